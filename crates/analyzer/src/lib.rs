@@ -1,0 +1,1 @@
+//! Branches to calls, histograms, children, callers.

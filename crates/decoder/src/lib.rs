@@ -1,0 +1,1 @@
+//! Intel PT packets and code bytes to branches, in parallel.

@@ -1,0 +1,1 @@
+//! What was mapped where and when: code bytes, functions, lines.

@@ -1,0 +1,94 @@
+//! Clocks.  The trace counts [`Tsc`] ticks; perf, its sideband and all that we print use [`Ns`] of perf's
+//! clock.  [`TscClock`] is the one place that converts.
+
+/// Ticks of the invariant time stamp counter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tsc(pub u64);
+
+/// Nanoseconds of perf's clock (`perf_clock`, what `perf script` prints and `--ti` takes).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ns(pub u64);
+
+impl Ns {
+    /// The end of time: sorts after every other time.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// Nanoseconds from `earlier` to here; 0 if `earlier` is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// When something happened: the truth lies in `[lo, hi]`, the best guess is `point`.
+///
+/// `lo <= point <= hi`, and none of the three runs backwards within a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventTime {
+    /// The earliest that it can have been.
+    pub lo: Ns,
+    /// The estimate; all durations are differences of estimates.
+    pub point: Ns,
+    /// The latest that it can have been.
+    pub hi: Ns,
+}
+
+impl EventTime {
+    /// A time that is known exactly.
+    #[must_use]
+    pub const fn exact(at: Ns) -> Self {
+        Self { lo: at, point: at, hi: at }
+    }
+
+    /// The largest distance of the truth from `point`.
+    #[must_use]
+    pub fn error_ns(&self) -> u64 {
+        self.point.since(self.lo).max(self.hi.since(self.point))
+    }
+}
+
+/// The recording's conversion from TSC to perf's clock (`PERF_RECORD_TIME_CONV`, `perf_event_mmap_page`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TscClock {
+    /// `time_shift`.
+    pub shift: u16,
+    /// `time_mult`.
+    pub mult: u32,
+    /// `time_zero`, ns.
+    pub zero: u64,
+}
+
+impl TscClock {
+    /// perf's time of a TSC value, rounded down: `zero + (quot * mult) + ((rem * mult) >> shift)`, as
+    /// `tsc_to_perf_time` in tools/perf/util/tsc.c has it.
+    #[must_use]
+    pub fn to_ns(self, tsc: Tsc) -> Ns {
+        let scaled = (u128::from(tsc.0) * u128::from(self.mult)) >> self.shift.min(127);
+        Ns(self.zero.wrapping_add(scaled as u64))
+    }
+
+    /// The largest TSC value whose [`Self::to_ns`] is at most `ns` (0 before the clock's zero).
+    #[must_use]
+    pub fn to_tsc(self, ns: Ns) -> Tsc {
+        let elapsed = u128::from(ns.0.saturating_sub(self.zero));
+        let mult = u128::from(self.mult.max(1));
+        let scaled = (((elapsed + 1) << self.shift.min(64)) - 1) / mult;
+        Tsc(u64::try_from(scaled).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tsc_to_ns_and_back() {
+        let clock = TscClock { shift: 31, mult: 715_827_883, zero: 17 };
+        assert_eq!(clock.to_ns(Tsc(3_000_000_000)), Ns(1_000_000_017));
+        for ns in [17, 18, 1_000_000_017, 5_133_313_694_755_869] {
+            let tsc = clock.to_tsc(Ns(ns));
+            assert_eq!(clock.to_ns(tsc), Ns(ns));
+            assert!(clock.to_ns(Tsc(tsc.0 + 1)) > Ns(ns));
+        }
+    }
+}

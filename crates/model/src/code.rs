@@ -1,0 +1,90 @@
+//! What the decoder and the analyzer ask of the traced program's code.  `image` answers.
+
+use crate::address::{Avma, Svma};
+use crate::clock::Ns;
+use crate::sideband::Pid;
+
+/// An address space for as long as its code does not change: two mappings of different code at one
+/// address have different ids, and so has a process after `execve`.  Mapping more code does not change it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SpaceId(pub u32);
+
+/// An object file (or kernel, or anonymous memory) that was mapped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId(pub u32);
+
+/// A function of an object.  The same in every process that maps the object, and on every run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FunctionId(pub u32);
+
+impl FunctionId {
+    /// Code that no object explains.
+    pub const UNKNOWN: Self = Self(0);
+}
+
+/// What kind of code a function id stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FunctionKind {
+    /// A symbol.
+    Symbol,
+    /// Code between symbols: it has a made-up name and no known entry.
+    Unnamed,
+    /// A stub of the procedure linkage table: neither caller nor child.
+    Plt,
+    /// Code of the dynamic loader between its symbols: holds the lazy binder.
+    Loader,
+}
+
+/// What stands at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FunctionAt {
+    /// The function; a cold part (`f.cold`) belongs to its function.
+    pub id: FunctionId,
+    /// The address is the first of the function.
+    pub at_entry: bool,
+}
+
+impl FunctionAt {
+    /// Nothing is known.
+    pub const UNKNOWN: Self = Self { id: FunctionId::UNKNOWN, at_entry: false };
+}
+
+/// Why there are no code bytes at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoCode {
+    /// No mapping.
+    Unmapped,
+    /// Kernel address, and no kernel text was given.
+    Kernel,
+    /// The object's file is missing or has the wrong build id.
+    MissingObject(ObjectId),
+}
+
+/// The code bytes of the traced processes.
+///
+/// `Sync`: decoding workers share it.  Answers never depend on what was asked before.
+pub trait CodeSource: Sync {
+    /// The address space of `pid` at `time`.
+    fn space(&self, pid: Pid, time: Ns) -> SpaceId;
+
+    /// The bytes from `ip` to the end of its mapping; never empty.
+    ///
+    /// # Errors
+    /// [`NoCode`] where there are none.
+    fn code(&self, space: SpaceId, ip: Avma) -> Result<&[u8], NoCode>;
+}
+
+/// The functions of the traced processes.
+pub trait FunctionLookup: Sync {
+    /// The function at an address.
+    fn function_at(&self, space: SpaceId, ip: Avma) -> FunctionAt;
+
+    /// The object and linked address of an instruction: the same for every process and run.
+    fn place(&self, space: SpaceId, ip: Avma) -> Option<(ObjectId, Svma)>;
+
+    /// What kind of code a function is.
+    fn kind(&self, id: FunctionId) -> FunctionKind;
+
+    /// The object that a function belongs to; `None` for [`FunctionId::UNKNOWN`].
+    fn object(&self, id: FunctionId) -> Option<ObjectId>;
+}

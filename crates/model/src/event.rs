@@ -1,0 +1,139 @@
+//! What the decoder says: control transfers and gaps, per thread, in the order of execution.
+
+use crate::address::{AuxOffset, Avma};
+use crate::clock::EventTime;
+use crate::code::{FunctionId, SpaceId};
+use crate::gap::Gap;
+use crate::sideband::{Pid, Tid};
+
+/// An instruction that control left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Its address.
+    pub ip: Avma,
+    /// The function that it belongs to.
+    pub function: FunctionId,
+    /// Its length in bytes; 0 if it was not decoded (`EndKind::Async`).
+    pub len: u8,
+}
+
+impl Site {
+    /// The address behind the instruction: where a call returns to.
+    #[must_use]
+    pub const fn next_ip(&self) -> Avma {
+        self.ip.plus(self.len as u64)
+    }
+}
+
+/// An instruction that control reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its address.
+    pub ip: Avma,
+    /// The function that it belongs to.
+    pub function: FunctionId,
+    /// It is the first instruction of that function.
+    pub at_entry: bool,
+}
+
+/// Kind of a near branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum BranchKind {
+    /// Direct call.
+    Call,
+    /// Indirect call.
+    IndirectCall,
+    /// Return.
+    Return,
+    /// Direct jump.
+    Jump,
+    /// Indirect jump.
+    IndirectJump,
+    /// Taken conditional jump.
+    ConditionalJump,
+}
+
+/// How tracing left the code that we see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EndKind {
+    /// Far transfer: system call, `iret`, software interrupt.
+    Syscall,
+    /// Interrupt, fault or signal: asynchronous.  `from` is the next instruction that would have run.
+    Async,
+    /// A near branch out of the IP filter.
+    Branch(BranchKind),
+    /// Execution ran on past the end of the IP filter's range.
+    FallThrough,
+}
+
+/// One change of control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transfer {
+    /// Both ends are in traced code.
+    Branch {
+        /// Kind of the instruction.
+        kind: BranchKind,
+        /// The instruction.
+        from: Site,
+        /// Where it went.
+        to: Target,
+    },
+    /// Tracing starts here (TIP.PGE; FUP after OVF): from the kernel, from outside the IP filter, or anew.
+    Start {
+        /// First instruction.
+        to: Target,
+        /// Just resumed after a [`Gap`].
+        after_gap: bool,
+    },
+    /// Tracing stops here.
+    End {
+        /// How.
+        kind: EndKind,
+        /// The instruction: the one that left, or for `Async` the one that was interrupted.
+        from: Site,
+        /// Where control went, if the packet says.
+        to: Option<Avma>,
+    },
+}
+
+/// A control transfer with its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BranchEvent {
+    /// When.
+    pub time: EventTime,
+    /// The AUX packet that it was decoded from.
+    pub at: AuxOffset,
+    /// What.
+    pub transfer: Transfer,
+}
+
+/// One item of a thread's stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceEvent {
+    /// Control went somewhere.
+    Branch(BranchEvent),
+    /// Something is not known.
+    Gap(Gap),
+}
+
+impl TraceEvent {
+    /// When it happened; for a gap, when it began.
+    #[must_use]
+    pub fn time(&self) -> EventTime {
+        match self {
+            Self::Branch(b) => b.time,
+            Self::Gap(g) => g.from,
+        }
+    }
+}
+
+/// Receives what the decoder says.
+pub trait EventSink {
+    /// The next events of one thread, in order of execution.
+    ///
+    /// Threads interleave as they ran; one thread's calls come in order, and the same calls come for every
+    /// number of workers.  All addresses of `events` are in `space`.  Jumps inside one function are left
+    /// out unless all branches were asked for.
+    fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]);
+}

@@ -1,0 +1,70 @@
+//! Holes in what we know.  A hole is data in the stream, never an exception and never silence.
+
+use crate::address::{AuxOffset, Avma};
+use crate::clock::EventTime;
+use crate::code::ObjectId;
+
+/// Why part of a thread's execution is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GapCause {
+    /// The trace unit lost packets (OVF).
+    Overflow,
+    /// The AUX buffer was full, or the kernel lost data otherwise (PERF_RECORD_AUX flags).
+    Truncated,
+    /// The bytes are not valid packets here.
+    DamagedPacket,
+    /// Packets and code contradict each other at this address.
+    Desync {
+        /// Last address that was certain.
+        ip: Avma,
+    },
+    /// No code bytes for this object (missing file, wrong build id).
+    MissingCode {
+        /// The object; its name is `CodeSource::object_name`.
+        object: ObjectId,
+    },
+    /// No mapping at this address.
+    UnmappedCode {
+        /// First address without code.
+        ip: Avma,
+    },
+    /// The trace of a CPU does not say which thread ran.
+    UnknownThread,
+    /// The buffer starts before its first PSB.
+    NoSync,
+    /// The thread lived before it was attached to.
+    NotYetAttached,
+}
+
+impl GapCause {
+    /// Short name for tables and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Overflow => "overflow",
+            Self::Truncated => "truncated",
+            Self::DamagedPacket => "damaged packet",
+            Self::Desync { .. } => "desync",
+            Self::MissingCode { .. } => "missing code",
+            Self::UnmappedCode { .. } => "unmapped code",
+            Self::UnknownThread => "unknown thread",
+            Self::NoSync => "no sync",
+            Self::NotYetAttached => "not yet attached",
+        }
+    }
+}
+
+/// Control flow between the event before and the event after is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// From here.
+    pub from: EventTime,
+    /// To here.  May equal `from`.
+    pub to: EventTime,
+    /// AUX bytes that were skipped; may be 0.
+    pub bytes: u64,
+    /// Where in the AUX stream.
+    pub at: AuxOffset,
+    /// Why.
+    pub cause: GapCause,
+}

@@ -1,0 +1,26 @@
+//! The vocabulary of func_latency.
+//!
+//! Data flows one way: `perf.data` bytes become a [`Recording`]; its AUX bytes become [`TraceEvent`]s
+//! (a [`BranchEvent`] or a [`Gap`], per thread, in order); those become calls and a report.  This crate
+//! holds the types that cross a crate boundary on that way, and nothing that reads, decodes or prints.
+//!
+//! Units stand last in names (`start_ns`).  Each address space and each clock has its own type, because
+//! mixing them up is the usual mistake of this field: see [`address`] and [`clock`].
+
+pub mod address;
+pub mod clock;
+pub mod code;
+pub mod event;
+pub mod gap;
+pub mod recording;
+pub mod schedule;
+pub mod sideband;
+
+pub use address::{AuxOffset, Avma, FileOffset, Svma};
+pub use clock::{EventTime, Ns, Tsc, TscClock};
+pub use code::{CodeSource, FunctionAt, FunctionId, FunctionKind, FunctionLookup, NoCode, ObjectId, SpaceId};
+pub use event::{BranchEvent, BranchKind, EndKind, EventSink, Site, Target, TraceEvent, Transfer};
+pub use gap::{Gap, GapCause};
+pub use recording::{AuxBuffer, AuxOwner, AuxPiece, AuxRecord, CpuModel, Damage, PtConfig, Recording};
+pub use schedule::Schedule;
+pub use sideband::{BuildId, Cpu, Mmap, Pid, Sideband, SidebandRecord, Tid};

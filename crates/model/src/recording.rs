@@ -1,0 +1,162 @@
+//! A recording, opened: the AUX bytes (borrowed from the mapped file), the sideband, the clock.
+
+use crate::address::AuxOffset;
+use crate::clock::{Ns, TscClock};
+use crate::sideband::{Cpu, Pid, SidebandRecord, Tid};
+
+/// Whose trace a buffer holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AuxOwner {
+    /// All traced threads that ran on this CPU.
+    Cpu(Cpu),
+    /// One thread.
+    Thread(Tid),
+}
+
+/// The payload of one AUXTRACE record.
+#[derive(Clone, Copy, Debug)]
+pub struct AuxPiece<'a> {
+    /// Where in the buffer's stream it starts.
+    pub offset: AuxOffset,
+    /// The bytes, in the mapped file.
+    pub bytes: &'a [u8],
+    /// Where they are in the file.
+    pub file_offset: u64,
+}
+
+/// One PERF_RECORD_AUX of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuxRecord {
+    /// Start in the buffer's stream.
+    pub offset: AuxOffset,
+    /// Bytes.
+    pub size: u64,
+    /// PERF_AUX_FLAG_*: see the constants.
+    pub flags: u64,
+    /// When the kernel wrote it.
+    pub time: Option<Ns>,
+}
+
+impl AuxRecord {
+    /// The buffer was full: data after this record was lost until tracing was enabled again.
+    pub const TRUNCATED: u64 = 1;
+    /// Snapshot mode: older data was overwritten.
+    pub const OVERWRITE: u64 = 2;
+    /// There are gaps inside.
+    pub const PARTIAL: u64 = 4;
+    /// Collided with another user of the trace unit.
+    pub const COLLISION: u64 = 8;
+
+    /// Just behind the last byte.
+    #[must_use]
+    pub fn end(&self) -> AuxOffset {
+        self.offset.plus(self.size)
+    }
+
+    /// Data was lost behind (or inside) this record.
+    #[must_use]
+    pub fn lost_data(&self) -> bool {
+        self.flags & (Self::TRUNCATED | Self::PARTIAL | Self::COLLISION) != 0
+    }
+}
+
+/// One AUX buffer's stream.
+#[derive(Clone, Debug)]
+pub struct AuxBuffer<'a> {
+    /// perf's number of the buffer (AUXTRACE `idx`).
+    pub index: u32,
+    /// Whose trace it is.
+    pub owner: AuxOwner,
+    /// The stream's bytes, by offset; pieces do not overlap, but there may be holes.
+    pub pieces: Vec<AuxPiece<'a>>,
+    /// What the kernel said of the stream, by offset.
+    pub records: Vec<AuxRecord>,
+}
+
+impl AuxBuffer<'_> {
+    /// Bytes of trace.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.pieces.iter().map(|p| p.bytes.len() as u64).sum()
+    }
+
+    /// No trace at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pieces.iter().all(|p| p.bytes.is_empty())
+    }
+}
+
+/// How the trace unit was programmed (the event's `config` and AUXTRACE_INFO).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PtConfig {
+    /// CYC packets (`cyc`).
+    pub cyc: bool,
+    /// A CYC packet comes only when at least this many cycles have passed since the last (0: always).
+    pub cyc_threshold: u32,
+    /// MTC packets come every `2^mtc_period` ticks of the crystal clock; `None`: no MTC.
+    pub mtc_period: Option<u8>,
+    /// TSC packets.
+    pub tsc: bool,
+    /// Branch packets; without them there is no flow (`branch=0`).
+    pub branch: bool,
+    /// RET compression is on (`noretcomp=0`).
+    pub return_compression: bool,
+    /// The trace has kernel code, too (`exclude_kernel=0`).
+    pub kernel: bool,
+    /// The trace has user code (`exclude_user=0`).
+    pub user: bool,
+    /// TSC ticks per crystal clock tick: numerator, denominator (CPUID 15H EBX, EAX); 0 if unknown.
+    pub tsc_ctc_ratio: (u32, u32),
+    /// Core:bus ratio at which the core clock equals the TSC's; 0 if unknown.
+    pub max_nonturbo_ratio: u32,
+    /// IP filters in perf's syntax, empty if none: `filter 0x1180/0x58@/usr/bin/x,...`.
+    pub has_ip_filter: bool,
+    /// perf recorded snapshots (`-S`): pieces may overlap.
+    pub snapshot: bool,
+}
+
+/// The CPU of the recording (`CPUID` feature section), e.g. family 6, model 78, stepping 3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuModel {
+    /// Family.
+    pub family: u32,
+    /// Model, extended.
+    pub model: u32,
+    /// Stepping.
+    pub stepping: u32,
+}
+
+/// The place from which a file could not be read on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Offset in the file.
+    pub file_offset: u64,
+    /// What is wrong there.
+    pub what: String,
+}
+
+/// All that one `perf.data` says.
+#[derive(Clone, Debug)]
+pub struct Recording<'a> {
+    /// AUX buffers, by index.
+    pub buffers: Vec<AuxBuffer<'a>>,
+    /// Sideband by time; records without a time first, ties in file order.
+    pub sideband: Vec<SidebandRecord>,
+    /// How the trace unit was programmed.
+    pub pt: PtConfig,
+    /// TSC to perf's clock; `None`: the recording does not say (no TIME_CONV, no AUXTRACE_INFO).
+    pub clock: Option<TscClock>,
+    /// IP filter text of AUXTRACE_INFO, empty if none.
+    pub ip_filter: String,
+    /// The recording's CPU, if it says.
+    pub cpu_model: Option<CpuModel>,
+    /// The command line that was recorded with, if known.
+    pub command_line: Vec<String>,
+    /// Process that the recording is about, if `-p` or a command made it known by its first COMM.
+    pub first_pid: Option<Pid>,
+    /// First and last time of any timed record.
+    pub time_span: Option<(Ns, Ns)>,
+    /// Where the file is truncated or damaged; what precedes it is whole.
+    pub damage: Option<Damage>,
+}

@@ -1,0 +1,145 @@
+//! What perf records beside the trace: mappings, names, births, deaths, context switches.
+
+use crate::address::{Avma, FileOffset};
+use crate::clock::Ns;
+
+/// Process id (the kernel's tgid).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pid(pub i32);
+
+/// Thread id.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tid(pub i32);
+
+/// Logical CPU number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cpu(pub u32);
+
+/// GNU build id: up to 20 bytes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BuildId(pub Vec<u8>);
+
+impl std::fmt::Display for BuildId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+    }
+}
+
+/// A mapping of a file (or of anonymous memory, `//anon`) into a process, or of kernel text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mmap {
+    /// Process; -1 for the kernel.
+    pub pid: Pid,
+    /// First address.
+    pub start: Avma,
+    /// Length in bytes.
+    pub len: u64,
+    /// Where in the file the mapping starts.
+    pub file_offset: FileOffset,
+    /// The file as the kernel names it, e.g. `/usr/bin/x`, `[vdso]`, `//anon`, `/tmp/y (deleted)`.
+    pub path: String,
+    /// Build id, if the record (or the header's table) has one.
+    pub build_id: Option<BuildId>,
+    /// Can be executed (`PROT_EXEC`; MMAP records without the data bit).
+    pub executable: bool,
+    /// Kernel text or module (`PERF_RECORD_MISC_KERNEL`).
+    pub kernel: bool,
+}
+
+/// The body of one sideband record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sideband {
+    /// MMAP, MMAP2.
+    Mmap(Mmap),
+    /// COMM; `exec`: the name changed because the process executed a new program.
+    Comm {
+        /// Process.
+        pid: Pid,
+        /// Thread.
+        tid: Tid,
+        /// New name.
+        name: String,
+        /// PERF_RECORD_MISC_COMM_EXEC.
+        exec: bool,
+    },
+    /// FORK: thread `tid` of process `pid` was born from `parent_tid` of `parent_pid`.
+    Fork {
+        /// Process of the newborn.
+        pid: Pid,
+        /// The newborn.
+        tid: Tid,
+        /// Its creator's process.
+        parent_pid: Pid,
+        /// Its creator.
+        parent_tid: Tid,
+    },
+    /// EXIT.
+    Exit {
+        /// Process.
+        pid: Pid,
+        /// Thread.
+        tid: Tid,
+    },
+    /// SWITCH: the record's own thread went on or off its CPU.
+    Switch {
+        /// PERF_RECORD_MISC_SWITCH_OUT.
+        out: bool,
+        /// PERF_RECORD_MISC_SWITCH_OUT_PREEMPT.
+        preempted: bool,
+    },
+    /// SWITCH_CPU_WIDE: as [`Sideband::Switch`]; the other party is the next (out) or previous (in) thread.
+    SwitchCpuWide {
+        /// PERF_RECORD_MISC_SWITCH_OUT.
+        out: bool,
+        /// PERF_RECORD_MISC_SWITCH_OUT_PREEMPT.
+        preempted: bool,
+        /// The other thread's process.
+        other_pid: Pid,
+        /// The other thread.
+        other_tid: Tid,
+    },
+    /// ITRACE_START: tracing of this thread began.
+    ItraceStart {
+        /// Process.
+        pid: Pid,
+        /// Thread.
+        tid: Tid,
+    },
+    /// LOST, LOST_SAMPLES: records that did not fit their ring buffer.
+    Lost {
+        /// How many.
+        count: u64,
+    },
+    /// AUX: new trace data (kept here for `dump`; [`crate::AuxRecord`] has it per buffer).
+    Aux {
+        /// Where in the buffer's stream.
+        offset: u64,
+        /// Bytes.
+        size: u64,
+        /// PERF_AUX_FLAG_*.
+        flags: u64,
+    },
+    /// A record that we know by number only.
+    Other {
+        /// perf's record type.
+        record_type: u32,
+    },
+}
+
+/// A sideband record, with what its sample id says of who and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SidebandRecord {
+    /// When; `None` if the event that wrote it has no time (`sample_id_all` off), or the record was
+    /// synthesised by perf with time 0 (then it holds from the start).
+    pub time: Option<Ns>,
+    /// On which CPU.
+    pub cpu: Option<Cpu>,
+    /// Current process.
+    pub pid: Option<Pid>,
+    /// Current thread.
+    pub tid: Option<Tid>,
+    /// Offset of the record in the file.
+    pub file_offset: u64,
+    /// What happened.
+    pub body: Sideband,
+}

@@ -1,0 +1,1 @@
+//! Intel PT packets: decode, encode, PSB search.

@@ -1,0 +1,1 @@
+//! Reads and writes perf.data files with Intel PT.

@@ -1,0 +1,1 @@
+//! Test support: real programs run in software to valid Intel PT and its ground truth.
