@@ -1,0 +1,333 @@
+//! What the analysis found out.  Functions are ids and sites are places; names are asked of `image`.
+
+use std::fmt;
+
+use model::{AuxOffset, Cpu, FunctionId, Ns, ObjectId, Svma, Tid};
+
+use crate::histogram::Bucket;
+use crate::stats::Stats;
+
+/// The report on one recording.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// The recording as a whole.
+    pub trace: TraceSummary,
+    /// What was lost.
+    pub loss: Loss,
+    /// One for each wanted function, in the order of the request.
+    pub functions: Vec<FunctionReport>,
+    /// Limits of the analysis that were reached.
+    pub limits: Limits,
+}
+
+/// The recording as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TraceSummary {
+    /// First and last instant of the recording.
+    pub window: (Ns, Ns),
+    /// Length of the recording.
+    pub span_ns: u64,
+    /// Threads that were traced.
+    pub threads: u64,
+    /// Events that were analysed (control transfers and gaps).
+    pub events: u64,
+    /// There are context-switch records; without them every off-CPU time is 0.
+    pub off_cpu_known: bool,
+}
+
+/// What was lost.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Loss {
+    /// Internal overflows (OVF).
+    pub overflows: u64,
+    /// Times that a buffer was full.
+    pub truncated: u64,
+    /// Places where packets or code could not be followed.
+    pub errors: u64,
+    /// Sum over the threads.
+    pub lost_ns: u64,
+    /// Sum over the threads of what was seen / sum of their windows; 1 if there was no thread.
+    pub coverage: f64,
+    /// By cause, in order of causes.
+    pub by_cause: Vec<CauseLoss>,
+    /// By thread.
+    pub threads: Vec<ThreadLoss>,
+}
+
+/// Gaps of one cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CauseLoss {
+    /// [`model::GapCause::name`].
+    pub cause: &'static str,
+    /// The object whose code is missing, if that is the cause.
+    pub object: Option<ObjectId>,
+    /// How many gaps.
+    pub count: u64,
+    /// AUX bytes that were skipped.
+    pub bytes: u64,
+    /// Time of threads that was lost; an instant that two gaps cover belongs to the first.
+    pub lost_ns: u64,
+}
+
+/// How much of a thread's life was seen.  `window_ns == observed_ns + lost_ns`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadLoss {
+    /// Thread.
+    pub tid: Tid,
+    /// From its trace start to its exit or the end of the recording.
+    pub window_ns: u64,
+    /// Seen, on or off the CPU.
+    pub observed_ns: u64,
+    /// In gaps.
+    pub lost_ns: u64,
+}
+
+/// Limits of the analysis that were reached.  All 0 in a sane recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Tail calls in chains so long that the oldest links were ended early.
+    pub capped_tail_calls: u64,
+    /// Times that a stack was deeper than the analysis follows; all its frames were cut.
+    pub capped_stacks: u64,
+    /// Landings in recursive functions for which not enough of what followed could be looked at.
+    pub undecided_landings: u64,
+    /// Times that control landed where no open frame explains it (stack switches).
+    pub stack_switches: u64,
+}
+
+/// One wanted function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FunctionReport {
+    /// The function.
+    pub id: FunctionId,
+    /// Its calls by status.
+    pub calls: CallCounts,
+    /// Of the counted calls, those that ended at a jump out of the IP filter.
+    pub ended_by_jump: u64,
+    /// Latency of the counted (complete and unwound) calls, off-CPU time included.
+    pub latency: Stats,
+    /// Off-CPU time of the counted calls, zeros too.
+    pub off_cpu: Stats,
+    /// Outermost activations: what does not count time twice.
+    pub outermost: Total,
+    /// 100 is one core.
+    pub cpu_percent: f64,
+    /// Latency by powers of two.
+    pub histogram: Vec<Bucket>,
+    /// Where the time went: longest first.  With `*self`, the rows add up to `latency.sum_ns` exactly.
+    pub children: Vec<ChildRow>,
+    /// By whom it was called: longest first.
+    pub callers: Vec<CallerReport>,
+    /// The longest calls that had not ended, longest first; at most [`FunctionReport::LONGEST_OPEN`].
+    pub longest_open: Vec<CallRow>,
+    /// Every call by start, if rows were asked for.
+    pub rows: Vec<CallRow>,
+}
+
+impl FunctionReport {
+    /// How many open calls are listed.
+    pub const LONGEST_OPEN: usize = 10;
+}
+
+/// Number of calls by status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallCounts {
+    /// Seen from entry to return.
+    pub complete: u64,
+    /// Left by an exception or `longjmp`.
+    pub unwound: u64,
+    /// Running when it was first seen.
+    pub open_start: u64,
+    /// Running when tracing ended.
+    pub open_end: u64,
+    /// A gap fell inside.
+    pub cut: u64,
+}
+
+/// A number of occurrences and their time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Total {
+    /// Occurrences.
+    pub count: u64,
+    /// Their time, off-CPU included.
+    pub sum_ns: u64,
+    /// Of that, off the CPU.
+    pub off_cpu_ns: u64,
+}
+
+/// An instruction, the same in every process and run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// Object.
+    pub object: ObjectId,
+    /// Linked address.
+    pub svma: Svma,
+}
+
+/// What took time inside a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ChildKind {
+    /// A called function.
+    Call,
+    /// A function that was jumped to.
+    Tail,
+    /// The function itself, called.
+    Recursion,
+    /// A system call.
+    Syscall,
+    /// A signal handler, with the kernel's part.
+    Signal,
+    /// Interrupts and faults, all in one.
+    Interrupt,
+    /// The rest: `*self`.
+    Own,
+}
+
+impl ChildKind {
+    /// Short name for tables and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::Tail => "tail",
+            Self::Recursion => "recursion",
+            Self::Syscall => "syscall",
+            Self::Signal => "signal",
+            Self::Interrupt => "interrupt",
+            Self::Own => "self",
+        }
+    }
+}
+
+/// What one child took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChildRow {
+    /// What it is.
+    pub kind: ChildKind,
+    /// The function that ran; `UNKNOWN` for system calls and interrupts.
+    pub function: FunctionId,
+    /// The instruction that called; `None` for signals, interrupts, `*self` and code without an object.
+    pub site: Option<Place>,
+    /// Time; the mean is `sum_ns / count`.  For `*self`, `count` is the number of calls.
+    pub total: Total,
+    /// On-CPU time as a share of one core.
+    pub cpu_percent: f64,
+}
+
+/// Who entered a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Caller {
+    /// An instruction of a function: a call, or a jump if `tail`.
+    Function {
+        /// The function that the instruction belongs to.
+        function: FunctionId,
+        /// It jumped.
+        tail: bool,
+    },
+    /// The kernel: `[signal]`.
+    Signal,
+    /// Not known: the entry was not seen, or what it returned to was not.
+    Unknown,
+}
+
+/// The counted calls from one site.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallerReport {
+    /// Who.
+    pub caller: Caller,
+    /// The calling (or jumping) instruction.
+    pub site: Option<Place>,
+    /// Latency of the calls.
+    pub latency: Stats,
+    /// Off-CPU time of the calls.
+    pub off_cpu: Stats,
+    /// Latency by powers of two.
+    pub histogram: Vec<Bucket>,
+    /// Where the time of these calls went.
+    pub children: Vec<ChildRow>,
+}
+
+/// How much of a call was seen, in order of precedence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Status {
+    /// Seen running with no known entry.
+    OpenStart,
+    /// Its entry was seen, then a gap (or a stack switch) fell inside.
+    Cut,
+    /// In progress when tracing ended.
+    OpenEnd,
+    /// Control landed in an outer frame.
+    Unwound,
+    /// It returned.
+    Complete,
+}
+
+impl Status {
+    /// Name in rows and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OpenStart => "open_start",
+            Self::Cut => "cut",
+            Self::OpenEnd => "open_end",
+            Self::Unwound => "unwound",
+            Self::Complete => "complete",
+        }
+    }
+
+    /// The call enters the figures.
+    #[must_use]
+    pub const fn counted(self) -> bool {
+        matches!(self, Self::Complete | Self::Unwound)
+    }
+}
+
+/// Name of a call: stable over runs, workers and other options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId {
+    /// Thread.
+    pub tid: Tid,
+    /// The how-manieth entry of its function in the thread, from 0.
+    pub number: u64,
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.tid.0, self.number)
+    }
+}
+
+/// One call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallRow {
+    /// Its name.
+    pub id: CallId,
+    /// Thread.
+    pub tid: Tid,
+    /// CPU at entry, if the switch records say.
+    pub cpu: Option<Cpu>,
+    /// When it was entered (`OpenStart`: first seen).
+    pub start_ns: Ns,
+    /// How long it took; of an incomplete call "at least".
+    pub latency_ns: u64,
+    /// The true latency differs from `latency_ns` by at most this; of an incomplete call, the true "at least".
+    pub error_ns: u64,
+    /// Of the latency, off the CPU.
+    pub off_cpu_ns: u64,
+    /// How much of it was seen.
+    pub status: Status,
+    /// Who entered it.
+    pub caller: Caller,
+    /// The instruction that entered it.
+    pub site: Option<Place>,
+    /// The function.
+    pub function: FunctionId,
+    /// Activations of the same function below it on the stack.
+    pub depth: u32,
+    /// It ended at a jump out of the IP filter.
+    pub ended_by_jump: bool,
+    /// perf's number of the AUX buffer that has its entry, if known.
+    pub aux_buffer: Option<u32>,
+    /// The packet of its entry.
+    pub aux_offset: AuxOffset,
+}
