@@ -1,0 +1,177 @@
+//! The events of a recording (`struct perf_event_attr`) and which of them wrote a record.
+
+use std::collections::HashMap;
+
+use super::bytes::Cursor;
+use super::sample_id::{self, SampleId};
+
+/// `PERF_ATTR_SIZE_VER0`: all that every version of the struct has.
+const ATTR_SIZE_VER0: u32 = 64;
+/// Offset of `aux_sample_size`.
+const AUX_SAMPLE_SIZE_AT: usize = 112;
+
+const FLAG_EXCLUDE_USER: u64 = 1 << 4;
+const FLAG_EXCLUDE_KERNEL: u64 = 1 << 5;
+const FLAG_SAMPLE_ID_ALL: u64 = 1 << 18;
+
+/// What we use of a `perf_event_attr`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Event {
+    /// As perf prints it; empty if the file does not say.
+    pub(super) name: String,
+    /// `type`: a fixed one or the number of the PMU.
+    pub(super) pmu_type: u32,
+    pub(super) config: u64,
+    pub(super) sample_type: u64,
+    flags: u64,
+    aux_sample_size: u32,
+}
+
+impl Event {
+    /// Reads an attr of any version from 64 bytes up: what is newer than its size is 0, what is newer than
+    /// we know is left out.  The second value is its size.
+    pub(super) fn read(bytes: &[u8]) -> Option<(Self, usize)> {
+        let mut c = Cursor::new(bytes);
+        let pmu_type = c.u32()?;
+        // Size 0 stands for the first version.
+        let size = match c.u32()? {
+            0 => ATTR_SIZE_VER0,
+            size if size >= ATTR_SIZE_VER0 => size,
+            _ => return None,
+        } as usize;
+        let attr = bytes.get(..size)?;
+        let config = c.u64()?;
+        let _sample_period = c.u64()?;
+        let sample_type = c.u64()?;
+        let _read_format = c.u64()?;
+        let flags = c.u64()?;
+        let aux_sample_size =
+            attr.get(AUX_SAMPLE_SIZE_AT..).and_then(|rest| Cursor::new(rest).u32()).unwrap_or(0);
+        let name = String::new();
+        Some((Self { name, pmu_type, config, sample_type, flags, aux_sample_size }, size))
+    }
+
+    pub(super) fn exclude_user(&self) -> bool {
+        self.flags & FLAG_EXCLUDE_USER != 0
+    }
+
+    pub(super) fn exclude_kernel(&self) -> bool {
+        self.flags & FLAG_EXCLUDE_KERNEL != 0
+    }
+
+    /// The trace is in samples and not in AUXTRACE records (`perf record --aux-sample`).
+    pub(super) fn has_aux_samples(&self) -> bool {
+        self.aux_sample_size != 0 || self.sample_type & sample_id::AUX != 0
+    }
+
+    /// The `sample_type` of the trailers of its records; 0 if they have none.
+    fn trailer_type(&self) -> u64 {
+        if self.flags & FLAG_SAMPLE_ID_ALL != 0 { self.sample_type } else { 0 }
+    }
+
+    /// How messages call it.
+    pub(super) fn display_name(&self) -> String {
+        if self.name.is_empty() {
+            format!("type {} config {:#x}", self.pmu_type, self.config)
+        } else {
+            self.name.clone()
+        }
+    }
+}
+
+/// All events, and whose id is whose.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Events {
+    list: Vec<Event>,
+    by_id: HashMap<u64, usize>,
+}
+
+impl Events {
+    pub(super) fn add(&mut self, event: Event, ids: impl IntoIterator<Item = u64>) {
+        let index = self.list.len();
+        self.list.push(event);
+        self.by_id.extend(ids.into_iter().map(|id| (id, index)));
+    }
+
+    pub(super) fn list(&self) -> &[Event] {
+        &self.list
+    }
+
+    /// Names the event with this id.
+    pub(super) fn set_name(&mut self, id: u64, name: &str) {
+        if let Some(event) = self.by_id.get(&id).and_then(|index| self.list.get_mut(*index)) {
+            name.clone_into(&mut event.name);
+        }
+    }
+
+    /// The event that wrote a record.  perf demands that the id stands at the same place in the records of
+    /// all events, so that the first event tells where to look; id 0 (synthesised) is the first event's.
+    fn of_id(&self, id: Option<u64>) -> Option<&Event> {
+        let index = id.and_then(|id| self.by_id.get(&id)).copied().unwrap_or(0);
+        self.list.get(index)
+    }
+
+    /// Splits the body of a record that the kernel wrote from its trailer; `None` if it is too short.
+    pub(super) fn split<'a>(&self, body: &'a [u8]) -> Option<(&'a [u8], SampleId)> {
+        let Some(first) = self.list.first() else { return Some((body, SampleId::default())) };
+        let id = sample_id::id_from_end(first.trailer_type())
+            .and_then(|back| body.len().checked_sub(back))
+            .and_then(|at| Cursor::new(body.get(at..)?).u64());
+        let event = self.of_id(id)?;
+        sample_id::split_trailer(body, event.trailer_type())
+    }
+
+    /// Who and when of a SAMPLE; `None` if it is too short.
+    pub(super) fn of_sample(&self, body: &[u8]) -> Option<SampleId> {
+        let Some(first) = self.list.first() else { return Some(SampleId::default()) };
+        let id = sample_id::id_from_start(first.sample_type)
+            .and_then(|at| body.get(at..))
+            .and_then(|rest| Cursor::new(rest).u64());
+        let event = self.of_id(id)?;
+        sample_id::of_sample(body, event.sample_type)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attr(size: u32, bytes: usize) -> Vec<u8> {
+        let mut attr = vec![0xff; bytes];
+        attr[0..4].copy_from_slice(&8u32.to_le_bytes());
+        attr[4..8].copy_from_slice(&size.to_le_bytes());
+        attr[8..16].copy_from_slice(&0x300e601u64.to_le_bytes());
+        attr[24..32].copy_from_slice(&(sample_id::TIME | sample_id::IDENTIFIER).to_le_bytes());
+        attr[40..48].copy_from_slice(&(FLAG_SAMPLE_ID_ALL | FLAG_EXCLUDE_KERNEL).to_le_bytes());
+        attr
+    }
+
+    #[test]
+    fn attrs_of_every_size() {
+        for size in [64, 72, 96, 112, 120, 128, 136, 400] {
+            let (event, len) = Event::read(&attr(size, 400)).unwrap();
+            assert_eq!((event.pmu_type, event.config, len), (8, 0x300e601, size as usize));
+            assert!(event.exclude_kernel() && !event.exclude_user());
+            assert_eq!(event.has_aux_samples(), size >= 116);
+        }
+        assert_eq!(Event::read(&attr(0, 64)).unwrap().1, 64);
+        assert_eq!(Event::read(&attr(63, 400)), None);
+        assert_eq!(Event::read(&attr(401, 400)), None);
+        assert_eq!(Event::read(&attr(64, 400)[..63]), None);
+    }
+
+    #[test]
+    fn each_record_is_read_as_its_event_wrote_it() {
+        let (with_time, _) = Event::read(&attr(64, 64)).unwrap();
+        let mut without_time = with_time.clone();
+        without_time.sample_type = sample_id::IDENTIFIER;
+        let mut events = Events::default();
+        events.add(with_time, [10]);
+        events.add(without_time, [11]);
+        let body: Vec<u8> = [1000u64, 10].iter().flat_map(|w| w.to_le_bytes()).collect();
+        assert_eq!(events.split(&body).unwrap().1.time, Some(model::Ns(1000)));
+        let body: Vec<u8> = [1000u64, 11].iter().flat_map(|w| w.to_le_bytes()).collect();
+        let (rest, said) = events.split(&body).unwrap();
+        assert_eq!((rest.len(), said.time), (8, None));
+    }
+}

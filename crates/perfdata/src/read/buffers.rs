@@ -1,0 +1,240 @@
+//! The trace: payloads and PERF_RECORD_AUX, sorted into the buffers that they belong to.
+
+use std::collections::{BTreeMap, HashMap};
+
+use model::{AuxBuffer, AuxOffset, AuxOwner, AuxPiece, AuxRecord, Cpu, Damage, Tid};
+
+use super::bytes::Cursor;
+use super::records::Record;
+use super::sample_id::SampleId;
+
+/// perf pads payloads with zeros to this many bytes.
+const PAYLOAD_ALIGN: u64 = 8;
+/// "No CPU", "no thread".
+const NONE: u32 = u32::MAX;
+
+/// An entry of ID_INDEX: the buffer that an event's id writes to.
+#[derive(Clone, Copy, Debug)]
+struct IdEntry {
+    index: u32,
+    owner: AuxOwner,
+}
+
+/// What the kernel said of a stream, and of who said it.
+#[derive(Clone, Copy, Debug)]
+struct Said {
+    record: AuxRecord,
+    by: SampleId,
+}
+
+/// All buffers of a recording.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Buffers<'a> {
+    by_index: BTreeMap<u32, AuxBuffer<'a>>,
+    ids: HashMap<u64, IdEntry>,
+    said: Vec<Said>,
+}
+
+fn owner(cpu: u32, tid: u32) -> AuxOwner {
+    if cpu == NONE { AuxOwner::Thread(Tid(tid as i32)) } else { AuxOwner::Cpu(Cpu(cpu)) }
+}
+
+impl<'a> Buffers<'a> {
+    /// Takes an AUXTRACE record.
+    pub(super) fn add_payload(&mut self, record: &Record<'a>) -> Result<(), String> {
+        let mut c = Cursor::new(record.body);
+        let _len = c.u64();
+        let mut place = || -> Option<_> {
+            let offset = c.u64()?;
+            let _reference = c.u64()?;
+            let (index, tid, cpu) = (c.u32()?, c.u32()?, c.u32()?);
+            Some((offset, index, owner(cpu, tid)))
+        };
+        let (offset, index, owner) = place().ok_or("the AUXTRACE record is too short")?;
+        if offset.checked_add(record.payload.len() as u64).is_none() {
+            return Err(format!("an AUX offset of {offset:#x} is impossible"));
+        }
+        let buffer = self.buffer(index, owner);
+        if buffer.owner != owner {
+            return Err(format!("buffer {index} is that of {:?} and of {owner:?}", buffer.owner));
+        }
+        let offset = AuxOffset(offset);
+        buffer.pieces.push(AuxPiece { offset, bytes: record.payload, file_offset: record.payload_offset });
+        Ok(())
+    }
+
+    fn buffer(&mut self, index: u32, owner: AuxOwner) -> &mut AuxBuffer<'a> {
+        let empty = || AuxBuffer { index, owner, pieces: Vec::new(), records: Vec::new() };
+        self.by_index.entry(index).or_insert_with(empty)
+    }
+
+    /// Takes the body of an ID_INDEX record; `None` if it is shorter than it says.
+    pub(super) fn add_ids(&mut self, body: &[u8]) -> Option<()> {
+        let mut c = Cursor::new(body);
+        for _ in 0..c.u64()? {
+            let (id, index, cpu, tid) = (c.u64()?, c.u64()?, c.u64()?, c.u64()?);
+            // Absent is -1, in 64 bits here; the low half of it is the -1 of AUXTRACE.
+            let entry = IdEntry { index: u32::try_from(index).ok()?, owner: owner(cpu as u32, tid as u32) };
+            self.ids.insert(id, entry);
+        }
+        Some(())
+    }
+
+    /// Takes a PERF_RECORD_AUX.  Its buffer may not be known yet.
+    pub(super) fn add_record(&mut self, record: AuxRecord, by: SampleId) -> Result<(), String> {
+        if record.offset.0.checked_add(record.size).is_none() {
+            return Err(format!("AUX data at {} of {} bytes is impossible", record.offset, record.size));
+        }
+        self.said.push(Said { record, by });
+        Ok(())
+    }
+
+    /// The buffer that an AUX record speaks of.
+    fn index_of(&self, said: &Said) -> Option<u32> {
+        let owned_by = |owner: AuxOwner| {
+            self.by_index.values().find(|buffer| buffer.owner == owner).map(|buffer| buffer.index)
+        };
+        if let Some(entry) = said.by.id.and_then(|id| self.ids.get(&id)) {
+            return match self.by_index.get(&entry.index) {
+                Some(buffer) if buffer.owner == entry.owner => Some(entry.index),
+                _ => owned_by(entry.owner),
+            };
+        }
+        let by_cpu = said.by.cpu.and_then(|cpu| owned_by(AuxOwner::Cpu(cpu)));
+        let by_thread = || said.by.tid.and_then(|tid| owned_by(AuxOwner::Thread(tid)));
+        let only = || self.by_index.keys().next().copied().filter(|_| self.by_index.len() == 1);
+        by_cpu.or_else(by_thread).or_else(only)
+    }
+
+    /// Buffers for AUX records whose trace is not in the file at all, as when perf was killed before it
+    /// read the buffer: what is missing must be seen to be missing.
+    fn add_lost_buffers(&mut self) {
+        for said in std::mem::take(&mut self.said) {
+            let silent = said.record.size == 0 && !said.record.lost_data();
+            let entry = said.by.id.and_then(|id| self.ids.get(&id)).copied();
+            if let Some(entry) = entry.filter(|_| !silent && self.index_of(&said).is_none()) {
+                if !self.by_index.contains_key(&entry.index) {
+                    self.buffer(entry.index, entry.owner);
+                }
+            }
+            self.said.push(said);
+        }
+    }
+
+    /// Everything in its place and order; overlaps, which only snapshots may have, are told to `damage`.
+    pub(super) fn finish(mut self, snapshot: bool, damage: &mut impl FnMut(Damage)) -> Vec<AuxBuffer<'a>> {
+        self.add_lost_buffers();
+        for said in std::mem::take(&mut self.said) {
+            if let Some(buffer) = self.index_of(&said).and_then(|index| self.by_index.get_mut(&index)) {
+                buffer.records.push(said.record);
+            }
+        }
+        let mut buffers: Vec<_> = self.by_index.into_values().collect();
+        for buffer in &mut buffers {
+            buffer.records.sort_by_key(|record| record.offset);
+            buffer.pieces.sort_by_key(|piece| piece.offset);
+            if !snapshot {
+                buffer.pieces = without_overlaps(std::mem::take(&mut buffer.pieces), damage);
+            }
+        }
+        buffers
+    }
+}
+
+/// Pieces that are sorted by offset, without what two of them have.
+fn without_overlaps<'a>(pieces: Vec<AuxPiece<'a>>, damage: &mut impl FnMut(Damage)) -> Vec<AuxPiece<'a>> {
+    let mut kept: Vec<AuxPiece<'a>> = Vec::with_capacity(pieces.len());
+    for mut piece in pieces {
+        let Some(last) = kept.last_mut() else {
+            kept.push(piece);
+            continue;
+        };
+        let over = (last.offset.0 + last.bytes.len() as u64).saturating_sub(piece.offset.0);
+        let over_len = usize::try_from(over).unwrap_or(usize::MAX);
+        let split = last.bytes.len().saturating_sub(over_len);
+        let (front, tail) = last.bytes.split_at(split);
+        if over < PAYLOAD_ALIGN && tail.iter().all(|b| *b == 0) {
+            last.bytes = front;
+            kept.push(piece);
+            continue;
+        }
+        let file_offset = piece.file_offset.max(last.file_offset);
+        let what = format!("{over} bytes of trace at AUX offset {} are there twice", piece.offset);
+        damage(Damage { file_offset, what });
+        if let Some(rest) = piece.bytes.get(over_len..).filter(|rest| !rest.is_empty()) {
+            piece.bytes = rest;
+            piece.offset = piece.offset.plus(over);
+            piece.file_offset += over;
+            kept.push(piece);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(list: &[(u64, &'static [u8])]) -> Vec<AuxPiece<'static>> {
+        list.iter().map(|(at, bytes)| AuxPiece { offset: AuxOffset(*at), bytes, file_offset: 0 }).collect()
+    }
+
+    fn merged(list: &[(u64, &'static [u8])]) -> (Vec<(u64, &'static [u8])>, usize) {
+        let mut found = 0;
+        let kept = without_overlaps(pieces(list), &mut |_| found += 1);
+        (kept.into_iter().map(|p| (p.offset.0, p.bytes)).collect(), found)
+    }
+
+    #[test]
+    fn padding_is_no_overlap() {
+        assert_eq!(
+            merged(&[(0, &[1, 2, 0, 0]), (2, &[3, 4]), (4, &[5])]),
+            (vec![(0, &[1, 2][..]), (2, &[3, 4]), (4, &[5])], 0)
+        );
+        // A hole stays a hole.
+        assert_eq!(merged(&[(0, &[1]), (9, &[2])]), (vec![(0, &[1][..]), (9, &[2])], 0));
+    }
+
+    #[test]
+    fn what_is_there_twice_is_damage() {
+        assert_eq!(merged(&[(0, &[1, 2, 3]), (1, &[2, 3, 4])]), (vec![(0, &[1, 2, 3][..]), (3, &[4])], 1));
+        assert_eq!(
+            merged(&[(0, &[1, 2, 3]), (1, &[2]), (3, &[4])]),
+            (vec![(0, &[1, 2, 3][..]), (3, &[4])], 1)
+        );
+    }
+
+    fn said(id: Option<u64>, cpu: Option<u32>, tid: Option<i32>, size: u64) -> Said {
+        let record = AuxRecord { offset: AuxOffset(0), size, flags: 0, time: None };
+        Said { record, by: SampleId { id, cpu: cpu.map(Cpu), tid: tid.map(Tid), ..SampleId::default() } }
+    }
+
+    #[test]
+    fn aux_records_find_their_buffer() {
+        let mut b = Buffers::default();
+        b.buffer(0, AuxOwner::Cpu(Cpu(4)));
+        b.buffer(1, AuxOwner::Cpu(Cpu(5)));
+        b.buffer(2, AuxOwner::Thread(Tid(70)));
+        let mut ids: Vec<u8> = 2u64.to_le_bytes().to_vec();
+        ids.extend([100, 1, 5, u64::MAX, 101, 9, u64::MAX, 71].iter().flat_map(|w: &u64| w.to_le_bytes()));
+        assert_eq!(b.add_ids(&ids), Some(()));
+        // The id decides, then the CPU, then the thread.
+        assert_eq!(b.index_of(&said(Some(100), Some(4), Some(70), 8)), Some(1));
+        assert_eq!(b.index_of(&said(None, Some(4), Some(70), 8)), Some(0));
+        assert_eq!(b.index_of(&said(None, None, Some(70), 8)), Some(2));
+        assert_eq!(b.index_of(&said(None, None, None, 8)), None);
+        // Trace that is not in the file makes an empty buffer, silence does not.
+        b.said = vec![said(Some(101), None, None, 0)];
+        assert_eq!(b.clone().finish(false, &mut |_| ()).len(), 3);
+        b.said = vec![said(Some(101), None, None, 8)];
+        let buffers = b.finish(false, &mut |_| ());
+        assert_eq!((buffers[3].index, buffers[3].owner), (9, AuxOwner::Thread(Tid(71))));
+        assert_eq!((buffers[3].pieces.len(), buffers[3].records.len()), (0, 1));
+    }
+
+    #[test]
+    fn short_id_index() {
+        let mut b = Buffers::default();
+        assert_eq!(b.add_ids(&u64::MAX.to_le_bytes()), None);
+    }
+}

@@ -1,0 +1,175 @@
+//! The walk from record to record.  Bodies are not looked at here, payloads not even touched.
+
+use model::Damage;
+
+use super::bytes::{self, Cursor};
+
+pub(super) const MMAP: u32 = 1;
+pub(super) const LOST: u32 = 2;
+pub(super) const COMM: u32 = 3;
+pub(super) const EXIT: u32 = 4;
+pub(super) const FORK: u32 = 7;
+pub(super) const SAMPLE: u32 = 9;
+pub(super) const MMAP2: u32 = 10;
+pub(super) const AUX: u32 = 11;
+pub(super) const ITRACE_START: u32 = 12;
+pub(super) const LOST_SAMPLES: u32 = 13;
+pub(super) const SWITCH: u32 = 14;
+pub(super) const SWITCH_CPU_WIDE: u32 = 15;
+/// From here on perf writes the records itself, and they have no trailer.
+pub(super) const USER_TYPE_START: u32 = 64;
+pub(super) const HEADER_ATTR: u32 = 64;
+pub(super) const HEADER_EVENT_TYPE: u32 = 65;
+pub(super) const HEADER_TRACING_DATA: u32 = 66;
+pub(super) const HEADER_BUILD_ID: u32 = 67;
+pub(super) const FINISHED_ROUND: u32 = 68;
+pub(super) const ID_INDEX: u32 = 69;
+pub(super) const AUXTRACE_INFO: u32 = 70;
+pub(super) const AUXTRACE: u32 = 71;
+pub(super) const EVENT_UPDATE: u32 = 78;
+pub(super) const TIME_CONV: u32 = 79;
+pub(super) const HEADER_FEATURE: u32 = 80;
+pub(super) const COMPRESSED: u32 = 81;
+pub(super) const FINISHED_INIT: u32 = 82;
+pub(super) const COMPRESSED2: u32 = 83;
+
+/// perf uses fewer than 100 numbers.  A larger one is not a new kind of record but a walk gone astray.
+const TYPE_LIMIT: u32 = 256;
+
+/// `struct perf_event_header` and what follows it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record<'a> {
+    /// Where in the file.
+    pub(super) offset: u64,
+    pub(super) kind: u32,
+    pub(super) misc: u16,
+    /// Without the header.
+    pub(super) body: &'a [u8],
+    /// What stands behind the record without being counted in its size; shorter than the record says if
+    /// the file was cut there.
+    pub(super) payload: &'a [u8],
+    pub(super) payload_offset: u64,
+}
+
+/// The records of a file; ends at the first damaged one.
+#[derive(Clone, Debug)]
+pub(super) struct Records<'a> {
+    bytes: &'a [u8],
+    position: u64,
+    end: u64,
+    /// `end` is not where the writer meant to end, so the last record may be cut.
+    may_be_cut: bool,
+    damage: Option<Damage>,
+}
+
+impl<'a> Records<'a> {
+    /// The records from `start` to `end`, which must not be behind the end of `bytes`.
+    pub(super) fn new(bytes: &'a [u8], start: u64, end: u64, may_be_cut: bool) -> Self {
+        Self { bytes, position: start, end, may_be_cut, damage: None }
+    }
+
+    /// Why the walk ended before the end.
+    pub(super) fn damage(self) -> Option<Damage> {
+        self.damage
+    }
+
+    fn stop<T>(&mut self, file_offset: u64, what: String) -> Option<T> {
+        self.damage = Some(Damage { file_offset, what });
+        self.position = self.end;
+        None
+    }
+
+    fn payload(&mut self, record: &mut Record<'a>) -> Option<()> {
+        let len = match record.kind {
+            AUXTRACE => Cursor::new(record.body).u64(),
+            HEADER_TRACING_DATA => Cursor::new(record.body).u32().map(u64::from),
+            _ => return Some(()),
+        };
+        let Some(len) = len else {
+            return self.stop(record.offset, format!("the record of type {} is too short", record.kind));
+        };
+        let there = self.end - self.position;
+        if len > there && !self.may_be_cut {
+            let what = format!("a payload of {len} bytes, and {there} bytes to the end of the records");
+            return self.stop(record.offset, what);
+        }
+        record.payload = bytes::at(self.bytes, self.position, len.min(there)).unwrap_or_default();
+        self.position += len.min(there);
+        if len > there {
+            let what = format!("the file is cut inside a payload: {there} of {len} bytes are there");
+            self.damage = Some(Damage { file_offset: self.end, what });
+        }
+        Some(())
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Record<'a>;
+
+    fn next(&mut self) -> Option<Record<'a>> {
+        let offset = self.position;
+        let left = self.end.checked_sub(offset).filter(|left| *left > 0)?;
+        if left < 8 {
+            return self.stop(offset, format!("cut inside a record's header: {left} bytes are left"));
+        }
+        let mut header = Cursor::new(bytes::at(self.bytes, offset, 8)?);
+        let (kind, misc, size) = (header.u32()?, header.u16()?, u64::from(header.u16()?));
+        if kind == 0 || kind >= TYPE_LIMIT {
+            return self.stop(offset, format!("no record has the type {kind}"));
+        }
+        if size < 8 || (kind < USER_TYPE_START && size % 8 != 0) {
+            return self.stop(offset, format!("a record of type {kind} cannot have {size} bytes"));
+        }
+        if size > left {
+            let what = format!("a record of type {kind} is cut: {left} of {size} bytes are there");
+            return self.stop(offset, what);
+        }
+        let body = bytes::at(self.bytes, offset + 8, size - 8)?;
+        self.position = offset + size;
+        let payload_offset = self.position;
+        let mut record = Record { offset, kind, misc, body, payload: &[], payload_offset };
+        self.payload(&mut record)?;
+        Some(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(kind: u32, body: &[u8]) -> Vec<u8> {
+        let mut r = kind.to_le_bytes().to_vec();
+        r.extend([0, 0]);
+        r.extend((8 + body.len() as u16).to_le_bytes());
+        r.extend(body);
+        r
+    }
+
+    fn walk(bytes: &[u8], may_be_cut: bool) -> (Vec<(u32, usize, usize)>, Option<u64>) {
+        let mut records = Records::new(bytes, 0, bytes.len() as u64, may_be_cut);
+        let seen = records.by_ref().map(|r| (r.kind, r.body.len(), r.payload.len())).collect();
+        (seen, records.damage().map(|d| d.file_offset))
+    }
+
+    #[test]
+    fn payloads_are_stepped_over() {
+        let mut bytes = record(AUXTRACE, &[5, 0, 0, 0, 0, 0, 0, 0]);
+        bytes.extend([0xff; 5]);
+        bytes.extend(record(FINISHED_ROUND, &[]));
+        assert_eq!(walk(&bytes, false), (vec![(AUXTRACE, 8, 5), (FINISHED_ROUND, 0, 0)], None));
+        // Cut inside the payload.
+        assert_eq!(walk(&bytes[..19], true), (vec![(AUXTRACE, 8, 3)], Some(19)));
+        // Not cut, so the payload's size is wrong.
+        assert_eq!(walk(&bytes[..19], false), (vec![], Some(0)));
+    }
+
+    #[test]
+    fn the_walk_ends_at_what_is_no_record() {
+        let good = record(SWITCH, &[]);
+        for bad in [record(0, &[]), record(300, &[]), record(SWITCH, &[0]), vec![1, 0, 0, 0, 0, 0, 4, 0]] {
+            assert_eq!(walk(&[&good[..], &bad].concat(), true), (vec![(SWITCH, 0, 0)], Some(8)));
+        }
+        assert_eq!(walk(&[&good[..], &[1; 7]].concat(), true).1, Some(8));
+        assert_eq!(walk(&[0; 4096], true), (vec![], Some(0)));
+    }
+}

@@ -1,0 +1,179 @@
+//! Who and when: the fields that the kernel appends to each of its records (`sample_id_all`), and the same
+//! fields at the front of a SAMPLE.  Which ones are there is the event's `sample_type`.
+
+use model::{Cpu, Ns, Pid, Tid};
+
+use super::bytes::Cursor;
+
+pub(super) const IP: u64 = 1;
+pub(super) const TID: u64 = 1 << 1;
+pub(super) const TIME: u64 = 1 << 2;
+pub(super) const ADDR: u64 = 1 << 3;
+pub(super) const ID: u64 = 1 << 6;
+pub(super) const CPU: u64 = 1 << 7;
+pub(super) const STREAM_ID: u64 = 1 << 9;
+pub(super) const IDENTIFIER: u64 = 1 << 16;
+pub(super) const AUX: u64 = 1 << 20;
+
+const TRAILER_FIELDS: u64 = TID | TIME | ID | STREAM_ID | CPU | IDENTIFIER;
+
+/// What a record says of its circumstances.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SampleId {
+    pub(super) pid: Option<Pid>,
+    pub(super) tid: Option<Tid>,
+    pub(super) time: Option<Ns>,
+    pub(super) id: Option<u64>,
+    pub(super) cpu: Option<Cpu>,
+}
+
+/// Bytes of the trailer: each field is 8.
+pub(super) fn trailer_len(sample_type: u64) -> usize {
+    (sample_type & TRAILER_FIELDS).count_ones() as usize * 8
+}
+
+/// How far before a record's end its event id stands; `None` if it has none.
+pub(super) fn id_from_end(sample_type: u64) -> Option<usize> {
+    if sample_type & IDENTIFIER != 0 {
+        Some(8)
+    } else if sample_type & ID != 0 {
+        Some((sample_type & (ID | STREAM_ID | CPU)).count_ones() as usize * 8)
+    } else {
+        None
+    }
+}
+
+/// The same from the start of a SAMPLE's body.
+pub(super) fn id_from_start(sample_type: u64) -> Option<usize> {
+    if sample_type & IDENTIFIER != 0 {
+        Some(0)
+    } else if sample_type & ID != 0 {
+        Some((sample_type & (IP | TID | TIME | ADDR)).count_ones() as usize * 8)
+    } else {
+        None
+    }
+}
+
+/// Splits a record's body into what the record is about and its trailer.
+pub(super) fn split_trailer(body: &[u8], sample_type: u64) -> Option<(&[u8], SampleId)> {
+    let (body, trailer) = body.split_at_checked(body.len().checked_sub(trailer_len(sample_type))?)?;
+    let has = |bit| sample_type & bit != 0;
+    let mut c = Cursor::new(trailer);
+    let mut said = SampleId::default();
+    if has(TID) {
+        (said.pid, said.tid) = (Some(Pid(c.i32()?)), Some(Tid(c.i32()?)));
+    }
+    if has(TIME) {
+        said.time = Some(Ns(c.u64()?));
+    }
+    if has(ID) {
+        said.id = Some(c.u64()?);
+    }
+    if has(STREAM_ID) {
+        c.u64()?;
+    }
+    if has(CPU) {
+        said.cpu = Some(Cpu(c.u32()?));
+        c.u32()?;
+    }
+    if has(IDENTIFIER) {
+        said.id = Some(c.u64()?);
+    }
+    Some((body, said.or_synthesised()))
+}
+
+/// The front of a SAMPLE.
+pub(super) fn of_sample(body: &[u8], sample_type: u64) -> Option<SampleId> {
+    let has = |bit| sample_type & bit != 0;
+    let mut c = Cursor::new(body);
+    let mut said = SampleId::default();
+    if has(IDENTIFIER) {
+        said.id = Some(c.u64()?);
+    }
+    if has(IP) {
+        c.u64()?;
+    }
+    if has(TID) {
+        (said.pid, said.tid) = (Some(Pid(c.i32()?)), Some(Tid(c.i32()?)));
+    }
+    if has(TIME) {
+        said.time = Some(Ns(c.u64()?));
+    }
+    if has(ADDR) {
+        c.u64()?;
+    }
+    if has(ID) {
+        let id = c.u64()?;
+        said.id = said.id.or(Some(id));
+    }
+    if has(STREAM_ID) {
+        c.u64()?;
+    }
+    if has(CPU) {
+        said.cpu = Some(Cpu(c.u32()?));
+        c.u32()?;
+    }
+    Some(said.or_synthesised())
+}
+
+impl SampleId {
+    /// Records that perf made up for what was there before it recorded have a trailer of zeros: it says
+    /// nothing, not "CPU 0".  A time of 0 never is a time.
+    fn or_synthesised(mut self) -> Self {
+        if self.time == Some(Ns(0)) {
+            self.time = None;
+            if self.id.unwrap_or(0) == 0 {
+                return Self::default();
+            }
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|w| w.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn trailer_with_all_fields() {
+        let all = TID | TIME | ID | STREAM_ID | CPU | IDENTIFIER | IP | ADDR;
+        let body = words(&[77, 5 | 6 << 32, 1000, 42, 43, 3, 42]);
+        let (rest, said) = split_trailer(&body, all).unwrap();
+        assert_eq!(rest, words(&[77]));
+        assert_eq!(
+            said,
+            SampleId {
+                pid: Some(Pid(5)),
+                tid: Some(Tid(6)),
+                time: Some(Ns(1000)),
+                id: Some(42),
+                cpu: Some(Cpu(3))
+            }
+        );
+        assert_eq!(split_trailer(&body[8..48], all), None);
+        assert_eq!(id_from_end(all), Some(8));
+        assert_eq!(id_from_end(all & !IDENTIFIER), Some(24));
+        assert_eq!(id_from_end(TID | TIME), None);
+        assert_eq!(id_from_start(all & !IDENTIFIER), Some(32));
+    }
+
+    #[test]
+    fn no_fields_and_zeros_say_nothing() {
+        let body = words(&[77]);
+        assert_eq!(split_trailer(&body, IP), Some((&body[..], SampleId::default())));
+        let zeros = words(&[0, 0, 0, 0]);
+        assert_eq!(split_trailer(&zeros, TID | TIME | CPU | IDENTIFIER).unwrap().1, SampleId::default());
+    }
+
+    #[test]
+    fn a_sample_has_them_in_front() {
+        let body = words(&[42, 0x401000, 5 | 6 << 32, 1000, 3, 99]);
+        let said = of_sample(&body, IDENTIFIER | IP | TID | TIME | CPU).unwrap();
+        assert_eq!((said.id, said.time, said.cpu), (Some(42), Some(Ns(1000)), Some(Cpu(3))));
+        assert_eq!(of_sample(&body[..16], IDENTIFIER | IP | TID | TIME | CPU), None);
+    }
+}

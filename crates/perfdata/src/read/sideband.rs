@@ -1,0 +1,157 @@
+//! The bodies of the sideband records (include/uapi/linux/perf_event.h), without their trailers.
+
+use model::{Avma, BuildId, FileOffset, Mmap, Ns, Pid, Sideband, Tid};
+
+use super::bytes::{Cursor, text};
+use super::records::{self, Record};
+
+const MISC_CPUMODE_MASK: u16 = 7;
+const MISC_KERNEL: u16 = 1;
+const MISC_MMAP_DATA: u16 = 1 << 13;
+const MISC_COMM_EXEC: u16 = 1 << 13;
+const MISC_SWITCH_OUT: u16 = 1 << 13;
+const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
+const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
+const PROT_EXEC: u32 = 4;
+/// Length of a build id that is a SHA-1, and the longest that perf stores.
+pub(super) const BUILD_ID_MAX: usize = 20;
+
+/// What a record says, from its body without the trailer; `None` if it is too short to be one.
+pub(super) fn read(record: &Record<'_>, body: &[u8]) -> Option<Sideband> {
+    let mut c = Cursor::new(body);
+    let misc = record.misc;
+    let out = misc & MISC_SWITCH_OUT != 0;
+    let preempted = out && misc & MISC_SWITCH_OUT_PREEMPT != 0;
+    Some(match record.kind {
+        records::MMAP | records::MMAP2 => Sideband::Mmap(mmap(record, &mut c)?),
+        records::COMM => {
+            let (pid, tid) = pid_tid(&mut c)?;
+            Sideband::Comm { pid, tid, name: text(c.rest()), exec: misc & MISC_COMM_EXEC != 0 }
+        }
+        records::FORK | records::EXIT => {
+            let (pid, parent_pid) = (Pid(c.i32()?), Pid(c.i32()?));
+            let (tid, parent_tid) = (Tid(c.i32()?), Tid(c.i32()?));
+            if record.kind == records::FORK {
+                Sideband::Fork { pid, tid, parent_pid, parent_tid }
+            } else {
+                Sideband::Exit { pid, tid }
+            }
+        }
+        records::SWITCH => Sideband::Switch { out, preempted },
+        records::SWITCH_CPU_WIDE => {
+            let (other_pid, other_tid) = pid_tid(&mut c)?;
+            Sideband::SwitchCpuWide { out, preempted, other_pid, other_tid }
+        }
+        records::ITRACE_START => {
+            let (pid, tid) = pid_tid(&mut c)?;
+            Sideband::ItraceStart { pid, tid }
+        }
+        records::LOST => {
+            c.u64()?;
+            Sideband::Lost { count: c.u64()? }
+        }
+        records::LOST_SAMPLES => Sideband::Lost { count: c.u64()? },
+        records::AUX => Sideband::Aux { offset: c.u64()?, size: c.u64()?, flags: c.u64()? },
+        record_type => Sideband::Other { record_type },
+    })
+}
+
+/// The time in the body of FORK and EXIT: they have one even where records have no trailer.
+pub(super) fn own_time(kind: u32, body: &[u8]) -> Option<Ns> {
+    if kind != records::FORK && kind != records::EXIT {
+        return None;
+    }
+    Cursor::new(body.get(16..)?).u64().filter(|ns| *ns != 0).map(Ns)
+}
+
+fn pid_tid(c: &mut Cursor<'_>) -> Option<(Pid, Tid)> {
+    Some((Pid(c.i32()?), Tid(c.i32()?)))
+}
+
+fn mmap(record: &Record<'_>, c: &mut Cursor<'_>) -> Option<Mmap> {
+    let (pid, _tid) = pid_tid(c)?;
+    let start = Avma(c.u64()?);
+    let len = c.u64()?;
+    let file_offset = FileOffset(c.u64()?);
+    let mut build = None;
+    let mut executable = record.misc & MISC_MMAP_DATA == 0;
+    if record.kind == records::MMAP2 {
+        let file = c.take(24)?;
+        if record.misc & MISC_MMAP_BUILD_ID != 0 {
+            let (size, id) = (file.first()?, file.get(4..)?);
+            build = build_id(id.get(..usize::from(*size))?);
+        }
+        executable = c.u32()? & PROT_EXEC != 0;
+        let _flags = c.u32()?;
+    }
+    let kernel = record.misc & MISC_CPUMODE_MASK == MISC_KERNEL;
+    let path = text(c.rest());
+    Some(Mmap { pid, start, len, file_offset, path, build_id: build, executable, kernel })
+}
+
+/// A build id; `None` where perf left zeros because it found none.
+pub(super) fn build_id(bytes: &[u8]) -> Option<BuildId> {
+    bytes.iter().any(|b| *b != 0).then(|| BuildId(bytes.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_body(kind: u32, misc: u16, body: &[u8]) -> Option<Sideband> {
+        let record = Record { offset: 0, kind, misc, body, payload: &[], payload_offset: 0 };
+        read(&record, body)
+    }
+
+    fn mmap2_body(file: &[u8; 24]) -> Vec<u8> {
+        let mut body = [7u32, 8].iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>();
+        body.extend([0x40_0000u64, 0x1000, 0x2000].iter().flat_map(|v| v.to_le_bytes()));
+        body.extend(file);
+        body.extend([5u32, 2].iter().flat_map(|v| v.to_le_bytes()));
+        body.extend(b"/bin/x\0\0");
+        body
+    }
+
+    #[test]
+    fn mmap2_with_inode_and_with_build_id() {
+        let Some(Sideband::Mmap(m)) = read_body(records::MMAP2, 2, &mmap2_body(&[9; 24])) else { panic!() };
+        let expect = Mmap {
+            pid: Pid(7),
+            start: Avma(0x40_0000),
+            len: 0x1000,
+            file_offset: FileOffset(0x2000),
+            path: "/bin/x".into(),
+            build_id: None,
+            executable: true,
+            kernel: false,
+        };
+        assert_eq!(m, expect);
+        let mut file = [0; 24];
+        file[0] = 3;
+        file[4..7].copy_from_slice(&[1, 2, 3]);
+        let misc = 2 | MISC_MMAP_BUILD_ID;
+        let Some(Sideband::Mmap(m)) = read_body(records::MMAP2, misc, &mmap2_body(&file)) else { panic!() };
+        assert_eq!(m, Mmap { build_id: Some(BuildId(vec![1, 2, 3])), ..expect });
+        file[0] = 21;
+        assert_eq!(read_body(records::MMAP2, misc, &mmap2_body(&file)), None);
+    }
+
+    #[test]
+    fn switches() {
+        let body = [5u32, 6].iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>();
+        assert_eq!(
+            read_body(records::SWITCH, MISC_SWITCH_OUT | MISC_SWITCH_OUT_PREEMPT, &[]),
+            Some(Sideband::Switch { out: true, preempted: true })
+        );
+        assert_eq!(
+            read_body(records::SWITCH_CPU_WIDE, 0, &body),
+            Some(Sideband::SwitchCpuWide {
+                out: false,
+                preempted: false,
+                other_pid: Pid(5),
+                other_tid: Tid(6)
+            })
+        );
+        assert_eq!(read_body(records::SWITCH_CPU_WIDE, 0, &body[..7]), None);
+    }
+}
