@@ -1,2 +1,64 @@
-//! Every chore of this repository.
-fn main() {}
+//! Every chore of this repository, in plain Rust without dependencies: it builds in seconds on a bare
+//! toolchain.  One command, one file; `cargo xtask help` lists them.
+
+mod bench;
+mod check;
+mod civil;
+mod demo;
+mod deny;
+mod fixtures;
+mod layout;
+mod lock;
+mod process;
+mod setup;
+mod stages;
+mod tidy;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  setup                          install the Debian packages that are missing (root), or print the command
+  demo                           trace SQLite in software and print the report of sqlite3VdbeExec
+  test                           all that a change must pass: format, lints, tidy, fixtures, tests
+  ci [--full]                    as test; --full: every fixture, every bit flip, cargo deny with advisories
+  fixtures [--all] [NAME..]      make the recordings of fixtures/matrix.txt that are out of date, in
+                                 target/fixtures; without --all (or a name) the small ones
+      --keep-logs                keep the logs of the big runs, too
+      --list                     only name the recordings
+  bench [--append]               decoding speed and memory beside perf script, in one run;
+                                 --append: add the result to docs/benchmarks.md
+  tidy                           the rules of this repository that no other tool checks
+  help                           this text
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match dispatch(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(args: &[&str]) -> process::Result {
+    match args {
+        [] | ["help" | "-h" | "--help", ..] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        ["setup"] => setup::run(),
+        ["demo"] => demo::run(),
+        ["test"] | ["ci"] => check::run(check::Extent::Quick),
+        ["ci", "--full"] => check::run(check::Extent::Full),
+        ["fixtures", rest @ ..] => fixtures::run(rest),
+        ["bench"] => bench::run(false),
+        ["bench", "--append"] => bench::run(true),
+        ["tidy"] => tidy::run(),
+        other => Err(format!("do not know `{}`; see cargo xtask help", other.join(" "))),
+    }
+}

@@ -1,0 +1,127 @@
+//! `test` and `ci`: all that a change must pass, in stages.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use crate::process::{self, Result, cargo};
+use crate::stages::{Outcome, Stages};
+use crate::{deny, fixtures, setup, tidy};
+
+/// How much is tested.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// What every change must pass.
+    Quick,
+    /// The big recordings and the long loops, too.
+    Full,
+}
+
+/// Runs the stages; an error if any failed.
+pub(crate) fn run(extent: Extent) -> Result {
+    let mut stages = Stages::new();
+    stages.run("setup", || setup::run().map(done));
+    if !stages.run("fetch", || fetch().map(done)) {
+        return stages.finish();
+    }
+    stages.run("fmt", || component(extent, "fmt", &["--all", "--check"]));
+    stages.run("tidy", || tidy::run().map(done));
+    stages.run("clippy", || {
+        let strict = ["--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
+        component(extent, "clippy", &strict)
+    });
+    stages.run("deny", if extent == Extent::Full { deny::full } else { deny::quick });
+    let which: &[&str] = if extent == Extent::Full { &["--all"] } else { &[] };
+    if stages.run("fixtures", || fixtures::run(which).map(done)) {
+        stages.run("test", || cargo_test(extent).map(done));
+    }
+    stages.finish()
+}
+
+fn done((): ()) -> Outcome {
+    Outcome::Done
+}
+
+fn fetch() -> Result {
+    process::run(cargo().args(["fetch", "--locked", "--quiet"])).map_err(process::perhaps_no_network)
+}
+
+/// A cargo command that a minimal toolchain lacks; the full run insists on it.
+fn component(extent: Extent, name: &str, arguments: &[&str]) -> Result<Outcome> {
+    let version = cargo().args([name, "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !version.is_ok_and(|status| status.success()) {
+        let hint = format!("no cargo {name} here: rustup component add {}", rustup_name(name));
+        return if extent == Extent::Full { Err(hint) } else { Ok(Outcome::Skipped(hint)) };
+    }
+    process::run(cargo().arg(name).args(arguments)).map(done)
+}
+
+fn rustup_name(component: &str) -> &str {
+    if component == "fmt" { "rustfmt" } else { component }
+}
+
+/// `cargo test` as it prints, and its closing lines again at the end, where they can be found.
+fn cargo_test(extent: Extent) -> Result {
+    let mut command = cargo();
+    command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+    command.env("FUNC_LATENCY_REQUIRE_FIXTURES", "1");
+    if extent == Extent::Full {
+        command.env("FUNC_LATENCY_FULL", "1");
+    }
+    let (success, results) = tee(&mut command, &mut std::io::stdout())?;
+    println!("\nclosing lines of cargo test:");
+    for line in &results {
+        println!("{line}");
+    }
+    let [passed, failed, ignored] = ["passed", "failed", "ignored"].map(|word| total(&results, word));
+    println!("in all: {passed} passed; {failed} failed; {ignored} ignored");
+    if success { Ok(()) } else { Err(format!("`{}` failed", process::command_line(&command))) }
+}
+
+/// Runs a command, passes its output on line by line, and keeps the lines that sum up a test binary.
+fn tee(command: &mut Command, out: &mut impl Write) -> Result<(bool, Vec<String>)> {
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| process::cannot_start(command, &e))?;
+    let mut results = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        for line in BufReader::new(stdout).split(b'\n') {
+            let line = line.map_err(|e| e.to_string())?;
+            let line = String::from_utf8_lossy(&line);
+            writeln!(out, "{line}").map_err(|e| e.to_string())?;
+            if line.starts_with("test result: ") {
+                results.push(line.into_owned());
+            }
+        }
+    }
+    let status = child.wait().map_err(|e| process::cannot_start(command, &e))?;
+    Ok((status.success(), results))
+}
+
+/// The sum of the numbers before `word` in lines like `test result: ok. 3 passed; 0 failed; 0 ignored; ...`.
+fn total(results: &[String], word: &str) -> u64 {
+    let counts = results.iter().flat_map(|line| line.split([';', '.']));
+    counts.filter_map(|part| part.trim().strip_suffix(word)?.trim().parse::<u64>().ok()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closing_lines_are_kept_and_summed() {
+        let script = "echo running 2 tests
+            echo 'test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s'
+            echo 'test result: FAILED. 3 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out'
+            exit 1";
+        let (success, results) = {
+            let mut out = Vec::new();
+            let ended = tee(Command::new("sh").args(["-c", script]), &mut out).unwrap();
+            assert!(out.starts_with(b"running 2 tests\ntest result: ok. 12"));
+            ended
+        };
+        assert!(!success);
+        assert_eq!(results.len(), 2);
+        assert_eq!(
+            [total(&results, "passed"), total(&results, "failed"), total(&results, "ignored")],
+            [15, 1, 2]
+        );
+    }
+}

@@ -1,0 +1,103 @@
+//! `setup`: the Debian packages that fixtures, tests and benchmarks need.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::process::{self, Result};
+
+/// A package, a file or program of it that shows that it is there, and what it is for.
+struct Need {
+    package: &'static str,
+    probe: &'static str,
+    purpose: &'static str,
+}
+
+const NEEDS: &[Need] = &[
+    Need { package: "ca-certificates", probe: "/etc/ssl/certs/ca-certificates.crt", purpose: "crates.io" },
+    Need { package: "gcc", probe: "gcc", purpose: "the traced C programs, QEMU's plugin" },
+    Need { package: "g++", probe: "g++", purpose: "the traced C++ program" },
+    Need { package: "libc6-dev", probe: "/usr/include/stdio.h", purpose: "the C library's headers" },
+    Need { package: "binutils", probe: "ld", purpose: "linking" },
+    Need { package: "qemu-user", probe: "qemu-x86_64", purpose: "running the traced programs" },
+    Need { package: "linux-perf", probe: "perf", purpose: "the second opinion on each recording" },
+];
+
+/// Installs what is missing when root, else prints the command that does.
+pub(crate) fn run() -> Result {
+    let missing: Vec<&Need> = NEEDS.iter().filter(|need| !present(need.probe)).collect();
+    if missing.is_empty() {
+        println!("setup: all {} packages are there", NEEDS.len());
+        return Ok(());
+    }
+    for need in &missing {
+        println!("setup: missing {:<16} {}", need.package, need.purpose);
+    }
+    let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
+    if !process::on_path("apt-get") {
+        return Err(format!("no apt-get here; install these by hand: {}", packages.join(" ")));
+    }
+    if !is_root() {
+        let install = command_line(&apt_get(&install_arguments(&packages)));
+        return Err(format!("not root; run this once:\n\n    sudo apt-get update && sudo {install}\n"));
+    }
+    process::run(&mut apt_get(&["update", "-qq"])).map_err(process::perhaps_no_network)?;
+    process::run(&mut apt_get(&install_arguments(&packages))).map_err(process::perhaps_no_network)?;
+    match missing.iter().find(|need| !present(need.probe)) {
+        None => Ok(()),
+        Some(need) => Err(format!("{} is installed, but there is no {}", need.package, need.probe)),
+    }
+}
+
+/// A recording fits only the libraries it was made with, so nothing that is installed is upgraded.
+fn install_arguments<'a>(packages: &[&'a str]) -> Vec<&'a str> {
+    let mut arguments = vec!["install", "-y", "-qq", "--no-install-recommends", "--no-upgrade"];
+    arguments.extend(packages);
+    arguments
+}
+
+fn apt_get(arguments: &[&str]) -> Command {
+    let mut command = Command::new("apt-get");
+    command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}
+
+fn command_line(command: &Command) -> String {
+    process::command_line(command)
+}
+
+/// `probe` is a file, or a program on the PATH.
+fn present(probe: &str) -> bool {
+    if probe.starts_with('/') { Path::new(probe).exists() } else { process::on_path(probe) }
+}
+
+fn is_root() -> bool {
+    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| effective_uid(&status) == Some(0))
+}
+
+/// The second number of the line `Uid:`: real, effective, saved, file system.
+fn effective_uid(status: &str) -> Option<u32> {
+    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_effective_user_counts() {
+        assert_eq!(effective_uid("Name:\tx\nUid:\t1000\t0\t0\t0\nGid:\t5\t5\t5\t5\n"), Some(0));
+        assert_eq!(effective_uid("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn nothing_installed_is_upgraded() {
+        let line = command_line(&apt_get(&install_arguments(&["gcc", "g++"])));
+        assert_eq!(line, "apt-get install -y -qq --no-install-recommends --no-upgrade gcc g++");
+    }
+
+    #[test]
+    fn probes_are_files_or_programs() {
+        assert!(present("sh") && present("/proc/self/status"));
+        assert!(!present("no-such-program-here") && !present("/no/such/file"));
+    }
+}
