@@ -1,0 +1,282 @@
+//! Which function is at an address: mappings from the recording, symbols from the mapped files.
+
+use std::collections::HashMap;
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+
+use model::Avma;
+
+use super::Error;
+use super::instruction::call_len;
+use super::symbols::Object;
+
+/// Index of a function in [`Code`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct FunctionIndex(u32);
+
+impl FunctionIndex {
+    /// Code that no mapping explains; also what children without a function have.
+    pub(super) const UNKNOWN: Self = Self(0);
+}
+
+/// What kind of code stands at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Symbol,
+    /// Between symbols.
+    Unnamed,
+    Plt,
+    /// Between symbols of the dynamic loader, which is where the lazy binder is.
+    Loader,
+}
+
+/// A function of the traced program.
+#[derive(Clone, Debug)]
+pub(super) struct Function {
+    pub(super) name: String,
+    object: Option<usize>,
+    /// First instruction, if it is known.
+    pub(super) entry: Option<Avma>,
+    pub(super) what: What,
+}
+
+#[derive(Clone, Debug)]
+struct Mapping {
+    addresses: Range<u64>,
+    file_offset: u64,
+    object: usize,
+}
+
+/// Distinguishes the functions of one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Symbol(u64),
+    /// After this symbol.
+    After(u64),
+    Plt,
+}
+
+/// Direct-mapped cache from an address to an answer about it.
+#[derive(Clone, Debug)]
+struct Cache<T>(Vec<(Avma, T)>);
+
+impl<T: Copy> Cache<T> {
+    const SLOTS: usize = 1 << 16;
+
+    fn new(none: T) -> Self {
+        Self(vec![(Avma(0), none); Self::SLOTS])
+    }
+
+    fn slot(ip: Avma) -> usize {
+        (ip.0 ^ ip.0 >> 16) as usize % Self::SLOTS
+    }
+
+    fn get(&self, ip: Avma) -> Option<T> {
+        let (key, value) = self.0[Self::slot(ip)];
+        (key == ip).then_some(value)
+    }
+
+    fn put(&mut self, ip: Avma, value: T) -> T {
+        self.0[Self::slot(ip)] = (ip, value);
+        value
+    }
+}
+
+/// The code of the traced program.
+#[derive(Clone, Debug)]
+pub(super) struct Code {
+    mappings: Vec<Mapping>,
+    objects: Vec<Object>,
+    functions: Vec<Function>,
+    indices: HashMap<(usize, Key), FunctionIndex>,
+    function_cache: Cache<FunctionIndex>,
+    return_cache: Cache<Avma>,
+}
+
+impl Code {
+    /// Reads the executable mappings of a recording's MMAP2 records, and the mapped files.
+    pub(super) fn load(recording: &Path) -> Result<Self, Error> {
+        let data = fs::read(recording).map_err(|source| Error::Io { path: recording.into(), source })?;
+        let maps = mappings(&data).ok_or_else(|| Error::Recording { path: recording.into() })?;
+        let unknown = Function { name: "[unknown]".into(), object: None, entry: None, what: What::Unnamed };
+        let mut code = Self {
+            mappings: vec![],
+            objects: vec![],
+            functions: vec![unknown],
+            indices: HashMap::new(),
+            function_cache: Cache::new(FunctionIndex::UNKNOWN),
+            return_cache: Cache::new(Avma(0)),
+        };
+        let mut known: HashMap<String, Option<usize>> = HashMap::new();
+        for (addresses, file_offset, path) in maps {
+            let object = *known.entry(path).or_insert_with_key(|path| {
+                code.objects.push(Object::load(path)?);
+                Some(code.objects.len() - 1)
+            });
+            code.mappings.extend(object.map(|object| Mapping { addresses, file_offset, object }));
+        }
+        Ok(code)
+    }
+
+    pub(super) fn get(&self, function: FunctionIndex) -> &Function {
+        &self.functions[function.0 as usize]
+    }
+
+    /// Path of the file that a function is in.
+    pub(super) fn object_path(&self, function: FunctionIndex) -> &str {
+        self.get(function).object.map_or("", |o| &self.objects[o].path)
+    }
+
+    pub(super) fn same_object(&self, a: FunctionIndex, b: FunctionIndex) -> bool {
+        self.get(a).object == self.get(b).object
+    }
+
+    /// `ip` is the first instruction of `function`.
+    pub(super) fn is_entry(&self, function: FunctionIndex, ip: Avma) -> bool {
+        self.get(function).entry == Some(ip)
+    }
+
+    /// Object and file offset.
+    fn place(&self, ip: Avma) -> Option<(usize, u64)> {
+        let map = self.mappings.iter().rev().find(|m| m.addresses.contains(&ip.0))?;
+        Some((map.object, ip.0 - map.addresses.start + map.file_offset))
+    }
+
+    fn bytes(&self, ip: Avma) -> &[u8] {
+        self.place(ip).map_or(&[], |(object, offset)| self.objects[object].bytes_at(offset))
+    }
+
+    /// The function that an instruction belongs to; `f.cold` is `f`.
+    pub(super) fn function(&mut self, ip: Avma) -> FunctionIndex {
+        if let Some(known) = self.function_cache.get(ip) {
+            return known;
+        }
+        let found = self.look_up(ip).map_or(FunctionIndex::UNKNOWN, |(object, key, function)| {
+            *self.indices.entry((object, key)).or_insert_with(|| {
+                self.functions.push(function);
+                FunctionIndex(self.functions.len() as u32 - 1)
+            })
+        });
+        self.function_cache.put(ip, found)
+    }
+
+    fn look_up(&self, ip: Avma) -> Option<(usize, Key, Function)> {
+        let (index, offset) = self.place(ip)?;
+        let object = &self.objects[index];
+        let address = object.address_of_offset(offset)?;
+        let before = object.symbol_before(address);
+        let function = |name: String, entry, what| Function { name, object: Some(index), entry, what };
+        if let Some(part) = before.filter(|s| address - s.address < s.size.max(1)) {
+            let whole = object.whole(part);
+            let entry = Avma(ip.0.wrapping_sub(address).wrapping_add(whole.address));
+            let found = function(whole.name.clone(), Some(entry), What::Symbol);
+            return Some((index, Key::Symbol(whole.address), found));
+        }
+        let file = object.file_name();
+        if object.is_plt(address) {
+            return Some((index, Key::Plt, function(format!("[plt {file}]"), None, What::Plt)));
+        }
+        let after = before.map_or(0, |s| s.address);
+        let what = if object.is_dynamic_loader() { What::Loader } else { What::Unnamed };
+        Some((index, Key::After(after), function(format!("[{file} after {after:#x}]"), None, what)))
+    }
+
+    /// The return address of the call at `site`.
+    pub(super) fn after_call(&mut self, site: Avma) -> Avma {
+        if let Some(known) = self.return_cache.get(site) {
+            return known;
+        }
+        let after = site.plus(call_len(self.bytes(site)).unwrap_or(5));
+        self.return_cache.put(site, after)
+    }
+
+    /// The call that returns to `to`; `hint` is known to have led there.
+    pub(super) fn call_before(&self, to: Avma, hint: Avma) -> Avma {
+        let is_call = |len: u64| call_len(self.bytes(Avma(to.0.wrapping_sub(len)))) == Some(len);
+        let hinted = to.minus(hint);
+        if (1..16).contains(&hinted) && is_call(hinted) {
+            return hint;
+        }
+        // Most frequent lengths first.
+        let len = [5, 6, 3, 7, 4, 2, 8].into_iter().find(|&len| is_call(len)).unwrap_or(0);
+        Avma(to.0.wrapping_sub(len))
+    }
+
+    /// The function named `0xADDRESS`, `symbol`, `FILE:symbol`, or by a C++ identifier that only one mangled
+    /// symbol contains.
+    pub(super) fn find(&mut self, text: &str) -> Result<FunctionIndex, Error> {
+        if let Some(hex) = text.strip_prefix("0x") {
+            let ip = u64::from_str_radix(hex, 16).map_err(|_| Error::NoFunction(text.into()))?;
+            return Ok(self.function(Avma(ip)));
+        }
+        let (file, name) = match text.rsplit_once(':') {
+            Some((file, name)) if !file.ends_with(':') => (file, name),
+            _ => ("", text),
+        };
+        let objects = || self.objects.iter().enumerate().filter(|(_, o)| o.path.ends_with(file));
+        let exact = objects().find_map(|(i, o)| Some((i, o.address_of_name(name)?)));
+        let (object, address) = match exact {
+            Some(found) => found,
+            None => {
+                let near: Vec<_> =
+                    objects().flat_map(|(i, o)| o.mangled(name).map(move |s| (i, s))).collect();
+                match near[..] {
+                    [] => return Err(Error::NoFunction(text.into())),
+                    [(object, symbol)] => (object, symbol.address),
+                    _ => {
+                        let names = near.iter().map(|(_, s)| s.name.clone()).collect();
+                        return Err(Error::Ambiguous { name: text.into(), candidates: names });
+                    }
+                }
+            }
+        };
+        let offset = self.objects[object].offset_of_address(address);
+        let mapped = |m: &Mapping| {
+            let inside = offset?.checked_sub(m.file_offset)?;
+            let ip = m.addresses.start + inside;
+            (m.object == object && ip < m.addresses.end).then_some(Avma(ip))
+        };
+        match self.mappings.iter().find_map(mapped) {
+            Some(ip) => Ok(self.function(ip)),
+            None => Err(Error::NotMapped(text.into())),
+        }
+    }
+}
+
+type MappedFile = (Range<u64>, u64, String);
+
+/// Addresses, file offset and path of every MMAP2 record; `None` if this is no perf.data file.
+fn mappings(data: &[u8]) -> Option<Vec<MappedFile>> {
+    const MMAP2: u32 = 10;
+    const AUXTRACE: u32 = 71;
+    const MISC_DATA: u16 = 1 << 13;
+    if !data.starts_with(b"PERFILE2") {
+        return None;
+    }
+    let start = usize::try_from(u64_at(data, 40)?).ok()?;
+    let len = usize::try_from(u64_at(data, 48)?).ok()?;
+    let mut records = data.get(start..)?.get(..len)?;
+    let mut maps = vec![];
+    while let Some((head, _)) = records.split_first_chunk::<8>() {
+        let record_type = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
+        let misc = u16::from_le_bytes([head[4], head[5]]);
+        let mut size = usize::from(u16::from_le_bytes([head[6], head[7]]));
+        let record = records.get(..size)?;
+        if record_type == MMAP2 && misc & MISC_DATA == 0 {
+            let start = u64_at(record, 16)?;
+            let name = record.get(72..)?.split(|&b| b == 0).next()?;
+            let end = start.checked_add(u64_at(record, 24)?)?;
+            maps.push((start..end, u64_at(record, 32)?, String::from_utf8_lossy(name).into_owned()));
+        }
+        if record_type == AUXTRACE {
+            size = size.checked_add(usize::try_from(u64_at(record, 8)?).ok()?)?; // its payload follows
+        }
+        records = records.get(size.max(8)..)?;
+    }
+    Some(maps)
+}
+
+fn u64_at(data: &[u8], at: usize) -> Option<u64> {
+    data.get(at..)?.first_chunk().map(|b| u64::from_le_bytes(*b))
+}

@@ -1,0 +1,157 @@
+//! The oracle: every call of one function, from the ground truth alone.
+//!
+//! It shares no code with the decoder, the analyzer or the symbol table that they use, because they are
+//! held against it.  A shadow stack per thread follows the truth's branches, also those that happened while
+//! packets were lost, so that a call cut by a loss is known for what it was.  Rules that are not obvious:
+//!
+//! * A jump is a tail call when it goes to the first address of another function.  `f.cold` is `f`; a jump
+//!   from a function to its own entry is a loop.
+//! * PLT stubs, and the lazy binder behind them, are not callers: the call site in front is.
+//! * A child runs from its first instruction (or the kernel entry) to its return.
+//! * A return or indirect jump to where nobody returns to lands in an outer frame: all frames above it are
+//!   unwound.  Where that function is active more than once, it is the activation that the returns after the
+//!   landing fit; the innermost when several do.
+//! * A kernel entry whose exit is a handler's first instruction is a signal; rt_sigreturn ends it.
+//! * With an IP filter, code outside is a hidden frame; the caller is known from the return address.
+
+mod code;
+mod flow;
+mod instruction;
+mod landing;
+mod report;
+mod rows;
+mod stack;
+mod symbols;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use model::{Avma, Ns};
+
+pub use report::{Caller, Child, Report};
+pub use rows::{Entered, Row, Status, Sum};
+
+use super::File;
+use code::{Code, FunctionIndex};
+use rows::Tally;
+use stack::Stack;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file could not be read.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The recording is no whole perf.data file.
+    #[error("{}: not a perf.data file, or damaged", path.display())]
+    Recording {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The function is not in any mapped file.
+    #[error("{0}: no such function")]
+    NoFunction(String),
+    /// More than one function has that name.
+    #[error("{name}: one of {}", candidates.join(" "))]
+    Ambiguous {
+        /// What was asked for.
+        name: String,
+        /// The mangled names.
+        candidates: Vec<String>,
+    },
+    /// The function is in a part of the file that is not mapped executable.
+    #[error("{0}: not in an executable mapping")]
+    NotMapped(String),
+}
+
+/// All calls of one function.
+#[derive(Clone, Debug)]
+pub struct Calls {
+    /// Its symbol.
+    pub function: String,
+    /// Path of the file that it is in.
+    pub object: String,
+    /// Its first instruction, if it has one.
+    pub entry: Option<Avma>,
+    /// By thread, start and depth.
+    pub rows: Vec<Row>,
+    /// Calls that lie in one loss entirely: they have no row.
+    pub hidden: u64,
+    /// Landings in frames that are older than the recording; 0 in a full recording.
+    pub odd_flow: u64,
+    /// Of complete and unwound calls; the last is `*self`, and they add up to the total latency.
+    pub children: Vec<Child>,
+    /// Of complete and unwound calls.
+    pub callers: Vec<Caller>,
+}
+
+impl Calls {
+    /// The number of rows with this status.
+    #[must_use]
+    pub fn count(&self, status: Status) -> usize {
+        self.rows.iter().filter(|r| r.status == status).count()
+    }
+}
+
+/// Answers about the functions of one recording.
+#[derive(Debug)]
+pub struct Oracle<'a> {
+    truth: &'a File,
+    code: Code,
+}
+
+impl<'a> Oracle<'a> {
+    /// `recording` is the perf.data file: it says what was mapped where.
+    ///
+    /// # Errors
+    /// The recording cannot be read.
+    pub fn new(truth: &'a File, recording: &Path) -> Result<Self, Error> {
+        Ok(Self { truth, code: Code::load(recording)? })
+    }
+
+    /// Every call of a function: `symbol`, `FILE:symbol`, `0xADDRESS`, or a C++ identifier that only one
+    /// mangled symbol contains.
+    ///
+    /// # Errors
+    /// There is no such function, or more than one.
+    pub fn calls(&mut self, function: &str) -> Result<Calls, Error> {
+        let wanted = self.code.find(function)?;
+        let end = self.truth.threads().iter().filter(|t| t.events > 0).map(|t| t.last).max();
+        let end = end.map_or(Ns(0), |tsc| self.truth.ns(tsc));
+        let mut tally = Tally::default();
+        for index in 0..self.truth.threads().len() {
+            tally.add(self.thread(index, wanted, end));
+        }
+        Ok(report::calls(&mut self.code, wanted, tally))
+    }
+
+    fn thread(&mut self, index: usize, wanted: FunctionIndex, end: Ns) -> Tally {
+        let thread = &self.truth.threads()[index];
+        let mut stack = Stack::new(&mut self.code, wanted, thread.tid);
+        let mut events = self.truth.events(thread);
+        while let Some(event) = events.next() {
+            stack.event(self.truth.ns(event.tsc), &event, &events);
+        }
+        if let Some(since) = stack.off_since {
+            // Off its CPU until the recording ends.
+            stack.now = end;
+            stack.off_cpu_ns += end.since(since);
+        }
+        stack.close_to(0, Status::OpenEnd);
+        stack.tally.rows.sort_by_key(|r| (r.start, r.depth));
+        stack.tally
+    }
+}
+
+/// [`Oracle::calls`] for one function only.
+///
+/// # Errors
+/// See [`Error`].
+pub fn calls(truth: &File, recording: &Path, function: &str) -> Result<Calls, Error> {
+    Oracle::new(truth, recording)?.calls(function)
+}

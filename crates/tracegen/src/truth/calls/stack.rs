@@ -1,0 +1,239 @@
+//! One thread's shadow stack.
+//!
+//! ```text
+//!   frames:  main   f   g (tail)   h      top
+//!                   '--- group ---'
+//! ```
+//!
+//! A return from a frame that was entered by a tail call ends the whole group: the tail callee and all that
+//! jumped to it.
+
+use model::{Avma, Ns, Tid};
+
+use super::code::{Code, FunctionIndex, What};
+use super::rows::{ChildKey, Children, Entered, Row, Status, Sum, Tally};
+
+/// What a frame of the wanted function gathers.
+#[derive(Clone, Debug)]
+pub(super) struct Activation {
+    entry_lost: bool,
+    losses_before: u32,
+    depth: u32,
+    children: Children,
+}
+
+/// A function that has not ended.
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    pub(super) function: FunctionIndex,
+    /// Where it returns to, if that is known.
+    pub(super) returns_to: Option<Avma>,
+    /// It was entered by a jump: it ends together with the frame below.
+    pub(super) tail: bool,
+    /// It is outside the IP filter.
+    pub(super) hidden: bool,
+    /// It stands for the kernel below a signal handler.
+    pub(super) signal_mark: bool,
+    pub(super) entered: Entered,
+    pub(super) site: Avma,
+    pub(super) start: Ns,
+    /// The thread's off-CPU time at `start`.
+    pub(super) start_off_cpu_ns: u64,
+    /// It is in its own cold part outside the IP filter, since then.
+    pub(super) away: Option<Instant>,
+    activation: Option<Box<Activation>>,
+}
+
+impl Frame {
+    pub(super) fn returns_to(&self, ip: Avma) -> bool {
+        self.returns_to == Some(ip)
+    }
+}
+
+/// A time in a thread, on both of its clocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Instant {
+    pub(super) at: Ns,
+    pub(super) off_cpu_ns: u64,
+}
+
+/// The thread went into the kernel and has not come back.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kernel {
+    Syscall { site: Avma, since: Instant, sigreturn: bool },
+    Async { ip: Avma, since: Instant },
+}
+
+/// A thread of the traced program.
+pub(super) struct Stack<'a> {
+    pub(super) code: &'a mut Code,
+    pub(super) wanted: FunctionIndex,
+    pub(super) frames: Vec<Frame>,
+    pub(super) now: Ns,
+    /// Packets are being lost.
+    pub(super) lost: bool,
+    /// Losses so far.
+    pub(super) losses: u32,
+    pub(super) off_cpu_ns: u64,
+    pub(super) off_since: Option<Ns>,
+    pub(super) kernel: Option<Kernel>,
+    pub(super) tally: Tally,
+    tid: Tid,
+    /// Open activations of the wanted function.
+    depth: u32,
+}
+
+impl<'a> Stack<'a> {
+    pub(super) fn new(code: &'a mut Code, wanted: FunctionIndex, tid: Tid) -> Self {
+        Self {
+            code,
+            wanted,
+            frames: vec![],
+            now: Ns(0),
+            lost: false,
+            losses: 0,
+            off_cpu_ns: 0,
+            off_since: None,
+            kernel: None,
+            tally: Tally::default(),
+            tid,
+            depth: 0,
+        }
+    }
+
+    pub(super) fn instant(&self) -> Instant {
+        Instant { at: self.now, off_cpu_ns: self.off_cpu_ns }
+    }
+
+    /// A frame begins now.  A tail callee returns to where the frame that it replaces would have.
+    pub(super) fn push(
+        &mut self,
+        function: FunctionIndex,
+        returns_to: Option<Avma>,
+        entered: Entered,
+        site: Avma,
+        at_entry: bool,
+    ) -> &mut Frame {
+        let below = self.frames.last().filter(|_| entered == Entered::Tail);
+        let (tail, returns_to) = (below.is_some(), below.map_or(returns_to, |f| f.returns_to));
+        let mut activation = None;
+        if function == self.wanted && at_entry {
+            activation = Some(Box::new(Activation {
+                entry_lost: self.lost,
+                losses_before: self.losses,
+                depth: self.depth,
+                children: Children::default(),
+            }));
+            self.depth += 1;
+        }
+        let frame = Frame {
+            function,
+            returns_to,
+            tail,
+            hidden: false,
+            signal_mark: false,
+            entered,
+            site,
+            start: self.now,
+            start_off_cpu_ns: self.off_cpu_ns,
+            away: None,
+            activation,
+        };
+        let last = self.frames.len();
+        self.frames.push(frame);
+        &mut self.frames[last]
+    }
+
+    /// Code runs that no frame explains.
+    pub(super) fn found(&mut self, ip: Avma) {
+        let function = self.code.function(ip);
+        self.push(function, None, Entered::Found, Avma(0), true);
+    }
+
+    /// A child of the frame on top has ended.
+    pub(super) fn child(&mut self, key: ChildKey, ns: u64, off_cpu_ns: u64) {
+        if let Some(activation) = self.frames.last_mut().and_then(|f| f.activation.as_mut()) {
+            activation.children.add(key, Sum { count: 1, ns, off_cpu_ns });
+        }
+    }
+
+    /// A child without a frame, that began at `since`, has ended.
+    pub(super) fn kernel_child(&mut self, site: Avma, entered: Entered, since: Instant) {
+        let ns = self.now.since(since.at);
+        self.child((FunctionIndex::UNKNOWN, site, entered), ns, self.off_cpu_ns - since.off_cpu_ns);
+    }
+
+    /// The frame on top ends now.
+    pub(super) fn close(&mut self, how: Status, by_jump: bool) -> Option<Frame> {
+        let mut frame = self.frames.pop()?;
+        let by_jump = by_jump || frame.away.is_some();
+        let end = frame.away.unwrap_or(self.instant());
+        let ns = end.at.since(frame.start);
+        let off_cpu_ns = end.off_cpu_ns - frame.start_off_cpu_ns;
+        if let Some(activation) = frame.activation.take() {
+            self.depth -= 1;
+            self.finish(&frame, &activation, how, by_jump, (ns, off_cpu_ns));
+        }
+        let is_stub = self.code.get(frame.function).what == What::Plt;
+        // A handler's time is its mark's: from the interruption.
+        let has_mark = frame.entered == Entered::Signal && !frame.signal_mark;
+        if !is_stub && !has_mark && frame.entered != Entered::Found {
+            self.child((frame.function, frame.site, frame.entered), ns, off_cpu_ns);
+        }
+        Some(frame)
+    }
+
+    /// An activation of the wanted function has ended: its row.
+    fn finish(
+        &mut self,
+        frame: &Frame,
+        activation: &Activation,
+        how: Status,
+        by_jump: bool,
+        (latency_ns, off_cpu_ns): (u64, u64),
+    ) {
+        let one_loss = activation.losses_before == self.losses;
+        let status = if frame.entered == Entered::Found {
+            Status::OpenStart
+        } else if activation.entry_lost && self.lost && one_loss {
+            self.tally.hidden += 1;
+            return;
+        } else if activation.entry_lost || !one_loss {
+            Status::Cut
+        } else {
+            how
+        };
+        if status.is_whole() {
+            self.tally.children.add_all(&activation.children);
+        }
+        self.tally.rows.push(Row {
+            tid: self.tid,
+            start: frame.start,
+            latency_ns,
+            off_cpu_ns,
+            status,
+            caller_ip: frame.site,
+            entered: frame.entered,
+            depth: activation.depth,
+            by_jump,
+            entry_lost: activation.entry_lost,
+        });
+    }
+
+    /// All frames but the outermost `keep` end now.
+    pub(super) fn close_to(&mut self, keep: usize, how: Status) {
+        while self.frames.len() > keep {
+            self.close(how, false);
+        }
+    }
+
+    /// Control returned from the frame on top, and so from all that tail-called it.
+    pub(super) fn pop_group(&mut self, by_jump: bool) {
+        while self.close(Status::Complete, by_jump).is_some_and(|f| f.tail) {}
+    }
+
+    /// The frame that was called, of the group that frame `i` belongs to.
+    pub(super) fn group_base(&self, i: usize) -> usize {
+        (0..=i).rev().find(|&j| self.frames.get(j).is_none_or(|f| !f.tail)).unwrap_or(0)
+    }
+}

@@ -1,0 +1,131 @@
+//! What the oracle needs of an ELF file: where its bytes are loaded, its function symbols, its PLT.
+
+use std::collections::HashMap;
+use std::fs;
+use std::ops::Range;
+
+use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
+
+/// A function symbol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Symbol {
+    /// Address as linked.
+    pub(super) address: u64,
+    pub(super) size: u64,
+    pub(super) name: String,
+}
+
+/// A loaded stretch of the file.
+#[derive(Clone, Debug)]
+struct Segment {
+    file: Range<u64>,
+    /// Linked address of its first byte.
+    address: u64,
+}
+
+/// An ELF file.
+#[derive(Clone, Debug)]
+pub(super) struct Object {
+    pub(super) path: String,
+    bytes: Vec<u8>,
+    segments: Vec<Segment>,
+    /// By address, one for each.
+    symbols: Vec<Symbol>,
+    /// Address of each name, aliases too.
+    addresses: HashMap<String, u64>,
+    plt: Vec<Range<u64>>,
+    /// Address of `f.cold` to address of `f`.
+    hot: HashMap<u64, u64>,
+}
+
+impl Object {
+    /// Reads a file; `None` if it is not there or not an object file (`[vdso]`).
+    pub(super) fn load(path: &str) -> Option<Self> {
+        let bytes = fs::read(path).ok()?;
+        let elf = object::File::parse(bytes.as_slice()).ok()?;
+        let segments = elf
+            .segments()
+            .map(|s| {
+                let (offset, len) = s.file_range();
+                Segment { file: offset..offset.saturating_add(len), address: s.address() }
+            })
+            .collect();
+        let plt = elf
+            .sections()
+            .filter(|s| s.name().is_ok_and(|name| name.starts_with(".plt")))
+            .map(|s| s.address()..s.address().saturating_add(s.size()))
+            .collect();
+        let mut symbols: Vec<Symbol> = elf
+            .symbols()
+            .chain(elf.dynamic_symbols())
+            .filter(|s| s.kind() == SymbolKind::Text && !s.is_undefined())
+            .filter_map(|s| {
+                Some(Symbol { address: s.address(), size: s.size(), name: s.name().ok()?.into() })
+            })
+            .collect();
+        let addresses: HashMap<String, u64> =
+            symbols.iter().filter(|s| s.size > 0).map(|s| (s.name.clone(), s.address)).collect();
+        let hot = symbols
+            .iter()
+            .filter_map(|s| Some((s.address, *addresses.get(s.name.strip_suffix(".cold")?)?)))
+            .collect();
+        // Of several names for one address: the largest, then the first by name.
+        symbols.sort_by(|a, b| (a.address, b.size, &a.name).cmp(&(b.address, a.size, &b.name)));
+        symbols.dedup_by_key(|s| s.address);
+        Some(Self { path: path.into(), bytes, segments, symbols, addresses, plt, hot })
+    }
+
+    /// File name without its directory.
+    pub(super) fn file_name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
+
+    pub(super) fn is_dynamic_loader(&self) -> bool {
+        self.file_name().starts_with("ld-") || self.file_name().starts_with("ld.")
+    }
+
+    /// The bytes from a file offset to the end of the file.
+    pub(super) fn bytes_at(&self, offset: u64) -> &[u8] {
+        usize::try_from(offset).ok().and_then(|o| self.bytes.get(o..)).unwrap_or(&[])
+    }
+
+    pub(super) fn address_of_offset(&self, offset: u64) -> Option<u64> {
+        let segment = self.segments.iter().find(|s| s.file.contains(&offset))?;
+        Some(offset - segment.file.start + segment.address)
+    }
+
+    pub(super) fn offset_of_address(&self, address: u64) -> Option<u64> {
+        let inside = |s: &&Segment| {
+            address >= s.address && address - s.address < s.file.end.saturating_sub(s.file.start)
+        };
+        let segment = self.segments.iter().find(inside)?;
+        Some(address - segment.address + segment.file.start)
+    }
+
+    /// The last symbol at or before an address, whether it reaches that far or not.
+    pub(super) fn symbol_before(&self, address: u64) -> Option<&Symbol> {
+        let next = self.symbols.partition_point(|s| s.address <= address);
+        self.symbols.get(next.checked_sub(1)?)
+    }
+
+    /// The function that a symbol belongs to: for `f.cold` that is `f`.
+    pub(super) fn whole<'a>(&'a self, part: &'a Symbol) -> &'a Symbol {
+        self.hot.get(&part.address).and_then(|&hot| self.symbol_before(hot)).unwrap_or(part)
+    }
+
+    pub(super) fn is_plt(&self, address: u64) -> bool {
+        self.plt.iter().any(|p| p.contains(&address))
+    }
+
+    pub(super) fn address_of_name(&self, name: &str) -> Option<u64> {
+        self.addresses.get(name).copied()
+    }
+
+    /// The functions whose mangled name contains the identifier `name`.
+    pub(super) fn mangled<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a Symbol> {
+        let part = format!("{}{name}", name.len());
+        self.symbols
+            .iter()
+            .filter(move |s| s.name.starts_with("_Z") && !s.name.ends_with(".cold") && s.name.contains(&part))
+    }
+}

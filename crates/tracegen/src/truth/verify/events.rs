@@ -1,0 +1,355 @@
+//! A sink that holds each event of our decoder against the truth.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+
+use model::{
+    Avma, BranchEvent, BranchKind, EndKind, EventSink, EventTime, FunctionLookup, GapCause, Ns, Pid, SpaceId,
+    Tid, TraceEvent, Transfer,
+};
+
+use super::expected::{Expected, Item, Shown};
+use super::histogram::Histogram;
+use crate::truth::File;
+
+/// Events before and after the first difference that are shown.
+const CONTEXT: usize = 6;
+
+/// Compares, thread by thread, as the events come.
+pub struct EventVerifier<'a> {
+    truth: &'a File,
+    functions: Option<&'a dyn FunctionLookup>,
+    threads: BTreeMap<Tid, Thread<'a>>,
+    verdict: Verdict,
+}
+
+/// How well decoder and truth agree.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// Each thread of the truth or of the decoder, by id.
+    pub threads: Vec<ThreadVerdict>,
+    /// Widths of the bounds of matched events, ns.
+    pub widths: Histogram,
+    /// Distances of the point estimates from the truth, ns.
+    pub errors: Histogram,
+    /// Jumps of the decoder that the truth takes to be inside one function.
+    pub extra_jumps: u64,
+    /// Jumps of the truth that the decoder takes to be inside one function.
+    pub inner_jumps: u64,
+}
+
+/// One thread's part of a [`Verdict`].
+#[derive(Clone, Debug, Default)]
+pub struct ThreadVerdict {
+    /// The thread.
+    pub tid: Tid,
+    /// Events that are the same on both sides, gaps included.
+    pub matched: u64,
+    /// How many of them are gaps.
+    pub gaps: u64,
+    /// Events of the truth that the decoder does not have.
+    pub left_over: u64,
+    /// The first difference, both sides in context.
+    pub mismatch: Option<String>,
+    /// Matched events whose true time is outside of their bounds.
+    pub time_violations: u64,
+    /// The first of them, and the one that is furthest out.
+    pub first_violation: Option<String>,
+    /// How far out the furthest is, ns.
+    pub worst_violation_ns: u64,
+    /// Events whose time is before the last one's, or whose point is outside of its bounds.
+    pub disordered: u64,
+}
+
+impl Verdict {
+    /// All events are the same, in order.
+    #[must_use]
+    pub fn agrees(&self) -> bool {
+        self.threads.iter().all(|t| t.mismatch.is_none() && t.left_over == 0)
+    }
+
+    /// All true times are inside their bounds, and no time runs backwards.
+    #[must_use]
+    pub fn times_agree(&self) -> bool {
+        self.threads.iter().all(|t| t.time_violations == 0 && t.disordered == 0)
+    }
+
+    /// Events that are the same on both sides.
+    #[must_use]
+    pub fn matched(&self) -> u64 {
+        self.threads.iter().map(|t| t.matched).sum()
+    }
+
+    /// Gaps that are the same on both sides.
+    #[must_use]
+    pub fn gaps(&self) -> u64 {
+        self.threads.iter().map(|t| t.gaps).sum()
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for t in &self.threads {
+            let (tid, matched, gaps, left_over) = (t.tid.0, t.matched, t.gaps, t.left_over);
+            write!(f, "thread {tid}: matched {matched}, of these gaps {gaps}; left over {left_over}; ")?;
+            writeln!(f, "times out of bounds {}, out of order {}", t.time_violations, t.disordered)?;
+            if let Some(violation) = &t.first_violation {
+                writeln!(f, "  first: {violation}; worst: {} ns out", t.worst_violation_ns)?;
+            }
+            if let Some(mismatch) = &t.mismatch {
+                writeln!(f, "{mismatch}")?;
+            }
+        }
+        let (extra, inner) = (self.extra_jumps, self.inner_jumps);
+        writeln!(f, "jumps that only the decoder takes for transfers: {extra}; only the truth: {inner}")?;
+        writeln!(f, "width of bounds, ns: {}", self.widths)?;
+        writeln!(f, "|point - truth|, ns: {}", self.errors)
+    }
+}
+
+struct Thread<'a> {
+    expected: std::iter::Peekable<Shown<'a>>,
+    verdict: ThreadVerdict,
+    last: EventTime,
+    /// The last events that matched, and then the first that do not.
+    context: VecDeque<TraceEvent>,
+    /// Events still to be shown after the difference.
+    after: usize,
+}
+
+impl<'a> EventVerifier<'a> {
+    /// `functions`: what the decoder used to leave out jumps inside one function; without it every jump from
+    /// one function to another that the truth has is demanded.
+    #[must_use]
+    pub fn new(truth: &'a File, functions: Option<&'a dyn FunctionLookup>) -> Self {
+        let threads = truth
+            .threads()
+            .iter()
+            .map(|t| {
+                let thread = Thread {
+                    expected: Shown::new(truth.events(t)).peekable(),
+                    verdict: ThreadVerdict { tid: t.tid, ..ThreadVerdict::default() },
+                    last: EventTime::default(),
+                    context: VecDeque::new(),
+                    after: 0,
+                };
+                (t.tid, thread)
+            })
+            .collect();
+        Self { truth, functions, threads, verdict: Verdict::default() }
+    }
+
+    /// All events have come.
+    #[must_use]
+    pub fn finish(self) -> Verdict {
+        let mut verdict = self.verdict;
+        for (_, mut thread) in self.threads {
+            let first = thread.expected.peek().copied();
+            let left_over = thread.expected.by_ref().count() as u64;
+            thread.verdict.left_over = left_over;
+            if let (Some(item), None) = (first, &thread.verdict.mismatch) {
+                let missing = show_item(self.truth, &item);
+                let text = format!("  the decoder lacks {left_over} events, the first: {missing}");
+                thread.verdict.mismatch = Some(text);
+            }
+            verdict.threads.push(thread.verdict);
+        }
+        verdict.threads.sort_by_key(|t| t.tid);
+        verdict
+    }
+}
+
+impl EventSink for EventVerifier<'_> {
+    fn events(&mut self, _pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            let mismatch = events.first().map(|e| format!("  no such thread; {}", show_event(e)));
+            self.verdict.threads.push(ThreadVerdict { tid, mismatch, ..ThreadVerdict::default() });
+            return;
+        };
+        let same = |from, to| {
+            let id = |ip| self.functions.map(|f| f.function_at(space, ip).id);
+            id(from).is_some() && id(from) == id(to)
+        };
+        for event in events {
+            thread.check(self.truth, event, &same, &mut self.verdict);
+        }
+    }
+}
+
+impl Thread<'_> {
+    fn check(
+        &mut self,
+        truth: &File,
+        event: &TraceEvent,
+        same_function: &dyn Fn(Avma, Avma) -> bool,
+        all: &mut Verdict,
+    ) {
+        if self.verdict.mismatch.is_some() {
+            self.show_after(event);
+            return;
+        }
+        self.check_order(event);
+        loop {
+            let Some(item) = self.expected.peek().copied() else {
+                if !is_jump(event) {
+                    self.differs(truth, event);
+                }
+                return;
+            };
+            if fits(&item, event) {
+                self.matches(truth, &item, event, all);
+                return;
+            }
+            if item.is_jump() && same_function(item.from, item.to) {
+                all.inner_jumps += 1;
+            } else if !item.is_call_to_next() {
+                break;
+            }
+            self.expected.next();
+        }
+        if !is_jump(event) {
+            self.differs(truth, event);
+        } else if !is_inner_jump(event) {
+            all.extra_jumps += 1;
+        }
+    }
+
+    fn check_order(&mut self, event: &TraceEvent) {
+        let time = event.time();
+        let last = std::mem::replace(&mut self.last, time);
+        let backward = time.lo < last.lo || time.point < last.point || time.hi < last.hi;
+        if backward || time.point < time.lo || time.point > time.hi {
+            self.verdict.disordered += 1;
+        }
+    }
+
+    fn matches(&mut self, truth: &File, item: &Item, event: &TraceEvent, all: &mut Verdict) {
+        self.expected.next();
+        self.verdict.matched += 1;
+        self.context.push_back(*event);
+        if self.context.len() > CONTEXT {
+            self.context.pop_front();
+        }
+        let true_time = truth.ns(item.tsc);
+        let time = event.time();
+        let outside = match event {
+            TraceEvent::Branch(_) => {
+                all.widths.add(time.hi.since(time.lo));
+                all.errors.add(true_time.0.abs_diff(time.point.0));
+                time.lo.since(true_time).max(true_time.since(time.hi))
+            }
+            TraceEvent::Gap(gap) => {
+                self.verdict.gaps += 1;
+                self.last = gap.to;
+                gap.from.lo.since(true_time).max(true_time.since(gap.to.hi))
+            }
+        };
+        if outside > 0 {
+            self.verdict.time_violations += 1;
+            self.verdict.worst_violation_ns = self.verdict.worst_violation_ns.max(outside);
+            if self.verdict.first_violation.is_none() {
+                let (item, event) = (show_item(truth, item), show_event(event));
+                self.verdict.first_violation = Some(format!("truth {item}, decoder {event}"));
+            }
+        }
+    }
+
+    fn differs(&mut self, truth: &File, event: &TraceEvent) {
+        let mut text = format!("  differs after {} events\n", self.verdict.matched);
+        for before in &self.context {
+            text += &format!("    both     {}\n", show_event(before));
+        }
+        for item in self.expected.clone().take(CONTEXT) {
+            text += &format!("    truth    {}\n", show_item(truth, &item));
+        }
+        text += &format!("    decoder  {}", show_event(event));
+        self.verdict.mismatch = Some(text);
+        self.after = CONTEXT - 1;
+    }
+
+    fn show_after(&mut self, event: &TraceEvent) {
+        if let (Some(after), Some(text)) = (self.after.checked_sub(1), &mut self.verdict.mismatch) {
+            self.after = after;
+            *text += &format!("\n    decoder  {}", show_event(event));
+        }
+    }
+}
+
+fn jump_kind(event: &TraceEvent) -> Option<(&model::Site, &model::Target)> {
+    match event {
+        TraceEvent::Branch(BranchEvent {
+            transfer:
+                Transfer::Branch {
+                    kind: BranchKind::Jump | BranchKind::IndirectJump | BranchKind::ConditionalJump,
+                    from,
+                    to,
+                },
+            ..
+        }) => Some((from, to)),
+        _ => None,
+    }
+}
+
+fn is_jump(event: &TraceEvent) -> bool {
+    jump_kind(event).is_some()
+}
+
+fn is_inner_jump(event: &TraceEvent) -> bool {
+    jump_kind(event).is_some_and(|(from, to)| from.function == to.function)
+}
+
+/// The decoder's event says what the truth says.
+fn fits(item: &Item, event: &TraceEvent) -> bool {
+    let transfer = match event {
+        TraceEvent::Gap(gap) => {
+            return match item.what {
+                Expected::Gap { truncated: true } => gap.cause == GapCause::Truncated,
+                Expected::Gap { truncated: false } => gap.cause == GapCause::Overflow,
+                _ => false,
+            };
+        }
+        TraceEvent::Branch(branch) => &branch.transfer,
+    };
+    match (item.what, transfer) {
+        (Expected::Branch(expected), Transfer::Branch { kind, from, to }) => {
+            *kind == expected && from.ip == item.from && to.ip == item.to
+        }
+        (Expected::Start { after_overflow }, Transfer::Start { to, after_gap }) => {
+            to.ip == item.to && (*after_gap || !after_overflow)
+        }
+        (Expected::End(expected), Transfer::End { kind, from, to }) => {
+            let target = *to == Some(item.to) || item.to == Avma(0) && to.is_none();
+            same_end(expected, *kind) && from.ip == item.from && target
+        }
+        _ => false,
+    }
+}
+
+/// The truth says that a conditional jump left the filter also where execution merely ran on past its end.
+fn same_end(expected: EndKind, kind: EndKind) -> bool {
+    let ran_on = expected == EndKind::Branch(BranchKind::ConditionalJump) && kind == EndKind::FallThrough;
+    kind == expected || ran_on
+}
+
+fn show_item(truth: &File, item: &Item) -> String {
+    let Ns(ns) = truth.ns(item.tsc);
+    format!("{:?} {} -> {} @{ns}", item.what, item.from, item.to)
+}
+
+fn show_event(event: &TraceEvent) -> String {
+    let time = |t: EventTime| format!("{} [{}, {}]", t.point.0, t.lo.0, t.hi.0);
+    match event {
+        TraceEvent::Gap(g) => {
+            let (from, to) = (time(g.from), time(g.to));
+            format!("gap {} {} bytes @{from} to {to} AUX {}", g.cause.name(), g.bytes, g.at)
+        }
+        TraceEvent::Branch(b) => {
+            let what = match b.transfer {
+                Transfer::Branch { kind, from, to } => format!("{kind:?} {} -> {}", from.ip, to.ip),
+                Transfer::Start { to, after_gap } => format!("start (after gap: {after_gap}) {}", to.ip),
+                Transfer::End { kind, from, to } => format!("end {kind:?} {} -> {to:?}", from.ip),
+            };
+            format!("{what} @{} AUX {}", time(b.time), b.at)
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Holds what a decoder says against the truth, event by event.
+//!
+//! [`perf_script`] reads the text of perf's own decoder; [`events`] is a sink for ours.
+
+pub mod events;
+mod expected;
+mod histogram;
+pub mod perf_script;
+
+pub use events::{EventVerifier, Verdict};
+pub use histogram::Histogram;
