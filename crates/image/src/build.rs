@@ -1,0 +1,431 @@
+//! Builds the functions of an object from its symbols, PLT stubs and what lies between.
+
+use model::FunctionKind;
+
+use crate::cold;
+use crate::elf::{CodeSection, SlotTarget, Slots, Symbol};
+use crate::functions::{Function, Functions, NONE};
+use crate::padding::is_padding;
+use crate::plt;
+use crate::strings::Strings;
+
+/// What the table is built from.
+pub(crate) struct Source<'a> {
+    /// Disjoint, by address.
+    pub(crate) sections: &'a [CodeSection],
+    pub(crate) symbols: &'a [Symbol],
+    pub(crate) strings: Strings<'a>,
+    pub(crate) slots: &'a Slots,
+    /// The file's bytes.
+    pub(crate) file: &'a [u8],
+    /// It is the dynamic loader.
+    pub(crate) loader: bool,
+}
+
+/// All symbols at one address.
+#[derive(Debug)]
+struct Group {
+    start: u64,
+    /// The largest that a symbol says; 0: unknown.
+    size: u64,
+    /// Its symbols, the best first, as a range of the sorted list.
+    symbols: std::ops::Range<usize>,
+    /// The group of its hot part, if all its symbols are cold parts.
+    hot: Option<usize>,
+}
+
+/// Builds the table.
+pub(crate) fn functions(source: &Source<'_>) -> Functions {
+    let (order, groups) = group(source);
+    let mut build = Build {
+        source,
+        order: &order,
+        groups: &groups,
+        of_group: vec![NONE; groups.len()],
+        pieces: Vec::new(),
+        out: Functions::default(),
+    };
+    let mut next = 0;
+    for section in source.sections {
+        // Symbols outside of all code are left out.
+        next += groups.get(next..).unwrap_or_default().partition_point(|g| g.start < section.start);
+        let inside = groups.get(next..).unwrap_or_default();
+        let count = inside.partition_point(|g| g.start < section.end);
+        match section.plt_entry {
+            Some(entry) => build.plt(section, entry),
+            None => build.section(section, next..next + count),
+        }
+        build.pieces.push((section.end, Owner::None));
+        next += count;
+    }
+    build.finish()
+}
+
+/// Symbols by address, the best of each address first; and where each address's begin.
+fn group(source: &Source<'_>) -> (Vec<u32>, Vec<Group>) {
+    let symbol = |i: u32| source.symbols.get(i as usize).copied().unwrap_or(NO_SYMBOL);
+    let count = u32::try_from(source.symbols.len()).unwrap_or(u32::MAX);
+    let mut order: Vec<u32> = (0..count).collect();
+    order.sort_unstable_by_key(|i| (symbol(*i).value, *i));
+    let mut groups: Vec<Group> = Vec::new();
+    let mut first = 0;
+    for run in order.chunk_by_mut(|a, b| symbol(*a).value == symbol(*b).value) {
+        if run.len() > 1 {
+            run.sort_by_cached_key(|i| name_rank(&symbol(*i), source.strings, *i));
+        }
+        let best = run.first().map_or(NO_SYMBOL, |i| symbol(*i));
+        let symbols = first..first + run.len();
+        first = symbols.end;
+        groups.push(Group { start: best.value, size: best.size, symbols, hot: None });
+    }
+    find_hot(source, &order, &mut groups);
+    (order, groups)
+}
+
+const NO_SYMBOL: Symbol = Symbol { value: 0, size: 0, name: 0, file: 0, local: true };
+
+/// Of several symbols at one address: the largest, then one that other files see, then the plainest name.
+fn name_rank(symbol: &Symbol, strings: Strings<'_>, index: u32) -> impl Ord + use<> {
+    let name = strings.get(symbol.name);
+    let underscores = name.iter().take_while(|b| **b == b'_').count();
+    (std::cmp::Reverse(symbol.size), symbol.local, underscores, name.len(), name.to_vec(), index)
+}
+
+fn find_hot(source: &Source<'_>, order: &[u32], groups: &mut [Group]) {
+    let hot_parts = cold::hot_parts(source.symbols, source.strings);
+    if hot_parts.is_empty() {
+        return;
+    }
+    for g in 0..groups.len() {
+        let symbols = groups.get(g).map(|g| g.symbols.clone()).unwrap_or_default();
+        let symbols = order.get(symbols).unwrap_or_default();
+        if !symbols.iter().all(|i| hot_parts.contains_key(i)) {
+            continue;
+        }
+        let hot = symbols.first().and_then(|i| hot_parts.get(i));
+        let Some(hot) = hot.and_then(|i| source.symbols.get(*i as usize)) else { continue };
+        let hot = groups.binary_search_by_key(&hot.value, |g| g.start).ok().filter(|hot| *hot != g);
+        if let Some(group) = groups.get_mut(g) {
+            group.hot = hot;
+        }
+    }
+    // The hot part of a hot part would be a cycle in a damaged table.
+    let is_cold: Vec<bool> = groups.iter().map(|g| g.hot.is_some()).collect();
+    for group in groups {
+        group.hot = group.hot.filter(|hot| is_cold.get(*hot) == Some(&false));
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    None,
+    Group(usize),
+    Function(u32),
+}
+
+struct Build<'a> {
+    source: &'a Source<'a>,
+    order: &'a [u32],
+    groups: &'a [Group],
+    /// The function that each group became.
+    of_group: Vec<u32>,
+    pieces: Vec<(u64, Owner)>,
+    out: Functions,
+}
+
+impl Build<'_> {
+    /// Cuts a section into pieces: at each address the function that starts last and still reaches it.
+    fn section(&mut self, section: &CodeSection, inside: std::ops::Range<usize>) {
+        // Groups that cover the current address, each reaching beyond the one above it.
+        let mut open: Vec<(u64, usize)> = Vec::new();
+        let mut at = section.start;
+        for g in inside.clone() {
+            let Some(group) = self.groups.get(g) else { continue };
+            self.close(section, &mut open, &mut at, group.start);
+            let next = self.groups.get(g + 1).filter(|_| g + 1 < inside.end);
+            let next = next.map_or(section.end, |next| next.start);
+            let around = open.last().map_or(section.end, |(end, _)| *end);
+            let end = match group.size {
+                0 => next.min(around),
+                size => group.start.saturating_add(size).min(section.end),
+            };
+            self.add_group(g, end);
+            self.pieces.push((group.start, Owner::Group(g)));
+            at = group.start;
+            open.push((end, g));
+        }
+        self.close(section, &mut open, &mut at, section.end);
+    }
+
+    /// Ends what ends at or before `to`, and fills from there: with the function around, or with a gap.
+    fn close(&mut self, section: &CodeSection, open: &mut Vec<(u64, usize)>, at: &mut u64, to: u64) {
+        while let Some((end, _)) = open.last().copied() {
+            if end > to {
+                return;
+            }
+            open.pop();
+            *at = (*at).max(end);
+            // What ended earlier does not come back.
+            while open.last().is_some_and(|(outer, _)| *outer <= *at) {
+                open.pop();
+            }
+            if let Some((_, outer)) = open.last() {
+                if *at < to {
+                    self.pieces.push((*at, Owner::Group(*outer)));
+                }
+            }
+        }
+        if *at < to {
+            self.gap(section, *at, to);
+            *at = to;
+        }
+    }
+
+    /// Code without a symbol.  Padding belongs to the function before it.
+    fn gap(&mut self, section: &CodeSection, start: u64, end: u64) {
+        let bytes = self.bytes(section, start, end);
+        if start > section.start && is_padding(bytes) {
+            return;
+        }
+        let kind = if self.source.loader { FunctionKind::Loader } else { FunctionKind::Unnamed };
+        let function = self.add(start, end - start, kind);
+        self.pieces.push((start, Owner::Function(function)));
+    }
+
+    fn add(&mut self, entry: u64, size: u64, kind: FunctionKind) -> u32 {
+        let index = u32::try_from(self.out.list.len()).unwrap_or(NONE);
+        let first_name = u32::try_from(self.out.names.len()).unwrap_or(u32::MAX);
+        self.out.list.push(Function { entry, size, first_name, kind });
+        index
+    }
+
+    fn add_group(&mut self, g: usize, end: u64) {
+        let Some(group) = self.groups.get(g).filter(|group| group.hot.is_none()) else { return };
+        let symbols = self.order.get(group.symbols.clone()).unwrap_or_default();
+        let names = symbols.iter().filter_map(|i| self.source.symbols.get(*i as usize)).map(|s| s.name);
+        let best = names.clone().next().map_or(&b""[..], |n| self.source.strings.get(n));
+        // The lazy binder is the loader's, whether its symbols are there or not.
+        let binder = self.source.loader && best.starts_with(b"_dl_runtime_");
+        let kind = if binder { FunctionKind::Loader } else { FunctionKind::Symbol };
+        let function = self.add(group.start, end.saturating_sub(group.start), kind);
+        self.out.names.extend(names);
+        if let Some(slot) = self.of_group.get_mut(g) {
+            *slot = function;
+        }
+    }
+
+    /// One function per stub, with a name as far as it is known.
+    fn plt(&mut self, section: &CodeSection, entry: u64) {
+        let mut start = section.start;
+        while start < section.end {
+            let end = start.saturating_add(entry).min(section.end);
+            let stub = self.bytes(section, start, end);
+            if stub.is_empty() {
+                break; // the file ends before the section does
+            }
+            let name = self.stub_name(stub, start);
+            let function = self.add(start, end - start, FunctionKind::Plt);
+            self.pieces.push((start, Owner::Function(function)));
+            if let Some(name) = name {
+                self.out.stub_names.push((function, name));
+            }
+            start = end;
+        }
+    }
+
+    fn stub_name(&self, stub: &[u8], start: u64) -> Option<String> {
+        match plt::stub_target(stub, start, self.source.slots)? {
+            SlotTarget::Symbol(name) => Some(name.clone()),
+            SlotTarget::Resolver(address) => {
+                let g = self.groups.binary_search_by_key(address, |g| g.start).ok()?;
+                let i = self.order.get(self.groups.get(g)?.symbols.start)?;
+                let symbol = self.source.symbols.get(*i as usize)?;
+                Some(self.source.strings.text(symbol.name).into_owned())
+            }
+        }
+    }
+
+    /// The file's bytes of a part of a section, as many as there are.
+    fn bytes(&self, section: &CodeSection, start: u64, end: u64) -> &[u8] {
+        let from = section.file_offset.saturating_add(start.saturating_sub(section.start));
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        let len = usize::try_from(end.saturating_sub(start)).unwrap_or(usize::MAX);
+        let tail = self.source.file.get(from..).unwrap_or_default();
+        tail.get(..len).unwrap_or(tail)
+    }
+
+    fn finish(mut self) -> Functions {
+        for (start, owner) in self.pieces {
+            let owner = match owner {
+                Owner::None => NONE,
+                Owner::Function(function) => function,
+                Owner::Group(g) => {
+                    let g = self.groups.get(g).and_then(|group| group.hot).unwrap_or(g);
+                    self.of_group.get(g).copied().unwrap_or(NONE)
+                }
+            };
+            // The end of one section is the start of the next.
+            if self.out.starts.last() == Some(&start) {
+                self.out.starts.pop();
+                self.out.owners.pop();
+            }
+            if self.out.owners.last() != Some(&owner) {
+                self.out.starts.push(start);
+                self.out.owners.push(owner);
+            }
+        }
+        self.out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Symbols from lines `name start size [file]`, hexadecimal; with a file they are local.
+    fn check(code: &[CodeSection], symbols: &str, file: &[u8], expect: &str) {
+        let mut strings = vec![0];
+        let mut table = Vec::new();
+        for line in symbols.lines() {
+            let words: Vec<_> = line.split_whitespace().collect();
+            let number = |i: usize| u64::from_str_radix(words[i], 16).unwrap();
+            let name = strings.len() as u32;
+            strings.extend(words[0].bytes().chain([0]));
+            let file = words.get(3).map_or(0, |f| f.parse().unwrap());
+            table.push(Symbol { value: number(1), size: number(2), name, file, local: file > 0 });
+        }
+        let strings = Strings::new(&strings);
+        let slots = Slots::default();
+        let source = Source { sections: code, symbols: &table, strings, slots: &slots, file, loader: false };
+        let functions = functions(&source);
+        let mut got = String::new();
+        for (start, owner) in functions.starts.iter().zip(&functions.owners) {
+            let name = match functions.get(*owner) {
+                None => "none".to_string(),
+                Some(f) => match functions.names_of(*owner).first() {
+                    Some(name) => format!("{} {:x}+{:x}", strings.text(*name), f.entry, f.size),
+                    None => format!("{:?} {:x}+{:x}", f.kind, f.entry, f.size),
+                },
+            };
+            got += &format!("{start:x} {name}\n");
+        }
+        let expect: String = expect.lines().map(|l| format!("{}\n", l.trim())).collect();
+        assert_eq!(got, expect.trim_start_matches('\n'), "symbols:\n{symbols}");
+    }
+
+    fn text(start: u64, end: u64) -> CodeSection {
+        CodeSection { start, end, file_offset: start, plt_entry: None }
+    }
+
+    /// 256 bytes of `ret`: no padding anywhere.
+    const RET: &[u8] = &[0xc3; 0x100];
+
+    #[test]
+    fn gaps_get_functions_without_names() {
+        check(
+            &[text(0x10, 0x80), text(0x90, 0xa0)],
+            "f 20 10\ng 30 8\nh 90 10",
+            RET,
+            "10 Unnamed 10+10
+             20 f 20+10
+             30 g 30+8
+             38 Unnamed 38+48
+             80 none
+             90 h 90+10
+             a0 none",
+        );
+    }
+
+    #[test]
+    fn padding_belongs_to_the_function_before() {
+        let mut file = RET.to_vec();
+        file[0x28..0x30].fill(0x90);
+        file[0x38..0x3c].fill(0xcc);
+        check(
+            &[text(0x20, 0x40)],
+            "f 20 8\ng 30 8\nh 3d 3",
+            &file,
+            "20 f 20+8
+             30 g 30+8
+             38 Unnamed 38+5
+             3d h 3d+3
+             40 none",
+        );
+    }
+
+    #[test]
+    fn a_symbol_without_size_reaches_to_the_next() {
+        check(
+            &[text(0x10, 0x60)],
+            "a 10 0\nb 20 20\ninner 28 0\nlast 50 0",
+            RET,
+            "10 a 10+10
+             20 b 20+20
+             28 inner 28+18
+             40 Unnamed 40+10
+             50 last 50+10
+             60 none",
+        );
+    }
+
+    #[test]
+    fn the_innermost_owns_an_address() {
+        check(
+            &[text(0, 0xb0)],
+            "outer 0 a0\nmid 10 30\ninner 20 10\nlate 38 20\n",
+            RET,
+            "0 outer 0+a0
+             10 mid 10+30
+             20 inner 20+10
+             30 mid 10+30
+             38 late 38+20
+             58 outer 0+a0
+             a0 Unnamed a0+10
+             b0 none",
+        );
+    }
+
+    #[test]
+    fn sizes_end_with_their_section() {
+        check(&[text(0x10, 0x20)], "f 10 ffffffffffffffff\nout 80 10", RET, "10 f 10+10\n20 none");
+    }
+
+    #[test]
+    fn a_cold_part_belongs_to_its_function() {
+        check(
+            &[text(0x10, 0x80)],
+            "f.cold 10 8 1\nf 20 10 1\nf.cold 18 8 2\nf 30 50 2",
+            RET,
+            "10 f 20+10
+             18 f 30+50
+             20 f 20+10
+             30 f 30+50
+             80 none",
+        );
+    }
+
+    #[test]
+    fn aliases_are_one_function_with_the_best_name() {
+        check(
+            &[text(0x10, 0x20)],
+            "__GI_puts 10 10 1\n_IO_puts 10 10\nputs 10 10\nlabel 10 0",
+            RET,
+            "10 puts 10+10\n20 none",
+        );
+    }
+
+    #[test]
+    fn stubs_are_functions() {
+        let plt = CodeSection { plt_entry: Some(16), ..text(0x20, 0x48) };
+        check(
+            &[text(0, 0x20), plt],
+            "f 0 20",
+            RET,
+            "0 f 0+20
+             20 Plt 20+10
+             30 Plt 30+10
+             40 Plt 40+8
+             48 none",
+        );
+    }
+}

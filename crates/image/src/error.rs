@@ -1,0 +1,70 @@
+//! Why the code of an object is not there.
+
+use std::path::PathBuf;
+
+use model::{BuildId, ObjectId};
+
+/// Why an object cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ObjectError {
+    /// Memory that is no file: `[vdso]`, code that the program wrote itself.
+    #[error("{name} is memory without a file")]
+    NoFile {
+        /// As the recording names it.
+        name: String,
+    },
+    /// No such file.
+    #[error("{name} is missing (looked for {})", list(.tried))]
+    Missing {
+        /// As the recording names it.
+        name: String,
+        /// Where it was looked for.
+        tried: Vec<PathBuf>,
+    },
+    /// It is there but cannot be read.
+    #[error("{} cannot be read: {why}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        why: String,
+    },
+    /// It is another version than the one that ran.
+    #[error("{} has build id {}, but the recording's is {recording}", .path.display(), id(.file.as_ref()))]
+    BuildId {
+        /// The file.
+        path: PathBuf,
+        /// The file's build id.
+        file: Option<BuildId>,
+        /// The build id of what ran.
+        recording: BuildId,
+    },
+    /// It is not a program for this machine, or damaged.
+    #[error("{}: {what}", .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+/// Something that makes the image incomplete or uncertain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The object; `None` if it concerns all.
+    pub object: Option<ObjectId>,
+    /// What it is, for people.
+    pub what: String,
+    /// There is no code from this object.
+    pub unusable: bool,
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    let paths: Vec<_> = paths.iter().map(|p| p.display().to_string()).collect();
+    paths.join(", ")
+}
+
+fn id(id: Option<&BuildId>) -> String {
+    id.map_or_else(|| "none".to_string(), ToString::to_string)
+}

@@ -1,0 +1,257 @@
+//! From what a user writes to functions.
+
+use std::collections::BTreeSet;
+
+use model::{Avma, FunctionId, FunctionLookup, ObjectId, Svma};
+use rayon::prelude::*;
+
+use crate::image::Image;
+use crate::name_index::{NameEntry, NameIndex};
+use crate::nearest;
+use crate::query::{self, Parsed, Query, What};
+
+/// How many candidates are offered for a name that is not there or not unique.
+const MAX_CANDIDATES: usize = 10;
+
+/// How a query led to a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MatchedBy {
+    /// The symbol, as it is in the object.
+    Symbol,
+    /// The demangled name, with or without parameter types.
+    Name,
+    /// A glob.
+    Glob,
+    /// The beginning of its name and of no other.
+    Prefix,
+    /// The last components of its name and of no other: `commit` for `mtr_t::commit`.
+    Suffix,
+    /// An address in a process of the recording.
+    ProcessAddress,
+    /// An address as linked.
+    LinkedAddress,
+    /// It is offered, not found: its name is near.
+    Nearest,
+}
+
+/// A function that a query found, or that is offered instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionMatch {
+    /// The function.
+    pub id: FunctionId,
+    /// Its name, without parameter types.
+    pub name: String,
+    /// Its name, with parameter types.
+    pub full_name: String,
+    /// All symbols at its entry, the best first.
+    pub symbols: Vec<String>,
+    /// The object.
+    pub object: ObjectId,
+    /// The object's name in the recording.
+    pub object_name: String,
+    /// Linked address of its entry.
+    pub entry: Svma,
+    /// Bytes.
+    pub size: u64,
+    /// How it was found.
+    pub matched_by: MatchedBy,
+}
+
+/// Why a query does not say which function.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FindError {
+    /// No function is called so.
+    #[error("no function is called '{text}'")]
+    Unknown {
+        /// The query.
+        text: String,
+        /// Functions with names near to it, the nearest first.
+        candidates: Vec<FunctionMatch>,
+    },
+    /// Several are.
+    #[error("'{text}' is the name of {count} functions")]
+    Ambiguous {
+        /// The query.
+        text: String,
+        /// How many there are.
+        count: usize,
+        /// The first of them, those with the shortest names first.
+        candidates: Vec<FunctionMatch>,
+    },
+    /// The object that was to be searched was not mapped.
+    #[error("no process of the recording has mapped '{object}'")]
+    NoObject {
+        /// The object.
+        object: String,
+        /// All objects with code.
+        objects: Vec<String>,
+    },
+}
+
+impl FindError {
+    /// The functions that may be meant.
+    #[must_use]
+    pub fn candidates(&self) -> &[FunctionMatch] {
+        match self {
+            Self::Unknown { candidates, .. } | Self::Ambiguous { candidates, .. } => candidates,
+            Self::NoObject { .. } => &[],
+        }
+    }
+}
+
+impl Image {
+    /// The functions that a user means: exactly one, or all that a glob matches, by object and address.
+    ///
+    /// # Errors
+    /// [`FindError`] if that is none, or several; it offers candidates.
+    pub fn find(&self, query: &Query) -> Result<Vec<FunctionMatch>, FindError> {
+        let parsed = query::parse(self, query).map_err(|object| FindError::NoObject {
+            object,
+            objects: self.objects().map(|id| self.object_name(id).to_string()).collect(),
+        })?;
+        let (found, by) = match &parsed.what {
+            What::Address(address) => self.find_address(*address, &parsed),
+            What::LinkedAddress(svma) => (self.find_linked(*svma, &parsed), MatchedBy::LinkedAddress),
+            What::Name(name) => self.find_name(name, &parsed),
+        };
+        let text = query.text.clone();
+        match found.len() {
+            0 => Err(FindError::Unknown { text, candidates: self.nearest(&parsed) }),
+            1 => Ok(self.matches(found, by)),
+            _ if by == MatchedBy::Glob => Ok(self.matches(found, by)),
+            count => {
+                let mut candidates = self.matches(found, by);
+                candidates.sort_by_key(|m| m.name.len());
+                candidates.truncate(MAX_CANDIDATES);
+                Err(FindError::Ambiguous { text, count, candidates })
+            }
+        }
+    }
+
+    fn find_address(&self, address: u64, parsed: &Parsed) -> (BTreeSet<FunctionId>, MatchedBy) {
+        // Whoever names an object has looked at its file.
+        let linked = || self.find_linked(Svma(address), parsed);
+        if parsed.objects.is_some() {
+            let found = linked();
+            if !found.is_empty() {
+                return (found, MatchedBy::LinkedAddress);
+            }
+        }
+        let in_processes = self.spaces.ids().filter_map(|space| {
+            let (object, svma) = self.place(space, Avma(address))?;
+            allowed(parsed, object).then(|| self.function_at_place(object, svma).id)
+        });
+        let found: BTreeSet<_> = in_processes.filter(|id| *id != FunctionId::UNKNOWN).collect();
+        match found.is_empty() {
+            false => (found, MatchedBy::ProcessAddress),
+            true => (linked(), MatchedBy::LinkedAddress),
+        }
+    }
+
+    fn find_linked(&self, svma: Svma, parsed: &Parsed) -> BTreeSet<FunctionId> {
+        let usable = self.objects().filter(|o| allowed(parsed, *o) && self.loaded(*o).is_some());
+        let found = usable.map(|object| self.function_at_place(object, svma).id);
+        found.filter(|id| *id != FunctionId::UNKNOWN).collect()
+    }
+
+    fn names(&self) -> &NameIndex {
+        self.names.get_or_init(|| NameIndex::new(self))
+    }
+
+    /// The functions of the first way to read `name` that fits any.
+    fn find_name(&self, name: &str, parsed: &Parsed) -> (BTreeSet<FunctionId>, MatchedBy) {
+        let select = |fits: &(dyn Fn(&NameEntry) -> bool + Sync)| -> BTreeSet<FunctionId> {
+            let entries = self.names().entries.par_iter();
+            entries.filter(|e| allowed(parsed, e.object) && fits(e)).map(|e| e.id).collect()
+        };
+        if name.is_empty() {
+            return (BTreeSet::new(), MatchedBy::Name);
+        }
+        let found = select(&|e| e.symbol(self) == name);
+        if !found.is_empty() {
+            return (found, MatchedBy::Symbol);
+        }
+        let spaceless = without_spaces(name);
+        let found = select(&|e| {
+            let short = e.short(self);
+            short == name || (name.starts_with(&*short) && without_spaces(&e.full(self)) == spaceless)
+        });
+        if !found.is_empty() {
+            return (found, MatchedBy::Name);
+        }
+        if let Some(pattern) = glob_pattern(name) {
+            let fits = |e: &NameEntry| pattern.matches(&e.short(self)) || pattern.matches(&e.symbol(self));
+            return (select(&fits), MatchedBy::Glob);
+        }
+        let component = format!("::{name}");
+        let ways: [(&(dyn Fn(&NameEntry) -> bool + Sync), _); 3] = [
+            (&|e| begins(&e.short(self), name, true), MatchedBy::Prefix),
+            (&|e| begins(&e.short(self), name, false), MatchedBy::Prefix),
+            (&|e| e.short(self).ends_with(&component), MatchedBy::Suffix),
+        ];
+        for (fits, by) in ways {
+            let found = select(fits);
+            if !found.is_empty() {
+                return (found, by);
+            }
+        }
+        (BTreeSet::new(), MatchedBy::Name)
+    }
+
+    fn nearest(&self, parsed: &Parsed) -> Vec<FunctionMatch> {
+        let What::Name(name) = &parsed.what else { return Vec::new() };
+        let entries = self.names().entries.par_iter().filter(|e| allowed(parsed, e.object));
+        let mut near: Vec<_> = entries
+            .filter_map(|e| nearest::distance(name, &e.short(self)).map(|distance| (distance, e.id)))
+            .collect();
+        near.sort_unstable();
+        let mut seen = BTreeSet::new();
+        near.retain(|(_, id)| seen.len() < MAX_CANDIDATES && seen.insert(*id));
+        near.into_iter().filter_map(|(_, id)| self.function_match(id, MatchedBy::Nearest)).collect()
+    }
+
+    fn matches(&self, ids: BTreeSet<FunctionId>, by: MatchedBy) -> Vec<FunctionMatch> {
+        ids.into_iter().filter_map(|id| self.function_match(id, by)).collect()
+    }
+
+    fn function_match(&self, id: FunctionId, matched_by: MatchedBy) -> Option<FunctionMatch> {
+        let object = self.object(id)?;
+        Some(FunctionMatch {
+            id,
+            name: self.function_name(id),
+            full_name: self.function_full_name(id),
+            symbols: self.function_symbols(id),
+            object,
+            object_name: self.object_name(object).to_string(),
+            entry: self.function_entry(id).unwrap_or_default(),
+            size: self.function_size(id),
+            matched_by,
+        })
+    }
+}
+
+fn allowed(parsed: &Parsed, object: ObjectId) -> bool {
+    parsed.objects.as_ref().is_none_or(|objects| objects.contains(&object))
+}
+
+fn without_spaces(text: &str) -> String {
+    text.chars().filter(|c| !c.is_whitespace()).collect()
+}
+
+/// The pattern, if `text` is one.  `**` would mean directories.
+fn glob_pattern(text: &str) -> Option<glob::Pattern> {
+    if !text.contains(['*', '?', '[']) {
+        return None;
+    }
+    let mut simple = text.to_string();
+    while simple.contains("**") {
+        simple = simple.replace("**", "*");
+    }
+    glob::Pattern::new(&simple).ok()
+}
+
+/// `name` begins with `prefix`, which ends where a component of the name does if `whole`.
+fn begins(name: &str, prefix: &str, whole: bool) -> bool {
+    let Some(rest) = name.strip_prefix(prefix) else { return false };
+    !whole || !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '$')
+}

@@ -1,0 +1,83 @@
+//! The functions of one object: every address of its code belongs to one of them.
+//!
+//! ```text
+//! symbols      f [.......)   g [...........)      f.cold [..)
+//!                              h  [..)
+//! pieces       f          -  g h    g         -   f          (- : a gap, a function without a name)
+//! ```
+
+use model::FunctionKind;
+
+/// No function: outside of all code.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// One function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Function {
+    /// Linked address of the first byte.
+    pub(crate) entry: u64,
+    /// Bytes, without the cold part.
+    pub(crate) size: u64,
+    /// First of its names in [`Functions::names`]; they end where the next function's begin.
+    pub(crate) first_name: u32,
+    /// What it is.
+    pub(crate) kind: FunctionKind,
+}
+
+/// The functions of one object, by entry.
+#[derive(Debug, Default)]
+pub(crate) struct Functions {
+    pub(crate) list: Vec<Function>,
+    /// Offsets in the string table, the best name of each function first.
+    pub(crate) names: Vec<u32>,
+    /// First addresses of the pieces, ascending, and the function that each belongs to.
+    pub(crate) starts: Vec<u64>,
+    pub(crate) owners: Vec<u32>,
+    /// Names of the PLT stubs, by function.
+    pub(crate) stub_names: Vec<(u32, String)>,
+}
+
+impl Functions {
+    /// The function of an address, and whether it is its entry.
+    pub(crate) fn at(&self, svma: u64) -> Option<(u32, bool)> {
+        let piece = self.starts.partition_point(|start| *start <= svma).checked_sub(1)?;
+        let owner = *self.owners.get(piece)?;
+        let function = self.list.get(owner as usize)?;
+        let has_entry = matches!(function.kind, FunctionKind::Symbol | FunctionKind::Plt)
+            || (function.kind == FunctionKind::Loader && !self.names_of(owner).is_empty());
+        Some((owner, has_entry && function.entry == svma))
+    }
+
+    pub(crate) fn get(&self, index: u32) -> Option<&Function> {
+        self.list.get(index as usize)
+    }
+
+    /// Offsets of a function's names in the string table, the best first.
+    pub(crate) fn names_of(&self, index: u32) -> &[u32] {
+        let Some(function) = self.get(index) else { return &[] };
+        let next = index.checked_add(1).and_then(|next| self.get(next));
+        let end = next.map_or(self.names.len(), |f| f.first_name as usize);
+        self.names.get(function.first_name as usize..end).unwrap_or_default()
+    }
+
+    pub(crate) fn stub_name(&self, index: u32) -> Option<&str> {
+        let at = self.stub_names.binary_search_by_key(&index, |(function, _)| *function).ok()?;
+        self.stub_names.get(at).map(|(_, name)| name.as_str())
+    }
+
+    /// The stretches of linked addresses that belong to a function: start and length.
+    pub(crate) fn parts(&self, index: u32) -> Vec<(u64, u64)> {
+        let mut parts: Vec<(u64, u64)> = Vec::new();
+        let ends = self.starts.iter().skip(1).copied().chain([u64::MAX]);
+        for ((start, owner), end) in self.starts.iter().zip(&self.owners).zip(ends) {
+            if *owner != index {
+                continue;
+            }
+            match parts.last_mut() {
+                Some((first, len)) if first.saturating_add(*len) == *start => *len += end - start,
+                _ => parts.push((*start, end - start)),
+            }
+        }
+        parts
+    }
+}

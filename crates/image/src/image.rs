@@ -1,0 +1,307 @@
+//! The image: everything that ran, where and when.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock};
+
+use model::{
+    Avma, CodeSource, FunctionAt, FunctionId, FunctionKind, FunctionLookup, NoCode, Ns, ObjectId, Pid,
+    SidebandRecord, SpaceId, Svma,
+};
+use rayon::prelude::*;
+
+use crate::demangle::{Form, demangle};
+use crate::elf::Elf;
+use crate::error::{ObjectError, Problem};
+use crate::functions::Function;
+use crate::lines::{Lines, SourceLine};
+use crate::name_index::NameIndex;
+use crate::object_file::{Loaded, ObjectFile};
+use crate::space::Spaces;
+
+/// Where to look for objects.
+#[derive(Clone, Debug, Default)]
+pub struct ImageOptions {
+    /// Look for the files below this directory only: `DIR/path/of/object`, then `DIR/object`.
+    pub symfs: Option<PathBuf>,
+}
+
+/// The address spaces of a recording, their code and functions.
+///
+/// ```text
+/// SpaceId, Avma --mapping--> ObjectId, FileOffset --segment--> Svma --functions--> FunctionId
+/// ```
+pub struct Image {
+    pub(crate) spaces: Spaces,
+    pub(crate) objects: Vec<ObjectFile>,
+    /// The first function id of each object; one more at the end.
+    bases: Vec<u32>,
+    pub(crate) names: OnceLock<NameIndex>,
+}
+
+impl Image {
+    /// Follows the sideband, and opens all objects whose code was mapped.
+    ///
+    /// What cannot be opened is in [`Self::problems`].
+    #[must_use]
+    pub fn load(sideband: &[SidebandRecord], options: &ImageOptions) -> Self {
+        let (spaces, keys) = Spaces::new(sideband);
+        let symfs = options.symfs.as_deref();
+        let objects: Vec<_> = keys.into_par_iter().map(|key| ObjectFile::load(key, symfs)).collect();
+        let mut bases = vec![1u32]; // 0 is FunctionId::UNKNOWN
+        let mut next = 1u32;
+        for object in &objects {
+            // What an object without a file has is one function.
+            let count = object.state.as_ref().map_or(1, |loaded| loaded.functions.list.len());
+            next = next.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+            bases.push(next);
+        }
+        Self { spaces, objects, bases, names: OnceLock::new() }
+    }
+
+    /// All objects, in the order in which they were first mapped.
+    pub fn objects(&self) -> impl Iterator<Item = ObjectId> + use<> {
+        (0..u32::try_from(self.objects.len()).unwrap_or(u32::MAX)).map(ObjectId)
+    }
+
+    pub(crate) fn object_file(&self, id: ObjectId) -> Option<&ObjectFile> {
+        self.objects.get(id.0 as usize)
+    }
+
+    pub(crate) fn loaded(&self, id: ObjectId) -> Option<&Loaded> {
+        self.object_file(id)?.state.as_ref().ok()
+    }
+
+    /// The object's name as the recording has it: a path, `[vdso]`, `//anon`.
+    #[must_use]
+    pub fn object_name(&self, id: ObjectId) -> &str {
+        self.object_file(id).map_or("[unknown]", |object| &object.key.name)
+    }
+
+    /// The last part of the object's name.
+    #[must_use]
+    pub fn object_basename(&self, id: ObjectId) -> &str {
+        self.object_file(id).map_or("[unknown]", ObjectFile::basename)
+    }
+
+    /// The object's file on this machine, if it is usable.
+    #[must_use]
+    pub fn object_path(&self, id: ObjectId) -> Option<&Path> {
+        self.loaded(id).map(|loaded| loaded.path.as_path())
+    }
+
+    /// Why an object is not usable; `None` if it is.
+    #[must_use]
+    pub fn object_error(&self, id: ObjectId) -> Option<&ObjectError> {
+        self.object_file(id)?.state.as_ref().err()
+    }
+
+    /// What makes the image incomplete or uncertain; not the objects that never have a file.
+    #[must_use]
+    pub fn problems(&self) -> Vec<Problem> {
+        let mut list = Vec::new();
+        for (id, object) in self.objects().zip(&self.objects) {
+            match &object.state {
+                Err(ObjectError::NoFile { .. }) => (),
+                Err(error) => {
+                    list.push(Problem { object: Some(id), what: error.to_string(), unusable: true });
+                }
+                Ok(loaded) if object.key.deleted && object.key.build_id.is_none() => {
+                    let path = loaded.path.display();
+                    let what = format!(
+                        "{path} was deleted or replaced before the recording ended, which has no build id of it: \
+                         the file used may be another one"
+                    );
+                    list.push(Problem { object: Some(id), what, unusable: false });
+                }
+                Ok(_) => (),
+            }
+        }
+        if self.spaces.unfollowed > 0 {
+            let count = self.spaces.unfollowed;
+            let what = format!("{count} replacements of mapped code were not followed: too many");
+            list.push(Problem { object: None, what, unusable: false });
+        }
+        list
+    }
+
+    /// Objects that can change stacks behind our back: they import `swapcontext` or `makecontext`, or are
+    /// written in Go.
+    #[must_use]
+    pub fn stack_switchers(&self) -> Vec<ObjectId> {
+        let switches = |id: &ObjectId| {
+            let elf = self.loaded(*id).and_then(|loaded| Elf::parse(loaded.file.bytes()).ok());
+            elf.is_some_and(|elf| {
+                elf.imports(&["swapcontext", "makecontext"]) || elf.has_section(".gopclntab")
+            })
+        };
+        self.objects().filter(switches).collect()
+    }
+
+    pub(crate) fn function_id(&self, object: ObjectId, index: u32) -> FunctionId {
+        let base = self.bases.get(object.0 as usize);
+        let id = base.and_then(|base| base.checked_add(index));
+        // Ids beyond the last are of objects that did not fit.
+        let end = self.bases.get(object.0 as usize + 1).copied().unwrap_or(0);
+        id.filter(|id| *id < end).map_or(FunctionId::UNKNOWN, FunctionId)
+    }
+
+    /// The object of a function, and its index there.
+    pub(crate) fn split_id(&self, id: FunctionId) -> Option<(ObjectId, u32)> {
+        let after = self.bases.partition_point(|base| *base <= id.0);
+        let object = after.checked_sub(1)?;
+        let index = id.0.checked_sub(*self.bases.get(object)?)?;
+        (object < self.objects.len()).then_some((ObjectId(object as u32), index))
+    }
+
+    pub(crate) fn function(&self, id: FunctionId) -> Option<(&Loaded, u32, &Function)> {
+        let (object, index) = self.split_id(id)?;
+        let loaded = self.loaded(object)?;
+        Some((loaded, index, loaded.functions.get(index)?))
+    }
+
+    /// The function at a linked address, and whether it is its entry.
+    #[must_use]
+    pub fn function_at_place(&self, object: ObjectId, svma: Svma) -> FunctionAt {
+        let Some(file) = self.object_file(object) else { return FunctionAt::UNKNOWN };
+        let found = match &file.state {
+            Ok(loaded) => loaded.functions.at(svma.0),
+            Err(_) => Some((0, false)),
+        };
+        let known = found.map(|(index, at_entry)| (self.function_id(object, index), at_entry));
+        match known {
+            Some((id, at_entry)) if id != FunctionId::UNKNOWN => FunctionAt { id, at_entry },
+            _ => FunctionAt::UNKNOWN,
+        }
+    }
+
+    /// A function's name, demangled, without parameter types; a made-up one for code without a symbol.
+    #[must_use]
+    pub fn function_name(&self, id: FunctionId) -> String {
+        self.name_in_form(id, Form::Short)
+    }
+
+    /// A function's name, demangled, with parameter types.
+    #[must_use]
+    pub fn function_full_name(&self, id: FunctionId) -> String {
+        self.name_in_form(id, Form::Full)
+    }
+
+    fn name_in_form(&self, id: FunctionId, form: Form) -> String {
+        let Some((object, index)) = self.split_id(id) else { return "[unknown]".to_string() };
+        let file = self.object_basename(object);
+        let Some((loaded, _, function)) = self.function(id) else {
+            return if file.starts_with('[') { file.to_string() } else { format!("[{file}]") };
+        };
+        if let Some(symbol) = loaded.functions.names_of(index).first() {
+            return demangle(&loaded.strings().text(*symbol), form);
+        }
+        match loaded.functions.stub_name(index) {
+            Some(name) => format!("{}@plt", demangle(name, form)),
+            None => format!("[{file}+{:#x}]", function.entry),
+        }
+    }
+
+    /// The symbols at a function's entry as they are in the object, the best first; empty for code without.
+    #[must_use]
+    pub fn function_symbols(&self, id: FunctionId) -> Vec<String> {
+        let Some((loaded, index, _)) = self.function(id) else { return Vec::new() };
+        let names = loaded.functions.names_of(index).iter();
+        names.map(|name| loaded.strings().text(*name).into_owned()).collect()
+    }
+
+    /// The linked address of a function's first byte.
+    #[must_use]
+    pub fn function_entry(&self, id: FunctionId) -> Option<Svma> {
+        self.function(id).map(|(_, _, function)| Svma(function.entry))
+    }
+
+    /// The function's length in bytes, without its cold part; 0 if it is not known.
+    #[must_use]
+    pub fn function_size(&self, id: FunctionId) -> u64 {
+        self.function(id).map_or(0, |(_, _, function)| function.size)
+    }
+
+    /// The stretches of an object that belong to a function, its cold part included: start and length.
+    #[must_use]
+    pub fn function_parts(&self, id: FunctionId) -> Vec<(Svma, u64)> {
+        let Some((loaded, index, _)) = self.function(id) else { return Vec::new() };
+        loaded.functions.parts(index).into_iter().map(|(start, len)| (Svma(start), len)).collect()
+    }
+
+    /// An instruction for people and files: `object+0xaddress` with the linked address, the same in every
+    /// process and run; the bare address where nothing is mapped.
+    #[must_use]
+    pub fn site_name(&self, space: SpaceId, ip: Avma) -> String {
+        match self.place(space, ip) {
+            Some((object, svma)) => self.site_name_at(object, svma),
+            None if ip.is_kernel() => format!("[kernel]+{ip}"),
+            None => ip.to_string(),
+        }
+    }
+
+    /// [`Self::site_name`] by linked address.
+    #[must_use]
+    pub fn site_name_at(&self, object: ObjectId, svma: Svma) -> String {
+        format!("{}+{svma}", self.object_basename(object))
+    }
+
+    /// The source line of an instruction, if the object has DWARF.
+    #[must_use]
+    pub fn source_line(&self, space: SpaceId, ip: Avma) -> Option<SourceLine> {
+        let (object, svma) = self.place(space, ip)?;
+        self.source_line_at(object, svma)
+    }
+
+    /// [`Self::source_line`] by linked address.
+    #[must_use]
+    pub fn source_line_at(&self, object: ObjectId, svma: Svma) -> Option<SourceLine> {
+        let loaded = self.loaded(object)?;
+        let lines = loaded.lines.get_or_init(|| {
+            let debug = loaded.debug.as_ref().map(|(path, _)| path);
+            Mutex::new(Lines::open(debug.unwrap_or(&loaded.path)))
+        });
+        lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner).as_mut()?.at(svma)
+    }
+}
+
+impl CodeSource for Image {
+    fn space(&self, pid: Pid, time: Ns) -> SpaceId {
+        self.spaces.at(pid, time)
+    }
+
+    fn code(&self, space: SpaceId, ip: Avma) -> Result<&[u8], NoCode> {
+        if ip.is_kernel() {
+            return Err(NoCode::Kernel);
+        }
+        let mapping = self.spaces.mapping(space, ip).ok_or(NoCode::Unmapped)?;
+        let loaded = self.loaded(mapping.object).ok_or(NoCode::MissingObject(mapping.object))?;
+        let start = usize::try_from(mapping.offset_of(ip).0).map_err(|_| NoCode::Unmapped)?;
+        // A page behind the end of the file is mapped, but has no code.
+        let tail = loaded.file.bytes().get(start..).filter(|t| !t.is_empty()).ok_or(NoCode::Unmapped)?;
+        let len = usize::try_from(mapping.end.minus(ip)).unwrap_or(usize::MAX);
+        Ok(tail.get(..len).unwrap_or(tail))
+    }
+}
+
+impl FunctionLookup for Image {
+    fn function_at(&self, space: SpaceId, ip: Avma) -> FunctionAt {
+        match self.place(space, ip) {
+            Some((object, svma)) => self.function_at_place(object, svma),
+            None => FunctionAt::UNKNOWN,
+        }
+    }
+
+    fn place(&self, space: SpaceId, ip: Avma) -> Option<(ObjectId, Svma)> {
+        let mapping = self.spaces.mapping(space, ip)?;
+        let file = self.object_file(mapping.object)?;
+        Some((mapping.object, file.svma(mapping.offset_of(ip))))
+    }
+
+    fn kind(&self, id: FunctionId) -> FunctionKind {
+        self.function(id).map_or(FunctionKind::Unnamed, |(_, _, function)| function.kind)
+    }
+
+    fn object(&self, id: FunctionId) -> Option<ObjectId> {
+        self.split_id(id).map(|(object, _)| object)
+    }
+}
