@@ -16,7 +16,8 @@ const NONE: u32 = u32::MAX;
 /// An entry of ID_INDEX: the buffer that an event's id writes to.
 #[derive(Clone, Copy, Debug)]
 struct IdEntry {
-    index: u32,
+    /// `None` for events that have no buffer (-1).
+    index: Option<u32>,
     owner: AuxOwner,
 }
 
@@ -74,7 +75,7 @@ impl<'a> Buffers<'a> {
         for _ in 0..c.u64()? {
             let (id, index, cpu, tid) = (c.u64()?, c.u64()?, c.u64()?, c.u64()?);
             // Absent is -1, in 64 bits here; the low half of it is the -1 of AUXTRACE.
-            let entry = IdEntry { index: u32::try_from(index).ok()?, owner: owner(cpu as u32, tid as u32) };
+            let entry = IdEntry { index: u32::try_from(index).ok(), owner: owner(cpu as u32, tid as u32) };
             self.ids.insert(id, entry);
         }
         Some(())
@@ -95,10 +96,9 @@ impl<'a> Buffers<'a> {
             self.by_index.values().find(|buffer| buffer.owner == owner).map(|buffer| buffer.index)
         };
         if let Some(entry) = said.by.id.and_then(|id| self.ids.get(&id)) {
-            return match self.by_index.get(&entry.index) {
-                Some(buffer) if buffer.owner == entry.owner => Some(entry.index),
-                _ => owned_by(entry.owner),
-            };
+            let named = entry.index.and_then(|index| self.by_index.get(&index));
+            let named = named.filter(|buffer| buffer.owner == entry.owner);
+            return named.map(|buffer| buffer.index).or_else(|| owned_by(entry.owner));
         }
         let by_cpu = said.by.cpu.and_then(|cpu| owned_by(AuxOwner::Cpu(cpu)));
         let by_thread = || said.by.tid.and_then(|tid| owned_by(AuxOwner::Thread(tid)));
@@ -112,9 +112,9 @@ impl<'a> Buffers<'a> {
         for said in std::mem::take(&mut self.said) {
             let silent = said.record.size == 0 && !said.record.lost_data();
             let entry = said.by.id.and_then(|id| self.ids.get(&id)).copied();
-            if let Some(entry) = entry.filter(|_| !silent && self.index_of(&said).is_none()) {
-                if !self.by_index.contains_key(&entry.index) {
-                    self.buffer(entry.index, entry.owner);
+            if let Some(IdEntry { index: Some(index), owner }) = entry {
+                if !silent && self.index_of(&said).is_none() && !self.by_index.contains_key(&index) {
+                    self.buffer(index, owner);
                 }
             }
             self.said.push(said);
@@ -215,11 +215,15 @@ mod tests {
         b.buffer(0, AuxOwner::Cpu(Cpu(4)));
         b.buffer(1, AuxOwner::Cpu(Cpu(5)));
         b.buffer(2, AuxOwner::Thread(Tid(70)));
-        let mut ids: Vec<u8> = 2u64.to_le_bytes().to_vec();
-        ids.extend([100, 1, 5, u64::MAX, 101, 9, u64::MAX, 71].iter().flat_map(|w: &u64| w.to_le_bytes()));
+        let mut ids: Vec<u8> = 3u64.to_le_bytes().to_vec();
+        let none = u64::MAX;
+        ids.extend(
+            [100, 1, 5, none, 101, 9, none, 71, 102, none, 4, 1].iter().flat_map(|w: &u64| w.to_le_bytes()),
+        );
         assert_eq!(b.add_ids(&ids), Some(()));
         // The id decides, then the CPU, then the thread.
         assert_eq!(b.index_of(&said(Some(100), Some(4), Some(70), 8)), Some(1));
+        assert_eq!(b.index_of(&said(Some(102), Some(5), None, 8)), Some(0));
         assert_eq!(b.index_of(&said(None, Some(4), Some(70), 8)), Some(0));
         assert_eq!(b.index_of(&said(None, None, Some(70), 8)), Some(2));
         assert_eq!(b.index_of(&said(None, None, None, 8)), None);
