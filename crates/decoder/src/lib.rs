@@ -1,1 +1,87 @@
-//! Intel PT packets and code bytes to branches, in parallel.
+//! Intel PT packets and code bytes to control transfers, in parallel.
+//!
+//! ```text
+//! AuxBuffer --segment--> Segment (PSB to PSB, about 1 MB)        one rayon task each, any order
+//!     Segment --reader--> packets --flow--> transfers            block graph: code, decoded once
+//!                            \--clock--> when                    slots: one time per flow packet
+//! Segment outputs --join--> EventSink, per thread in order       serial, in the same order always
+//! ```
+//!
+//! A PSB clears the trace unit's IP compression and its stack for compressed returns, and PSB+ says where
+//! execution is; so a segment needs nothing from the one before.  In return a segment's decoding ends only at
+//! the end of the next segment's PSB+, having walked to the address that is given there.  What is lost is a
+//! [`Gap`](model::Gap) in the stream; no input makes this crate panic, hang or allocate without bound.
+//!
+//! Pure: no files, no clocks, no environment.
+
+mod block;
+mod clock;
+mod flow;
+mod graph;
+mod join;
+mod output;
+mod owner;
+mod reader;
+mod return_stack;
+mod segment;
+mod walk;
+
+use model::{CodeSource, EventSink, FunctionLookup, Recording, Schedule};
+
+pub use reader::packets;
+
+/// What to decode, and how.
+#[derive(Clone, Debug)]
+pub struct DecodeOptions {
+    /// Threads that decode; the result does not depend on it.
+    pub workers: usize,
+    /// Emit every taken branch, not only calls, returns and jumps from one function to another.
+    pub all_branches: bool,
+    /// Segments are cut at the first PSB behind this many bytes.
+    pub segment_bytes: u64,
+}
+
+impl Default for DecodeOptions {
+    fn default() -> Self {
+        Self { workers: 1, all_branches: false, segment_bytes: 1 << 20 }
+    }
+}
+
+/// What decoding took and met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DecodeStats {
+    /// AUX bytes seen.
+    pub bytes: u64,
+    /// Segments.
+    pub segments: u64,
+    /// Events given to the sink.
+    pub events: u64,
+    /// Overflow packets.
+    pub overflows: u64,
+    /// Times at which packets contradicted each other; the bounds there are widened.
+    pub clock_errors: u64,
+}
+
+/// What every segment's decoding needs to know.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(crate) recording: &'a Recording<'a>,
+    pub(crate) schedule: &'a Schedule,
+    pub(crate) code: &'a dyn CodeSource,
+    pub(crate) functions: &'a dyn FunctionLookup,
+    pub(crate) all_branches: bool,
+}
+
+/// Decodes all buffers of a recording into `sink`; `progress` is told the AUX bytes done so far.
+pub fn decode(
+    recording: &Recording<'_>,
+    schedule: &Schedule,
+    code: &dyn CodeSource,
+    functions: &dyn FunctionLookup,
+    options: &DecodeOptions,
+    progress: &dyn Fn(u64),
+    sink: &mut dyn EventSink,
+) -> DecodeStats {
+    let context = Context { recording, schedule, code, functions, all_branches: options.all_branches };
+    join::run(&context, options, progress, sink)
+}

@@ -70,7 +70,8 @@ impl TscClock {
     /// The largest TSC value whose [`Self::to_ns`] is at most `ns` (0 before the clock's zero).
     #[must_use]
     pub fn to_tsc(self, ns: Ns) -> Tsc {
-        let elapsed = u128::from(ns.0.saturating_sub(self.zero));
+        // `zero` is negative (wrapped) where the TSC ran before the kernel's clock started.
+        let elapsed = u128::try_from(ns.0.wrapping_sub(self.zero) as i64).unwrap_or(0);
         let mult = u128::from(self.mult.max(1));
         let scaled = (((elapsed + 1) << self.shift.min(64)) - 1) / mult;
         Tsc(u64::try_from(scaled).unwrap_or(u64::MAX))
@@ -80,6 +81,14 @@ impl TscClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_negative_zero_wraps() {
+        let clock = TscClock { shift: 31, mult: 715_827_883, zero: 18_446_744_041_015_200_657 };
+        let ns = clock.to_ns(Tsc(3_000_000_000_000));
+        assert!(ns.0 < 1 << 63);
+        assert_eq!(clock.to_ns(clock.to_tsc(ns)), ns);
+    }
 
     #[test]
     fn tsc_to_ns_and_back() {

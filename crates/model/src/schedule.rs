@@ -1,6 +1,6 @@
 //! Which thread ran on which CPU, and when a thread was off its CPU: the switch sideband, indexed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::Ns;
 use crate::sideband::{Cpu, Pid, Sideband, SidebandRecord, Tid};
@@ -53,6 +53,7 @@ pub struct ThreadLife {
 pub struct Schedule {
     cpus: BTreeMap<Cpu, Vec<OnCpu>>,
     threads: BTreeMap<Tid, ThreadLife>,
+    mapped: BTreeSet<Pid>,
     has_switches: bool,
 }
 
@@ -71,6 +72,12 @@ impl Schedule {
     #[must_use]
     pub fn has_switches(&self) -> bool {
         self.has_switches
+    }
+
+    /// The recording knows code of this process: it is one of those traced.
+    #[must_use]
+    pub fn has_code(&self, pid: Pid) -> bool {
+        self.mapped.contains(&pid)
     }
 
     /// The threads that ran on a CPU, by time.
@@ -108,10 +115,14 @@ impl Schedule {
         let who = record.pid.zip(record.tid);
         match &record.body {
             Sideband::Comm { pid, tid, name, .. } => self.life(*pid, *tid).name.clone_from(name),
-            Sideband::Mmap(mmap) if !mmap.kernel => {
+            Sideband::Mmap(mmap) if !mmap.kernel && mmap.executable => {
+                self.mapped.insert(mmap.pid);
                 self.life(mmap.pid, Tid(mmap.pid.0));
             }
-            Sideband::Fork { pid, tid, .. } => {
+            Sideband::Fork { pid, tid, parent_pid, .. } => {
+                if self.mapped.contains(parent_pid) {
+                    self.mapped.insert(*pid);
+                }
                 let born = record.time;
                 self.life(*pid, *tid).born = born;
             }
@@ -122,6 +133,10 @@ impl Schedule {
             Sideband::ItraceStart { pid, tid } => {
                 let life = self.life(*pid, *tid);
                 life.trace_start = life.trace_start.or(record.time);
+                // A thread that was running when it was attached to has no switch-in record.
+                if let (Some(cpu), Some(time)) = (record.cpu, record.time) {
+                    self.run(cpu, *pid, *tid, time);
+                }
             }
             Sideband::Switch { out, preempted } | Sideband::SwitchCpuWide { out, preempted, .. } => {
                 self.has_switches = true;
@@ -131,6 +146,18 @@ impl Schedule {
             }
             _ => (),
         }
+    }
+
+    /// The thread runs on `cpu` from `time` on, unless it is known to run there already.
+    fn run(&mut self, cpu: Cpu, pid: Pid, tid: Tid, time: Ns) {
+        let runs = self.cpus.entry(cpu).or_default();
+        match runs.last_mut().filter(|last| last.to == Ns::MAX) {
+            Some(last) if last.tid == tid => return,
+            Some(last) => last.to = time,
+            None => (),
+        }
+        runs.push(OnCpu { from: time, to: Ns::MAX, pid, tid });
+        self.life(pid, tid).on_cpu.push((time, cpu));
     }
 
     fn switch(&mut self, cpu: Option<Cpu>, pid: Pid, tid: Tid, time: Ns, out: bool, preempted: bool) {

@@ -1,0 +1,81 @@
+//! The block graph: every block that was reached, in one array, linked by index.
+//!
+//! Each worker has a graph of its own; what is in it never changes what is decoded, only how fast.
+
+use model::{Avma, NoCode, SpaceId};
+use rustc_hash::FxHashMap;
+
+use crate::Context;
+use crate::block::{Block, BlockId};
+
+/// Blocks are forgotten when there are this many (about 100 MB).
+const MAX_BLOCKS: usize = 1 << 20;
+
+#[derive(Default)]
+pub(crate) struct BlockGraph {
+    blocks: Vec<Block>,
+    index: FxHashMap<(SpaceId, Avma), BlockId>,
+}
+
+impl BlockGraph {
+    /// The block with this id.
+    #[inline]
+    pub(crate) fn block(&self, id: BlockId) -> &Block {
+        &self.blocks[id.0 as usize]
+    }
+
+    /// The block that starts at `ip`.
+    pub(crate) fn at(&mut self, context: &Context<'_>, space: SpaceId, ip: Avma) -> Result<BlockId, NoCode> {
+        if let Some(&id) = self.index.get(&(space, ip)) {
+            return Ok(id);
+        }
+        let block = Block::decode(context.code, context.functions, space, ip)?;
+        let id = BlockId(self.blocks.len() as u32);
+        self.blocks.push(block);
+        self.index.insert((space, ip), id);
+        Ok(id)
+    }
+
+    /// The block at the target of `from`'s direct branch.
+    #[inline]
+    pub(crate) fn taken(
+        &mut self,
+        context: &Context<'_>,
+        space: SpaceId,
+        from: BlockId,
+        to: Avma,
+    ) -> Result<BlockId, NoCode> {
+        let known = self.blocks[from.0 as usize].taken;
+        if known != BlockId::NONE {
+            return Ok(known);
+        }
+        let id = self.at(context, space, to)?;
+        self.blocks[from.0 as usize].taken = id;
+        Ok(id)
+    }
+
+    /// The block behind `from`'s last instruction.
+    #[inline]
+    pub(crate) fn next(
+        &mut self,
+        context: &Context<'_>,
+        space: SpaceId,
+        from: BlockId,
+    ) -> Result<BlockId, NoCode> {
+        let block = &self.blocks[from.0 as usize];
+        if block.next != BlockId::NONE {
+            return Ok(block.next);
+        }
+        let ip = block.last.next_ip();
+        let id = self.at(context, space, ip)?;
+        self.blocks[from.0 as usize].next = id;
+        Ok(id)
+    }
+
+    /// Forgets everything if there is too much of it.  Ids are invalid afterwards: call it between segments.
+    pub(crate) fn trim(&mut self) {
+        if self.blocks.len() > MAX_BLOCKS {
+            *self = Self::default();
+        }
+    }
+}

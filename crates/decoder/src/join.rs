@@ -1,0 +1,188 @@
+//! All segments, decoded by any worker in any order, given to the sink in one order.
+//!
+//! Per-thread buffers follow one another: threads do not depend on each other.  Per-CPU buffers are merged by time,
+//! because a thread's stretches lie in several of them.  Segments are decoded in batches in the order in which they
+//! start; a stretch is given out once no segment that is still to come can start before it.  So memory is bounded by
+//! a few segments per worker (and CPU), not by the recording.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use model::{AuxOwner, EventSink, EventTime, Ns, Tid, TraceEvent, TscClock};
+use packet::Packet;
+
+use crate::flow::{SegmentOutput, decode_segment};
+use crate::graph::BlockGraph;
+use crate::output::Stretch;
+use crate::reader;
+use crate::segment::{Segment, segments};
+use crate::{Context, DecodeOptions, DecodeStats};
+
+/// Segments decoded at once, per worker.
+const BATCH_PER_WORKER: usize = 2;
+
+pub(crate) fn run(
+    context: &Context<'_>,
+    options: &DecodeOptions,
+    progress: &dyn Fn(u64),
+    sink: &mut dyn EventSink,
+) -> DecodeStats {
+    let pool = Pool::new(options.workers);
+    let mut join = Join { stats: DecodeStats::default(), last_point: BTreeMap::new(), progress, sink };
+    for group in groups(context, options.segment_bytes) {
+        join.group(context, &pool, &group);
+    }
+    join.stats
+}
+
+/// A segment, and when it starts.
+struct Timed<'a> {
+    start: Ns,
+    segment: Segment<'a>,
+}
+
+/// Segments that must be merged by time, in the order of decoding.
+fn groups<'a>(context: &Context<'a>, segment_bytes: u64) -> Vec<Vec<Timed<'a>>> {
+    let mut merged = vec![];
+    let mut groups = vec![];
+    for (index, buffer) in context.recording.buffers.iter().enumerate() {
+        let mut latest = Ns(0);
+        let timed = segments(index, buffer, segment_bytes).into_iter().map(|segment| {
+            // Damage must not reorder a buffer.
+            latest = latest.max(start_time(context, &segment));
+            Timed { start: latest, segment }
+        });
+        match buffer.owner {
+            AuxOwner::Cpu(_) => merged.extend(timed),
+            AuxOwner::Thread(_) => groups.push(timed.collect()),
+        }
+    }
+    merged.sort_by_key(|timed: &Timed<'_>| (timed.start, timed.segment.buffer));
+    groups.push(merged);
+    groups
+}
+
+/// The TSC in the segment's first PSB+; 0 if it has none.
+fn start_time(context: &Context<'_>, segment: &Segment<'_>) -> Ns {
+    let conversion = context.recording.clock.unwrap_or(TscClock { shift: 0, mult: 1, zero: 0 });
+    let near = conversion.to_tsc(context.recording.time_span.map_or(Ns(0), |(first, _)| first));
+    let packets = reader::packets(&segment.pieces).take(64);
+    let tsc = packets.filter_map(|(_, p)| if let Ok(Packet::Tsc(tsc)) = p { Some(tsc) } else { None }).next();
+    tsc.map_or(Ns(0), |low| conversion.to_ns(crate::clock::complete_tsc(low, near)))
+}
+
+/// Decoding threads, each with a block graph that it keeps from segment to segment.
+struct Pool {
+    rayon: Option<rayon::ThreadPool>,
+    batch: usize,
+    graphs: Mutex<Vec<BlockGraph>>,
+}
+
+impl Pool {
+    fn new(workers: usize) -> Self {
+        let rayon = if workers > 1 {
+            rayon::ThreadPoolBuilder::new().num_threads(workers).build().ok() // else: no threads to be had
+        } else {
+            None
+        };
+        let batch = if rayon.is_some() { workers * BATCH_PER_WORKER } else { 1 };
+        Self { rayon, batch, graphs: Mutex::new(vec![]) }
+    }
+
+    fn decode(&self, context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput {
+        let lock = || self.graphs.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut graph = lock().pop().unwrap_or_default();
+        let output = decode_segment(context, &mut graph, segment);
+        graph.trim();
+        lock().push(graph);
+        output
+    }
+
+    /// Decodes `batch` while `feed` works on what was decoded before.
+    fn decode_while(
+        &self,
+        context: &Context<'_>,
+        batch: &[Timed<'_>],
+        feed: impl FnOnce(),
+    ) -> Vec<SegmentOutput> {
+        let Some(rayon) = &self.rayon else {
+            feed();
+            return batch.iter().map(|timed| self.decode(context, &timed.segment)).collect();
+        };
+        let mut outputs: Vec<Option<SegmentOutput>> = batch.iter().map(|_| None).collect();
+        rayon.in_place_scope(|scope| {
+            for (timed, output) in batch.iter().zip(&mut outputs) {
+                scope.spawn(move |_| *output = Some(self.decode(context, &timed.segment)));
+            }
+            feed();
+        });
+        outputs.into_iter().flatten().collect()
+    }
+}
+
+struct Join<'a> {
+    stats: DecodeStats,
+    /// The last time given out, per thread.
+    last_point: BTreeMap<Tid, Ns>,
+    progress: &'a dyn Fn(u64),
+    sink: &'a mut dyn EventSink,
+}
+
+impl Join<'_> {
+    fn group(&mut self, context: &Context<'_>, pool: &Pool, group: &[Timed<'_>]) {
+        // Ordered by start; then by buffer and number, so that a buffer's stretches keep their order.
+        let mut waiting: BTreeMap<(Ns, usize, u64), Stretch> = BTreeMap::new();
+        let mut last_start: BTreeMap<usize, Ns> = BTreeMap::new();
+        let mut number = 0;
+        let mut done = 0;
+        for batch in group.chunks(pool.batch) {
+            let watermark = batch.first().map_or(Ns(0), |timed| timed.start);
+            let outputs = pool.decode_while(context, batch, || self.feed_until(&mut waiting, watermark));
+            for (timed, output) in batch.iter().zip(outputs) {
+                self.stats.segments += 1;
+                self.stats.overflows += output.overflows;
+                self.stats.clock_errors += output.clock_errors;
+                done += timed.segment.len();
+                let buffer = timed.segment.buffer;
+                for stretch in output.stretches {
+                    let latest = last_start.entry(buffer).or_insert(Ns(0));
+                    *latest = stretch.start.max(*latest);
+                    waiting.insert((*latest, buffer, number), stretch);
+                    number += 1;
+                }
+            }
+            (self.progress)(self.stats.bytes + done);
+        }
+        self.stats.bytes += done;
+        self.feed_until(&mut waiting, Ns::MAX);
+    }
+
+    /// Gives out all stretches that start before `watermark` (all of them at the end).
+    fn feed_until(&mut self, waiting: &mut BTreeMap<(Ns, usize, u64), Stretch>, watermark: Ns) {
+        while let Some(entry) = waiting.first_entry() {
+            if entry.key().0 >= watermark && watermark != Ns::MAX {
+                return;
+            }
+            let mut stretch = entry.remove();
+            let last = self.last_point.entry(stretch.tid).or_insert(Ns(0));
+            for event in &mut stretch.events {
+                match event {
+                    TraceEvent::Branch(branch) => keep_forward(last, &mut branch.time),
+                    TraceEvent::Gap(gap) => {
+                        keep_forward(last, &mut gap.from);
+                        keep_forward(last, &mut gap.to);
+                    }
+                }
+            }
+            self.stats.events += stretch.events.len() as u64;
+            self.sink.events(stretch.pid, stretch.tid, stretch.space, &stretch.events);
+        }
+    }
+}
+
+/// Within a thread time never runs backwards: an estimate before the last one moves up to it.
+fn keep_forward(last: &mut Ns, time: &mut EventTime) {
+    time.point = time.point.max(*last);
+    time.hi = time.hi.max(time.point);
+    *last = time.point;
+}

@@ -1,0 +1,120 @@
+//! What one segment's decoding gives: stretches of events, each of one thread in one address space.
+
+use model::AuxOffset;
+use model::{BranchEvent, EventTime, Gap, GapCause, Ns, Pid, SpaceId, Tid, TraceEvent, Transfer};
+
+use crate::clock::{Clock, Slot};
+use crate::owner::Running;
+
+/// One end of a gap.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Moment {
+    At(Slot),
+    Exactly(Ns),
+    /// The earlier of the two.
+    NotAfter(Slot, Ns),
+}
+
+/// When an event of the present segment happened: its time is filled in at the end.
+#[derive(Clone, Copy, Debug)]
+enum Stamp {
+    /// Not before the first, and when the second was: its estimate and latest.
+    Between(Slot, Slot),
+    Gap(Moment, Moment),
+}
+
+/// Consecutive events of one thread.
+#[derive(Debug)]
+pub(crate) struct Stretch {
+    pub(crate) pid: Pid,
+    pub(crate) tid: Tid,
+    pub(crate) space: SpaceId,
+    /// Not before this time.
+    pub(crate) start: Ns,
+    pub(crate) events: Vec<TraceEvent>,
+}
+
+/// Collects events until the segment's clock is known.
+#[derive(Default)]
+pub(crate) struct Output {
+    stretches: Vec<Stretch>,
+    stamps: Vec<Stamp>,
+    pub(crate) overflows: u64,
+}
+
+impl Output {
+    /// The events that follow are `running`'s.
+    pub(crate) fn thread(&mut self, running: Running, space: SpaceId, start: Ns) {
+        if let Some(last) = self.stretches.last_mut() {
+            if (last.pid, last.tid, last.space) == (running.pid, running.tid, space) {
+                return;
+            }
+            if last.events.is_empty() {
+                (last.pid, last.tid, last.space) = (running.pid, running.tid, space);
+                last.start = start;
+                return;
+            }
+        }
+        let (pid, tid) = (running.pid, running.tid);
+        self.stretches.push(Stretch { pid, tid, space, start, events: vec![] });
+    }
+
+    fn push(&mut self, event: TraceEvent, stamp: Stamp) {
+        if self.stretches.is_empty() {
+            self.thread(Running::UNKNOWN, SpaceId::default(), Ns(0));
+        }
+        if let Some(last) = self.stretches.last_mut() {
+            last.events.push(event);
+            self.stamps.push(stamp);
+        }
+    }
+
+    /// A transfer between the flow packets of two slots; the same slot twice if it is that packet's own.
+    #[inline]
+    pub(crate) fn transfer(&mut self, lo: Slot, slot: Slot, at: AuxOffset, transfer: Transfer) {
+        let event = BranchEvent { time: EventTime::default(), at, transfer };
+        self.push(TraceEvent::Branch(event), Stamp::Between(lo, slot));
+    }
+
+    pub(crate) fn gap(&mut self, from: Moment, to: Moment, bytes: u64, at: AuxOffset, cause: GapCause) {
+        let gap = Gap { from: EventTime::default(), to: EventTime::default(), bytes, at, cause };
+        self.push(TraceEvent::Gap(gap), Stamp::Gap(from, to));
+    }
+
+    /// The stretches, with the times that `clock` has settled.
+    pub(crate) fn finish(self, clock: &Clock) -> Vec<Stretch> {
+        let mut stamps = self.stamps.into_iter();
+        let mut stretches = self.stretches;
+        for stretch in &mut stretches {
+            for (event, stamp) in stretch.events.iter_mut().zip(&mut stamps) {
+                match (event, stamp) {
+                    (TraceEvent::Branch(branch), Stamp::Between(lo, slot)) => {
+                        let time = clock.time(slot);
+                        branch.time = EventTime { lo: clock.time(lo).lo.min(time.lo), ..time };
+                    }
+                    (TraceEvent::Gap(gap), Stamp::Gap(from, to)) => {
+                        gap.to = moment(clock, to);
+                        gap.from = moment(clock, from);
+                        if gap.from.point == Ns(0) || gap.from.point > gap.to.point {
+                            gap.from = gap.to;
+                        }
+                    }
+                    _ => (),
+                }
+            }
+        }
+        stretches.retain(|s| !s.events.is_empty());
+        stretches
+    }
+}
+
+fn moment(clock: &Clock, moment: Moment) -> EventTime {
+    match moment {
+        Moment::At(slot) => clock.time(slot),
+        Moment::Exactly(ns) => EventTime::exact(ns),
+        Moment::NotAfter(slot, bound) => {
+            let time = clock.time(slot);
+            if time.point <= bound { time } else { EventTime::exact(bound) }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Whose code a buffer's trace is, at a given time.
+
+use model::schedule::OnCpu;
+use model::{AuxOwner, Ns, Pid, Schedule, Tid};
+
+use crate::Context;
+
+/// A thread, and how long it stays on the buffer's CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Running {
+    pub(crate) pid: Pid,
+    pub(crate) tid: Tid,
+    pub(crate) from: Ns,
+    pub(crate) to: Ns,
+}
+
+impl Running {
+    /// Nobody that we know of.
+    pub(crate) const UNKNOWN: Self = Self { pid: Pid(-1), tid: Tid(-1), from: Ns(0), to: Ns::MAX };
+
+    pub(crate) fn is_known(self) -> bool {
+        self.tid != Self::UNKNOWN.tid
+    }
+}
+
+/// The threads of one buffer.
+pub(crate) enum Owner<'a> {
+    /// One thread alone.
+    Thread(Running),
+    /// Those that the switch records name.
+    Cpu { schedule: &'a Schedule, runs: &'a [OnCpu] },
+}
+
+impl<'a> Owner<'a> {
+    pub(crate) fn new(context: &Context<'a>, owner: AuxOwner) -> Self {
+        let always = |pid, tid| Self::Thread(Running { pid, tid, from: Ns(0), to: Ns::MAX });
+        let schedule = context.schedule;
+        match owner {
+            AuxOwner::Thread(tid) => {
+                let pid = schedule.thread(tid).map(|life| life.pid);
+                always(pid.or(context.recording.first_pid).unwrap_or(Pid(tid.0)), tid)
+            }
+            AuxOwner::Cpu(cpu) => {
+                let runs = schedule.on_cpu(cpu);
+                let mut traced = schedule.threads().filter(|(_, life)| schedule.has_code(life.pid));
+                match (runs, traced.next(), traced.next()) {
+                    // Without switch records only a single thread is certain.
+                    ([], Some((tid, life)), None) => always(life.pid, tid),
+                    _ => Self::Cpu { schedule, runs },
+                }
+            }
+        }
+    }
+
+    /// The thread that enters user code at a time that is at least `lo`; `hi` is asked for only if that does not tell.
+    ///
+    /// The thread at `lo` is the one: trace and switch are never closer than a return from the kernel takes.  If
+    /// none is there, tracing was enabled before the switch record was written: the next thread is, if it comes in
+    /// time.
+    pub(crate) fn at(&self, lo: Ns, hi: impl FnOnce() -> Ns) -> Running {
+        let (schedule, runs) = match self {
+            Self::Thread(running) => return *running,
+            Self::Cpu { schedule, runs } => (schedule, runs),
+        };
+        let first = runs.partition_point(|run| run.to <= lo);
+        let candidate = runs.iter().skip(first).find(|run| run.tid.0 > 0 && schedule.has_code(run.pid));
+        match candidate {
+            Some(run) if run.from <= lo || run.from <= hi() => {
+                Running { pid: run.pid, tid: run.tid, from: run.from, to: run.to }
+            }
+            _ => Running::UNKNOWN,
+        }
+    }
+
+    /// The traced threads that came to the CPU behind `after` and left it before `until`.
+    pub(crate) fn between(&self, after: Ns, until: Ns) -> impl Iterator<Item = Running> + '_ {
+        let (schedule, runs) = match self {
+            Self::Thread(_) => (None, &[][..]),
+            Self::Cpu { schedule, runs } => (Some(schedule), *runs),
+        };
+        let first = runs.partition_point(|run| run.from < after);
+        let traced = move |run: &&OnCpu| run.tid.0 > 0 && schedule.is_some_and(|s| s.has_code(run.pid));
+        runs.iter().skip(first).take_while(move |run| run.to <= until).filter(traced).map(|run| Running {
+            pid: run.pid,
+            tid: run.tid,
+            from: run.from,
+            to: run.to,
+        })
+    }
+}

@@ -1,0 +1,52 @@
+//! The stack of return addresses behind compressed returns (SDM "Indirect Transfer Compression for Returns").
+
+use model::Avma;
+
+const DEPTH: usize = 64;
+
+/// The youngest 64 return addresses.  Not the thread's call stack: it is cleared at PSB and OVF, and the
+/// oldest entry falls off when it is full.
+#[derive(Clone, Debug)]
+pub(crate) struct ReturnStack {
+    entries: [Avma; DEPTH],
+    top: usize,
+    len: usize,
+}
+
+impl ReturnStack {
+    pub(crate) fn new() -> Self {
+        Self { entries: [Avma(0); DEPTH], top: 0, len: 0 }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, return_address: Avma) {
+        self.top = (self.top + 1) % DEPTH;
+        self.entries[self.top] = return_address;
+        self.len = (self.len + 1).min(DEPTH);
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Avma> {
+        self.len = self.len.checked_sub(1)?;
+        let popped = self.entries[self.top];
+        self.top = (self.top + DEPTH - 1) % DEPTH;
+        Some(popped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_falls_off() {
+        let mut stack = ReturnStack::new();
+        (0..70).for_each(|n| stack.push(Avma(n)));
+        let popped: Vec<_> = std::iter::from_fn(|| stack.pop()).collect();
+        assert_eq!(popped, (6..70).rev().map(Avma).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,122 @@
+//! Cutting a buffer's stream at PSBs into segments that are decoded on their own.
+
+use model::{AuxBuffer, AuxOffset, AuxPiece};
+
+/// A part of one buffer.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment<'a> {
+    /// Index in `Recording::buffers`.
+    pub(crate) buffer: usize,
+    /// The bytes up to the end of the next segment's PSB+ (as far as it can reach), in order.
+    pub(crate) pieces: Vec<AuxPiece<'a>>,
+    /// Where the next segment's PSB starts, or the stream ends.
+    pub(crate) end: AuxOffset,
+    /// The first of its stream: nothing before it says where execution was.
+    pub(crate) first: bool,
+    /// The last of its stream.
+    pub(crate) last: bool,
+}
+
+/// The longest PSB+: PSB, and the packets that may stand in it, with generous room for padding.
+const PSB_PLUS_ROOM: u64 = 512;
+
+impl Segment<'_> {
+    pub(crate) fn start(&self) -> AuxOffset {
+        self.pieces.first().map_or(AuxOffset(0), |p| p.offset)
+    }
+
+    /// Bytes that belong to this segment alone.
+    pub(crate) fn len(&self) -> u64 {
+        let own = |p: &AuxPiece<'_>| (p.bytes.len() as u64).min(self.end.0.saturating_sub(p.offset.0));
+        self.pieces.iter().map(own).sum()
+    }
+}
+
+/// The segments of a buffer, each of at least `segment_bytes` but the last.
+pub(crate) fn segments<'a>(index: usize, buffer: &AuxBuffer<'a>, segment_bytes: u64) -> Vec<Segment<'a>> {
+    let pieces: Vec<AuxPiece<'a>> = buffer.pieces.iter().filter(|p| !p.bytes.is_empty()).copied().collect();
+    let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return vec![] };
+    let stream_end = last.offset.plus(last.bytes.len() as u64);
+    let mut cuts = vec![first.offset];
+    let mut wanted = first.offset.plus(segment_bytes.max(1));
+    for piece in &pieces {
+        let mut from = usize::try_from(wanted.0.saturating_sub(piece.offset.0)).unwrap_or(usize::MAX);
+        while from < piece.bytes.len() {
+            let Some(at) = packet::find_psb(piece.bytes, from) else { break };
+            let cut = piece.offset.plus(at as u64);
+            cuts.push(cut);
+            wanted = cut.plus(segment_bytes.max(packet::PSB.len() as u64));
+            from = usize::try_from(wanted.minus(piece.offset)).unwrap_or(usize::MAX);
+        }
+    }
+    let count = cuts.len();
+    (0..count)
+        .map(|i| {
+            let end = cuts.get(i + 1).copied().unwrap_or(stream_end);
+            Segment {
+                buffer: index,
+                pieces: clip(&pieces, cuts[i], end.plus(PSB_PLUS_ROOM)),
+                end,
+                first: i == 0,
+                last: i + 1 == count,
+            }
+        })
+        .collect()
+}
+
+/// The parts of `pieces` in `[from, to)`.
+fn clip<'a>(pieces: &[AuxPiece<'a>], from: AuxOffset, to: AuxOffset) -> Vec<AuxPiece<'a>> {
+    let first = pieces.partition_point(|p| p.offset.0 + p.bytes.len() as u64 <= from.0);
+    let clipped = pieces.iter().skip(first).take_while(|p| p.offset < to).filter_map(|p| {
+        let skip = usize::try_from(from.0.saturating_sub(p.offset.0)).ok()?;
+        let end = usize::try_from(to.minus(p.offset)).unwrap_or(usize::MAX).min(p.bytes.len());
+        let bytes = p.bytes.get(skip..end)?;
+        Some(AuxPiece {
+            offset: p.offset.plus(skip as u64),
+            bytes,
+            file_offset: p.file_offset.saturating_add(skip as u64),
+        })
+    });
+    clipped.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::AuxOwner;
+    use model::Tid;
+
+    #[test]
+    fn cut_at_psbs_behind_the_wanted_size() {
+        let mut bytes = vec![];
+        for _ in 0..10 {
+            bytes.extend_from_slice(&packet::PSB);
+            bytes.extend_from_slice(&[0; 84]);
+        }
+        let piece = |from: usize, to: usize| AuxPiece {
+            offset: AuxOffset(1000 + from as u64),
+            bytes: &bytes[from..to],
+            file_offset: 7,
+        };
+        let buffer = AuxBuffer {
+            index: 0,
+            owner: AuxOwner::Thread(Tid(1)),
+            pieces: vec![piece(0, 350), piece(350, 1000)],
+            records: vec![],
+        };
+        let cut = segments(0, &buffer, 250);
+        let ranges: Vec<_> = cut.iter().map(|s| (s.start().0, s.end.0, s.first, s.last)).collect();
+        assert_eq!(
+            ranges,
+            [
+                (1000, 1300, true, false),
+                (1300, 1600, false, false),
+                (1600, 1900, false, false),
+                (1900, 2000, false, true)
+            ]
+        );
+        assert_eq!(cut.iter().map(Segment::len).sum::<u64>(), 1000);
+        let all = segments(0, &buffer, 1);
+        assert_eq!(all.len(), 10);
+    }
+}

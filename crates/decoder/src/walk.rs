@@ -1,0 +1,291 @@
+//! Following code from one flow packet to the next: the packets' answers at branches that need one, and the
+//! direct branches in between, which have no packet.
+
+use model::AuxOffset;
+use model::{Avma, BranchKind, EndKind, GapCause, NoCode, Site, SpaceId, Target, Transfer};
+use packet::Tnt;
+
+use crate::Context;
+use crate::block::{Block, BlockId, Terminator};
+use crate::clock::Slot;
+use crate::graph::BlockGraph;
+use crate::output::Output;
+use crate::return_stack::ReturnStack;
+
+/// Direct branches between two packets; more is an endless loop that a wrong address led into.
+const MAX_DIRECT: u32 = 1 << 16;
+
+/// The flow packet that is being followed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    /// The flow packet before it: what is followed now happened behind that.
+    pub(crate) lo: Slot,
+    /// Its own time.
+    pub(crate) slot: Slot,
+    /// Where it is.
+    pub(crate) at: AuxOffset,
+}
+
+/// Where execution is, and all that moving it takes.
+pub(crate) struct Walk<'a> {
+    pub(crate) context: &'a Context<'a>,
+    pub(crate) graph: &'a mut BlockGraph,
+    pub(crate) space: SpaceId,
+    /// The block whose first instruction is next.
+    pub(crate) block: BlockId,
+    pub(crate) stack: ReturnStack,
+    /// Bits that wait for a deferred TIP.
+    pub(crate) tnt: Tnt,
+    pub(crate) output: Output,
+}
+
+/// Why the walk cannot go on.
+fn no_code(why: NoCode, ip: Avma) -> GapCause {
+    match why {
+        NoCode::MissingObject(object) => GapCause::MissingCode { object },
+        NoCode::Unmapped | NoCode::Kernel => GapCause::UnmappedCode { ip },
+    }
+}
+
+type Walked<T> = Result<T, GapCause>;
+
+impl Walk<'_> {
+    /// Sets the position; nothing is emitted.
+    pub(crate) fn jump_to(&mut self, ip: Avma) -> Walked<()> {
+        self.block = self.block_at(ip)?;
+        Ok(())
+    }
+
+    /// The instruction that comes next.
+    pub(crate) fn position(&self) -> Target {
+        self.graph.block(self.block).start
+    }
+
+    fn block_at(&mut self, ip: Avma) -> Walked<BlockId> {
+        self.graph.at(self.context, self.space, ip).map_err(|why| no_code(why, ip))
+    }
+
+    fn desync(&self, block: &Block) -> GapCause {
+        GapCause::Desync { ip: block.last.ip }
+    }
+
+    pub(crate) fn target(&self, ip: Avma) -> Target {
+        let function = self.context.functions.function_at(self.space, ip);
+        Target { ip, function: function.id, at_entry: function.at_entry }
+    }
+
+    fn site(&self, ip: Avma) -> Site {
+        Site { ip, function: self.target(ip).function, len: 0 }
+    }
+
+    #[inline]
+    fn emit_branch(&mut self, step: Step, kind: BranchKind, from: Site, to: Target) {
+        let is_jump =
+            matches!(kind, BranchKind::Jump | BranchKind::IndirectJump | BranchKind::ConditionalJump);
+        if !is_jump || from.function != to.function || self.context.all_branches {
+            self.output.transfer(step.lo, step.slot, step.at, Transfer::Branch { kind, from, to });
+        }
+    }
+
+    /// Emits a branch to `ip` and goes there.
+    fn branch_to(&mut self, step: Step, kind: BranchKind, from: Site, ip: Avma) -> Walked<()> {
+        match self.block_at(ip) {
+            Ok(id) => {
+                let to = self.graph.block(id).start;
+                self.emit_branch(step, kind, from, to);
+                self.block = id;
+                Ok(())
+            }
+            Err(cause) => {
+                let to = self.target(ip);
+                self.emit_branch(step, kind, from, to);
+                Err(cause)
+            }
+        }
+    }
+
+    /// Follows one branch that needs no packet; false if the block ends otherwise.
+    #[inline]
+    fn direct(&mut self, step: Step) -> Walked<bool> {
+        let block = self.graph.block(self.block);
+        let (kind, to, last) = match block.terminator {
+            Terminator::Jump { to } => (BranchKind::Jump, to, block.last),
+            Terminator::Call { to, push } => {
+                let last = block.last;
+                if push {
+                    self.stack.push(last.next_ip());
+                }
+                (BranchKind::Call, to, last)
+            }
+            Terminator::Continue => {
+                let ip = block.last.next_ip();
+                let next = self.graph.next(self.context, self.space, self.block);
+                self.block = next.map_err(|why| no_code(why, ip))?;
+                return Ok(true);
+            }
+            _ => return Ok(false),
+        };
+        match self.graph.taken(self.context, self.space, self.block, to) {
+            Ok(id) => {
+                self.emit_branch(step, kind, last, self.graph.block(id).start);
+                self.block = id;
+            }
+            Err(_) => self.branch_to(step, kind, last, to)?,
+        }
+        Ok(true)
+    }
+
+    /// Goes on to the block whose end needs a packet.
+    #[inline]
+    fn advance(&mut self, step: Step) -> Walked<()> {
+        for _ in 0..MAX_DIRECT {
+            if !self.direct(step)? {
+                return Ok(());
+            }
+        }
+        Err(self.desync(self.graph.block(self.block)))
+    }
+
+    /// Goes on, without a packet, until `ip` is the next instruction.
+    pub(crate) fn walk_to(&mut self, step: Step, ip: Avma) -> Walked<()> {
+        for _ in 0..MAX_DIRECT {
+            let block = *self.graph.block(self.block);
+            if block.contains(ip) {
+                return if block.start.ip == ip { Ok(()) } else { self.jump_to(ip) };
+            }
+            if !self.direct(step)? {
+                return Err(self.stopped_at(&block));
+            }
+        }
+        Err(self.desync(self.graph.block(self.block)))
+    }
+
+    /// Why a block's end cannot be passed.
+    fn stopped_at(&self, block: &Block) -> GapCause {
+        match block.terminator {
+            Terminator::Undecodable(why) => no_code(why, block.last.next_ip()),
+            _ => self.desync(block),
+        }
+    }
+
+    /// Follows the pending TNT bits; what is left of them waits for a TIP.
+    pub(crate) fn follow_tnt(&mut self, step: Step) -> Walked<()> {
+        let compression = self.context.recording.pt.return_compression;
+        while !self.tnt.is_empty() {
+            self.advance(step)?;
+            let block = self.graph.block(self.block);
+            let last = block.last;
+            match block.terminator {
+                Terminator::Conditional { taken } => {
+                    if self.tnt.pop() == Some(true) {
+                        match self.graph.taken(self.context, self.space, self.block, taken) {
+                            Ok(id) => {
+                                self.emit_branch(
+                                    step,
+                                    BranchKind::ConditionalJump,
+                                    last,
+                                    self.graph.block(id).start,
+                                );
+                                self.block = id;
+                            }
+                            Err(_) => self.branch_to(step, BranchKind::ConditionalJump, last, taken)?,
+                        }
+                    } else {
+                        let next = self.graph.next(self.context, self.space, self.block);
+                        self.block = next.map_err(|why| no_code(why, last.next_ip()))?;
+                    }
+                }
+                Terminator::Return if compression => {
+                    let desync = self.desync(block);
+                    match (self.tnt.pop(), self.stack.pop()) {
+                        (Some(true), Some(to)) => self.branch_to(step, BranchKind::Return, last, to)?,
+                        _ => return Err(desync),
+                    }
+                }
+                // Deferred TIP: the bits belong to branches behind its target.
+                Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return => return Ok(()),
+                _ => return Err(self.stopped_at(block)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Follows a TIP; true if it was a far transfer, which only ends the trace of the present code.
+    pub(crate) fn follow_tip(&mut self, step: Step, ip: Avma) -> Walked<bool> {
+        self.advance(step)?;
+        let block = *self.graph.block(self.block);
+        let kind = match block.terminator {
+            Terminator::IndirectJump => BranchKind::IndirectJump,
+            Terminator::IndirectCall => BranchKind::IndirectCall,
+            Terminator::Return => BranchKind::Return,
+            Terminator::Far => {
+                self.end(step, EndKind::Syscall, block.last, Some(ip));
+                return Ok(true);
+            }
+            _ => return Err(self.stopped_at(&block)),
+        };
+        match kind {
+            BranchKind::IndirectCall => self.stack.push(block.last.next_ip()),
+            BranchKind::Return => drop(self.stack.pop()),
+            _ => (),
+        }
+        self.branch_to(step, kind, block.last, ip)?;
+        Ok(false)
+    }
+
+    /// An event interrupted execution before the instruction at `ip`.
+    pub(crate) fn follow_async(&mut self, step: Step, ip: Avma, to: Option<Avma>) -> Walked<()> {
+        self.walk_to(step, ip)?;
+        self.end(step, EndKind::Async, self.site(ip), to);
+        Ok(())
+    }
+
+    /// Follows a TIP.PGD that is not the end of an asynchronous event: a branch left what is traced.
+    ///
+    /// Without IP filter that is a far transfer.  With one, it may be any branch, also a direct one or a
+    /// conditional one (which then has no TNT bit), or running on past the end of the range; the address tells.
+    pub(crate) fn follow_end(&mut self, step: Step, ip: Option<Avma>) -> Walked<()> {
+        for steps in 0..MAX_DIRECT {
+            let block = *self.graph.block(self.block);
+            if let Some(ip) = ip.filter(|&ip| block.contains(ip) && (ip != block.start.ip || steps > 0)) {
+                let from = block.before(self.context.code, self.space, ip);
+                self.end(step, EndKind::FallThrough, from.unwrap_or(block.last), Some(ip));
+                return Ok(());
+            }
+            let leaves = match block.terminator {
+                Terminator::Jump { to } | Terminator::Call { to, .. } => Some(to) == ip,
+                Terminator::Conditional { taken } => {
+                    if ip.is_none_or(|ip| ip != taken && ip != block.last.next_ip()) {
+                        return Err(self.desync(&block));
+                    }
+                    true
+                }
+                Terminator::Continue => false,
+                Terminator::Undecodable(_) => {
+                    if ip == Some(block.last.next_ip()) {
+                        self.end(step, EndKind::FallThrough, block.last, ip);
+                        return Ok(());
+                    }
+                    return Err(self.stopped_at(&block));
+                }
+                _ => true,
+            };
+            if !leaves {
+                self.direct(step)?;
+                continue;
+            }
+            if block.terminator == Terminator::Return {
+                self.stack.pop();
+            }
+            let kind = block.branch_kind().map_or(EndKind::Syscall, EndKind::Branch);
+            self.end(step, kind, block.last, ip);
+            return Ok(());
+        }
+        Err(self.desync(self.graph.block(self.block)))
+    }
+
+    /// Emits an end, whose time is the packet's own.
+    fn end(&mut self, step: Step, kind: EndKind, from: Site, to: Option<Avma>) {
+        self.output.transfer(step.slot, step.slot, step.at, Transfer::End { kind, from, to });
+    }
+}
