@@ -22,9 +22,10 @@ cargo xtask COMMAND
   setup                          install the Debian packages that are missing (root), or print the command
   demo                           trace SQLite in software and print the report of sqlite3VdbeExec
   test                           all that a change must pass: format, lints, tidy, fixtures, tests
-  ci [--full]                    as test; --full: every fixture, every bit flip, cargo deny with advisories
+  ci [--full]                    as test; --full: the long loops, cargo deny with advisories
   fixtures [--all] [NAME..]      make the recordings of fixtures/matrix.txt that are out of date, in
-                                 target/fixtures; without --all (or a name) the small ones
+                                 target/fixtures
+      --quick                    not the big ones
       --keep-logs                keep the logs of the big runs, too
       --list                     only name the recordings
   bench [--append]               decoding speed and memory beside perf script, in one run;
