@@ -42,8 +42,10 @@ fn cpp(symbol: &str, form: Form) -> Option<String> {
     if !symbol.starts_with("_Z") && !symbol.starts_with("__Z") {
         return None;
     }
+    // What compilers append to a copy of a function is part of its name: `.constprop.0`.
+    let (mangled, tail) = symbol.split_at(symbol.find('.').unwrap_or(symbol.len()));
     let parse = ParseOptions::default().recursion_limit(MAX_DEPTH);
-    let (parsed, tail) = BorrowedSymbol::with_tail_and_options(symbol.as_bytes(), &parse).ok()?;
+    let parsed = BorrowedSymbol::new_with_options(mangled.as_bytes(), &parse).ok()?;
     let options = DemangleOptions::new().recursion_limit(MAX_DEPTH);
     let options = match form {
         Form::Short => options.no_params().no_return_type(),
@@ -51,8 +53,7 @@ fn cpp(symbol: &str, form: Form) -> Option<String> {
     };
     let mut out = Bounded::default();
     parsed.structured_demangle(&mut out, &options).ok()?;
-    // What compilers append to a copy of a function is part of its name: `.constprop.0`.
-    out.write_str(std::str::from_utf8(tail).ok()?).ok()?;
+    out.write_str(tail).ok()?;
     Some(out.0)
 }
 
@@ -90,7 +91,7 @@ mod tests {
                 "core::fmt::Write::write_fmt",
                 "core::fmt::Write::write_fmt::h0123456789abcdef",
             ),
-            ("_RNvC6_123foo3bar", "123foo::bar", "123foo[0]::bar"),
+            ("_RNvC6_123foo3bar", "123foo::bar", "123foo::bar"),
             ("_Z", "_Z", "_Z"),
             ("_ZN", "_ZN", "_ZN"),
         ];

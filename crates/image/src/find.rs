@@ -99,6 +99,9 @@ impl FindError {
     }
 }
 
+/// Whether a name is one of those looked for.
+type Fits<'a> = dyn Fn(&NameEntry) -> bool + Sync + 'a;
+
 impl Image {
     /// The functions that a user means: exactly one, or all that a glob matches, by object and address.
     ///
@@ -160,7 +163,7 @@ impl Image {
 
     /// The functions of the first way to read `name` that fits any.
     fn find_name(&self, name: &str, parsed: &Parsed) -> (BTreeSet<FunctionId>, MatchedBy) {
-        let select = |fits: &(dyn Fn(&NameEntry) -> bool + Sync)| -> BTreeSet<FunctionId> {
+        let select = |fits: &Fits<'_>| -> BTreeSet<FunctionId> {
             let entries = self.names().entries.par_iter();
             entries.filter(|e| allowed(parsed, e.object) && fits(e)).map(|e| e.id).collect()
         };
@@ -184,7 +187,7 @@ impl Image {
             return (select(&fits), MatchedBy::Glob);
         }
         let component = format!("::{name}");
-        let ways: [(&(dyn Fn(&NameEntry) -> bool + Sync), _); 3] = [
+        let ways: [(&Fits<'_>, MatchedBy); 3] = [
             (&|e| begins(&e.short(self), name, true), MatchedBy::Prefix),
             (&|e| begins(&e.short(self), name, false), MatchedBy::Prefix),
             (&|e| e.short(self).ends_with(&component), MatchedBy::Suffix),

@@ -99,7 +99,7 @@ fn load(key: &ObjectKey, symfs: Option<&Path>) -> Result<Loaded, ObjectError> {
     let mut first_error = None;
     for path in &places {
         match open(path, key) {
-            Ok(Some(file)) => return Ok(read(path.clone(), file, key, symfs)?),
+            Ok(Some(file)) => return read(path.clone(), file, key, symfs),
             Ok(None) => (),
             Err(error) => {
                 first_error.get_or_insert(error);

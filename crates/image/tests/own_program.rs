@@ -1,0 +1,129 @@
+//! An image of the program that runs the test: a real file with symbols and DWARF.
+
+#![allow(clippy::unwrap_used)]
+#![allow(unsafe_code)] // `no_mangle` counts as unsafe
+
+use image::{FindError, FunctionMatch, Image, ImageOptions, MatchedBy, Query};
+use model::{Avma, CodeSource, FileOffset, FunctionLookup, Mmap, Ns, Pid, Sideband, SidebandRecord, SpaceId};
+
+const PID: Pid = Pid(7);
+
+/// A function that is there under exactly this name.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn image_test_landmark(x: u64) -> u64 {
+    std::hint::black_box(twice(x) + twice(x ^ 1))
+}
+
+#[inline(always)]
+fn twice(x: u64) -> u64 {
+    std::hint::black_box(x).wrapping_mul(2)
+}
+
+/// What the kernel says of our own code, as a recording would have it.
+fn own_mappings() -> Vec<SidebandRecord> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let executable = maps.lines().filter(|line| line.split_whitespace().nth(1) == Some("r-xp"));
+    executable
+        .filter_map(|line| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            let (start, end) = words[0].split_once('-')?;
+            let number = |text| u64::from_str_radix(text, 16).unwrap();
+            let mmap = Mmap {
+                pid: PID,
+                start: Avma(number(start)),
+                len: number(end) - number(start),
+                file_offset: FileOffset(number(words[2])),
+                path: words.get(5)?.to_string(),
+                build_id: None,
+                executable: true,
+                kernel: false,
+            };
+            let body = Sideband::Mmap(mmap);
+            Some(SidebandRecord { time: None, cpu: None, pid: None, tid: None, file_offset: 0, body })
+        })
+        .collect()
+}
+
+fn landmark() -> Avma {
+    Avma(image_test_landmark as *const () as u64)
+}
+
+fn own_image() -> (Image, SpaceId) {
+    let image = Image::load(&own_mappings(), &ImageOptions::default());
+    assert_eq!(image.problems(), []);
+    let space = image.space(PID, Ns(1));
+    (image, space)
+}
+
+fn find(image: &Image, text: &str) -> Result<Vec<FunctionMatch>, FindError> {
+    image.find(&Query { text: text.into(), object: None })
+}
+
+#[test]
+fn the_code_is_what_runs() {
+    let (image, space) = own_image();
+    let ip = landmark().0;
+    let code = image.code(space, Avma(ip)).unwrap();
+    let maps = own_mappings();
+    let mapping = maps.iter().find_map(|record| match &record.body {
+        Sideband::Mmap(m) if m.start.0 <= ip && ip < m.start.0 + m.len => Some(m),
+        _ => None,
+    });
+    let mapping = mapping.unwrap();
+    let file = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+    let from = (ip - mapping.start.0 + mapping.file_offset.0) as usize;
+    let until = from + (mapping.start.0 + mapping.len - ip) as usize;
+    assert!(code == &file[from..until.min(file.len())]);
+}
+
+#[test]
+fn the_landmark_is_found_by_address_and_name() {
+    let (image, space) = own_image();
+    let ip = landmark();
+    let at = image.function_at(space, ip);
+    assert!(at.at_entry);
+    assert_eq!(image.function_name(at.id), "image_test_landmark");
+    let inside = image.function_at(space, ip.plus(1));
+    assert_eq!((inside.id, inside.at_entry), (at.id, false));
+    let after = image.function_at(space, ip.plus(image.function_size(at.id) + 64));
+    assert_ne!(after.id, at.id);
+
+    for (text, by) in [
+        ("image_test_landmark", MatchedBy::Symbol),
+        ("image_test_landm", MatchedBy::Prefix),
+        ("image_*_landmark", MatchedBy::Glob),
+        (&ip.to_string(), MatchedBy::ProcessAddress),
+    ] {
+        let found = find(&image, text).unwrap();
+        assert_eq!((found.len(), found[0].id, found[0].matched_by), (1, at.id, by), "{text}");
+    }
+    let error = find(&image, "image_tset_landmark").unwrap_err();
+    assert_eq!(error.candidates()[0].name, "image_test_landmark");
+    assert!(matches!(find(&image, "core::fmt::"), Err(FindError::Ambiguous { .. })));
+}
+
+#[test]
+fn lines_and_inlined_instances_come_from_dwarf() {
+    let (image, space) = own_image();
+    let ip = landmark();
+    let line = image.source_line(space, ip).unwrap();
+    assert!(line.file.ends_with("own_program.rs"), "{}", line.file);
+    let source = include_str!("own_program.rs").lines().collect::<Vec<_>>();
+    assert!(source[line.line as usize - 1].contains("extern \"C\" fn image_test_landmark"));
+    assert_eq!(image.source_line(space, ip), Some(line), "from the cache");
+    assert_eq!(image.inlined_sites("own_program::twice", None), 2);
+    assert_eq!(image.inlined_sites("own_program::thrice", None), 0);
+    assert_eq!(image_test_landmark(1), 2);
+}
+
+#[test]
+fn the_c_library_has_names_and_stubs() {
+    let (image, space) = own_image();
+    let write = find(&image, "libc.so.6:write").unwrap();
+    assert!(write[0].symbols.contains(&"write".to_string()));
+    let object = write[0].object;
+    assert_eq!(image.object(write[0].id), Some(object));
+    assert!(image.object_name(object).ends_with("/libc.so.6"));
+    assert_ne!(space, SpaceId(0));
+}
