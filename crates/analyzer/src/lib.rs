@@ -1,12 +1,50 @@
-//! Branches to calls, histograms, children, callers.
+//! Branches to calls, calls to figures.
+//!
+//! [`Analysis`] is a [`model::EventSink`]: it takes the control transfers and gaps of every thread in order, keeps
+//! a stack of frames per thread, and gathers the calls of the wanted functions into a [`Report`].
+//! It is pure and works in one pass; what it keeps grows with the number of calls of the wanted functions
+//! (two numbers each, and a row if asked for) and with the open frames, not with the length of the trace.
+//!
+//! ```text
+//!   events of a thread
+//!     -> branches   calls, returns, tail calls, stubs
+//!        landing    exceptions and longjmp: which frame did control land in?
+//!        kernel     system calls, interrupts, signals
+//!        filter     what lies outside the IP filter                  -> stack of frames (thread, stack)
+//!     -> a call ends: its row, and what its children took (thread, children)
+//!     -> aggregate  figures by function and caller                   -> Report
+//! ```
+//!
+//! What a call is, when it counts as complete and what a child is: `docs/architecture.md`, and the tests in
+//! `rules`, one for each rule.  Functions are ids and instructions are places here; it is `image` that names them.
 
+mod aggregate;
+mod analysis;
+mod branches;
+mod call_site;
+mod children;
+mod code_map;
+mod filter;
+mod ghosts;
 pub mod histogram;
+mod kernel;
+mod landing;
+mod loss;
+mod off_cpu;
 pub mod report;
+pub mod request;
+#[cfg(test)]
+mod rules;
+mod session;
+mod stack;
 pub mod stats;
+mod thread;
 
+pub use analysis::Analysis;
 pub use histogram::Bucket;
 pub use report::{
-    CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, FunctionReport, Limits,
-    Loss, Place, Report, Status, ThreadLoss, Total, TraceSummary,
+    CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, FunctionReport,
+    Limits, Loss, Place, Report, Status, ThreadLoss, Total, TraceSummary,
 };
+pub use request::{Ancestor, LatencyRange, Request, StartWindow, Surroundings};
 pub use stats::{Spread, Stats};

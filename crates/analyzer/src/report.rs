@@ -287,7 +287,7 @@ impl Status {
 pub struct CallId {
     /// Thread.
     pub tid: Tid,
-    /// The how-manieth entry of its function in the thread, from 0.
+    /// Its place among the entries of its function in the thread, from 0.
     pub number: u64,
 }
 

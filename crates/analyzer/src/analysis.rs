@@ -1,0 +1,98 @@
+//! The whole: events of all threads in, one report out.
+
+use model::{EventSink, Ns, Pid, SpaceId, Tid, TraceEvent};
+use rustc_hash::FxHashMap;
+
+use crate::report::{Report, TraceSummary};
+use crate::request::{Request, Surroundings};
+use crate::session::Session;
+use crate::thread::Thread;
+
+/// Turns the events of all threads into a [`Report`], in one pass.
+pub struct Analysis<'a> {
+    session: Session<'a>,
+    threads: FxHashMap<Tid, Option<Thread<'a>>>,
+    tids: Vec<Tid>,
+    events: u64,
+}
+
+impl<'a> Analysis<'a> {
+    /// An analysis that has seen nothing yet.
+    #[must_use]
+    pub fn new(request: &Request, around: Surroundings<'a>) -> Self {
+        let mut analysis = Self {
+            session: Session::new(request, around),
+            threads: FxHashMap::default(),
+            tids: request.tids.clone(),
+            events: 0,
+        };
+        for (tid, life) in around.schedule.threads() {
+            if life.trace_start.is_some() {
+                analysis.thread(tid); // traced, though it may never have run
+            }
+        }
+        analysis
+    }
+
+    /// The thread's state; `None` if it was not asked for.
+    fn thread(&mut self, tid: Tid) -> (&mut Session<'a>, &mut Option<Thread<'a>>) {
+        let Self { session, threads, tids, .. } = self;
+        let wanted = tid.0 > 0 && (tids.is_empty() || tids.contains(&tid));
+        let thread = threads.entry(tid).or_insert_with(|| wanted.then(|| Thread::new(tid, session)));
+        (session, thread)
+    }
+
+    /// Everything was seen: closes what is open and does the sums.
+    #[must_use]
+    pub fn finish(self) -> Report {
+        let Self { mut session, threads, events, .. } = self;
+        let mut threads: Vec<Thread<'a>> = threads.into_values().flatten().collect();
+        threads.sort_unstable_by_key(|thread| thread.tid);
+        let window = session.around.window;
+        let end = threads.iter().map(Thread::last_ns).fold(window.1, Ns::max);
+        let mut losses = Vec::with_capacity(threads.len());
+        for thread in &mut threads {
+            thread.finish(&mut session, end);
+            losses.push(thread.window.finish(thread.tid));
+        }
+        let loss = session.loss.finish(losses);
+        let span_ns = end.since(window.0);
+        let scale =
+            if span_ns == 0 || loss.coverage == 0.0 { 0.0 } else { 100.0 / (span_ns as f64 * loss.coverage) };
+        Report {
+            trace: TraceSummary {
+                window: (window.0, end),
+                span_ns,
+                threads: threads.len() as u64,
+                events,
+                off_cpu_known: session.around.schedule.has_switches(),
+            },
+            functions: session.calls.finish(|on_cpu_ns| on_cpu_ns as f64 * scale),
+            loss,
+            limits: session.limits,
+        }
+    }
+}
+
+impl EventSink for Analysis<'_> {
+    fn events(&mut self, _pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
+        let (session, thread) = self.thread(tid);
+        match thread {
+            Some(thread) => {
+                for event in events {
+                    thread.event(session, space, event);
+                }
+            }
+            // What no thread lost is still lost.
+            None if tid.0 <= 0 => {
+                for event in events {
+                    if let TraceEvent::Gap(gap) = event {
+                        session.loss.add(gap, 0);
+                    }
+                }
+            }
+            None => return,
+        }
+        self.events += events.len() as u64;
+    }
+}

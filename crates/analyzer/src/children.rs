@@ -1,0 +1,94 @@
+//! What took time inside a call: sums by child, where a child is a kind, a function and a site.
+
+use model::FunctionId;
+use rustc_hash::FxHashMap;
+
+use crate::report::{ChildKind, ChildRow, Place, Total};
+
+impl Total {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.off_cpu_ns = self.off_cpu_ns.saturating_add(other.off_cpu_ns);
+    }
+
+    /// Time on the CPU.
+    #[must_use]
+    pub const fn on_cpu_ns(&self) -> u64 {
+        self.sum_ns.saturating_sub(self.off_cpu_ns)
+    }
+}
+
+/// Which child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ChildKey {
+    pub(crate) kind: ChildKind,
+    pub(crate) function: FunctionId,
+    pub(crate) site: Option<Place>,
+}
+
+/// Sums by child, of one call or of many.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChildSums(FxHashMap<ChildKey, Total>);
+
+impl ChildSums {
+    pub(crate) fn add(&mut self, key: ChildKey, total: Total) {
+        self.0.entry(key).or_default().add(total);
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (key, total) in &other.0 {
+            self.add(*key, *total);
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// The rows of calls that took `total`, with `*self` as the rest: longest first, then by kind, function, site.
+    pub(crate) fn rows(&self, total: Total, percent: impl Fn(u64) -> f64) -> Vec<ChildRow> {
+        if total.count == 0 {
+            return Vec::new();
+        }
+        let mut inside = Total::default();
+        self.0.values().for_each(|t| inside.add(*t));
+        let own = Total {
+            count: total.count,
+            sum_ns: total.sum_ns.saturating_sub(inside.sum_ns),
+            off_cpu_ns: total.off_cpu_ns.saturating_sub(inside.off_cpu_ns),
+        };
+        let own_key = ChildKey { kind: ChildKind::Own, function: FunctionId::UNKNOWN, site: None };
+        let mut rows: Vec<(ChildKey, Total)> = self.0.iter().map(|(k, t)| (*k, *t)).collect();
+        rows.push((own_key, own));
+        rows.sort_unstable_by(|a, b| b.1.sum_ns.cmp(&a.1.sum_ns).then_with(|| a.0.cmp(&b.0)));
+        let row = |(key, total): (ChildKey, Total)| ChildRow {
+            kind: key.kind,
+            function: key.function,
+            site: key.site,
+            total,
+            cpu_percent: percent(total.on_cpu_ns()),
+        };
+        rows.into_iter().map(row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_and_self_add_up_to_the_total() {
+        let mut sums = ChildSums::default();
+        let key = |kind, function| ChildKey { kind, function: FunctionId(function), site: None };
+        let time = |count, sum_ns, off_cpu_ns| Total { count, sum_ns, off_cpu_ns };
+        sums.add(key(ChildKind::Call, 5), time(1, 30, 10));
+        sums.add(key(ChildKind::Syscall, 0), time(1, 40, 40));
+        sums.add(key(ChildKind::Call, 5), time(1, 10, 0));
+        let rows = sums.rows(time(3, 100, 55), |ns| ns as f64);
+        let text: Vec<_> =
+            rows.iter().map(|r| (r.kind.name(), r.total.count, r.total.sum_ns, r.total.off_cpu_ns)).collect();
+        assert_eq!(text, [("call", 2, 40, 10), ("syscall", 1, 40, 40), ("self", 3, 20, 5)]);
+        assert!(sums.rows(Total::default(), |_| 0.0).is_empty());
+    }
+}

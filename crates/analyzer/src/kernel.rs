@@ -1,0 +1,159 @@
+//! Stays in the kernel, and the signals that it delivers.
+//!
+//! ```text
+//!   End Async at X     Start at X       an interrupt, a fault, a switch
+//!   End Syscall at S   Start behind S   a system call (or at S: it is restarted)
+//!   End at X           Start at entry   a signal handler; below it a mark remembers X
+//!   (handler returns; End Syscall in the restorer is rt_sigreturn)   Start at X: the mark ends
+//! ```
+
+use model::{Avma, EventTime, FunctionKind, Site, SpaceId, Target};
+
+use crate::report::{ChildKind, Status};
+use crate::session::Session;
+use crate::stack::FrameKind;
+use crate::thread::Thread;
+
+/// How control left the traced code.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Left {
+    /// Into the kernel.
+    Kernel(KernelEntry),
+    /// By a branch out of the IP filter.
+    OutOfFilter,
+}
+
+/// Where and when the kernel was entered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KernelEntry {
+    /// By a far transfer; otherwise asynchronously.
+    pub(crate) syscall: bool,
+    /// The instruction, or the one that was interrupted.
+    pub(crate) from: Site,
+    space: SpaceId,
+    /// Time, and the thread's off-CPU time then.
+    since: (EventTime, u64),
+}
+
+impl KernelEntry {
+    /// Control is back where the kernel returns to if nothing happens.
+    pub(crate) fn goes_on_at(&self, ip: Avma) -> bool {
+        ip == self.from.ip || self.syscall && ip == self.from.next_ip()
+    }
+
+    fn child_kind(&self) -> ChildKind {
+        if self.syscall { ChildKind::Syscall } else { ChildKind::Interrupt }
+    }
+
+    fn site(&self) -> Avma {
+        if self.syscall { self.from.ip } else { Avma(0) }
+    }
+}
+
+impl<'a> Thread<'a> {
+    pub(crate) fn leave_to_kernel(&mut self, syscall: bool, from: Site) {
+        let since = (self.now, self.off_cpu.total_ns());
+        self.left = Some(Left::Kernel(KernelEntry { syscall, from, space: self.space, since }));
+    }
+
+    /// Control is back in user code, perhaps at another place.
+    pub(crate) fn back_from_kernel(&mut self, session: &mut Session<'a>, entry: KernelEntry, to: Target) {
+        if entry.syscall && self.stack.last().is_some_and(|top| top.kind.is_mark()) {
+            return self.sigreturn(session, to);
+        }
+        if entry.goes_on_at(to.ip) {
+            return self.add_kernel_stay(session, entry.child_kind(), entry.site(), entry.since);
+        }
+        if entry.syscall && entry.space != self.space {
+            return self.exec(session, entry, to);
+        }
+        if !to.at_entry
+            && let Some(mark) = self.mark_of(to.ip)
+        {
+            self.close_to(session, mark + 1, Status::Unwound);
+            self.close(session, Status::Complete, false);
+            return;
+        }
+        if is_handler(session, self, to) {
+            return self.signal(session, entry, to);
+        }
+        self.add_kernel_stay(session, entry.child_kind(), entry.site(), entry.since);
+        self.put_elsewhere(session, to);
+    }
+
+    /// The innermost interrupted code that goes on at `ip`.
+    pub(crate) fn mark_of(&self, ip: Avma) -> Option<usize> {
+        self.stack.iter().rposition(|frame| frame.goes_on_at(ip))
+    }
+
+    /// The system call of a restorer: the frame on top is the mark.
+    fn sigreturn(&mut self, session: &mut Session<'a>, to: Target) {
+        let Some(mark) = self.close(session, Status::Complete, false) else { return };
+        if mark.goes_on_at(to.ip) {
+            return;
+        }
+        if is_handler(session, self, to) {
+            // The next signal was pending.
+            let since = (self.now, self.off_cpu.total_ns());
+            return self.push_handler(session, mark.kind, mark.site, since, to);
+        }
+        self.put_elsewhere(session, to); // the handler changed where to go on
+    }
+
+    /// The kernel enters a handler.
+    fn signal(&mut self, session: &mut Session<'a>, entry: KernelEntry, to: Target) {
+        if entry.syscall {
+            self.add_kernel_stay(session, ChildKind::Syscall, entry.site(), entry.since);
+            let since = (self.now, self.off_cpu.total_ns());
+            self.push_handler(session, FrameKind::InterruptedSyscall, entry.from.next_ip(), since, to);
+        } else {
+            self.push_handler(session, FrameKind::Interrupted, entry.from.ip, entry.since, to);
+        }
+    }
+
+    fn push_handler(
+        &mut self,
+        session: &mut Session<'a>,
+        kind: FrameKind,
+        interrupted: Avma,
+        since: (EventTime, u64),
+        to: Target,
+    ) {
+        let mut mark = self.frame(to.function, kind);
+        (mark.site, mark.start, mark.off_cpu_ns) = (interrupted, since.0, since.1);
+        self.push(session, mark, false);
+        let mut handler = self.frame(to.function, FrameKind::Signal);
+        handler.entry = to.ip;
+        self.push(session, handler, to.at_entry);
+    }
+
+    /// The process executes another program: nothing of the old one goes on.
+    fn exec(&mut self, session: &mut Session<'a>, entry: KernelEntry, to: Target) {
+        let now = self.now;
+        self.now = entry.since.0;
+        self.close_to(session, 0, Status::OpenEnd);
+        self.now = now;
+        self.base_known = to.at_entry;
+        self.found(session, to);
+    }
+
+    /// The kernel (restartable sequences, a changed signal frame), or code out of sight, put control at `to`.
+    fn put_elsewhere(&mut self, session: &mut Session<'a>, to: Target) {
+        if session.around.has_ip_filter {
+            return self.arrive(session, to);
+        }
+        let Some(top) = self.stack.last() else { return self.found(session, to) };
+        if top.function == to.function && !top.kind.is_mark() {
+            return;
+        }
+        if !self.landing(session, to) {
+            self.unexplained(session, to);
+        }
+    }
+}
+
+/// The kernel starts user code in the middle of nowhere only to run a handler; one in stripped code has no known entry.
+fn is_handler(session: &Session<'_>, thread: &Thread<'_>, to: Target) -> bool {
+    let same = thread.stack.last().is_some_and(|top| top.function == to.function);
+    to.at_entry || !same && session.map.kind(to.function) == FunctionKind::Unnamed
+}

@@ -1,0 +1,135 @@
+//! How long a thread has been off its CPU so far, as its events pass.
+//!
+//! ```text
+//!   events     ... End                          Start ...
+//!   sideband          | switch out    switch in |
+//! ```
+//! A switch lies in an untraced stretch, so an interval counts when tracing starts again.  Event times are
+//! estimates and switch times are exact: an estimate that falls inside an interval belongs behind it.
+
+use model::schedule::OffCpu;
+use model::{EventTime, Ns};
+
+/// A thread's off-CPU time up to its current event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OffCpuClock<'a> {
+    intervals: &'a [OffCpu],
+    /// End of the first interval that is not counted yet.
+    next_in: Ns,
+    total_ns: u64,
+}
+
+impl<'a> OffCpuClock<'a> {
+    /// `intervals` by time, disjoint.
+    pub(crate) fn new(intervals: &'a [OffCpu]) -> Self {
+        let mut clock = Self { intervals, next_in: Ns::MAX, total_ns: 0 };
+        clock.next_in = clock.first_in();
+        clock
+    }
+
+    pub(crate) fn total_ns(&self) -> u64 {
+        self.total_ns
+    }
+
+    fn first_in(&self) -> Ns {
+        self.intervals.first().and_then(|i| i.to).unwrap_or(Ns::MAX)
+    }
+
+    /// An event that is not a start: only what is certain to lie before it counts.
+    #[inline]
+    pub(crate) fn pass(&mut self, time: EventTime) {
+        while time.lo >= self.next_in && self.next_in != Ns::MAX {
+            self.count();
+        }
+    }
+
+    /// Tracing starts.
+    pub(crate) fn start(&mut self, time: EventTime) {
+        while let Some(&OffCpu { from, to: Some(to), .. }) = self.intervals.first() {
+            let inside = from < time.point && to <= time.hi;
+            if to > time.point && !inside {
+                break;
+            }
+            self.count();
+        }
+    }
+
+    fn count(&mut self) {
+        if let Some((first, rest)) = self.intervals.split_first() {
+            self.total_ns += first.to.map_or(0, |to| to.since(first.from));
+            self.intervals = rest;
+        }
+        self.next_in = self.first_in();
+    }
+
+    /// The thread's recording ends at `end` with nothing traced after `last`: counts the rest, and returns
+    /// true if the thread is off the CPU at the end.
+    pub(crate) fn finish(&mut self, last: EventTime, end: Ns) -> bool {
+        let Some(final_one) = self.intervals.last().copied() else { return false };
+        if final_one.to.is_some() || final_one.from < last.lo {
+            return false;
+        }
+        while self.intervals.len() > 1 {
+            self.count();
+        }
+        self.intervals = &[];
+        self.next_in = Ns::MAX;
+        self.total_ns += end.since(final_one.from);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn off(from: u64, to: Option<u64>) -> OffCpu {
+        OffCpu { from: Ns(from), to: to.map(Ns), preempted: false }
+    }
+
+    fn time(lo: u64, point: u64, hi: u64) -> EventTime {
+        EventTime { lo: Ns(lo), point: Ns(point), hi: Ns(hi) }
+    }
+
+    #[test]
+    fn an_interval_counts_when_tracing_starts_again() {
+        let intervals = [off(10, Some(20)), off(30, Some(45)), off(60, None)];
+        let mut clock = OffCpuClock::new(&intervals);
+        clock.pass(time(8, 9, 9));
+        assert_eq!(clock.total_ns(), 0);
+        clock.start(time(21, 22, 23));
+        assert_eq!(clock.total_ns(), 10);
+        clock.start(time(46, 46, 46));
+        clock.start(time(59, 59, 70));
+        assert_eq!(clock.total_ns(), 25);
+        assert!(clock.finish(time(59, 59, 59), Ns(100)));
+        assert_eq!(clock.total_ns(), 65);
+    }
+
+    #[test]
+    fn an_estimate_inside_an_interval_is_behind_it() {
+        let intervals = [off(10, Some(20)), off(30, Some(45))];
+        let mut clock = OffCpuClock::new(&intervals);
+        // The start is known to +-5 only: before the switch-in by estimate, but it cannot have been.
+        clock.start(time(13, 18, 23));
+        assert_eq!(clock.total_ns(), 10);
+        // The next interval is not touched by an estimate before it, however uncertain.
+        clock.start(time(21, 28, 50));
+        assert_eq!(clock.total_ns(), 10);
+        // Another event counts what is certain only.
+        clock.pass(time(44, 46, 50));
+        assert_eq!(clock.total_ns(), 10);
+        clock.pass(time(45, 46, 50));
+        assert_eq!(clock.total_ns(), 25);
+    }
+
+    #[test]
+    fn a_thread_on_the_cpu_at_the_end_has_nothing_more() {
+        let intervals = [off(10, Some(20)), off(30, None)];
+        let mut clock = OffCpuClock::new(&intervals);
+        clock.start(time(21, 21, 21));
+        assert!(!clock.finish(time(31, 31, 31), Ns(100)));
+        assert_eq!(clock.total_ns(), 10);
+        assert!(!OffCpuClock::new(&[]).finish(time(1, 1, 1), Ns(100)));
+    }
+}

@@ -1,0 +1,218 @@
+//! Exceptions, `longjmp`, stack switches.
+
+use super::script::{analyse, check, check_children};
+use crate::Request;
+
+#[test]
+fn an_exception_unwinds_all_frames_above_the_one_it_lands_in() {
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        110 call f+10 g
+        115 call g+10 throw
+        150 ijmp throw+30 main+80
+        160 call main+90 f
+        170 ret f+40 main+95";
+    check(script, "100 +50 unwound main+10\n160 +10 complete main+90");
+}
+
+#[test]
+fn a_call_ends_when_control_lands_outside_even_if_first_in_a_cleanup() {
+    let script = "
+        0 start main+4
+        100 call main+10 g
+        105 call g+10 f
+        110 call f+10 throw
+        150 ijmp throw+30 g+80
+        155 call g+90 throw
+        170 ret throw+40 main+80
+        180 ret main+90 k+5";
+    check(script, "105 +45 unwound g+10");
+}
+
+#[test]
+fn a_landing_in_the_function_itself_ends_its_callees_only() {
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        110 call f+10 g
+        115 call g+10 throw
+        150 ret throw+30 f+80
+        160 ret f+90 main+15";
+    check_children(script, "100 +60 complete main+10", "call g at f+10 x1 40\nself x1 20");
+}
+
+#[test]
+fn a_landing_in_a_recursive_function_is_settled_by_the_following_returns() {
+    // f(1) is called by main, f(2) by f+10, f(3) by f+20.
+    let open = "
+        0 start main+4
+        100 call main+10 f
+        110 call f+10 f
+        120 call f+20 f
+        130 call f+30 throw
+        150 ijmp throw+30 f+80
+        155 call f+90 g
+        160 ret g+20 f+95";
+    let in_the_middle = format!("{open}\n 170 ret f+a0 f+15\n 180 ret f+a0 main+15");
+    let rows = "
+        100 +80 complete main+10
+        110 +60 complete f+10 depth 1
+        120 +30 unwound f+20 depth 2";
+    check(&in_the_middle, rows);
+    let in_the_outermost = format!("{open}\n 170 ret f+a0 main+15");
+    let rows = "
+        100 +70 complete main+10
+        110 +40 unwound f+10 depth 1
+        120 +30 unwound f+20 depth 2";
+    check(&in_the_outermost, rows);
+    let in_the_innermost = format!("{open}\n 170 ret f+a0 f+25\n 180 ret f+a0 f+15\n 190 ret f+a0 main+15");
+    let rows = "
+        100 +90 complete main+10
+        110 +70 complete f+10 depth 1
+        120 +50 complete f+20 depth 2";
+    check(&in_the_innermost, rows);
+}
+
+#[test]
+fn several_returns_may_be_needed_to_settle_a_landing() {
+    // All inner activations return to the same place: only how many returns follow tells.
+    let open = "
+        0 start main+4
+        100 call main+10 f
+        110 call f+10 f
+        120 call f+10 f
+        130 call f+10 f
+        140 call f+30 throw
+        150 ijmp throw+30 f+80
+        160 ret f+a0 f+15";
+    let one_unwound = format!("{open}\n 170 ret f+a0 f+15\n 180 ret f+a0 main+15");
+    let rows = "
+        100 +80 complete main+10
+        110 +60 complete f+10 depth 1
+        120 +40 complete f+10 depth 2
+        130 +20 unwound f+10 depth 3";
+    check(&one_unwound, rows);
+    let two_unwound = format!("{open}\n 170 ret f+a0 main+15");
+    let rows = "
+        100 +70 complete main+10
+        110 +50 complete f+10 depth 1
+        120 +30 unwound f+10 depth 2
+        130 +20 unwound f+10 depth 3";
+    check(&two_unwound, rows);
+}
+
+#[test]
+fn the_innermost_activation_is_taken_when_nothing_settles_it() {
+    let open = "
+        0 start main+4
+        100 call main+10 f
+        110 call f+10 f
+        130 call f+30 throw
+        150 ijmp throw+30 f+80";
+    check(&format!("{open}\n 160 call f+90 g"), "100 >=60 open_end main+10\n110 >=50 open_end f+10 depth 1");
+    check(&format!("{open}\n 160 gap 170"), "100 >=60 cut main+10\n110 >=50 cut f+10 depth 1");
+}
+
+#[test]
+fn what_is_looked_ahead_at_is_bounded() {
+    let mut script = String::from(
+        "0 start main+4
+         100 call main+10 f
+         110 call f+10 f
+         130 call f+30 throw
+         150 ijmp throw+30 f+80\n",
+    );
+    for i in 0..40_000 {
+        script += &format!("{} call f+90 g\n{} ret g+20 f+95\n", 200 + 2 * i, 201 + 2 * i);
+    }
+    script += "90000 ret f+a0 main+15";
+    let report = analyse(&script, Request::default());
+    assert_eq!(report.limits.undecided_landings, 1);
+    // The innermost was assumed, and what came after was a return past it.
+    let statuses: Vec<_> = report.functions[0].rows.iter().map(|r| r.status.name()).collect();
+    assert_eq!(statuses, ["complete", "unwound"]);
+}
+
+#[test]
+fn landings_in_what_is_looked_ahead_at_are_settled_in_turn() {
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        110 call f+10 f
+        120 call f+10 f
+        130 call f+30 throw
+        140 ijmp throw+30 f+80
+        150 call f+30 throw
+        160 ijmp throw+30 f+80
+        170 ret f+a0 f+15
+        180 ret f+a0 main+15";
+    // One of the three was unwound.  Both landings fit the innermost or the middle one; the first takes
+    // the innermost that later returns do not rule out.
+    let rows = "
+        100 +80 complete main+10
+        110 +60 complete f+10 depth 1
+        120 +40 unwound f+10 depth 2";
+    check(script, rows);
+}
+
+#[test]
+fn siglongjmp_out_of_a_handler_unwinds_it_and_what_it_interrupted() {
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        120 async f+20
+        130 start handler
+        135 call handler+10 throw
+        140 ijmp throw+30 main+80
+        150 call main+90 f
+        160 ret f+40 main+95";
+    check_children(
+        script,
+        "100 +40 unwound main+10\n150 +10 complete main+90",
+        "self x2 30\nsignal handler x1 20",
+    );
+}
+
+#[test]
+fn a_stack_switch_cuts_the_open_frames() {
+    let script = "
+        born 0
+        0 start main+4
+        100 call main+10 f
+        110 call f+10 lib
+        150 ijmp lib+30 h+80
+        160 ret h+90 k+15
+        170 call k+20 f
+        180 ret f+40 k+25";
+    check(script, "100 >=50 cut main+10\n170 +10 complete k+20");
+    assert_eq!(analyse(script, Request::default()).limits.stack_switches, 1);
+}
+
+#[test]
+fn a_landing_in_a_frame_older_than_the_recording_is_unwinding_unless_the_program_switches_stacks() {
+    let script = "
+        90 start main+4
+        100 call main+10 f
+        110 call f+10 lib
+        150 ijmp lib+30 h+80
+        170 call h+90 f
+        180 ret f+40 h+95";
+    check(script, "100 +50 unwound main+10\n170 +10 complete h+90");
+    let switches = format!("stack_switches\n{script}");
+    check(&switches, "100 >=50 cut main+10\n170 +10 complete h+90");
+}
+
+#[test]
+fn a_fiber_that_comes_back_is_not_counted_again() {
+    let script = "
+        stack_switches
+        0 start main+4
+        100 call main+10 f
+        110 call f+10 lib
+        150 ret lib+30 k+80
+        160 call k+90 lib
+        170 ret lib+30 f+15
+        180 ret f+40 main+15";
+    check(script, "100 >=50 cut main+10");
+}

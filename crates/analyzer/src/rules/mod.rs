@@ -1,0 +1,11 @@
+//! The rules of what a call is, one test each: events in, calls out.
+//!
+//! [`script`] has the language of the tests.
+
+mod completeness;
+mod entry_and_exit;
+mod figures;
+mod ip_filter;
+mod landings;
+mod script;
+mod signals;

@@ -1,0 +1,318 @@
+//! A recording as text, and the report on it as text.
+//!
+//! Functions stand in slots of 0x1000 bytes; `f` is the entry of f, `f+1c` an address inside (hexadecimal).
+//! Calls are 5 bytes long, so a call at `main+10` returns to `main+15`; system calls are 2.
+//!
+//! ```text
+//!   filter                    code outside ranges is hidden        (these four come first)
+//!   stack_switches            the program may switch stacks
+//!   code call k+10 f          there is a call instruction
+//!   off 120 150               off the CPU;  `off 120` for ever;  `born 5`, `died 90`
+//!
+//!   100 start f               tracing starts;  `95/100/110`: known to lie from 95 to 110
+//!   100 resume f+4            ... after a gap
+//!   110 call main+10 f        also icall, ret, jmp, ijmp, jcc
+//!   120 syscall f+8           also async
+//!   130 out.call f+10 k+8     out of the filter; also out.ret, out.jmp, out.fall
+//!   140 gap 160               nothing known from 140 to 160
+//!   space 2                   what follows is in this address space
+//!   tid 8                     ... of this thread
+//! ```
+
+use std::fmt::Write as _;
+
+use model::{
+    AuxOffset, Avma, BranchEvent, BranchKind, CodeSource, Cpu, EndKind, EventSink, EventTime, FunctionAt,
+    FunctionId, FunctionKind, FunctionLookup, Gap, GapCause, NoCode, Ns, ObjectId, Pid, Schedule, Sideband,
+    SidebandRecord, Site, SpaceId, Svma, Target, Tid, TraceEvent, Transfer,
+};
+
+use crate::{Analysis, CallRow, Caller, ChildRow, FunctionReport, Place, Report, Request, Surroundings};
+
+const SLOT: u64 = 0x1000;
+const NAMES: [&str; 14] = [
+    "?", "main", "f", "g", "h", "k", "plt", "loader", "handler", "restorer", "f2", "lib", "throw", "unnamed",
+];
+
+/// `lib` and `throw` are in another object.
+const OTHER_OBJECT: u32 = 11;
+
+pub(super) fn id(name: &str) -> FunctionId {
+    let slot = NAMES.iter().position(|n| *n == name);
+    FunctionId(slot.unwrap_or_else(|| panic!("no function {name}")) as u32)
+}
+
+fn address(text: &str) -> Avma {
+    let (name, offset) = text.split_once('+').unwrap_or((text, "0"));
+    Avma(u64::from(id(name).0) * SLOT + u64::from_str_radix(offset, 16).unwrap())
+}
+
+fn address_text(at: u64) -> String {
+    let (name, offset) = (NAMES[(at / SLOT) as usize], at % SLOT);
+    if offset == 0 { name.to_string() } else { format!("{name}+{offset:x}") }
+}
+
+/// The code and functions of a script.
+struct Program {
+    code: Vec<u8>,
+}
+
+impl CodeSource for Program {
+    fn space(&self, _: Pid, _: Ns) -> SpaceId {
+        SpaceId(0)
+    }
+
+    fn code(&self, _: SpaceId, ip: Avma) -> Result<&[u8], NoCode> {
+        self.code.get(ip.0 as usize..).filter(|code| !code.is_empty()).ok_or(NoCode::Unmapped)
+    }
+}
+
+impl FunctionLookup for Program {
+    fn function_at(&self, _: SpaceId, ip: Avma) -> FunctionAt {
+        let slot = ip.0 / SLOT;
+        if slot == 0 || slot >= NAMES.len() as u64 {
+            return FunctionAt::UNKNOWN;
+        }
+        let id = FunctionId(slot as u32);
+        FunctionAt { id, at_entry: ip.0 % SLOT == 0 && self.kind(id) == FunctionKind::Symbol }
+    }
+
+    fn place(&self, space: SpaceId, ip: Avma) -> Option<(ObjectId, Svma)> {
+        Some((self.object(self.function_at(space, ip).id)?, Svma(ip.0)))
+    }
+
+    fn kind(&self, id: FunctionId) -> FunctionKind {
+        match NAMES[id.0 as usize] {
+            "plt" => FunctionKind::Plt,
+            "loader" => FunctionKind::Loader,
+            "unnamed" | "?" => FunctionKind::Unnamed,
+            _ => FunctionKind::Symbol,
+        }
+    }
+
+    fn object(&self, id: FunctionId) -> Option<ObjectId> {
+        (id != FunctionId::UNKNOWN).then_some(ObjectId(1 + u32::from(id.0 >= OTHER_OBJECT)))
+    }
+}
+
+fn time(text: &str) -> EventTime {
+    let ns: Vec<Ns> = text.split('/').map(|t| Ns(t.parse().unwrap())).collect();
+    match ns[..] {
+        [point] => EventTime::exact(point),
+        [lo, point, hi] => EventTime { lo, point, hi },
+        _ => panic!("no time: {text}"),
+    }
+}
+
+fn record(at: u64, tid: Tid, body: Sideband) -> SidebandRecord {
+    let pid = Some(Pid(7));
+    SidebandRecord { time: Some(Ns(at)), cpu: Some(Cpu(3)), pid, tid: Some(tid), file_offset: 0, body }
+}
+
+fn sideband(word: &str, args: &[&str], tid: Tid, out: &mut Vec<SidebandRecord>) {
+    let at = |i: usize| args[i].parse().unwrap();
+    match word {
+        "off" => {
+            out.push(record(at(0), tid, Sideband::Switch { out: true, preempted: false }));
+            if args.len() > 1 {
+                out.push(record(at(1), tid, Sideband::Switch { out: false, preempted: false }));
+            }
+        }
+        "born" => {
+            let parent_tid = Tid(1);
+            let fork = Sideband::Fork { pid: Pid(7), tid, parent_pid: Pid(7), parent_tid };
+            out.push(record(at(0), tid, fork));
+        }
+        "died" => out.push(record(at(0), tid, Sideband::Exit { pid: Pid(7), tid })),
+        _ => panic!("what is {word}?"),
+    }
+}
+
+impl Program {
+    fn site(&self, text: &str, len: u8) -> Site {
+        let ip = address(text);
+        Site { ip, function: self.function_at(SpaceId(0), ip).id, len }
+    }
+
+    fn target(&self, text: &str) -> Target {
+        let ip = address(text);
+        let at = self.function_at(SpaceId(0), ip);
+        Target { ip, function: at.id, at_entry: at.at_entry }
+    }
+
+    fn transfer(&self, word: &str, args: &[&str]) -> Transfer {
+        let kind = match word.trim_start_matches("out.") {
+            "call" => BranchKind::Call,
+            "icall" => BranchKind::IndirectCall,
+            "ret" => BranchKind::Return,
+            "ijmp" => BranchKind::IndirectJump,
+            "jcc" => BranchKind::ConditionalJump,
+            _ => BranchKind::Jump,
+        };
+        let len = if matches!(kind, BranchKind::Call | BranchKind::IndirectCall) { 5 } else { 1 };
+        let to_outside = args.get(1).map(|to| address(to));
+        match word {
+            "start" => Transfer::Start { to: self.target(args[0]), after_gap: false },
+            "resume" => Transfer::Start { to: self.target(args[0]), after_gap: true },
+            "syscall" => Transfer::End { kind: EndKind::Syscall, from: self.site(args[0], 2), to: None },
+            "async" => Transfer::End { kind: EndKind::Async, from: self.site(args[0], 0), to: None },
+            "out.fall" => {
+                Transfer::End { kind: EndKind::FallThrough, from: self.site(args[0], 1), to: to_outside }
+            }
+            _ if word.starts_with("out.") => {
+                Transfer::End { kind: EndKind::Branch(kind), from: self.site(args[0], len), to: to_outside }
+            }
+            "call" | "icall" | "ret" | "jmp" | "ijmp" | "jcc" => {
+                Transfer::Branch { kind, from: self.site(args[0], len), to: self.target(args[1]) }
+            }
+            _ => panic!("what is {word}?"),
+        }
+    }
+}
+
+/// The report on a script, asked for `f` unless `request` says otherwise.
+pub(super) fn analyse(script: &str, request: Request) -> Report {
+    let mut program = Program { code: vec![0x90; SLOT as usize * NAMES.len()] };
+    let (mut events, mut records) = (Vec::new(), Vec::new());
+    let mut request = request;
+    if request.functions.is_empty() {
+        request.functions = vec![id("f")];
+    }
+    request.rows = true;
+    let (mut tid, mut space, mut has_ip_filter) = (Tid(7), SpaceId(0), false);
+    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["filter"] => has_ip_filter = true,
+            ["stack_switches"] => request.stack_switches = true,
+            ["code", "call", at, to] => {
+                let (at, to) = (address(at).0, address(to).0);
+                let displacement = (to as i64 - at as i64 - 5) as i32;
+                program.code[at as usize] = 0xe8;
+                program.code[at as usize + 1..][..4].copy_from_slice(&displacement.to_le_bytes());
+            }
+            ["tid", number] => tid = Tid(number.parse().unwrap()),
+            ["space", number] => space = SpaceId(number.parse().unwrap()),
+            [from, "gap", to] => {
+                let (from, to) = (time(from), time(to));
+                let at = AuxOffset(events.len() as u64);
+                let gap = Gap { from, to, bytes: 16, at, cause: GapCause::Overflow };
+                events.push((tid, space, TraceEvent::Gap(gap)));
+            }
+            [word @ ("off" | "born" | "died"), ref args @ ..] => sideband(word, args, tid, &mut records),
+            [at, word, ref args @ ..] => {
+                let transfer = program.transfer(word, args);
+                let event = BranchEvent { time: time(at), at: AuxOffset(events.len() as u64), transfer };
+                events.push((tid, space, TraceEvent::Branch(event)));
+            }
+            _ => panic!("what is {line}?"),
+        }
+    }
+    let schedule = Schedule::new(&records);
+    let around = Surroundings {
+        code: &program,
+        functions: &program,
+        schedule: &schedule,
+        window: (Ns(0), Ns(1000)),
+        has_ip_filter,
+        buffers: &[],
+    };
+    let mut analysis = Analysis::new(&request, around);
+    for (tid, space, event) in &events {
+        analysis.events(Pid(7), *tid, *space, &[*event]);
+    }
+    analysis.finish()
+}
+
+fn site_text(site: Option<Place>) -> String {
+    site.map_or("-".into(), |place| address_text(place.svma.0))
+}
+
+fn caller_text(caller: Caller, site: Option<Place>) -> String {
+    match caller {
+        Caller::Function { tail: false, .. } => site_text(site),
+        Caller::Function { tail: true, .. } => format!("jump {}", site_text(site)),
+        Caller::Signal => "[signal]".into(),
+        Caller::Unknown => "[unknown]".into(),
+    }
+}
+
+/// `start +latency status caller`, and what is not 0.
+pub(super) fn row_text(row: &CallRow) -> String {
+    let at_least = if row.status.counted() { "+" } else { ">=" };
+    let mut text = format!(
+        "{} {at_least}{} {} {}",
+        row.start_ns.0,
+        row.latency_ns,
+        row.status.name(),
+        caller_text(row.caller, row.site)
+    );
+    if let Caller::Function { function, .. } = row.caller {
+        let place = row.site.unwrap();
+        assert_eq!(u64::from(function.0), place.svma.0 / SLOT, "the site belongs to the caller");
+    }
+    for (name, number) in [("error", row.error_ns), ("off", row.off_cpu_ns), ("depth", u64::from(row.depth))]
+    {
+        if number != 0 {
+            write!(text, " {name} {number}").unwrap();
+        }
+    }
+    if row.ended_by_jump {
+        text += " by jump";
+    }
+    text
+}
+
+fn child_text(child: &ChildRow) -> String {
+    let name = NAMES[child.function.0 as usize];
+    let mut text = match (child.function, child.site) {
+        (FunctionId::UNKNOWN, None) => child.kind.name().to_string(),
+        (FunctionId::UNKNOWN, Some(_)) => format!("{} at {}", child.kind.name(), site_text(child.site)),
+        (_, None) => format!("{} {name}", child.kind.name()),
+        (_, Some(_)) => format!("{} {name} at {}", child.kind.name(), site_text(child.site)),
+    };
+    write!(text, " x{} {}", child.total.count, child.total.sum_ns).unwrap();
+    if child.total.off_cpu_ns != 0 {
+        write!(text, " off {}", child.total.off_cpu_ns).unwrap();
+    }
+    text
+}
+
+/// Children rows; checks that they add up.
+pub(super) fn children_text(function: &FunctionReport) -> Vec<String> {
+    let sum: u64 = function.children.iter().map(|c| c.total.sum_ns).sum();
+    let off: u64 = function.children.iter().map(|c| c.total.off_cpu_ns).sum();
+    assert_eq!((sum, off), (function.latency.sum_ns, function.off_cpu.sum_ns), "children add up");
+    function.children.iter().map(child_text).collect()
+}
+
+#[track_caller]
+fn compare(what: &str, got: &[String], expect: &str) {
+    let expect: Vec<&str> = expect.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    assert_eq!(got, expect, "{what}");
+}
+
+/// Calls of `f`.
+#[track_caller]
+pub(super) fn check(script: &str, rows: &str) {
+    let report = analyse(script, Request::default());
+    let got: Vec<String> = report.functions[0].rows.iter().map(row_text).collect();
+    compare("rows", &got, rows);
+}
+
+/// Calls of `f`, and the children of those that count.
+#[track_caller]
+pub(super) fn check_children(script: &str, rows: &str, children: &str) {
+    let report = analyse(script, Request::default());
+    let got: Vec<String> = report.functions[0].rows.iter().map(row_text).collect();
+    compare("rows", &got, rows);
+    compare("children", &children_text(&report.functions[0]), children);
+}
+
+/// Calls of `f` below an ancestor and the like.
+#[track_caller]
+pub(super) fn check_request(script: &str, request: Request, rows: &str) {
+    let report = analyse(script, request);
+    let got: Vec<String> = report.functions[0].rows.iter().map(row_text).collect();
+    compare("rows", &got, rows);
+}

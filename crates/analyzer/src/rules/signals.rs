@@ -1,0 +1,190 @@
+//! System calls, interrupts and signal handlers.
+
+use super::script::{analyse, check, check_children, id, row_text};
+use crate::Request;
+
+#[test]
+fn system_calls_are_a_row_per_site_and_interrupts_one_row_in_all() {
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        110 syscall f+10
+        130 start f+12
+        140 syscall f+20
+        141 start f+22
+        142 syscall f+10
+        150 start f+12
+        160 async f+30
+        163 start f+30
+        170 async f+38
+        172 start f+38
+        200 ret f+40 main+15";
+    let children = "
+        self x1 66
+        syscall at f+10 x2 28
+        interrupt x2 5
+        syscall at f+20 x1 1";
+    check_children(script, "100 +100 complete main+10", children);
+}
+
+#[test]
+fn an_interrupt_at_the_entry_is_no_second_entry() {
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        101 async f
+        110 start f
+        200 ret f+40 main+15";
+    check_children(script, "100 +100 complete main+10", "self x1 91\ninterrupt x1 9");
+}
+
+#[test]
+fn a_restarted_system_call_is_a_system_call() {
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        110 syscall f+10
+        120 start f+10
+        120 syscall f+10
+        125 start f+12
+        200 ret f+40 main+15";
+    check_children(script, "100 +100 complete main+10", "self x1 85\nsyscall at f+10 x2 15");
+}
+
+#[test]
+fn a_handler_is_a_child_from_the_interruption_until_it_has_returned() {
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        120 async f+20
+        130 start handler
+        135 call handler+10 g
+        140 ret g+20 handler+15
+        150 ret handler+30 restorer+1
+        151 syscall restorer+8
+        160 start f+20
+        200 ret f+40 main+15";
+    check_children(script, "100 +100 complete main+10", "self x1 60\nsignal handler x1 40");
+}
+
+#[test]
+fn a_handler_that_interrupts_a_system_call_starts_when_that_ends() {
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        120 syscall f+20
+        130 start handler
+        150 ret handler+30 restorer+1
+        151 syscall restorer+8
+        160 start f+22
+        200 ret f+40 main+15";
+    let children = "
+        self x1 60
+        signal handler x1 30
+        syscall at f+20 x1 10";
+    check_children(script, "100 +100 complete main+10", children);
+    let restarted = script.replace("160 start f+22", "160 start f+20\n160 syscall f+20\n170 start f+22");
+    let children = "
+        self x1 50
+        signal handler x1 30
+        syscall at f+20 x2 20";
+    check_children(&restarted, "100 +100 complete main+10", children);
+}
+
+#[test]
+fn a_wanted_handler_is_called_by_the_kernel() {
+    let script = "
+        0 start main+4
+        100 async main+20
+        110 start f
+        130 ret f+30 restorer+1
+        131 syscall restorer+8
+        140 start main+20
+        150 call main+30 f
+        160 ret f+30 main+35";
+    check(script, "110 +20 complete [signal]\n150 +10 complete main+30");
+}
+
+#[test]
+fn pending_signals_are_handled_one_after_the_other() {
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        120 async f+20
+        130 start handler
+        150 ret handler+30 restorer+1
+        151 syscall restorer+8
+        155 start h
+        158 ret h+30 restorer+1
+        159 syscall restorer+8
+        170 start f+20
+        200 ret f+40 main+15";
+    let children = "
+        self x1 50
+        signal handler x1 35
+        signal h x1 15";
+    check_children(script, "100 +100 complete main+10", children);
+}
+
+#[test]
+fn handlers_nest() {
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        120 async f+20
+        130 start handler
+        135 async handler+8
+        140 start h
+        145 ret h+30 restorer+1
+        146 syscall restorer+8
+        148 start handler+8
+        150 ret handler+30 restorer+1
+        151 syscall restorer+8
+        160 start f+20
+        200 ret f+40 main+15";
+    check_children(script, "100 +100 complete main+10", "self x1 60\nsignal handler x1 40");
+}
+
+#[test]
+fn a_handler_in_stripped_code_has_no_entry_and_is_a_handler_all_the_same() {
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        120 async f+20
+        130 start unnamed+30
+        150 ret unnamed+38 restorer+1
+        151 syscall restorer+8
+        160 start f+20
+        200 ret f+40 main+15";
+    check_children(script, "100 +100 complete main+10", "self x1 60\nsignal unnamed x1 40");
+}
+
+#[test]
+fn a_restartable_sequence_that_is_aborted_stays_in_its_function() {
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        120 async f+20
+        130 start f+80
+        200 ret f+40 main+15";
+    check_children(script, "100 +100 complete main+10", "self x1 90\ninterrupt x1 10");
+}
+
+#[test]
+fn a_handler_may_run_the_wanted_function_that_it_interrupted() {
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        120 async f+20
+        130 start handler
+        135 call handler+10 f
+        140 ret f+20 handler+15
+        150 ret handler+30 restorer+1
+        151 syscall restorer+8
+        160 start f+20
+        200 ret f+40 main+15";
+    let report = analyse(script, Request { functions: vec![id("f")], ..Request::default() });
+    let rows: Vec<String> = report.functions[0].rows.iter().map(row_text).collect();
+    assert_eq!(rows, ["100 +100 complete main+10", "135 +5 complete handler+10 depth 1"]);
+    assert_eq!(report.functions[0].outermost.sum_ns, 100);
+}

@@ -1,0 +1,425 @@
+//! One thread: its stack, and how frames open and close.  The rules stand in files of their own:
+//! [`crate::branches`] (calls, returns, jumps), [`crate::landing`], [`crate::kernel`] (system calls,
+//! interrupts, signals) and [`crate::filter`].
+
+use model::{
+    AuxOffset, AuxOwner, Avma, EventTime, FunctionId, FunctionKind, Gap, Ns, Site, SpaceId, Target, Tid,
+    TraceEvent,
+};
+
+use crate::children::ChildKey;
+use crate::ghosts::Ghosts;
+use crate::kernel::Left;
+use crate::landing::Undecided;
+use crate::loss::ThreadWindow;
+use crate::off_cpu::OffCpuClock;
+use crate::report::{CallId, CallRow, Caller, ChildKind, Status, Total};
+use crate::session::Session;
+use crate::stack::{Activation, CHAIN_MAX, DEPTH_MAX, Frame, FrameKind, NOT_KNOWN, WaitingCall};
+
+/// What is known of a thread up to its current event.
+pub(crate) struct Thread<'a> {
+    pub(crate) tid: Tid,
+    pub(crate) stack: Vec<Frame>,
+    /// Time, AUX packet and address space of the current event.
+    pub(crate) now: EventTime,
+    pub(crate) at: AuxOffset,
+    pub(crate) space: SpaceId,
+    pub(crate) off_cpu: OffCpuClock<'a>,
+    /// How control left the traced code, while it is outside.
+    pub(crate) left: Option<Left>,
+    /// The frame on top has left the IP filter for a part of its own function: since when, off-CPU time then.
+    pub(crate) away: Option<(EventTime, u64)>,
+    /// A landing that the following events decide.
+    pub(crate) undecided: Option<Box<Undecided>>,
+    /// The thread was seen from its first instruction: no frame is older than the recording.
+    pub(crate) base_known: bool,
+    /// The thread was interrupted at this address when a gap began.
+    pub(crate) interrupted_at: Option<Avma>,
+    /// Nothing was seen yet.
+    pub(crate) is_new: bool,
+    pub(crate) window: ThreadWindow,
+    ghosts: Ghosts,
+    /// Open activations and number of entries so far, by wanted function.
+    open: Vec<(u32, u64)>,
+    /// Indices in `stack` of the ancestor's activations.
+    ancestors: Vec<usize>,
+    last: EventTime,
+}
+
+/// How a frame ends.
+#[derive(Clone, Copy)]
+struct Ending {
+    time: EventTime,
+    off_cpu_ns: u64,
+    status: Status,
+    by_jump: bool,
+}
+
+impl<'a> Thread<'a> {
+    pub(crate) fn new(tid: Tid, session: &Session<'a>) -> Self {
+        let around = session.around;
+        let life = around.schedule.thread(tid);
+        Self {
+            tid,
+            stack: Vec::new(),
+            now: EventTime::default(),
+            at: AuxOffset(0),
+            space: SpaceId(0),
+            off_cpu: OffCpuClock::new(life.map_or(&[], |l| &l.off_cpu)),
+            left: None,
+            away: None,
+            undecided: None,
+            base_known: life.is_some_and(|l| l.born.is_some()),
+            interrupted_at: None,
+            is_new: true,
+            window: ThreadWindow::new(life, around.window),
+            ghosts: Ghosts::default(),
+            open: vec![(0, 0); session.wanted_len()],
+            ancestors: Vec::new(),
+            last: EventTime::default(),
+        }
+    }
+
+    /// The next event.
+    #[inline]
+    pub(crate) fn event(&mut self, session: &mut Session<'a>, space: SpaceId, event: &TraceEvent) {
+        if self.undecided.is_some() {
+            self.look_ahead(session, space, event);
+        } else {
+            self.step(session, space, event);
+        }
+    }
+
+    /// The next event that is acted upon.
+    pub(crate) fn step(&mut self, session: &mut Session<'a>, space: SpaceId, event: &TraceEvent) {
+        match event {
+            TraceEvent::Branch(branch) => {
+                self.now = branch.time;
+                self.last = branch.time;
+                self.at = branch.at;
+                self.space = space;
+                self.off_cpu.pass(branch.time);
+                self.transfer(session, &branch.transfer);
+            }
+            TraceEvent::Gap(gap) => self.gap(session, gap),
+        }
+    }
+
+    /// Nothing that was open before a gap is known after it.
+    fn gap(&mut self, session: &mut Session<'a>, gap: &Gap) {
+        let lost_ns = self.window.gap(gap);
+        session.loss.add(gap, lost_ns);
+        self.now = gap.from;
+        self.at = gap.at;
+        if !self.stack.is_empty() {
+            self.cut_all(session);
+        }
+        self.interrupted_at = match self.left.take() {
+            Some(Left::Kernel(entry)) if !entry.syscall => Some(entry.from.ip),
+            _ => self.interrupted_at,
+        };
+        self.off_cpu.pass(EventTime::exact(gap.to.lo));
+        self.base_known = false;
+        self.is_new = false;
+        self.last = gap.to;
+    }
+
+    /// The stream has ended.  `end`: of the recording.
+    pub(crate) fn finish(&mut self, session: &mut Session<'a>, end: Ns) {
+        self.decide_rest(session);
+        self.window.seen(self.last.point);
+        self.now = self.last;
+        let died = session.around.schedule.thread(self.tid).is_some_and(|life| life.died.is_some());
+        if !died && self.off_cpu.finish(self.last, end) {
+            self.now = EventTime::exact(end.max(self.last.point));
+        }
+        self.close_to(session, 0, Status::OpenEnd);
+    }
+
+    /// The latest time that was seen.
+    pub(crate) fn last_ns(&self) -> Ns {
+        self.last.point
+    }
+
+    /// A frame that starts now.
+    pub(crate) fn frame(&self, function: FunctionId, kind: FrameKind) -> Frame {
+        Frame {
+            function,
+            caller: FunctionId::UNKNOWN,
+            site: Avma(0),
+            entry: Avma(0),
+            ret: NOT_KNOWN,
+            space: self.space,
+            chain: 0,
+            kind,
+            hidden: false,
+            start: self.now,
+            off_cpu_ns: self.off_cpu.total_ns(),
+            activation: None,
+        }
+    }
+
+    /// Opens a frame; `entry`: control is at the function's first instruction (or the function is found running).
+    pub(crate) fn push(&mut self, session: &mut Session<'a>, mut frame: Frame, entry: bool) {
+        if self.stack.len() >= DEPTH_MAX {
+            session.limits.capped_stacks += 1;
+            self.cut_all(session);
+            frame.chain = 0;
+        }
+        if entry && let Some(role) = session.roles.get(frame.function) {
+            let mut activation = session.spare.pop().unwrap_or_default();
+            activation.wanted = role.wanted;
+            activation.ancestor = role.ancestor;
+            activation.reported = false;
+            self.activate(session, &frame, &mut activation);
+            frame.activation = Some(activation);
+        }
+        self.stack.push(frame);
+    }
+
+    fn activate(&mut self, session: &Session<'a>, frame: &Frame, activation: &mut Activation) {
+        if activation.ancestor {
+            self.ancestors.push(self.stack.len());
+        }
+        let Some(wanted) = activation.wanted else { return };
+        activation.at = self.at;
+        activation.cpu = session.around.schedule.cpu_of(self.tid, self.now.point);
+        activation.reported = frame.kind == FrameKind::Found && self.ghosts.found(frame.function);
+        let Some((open, entered)) = self.open.get_mut(wanted as usize) else { return };
+        activation.depth = *open;
+        activation.number = *entered;
+        *open += 1;
+        *entered += u64::from(!activation.reported);
+    }
+
+    /// A function that is running now and whose entry was not seen.
+    pub(crate) fn found(&mut self, session: &mut Session<'a>, to: Target) {
+        let frame = self.frame(to.function, FrameKind::Found);
+        self.push(session, frame, true);
+    }
+
+    /// The frame on top jumped to the entry of another function.
+    pub(crate) fn tail_call(&mut self, session: &mut Session<'a>, from: Site, to: Target) {
+        if self.stack.last().is_some_and(|top| top.chain >= CHAIN_MAX) {
+            session.limits.capped_tail_calls += 1;
+            self.close(session, Status::Complete, true);
+        }
+        let mut frame = self.frame(to.function, FrameKind::Tail);
+        (frame.site, frame.caller) = (from.ip, from.function);
+        if let Some(top) = self.stack.last() {
+            (frame.ret, frame.chain) = (top.ret, top.chain + 1);
+        }
+        self.push(session, frame, true);
+    }
+
+    /// The frame on top was only in the way: its caller enters `to`.
+    pub(crate) fn replace_top(&mut self, session: &mut Session<'a>, to: Target) {
+        let Some(stub) = self.close(session, Status::Complete, false) else { return };
+        let mut frame = self.frame(to.function, stub.kind);
+        (frame.site, frame.caller, frame.space) = (stub.site, stub.caller, stub.space);
+        (frame.ret, frame.chain) = (stub.ret, stub.chain);
+        self.push(session, frame, to.at_entry);
+    }
+
+    /// Index of the first frame of the group that frame `i` belongs to.
+    pub(crate) fn group_base(&self, i: usize) -> usize {
+        let chain = self.stack.get(i).map_or(0, |frame| frame.chain as usize);
+        i.saturating_sub(chain)
+    }
+
+    /// Control returned from the frame on top, and so from all that tail-called it.
+    pub(crate) fn pop_group(&mut self, session: &mut Session<'a>, by_jump: bool) {
+        while let Some(frame) = self.close(session, Status::Complete, by_jump) {
+            if frame.chain == 0 {
+                break;
+            }
+        }
+    }
+
+    /// Ends all frames but the outermost `len`.
+    pub(crate) fn close_to(&mut self, session: &mut Session<'a>, len: usize, status: Status) {
+        while self.stack.len() > len {
+            self.close(session, status, false);
+        }
+    }
+
+    /// Ends all frames; what is found running later may be one of them.
+    pub(crate) fn cut_all(&mut self, session: &mut Session<'a>) {
+        let wanted = |f: &&Frame| f.activation.as_ref().is_some_and(|a| a.wanted.is_some());
+        self.ghosts.add(self.stack.iter().filter(wanted).map(|f| (f.function, f.ret)));
+        self.close_to(session, 0, Status::Cut);
+    }
+
+    /// A frame whose entry was not seen returned to `ret`, and nothing is known below.
+    pub(crate) fn returned_to_unknown(&mut self, session: &mut Session<'a>, to: Target) {
+        self.ghosts.returned(to.ip);
+        self.found(session, to);
+    }
+
+    /// Ends the frame on top, now, or when it left the IP filter for good.
+    pub(crate) fn close(
+        &mut self,
+        session: &mut Session<'a>,
+        status: Status,
+        by_jump: bool,
+    ) -> Option<Frame> {
+        let mut frame = self.stack.pop()?;
+        let mut end = Ending { time: self.now, off_cpu_ns: self.off_cpu.total_ns(), status, by_jump };
+        if let Some((time, off_cpu_ns)) = self.away.take() {
+            end = Ending { time, off_cpu_ns, status, by_jump: true };
+        }
+        if let Some(activation) = frame.activation.take() {
+            self.end_activation(session, &frame, activation, end);
+        }
+        self.add_as_child(session, &frame, end);
+        Some(frame)
+    }
+
+    /// Adds a frame that has ended to what the frame below did.
+    fn add_as_child(&mut self, session: &mut Session<'a>, frame: &Frame, end: Ending) {
+        let Some(parent) = self.stack.last_mut() else { return };
+        let Some(activation) = parent.activation.as_mut().filter(|a| a.wanted.is_some()) else { return };
+        let kind = match frame.kind {
+            FrameKind::Found | FrameKind::Signal => return,
+            FrameKind::Interrupted | FrameKind::InterruptedSyscall => ChildKind::Signal,
+            _ if session.map.kind(frame.function) == FunctionKind::Plt => return,
+            FrameKind::Tail => ChildKind::Tail,
+            FrameKind::Call | FrameKind::Filter if frame.function == parent.function => ChildKind::Recursion,
+            FrameKind::Call | FrameKind::Filter => ChildKind::Call,
+        };
+        let site = if frame.kind.is_mark() { None } else { session.map.place(frame.space, frame.site) };
+        let total = Total {
+            count: 1,
+            sum_ns: end.time.point.since(frame.start.point),
+            off_cpu_ns: end.off_cpu_ns.saturating_sub(frame.off_cpu_ns),
+        };
+        activation.children.add(ChildKey { kind, function: frame.function, site }, total);
+    }
+
+    /// Adds a stay in the kernel, which began at `since` and ends now, to what the frame on top did.
+    pub(crate) fn add_kernel_stay(
+        &mut self,
+        session: &mut Session<'a>,
+        kind: ChildKind,
+        site: Avma,
+        since: (EventTime, u64),
+    ) {
+        let Some(top) = self.stack.last_mut() else { return };
+        let Some(activation) = top.activation.as_mut().filter(|a| a.wanted.is_some()) else { return };
+        let total = Total {
+            count: 1,
+            sum_ns: self.now.point.since(since.0.point),
+            off_cpu_ns: self.off_cpu.total_ns().saturating_sub(since.1),
+        };
+        let site = session.map.place(self.space, site);
+        activation.children.add(ChildKey { kind, function: FunctionId::UNKNOWN, site }, total);
+    }
+
+    fn end_activation(
+        &mut self,
+        session: &mut Session<'a>,
+        frame: &Frame,
+        mut activation: Box<Activation>,
+        mut end: Ending,
+    ) {
+        if frame.kind == FrameKind::Found {
+            end.status = Status::OpenStart;
+        }
+        if activation.ancestor {
+            self.ancestors.pop();
+            self.end_ancestor(session, &mut activation, frame, end);
+        }
+        if let Some(wanted) = activation.wanted {
+            if let Some((open, _)) = self.open.get_mut(wanted as usize) {
+                *open = open.saturating_sub(1);
+            }
+            if !activation.reported {
+                let row = self.row(session, frame, &activation, end);
+                self.hand_over(session, wanted, row, &mut activation);
+            }
+        }
+        activation.children.clear();
+        activation.waiting.clear();
+        session.keep_spare(activation);
+    }
+
+    /// A call has ended: into the figures, or to the ancestor whose latency decides.
+    fn hand_over(
+        &mut self,
+        session: &mut Session<'a>,
+        wanted: u32,
+        row: CallRow,
+        activation: &mut Activation,
+    ) {
+        let Some(ancestor) = session.ancestor else {
+            return session.calls.add(wanted, &row, &activation.children);
+        };
+        let Some(&below) = self.ancestors.last() else { return };
+        if ancestor.latency == crate::request::LatencyRange::ALL {
+            return session.calls.add(wanted, &row, &activation.children);
+        }
+        if let Some(below) = self.stack.get_mut(below).and_then(|f| f.activation.as_mut()) {
+            let children = std::mem::take(&mut activation.children);
+            below.waiting.push(WaitingCall { wanted, row, children });
+        }
+    }
+
+    /// The calls that waited for this ancestor's latency enter the figures, or wait for the next one below.
+    fn end_ancestor(
+        &mut self,
+        session: &mut Session<'a>,
+        activation: &mut Activation,
+        frame: &Frame,
+        end: Ending,
+    ) {
+        let Some(ancestor) = session.ancestor else { return };
+        let latency_ns = end.time.point.since(frame.start.point);
+        let fits = if end.status.counted() {
+            ancestor.latency.contains(latency_ns)
+        } else {
+            ancestor.latency.contains_from(latency_ns)
+        };
+        if fits {
+            for call in activation.waiting.drain(..) {
+                session.calls.add(call.wanted, &call.row, &call.children);
+            }
+        } else if let Some(below) = self.ancestors.last().and_then(|&i| self.stack.get_mut(i))
+            && let Some(below) = below.activation.as_mut()
+        {
+            below.waiting.append(&mut activation.waiting);
+        }
+    }
+
+    fn row(&self, session: &mut Session<'a>, frame: &Frame, activation: &Activation, end: Ending) -> CallRow {
+        let (start, time) = (frame.start, end.time);
+        // The truth lies in [end.lo - start.hi, end.hi - start.lo].
+        let above = time.hi.since(time.point).saturating_add(start.point.since(start.lo));
+        let below = time.point.since(time.lo).saturating_add(start.hi.since(start.point));
+        let caller = match frame.kind {
+            FrameKind::Signal => Caller::Signal,
+            FrameKind::Call | FrameKind::Tail | FrameKind::Filter if frame.site != Avma(0) => {
+                Caller::Function { function: frame.caller, tail: frame.kind == FrameKind::Tail }
+            }
+            _ => Caller::Unknown,
+        };
+        let owner = activation.cpu.map(AuxOwner::Cpu);
+        CallRow {
+            id: CallId { tid: self.tid, number: activation.number },
+            tid: self.tid,
+            cpu: activation.cpu,
+            start_ns: start.point,
+            latency_ns: time.point.since(start.point),
+            error_ns: above.max(below),
+            off_cpu_ns: end.off_cpu_ns.saturating_sub(frame.off_cpu_ns),
+            status: end.status,
+            caller,
+            site: session.map.place(frame.space, frame.site),
+            function: frame.function,
+            depth: activation.depth,
+            ended_by_jump: end.by_jump && end.status.counted(),
+            aux_buffer: session.buffer(AuxOwner::Thread(self.tid)).or_else(|| session.buffer(owner?)),
+            aux_offset: activation.at,
+        }
+    }
+}
