@@ -40,8 +40,10 @@ pub(crate) fn run() -> Result {
         let install = command_line(&apt_get(&install_arguments(&packages)));
         return Err(format!("not root; run this once:\n\n    sudo apt-get update && sudo {install}\n"));
     }
-    process::run(&mut apt_get(&["update", "-qq"])).map_err(process::perhaps_no_network)?;
-    process::run(&mut apt_get(&install_arguments(&packages))).map_err(process::perhaps_no_network)?;
+    println!("setup: installing them with apt-get");
+    for mut command in [apt_get(&["update"]), apt_get(&install_arguments(&packages))] {
+        process::capture(&mut command).map_err(process::perhaps_no_network)?;
+    }
     match missing.iter().find(|need| !present(need.probe)) {
         None => Ok(()),
         Some(need) => Err(format!("{} is installed, but there is no {}", need.package, need.probe)),
@@ -50,7 +52,7 @@ pub(crate) fn run() -> Result {
 
 /// A recording fits only the libraries it was made with, so nothing that is installed is upgraded.
 fn install_arguments<'a>(packages: &[&'a str]) -> Vec<&'a str> {
-    let mut arguments = vec!["install", "-y", "-qq", "--no-install-recommends", "--no-upgrade"];
+    let mut arguments = vec!["install", "-y", "--no-install-recommends", "--no-upgrade"];
     arguments.extend(packages);
     arguments
 }
@@ -92,7 +94,7 @@ mod tests {
     #[test]
     fn nothing_installed_is_upgraded() {
         let line = command_line(&apt_get(&install_arguments(&["gcc", "g++"])));
-        assert_eq!(line, "apt-get install -y -qq --no-install-recommends --no-upgrade gcc g++");
+        assert_eq!(line, "apt-get install -y --no-install-recommends --no-upgrade gcc g++");
     }
 
     #[test]
