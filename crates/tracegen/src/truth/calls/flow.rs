@@ -18,7 +18,15 @@ impl Stack<'_> {
                     self.off_cpu_ns += now.since(since);
                 }
             }
+            Kind::Overflow => self.loss(),
+            Kind::Truncated => {
+                self.kernel = None; // tracing stopped in the kernel: what comes next is no return from it
+                self.loss();
+            }
             _ => {
+                if event.is_lost() && !self.lost {
+                    self.loss(); // it began while another thread ran on this CPU
+                }
                 self.lost = event.is_lost();
                 self.control(event, ahead);
             }
@@ -27,7 +35,7 @@ impl Stack<'_> {
 
     fn control(&mut self, event: &Event, ahead: &Events<'_>) {
         match event.kind {
-            Kind::Enter | Kind::Syscall | Kind::Async | Kind::Overflow | Kind::Resume => (),
+            Kind::Enter | Kind::Syscall | Kind::Async | Kind::Resume => (),
             _ => self.kernel = None,
         }
         match event.kind {
@@ -41,9 +49,14 @@ impl Stack<'_> {
             Kind::Async => self.kernel = Some(Kernel::Async { ip: event.from, since: self.instant() }),
             Kind::Enter => self.enter(event, ahead),
             Kind::FilterIn => self.arrive(event.from, event.to, ahead),
-            Kind::Overflow | Kind::Truncated => self.losses += 1,
-            Kind::Resume | Kind::SwitchOut | Kind::SwitchIn => (),
+            _ => (),
         }
+    }
+
+    /// Packets are lost from here on.
+    fn loss(&mut self) {
+        self.losses += 1;
+        self.lost = true;
     }
 
     fn call(&mut self, event: &Event) {
