@@ -51,9 +51,9 @@ pub(crate) fn functions(source: &Source<'_>) -> Functions {
         next += groups.get(next..).unwrap_or_default().partition_point(|g| g.start < section.start);
         let inside = groups.get(next..).unwrap_or_default();
         let count = inside.partition_point(|g| g.start < section.end);
-        match section.plt_entry {
-            Some(entry) => build.plt(section, entry),
-            None => build.section(section, next..next + count),
+        match section.plt {
+            true => build.plt(section),
+            false => build.section(section, next..next + count),
         }
         build.pieces.push((section.end, Owner::None));
         next += count;
@@ -215,7 +215,8 @@ impl Build<'_> {
     }
 
     /// One function per stub, with a name as far as it is known.
-    fn plt(&mut self, section: &CodeSection, entry: u64) {
+    fn plt(&mut self, section: &CodeSection) {
+        let entry = plt::stub_bytes(self.bytes(section, section.start, section.end));
         let mut start = section.start;
         while start < section.end {
             let end = start.saturating_add(entry).min(section.end);
@@ -314,7 +315,7 @@ mod tests {
     }
 
     fn text(start: u64, end: u64) -> CodeSection {
-        CodeSection { start, end, file_offset: start, plt_entry: None }
+        CodeSection { start, end, file_offset: start, plt: false }
     }
 
     /// 256 bytes of `ret`: no padding anywhere.
@@ -416,7 +417,7 @@ mod tests {
 
     #[test]
     fn stubs_are_functions() {
-        let plt = CodeSection { plt_entry: Some(16), ..text(0x20, 0x48) };
+        let plt = CodeSection { plt: true, ..text(0x20, 0x48) };
         check(
             &[text(0, 0x20), plt],
             "f 0 20",

@@ -46,8 +46,8 @@ pub(crate) struct CodeSection {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) file_offset: u64,
-    /// Bytes per stub if it holds stubs of the procedure linkage table.
-    pub(crate) plt_entry: Option<u64>,
+    /// It holds stubs of the procedure linkage table.
+    pub(crate) plt: bool,
 }
 
 /// A function's symbol.  Its place in the table is its index in the list.
@@ -145,7 +145,7 @@ impl<'a> Elf<'a> {
                 start: s.sh_addr(LE),
                 end: s.sh_addr(LE).saturating_add(s.sh_size(LE)),
                 file_offset: s.sh_offset(LE),
-                plt_entry: self.plt_entry(s),
+                plt: self.is_plt(s),
             })
             .collect();
         if list.is_empty() {
@@ -154,17 +154,15 @@ impl<'a> Elf<'a> {
                 start: s.svma,
                 end: s.svma.saturating_add(s.file_size),
                 file_offset: s.file_offset,
-                plt_entry: None,
+                plt: false,
             }));
         }
         make_disjoint(list)
     }
 
-    fn plt_entry(&self, section: &SectionHeader64<LittleEndian>) -> Option<u64> {
+    fn is_plt(&self, section: &SectionHeader64<LittleEndian>) -> bool {
         let name = self.sections.section_name(LE, section).unwrap_or_default();
-        let is_plt = matches!(name, b".plt" | b".plt.sec" | b".plt.got" | b".iplt" | b".plt.bnd");
-        // Linkers leave nonsense in sh_entsize of some of them (4 in .plt.got of old ones).
-        is_plt.then(|| if section.sh_entsize(LE) == 8 { 8 } else { 16 })
+        matches!(name, b".plt" | b".plt.sec" | b".plt.got" | b".iplt" | b".plt.bnd")
     }
 
     /// The functions of `.symtab`, else of `.dynsym`; local ones and aliases included.
@@ -295,16 +293,13 @@ mod tests {
     use super::*;
 
     fn section(start: u64, end: u64) -> CodeSection {
-        CodeSection { start, end, file_offset: start, plt_entry: None }
+        CodeSection { start, end, file_offset: start, plt: false }
     }
 
     #[test]
     fn overlapping_sections_are_cut() {
         let list = make_disjoint(vec![section(30, 40), section(10, 35), section(12, 20), section(50, 50)]);
-        assert_eq!(
-            list,
-            [section(10, 35), CodeSection { start: 35, end: 40, file_offset: 35, plt_entry: None }]
-        );
+        assert_eq!(list, [section(10, 35), CodeSection { start: 35, end: 40, file_offset: 35, plt: false }]);
     }
 
     #[test]

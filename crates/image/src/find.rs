@@ -189,8 +189,8 @@ impl Image {
         let component = format!("::{name}");
         let ways: [(&Fits<'_>, MatchedBy); 3] = [
             (&|e| begins(&e.short(self), name, true), MatchedBy::Prefix),
-            (&|e| begins(&e.short(self), name, false), MatchedBy::Prefix),
             (&|e| e.short(self).ends_with(&component), MatchedBy::Suffix),
+            (&|e| begins(&e.short(self), name, false), MatchedBy::Prefix),
         ];
         for (fits, by) in ways {
             let found = select(fits);

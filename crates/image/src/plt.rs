@@ -13,6 +13,14 @@
 
 use crate::elf::{SlotTarget, Slots};
 
+/// Bytes per stub of a section.  Its header does not say it reliably: 0 in static programs.
+pub(crate) fn stub_bytes(section: &[u8]) -> u64 {
+    const JUMP: &[u8] = &[0xff, 0x25];
+    let second = section.get(8..).unwrap_or_default();
+    let short = section.starts_with(JUMP) && (second.is_empty() || second.starts_with(JUMP));
+    if short { 8 } else { 16 }
+}
+
 /// What a stub says of where it goes.
 pub(crate) fn stub_target<'s>(stub: &[u8], svma: u64, slots: &'s Slots) -> Option<&'s SlotTarget> {
     slots.by_address.get(&stub_slot(stub, svma, slots)?)
@@ -65,6 +73,15 @@ mod tests {
         check(b"\xf3\x0f\x1e\xfa\xf2\xff\x25\xed\x2f\0\0\x0f\x1f\x44\0\0");
         check(b"\xff\x25\xf2\x2f\0\0\x66\x90");
         check(b"\xf3\x0f\x1e\xfa\x41\xbb\x01\0\0\0\xff\x25\xe8\x2f\0\0");
+    }
+
+    #[test]
+    fn short_stubs_are_told_from_long_ones() {
+        let short = b"\xff\x25\xf2\x2f\0\0\x66\x90";
+        assert_eq!(stub_bytes(short), 8);
+        assert_eq!(stub_bytes(&[*short, *short].concat()), 8);
+        assert_eq!(stub_bytes(b"\xff\x25\xf2\x2f\0\0\x68\x01\0\0\0\xe9\xe0\xff\xff\xff"), 16);
+        assert_eq!(stub_bytes(b""), 16);
     }
 
     #[test]

@@ -50,7 +50,8 @@ pub(crate) struct ObjectKey {
 impl ObjectKey {
     /// It is memory without a file: `[vdso]`, `[heap]`, `//anon`.
     pub(crate) fn has_no_file(&self) -> bool {
-        !self.name.starts_with('/') || self.name.starts_with("//") || self.name.starts_with("/memfd:")
+        const PREFIXES: [&str; 6] = ["[", "//", "/memfd:", "/dev/zero", "/SYSV", "anon_inode:"];
+        self.name.is_empty() || PREFIXES.iter().any(|prefix| self.name.starts_with(prefix))
     }
 }
 

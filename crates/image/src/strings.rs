@@ -18,8 +18,8 @@ impl<'a> Strings<'a> {
     pub(crate) fn get(&self, offset: u32) -> &'a [u8] {
         let tail = self.0.get(offset as usize..).unwrap_or_default();
         let tail = tail.get(..MAX_NAME_BYTES).unwrap_or(tail);
-        let name = tail.split(|b| *b == 0).next().unwrap_or_default();
-        match name.iter().position(|b| *b == b'@') {
+        let name = memchr::memchr(0, tail).and_then(|end| tail.get(..end)).unwrap_or(tail);
+        match memchr::memchr(b'@', name) {
             Some(at) if at > 0 => name.get(..at).unwrap_or(name),
             _ => name,
         }
