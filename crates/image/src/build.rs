@@ -1,5 +1,7 @@
 //! Builds the functions of an object from its symbols, PLT stubs and what lies between.
 
+use std::cmp::Reverse;
+
 use model::FunctionKind;
 
 use crate::cold;
@@ -82,13 +84,14 @@ fn group(source: &Source<'_>) -> (Vec<u32>, Vec<Group>) {
     (order, groups)
 }
 
-const NO_SYMBOL: Symbol = Symbol { value: 0, size: 0, name: 0, file: 0, local: true };
+const NO_SYMBOL: Symbol = Symbol { value: 0, size: 0, name: 0, file: 0, local: true, weak: false };
 
-/// Of several symbols at one address: the largest, then one that other files see, then the plainest name.
+/// Of several symbols at one address: the largest, then one that other files see, then the plainest name, and
+/// of equally plain ones the strong (`strrchr`, which has the weak alias `rindex`).
 fn name_rank(symbol: &Symbol, strings: Strings<'_>, index: u32) -> impl Ord + use<> {
     let name = strings.get(symbol.name);
     let underscores = name.iter().take_while(|b| **b == b'_').count();
-    (std::cmp::Reverse(symbol.size), symbol.local, underscores, name.len(), name.to_vec(), index)
+    (Reverse(symbol.size), symbol.local, underscores, symbol.weak, name.len(), name.to_vec(), index)
 }
 
 fn find_hot(source: &Source<'_>, order: &[u32], groups: &mut [Group]) {
@@ -293,7 +296,14 @@ mod tests {
             let name = strings.len() as u32;
             strings.extend(words[0].bytes().chain([0]));
             let file = words.get(3).map_or(0, |f| f.parse().unwrap());
-            table.push(Symbol { value: number(1), size: number(2), name, file, local: file > 0 });
+            table.push(Symbol {
+                value: number(1),
+                size: number(2),
+                name,
+                file,
+                local: file > 0,
+                weak: words[0].ends_with("_weak"),
+            });
         }
         let strings = Strings::new(&strings);
         let slots = Slots::default();
@@ -409,7 +419,7 @@ mod tests {
     fn aliases_are_one_function_with_the_best_name() {
         check(
             &[text(0x10, 0x20)],
-            "__GI_puts 10 10 1\n_IO_puts 10 10\nputs 10 10\nlabel 10 0",
+            "__GI_puts 10 10 1\n_IO_puts 10 10\na_weak 10 10\nputs 10 10\nlabel 10 0",
             RET,
             "10 puts 10+10\n20 none",
         );

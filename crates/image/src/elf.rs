@@ -8,8 +8,8 @@ use object::LittleEndian;
 use object::elf::{
     EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_LOAD, PT_NOTE, ProgramHeader64,
     R_X86_64_GLOB_DAT, R_X86_64_IRELATIVE, R_X86_64_JUMP_SLOT, Rela64, SHF_ALLOC, SHF_EXECINSTR, SHN_UNDEF,
-    SHT_DYNSYM, SHT_NOBITS, SHT_NOTE, SHT_RELA, SHT_SYMTAB, STB_LOCAL, STT_FILE, STT_FUNC, STT_GNU_IFUNC,
-    SectionHeader64, Sym64,
+    SHT_DYNSYM, SHT_NOBITS, SHT_NOTE, SHT_RELA, SHT_SYMTAB, STB_LOCAL, STB_WEAK, STT_FILE, STT_FUNC,
+    STT_GNU_IFUNC, SectionHeader64, Sym64,
 };
 use object::read::SectionIndex;
 use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, Rela, SectionHeader, SectionTable, Sym};
@@ -60,6 +60,7 @@ pub(crate) struct Symbol {
     /// Which STT_FILE symbol stands before it; 0 for symbols that are not local.
     pub(crate) file: u32,
     pub(crate) local: bool,
+    pub(crate) weak: bool,
 }
 
 /// The functions' symbols of a file, with the place of their names in it.
@@ -193,6 +194,7 @@ impl<'a> Elf<'a> {
                 name: entry.st_name(LE),
                 file: if local { file } else { 0 },
                 local,
+                weak: entry.st_bind() == STB_WEAK,
             });
         }
         let strings = self.strings_of(table).unwrap_or_default();
