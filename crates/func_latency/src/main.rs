@@ -1,2 +1,5 @@
 //! The command.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    func_latency::run()
+}

@@ -1,0 +1,270 @@
+//! The command line as it was typed.  [`crate::config`] makes sense of it.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+
+use crate::filter::{Ancestor, CandidateNumber, NsRange, TidRange, TimeWindow};
+
+const AFTER_HELP: &str = "\
+Exit codes: 0 done; 1 no call of any kind was seen, or more was lost than --max-loss allows; 2 wrong usage;
+3 not permitted, not supported or not possible here; 4 bad input file.
+Results go to stdout, everything else to stderr.  Times are integers in ns of perf's clock.";
+
+/// How long every call of a function took, from Intel Processor Trace.
+#[derive(Debug, Parser)]
+#[command(name = "func_latency", version, after_help = AFTER_HELP)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct CommandLine {
+    /// What to do; without it, record and report.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Options of recording.
+    #[command(flatten)]
+    pub record: RecordArgs,
+}
+
+/// The steps one at a time.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Report the calls of a function from a recording of perf
+    Report(Box<ReportArgs>),
+    /// Print what is in a recording, one line each
+    Dump(DumpArgs),
+}
+
+/// `func_latency report`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct ReportArgs {
+    /// Which file.
+    #[command(flatten)]
+    pub input: InputArgs,
+    /// Which calls, and how to show them.
+    #[command(flatten)]
+    pub query: QueryArgs,
+}
+
+/// The recording, by position or with `-i`.
+#[derive(Debug, Args)]
+pub struct InputArgs {
+    /// The recording [default: perf.data]
+    #[arg(value_name = "FILE", conflicts_with = "input")]
+    pub file: Option<PathBuf>,
+    /// The recording, as an option
+    #[arg(short, long, value_name = "FILE")]
+    pub input: Option<PathBuf>,
+}
+
+/// Which calls, and how to show them: the same when reporting and when recording.
+#[derive(Clone, Debug, Default, Args)]
+pub struct QueryArgs {
+    /// Function: demangled name, unique prefix, glob or address; repeat it for several
+    #[arg(short = 'f', long = "func", value_name = "FUNC")]
+    pub functions: Vec<String>,
+    /// Take the N-th of the functions that an ambiguous -f lists
+    #[arg(short = 'I', long = "func_idx", value_name = "#N")]
+    pub candidate: Option<CandidateNumber>,
+    /// Object that holds FUNC; normally found from the recording
+    #[arg(short = 'b', long = "binary", value_name = "OBJECT")]
+    pub object: Option<String>,
+    /// Only this process
+    #[arg(short, long, value_name = "PID")]
+    pub pid: Option<i32>,
+    /// Only these threads: 1,3-5
+    #[arg(short = 'T', long = "tid", value_name = "TIDS", value_delimiter = ',')]
+    pub tids: Vec<TidRange>,
+    /// Look for the objects below this directory first
+    #[arg(long, value_name = "DIR")]
+    pub symfs: Option<PathBuf>,
+    /// Decoding threads [default: number of cores]
+    #[arg(short = 'w', long = "workers", alias = "worker_num", value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub workers: Option<u16>,
+    /// Only calls below this function, if given below a call of it of that latency (ns)
+    #[arg(short, long, value_name = "FUNC[#min,max]")]
+    pub ancestor: Option<Ancestor>,
+    /// Only calls of this latency (ns, both included; either may be left out)
+    #[arg(long, value_name = "min,max")]
+    pub li: Option<NsRange>,
+    /// Only calls that start from start + min to start + max (ns of perf's clock)
+    #[arg(long, value_name = "start,min,max")]
+    pub ti: Option<TimeWindow>,
+    /// Show file:line of call sites
+    #[arg(long)]
+    pub srcline: bool,
+    /// One row for every call site instead of one for every callee
+    #[arg(short = 'U', long, alias = "unfold_gathered_line")]
+    pub unfold: bool,
+    /// Form of the report
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub format: Format,
+    /// Write one row for every call; the extension says in which form
+    #[arg(long, value_name = "FILE.{jsonl,csv}")]
+    pub rows: Option<PathBuf>,
+    /// Fail (exit code 1) when more than this share of the time was lost
+    #[arg(long, value_name = "PCT")]
+    pub max_loss: Option<f64>,
+    /// Say on stderr what is done and how long it takes
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// Form of the report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// For programs, schema func_latency/1
+    Json,
+}
+
+/// `func_latency dump`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+#[command(group = ArgGroup::new("what").required(true).args(["packets", "branches", "sideband"]))]
+pub struct DumpArgs {
+    /// Which file.
+    #[command(flatten)]
+    pub input: InputArgs,
+    /// Packets of the AUX buffers: buffer, offset, packet
+    #[arg(long)]
+    pub packets: bool,
+    /// Control transfers and gaps: thread, time, kind, from -> to
+    #[arg(long)]
+    pub branches: bool,
+    /// The other records: mappings, names, births, deaths, context switches
+    #[arg(long)]
+    pub sideband: bool,
+    /// Only these threads: 1,3-5
+    #[arg(short = 'T', long = "tid", value_name = "TIDS", value_delimiter = ',')]
+    pub tids: Vec<TidRange>,
+    /// Only from start + min to start + max (ns of perf's clock)
+    #[arg(long, value_name = "start,min,max")]
+    pub ti: Option<TimeWindow>,
+    /// Look for the objects below this directory first
+    #[arg(long, value_name = "DIR")]
+    pub symfs: Option<PathBuf>,
+    /// Decoding threads [default: number of cores]
+    #[arg(short = 'w', long = "workers", value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub workers: Option<u16>,
+}
+
+/// Options of recording; those of PT_PERF are all known.
+#[derive(Debug, Default, Args)]
+pub struct RecordArgs {
+    /// Which calls, and how to show them.
+    #[command(flatten)]
+    pub query: QueryArgs,
+    /// How long to record, in seconds
+    #[arg(short, long, value_name = "SECS")]
+    pub duration: Option<f64>,
+    /// Trace only the function, by the hardware's IP filter
+    #[arg(short, long = "ip_filter")]
+    pub ip_filter: bool,
+    /// One buffer for each thread
+    #[arg(short = 't', long = "per_thread")]
+    pub per_thread: bool,
+    /// Off-CPU time (always on)
+    #[arg(short, long = "offcpu")]
+    pub off_cpu: bool,
+    /// Decode in parallel (always on)
+    #[arg(short = 's', long = "parallel_script")]
+    pub parallel_script: bool,
+    /// CPUs to trace: 0-47
+    #[arg(short = 'C', long = "cpu", value_name = "CPUS")]
+    pub cpus: Option<String>,
+    /// Latency over time
+    #[arg(short = 'l', long)]
+    pub timeline: bool,
+    /// Unit of the timeline
+    #[arg(long, value_name = "N")]
+    pub tu: Option<u64>,
+    /// Latency by code block
+    #[arg(short = 'c', long = "code_block")]
+    pub code_block: bool,
+    /// Flame graph: latency or cpu
+    #[arg(short = 'F', long, value_name = "KIND")]
+    pub flamegraph: Option<String>,
+    /// 1: record only; 2: report the recording in the directory of -D
+    #[arg(long, value_name = "1|2")]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=2))]
+    pub history: Option<u8>,
+    /// Directory of perf.data [default: here]
+    #[arg(short = 'D', long = "result_dir", value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// Path of perf (not needed)
+    #[arg(short = 'P', long, value_name = "FILE", hide = true)]
+    pub perf: Option<PathBuf>,
+    /// Settings of the trace unit: cyc=1
+    #[arg(long = "pt_config", value_name = "TERMS")]
+    pub pt_config: Option<String>,
+    /// Program to run and trace
+    #[arg(last = true, value_name = "CMD")]
+    pub program: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn definition_is_consistent() {
+        CommandLine::command().debug_assert();
+    }
+
+    /// The command lines that users of PT_PERF have in their scripts.
+    #[test]
+    fn command_lines_of_pt_perf_parse() {
+        let lines = [
+            "-b /disk2/bin/mysqld -f row_search_mvcc -d 1 -i -t -s -p 77 -o",
+            "-b /disk2/bin/mysqld -f do_command -d 1 -s -p 77 -o -w 10 -l -t",
+            "-b /disk2/bin/mysqld -f do_command -d 1 -s -T 123205 -t -o -l",
+            "-b /disk2/bin/mysqld -f do_command -d 0.01 -s -p 77 -t -o -l",
+            "-b bin/mysqld -f do_command -d 1 -p 77 -s -i -t -I #2",
+            "-b bin/mysqld -f buf_page_get_gen -a do_command#1,100000 -d 1 -p 77 -s -i -t",
+            "-b bin/mysqld -f do_command -d 1 -p 77 -s -i -t -c",
+            "-b bin/mysqld -f do_command -d 1 -p 77 -s -i -t --srcline",
+            "-b bin/mysqld -f do_command -d 1 -p 77 -s -i -t --li=0,200000",
+            "-b bin/mysqld -f do_command -d 1 -p 77 -s -i -t -l --tu=1 --ti=5133313694755869,100000,200000",
+            "--flamegraph=latency -d 1 -p 77 -t -s",
+            "-d 10 -p 77 -t --history=1",
+            "-b bin/mysqld -f do_command -d 1 -s -t -l --history=2",
+            "-d 10 -p 77 -t -D trace1 --history=1",
+            "-b bin/mysqld -f trx_commit -d 10 -t -s -l --tu=100 -T 123173 --history=2",
+            "-C 0-47 --worker_num 4 -P perf --unfold_gathered_line --pt_config cyc=1 -v -f x",
+            "--binary a --func b --duration 1 --ip_filter --per_thread --parallel_script --pid 7 --offcpu",
+            "-f main -- ./program --with -f options",
+        ];
+        for line in lines {
+            let words = std::iter::once("func_latency").chain(line.split(' '));
+            let parsed = CommandLine::try_parse_from(words).unwrap_or_else(|e| panic!("{line}: {e}"));
+            assert!(parsed.command.is_none(), "{line}");
+        }
+    }
+
+    #[test]
+    fn report_takes_the_file_in_both_ways_but_not_twice() {
+        let parse = |words: &[&str]| CommandLine::try_parse_from(words);
+        for words in [
+            &["func_latency", "report", "x.data", "-f", "a", "-f", "b"][..],
+            &["func_latency", "report", "-i", "x.data", "-f", "a", "-f", "b"],
+        ] {
+            let Some(Command::Report(args)) = parse(words).unwrap().command else { panic!("{words:?}") };
+            assert_eq!(args.input.file.or(args.input.input), Some(PathBuf::from("x.data")));
+            assert_eq!(args.query.functions, ["a", "b"]);
+        }
+        assert!(parse(&["func_latency", "report", "x", "-i", "y", "-f", "a"]).is_err());
+    }
+
+    #[test]
+    fn dump_wants_exactly_one_kind() {
+        let parse = |words: &[&str]| CommandLine::try_parse_from(words);
+        assert!(parse(&["func_latency", "dump", "x", "--packets"]).is_ok());
+        assert!(parse(&["func_latency", "dump", "x"]).is_err());
+        assert!(parse(&["func_latency", "dump", "x", "--packets", "--branches"]).is_err());
+    }
+}

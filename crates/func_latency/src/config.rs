@@ -1,0 +1,248 @@
+//! The command line, resolved and checked: what the rest of the command works from.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use model::Pid;
+
+use crate::args::{DumpArgs, Format, InputArgs, QueryArgs, RecordArgs, ReportArgs};
+use crate::exit::{Exit, failure};
+use crate::filter::{Ancestor, NsRange, TidSet, TimeWindow};
+
+/// What `report` does.
+#[derive(Clone, Debug)]
+pub struct ReportConfig {
+    /// The recording.
+    pub input: PathBuf,
+    /// Functions as they were asked for; at least one.
+    pub functions: Vec<String>,
+    /// Which of several candidates, from 0; `None`: ambiguity is an error.
+    pub candidate: Option<usize>,
+    /// Object that holds the functions.
+    pub object: Option<String>,
+    /// Only this process.
+    pub pid: Option<Pid>,
+    /// Only these threads.
+    pub tids: TidSet,
+    /// Where objects are looked for first.
+    pub symfs: Option<PathBuf>,
+    /// Decoding threads.
+    pub workers: usize,
+    /// Only calls below this one.
+    pub ancestor: Option<Ancestor>,
+    /// Only calls of this latency.
+    pub latency_ns: NsRange,
+    /// Only calls that start here.
+    pub window: Option<TimeWindow>,
+    /// Resolve source lines of call sites.
+    pub srcline: bool,
+    /// One row for every call site.
+    pub unfold: bool,
+    /// Form of the report.
+    pub format: Format,
+    /// Where rows go.
+    pub rows: Option<RowsFile>,
+    /// Fail above this share of lost time, percent.
+    pub max_loss_percent: Option<f64>,
+    /// Say what is done.
+    pub verbose: bool,
+}
+
+/// Where per-call rows go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowsFile {
+    /// The file.
+    pub path: PathBuf,
+    /// Its form.
+    pub form: RowsForm,
+}
+
+/// Form of per-call rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowsForm {
+    /// One JSON object a line.
+    JsonLines,
+    /// Comma-separated values with a header line.
+    Csv,
+}
+
+impl ReportConfig {
+    /// Of `report`'s arguments.
+    ///
+    /// # Errors
+    /// Wrong usage.
+    pub fn new(args: ReportArgs) -> Result<Self> {
+        Self::of_query(input_path(args.input), args.query)
+    }
+
+    /// Of a command line without a subcommand that only reads what was recorded before (`--history=2`).
+    ///
+    /// # Errors
+    /// Wrong usage.
+    pub fn of_history(args: RecordArgs) -> Result<Self> {
+        let directory = args.directory.unwrap_or_default();
+        Self::of_query(directory.join("perf.data"), args.query)
+    }
+
+    fn of_query(input: PathBuf, query: QueryArgs) -> Result<Self> {
+        if query.functions.is_empty() {
+            return Err(failure(Exit::Usage, "which function? Name it with -f FUNC"));
+        }
+        if let Some(percent) = query.max_loss.filter(|p| !(0.0..=100.0).contains(p)) {
+            return Err(failure(Exit::Usage, format!("--max-loss {percent}: not between 0 and 100 percent")));
+        }
+        Ok(Self {
+            input,
+            functions: query.functions,
+            candidate: query.candidate.map(|n| n.0 - 1),
+            object: query.object,
+            pid: query.pid.map(Pid),
+            tids: TidSet(query.tids),
+            symfs: checked_symfs(query.symfs)?,
+            workers: workers(query.workers),
+            ancestor: query.ancestor,
+            latency_ns: query.li.unwrap_or(NsRange::ALL),
+            window: query.ti,
+            srcline: query.srcline,
+            unfold: query.unfold,
+            format: query.format,
+            rows: query.rows.map(rows_file).transpose()?,
+            max_loss_percent: query.max_loss,
+            verbose: query.verbose,
+        })
+    }
+}
+
+/// What `dump` does.
+#[derive(Clone, Debug)]
+pub struct DumpConfig {
+    /// The recording.
+    pub input: PathBuf,
+    /// What of it.
+    pub what: DumpKind,
+    /// Only these threads.
+    pub tids: TidSet,
+    /// Only this time.
+    pub window: Option<TimeWindow>,
+    /// Where objects are looked for first.
+    pub symfs: Option<PathBuf>,
+    /// Decoding threads.
+    pub workers: usize,
+}
+
+/// What `dump` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DumpKind {
+    /// Packets.
+    Packets,
+    /// Control transfers and gaps.
+    Branches,
+    /// Sideband records.
+    Sideband,
+}
+
+impl DumpConfig {
+    /// Of `dump`'s arguments.
+    ///
+    /// # Errors
+    /// Wrong usage.
+    pub fn new(args: DumpArgs) -> Result<Self> {
+        let what = if args.packets {
+            DumpKind::Packets
+        } else if args.branches {
+            DumpKind::Branches
+        } else {
+            DumpKind::Sideband
+        };
+        Ok(Self {
+            input: input_path(args.input),
+            what,
+            tids: TidSet(args.tids),
+            window: args.ti,
+            symfs: checked_symfs(args.symfs)?,
+            workers: workers(args.workers),
+        })
+    }
+}
+
+fn input_path(input: InputArgs) -> PathBuf {
+    input.file.or(input.input).unwrap_or_else(|| PathBuf::from("perf.data"))
+}
+
+fn workers(given: Option<u16>) -> usize {
+    given.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
+}
+
+fn checked_symfs(symfs: Option<PathBuf>) -> Result<Option<PathBuf>> {
+    match symfs {
+        Some(path) if !path.is_dir() => {
+            Err(failure(Exit::Usage, format!("--symfs {}: no such directory", path.display())))
+        }
+        symfs => Ok(symfs),
+    }
+}
+
+fn rows_file(path: PathBuf) -> Result<RowsFile> {
+    let form = match Path::new(&path).extension().and_then(OsStr::to_str) {
+        Some("jsonl") => RowsForm::JsonLines,
+        Some("csv") => RowsForm::Csv,
+        _ => {
+            let message = format!("--rows {}: the name must end in .jsonl or .csv", path.display());
+            return Err(failure(Exit::Usage, message));
+        }
+    };
+    Ok(RowsFile { path, form })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit;
+
+    fn query(change: impl FnOnce(&mut QueryArgs)) -> Result<ReportConfig> {
+        let mut query = QueryArgs { functions: vec!["f".to_owned()], ..QueryArgs::default() };
+        change(&mut query);
+        let input = InputArgs { file: None, input: None };
+        ReportConfig::new(ReportArgs { input, query })
+    }
+
+    #[test]
+    fn defaults() {
+        let config = query(|_| ()).unwrap();
+        assert_eq!(config.input, Path::new("perf.data"));
+        assert_eq!((config.latency_ns, config.candidate, config.rows), (NsRange::ALL, None, None));
+        assert!(config.workers > 0);
+    }
+
+    #[test]
+    fn wrong_usage_is_exit_2() {
+        let wrong: [fn(&mut QueryArgs); 5] = [
+            |q| q.functions.clear(),
+            |q| q.rows = Some("calls.txt".into()),
+            |q| q.max_loss = Some(101.0),
+            |q| q.max_loss = Some(f64::NAN),
+            |q| q.symfs = Some("/no/such/dir".into()),
+        ];
+        for change in wrong {
+            assert_eq!(exit::of_error(&query(change).unwrap_err()), Some(Exit::Usage));
+        }
+    }
+
+    #[test]
+    fn extension_says_the_form() {
+        let form = |name: &str| query(|q| q.rows = Some(name.into())).unwrap().rows.unwrap().form;
+        assert_eq!(form("a/calls.jsonl"), RowsForm::JsonLines);
+        assert_eq!(form("calls.csv"), RowsForm::Csv);
+    }
+
+    #[test]
+    fn history_reads_the_result_directory() {
+        let args = RecordArgs {
+            query: QueryArgs { functions: vec!["f".to_owned()], ..QueryArgs::default() },
+            directory: Some("trace1".into()),
+            ..RecordArgs::default()
+        };
+        assert_eq!(ReportConfig::of_history(args).unwrap().input, Path::new("trace1/perf.data"));
+    }
+}

@@ -1,0 +1,160 @@
+//! Control transfers and gaps: `tid time ~error kind from -> to`.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use decoder::DecodeOptions;
+use image::Image;
+use model::{
+    Avma, BranchEvent, BranchKind, EndKind, EventSink, FunctionId, FunctionLookup, Gap, GapCause, Pid,
+    Recording, SpaceId, Tid, TraceEvent, Transfer,
+};
+
+use crate::config::DumpConfig;
+use crate::progress::Progress;
+use crate::{exit, messages, recording};
+
+pub(super) fn dump(out: &mut dyn Write, recording: &Recording<'_>, config: &DumpConfig) -> io::Result<()> {
+    let (image, schedule) = recording::load(recording, config.symfs.as_deref());
+    for problem in image.problems() {
+        messages::warn(problem.what);
+    }
+    let options = DecodeOptions { workers: config.workers, all_branches: true, ..DecodeOptions::default() };
+    let progress = Progress::new("decoding", recording::aux_bytes(recording));
+    let mut lines = Lines { out, config, names: Names::new(&image), line: String::new(), result: Ok(()) };
+    let report = |done| progress.at(done);
+    decoder::decode(recording, &schedule, &image, &image, &options, &report, &mut lines);
+    lines.result
+}
+
+/// Writes each event as it comes.
+struct Lines<'a> {
+    out: &'a mut dyn Write,
+    config: &'a DumpConfig,
+    names: Names<'a>,
+    line: String,
+    /// The first error; nothing is written behind it.
+    result: io::Result<()>,
+}
+
+impl EventSink for Lines<'_> {
+    fn events(&mut self, _pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
+        if self.result.is_err() || !self.config.tids.contains(tid) {
+            return;
+        }
+        for event in events {
+            if !self.config.window.is_none_or(|w| w.contains(event.time().point)) {
+                continue;
+            }
+            self.line.clear();
+            self.names.event(&mut self.line, tid, space, event);
+            self.result = self.out.write_all(self.line.as_bytes());
+            if let Err(error) = &self.result {
+                // Decoding on would be for nobody.
+                exit::leave_if_reader_is_gone(error);
+                return;
+            }
+        }
+    }
+}
+
+/// Addresses as symbol and offset.
+struct Names<'a> {
+    image: &'a Image,
+    /// Name and linked address of the functions met: at most all there are.
+    known: HashMap<FunctionId, (String, u64)>,
+}
+
+impl<'a> Names<'a> {
+    fn new(image: &'a Image) -> Self {
+        Self { image, known: HashMap::new() }
+    }
+
+    fn event(&mut self, line: &mut String, tid: Tid, space: SpaceId, event: &TraceEvent) {
+        let time = event.time();
+        let _ = write!(line, "{} {} ~{} ", tid.0, time.point.0, time.error_ns());
+        match event {
+            TraceEvent::Branch(branch) => self.branch(line, space, branch),
+            TraceEvent::Gap(gap) => self.gap(line, gap),
+        }
+        line.push('\n');
+    }
+
+    fn branch(&mut self, line: &mut String, space: SpaceId, branch: &BranchEvent) {
+        match branch.transfer {
+            Transfer::Branch { kind, from, to } => {
+                line.push_str(branch_name(kind));
+                self.address(line, space, from.ip, from.function);
+                line.push_str(" ->");
+                self.address(line, space, to.ip, to.function);
+            }
+            Transfer::Start { to, after_gap } => {
+                line.push_str(if after_gap { "resume ->" } else { "start ->" });
+                self.address(line, space, to.ip, to.function);
+            }
+            Transfer::End { kind, from, to } => {
+                line.push_str(match kind {
+                    EndKind::Syscall => "end syscall",
+                    EndKind::Async => "end async",
+                    EndKind::Branch(_) => "end ",
+                    EndKind::FallThrough => "end fall-through",
+                });
+                if let EndKind::Branch(kind) = kind {
+                    line.push_str(branch_name(kind));
+                }
+                self.address(line, space, from.ip, from.function);
+                if let Some(to) = to {
+                    let function = self.image.function_at(space, to).id;
+                    line.push_str(" ->");
+                    self.address(line, space, to, function);
+                }
+            }
+        }
+    }
+
+    fn gap(&mut self, line: &mut String, gap: &Gap) {
+        let _ = write!(line, "gap {}", gap.cause.name());
+        match gap.cause {
+            GapCause::MissingCode { object } => {
+                let _ = write!(line, " {}", self.image.object_name(object));
+            }
+            GapCause::Desync { ip } | GapCause::UnmappedCode { ip } => {
+                let _ = write!(line, " at {ip}");
+            }
+            _ => (),
+        }
+        let _ = write!(line, " to {} ~{}, {} bytes", gap.to.point.0, gap.to.error_ns(), gap.bytes);
+    }
+
+    /// ` 0x401136 main+0x10`; without a symbol only the address.
+    fn address(&mut self, line: &mut String, space: SpaceId, ip: Avma, function: FunctionId) {
+        let _ = write!(line, " {ip}");
+        if function == FunctionId::UNKNOWN {
+            return;
+        }
+        let image = self.image;
+        let (name, entry) = self.known.entry(function).or_insert_with(|| {
+            (image.function_name(function), image.function_entry(function).map_or(0, |svma| svma.0))
+        });
+        let _ = write!(line, " {name}");
+        if let Some((_, svma)) = image.place(space, ip) {
+            // A cold part can lie in front of its function.
+            let _ = match svma.0.checked_sub(*entry) {
+                Some(offset) => write!(line, "+{offset:#x}"),
+                None => write!(line, "-{:#x}", *entry - svma.0),
+            };
+        }
+    }
+}
+
+fn branch_name(kind: BranchKind) -> &'static str {
+    match kind {
+        BranchKind::Call => "call",
+        BranchKind::IndirectCall => "call*",
+        BranchKind::Return => "return",
+        BranchKind::Jump => "jump",
+        BranchKind::IndirectJump => "jump*",
+        BranchKind::ConditionalJump => "jcc",
+    }
+}

@@ -1,0 +1,32 @@
+//! `dump`: what is in a recording, one line each, stable for diffing.  Nothing is collected: lines are written as
+//! they are found.
+
+mod branches;
+mod packets;
+mod sideband;
+
+use std::io::{BufWriter, Write, stdout};
+
+use anyhow::{Context, Result};
+
+use crate::config::{DumpConfig, DumpKind};
+use crate::exit::Exit;
+use crate::recording;
+
+/// Prints what the configuration says to stdout.
+///
+/// # Errors
+/// The recording cannot be read, or stdout not be written.
+pub fn run(config: &DumpConfig) -> Result<Exit> {
+    let file = recording::open(&config.input)?;
+    let recording = recording::read(&file)?;
+    let mut out = BufWriter::with_capacity(1 << 16, stdout().lock());
+    match config.what {
+        DumpKind::Packets => packets::dump(&mut out, &recording, config),
+        DumpKind::Branches => branches::dump(&mut out, &recording, config),
+        DumpKind::Sideband => sideband::dump(&mut out, &recording, config),
+    }
+    .and_then(|()| out.flush())
+    .context("cannot write to stdout")?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,218 @@
+//! Values of the options that choose calls: threads, latencies, time windows, ancestors.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use model::{Ns, Tid};
+
+/// `3` or `3-5`: thread ids, both ends included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TidRange(RangeInclusive<i32>);
+
+impl FromStr for TidRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |part: &str| {
+            part.trim()
+                .parse::<i32>()
+                .ok()
+                .filter(|n| *n >= 0)
+                .ok_or_else(|| format!("`{part}` is no thread id (examples: 7  1,3-5)"))
+        };
+        let (first, last) = match text.split_once('-') {
+            Some((first, last)) => (number(first)?, number(last)?),
+            None => (number(text)?, number(text)?),
+        };
+        if first > last {
+            return Err(format!("`{text}` is an empty range"));
+        }
+        Ok(Self(first..=last))
+    }
+}
+
+impl fmt::Display for TidRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, last) = (self.0.start(), self.0.end());
+        if first == last { write!(f, "{first}") } else { write!(f, "{first}-{last}") }
+    }
+}
+
+/// The threads that were asked for; none given means all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TidSet(pub Vec<TidRange>);
+
+impl TidSet {
+    /// The thread was asked for.
+    #[must_use]
+    pub fn contains(&self, tid: Tid) -> bool {
+        self.0.is_empty() || self.0.iter().any(|range| range.0.contains(&tid.0))
+    }
+}
+
+/// `min,max` in ns, both included; either may be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NsRange {
+    /// At least.
+    pub min: u64,
+    /// At most.
+    pub max: u64,
+}
+
+impl NsRange {
+    /// Everything.
+    pub const ALL: Self = Self { min: 0, max: u64::MAX };
+}
+
+impl FromStr for NsRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is not min,max in ns (example: 1000,200000)");
+        let (min, max) = text.split_once(',').ok_or_else(wrong)?;
+        let number = |part: &str, absent: u64| match part.trim() {
+            "" => Ok(absent),
+            digits => digits.parse::<u64>().map_err(|_| wrong()),
+        };
+        let range = Self { min: number(min, 0)?, max: number(max, u64::MAX)? };
+        if range.min > range.max {
+            return Err(format!("`{text}`: min is greater than max"));
+        }
+        Ok(range)
+    }
+}
+
+/// `start,min,max` in ns of perf's clock: from start + min to start + max.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeWindow {
+    /// From here, included.
+    pub from: Ns,
+    /// To here, included.
+    pub to: Ns,
+}
+
+impl TimeWindow {
+    /// The time is inside.
+    #[must_use]
+    pub fn contains(&self, time: Ns) -> bool {
+        (self.from..=self.to).contains(&time)
+    }
+}
+
+impl FromStr for TimeWindow {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |_| format!("`{text}` is not start,min,max in ns (example: 5133313694755869,0,200000)");
+        let numbers: Vec<u64> = text
+            .split(',')
+            .map(|part| part.trim().parse::<u64>().map_err(wrong))
+            .collect::<Result<_, _>>()?;
+        let &[start, min, max] = numbers.as_slice() else {
+            return Err(format!("`{text}` has {} numbers; start,min,max are three", numbers.len()));
+        };
+        if min > max {
+            return Err(format!("`{text}`: min is greater than max"));
+        }
+        Ok(Self { from: Ns(start.saturating_add(min)), to: Ns(start.saturating_add(max)) })
+    }
+}
+
+/// `FUNC` or `FUNC#min,max`: calls below a call of FUNC (of that latency).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ancestor {
+    /// The function, as `-f` takes it.
+    pub function: String,
+    /// Latency of its call.
+    pub latency_ns: NsRange,
+}
+
+impl FromStr for Ancestor {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // `#` also occurs in names (`{lambda()#1}`): it starts a range only if digits and a comma follow.
+        let range = text.rsplit_once('#').filter(|(_, range)| {
+            range.contains(',') && range.chars().all(|c| c.is_ascii_digit() || c == ',')
+        });
+        let (function, latency_ns) = match range {
+            Some((function, range)) => (function, range.parse()?),
+            None => (text, NsRange::ALL),
+        };
+        if function.is_empty() {
+            return Err("the function's name is missing".to_owned());
+        }
+        Ok(Self { function: function.to_owned(), latency_ns })
+    }
+}
+
+/// `#2` or `2`: which of several candidates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CandidateNumber(pub usize);
+
+impl FromStr for CandidateNumber {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix('#').unwrap_or(text).parse() {
+            Ok(number) if number > 0 => Ok(Self(number)),
+            _ => Err(format!("`{text}` is no candidate's number (example: #2)")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tids() {
+        let set = TidSet(vec!["1".parse().unwrap(), "3-5".parse().unwrap()]);
+        let inside: Vec<i32> = (0..8).filter(|t| set.contains(Tid(*t))).collect();
+        assert_eq!(inside, [1, 3, 4, 5]);
+        assert!(TidSet::default().contains(Tid(9)));
+        for wrong in ["", "x", "5-3", "1-", "-1", "99999999999"] {
+            assert!(wrong.parse::<TidRange>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn latencies() {
+        assert_eq!("0,200000".parse(), Ok(NsRange { min: 0, max: 200_000 }));
+        assert_eq!("5,".parse(), Ok(NsRange { min: 5, max: u64::MAX }));
+        assert_eq!(",5".parse(), Ok(NsRange { min: 0, max: 5 }));
+        for wrong in ["", "5", "7,5", "a,b", "1,2,3"] {
+            assert!(wrong.parse::<NsRange>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn windows() {
+        let window: TimeWindow = "5133313694755869,100000,200000".parse().unwrap();
+        assert_eq!(window, TimeWindow { from: Ns(5_133_313_694_855_869), to: Ns(5_133_313_694_955_869) });
+        assert!(window.contains(window.to) && !window.contains(Ns(window.to.0 + 1)));
+        for wrong in ["", "1,2", "1,3,2", "1,2,3,4", "1,x,3"] {
+            assert!(wrong.parse::<TimeWindow>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ancestors() {
+        let check = |text: &str, function: &str, latency_ns| {
+            assert_eq!(text.parse(), Ok(Ancestor { function: function.to_owned(), latency_ns }), "{text}");
+        };
+        check("do_command#1,100000", "do_command", NsRange { min: 1, max: 100_000 });
+        check("do_command", "do_command", NsRange::ALL);
+        check("f::{lambda()#1}", "f::{lambda()#1}", NsRange::ALL);
+        check("f::{lambda(int, int)#1}#5,", "f::{lambda(int, int)#1}", NsRange { min: 5, max: u64::MAX });
+        assert!("#1,2".parse::<Ancestor>().is_err());
+    }
+
+    #[test]
+    fn candidates() {
+        assert_eq!("#2".parse(), Ok(CandidateNumber(2)));
+        assert_eq!("3".parse(), Ok(CandidateNumber(3)));
+        assert!("#0".parse::<CandidateNumber>().is_err());
+    }
+}

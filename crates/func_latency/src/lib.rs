@@ -1,0 +1,70 @@
+//! `func_latency`: how long every call of a function took, from Intel Processor Trace.
+//!
+//! ```text
+//! args        the command line as typed (filter: values of its options)
+//! config      resolved and checked
+//! report_command  recording -> image, decoder, analyzer -> render::{text, json, rows}
+//!     target      -f, -b, -I, -a: names to functions
+//! dump        packets, branches, sideband, one per line
+//! exit        the one place that decides exit codes
+//! ```
+//!
+//! Results go to stdout and depend on nothing but the recording and the options; everything else goes to stderr.
+//! Only this crate prints, exits and reads the environment.
+
+pub mod args;
+pub mod config;
+pub mod dump;
+pub mod exit;
+pub mod filter;
+mod messages;
+mod progress;
+mod record_command;
+mod recording;
+pub mod render;
+mod report_command;
+mod target;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+
+use args::{Command, CommandLine};
+use config::{DumpConfig, ReportConfig};
+use exit::Exit;
+
+/// Runs the command with the process's arguments.
+#[must_use]
+pub fn run() -> ExitCode {
+    let command_line = match CommandLine::try_parse() {
+        Ok(command_line) => command_line,
+        Err(error) => {
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
+            // Nobody is there to be told that help could not be printed.
+            let _ = error.print();
+            return exit.into();
+        }
+    };
+    match dispatch(command_line) {
+        Ok(exit) => exit.into(),
+        Err(error) => match exit::of_error(&error) {
+            Some(exit) => {
+                messages::error(&error);
+                if let Some(advice) = exit::advice(&error) {
+                    messages::note(advice);
+                }
+                exit.into()
+            }
+            None => Exit::Done.into(),
+        },
+    }
+}
+
+fn dispatch(command_line: CommandLine) -> Result<Exit> {
+    match command_line.command {
+        Some(Command::Report(args)) => report_command::run(&ReportConfig::new(*args)?),
+        Some(Command::Dump(args)) => dump::run(&DumpConfig::new(args)?),
+        None => record_command::run(command_line.record),
+    }
+}

@@ -1,0 +1,49 @@
+//! Opening a recording: the file, its sideband indexed, its objects.
+
+use std::path::Path;
+
+use anyhow::Result;
+use image::{Image, ImageOptions};
+use model::{AuxBuffer, Recording, Schedule};
+
+use crate::messages;
+
+/// Opens the file.
+///
+/// # Errors
+/// It cannot be opened, or is no `perf.data`.
+pub(crate) fn open(path: &Path) -> Result<perfdata::File> {
+    Ok(perfdata::File::open(path)?)
+}
+
+/// Reads what is in the file; damage is a warning.
+///
+/// # Errors
+/// There is no Intel PT in it.
+pub(crate) fn read(file: &perfdata::File) -> Result<Recording<'_>> {
+    let recording = file.recording()?;
+    if let Some(damage) = damage(&recording) {
+        messages::warn(damage);
+    }
+    Ok(recording)
+}
+
+/// What is wrong with the file, if anything.
+pub(crate) fn damage(recording: &Recording<'_>) -> Option<String> {
+    let damage = recording.damage.as_ref()?;
+    Some(format!(
+        "the recording is damaged at file offset {:#x}: {}; what follows is not read",
+        damage.file_offset, damage.what
+    ))
+}
+
+/// Bytes of trace.
+pub(crate) fn aux_bytes(recording: &Recording<'_>) -> u64 {
+    recording.buffers.iter().map(AuxBuffer::len).sum()
+}
+
+/// The objects that ran, and who ran when.
+pub(crate) fn load(recording: &Recording<'_>, symfs: Option<&Path>) -> (Image, Schedule) {
+    let options = ImageOptions { symfs: symfs.map(Path::to_path_buf) };
+    (Image::load(&recording.sideband, &options), Schedule::new(&recording.sideband))
+}

@@ -1,0 +1,52 @@
+//! Names as the image knows them.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use analyzer::Place;
+use image::Image;
+use model::{FunctionId, FunctionLookup, ObjectId};
+
+use super::Names;
+use super::names::file_name;
+
+/// Names of an image; demangled once each.
+pub(crate) struct ImageNames<'a> {
+    image: &'a Image,
+    /// Say source lines: reads DWARF when first asked.
+    lines: bool,
+    /// Names already made: at most all there are.
+    functions: RefCell<HashMap<FunctionId, String>>,
+}
+
+impl<'a> ImageNames<'a> {
+    pub(crate) fn new(image: &'a Image, lines: bool) -> Self {
+        Self { image, lines, functions: RefCell::default() }
+    }
+}
+
+impl Names for ImageNames<'_> {
+    fn function(&self, id: FunctionId) -> String {
+        self.functions.borrow_mut().entry(id).or_insert_with(|| self.image.function_name(id)).clone()
+    }
+
+    fn object_of(&self, id: FunctionId) -> Option<String> {
+        FunctionLookup::object(self.image, id).map(|object| self.object(object))
+    }
+
+    fn object(&self, id: ObjectId) -> String {
+        self.image.object_name(id).to_owned()
+    }
+
+    fn site(&self, place: Place) -> String {
+        self.image.site_name_at(place.object, place.svma)
+    }
+
+    fn line(&self, place: Place) -> Option<String> {
+        if !self.lines {
+            return None;
+        }
+        let line = self.image.source_line_at(place.object, place.svma)?;
+        Some(format!("{}:{}", file_name(&line.file), line.line))
+    }
+}

@@ -1,0 +1,282 @@
+//! The report as JSON: schema `func_latency/1`.
+//!
+//! Keys stand in the order of these structs.  Ids and addresses are strings, because not every reader's numbers hold
+//! 64 bits.  New keys may be added; readers ignore those that they do not know.
+
+use std::io::{self, Write};
+
+use analyzer::{Bucket, CallCounts, CallerReport, ChildRow, FunctionReport, Place, Stats};
+use serde::Serialize;
+
+use super::names::{caller_name, child_name};
+use super::rows::Row;
+use super::{Names, View};
+
+/// Name and version of the contract.
+pub const SCHEMA: &str = "func_latency/1";
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    trace: Trace,
+    loss: Loss<'a>,
+    functions: Vec<Function>,
+}
+
+#[derive(Serialize)]
+struct Trace {
+    span_ns: u64,
+    threads: u64,
+    aux_bytes: u64,
+    /// Always null: output does not depend on the number of workers.
+    workers: Option<u64>,
+    decoder: &'static str,
+    /// Null: perf does not record them.
+    monotonic_offset_ns: Option<i64>,
+    realtime_offset_ns: Option<i64>,
+    start_ns: u64,
+    end_ns: u64,
+    events: u64,
+    off_cpu_known: bool,
+}
+
+#[derive(Serialize)]
+struct Loss<'a> {
+    overflows: u64,
+    truncated: u64,
+    errors: u64,
+    lost_ns: u64,
+    coverage: f64,
+    by_cause: Vec<Cause>,
+    threads: Vec<Thread>,
+    problems: &'a [String],
+    capped_tail_calls: u64,
+    capped_stacks: u64,
+    undecided_landings: u64,
+    stack_switches: u64,
+}
+
+#[derive(Serialize)]
+struct Cause {
+    cause: &'static str,
+    object: Option<String>,
+    count: u64,
+    bytes: u64,
+    lost_ns: u64,
+}
+
+#[derive(Serialize)]
+struct Thread {
+    tid: String,
+    window_ns: u64,
+    observed_ns: u64,
+    lost_ns: u64,
+}
+
+#[derive(Serialize)]
+struct Function {
+    name: String,
+    object: Option<String>,
+    calls: Calls,
+    latency_ns: Figures,
+    off_cpu_ns: Figures,
+    cpu_percent: f64,
+    histogram: Vec<Slot>,
+    children: Vec<Child>,
+    callers: Vec<CallerEntry>,
+    longest_open: Vec<Row>,
+    ended_by_jump: u64,
+    inlined_instances: u64,
+}
+
+#[derive(Serialize)]
+struct Calls {
+    complete: u64,
+    unwound: u64,
+    open_start: u64,
+    open_end: u64,
+    cut: u64,
+}
+
+#[derive(Serialize)]
+struct Figures {
+    count: u64,
+    sum: Option<u64>,
+    min: Option<u64>,
+    mean: Option<f64>,
+    stddev: Option<f64>,
+    p50: Option<u64>,
+    p90: Option<u64>,
+    p99: Option<u64>,
+    p999: Option<u64>,
+    max: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Slot {
+    low: u64,
+    high: u64,
+    count: u64,
+    off_cpu_count: u64,
+}
+
+#[derive(Serialize)]
+struct Child {
+    name: String,
+    kind: &'static str,
+    site: Option<String>,
+    line: Option<String>,
+    count: u64,
+    sum: u64,
+    mean: Option<f64>,
+    off_cpu_sum: u64,
+    cpu_percent: f64,
+}
+
+#[derive(Serialize)]
+struct CallerEntry {
+    name: String,
+    site: Option<String>,
+    line: Option<String>,
+    calls: u64,
+    latency_ns: Figures,
+    histogram: Vec<Slot>,
+    children: Vec<Child>,
+    off_cpu_ns: Figures,
+}
+
+/// Writes the document, and a newline behind it.
+///
+/// # Errors
+/// What `out` says.
+pub fn write(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
+    let functions = view.report.functions.iter().enumerate();
+    let document = Document {
+        schema: SCHEMA,
+        trace: trace(view),
+        loss: loss(view),
+        functions: functions.map(|(i, f)| function(view, f, view.inlined_of(i))).collect(),
+    };
+    serde_json::to_writer_pretty(&mut *out, &document)?;
+    writeln!(out)
+}
+
+fn trace(view: &View<'_>) -> Trace {
+    let trace = &view.report.trace;
+    Trace {
+        span_ns: trace.span_ns,
+        threads: trace.threads,
+        aux_bytes: view.aux_bytes,
+        workers: None,
+        decoder: "func_latency",
+        monotonic_offset_ns: None,
+        realtime_offset_ns: None,
+        start_ns: trace.window.0.0,
+        end_ns: trace.window.1.0,
+        events: trace.events,
+        off_cpu_known: trace.off_cpu_known,
+    }
+}
+
+fn loss<'a>(view: &View<'a>) -> Loss<'a> {
+    let (loss, limits) = (&view.report.loss, &view.report.limits);
+    let cause = |c: &analyzer::CauseLoss| Cause {
+        cause: c.cause,
+        object: c.object.map(|id| view.names.object(id)),
+        count: c.count,
+        bytes: c.bytes,
+        lost_ns: c.lost_ns,
+    };
+    let thread = |t: &analyzer::ThreadLoss| Thread {
+        tid: t.tid.0.to_string(),
+        window_ns: t.window_ns,
+        observed_ns: t.observed_ns,
+        lost_ns: t.lost_ns,
+    };
+    Loss {
+        overflows: loss.overflows,
+        truncated: loss.truncated,
+        errors: loss.errors,
+        lost_ns: loss.lost_ns,
+        coverage: loss.coverage,
+        by_cause: loss.by_cause.iter().map(cause).collect(),
+        threads: loss.threads.iter().map(thread).collect(),
+        problems: view.problems,
+        capped_tail_calls: limits.capped_tail_calls,
+        capped_stacks: limits.capped_stacks,
+        undecided_landings: limits.undecided_landings,
+        stack_switches: limits.stack_switches,
+    }
+}
+
+fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: u64) -> Function {
+    let CallCounts { complete, unwound, open_start, open_end, cut } = report.calls;
+    Function {
+        name: view.names.function(report.id),
+        object: view.names.object_of(report.id),
+        calls: Calls { complete, unwound, open_start, open_end, cut },
+        latency_ns: figures(&report.latency),
+        off_cpu_ns: figures(&report.off_cpu),
+        cpu_percent: report.cpu_percent,
+        histogram: slots(&report.histogram),
+        children: children(view.names, &report.children),
+        callers: report.callers.iter().map(|c| caller(view.names, c)).collect(),
+        longest_open: report.longest_open.iter().map(|r| Row::new(view.names, r)).collect(),
+        ended_by_jump: report.ended_by_jump,
+        inlined_instances,
+    }
+}
+
+fn figures(stats: &Stats) -> Figures {
+    let spread = stats.spread.as_ref();
+    Figures {
+        count: stats.count,
+        sum: spread.map(|_| stats.sum_ns),
+        min: spread.map(|s| s.min_ns),
+        mean: spread.map(|s| s.mean_ns),
+        stddev: spread.map(|s| s.stddev_ns),
+        p50: spread.map(|s| s.p50_ns),
+        p90: spread.map(|s| s.p90_ns),
+        p99: spread.map(|s| s.p99_ns),
+        p999: spread.map(|s| s.p999_ns),
+        max: spread.map(|s| s.max_ns),
+    }
+}
+
+fn slots(buckets: &[Bucket]) -> Vec<Slot> {
+    let slot =
+        |b: &Bucket| Slot { low: b.low_ns, high: b.high_ns, count: b.count, off_cpu_count: b.off_cpu_count };
+    buckets.iter().map(slot).collect()
+}
+
+fn children(names: &dyn Names, rows: &[ChildRow]) -> Vec<Child> {
+    let child = |row: &ChildRow| Child {
+        name: child_name(names, row),
+        kind: row.kind.name(),
+        site: row.site.map(|site| names.site(site)),
+        line: line(names, row.site),
+        count: row.total.count,
+        sum: row.total.sum_ns,
+        mean: (row.total.count > 0).then(|| row.total.sum_ns as f64 / row.total.count as f64),
+        off_cpu_sum: row.total.off_cpu_ns,
+        cpu_percent: row.cpu_percent,
+    };
+    rows.iter().map(child).collect()
+}
+
+fn caller(names: &dyn Names, caller: &CallerReport) -> CallerEntry {
+    CallerEntry {
+        name: caller_name(names, caller.caller),
+        site: caller.site.map(|site| names.site(site)),
+        line: line(names, caller.site),
+        calls: caller.latency.count,
+        latency_ns: figures(&caller.latency),
+        histogram: slots(&caller.histogram),
+        children: children(names, &caller.children),
+        off_cpu_ns: figures(&caller.off_cpu),
+    }
+}
+
+fn line(names: &dyn Names, site: Option<Place>) -> Option<String> {
+    site.and_then(|site| names.line(site))
+}

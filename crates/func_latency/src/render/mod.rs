@@ -1,0 +1,43 @@
+//! The report as text, JSON and rows.
+
+pub mod histogram;
+pub(crate) mod image_names;
+pub mod json;
+pub mod names;
+pub mod rows;
+pub mod table;
+pub mod text;
+pub mod units;
+
+use analyzer::Report;
+
+pub use names::Names;
+
+/// A report, and what else there is to say about the recording.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// What the analysis found out.
+    pub report: &'a Report,
+    /// What ids are called.
+    pub names: &'a dyn Names,
+    /// The recording's file, as it was named.
+    pub input: &'a str,
+    /// Bytes of trace.
+    pub aux_bytes: u64,
+    /// Inlined instances of each function, which are not counted; in the order of the report's functions.
+    pub inlined: &'a [u64],
+    /// What makes the report less than whole: damage, objects that are missing.
+    pub problems: &'a [String],
+    /// Show source lines.
+    pub srcline: bool,
+    /// One row for every call site.
+    pub unfold: bool,
+}
+
+impl View<'_> {
+    /// Inlined instances of the function with this index.
+    #[must_use]
+    pub fn inlined_of(&self, index: usize) -> u64 {
+        self.inlined.get(index).copied().unwrap_or(0)
+    }
+}

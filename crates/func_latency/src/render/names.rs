@@ -1,0 +1,50 @@
+//! What ids are called: functions, objects, call sites.
+
+use analyzer::{Caller, ChildKind, ChildRow, Place};
+use model::{FunctionId, ObjectId};
+
+/// Names of what a report speaks of.
+pub trait Names {
+    /// Demangled name; `[unknown]` for [`FunctionId::UNKNOWN`].
+    fn function(&self, id: FunctionId) -> String;
+
+    /// Path of the object that a function belongs to, if any does.
+    fn object_of(&self, id: FunctionId) -> Option<String>;
+
+    /// Path of an object.
+    fn object(&self, id: ObjectId) -> String;
+
+    /// A place as `object+0xoffset`, with the object's file name.
+    fn site(&self, place: Place) -> String;
+
+    /// `file:line` of a place, if debug information says and lines were asked for.
+    fn line(&self, place: Place) -> Option<String>;
+}
+
+/// Name of who entered a call.
+#[must_use]
+pub fn caller_name(names: &dyn Names, caller: Caller) -> String {
+    match caller {
+        Caller::Function { function, .. } => names.function(function),
+        Caller::Signal => "[signal]".to_owned(),
+        Caller::Unknown => "[unknown]".to_owned(),
+    }
+}
+
+/// Name of what took time inside a call.
+#[must_use]
+pub fn child_name(names: &dyn Names, child: &ChildRow) -> String {
+    match child.kind {
+        ChildKind::Syscall => "[syscall]".to_owned(),
+        ChildKind::Interrupt => "[interrupt]".to_owned(),
+        ChildKind::Own => "*self".to_owned(),
+        ChildKind::Signal if child.function == FunctionId::UNKNOWN => "[signal]".to_owned(),
+        _ => names.function(child.function),
+    }
+}
+
+/// The last part of a path.
+#[must_use]
+pub fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path)
+}

@@ -1,0 +1,127 @@
+//! Aligned columns.
+
+use std::io::{self, Write};
+
+/// On which side a column's cells stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Text.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// A table that is as wide as its cells need.
+///
+/// The first column is the one with long names: where one does not fit, it gets a line of its own, so that no name
+/// is ever cut.
+#[derive(Debug)]
+pub struct Table {
+    titles: Vec<(&'static str, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these columns.
+    #[must_use]
+    pub fn new(titles: &[(&'static str, Align)]) -> Self {
+        Self { titles: titles.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// Writes the table, indented by two, into `width` columns if it can.
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn write(&self, out: &mut dyn Write, width: usize) -> io::Result<()> {
+        let widths = self.widths(width);
+        let titles: Vec<&str> = self.titles.iter().map(|(title, _)| *title).collect();
+        self.line(out, &widths, &titles)?;
+        for row in &self.rows {
+            let mut cells: Vec<&str> = row.iter().map(String::as_str).collect();
+            if let (Some(name), Some(&limit)) = (cells.first_mut(), widths.first()) {
+                if chars(name) > limit {
+                    writeln!(out, "  {name}")?;
+                    *name = "";
+                }
+            }
+            self.line(out, &widths, &cells)?;
+        }
+        Ok(())
+    }
+
+    /// Width of each column; the first is limited to what the others leave.
+    fn widths(&self, width: usize) -> Vec<usize> {
+        let cell = |row: &Vec<String>, i: usize| row.get(i).map_or(0, |cell| chars(cell));
+        let mut widths: Vec<usize> = (0..self.titles.len())
+            .map(|i| {
+                let title = self.titles.get(i).map_or(0, |(title, _)| chars(title));
+                self.rows.iter().map(|row| cell(row, i)).max().unwrap_or(0).max(title)
+            })
+            .collect();
+        let others: usize = widths.iter().skip(1).map(|w| w + 2).sum();
+        if let Some(first) = widths.first_mut() {
+            *first = (*first).min(width.saturating_sub(others + 2).max(20));
+        }
+        widths
+    }
+
+    fn line(&self, out: &mut dyn Write, widths: &[usize], cells: &[&str]) -> io::Result<()> {
+        let mut line = String::new();
+        for ((cell, width), (_, align)) in cells.iter().zip(widths).zip(&self.titles) {
+            let padding = " ".repeat(width.saturating_sub(chars(cell)));
+            line.push_str("  ");
+            match align {
+                Align::Left => line.extend([*cell, &padding]),
+                Align::Right => line.extend([&padding, *cell]),
+            }
+        }
+        writeln!(out, "{}", line.trim_end())
+    }
+}
+
+fn chars(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// A bar of stars between bars: `|***   |`; something that is not nothing is at least a dot.
+#[must_use]
+pub fn bar(part: u64, whole: u64, width: usize) -> String {
+    let stars = (u128::from(part) * width as u128).checked_div(u128::from(whole)).unwrap_or(0) as usize;
+    let stars = stars.min(width);
+    let filled = if stars == 0 && part > 0 { ".".to_owned() } else { "*".repeat(stars) };
+    format!("|{filled:width$}|")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_get_their_own_line() {
+        let mut table = Table::new(&[("name", Align::Left), ("count", Align::Right)]);
+        table.row(vec!["short".into(), "1".into()]);
+        table.row(vec!["a name that is longer than there is room".into(), "22".into()]);
+        let mut out = Vec::new();
+        table.write(&mut out, 20).unwrap();
+        let expected = "  name                  count
+  short                     1
+  a name that is longer than there is room
+                           22
+";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn bars() {
+        assert_eq!(bar(0, 0, 4), "|    |");
+        assert_eq!(bar(0, 9, 4), "|    |");
+        assert_eq!(bar(1, 900, 4), "|.   |");
+        assert_eq!(bar(9, 9, 4), "|****|");
+        assert_eq!(bar(u64::MAX, u64::MAX, 4), "|****|");
+    }
+}

@@ -1,0 +1,189 @@
+//! The report broken down by who called.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use analyzer::{Caller, CallerReport, ChildRow, FunctionReport, Stats};
+
+use super::{children, function, rule};
+use crate::render::names::caller_name;
+use crate::render::table::{Align, Table, bar};
+use crate::render::units::{counted, duration, grouped, mean_duration, percent, share};
+use crate::render::{View, histogram};
+
+/// Callers that get their own histogram and children; the table lists all.
+const DETAILED: usize = 10;
+const BAR: usize = 20;
+
+/// The calls from one caller: from one site, or from all sites of a function.
+struct Group<'a> {
+    caller: Caller,
+    sites: Vec<&'a CallerReport>,
+}
+
+impl Group<'_> {
+    fn calls(&self) -> u64 {
+        self.sites.iter().map(|s| s.latency.count).sum()
+    }
+
+    fn sum_ns(&self) -> u64 {
+        self.sites.iter().map(|s| s.latency.sum_ns).fold(0, u64::saturating_add)
+    }
+
+    fn off_cpu_ns(&self) -> u64 {
+        self.sites.iter().map(|s| s.off_cpu.sum_ns).fold(0, u64::saturating_add)
+    }
+
+    fn cpu_percent(&self) -> f64 {
+        // Not `sum`: that of nothing is -0.0.
+        self.sites.iter().flat_map(|s| &s.children).fold(0.0, |sum, child| sum + child.cpu_percent)
+    }
+
+    /// The title in brackets, which names such as `[signal]` have already.
+    fn bracketed(&self, view: &View<'_>) -> String {
+        let title = self.title(view);
+        if title.starts_with('[') { title } else { format!("[{title}]") }
+    }
+
+    /// Name, with the site if there is one, and its line.
+    fn title(&self, view: &View<'_>) -> String {
+        let name = caller_name(view.names, self.caller);
+        let jumped =
+            if matches!(self.caller, Caller::Function { tail: true, .. }) { " (tail call)" } else { "" };
+        let mut title = format!("{name}{jumped}");
+        match (self.sites.as_slice(), view.unfold || view.srcline) {
+            ([CallerReport { site: Some(site), .. }], true) => {
+                if view.unfold {
+                    title = format!("{title} at {}", view.names.site(*site));
+                }
+                if let Some(line) = view.names.line(*site) {
+                    title = format!("{title} ({line})");
+                }
+            }
+            ([_], _) => (),
+            (sites, _) => title = format!("{title} ({} sites)", sites.len()),
+        }
+        title
+    }
+}
+
+pub(super) fn write(
+    out: &mut dyn Write,
+    view: &View<'_>,
+    function: &FunctionReport,
+    name: &str,
+    width: usize,
+) -> io::Result<()> {
+    let groups = groups(&function.callers, view.unfold);
+    if groups.is_empty() {
+        return Ok(());
+    }
+    rule(out, '-', width)?;
+    writeln!(out, "Callers of [{name}]")?;
+    table(out, view, &groups, width)?;
+    if groups.len() == 1 {
+        return Ok(()); // it would only repeat the whole
+    }
+    for group in groups.iter().take(DETAILED) {
+        section(out, view, group, name, width)?;
+    }
+    if let Some(rest) = groups.get(DETAILED..).filter(|rest| !rest.is_empty()) {
+        let count = counted(rest.len() as u64, "more caller");
+        writeln!(out, "\n  {count} without a section here; --format json has all of them")?;
+    }
+    Ok(())
+}
+
+/// By function, or each site for itself; longest first.
+fn groups(callers: &[CallerReport], unfold: bool) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = if unfold {
+        callers.iter().map(|c| Group { caller: c.caller, sites: vec![c] }).collect()
+    } else {
+        let mut by_caller: BTreeMap<Caller, Vec<&CallerReport>> = BTreeMap::new();
+        for caller in callers {
+            by_caller.entry(caller.caller).or_default().push(caller);
+        }
+        by_caller.into_iter().map(|(caller, sites)| Group { caller, sites }).collect()
+    };
+    groups.sort_by_key(|g| std::cmp::Reverse(g.sum_ns()));
+    groups
+}
+
+fn table(out: &mut dyn Write, view: &View<'_>, groups: &[Group<'_>], width: usize) -> io::Result<()> {
+    let off_cpu = view.report.trace.off_cpu_known;
+    let whole = groups.iter().map(Group::sum_ns).fold(0, u64::saturating_add);
+    let most = groups.iter().map(Group::sum_ns).max().unwrap_or(0);
+    let mut titles = vec![("called from", Align::Left), ("average", Align::Right), ("count", Align::Right)];
+    if off_cpu {
+        titles.push(("off-CPU avg", Align::Right));
+    }
+    titles.extend([
+        ("CPU %", Align::Right),
+        ("total", Align::Right),
+        ("share %", Align::Right),
+        ("of the total", Align::Left),
+    ]);
+    let mut table = Table::new(&titles);
+    for group in groups {
+        let calls = group.calls().max(1) as f64;
+        let mut cells =
+            vec![group.title(view), mean_duration(group.sum_ns() as f64 / calls), grouped(group.calls())];
+        if off_cpu {
+            cells.push(mean_duration(group.off_cpu_ns() as f64 / calls));
+        }
+        cells.extend([
+            percent(group.cpu_percent()),
+            duration(group.sum_ns()),
+            percent(share(group.sum_ns(), whole)),
+            bar(group.sum_ns(), most, BAR),
+        ]);
+        table.row(cells);
+    }
+    table.write(out, width)
+}
+
+fn section(
+    out: &mut dyn Write,
+    view: &View<'_>,
+    group: &Group<'_>,
+    name: &str,
+    width: usize,
+) -> io::Result<()> {
+    rule(out, '=', width)?;
+    writeln!(out, "Latency of [{name}]\n  called from {}", group.bracketed(view))?;
+    let off_cpu = view.report.trace.off_cpu_known;
+    let buckets = histogram::merged(group.sites.iter().map(|s| s.histogram.as_slice()));
+    histogram::write(out, &buckets, off_cpu)?;
+    writeln!(out)?;
+    let went_off = buckets.iter().map(|b| b.off_cpu_count).sum();
+    match group.sites.as_slice() {
+        [site] => function::figures(out, &site.latency, off_cpu.then_some((&site.off_cpu, went_off)), width)?,
+        sites => several_sites(out, sites, group)?,
+    }
+    writeln!(out, "  CPU percent: {} %", percent(group.cpu_percent()))?;
+    let rows: Vec<ChildRow> = group.sites.iter().flat_map(|s| &s.children).copied().collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    rule(out, '-', width)?;
+    writeln!(out, "Children of [{name}]\n  called from {}", group.bracketed(view))?;
+    children::write(out, view, &rows, width)
+}
+
+/// Percentiles of several sets cannot be had from the percentiles of each: these figures can.
+fn several_sites(out: &mut dyn Write, sites: &[&CallerReport], group: &Group<'_>) -> io::Result<()> {
+    let spreads = || sites.iter().filter_map(|s| s.latency.spread.as_ref());
+    let min = spreads().map(|s| s.min_ns).min().unwrap_or(0);
+    let max = spreads().map(|s| s.max_ns).max().unwrap_or(0);
+    let calls = Stats { count: group.calls(), sum_ns: group.sum_ns(), spread: None };
+    let mean = calls.sum_ns as f64 / calls.count.max(1) as f64;
+    writeln!(
+        out,
+        "  count: {}, average: {}, min: {}, max: {}, off-CPU average: {} (percentiles of each site: -U)",
+        grouped(calls.count),
+        mean_duration(mean),
+        duration(min),
+        duration(max),
+        mean_duration(group.off_cpu_ns() as f64 / calls.count.max(1) as f64)
+    )
+}

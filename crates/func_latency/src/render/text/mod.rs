@@ -1,0 +1,37 @@
+//! The report as text, for people.
+
+mod callers;
+mod children;
+mod function;
+mod loss;
+
+use std::io::{self, Write};
+
+use super::View;
+use super::units::{counted, duration, size};
+
+/// Writes the report into lines of about `width` columns; no name is cut for it.
+///
+/// # Errors
+/// What `out` says.
+pub fn write(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<()> {
+    let width = width.clamp(80, 200);
+    let trace = &view.report.trace;
+    writeln!(
+        out,
+        "{}: {} of {}, {} of trace",
+        view.input,
+        duration(trace.span_ns),
+        counted(trace.threads, "thread"),
+        size(view.aux_bytes)
+    )?;
+    for (i, function) in view.report.functions.iter().enumerate() {
+        function::write(out, view, function, view.inlined_of(i), width)?;
+    }
+    loss::write(out, view, width)
+}
+
+/// A line across the page.
+fn rule(out: &mut dyn Write, line: char, width: usize) -> io::Result<()> {
+    writeln!(out, "\n{}", line.to_string().repeat(width))
+}

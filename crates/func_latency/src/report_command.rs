@@ -1,0 +1,233 @@
+//! `report`: from a recording to a function's latency.
+
+use std::io::{BufWriter, IsTerminal, Write, stdout};
+use std::time::Instant;
+
+use analyzer::{Analysis, Report, Request, Surroundings};
+use anyhow::{Context, Result};
+use decoder::DecodeOptions;
+use image::Image;
+use model::{AuxOwner, Ns, Recording, Schedule, Tid};
+
+use crate::args::Format;
+use crate::config::ReportConfig;
+use crate::exit::{Exit, failure};
+use crate::filter::TidSet;
+use crate::progress::Progress;
+use crate::render::image_names::ImageNames;
+use crate::render::units::{counted, duration, size};
+use crate::render::{View, json, rows, text};
+use crate::target::{self, Wanted};
+use crate::{messages, recording};
+
+/// Columns of the text where there is no terminal that has some.
+const WIDTH: usize = 120;
+
+pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
+    let started = Instant::now();
+    let file = recording::open(&config.input)?;
+    let recording = recording::read(&file)?;
+    let (image, schedule) = recording::load(&recording, config.symfs.as_deref());
+    let problems = problems(&recording, &image);
+    let wanted = target::wanted(&image, config)?;
+    let request = request(config, &recording, &schedule, &image, &wanted)?;
+    verbose(config, started, "opened");
+    let report = analyse(config, &recording, &schedule, &image, &request);
+    verbose(config, started, "decoded and analysed");
+
+    let names = ImageNames::new(&image, config.srcline);
+    if let Some(target) = &config.rows {
+        rows::write_file(target, &report, &names)?;
+    }
+    let inlined: Vec<u64> = wanted.iter().map(|w| w.inlined).collect();
+    let view = View {
+        report: &report,
+        names: &names,
+        input: &config.input.display().to_string(),
+        aux_bytes: recording::aux_bytes(&recording),
+        inlined: &inlined,
+        problems: &problems,
+        srcline: config.srcline,
+        unfold: config.unfold,
+    };
+    write_report(config.format, &view).context("cannot write to stdout")?;
+    verbose(config, started, "written");
+    Ok(verdict(config, &report, &wanted))
+}
+
+/// What makes the report less than whole; said on stderr, too.
+fn problems(recording: &Recording<'_>, image: &Image) -> Vec<String> {
+    let mut problems: Vec<String> = recording::damage(recording).into_iter().collect();
+    for problem in image.problems() {
+        messages::warn(&problem.what);
+        problems.push(problem.what);
+    }
+    let switchers = image.stack_switchers();
+    if !switchers.is_empty() {
+        let names: Vec<&str> = switchers.iter().map(|id| image.object_basename(*id)).collect();
+        let what = format!(
+            "{} may switch stacks (swapcontext or Go): a switch into a function that is also open cannot be told \
+             from unwinding",
+            names.join(", ")
+        );
+        messages::warn(&what);
+        problems.push(what);
+    }
+    problems
+}
+
+fn request(
+    config: &ReportConfig,
+    recording: &Recording<'_>,
+    schedule: &Schedule,
+    image: &Image,
+    wanted: &[Wanted],
+) -> Result<Request> {
+    let range = |r: crate::filter::NsRange| analyzer::LatencyRange { min_ns: r.min, max_ns: r.max };
+    let ancestor = match &config.ancestor {
+        Some(ancestor) => Some(analyzer::Ancestor {
+            function: target::ancestor(image, config, &ancestor.function)?.id,
+            latency: range(ancestor.latency_ns),
+        }),
+        None => None,
+    };
+    Ok(Request {
+        functions: wanted.iter().map(|w| w.function.id).collect(),
+        ancestor,
+        latency: range(config.latency_ns),
+        starts: config.window.map(|w| analyzer::StartWindow {
+            start: w.from,
+            min_ns: 0,
+            max_ns: w.to.since(w.from),
+        }),
+        tids: tids(config, recording, schedule)?,
+        rows: config.rows.is_some(),
+        stack_switches: !image.stack_switchers().is_empty(),
+    })
+}
+
+/// The threads of `-p` and `-T`; empty: all.
+fn tids(config: &ReportConfig, recording: &Recording<'_>, schedule: &Schedule) -> Result<Vec<Tid>> {
+    if config.pid.is_none() && config.tids == TidSet::default() {
+        return Ok(Vec::new());
+    }
+    let owners = recording.buffers.iter().filter_map(|buffer| match buffer.owner {
+        AuxOwner::Thread(tid) => Some(tid),
+        AuxOwner::Cpu(_) => None,
+    });
+    let mut known: Vec<Tid> = schedule.threads().map(|(tid, _)| tid).chain(owners).collect();
+    known.sort_unstable();
+    known.dedup();
+    let of_process = |tid: &Tid| {
+        config.pid.is_none_or(|pid| schedule.thread(*tid).map_or(tid.0 == pid.0, |life| life.pid == pid))
+    };
+    let chosen: Vec<Tid> =
+        known.iter().copied().filter(|tid| config.tids.contains(*tid) && of_process(tid)).collect();
+    if chosen.is_empty() {
+        let list: Vec<String> = known.iter().map(|tid| tid.0.to_string()).collect();
+        let message = format!("-p or -T: no such thread in the recording, which has {}", list.join(", "));
+        return Err(failure(Exit::Nothing, message));
+    }
+    Ok(chosen)
+}
+
+fn analyse(
+    config: &ReportConfig,
+    recording: &Recording<'_>,
+    schedule: &Schedule,
+    image: &Image,
+    request: &Request,
+) -> Report {
+    let buffers: Vec<_> = recording.buffers.iter().map(|b| (b.owner, b.index)).collect();
+    let around = Surroundings {
+        code: image,
+        functions: image,
+        schedule,
+        window: recording.time_span.unwrap_or((Ns(0), Ns(0))),
+        has_ip_filter: recording.pt.has_ip_filter,
+        buffers: &buffers,
+    };
+    let options = DecodeOptions { workers: config.workers, ..DecodeOptions::default() };
+    let mut analysis = Analysis::new(request, around);
+    let progress = Progress::new("decoding", recording::aux_bytes(recording));
+    let report = |done| progress.at(done);
+    let stats = decoder::decode(recording, schedule, image, image, &options, &report, &mut analysis);
+    drop(progress);
+    if config.verbose {
+        messages::note(format!(
+            "{} of trace in {}, {}, {}, {}; {}",
+            size(stats.bytes),
+            counted(stats.segments, "segment"),
+            counted(stats.events, "event"),
+            counted(stats.overflows, "overflow"),
+            counted(stats.clock_errors, "clock contradiction"),
+            counted(config.workers as u64, "worker")
+        ));
+    }
+    analysis.finish()
+}
+
+fn write_report(format: Format, view: &View<'_>) -> std::io::Result<()> {
+    let stdout = stdout();
+    let width = match stdout.is_terminal() {
+        true => terminal_size::terminal_size().map_or(WIDTH, |(width, _)| usize::from(width.0)),
+        false => WIDTH,
+    };
+    let mut out = BufWriter::new(stdout.lock());
+    match format {
+        Format::Text => text::write(&mut out, view, width)?,
+        Format::Json => json::write(&mut out, view)?,
+    }
+    out.flush()
+}
+
+fn verbose(config: &ReportConfig, started: Instant, what: &str) {
+    if config.verbose {
+        let ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        messages::note(format!("{what} after {}", duration(ns)));
+    }
+}
+
+/// Whether there was anything to report, and enough of it.
+fn verdict(config: &ReportConfig, report: &Report, wanted: &[Wanted]) -> Exit {
+    let seen = |calls: &analyzer::CallCounts| {
+        [calls.complete, calls.unwound, calls.open_start, calls.open_end, calls.cut].iter().any(|n| *n > 0)
+    };
+    let mut any = false;
+    for (function, wanted) in report.functions.iter().zip(wanted) {
+        if seen(&function.calls) {
+            any = true;
+            continue;
+        }
+        messages::warn(format!(
+            "no call of {} ({}) was seen: in {} of {} there were {} of control flow{}",
+            wanted.function.name,
+            wanted.function.object_name,
+            duration(report.trace.span_ns),
+            counted(report.trace.threads, "thread"),
+            counted(report.trace.events, "event"),
+            if restricted(config) { ", and -a, --li, --ti, -p or -T leave some out" } else { "" }
+        ));
+    }
+    if !any {
+        return Exit::Nothing;
+    }
+    let lost_percent = 100.0 * (1.0 - report.loss.coverage);
+    match config.max_loss_percent {
+        Some(allowed) if lost_percent > allowed => {
+            messages::warn(format!(
+                "{lost_percent:.3} % of the time was lost; --max-loss allows {allowed} %"
+            ));
+            Exit::Nothing
+        }
+        _ => Exit::Done,
+    }
+}
+
+fn restricted(config: &ReportConfig) -> bool {
+    config.ancestor.is_some()
+        || config.latency_ns != crate::filter::NsRange::ALL
+        || config.window.is_some()
+        || config.pid.is_some()
+        || config.tids != TidSet::default()
+}

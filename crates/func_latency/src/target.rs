@@ -1,0 +1,123 @@
+//! From the names on the command line to functions.
+
+use anyhow::Result;
+use image::{FindError, FunctionMatch, Image, MatchedBy, Query};
+
+use crate::config::ReportConfig;
+use crate::exit::{Exit, failure};
+use crate::messages;
+
+/// A function that was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    /// The function.
+    pub(crate) function: FunctionMatch,
+    /// Inlined instances, whose calls no trace shows.
+    pub(crate) inlined: u64,
+}
+
+/// The functions of all `-f`, each once, in the order of the command line.
+pub(crate) fn wanted(image: &Image, config: &ReportConfig) -> Result<Vec<Wanted>> {
+    let mut found: Vec<Wanted> = Vec::new();
+    for text in &config.functions {
+        for function in find(image, config, text)? {
+            if found.iter().any(|other| other.function.id == function.id) {
+                continue;
+            }
+            let inlined = image.inlined_sites(&function.name, Some(function.object));
+            found.push(Wanted { function, inlined });
+        }
+    }
+    Ok(found)
+}
+
+/// The one function of `-a`.
+pub(crate) fn ancestor(image: &Image, config: &ReportConfig, text: &str) -> Result<FunctionMatch> {
+    let found = find(image, config, text)?;
+    match <[FunctionMatch; 1]>::try_from(found) {
+        Ok([function]) => Ok(function),
+        Err(found) => {
+            let message = format!("-a '{text}' must be one function, not {}:", found.len());
+            Err(failure(Exit::Usage, with_candidates(message, &found)))
+        }
+    }
+}
+
+fn find(image: &Image, config: &ReportConfig, text: &str) -> Result<Vec<FunctionMatch>> {
+    let query = Query { text: text.to_owned(), object: config.object.clone() };
+    let error = match image.find(&query) {
+        Ok(found) => {
+            say_what_was_guessed(text, &found);
+            return Ok(found);
+        }
+        Err(error) => error,
+    };
+    if let (FindError::Ambiguous { candidates, .. }, Some(index)) = (&error, config.candidate) {
+        if let Some(chosen) = candidates.get(index) {
+            return Ok(vec![chosen.clone()]);
+        }
+    }
+    Err(failure(Exit::Usage, explain(image, config, &error)))
+}
+
+/// Says which functions a part of a name or an address led to.
+fn say_what_was_guessed(text: &str, found: &[FunctionMatch]) {
+    for function in found {
+        if !matches!(function.matched_by, MatchedBy::Symbol | MatchedBy::Name) {
+            let FunctionMatch { full_name, object_name, .. } = function;
+            messages::note(format!("'{text}' is {full_name} ({object_name})"));
+        }
+    }
+}
+
+/// The error, what may be meant instead, and how to say so.
+fn explain(image: &Image, config: &ReportConfig, error: &FindError) -> String {
+    let candidates = error.candidates();
+    match error {
+        FindError::Unknown { text, .. } => {
+            let inlined = image.inlined_sites(text, None);
+            if inlined > 0 {
+                return format!(
+                    "{error} that is called: the compiler inlined it ({inlined} instances), and inlined code is \
+                     not a call"
+                );
+            }
+            let missing = missing_objects(image);
+            if candidates.is_empty() {
+                return format!("{error}, nor anything like it{missing}");
+            }
+            with_candidates(format!("{error}{missing}.  Nearest:"), candidates)
+        }
+        FindError::Ambiguous { count, .. } => {
+            let shown = candidates.len();
+            let of = if shown < *count { format!(" ({shown} of them)") } else { String::new() };
+            let pick = match config.candidate {
+                Some(index) => format!("there is no #{}", index + 1),
+                None => "choose with -I '#N', -b OBJECT or more of the name".to_owned(),
+            };
+            with_candidates(format!("{error}{of}; {pick}:"), candidates)
+        }
+        FindError::NoObject { objects, .. } => {
+            let list: String = objects.iter().map(|o| format!("\n  {o}")).collect();
+            format!("{error}.  Objects with code:{list}")
+        }
+    }
+}
+
+/// A name may be unknown because the object that has it is.
+fn missing_objects(image: &Image) -> String {
+    let missing = image.problems().iter().filter(|p| p.unusable).count();
+    match missing {
+        0 => String::new(),
+        1 => " (1 object could not be read: see the warning)".to_owned(),
+        n => format!(" ({n} objects could not be read: see the warnings)"),
+    }
+}
+
+fn with_candidates(mut message: String, candidates: &[FunctionMatch]) -> String {
+    for (i, candidate) in candidates.iter().enumerate() {
+        let FunctionMatch { full_name, object_name, entry, size, .. } = candidate;
+        message.push_str(&format!("\n  #{:<2} {full_name}  ({object_name}+{entry}, {size} bytes)", i + 1));
+    }
+    message
+}

@@ -1,0 +1,277 @@
+//! The report's text, JSON and rows, held against `tests/goldens`.  `UPDATE_GOLDENS=1` writes them anew: read the diff.
+
+use std::path::Path;
+
+use analyzer::histogram::histogram;
+use analyzer::{
+    CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, FunctionReport,
+    Limits, Loss, Place, Report, Stats, Status, ThreadLoss, Total, TraceSummary,
+};
+use func_latency::config::RowsForm;
+use func_latency::render::{Names, View, json, rows, text};
+use model::{AuxOffset, Cpu, FunctionId, Ns, ObjectId, Svma, Tid};
+
+const FUNCTIONS: [&str; 6] = [
+    "[unknown]",
+    "row_search_mvcc",
+    "btr_pcur_open_with_no_init_func",
+    "ha_innobase::index_read",
+    "std::vector<std::pair<int, char>, std::allocator<std::pair<int, char> > >::operator[] with a name, \"long\"",
+    "on_alarm",
+];
+
+struct FakeNames {
+    lines: bool,
+}
+
+impl Names for FakeNames {
+    fn function(&self, id: FunctionId) -> String {
+        FUNCTIONS[id.0 as usize].to_owned()
+    }
+
+    fn object_of(&self, id: FunctionId) -> Option<String> {
+        (id != FunctionId::UNKNOWN).then(|| self.object(ObjectId(0)))
+    }
+
+    fn object(&self, id: ObjectId) -> String {
+        ["/usr/sbin/mysqld", "/usr/lib/libz.so.1"][id.0 as usize].to_owned()
+    }
+
+    fn site(&self, place: Place) -> String {
+        format!("mysqld+{}", place.svma)
+    }
+
+    fn line(&self, place: Place) -> Option<String> {
+        (self.lines && place.svma.0 != 0x30).then(|| format!("row0sel.cc:{}", place.svma.0))
+    }
+}
+
+fn place(svma: u64) -> Option<Place> {
+    Some(Place { object: ObjectId(0), svma: Svma(svma) })
+}
+
+fn child(kind: ChildKind, function: u32, svma: u64, count: u64, sum_ns: u64, off_cpu_ns: u64) -> ChildRow {
+    ChildRow {
+        kind,
+        function: FunctionId(function),
+        site: if svma == 0 { None } else { place(svma) },
+        total: Total { count, sum_ns, off_cpu_ns },
+        cpu_percent: (sum_ns - off_cpu_ns) as f64 / 10_000.0,
+    }
+}
+
+fn stats(values: &[u64]) -> Stats {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    Stats::of_sorted(&sorted)
+}
+
+fn caller(
+    caller: Caller,
+    svma: u64,
+    latency: &[u64],
+    off_cpu: &[u64],
+    children: &[ChildRow],
+) -> CallerReport {
+    CallerReport {
+        caller,
+        site: if svma == 0 { None } else { place(svma) },
+        latency: stats(latency),
+        off_cpu: stats(off_cpu),
+        histogram: histogram(latency, off_cpu),
+        children: children.to_vec(),
+    }
+}
+
+fn row(number: u64, status: Status, latency_ns: u64, off_cpu_ns: u64, from: Caller) -> CallRow {
+    let known = from != Caller::Unknown;
+    CallRow {
+        id: CallId { tid: Tid(42), number },
+        tid: Tid(42),
+        cpu: known.then_some(Cpu(3)),
+        start_ns: Ns(5_133_313_694_755_869 + number),
+        latency_ns,
+        error_ns: 7,
+        off_cpu_ns,
+        status,
+        caller: from,
+        site: if known { place(0x10) } else { None },
+        function: FunctionId(1),
+        depth: 0,
+        ended_by_jump: false,
+        aux_buffer: known.then_some(2),
+        aux_offset: AuxOffset(0x1234),
+    }
+}
+
+fn function() -> FunctionReport {
+    let read = Caller::Function { function: FunctionId(3), tail: false };
+    let long = Caller::Function { function: FunctionId(4), tail: true };
+    let children = [
+        child(ChildKind::Call, 2, 0x20, 3, 7_000, 0),
+        child(ChildKind::Syscall, 0, 0x40, 1, 1_300_000, 1_250_000),
+        child(ChildKind::Call, 2, 0x24, 2, 4_000, 0),
+        child(ChildKind::Own, 0, 0, 6, 600, 0),
+        child(ChildKind::Signal, 5, 0, 1, 450, 0),
+        child(ChildKind::Tail, 4, 0x30, 2, 300, 0),
+        child(ChildKind::Recursion, 1, 0x34, 1, 90, 0),
+        child(ChildKind::Interrupt, 0, 0, 1, 80, 0),
+    ];
+    let latency = [40, 130, 150, 5_600, 6_600, 1_300_000];
+    let off_cpu = [0, 0, 0, 0, 0, 1_250_000];
+    let open = row(7, Status::OpenEnd, 9_000_000, 8_000_000, read);
+    let cut = row(8, Status::Cut, 70, 0, Caller::Unknown);
+    let complete = row(1, Status::Complete, 1_300_000, 1_250_000, Caller::Signal);
+    FunctionReport {
+        id: FunctionId(1),
+        calls: CallCounts { complete: 5, unwound: 1, open_start: 1, open_end: 2, cut: 1 },
+        ended_by_jump: 2,
+        latency: stats(&latency),
+        off_cpu: stats(&off_cpu),
+        outermost: Total { count: 5, sum_ns: 1_312_430, off_cpu_ns: 1_250_000 },
+        cpu_percent: 404.04,
+        histogram: histogram(&latency, &off_cpu),
+        children: children.to_vec(),
+        callers: vec![
+            caller(read, 0x10, &latency[5..], &off_cpu[5..], &children[1..2]),
+            caller(long, 0x18, &latency[3..4], &off_cpu[3..4], &children[..1]),
+            caller(read, 0x14, &latency[..3], &off_cpu[..3], &children[3..5]),
+            caller(Caller::Signal, 0, &latency[4..5], &off_cpu[4..5], &[]),
+        ],
+        longest_open: vec![open, cut],
+        rows: vec![complete, open, cut],
+    }
+}
+
+fn empty_function() -> FunctionReport {
+    FunctionReport {
+        id: FunctionId(2),
+        calls: CallCounts::default(),
+        ended_by_jump: 0,
+        latency: stats(&[]),
+        off_cpu: stats(&[]),
+        outermost: Total::default(),
+        cpu_percent: 0.0,
+        histogram: vec![],
+        children: vec![],
+        callers: vec![],
+        longest_open: vec![],
+        rows: vec![],
+    }
+}
+
+fn report() -> Report {
+    let cause = |cause, object, count, bytes, lost_ns| CauseLoss { cause, object, count, bytes, lost_ns };
+    Report {
+        trace: TraceSummary {
+            window: (Ns(5_133_313_694_000_000), Ns(5_133_314_694_000_000)),
+            span_ns: 1_000_000_000,
+            threads: 2,
+            events: 12_345,
+            off_cpu_known: true,
+        },
+        loss: Loss {
+            overflows: 3,
+            truncated: 1,
+            errors: 0,
+            lost_ns: 12_000,
+            coverage: 0.999_993_333,
+            by_cause: vec![
+                cause("overflow", None, 3, 0, 8_000),
+                cause("missing code", Some(ObjectId(1)), 2, 1_200_000, 4_000),
+            ],
+            threads: vec![
+                ThreadLoss {
+                    tid: Tid(42),
+                    window_ns: 1_000_000_000,
+                    observed_ns: 999_988_000,
+                    lost_ns: 12_000,
+                },
+                ThreadLoss { tid: Tid(43), window_ns: 800_000_000, observed_ns: 800_000_000, lost_ns: 0 },
+            ],
+        },
+        functions: vec![function(), empty_function()],
+        limits: Limits { stack_switches: 4, ..Limits::default() },
+    }
+}
+
+fn whole_report() -> Report {
+    let mut report = report();
+    report.trace.off_cpu_known = false;
+    report.loss = Loss { coverage: 1.0, ..Loss::default() };
+    report.limits = Limits::default();
+    report.functions.truncate(1);
+    report
+}
+
+fn check_golden(name: &str, actual: &[u8]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(name);
+    if std::env::var_os("UPDATE_GOLDENS").is_some() {
+        std::fs::write(&path, actual).unwrap();
+    }
+    let actual = String::from_utf8(actual.to_vec()).unwrap();
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(actual == expected, "{name} differs from the golden; what was written:\n{actual}");
+}
+
+fn check_text(name: &str, report: &Report, srcline: bool, unfold: bool, width: usize) {
+    let problems = ["/usr/lib/libz.so.1 is missing (looked for /usr/lib/libz.so.1)".to_owned()];
+    let view = View {
+        report,
+        names: &FakeNames { lines: srcline },
+        input: "perf.data",
+        aux_bytes: 52_100_000,
+        inlined: &[17, 0],
+        problems: if report.loss.coverage < 1.0 { &problems } else { &[] },
+        srcline,
+        unfold,
+    };
+    let mut out = vec![];
+    text::write(&mut out, &view, width).unwrap();
+    check_golden(name, &out);
+}
+
+#[test]
+fn text_folded() {
+    check_text("folded.txt", &report(), false, false, 120);
+}
+
+#[test]
+fn text_unfolded_with_lines() {
+    check_text("unfolded-srcline.txt", &report(), true, true, 140);
+}
+
+#[test]
+fn text_folded_with_lines_without_loss_and_switches() {
+    check_text("whole-srcline.txt", &whole_report(), true, false, 100);
+}
+
+#[test]
+fn json_report() {
+    let report = report();
+    let view = View {
+        report: &report,
+        names: &FakeNames { lines: true },
+        input: "perf.data",
+        aux_bytes: 52_100_000,
+        inlined: &[17],
+        problems: &["/usr/lib/libz.so.1 is missing".to_owned()],
+        srcline: true,
+        unfold: false,
+    };
+    let mut out = vec![];
+    json::write(&mut out, &view).unwrap();
+    check_golden("report.json", &out);
+}
+
+#[test]
+fn rows_in_both_forms() {
+    let mut report = report();
+    // A name that CSV must quote.
+    report.functions[0].rows[1].caller = Caller::Function { function: FunctionId(4), tail: true };
+    for (name, form) in [("rows.jsonl", RowsForm::JsonLines), ("rows.csv", RowsForm::Csv)] {
+        let mut out = vec![];
+        rows::write(&mut out, form, &report, &FakeNames { lines: false }).unwrap();
+        check_golden(name, &out);
+    }
+}
