@@ -1,0 +1,117 @@
+//! Where the recordings are.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+/// A recording of the matrix and what is known of it.
+#[derive(Clone, Debug)]
+pub struct Fixture {
+    /// Its name.
+    pub name: String,
+    /// The run that it was made from.
+    pub log: String,
+    /// How it was encoded.
+    pub options: String,
+    /// The recording.
+    pub data: PathBuf,
+    /// Its ground truth.
+    pub truth: PathBuf,
+    /// What the program printed.
+    pub output: PathBuf,
+}
+
+impl Fixture {
+    /// Packets were lost in it, on purpose.
+    #[must_use]
+    pub fn is_lossy(&self) -> bool {
+        self.options.contains("--ovf-ms") || self.options.contains("--trunc")
+    }
+
+    /// It is about a part of the run only.
+    #[must_use]
+    pub fn is_window(&self) -> bool {
+        self.options.contains("--skip-ms") || self.options.contains("--dur-ms")
+    }
+
+    /// It shows a part of the code only.
+    #[must_use]
+    pub fn has_filter(&self) -> bool {
+        self.options.contains("--filter")
+    }
+
+    fn exists(&self) -> bool {
+        self.data.is_file() && self.truth.is_file()
+    }
+}
+
+/// The workspace.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The directory that the recordings are in.
+fn directory() -> PathBuf {
+    match env::var_os("FUNC_LATENCY_FIXTURES") {
+        Some(directory) => PathBuf::from(directory),
+        None => root().join("target").join("fixtures"),
+    }
+}
+
+/// All of `fixtures/matrix.txt`, there or not.
+fn matrix() -> Vec<Fixture> {
+    let text = include_str!("../../fixtures/matrix.txt");
+    let directory = directory();
+    let line = |line: &str| {
+        let mut columns = line.split('|').map(str::trim);
+        let (name, log, options) = (columns.next()?, columns.next()?, columns.next()?);
+        Some(Fixture {
+            name: name.to_owned(),
+            log: log.to_owned(),
+            options: options.to_owned(),
+            data: directory.join(format!("{name}.data")),
+            truth: directory.join(format!("{name}.truth")),
+            output: directory.join("logs").join(format!("{log}.out")),
+        })
+    };
+    text.lines().filter(|l| !l.starts_with('#')).filter_map(line).collect()
+}
+
+/// The test does nothing, because something is missing here.
+///
+/// # Panics
+/// If `FUNC_LATENCY_REQUIRE_FIXTURES` is set: then nothing may be missing.
+pub fn skip(reason: &str) {
+    let required = env::var_os("FUNC_LATENCY_REQUIRE_FIXTURES").is_some_and(|v| v != "0" && !v.is_empty());
+    assert!(!required, "{reason}");
+    println!("skipped: {reason}");
+}
+
+fn missing(name: &str) {
+    skip(&format!("no recording {name}; run cargo xtask fixtures"));
+}
+
+/// A recording, if it was made.
+///
+/// # Panics
+/// If it was not made but must have been, see [`skip`].
+#[must_use]
+pub fn fixture(name: &str) -> Option<Fixture> {
+    let found = matrix().into_iter().find(|f| f.name == name && f.exists());
+    if found.is_none() {
+        missing(name);
+    }
+    found
+}
+
+/// The recordings of one run that were made.  `FUNC_LATENCY_ONLY=NAME` leaves out all others.
+///
+/// # Panics
+/// If one was not made but must have been, see [`skip`].
+#[must_use]
+pub fn fixtures_of(log: &str) -> Vec<Fixture> {
+    let only = env::var("FUNC_LATENCY_ONLY").ok();
+    let wanted = |f: &Fixture| f.log == log && only.as_ref().is_none_or(|only| *only == f.name);
+    let (there, not): (Vec<_>, Vec<_>) = matrix().into_iter().filter(wanted).partition(Fixture::exists);
+    not.iter().for_each(|f| missing(&f.name));
+    there
+}

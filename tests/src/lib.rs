@@ -1,0 +1,12 @@
+//! The whole of func_latency against the ground truth of generated recordings.
+//!
+//! `cargo xtask fixtures` makes the recordings of `fixtures/matrix.txt` in `target/fixtures`, or they are where
+//! the environment variable `FUNC_LATENCY_FIXTURES` says.  A test without its recordings says so and passes;
+//! with `FUNC_LATENCY_REQUIRE_FIXTURES=1` it fails.
+
+pub mod fixture;
+pub mod pipeline;
+pub mod rows;
+
+pub use fixture::{Fixture, fixture, fixtures_of, skip};
+pub use pipeline::Opened;

@@ -1,0 +1,50 @@
+//! perf's own decoder opens the recordings and sees what the ground truth says: the recordings are valid.
+
+use std::io::BufReader;
+use std::process::{Command, Stdio};
+
+use tracegen::truth::File;
+use tracegen::truth::verify::perf_script::{self, Branches};
+use truth_tests::{Fixture, fixtures_of, skip};
+
+fn check(fixture: &Fixture) -> bool {
+    let mut perf = Command::new("perf")
+        .args(["script", "--itrace=be", "--ns", "-F", "tid,time,flags,ip,addr", "-i"])
+        .arg(&fixture.data)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let script = BufReader::with_capacity(1 << 20, perf.stdout.take().unwrap());
+    let truth = File::load(&fixture.truth).unwrap();
+    let agreement = perf_script::compare(&truth, script, Branches::All).unwrap();
+    let done = perf.wait().unwrap().success();
+    let good = done && agreement.agrees() && agreement.matched > 0 && agreement.backward == 0;
+    let no_surprise = fixture.is_lossy() || agreement.error_lines == 0;
+    println!("{}: {}", fixture.name, agreement);
+    good && no_surprise
+}
+
+fn check_all(log: &str) {
+    if Command::new("perf").arg("version").stdout(Stdio::null()).status().is_err() {
+        skip("no perf here; install linux-perf");
+        return;
+    }
+    let bad: Vec<String> = fixtures_of(log).into_iter().filter(|f| !check(f)).map(|f| f.name).collect();
+    assert!(bad.is_empty(), "perf and truth differ: {}", bad.join(", "));
+}
+
+#[test]
+fn demo() {
+    check_all("demo");
+}
+
+#[test]
+fn calls() {
+    check_all("calls");
+}
+
+#[test]
+fn sqlite_small() {
+    check_all("sq1");
+}
