@@ -133,6 +133,12 @@ impl Clock {
         slot
     }
 
+    /// No cycle has passed since the last slot.
+    #[inline]
+    pub(crate) fn stands_still(&self) -> bool {
+        self.has_cyc && !self.cyc_fresh
+    }
+
     /// The earliest that it can be now.
     pub(crate) fn now_lo(&self) -> Ns {
         self.anchor

@@ -20,6 +20,9 @@ use crate::return_stack::ReturnStack;
 use crate::segment::Segment;
 use crate::walk::{Step, Walk};
 
+/// A thread runs no code of its own in this time after its switch-in record.
+const SWITCH_NS: u64 = 500;
+
 /// What a segment's decoding gave.
 pub(crate) struct SegmentOutput {
     pub(crate) stretches: Vec<Stretch>,
@@ -89,6 +92,12 @@ struct Flow<'a> {
     fup_use: FupUse,
     /// The last flow packet.
     flow_slot: Slot,
+    /// The one before it that the next one's events cannot precede.
+    flow_lo: Slot,
+    /// The last flow packet was a TNT; whether it was full.
+    last_tnt: Option<bool>,
+    /// TNT packets are long.
+    long_tnt: bool,
     /// The flow packet before the one whose TNT bits are pending.
     tnt_lo: Slot,
     /// Inside PSB+: the address of its FUP.
@@ -134,6 +143,9 @@ impl<'a> Flow<'a> {
             fup: None,
             fup_use: FupUse::Async,
             flow_slot: start_slot,
+            flow_lo: start_slot,
+            last_tnt: None,
+            long_tnt: false,
             tnt_lo: start_slot,
             psb: None,
             tail: false,
@@ -215,18 +227,33 @@ impl<'a> Flow<'a> {
             Packet::ModeTsx { aborted: false, .. }
             | Packet::Ptw { ip: true, .. }
             | Packet::Exstop { ip: true }
-            | Packet::Bep { ip: true } => self.fup_use = FupUse::Bound,
+            | Packet::Bep { ip: true } => {
+                // PSB+ repeats MODE.TSX; its FUP is its own.
+                if self.psb.is_none() {
+                    self.fup_use = FupUse::Bound;
+                }
+            }
             _ => (),
         }
         true
     }
 
     /// A slot for the flow packet at hand, and the step from the last one to it.
+    ///
+    /// A TNT packet that is not full was forced out by the packet at hand: what ran since its last bit may have run
+    /// before its own time.
     #[inline]
     fn step(&mut self, at: AuxOffset) -> Step {
+        let forced = match std::mem::replace(&mut self.last_tnt, None) {
+            Some(full) => !full || self.clock.stands_still(),
+            None => false,
+        };
         let slot = self.clock.slot();
-        let lo = std::mem::replace(&mut self.flow_slot, slot);
-        Step { lo, slot, at }
+        if !forced {
+            self.flow_lo = self.flow_slot;
+        }
+        self.flow_slot = slot;
+        Step { lo: self.flow_lo, slot, at }
     }
 
     /// Goes on with what a step gave.
@@ -250,6 +277,8 @@ impl<'a> Flow<'a> {
         }
         self.walk.tnt = tnt;
         self.tnt_lo = step.lo;
+        self.long_tnt |= tnt.len() > Tnt::SHORT_MAX;
+        self.last_tnt = Some(tnt.len() == if self.long_tnt { Tnt::LONG_MAX } else { Tnt::SHORT_MAX });
         let walked = self.walk.follow_tnt(step);
         self.check(walked, at);
     }
@@ -317,6 +346,7 @@ impl<'a> Flow<'a> {
             State::On => {
                 self.clock.progress(1);
                 let step = self.step(at);
+                self.clock.discontinuity();
                 let desync =
                     (!self.walk.tnt.is_empty()).then(|| GapCause::Desync { ip: self.walk.position().ip });
                 let walked = match (desync, fup) {
@@ -340,7 +370,10 @@ impl<'a> Flow<'a> {
                 self.state = State::Off;
             }
             State::Lost(_) => (),
-            State::Kernel | State::Off | State::Unsynced => self.state = State::Off,
+            State::Kernel | State::Off | State::Unsynced => {
+                self.clock.discontinuity();
+                self.state = State::Off;
+            }
         }
     }
 
@@ -367,6 +400,7 @@ impl<'a> Flow<'a> {
 
     fn psb(&mut self, at: AuxOffset) {
         self.fup = None;
+        self.fup_use = FupUse::Async;
         self.last_ip.reset();
         if matches!(self.state, State::On) && !self.walk.tnt.is_empty() {
             let ip = self.walk.position().ip;
@@ -416,6 +450,7 @@ impl<'a> Flow<'a> {
             return self.arrive(step, ip, true);
         }
         self.attribute();
+        self.walk.output.thread(self.running, self.walk.space, self.clock.now_lo());
         match self.walk.jump_to(ip) {
             Ok(()) => self.state = State::On,
             Err(_) if ip.is_kernel() => self.state = State::Kernel,
@@ -555,7 +590,7 @@ impl<'a> Flow<'a> {
                 output.gap(from, to, 0, lost.at, lost.cause);
             }
         }
-        if now.is_known() && now.from < end_lo {
+        if now.is_known() && end_lo.since(now.from) > SWITCH_NS {
             output.thread(now, self.context.code.space(now.pid, now.from), now.from);
             output.gap(Moment::Exactly(now.from), to, 0, lost.at, lost.cause);
         }

@@ -28,7 +28,7 @@ pub(crate) fn run(
     sink: &mut dyn EventSink,
 ) -> DecodeStats {
     let pool = Pool::new(options.workers);
-    let mut join = Join { stats: DecodeStats::default(), last_point: BTreeMap::new(), progress, sink };
+    let mut join = Join { stats: DecodeStats::default(), last: BTreeMap::new(), progress, sink };
     for group in groups(context, options.segment_bytes) {
         join.group(context, &pool, &group);
     }
@@ -123,7 +123,7 @@ impl Pool {
 struct Join<'a> {
     stats: DecodeStats,
     /// The last time given out, per thread.
-    last_point: BTreeMap<Tid, Ns>,
+    last: BTreeMap<Tid, EventTime>,
     progress: &'a dyn Fn(u64),
     sink: &'a mut dyn EventSink,
 }
@@ -164,7 +164,7 @@ impl Join<'_> {
                 return;
             }
             let mut stretch = entry.remove();
-            let last = self.last_point.entry(stretch.tid).or_insert(Ns(0));
+            let last = self.last.entry(stretch.tid).or_default();
             for event in &mut stretch.events {
                 match event {
                     TraceEvent::Branch(branch) => keep_forward(last, &mut branch.time),
@@ -180,9 +180,10 @@ impl Join<'_> {
     }
 }
 
-/// Within a thread time never runs backwards: an estimate before the last one moves up to it.
-fn keep_forward(last: &mut Ns, time: &mut EventTime) {
-    time.point = time.point.max(*last);
+/// Within a thread time never runs backwards: what happened later cannot have been earlier.
+fn keep_forward(last: &mut EventTime, time: &mut EventTime) {
+    time.lo = time.lo.max(last.lo);
+    time.point = time.point.max(last.point).max(time.lo);
     time.hi = time.hi.max(time.point);
-    *last = time.point;
+    *last = *time;
 }

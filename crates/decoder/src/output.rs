@@ -31,7 +31,24 @@ pub(crate) struct Stretch {
     pub(crate) space: SpaceId,
     /// Not before this time.
     pub(crate) start: Ns,
+    /// When the thread came to the CPU: it may have run on another one since its last stretch.
+    arrived: Ns,
+    /// When it left again.
+    left: Ns,
     pub(crate) events: Vec<TraceEvent>,
+}
+
+impl Stretch {
+    /// Nothing happened later than what came after it, and nothing after the thread had left.
+    fn bound_from_behind(&mut self) {
+        let mut latest = self.left;
+        for event in self.events.iter_mut().rev() {
+            let TraceEvent::Branch(BranchEvent { time, .. }) = event else { continue };
+            latest = latest.min(time.hi).max(time.lo);
+            time.hi = latest;
+            time.point = time.point.min(latest);
+        }
+    }
 }
 
 /// Collects events until the segment's clock is known.
@@ -46,17 +63,12 @@ impl Output {
     /// The events that follow are `running`'s.
     pub(crate) fn thread(&mut self, running: Running, space: SpaceId, start: Ns) {
         if let Some(last) = self.stretches.last_mut() {
-            if (last.pid, last.tid, last.space) == (running.pid, running.tid, space) {
-                return;
-            }
-            if last.events.is_empty() {
-                (last.pid, last.tid, last.space) = (running.pid, running.tid, space);
-                last.start = start;
+            if (last.tid, last.space, last.arrived) == (running.tid, space, running.from) {
                 return;
             }
         }
-        let (pid, tid) = (running.pid, running.tid);
-        self.stretches.push(Stretch { pid, tid, space, start, events: vec![] });
+        let Running { pid, tid, from: arrived, to: left } = running;
+        self.stretches.push(Stretch { pid, tid, space, start, arrived, left, events: vec![] });
     }
 
     fn push(&mut self, event: TraceEvent, stamp: Stamp) {
@@ -102,6 +114,7 @@ impl Output {
                     _ => (),
                 }
             }
+            stretch.bound_from_behind();
         }
         stretches.retain(|s| !s.events.is_empty());
         stretches
