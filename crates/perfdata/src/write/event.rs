@@ -1,0 +1,107 @@
+//! The events of a recording (`perf_event_attr`) with their ids.
+
+use super::le::Append;
+
+/// `attr.type` of software events.
+pub const PERF_TYPE_SOFTWARE: u32 = 1;
+/// `attr.config` of the software event that counts nothing and only carries sideband.
+pub const PERF_COUNT_SW_DUMMY: u64 = 9;
+
+/// Size of an attr in our files: PERF_ATTR_SIZE_VER7.  perf 6.1 refuses attrs larger than it knows.
+pub(super) const ATTR_SIZE: u32 = 128;
+
+/// `sample_type` of all our events: what stands behind every sideband record is then the same
+/// ([`super::SampleId`]), and the CPU is always known.
+pub(super) const SAMPLE_TYPE: u64 =
+    sample::IP | sample::TID | sample::TIME | sample::CPU | sample::IDENTIFIER;
+
+/// `read_format`: PERF_FORMAT_ID.
+const READ_FORMAT: u64 = 1 << 2;
+
+/// Bits of `attr.sample_type` (PERF_SAMPLE_*).
+mod sample {
+    pub(super) const IP: u64 = 1 << 0;
+    pub(super) const TID: u64 = 1 << 1;
+    pub(super) const TIME: u64 = 1 << 2;
+    pub(super) const CPU: u64 = 1 << 7;
+    pub(super) const IDENTIFIER: u64 = 1 << 16;
+}
+
+/// The part of a `perf_event_attr` that differs between our events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attr {
+    /// `type`: the PMU's number.
+    pub event_type: u32,
+    /// `config`.
+    pub config: u64,
+    /// Flag bits, see the constants; `sample_id_all` is always on.
+    pub flags: u64,
+    /// `aux_watermark`, bytes.
+    pub aux_watermark: u32,
+}
+
+impl Attr {
+    /// The event starts disabled.
+    pub const DISABLED: u64 = 1 << 0;
+    /// Children inherit the event.
+    pub const INHERIT: u64 = 1 << 1;
+    /// User code only.
+    pub const EXCLUDE_KERNEL: u64 = 1 << 5;
+    /// No hypervisor.
+    pub const EXCLUDE_HV: u64 = 1 << 6;
+    /// Record executable mappings.
+    pub const MMAP: u64 = 1 << 8;
+    /// Record names.
+    pub const COMM: u64 = 1 << 9;
+    /// Record births and deaths.
+    pub const TASK: u64 = 1 << 13;
+    /// Mappings as MMAP2.
+    pub const MMAP2: u64 = 1 << 23;
+    /// Tell `execve` from a change of name.
+    pub const COMM_EXEC: u64 = 1 << 24;
+    /// Record context switches.
+    pub const CONTEXT_SWITCH: u64 = 1 << 26;
+
+    const SAMPLE_ID_ALL: u64 = 1 << 18;
+
+    /// The 128 bytes of the file.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.u32(self.event_type);
+        out.u32(ATTR_SIZE);
+        out.u64(self.config);
+        out.u64(1); // sample_period
+        out.u64(SAMPLE_TYPE);
+        out.u64(READ_FORMAT);
+        out.u64(self.flags | Self::SAMPLE_ID_ALL);
+        // wakeup, bp_type, config1, config2, branch_sample_type, sample_regs_user, sample_stack_user, clockid,
+        // sample_regs_intr
+        out.extend_from_slice(&[0; 56]);
+        out.u32(self.aux_watermark);
+        out.resize(start + ATTR_SIZE as usize, 0);
+    }
+}
+
+/// One event: what was opened, on how many CPUs or threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// As perf prints it, e.g. `intel_pt//u`.
+    pub name: String,
+    /// What was opened.
+    pub attr: Attr,
+    /// One per CPU or thread that it was opened on.
+    pub ids: Vec<EventId>,
+}
+
+/// Where one of an event's file descriptors was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventId {
+    /// The kernel's id: PERF_EVENT_IOC_ID.
+    pub id: u64,
+    /// perf's number of the ring buffer.
+    pub index: u32,
+    /// The CPU, or -1.
+    pub cpu: i32,
+    /// The thread, or -1.
+    pub tid: i32,
+}

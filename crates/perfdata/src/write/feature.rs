@@ -1,0 +1,140 @@
+//! Feature sections: what stands behind the records and describes machine and recording.
+
+use model::BuildId;
+
+use super::event::{ATTR_SIZE, Event};
+use super::le::Append;
+
+/// Bits of the file header's feature bitmap (HEADER_* in tools/perf/util/header.h).
+mod bit {
+    pub(super) const BUILD_ID: u32 = 2;
+    pub(super) const HOSTNAME: u32 = 3;
+    pub(super) const OSRELEASE: u32 = 4;
+    pub(super) const VERSION: u32 = 5;
+    pub(super) const ARCH: u32 = 6;
+    pub(super) const NRCPUS: u32 = 7;
+    pub(super) const CPUID: u32 = 10;
+    pub(super) const CMDLINE: u32 = 11;
+    pub(super) const EVENT_DESC: u32 = 12;
+    pub(super) const PMU_MAPPINGS: u32 = 16;
+    pub(super) const AUXTRACE: u32 = 18;
+}
+
+/// perf's NAME_ALIGN.
+const PATH_ALIGNMENT: usize = 64;
+
+/// Machine and recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// Name of the machine.
+    pub hostname: String,
+    /// Kernel release.
+    pub os_release: String,
+    /// Version of the recording program.
+    pub version: String,
+    /// How many CPUs there are.
+    pub cpus: u32,
+    /// `vendor,family,model,stepping`; empty if unknown.
+    pub cpuid: String,
+    /// The recording's command line.
+    pub command_line: Vec<String>,
+    /// Type and name of the PMUs.
+    pub pmus: Vec<(u32, String)>,
+    /// The mapped objects and their build ids.
+    pub build_ids: Vec<(String, BuildId)>,
+}
+
+/// Where an AUXTRACE record stands in the file, and its size.
+pub(super) type AuxtraceIndex = Vec<(u64, u64)>;
+
+impl Features {
+    /// Sections in the order of their bits.
+    pub(super) fn sections(&self, events: &[Event], auxtrace: &AuxtraceIndex) -> Vec<(u32, Vec<u8>)> {
+        let text = |text: &str| {
+            let mut section = vec![];
+            section.feature_str(text);
+            section
+        };
+        let mut sections = vec![
+            (bit::BUILD_ID, self.build_id_section()),
+            (bit::HOSTNAME, text(&self.hostname)),
+            (bit::OSRELEASE, text(&self.os_release)),
+            (bit::VERSION, text(&self.version)),
+            (bit::ARCH, text("x86_64")),
+            (bit::NRCPUS, [self.cpus.to_le_bytes(), self.cpus.to_le_bytes()].concat()),
+            (bit::CPUID, text(&self.cpuid)),
+            (bit::CMDLINE, self.command_line_section()),
+            (bit::EVENT_DESC, event_section(events)),
+            (bit::PMU_MAPPINGS, self.pmu_section()),
+            (bit::AUXTRACE, auxtrace_section(auxtrace)),
+        ];
+        sections.retain(|(feature, _)| match *feature {
+            bit::BUILD_ID => !self.build_ids.is_empty(),
+            bit::CPUID => !self.cpuid.is_empty(),
+            _ => true,
+        });
+        sections
+    }
+
+    /// A list of `perf_record_header_build_id`.
+    fn build_id_section(&self) -> Vec<u8> {
+        const MISC_USER: u16 = 2;
+        const MISC_BUILD_ID_SIZE: u16 = 1 << 15;
+        const FIXED_SIZE: usize = 36;
+        let mut section = vec![];
+        for (path, build_id) in &self.build_ids {
+            let path_len = (path.len() + 1).next_multiple_of(PATH_ALIGNMENT);
+            let bytes = &build_id.0[..build_id.0.len().min(20)];
+            section.u32(0);
+            section.u16(MISC_USER | MISC_BUILD_ID_SIZE);
+            section.u16((FIXED_SIZE + path_len) as u16);
+            section.u32(u32::MAX); // pid: the host
+            let start = section.len();
+            section.extend_from_slice(bytes);
+            section.resize(start + 20, 0);
+            section.extend_from_slice(&[bytes.len() as u8, 0, 0, 0]);
+            section.padded_str(path, PATH_ALIGNMENT);
+        }
+        section
+    }
+
+    fn command_line_section(&self) -> Vec<u8> {
+        let mut section = vec![];
+        section.u32(self.command_line.len() as u32);
+        self.command_line.iter().for_each(|argument| section.feature_str(argument));
+        section
+    }
+
+    fn pmu_section(&self) -> Vec<u8> {
+        let mut section = vec![];
+        section.u32(self.pmus.len() as u32);
+        for (number, name) in &self.pmus {
+            section.u32(*number);
+            section.feature_str(name);
+        }
+        section
+    }
+}
+
+fn event_section(events: &[Event]) -> Vec<u8> {
+    let mut section = vec![];
+    section.u32(events.len() as u32);
+    section.u32(ATTR_SIZE);
+    for event in events {
+        event.attr.encode(&mut section);
+        section.u32(event.ids.len() as u32);
+        section.feature_str(&event.name);
+        event.ids.iter().for_each(|id| section.u64(id.id));
+    }
+    section
+}
+
+fn auxtrace_section(index: &AuxtraceIndex) -> Vec<u8> {
+    let mut section = vec![];
+    section.u64(index.len() as u64);
+    for &(offset, size) in index {
+        section.u64(offset);
+        section.u64(size);
+    }
+    section
+}

@@ -1,0 +1,269 @@
+//! Writes perf.data files that perf and this crate read.
+//!
+//! [`Writer`] streams: what is given to it goes to the file at once, so that a recording of any size needs no
+//! memory and one that is cut off still opens.  Records come as bytes: the kernel's own, passed through,
+//! or made from values by [`Record::encode`] and the functions of [`IntelPtInfo`].
+//!
+//! ```text
+//! Writer::new            header, ids, attrs
+//!   .record(..)          AUXTRACE_INFO first, then sideband
+//!   .aux(..)             AUXTRACE and its payload
+//!   .finished_round()    no later record is older than those before the previous round's end
+//!   .finish(..)          features; sizes go into the header
+//! ```
+
+mod auxtrace;
+mod event;
+mod feature;
+mod le;
+mod record;
+
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+
+pub use auxtrace::{AuxChunk, IntelPtInfo, id_index, pt_config};
+pub use event::{Attr, Event, EventId, PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
+pub use feature::Features;
+pub use record::{FileIdentity, Record, SampleId};
+
+use auxtrace::{AUXTRACE_SIZE, FINISHED_ROUND};
+use event::ATTR_SIZE;
+use feature::AuxtraceIndex;
+use le::Append;
+use record::{HEADER_SIZE, user_record};
+
+const MAGIC: &[u8; 8] = b"PERFILE2";
+const FILE_HEADER_SIZE: u64 = 104;
+/// An attr and the section (offset, size) of its ids.
+const ATTR_ENTRY_SIZE: u64 = ATTR_SIZE as u64 + 16;
+
+/// A perf.data file in the making.
+#[derive(Debug)]
+pub struct Writer<W> {
+    out: W,
+    events: Vec<Event>,
+    position: u64,
+    auxtrace: AuxtraceIndex,
+}
+
+impl<W: Write + Seek> Writer<W> {
+    /// Starts a file with these events.  `out` must be at its start and should be buffered.
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn new(mut out: W, events: Vec<Event>) -> io::Result<Self> {
+        let mut head = file_header(&events, 0, 0);
+        for id in events.iter().flat_map(|event| &event.ids) {
+            head.u64(id.id);
+        }
+        let mut ids_start = FILE_HEADER_SIZE;
+        for event in &events {
+            event.attr.encode(&mut head);
+            let ids_size = 8 * event.ids.len() as u64;
+            head.u64(ids_start);
+            head.u64(ids_size);
+            ids_start += ids_size;
+        }
+        out.write_all(&head)?;
+        Ok(Self { out, events, position: head.len() as u64, auxtrace: vec![] })
+    }
+
+    /// Bytes in the file so far.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Adds one or more whole records.
+    ///
+    /// # Errors
+    /// What the file says; `InvalidInput` if `records` is not a sequence of whole records.
+    pub fn record(&mut self, records: &[u8]) -> io::Result<()> {
+        let mut rest = records;
+        while !rest.is_empty() {
+            let size =
+                rest.get(6..HEADER_SIZE).map_or(0, |size| usize::from(size[0]) | usize::from(size[1]) << 8);
+            rest = rest.get(size..).filter(|_| size >= HEADER_SIZE).ok_or_else(|| {
+                io::Error::new(ErrorKind::InvalidInput, format!("not a whole record: {size} bytes"))
+            })?;
+        }
+        self.put(records)
+    }
+
+    /// Adds a stretch of trace, whose bytes may come in pieces (a ring buffer wraps).
+    ///
+    /// # Errors
+    /// What the file says.
+    pub fn aux(&mut self, chunk: &AuxChunk, payload: &[&[u8]]) -> io::Result<()> {
+        let size = payload.iter().map(|piece| piece.len() as u64).sum();
+        self.auxtrace.push((self.position, AUXTRACE_SIZE));
+        self.put(&chunk.encode(size))?;
+        payload.iter().try_for_each(|piece| self.put(piece))
+    }
+
+    /// Tells a reader that sorts by time what it may let go: all that is older than the newest record before
+    /// the previous such mark.
+    ///
+    /// # Errors
+    /// What the file says.
+    pub fn finished_round(&mut self) -> io::Result<()> {
+        self.put(&user_record(FINISHED_ROUND, &[]))
+    }
+
+    /// Writes the features and completes the header.  Returns the whole file.
+    ///
+    /// # Errors
+    /// What the file says.
+    pub fn finish(mut self, features: &Features) -> io::Result<W> {
+        let data_end = self.position;
+        let sections = features.sections(&self.events, &self.auxtrace);
+        let mut table = vec![];
+        let mut offset = data_end + 16 * sections.len() as u64;
+        for (_, section) in &sections {
+            table.u64(offset);
+            table.u64(section.len() as u64);
+            offset += section.len() as u64;
+        }
+        self.put(&table)?;
+        for (_, section) in &sections {
+            self.put(section)?;
+        }
+        let bits = sections.iter().fold(0, |bits, (feature, _)| bits | 1 << feature);
+        let size = data_end - data_start(&self.events);
+        self.out.seek(SeekFrom::Start(0))?;
+        self.out.write_all(&file_header(&self.events, size, bits))?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.write_all(bytes)?;
+        self.position += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+fn attrs_start(events: &[Event]) -> u64 {
+    FILE_HEADER_SIZE + events.iter().map(|event| 8 * event.ids.len() as u64).sum::<u64>()
+}
+
+fn data_start(events: &[Event]) -> u64 {
+    attrs_start(events) + ATTR_ENTRY_SIZE * events.len() as u64
+}
+
+/// `struct perf_file_header`.
+fn file_header(events: &[Event], data_size: u64, features: u64) -> Vec<u8> {
+    let mut header = MAGIC.to_vec();
+    header.u64(FILE_HEADER_SIZE);
+    header.u64(ATTR_ENTRY_SIZE);
+    header.u64(attrs_start(events));
+    header.u64(ATTR_ENTRY_SIZE * events.len() as u64);
+    header.u64(data_start(events));
+    header.u64(data_size);
+    header.extend_from_slice(&[0; 16]); // event types: unused
+    header.u64(features);
+    header.extend_from_slice(&[0; 24]); // features 64 to 255
+    header
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use model::{AuxOffset, AuxOwner, BuildId, Cpu, TscClock};
+
+    use super::*;
+
+    fn events() -> Vec<Event> {
+        let ids = |first: u64| -> Vec<EventId> {
+            (0..2).map(|i| EventId { id: first + i, index: i as u32, cpu: i as i32, tid: -1 }).collect()
+        };
+        vec![
+            Event {
+                name: "intel_pt//u".into(),
+                attr: Attr { event_type: 8, config: 0x2401, ..Attr::default() },
+                ids: ids(10),
+            },
+            Event {
+                name: "dummy:u".into(),
+                attr: Attr { event_type: 1, config: 9, flags: Attr::MMAP2, aux_watermark: 0 },
+                ids: ids(20),
+            },
+        ]
+    }
+
+    fn word(file: &[u8], at: usize) -> u64 {
+        u64::from_le_bytes(file[at..at + 8].try_into().unwrap())
+    }
+
+    fn small_file() -> Vec<u8> {
+        let mut writer = Writer::new(Cursor::new(vec![]), events()).unwrap();
+        let info = IntelPtInfo {
+            pmu_type: 8,
+            clock: TscClock { shift: 31, mult: 7, zero: 9 },
+            have_sched_switch: 2,
+            per_cpu_buffers: true,
+            tsc_ctc_ratio: (250, 2),
+            max_nonturbo_ratio: 30,
+            filter: "filter 0x10/0x20@/x".into(),
+        };
+        writer.record(&info.auxtrace_info()).unwrap();
+        writer.record(&info.time_conv()).unwrap();
+        id_index(&events()).iter().for_each(|record| writer.record(record).unwrap());
+        let chunk = AuxChunk { index: 1, owner: AuxOwner::Cpu(Cpu(1)), offset: AuxOffset(64), reference: 5 };
+        writer.aux(&chunk, &[b"abcd", b"efgh"]).unwrap();
+        writer.finished_round().unwrap();
+        let features = Features {
+            build_ids: vec![("/x".into(), BuildId(vec![1, 2, 3]))],
+            command_line: vec!["func_latency".into()],
+            ..Features::default()
+        };
+        writer.finish(&features).unwrap().into_inner()
+    }
+
+    #[test]
+    fn the_header_finds_attrs_records_and_features() {
+        let file = small_file();
+        assert_eq!(&file[..8], MAGIC);
+        let (attrs, data, data_size) =
+            (word(&file, 24) as usize, word(&file, 40) as usize, word(&file, 48) as usize);
+        assert_eq!((attrs, data), (104 + 32, 104 + 32 + 2 * 144));
+        assert_eq!(word(&file, attrs + 8), 0x2401); // config
+        assert_eq!((word(&file, attrs + 128), word(&file, attrs + 136)), (104, 16));
+        assert_eq!((word(&file, attrs + 144 + 128), word(&file, 104 + 16)), (120, 20));
+
+        let mut types = vec![];
+        let mut at = data;
+        while at < data + data_size {
+            let record = at;
+            types.push(word(&file, at) as u32);
+            at += (word(&file, at) >> 48) as usize;
+            if types.last() == Some(&71) {
+                assert_eq!((word(&file, record + 8), word(&file, record + 16)), (8, 64));
+                assert_eq!(&file[at..at + 8], b"abcdefgh");
+                at += 8;
+            }
+        }
+        assert_eq!(at, data + data_size);
+        assert_eq!(types, [70, 79, 69, 71, 68]);
+
+        let bits = word(&file, 72);
+        let expect = [2, 3, 4, 5, 6, 7, 11, 12, 16, 18].iter().fold(0, |bits, bit| bits | 1u64 << bit);
+        assert_eq!(bits, expect);
+        let table = data + data_size;
+        let build_ids = word(&file, table) as usize;
+        assert_eq!(word(&file, table + 8), 36 + 64);
+        assert_eq!(&file[build_ids + 12..build_ids + 15], &[1, 2, 3]);
+        assert_eq!(&file[build_ids + 32..build_ids + 39], &[3, 0, 0, 0, b'/', b'x', 0]);
+        let last = table + 16 * 9;
+        assert_eq!(word(&file, last) + word(&file, last + 8), file.len() as u64);
+    }
+
+    #[test]
+    fn half_records_are_refused() {
+        let mut writer = Writer::new(Cursor::new(vec![]), events()).unwrap();
+        let record = user_record(68, &[0; 8]);
+        assert!(writer.record(&record[..12]).is_err());
+        assert!(writer.record(&[]).is_ok());
+        assert!(writer.record(&[0; 16]).is_err());
+        assert!(writer.record(&[record.clone(), record].concat()).is_ok());
+    }
+}

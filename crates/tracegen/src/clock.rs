@@ -1,0 +1,67 @@
+//! Simulated time, finer than the TSC so that single instructions add up.
+
+use model::{Tsc, TscClock};
+
+const FRACTION_BITS: u32 = 10;
+const TSC_GHZ: f64 = 3.0;
+
+/// TSC ticks per tick of the crystal clock (24 MHz): numerator, denominator, as CPUID 15H has them.
+pub(crate) const TSC_CTC_RATIO: (u32, u32) = (250, 2);
+/// The same as an integer.
+pub(crate) const TSC_PER_CTC: u64 = 125;
+/// Core:bus ratio at which the core runs at the TSC's frequency.
+pub(crate) const MAX_NONTURBO_RATIO: u32 = 30;
+/// The conversion that the recording states.  `zero` is not 0, so that nobody gets away without it.
+pub(crate) const CLOCK: TscClock = TscClock { shift: 31, mult: 715_827_883, zero: 7_000_000_019 };
+
+/// A length of simulated time: 1/1024 TSC ticks.
+pub(crate) const fn ticks(us: f64) -> u64 {
+    (us * 1000.0 * TSC_GHZ * (1u64 << FRACTION_BITS) as f64) as u64
+}
+
+/// A point in simulated time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Time(pub(crate) u64);
+
+impl Time {
+    /// After everything.
+    pub(crate) const NEVER: Self = Self(u64::MAX);
+    /// When the simulated program starts.
+    pub(crate) const START: Self = Self((0x123_4567_89ab << FRACTION_BITS) + ticks(1000.0));
+
+    pub(crate) const fn from_tsc(tsc: u64) -> Self {
+        Self(tsc << FRACTION_BITS)
+    }
+
+    pub(crate) const fn tsc(self) -> Tsc {
+        Tsc(self.0 >> FRACTION_BITS)
+    }
+
+    /// perf's time.
+    pub(crate) fn ns(self) -> u64 {
+        CLOCK.to_ns(self.tsc()).0
+    }
+
+    pub(crate) const fn plus(self, ticks: u64) -> Self {
+        Self(self.0.saturating_add(ticks))
+    }
+
+    pub(crate) const fn plus_us(self, us: f64) -> Self {
+        self.plus(ticks(us))
+    }
+
+    /// 1/1024 ticks from `earlier` to here; 0 if it is later.
+    pub(crate) const fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// The time that the trace unit counts as passed when tracing is switched on: a few cycles.
+    pub(crate) const fn just_before(self) -> Self {
+        Self(self.0 - (24 << FRACTION_BITS))
+    }
+
+    /// Core cycles in a length of time at a core:bus ratio.
+    pub(crate) const fn cycles(ticks: u64, cbr: u64) -> u64 {
+        (ticks * cbr / MAX_NONTURBO_RATIO as u64) >> FRACTION_BITS
+    }
+}

@@ -1,0 +1,155 @@
+//! From one block to the next: what the trace unit is told, and what the truth says.
+
+use model::Avma;
+
+use crate::block::{Block, Terminator};
+use crate::pt_unit::Output;
+use crate::slice::Slice;
+use crate::truth::{Flags, Kind};
+
+impl Slice<'_, '_> {
+    /// Control goes from the end of `from` to the start of `to`.  False: the code does not say so.
+    #[inline]
+    pub(crate) fn follow(&mut self, from: &Block, to: &Block) -> bool {
+        let called = from.terminator == Terminator::Call && from.target == to.start;
+        if to.signal_handler && !called || !explains(from, to) {
+            return false;
+        }
+        if self.world.filter.is_empty() {
+            self.follow_traced(from, to);
+            return true;
+        }
+        // Packets are enabled exactly inside the filter, as long as user code runs.
+        match (self.buffer.unit.enabled(), self.world.filter.contains(to.start)) {
+            (false, false) => (),
+            (false, true) => {
+                self.buffer.unit.enter(to.start, self.thread.now);
+                self.event(Kind::FilterIn, Flags::NONE, from.last, to.start);
+            }
+            (true, false) => self.leave_filter(from, to),
+            (true, true) => self.follow_traced(from, to),
+        }
+        true
+    }
+
+    fn leave_filter(&mut self, from: &Block, to: &Block) {
+        let by_return = from.terminator == Terminator::Return;
+        self.leave(Some(to.start), by_return);
+        self.event(kind(from.terminator), Flags::FILTER_OUT, from.last, to.start);
+    }
+
+    /// Both ends are traced.
+    #[inline]
+    fn follow_traced(&mut self, from: &Block, to: &Block) {
+        let now = self.thread.now;
+        let unit = &mut self.buffer.unit;
+        // Jumps inside a function are too many to keep.
+        let leaves_function = from.last_function != to.first_function;
+        let (packet, event) = match from.terminator {
+            Terminator::FallThrough | Terminator::Syscall => (false, false),
+            Terminator::Conditional => {
+                let taken = to.start == from.target;
+                unit.conditional(taken, now);
+                (true, taken && leaves_function)
+            }
+            Terminator::Jump => (false, leaves_function),
+            Terminator::Call => {
+                if !from.calls_next_instruction() {
+                    unit.call(from.end);
+                }
+                (false, true)
+            }
+            Terminator::IndirectCall => {
+                unit.indirect(to.start, now);
+                unit.call(from.end);
+                (true, true)
+            }
+            Terminator::IndirectJump => {
+                unit.indirect(to.start, now);
+                (true, leaves_function)
+            }
+            Terminator::Return => {
+                unit.ret(to.start, now);
+                (true, true)
+            }
+        };
+        if event {
+            self.event(kind(from.terminator), Flags::NONE, from.last, to.start);
+        }
+        if packet && self.buffer.begin_overflow(now, self.world.options.ovf_us, &mut self.world.rng) {
+            self.thread.truth.event(Kind::Overflow, Flags::NONE, now.tsc(), from.last, Avma(0));
+        }
+    }
+
+    /// Tracing ends at a branch.
+    pub(crate) fn leave(&mut self, to: Option<Avma>, by_return: bool) {
+        self.buffer.unit.leave(to, by_return, self.thread.now);
+        self.maybe_drop_returns();
+    }
+
+    /// An interrupt or signal before the instruction at `ip`.
+    pub(crate) fn leave_async(&mut self, ip: Avma) {
+        if self.buffer.unit.enabled() {
+            self.buffer.unit.leave_async(ip, self.thread.now);
+            self.maybe_drop_returns();
+            self.event(Kind::Async, Flags::NONE, ip, Avma(0));
+        }
+    }
+
+    /// The kernel goes to user code at `ip`.
+    pub(crate) fn enter(&mut self, ip: Avma, signal_handler: bool) {
+        if self.world.filter.contains(ip) {
+            self.buffer.unit.enter(ip, self.thread.now);
+            let flags = if signal_handler { Flags::SIGNAL } else { Flags::NONE };
+            self.event(Kind::Enter, flags, Avma(0), ip);
+        }
+    }
+
+    /// Ends an overflow that has lasted long enough; `ip` is the next instruction if user code runs.
+    pub(crate) fn end_overflow(&mut self, ip: Option<Avma>) {
+        let now = self.thread.now;
+        if self.buffer.overflow_is_over(now) {
+            let ip = ip.filter(|&ip| self.world.filter.contains(ip));
+            self.buffer.unit.end_overflow(ip, now);
+            self.thread.truth.event(Kind::Resume, Flags::NONE, now.tsc(), Avma(0), ip.unwrap_or_default());
+        }
+    }
+
+    /// Writes to the truth, marked lost if the trace does not have it.
+    pub(crate) fn event(&mut self, kind: Kind, flags: Flags, from: Avma, to: Avma) {
+        let lost = if self.buffer.unit.output() == Output::On { Flags::NONE } else { Flags::LOST };
+        self.thread.truth.event(kind, flags | lost, self.thread.now.tsc(), from, to);
+    }
+
+    fn maybe_drop_returns(&mut self) {
+        if self.world.rng.happens(self.world.options.drop_ret_stack) {
+            self.buffer.unit.drop_returns();
+        }
+    }
+}
+
+/// The end of `from` can lead to `to`.
+#[inline]
+fn explains(from: &Block, to: &Block) -> bool {
+    match from.terminator {
+        // A block may be cut before its last instruction, which then begins the next one.
+        Terminator::FallThrough => to.start == from.end || to.start == from.last,
+        Terminator::Conditional => to.start == from.target || to.start == from.end,
+        Terminator::Jump | Terminator::Call => to.start == from.target,
+        Terminator::Return | Terminator::IndirectJump | Terminator::IndirectCall => true,
+        Terminator::Syscall => false,
+    }
+}
+
+/// What the truth calls the transfer.  Running on past the end of the filter counts as a conditional jump.
+fn kind(terminator: Terminator) -> Kind {
+    match terminator {
+        Terminator::Call => Kind::Call,
+        Terminator::IndirectCall => Kind::IndirectCall,
+        Terminator::Return => Kind::Return,
+        Terminator::Jump => Kind::Jump,
+        Terminator::IndirectJump => Kind::IndirectJump,
+        Terminator::Syscall => Kind::Syscall,
+        Terminator::FallThrough | Terminator::Conditional => Kind::ConditionalJump,
+    }
+}

@@ -1,0 +1,169 @@
+//! How a run is to be recorded.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser};
+
+/// How a run is to be recorded.  The defaults are those of [`Options::default`].
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct Options {
+    /// One buffer per CPU, with context switches [one buffer per thread].
+    #[arg(long)]
+    pub per_cpu: bool,
+    /// Context switches of per-CPU recordings: 2 SWITCH of the traced threads, 3 SWITCH_CPU_WIDE (perf as root).
+    #[arg(long, value_name = "2|3", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=3))]
+    pub switch: u8,
+    /// CPUs.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub ncpu: u16,
+    /// Time slice of the scheduler.
+    #[arg(long, value_name = "MS", default_value_t = 3.0)]
+    pub slice_ms: f64,
+    /// Mean time between interrupts.
+    #[arg(long, value_name = "US", default_value_t = 500.0)]
+    pub tick_us: f64,
+    /// The real time of system calls that may block is divided by this.
+    #[arg(long, value_name = "FACTOR", default_value_t = 8.0)]
+    pub slow: f64,
+    /// No CYC packets.
+    #[arg(long)]
+    pub no_cyc: bool,
+    /// No MTC packets.
+    #[arg(long)]
+    pub no_mtc: bool,
+    /// No RET compression.
+    #[arg(long)]
+    pub noretcomp: bool,
+    /// Long TNT packets.
+    #[arg(long)]
+    pub long_tnt: bool,
+    /// CYC packets only after 2^(N-1) cycles.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=15))]
+    pub cyc_thresh: u8,
+    /// An MTC every 2^N ticks of the crystal clock.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=15))]
+    pub mtc_period: u8,
+    /// A PSB every 2^(N+11) bytes.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=15))]
+    pub psb_period: u8,
+    /// Never change the core:bus ratio [30, 33, 36 at random interrupts].
+    #[arg(long)]
+    pub fixed_cbr: bool,
+    /// IP filter on a function, repeatable: SYMBOL of the program, or FILE:SYMBOL.
+    #[arg(long, value_name = "[FILE:]SYMBOL")]
+    pub filter: Vec<String>,
+    /// Probability that the end of tracing makes the unit forget the calls it saw.
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    pub drop_ret_stack: f64,
+    /// Mean time between internal overflows; 0: none.
+    #[arg(long, value_name = "MS", default_value_t = 0.0)]
+    pub ovf_ms: f64,
+    /// Mean length of an overflow.
+    #[arg(long, value_name = "US", default_value_t = 30.0)]
+    pub ovf_us: f64,
+    /// Probability that the driver finds the AUX buffer full (TRUNCATED) when it takes data out.
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    pub trunc: f64,
+    /// Mean time until the reader has drained a full buffer and enables tracing again.
+    #[arg(long, value_name = "US", default_value_t = 300.0)]
+    pub drain_us: f64,
+    /// The driver takes data out of the trace unit after this much.
+    #[arg(long, value_name = "KB", default_value_t = 1024)]
+    pub chunk_kb: u32,
+    /// Recording starts this late, as attaching to a running process does.
+    #[arg(long, value_name = "MS", default_value_t = 0.0)]
+    pub skip_ms: f64,
+    /// ... and ends after this long; 0: with the program.
+    #[arg(long, value_name = "MS", default_value_t = 0.0)]
+    pub dur_ms: f64,
+    /// All mappings and names at time 0, as attaching to a running process does.
+    #[arg(long)]
+    pub attach: bool,
+    /// Stop after this much trace; 0: never.
+    #[arg(long, value_name = "MB", default_value_t = 0.0)]
+    pub max_aux_mb: f64,
+    /// Of the dice.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Also write PREFIX.N.pt, the bytes of buffer N, and PREFIX.maps, the mappings.
+    #[arg(long, value_name = "PREFIX")]
+    pub raw: Option<PathBuf>,
+}
+
+#[derive(Parser)]
+#[command(no_binary_name = true)]
+struct Line {
+    #[command(flatten)]
+    options: Options,
+}
+
+impl Options {
+    /// Reads options as the command line has them, e.g. `["--per-cpu", "--ncpu=2"]`.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn from_args<I, T>(arguments: I) -> Result<Self, clap::Error>
+    where
+        I: IntoIterator<Item = T>,
+        T: Into<std::ffi::OsString> + Clone,
+    {
+        Line::try_parse_from(arguments).map(|line| line.options)
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            per_cpu: false,
+            switch: 2,
+            ncpu: 8,
+            slice_ms: 3.0,
+            tick_us: 500.0,
+            slow: 8.0,
+            no_cyc: false,
+            no_mtc: false,
+            noretcomp: false,
+            long_tnt: false,
+            cyc_thresh: 0,
+            mtc_period: 3,
+            psb_period: 1,
+            fixed_cbr: false,
+            filter: vec![],
+            drop_ret_stack: 0.0,
+            ovf_ms: 0.0,
+            ovf_us: 30.0,
+            trunc: 0.0,
+            drain_us: 300.0,
+            chunk_kb: 1024,
+            skip_ms: 0.0,
+            dur_ms: 0.0,
+            attach: false,
+            max_aux_mb: 0.0,
+            seed: 1,
+            raw: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_options_are_the_defaults() {
+        assert_eq!(Options::from_args::<_, &str>([]).unwrap(), Options::default());
+    }
+
+    #[test]
+    fn options_are_read() {
+        let options =
+            Options::from_args(["--per-cpu", "--switch=3", "--filter=a", "--filter=b", "--tick-us=50"])
+                .unwrap();
+        assert!(options.per_cpu);
+        assert_eq!((options.switch, options.tick_us), (3, 50.0));
+        assert_eq!(options.filter, ["a", "b"]);
+        for wrong in ["--switch=4", "--ncpu=0", "--nonsense", "stray"] {
+            assert!(Options::from_args([wrong]).is_err(), "{wrong}");
+        }
+    }
+}

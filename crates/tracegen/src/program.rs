@@ -1,0 +1,138 @@
+//! What ran: a block log, with blocks classified and moved to the recording's addresses.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use model::{Avma, Pid};
+
+use crate::block::{Block, Terminator, classify};
+use crate::elf::Place;
+use crate::error::Error;
+use crate::log::{BlockRecord, Entry, Log, ThreadLog, syscall};
+use crate::maps::Maps;
+
+/// A logged run.
+#[derive(Debug)]
+pub struct Program {
+    /// The process.
+    pub pid: Pid,
+    /// Its mappings.
+    pub maps: Maps,
+    /// Its blocks, by id.
+    pub blocks: Vec<Block>,
+    /// What its threads did, by thread id.
+    pub threads: Vec<ThreadLog>,
+    by_start: HashMap<Avma, u32>,
+}
+
+impl Program {
+    /// Opens a log directory.
+    ///
+    /// # Errors
+    /// [`Error::File`], [`Error::Log`].
+    pub fn open(dir: &Path) -> Result<Self, Error> {
+        let log = Log::open(dir)?;
+        let maps = Maps::new(&log);
+        let handlers = signal_handlers(&log.threads);
+        let mut functions = FunctionNumbers::default();
+        let blocks: Vec<Block> = log
+            .blocks
+            .iter()
+            .map(|record| {
+                let block = block(record, &maps, &mut functions);
+                Block { signal_handler: handlers.contains(&record.start), ..block }
+            })
+            .collect();
+        let mut by_start = HashMap::new();
+        for (id, block) in blocks.iter().enumerate() {
+            by_start.entry(block.start).or_insert(id as u32);
+        }
+        check_threads(dir, &log.threads, blocks.len())?;
+        Ok(Self { pid: Pid(log.pid), maps, blocks, threads: log.threads, by_start })
+    }
+
+    /// A block that starts here.
+    pub(crate) fn block_at(&self, start: Avma) -> Option<Block> {
+        self.by_start.get(&start).and_then(|&id| self.blocks.get(id as usize)).copied()
+    }
+
+    /// The program's name as the kernel has it: at most 15 bytes.
+    pub(crate) fn comm(&self) -> String {
+        let name = Path::new(&self.maps.executable).file_name().unwrap_or_default();
+        name.to_string_lossy().chars().take(15).collect()
+    }
+}
+
+/// All blocks that the logs name exist.
+fn check_threads(dir: &Path, threads: &[ThreadLog], blocks: usize) -> Result<(), Error> {
+    for thread in threads {
+        let unknown = |entry| matches!(entry, Entry::Block(id) if id as usize >= blocks);
+        if let Some(record) = thread.entries(0).position(unknown) {
+            let path = dir.join(format!("t{}.log", thread.tid.0));
+            return Err(Error::Log { path, record: record + 1, what: "no such block" });
+        }
+    }
+    Ok(())
+}
+
+/// Addresses that any thread gave to `rt_sigaction`; SIG_DFL and SIG_IGN are none.
+fn signal_handlers(threads: &[ThreadLog]) -> HashSet<u64> {
+    let entries = threads.iter().flat_map(|thread| thread.entries(0));
+    entries
+        .filter_map(|entry| match entry {
+            Entry::Syscall { number: syscall::RT_SIGACTION, argument, .. } if argument > 1 => Some(argument),
+            _ => None,
+        })
+        .collect()
+}
+
+fn block(record: &BlockRecord, maps: &Maps, functions: &mut FunctionNumbers) -> Block {
+    let (mut end, mut instructions) = (record.end, record.instructions);
+    let (terminator, displacement) = classify(record.last_bytes()).unwrap_or_else(|| {
+        end = record.last; // not translated
+        instructions = instructions.saturating_sub(1);
+        (Terminator::FallThrough, 0)
+    });
+    let mapping = maps.find(record.start);
+    let moved_by = mapping.map_or(0, |mapping| mapping.moved_by);
+    let moved = |address: u64| Avma(address.wrapping_add(moved_by));
+    Block {
+        start: moved(record.start),
+        last: moved(record.last),
+        end: moved(end),
+        target: moved(end.wrapping_add(displacement as u64)),
+        instructions,
+        first_function: functions.number(record.start, maps),
+        last_function: functions.number(record.last, maps),
+        terminator,
+        signal_handler: false,
+        mapped: mapping.is_some(),
+    }
+}
+
+/// Numbers the functions, to see which jumps leave theirs.
+#[derive(Default)]
+struct FunctionNumbers {
+    objects: HashMap<String, usize>,
+    places: HashMap<(usize, Place), u32>,
+    addresses: HashMap<u64, u32>,
+}
+
+impl FunctionNumbers {
+    fn number(&mut self, qemu_address: u64, maps: &Maps) -> u32 {
+        if let Some(&number) = self.addresses.get(&qemu_address) {
+            return number;
+        }
+        let Some(mapping) = maps.find(qemu_address) else { return 0 };
+        let objects = self.objects.len() + 1;
+        let object = *self.objects.entry(mapping.path.clone()).or_insert(objects);
+        let place = maps.elf(&mapping.path).and_then(|elf| {
+            let address = elf.address_of(mapping.file_offset_of(qemu_address))?;
+            Some(elf.place(address))
+        });
+        let places = self.places.len() as u32 + 1;
+        let number = *self.places.entry((object, place.unwrap_or(Place::Unnamed(0)))).or_insert(places);
+        self.addresses.insert(qemu_address, number);
+        number
+    }
+}

@@ -1,0 +1,430 @@
+//! The trace unit: what the program does goes in, packets come out.
+//!
+//! One per AUX buffer.  Three switches decide what it does:
+//!
+//! ```text
+//! output     On | Overflow (packets are lost) | Off (TraceEn = 0)
+//! enabled    PacketEn: the code that runs is traced (user, inside the filter)
+//! ```
+//!
+//! `enabled` follows the program in every state of `output`, so that the ground truth knows what
+//! the trace would have held.
+
+use model::Avma;
+use packet::{LastIp, Packet, Tnt, encode};
+
+use crate::clock::Time;
+use crate::pt_clock::{PtClock, TimingConfig};
+use crate::return_stack::ReturnStack;
+
+/// How the unit is programmed.
+#[derive(Clone, Debug)]
+pub(crate) struct UnitConfig {
+    pub(crate) timing: TimingConfig,
+    pub(crate) return_compression: bool,
+    pub(crate) long_tnt: bool,
+    /// A PSB comes after this many bytes.
+    pub(crate) psb_bytes: u64,
+}
+
+/// What becomes of the packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    On,
+    /// The unit could not keep up; OVF will say so.
+    Overflow,
+    /// Tracing is switched off.
+    Off,
+}
+
+/// How many packets of each kind were made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketCounts {
+    /// PSB.
+    pub psb: u64,
+    /// TNT, short and long.
+    pub tnt: u64,
+    /// TIP.
+    pub tip: u64,
+    /// FUP.
+    pub fup: u64,
+    /// TIP.PGE.
+    pub pge: u64,
+    /// CYC.
+    pub cyc: u64,
+    /// MTC.
+    pub mtc: u64,
+    /// OVF.
+    pub ovf: u64,
+    /// Returns that became a TNT bit.
+    pub compressed_returns: u64,
+}
+
+impl PacketCounts {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.psb += other.psb;
+        self.tnt += other.tnt;
+        self.tip += other.tip;
+        self.fup += other.fup;
+        self.pge += other.pge;
+        self.cyc += other.cyc;
+        self.mtc += other.mtc;
+        self.ovf += other.ovf;
+        self.compressed_returns += other.compressed_returns;
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct TraceUnit {
+    config: UnitConfig,
+    clock: PtClock,
+    out: Vec<u8>,
+    /// Bytes that [`Self::take`] has given away.
+    taken: u64,
+    last_ip: LastIp,
+    tnt: Tnt,
+    returns: ReturnStack,
+    psb_at: u64,
+    started: bool,
+    enabled: bool,
+    output: Output,
+    counts: PacketCounts,
+}
+
+impl TraceUnit {
+    pub(crate) fn new(config: UnitConfig, cbr: u8) -> Self {
+        let clock = PtClock::new(config.timing.clone(), cbr);
+        Self {
+            config,
+            clock,
+            out: vec![],
+            taken: 0,
+            last_ip: LastIp::default(),
+            tnt: Tnt::default(),
+            returns: ReturnStack::new(),
+            psb_at: 0,
+            started: false,
+            enabled: false,
+            output: Output::On,
+            counts: PacketCounts::default(),
+        }
+    }
+
+    pub(crate) fn enabled(&self) -> bool {
+        self.enabled
+    }
+
+    #[inline]
+    pub(crate) fn output(&self) -> Output {
+        self.output
+    }
+
+    pub(crate) fn counts(&self) -> PacketCounts {
+        self.counts
+    }
+
+    /// Bytes made so far.
+    fn written(&self) -> u64 {
+        self.taken + self.out.len() as u64
+    }
+
+    /// Bytes that [`Self::take`] would give.
+    pub(crate) fn pending(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Takes the packets out, padded to eight bytes as the driver reads them; and where they start in the
+    /// stream.
+    pub(crate) fn take(&mut self) -> (u64, Vec<u8>) {
+        self.out.resize(self.out.len().next_multiple_of(8), 0);
+        let start = self.taken;
+        self.taken = self.written();
+        (start, std::mem::take(&mut self.out))
+    }
+
+    // What the program does.
+
+    /// A conditional branch.
+    #[inline]
+    pub(crate) fn conditional(&mut self, taken: bool, now: Time) {
+        if self.output == Output::On {
+            self.bit(taken, now);
+        }
+    }
+
+    /// An indirect branch.
+    pub(crate) fn indirect(&mut self, to: Avma, now: Time) {
+        if self.output == Output::On {
+            self.tip(to, now);
+        }
+    }
+
+    /// A call of which the target is traced, direct or (after [`Self::indirect`]) indirect.
+    pub(crate) fn call(&mut self, return_to: Avma) {
+        if self.output == Output::On {
+            self.returns.push(return_to);
+        }
+    }
+
+    /// A return to traced code.
+    pub(crate) fn ret(&mut self, to: Avma, now: Time) {
+        if self.output != Output::On {
+            return;
+        }
+        let expected = self.returns.pop();
+        if expected == Some(to) && self.config.return_compression {
+            self.counts.compressed_returns += 1;
+            self.bit(true, now);
+        } else {
+            self.tip(to, now);
+        }
+    }
+
+    /// Code that is not traced is reached by a branch: into the kernel without address, or out of the
+    /// filter.  `by_return`: a return did it; the hardware pops for it as for any other.
+    pub(crate) fn leave(&mut self, to: Option<Avma>, by_return: bool, now: Time) {
+        self.enabled = false;
+        if self.output != Output::On {
+            return;
+        }
+        if by_return {
+            self.returns.pop();
+        }
+        self.flush(now);
+        self.pgd(to);
+    }
+
+    /// An interrupt, fault or signal stops the program before the instruction at `ip`.
+    pub(crate) fn leave_async(&mut self, ip: Avma, now: Time) {
+        self.enabled = false;
+        if self.output != Output::On {
+            return;
+        }
+        self.flush(now);
+        self.fup(ip);
+        self.pgd(None);
+    }
+
+    /// Traced code is reached.
+    pub(crate) fn enter(&mut self, ip: Avma, now: Time) {
+        self.enabled = true;
+        if self.output != Output::On {
+            return;
+        }
+        if !self.started || self.psb_due() {
+            self.psb(None, now);
+        }
+        self.cyc(now);
+        // MODE.Exec only comes when the mode has changed since the last one; now and then leave it out.
+        if self.counts.pge & 7 != 3 {
+            self.put(&MODE_EXEC_64);
+        }
+        self.counts.pge += 1;
+        let ip = self.last_ip.compress(ip.0);
+        self.put(&Packet::TipPge(ip));
+    }
+
+    // What the unit does by itself.
+
+    /// It is time for a PSB.
+    #[inline]
+    pub(crate) fn psb_due(&self) -> bool {
+        self.output == Output::On && self.written() - self.psb_at >= self.config.psb_bytes
+    }
+
+    /// PSB+; `ip` is the next instruction if it is traced.
+    pub(crate) fn psb(&mut self, ip: Option<Avma>, now: Time) {
+        if self.output != Output::On {
+            return;
+        }
+        self.flush_tnt(now);
+        // The first CYC after a PSB counts cycles from before it: sometimes it stands inside the PSB+.
+        self.counts.psb += 1;
+        let cyc_inside = self.counts.psb & 1 == 1 && self.started;
+        if !self.started {
+            self.clock.forget_all_but(0, now);
+        } else if !cyc_inside {
+            self.cyc(now);
+        }
+        self.started = true;
+        self.psb_at = self.written();
+        self.put(&Packet::Psb);
+        self.last_ip.reset();
+        self.returns.clear();
+        if self.counts.psb & 3 == 0 {
+            (0..6).for_each(|_| self.put(&Packet::Pad));
+        }
+        if cyc_inside {
+            self.cyc(now);
+        }
+        self.time(now);
+        self.put(&MODE_EXEC_64);
+        self.put(&Packet::ModeTsx { in_transaction: false, aborted: false });
+        if let Some(ip) = ip {
+            let ip = self.last_ip.compress(ip.0);
+            self.put(&Packet::Fup(ip));
+        }
+        self.put(&Packet::PsbEnd);
+        self.clock.schedule_mtc(now);
+    }
+
+    /// Whether [`Self::timer`] has something to do.
+    #[inline]
+    pub(crate) fn timer_due(&self, now: Time) -> bool {
+        self.clock.mtc_due(now)
+    }
+
+    /// The MTC packets up to `now`.
+    pub(crate) fn timer(&mut self, now: Time) {
+        if self.output != Output::On {
+            self.clock.stop_mtc();
+            return;
+        }
+        while let Some((at, mtc)) = self.clock.mtc(now) {
+            self.cyc(at);
+            self.put(&mtc);
+            self.counts.mtc += 1;
+        }
+    }
+
+    /// TraceEn 0 to 1, in the kernel.
+    pub(crate) fn trace_on(&mut self, force_psb: bool, now: Time) {
+        if self.output != Output::On {
+            return;
+        }
+        self.clock.start(now);
+        if !self.started || force_psb || self.psb_due() {
+            self.psb(None, now);
+        } else {
+            self.cyc(now);
+            self.time(now);
+            self.clock.schedule_mtc(now);
+        }
+    }
+
+    /// TraceEn 1 to 0.
+    pub(crate) fn trace_off(&mut self) {
+        self.clock.stop_mtc();
+    }
+
+    /// Core:bus ratio.
+    pub(crate) fn cbr(&self) -> u8 {
+        self.clock.cbr()
+    }
+
+    pub(crate) fn set_cbr(&mut self, cbr: u8, now: Time) {
+        if self.output == Output::On {
+            self.clock.set_cbr(cbr, now);
+            self.put(&Packet::Cbr(cbr));
+        }
+    }
+
+    /// Forgets the calls that were seen.
+    pub(crate) fn drop_returns(&mut self) {
+        self.returns.clear();
+    }
+
+    /// Packets are lost from here on.
+    pub(crate) fn begin_overflow(&mut self, now: Time) {
+        self.flush_tnt(now);
+        self.output = Output::Overflow;
+        self.returns.clear();
+    }
+
+    /// The overflow is over; `ip` is the next instruction if it is traced.
+    pub(crate) fn end_overflow(&mut self, ip: Option<Avma>, now: Time) {
+        self.output = Output::On;
+        self.counts.ovf += 1;
+        self.put(&Packet::Ovf);
+        self.last_ip.reset();
+        self.clock.forget_all_but(9, now);
+        self.cyc(now);
+        self.time(now);
+        self.clock.schedule_mtc(now);
+        if let Some(ip) = ip {
+            self.fup(ip);
+        }
+        self.enabled = ip.is_some();
+    }
+
+    /// The kernel switches tracing off for longer; `enabled` goes on as if it had not.
+    pub(crate) fn switch_off(&mut self) {
+        self.output = Output::Off;
+        self.clock.stop_mtc();
+    }
+
+    /// ... and on again, in the kernel.
+    pub(crate) fn switch_on(&mut self) {
+        self.output = Output::On;
+        self.enabled = false;
+    }
+
+    // Packets.
+
+    fn put(&mut self, packet: &Packet) {
+        encode(packet, &mut self.out);
+    }
+
+    fn bit(&mut self, taken: bool, now: Time) {
+        // cannot fail: a full buffer is flushed below
+        let _ = self.tnt.push(taken);
+        let room = if self.config.long_tnt { Tnt::LONG_MAX } else { Tnt::SHORT_MAX };
+        if self.tnt.len() == room {
+            self.flush_tnt(now);
+        }
+    }
+
+    fn flush_tnt(&mut self, now: Time) {
+        if !self.tnt.is_empty() {
+            self.cyc(now);
+            self.counts.tnt += 1;
+            let tnt = std::mem::take(&mut self.tnt);
+            self.put(&Packet::Tnt(tnt));
+        }
+    }
+
+    /// What must stand before any packet about the flow.
+    fn flush(&mut self, now: Time) {
+        self.flush_tnt(now);
+        self.cyc(now);
+    }
+
+    fn cyc(&mut self, now: Time) {
+        if let Some(cyc) = self.clock.cyc(now) {
+            self.put(&cyc);
+            self.counts.cyc += 1;
+        }
+    }
+
+    fn time(&mut self, now: Time) {
+        let (tsc, tma) = self.clock.tsc(now);
+        self.put(&tsc);
+        if let Some(tma) = tma {
+            self.put(&tma);
+        }
+        self.put(&Packet::Cbr(self.clock.cbr()));
+    }
+
+    fn tip(&mut self, to: Avma, now: Time) {
+        self.flush(now);
+        self.counts.tip += 1;
+        let ip = self.last_ip.compress(to.0);
+        self.put(&Packet::Tip(ip));
+    }
+
+    fn fup(&mut self, ip: Avma) {
+        self.counts.fup += 1;
+        let ip = self.last_ip.compress(ip.0);
+        self.put(&Packet::Fup(ip));
+    }
+
+    fn pgd(&mut self, to: Option<Avma>) {
+        let ip = to.map_or(packet::IpPayload::NONE, |to| self.last_ip.compress(to.0));
+        self.put(&Packet::TipPgd(ip));
+    }
+}
+
+const MODE_EXEC_64: Packet = Packet::ModeExec { long: true, default_32: false, interrupts: false };
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+//! Small scripts of events in, packets out.
+
+use packet::{Context, decode};
+
+use super::*;
+use crate::clock::ticks;
+
+fn unit(change: impl FnOnce(&mut UnitConfig)) -> TraceUnit {
+    let mut config = UnitConfig {
+        timing: TimingConfig { cyc: false, cyc_threshold: 0, mtc_period: None },
+        return_compression: true,
+        long_tnt: false,
+        psb_bytes: 4096,
+    };
+    change(&mut config);
+    let mut unit = TraceUnit::new(config, 30);
+    unit.trace_on(false, Time::START);
+    unit.take();
+    unit
+}
+
+/// The packets as text, addresses whole; padding left out.
+fn packets(unit: &mut TraceUnit) -> Vec<String> {
+    let (_, bytes) = unit.take();
+    let mut last_ip = LastIp::default(); // every script starts behind a PSB
+    let (mut out, mut at) = (vec![], 0);
+    while at < bytes.len() {
+        let (packet, len) = decode(&bytes[at..], Context::Flow).unwrap();
+        at += len;
+        let mut ip = |payload| last_ip.expand(payload).map_or(String::new(), |ip| format!("{ip:x}"));
+        out.push(match packet {
+            Packet::Pad => continue,
+            Packet::ModeExec { .. } => "MODE.Exec".into(),
+            Packet::ModeTsx { .. } => "MODE.TSX".into(),
+            Packet::Tnt(tnt) => tnt.to_string(),
+            Packet::Tip(payload) => format!("TIP {}", ip(payload)),
+            Packet::TipPge(payload) => format!("PGE {}", ip(payload)),
+            Packet::TipPgd(payload) => format!("PGD {}", ip(payload)),
+            Packet::Fup(payload) => format!("FUP {}", ip(payload)),
+            Packet::Tsc(_) => "TSC".into(),
+            Packet::Tma { .. } => "TMA".into(),
+            Packet::Cbr(ratio) => format!("CBR {ratio}"),
+            Packet::Cyc(cycles) => format!("CYC {cycles}"),
+            Packet::Mtc(ctc) => format!("MTC {ctc}"),
+            other => format!("{other:?}").to_uppercase(),
+        });
+    }
+    out
+}
+
+fn check(unit: &mut TraceUnit, expect: &[&str]) {
+    assert_eq!(packets(unit), expect);
+}
+
+const T: Time = Time::START;
+
+#[test]
+fn six_branches_fill_a_tnt() {
+    let mut u = unit(|_| ());
+    u.enter(Avma(0x1000), T);
+    for taken in [true, false, true, true, false, false, true] {
+        u.conditional(taken, T);
+    }
+    u.leave(None, false, T);
+    check(&mut u, &["MODE.Exec", "PGE 1000", "TNTTNN", "T", "PGD "]);
+}
+
+#[test]
+fn long_tnt_holds_47() {
+    let mut u = unit(|config| config.long_tnt = true);
+    u.enter(Avma(0x1000), T);
+    (0..48).for_each(|_| u.conditional(true, T));
+    u.leave(None, false, T);
+    check(&mut u, &["MODE.Exec", "PGE 1000", &"T".repeat(47), "T", "PGD "]);
+}
+
+#[test]
+fn returns_are_compressed_only_behind_their_call() {
+    let mut u = unit(|_| ());
+    u.enter(Avma(0x1000), T);
+    u.call(Avma(0x1005));
+    u.indirect(Avma(0x3000), T);
+    u.call(Avma(0x2007));
+    u.ret(Avma(0x2007), T); // compressed
+    u.ret(Avma(0x9999), T); // not where the call was: popped all the same
+    u.ret(Avma(0x1005), T); // nothing left
+    u.leave(None, false, T);
+    check(&mut u, &["MODE.Exec", "PGE 1000", "TIP 3000", "T", "TIP 9999", "TIP 1005", "PGD "]);
+}
+
+#[test]
+fn the_stack_survives_the_end_of_tracing_unless_dropped() {
+    for (dropped, expect) in [(false, "T"), (true, "TIP 1005")] {
+        let mut u = unit(|_| ());
+        u.enter(Avma(0x1000), T);
+        u.call(Avma(0x1005));
+        u.leave_async(Avma(0x2000), T);
+        if dropped {
+            u.drop_returns();
+        }
+        u.enter(Avma(0x2000), T);
+        u.ret(Avma(0x1005), T);
+        u.leave(None, false, T);
+        let start = ["MODE.Exec", "PGE 1000", "FUP 2000", "PGD ", "MODE.Exec", "PGE 2000"];
+        check(&mut u, &[&start[..], &[expect, "PGD "]].concat());
+    }
+}
+
+#[test]
+fn a_return_out_of_the_filter_pops() {
+    let mut u = unit(|_| ());
+    u.enter(Avma(0x1000), T);
+    u.call(Avma(0x1005));
+    u.leave(Some(Avma(0x8000)), true, T);
+    u.enter(Avma(0x1100), T);
+    u.ret(Avma(0x1005), T);
+    u.leave(None, false, T);
+    let expect = ["MODE.Exec", "PGE 1000", "PGD 8000", "MODE.Exec", "PGE 1100", "TIP 1005", "PGD "];
+    check(&mut u, &expect);
+}
+
+#[test]
+fn without_return_compression_every_return_is_a_tip() {
+    let mut u = unit(|config| config.return_compression = false);
+    u.enter(Avma(0x1000), T);
+    u.call(Avma(0x1005));
+    u.ret(Avma(0x1005), T);
+    u.leave(None, false, T);
+    check(&mut u, &["MODE.Exec", "PGE 1000", "TIP 1005", "PGD "]);
+}
+
+#[test]
+fn a_psb_tells_all_and_forgets_calls() {
+    let mut u = unit(|config| config.timing.mtc_period = Some(3));
+    u.enter(Avma(0x1000), T);
+    u.call(Avma(0x1005));
+    u.conditional(true, T);
+    u.psb(Some(Avma(0x2000)), T);
+    u.ret(Avma(0x1005), T);
+    u.leave(None, false, T);
+    let psb = ["PSB", "TSC", "TMA", "CBR 30", "MODE.Exec", "MODE.TSX", "FUP 2000", "PSBEND"];
+    let expect = [&["MODE.Exec", "PGE 1000", "T"][..], &psb, &["TIP 1005", "PGD "]].concat();
+    check(&mut u, &expect);
+}
+
+#[test]
+fn an_overflow_loses_packets_and_the_stack() {
+    let mut u = unit(|_| ());
+    u.enter(Avma(0x1000), T);
+    u.call(Avma(0x1005));
+    u.conditional(true, T);
+    u.begin_overflow(T);
+    u.conditional(true, T);
+    u.indirect(Avma(0x5000), T);
+    u.psb(Some(Avma(0x5000)), T);
+    u.end_overflow(Some(Avma(0x6000)), T);
+    u.ret(Avma(0x1005), T);
+    u.leave(None, false, T);
+    let expect = ["MODE.Exec", "PGE 1000", "T", "OVF", "TSC", "CBR 30", "FUP 6000", "TIP 1005", "PGD "];
+    check(&mut u, &expect);
+    assert_eq!(u.counts().ovf, 1);
+}
+
+#[test]
+fn an_overflow_that_ends_in_the_kernel_has_no_address() {
+    let mut u = unit(|_| ());
+    u.enter(Avma(0x1000), T);
+    u.begin_overflow(T);
+    u.leave(None, false, T);
+    u.end_overflow(None, T);
+    assert!(!u.enabled());
+    u.enter(Avma(0x1000), T);
+    check(&mut u, &["MODE.Exec", "PGE 1000", "OVF", "TSC", "CBR 30", "MODE.Exec", "PGE 1000"]);
+}
+
+#[test]
+fn a_switched_off_unit_is_silent_but_knows_where_the_program_is() {
+    let mut u = unit(|_| ());
+    u.enter(Avma(0x1000), T);
+    u.leave_async(Avma(0x1000), T);
+    u.switch_off();
+    u.enter(Avma(0x1000), T);
+    assert!(u.enabled());
+    u.conditional(true, T);
+    u.trace_on(true, T);
+    u.leave(None, false, T);
+    assert!(!u.enabled());
+    u.switch_on();
+    u.enter(Avma(0x2000), T);
+    check(&mut u, &["MODE.Exec", "PGE 1000", "FUP 1000", "PGD ", "MODE.Exec", "PGE 2000"]);
+}
+
+#[test]
+fn cycles_and_crystal_ticks() {
+    let mut u = unit(|config| {
+        config.timing = TimingConfig { cyc: true, cyc_threshold: 0, mtc_period: Some(3) };
+    });
+    // an MTC every 1000 TSC ticks: one falls into the next 1100, at 30/30 one cycle per tick
+    let at = Time::from_tsc(T.tsc().0.next_multiple_of(1000) + 10);
+    u.trace_on(false, at);
+    u.take();
+    u.timer(at.plus(ticks(1100.0 / 3000.0)));
+    u.indirect(Avma(0x4000), at.plus(ticks(1100.0 / 3000.0)));
+    let text = packets(&mut u);
+    assert_eq!(text.len(), 4, "{text:?}");
+    let mtc = (at.tsc().0 / 1000 + 1) as u8;
+    assert_eq!(text[..3], ["CYC 990".to_owned(), format!("MTC {mtc}"), "CYC 110".to_owned()]);
+}
+
+#[test]
+fn a_threshold_holds_cycles_back() {
+    let mut u = unit(|config| {
+        config.timing = TimingConfig { cyc: true, cyc_threshold: 8, mtc_period: None };
+    });
+    u.trace_on(false, T);
+    u.take();
+    u.indirect(Avma(0x4000), T.plus(ticks(100.0 / 3000.0)));
+    u.indirect(Avma(0x4000), T.plus(ticks(200.0 / 3000.0)));
+    assert_eq!(packets(&mut u).iter().filter(|packet| packet.starts_with("CYC")).count(), 1);
+}
+
+#[test]
+fn the_stream_is_padded_to_eight_bytes_and_counted() {
+    let mut u = unit(|_| ());
+    let (start, _) = u.take();
+    u.set_cbr(33, T);
+    let (again, bytes) = u.take();
+    assert_eq!((again, bytes), (start, vec![0x02, 0x03, 33, 0, 0, 0, 0, 0]));
+    assert_eq!(u.take(), (start + 8, vec![]));
+}

@@ -1,0 +1,326 @@
+//! A thread on a CPU: reads its log and lives through it until it leaves the CPU.
+
+use model::{Avma, Tid};
+
+use crate::aux_buffer::AuxBuffer;
+use crate::block::{Block, Terminator};
+use crate::clock::{Time, ticks};
+use crate::log::{Entry, syscall};
+use crate::pt_unit::Output;
+use crate::sideband::Place;
+use crate::simulate::World;
+use crate::thread::Thread;
+use crate::truth::{Flags, Kind};
+
+/// Core cycles of 3.6 GHz per instruction, in 1/1024 TSC ticks: 0.4.
+const INSTRUCTION_TICKS: u64 = 341;
+/// One core cycle.
+const CYCLE_TICKS: u64 = 853;
+/// Core:bus ratios that the core changes between.
+const RATIOS: [u8; 3] = [30, 33, 36];
+/// How far to look for the end of a signal handler.
+const SIGNAL_SEARCH_ENTRIES: usize = 4_000_000;
+
+/// Why a thread leaves its CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// Its time is up.
+    Preempted,
+    /// A system call blocks.
+    Blocked,
+    /// A system call blocks, and never returns: the process ends first.
+    Asleep,
+    /// It is dead.
+    Exited,
+    /// The recording ends.
+    WindowEnd,
+}
+
+pub(crate) struct Slice<'a, 'p> {
+    pub(crate) world: &'a mut World<'p>,
+    pub(crate) thread: &'a mut Thread<'p>,
+    pub(crate) buffer: &'a mut AuxBuffer,
+    pub(crate) place: Place,
+}
+
+impl Slice<'_, '_> {
+    /// Runs until the thread leaves, at the latest soon after `until`.
+    pub(crate) fn run(&mut self, until: Time) -> Leave {
+        if let Some(ip) = self.thread.resume.take() {
+            self.end_overflow(None);
+            self.enter(ip, false);
+        }
+        while let Some((entry, next)) = self.thread.log.entry(self.thread.at) {
+            self.thread.at = next;
+            let leave = match entry {
+                Entry::Block(id) => self.block(id, until),
+                Entry::Syscall { number, ns, .. } => self.syscall(number, ns),
+                Entry::Sysret { number, ns, value } => self.sysret(number, ns, value),
+            };
+            if let Some(leave) = leave {
+                return leave;
+            }
+        }
+        self.log_ended()
+    }
+
+    fn log_ended(&mut self) -> Leave {
+        match self.previous_block() {
+            Some(_) if self.thread.in_kernel => Leave::Asleep,
+            Some(previous) => {
+                self.leave_async(previous.last);
+                Leave::Exited
+            }
+            None => Leave::Exited,
+        }
+    }
+
+    fn previous_block(&self) -> Option<Block> {
+        self.thread.previous.map(|id| self.world.program.blocks[id as usize])
+    }
+
+    fn syscall(&mut self, number: u32, ns: u64) -> Option<Leave> {
+        if let Some(previous) = self.previous_block() {
+            if previous.terminator != Terminator::Syscall {
+                self.world.oddity("system call after another kind of block");
+            }
+            if self.buffer.unit.enabled() {
+                self.leave(None, false);
+                let is_return = number == syscall::RT_SIGRETURN;
+                let flags = if is_return { Flags::SIGNAL } else { Flags::NONE };
+                self.event(Kind::Syscall, flags, previous.last, Avma(0));
+            }
+        }
+        self.thread.in_kernel = true;
+        self.thread.syscall_began_ns = ns;
+        if matches!(number, syscall::EXIT | syscall::EXIT_GROUP) {
+            self.pass_us(1.0);
+            return Some(Leave::Exited);
+        }
+        None
+    }
+
+    fn sysret(&mut self, number: u32, ns: u64, value: u64) -> Option<Leave> {
+        let real_us = ns.saturating_sub(self.thread.syscall_began_ns) as f64 / 1000.0;
+        let (tid, now) = (self.thread.tid, self.thread.now);
+        if matches!(number, syscall::CLONE | syscall::CLONE3) && value as i64 > 0 {
+            self.world.cloned(tid, Tid(value as i32), now, self.place);
+        }
+        self.world.returned(tid, self.thread.at, now, self.place);
+        let sleeps = matches!(
+            number,
+            syscall::NANOSLEEP
+                | syscall::CLOCK_NANOSLEEP
+                | syscall::POLL
+                | syscall::PPOLL
+                | syscall::EPOLL_WAIT
+                | syscall::SELECT
+                | syscall::PSELECT6
+        );
+        let waits = matches!(
+            number,
+            syscall::FUTEX
+                | syscall::WAIT4
+                | syscall::READ
+                | syscall::WRITE
+                | syscall::FSYNC
+                | syscall::FDATASYNC
+                | syscall::ACCEPT
+                | syscall::RECVFROM
+                | syscall::PREAD64
+                | syscall::PWRITE64
+        );
+        if (sleeps || waits) && real_us > 40.0 {
+            // What waits for another thread waits longer under the emulator than it would on a processor.
+            let us = if sleeps { real_us } else { (real_us / self.world.options.slow).max(8.0) };
+            self.pass_us(0.5);
+            self.thread.ready = self.thread.now.plus_us(us);
+            return Some(Leave::Blocked);
+        }
+        let jitter = 0.7 + 0.6 * self.world.rng.unit();
+        self.pass_us((real_us / 2.0).clamp(0.15, 20.0) * jitter);
+        self.buffer.unit.timer(self.thread.now);
+        None
+    }
+
+    fn block(&mut self, id: u32, until: Time) -> Option<Leave> {
+        let program = self.world.program;
+        let block = &program.blocks[id as usize];
+        if self.thread.in_kernel {
+            self.thread.in_kernel = false;
+            self.end_overflow(None);
+            self.enter(block.start, block.signal_handler);
+        } else if let Some(previous) = self.thread.previous {
+            let previous = &program.blocks[previous as usize];
+            if !self.follow(previous, block) {
+                self.unexplained(previous, block);
+            }
+            if self.buffer.unit.psb_due() {
+                self.service(block.start);
+            }
+        }
+        self.execute(block);
+        self.thread.previous = Some(id);
+        self.events(block, until)
+    }
+
+    fn execute(&mut self, block: &Block) {
+        let dice = self.world.rng.bits();
+        let mut spent = u64::from(block.instructions) * INSTRUCTION_TICKS;
+        if (dice & 0x3ff) < u64::from(block.instructions) {
+            // a cache miss, now and then one to memory
+            let mut cycles = 30 + (dice >> 10 & 63);
+            if dice >> 16 & 63 == 0 {
+                cycles += 200 + (dice >> 22 & 127);
+            }
+            spent += cycles * CYCLE_TICKS;
+        }
+        self.thread.now = self.thread.now.plus(spent);
+        self.thread.blocks += 1;
+        self.thread.instructions += u64::from(block.instructions);
+        if self.buffer.unit.timer_due(self.thread.now) {
+            self.buffer.unit.timer(self.thread.now);
+        }
+    }
+
+    /// What happens to the program from outside.
+    #[inline]
+    fn events(&mut self, block: &Block, until: Time) -> Option<Leave> {
+        let now = self.thread.now;
+        if now >= self.world.window.end {
+            let ip = self.interrupted(block);
+            self.leave_async(ip);
+            return Some(Leave::WindowEnd);
+        }
+        if self.buffer.enable_due(now) {
+            self.enable(block);
+        } else if self.thread.next_tick.is_none_or(|tick| now >= tick) {
+            let us = self.world.rng.exponential(self.world.options.tick_us).max(2.0);
+            self.thread.next_tick = Some(now.plus_us(us));
+            let ip = self.interrupted(block);
+            self.leave_async(ip);
+            if now >= until {
+                self.thread.resume = Some(ip);
+                self.thread.ready = now;
+                return Some(Leave::Preempted);
+            }
+            self.interrupt(ip);
+        }
+        self.buffer.plan_overflow(self.thread.now, self.world.options.ovf_ms, &mut self.world.rng);
+        if self.buffer.unit.output() == Output::Overflow {
+            self.end_overflow(Some(block.last));
+        }
+        None
+    }
+
+    /// The next instruction when an interrupt comes during `block`: its first, or its last.
+    fn interrupted(&mut self, block: &Block) -> Avma {
+        if self.world.rng.bits() >> 13 & 1 == 0 { block.start } else { block.last }
+    }
+
+    /// An interrupt or page fault before the instruction at `ip`, after which the thread goes on.
+    fn interrupt(&mut self, ip: Avma) {
+        let rng = &mut self.world.rng;
+        if !self.world.options.fixed_cbr && rng.bits() & 7 == 0 {
+            let ratio = RATIOS[(rng.bits() >> 20) as usize % RATIOS.len()];
+            if ratio != self.buffer.unit.cbr() {
+                self.buffer.unit.set_cbr(ratio, self.thread.now);
+            }
+        }
+        let us = 0.4 + rng.exponential(1.0);
+        self.pass_us(us);
+        self.buffer.unit.timer(self.thread.now);
+        self.end_overflow(None);
+        self.enter(ip, false);
+    }
+
+    /// The event is enabled while the thread runs: an interrupt on its CPU does it.
+    fn enable(&mut self, block: &Block) {
+        let ip = self.interrupted(block);
+        self.buffer.unit.switch_on();
+        let ns = self.thread.now.ns();
+        self.world.recorded(self.thread, ns, self.place);
+        self.buffer.unit.trace_on(false, self.thread.now);
+        self.pass_us(0.5);
+        self.enter(ip, false);
+    }
+
+    /// PSB, and the driver's interrupt when there is much data: it stops tracing, takes the data out and
+    /// starts again.  `ip` is the next instruction.
+    fn service(&mut self, ip: Avma) {
+        let traced = self.buffer.unit.enabled().then_some(ip);
+        self.buffer.unit.psb(traced, self.thread.now);
+        if self.buffer.unit.pending() <= self.world.options.chunk_kb as usize * 1024 {
+            return;
+        }
+        self.leave_async(ip);
+        self.pass_us(1.5);
+        self.buffer.unit.timer(self.thread.now);
+        self.buffer.unit.trace_off();
+        let now = self.thread.now;
+        if self.world.rng.happens(self.world.options.trunc) {
+            let drained = now.plus_us(self.world.rng.exponential(self.world.options.drain_us));
+            self.world.drain(self.buffer, self.place, self.thread.tid, now, Some(drained));
+            self.buffer.switch_off(drained);
+            self.thread.truth.event(Kind::Truncated, Flags::NONE, now.tsc(), ip, Avma(0));
+            if self.world.filter.contains(ip) {
+                self.buffer.unit.enter(ip, now); // only to know what is lost
+            }
+        } else {
+            self.world.drain(self.buffer, self.place, self.thread.tid, now, None);
+            self.pass_us(1.0);
+            self.buffer.unit.trace_on(false, self.thread.now);
+            self.pass_us(0.3);
+            self.enter(ip, false);
+        }
+    }
+
+    /// The code does not lead from `previous` to `block`: a signal, or QEMU's own ways.
+    fn unexplained(&mut self, previous: &Block, block: &Block) {
+        let inside = block.start > previous.start && block.start <= previous.last;
+        if previous.terminator != Terminator::Syscall && inside && !block.signal_handler {
+            self.world.oddity("block left midway");
+            return;
+        }
+        let mut interrupted = previous.last;
+        if !block.signal_handler {
+            self.world.oddity("unexplained flow");
+        } else if let Some(resume) = self.after_signal().filter(|&ip| ip != previous.last) {
+            // The branch before the signal was executed; where it went is where the handler returns to.
+            let target = self.world.program.block_at(resume).unwrap_or(*block);
+            let target = Block { start: resume, signal_handler: false, ..target };
+            if self.follow(previous, &target) {
+                interrupted = resume;
+            }
+        }
+        self.leave_async(interrupted);
+        let us = 1.2 + self.world.rng.unit();
+        self.pass_us(us);
+        self.buffer.unit.timer(self.thread.now);
+        self.enter(block.start, block.signal_handler);
+    }
+
+    /// Where the thread goes on after the signal handler that begins now: the block after the
+    /// `rt_sigreturn` that belongs to it.
+    fn after_signal(&self) -> Option<Avma> {
+        let blocks = &self.world.program.blocks;
+        let mut nested = 0u32;
+        let mut returned = false;
+        for entry in self.thread.log.entries(self.thread.at).take(SIGNAL_SEARCH_ENTRIES) {
+            match entry {
+                Entry::Block(id) if returned => return blocks.get(id as usize).map(|block| block.start),
+                Entry::Block(id) => nested += u32::from(blocks.get(id as usize)?.signal_handler),
+                Entry::Syscall { number: syscall::RT_SIGRETURN, .. } => match nested.checked_sub(1) {
+                    Some(left) => nested = left,
+                    None => returned = true,
+                },
+                Entry::Syscall { .. } | Entry::Sysret { .. } => (),
+            }
+        }
+        None
+    }
+
+    pub(crate) fn pass_us(&mut self, us: f64) {
+        self.thread.now = self.thread.now.plus(ticks(us));
+    }
+}

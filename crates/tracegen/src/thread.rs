@@ -1,0 +1,61 @@
+//! A thread of the simulated program.
+
+use model::Tid;
+
+use crate::clock::Time;
+use crate::log::ThreadLog;
+use crate::truth::Writer;
+use model::Avma;
+
+#[derive(Debug)]
+pub(crate) struct Thread<'p> {
+    pub(crate) tid: Tid,
+    pub(crate) log: &'p ThreadLog,
+    /// The next word of the log.
+    pub(crate) at: usize,
+    pub(crate) truth: Writer,
+    /// The thread's time while it runs.
+    pub(crate) now: Time,
+    /// When it can run again.
+    pub(crate) ready: Time,
+    /// It was born.
+    pub(crate) runnable: bool,
+    /// It ended, or nothing more of it is recorded.
+    pub(crate) done: bool,
+    /// The CPU that it ran on last.
+    pub(crate) cpu: Option<usize>,
+    /// The block that ran last; what its end did is not known yet.
+    pub(crate) previous: Option<u32>,
+    /// In a system call.
+    pub(crate) in_kernel: bool,
+    /// When the system call began, in real ns.
+    pub(crate) syscall_began_ns: u64,
+    /// It was interrupted here and goes on here.
+    pub(crate) resume: Option<Avma>,
+    pub(crate) next_tick: Option<Time>,
+    pub(crate) blocks: u64,
+    pub(crate) instructions: u64,
+}
+
+impl<'p> Thread<'p> {
+    pub(crate) fn new(log: &'p ThreadLog, main: bool) -> Self {
+        Self {
+            tid: log.tid,
+            log,
+            at: 0,
+            truth: Writer::new(),
+            now: Time::START,
+            ready: Time::START,
+            runnable: main,
+            done: false,
+            cpu: None,
+            previous: None,
+            in_kernel: true,
+            syscall_began_ns: 0,
+            resume: None,
+            next_tick: None,
+            blocks: 0,
+            instructions: 0,
+        }
+    }
+}
