@@ -133,6 +133,14 @@ impl Clock {
         slot
     }
 
+    /// As [`Self::slot`], for the packet that gives the TSC at the same time.
+    pub(crate) fn slot_before_anchor(&mut self) -> Slot {
+        let fresh = self.cyc_fresh;
+        let slot = self.slot();
+        self.cyc_fresh = fresh;
+        slot
+    }
+
     /// No cycle has passed since the last slot.
     #[inline]
     pub(crate) fn stands_still(&self) -> bool {

@@ -102,6 +102,8 @@ struct Flow<'a> {
     tnt_lo: Slot,
     /// Inside PSB+: the address of its FUP.
     psb: Option<Option<Avma>>,
+    /// The step from the last flow packet to the PSB, if that has a time.
+    psb_step: Option<Step>,
     /// In the next segment's PSB+.
     tail: bool,
 }
@@ -148,6 +150,7 @@ impl<'a> Flow<'a> {
             long_tnt: false,
             tnt_lo: start_slot,
             psb: None,
+            psb_step: None,
             tail: false,
         }
     }
@@ -219,19 +222,25 @@ impl<'a> Flow<'a> {
             Packet::Ovf if self.tail => return false,
             Packet::Ovf => self.overflow(at),
             Packet::Tsc(tsc) => {
+                if self.psb.is_some() && matches!(self.state, State::On) {
+                    // What ran before the PSB ran before this.
+                    let stands_still = self.clock.stands_still();
+                    let slot = self.clock.slot_before_anchor();
+                    self.psb_step = Some(self.step_to(slot, stands_still, at));
+                }
                 self.clock.tsc(tsc);
                 self.resolved();
             }
             Packet::Tma { ctc, fast } => self.clock.tma(ctc, fast),
             Packet::Cbr(ratio) => self.clock.cbr(ratio),
+            // PSB+ repeats MODE.TSX; its FUP is its own.
             Packet::ModeTsx { aborted: false, .. }
             | Packet::Ptw { ip: true, .. }
             | Packet::Exstop { ip: true }
-            | Packet::Bep { ip: true } => {
-                // PSB+ repeats MODE.TSX; its FUP is its own.
-                if self.psb.is_none() {
-                    self.fup_use = FupUse::Bound;
-                }
+            | Packet::Bep { ip: true }
+                if self.psb.is_none() =>
+            {
+                self.fup_use = FupUse::Bound;
             }
             _ => (),
         }
@@ -239,16 +248,23 @@ impl<'a> Flow<'a> {
     }
 
     /// A slot for the flow packet at hand, and the step from the last one to it.
+    #[inline]
+    fn step(&mut self, at: AuxOffset) -> Step {
+        let stands_still = self.clock.stands_still();
+        let slot = self.clock.slot();
+        self.step_to(slot, stands_still, at)
+    }
+
+    /// The step from the last flow packet to the one at hand.
     ///
     /// A TNT packet that is not full was forced out by the packet at hand: what ran since its last bit may have run
     /// before its own time.
     #[inline]
-    fn step(&mut self, at: AuxOffset) -> Step {
-        let forced = match std::mem::replace(&mut self.last_tnt, None) {
-            Some(full) => !full || self.clock.stands_still(),
+    fn step_to(&mut self, slot: Slot, stands_still: bool, at: AuxOffset) -> Step {
+        let forced = match self.last_tnt.take() {
+            Some(full) => !full || stands_still,
             None => false,
         };
-        let slot = self.clock.slot();
         if !forced {
             self.flow_lo = self.flow_slot;
         }
@@ -407,17 +423,19 @@ impl<'a> Flow<'a> {
             self.lose(GapCause::Desync { ip }, at, true);
         }
         self.psb = Some(None);
+        self.psb_step = None;
     }
 
     /// PSB+ is complete: execution is where its FUP says, or tracing is off.
     fn psb_end(&mut self, at: AuxOffset) {
         let Some(ip) = self.psb.take() else { return };
+        let before = self.psb_step.take();
         let step = self.step(at);
         match (self.state, ip) {
             (State::Unsynced, Some(ip)) => self.begin(step, ip),
             (State::Unsynced | State::Off | State::Kernel, None) => self.state = State::Off,
             (State::On, Some(ip)) => {
-                if let Err(cause) = self.walk.walk_to(step, ip) {
+                if let Err(cause) = self.walk.walk_to(before.unwrap_or(step), ip) {
                     self.lose(cause, at, false);
                     self.recover(step, ip);
                 }
