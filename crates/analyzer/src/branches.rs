@@ -17,6 +17,7 @@ impl<'a> Thread<'a> {
                 if from.ip.is_kernel() || to.ip.is_kernel() {
                     return;
                 }
+                self.is_inside();
                 match kind {
                     BranchKind::Call | BranchKind::IndirectCall => self.call(session, from, to),
                     BranchKind::Return => self.ret(session, from, to),
@@ -131,8 +132,17 @@ impl<'a> Thread<'a> {
         self.found(session, to);
     }
 
+    /// Control is in traced code, though nothing said that it came back.
+    #[inline]
+    fn is_inside(&mut self) {
+        if self.left.is_some() {
+            (self.left, self.away) = (None, None);
+        }
+    }
+
     /// Tracing stops.
     fn end(&mut self, session: &mut Session<'a>, kind: EndKind, from: Site, to: Option<Avma>) {
+        self.is_inside();
         match kind {
             EndKind::Syscall | EndKind::Async => self.leave_to_kernel(kind == EndKind::Syscall, from),
             EndKind::Branch(BranchKind::Call | BranchKind::IndirectCall) => self.call_out(session, from, to),

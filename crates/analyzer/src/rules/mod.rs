@@ -2,6 +2,7 @@
 //!
 //! [`script`] has the language of the tests.
 
+mod any_events;
 mod completeness;
 mod entry_and_exit;
 mod figures;
