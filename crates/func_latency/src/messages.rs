@@ -24,3 +24,25 @@ pub(crate) fn error(error: &anyhow::Error) {
     }
     eprintln!("func_latency: error: {said}");
 }
+
+/// `a, b, c and 7 more`.
+pub(crate) fn list(items: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let shown = items.get(..SHOWN).unwrap_or(items).join(", ");
+    match items.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_are_cut() {
+        let items: Vec<String> = (0..7).map(|i| i.to_string()).collect();
+        assert_eq!(list(&items[..5]), "0, 1, 2, 3, 4");
+        assert_eq!(list(&items), "0, 1, 2, 3, 4 and 2 more");
+    }
+}

@@ -1,9 +1,10 @@
 //! `report`: from a recording to a function's latency.
 
 use std::io::{BufWriter, IsTerminal, Write, stdout};
+use std::path::Path;
 use std::time::Instant;
 
-use analyzer::{Analysis, Report, Request, Surroundings};
+use analyzer::{Analysis, CallCounts, Report, Request, Surroundings};
 use anyhow::{Context, Result};
 use decoder::DecodeOptions;
 use image::Image;
@@ -28,7 +29,7 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     let file = recording::open(&config.input)?;
     let recording = recording::read(&file)?;
     let (image, schedule) = recording::load(&recording, config.symfs.as_deref());
-    let problems = problems(&recording, &image);
+    let problems = problems(&recording, &image, config.symfs.as_deref());
     let wanted = target::wanted(&image, config)?;
     let request = request(config, &recording, &schedule, &image, &wanted)?;
     verbose(config, started, "opened");
@@ -52,15 +53,20 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     };
     write_report(config.format, &view).context("cannot write to stdout")?;
     verbose(config, started, "written");
-    Ok(verdict(config, &report, &wanted))
+    Ok(verdict(config, &recording, &report, &wanted))
 }
 
 /// What makes the report less than whole; said on stderr, too.
-fn problems(recording: &Recording<'_>, image: &Image) -> Vec<String> {
+fn problems(recording: &Recording<'_>, image: &Image, symfs: Option<&Path>) -> Vec<String> {
     let mut problems: Vec<String> = recording::damage(recording).into_iter().collect();
-    for problem in image.problems() {
+    let of_image = image.problems();
+    let unusable = of_image.iter().any(|problem| problem.unusable);
+    for problem in of_image {
         messages::warn(&problem.what);
         problems.push(problem.what);
+    }
+    if unusable && symfs.is_none() {
+        messages::note("copies of the traced machine's files can be given with --symfs DIR");
     }
     let switchers = image.stack_switchers();
     if !switchers.is_empty() {
@@ -188,28 +194,22 @@ fn verbose(config: &ReportConfig, started: Instant, what: &str) {
     }
 }
 
+/// A call of any status.
+fn seen(calls: &CallCounts) -> bool {
+    let CallCounts { complete, unwound, open_start, open_end, cut } = *calls;
+    [complete, unwound, open_start, open_end, cut].iter().any(|n| *n > 0)
+}
+
 /// Whether there was anything to report, and enough of it.
-fn verdict(config: &ReportConfig, report: &Report, wanted: &[Wanted]) -> Exit {
-    let seen = |calls: &analyzer::CallCounts| {
-        [calls.complete, calls.unwound, calls.open_start, calls.open_end, calls.cut].iter().any(|n| *n > 0)
-    };
-    let mut any = false;
-    for (function, wanted) in report.functions.iter().zip(wanted) {
-        if seen(&function.calls) {
-            any = true;
-            continue;
-        }
-        messages::warn(format!(
-            "no call of {} ({}) was seen: in {} of {} there were {} of control flow{}",
-            wanted.function.name,
-            wanted.function.object_name,
-            duration(report.trace.span_ns),
-            counted(report.trace.threads, "thread"),
-            counted(report.trace.events, "event"),
-            if restricted(config) { ", and -a, --li, --ti, -p or -T leave some out" } else { "" }
-        ));
+fn verdict(config: &ReportConfig, recording: &Recording<'_>, report: &Report, wanted: &[Wanted]) -> Exit {
+    let without: Vec<String> = (report.functions.iter().zip(wanted))
+        .filter(|(function, _)| !seen(&function.calls))
+        .map(|(_, wanted)| format!("{} ({})", wanted.function.name, wanted.function.object_name))
+        .collect();
+    if !without.is_empty() {
+        messages::warn(no_calls(config, recording, report, &without));
     }
-    if !any {
+    if without.len() == report.functions.len() {
         return Exit::Nothing;
     }
     let lost_percent = 100.0 * (1.0 - report.loss.coverage);
@@ -222,6 +222,24 @@ fn verdict(config: &ReportConfig, report: &Report, wanted: &[Wanted]) -> Exit {
         }
         _ => Exit::Done,
     }
+}
+
+/// What was seen instead of calls.
+fn no_calls(config: &ReportConfig, recording: &Recording<'_>, report: &Report, names: &[String]) -> String {
+    let mut text = format!(
+        "no call of {} was seen: the trace has {} of {} with {} of control flow",
+        messages::list(names),
+        duration(report.trace.span_ns),
+        counted(report.trace.threads, "thread"),
+        counted(report.trace.events, "event"),
+    );
+    if recording.pt.has_ip_filter {
+        text = format!("{text}, all inside its IP filter ({})", recording.ip_filter.trim());
+    }
+    if restricted(config) {
+        text.push_str(", and -a, --li, --ti, -p or -T leave some out");
+    }
+    text
 }
 
 fn restricted(config: &ReportConfig) -> bool {

@@ -60,14 +60,13 @@ fn find(image: &Image, config: &ReportConfig, text: &str) -> Result<Vec<Function
     Err(failure(Exit::Usage, explain(image, config, &error)))
 }
 
-/// Says which functions a part of a name or an address led to.
+/// Says which functions a part of a name, a pattern or an address led to.
 fn say_what_was_guessed(text: &str, found: &[FunctionMatch]) {
-    for function in found {
-        if !matches!(function.matched_by, MatchedBy::Symbol | MatchedBy::Name) {
-            let FunctionMatch { full_name, object_name, .. } = function;
-            messages::note(format!("'{text}' is {full_name} ({object_name})"));
-        }
+    if found.iter().all(|f| matches!(f.matched_by, MatchedBy::Symbol | MatchedBy::Name)) {
+        return;
     }
+    let names: Vec<String> = found.iter().map(|f| format!("{} ({})", f.full_name, f.object_name)).collect();
+    messages::note(format!("'{text}' is {}", messages::list(&names)));
 }
 
 /// The error, what may be meant instead, and how to say so.

@@ -211,7 +211,10 @@ fn check_golden(name: &str, actual: &[u8]) {
     }
     let actual = String::from_utf8(actual.to_vec()).unwrap();
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(actual == expected, "{name} differs from the golden; what was written:\n{actual}");
+    for (number, (actual, expected)) in actual.lines().zip(expected.lines()).enumerate() {
+        assert_eq!(actual, expected, "{name}, line {}", number + 1);
+    }
+    assert_eq!(actual.lines().count(), expected.lines().count(), "lines of {name}");
 }
 
 fn check_text(name: &str, report: &Report, srcline: bool, unfold: bool, width: usize) {

@@ -64,8 +64,11 @@ impl Table {
             })
             .collect();
         let others: usize = widths.iter().skip(1).map(|w| w + 2).sum();
-        if let Some(first) = widths.first_mut() {
-            *first = (*first).min(width.saturating_sub(others + 2).max(20));
+        let limit = width.saturating_sub(others + 2).max(20);
+        if let Some(first) = widths.first_mut().filter(|first| **first > limit) {
+            // What does not fit has a line of its own and needs no room here.
+            *first = self.rows.iter().map(|row| cell(row, 0)).filter(|w| *w <= limit).max().unwrap_or(0);
+            *first = (*first).max(self.titles.first().map_or(0, |(title, _)| chars(title)));
         }
         widths
     }
@@ -108,10 +111,10 @@ mod tests {
         table.row(vec!["a name that is longer than there is room".into(), "22".into()]);
         let mut out = Vec::new();
         table.write(&mut out, 20).unwrap();
-        let expected = "  name                  count
-  short                     1
+        let expected = "  name   count
+  short      1
   a name that is longer than there is room
-                           22
+            22
 ";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }

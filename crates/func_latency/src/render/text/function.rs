@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use analyzer::{CallRow, FunctionReport, Spread, Stats};
+use analyzer::{CallCounts, CallRow, FunctionReport, Spread, Stats};
 
 use super::{callers, children, rule};
 use crate::render::names::{caller_name, file_name};
@@ -21,6 +21,10 @@ pub(super) fn write(
     let object = view.names.object_of(function.id).unwrap_or_else(|| "[no object]".to_owned());
     rule(out, '=', width)?;
     writeln!(out, "Latency of [{name}] ({})", file_name(&object))?;
+    if function.calls == CallCounts::default() {
+        writeln!(out, "  no call of any kind was seen")?;
+        return inlined_note(out, inlined);
+    }
     let off_cpu = view.report.trace.off_cpu_known;
     if function.latency.count > 0 {
         histogram::write(out, &function.histogram, off_cpu)?;
@@ -121,6 +125,10 @@ fn counts(out: &mut dyn Write, function: &FunctionReport, inlined: u64) -> io::R
         let ended = counted(function.ended_by_jump, "call");
         writeln!(out, "  {ended} ended at a jump out of the IP filter: where they went on was not traced")?;
     }
+    inlined_note(out, inlined)
+}
+
+fn inlined_note(out: &mut dyn Write, inlined: u64) -> io::Result<()> {
     if inlined > 0 {
         let instances = counted(inlined, "inlined instance");
         let verb = if inlined == 1 { "is" } else { "are" };

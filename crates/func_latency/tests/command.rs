@@ -1,0 +1,83 @@
+//! The binary from outside: exit codes, where output goes, what errors say.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn run(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_func_latency")).args(words).output().unwrap()
+}
+
+/// Runs it, and holds the exit code and a part of stderr; stdout must be empty.
+fn check_failure(words: &[&str], code: i32, says: &str) {
+    let output = run(words);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{words:?}: {stderr}");
+    assert!(stderr.contains(says), "{words:?} says: {stderr}");
+    assert!(output.stdout.is_empty(), "{words:?} prints to stdout");
+}
+
+/// A directory of its own for each test.
+fn scratch(test: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    let _ = std::fs::remove_dir_all(&directory);
+    std::fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+fn file(directory: &Path, name: &str, bytes: &[u8]) -> String {
+    let path = directory.join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path.into_os_string().into_string().unwrap()
+}
+
+#[test]
+fn help_and_version_go_to_stdout() {
+    for (words, says) in [
+        (&["--help"][..], "report"),
+        (&["report", "--help"], "--max-loss"),
+        (&["dump", "--help"], "--sideband"),
+        (&["--version"], "func_latency "),
+    ] {
+        let output = run(words);
+        assert_eq!(output.status.code(), Some(0), "{words:?}");
+        assert!(String::from_utf8(output.stdout).unwrap().contains(says), "{words:?}");
+        assert!(output.stderr.is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_2() {
+    check_failure(&["report", "x.data"], 2, "-f FUNC");
+    check_failure(&["report", "x.data", "-f", "f", "--no-such-option"], 2, "--no-such-option");
+    check_failure(&["report", "x.data", "-f", "f", "--rows", "calls.txt"], 2, ".jsonl or .csv");
+    check_failure(&["report", "x.data", "-f", "f", "-T", "5-3"], 2, "empty range");
+    check_failure(&["report", "x.data", "-f", "f", "--ti", "1,2"], 2, "start,min,max");
+    check_failure(&["report", "x.data", "-f", "f", "-w", "0"], 2, "-w");
+    check_failure(&["dump", "x.data"], 2, "--packets");
+}
+
+#[test]
+fn recording_is_not_supported_and_says_what_to_do() {
+    check_failure(&[], 3, "func_latency report -i perf.data -f FUNC");
+    check_failure(
+        &["-b", "bin/mysqld", "-f", "do_command", "-d", "1", "-s", "-p", "77", "-o", "-i", "-t"],
+        3,
+        "perf record -e intel_pt/cyc=1/u -p 77 -- sleep 1",
+    );
+}
+
+#[test]
+fn bad_input_is_4_and_named() {
+    let directory = scratch("bad-input");
+    let missing = directory.join("missing.data").into_os_string().into_string().unwrap();
+    check_failure(&["report", &missing, "-f", "f"], 4, "missing.data");
+    let history = directory.to_str().unwrap();
+    check_failure(&["-f", "f", "-t", "-s", "--history=2", "-D", history], 4, "perf.data");
+    check_failure(&["report", history, "-f", "f"], 4, "is a directory");
+    let empty = file(&directory, "empty.data", b"");
+    check_failure(&["dump", &empty, "--packets"], 4, "empty.data is empty");
+    let wrong = file(&directory, "wrong.data", b"\x7fELF and no recording at all");
+    check_failure(&["report", "-i", &wrong, "-f", "f"], 4, "not a perf.data file");
+    let cut = file(&directory, "cut.data", b"PERFILE2\x68\0\0\0\0\0\0\0\x88");
+    check_failure(&["dump", &cut, "--sideband"], 4, "cut.data");
+}

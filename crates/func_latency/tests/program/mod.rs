@@ -1,0 +1,183 @@
+//! A program of five instructions and a recording of it, both made by hand.
+//!
+//! ```text
+//! outer:  call f      f:  ret          never:  ret
+//!         call f
+//!         syscall
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use model::{AuxOffset, AuxOwner, BuildId, Cpu, FileOffset, Ns, Pid, Tid, TscClock};
+use packet::{IpPayload, Packet, Tnt};
+use perfdata::write::{
+    Attr, AuxChunk, Event, EventId, Features, FileIdentity, IntelPtInfo, Record, SampleId, Writer, pt_config,
+};
+
+const PMU: u32 = 8;
+const TEXT: u64 = 0x1000;
+const OUTER: u64 = TEXT;
+const F: u64 = TEXT + 0x20;
+const NEVER: u64 = TEXT + 0x30;
+const BASE: u64 = 0x5555_0000_0000;
+const THREAD: Tid = Tid(77);
+const START_TSC: u64 = 1_000_000;
+pub(crate) const BUILD_ID: [u8; 4] = [0xab, 0xcd, 0xef, 0x01];
+
+/// Writes program and recording into `directory`; the recording says that the program has build id `build_id`.
+pub(crate) fn write(directory: &Path, build_id: &[u8]) -> PathBuf {
+    let program = directory.join("program");
+    std::fs::write(&program, elf()).unwrap();
+    let path = directory.join("perf.data");
+    std::fs::write(&path, recording(program.to_str().unwrap(), build_id)).unwrap();
+    path
+}
+
+fn code() -> Vec<u8> {
+    let mut code = vec![0x90; 0x40];
+    code[..5].copy_from_slice(&[0xe8, 0x1b, 0, 0, 0]); // call f
+    code[5..10].copy_from_slice(&[0xe8, 0x16, 0, 0, 0]); // call f
+    code[10..12].copy_from_slice(&[0x0f, 0x05]); // syscall
+    code[0x20] = 0xc3;
+    code[0x30] = 0xc3;
+    code
+}
+
+/// An ELF file with one code segment, symbols and a build id.
+fn elf() -> Vec<u8> {
+    let mut file = vec![0; TEXT as usize];
+    file.extend(code());
+    let mut put = |bytes: &[u8]| {
+        let at = file.len() as u64;
+        file.extend_from_slice(bytes);
+        (at, bytes.len() as u64)
+    };
+    let strings = b"\0outer\0f\0never\0";
+    let strtab = put(strings);
+    let mut symbols = vec![0; 24];
+    for (name, address, size) in [(1, OUTER, 12), (7, F, 1), (9, NEVER, 1)] {
+        symbols.extend(u32::to_le_bytes(name));
+        symbols.extend([0x12, 0, 1, 0]); // global function, section 1
+        symbols.extend(u64::to_le_bytes(address));
+        symbols.extend(u64::to_le_bytes(size));
+    }
+    let symtab = put(&symbols);
+    let mut note = vec![4, 0, 0, 0, BUILD_ID.len() as u8, 0, 0, 0, 3, 0, 0, 0];
+    note.extend(b"GNU\0");
+    note.extend(BUILD_ID);
+    let note = put(&note);
+    let names = put(b"\0.text\0.symtab\0.strtab\0.note.gnu.build-id\0.shstrtab\0");
+    // Name, type, flags, address, place, link, info, alignment, entry size.
+    type Section = (u32, u32, u64, u64, (u64, u64), u32, u32, u64, u64);
+    let sections: [Section; 6] = [
+        (0, 0, 0, 0, (0, 0), 0, 0, 0, 0),
+        (1, 1, 6, TEXT, (TEXT, 0x40), 0, 0, 16, 0),
+        (7, 2, 0, 0, symtab, 3, 1, 8, 24),
+        (15, 3, 0, 0, strtab, 0, 0, 1, 0),
+        (23, 7, 2, note.0, note, 0, 0, 4, 0),
+        (42, 3, 0, 0, names, 0, 0, 1, 0),
+    ];
+    let mut table = vec![];
+    for (name, kind, flags, address, (offset, size), link, info, align, entry) in sections {
+        [name, kind].iter().for_each(|v| table.extend(v.to_le_bytes()));
+        [flags, address, offset, size].iter().for_each(|v| table.extend(v.to_le_bytes()));
+        [link, info].iter().for_each(|v| table.extend(v.to_le_bytes()));
+        [align, entry].iter().for_each(|v| table.extend(v.to_le_bytes()));
+    }
+    let (table_at, _) = put(&table);
+    file[..120].copy_from_slice(&headers(table_at, sections.len() as u16));
+    file
+}
+
+/// The ELF header and one program header.
+fn headers(sections_at: u64, section_count: u16) -> Vec<u8> {
+    let mut header =
+        vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 62, 0, 1, 0, 0, 0];
+    [OUTER, 64, sections_at].iter().for_each(|v| header.extend(v.to_le_bytes()));
+    header.extend([0; 4]);
+    [64, 56, 1, 64, section_count, section_count - 1].iter().for_each(|v| header.extend(v.to_le_bytes()));
+    [1_u32, 5].iter().for_each(|v| header.extend(v.to_le_bytes())); // PT_LOAD, r-x
+    [0, 0, 0, TEXT + 0x40, TEXT + 0x40, 0x1000_u64].iter().for_each(|v| header.extend(v.to_le_bytes()));
+    header
+}
+
+fn trace() -> Vec<u8> {
+    let ip = |value: u64| IpPayload { ip_bytes: 6, value };
+    let taken = Tnt::new(1, 1);
+    let packets = [
+        Packet::Psb,
+        Packet::Tsc(START_TSC),
+        Packet::Cbr(20),
+        Packet::ModeExec { long: true, default_32: false, interrupts: false },
+        Packet::PsbEnd,
+        Packet::TipPge(ip(BASE + OUTER)),
+        Packet::Cyc(100),
+        Packet::Tnt(taken),
+        Packet::Cyc(50),
+        Packet::Tnt(taken),
+        Packet::Cyc(10),
+        Packet::TipPgd(IpPayload { ip_bytes: 0, value: 0 }),
+    ];
+    let mut bytes = vec![];
+    packets.iter().for_each(|p| packet::encode(p, &mut bytes));
+    bytes
+}
+
+fn recording(program: &str, build_id: &[u8]) -> Vec<u8> {
+    let attr = Attr {
+        event_type: PMU,
+        config: pt_config::TSC | pt_config::CYC | 0x2001,
+        flags: Attr::EXCLUDE_KERNEL
+            | Attr::MMAP
+            | Attr::MMAP2
+            | Attr::COMM
+            | Attr::TASK
+            | Attr::CONTEXT_SWITCH,
+        aux_watermark: 0,
+    };
+    let ids = vec![EventId { id: 1, index: 0, cpu: -1, tid: THREAD.0 }];
+    let events = vec![Event { name: "intel_pt//u".to_owned(), attr, ids }];
+    let info = IntelPtInfo {
+        pmu_type: PMU,
+        clock: TscClock { shift: 0, mult: 1, zero: 0 },
+        have_sched_switch: 2,
+        per_cpu_buffers: false,
+        tsc_ctc_ratio: (2, 1),
+        max_nonturbo_ratio: 20,
+        filter: String::new(),
+    };
+    let mut writer = Writer::new(std::io::Cursor::new(vec![]), events).unwrap();
+    writer.record(&info.auxtrace_info()).unwrap();
+    writer.record(&info.time_conv()).unwrap();
+    let pid = Pid(THREAD.0);
+    let bytes = trace();
+    let mmap = Record::Mmap2 {
+        pid,
+        tid: THREAD,
+        start: BASE,
+        len: 0x2000,
+        file_offset: FileOffset(0),
+        identity: FileIdentity::BuildId(BuildId(build_id.to_vec())),
+        protection: 5,
+        flags: 2,
+        path: program,
+    };
+    let records = [
+        (Record::Comm { pid, tid: THREAD, name: "program", exec: true }, START_TSC - 20),
+        (mmap, START_TSC - 20),
+        (Record::ItraceStart { pid, tid: THREAD }, START_TSC - 10),
+        (Record::Switch { out: false, preempted: false }, START_TSC - 10),
+        (Record::Aux { offset: 0, size: bytes.len() as u64, flags: 0 }, START_TSC + 500),
+        (Record::Switch { out: true, preempted: false }, START_TSC + 500),
+    ];
+    for (record, time) in records {
+        let mut encoded = vec![];
+        let id = SampleId { pid, tid: THREAD, time: Ns(time), cpu: Cpu(3), id: 1 };
+        record.encode(&id, &mut encoded);
+        writer.record(&encoded).unwrap();
+    }
+    let chunk =
+        AuxChunk { index: 0, owner: AuxOwner::Thread(THREAD), offset: AuxOffset(0), reference: START_TSC };
+    writer.aux(&chunk, &[&bytes]).unwrap();
+    writer.finish(&Features::default()).unwrap().into_inner()
+}

@@ -1,0 +1,169 @@
+//! Report and dump of a small recording, from outside.
+
+mod program;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn command(directory: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
+    command.args(words).current_dir(directory);
+    command
+}
+
+/// Runs it on a recording in a directory of its own; stdout and stderr.
+fn check(directory: &Path, words: &[&str], code: i32) -> (String, String) {
+    let Output { status, stdout, stderr } = command(directory, words).output().unwrap();
+    let (stdout, stderr) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
+    assert_eq!(status.code(), Some(code), "{words:?}\n{stdout}\n{stderr}");
+    (stdout, stderr)
+}
+
+fn recorded(test: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    let _ = std::fs::remove_dir_all(&directory);
+    std::fs::create_dir_all(&directory).unwrap();
+    program::write(&directory, &program::BUILD_ID);
+    directory
+}
+
+#[test]
+fn two_calls_from_two_sites() {
+    let directory = recorded("two_calls");
+    let (json, stderr) = check(&directory, &["report", "-f", "f", "--format", "json"], 0);
+    assert_eq!(stderr, "");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["schema"], "func_latency/1");
+    let f = &json["functions"][0];
+    assert_eq!((&f["name"], &f["calls"]["complete"]), (&"f".into(), &2.into()));
+    let sites: Vec<_> =
+        f["callers"].as_array().unwrap().iter().map(|c| c["site"].as_str().unwrap()).collect();
+    assert_eq!(sites.len(), 2);
+    assert!(sites.contains(&"program+0x1000") && sites.contains(&"program+0x1005"), "{sites:?}");
+    assert_eq!(json["loss"]["coverage"], 1.0);
+    assert_eq!(json["loss"]["by_cause"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn every_output_is_the_same_for_all_workers() {
+    let directory = recorded("workers");
+    for words in
+        [&["report", "-f", "f"][..], &["report", "-f", "f", "--format=json"], &["dump", "--branches"]]
+    {
+        let with = |workers: &'static str| check(&directory, &[words, &["-w", workers]].concat(), 0).0;
+        assert_eq!(with("1"), with("4"), "{words:?}");
+    }
+}
+
+#[test]
+fn rows_have_the_columns_in_their_order() {
+    let directory = recorded("rows");
+    check(&directory, &["report", "perf.data", "-f", "f", "--rows", "calls.csv"], 0);
+    let rows = std::fs::read_to_string(directory.join("calls.csv")).unwrap();
+    let lines: Vec<&str> = rows.lines().collect();
+    assert_eq!(lines.len(), 3, "{rows}");
+    assert_eq!(
+        lines[0],
+        "id,tid,cpu,start_ns,latency_ns,error_ns,off_cpu_ns,status,caller,site,function,aux_buffer,aux_offset"
+    );
+    assert!(lines[1].starts_with("77-0,77,3,") && lines[1].contains(",complete,outer,program+0x1000,f,0,0x"));
+    check(&directory, &["report", "perf.data", "-f", "f", "--rows", "no/such/dir/calls.csv"], 3);
+}
+
+#[test]
+fn branches_in_order() {
+    let directory = recorded("branches");
+    let (branches, _) = check(&directory, &["dump", "--branches"], 0);
+    let kinds: Vec<String> =
+        branches.lines().map(|line| line.split(' ').skip(3).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(
+        kinds,
+        [
+            "start -> 0x555500001000 outer+0x0",
+            "call 0x555500001000 outer+0x0 -> 0x555500001020 f+0x0",
+            "return 0x555500001020 f+0x0 -> 0x555500001005 outer+0x5",
+            "call 0x555500001005 outer+0x5 -> 0x555500001020 f+0x0",
+            "return 0x555500001020 f+0x0 -> 0x55550000100a outer+0xa",
+            "end syscall 0x55550000100a outer+0xa",
+        ]
+    );
+    assert_eq!(check(&directory, &["dump", "--branches", "-T", "5"], 0).0, "");
+}
+
+#[test]
+fn packets_and_sideband() {
+    let directory = recorded("dump");
+    let (packets, _) = check(&directory, &["dump", "--packets"], 0);
+    assert_eq!(packets.lines().next(), Some("0 0x00000000 PSB"));
+    assert_eq!(packets.lines().count(), 12);
+    let (sideband, _) = check(&directory, &["dump", "--sideband", "-T", "77", "--ti", "999980,0,0"], 0);
+    assert_eq!(sideband.lines().count(), 2, "{sideband}");
+    assert!(sideband.contains("COMM exec 77/77 program"), "{sideband}");
+}
+
+#[test]
+fn a_function_that_is_not_there_or_never_called() {
+    let directory = recorded("unknown");
+    let (stdout, stderr) = check(&directory, &["report", "-f", "outre"], 2);
+    assert_eq!(stdout, "");
+    assert!(stderr.contains("no function is called 'outre'") && stderr.contains("outer  ("), "{stderr}");
+    let (stdout, stderr) = check(&directory, &["report", "-f", "never"], 1);
+    assert!(stdout.contains("no call of any kind was seen"), "{stdout}");
+    assert!(stderr.contains("no call of never") && stderr.contains("1 thread with"), "{stderr}");
+    let (_, stderr) = check(&directory, &["report", "-f", "f", "-T", "5-6"], 1);
+    assert!(stderr.contains("has 77"), "{stderr}");
+}
+
+#[test]
+fn a_wrong_build_id_names_both() {
+    let directory = recorded("build-id");
+    program::write(&directory, &[0x99, 0x88, 0x77, 0x66]);
+    let (_, stderr) = check(&directory, &["report", "-f", "f"], 2);
+    assert!(stderr.contains("abcdef01") && stderr.contains("99887766"), "{stderr}");
+    let (branches, _) = check(&directory, &["dump", "--branches"], 0);
+    assert!(branches.contains("gap missing code"), "{branches}");
+}
+
+#[test]
+fn a_damaged_recording_still_reports() {
+    let directory = recorded("damaged");
+    let path = directory.join("perf.data");
+    let mut bytes = std::fs::read(&path).unwrap();
+    // Behind the trace: 16 bytes of a record that is longer.
+    let file = perfdata::File::open(&path).unwrap();
+    let piece = file.recording().unwrap().buffers[0].pieces[0];
+    let end = usize::try_from(piece.file_offset).unwrap() + piece.bytes.len();
+    bytes.truncate(end);
+    bytes.extend([3, 0, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    drop(file);
+    std::fs::write(&path, bytes).unwrap();
+    let (stdout, stderr) = check(&directory, &["report", "-f", "f"], 0);
+    assert!(stderr.contains("damaged at file offset"), "{stderr}");
+    assert!(stdout.contains("counted: 2 complete") && stdout.contains("damaged at file offset"), "{stdout}");
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let directory = recorded("pipe");
+    for words in [&["dump", "--packets"][..], &["dump", "--branches"], &["report", "-f", "f"]] {
+        let mut child =
+            command(&directory, words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let mut stderr = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        assert_eq!((child.wait().unwrap().code(), stderr.as_str()), (Some(0), ""), "{words:?}");
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error() {
+    let directory = recorded("full");
+    for words in [&["dump", "--packets"][..], &["report", "-f", "f"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = command(&directory, words).stdout(full).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{words:?} {stderr}");
+        assert!(stderr.contains("No space left"), "{words:?} {stderr}");
+    }
+}
