@@ -70,6 +70,17 @@ fn a_call_whose_entry_fell_into_a_gap_is_open_start() {
 }
 
 #[test]
+fn tracing_that_starts_again_at_an_entry_after_a_gap_is_open_start() {
+    // It may be a signal handler, or a call that was interrupted at its first instruction inside the gap.
+    let script = "
+        0 start main+4
+        100 gap 150
+        150 resume f
+        200 ret f+40 restorer+1";
+    check(script, "150 >=50 open_start [unknown]");
+}
+
+#[test]
 fn a_gap_of_no_bytes_and_no_time_cuts_too() {
     let script = "
         0 start main+4
