@@ -1,7 +1,7 @@
 //! Intel PT packets and code bytes to control transfers, in parallel.
 //!
 //! ```text
-//! AuxBuffer --segment--> Segment (PSB to PSB, about 1 MB)        one rayon task each, any order
+//! AuxBuffer --segment--> Segment (PSB to PSB, about 256 KB)      one rayon task each, any order
 //!     Segment --reader--> packets --flow--> transfers            block graph: code, decoded once
 //!                            \--clock--> when                    slots: one time per flow packet
 //! Segment outputs --join--> EventSink, per thread in order       serial, in the same order always
@@ -43,7 +43,7 @@ pub struct DecodeOptions {
 
 impl Default for DecodeOptions {
     fn default() -> Self {
-        Self { workers: 1, all_branches: false, segment_bytes: 1 << 20 }
+        Self { workers: 1, all_branches: false, segment_bytes: 1 << 18 }
     }
 }
 

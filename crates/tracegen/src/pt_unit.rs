@@ -211,6 +211,7 @@ impl TraceUnit {
         if self.output != Output::On {
             return;
         }
+        self.timer(now);
         if !self.started || self.psb_due() {
             self.psb(None, now);
         }
