@@ -1,5 +1,7 @@
 //! The binary from outside: exit codes, where output goes, what errors say.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

@@ -1,5 +1,7 @@
 //! The report's text, JSON and rows, held against `tests/goldens`.  `UPDATE_GOLDENS=1` writes them anew: read the diff.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::path::Path;
 
 use analyzer::histogram::histogram;
