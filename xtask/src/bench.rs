@@ -14,7 +14,7 @@ use crate::{civil, layout, setup};
 const RECORDING: &str = "sq50";
 const FUNCTION: &str = "sqlite3VdbeExec";
 
-/// Runs of ours; their median counts.  perf runs once: it takes minutes, and its noise is far below the ratio.
+/// Runs of ours; their median counts.  perf runs once: it is slow, and its noise is far below the ratio.
 const RUNS: usize = 3;
 
 /// How often a run's memory is looked at.
