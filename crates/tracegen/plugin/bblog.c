@@ -247,7 +247,7 @@ static void on_sysret(qemu_plugin_id_t plugin, unsigned vcpu, int64_t number, in
         log_mapping(b, (uint64_t)result);
 }
 
-static void on_exit(qemu_plugin_id_t plugin, void *data)
+static void on_guest_exit(qemu_plugin_id_t plugin, void *data)
 {
     (void)plugin, (void)data;
     if (forked || getpid() != logged_pid)
@@ -287,6 +287,6 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int
     qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate);
     qemu_plugin_register_vcpu_syscall_cb(id, on_syscall);
     qemu_plugin_register_vcpu_syscall_ret_cb(id, on_sysret);
-    qemu_plugin_register_atexit_cb(id, on_exit, 0);
+    qemu_plugin_register_atexit_cb(id, on_guest_exit, 0);
     return 0;
 }
