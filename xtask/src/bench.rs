@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::fixtures::{self, Logs, Recording};
-use crate::process::{self, Result, cargo};
+use crate::process::{self, Result};
 use crate::{civil, layout, setup};
 
 const RECORDING: &str = "sq50";
@@ -23,8 +23,8 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(2);
 /// Measures, prints, and with `append` adds a row to docs/benchmarks.md.
 pub(crate) fn run(append: bool) -> Result {
     setup::run()?;
-    fixtures::make(&[Recording { name: RECORDING, log: RECORDING, options: Vec::new() }], Logs::DropBig)?;
-    process::run(cargo().args(["build", "--release", "--quiet", "--package", "func_latency"]))?;
+    let recording = Recording { name: RECORDING, log: RECORDING, options: Vec::new() };
+    fixtures::make(&[recording], Logs::DropBig, &["func_latency"])?;
     let data = layout::fixtures().join(format!("{RECORDING}.data"));
     let file_mb = fs::metadata(&data).map_err(|e| format!("{}: {e}", data.display()))?.len() as f64 / 1e6;
     println!("bench: {RECORDING}.data, {file_mb:.1} MB; {}; load {}", civil::machine(), load());

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::fixtures::{self, Recording};
-use crate::process::{self, Result, cargo};
+use crate::process::{self, Result};
 use crate::{layout, setup};
 
 const FUNCTION: &str = "sqlite3VdbeExec";
@@ -11,12 +11,9 @@ const FUNCTION: &str = "sqlite3VdbeExec";
 /// Traces SQLite in software and prints the report of its interpreter loop.
 pub(crate) fn run() -> Result {
     setup::run()?;
-    println!("demo: building func_latency");
-    process::run(cargo().args(["build", "--release", "--quiet", "--package", "func_latency"]))
-        .map_err(process::perhaps_no_network)?;
-    println!("demo: running queries in SQLite, traced in software");
+    println!("demo: building func_latency, SQLite and the emulator's plugin; tracing queries in software");
     let recording = Recording { name: "demo-sqlite", log: "sqdemo", options: Vec::new() };
-    fixtures::make(&[recording], fixtures::Logs::DropBig)?;
+    fixtures::make(&[recording], fixtures::Logs::DropBig, &["func_latency"])?;
     let data = layout::fixtures().join("demo-sqlite.data");
     let binary = layout::target().join("release").join("func_latency");
     println!("\n$ func_latency report -i target/fixtures/demo-sqlite.data -f {FUNCTION}");
