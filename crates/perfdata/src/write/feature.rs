@@ -13,7 +13,7 @@ mod bit {
     pub(super) const VERSION: u32 = 5;
     pub(super) const ARCH: u32 = 6;
     pub(super) const NRCPUS: u32 = 7;
-    pub(super) const CPUID: u32 = 10;
+    pub(super) const CPUID: u32 = 9;
     pub(super) const CMDLINE: u32 = 11;
     pub(super) const EVENT_DESC: u32 = 12;
     pub(super) const PMU_MAPPINGS: u32 = 16;

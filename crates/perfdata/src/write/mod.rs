@@ -167,8 +167,12 @@ fn file_header(events: &[Event], data_size: u64, features: u64) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use std::io::Cursor;
+    use std::path::Path;
 
-    use model::{AuxOffset, AuxOwner, BuildId, Cpu, TscClock};
+    use model::{
+        AuxOffset, AuxOwner, AuxRecord, Avma, BuildId, Cpu, CpuModel, FileOffset, Ns, Pid, Sideband, Tid,
+        TscClock,
+    };
 
     use super::*;
 
@@ -255,6 +259,69 @@ mod tests {
         assert_eq!(&file[build_ids + 32..build_ids + 39], &[3, 0, 0, 0, b'/', b'x', 0]);
         let last = table + 16 * 9;
         assert_eq!(word(&file, last) + word(&file, last + 8), file.len() as u64);
+    }
+
+    #[test]
+    fn the_reader_reads_what_was_written() {
+        let mut writer = Writer::new(Cursor::new(vec![]), events()).unwrap();
+        let clock = TscClock { shift: 31, mult: 7, zero: 9 };
+        let info = IntelPtInfo {
+            pmu_type: 8,
+            clock,
+            have_sched_switch: 2,
+            per_cpu_buffers: true,
+            tsc_ctc_ratio: (250, 2),
+            max_nonturbo_ratio: 30,
+            filter: "filter 0x10/0x20@/x".into(),
+        };
+        writer.record(&info.auxtrace_info()).unwrap();
+        let id = SampleId { pid: Pid(5), tid: Tid(6), time: Ns(70), cpu: Cpu(1), id: 21 };
+        let mut records = vec![];
+        Record::Mmap2 {
+            pid: Pid(5),
+            tid: Tid(5),
+            start: 0x1000,
+            len: 0x2000,
+            file_offset: FileOffset(0x3000),
+            identity: FileIdentity::Inode { major: 1, minor: 2, inode: 3, generation: 0 },
+            protection: 5,
+            flags: 2,
+            path: "/x",
+        }
+        .encode(&id, &mut records);
+        Record::Switch { out: true, preempted: true }.encode(&id, &mut records);
+        Record::Aux { offset: 0, size: 8, flags: AuxRecord::TRUNCATED }
+            .encode(&SampleId { id: 11, ..id }, &mut records);
+        writer.record(&records).unwrap();
+        let owner = AuxOwner::Cpu(Cpu(1));
+        let chunk = AuxChunk { index: 1, owner, offset: AuxOffset(0), reference: 5 };
+        writer.aux(&chunk, &[b"abcdefgh"]).unwrap();
+        let build_id = BuildId(vec![7; 20]);
+        let features = Features {
+            build_ids: vec![("/x".into(), build_id.clone())],
+            cpuid: "GenuineIntel,6,85,7".into(),
+            command_line: vec!["a".into(), "b c".into()],
+            ..Features::default()
+        };
+        let file = writer.finish(&features).unwrap().into_inner();
+
+        let recording = crate::read::parse(&file, Path::new("small")).unwrap();
+        assert_eq!(recording.damage, None);
+        assert_eq!((recording.clock, recording.pt.tsc_ctc_ratio), (Some(clock), (250, 2)));
+        assert_eq!(recording.ip_filter, info.filter);
+        assert_eq!(recording.command_line, ["a", "b c"]);
+        assert_eq!(recording.cpu_model, Some(CpuModel { family: 6, model: 85, stepping: 7 }));
+        let buffer = &recording.buffers[0];
+        assert_eq!((buffer.owner, buffer.pieces[0].bytes), (owner, &b"abcdefgh"[..]));
+        assert!(buffer.records[0].lost_data());
+        let seen =
+            |record: &&model::SidebandRecord| record.time == Some(Ns(70)) && record.tid == Some(Tid(6));
+        let bodies: Vec<_> = recording.sideband.iter().filter(seen).map(|record| &record.body).collect();
+        let Sideband::Mmap(mmap) = bodies[0] else { panic!("{bodies:?}") };
+        assert_eq!((mmap.start, mmap.len, &*mmap.path), (Avma(0x1000), 0x2000, "/x"));
+        assert_eq!(mmap.build_id, Some(build_id));
+        assert!(mmap.executable);
+        assert_eq!(*bodies[1], Sideband::Switch { out: true, preempted: true });
     }
 
     #[test]
