@@ -49,10 +49,19 @@ struct Lost {
     cause: GapCause,
     from: Slot,
     at: AuxOffset,
-    /// The bytes since `at` are not decoded.
+    /// The bytes since `at` are not decoded,
     skips: bool,
+    /// up to the next PSB.
+    psb: Option<AuxOffset>,
     /// When packets were whole again, if that was before execution was known again.
     resolved: Option<(Slot, Ns)>,
+}
+
+impl Lost {
+    /// How many bytes are not decoded if those from `end` on are.
+    fn bytes_until(&self, end: AuxOffset) -> u64 {
+        if self.skips { self.psb.unwrap_or(end).0.saturating_sub(self.at.0) } else { 0 }
+    }
 }
 
 /// What the next FUP belongs to.
@@ -162,7 +171,8 @@ impl<'a> Flow<'a> {
         }
         loop {
             let offset = self.reader.offset();
-            if self.truncations.get(self.next_truncation).is_some_and(|at| *at <= offset) {
+            let truncation = self.truncations.get(self.next_truncation).copied();
+            if truncation.is_some_and(|at| at <= offset) {
                 self.truncated(offset);
                 continue;
             }
@@ -174,6 +184,10 @@ impl<'a> Flow<'a> {
             }
             match self.reader.next() {
                 None => return,
+                Some(Item::Packet(at, _)) if truncation.is_some_and(|t| t < self.reader.offset()) => {
+                    // The packet's end was lost: what stands there belongs to another one.
+                    self.truncated(at);
+                }
                 Some(Item::Packet(at, packet)) => {
                     if !self.packet(at, packet) {
                         return;
@@ -422,6 +436,9 @@ impl<'a> Flow<'a> {
             let ip = self.walk.position().ip;
             self.lose(GapCause::Desync { ip }, at, true);
         }
+        if let State::Lost(lost) = &mut self.state {
+            lost.psb = lost.psb.or(Some(at));
+        }
         self.psb = Some(None);
         self.psb_step = None;
     }
@@ -490,13 +507,13 @@ impl<'a> Flow<'a> {
         self.clock.discontinuity();
     }
 
-    /// The kernel lost data behind this point.
+    /// The kernel lost data behind the next truncation; whole packets end at `offset`.
     fn truncated(&mut self, offset: AuxOffset) {
         let at = self.truncations[self.next_truncation];
         self.next_truncation += 1;
         let whole = offset == at && self.psb.is_none() && self.walk.tnt.is_empty();
         let clean = whole && matches!(self.state, State::Off | State::Kernel);
-        self.lose(GapCause::Truncated, at, !clean);
+        self.lose(GapCause::Truncated, offset.min(at), !clean);
         self.clock.discontinuity();
         if !clean {
             self.psb = None;
@@ -520,14 +537,14 @@ impl<'a> Flow<'a> {
         self.fup = None;
         if let State::Lost(lost) = &mut self.state {
             lost.skips |= skips;
-            lost.resolved = None;
+            (lost.psb, lost.resolved) = (None, None);
             return;
         }
         let from = match self.state {
             State::On => self.flow_slot,
             _ => self.clock.slot(),
         };
-        self.state = State::Lost(Lost { cause, from, at, skips, resolved: None });
+        self.state = State::Lost(Lost { cause, from, at, skips, psb: None, resolved: None });
     }
 
     /// Lost, and a packet says where execution is: goes on there if there is code.
@@ -584,7 +601,7 @@ impl<'a> Flow<'a> {
     fn close_gap(&mut self, step: Step, now: Running) {
         let State::Lost(lost) = self.state else { return };
         self.state = State::Off;
-        let bytes = if lost.skips { step.at.minus(lost.at) } else { 0 };
+        let bytes = lost.bytes_until(step.at);
         let (end, end_lo) = lost.resolved.unwrap_or((step.slot, self.clock.now_lo()));
         let to = Moment::At(end);
         let output = &mut self.walk.output;
@@ -617,8 +634,7 @@ impl<'a> Flow<'a> {
     fn finish(mut self) -> SegmentOutput {
         let recording_end = self.context.recording.time_span.map(|(_, last)| last);
         if let State::Lost(lost) = self.state {
-            let at = self.reader.offset().max(lost.at);
-            let bytes = if lost.skips { at.0.min(self.segment.end.0).saturating_sub(lost.at.0) } else { 0 };
+            let bytes = lost.bytes_until(self.reader.offset().min(self.segment.end));
             let to = recording_end.map_or(Moment::At(lost.from), Moment::Exactly);
             let to = if self.segment.last { to } else { Moment::At(self.flow_slot) };
             self.walk.output.thread(self.running, self.walk.space, self.clock.now_lo());

@@ -24,6 +24,8 @@ mod owner;
 mod reader;
 mod return_stack;
 mod segment;
+#[cfg(test)]
+mod tests;
 mod walk;
 
 use model::{CodeSource, EventSink, FunctionLookup, Recording, Schedule};
