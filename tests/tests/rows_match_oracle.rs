@@ -63,16 +63,22 @@ const SQLITE: &[&str] = &[
     "sqlite3VdbeHalt",
     "sqlite3BtreeInsert",
     "sqlite3BtreeTableMoveto",
-    "sqlite3BtreeNext",
     "balance",
+    "balance_nonroot",
     "sqlite3VdbeSorterWrite",
-    "sqlite3VdbeSorterRewind",
-    "sqlite3PcacheFetch",
+    "getPageNormal",
     "sqlite3RunParser",
     "sqlite3_free",
-    "sqlite3VdbeRecordCompare",
+    "vdbeRecordCompareString",
     "unixWrite",
+    "sqlite3Malloc",
+    "sqlite3GetToken",
+    "sqlite3_str_vappendf",
 ];
+
+/// They recurse and are unwound to one of many activations.  After a loss it is not known how many there are, and
+/// so not which one control landed in.
+const UNDECIDED_AFTER_LOSS: &[&str] = &["jmp_levels", "rec_catch"];
 
 fn check(fixture: &Fixture, names: &[&str]) -> bool {
     let truth = File::load(&fixture.truth).unwrap();
@@ -85,6 +91,9 @@ fn check(fixture: &Fixture, names: &[&str]) -> bool {
     let mut good = true;
     let mut rows = 0;
     for (name, function) in names.iter().zip(&report.functions) {
+        if fixture.is_lossy() && UNDECIDED_AFTER_LOSS.contains(name) {
+            continue;
+        }
         let calls = oracle.calls(name).unwrap();
         let text = differences(&opened, function, &calls, compare);
         if !text.is_empty() {

@@ -43,10 +43,13 @@ impl Stack<'_> {
             Kind::Return => self.ret(event, ahead),
             Kind::Jump | Kind::IndirectJump | Kind::ConditionalJump => self.jump(event, ahead),
             Kind::Syscall => {
-                let (site, since, sigreturn) = (event.from, self.instant(), event.is_signal());
-                self.kernel = Some(Kernel::Syscall { site, since, sigreturn });
+                let (since, sigreturn, lost) = (self.instant(), event.is_signal(), self.lost);
+                self.kernel = Some(Kernel::Syscall { site: event.from, since, sigreturn, lost });
             }
-            Kind::Async => self.kernel = Some(Kernel::Async { ip: event.from, since: self.instant() }),
+            Kind::Async => {
+                let since = self.instant();
+                self.kernel = Some(Kernel::Async { ip: event.from, since, lost: self.lost });
+            }
             Kind::Enter => self.enter(event, ahead),
             Kind::FilterIn => self.arrive(event.from, event.to, ahead),
             _ => (),
@@ -238,7 +241,7 @@ impl Stack<'_> {
             return;
         }
         match kernel {
-            Some(Kernel::Async { ip, since }) => {
+            Some(Kernel::Async { ip, since, .. }) => {
                 self.kernel_child(Avma(0), Entered::Interrupt, since);
                 if ip != event.to && self.frames.last().is_none_or(|f| f.hidden) {
                     self.arrive(Avma(0), event.to, ahead);
@@ -256,6 +259,9 @@ impl Stack<'_> {
     /// The kernel called a handler: a mark, whose time runs from the interruption, and the handler on it.
     fn signal(&mut self, kernel: Option<Kernel>, handler: Avma) {
         let mut start = self.instant();
+        // Without the interruption before it, the trace shows code that runs and not that it was entered.
+        let is_first = kernel.is_none() && self.frames.is_empty();
+        let entry_lost = kernel.is_none_or(|k| k.is_lost());
         match kernel {
             Some(Kernel::Async { since, .. }) => start = since,
             Some(Kernel::Syscall { sigreturn: true, .. }) => self.sigreturn(),
@@ -268,7 +274,11 @@ impl Stack<'_> {
         mark.signal_mark = true;
         mark.start = start.at;
         mark.start_off_cpu_ns = start.off_cpu_ns;
-        self.push(function, None, Entered::Signal, Avma(0), at_entry);
+        let entered = if is_first { Entered::Found } else { Entered::Signal };
+        let frame = self.push(function, None, entered, Avma(0), at_entry);
+        if let Some(activation) = &mut frame.activation {
+            activation.entry_lost |= entry_lost;
+        }
     }
 
     /// The innermost handler has returned.

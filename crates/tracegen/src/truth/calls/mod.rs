@@ -78,7 +78,7 @@ pub struct Calls {
     pub object: String,
     /// Its first instruction, if it has one.
     pub entry: Option<Avma>,
-    /// By thread, start and depth.
+    /// By thread and entry.
     pub rows: Vec<Row>,
     /// Calls that lie in one loss entirely: they have no row.
     pub hidden: u64,
@@ -143,7 +143,7 @@ impl<'a> Oracle<'a> {
             stack.off_cpu_ns += end.since(since);
         }
         stack.close_to(0, Status::OpenEnd);
-        stack.tally.rows.sort_by_key(|r| (r.start, r.depth));
+        stack.tally.rows.sort_by_key(|r| r.number);
         stack.tally
     }
 }

@@ -68,6 +68,8 @@ impl Status {
 pub struct Row {
     /// Thread.
     pub tid: Tid,
+    /// Its place among the entries of the function in the thread, those without a row included.
+    pub number: u64,
     /// Its entry; for [`Status::OpenStart`] when it was first seen.
     pub start: Ns,
     /// From `start` to its end; "at least" if it is open.

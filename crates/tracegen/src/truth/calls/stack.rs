@@ -16,7 +16,8 @@ use super::rows::{ChildKey, Children, Entered, Row, Status, Sum, Tally};
 /// What a frame of the wanted function gathers.
 #[derive(Clone, Debug)]
 pub(super) struct Activation {
-    entry_lost: bool,
+    number: u64,
+    pub(super) entry_lost: bool,
     losses_before: u32,
     depth: u32,
     children: Children,
@@ -41,7 +42,7 @@ pub(super) struct Frame {
     pub(super) start_off_cpu_ns: u64,
     /// It is in its own cold part outside the IP filter, since then.
     pub(super) away: Option<Instant>,
-    activation: Option<Box<Activation>>,
+    pub(super) activation: Option<Box<Activation>>,
 }
 
 impl Frame {
@@ -60,8 +61,15 @@ pub(super) struct Instant {
 /// The thread went into the kernel and has not come back.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kernel {
-    Syscall { site: Avma, since: Instant, sigreturn: bool },
-    Async { ip: Avma, since: Instant },
+    Syscall { site: Avma, since: Instant, sigreturn: bool, lost: bool },
+    Async { ip: Avma, since: Instant, lost: bool },
+}
+
+impl Kernel {
+    /// The trace does not show that it went in.
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(self, Self::Syscall { lost: true, .. } | Self::Async { lost: true, .. })
+    }
 }
 
 /// A thread of the traced program.
@@ -81,6 +89,8 @@ pub(super) struct Stack<'a> {
     tid: Tid,
     /// Open activations of the wanted function.
     depth: u32,
+    /// Activations of the wanted function so far.
+    entries: u64,
 }
 
 impl<'a> Stack<'a> {
@@ -98,6 +108,7 @@ impl<'a> Stack<'a> {
             tally: Tally::default(),
             tid,
             depth: 0,
+            entries: 0,
         }
     }
 
@@ -119,12 +130,14 @@ impl<'a> Stack<'a> {
         let mut activation = None;
         if function == self.wanted && at_entry {
             activation = Some(Box::new(Activation {
+                number: self.entries,
                 entry_lost: self.lost,
                 losses_before: self.losses,
                 depth: self.depth,
                 children: Children::default(),
             }));
             self.depth += 1;
+            self.entries += 1;
         }
         let frame = Frame {
             function,
@@ -208,6 +221,7 @@ impl<'a> Stack<'a> {
         }
         self.tally.rows.push(Row {
             tid: self.tid,
+            number: activation.number,
             start: frame.start,
             latency_ns,
             off_cpu_ns,

@@ -47,6 +47,8 @@ pub struct ThreadVerdict {
     pub matched: u64,
     /// How many of them are gaps.
     pub gaps: u64,
+    /// Further gaps of a loss in which the thread moved to another CPU.
+    pub gap_parts: u64,
     /// Events of the truth that the decoder does not have.
     pub left_over: u64,
     /// The first difference, both sides in context.
@@ -190,12 +192,7 @@ impl Thread<'_> {
         }
         self.check_order(event);
         loop {
-            let Some(item) = self.expected.peek().copied() else {
-                if !is_jump(event) {
-                    self.differs(truth, event);
-                }
-                return;
-            };
+            let Some(item) = self.expected.peek().copied() else { break };
             if fits(&item, event) {
                 self.matches(truth, &item, event, all);
                 return;
@@ -207,10 +204,23 @@ impl Thread<'_> {
             }
             self.expected.next();
         }
-        if !is_jump(event) {
+        if self.continues_gap(event) {
+            self.verdict.gap_parts += 1;
+        } else if !is_jump(event) {
             self.differs(truth, event);
         } else if !is_inner_jump(event) {
             all.extra_jumps += 1;
+        }
+    }
+
+    /// The thread moved, in one loss, to a CPU whose trace is lost, too: a gap for each buffer.
+    fn continues_gap(&mut self, event: &TraceEvent) -> bool {
+        match (self.context.back(), event) {
+            (Some(TraceEvent::Gap(before)), TraceEvent::Gap(gap)) => {
+                self.last = gap.to;
+                before.cause == gap.cause && gap.cause == GapCause::Truncated
+            }
+            _ => false,
         }
     }
 
