@@ -34,7 +34,8 @@ impl Slice<'_, '_> {
 
     fn leave_filter(&mut self, from: &Block, to: &Block) {
         let by_return = from.terminator == Terminator::Return;
-        self.leave(Some(to.start), by_return);
+        let hidden = self.world.options.pgd_hides_jcc && from.terminator == Terminator::Conditional;
+        self.leave((!hidden).then_some(to.start), by_return);
         self.event(kind(from.terminator), Flags::FILTER_OUT, from.last, to.start);
     }
 

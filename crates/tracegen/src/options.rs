@@ -55,6 +55,10 @@ pub struct Options {
     /// Probability that the end of tracing makes the unit forget the calls it saw.
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     pub drop_ret_stack: f64,
+    /// A conditional branch out of the IP filter gives a TIP.PGD without address, as the SDM says ("Packet
+    /// Generation Disable"), so that a decoder must take the target from the code.
+    #[arg(long)]
+    pub pgd_hides_jcc: bool,
     /// Mean time between internal overflows; 0: none.
     #[arg(long, value_name = "MS", default_value_t = 0.0)]
     pub ovf_ms: f64,
@@ -130,6 +134,7 @@ impl Default for Options {
             fixed_cbr: false,
             filter: vec![],
             drop_ret_stack: 0.0,
+            pgd_hides_jcc: false,
             ovf_ms: 0.0,
             ovf_us: 30.0,
             trunc: 0.0,
