@@ -1,0 +1,104 @@
+//! Losing track of execution, and finding it again: every hole becomes a gap.
+
+use model::{AuxOffset, Avma, GapCause};
+use packet::Tnt;
+
+use super::{Flow, FupUse, Lost, SWITCH_NS, State};
+use crate::output::Moment;
+use crate::owner::Running;
+use crate::reader::Reader;
+use crate::walk::Step;
+
+impl Flow<'_> {
+    pub(super) fn overflow(&mut self, at: AuxOffset) {
+        self.psb = None;
+        self.fup = None;
+        self.fup_use = FupUse::Async;
+        self.walk.output.overflows += 1;
+        self.walk.stack.clear();
+        self.last_ip.reset();
+        self.lose(GapCause::Overflow, at, false);
+        self.clock.discontinuity();
+    }
+
+    /// The kernel lost data behind the next truncation; whole packets end at `offset`.
+    pub(super) fn truncated(&mut self, offset: AuxOffset) {
+        let at = self.truncations[self.next_truncation];
+        self.next_truncation += 1;
+        let whole = offset == at && self.psb.is_none() && self.walk.tnt.is_empty();
+        let clean = whole && matches!(self.state, State::Off | State::Kernel);
+        self.lose(GapCause::Truncated, offset.min(at), !clean);
+        self.clock.discontinuity();
+        if !clean {
+            self.psb = None;
+            self.reader = Reader::new(&self.segment.pieces);
+            self.reader.seek(at);
+            self.reader.resync_here();
+        }
+    }
+
+    /// Packets are whole again.
+    pub(super) fn resolved(&mut self) {
+        let State::Lost(lost) = &mut self.state else { return };
+        if lost.resolved.is_none() && self.psb.is_none() {
+            lost.resolved = Some((self.clock.slot(), self.clock.now_lo()));
+        }
+    }
+
+    /// From here on execution is not known; `skips`: the bytes that follow cannot be used.
+    pub(super) fn lose(&mut self, cause: GapCause, at: AuxOffset, skips: bool) {
+        self.walk.tnt = Tnt::default();
+        self.fup = None;
+        if let State::Lost(lost) = &mut self.state {
+            lost.skips |= skips;
+            (lost.psb, lost.resolved) = (None, None);
+            return;
+        }
+        let from = match self.state {
+            State::On => self.flow_slot,
+            _ => self.clock.slot(),
+        };
+        self.state = State::Lost(Lost { cause, from, at, skips, psb: None, resolved: None });
+    }
+
+    /// Lost, and a packet says where execution is: goes on there if there is code.
+    pub(super) fn recover(&mut self, step: Step, ip: Avma) {
+        if self.running.is_known() && (ip.is_kernel() || self.walk.jump_to(ip).is_ok()) {
+            self.arrive(step, ip, false);
+        }
+    }
+
+    /// Emits the gap of a `Lost` state, for every thread that may have run in it.  `now`: who runs behind it.
+    pub(super) fn close_gap(&mut self, step: Step, now: Running) {
+        let State::Lost(lost) = self.state else { return };
+        self.state = State::Off;
+        let bytes = lost.bytes_until(step.at);
+        let (end, end_lo) = lost.resolved.unwrap_or((step.slot, self.clock.now_lo()));
+        let to = Moment::At(end);
+        let output = &mut self.walk.output;
+        let (before, space) = (self.running, self.walk.space);
+        let same = (before.tid, before.from) == (now.tid, now.from);
+        if before.is_known() || !now.is_known() || lost.cause == GapCause::UnknownThread {
+            output.thread(before, space, self.clock.now_lo());
+            let until = if same { to } else { Moment::NotAfter(end, before.to) };
+            output.gap(Moment::At(lost.from), until, bytes, lost.at, lost.cause);
+        } else {
+            output.thread(now, self.context.code.space(now.pid, now.from), self.clock.now_lo());
+            return output.gap(Moment::At(lost.from), to, bytes, lost.at, lost.cause);
+        }
+        if same || lost.cause == GapCause::UnknownThread {
+            return;
+        }
+        for other in self.owner.between(before.to, now.from) {
+            let (from, to) = (Moment::Exactly(other.from), Moment::NotAfter(end, other.to));
+            if other.from < end_lo {
+                output.thread(other, self.context.code.space(other.pid, other.from), other.from);
+                output.gap(from, to, 0, lost.at, lost.cause);
+            }
+        }
+        if now.is_known() && end_lo.since(now.from) > SWITCH_NS {
+            output.thread(now, self.context.code.space(now.pid, now.from), now.from);
+            output.gap(Moment::Exactly(now.from), to, 0, lost.at, lost.cause);
+        }
+    }
+}

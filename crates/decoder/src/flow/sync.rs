@@ -1,0 +1,119 @@
+//! Where execution is: what PSB+ says, and arriving at an address that a packet gives.
+
+use model::{AuxOffset, Avma, GapCause, Ns, Transfer};
+
+use super::{Flow, FupUse, State};
+use crate::walk::Step;
+
+impl Flow<'_> {
+    pub(super) fn psb(&mut self, at: AuxOffset) {
+        self.fup = None;
+        self.fup_use = FupUse::Async;
+        self.last_ip.reset();
+        if matches!(self.state, State::On) && !self.walk.tnt.is_empty() {
+            let ip = self.walk.position().ip;
+            self.lose(GapCause::Desync { ip }, at, true);
+        }
+        if let State::Lost(lost) = &mut self.state {
+            lost.psb = lost.psb.or(Some(at));
+        }
+        self.psb = Some(None);
+        self.psb_step = None;
+    }
+
+    /// PSB+ is complete: execution is where its FUP says, or tracing is off.
+    pub(super) fn psb_end(&mut self, at: AuxOffset) {
+        let Some(ip) = self.psb.take() else { return };
+        let before = self.psb_step.take();
+        let step = self.step(at);
+        match (self.state, ip) {
+            (State::Unsynced, Some(ip)) => self.begin(step, ip),
+            (State::Unsynced | State::Off | State::Kernel, None) => self.state = State::Off,
+            (State::On, Some(ip)) => {
+                if let Err(cause) = self.walk.walk_to(before.unwrap_or(step), ip) {
+                    self.lose(cause, at, false);
+                    self.recover(step, ip);
+                }
+            }
+            (State::Kernel, Some(ip)) if ip.is_kernel() => (),
+            (State::Off | State::Kernel, Some(ip)) => {
+                self.lose(GapCause::Desync { ip }, at, false);
+                self.arrive(step, ip, true);
+            }
+            (State::On, None) => {
+                let ip = self.walk.position().ip;
+                self.lose(GapCause::Desync { ip }, at, false);
+                self.close_gap(step, self.running);
+                self.state = State::Off;
+            }
+            (State::Lost(_), Some(ip)) => self.arrive(step, ip, true),
+            (State::Lost(_), None) => {
+                self.close_gap(step, self.running);
+                self.state = State::Off;
+            }
+        }
+        self.walk.stack.clear();
+    }
+
+    /// The segment starts inside code at `ip`.  Its predecessor ends there, so nothing is emitted unless it has
+    /// none.
+    pub(super) fn begin(&mut self, step: Step, ip: Avma) {
+        if self.segment.first {
+            self.state = State::Off;
+            return self.arrive(step, ip, true);
+        }
+        self.attribute();
+        self.walk.output.thread(self.running, self.walk.space, self.clock.now_lo());
+        match self.walk.jump_to(ip) {
+            Ok(()) => self.state = State::On,
+            Err(_) if ip.is_kernel() => self.state = State::Kernel,
+            Err(cause) => {
+                self.state = State::Off;
+                self.lose(cause, step.at, true);
+            }
+        }
+    }
+
+    /// Execution is at `ip` now.  `switched`: another thread may be running.
+    pub(super) fn arrive(&mut self, step: Step, ip: Avma, switched: bool) {
+        let before = self.running;
+        let space_before = self.walk.space;
+        if switched {
+            self.attribute();
+        }
+        let after_gap = matches!(self.state, State::Lost(_));
+        if after_gap {
+            let now = std::mem::replace(&mut self.running, before);
+            let space = std::mem::replace(&mut self.walk.space, space_before);
+            self.close_gap(step, now);
+            (self.running, self.walk.space) = (now, space);
+            self.walk.stack.clear();
+        }
+        self.state = State::Off;
+        if !self.running.is_known() {
+            self.walk.output.thread(self.running, self.walk.space, self.clock.now_lo());
+            return self.lose(GapCause::UnknownThread, step.at, true);
+        }
+        match self.walk.jump_to(ip) {
+            Ok(()) => {
+                self.walk.output.thread(self.running, self.walk.space, self.clock.now_lo());
+                let to = self.walk.position();
+                let start = Transfer::Start { to, after_gap };
+                self.walk.output.transfer(step.slot, step.slot, step.at, start);
+                self.state = State::On;
+            }
+            Err(GapCause::UnmappedCode { .. }) if ip.is_kernel() => self.state = State::Kernel,
+            Err(cause) => {
+                self.walk.output.thread(self.running, self.walk.space, self.clock.now_lo());
+                self.lose(cause, step.at, true);
+            }
+        }
+    }
+
+    /// Finds out who runs now, and in which address space.
+    pub(super) fn attribute(&mut self) {
+        self.running = self.owner.at(self.clock.now_lo(), || Ns::MAX);
+        let now = self.clock.now_estimate().max(self.running.from);
+        self.walk.space = self.context.code.space(self.running.pid, now);
+    }
+}
