@@ -115,3 +115,9 @@ pub fn fixtures_of(log: &str) -> Vec<Fixture> {
     not.iter().for_each(|f| missing(&f.name));
     there
 }
+
+/// `cargo xtask ci --full` asks for more of everything that can be had in any number.
+#[must_use]
+pub fn is_full_run() -> bool {
+    env::var_os("FUNC_LATENCY_FULL").is_some_and(|v| v != "0" && !v.is_empty())
+}

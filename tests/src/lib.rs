@@ -8,5 +8,5 @@ pub mod fixture;
 pub mod pipeline;
 pub mod rows;
 
-pub use fixture::{Fixture, fixture, fixtures_of, skip};
+pub use fixture::{Fixture, fixture, fixtures_of, is_full_run, skip};
 pub use pipeline::Opened;

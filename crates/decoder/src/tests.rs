@@ -154,7 +154,7 @@ fn run(
             user: true,
             tsc_ctc_ratio: (2, 1),
             max_nonturbo_ratio: 10,
-            has_ip_filter: false,
+            has_ip_filter: true,
             snapshot: false,
         },
         clock: Some(TscClock { shift: 0, mult: 1, zero: 0 }),
@@ -324,9 +324,10 @@ fn leaving_the_ip_filter() {
         let packets = [&[P::PsbOff, P::Pge(0x1000), P::Tnt("T")][..], end].concat();
         check(&program(), &packets, &[&start[..], &[expect]].concat());
     };
-    // A conditional jump out of the range has no TNT bit.
+    // A conditional jump out of the range has no TNT bit, and its target may be hidden.
     leaves(&[P::Pgd(Some(0x1010))], "end Branch(ConditionalJump) 0x1005 -> 0x1010");
     leaves(&[P::Pgd(Some(0x1007))], "end Branch(ConditionalJump) 0x1005 -> 0x1007");
+    leaves(&[P::Pgd(None)], "end Branch(ConditionalJump) 0x1005 -> 0x1010");
     leaves(&[P::Tnt("T"), P::Pgd(Some(0x5000))], "end Branch(IndirectJump) 0x1010 -> 0x5000");
     // A direct call, and running on past the end.
     check(

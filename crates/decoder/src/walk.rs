@@ -243,7 +243,8 @@ impl Walk<'_> {
     /// Follows a TIP.PGD that is not the end of an asynchronous event: a branch left what is traced.
     ///
     /// Without IP filter that is a far transfer.  With one, it may be any branch, also a direct one or a
-    /// conditional one (which then has no TNT bit), or running on past the end of the range; the address tells.
+    /// conditional one (which then has no TNT bit, and may have no address), or running on past the end of the
+    /// range; the address tells.
     pub(crate) fn follow_end(&mut self, step: Step, ip: Option<Avma>) -> Walked<()> {
         for steps in 0..MAX_DIRECT {
             let block = *self.graph.block(self.block);
@@ -255,10 +256,13 @@ impl Walk<'_> {
             let leaves = match block.terminator {
                 Terminator::Jump { to } | Terminator::Call { to, .. } => Some(to) == ip,
                 Terminator::Conditional { taken } => {
-                    if ip.is_none_or(|ip| ip != taken && ip != block.last.next_ip()) {
-                        return Err(self.desync(&block));
-                    }
-                    true
+                    let to = match ip {
+                        Some(ip) if ip == taken || ip == block.last.next_ip() => Some(ip),
+                        None if self.context.recording.pt.has_ip_filter => self.hidden_target(&block, taken),
+                        _ => return Err(self.desync(&block)),
+                    };
+                    self.end(step, EndKind::Branch(BranchKind::ConditionalJump), block.last, to);
+                    return Ok(());
                 }
                 Terminator::Continue => false,
                 Terminator::Undecodable(_) => {
@@ -282,6 +286,13 @@ impl Walk<'_> {
             return Ok(());
         }
         Err(self.desync(self.graph.block(self.block)))
+    }
+
+    /// Where a conditional jump out of the IP filter went if its TIP.PGD does not say (SDM, "TIP.PGD"): one way stays
+    /// inside, and ranges cover functions, so it is the way on unless the function ends there.
+    fn hidden_target(&self, block: &Block, taken: Avma) -> Option<Avma> {
+        let next = self.target(block.last.next_ip());
+        (next.function == block.last.function && !next.at_entry).then_some(taken)
     }
 
     /// Emits an end, whose time is the packet's own.
