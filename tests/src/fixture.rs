@@ -27,18 +27,6 @@ impl Fixture {
         self.options.contains("--ovf-ms") || self.options.contains("--trunc")
     }
 
-    /// It is about a part of the run only.
-    #[must_use]
-    pub fn is_window(&self) -> bool {
-        self.options.contains("--skip-ms") || self.options.contains("--dur-ms")
-    }
-
-    /// It shows a part of the code only.
-    #[must_use]
-    pub fn has_filter(&self) -> bool {
-        self.options.contains("--filter")
-    }
-
     fn exists(&self) -> bool {
         self.data.is_file() && self.truth.is_file()
     }
