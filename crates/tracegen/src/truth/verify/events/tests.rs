@@ -1,0 +1,151 @@
+use model::{AuxOffset, FunctionId, Gap, Site, Target, Tsc, TscClock};
+
+use super::*;
+use crate::truth::{Flags, Kind, Writer, save};
+
+/// One tick is one ns.
+const CLOCK: TscClock = TscClock { shift: 0, mult: 1, zero: 0 };
+const TID: Tid = Tid(7);
+
+type Line = (Kind, Flags, u64, u64, u64);
+
+fn truth(lines: &[Line]) -> File {
+    let mut writer = Writer::new();
+    for &(kind, flags, tsc, from, to) in lines {
+        writer.event(kind, flags, Tsc(tsc), Avma(from), Avma(to));
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    save(file.path(), CLOCK, &[(TID, &writer)]).unwrap();
+    File::load(file.path()).unwrap()
+}
+
+fn time(ns: u64) -> EventTime {
+    EventTime { lo: Ns(ns - 2), point: Ns(ns), hi: Ns(ns + 2) }
+}
+
+fn site(ip: u64) -> Site {
+    Site { ip: Avma(ip), function: FunctionId(ip as u32 >> 8), len: 2 }
+}
+
+fn target(ip: u64) -> Target {
+    Target { ip: Avma(ip), function: FunctionId(ip as u32 >> 8), at_entry: false }
+}
+
+fn branch(ns: u64, transfer: Transfer) -> TraceEvent {
+    TraceEvent::Branch(BranchEvent { time: time(ns), at: AuxOffset(ns), transfer })
+}
+
+fn went(ns: u64, kind: BranchKind, from: u64, to: u64) -> TraceEvent {
+    branch(ns, Transfer::Branch { kind, from: site(from), to: target(to) })
+}
+
+fn start(ns: u64, to: u64, after_gap: bool) -> TraceEvent {
+    branch(ns, Transfer::Start { to: target(to), after_gap })
+}
+
+fn end(ns: u64, kind: EndKind, from: u64, to: Option<u64>) -> TraceEvent {
+    branch(ns, Transfer::End { kind, from: site(from), to: to.map(Avma) })
+}
+
+fn gap(from: u64, to: u64, cause: GapCause) -> TraceEvent {
+    let (from, to) = (time(from), time(to));
+    TraceEvent::Gap(Gap { from, to, bytes: 0, at: AuxOffset(0), cause })
+}
+
+fn verdict(lines: &[Line], events: &[TraceEvent]) -> Verdict {
+    let truth = truth(lines);
+    let mut verifier = EventVerifier::new(&truth, None);
+    for event in events {
+        verifier.events(Pid(7), TID, SpaceId(0), std::slice::from_ref(event));
+    }
+    verifier.finish()
+}
+
+const LINES: &[Line] = &[
+    (Kind::SwitchIn, Flags::NONE, 99, 0, 0),
+    (Kind::Enter, Flags::NONE, 100, 0, 0x100),
+    (Kind::Call, Flags::NONE, 110, 0x104, 0x200),
+    (Kind::Overflow, Flags::NONE, 120, 0x104, 0),
+    (Kind::Return, Flags::LOST, 125, 0x208, 0x109),
+    (Kind::Resume, Flags::NONE, 130, 0, 0x10a),
+    (Kind::Jump, Flags::FILTER_OUT, 140, 0x10c, 0x300),
+    (Kind::FilterIn, Flags::NONE, 150, 0x308, 0x110),
+    (Kind::Syscall, Flags::NONE, 160, 0x112, 0),
+];
+
+fn right() -> Vec<TraceEvent> {
+    vec![
+        start(100, 0x100, false),
+        went(110, BranchKind::Call, 0x104, 0x200),
+        went(111, BranchKind::ConditionalJump, 0x200, 0x208), // inside one function
+        gap(119, 130, GapCause::Overflow),
+        start(131, 0x10a, true),
+        end(140, EndKind::Branch(BranchKind::Jump), 0x10c, Some(0x300)),
+        start(150, 0x110, false),
+        end(160, EndKind::Syscall, 0x112, None),
+    ]
+}
+
+#[test]
+fn what_is_the_same_agrees() {
+    let verdict = verdict(LINES, &right());
+    assert!(verdict.agrees() && verdict.times_agree(), "{verdict}");
+    assert_eq!((verdict.matched(), verdict.gaps(), verdict.extra_jumps), (7, 1, 0));
+}
+
+#[test]
+fn each_difference_is_seen() {
+    let check = |what: &str, change: &dyn Fn(&mut Vec<TraceEvent>)| {
+        let mut events = right();
+        change(&mut events);
+        let verdict = verdict(LINES, &events);
+        assert!(!verdict.agrees(), "{what}: {verdict}");
+    };
+    check("missing at the end", &|e| drop(e.pop()));
+    check("missing", &|e| drop(e.remove(1)));
+    check("missing gap", &|e| drop(e.remove(3)));
+    check("one too many", &|e| e.push(start(170, 0x120, false)));
+    check("gap too many", &|e| e.insert(1, gap(100, 100, GapCause::Overflow)));
+    check("twice", &|e| e.insert(3, gap(119, 130, GapCause::Overflow)));
+    check("wrong cause", &|e| e[3] = gap(119, 130, GapCause::Truncated));
+    check("wrong kind", &|e| e[1] = went(110, BranchKind::IndirectCall, 0x104, 0x200));
+    check("wrong source", &|e| e[1] = went(110, BranchKind::Call, 0x106, 0x200));
+    check("wrong target", &|e| e[1] = went(110, BranchKind::Call, 0x104, 0x201));
+    check("not said to follow a gap", &|e| e[4] = start(131, 0x10a, false));
+    check("no target", &|e| e[5] = end(140, EndKind::Branch(BranchKind::Jump), 0x10c, None));
+    check("other end", &|e| e[7] = end(160, EndKind::Async, 0x112, None));
+    check("what was lost", &|e| e.insert(4, went(130, BranchKind::Return, 0x208, 0x109)));
+}
+
+#[test]
+fn times_out_of_bounds_and_backwards_are_seen() {
+    let late = |ns: u64, i: usize| {
+        let mut events = right();
+        if let TraceEvent::Branch(branch) = &mut events[i] {
+            branch.time = time(ns);
+        }
+        verdict(LINES, &events)
+    };
+    let out = late(113, 1);
+    assert!(out.agrees() && !out.times_agree());
+    let thread = &out.threads[0];
+    assert_eq!((thread.time_violations, thread.worst_violation_ns, thread.disordered), (1, 1, 1));
+    assert_eq!(late(112, 1).threads[0].time_violations, 0);
+    let mut early = right();
+    early[3] = gap(123, 128, GapCause::Overflow); // begins after the loss does
+    assert_eq!(verdict(LINES, &early).threads[0].time_violations, 1);
+}
+
+#[test]
+fn a_loss_on_two_cpus_is_a_gap_for_each() {
+    let lines = [
+        (Kind::Truncated, Flags::NONE, 100, 0x100, 0),
+        (Kind::Call, Flags::LOST, 150, 0x104, 0x200),
+        (Kind::Enter, Flags::NONE, 200, 0, 0x210),
+    ];
+    let parts =
+        [gap(100, 140, GapCause::Truncated), gap(145, 199, GapCause::Truncated), start(200, 0x210, true)];
+    let verdict = verdict(&lines, &parts);
+    assert!(verdict.agrees(), "{verdict}");
+    assert_eq!((verdict.gaps(), verdict.threads[0].gap_parts), (1, 1));
+}
