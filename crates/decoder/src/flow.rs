@@ -435,8 +435,8 @@ impl<'a> Flow<'a> {
         let recording_end = self.context.recording.time_span.map(|(_, last)| last);
         if let State::Lost(lost) = self.state {
             let bytes = lost.bytes_until(self.reader.offset().min(self.segment.end));
-            let to = recording_end.map_or(Moment::At(lost.from), Moment::Exactly);
-            let to = if self.segment.last { to } else { Moment::At(self.flow_slot) };
+            let until = recording_end.map_or(self.running.to, |end| end.min(self.running.to));
+            let to = if self.segment.last { Moment::Exactly(until) } else { Moment::At(self.flow_slot) };
             self.walk.output.thread(self.running, self.walk.space, self.clock.now_lo());
             self.walk.output.gap(Moment::At(lost.from), to, bytes, lost.at, lost.cause);
         }

@@ -170,7 +170,8 @@ impl Join<'_> {
                     TraceEvent::Branch(branch) => keep_forward(last, &mut branch.time),
                     TraceEvent::Gap(gap) => {
                         keep_forward(last, &mut gap.from);
-                        keep_forward(last, &mut gap.to);
+                        // What comes next may be earlier than the end of a gap is known.
+                        keep_forward(&mut gap.from.clone(), &mut gap.to);
                     }
                 }
             }
