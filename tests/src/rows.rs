@@ -14,9 +14,9 @@ use crate::pipeline::Opened;
 pub enum Compare {
     /// All rows.
     All,
-    /// Those of complete and unwound calls, without their depth: what lies around a loss is known to the
-    /// oracle only.
-    Whole,
+    /// Those whose entry was seen, without their depth: what was open before a loss, or ran on behind it, is
+    /// known to the oracle only.
+    Entered,
 }
 
 /// Differences between the two, described; empty if there are none.
@@ -24,10 +24,12 @@ pub enum Compare {
 pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, compare: Compare) -> String {
     let mut text = String::new();
     let mut threads: BTreeMap<Tid, (Vec<&CallRow>, Vec<&Row>)> = BTreeMap::new();
-    for row in report.rows.iter().filter(|r| compare == Compare::All || r.status.counted()) {
+    for row in
+        report.rows.iter().filter(|r| compare == Compare::All || r.status != analyzer::Status::OpenStart)
+    {
         threads.entry(row.tid).or_default().0.push(row);
     }
-    for row in calls.rows.iter().filter(|r| compare == Compare::All || r.status.is_whole()) {
+    for row in calls.rows.iter().filter(|r| compare == Compare::All || is_entered(r)) {
         threads.entry(row.tid).or_default().1.push(row);
     }
     for (tid, (ours, truth)) in &mut threads {
@@ -52,6 +54,10 @@ pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, 
     text
 }
 
+fn is_entered(row: &Row) -> bool {
+    row.status != Status::OpenStart && !row.entry_lost
+}
+
 /// What is not the same in one call.
 fn difference(opened: &Opened<'_>, ours: &CallRow, truth: &Row, compare: Compare) -> Option<&'static str> {
     let caller_ip = visible_caller(truth);
@@ -66,8 +72,9 @@ fn difference(opened: &Opened<'_>, ours: &CallRow, truth: &Row, compare: Compare
         Some("depth")
     } else if ours.ended_by_jump != truth.by_jump {
         Some("ended by jump")
-    } else if truth.status == Status::OpenEnd {
-        // "At least": how long the thread sleeps on after its last event is not always known.
+    } else if !truth.status.is_whole() {
+        // "At least": how long the thread sleeps on after its last event is not always known, and what
+        // follows a loss never is.
         let wrong = too_long(ours.latency_ns, truth.latency_ns, ours.error_ns)
             || too_long(ours.off_cpu_ns, truth.off_cpu_ns, 0);
         wrong.then_some("at least")
