@@ -32,6 +32,8 @@ pub(crate) struct Undecided {
     candidates: Vec<Candidate>,
     /// Where the frames return to that were opened after the landing.
     above: Vec<Avma>,
+    /// Where the signal handlers that were entered after the landing return to.
+    interrupted: Vec<Held>,
     /// How the events after the landing left the traced code.
     left: Option<Held>,
     events: Vec<(SpaceId, TraceEvent)>,
@@ -50,6 +52,16 @@ struct Candidate {
 enum Held {
     Kernel { syscall: bool, from: model::Site },
     OutOfFilter,
+}
+
+impl Held {
+    /// The kernel lets the interrupted code go on at this address.
+    fn goes_on_at(self, ip: Avma) -> bool {
+        match self {
+            Self::Kernel { syscall, from } => ip == from.ip || syscall && ip == from.next_ip(),
+            Self::OutOfFilter => false,
+        }
+    }
 }
 
 /// What an event says of an undecided landing.
@@ -84,6 +96,7 @@ impl<'a> Thread<'a> {
                     now: self.now,
                     candidates,
                     above: Vec::new(),
+                    interrupted: Vec::new(),
                     left: None,
                     events: Vec::new(),
                 };
@@ -165,10 +178,13 @@ impl Undecided {
 
     fn look_at_start(&mut self, to: Target) {
         match self.left.take() {
-            Some(Held::Kernel { syscall, from }) => {
-                let goes_on = to.ip == from.ip || syscall && to.ip == from.next_ip();
-                if !goes_on && to.at_entry {
-                    self.above.push(NOT_KNOWN); // a signal handler
+            Some(left @ Held::Kernel { .. }) if !left.goes_on_at(to.ip) => {
+                // The interrupted instruction may be the first of a function: a handler's return, no new handler.
+                if let Some(i) = self.interrupted.iter().rposition(|held| held.goes_on_at(to.ip)) {
+                    self.interrupted.truncate(i);
+                } else if to.at_entry {
+                    self.interrupted.push(left);
+                    self.above.push(NOT_KNOWN);
                 }
             }
             Some(Held::OutOfFilter) if self.above.last() == Some(&to.ip) => {

@@ -103,6 +103,32 @@ fn several_returns_may_be_needed_to_settle_a_landing() {
 }
 
 #[test]
+fn a_handler_that_interrupts_a_first_instruction_does_not_disturb_a_landing() {
+    // The handler returns to g, where it interrupted: that is g going on, not another handler.
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        110 call f+10 f
+        120 call f+10 f
+        130 call f+30 throw
+        150 ijmp throw+30 f+80
+        155 call f+90 g
+        156 async g
+        157 start handler
+        158 ret handler+30 restorer+1
+        159 syscall restorer+8
+        160 start g
+        165 ret g+20 f+95
+        170 ret f+a0 f+15
+        180 ret f+a0 main+15";
+    let rows = "
+        100 +80 complete main+10
+        110 +60 complete f+10 depth 1
+        120 +30 unwound f+10 depth 2";
+    check(script, rows);
+}
+
+#[test]
 fn the_innermost_activation_is_taken_when_nothing_settles_it() {
     let open = "
         0 start main+4
