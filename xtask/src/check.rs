@@ -68,7 +68,7 @@ fn cargo_test(extent: Extent) -> Result {
     }
     let (success, results) = tee(&mut command, &mut std::io::stdout())?;
     println!("\nclosing lines of cargo test:");
-    for line in &results {
+    for line in results.iter().filter(|line| !line.contains(" 0 passed; 0 failed")) {
         println!("{line}");
     }
     let [passed, failed, ignored] = ["passed", "failed", "ignored"].map(|word| total(&results, word));

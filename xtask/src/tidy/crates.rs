@@ -16,9 +16,12 @@ const USES: [(&str, &[&str]); 9] = [
     ("tracegen", &["packet", "perfdata", "model"]),
 ];
 
-/// Dependency direction, versions in one place, and the workspace's lints in every crate.
+/// Where every dependency has its reason.
+const REASONS: &str = "docs/dependencies.md";
+
+/// Dependency direction, versions in one place, the workspace's lints in every crate, a reason for each dependency.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let mut findings = Vec::new();
+    let mut findings = without_reason(tree);
     for (path, text) in tree.texts("/Cargo.toml") {
         let manifest = Manifest::parse(text);
         if !manifest.inherits_lints {
@@ -47,6 +50,24 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
                 let message = format!("{name} must not use {}", dependency.name);
                 findings.push(Finding::new(path, dependency.line, message));
             }
+        }
+    }
+    findings
+}
+
+/// Dependencies of the workspace that [`REASONS`] does not name.
+fn without_reason(tree: &Tree) -> Vec<Finding> {
+    let (root, reasons) = (tree.text("Cargo.toml").unwrap_or(""), tree.text(REASONS).unwrap_or(""));
+    let mut findings = Vec::new();
+    let mut section = "";
+    for (line, text) in (1..).zip(root.lines()) {
+        if text.starts_with('[') {
+            section = text;
+        }
+        let dependency = text.split_once(" = ").filter(|_| section == "[workspace.dependencies]");
+        let Some((name, _)) = dependency.filter(|(_, value)| !value.contains("path =")) else { continue };
+        if !reasons.contains(&format!("`{name}`")) {
+            findings.push(Finding::new("Cargo.toml", line, format!("{REASONS} has no reason for {name}")));
         }
     }
     findings
@@ -124,7 +145,12 @@ mod tests {
         assert!(
             shown(&check(&tree))[0].ends_with("a crate that the table of docs/architecture.md does not have")
         );
-        let root = "[workspace.dependencies]\nlibc = \"0.2\"\n";
-        assert_eq!(check(&Tree::of(&[("Cargo.toml", root)])), []);
+    }
+
+    #[test]
+    fn a_dependency_has_a_reason() {
+        let root = "[workspace.dependencies]\nmodel = { path = \"x\" }\nlibc = \"0.2\"\nglob = \"0.3\"\n";
+        let tree = Tree::of(&[("Cargo.toml", root), (REASONS, "| `glob` | patterns |")]);
+        assert_eq!(shown(&check(&tree)), ["Cargo.toml:3: docs/dependencies.md has no reason for libc"]);
     }
 }
