@@ -66,7 +66,8 @@ impl<'a> OffCpuClock<'a> {
     /// true if the thread is off the CPU at the end.
     pub(crate) fn finish(&mut self, last: EventTime, end: Ns) -> bool {
         let Some(final_one) = self.intervals.last().copied() else { return false };
-        if final_one.to.is_some() || final_one.from < last.lo {
+        // A dying thread leaves its CPU behind its EXIT: it was not off the CPU while it lived.
+        if final_one.to.is_some() || final_one.from < last.lo || final_one.from >= end {
             return false;
         }
         while self.intervals.len() > 1 {

@@ -130,8 +130,9 @@ impl<'a> Thread<'a> {
         self.decide_rest(session);
         self.window.seen(self.last.point);
         self.now = self.last;
-        let died = session.around.schedule.thread(self.tid).is_some_and(|life| life.died.is_some());
-        if !died && self.off_cpu.finish(self.last, end) {
+        let died = session.around.schedule.thread(self.tid).and_then(|life| life.died);
+        let end = died.unwrap_or(end);
+        if self.off_cpu.finish(self.last, end) {
             self.now = EventTime::exact(end.max(self.last.point));
         }
         self.close_to(session, 0, Status::OpenEnd);

@@ -123,6 +123,8 @@ fn a_call_that_sleeps_at_the_end_is_open_to_the_end_of_the_recording() {
     check(script, "100 >=900 open_end main+10 off 850");
     let exits = format!("died 147\n{script}");
     check(&exits, "100 >=45 open_end main+10");
+    let is_killed_asleep = format!("died 300\n{script}");
+    check(&is_killed_asleep, "100 >=200 open_end main+10 off 150");
 }
 
 #[test]
