@@ -9,6 +9,9 @@ use tracegen::truth::calls::{Calls, Entered, Row, Status};
 
 use crate::pipeline::Opened;
 
+/// The kernel's time from a thread's last traced instruction until it has left the CPU: the truth has no event of it.
+const LEAVING_NS: u64 = 2_000;
+
 /// What of the rows must be the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
@@ -75,8 +78,9 @@ fn difference(opened: &Opened<'_>, ours: &CallRow, truth: &Row, compare: Compare
     } else if !truth.status.is_whole() {
         // "At least": how long the thread sleeps on after its last event is not always known, and what
         // follows a loss never is.
-        let wrong = too_long(ours.latency_ns, truth.latency_ns, ours.error_ns)
-            || too_long(ours.off_cpu_ns, truth.off_cpu_ns, 0);
+        let on_cpu = ours.latency_ns.saturating_sub(ours.off_cpu_ns);
+        let most = truth.latency_ns.saturating_sub(truth.off_cpu_ns) + LEAVING_NS;
+        let wrong = too_long(on_cpu, most, ours.error_ns);
         wrong.then_some("at least")
     } else if ours.off_cpu_ns != truth.off_cpu_ns {
         Some("off-CPU time")

@@ -42,11 +42,19 @@ impl Stretch {
     /// Nothing happened later than what came after it, and nothing after the thread had left.
     fn bound_from_behind(&mut self) {
         let mut latest = self.left;
-        for event in self.events.iter_mut().rev() {
-            let TraceEvent::Branch(BranchEvent { time, .. }) = event else { continue };
+        let mut bound = |time: &mut EventTime| {
             latest = latest.min(time.hi).max(time.lo);
             time.hi = latest;
             time.point = time.point.min(latest);
+        };
+        for event in self.events.iter_mut().rev() {
+            match event {
+                TraceEvent::Branch(branch) => bound(&mut branch.time),
+                TraceEvent::Gap(gap) => {
+                    bound(&mut gap.to);
+                    bound(&mut gap.from);
+                }
+            }
         }
     }
 }

@@ -213,10 +213,9 @@ impl Thread<'_> {
     }
 
     /// The thread moved, in one loss, to a CPU whose trace is lost, too: a gap for each buffer.
-    fn continues_gap(&mut self, event: &TraceEvent) -> bool {
+    fn continues_gap(&self, event: &TraceEvent) -> bool {
         match (self.context.back(), event) {
             (Some(TraceEvent::Gap(before)), TraceEvent::Gap(gap)) => {
-                self.last = gap.to;
                 before.cause == gap.cause && gap.cause == GapCause::Truncated
             }
             _ => false,

@@ -1,3 +1,5 @@
+//! The verifier on events made by hand.
+
 use model::{AuxOffset, FunctionId, Gap, Site, Target, Tsc, TscClock};
 
 use super::*;
