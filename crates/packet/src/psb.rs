@@ -5,10 +5,19 @@ pub const PSB: [u8; 16] = [2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82,
 
 /// The offset of the first PSB in `bytes` at or behind `from`.
 ///
-/// No packet payload can contain a PSB (SDM "PSB Packet"), but behind damage a run may be longer than one: its
-/// first sixteen bytes count.
+/// No packet's payload can hold a PSB (SDM "PSB Packet"), but packets before one may end in `02 82`: a CYC of 63 cycles
+/// and a TNT `NNNNNT`, for one.  Nothing behind a PSB starts with these bytes, so the last sixteen of a run are it.
 #[must_use]
 pub fn find_psb(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut at = find_run(bytes, from)?;
+    while bytes.get(at + PSB.len()..at + PSB.len() + 2) == Some(&PSB[..2]) {
+        at += 2;
+    }
+    Some(at)
+}
+
+/// The offset of the first run of sixteen bytes that look like a PSB.
+fn find_run(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     while let Some(window) = bytes.get(at..at.checked_add(PSB.len())?) {
         if window == PSB {
@@ -36,7 +45,18 @@ mod tests {
     use super::*;
 
     fn naive(bytes: &[u8], from: usize) -> Option<usize> {
-        (from..bytes.len()).find(|&at| bytes[at..].starts_with(&PSB))
+        (from..bytes.len()).find(|&at| bytes[at..].starts_with(&PSB) && !bytes[at + 2..].starts_with(&PSB))
+    }
+
+    #[test]
+    fn packets_that_end_like_a_psb_are_not_part_of_it() {
+        let mut bytes = vec![];
+        crate::encode(&crate::Packet::Cyc(63), &mut bytes);
+        crate::encode(&crate::Packet::Tnt(crate::Tnt::new(1, 6)), &mut bytes);
+        assert_eq!(bytes, [0xff, 0x02, 0x82]);
+        bytes.extend_from_slice(&PSB);
+        bytes.extend_from_slice(&[2, 0x23]);
+        assert_eq!(find_psb(&bytes, 0), Some(3));
     }
 
     #[test]
