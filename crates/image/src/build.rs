@@ -84,7 +84,8 @@ fn group(source: &Source<'_>) -> (Vec<u32>, Vec<Group>) {
     (order, groups)
 }
 
-const NO_SYMBOL: Symbol = Symbol { value: 0, size: 0, name: 0, file: 0, local: true, weak: false };
+const NO_SYMBOL: Symbol =
+    Symbol { value: 0, size: 0, name: 0, file: 0, local: true, weak: false, resolver: false };
 
 /// Of several symbols at one address: the largest, then one that other files see, then the plainest name, and
 /// of equally plain ones the strong (`strrchr`, which has the weak alias `rindex`).
@@ -212,6 +213,9 @@ impl Build<'_> {
         let kind = if binder { FunctionKind::Loader } else { FunctionKind::Symbol };
         let function = self.add(group.start, end.saturating_sub(group.start), kind);
         self.out.names.extend(names);
+        if symbols.iter().any(|i| self.source.symbols.get(*i as usize).is_some_and(|s| s.resolver)) {
+            self.out.resolvers.push(function);
+        }
         if let Some(slot) = self.of_group.get_mut(g) {
             *slot = function;
         }
@@ -303,6 +307,7 @@ mod tests {
                 file,
                 local: file > 0,
                 weak: words[0].ends_with("_weak"),
+                resolver: false,
             });
         }
         let strings = Strings::new(&strings);

@@ -61,7 +61,15 @@ mod tests {
         for (name, local, file) in lines {
             let offset = strings.len() as u32;
             strings.extend(name.bytes().chain([0]));
-            symbols.push(Symbol { value: 0, size: 0, name: offset, file: *file, local: *local, weak: false });
+            symbols.push(Symbol {
+                value: 0,
+                size: 0,
+                name: offset,
+                file: *file,
+                local: *local,
+                weak: false,
+                resolver: false,
+            });
         }
         (symbols, strings)
     }

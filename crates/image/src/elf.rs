@@ -61,6 +61,8 @@ pub(crate) struct Symbol {
     pub(crate) file: u32,
     pub(crate) local: bool,
     pub(crate) weak: bool,
+    /// `STT_GNU_IFUNC`: it chooses the function of this name.
+    pub(crate) resolver: bool,
 }
 
 /// The functions' symbols of a file, with the place of their names in it.
@@ -195,6 +197,7 @@ impl<'a> Elf<'a> {
                 file: if local { file } else { 0 },
                 local,
                 weak: entry.st_bind() == STB_WEAK,
+                resolver: entry.st_type() == STT_GNU_IFUNC,
             });
         }
         let strings = self.strings_of(table).unwrap_or_default();

@@ -53,6 +53,8 @@ pub struct FunctionMatch {
     pub entry: Svma,
     /// Bytes.
     pub size: u64,
+    /// It chooses the function of its name (`STT_GNU_IFUNC`): calls run what it chose.
+    pub is_resolver: bool,
     /// How it was found.
     pub matched_by: MatchedBy,
 }
@@ -69,7 +71,7 @@ pub enum FindError {
         candidates: Vec<FunctionMatch>,
     },
     /// Several are.
-    #[error("'{text}' is the name of {count} functions")]
+    #[error("'{text}' fits {count} functions")]
     Ambiguous {
         /// The query.
         text: String,
@@ -228,6 +230,9 @@ impl Image {
             object_name: self.object_name(object).to_string(),
             entry: self.function_entry(id).unwrap_or_default(),
             size: self.function_size(id),
+            is_resolver: self
+                .function(id)
+                .is_some_and(|(object, index, _)| object.functions.resolvers.binary_search(&index).is_ok()),
             matched_by,
         })
     }

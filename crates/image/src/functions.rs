@@ -35,6 +35,8 @@ pub(crate) struct Functions {
     pub(crate) owners: Vec<u32>,
     /// Names of the PLT stubs, by function.
     pub(crate) stub_names: Vec<(u32, String)>,
+    /// Functions that choose the function of their name (`STT_GNU_IFUNC`), ascending.
+    pub(crate) resolvers: Vec<u32>,
 }
 
 impl Functions {

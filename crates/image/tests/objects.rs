@@ -82,6 +82,24 @@ fn every_address_has_its_function() {
     assert_eq!((image.function_size(alpha), image.function_entry(alpha)), (0x10, Some(Svma(0x40_1000))));
 }
 
+/// `-f memcpy` reported two calls: those of the resolver.
+#[test]
+fn a_resolver_is_told_from_the_function_it_chooses() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut file = tiny_elf::build();
+    // The symbol of beta: global function in section 1, and its address.
+    let mut symbol = vec![2 | 1 << 4, 0, 1, 0];
+    symbol.extend((tiny_elf::BIAS + tiny_elf::TEXT + 0x10).to_le_bytes());
+    let at = file.windows(symbol.len()).position(|bytes| bytes == symbol).unwrap();
+    file[at] = 10 | 1 << 4; // STT_GNU_IFUNC
+    let path = write(dir.path(), "libtiny.so", &file);
+    let image = Image::load(&[map(&path, BASE, Some(&tiny_elf::BUILD_ID))], &ImageOptions::default());
+    for (name, is_resolver) in [("alpha", false), ("beta", true)] {
+        let found = image.find(&query(name)).unwrap();
+        assert_eq!(found.iter().map(|f| f.is_resolver).collect::<Vec<_>>(), [is_resolver], "{name}");
+    }
+}
+
 #[test]
 fn code_ends_with_the_file_and_the_mapping() {
     let (_dir, image, space) = tiny("libtiny.so");
