@@ -4,7 +4,9 @@ use rustc_hash::FxHashMap;
 
 use crate::children::ChildSums;
 use crate::histogram::histogram;
-use crate::report::{CallCounts, CallRow, Caller, CallerReport, FunctionReport, Place, Status, Total};
+use crate::report::{
+    CallCounts, CallRow, Caller, CallerReport, ErrorBound, FunctionReport, Place, Status, Total,
+};
 use crate::request::Request;
 use crate::stats::Stats;
 
@@ -18,6 +20,7 @@ pub(crate) struct Aggregate {
 struct FunctionSums {
     calls: CallCounts,
     ended_by_jump: u64,
+    error: ErrorBound,
     outermost: Total,
     callers: FxHashMap<(Caller, Option<Place>), CallerSums>,
     longest_open: Vec<CallRow>,
@@ -87,6 +90,8 @@ impl CallCounts {
 impl FunctionSums {
     fn count(&mut self, row: &CallRow, children: &ChildSums) {
         self.ended_by_jump += u64::from(row.ended_by_jump);
+        self.error.sum_ns = self.error.sum_ns.saturating_add(row.error_ns);
+        self.error.max_ns = self.error.max_ns.max(row.error_ns);
         if row.depth == 0 {
             self.outermost.add(Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns });
         }
@@ -133,6 +138,7 @@ impl FunctionSums {
             ended_by_jump: self.ended_by_jump,
             latency: figures.latency,
             off_cpu: figures.off_cpu,
+            error: self.error,
             outermost: self.outermost,
             cpu_percent: percent(self.outermost.on_cpu_ns()),
             children: children.rows(figures.total(), percent),

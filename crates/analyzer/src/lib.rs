@@ -43,8 +43,8 @@ mod thread;
 pub use analysis::Analysis;
 pub use histogram::Bucket;
 pub use report::{
-    CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, FunctionReport,
-    Limits, Loss, Place, Report, Status, ThreadLoss, Total, TraceSummary,
+    CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, ErrorBound,
+    FunctionReport, Limits, Loss, Place, Report, Status, ThreadLoss, Total, TraceSummary,
 };
 pub use request::{Ancestor, LatencyRange, Request, StartWindow, Surroundings};
 pub use stats::{Spread, Stats};

@@ -108,6 +108,8 @@ pub struct FunctionReport {
     pub latency: Stats,
     /// Off-CPU time of the counted calls, zeros too.
     pub off_cpu: Stats,
+    /// How far the latencies of the counted calls may be from the truth.
+    pub error: ErrorBound,
     /// Outermost activations: what does not count time twice.
     pub outermost: Total,
     /// 100 is one core.
@@ -142,6 +144,15 @@ pub struct CallCounts {
     pub open_end: u64,
     /// A gap fell inside.
     pub cut: u64,
+}
+
+/// How far latencies may be from the truth: [`CallRow::error_ns`] of all counted calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ErrorBound {
+    /// Of all calls together; the mean is this / their number.
+    pub sum_ns: u64,
+    /// Of the least certain call.
+    pub max_ns: u64,
 }
 
 /// A number of occurrences and their time.

@@ -10,6 +10,20 @@ use model::{Ns, Tid};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TidRange(RangeInclusive<i32>);
 
+impl TidRange {
+    /// The thread is in it.
+    #[must_use]
+    pub fn contains(&self, tid: Tid) -> bool {
+        self.0.contains(&tid.0)
+    }
+
+    /// The threads it names.
+    #[must_use]
+    pub fn ids(&self) -> RangeInclusive<i32> {
+        self.0.clone()
+    }
+}
+
 impl FromStr for TidRange {
     type Err = String;
 
@@ -47,7 +61,7 @@ impl TidSet {
     /// The thread was asked for.
     #[must_use]
     pub fn contains(&self, tid: Tid) -> bool {
-        self.0.is_empty() || self.0.iter().any(|range| range.0.contains(&tid.0))
+        self.0.is_empty() || self.0.iter().any(|range| range.contains(tid))
     }
 }
 

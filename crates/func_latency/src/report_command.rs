@@ -33,14 +33,15 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     let wanted = target::wanted(&image, config)?;
     let request = request(config, &recording, &schedule, &image, &wanted)?;
     verbose(config, started, "opened");
-    let report = analyse(config, &recording, &schedule, &image, &request);
+    let mut report = analyse(config, &recording, &schedule, &image, &request);
     verbose(config, started, "decoded and analysed");
+    let wanted = leave_out_uncalled(&mut report, wanted);
 
     let names = ImageNames::new(&image, config.srcline);
     if let Some(target) = &config.rows {
         rows::write_file(target, &report, &names)?;
     }
-    let inlined: Vec<u64> = wanted.iter().map(|w| w.inlined).collect();
+    let inlined = target::inlined(&image, &wanted);
     let view = View {
         report: &report,
         names: &names,
@@ -129,10 +130,13 @@ fn tids(config: &ReportConfig, recording: &Recording<'_>, schedule: &Schedule) -
     };
     let chosen: Vec<Tid> =
         known.iter().copied().filter(|tid| config.tids.contains(*tid) && of_process(tid)).collect();
+    let list = known.iter().map(|tid| tid.0.to_string()).collect::<Vec<_>>().join(", ");
     if chosen.is_empty() {
-        let list: Vec<String> = known.iter().map(|tid| tid.0.to_string()).collect();
-        let message = format!("-p or -T: no such thread in the recording, which has {}", list.join(", "));
+        let message = format!("-p or -T: no such thread in the recording, which has {list}");
         return Err(failure(Exit::Nothing, message));
+    }
+    for range in config.tids.0.iter().filter(|range| !known.iter().any(|tid| range.contains(*tid))) {
+        messages::warn(format!("-T {range}: no such thread in the recording, which has {list}"));
     }
     Ok(chosen)
 }
@@ -198,6 +202,23 @@ fn verbose(config: &ReportConfig, started: Instant, what: &str) {
 fn seen(calls: &CallCounts) -> bool {
     let CallCounts { complete, unwound, open_start, open_end, cut } = *calls;
     [complete, unwound, open_start, open_end, cut].iter().any(|n| *n > 0)
+}
+
+/// Leaves out what a pattern matched and nothing called, unless nothing else is there.
+fn leave_out_uncalled(report: &mut Report, wanted: Vec<Wanted>) -> Vec<Wanted> {
+    if !report.functions.iter().any(|f| seen(&f.calls)) {
+        return wanted;
+    }
+    let all = wanted.len();
+    let functions = std::mem::take(&mut report.functions);
+    let pairs = functions.into_iter().zip(wanted);
+    let (functions, wanted): (Vec<_>, Vec<_>) =
+        pairs.filter(|(function, wanted)| seen(&function.calls) || !wanted.by_pattern()).unzip();
+    report.functions = functions;
+    if wanted.len() < all {
+        messages::note(format!("{} of the {all} functions were not called", all - wanted.len()));
+    }
+    wanted
 }
 
 /// Whether there was anything to report, and enough of it.

@@ -12,8 +12,6 @@ use crate::messages;
 pub(crate) struct Wanted {
     /// The function.
     pub(crate) function: FunctionMatch,
-    /// Inlined instances, whose calls no trace shows.
-    pub(crate) inlined: u64,
 }
 
 /// The functions of all `-f`, each once, in the order of the command line.
@@ -24,11 +22,32 @@ pub(crate) fn wanted(image: &Image, config: &ReportConfig) -> Result<Vec<Wanted>
             if found.iter().any(|other| other.function.id == function.id) {
                 continue;
             }
-            let inlined = image.inlined_sites(&function.name, Some(function.object));
-            found.push(Wanted { function, inlined });
+            found.push(Wanted { function });
         }
     }
     Ok(found)
+}
+
+impl Wanted {
+    /// A pattern led to it: it was not asked for by name.
+    pub(crate) fn by_pattern(&self) -> bool {
+        self.function.matched_by == MatchedBy::Glob
+    }
+}
+
+/// Each search reads all DWARF of an object.
+const MAX_INLINE_SEARCHES: usize = 16;
+
+/// Inlined instances of the functions, whose calls no trace shows; `None`: not looked for.
+pub(crate) fn inlined(image: &Image, wanted: &[Wanted]) -> Vec<Option<u64>> {
+    let search = wanted.len() <= MAX_INLINE_SEARCHES;
+    if !search {
+        messages::note(format!(
+            "inlined instances are not looked for with more than {MAX_INLINE_SEARCHES} functions"
+        ));
+    }
+    let of = |w: &Wanted| search.then(|| image.inlined_sites(&w.function.name, Some(w.function.object)));
+    wanted.iter().map(of).collect()
 }
 
 /// The one function of `-a`.
@@ -48,12 +67,14 @@ fn find(image: &Image, config: &ReportConfig, text: &str) -> Result<Vec<Function
     let error = match image.find(&query) {
         Ok(found) => {
             say_what_was_guessed(text, &found);
+            warn_of_resolvers(text, &found);
             return Ok(found);
         }
         Err(error) => error,
     };
     if let (FindError::Ambiguous { candidates, .. }, Some(index)) = (&error, config.candidate) {
         if let Some(chosen) = candidates.get(index) {
+            warn_of_resolvers(text, std::slice::from_ref(chosen));
             return Ok(vec![chosen.clone()]);
         }
     }
@@ -67,6 +88,18 @@ fn say_what_was_guessed(text: &str, found: &[FunctionMatch]) {
     }
     let names: Vec<String> = found.iter().map(|f| format!("{} ({})", f.full_name, f.object_name)).collect();
     messages::note(format!("'{text}' is {}", messages::list(&names)));
+}
+
+/// `memcpy` is a symbol of what chooses a `memcpy`, which is hardly what was meant.
+fn warn_of_resolvers(text: &str, found: &[FunctionMatch]) {
+    // Who writes a pattern gets the implementations, too.
+    for resolver in found.iter().filter(|f| f.is_resolver && f.matched_by != MatchedBy::Glob) {
+        let name = &resolver.name;
+        messages::warn(format!(
+            "'{text}' is the resolver that chooses an implementation of {name} (IFUNC) and runs once; calls of \
+             {name} run the implementation: look for it with -f '*{name}*'"
+        ));
+    }
 }
 
 /// The error, what may be meant instead, and how to say so.
@@ -116,7 +149,9 @@ fn missing_objects(image: &Image) -> String {
 fn with_candidates(mut message: String, candidates: &[FunctionMatch]) -> String {
     for (i, candidate) in candidates.iter().enumerate() {
         let FunctionMatch { full_name, object_name, entry, size, .. } = candidate;
-        message.push_str(&format!("\n  #{:<2} {full_name}  ({object_name}+{entry}, {size} bytes)", i + 1));
+        let note = if candidate.is_resolver { ", IFUNC resolver: not what calls run" } else { "" };
+        message
+            .push_str(&format!("\n  #{:<2} {full_name}  ({object_name}+{entry}, {size} bytes{note})", i + 1));
     }
     message
 }

@@ -117,6 +117,28 @@ fn a_function_that_is_not_there_or_never_called() {
     assert!(stderr.contains("has 77"), "{stderr}");
 }
 
+/// `-f '*'` printed a section for each of thousands of functions that nothing had called.
+#[test]
+fn a_pattern_reports_only_what_was_called() {
+    let directory = recorded("pattern");
+    let (stdout, stderr) = check(&directory, &["report", "-f", "*"], 0);
+    assert!(stdout.contains("Latency of [f]") && !stdout.contains("never"), "{stdout}");
+    assert!(stderr.contains("1 of the 3 functions were not called"), "{stderr}");
+    // Who names it is told.
+    let (stdout, _) = check(&directory, &["report", "-f", "f", "-f", "never"], 0);
+    assert!(stdout.contains("Latency of [never]"), "{stdout}");
+    let (stdout, _) = check(&directory, &["report", "-f", "nev*"], 1);
+    assert!(stdout.contains("no call of any kind was seen"), "{stdout}");
+}
+
+/// `-T 77,999` said nothing about 999.
+#[test]
+fn a_thread_that_is_not_there_is_named() {
+    let directory = recorded("thread");
+    let (_, stderr) = check(&directory, &["report", "-f", "f", "-T", "77,999"], 0);
+    assert!(stderr.contains("-T 999: no such thread in the recording, which has 77"), "{stderr}");
+}
+
 #[test]
 fn a_wrong_build_id_names_both() {
     let directory = recorded("build-id");

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use analyzer::histogram::histogram;
 use analyzer::{
-    CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, FunctionReport,
-    Limits, Loss, Place, Report, Stats, Status, ThreadLoss, Total, TraceSummary,
+    CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, ErrorBound,
+    FunctionReport, Limits, Loss, Place, Report, Stats, Status, ThreadLoss, Total, TraceSummary,
 };
 use func_latency::config::RowsForm;
 use func_latency::render::{Names, View, json, rows, text};
@@ -130,6 +130,7 @@ fn function() -> FunctionReport {
         ended_by_jump: 2,
         latency: stats(&latency),
         off_cpu: stats(&off_cpu),
+        error: ErrorBound { sum_ns: 51, max_ns: 16 },
         outermost: Total { count: 5, sum_ns: 1_312_430, off_cpu_ns: 1_250_000 },
         cpu_percent: 404.04,
         histogram: histogram(&latency, &off_cpu),
@@ -152,6 +153,7 @@ fn empty_function() -> FunctionReport {
         ended_by_jump: 0,
         latency: stats(&[]),
         off_cpu: stats(&[]),
+        error: ErrorBound::default(),
         outermost: Total::default(),
         cpu_percent: 0.0,
         histogram: vec![],
@@ -226,7 +228,7 @@ fn check_text(name: &str, report: &Report, srcline: bool, unfold: bool, width: u
         names: &FakeNames { lines: srcline },
         input: "perf.data",
         aux_bytes: 52_100_000,
-        inlined: &[17, 0],
+        inlined: &[Some(17), Some(0)],
         problems: if report.loss.coverage < 1.0 { &problems } else { &[] },
         srcline,
         unfold,
@@ -251,6 +253,50 @@ fn text_folded_with_lines_without_loss_and_switches() {
     check_text("whole-srcline.txt", &whole_report(), true, false, 100);
 }
 
+/// "exact, ns" stood over latencies whose error bound was greater than they.
+#[test]
+fn no_latency_is_called_exact() {
+    let view = View {
+        report: &report(),
+        names: &FakeNames { lines: false },
+        input: "perf.data",
+        aux_bytes: 0,
+        inlined: &[],
+        problems: &[],
+        srcline: false,
+        unfold: false,
+    };
+    let mut out = vec![];
+    text::write(&mut out, &view, 120).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(!text.contains("exact"), "{text}");
+    let error = "error of one latency: at most 8.50 ns on average, 16 ns for the least certain call";
+    assert!(text.contains(error), "{text}");
+}
+
+/// "CPU percent: 0.0 %" stood under a `main` that had run for the whole recording.
+#[test]
+fn no_counted_call_no_cpu_percent() {
+    let mut report = whole_report();
+    let function = &mut report.functions[0];
+    *function =
+        FunctionReport { calls: CallCounts { open_end: 1, ..CallCounts::default() }, ..empty_function() };
+    let view = View {
+        report: &report,
+        names: &FakeNames { lines: false },
+        input: "perf.data",
+        aux_bytes: 0,
+        inlined: &[],
+        problems: &[],
+        srcline: false,
+        unfold: false,
+    };
+    let mut out = vec![];
+    text::write(&mut out, &view, 120).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.contains("1 open at end") && !text.contains("CPU percent"), "{text}");
+}
+
 #[test]
 fn json_report() {
     let report = report();
@@ -259,7 +305,7 @@ fn json_report() {
         names: &FakeNames { lines: true },
         input: "perf.data",
         aux_bytes: 52_100_000,
-        inlined: &[17],
+        inlined: &[Some(17)],
         problems: &["/usr/lib/libz.so.1 is missing".to_owned()],
         srcline: true,
         unfold: false,

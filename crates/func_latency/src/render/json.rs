@@ -86,7 +86,16 @@ struct Function {
     callers: Vec<CallerEntry>,
     longest_open: Vec<Row>,
     ended_by_jump: u64,
-    inlined_instances: u64,
+    /// Null: not looked for.
+    inlined_instances: Option<u64>,
+    error_ns: Error,
+}
+
+/// Bound of the difference between printed and true latency, over the counted calls.
+#[derive(Serialize)]
+struct Error {
+    mean: Option<f64>,
+    max: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -209,7 +218,7 @@ fn loss<'a>(view: &View<'a>) -> Loss<'a> {
     }
 }
 
-fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: u64) -> Function {
+fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<u64>) -> Function {
     let CallCounts { complete, unwound, open_start, open_end, cut } = report.calls;
     Function {
         name: view.names.function(report.id),
@@ -224,6 +233,15 @@ fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: u64) ->
         longest_open: report.longest_open.iter().map(|r| Row::new(view.names, r)).collect(),
         ended_by_jump: report.ended_by_jump,
         inlined_instances,
+        error_ns: error(report),
+    }
+}
+
+fn error(report: &FunctionReport) -> Error {
+    let counted = report.latency.count > 0;
+    Error {
+        mean: counted.then(|| report.error.sum_ns as f64 / report.latency.count as f64),
+        max: counted.then_some(report.error.max_ns),
     }
 }
 

@@ -24,8 +24,9 @@ pub struct View<'a> {
     pub input: &'a str,
     /// Bytes of trace.
     pub aux_bytes: u64,
-    /// Inlined instances of each function, which are not counted; in the order of the report's functions.
-    pub inlined: &'a [u64],
+    /// Inlined instances of each function, which are not counted, or `None` if they were not looked for; in the
+    /// order of the report's functions.
+    pub inlined: &'a [Option<u64>],
     /// What makes the report less than whole: damage, objects that are missing.
     pub problems: &'a [String],
     /// Show source lines.
@@ -37,7 +38,7 @@ pub struct View<'a> {
 impl View<'_> {
     /// Inlined instances of the function with this index.
     #[must_use]
-    pub fn inlined_of(&self, index: usize) -> u64 {
-        self.inlined.get(index).copied().unwrap_or(0)
+    pub fn inlined_of(&self, index: usize) -> Option<u64> {
+        self.inlined.get(index).copied().flatten()
     }
 }

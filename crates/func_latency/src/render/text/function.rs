@@ -32,7 +32,10 @@ pub(super) fn write(
     }
     let went_off = function.histogram.iter().map(|b| b.off_cpu_count).sum();
     figures(out, &function.latency, off_cpu.then_some((&function.off_cpu, went_off)), width)?;
-    cpu_line(out, view, function)?;
+    if function.latency.count > 0 {
+        error_line(out, function)?;
+        cpu_line(out, view, function)?;
+    }
     counts(out, function, inlined)?;
     if !function.children.is_empty() {
         rule(out, '-', width)?;
@@ -43,16 +46,16 @@ pub(super) fn write(
     longest_open(out, view, function, &name, width)
 }
 
-/// Average, extremes, percentiles: rounded and exact.
+/// Average, extremes, percentiles: rounded, and as they were measured.
 pub(super) fn figures(
     out: &mut dyn Write,
     latency: &Stats,
     off_cpu: Option<(&Stats, u64)>,
     width: usize,
 ) -> io::Result<()> {
-    let mut titles = vec![("", Align::Left), ("latency", Align::Right), ("exact, ns", Align::Right)];
+    let mut titles = vec![("", Align::Left), ("latency", Align::Right), ("in ns", Align::Right)];
     if off_cpu.is_some() {
-        titles.extend([("off-CPU", Align::Right), ("exact, ns", Align::Right)]);
+        titles.extend([("off-CPU", Align::Right), ("in ns", Align::Right)]);
     }
     let Some(spread) = &latency.spread else {
         return writeln!(out, "  no call was seen from entry to return");
@@ -96,6 +99,13 @@ pub(super) fn figures(
 fn exact_mean(mean_ns: f64) -> String {
     let tenths = (mean_ns * 10.0).round() as u64; // saturates
     format!("{}.{}", grouped(tenths / 10), tenths % 10)
+}
+
+/// Figures without their error would look exact.
+fn error_line(out: &mut dyn Write, function: &FunctionReport) -> io::Result<()> {
+    let mean = mean_duration(function.error.sum_ns as f64 / function.latency.count as f64);
+    let max = duration(function.error.max_ns);
+    writeln!(out, "  error of one latency: at most {mean} on average, {max} for the least certain call")
 }
 
 fn cpu_line(out: &mut dyn Write, view: &View<'_>, function: &FunctionReport) -> io::Result<()> {
@@ -153,7 +163,7 @@ fn longest_open(
     let mut table = Table::new(&[
         ("called from", Align::Left),
         ("at least", Align::Right),
-        ("exact, ns", Align::Right),
+        ("in ns", Align::Right),
         ("off-CPU", Align::Right),
         ("status", Align::Left),
         ("thread", Align::Right),

@@ -29,7 +29,7 @@ pub(super) fn write(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::R
             ("count", Align::Right),
             ("trace", Align::Right),
             ("time", Align::Right),
-            ("exact, ns", Align::Right),
+            ("in ns", Align::Right),
             ("object", Align::Left),
         ]);
         for cause in &loss.by_cause {

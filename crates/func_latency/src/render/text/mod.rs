@@ -26,7 +26,7 @@ pub fn write(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<(
         size(view.aux_bytes)
     )?;
     for (i, function) in view.report.functions.iter().enumerate() {
-        function::write(out, view, function, view.inlined_of(i), width)?;
+        function::write(out, view, function, view.inlined_of(i).unwrap_or(0), width)?;
     }
     loss::write(out, view, width)
 }
