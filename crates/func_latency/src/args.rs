@@ -74,7 +74,7 @@ pub struct QueryArgs {
     /// Only these threads: 1,3-5
     #[arg(short = 'T', long = "tid", value_name = "TIDS", value_delimiter = ',')]
     pub tids: Vec<TidRange>,
-    /// Look for the objects below this directory first
+    /// Look for the objects below this directory, not at their own places
     #[arg(long, value_name = "DIR")]
     pub symfs: Option<PathBuf>,
     /// Decoding threads [default: number of cores]
@@ -143,7 +143,7 @@ pub struct DumpArgs {
     /// Only from start + min to start + max (ns of perf's clock)
     #[arg(long, value_name = "start,min,max")]
     pub ti: Option<TimeWindow>,
-    /// Look for the objects below this directory first
+    /// Look for the objects below this directory, not at their own places
     #[arg(long, value_name = "DIR")]
     pub symfs: Option<PathBuf>,
     /// Decoding threads [default: number of cores]

@@ -64,7 +64,7 @@ fn recording_is_not_supported_and_says_what_to_do() {
     check_failure(
         &["-b", "bin/mysqld", "-f", "do_command", "-d", "1", "-s", "-p", "77", "-o", "-i", "-t"],
         3,
-        "perf record -e intel_pt/cyc=1/u -p 77 -- sleep 1",
+        "perf record -e intel_pt/cyc/u --switch-events --per-thread -p 77 -- sleep 1",
     );
 }
 
