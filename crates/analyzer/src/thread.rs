@@ -112,6 +112,7 @@ impl<'a> Thread<'a> {
         session.loss.add(gap, lost_ns);
         self.now = gap.from;
         self.at = gap.at;
+        self.off_cpu.pass(gap.from); // a thread may come to a CPU whose trace is lost
         if !self.stack.is_empty() {
             self.cut_all(session);
         }

@@ -194,3 +194,14 @@ fn a_stack_deeper_than_the_analysis_follows_is_cut() {
     let report = analyse(&script, Request::default());
     assert_eq!((report.limits.capped_stacks, report.functions[0].calls.cut), (1, 1));
 }
+
+#[test]
+fn a_call_that_is_cut_where_its_thread_comes_to_another_cpu_was_off_the_cpu_before() {
+    let script = "
+        off 150 400
+        0 start main+4
+        100 call main+10 f
+        145 async f+15
+        400 gap 500";
+    check(script, "100 >=300 cut main+10 off 250");
+}
