@@ -60,11 +60,18 @@ pub struct TscClock {
 
 impl TscClock {
     /// perf's time of a TSC value, rounded down: `zero + (quot * mult) + ((rem * mult) >> shift)`, as
-    /// `tsc_to_perf_time` in tools/perf/util/tsc.c has it.
+    /// `tsc_to_perf_time` in tools/perf/util/tsc.c has it; but it does not wrap: a later TSC is never earlier.
     #[must_use]
     pub fn to_ns(self, tsc: Tsc) -> Ns {
         let scaled = (u128::from(tsc.0) * u128::from(self.mult)) >> self.shift.min(127);
-        Ns(self.zero.wrapping_add(scaled as u64))
+        // `zero` is negative (wrapped) where the TSC ran before the kernel's clock started.
+        let zero = self.zero as i64;
+        let scaled = u64::try_from(scaled).unwrap_or(u64::MAX);
+        Ns(if zero < 0 {
+            scaled.saturating_sub(zero.unsigned_abs())
+        } else {
+            scaled.saturating_add(self.zero)
+        })
     }
 
     /// The largest TSC value whose [`Self::to_ns`] is at most `ns` (0 before the clock's zero).
@@ -88,6 +95,14 @@ mod tests {
         let ns = clock.to_ns(Tsc(3_000_000_000_000));
         assert!(ns.0 < 1 << 63);
         assert_eq!(clock.to_ns(clock.to_tsc(ns)), ns);
+    }
+
+    #[test]
+    fn a_later_tsc_is_never_earlier() {
+        let negative = TscClock { shift: 31, mult: 715_827_883, zero: 1 << 63 };
+        assert_eq!(negative.to_ns(Tsc(5)), Ns(0));
+        let large = TscClock { shift: 0, mult: u32::MAX, zero: 17 };
+        assert_eq!(large.to_ns(Tsc(1 << 60)), Ns::MAX);
     }
 
     #[test]
