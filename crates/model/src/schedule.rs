@@ -182,6 +182,10 @@ impl Schedule {
         }
         let life = self.life(pid, tid);
         if out {
+            // A switch-in was lost (or this record is there twice): how long that was is not known.
+            if let Some(last) = life.off_cpu.last_mut() {
+                last.to = last.to.or(Some(last.from));
+            }
             life.off_cpu.push(OffCpu { from: time, to: None, preempted });
         } else {
             if let Some(last) = life.off_cpu.last_mut() {
@@ -219,6 +223,13 @@ mod tests {
         assert_eq!(s.cpu_of(Tid(7), Ns(34)), Some(Cpu(0)));
         assert_eq!(s.cpu_of(Tid(7), Ns(35)), Some(Cpu(1)));
         assert_eq!(s.cpu_of(Tid(7), Ns(9)), None);
+    }
+
+    #[test]
+    fn a_lost_switch_in_leaves_no_interval_open() {
+        let s = Schedule::new(&[switch(10, 0, 7, true), switch(20, 0, 7, true), switch(35, 0, 7, false)]);
+        let ends: Vec<_> = s.thread(Tid(7)).unwrap().off_cpu.iter().map(|off| (off.from, off.to)).collect();
+        assert_eq!(ends, [(Ns(10), Some(Ns(10))), (Ns(20), Some(Ns(35)))]);
     }
 
     #[test]
