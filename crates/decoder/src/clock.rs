@@ -25,6 +25,8 @@ const FRACTION: u32 = 16;
 const ONE_TICK: u64 = 1 << FRACTION;
 /// Spans saturate here, so that sums of them cannot overflow: 2^46 ticks.
 const MAX_SPAN: u64 = 1 << 62;
+/// Trace may be that much later than the last timed record.
+const END_ROOM_NS: u64 = 60_000_000_000;
 /// CBR counts multiples of the bus clock: the true ratio may be off by this part (1/128) before the next CBR.
 const RATIO_TOLERANCE_SHIFT: u32 = 7;
 
@@ -80,7 +82,11 @@ pub(crate) struct Clock {
     /// A TSC near the recording, to complete the packet's 56 bits.
     reference: Tsc,
 
+    /// No TSC is behind this: such a packet is damage.
+    latest: Tsc,
     anchor: Option<Tsc>,
+    /// The last TSC packet, which a TMA packet refers to.
+    packet: Option<Tsc>,
     since: Span,
     crystal: Option<Crystal>,
     ratio: Option<Ratio>,
@@ -106,7 +112,9 @@ impl Clock {
             nonturbo_ratio: pt.max_nonturbo_ratio,
             conversion,
             reference,
+            latest: Tsc(u64::MAX),
             anchor: None,
+            packet: None,
             since: Span::default(),
             crystal: None,
             ratio: None,
@@ -116,6 +124,16 @@ impl Clock {
             times: vec![],
             errors: 0,
         }
+    }
+
+    /// The recording ended at `end`; with room for trace that was written after its last record.
+    pub(crate) fn bound(&mut self, end: Ns) {
+        self.latest = self.conversion.to_tsc(Ns(end.0.saturating_add(END_ROOM_NS)));
+    }
+
+    /// There is a time.
+    pub(crate) fn is_set(&self) -> bool {
+        self.anchor.is_some()
     }
 
     /// The time of a slot; final once [`Self::finish`] was called.
@@ -179,7 +197,7 @@ impl Clock {
             }
             None => {
                 self.since.estimate = add(self.since.estimate, scaled(ONE_TICK));
-                self.since.breaks += 1;
+                self.since.breaks = self.since.breaks.saturating_add(1);
             }
         }
         self.cyc_straddles = false;
@@ -195,7 +213,7 @@ impl Clock {
 
     /// Tracing was off up to here, or packets were lost: any time may have passed.
     pub(crate) fn discontinuity(&mut self) {
-        self.since.breaks += 1;
+        self.since.breaks = self.since.breaks.saturating_add(1);
     }
 
     /// A CBR packet.
@@ -213,8 +231,14 @@ impl Clock {
     /// A TSC packet.
     pub(crate) fn tsc(&mut self, low_56: u64) {
         let tsc = complete_tsc(low_56, self.reference);
+        self.packet = (tsc <= self.latest).then_some(tsc);
+        if tsc > self.latest {
+            // Behind damage any bytes may look like a TSC: nothing after it could have a time.
+            self.errors += 1;
+            return self.discontinuity();
+        }
         if !self.cyc_fresh {
-            self.since.breaks += 1; // cycles since the last CYC are not counted yet
+            self.since.breaks = self.since.breaks.saturating_add(1); // cycles since the last CYC are not counted yet
         }
         self.set_anchor(tsc);
         self.cyc_straddles = !self.cyc_fresh;
@@ -222,8 +246,8 @@ impl Clock {
 
     /// A TMA packet: relates the TSC packet before it to the crystal clock.
     pub(crate) fn tma(&mut self, ctc: u16, fast: u16) {
-        if let Some(anchor) = self.anchor {
-            let tsc = ticks(Tsc(anchor.0.saturating_sub(u64::from(fast))));
+        if let Some(packet) = self.packet {
+            let tsc = ticks(Tsc(packet.0.saturating_sub(u64::from(fast))));
             self.crystal = Some(Crystal { counter: u64::from(ctc), known_bits: 16, tsc });
         }
     }
@@ -346,7 +370,7 @@ impl Clock {
         }
         let estimate = u128::from(since.estimate);
         let point = if all.breaks == 0 || !self.has_cyc {
-            left + (right - left) * estimate / u128::from(all.estimate.max(1))
+            left + part(right - left, estimate, u128::from(all.estimate.max(1)))
         } else if since.breaks == all.breaks {
             right.saturating_sub(u128::from(all.estimate - since.estimate))
         } else {
@@ -368,6 +392,11 @@ pub(crate) fn complete_tsc(low_56: u64, reference: Tsc) -> Tsc {
     } else {
         Tsc(tsc)
     }
+}
+
+/// `whole * share / all`, roughly if that is too much for 128 bits; `share` is at most `all`, which is not 0.
+fn part(whole: u128, share: u128, all: u128) -> u128 {
+    whole.checked_mul(share).map_or(whole / all * share, |product| product / all)
 }
 
 fn ticks(tsc: Tsc) -> u128 {
@@ -444,6 +473,28 @@ mod tests {
         clock.progress(6);
         clock.mtc((8008 >> 3) as u8);
         assert_eq!(range(clock.time(slot)), (1_000_010, 1_000_340, 1_001_000));
+    }
+
+    #[test]
+    fn bytes_that_look_like_a_tsc_far_ahead_are_not_one() {
+        let mut clock = clock(true);
+        clock.bound(Ns(2_000_000));
+        clock.tsc(1 << 55);
+        clock.tma(1, 1);
+        let slot = clock.slot();
+        clock.tsc(1_000_500);
+        assert_eq!((clock.time(slot).hi, clock.errors), (Ns(1_000_500), 1));
+    }
+
+    #[test]
+    fn no_count_of_cycles_and_no_jump_of_the_tsc_is_too_much() {
+        let mut clock = clock(true);
+        clock.cyc(u64::MAX >> 3);
+        let slot = clock.slot();
+        clock.cyc(u64::MAX >> 3);
+        clock.tsc((1 << 55) - 1);
+        let time = clock.time(slot);
+        assert!(time.lo <= time.point && time.point <= time.hi);
     }
 
     #[test]

@@ -23,6 +23,10 @@ use crate::return_stack::ReturnStack;
 use crate::segment::Segment;
 use crate::walk::{Step, Walk};
 
+/// The longest segment that is decoded: its events are in memory until it ends.  Far above the longest PSB period
+/// that processors have, so what is longer has lost its PSBs.
+const MAX_BYTES: u64 = 1 << 24;
+
 /// A thread runs no code of its own in this time after its switch-in record.
 const SWITCH_NS: u64 = 500;
 
@@ -91,9 +95,13 @@ struct Flow<'a> {
     context: &'a Context<'a>,
     segment: &'a Segment<'a>,
     reader: Reader<'a>,
-    /// Offsets behind which the kernel lost data, ascending.
-    truncations: Vec<AuxOffset>,
     next_truncation: usize,
+    /// Behind this offset nothing is read but the next segment's PSB+.
+    stop: AuxOffset,
+    /// Reading went on at the end already.
+    sought_end: bool,
+    /// The last MODE.Exec: 64-bit code.
+    long_mode: bool,
     clock: Clock,
     owner: Owner<'a>,
     running: Running,
@@ -126,20 +134,20 @@ impl<'a> Flow<'a> {
         let conversion = recording.clock.unwrap_or(TscClock { shift: 0, mult: 1, zero: 0 });
         let reference = conversion.to_tsc(recording.time_span.map_or(Ns(0), |(first, _)| first));
         let buffer = &recording.buffers[segment.buffer];
-        let start = segment.start();
-        let lost = buffer.records.iter().filter(|r| r.lost_data()).map(|r| r.end());
-        let mut truncations: Vec<_> = lost.filter(|at| (start..=segment.end).contains(at)).collect();
-        truncations.retain(|at| *at > start || segment.first);
         let owner = Owner::new(context, buffer.owner);
-        let running = owner.at(Ns(0), || Ns(0));
+        let running = owner.at_start(segment.first);
         let mut clock = Clock::new(&recording.pt, conversion, reference);
+        if let Some((_, end)) = recording.time_span {
+            clock.bound(end);
+        }
         let start_slot = clock.slot();
         Self {
             context,
             segment,
             reader: Reader::new(&segment.pieces),
-            truncations,
             next_truncation: 0,
+            stop: segment.end.min(segment.start().plus(MAX_BYTES)),
+            sought_end: false,
             clock,
             owner,
             running,
@@ -164,6 +172,7 @@ impl<'a> Flow<'a> {
             psb: None,
             psb_step: None,
             tail: false,
+            long_mode: true,
         }
     }
 
@@ -174,19 +183,28 @@ impl<'a> Flow<'a> {
         }
         loop {
             let offset = self.reader.offset();
-            let truncation = self.truncations.get(self.next_truncation).copied();
+            let truncation = self.segment.truncations.get(self.next_truncation).copied();
             if truncation.is_some_and(|at| at <= offset) {
                 self.truncated(offset);
                 continue;
             }
-            if offset > self.segment.end && !self.tail {
-                // Damage swallowed the next segment's PSB: end where it starts.
+            if offset > self.stop && !self.tail {
+                if self.sought_end {
+                    return; // pieces that contradict each other
+                }
+                // Damage swallowed the next segment's PSB (or all of them): end where it starts.
                 self.lose(GapCause::DamagedPacket, offset, true);
                 self.seek_end();
                 continue;
             }
             match self.reader.next() {
                 None => return,
+                Some(Item::Packet(at, _)) if at != offset => {
+                    if self.tail {
+                        return;
+                    }
+                    self.hole(at);
+                }
                 Some(Item::Packet(at, _)) if truncation.is_some_and(|t| t < self.reader.offset()) => {
                     // The packet's end was lost: what stands there belongs to another one.
                     self.truncated(at);
@@ -199,7 +217,7 @@ impl<'a> Flow<'a> {
                 Some(Item::Bad(_, _)) if self.tail => return,
                 Some(Item::Bad(at, error)) => {
                     let ends = error == PacketError::Truncated
-                        && self.truncations.last().is_some_and(|last| *last > at);
+                        && self.segment.truncations.last().is_some_and(|last| *last > at);
                     let cause = if ends { GapCause::Truncated } else { GapCause::DamagedPacket };
                     self.lose(cause, at, true);
                     self.reader.resync();
@@ -209,6 +227,8 @@ impl<'a> Flow<'a> {
     }
 
     fn seek_end(&mut self) {
+        self.sought_end = true;
+        self.stop = self.segment.end;
         self.reader = Reader::new(&self.segment.pieces);
         self.reader.seek(self.segment.end);
     }
@@ -250,12 +270,13 @@ impl<'a> Flow<'a> {
             }
             Packet::Tma { ctc, fast } => self.clock.tma(ctc, fast),
             Packet::Cbr(ratio) => self.clock.cbr(ratio),
-            // PSB+ repeats MODE.TSX; its FUP is its own.
+            Packet::ModeExec { long, .. } => self.long_mode = long,
+            // PSB+ repeats MODE.TSX; its FUP is its own.  Where tracing is off, MODE.TSX has none.
             Packet::ModeTsx { aborted: false, .. }
             | Packet::Ptw { ip: true, .. }
             | Packet::Exstop { ip: true }
             | Packet::Bep { ip: true }
-                if self.psb.is_none() =>
+                if self.psb.is_none() && matches!(self.state, State::On | State::Kernel) =>
             {
                 self.fup_use = FupUse::Bound;
             }
@@ -361,6 +382,7 @@ impl<'a> Flow<'a> {
 
     fn pge(&mut self, at: AuxOffset, payload: IpPayload) {
         self.fup = None;
+        self.fup_use = FupUse::Async;
         let Some(ip) = self.last_ip.expand(payload).map(Avma) else { return };
         if matches!(self.state, State::On) {
             // The end of the last stretch is missing.
@@ -375,6 +397,7 @@ impl<'a> Flow<'a> {
     fn pgd(&mut self, at: AuxOffset, payload: IpPayload) {
         let ip = self.last_ip.expand(payload).map(Avma);
         let fup = self.fup.take();
+        self.fup_use = FupUse::Async;
         match self.state {
             State::On => {
                 self.clock.progress(1);
@@ -439,6 +462,9 @@ impl<'a> Flow<'a> {
             let to = if self.segment.last { Moment::Exactly(until) } else { Moment::At(self.flow_slot) };
             self.walk.output.thread(self.running, self.walk.space, self.clock.now_lo());
             self.walk.output.gap(Moment::At(lost.from), to, bytes, lost.at, lost.cause);
+            if self.segment.last && lost.cause != GapCause::UnknownThread {
+                self.lose_the_rest(lost, recording_end);
+            }
         }
         self.clock.finish(recording_end);
         SegmentOutput {

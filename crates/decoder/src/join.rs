@@ -20,6 +20,8 @@ use crate::{Context, DecodeOptions, DecodeStats};
 
 /// Segments decoded at once, per worker.
 const BATCH_PER_WORKER: usize = 2;
+/// With many CPUs segments are smaller: the output of one segment of each may have to wait.  But not below this.
+const MIN_SEGMENT_BYTES: u64 = 1 << 14;
 
 pub(crate) fn run(
     context: &Context<'_>,
@@ -45,9 +47,12 @@ struct Timed<'a> {
 fn groups<'a>(context: &Context<'a>, segment_bytes: u64) -> Vec<Vec<Timed<'a>>> {
     let mut merged = vec![];
     let mut groups = vec![];
+    let cpus = context.recording.buffers.iter().filter(|b| matches!(b.owner, AuxOwner::Cpu(_))).count();
+    let of_cpu = segment_bytes.min((segment_bytes * 8 / cpus.max(8) as u64).max(MIN_SEGMENT_BYTES));
     for (index, buffer) in context.recording.buffers.iter().enumerate() {
         let mut latest = Ns(0);
-        let timed = segments(index, buffer, segment_bytes).into_iter().map(|segment| {
+        let bytes = if matches!(buffer.owner, AuxOwner::Cpu(_)) { of_cpu } else { segment_bytes };
+        let timed = segments(index, buffer, bytes).into_iter().map(|segment| {
             // Damage must not reorder a buffer.
             latest = latest.max(start_time(context, &segment));
             Timed { start: latest, segment }

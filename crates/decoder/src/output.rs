@@ -76,6 +76,8 @@ impl Output {
             }
         }
         let Running { pid, tid, from: arrived, to: left } = running;
+        // The trace may know less well than the switch records: on its CPU before this one the thread was earlier.
+        let start = start.max(arrived);
         self.stretches.push(Stretch { pid, tid, space, start, arrived, left, events: vec![] });
     }
 
@@ -94,6 +96,16 @@ impl Output {
     pub(crate) fn transfer(&mut self, lo: Slot, slot: Slot, at: AuxOffset, transfer: Transfer) {
         let event = BranchEvent { time: EventTime::default(), at, transfer };
         self.push(TraceEvent::Branch(event), Stamp::Between(lo, slot));
+    }
+
+    /// Takes back the transfers that came from the packet at `at`.
+    #[cold]
+    pub(crate) fn take_back(&mut self, at: AuxOffset) {
+        let Some(last) = self.stretches.last_mut() else { return };
+        while matches!(last.events.last(), Some(TraceEvent::Branch(branch)) if branch.at == at) {
+            last.events.pop();
+            self.stamps.pop();
+        }
     }
 
     pub(crate) fn gap(&mut self, from: Moment, to: Moment, bytes: u64, at: AuxOffset, cause: GapCause) {

@@ -52,6 +52,15 @@ impl<'a> Owner<'a> {
         }
     }
 
+    /// The thread that a segment begins with, before it says when that is.
+    pub(crate) fn at_start(&self, first: bool) -> Running {
+        match self {
+            Self::Thread(running) => *running,
+            Self::Cpu { .. } if first => self.at(Ns(0), || Ns(0)),
+            Self::Cpu { .. } => Running::UNKNOWN,
+        }
+    }
+
     /// The thread that enters user code at a time that is at least `lo`; `hi` is asked for only if that does not tell.
     ///
     /// The thread at `lo` is the one: trace and switch are never closer than a return from the kernel takes.  If

@@ -15,6 +15,8 @@ pub(crate) struct Segment<'a> {
     pub(crate) first: bool,
     /// The last of its stream.
     pub(crate) last: bool,
+    /// Offsets behind which the kernel lost data, ascending.
+    pub(crate) truncations: Vec<AuxOffset>,
 }
 
 /// The longest PSB+: PSB, and the packets that may stand in it, with generous room for padding.
@@ -50,15 +52,21 @@ pub(crate) fn segments<'a>(index: usize, buffer: &AuxBuffer<'a>, segment_bytes: 
         }
     }
     let count = cuts.len();
+    let mut lost: Vec<_> = buffer.records.iter().filter(|r| r.lost_data()).map(|r| r.end()).collect();
+    lost.sort_unstable();
     (0..count)
         .map(|i| {
             let end = cuts.get(i + 1).copied().unwrap_or(stream_end);
+            let first = i == 0;
+            let before = lost.partition_point(|at| *at < cuts[i] || (*at == cuts[i] && !first));
+            let until = lost.partition_point(|at| *at <= end);
             Segment {
                 buffer: index,
                 pieces: clip(&pieces, cuts[i], end.plus(PSB_PLUS_ROOM)),
                 end,
-                first: i == 0,
+                first,
                 last: i + 1 == count,
+                truncations: lost.get(before..until).unwrap_or_default().to_vec(),
             }
         })
         .collect()

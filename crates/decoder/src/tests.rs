@@ -1,9 +1,9 @@
 //! Packets and a little code in, transfers and gaps out, as text.
 
 use model::{
-    AuxBuffer, AuxOffset, AuxOwner, AuxPiece, AuxRecord, Avma, CodeSource, EventSink, FunctionAt, FunctionId,
-    FunctionKind, FunctionLookup, NoCode, Ns, ObjectId, Pid, PtConfig, Recording, Schedule, SpaceId, Svma,
-    Tid, TraceEvent, Transfer, TscClock,
+    AuxBuffer, AuxOffset, AuxOwner, AuxPiece, AuxRecord, Avma, CodeSource, Cpu, EventSink, FileOffset,
+    FunctionAt, FunctionId, FunctionKind, FunctionLookup, Mmap, NoCode, Ns, ObjectId, Pid, PtConfig,
+    Recording, Schedule, Sideband, SidebandRecord, SpaceId, Svma, Tid, TraceEvent, Transfer, TscClock,
 };
 use packet::{LastIp, Packet, Tnt};
 
@@ -140,8 +140,20 @@ fn run(
     sink: &mut dyn EventSink,
 ) -> DecodeStats {
     let piece = AuxPiece { offset: AuxOffset(0), bytes: aux, file_offset: 0 };
+    let owner = AuxOwner::Thread(Tid(7));
+    let buffer = AuxBuffer { index: 0, owner, pieces: vec![piece], records };
+    run_buffer(code, buffer, &Schedule::default(), segment_bytes, sink)
+}
+
+fn run_buffer(
+    code: &Code,
+    buffer: AuxBuffer<'_>,
+    schedule: &Schedule,
+    segment_bytes: u64,
+    sink: &mut dyn EventSink,
+) -> DecodeStats {
     let recording = Recording {
-        buffers: vec![AuxBuffer { index: 0, owner: AuxOwner::Thread(Tid(7)), pieces: vec![piece], records }],
+        buffers: vec![buffer],
         sideband: vec![],
         pt: PtConfig {
             cyc: true,
@@ -166,7 +178,7 @@ fn run(
         damage: None,
     };
     let options = DecodeOptions { segment_bytes, ..DecodeOptions::default() };
-    decode(&recording, &Schedule::default(), code, code, &options, &|_| (), sink)
+    decode(&recording, schedule, code, code, &options, &|_| (), sink)
 }
 
 /// Decodes `packets` in one segment, and in as many as there are PSBs: both must give `expect`.
@@ -472,6 +484,137 @@ fn kernel_code_without_text_is_neither_decoded_nor_lost() {
         "end Branch(IndirectJump) 0x1010 -> 0x5000",
     ];
     check(&program(), &packets, &expect);
+}
+
+#[test]
+fn mode_tsx_has_no_fup_where_tracing_is_off() {
+    let tsx = P::Raw(Packet::ModeTsx { in_transaction: false, aborted: false });
+    let packets = [P::PsbOff, tsx, P::Pge(0x1000), P::Fup(0x1100), P::Pgd(None)];
+    check(&program(), &packets, &["start 0x1000", "Call 0x1000 -> 0x1100", "end Async 0x1100"]);
+}
+
+#[test]
+fn code_of_32_bits_is_not_decoded_as_64() {
+    let mode = |long| P::Raw(Packet::ModeExec { long, default_32: !long, interrupts: false });
+    let packets = [
+        P::PsbOff,
+        mode(false),
+        P::Pge(0x1000),
+        P::Tnt("TTNT"),
+        P::Pgd(None),
+        mode(true),
+        P::Pge(0x1007),
+        P::Pgd(None),
+    ];
+    check(&program(), &packets, &["gap unmapped code 4 bytes", "start 0x1007", "end Syscall 0x1007"]);
+}
+
+#[test]
+fn a_hole_in_the_stream_is_a_gap_until_the_next_psb() {
+    let first = bytes_of(&[P::PsbOff, P::Pge(0x1000), P::Tnt("T")]);
+    let second = bytes_of(&[P::Tnt("TT"), P::PsbAt(0x1007), P::Pgd(None)]);
+    for segment_bytes in [1, 1 << 20] {
+        let piece = |offset, bytes| AuxPiece { offset: AuxOffset(offset), bytes, file_offset: 0 };
+        let pieces = vec![piece(0, &first[..]), piece(first.len() as u64 + 100, &second[..])];
+        let buffer = AuxBuffer { index: 0, owner: AuxOwner::Thread(Tid(7)), pieces, records: vec![] };
+        let mut text = Text::default();
+        run_buffer(&program(), buffer, &Schedule::default(), segment_bytes, &mut text);
+        let expect = [
+            "start 0x1000",
+            "Call 0x1000 -> 0x1100",
+            "Return 0x1100 -> 0x1005",
+            "gap damaged packet 1 bytes",
+            "resume 0x1007",
+            "end Syscall 0x1007",
+        ];
+        assert_eq!(text.0, expect, "cut at {segment_bytes}");
+    }
+}
+
+#[test]
+fn pieces_that_contradict_each_other_do_not_hang() {
+    // As in snapshots: the second piece has other bytes for offsets of the first.
+    let first = bytes_of(&[P::PsbOff, P::Pge(0x1000), P::Tnt("T"), P::Bytes(&[0; 200])]);
+    let second = bytes_of(&[P::Bytes(&[0; 20]), P::PsbAt(0x1007), P::Pgd(None)]);
+    for at in 0..first.len() as u64 {
+        let piece = |offset, bytes| AuxPiece { offset: AuxOffset(offset), bytes, file_offset: 0 };
+        let pieces = vec![piece(0, &first[..]), piece(at, &second[..])];
+        let buffer = AuxBuffer { index: 0, owner: AuxOwner::Thread(Tid(7)), pieces, records: vec![] };
+        run_buffer(&program(), buffer, &Schedule::default(), 1, &mut Text::default());
+    }
+}
+
+#[derive(Default)]
+struct GapsOf(Vec<(i32, u64, u64)>);
+
+impl EventSink for GapsOf {
+    fn events(&mut self, _: Pid, tid: Tid, _: SpaceId, events: &[TraceEvent]) {
+        self.0.extend(events.iter().filter_map(|event| match event {
+            TraceEvent::Gap(gap) => Some((tid.0, gap.from.point.0, gap.to.point.0)),
+            TraceEvent::Branch(_) => None,
+        }));
+    }
+}
+
+fn gaps_on_cpu(packets: &[P], segment_bytes: u64) -> Vec<(i32, u64, u64)> {
+    let record = |time, tid, body| SidebandRecord {
+        time: Some(Ns(time)),
+        cpu: Some(Cpu(0)),
+        pid: Some(Pid(7)),
+        tid: Some(Tid(tid)),
+        file_offset: 0,
+        body,
+    };
+    let switch = |time, tid, out| record(time, tid, Sideband::Switch { out, preempted: false });
+    let mmap = Mmap {
+        pid: Pid(7),
+        start: Avma(BASE),
+        len: 0x400,
+        file_offset: FileOffset(0),
+        path: String::new(),
+        build_id: None,
+        executable: true,
+        kernel: false,
+    };
+    let schedule = Schedule::new(&[
+        record(0, 7, Sideband::Mmap(mmap)),
+        switch(2500, 7, true),
+        switch(2600, 8, false),
+        switch(9000, 8, true),
+        switch(9100, 9, false),
+    ]);
+    let aux = bytes_of(packets);
+    let pieces = vec![AuxPiece { offset: AuxOffset(0), bytes: &aux, file_offset: 0 }];
+    let buffer = AuxBuffer { index: 0, owner: AuxOwner::Cpu(Cpu(0)), pieces, records: vec![] };
+    let mut gaps = GapsOf::default();
+    run_buffer(&program(), buffer, &schedule, segment_bytes, &mut gaps);
+    gaps.0
+}
+
+#[test]
+fn a_loss_until_the_end_is_one_for_every_thread_that_came_after_it() {
+    let packets = [P::PsbOff, P::Pge(0x1005), P::Bytes(&[0x05])];
+    let gaps: Vec<_> = gaps_on_cpu(&packets, 1 << 20).iter().map(|(tid, _, to)| (*tid, *to)).collect();
+    assert_eq!(gaps, [(7, 2500), (8, 9000), (9, 1_000_000)]);
+}
+
+#[test]
+fn overflow_in_a_later_psb_plus_is_a_gap_of_the_thread_that_runs_then() {
+    let mut packets = vec![P::PsbOff, P::PsbOff, P::Raw(Packet::Psb), P::Raw(Packet::Tsc(5000))];
+    packets.extend([P::Raw(Packet::Ovf), P::Fup(0x1007), P::Pgd(None)]);
+    for segment_bytes in [1, 1 << 20] {
+        let of: Vec<_> = gaps_on_cpu(&packets, segment_bytes).iter().map(|gap| gap.0).collect();
+        assert!(!of.contains(&9), "{of:?}");
+        if segment_bytes == 1 {
+            assert_eq!(of, [8]);
+        }
+    }
+}
+
+#[test]
+fn an_endless_loop_of_calls_gives_none() {
+    let code = Code::new(&[(0x1000, &[0xe8, 0xfb, 0xff, 0xff, 0xff])]);
+    check(&code, &[P::PsbOff, P::Pge(0x1000), P::Tnt("T")], &["start 0x1000", "gap desync 1 bytes"]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::output::Output;
 use crate::return_stack::ReturnStack;
 
 /// Direct branches between two packets; more is an endless loop that a wrong address led into.
-const MAX_DIRECT: u32 = 1 << 16;
+const MAX_DIRECT: u32 = 1 << 12;
 
 /// The flow packet that is being followed.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +67,13 @@ impl Walk<'_> {
 
     fn desync(&self, block: &Block) -> GapCause {
         GapCause::Desync { ip: block.last.ip }
+    }
+
+    /// Direct branches without end: what they gave is not true.
+    #[cold]
+    fn endless(&mut self, step: Step) -> GapCause {
+        self.output.take_back(step.at);
+        self.desync(self.graph.block(self.block))
     }
 
     pub(crate) fn target(&self, ip: Avma) -> Target {
@@ -143,7 +150,7 @@ impl Walk<'_> {
                 return Ok(());
             }
         }
-        Err(self.desync(self.graph.block(self.block)))
+        Err(self.endless(step))
     }
 
     /// Goes on, without a packet, until `ip` is the next instruction.
@@ -157,7 +164,7 @@ impl Walk<'_> {
                 return Err(self.stopped_at(&block));
             }
         }
-        Err(self.desync(self.graph.block(self.block)))
+        Err(self.endless(step))
     }
 
     /// Why a block's end cannot be passed.
@@ -285,7 +292,7 @@ impl Walk<'_> {
             self.end(step, kind, block.last, ip);
             return Ok(());
         }
-        Err(self.desync(self.graph.block(self.block)))
+        Err(self.endless(step))
     }
 
     /// Where a conditional jump out of the IP filter went if its TIP.PGD does not say (SDM, "TIP.PGD"): one way stays

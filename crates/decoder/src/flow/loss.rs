@@ -1,6 +1,6 @@
 //! Losing track of execution, and finding it again: every hole becomes a gap.
 
-use model::{AuxOffset, Avma, GapCause};
+use model::{AuxOffset, Avma, GapCause, Ns};
 use packet::Tnt;
 
 use super::{Flow, FupUse, Lost, SWITCH_NS, State};
@@ -11,6 +11,9 @@ use crate::walk::Step;
 
 impl Flow<'_> {
     pub(super) fn overflow(&mut self, at: AuxOffset) {
+        if matches!(self.state, State::Unsynced) && !self.segment.first && self.clock.is_set() {
+            self.attribute(); // the PSB+ that says who runs ends here
+        }
         self.psb = None;
         self.fup = None;
         self.fup_use = FupUse::Async;
@@ -23,7 +26,7 @@ impl Flow<'_> {
 
     /// The kernel lost data behind the next truncation; whole packets end at `offset`.
     pub(super) fn truncated(&mut self, offset: AuxOffset) {
-        let at = self.truncations[self.next_truncation];
+        let Some(&at) = self.segment.truncations.get(self.next_truncation) else { return };
         self.next_truncation += 1;
         let whole = offset == at && self.psb.is_none() && self.walk.tnt.is_empty();
         let clean = whole && matches!(self.state, State::Off | State::Kernel);
@@ -34,6 +37,30 @@ impl Flow<'_> {
             self.reader = Reader::new(&self.segment.pieces);
             self.reader.seek(at);
             self.reader.resync_here();
+        }
+    }
+
+    /// The stream goes on at `at`, but not from where it was.
+    pub(super) fn hole(&mut self, at: AuxOffset) {
+        self.lose(GapCause::DamagedPacket, at, true);
+        self.clock.discontinuity();
+        self.psb = None;
+        self.reader = Reader::new(&self.segment.pieces);
+        self.reader.seek(at);
+        self.reader.resync_here();
+    }
+
+    /// Nothing more is known until the end: whoever came to the CPU behind `lost` is lost, too.
+    pub(super) fn lose_the_rest(&mut self, lost: Lost, end: Option<Ns>) {
+        let after = if self.running.is_known() { self.running.to } else { self.clock.now_lo() };
+        for other in self.owner.between(after, Ns::MAX) {
+            let until = end.map_or(other.to, |end| end.min(other.to));
+            if other.from < until {
+                let space = self.context.code.space(other.pid, other.from);
+                self.walk.output.thread(other, space, other.from);
+                let (from, to) = (Moment::Exactly(other.from), Moment::Exactly(until));
+                self.walk.output.gap(from, to, 0, lost.at, lost.cause);
+            }
         }
     }
 
@@ -63,7 +90,7 @@ impl Flow<'_> {
 
     /// Lost, and a packet says where execution is: goes on there if there is code.
     pub(super) fn recover(&mut self, step: Step, ip: Avma) {
-        if self.running.is_known() && (ip.is_kernel() || self.walk.jump_to(ip).is_ok()) {
+        if self.running.is_known() && (ip.is_kernel() || self.enter(ip).is_ok()) {
             self.arrive(step, ip, false);
         }
     }

@@ -64,7 +64,7 @@ impl Flow<'_> {
         }
         self.attribute();
         self.walk.output.thread(self.running, self.walk.space, self.clock.now_lo());
-        match self.walk.jump_to(ip) {
+        match self.enter(ip) {
             Ok(()) => self.state = State::On,
             Err(_) if ip.is_kernel() => self.state = State::Kernel,
             Err(cause) => {
@@ -94,7 +94,7 @@ impl Flow<'_> {
             self.walk.output.thread(self.running, self.walk.space, self.clock.now_lo());
             return self.lose(GapCause::UnknownThread, step.at, true);
         }
-        match self.walk.jump_to(ip) {
+        match self.enter(ip) {
             Ok(()) => {
                 self.walk.output.thread(self.running, self.walk.space, self.clock.now_lo());
                 let to = self.walk.position();
@@ -108,6 +108,11 @@ impl Flow<'_> {
                 self.lose(cause, step.at, true);
             }
         }
+    }
+
+    /// Goes to an address that a packet gives.  Only 64-bit code is decoded.
+    pub(super) fn enter(&mut self, ip: Avma) -> Result<(), GapCause> {
+        if self.long_mode { self.walk.jump_to(ip) } else { Err(GapCause::UnmappedCode { ip }) }
     }
 
     /// Finds out who runs now, and in which address space.
