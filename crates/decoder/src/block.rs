@@ -42,6 +42,8 @@ pub(crate) struct Block {
     pub(crate) start: Target,
     /// Last instruction.
     pub(crate) last: Site,
+    /// How many instructions it has.
+    pub(crate) instructions: u32,
     pub(crate) terminator: Terminator,
     /// The block at the branch's target, once followed.
     pub(crate) taken: BlockId,
@@ -66,6 +68,7 @@ impl Block {
         let mut last = ip;
         let mut len = 0;
         let mut terminator = Terminator::Continue;
+        let mut instructions = 0;
         for _ in 0..MAX_INSTRUCTIONS {
             let at = Avma(decoder.ip());
             decoder.decode_out(&mut instruction);
@@ -75,6 +78,7 @@ impl Block {
                 terminator = Terminator::Undecodable(why);
                 break;
             }
+            instructions += 1;
             last = at;
             len = instruction.len();
             if let Some(found) = terminator_of(&instruction) {
@@ -87,6 +91,7 @@ impl Block {
         Ok(Self {
             start: Target { ip, function: id, at_entry },
             last: Site { ip: last, function, len: len as u8 },
+            instructions,
             terminator,
             taken: BlockId::NONE,
             next: BlockId::NONE,

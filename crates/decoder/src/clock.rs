@@ -14,6 +14,7 @@
 //! anchors alone are the bounds.  So a flow packet's time is known only at the anchor behind it: until then it is a
 //! *slot*, and events refer to slots.
 
+use crate::progress::Progress;
 use model::{EventTime, Ns, PtConfig, Tsc, TscClock};
 
 /// A flow packet's place in [`Clock::times`].
@@ -97,6 +98,7 @@ pub(crate) struct Clock {
 
     pending: Vec<Pending>,
     times: Vec<EventTime>,
+    pub(crate) progress: Progress,
     /// Contradictions met.
     pub(crate) errors: u64,
 }
@@ -122,6 +124,7 @@ impl Clock {
             cyc_fresh: false,
             pending: vec![],
             times: vec![],
+            progress: Progress::default(),
             errors: 0,
         }
     }
@@ -141,9 +144,22 @@ impl Clock {
         self.times.get(slot.0 as usize).copied().unwrap_or_default()
     }
 
-    /// A slot for the flow packet at hand.
+    /// The time of what happened behind the packet of `lo` and not behind that of `slot`, when `work` instructions had
+    /// passed.  The same slot twice: with the packet.
+    pub(crate) fn time_between(&self, lo: Slot, slot: Slot, work: u32) -> EventTime {
+        let (before, time) = (self.time(lo), self.time(slot));
+        if lo == slot {
+            return time;
+        }
+        let earliest = before.lo.min(time.lo);
+        let point = self.progress.share(lo.0 as usize, slot.0 as usize, work, before.point, time);
+        EventTime { lo: earliest, point: point.clamp(earliest, time.hi), hi: time.hi }
+    }
+
+    /// A slot for the flow packet at hand, met when `work` instructions had passed.
     #[inline]
-    pub(crate) fn slot(&mut self) -> Slot {
+    pub(crate) fn slot(&mut self, work: u32) -> Slot {
+        self.progress.packet(work);
         let slot = Slot(self.times.len() as u32);
         self.times.push(EventTime::default());
         self.pending.push(Pending { since: self.since, slot });
@@ -152,9 +168,9 @@ impl Clock {
     }
 
     /// As [`Self::slot`], for the packet that gives the TSC at the same time.
-    pub(crate) fn slot_before_anchor(&mut self) -> Slot {
+    pub(crate) fn slot_before_anchor(&mut self, work: u32) -> Slot {
         let fresh = self.cyc_fresh;
-        let slot = self.slot();
+        let slot = self.slot(work);
         self.cyc_fresh = fresh;
         slot
     }
@@ -439,7 +455,7 @@ mod tests {
     fn cycles_between_two_anchors_are_scaled() {
         let mut clock = clock(true);
         clock.cyc(600); // 500 ticks by CBR
-        let slot = clock.slot();
+        let slot = clock.slot(0);
         clock.cyc(588);
         clock.mtc((8008 >> 3) as u8); // 8 * 125 - 10 = 990 ticks behind the TSC
         let (lo, point, hi) = range(clock.time(slot));
@@ -452,9 +468,9 @@ mod tests {
     fn behind_a_break_time_counts_back_from_the_next_anchor() {
         let mut clock = clock(true);
         clock.cyc(120);
-        let before = clock.slot();
+        let before = clock.slot(0);
         clock.discontinuity();
-        let after = clock.slot();
+        let after = clock.slot(0);
         clock.cyc(360);
         clock.mtc((8080 >> 3) as u8); // 10 periods: 9990 ticks
         let (lo, point, hi) = range(clock.time(before));
@@ -469,7 +485,7 @@ mod tests {
     fn without_cyc_the_anchors_are_the_bounds() {
         let mut clock = clock(false);
         clock.progress(3);
-        let slot = clock.slot();
+        let slot = clock.slot(0);
         clock.progress(6);
         clock.mtc((8008 >> 3) as u8);
         assert_eq!(range(clock.time(slot)), (1_000_010, 1_000_340, 1_001_000));
@@ -481,7 +497,7 @@ mod tests {
         clock.bound(Ns(2_000_000));
         clock.tsc(1 << 55);
         clock.tma(1, 1);
-        let slot = clock.slot();
+        let slot = clock.slot(0);
         clock.tsc(1_000_500);
         assert_eq!((clock.time(slot).hi, clock.errors), (Ns(1_000_500), 1));
     }
@@ -490,7 +506,7 @@ mod tests {
     fn no_count_of_cycles_and_no_jump_of_the_tsc_is_too_much() {
         let mut clock = clock(true);
         clock.cyc(u64::MAX >> 3);
-        let slot = clock.slot();
+        let slot = clock.slot(0);
         clock.cyc(u64::MAX >> 3);
         clock.tsc((1 << 55) - 1);
         let time = clock.time(slot);
@@ -502,7 +518,7 @@ mod tests {
         let mut clock = clock(true);
         for period in 1..600u64 {
             clock.cyc(1200);
-            let slot = clock.slot();
+            let slot = clock.slot(0);
             clock.mtc(((8000 + 8 * period) >> 3) as u8);
             assert_eq!(clock.time(slot).hi.0, 1_000_000 + 1000 * period);
         }
@@ -512,7 +528,7 @@ mod tests {
     fn a_wrong_ratio_is_counted_and_widens() {
         let mut clock = clock(true);
         clock.cyc(2400); // by CBR 2000 ticks, but only 990 pass
-        let slot = clock.slot();
+        let slot = clock.slot(0);
         clock.cyc(10);
         clock.mtc((8008 >> 3) as u8);
         let (lo, point, hi) = range(clock.time(slot));
@@ -524,9 +540,9 @@ mod tests {
     fn the_last_slots_are_bounded_by_the_end_of_the_recording() {
         let mut clock = clock(true);
         clock.cyc(120);
-        let sure = clock.slot();
+        let sure = clock.slot(0);
         clock.discontinuity();
-        let unsure = clock.slot();
+        let unsure = clock.slot(0);
         clock.finish(Some(Ns(1_002_000)));
         assert!(clock.time(sure).hi.0 <= 1_000_115);
         assert_eq!(range(clock.time(unsure)), (1_000_107, 1_000_109, 1_002_000));

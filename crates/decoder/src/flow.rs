@@ -140,7 +140,7 @@ impl<'a> Flow<'a> {
         if let Some((_, end)) = recording.time_span {
             clock.bound(end);
         }
-        let start_slot = clock.slot();
+        let start_slot = clock.slot(0);
         Self {
             context,
             segment,
@@ -158,6 +158,7 @@ impl<'a> Flow<'a> {
                 block: BlockId::NONE,
                 stack: ReturnStack::new(),
                 tnt: Tnt::default(),
+                work: 0,
                 output: Output::default(),
             },
             state: State::Unsynced,
@@ -262,7 +263,7 @@ impl<'a> Flow<'a> {
                 if self.psb.is_some() && matches!(self.state, State::On) {
                     // What ran before the PSB ran before this.
                     let stands_still = self.clock.stands_still();
-                    let slot = self.clock.slot_before_anchor();
+                    let slot = self.clock.slot_before_anchor(self.walk.work);
                     self.psb_step = Some(self.step_to(slot, stands_still, at));
                 }
                 self.clock.tsc(tsc);
@@ -289,7 +290,7 @@ impl<'a> Flow<'a> {
     #[inline]
     fn step(&mut self, at: AuxOffset) -> Step {
         let stands_still = self.clock.stands_still();
-        let slot = self.clock.slot();
+        let slot = self.clock.slot(self.walk.work);
         self.step_to(slot, stands_still, at)
     }
 
@@ -303,7 +304,9 @@ impl<'a> Flow<'a> {
             Some(full) => !full || stands_still,
             None => false,
         };
-        if !forced {
+        if forced {
+            self.clock.progress.forced_out_previous();
+        } else {
             self.flow_lo = self.flow_slot;
         }
         self.flow_slot = slot;
@@ -467,6 +470,7 @@ impl<'a> Flow<'a> {
             }
         }
         self.clock.finish(recording_end);
+        self.clock.progress.finish(self.walk.work);
         SegmentOutput {
             overflows: self.walk.output.overflows,
             clock_errors: self.clock.errors,

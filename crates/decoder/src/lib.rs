@@ -21,6 +21,7 @@ mod graph;
 mod join;
 mod output;
 mod owner;
+mod progress;
 mod reader;
 mod return_stack;
 mod segment;

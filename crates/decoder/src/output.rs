@@ -18,8 +18,8 @@ pub(crate) enum Moment {
 /// When an event of the present segment happened: its time is filled in at the end.
 #[derive(Clone, Copy, Debug)]
 enum Stamp {
-    /// Not before the first, and when the second was: its estimate and latest.
-    Between(Slot, Slot),
+    /// Behind the first packet and not behind the second, when so many instructions had passed.
+    Between(Slot, Slot, u32),
     Gap(Moment, Moment),
 }
 
@@ -93,9 +93,9 @@ impl Output {
 
     /// A transfer between the flow packets of two slots; the same slot twice if it is that packet's own.
     #[inline]
-    pub(crate) fn transfer(&mut self, lo: Slot, slot: Slot, at: AuxOffset, transfer: Transfer) {
+    pub(crate) fn transfer(&mut self, lo: Slot, slot: Slot, work: u32, at: AuxOffset, transfer: Transfer) {
         let event = BranchEvent { time: EventTime::default(), at, transfer };
-        self.push(TraceEvent::Branch(event), Stamp::Between(lo, slot));
+        self.push(TraceEvent::Branch(event), Stamp::Between(lo, slot, work));
     }
 
     /// Takes back the transfers that came from the packet at `at`.
@@ -120,9 +120,8 @@ impl Output {
         for stretch in &mut stretches {
             for (event, stamp) in stretch.events.iter_mut().zip(&mut stamps) {
                 match (event, stamp) {
-                    (TraceEvent::Branch(branch), Stamp::Between(lo, slot)) => {
-                        let time = clock.time(slot);
-                        branch.time = EventTime { lo: clock.time(lo).lo.min(time.lo), ..time };
+                    (TraceEvent::Branch(branch), Stamp::Between(lo, slot, work)) => {
+                        branch.time = clock.time_between(lo, slot, work);
                     }
                     (TraceEvent::Gap(gap), Stamp::Gap(from, to)) => {
                         gap.to = moment(clock, to);

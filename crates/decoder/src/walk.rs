@@ -36,6 +36,8 @@ pub(crate) struct Walk<'a> {
     pub(crate) stack: ReturnStack,
     /// Bits that wait for a deferred TIP.
     pub(crate) tnt: Tnt,
+    /// Instructions passed so far, wrapping: what the times between two packets are shared out by.
+    pub(crate) work: u32,
     pub(crate) output: Output,
 }
 
@@ -90,7 +92,8 @@ impl Walk<'_> {
         let is_jump =
             matches!(kind, BranchKind::Jump | BranchKind::IndirectJump | BranchKind::ConditionalJump);
         if !is_jump || from.function != to.function || self.context.all_branches {
-            self.output.transfer(step.lo, step.slot, step.at, Transfer::Branch { kind, from, to });
+            let transfer = Transfer::Branch { kind, from, to };
+            self.output.transfer(step.lo, step.slot, self.work, step.at, transfer);
         }
     }
 
@@ -126,12 +129,14 @@ impl Walk<'_> {
             }
             Terminator::Continue => {
                 let ip = block.last.next_ip();
+                self.work = self.work.wrapping_add(block.instructions);
                 let next = self.graph.next(self.context, self.space, self.block);
                 self.block = next.map_err(|why| no_code(why, ip))?;
                 return Ok(true);
             }
             _ => return Ok(false),
         };
+        self.work = self.work.wrapping_add(block.instructions);
         match self.graph.taken(self.context, self.space, self.block, to) {
             Ok(id) => {
                 self.emit_branch(step, kind, last, self.graph.block(id).start);
@@ -181,9 +186,10 @@ impl Walk<'_> {
         while !self.tnt.is_empty() {
             self.advance(step)?;
             let block = self.graph.block(self.block);
-            let last = block.last;
+            let (last, instructions) = (block.last, block.instructions);
             match block.terminator {
                 Terminator::Conditional { taken } => {
+                    self.work = self.work.wrapping_add(instructions);
                     if self.tnt.pop() == Some(true) {
                         match self.graph.taken(self.context, self.space, self.block, taken) {
                             Ok(id) => {
@@ -204,6 +210,7 @@ impl Walk<'_> {
                 }
                 Terminator::Return if compression => {
                     let desync = self.desync(block);
+                    self.work = self.work.wrapping_add(instructions);
                     match (self.tnt.pop(), self.stack.pop()) {
                         (Some(true), Some(to)) => self.branch_to(step, BranchKind::Return, last, to)?,
                         _ => return Err(desync),
@@ -231,6 +238,7 @@ impl Walk<'_> {
             }
             _ => return Err(self.stopped_at(&block)),
         };
+        self.work = self.work.wrapping_add(block.instructions);
         match kind {
             BranchKind::IndirectCall => self.stack.push(block.last.next_ip()),
             BranchKind::Return => drop(self.stack.pop()),
@@ -304,6 +312,6 @@ impl Walk<'_> {
 
     /// Emits an end, whose time is the packet's own.
     fn end(&mut self, step: Step, kind: EndKind, from: Site, to: Option<Avma>) {
-        self.output.transfer(step.slot, step.slot, step.at, Transfer::End { kind, from, to });
+        self.output.transfer(step.slot, step.slot, self.work, step.at, Transfer::End { kind, from, to });
     }
 }

@@ -68,7 +68,7 @@ impl Flow<'_> {
     pub(super) fn resolved(&mut self) {
         let State::Lost(lost) = &mut self.state else { return };
         if lost.resolved.is_none() && self.psb.is_none() {
-            lost.resolved = Some((self.clock.slot(), self.clock.now_lo()));
+            lost.resolved = Some((self.clock.slot(self.walk.work), self.clock.now_lo()));
         }
     }
 
@@ -83,7 +83,7 @@ impl Flow<'_> {
         }
         let from = match self.state {
             State::On => self.flow_slot,
-            _ => self.clock.slot(),
+            _ => self.clock.slot(self.walk.work),
         };
         self.state = State::Lost(Lost { cause, from, at, skips, psb: None, resolved: None });
     }

@@ -99,7 +99,7 @@ impl Flow<'_> {
                 self.walk.output.thread(self.running, self.walk.space, self.clock.now_lo());
                 let to = self.walk.position();
                 let start = Transfer::Start { to, after_gap };
-                self.walk.output.transfer(step.slot, step.slot, step.at, start);
+                self.walk.output.transfer(step.slot, step.slot, self.walk.work, step.at, start);
                 self.state = State::On;
             }
             Err(GapCause::UnmappedCode { .. }) if ip.is_kernel() => self.state = State::Kernel,
