@@ -59,7 +59,11 @@ impl<'a> Thread<'a> {
     /// Control is back in user code, perhaps at another place.
     pub(crate) fn back_from_kernel(&mut self, session: &mut Session<'a>, entry: KernelEntry, to: Target) {
         if entry.syscall && self.stack.last().is_some_and(|top| top.kind.is_mark()) {
-            return self.sigreturn(session, to);
+            // A signal that came before its rt_sigreturn was done has that restarted: the mark stays.
+            if to.ip != entry.from.ip {
+                self.sigreturn(session, to);
+            }
+            return;
         }
         if entry.goes_on_at(to.ip) {
             return self.add_kernel_stay(session, entry.child_kind(), entry.site(), entry.since);

@@ -127,6 +127,26 @@ fn pending_signals_are_handled_one_after_the_other() {
 }
 
 #[test]
+fn a_handler_may_interrupt_the_return_from_another() {
+    // The second signal comes at the restorer's system call, which is then made again.
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        120 async f+20
+        130 start handler
+        150 ret handler+30 restorer+1
+        151 syscall restorer+8
+        160 start handler
+        170 ret handler+30 restorer+1
+        171 syscall restorer+8
+        180 start restorer+8
+        181 syscall restorer+8
+        190 start f+20
+        200 ret f+40 main+15";
+    check(script, "100 +100 complete main+10");
+}
+
+#[test]
 fn handlers_nest() {
     let script = "
         0 start main+4
