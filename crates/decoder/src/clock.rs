@@ -232,6 +232,12 @@ impl Clock {
         self.since.breaks = self.since.breaks.saturating_add(1);
     }
 
+    /// Packets were lost up to here: the next CYC may count cycles that others have counted.
+    pub(crate) fn lost(&mut self) {
+        self.discontinuity();
+        self.cyc_straddles = true;
+    }
+
     /// A CBR packet.
     pub(crate) fn cbr(&mut self, core_to_bus: u8) {
         if core_to_bus == 0 || self.nonturbo_ratio == 0 {

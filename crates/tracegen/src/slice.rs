@@ -308,8 +308,15 @@ impl Slice<'_, '_> {
         let mut returned = false;
         for entry in self.thread.log.entries(self.thread.at).take(SIGNAL_SEARCH_ENTRIES) {
             match entry {
-                Entry::Block(id) if returned => return blocks.get(id as usize).map(|block| block.start),
-                Entry::Block(id) => nested += u32::from(blocks.get(id as usize)?.signal_handler),
+                Entry::Block(id) => {
+                    let block = blocks.get(id as usize)?;
+                    match (returned, block.signal_handler) {
+                        (true, false) => return Some(block.start),
+                        // Another signal was pending: the code that both interrupted comes behind its handler.
+                        (true, true) => returned = false,
+                        (false, is_handler) => nested += u32::from(is_handler),
+                    }
+                }
                 Entry::Syscall { number: syscall::RT_SIGRETURN, .. } => match nested.checked_sub(1) {
                     Some(left) => nested = left,
                     None => returned = true,

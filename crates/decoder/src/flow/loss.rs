@@ -21,7 +21,7 @@ impl Flow<'_> {
         self.walk.stack.clear();
         self.last_ip.reset();
         self.lose(GapCause::Overflow, at, false);
-        self.clock.discontinuity();
+        self.clock.lost();
     }
 
     /// The kernel lost data behind the next truncation; whole packets end at `offset`.
@@ -31,7 +31,7 @@ impl Flow<'_> {
         let whole = offset == at && self.psb.is_none() && self.walk.tnt.is_empty();
         let clean = whole && matches!(self.state, State::Off | State::Kernel);
         self.lose(GapCause::Truncated, offset.min(at), !clean);
-        self.clock.discontinuity();
+        self.clock.lost();
         if !clean {
             self.psb = None;
             self.reader = Reader::new(&self.segment.pieces);
@@ -43,7 +43,7 @@ impl Flow<'_> {
     /// The stream goes on at `at`, but not from where it was.
     pub(super) fn hole(&mut self, at: AuxOffset) {
         self.lose(GapCause::DamagedPacket, at, true);
-        self.clock.discontinuity();
+        self.clock.lost();
         self.psb = None;
         self.reader = Reader::new(&self.segment.pieces);
         self.reader.seek(at);
