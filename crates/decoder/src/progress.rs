@@ -60,11 +60,14 @@ impl Progress {
         let (Some(start), Some(&end)) = (self.packets.get(lo + 1), self.until.get(packet)) else {
             return to.point;
         };
-        let all = u128::from(end.wrapping_sub(start.work));
-        let done = u128::from(work.wrapping_sub(start.work)).min(all);
-        let span = u128::from(to.point.since(from));
-        let share = (span * done).checked_div(all).unwrap_or(span);
-        Ns(from.0 + share as u64).min(to.point)
+        let all = u64::from(end.wrapping_sub(start.work));
+        let done = u64::from(work.wrapping_sub(start.work)).min(all);
+        let span = to.point.since(from);
+        let share = match span.checked_mul(done) {
+            Some(product) => product.checked_div(all).unwrap_or(span),
+            None => span / all.max(1) * done, // centuries
+        };
+        Ns(from.0 + share).min(to.point)
     }
 }
 
