@@ -28,7 +28,7 @@ use crate::walk::{Step, Walk};
 const MAX_BYTES: u64 = 1 << 24;
 
 /// A thread runs no code of its own in this time after its switch-in record.
-const SWITCH_NS: u64 = 500;
+const SWITCH_NS: u64 = 400;
 
 /// What a segment's decoding gave.
 pub(crate) struct SegmentOutput {
