@@ -230,8 +230,13 @@ impl<'a> Flow<'a> {
     fn seek_end(&mut self) {
         self.sought_end = true;
         self.stop = self.segment.end;
+        self.read_from(self.segment.end);
+    }
+
+    /// Reads on at `offset`, which may lie before the next packet.
+    fn read_from(&mut self, offset: AuxOffset) {
         self.reader = Reader::new(&self.segment.pieces);
-        self.reader.seek(self.segment.end);
+        self.reader.seek(offset);
     }
 
     /// Handles one packet; false if the segment ends with it.

@@ -56,29 +56,25 @@ impl<'a> Owner<'a> {
     pub(crate) fn at_start(&self, first: bool) -> Running {
         match self {
             Self::Thread(running) => *running,
-            Self::Cpu { .. } if first => self.at(Ns(0), || Ns(0)),
-            Self::Cpu { .. } => Running::UNKNOWN,
+            Self::Cpu { .. } => {
+                let running = self.at(Ns(0));
+                if first && running.from == Ns(0) { running } else { Running::UNKNOWN }
+            }
         }
     }
 
-    /// The thread that enters user code at a time that is at least `lo`; `hi` is asked for only if that does not tell.
+    /// The thread that enters user code at a time that is at least `lo`.
     ///
     /// The thread at `lo` is the one: trace and switch are never closer than a return from the kernel takes.  If
-    /// none is there, tracing was enabled before the switch record was written: the next thread is, if it comes in
-    /// time.
-    pub(crate) fn at(&self, lo: Ns, hi: impl FnOnce() -> Ns) -> Running {
+    /// none is there, tracing was enabled before the switch record was written: the next thread is.
+    pub(crate) fn at(&self, lo: Ns) -> Running {
         let (schedule, runs) = match self {
             Self::Thread(running) => return *running,
             Self::Cpu { schedule, runs } => (schedule, runs),
         };
         let first = runs.partition_point(|run| run.to <= lo);
-        let candidate = runs.iter().skip(first).find(|run| run.tid.0 > 0 && schedule.has_code(run.pid));
-        match candidate {
-            Some(run) if run.from <= lo || run.from <= hi() => {
-                Running { pid: run.pid, tid: run.tid, from: run.from, to: run.to }
-            }
-            _ => Running::UNKNOWN,
-        }
+        let next = runs.iter().skip(first).find(|run| is_traced(schedule, run));
+        next.map_or(Running::UNKNOWN, Running::from)
     }
 
     /// The traced threads that came to the CPU behind `after` and left it before `until`.
@@ -88,12 +84,19 @@ impl<'a> Owner<'a> {
             Self::Cpu { schedule, runs } => (Some(schedule), *runs),
         };
         let first = runs.partition_point(|run| run.from < after);
-        let traced = move |run: &&OnCpu| run.tid.0 > 0 && schedule.is_some_and(|s| s.has_code(run.pid));
-        runs.iter().skip(first).take_while(move |run| run.to <= until).filter(traced).map(|run| Running {
-            pid: run.pid,
-            tid: run.tid,
-            from: run.from,
-            to: run.to,
-        })
+        let traced = move |run: &&OnCpu| schedule.is_some_and(|schedule| is_traced(schedule, run));
+        runs.iter().skip(first).take_while(move |run| run.to <= until).filter(traced).map(Running::from)
+    }
+}
+
+/// Its code is known, and it is not the idle task.
+fn is_traced(schedule: &Schedule, run: &OnCpu) -> bool {
+    run.tid.0 > 0 && schedule.has_code(run.pid)
+}
+
+impl From<&OnCpu> for Running {
+    fn from(run: &OnCpu) -> Self {
+        let OnCpu { from, to, pid, tid } = *run;
+        Self { pid, tid, from, to }
     }
 }

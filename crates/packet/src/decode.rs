@@ -91,7 +91,7 @@ pub fn decode(bytes: &[u8], context: Context) -> Result<(Packet, usize), PacketE
 /// # Errors
 /// [`PacketError::Truncated`]; [`PacketError::Unknown`] if the count does not fit 64 bits.
 #[inline]
-pub fn decode_cyc(bytes: &[u8]) -> Result<(u64, usize), PacketError> {
+fn decode_cyc(bytes: &[u8]) -> Result<(u64, usize), PacketError> {
     let first = byte(bytes, 0)?;
     let mut cycles = u64::from(first >> 3);
     let mut more = first & 4 != 0;

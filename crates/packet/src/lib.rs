@@ -20,7 +20,7 @@ mod ip;
 mod psb;
 mod tnt;
 
-pub use decode::{Context, PacketError, decode, decode_cyc};
+pub use decode::{Context, PacketError, decode};
 pub use encode::encode;
 pub use ip::{IpPayload, LastIp};
 pub use psb::{PSB, find_psb};

@@ -6,7 +6,6 @@ use packet::Tnt;
 use super::{Flow, FupUse, Lost, SWITCH_NS, State};
 use crate::output::Moment;
 use crate::owner::Running;
-use crate::reader::Reader;
 use crate::walk::Step;
 
 impl Flow<'_> {
@@ -34,8 +33,7 @@ impl Flow<'_> {
         self.clock.lost();
         if !clean {
             self.psb = None;
-            self.reader = Reader::new(&self.segment.pieces);
-            self.reader.seek(at);
+            self.read_from(at);
             self.reader.resync_here();
         }
     }
@@ -45,8 +43,7 @@ impl Flow<'_> {
         self.lose(GapCause::DamagedPacket, at, true);
         self.clock.lost();
         self.psb = None;
-        self.reader = Reader::new(&self.segment.pieces);
-        self.reader.seek(at);
+        self.read_from(at);
         self.reader.resync_here();
     }
 

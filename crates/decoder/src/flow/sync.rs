@@ -1,6 +1,6 @@
 //! Where execution is: what PSB+ says, and arriving at an address that a packet gives.
 
-use model::{AuxOffset, Avma, GapCause, Ns, Transfer};
+use model::{AuxOffset, Avma, GapCause, Transfer};
 
 use super::{Flow, FupUse, State};
 use crate::walk::Step;
@@ -117,7 +117,7 @@ impl Flow<'_> {
 
     /// Finds out who runs now, and in which address space.
     pub(super) fn attribute(&mut self) {
-        self.running = self.owner.at(self.clock.now_lo(), || Ns::MAX);
+        self.running = self.owner.at(self.clock.now_lo());
         let now = self.clock.now_estimate().max(self.running.from);
         self.walk.space = self.context.code.space(self.running.pid, now);
     }
