@@ -16,11 +16,12 @@ use crate::Context;
 use crate::block::BlockId;
 use crate::clock::{Clock, Slot};
 use crate::graph::BlockGraph;
-use crate::output::{Moment, Output, Stretch};
+use crate::output::{Moment, Output};
 use crate::owner::{Owner, Running};
 use crate::reader::{Item, Reader};
 use crate::return_stack::ReturnStack;
 use crate::segment::Segment;
+use crate::segment_decoder::SegmentOutput;
 use crate::walk::{Step, Walk};
 
 /// The longest segment that is decoded: its events are in memory until it ends.  Far above the longest PSB period
@@ -29,13 +30,6 @@ const MAX_BYTES: u64 = 1 << 24;
 
 /// A thread runs no code of its own in this time after its switch-in record.
 const SWITCH_NS: u64 = 400;
-
-/// What a segment's decoding gave.
-pub(crate) struct SegmentOutput {
-    pub(crate) stretches: Vec<Stretch>,
-    pub(crate) overflows: u64,
-    pub(crate) clock_errors: u64,
-}
 
 /// What is known of execution.
 #[derive(Clone, Copy, Debug)]

@@ -6,16 +6,14 @@
 //! a few segments per worker (and CPU), not by the recording.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 use model::{AuxOwner, EventSink, EventTime, Ns, Tid, TraceEvent, TscClock};
 use packet::Packet;
 
-use crate::flow::{SegmentOutput, decode_segment};
-use crate::graph::BlockGraph;
 use crate::output::Stretch;
 use crate::reader;
 use crate::segment::{Segment, segments};
+use crate::segment_decoder::{SegmentDecoder, SegmentOutput};
 use crate::{Context, DecodeOptions, DecodeStats};
 
 /// Segments decoded at once, per worker.
@@ -25,11 +23,12 @@ const MIN_SEGMENT_BYTES: u64 = 1 << 14;
 
 pub(crate) fn run(
     context: &Context<'_>,
+    decoder: &dyn SegmentDecoder,
     options: &DecodeOptions,
     progress: &dyn Fn(u64),
     sink: &mut dyn EventSink,
 ) -> DecodeStats {
-    let pool = Pool::new(options.workers);
+    let pool = Pool::new(decoder, options.workers);
     let mut join = Join { stats: DecodeStats::default(), last: BTreeMap::new(), progress, sink };
     for group in groups(context, options.segment_bytes) {
         join.group(context, &pool, &group);
@@ -76,31 +75,22 @@ fn start_time(context: &Context<'_>, segment: &Segment<'_>) -> Ns {
     tsc.map_or(Ns(0), |low| conversion.to_ns(crate::clock::complete_tsc(low, near)))
 }
 
-/// Decoding threads, each with a block graph that it keeps from segment to segment.
-struct Pool {
+/// Decoding threads.
+struct Pool<'a> {
+    decoder: &'a dyn SegmentDecoder,
     rayon: Option<rayon::ThreadPool>,
     batch: usize,
-    graphs: Mutex<Vec<BlockGraph>>,
 }
 
-impl Pool {
-    fn new(workers: usize) -> Self {
+impl<'a> Pool<'a> {
+    fn new(decoder: &'a dyn SegmentDecoder, workers: usize) -> Self {
         let rayon = if workers > 1 {
             rayon::ThreadPoolBuilder::new().num_threads(workers).build().ok() // else: no threads to be had
         } else {
             None
         };
         let batch = if rayon.is_some() { workers * BATCH_PER_WORKER } else { 1 };
-        Self { rayon, batch, graphs: Mutex::new(vec![]) }
-    }
-
-    fn decode(&self, context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput {
-        let lock = || self.graphs.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut graph = lock().pop().unwrap_or_default();
-        let output = decode_segment(context, &mut graph, segment);
-        graph.trim();
-        lock().push(graph);
-        output
+        Self { decoder, rayon, batch }
     }
 
     /// Decodes `batch` while `feed` works on what was decoded before.
@@ -112,12 +102,12 @@ impl Pool {
     ) -> Vec<SegmentOutput> {
         let Some(rayon) = &self.rayon else {
             feed();
-            return batch.iter().map(|timed| self.decode(context, &timed.segment)).collect();
+            return batch.iter().map(|timed| self.decoder.decode(context, &timed.segment)).collect();
         };
         let mut outputs: Vec<Option<SegmentOutput>> = batch.iter().map(|_| None).collect();
         rayon.in_place_scope(|scope| {
             for (timed, output) in batch.iter().zip(&mut outputs) {
-                scope.spawn(move |_| *output = Some(self.decode(context, &timed.segment)));
+                scope.spawn(move |_| *output = Some(self.decoder.decode(context, &timed.segment)));
             }
             feed();
         });
@@ -134,7 +124,7 @@ struct Join<'a> {
 }
 
 impl Join<'_> {
-    fn group(&mut self, context: &Context<'_>, pool: &Pool, group: &[Timed<'_>]) {
+    fn group(&mut self, context: &Context<'_>, pool: &Pool<'_>, group: &[Timed<'_>]) {
         // Ordered by start; then by buffer and number, so that a buffer's stretches keep their order.
         let mut waiting: BTreeMap<(Ns, usize, u64), Stretch> = BTreeMap::new();
         let mut last_start: BTreeMap<usize, Ns> = BTreeMap::new();

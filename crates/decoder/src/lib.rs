@@ -25,13 +25,20 @@ mod progress;
 mod reader;
 mod return_stack;
 mod segment;
+mod segment_decoder;
 #[cfg(test)]
 mod tests;
 mod walk;
 
 use model::{CodeSource, EventSink, FunctionLookup, Recording, Schedule};
 
+use segment_decoder::OwnDecoder;
+
+pub use output::Stretch;
+pub use owner::{Owner, Running};
 pub use reader::packets;
+pub use segment::Segment;
+pub use segment_decoder::{SegmentDecoder, SegmentOutput};
 
 /// What to decode, and how.
 #[derive(Clone, Debug)]
@@ -67,12 +74,17 @@ pub struct DecodeStats {
 
 /// What every segment's decoding needs to know.
 #[derive(Clone, Copy)]
-pub(crate) struct Context<'a> {
-    pub(crate) recording: &'a Recording<'a>,
-    pub(crate) schedule: &'a Schedule,
-    pub(crate) code: &'a dyn CodeSource,
-    pub(crate) functions: &'a dyn FunctionLookup,
-    pub(crate) all_branches: bool,
+pub struct Context<'a> {
+    /// The whole recording.
+    pub recording: &'a Recording<'a>,
+    /// Who ran when.
+    pub schedule: &'a Schedule,
+    /// What ran.
+    pub code: &'a dyn CodeSource,
+    /// Its functions.
+    pub functions: &'a dyn FunctionLookup,
+    /// Emit every taken branch, see [`DecodeOptions::all_branches`].
+    pub all_branches: bool,
 }
 
 /// Decodes all buffers of a recording into `sink`; `progress` is told the AUX bytes done so far.
@@ -86,5 +98,16 @@ pub fn decode(
     sink: &mut dyn EventSink,
 ) -> DecodeStats {
     let context = Context { recording, schedule, code, functions, all_branches: options.all_branches };
-    join::run(&context, options, progress, sink)
+    decode_with(&OwnDecoder::default(), &context, options, progress, sink)
+}
+
+/// The same with another decoder of segments.
+pub fn decode_with(
+    decoder: &dyn SegmentDecoder,
+    context: &Context<'_>,
+    options: &DecodeOptions,
+    progress: &dyn Fn(u64),
+    sink: &mut dyn EventSink,
+) -> DecodeStats {
+    join::run(context, decoder, options, progress, sink)
 }

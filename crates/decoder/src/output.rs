@@ -25,7 +25,7 @@ enum Stamp {
 
 /// Consecutive events of one thread.
 #[derive(Debug)]
-pub(crate) struct Stretch {
+pub struct Stretch {
     pub(crate) pid: Pid,
     pub(crate) tid: Tid,
     pub(crate) space: SpaceId,
@@ -39,6 +39,26 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
+    /// Of a thread that runs since `start`, nothing yet.
+    #[must_use]
+    pub fn new(running: Running, space: SpaceId, start: Ns) -> Self {
+        let Running { pid, tid, from: arrived, to: left } = running;
+        // The trace may know less well than the switch records: on its CPU before this one the thread was earlier.
+        let start = start.max(arrived);
+        Self { pid, tid, space, start, arrived, left, events: vec![] }
+    }
+
+    /// The same thread in the same address space, and it has not been away.
+    #[must_use]
+    pub fn is_of(&self, running: Running, space: SpaceId) -> bool {
+        (self.tid, self.space, self.arrived) == (running.tid, space, running.from)
+    }
+
+    /// Adds what happened next.
+    pub fn push(&mut self, event: TraceEvent) {
+        self.events.push(event);
+    }
+
     /// Nothing happened later than what came after it, and nothing after the thread had left.
     fn bound_from_behind(&mut self) {
         let mut latest = self.left;
@@ -70,15 +90,9 @@ pub(crate) struct Output {
 impl Output {
     /// The events that follow are `running`'s.
     pub(crate) fn thread(&mut self, running: Running, space: SpaceId, start: Ns) {
-        if let Some(last) = self.stretches.last_mut() {
-            if (last.tid, last.space, last.arrived) == (running.tid, space, running.from) {
-                return;
-            }
+        if !self.stretches.last().is_some_and(|last| last.is_of(running, space)) {
+            self.stretches.push(Stretch::new(running, space, start));
         }
-        let Running { pid, tid, from: arrived, to: left } = running;
-        // The trace may know less well than the switch records: on its CPU before this one the thread was earlier.
-        let start = start.max(arrived);
-        self.stretches.push(Stretch { pid, tid, space, start, arrived, left, events: vec![] });
     }
 
     fn push(&mut self, event: TraceEvent, stamp: Stamp) {

@@ -7,32 +7,45 @@ use crate::Context;
 
 /// A thread, and how long it stays on the buffer's CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Running {
-    pub(crate) pid: Pid,
-    pub(crate) tid: Tid,
-    pub(crate) from: Ns,
-    pub(crate) to: Ns,
+pub struct Running {
+    /// The process.
+    pub pid: Pid,
+    /// The thread.
+    pub tid: Tid,
+    /// Since when.
+    pub from: Ns,
+    /// Until when.
+    pub to: Ns,
 }
 
 impl Running {
     /// Nobody that we know of.
-    pub(crate) const UNKNOWN: Self = Self { pid: Pid(-1), tid: Tid(-1), from: Ns(0), to: Ns::MAX };
+    pub const UNKNOWN: Self = Self { pid: Pid(-1), tid: Tid(-1), from: Ns(0), to: Ns::MAX };
 
-    pub(crate) fn is_known(self) -> bool {
+    /// It is somebody that we know of.
+    #[must_use]
+    pub fn is_known(self) -> bool {
         self.tid != Self::UNKNOWN.tid
     }
 }
 
 /// The threads of one buffer.
-pub(crate) enum Owner<'a> {
+pub enum Owner<'a> {
     /// One thread alone.
     Thread(Running),
     /// Those that the switch records name.
-    Cpu { schedule: &'a Schedule, runs: &'a [OnCpu] },
+    Cpu {
+        /// Who is traced.
+        schedule: &'a Schedule,
+        /// Who came and left, by time.
+        runs: &'a [OnCpu],
+    },
 }
 
 impl<'a> Owner<'a> {
-    pub(crate) fn new(context: &Context<'a>, owner: AuxOwner) -> Self {
+    /// Those of a buffer.
+    #[must_use]
+    pub fn new(context: &Context<'a>, owner: AuxOwner) -> Self {
         let always = |pid, tid| Self::Thread(Running { pid, tid, from: Ns(0), to: Ns::MAX });
         let schedule = context.schedule;
         match owner {
@@ -53,7 +66,8 @@ impl<'a> Owner<'a> {
     }
 
     /// The thread that a segment begins with, before it says when that is.
-    pub(crate) fn at_start(&self, first: bool) -> Running {
+    #[must_use]
+    pub fn at_start(&self, first: bool) -> Running {
         match self {
             Self::Thread(running) => *running,
             Self::Cpu { .. } => {
@@ -67,7 +81,8 @@ impl<'a> Owner<'a> {
     ///
     /// The thread at `lo` is the one: trace and switch are never closer than a return from the kernel takes.  If
     /// none is there, tracing was enabled before the switch record was written: the next thread is.
-    pub(crate) fn at(&self, lo: Ns) -> Running {
+    #[must_use]
+    pub fn at(&self, lo: Ns) -> Running {
         let (schedule, runs) = match self {
             Self::Thread(running) => return *running,
             Self::Cpu { schedule, runs } => (schedule, runs),
@@ -78,7 +93,7 @@ impl<'a> Owner<'a> {
     }
 
     /// The traced threads that came to the CPU behind `after` and left it before `until`.
-    pub(crate) fn between(&self, after: Ns, until: Ns) -> impl Iterator<Item = Running> + '_ {
+    pub fn between(&self, after: Ns, until: Ns) -> impl Iterator<Item = Running> + '_ {
         let (schedule, runs) = match self {
             Self::Thread(_) => (None, &[][..]),
             Self::Cpu { schedule, runs } => (Some(schedule), *runs),

@@ -4,26 +4,28 @@ use model::{AuxBuffer, AuxOffset, AuxPiece};
 
 /// A part of one buffer.
 #[derive(Clone, Debug)]
-pub(crate) struct Segment<'a> {
+pub struct Segment<'a> {
     /// Index in `Recording::buffers`.
-    pub(crate) buffer: usize,
+    pub buffer: usize,
     /// The bytes up to the end of the next segment's PSB+ (as far as it can reach), in order.
-    pub(crate) pieces: Vec<AuxPiece<'a>>,
+    pub pieces: Vec<AuxPiece<'a>>,
     /// Where the next segment's PSB starts, or the stream ends.
-    pub(crate) end: AuxOffset,
+    pub end: AuxOffset,
     /// The first of its stream: nothing before it says where execution was.
-    pub(crate) first: bool,
+    pub first: bool,
     /// The last of its stream.
-    pub(crate) last: bool,
+    pub last: bool,
     /// Offsets behind which the kernel lost data, ascending.
-    pub(crate) truncations: Vec<AuxOffset>,
+    pub truncations: Vec<AuxOffset>,
 }
 
 /// The longest PSB+: PSB, and the packets that may stand in it, with generous room for padding.
 const PSB_PLUS_ROOM: u64 = 512;
 
 impl Segment<'_> {
-    pub(crate) fn start(&self) -> AuxOffset {
+    /// Its first offset.
+    #[must_use]
+    pub fn start(&self) -> AuxOffset {
         self.pieces.first().map_or(AuxOffset(0), |p| p.offset)
     }
 
