@@ -38,7 +38,7 @@ impl Segment<'_> {
 
 /// The segments of a buffer, each of at least `segment_bytes` but the last.
 pub(crate) fn segments<'a>(index: usize, buffer: &AuxBuffer<'a>, segment_bytes: u64) -> Vec<Segment<'a>> {
-    let pieces: Vec<AuxPiece<'a>> = buffer.pieces.iter().filter(|p| !p.bytes.is_empty()).copied().collect();
+    let pieces = in_order(&buffer.pieces);
     let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return vec![] };
     let stream_end = last.offset.plus(last.bytes.len() as u64);
     let mut cuts = vec![first.offset];
@@ -72,6 +72,20 @@ pub(crate) fn segments<'a>(index: usize, buffer: &AuxBuffer<'a>, segment_bytes: 
             }
         })
         .collect()
+}
+
+/// The pieces, each behind the one before: of bytes that a damaged file has twice, the first.
+fn in_order<'a>(pieces: &[AuxPiece<'a>]) -> Vec<AuxPiece<'a>> {
+    let mut end = AuxOffset(0);
+    let mut ordered = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        let twice = usize::try_from(end.0.saturating_sub(piece.offset.0)).unwrap_or(usize::MAX);
+        let Some(bytes @ [_, ..]) = piece.bytes.get(twice..) else { continue };
+        let offset = piece.offset.plus(twice as u64);
+        ordered.push(AuxPiece { offset, bytes, file_offset: piece.file_offset + twice as u64 });
+        end = offset.plus(bytes.len() as u64);
+    }
+    ordered
 }
 
 /// The parts of `pieces` in `[from, to)`.

@@ -1,8 +1,13 @@
 //! Any packets over any code, any bytes: no panic, no hang, time runs forward.
 
-use super::*;
-use model::EventTime;
+use model::{EventSink, EventTime, Pid, SpaceId, Tid, TraceEvent};
 use proptest::prelude::*;
+
+use super::case::{Setup, run};
+use super::code::Code;
+use super::trace::Trace;
+
+const BASE: u64 = 0x1000;
 
 #[derive(Default)]
 struct Ordered(EventTime);
@@ -18,23 +23,46 @@ impl EventSink for Ordered {
     }
 }
 
-fn packet() -> impl Strategy<Value = P> {
-    let ip = BASE..BASE + 0x400;
+fn packet() -> impl Strategy<Value = String> {
+    let at = |name: &'static str| (BASE..BASE + 0x400).prop_map(move |ip| format!("{name} {ip:#x}"));
+    let fixed = vec![
+        "PSB+ off",
+        "TIP.PGD",
+        "OVF",
+        "TraceStop",
+        "PTW 0x3 FUP",
+        "EXSTOP FUP",
+        "MODE.Exec 64",
+        "MODE.Exec 32",
+        "MODE.TSX InTX",
+        "MODE.TSX abort",
+        "MODE.TSX",
+        "PIP cr3 0x1000",
+        "PIP cr3 0x1000 non-root",
+        "BBP type 0x1 size 8",
+        "BBP type 0x1 size 4",
+        "BEP",
+        "BEP FUP",
+        "TNT T",
+        "TNT N",
+        "TNT TN",
+        "TNT NNTT",
+        "TNT TTTTTT",
+        "TNT NTNTNTNTNTNT",
+        "raw d9 05",
+        "raw 05",
+    ];
     prop_oneof![
-        ip.clone().prop_map(P::PsbAt),
-        Just(P::PsbOff),
-        ip.clone().prop_map(P::Pge),
-        prop::option::of(ip.clone()).prop_map(P::Pgd),
-        ip.clone().prop_map(P::Tip),
-        ip.prop_map(P::Fup),
-        prop::sample::select(vec!["T", "N", "TN", "NNTT", "TTTTTT", "NTNTNTNTNTNT"]).prop_map(P::Tnt),
-        (0..5000u64).prop_map(|n| P::Raw(Packet::Cyc(n))),
-        (0..1u64 << 56).prop_map(|n| P::Raw(Packet::Tsc(n))),
-        any::<u8>().prop_map(|n| P::Raw(Packet::Mtc(n))),
-        any::<u8>().prop_map(|n| P::Raw(Packet::Cbr(n))),
-        Just(P::Raw(Packet::Ovf)),
-        Just(P::Raw(Packet::Ptw { value: 3, wide: true, ip: true })),
-        Just(P::Bytes(&[0xd9, 0x05])),
+        4 => at("PSB+ at"),
+        4 => at("TIP.PGE"),
+        4 => at("TIP.PGD"),
+        4 => at("TIP"),
+        4 => at("FUP"),
+        10 => prop::sample::select(fixed).prop_map(str::to_owned),
+        2 => (0..5000u64).prop_map(|n| format!("CYC {n}")),
+        2 => (0..1u64 << 56).prop_map(|n| format!("TSC {n}")),
+        1 => any::<u8>().prop_map(|n| format!("MTC {n}")),
+        1 => any::<u8>().prop_map(|n| format!("CBR {n}")),
     ]
 }
 
@@ -47,14 +75,33 @@ proptest! {
         packets in prop::collection::vec(packet(), 0..200),
         truncated in prop::option::of(0..2000u64),
     ) {
-        let aux = bytes_of(&packets);
-        let record = |size| AuxRecord { offset: AuxOffset(0), size, flags: AuxRecord::TRUNCATED, time: None };
-        let records: Vec<_> = truncated.map(record).into_iter().collect();
-        run(&Code(code), &aux, records, 100, &mut Ordered::default());
+        let code = Code::of_bytes(BASE, code);
+        let lines: Vec<&str> = packets.iter().map(String::as_str).collect();
+        let mut trace = Trace::assemble(&lines, &code);
+        trace.truncations.extend(truncated);
+        run(&Setup::default(), &code, &trace, None, 100, &mut Ordered::default());
     }
 
     #[test]
     fn any_bytes(aux in prop::collection::vec(any::<u8>(), 0..2000)) {
-        run(&program(), &[&packet::PSB[..], &aux].concat(), vec![], 100, &mut Ordered::default());
+        let code = Code::assemble(&[".org 0x1000", "f: call g", "jz f", "syscall", ".org 0x1100", "g: jmp *rax"]);
+        let trace = Trace::of_bytes(vec![(0, [&packet::PSB[..], &aux].concat())]);
+        run(&Setup::default(), &code, &trace, None, 100, &mut Ordered::default());
+    }
+
+    /// As in a damaged file: the second piece has other bytes for offsets of the first.
+    #[test]
+    fn pieces_that_contradict_each_other(
+        first in prop::collection::vec(packet(), 0..40),
+        second in prop::collection::vec(packet(), 0..40),
+        at in 0..400u64,
+    ) {
+        let code = Code::assemble(&[".org 0x1000", "f: call g", "jz f", "syscall", ".org 0x1100", "g: ret"]);
+        let bytes = |packets: &[String]| {
+            let lines: Vec<&str> = packets.iter().map(String::as_str).collect();
+            Trace::assemble(&lines, &code).pieces.remove(0).1
+        };
+        let trace = Trace::of_bytes(vec![(0, bytes(&first)), (at, bytes(&second))]);
+        run(&Setup::default(), &code, &trace, None, 1, &mut Ordered::default());
     }
 }

@@ -1,0 +1,237 @@
+//! One file, one rule: code, sideband and packets in; transfers, gaps and times out.
+//!
+//! A file of `tests/cases` is a comment that states the rule and where it stands, and sections:
+//!
+//! ```text
+//! [recording]      optional: how it was made, see `Setup`
+//! [code]           see `code`
+//! [sideband]       optional: time, what; then the buffer is a CPU's
+//! [trace]          see `trace`
+//! [events]         what must come out, see `events`
+//! ```
+//!
+//! Each case is decoded in one segment and in as many as it has PSBs: the events must be the same.
+//! `UPDATE_CASES=1 cargo test -p decoder` writes what came out; read the diff.
+
+use std::path::Path;
+
+use model::{
+    AuxBuffer, AuxOffset, AuxOwner, AuxPiece, AuxRecord, Avma, Cpu, CpuModel, FileOffset, Mmap, Ns, Pid,
+    PtConfig, Recording, Schedule, Sideband, SidebandRecord, Tid, TscClock,
+};
+
+use super::code::{Code, number};
+use super::events::Text;
+use super::trace::Trace;
+use crate::{DecodeOptions, DecodeStats, decode};
+
+/// How a case's recording was made.
+pub(super) struct Setup {
+    pub(super) recording: Recording<'static>,
+    all_branches: bool,
+    /// Events are printed with their times.
+    times: bool,
+    /// Only this many bytes to a segment, where the outcome depends on it.
+    segment_bytes: Option<u64>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        let recording = Recording {
+            buffers: vec![],
+            sideband: vec![],
+            pt: PtConfig {
+                cyc: true,
+                cyc_threshold: 0,
+                mtc_period: None,
+                tsc: true,
+                branch: true,
+                return_compression: true,
+                kernel: false,
+                user: true,
+                tsc_ctc_ratio: (2, 1),
+                max_nonturbo_ratio: 10,
+                has_ip_filter: false,
+                snapshot: false,
+            },
+            clock: Some(TscClock { shift: 0, mult: 1, zero: 0 }),
+            ip_filter: String::new(),
+            cpu_model: None,
+            command_line: vec![],
+            first_pid: None,
+            time_span: Some((Ns(0), Ns(1_000_000))),
+            damage: None,
+        };
+        Self { recording, all_branches: false, times: false, segment_bytes: None }
+    }
+}
+
+impl Setup {
+    fn parse(lines: &[&str]) -> Self {
+        let mut setup = Self::default();
+        for line in lines {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let pt = &mut setup.recording.pt;
+            match words[..] {
+                [] => (),
+                ["no", "return", "compression"] => pt.return_compression = false,
+                ["no", "cyc"] => pt.cyc = false,
+                ["mtc", "period", period] => pt.mtc_period = Some(number(period) as u8),
+                ["kernel"] => pt.kernel = true,
+                ["ip", "filter"] => pt.has_ip_filter = true,
+                ["ip", "filter", filter] => {
+                    pt.has_ip_filter = true;
+                    setup.recording.ip_filter = filter.to_owned();
+                }
+                ["cpu", family, model, stepping] => {
+                    let [family, model, stepping] = [family, model, stepping].map(|n| number(n) as u32);
+                    setup.recording.cpu_model = Some(CpuModel { family, model, stepping });
+                }
+                ["all", "branches"] => setup.all_branches = true,
+                ["times"] => setup.times = true,
+                ["segments", "of", bytes] => setup.segment_bytes = Some(number(bytes)),
+                _ => panic!("[recording]: {line:?}"),
+            }
+        }
+        setup
+    }
+}
+
+/// The sections of a case file, by name.
+struct Sections<'a>(Vec<(&'a str, Vec<&'a str>)>);
+
+impl<'a> Sections<'a> {
+    fn of(text: &'a str) -> Self {
+        let mut sections = vec![("", vec![])];
+        for line in text.lines() {
+            let line = line.split_once('#').map_or(line, |(code, _)| code).trim_end();
+            match line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+                Some(name) => sections.push((name, vec![])),
+                None => sections.last_mut().unwrap().1.push(line),
+            }
+        }
+        let known = ["", "recording", "code", "sideband", "trace", "events"];
+        sections.iter().for_each(|(name, _)| assert!(known.contains(name), "no section [{name}]"));
+        Self(sections)
+    }
+
+    fn get(&self, name: &str) -> Option<&[&'a str]> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, lines)| &lines[..])
+    }
+
+    /// Lines that are not empty.
+    fn lines(&self, name: &str) -> Vec<&'a str> {
+        let lines = self.get(name).unwrap_or_default();
+        lines.iter().copied().filter(|line| !line.trim().is_empty()).collect()
+    }
+}
+
+/// Runs `tests/cases/NAME.case`.
+#[track_caller]
+pub(super) fn check(name: &str) {
+    let path = directory().join(format!("{name}.case"));
+    let text = std::fs::read_to_string(&path).unwrap();
+    let sections = Sections::of(&text);
+    let setup = Setup::parse(&sections.lines("recording"));
+    let code = Code::assemble(&sections.lines("code"));
+    let trace = Trace::assemble(&sections.lines("trace"), &code);
+    let schedule = sections.get("sideband").map(|_| schedule(&sections.lines("sideband")));
+    let sizes = setup.segment_bytes.map_or(vec![1 << 20, 1], |bytes| vec![bytes]);
+    let outcomes: Vec<_> = sizes
+        .into_iter()
+        .map(|bytes| {
+            let mut text = Text::new(&code, schedule.is_some(), setup.times);
+            run(&setup, &code, &trace, schedule.as_ref(), bytes, &mut text);
+            text.into_lines()
+        })
+        .collect();
+    let expected = sections.lines("events");
+    if std::env::var_os("UPDATE_CASES").is_some() && outcomes[0] != expected {
+        let kept = text.split_once("[events]\n").map_or(&text[..], |(before, _)| before);
+        std::fs::write(&path, format!("{kept}[events]\n{}\n", outcomes[0].join("\n"))).unwrap();
+        return;
+    }
+    for (outcome, cut) in outcomes.iter().zip(["in one segment", "cut at every PSB"]) {
+        assert!(*outcome == expected, "{name}, {cut}:\n{}", diff(&expected, outcome));
+    }
+}
+
+pub(super) fn directory() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases")
+}
+
+/// Both, side by side as far as they agree, then what was expected and what came.
+fn diff(expected: &[&str], outcome: &[String]) -> String {
+    let same = expected.iter().zip(outcome).take_while(|(e, o)| *e == *o).count();
+    let mut text: Vec<String> = expected[..same].iter().map(|line| format!("    {line}")).collect();
+    text.extend(expected[same..].iter().map(|line| format!("  - {line}")));
+    text.extend(outcome[same..].iter().map(|line| format!("  + {line}")));
+    text.join("\n")
+}
+
+/// `time switch-in TID`, `time switch-out TID`, `time map PID`.
+fn schedule(lines: &[&str]) -> Schedule {
+    let records: Vec<_> = lines
+        .iter()
+        .map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [time, what, id] = words[..] else { panic!("[sideband]: {line:?}") };
+            let id = number(id) as i32;
+            let switch = |out| Sideband::Switch { out, preempted: false };
+            let (tid, body) = match what {
+                "switch-in" => (id, switch(false)),
+                "switch-out" => (id, switch(true)),
+                "map" => (id, Sideband::Mmap(mapping(Pid(id)))),
+                _ => panic!("[sideband]: {line:?}"),
+            };
+            SidebandRecord {
+                time: Some(Ns(number(time))),
+                cpu: Some(Cpu(0)),
+                pid: Some(Pid(7)),
+                tid: Some(Tid(tid)),
+                file_offset: 0,
+                body,
+            }
+        })
+        .collect();
+    Schedule::new(&records)
+}
+
+fn mapping(pid: Pid) -> Mmap {
+    Mmap {
+        pid,
+        start: Avma(0x1000),
+        len: 0x1000,
+        file_offset: FileOffset(0),
+        path: String::new(),
+        build_id: None,
+        executable: true,
+        kernel: false,
+    }
+}
+
+/// Decodes a trace: of thread 7, or with sideband of CPU 0.
+pub(super) fn run(
+    setup: &Setup,
+    code: &Code,
+    trace: &Trace,
+    schedule: Option<&Schedule>,
+    segment_bytes: u64,
+    sink: &mut dyn model::EventSink,
+) -> DecodeStats {
+    let pieces = trace.pieces.iter();
+    let pieces = pieces.map(|(at, bytes)| AuxPiece { offset: AuxOffset(*at), bytes, file_offset: 0 });
+    let record =
+        |at: &u64| AuxRecord { offset: AuxOffset(0), size: *at, flags: AuxRecord::TRUNCATED, time: None };
+    let buffer = AuxBuffer {
+        index: 0,
+        owner: if schedule.is_some() { AuxOwner::Cpu(Cpu(0)) } else { AuxOwner::Thread(Tid(7)) },
+        pieces: pieces.collect(),
+        records: trace.truncations.iter().map(record).collect(),
+    };
+    let none = Schedule::default();
+    let recording = Recording { buffers: vec![buffer], ..setup.recording.clone() };
+    let options =
+        DecodeOptions { segment_bytes, all_branches: setup.all_branches, ..DecodeOptions::default() };
+    decode(&recording, schedule.unwrap_or(&none), code, code, &options, &|_| (), sink)
+}

@@ -1,0 +1,103 @@
+//! What a case expects: one line per event, as `dump --branches` has them, with labels for addresses.
+//!
+//! ```text
+//! start f · resume f · call f -> g · return g -> f+0x5 · end syscall f+0x7 · gap overflow, 0 bytes
+//! call f -> g @ 2000 [1998 2003]      with times: the estimate, and the bounds
+//! 8: start f                          on a CPU's buffer: the thread
+//! call g -> g (64 times)
+//! ```
+
+use model::{BranchKind, EndKind, EventSink, EventTime, GapCause, Pid, SpaceId, Tid, TraceEvent, Transfer};
+
+use super::code::Code;
+
+pub(super) struct Text<'a> {
+    code: &'a Code,
+    threads: bool,
+    times: bool,
+    lines: Vec<String>,
+}
+
+impl<'a> Text<'a> {
+    pub(super) fn new(code: &'a Code, threads: bool, times: bool) -> Self {
+        Self { code, threads, times, lines: vec![] }
+    }
+
+    /// One line per event; equal ones in a row are one.
+    pub(super) fn into_lines(self) -> Vec<String> {
+        let runs = self.lines.chunk_by(|a, b| a == b);
+        runs.map(|run| match run.len() {
+            1 => run[0].clone(),
+            times => format!("{} ({times} times)", run[0]),
+        })
+        .collect()
+    }
+
+    fn event(&self, event: &TraceEvent) -> String {
+        let (what, time) = match event {
+            TraceEvent::Branch(branch) => (self.transfer(&branch.transfer), self.time(branch.time)),
+            TraceEvent::Gap(gap) => {
+                let at = match gap.cause {
+                    GapCause::Desync { ip } | GapCause::UnmappedCode { ip } => {
+                        format!(" at {}", self.code.name(ip))
+                    }
+                    _ => String::new(),
+                };
+                let what = format!("gap {}{at}, {} bytes", gap.cause.name(), gap.bytes);
+                let until = if self.times { format!(" to{}", self.time(gap.to)) } else { String::new() };
+                (what, self.time(gap.from) + &until)
+            }
+        };
+        what + &time
+    }
+
+    fn transfer(&self, transfer: &Transfer) -> String {
+        let name = |ip| self.code.name(ip);
+        match *transfer {
+            Transfer::Branch { kind, from, to } => {
+                format!("{} {} -> {}", branch(kind), name(from.ip), name(to.ip))
+            }
+            Transfer::Start { to, after_gap: false } => format!("start {}", name(to.ip)),
+            Transfer::Start { to, after_gap: true } => format!("resume {}", name(to.ip)),
+            Transfer::End { kind, from, to } => {
+                let to = to.map_or(String::new(), |to| format!(" -> {}", name(to)));
+                let kind = match kind {
+                    EndKind::Syscall => "syscall",
+                    EndKind::Async => "async",
+                    EndKind::Branch(kind) => branch(kind),
+                    EndKind::FallThrough => "fall-through",
+                };
+                format!("end {kind} {}{to}", name(from.ip))
+            }
+        }
+    }
+
+    fn time(&self, time: EventTime) -> String {
+        if !self.times {
+            return String::new();
+        }
+        format!(" @ {} [{} {}]", time.point.0, time.lo.0, time.hi.0)
+    }
+}
+
+fn branch(kind: BranchKind) -> &'static str {
+    match kind {
+        BranchKind::Call => "call",
+        BranchKind::IndirectCall => "call*",
+        BranchKind::Return => "return",
+        BranchKind::Jump => "jump",
+        BranchKind::IndirectJump => "jump*",
+        BranchKind::ConditionalJump => "jcc",
+    }
+}
+
+impl EventSink for Text<'_> {
+    fn events(&mut self, _: Pid, tid: Tid, _: SpaceId, events: &[TraceEvent]) {
+        assert!(self.threads || tid == Tid(7), "only thread 7 is traced");
+        for event in events {
+            let thread = if self.threads { format!("{}: ", tid.0) } else { String::new() };
+            let line = thread + &self.event(event);
+            self.lines.push(line);
+        }
+    }
+}
