@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use crate::Packet;
+use crate::event::{ControlFlowEvent, EventData};
 use crate::ip::IpPayload;
 use crate::psb::PSB;
 use crate::tnt::Tnt;
+use crate::{MAX_PACKET_LEN, Packet};
 
 /// What the meaning of a byte depends on besides itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,12 +72,14 @@ pub fn decode(bytes: &[u8], context: Context) -> Result<(Packet, usize), PacketE
     //  0 0 0 1 1 0 0 1  TSC
     //  0 1 0 1 1 0 0 1  MTC
     //  1 0 0 1 1 0 0 1  MODE
+    //  1 1 0 1 1 0 0 1  TRIG
     match first {
         0x00 => Ok((Packet::Pad, 1)),
         0x02 => decode_extended(bytes),
         0x19 => Ok((Packet::Tsc(low_bytes(bytes, 1, 7)?), 8)),
         0x59 => Ok((Packet::Mtc(byte(bytes, 1)?), 2)),
         0x99 => Ok((decode_mode(byte(bytes, 1)?)?, 2)),
+        0xd9 => decode_trig(bytes),
         _ if first & 1 == 0 => match Tnt::below_stop_bit(u64::from(first >> 1)) {
             Some(tnt) => Ok((Packet::Tnt(tnt), 1)),
             None => Err(unknown(first)),
@@ -89,7 +92,7 @@ pub fn decode(bytes: &[u8], context: Context) -> Result<(Packet, usize), PacketE
 /// The CYC packet at the start of `bytes`: cycles and length.
 ///
 /// # Errors
-/// [`PacketError::Truncated`]; [`PacketError::Unknown`] if the count does not fit 64 bits.
+/// [`PacketError::Truncated`]; [`PacketError::Unknown`] if the count does not fit 64 bits, or has no end.
 #[inline]
 fn decode_cyc(bytes: &[u8]) -> Result<(u64, usize), PacketError> {
     let first = byte(bytes, 0)?;
@@ -98,10 +101,12 @@ fn decode_cyc(bytes: &[u8]) -> Result<(u64, usize), PacketError> {
     let (mut len, mut shift) = (1, 5);
     while more {
         let next = byte(bytes, len)?;
-        if shift > 54 {
+        let part = u64::from(next >> 1);
+        let shifted = part.checked_shl(shift).unwrap_or(0);
+        if shifted.checked_shr(shift).unwrap_or(0) != part || len == MAX_PACKET_LEN {
             return Err(unknown(first));
         }
-        cycles |= u64::from(next >> 1) << shift;
+        cycles |= shifted;
         more = next & 1 != 0;
         shift += 7;
         len += 1;
@@ -149,6 +154,15 @@ fn decode_mode(payload: u8) -> Result<Packet, PacketError> {
         1 => Ok(Packet::ModeTsx { in_transaction: payload & 1 != 0, aborted: payload & 2 != 0 }),
         _ => Err(PacketError::Unknown { byte: 0x99, extension: Some(payload) }),
     }
+}
+
+/// TRIG: `IP ICNTV MULT 00000`, the triggers, and where ICNTV is set the count of instructions.
+fn decode_trig(bytes: &[u8]) -> Result<(Packet, usize), PacketError> {
+    let (flags, triggers) = (byte(bytes, 1)?, byte(bytes, 2)?);
+    let counted = flags & 0x40 != 0;
+    let instructions = if counted { Some(low_bytes(bytes, 3, 2)? as u16) } else { None };
+    let packet = Packet::Trig { ip: flags & 0x80 != 0, multiple: flags & 0x20 != 0, triggers, instructions };
+    Ok((packet, if counted { 5 } else { 3 }))
 }
 
 /// Packets whose header is `02 xx`.
@@ -214,9 +228,12 @@ fn decode_event(bytes: &[u8], second: u8) -> Result<(Packet, usize), PacketError
         0x33 | 0xb3 => (Packet::Bep { ip }, 2),
         0x13 => {
             let payload = at(2)?;
-            (Packet::Cfe { ip: payload & 0x80 != 0, event: payload & 0x1f, vector: at(3)? }, 4)
+            let event = ControlFlowEvent::from_bits(payload & 0x1f);
+            (Packet::Cfe { ip: payload & 0x80 != 0, event, vector: at(3)? }, 4)
         }
-        0x53 => (Packet::Evd { data_type: at(2)? & 0x3f, value: low_bytes(bytes, 3, 8)? }, 11),
+        0x53 => {
+            (Packet::Evd { data: EventData::from_bits(at(2)? & 0x3f), value: low_bytes(bytes, 3, 8)? }, 11)
+        }
         _ => return Err(PacketError::Unknown { byte: 2, extension: Some(second) }),
     })
 }
@@ -225,6 +242,7 @@ fn decode_event(bytes: &[u8], second: u8) -> Result<(Packet, usize), PacketError
 mod tests {
     use super::*;
     use crate::encode;
+    use proptest::prelude::*;
 
     fn every_packet() -> Vec<Packet> {
         let ip = |ip_bytes, value| IpPayload { ip_bytes, value };
@@ -251,10 +269,23 @@ mod tests {
             Packet::Pwrx { last: 3, deepest: 7, reason: 4 },
             Packet::Bbp { short_items: true, group: 9 },
             Packet::Bep { ip: true },
-            Packet::Cfe { ip: true, event: 3, vector: 14 },
-            Packet::Evd { data_type: 0, value: 0x7fff_0000_1000 },
+            Packet::Trig { ip: true, multiple: false, triggers: 0x81, instructions: Some(0) },
+            Packet::Trig { ip: false, multiple: true, triggers: 1, instructions: None },
         ];
-        all.extend([0, 1, 31, 32, 4095, 4096, u64::MAX >> 3].map(Packet::Cyc));
+        all.extend((0..32).map(|bits| Packet::Cfe {
+            ip: bits & 1 != 0,
+            event: ControlFlowEvent::from_bits(bits),
+            vector: 14,
+        }));
+        all.extend(
+            (0..64).map(|bits| Packet::Evd { data: EventData::from_bits(bits), value: 0x7fff_0000_1000 }),
+        );
+        for bits in 0..8 {
+            let (a, b, c) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
+            all.push(Packet::ModeExec { long: a, default_32: b, interrupts: c });
+            all.push(Packet::ModeTsx { in_transaction: a, aborted: b });
+        }
+        all.extend([0, 1, 31, 32, 4095, 4096, u64::MAX >> 3, u64::MAX].map(Packet::Cyc));
         all.extend((1..=47).map(|len| Packet::Tnt(Tnt::new(0x2aaa_5555_2aaa_5555, len))));
         for make in [Packet::Tip, Packet::TipPge, Packet::TipPgd, Packet::Fup] {
             all.extend(
@@ -292,6 +323,33 @@ mod tests {
         );
         assert_eq!(decode(&bytes, Context::ShortBlock), Ok((Packet::Bip { id: 5, value: 0x5566_7788 }, 5)));
         assert_eq!(decode(&bytes, Context::Flow), Ok((Packet::Tnt(Tnt::new(0b1_0110, 4)), 1)));
+    }
+
+    #[test]
+    fn cycles_may_have_zeros_in_front_but_no_more_than_64_bits() {
+        let padded = |zeros: usize, last: u8| [&[0x0f][..], &vec![1; zeros], &[last]].concat();
+        assert_eq!(decode(&padded(3, 0), Context::Flow), Ok((Packet::Cyc(1), 5)));
+        assert_eq!(decode(&padded(14, 0), Context::Flow), Ok((Packet::Cyc(1), 16)));
+        assert_eq!(decode(&padded(15, 0), Context::Flow), Err(unknown(0x0f)));
+        assert_eq!(decode(&padded(14, 2), Context::Flow), Err(unknown(0x0f)));
+    }
+
+    proptest! {
+        /// Reserved bits apart, what is decoded is what was encoded.
+        #[test]
+        fn what_is_decoded_is_encoded(bytes: [u8; 16], extended: bool) {
+            let mut bytes = bytes;
+            if extended {
+                bytes[0] = 2;
+            }
+            for context in [Context::Flow, Context::Block] {
+                if let Ok((packet, _)) = decode(&bytes, context) {
+                    let mut encoded = vec![];
+                    encode(&packet, &mut encoded);
+                    prop_assert_eq!(decode(&encoded, context), Ok((packet, encoded.len())));
+                }
+            }
+        }
     }
 
     #[test]

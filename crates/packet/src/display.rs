@@ -53,7 +53,9 @@ impl fmt::Display for Packet {
             Self::TraceStop => f.write_str("TraceStop"),
             Self::Vmcs(base) => write!(f, "VMCS {base:#x}"),
             Self::Mnt(value) => write!(f, "MNT {value:#x}"),
-            Self::Ptw { value, ip, .. } => write!(f, "PTW {value:#x}{}", flag(ip, " FUP")),
+            Self::Ptw { value, wide, ip } => {
+                write!(f, "PTW {value:#x} size {}{}", if wide { 8 } else { 4 }, flag(ip, " FUP"))
+            }
             Self::Exstop { ip } => write!(f, "EXSTOP{}", flag(ip, " FUP")),
             Self::Mwait { hints, extensions } => {
                 write!(f, "MWAIT hints {hints:#x} extensions {extensions:#x}")
@@ -62,7 +64,9 @@ impl fmt::Display for Packet {
                 write!(f, "PWRE C{state} sub {sub_state}{}", flag(hardware, " hardware"))
             }
             Self::Pwrx { last, deepest, reason } => {
-                write!(f, "PWRX last C{last} deepest C{deepest} reason {reason:#x}")
+                write!(f, "PWRX last C{last} deepest C{deepest} wake")?;
+                let why = [(1, " interrupt"), (4, " store"), (8, " hardware")];
+                why.iter().filter(|(bit, _)| reason & bit != 0).try_for_each(|(_, name)| f.write_str(name))
             }
             Self::Bbp { short_items, group } => {
                 write!(f, "BBP type {group:#x} size {}", if short_items { 4 } else { 8 })
@@ -70,9 +74,13 @@ impl fmt::Display for Packet {
             Self::Bip { id, value } => write!(f, "BIP id {id:#x} {value:#x}"),
             Self::Bep { ip } => write!(f, "BEP{}", flag(ip, " FUP")),
             Self::Cfe { ip, event, vector } => {
-                write!(f, "CFE type {event:#x} vector {vector}{}", flag(ip, " FUP"))
+                write!(f, "CFE {event} vector {vector}{}", flag(ip, " FUP"))
             }
-            Self::Evd { data_type, value } => write!(f, "EVD type {data_type:#x} {value:#x}"),
+            Self::Evd { data, value } => write!(f, "EVD {data} {value:#x}"),
+            Self::Trig { ip, multiple, triggers, instructions } => {
+                write!(f, "TRIG {triggers:#x}{}{}", flag(multiple, " multiple"), flag(ip, " FUP"))?;
+                instructions.map_or(Ok(()), |count| write!(f, " instructions {count}"))
+            }
         }
     }
 }

@@ -58,7 +58,7 @@ pub fn encode(packet: &Packet, out: &mut Vec<u8>) {
     }
 }
 
-/// Power, block and event-trace packets.
+/// Power, block, event-trace and trigger packets.
 fn encode_event(packet: &Packet, out: &mut Vec<u8>) {
     match *packet {
         Packet::Exstop { ip } => out.extend_from_slice(&[0x02, u8::from(ip) << 7 | 0x62]),
@@ -82,11 +82,16 @@ fn encode_event(packet: &Packet, out: &mut Vec<u8>) {
         }
         Packet::Bep { ip } => out.extend_from_slice(&[0x02, u8::from(ip) << 7 | 0x33]),
         Packet::Cfe { ip, event, vector } => {
-            out.extend_from_slice(&[0x02, 0x13, u8::from(ip) << 7 | event & 0x1f, vector]);
+            out.extend_from_slice(&[0x02, 0x13, u8::from(ip) << 7 | event.bits() & 0x1f, vector]);
         }
-        Packet::Evd { data_type, value } => {
-            out.extend_from_slice(&[0x02, 0x53, data_type & 0x3f]);
+        Packet::Evd { data, value } => {
+            out.extend_from_slice(&[0x02, 0x53, data.bits() & 0x3f]);
             low_bytes(value, 8, out);
+        }
+        Packet::Trig { ip, multiple, triggers, instructions } => {
+            let flags = u8::from(ip) << 7 | u8::from(instructions.is_some()) << 6 | u8::from(multiple) << 5;
+            out.extend_from_slice(&[0xd9, flags, triggers]);
+            out.extend(instructions.map(u16::to_le_bytes).into_iter().flatten());
         }
         _ => (), // `encode` has written all others
     }

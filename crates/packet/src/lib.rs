@@ -16,12 +16,14 @@
 mod decode;
 mod display;
 mod encode;
+mod event;
 mod ip;
 mod psb;
 mod tnt;
 
 pub use decode::{Context, PacketError, decode};
 pub use encode::encode;
+pub use event::{ControlFlowEvent, EventData};
 pub use ip::{IpPayload, LastIp};
 pub use psb::{PSB, find_psb};
 pub use tnt::Tnt;
@@ -130,7 +132,7 @@ pub enum Packet {
         last: u8,
         /// Deepest core C-state.
         deepest: u8,
-        /// Wake reason.
+        /// Wake reason: bit 0 interrupt, 2 store to a monitored address, 3 by the hardware itself.
         reason: u8,
     },
     /// Block begin (PEBS to PT).
@@ -156,16 +158,27 @@ pub enum Packet {
     Cfe {
         /// A FUP follows.
         ip: bool,
-        /// Event type.
-        event: u8,
-        /// Vector.
+        /// What happened.
+        event: ControlFlowEvent,
+        /// Vector of an interrupt, fault or SIPI.
         vector: u8,
     },
     /// Event data (event trace).
     Evd {
-        /// Data type.
-        data_type: u8,
-        /// Data.
+        /// What the value is.
+        data: EventData,
+        /// The value.
         value: u64,
+    },
+    /// A trigger fired (trigger tracing).
+    Trig {
+        /// A FUP with the instruction's address follows.
+        ip: bool,
+        /// A trigger fired more than once since the last TRIG.
+        multiple: bool,
+        /// Bit vector of the triggers.
+        triggers: u8,
+        /// Instructions since the last packet that tells where execution is, if known.
+        instructions: Option<u16>,
     },
 }

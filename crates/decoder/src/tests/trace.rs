@@ -10,7 +10,7 @@
 //! hole 100              bytes of the stream are not in the file
 //! ```
 
-use packet::{IpPayload, LastIp, Packet, Tnt};
+use packet::{ControlFlowEvent, EventData, IpPayload, LastIp, Packet, Tnt};
 
 use super::code::{Code, number};
 
@@ -96,6 +96,7 @@ fn packet(words: &[&str], code: &Code, last_ip: &mut LastIp) -> Option<Packet> {
         let at = words.iter().position(|word| *word == name)?;
         Some(number(words.get(at + 1)?))
     };
+    let c_state = |at: usize| words.get(at)?.strip_prefix('C').map(|n| number(n) as u8);
     let operand = || words.get(1).copied().map(number);
     let mut ip = || match words[1..] {
         [] | ["no", "ip"] => IpPayload::NONE,
@@ -109,7 +110,7 @@ fn packet(words: &[&str], code: &Code, last_ip: &mut LastIp) -> Option<Packet> {
         }
         _ => panic!("{words:?}: one address"),
     };
-    Some(match words[0] {
+    Some(match *words.first()? {
         "PAD" => Packet::Pad,
         "PSB" => Packet::Psb,
         "PSBEND" => Packet::PsbEnd,
@@ -130,12 +131,34 @@ fn packet(words: &[&str], code: &Code, last_ip: &mut LastIp) -> Option<Packet> {
         "TraceStop" => Packet::TraceStop,
         "VMCS" => Packet::Vmcs(operand()?),
         "MNT" => Packet::Mnt(operand()?),
-        "PTW" => Packet::Ptw { value: operand()?, wide: true, ip: flag("FUP") },
+        "PTW" => Packet::Ptw { value: operand()?, wide: field("size")? == 8, ip: flag("FUP") },
         "EXSTOP" => Packet::Exstop { ip: flag("FUP") },
         "MWAIT" => Packet::Mwait { hints: field("hints")? as u32, extensions: field("extensions")? as u32 },
-        "BBP" => Packet::Bbp { short_items: flag("4"), group: field("type")? as u8 },
+        "PWRE" => {
+            Packet::Pwre { hardware: flag("hardware"), state: c_state(1)?, sub_state: field("sub")? as u8 }
+        }
+        "PWRX" => {
+            let wake = [("interrupt", 1), ("store", 4), ("hardware", 8)];
+            let reason = wake.iter().filter(|(name, _)| flag(name)).map(|(_, bit)| bit).sum();
+            Packet::Pwrx { last: c_state(2)?, deepest: c_state(4)?, reason }
+        }
+        "BBP" => Packet::Bbp { short_items: field("size")? == 4, group: field("type")? as u8 },
         "BIP" => Packet::Bip { id: field("id")? as u8, value: number(words.last()?) },
         "BEP" => Packet::Bep { ip: flag("FUP") },
+        "CFE" => {
+            let event = (0..32).map(ControlFlowEvent::from_bits).find(|e| e.to_string() == words[1])?;
+            Packet::Cfe { ip: flag("FUP"), event, vector: field("vector")? as u8 }
+        }
+        "EVD" => {
+            let data = (0..64).map(EventData::from_bits).find(|d| d.to_string() == words[1])?;
+            Packet::Evd { data, value: number(words.last()?) }
+        }
+        "TRIG" => Packet::Trig {
+            ip: flag("FUP"),
+            multiple: flag("multiple"),
+            triggers: operand()? as u8,
+            instructions: field("instructions").map(|n| n as u16),
+        },
         _ => return None,
     })
 }
@@ -144,4 +167,22 @@ fn tnt(bits: &str) -> Tnt {
     let mut tnt = Tnt::default();
     bits.chars().for_each(|bit| assert!(tnt.push(bit == 'T')));
     tnt
+}
+
+/// What `dump --packets` prints, a case reads.
+#[test]
+fn packets_are_read_as_they_are_printed() {
+    let code = Code::default();
+    let mut bytes = vec![0; 16];
+    for head in 0..=u16::MAX {
+        bytes[..2].copy_from_slice(&head.to_le_bytes());
+        for fill in [0, 0x7f, 0xe5] {
+            bytes[2..].fill(fill);
+            let Ok((printed, _)) = packet::decode(&bytes, packet::Context::Flow) else { continue };
+            let line = printed.to_string();
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let read = packet(&words, &code, &mut LastIp::default());
+            assert_eq!(read.map(|p| p.to_string()), Some(line));
+        }
+    }
 }
