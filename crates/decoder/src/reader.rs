@@ -3,6 +3,9 @@
 use model::{AuxOffset, AuxPiece};
 use packet::{Context, MAX_PACKET_LEN, Packet, PacketError};
 
+/// What tells a PSB: its bytes, and that two more like them do not follow.
+const WINDOW: usize = MAX_PACKET_LEN + 2;
+
 /// Where a reader stands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
@@ -84,7 +87,13 @@ impl<'a> Reader<'a> {
     /// Decodes a packet near the end of a piece, with the bytes of the pieces behind it.
     #[cold]
     fn decode_stitched(&self, rest: &[u8]) -> Result<(Packet, usize), PacketError> {
-        let mut window = [0; MAX_PACKET_LEN];
+        let (window, len) = self.window(rest);
+        packet::decode(&window[..len.min(MAX_PACKET_LEN)], self.block)
+    }
+
+    /// `rest` and what follows it in the pieces behind this one, up to a hole: the first bytes, and how many.
+    fn window(&self, rest: &[u8]) -> ([u8; WINDOW], usize) {
+        let mut window = [0; WINDOW];
         let mut len = 0;
         let mut end = self.base.plus(self.bytes.len() as u64);
         let mut fill = |bytes: &[u8]| {
@@ -92,19 +101,17 @@ impl<'a> Reader<'a> {
                 *to = *from;
                 len += 1;
             }
+            len
         };
-        fill(rest);
+        let mut filled = fill(rest);
         for piece in self.pieces {
-            if piece.offset != end {
-                break; // a hole
+            if piece.offset != end || filled == WINDOW {
+                break; // a hole, or enough
             }
-            fill(piece.bytes);
+            filled = fill(piece.bytes);
             end = piece.offset.plus(piece.bytes.len() as u64);
-            if end.minus(self.offset()) >= MAX_PACKET_LEN as u64 {
-                break;
-            }
         }
-        packet::decode(&window[..len], self.block)
+        (window, filled)
     }
 
     /// Moves on by `len` bytes, over piece ends.
@@ -157,9 +164,20 @@ impl<'a> Reader<'a> {
     pub(crate) fn resync_here(&mut self) {
         self.block = Context::Flow;
         loop {
-            if let Some(at) = packet::find_psb(self.bytes, self.at) {
+            let found = packet::find_psb(self.bytes, self.at);
+            // One that is not whole in this piece, or may be the beginning of a longer run, is looked at with the next.
+            let is_whole = |at: &usize| at + WINDOW <= self.bytes.len();
+            if let Some(at) = found.filter(is_whole) {
                 self.at = at;
                 return;
+            }
+            let near_end = self.bytes.len().saturating_sub(WINDOW - 1).max(self.at);
+            for at in found.unwrap_or(near_end)..self.bytes.len() {
+                let (window, len) = self.window(&self.bytes[at..]);
+                if packet::find_psb(&window[..len], 0) == Some(0) {
+                    self.at = at;
+                    return;
+                }
             }
             self.at = self.bytes.len();
             if !self.next_piece() {
@@ -211,6 +229,27 @@ mod tests {
                 let read: Vec<_> = packets(&pieces).map(|(_, p)| p.unwrap()).collect();
                 assert_eq!(read, all, "cut at {first} and {second}");
             }
+        }
+    }
+
+    #[test]
+    fn a_psb_that_is_cut_in_two_is_found_behind_damage() {
+        let mut bytes = vec![0x05];
+        // A CYC and a TNT that end like the beginning of a PSB.
+        packet::encode(&Packet::Cyc(63), &mut bytes);
+        packet::encode(&Packet::Tnt(packet::Tnt::new(1, 6)), &mut bytes);
+        packet::encode(&Packet::Psb, &mut bytes);
+        packet::encode(&Packet::PsbEnd, &mut bytes);
+        for cut in 0..bytes.len() {
+            let piece = |from: usize, to: usize| AuxPiece {
+                offset: AuxOffset(from as u64),
+                bytes: &bytes[from..to],
+                file_offset: 0,
+            };
+            let pieces = [piece(0, cut), piece(cut, bytes.len())];
+            let read: Vec<_> = packets(&pieces).map(|(at, p)| (at.0, p.ok())).collect();
+            let expect = [(0, None), (4, Some(Packet::Psb)), (20, Some(Packet::PsbEnd))];
+            assert_eq!(read, expect, "cut at {cut}");
         }
     }
 

@@ -47,6 +47,9 @@ pub(crate) fn segments<'a>(index: usize, buffer: &AuxBuffer<'a>, segment_bytes: 
         let mut from = usize::try_from(wanted.0.saturating_sub(piece.offset.0)).unwrap_or(usize::MAX);
         while from < piece.bytes.len() {
             let Some(at) = packet::find_psb(piece.bytes, from) else { break };
+            if at + packet::PSB.len() + 2 > piece.bytes.len() {
+                break; // it may be the beginning of a longer run
+            }
             let cut = piece.offset.plus(at as u64);
             cuts.push(cut);
             wanted = cut.plus(segment_bytes.max(packet::PSB.len() as u64));

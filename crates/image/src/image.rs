@@ -192,8 +192,10 @@ impl Image {
         let Some((loaded, _, function)) = self.function(id) else {
             return if file.starts_with('[') { file.to_string() } else { format!("[{file}]") };
         };
-        if let Some(symbol) = loaded.functions.names_of(index).first() {
-            return demangle(&loaded.strings().text(*symbol), form);
+        let symbol = loaded.functions.names_of(index).first().map(|symbol| loaded.strings().text(*symbol));
+        // A damaged or stripped table has symbols whose name is empty.
+        if let Some(symbol) = symbol.filter(|symbol| !symbol.is_empty()) {
+            return demangle(&symbol, form);
         }
         match loaded.functions.stub_name(index) {
             Some(name) => format!("{}@plt", demangle(name, form)),

@@ -100,10 +100,13 @@ fn decode_cyc(bytes: &[u8]) -> Result<(u64, usize), PacketError> {
     let mut more = first & 4 != 0;
     let (mut len, mut shift) = (1, 5);
     while more {
+        if len == MAX_PACKET_LEN {
+            return Err(unknown(first));
+        }
         let next = byte(bytes, len)?;
         let part = u64::from(next >> 1);
         let shifted = part.checked_shl(shift).unwrap_or(0);
-        if shifted.checked_shr(shift).unwrap_or(0) != part || len == MAX_PACKET_LEN {
+        if shifted.checked_shr(shift).unwrap_or(0) != part {
             return Err(unknown(first));
         }
         cycles |= shifted;
@@ -331,6 +334,11 @@ mod tests {
         assert_eq!(decode(&padded(3, 0), Context::Flow), Ok((Packet::Cyc(1), 5)));
         assert_eq!(decode(&padded(14, 0), Context::Flow), Ok((Packet::Cyc(1), 16)));
         assert_eq!(decode(&padded(15, 0), Context::Flow), Err(unknown(0x0f)));
+        assert_eq!(
+            decode(&padded(15, 0)[..MAX_PACKET_LEN], Context::Flow),
+            Err(unknown(0x0f)),
+            "no more is asked for"
+        );
         assert_eq!(decode(&padded(14, 2), Context::Flow), Err(unknown(0x0f)));
     }
 
