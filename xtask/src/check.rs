@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::process::{self, Result, cargo};
 use crate::stages::{Outcome, Stages};
-use crate::{deny, fixtures, setup, tidy};
+use crate::{deny, fixtures, fuzz, setup, tidy};
 
 /// How much is tested.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,6 +32,9 @@ pub(crate) fn run(extent: Extent) -> Result {
     stages.run("deny", if extent == Extent::Full { deny::full } else { deny::quick });
     if stages.run("fixtures", || fixtures::run(&[]).map(done)) {
         stages.run("test", || cargo_test(extent).map(done));
+    }
+    if extent == Extent::Full {
+        stages.run("fuzz", || fuzz::full().map(done));
     }
     stages.finish()
 }

@@ -7,10 +7,12 @@ mod civil;
 mod demo;
 mod deny;
 mod fixtures;
+mod fuzz;
 mod layout;
 mod lock;
 mod process;
 mod setup;
+mod soak;
 mod stages;
 mod tidy;
 
@@ -28,6 +30,9 @@ cargo xtask COMMAND
       --quick                    not the big ones
       --keep-logs                keep the logs of the big runs, too
       --list                     only name the recordings
+  fuzz [TARGET..]                libFuzzer on packets, flow, perfdata, elf: thirty minutes each, or --seconds N
+      --seeds                    make the seeds in fuzz/corpus and the program they are traces of anew
+  soak [--rounds N]              run the small programs anew, record them in every way with other dice, compare
   bench [--append]               decoding speed and memory beside perf script, in one run;
                                  --append: add the result to docs/benchmarks.md
   tidy                           the rules of this repository that no other tool checks
@@ -57,6 +62,8 @@ fn dispatch(args: &[&str]) -> process::Result {
         ["test"] | ["ci"] => check::run(check::Extent::Quick),
         ["ci", "--full"] => check::run(check::Extent::Full),
         ["fixtures", rest @ ..] => fixtures::run(rest),
+        ["fuzz", rest @ ..] => fuzz::run(rest),
+        ["soak", rest @ ..] => soak::run(rest),
         ["bench"] => bench::run(false),
         ["bench", "--append"] => bench::run(true),
         ["tidy"] => tidy::run(),

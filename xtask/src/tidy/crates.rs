@@ -16,13 +16,16 @@ const USES: [(&str, &[&str]); 9] = [
     ("tracegen", &["packet", "perfdata", "model"]),
 ];
 
+/// A workspace of its own: libFuzzer is no dependency of ours.
+const OTHER_WORKSPACE: &str = "fuzz/Cargo.toml";
+
 /// Where every dependency has its reason.
 const REASONS: &str = "docs/dependencies.md";
 
 /// Dependency direction, versions in one place, the workspace's lints in every crate, a reason for each dependency.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = without_reason(tree);
-    for (path, text) in tree.texts("/Cargo.toml") {
+    for (path, text) in tree.texts("/Cargo.toml").filter(|(path, _)| *path != OTHER_WORKSPACE) {
         let manifest = Manifest::parse(text);
         if !manifest.inherits_lints {
             findings.push(Finding::new(path, 0, "no `[lints] workspace = true`"));

@@ -4,7 +4,7 @@ use super::Finding;
 use super::tree::Tree;
 
 /// The top level, besides dotfiles.
-const TOP: [&str; 11] = [
+const TOP: [&str; 12] = [
     "CHANGELOG.md",
     "Cargo.lock",
     "Cargo.toml",
@@ -14,6 +14,7 @@ const TOP: [&str; 11] = [
     "crates",
     "docs",
     "fixtures",
+    "fuzz",
     "tests",
     "xtask",
 ];

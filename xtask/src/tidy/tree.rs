@@ -24,7 +24,7 @@ pub(super) struct Tree {
 }
 
 /// Not ours, or made by us: version control, build output (as in `.gitignore`).
-const SKIPPED: [&str; 3] = [".git", "target", "out"];
+const SKIPPED: [&str; 5] = [".git", "target", "out", "fuzz/target", "fuzz/artifacts"];
 
 /// Nothing that we read is larger.
 const TEXT_LIMIT_BYTES: u64 = 4 << 20;

@@ -1,0 +1,46 @@
+//! What must hold for any input at all.
+//!
+//! Each check takes bytes as they may come from a disk or a fuzzer, and panics where one of the project's
+//! promises is broken: no input makes us panic, hang or exhaust memory, the output does not depend on the number
+//! of workers, time never runs backwards within a thread, sums add up.
+//!
+//! ```text
+//! packets    bytes         -> packets -> text, bytes, packets
+//! flow       PT stream     -> branches and gaps over the code of a real program -> report
+//! perfdata   file or pipe  -> recording -> branches and gaps -> report
+//! elf        object file   -> functions, names, lines, code
+//! ```
+//!
+//! `fuzz/` runs them under libFuzzer with the corpora in `fuzz/corpus`; `tests/corpus.rs` runs the same corpora
+//! through them on any toolchain.
+
+mod elf;
+mod flow;
+mod packets;
+mod perfdata;
+mod pipeline;
+mod program;
+mod stream;
+
+pub use elf::elf;
+pub use flow::flow;
+pub use packets::packets;
+pub use perfdata::perfdata;
+pub use stream::mutate as mutate_stream;
+
+/// A check, by the name of its fuzz target and corpus.
+#[derive(Clone, Copy, Debug)]
+pub struct Check {
+    /// Name.
+    pub name: &'static str,
+    /// The check; it panics where a promise is broken.
+    pub run: fn(&[u8]),
+}
+
+/// All of them.
+pub const CHECKS: [Check; 4] = [
+    Check { name: "packets", run: packets },
+    Check { name: "flow", run: flow },
+    Check { name: "perfdata", run: perfdata },
+    Check { name: "elf", run: elf },
+];

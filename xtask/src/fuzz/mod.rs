@@ -1,0 +1,112 @@
+//! `fuzz`: the targets of `fuzz/` under libFuzzer, through cargo-fuzz.
+//!
+//! No sanitizer: the code is safe Rust but for three modules that map files, a stable toolchain will do, and without
+//! it a target runs several times as often.  What is found is in `fuzz/artifacts`; what is worth keeping goes into
+//! `fuzz/corpus/TARGET` under a name that says what it showed, where `cargo test -p any_input` runs it for ever.
+
+mod seeds;
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::layout;
+use crate::process::{self, Result, cargo};
+
+/// The targets; each has a corpus of the same name.
+const TARGETS: [&str; 4] = ["packets", "flow", "perfdata", "elf"];
+
+/// How long each runs unless told otherwise.
+const DURATION: Duration = Duration::from_secs(30 * 60);
+
+/// What one input may take.  Inputs are small, so this is far above what any needs.
+const INPUT_BYTES: u64 = 1 << 16;
+const INPUT_SECONDS: u64 = 10;
+const MEMORY_MB: u64 = 1024;
+
+const VERSION: &str = "0.13.2";
+
+/// `fuzz [TARGET..] [--seconds N] | --seeds`.
+pub(crate) fn run(arguments: &[&str]) -> Result {
+    if arguments == ["--seeds"] {
+        return seeds::make();
+    }
+    let (targets, duration) = parse(arguments)?;
+    install()?;
+    targets.iter().try_for_each(|target| run_target(target, duration))
+}
+
+/// All targets for their full time.
+pub(crate) fn full() -> Result {
+    run(&[])
+}
+
+fn parse<'a>(arguments: &[&'a str]) -> Result<(Vec<&'a str>, Duration)> {
+    let (mut targets, mut duration) = (Vec::new(), DURATION);
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "--seconds" => {
+                let seconds = words.next().and_then(|seconds| seconds.parse().ok());
+                duration = Duration::from_secs(seconds.ok_or("fuzz: --seconds needs a number")?);
+            }
+            target if TARGETS.contains(&target) => targets.push(target),
+            other => return Err(format!("fuzz: no target {other}; there are {}", TARGETS.join(", "))),
+        }
+    }
+    if targets.is_empty() {
+        targets = TARGETS.to_vec();
+    }
+    Ok((targets, duration))
+}
+
+/// cargo-fuzz, if it is missing.
+fn install() -> Result {
+    let version = cargo().args(["fuzz", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if version.is_ok_and(|status| status.success()) {
+        return Ok(());
+    }
+    let mut install = cargo();
+    install.args(["install", "--locked", "--version", VERSION, "cargo-fuzz"]);
+    process::run(&mut install).map_err(process::perhaps_no_network)
+}
+
+fn run_target(target: &str, duration: Duration) -> Result {
+    // What libFuzzer finds new is not for the repository.
+    let found = layout::target().join("fuzz").join("corpus").join(target);
+    std::fs::create_dir_all(&found).map_err(|e| format!("{}: {e}", found.display()))?;
+    let mut command: Command = cargo();
+    command.args(["fuzz", "run", "--fuzz-dir", "fuzz", "--sanitizer", "none", "--target-dir"]);
+    command.arg(layout::target().join("fuzz").join("build"));
+    command.arg(target).arg(found).arg(format!("fuzz/corpus/{target}")).arg("--");
+    command.arg(format!("-max_total_time={}", duration.as_secs()));
+    command.args([
+        format!("-max_len={INPUT_BYTES}"),
+        format!("-timeout={INPUT_SECONDS}"),
+        format!("-rss_limit_mb={MEMORY_MB}"),
+        format!("-malloc_limit_mb={MEMORY_MB}"),
+    ]);
+    command.arg("-print_final_stats=1");
+    process::run(&mut command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_targets_unless_some_are_named() {
+        assert_eq!(parse(&[]), Ok((TARGETS.to_vec(), DURATION)));
+        assert_eq!(parse(&["elf", "--seconds", "5"]), Ok((vec!["elf"], Duration::from_secs(5))));
+        assert!(parse(&["pakets"]).is_err_and(|e| e.starts_with("fuzz: no target pakets")));
+        assert!(parse(&["--seconds"]).is_err());
+    }
+
+    #[test]
+    fn every_target_has_a_corpus() {
+        for target in TARGETS {
+            let corpus = layout::root().join("fuzz/corpus").join(target);
+            let count = std::fs::read_dir(&corpus).map_or(0, Iterator::count);
+            assert!(count > 0, "{}", corpus.display());
+        }
+    }
+}
