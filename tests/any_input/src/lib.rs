@@ -13,6 +13,7 @@
 //!
 //! `fuzz/` runs them under libFuzzer with the corpora in `fuzz/corpus`; `tests/corpus.rs` runs the same corpora
 //! through them on any toolchain.
+#![allow(clippy::unwrap_used, reason = "a check fails by panicking")]
 
 mod elf;
 mod flow;
