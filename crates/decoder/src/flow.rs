@@ -110,6 +110,8 @@ struct Flow<'a> {
     flow_lo: Slot,
     /// The last flow packet was a TNT; whether it was full.
     last_tnt: Option<bool>,
+    /// No timing packet has come since the last TNT: TIPs may have waited for it to be sent.
+    behind_tnt: bool,
     /// TNT packets are long.
     long_tnt: bool,
     /// The flow packet before the one whose TNT bits are pending.
@@ -162,6 +164,7 @@ impl<'a> Flow<'a> {
             flow_slot: start_slot,
             flow_lo: start_slot,
             last_tnt: None,
+            behind_tnt: false,
             long_tnt: false,
             tnt_lo: start_slot,
             psb: None,
@@ -238,10 +241,14 @@ impl<'a> Flow<'a> {
     fn packet(&mut self, at: AuxOffset, packet: Packet) -> bool {
         match packet {
             Packet::Tnt(tnt) => self.tnt(at, tnt),
-            Packet::Cyc(cycles) => self.clock.cyc(cycles),
+            Packet::Cyc(cycles) => {
+                self.clock.cyc(cycles);
+                self.behind_tnt = false;
+            }
             Packet::Tip(ip) => self.tip(at, ip),
             Packet::Mtc(ctc) => {
                 self.clock.mtc(ctc);
+                self.behind_tnt = false;
                 self.resolved();
             }
             Packet::Pad => (),
@@ -266,6 +273,7 @@ impl<'a> Flow<'a> {
                     self.psb_step = Some(self.step_to(slot, stands_still, at));
                 }
                 self.clock.tsc(tsc);
+                self.behind_tnt = false;
                 self.resolved();
             }
             Packet::Tma { ctc, fast } => self.clock.tma(ctc, fast),
@@ -296,12 +304,13 @@ impl<'a> Flow<'a> {
     /// The step from the last flow packet to the one at hand.
     ///
     /// A TNT packet that is not full was forced out by the packet at hand: what ran since its last bit may have run
-    /// before its own time.
+    /// before its own time.  So may what a deferred TIP stands for: those directly behind a TNT may have waited for it
+    /// (SDM, "Deferred TIPs").
     #[inline]
     fn step_to(&mut self, slot: Slot, stands_still: bool, at: AuxOffset) -> Step {
         let forced = match self.last_tnt.take() {
             Some(full) => !full || stands_still,
-            None => false,
+            None => self.behind_tnt,
         };
         if forced {
             self.clock.progress.forced_out_previous();
@@ -326,7 +335,9 @@ impl<'a> Flow<'a> {
             return;
         }
         self.clock.progress(u64::from(tnt.len()));
+        self.behind_tnt = false; // its first branch came behind all before it
         let step = self.step(at);
+        self.behind_tnt = true;
         if !self.walk.tnt.is_empty() {
             let ip = self.walk.position().ip;
             return self.lose(GapCause::Desync { ip }, at, true);

@@ -132,6 +132,8 @@ fn aux_buffer(world: &mut World<'_>) -> AuxBuffer {
         },
         return_compression: !options.noretcomp,
         long_tnt: options.long_tnt,
+        defer_tip: options.defer_tip,
+        seed: options.seed,
         psb_bytes: 2048 << options.psb_period,
     };
     let first_overflow = if options.ovf_ms > 0.0 {
@@ -194,13 +196,14 @@ impl fmt::Display for Summary {
         let p = &self.packets;
         writeln!(
             f,
-            "trace {} bytes ({:.2} bits an instruction): psb {} tnt {} tip {} fup {} pge {} cyc {} mtc {} ovf {}, \
+            "trace {} bytes ({:.2} bits an instruction): psb {} tnt {} tip {} ({} deferred) fup {} pge {} cyc {} mtc {} ovf {}, \
              compressed returns {}, truncated {}",
             self.aux_bytes,
             self.aux_bytes as f64 * 8.0 / self.instructions.max(1) as f64,
             p.psb,
             p.tnt,
             p.tip,
+            p.deferred_tip,
             p.fup,
             p.pge,
             p.cyc,

@@ -37,6 +37,9 @@ pub struct Options {
     /// Long TNT packets.
     #[arg(long)]
     pub long_tnt: bool,
+    /// Probability that a TIP is deferred: it waits until the TNT packet before it is full, or forced out.
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    pub defer_tip: f64,
     /// CYC packets only after 2^(N-1) cycles.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=15))]
     pub cyc_thresh: u8,
@@ -128,6 +131,7 @@ impl Default for Options {
             no_mtc: false,
             noretcomp: false,
             long_tnt: false,
+            defer_tip: 0.0,
             cyc_thresh: 0,
             mtc_period: 3,
             psb_period: 1,

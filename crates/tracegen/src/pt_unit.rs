@@ -16,6 +16,7 @@ use packet::{LastIp, Packet, Tnt, encode};
 use crate::clock::Time;
 use crate::pt_clock::{PtClock, TimingConfig};
 use crate::return_stack::ReturnStack;
+use crate::rng::Rng;
 
 /// How the unit is programmed.
 #[derive(Clone, Debug)]
@@ -23,6 +24,10 @@ pub(crate) struct UnitConfig {
     pub(crate) timing: TimingConfig,
     pub(crate) return_compression: bool,
     pub(crate) long_tnt: bool,
+    /// Probability that a TIP waits for the TNT bits before it to be sent.
+    pub(crate) defer_tip: f64,
+    /// Of the dice for that.
+    pub(crate) seed: u64,
     /// A PSB comes after this many bytes.
     pub(crate) psb_bytes: u64,
 }
@@ -46,6 +51,8 @@ pub struct PacketCounts {
     pub tnt: u64,
     /// TIP.
     pub tip: u64,
+    /// ... of which stand behind bits of later branches.
+    pub deferred_tip: u64,
     /// FUP.
     pub fup: u64,
     /// TIP.PGE.
@@ -65,6 +72,7 @@ impl PacketCounts {
         self.psb += other.psb;
         self.tnt += other.tnt;
         self.tip += other.tip;
+        self.deferred_tip += other.deferred_tip;
         self.fup += other.fup;
         self.pge += other.pge;
         self.cyc += other.cyc;
@@ -83,6 +91,9 @@ pub(crate) struct TraceUnit {
     taken: u64,
     last_ip: LastIp,
     tnt: Tnt,
+    /// The targets of TIPs that wait for `tnt` to be sent, each with the bits before its branch.
+    deferred: Vec<(Avma, u8)>,
+    dice: Rng,
     returns: ReturnStack,
     psb_at: u64,
     started: bool,
@@ -94,6 +105,7 @@ pub(crate) struct TraceUnit {
 impl TraceUnit {
     pub(crate) fn new(config: UnitConfig, cbr: u8) -> Self {
         let clock = PtClock::new(config.timing.clone(), cbr);
+        let dice = Rng::new(config.seed);
         Self {
             config,
             clock,
@@ -101,6 +113,8 @@ impl TraceUnit {
             taken: 0,
             last_ip: LastIp::default(),
             tnt: Tnt::default(),
+            deferred: vec![],
+            dice,
             returns: ReturnStack::new(),
             psb_at: 0,
             started: false,
@@ -154,7 +168,7 @@ impl TraceUnit {
 
     /// An indirect branch.
     pub(crate) fn indirect(&mut self, to: Avma, now: Time) {
-        if self.output == Output::On {
+        if self.output == Output::On && !self.defer(to) {
             self.tip(to, now);
         }
     }
@@ -176,6 +190,8 @@ impl TraceUnit {
             self.counts.compressed_returns += 1;
             self.bit(true, now);
         } else {
+            // Never deferred: bits of later branches before it would be taken for it (SDM, "Indirect Transfer
+            // Compression for Returns"), and decoders count on that without RET compression, too.
             self.tip(to, now);
         }
     }
@@ -375,12 +391,28 @@ impl TraceUnit {
         }
     }
 
+    /// Lets a TIP wait (SDM, "Deferred TIPs"): the TNT before it collects bits until it is full or another packet
+    /// about the flow comes; then it is sent, the TIPs behind it.  False: it does not wait.
+    fn defer(&mut self, to: Avma) -> bool {
+        let waits = !self.tnt.is_empty() && self.dice.happens(self.config.defer_tip);
+        if waits {
+            self.deferred.push((to, self.tnt.len()));
+        }
+        waits
+    }
+
+    /// Sends the TNT bits, and the TIPs that waited for them.
     fn flush_tnt(&mut self, now: Time) {
-        if !self.tnt.is_empty() {
-            self.cyc(now);
-            self.counts.tnt += 1;
-            let tnt = std::mem::take(&mut self.tnt);
-            self.put(&Packet::Tnt(tnt));
+        if self.tnt.is_empty() {
+            return; // nothing waits for it then
+        }
+        self.cyc(now);
+        self.counts.tnt += 1;
+        let tnt = std::mem::take(&mut self.tnt);
+        self.put(&Packet::Tnt(tnt));
+        for (to, bits) in std::mem::take(&mut self.deferred) {
+            self.counts.deferred_tip += u64::from(bits < tnt.len());
+            self.put_tip(to);
         }
     }
 
@@ -408,6 +440,10 @@ impl TraceUnit {
 
     fn tip(&mut self, to: Avma, now: Time) {
         self.flush(now);
+        self.put_tip(to);
+    }
+
+    fn put_tip(&mut self, to: Avma) {
         self.counts.tip += 1;
         let ip = self.last_ip.compress(to.0);
         self.put(&Packet::Tip(ip));

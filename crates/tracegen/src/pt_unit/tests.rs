@@ -10,6 +10,8 @@ fn unit(change: impl FnOnce(&mut UnitConfig)) -> TraceUnit {
         timing: TimingConfig { cyc: false, cyc_threshold: 0, mtc_period: None },
         return_compression: true,
         long_tnt: false,
+        defer_tip: 0.0,
+        seed: 1,
         psb_bytes: 4096,
     };
     change(&mut config);
@@ -72,6 +74,45 @@ fn long_tnt_holds_47() {
     (0..48).for_each(|_| u.conditional(true, T));
     u.leave(None, false, T);
     check(&mut u, &["MODE.Exec", "PGE 1000", &"T".repeat(47), "T", "PGD "]);
+}
+
+#[test]
+fn deferred_tips_stand_behind_the_tnt_that_spans_them() {
+    let mut u = unit(|config| config.defer_tip = 1.0);
+    u.enter(Avma(0x1000), T);
+    u.indirect(Avma(0x2000), T); // no bits to wait for
+    u.conditional(true, T);
+    u.indirect(Avma(0x3000), T);
+    u.call(Avma(0x2007));
+    u.conditional(false, T);
+    u.ret(Avma(0x2007), T); // compressed, inside
+    u.indirect(Avma(0x4000), T);
+    for taken in [true, false, false] {
+        u.conditional(taken, T); // full
+    }
+    u.conditional(true, T);
+    u.indirect(Avma(0x5000), T);
+    u.leave_async(Avma(0x5004), T); // forces them out
+    let first = ["MODE.Exec", "PGE 1000", "TIP 2000", "TNTTNN", "TIP 3000", "TIP 4000"];
+    check(&mut u, &[&first[..], &["T", "TIP 5000", "FUP 5004", "PGD "]].concat());
+    assert_eq!((u.counts().tip, u.counts().deferred_tip), (4, 2));
+}
+
+#[test]
+fn a_return_forces_out_what_was_deferred() {
+    for return_compression in [true, false] {
+        let mut u = unit(|config| {
+            config.defer_tip = 1.0;
+            config.return_compression = return_compression;
+        });
+        u.enter(Avma(0x1000), T);
+        u.conditional(true, T);
+        u.indirect(Avma(0x3000), T);
+        u.ret(Avma(0x2000), T);
+        u.conditional(true, T);
+        u.leave(None, false, T);
+        check(&mut u, &["MODE.Exec", "PGE 1000", "T", "TIP 3000", "TIP 2000", "T", "PGD "]);
+    }
 }
 
 #[test]
