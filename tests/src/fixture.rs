@@ -12,6 +12,8 @@ pub struct Fixture {
     pub log: String,
     /// How it was encoded.
     pub options: String,
+    /// Only the full run has the time for it.
+    pub full_only: bool,
     /// The recording.
     pub data: PathBuf,
     /// Its ground truth.
@@ -56,6 +58,7 @@ fn matrix() -> Vec<Fixture> {
             name: name.to_owned(),
             log: log.to_owned(),
             options: options.to_owned(),
+            full_only: columns.next() == Some("full"),
             data: directory.join(format!("{name}.data")),
             truth: directory.join(format!("{name}.truth")),
             output: directory.join("logs").join(format!("{log}.out")),
@@ -91,14 +94,17 @@ pub fn fixture(name: &str) -> Option<Fixture> {
     found
 }
 
-/// The recordings of one run that were made.  `FUNC_LATENCY_ONLY=NAME` leaves out all others.
+/// The recordings of one run that were made, without those that are left to the full run.
+/// `FUNC_LATENCY_ONLY=NAME` leaves out all others.
 ///
 /// # Panics
 /// If one was not made but must have been, see [`skip`].
 #[must_use]
 pub fn fixtures_of(log: &str) -> Vec<Fixture> {
     let only = env::var("FUNC_LATENCY_ONLY").ok();
-    let wanted = |f: &Fixture| f.log == log && only.as_ref().is_none_or(|only| *only == f.name);
+    let is_in_lane = |f: &Fixture| !f.full_only || is_full_run();
+    let wanted =
+        |f: &Fixture| f.log == log && only.as_ref().map_or_else(|| is_in_lane(f), |only| *only == f.name);
     let (there, not): (Vec<_>, Vec<_>) = matrix().into_iter().filter(wanted).partition(Fixture::exists);
     not.iter().for_each(|f| missing(&f.name));
     there

@@ -68,3 +68,23 @@ fn sqlite_small() {
 fn sqlite() {
     check_all("sq50");
 }
+
+#[test]
+fn python() {
+    check_all("python");
+}
+
+#[test]
+fn xz() {
+    check_all("xz");
+}
+
+#[test]
+fn cc1() {
+    check_all("cc1");
+}
+
+#[test]
+fn mariadb() {
+    check_all("mariadb");
+}

@@ -10,7 +10,10 @@ use truth_tests::{Fixture, fixtures_of, skip};
 
 /// A call that leaves the IP filter is not on the trace unit's stack for compressed returns.  perf keeps it on its own
 /// and so follows later returns to the wrong place, where a function recurses out of the filter and back in.
-const PERF_IS_WRONG: &[&str] = &["calls-filter-rec"];
+///
+/// The others are programs below 4 GB (not PIE) whose PSB+ has a FUP of four bytes: perf looks ahead for it
+/// (`intel_pt_psb_with_fup`) before it has set the last IP to zero, and takes the upper half of what was before.
+const PERF_IS_WRONG: &[&str] = &["calls-filter-rec", "python-cpu2", "cc1-cpu2"];
 
 fn check(fixture: &Fixture) -> bool {
     let mut perf = Command::new("perf")
@@ -53,4 +56,24 @@ fn calls() {
 #[test]
 fn sqlite_small() {
     check_all("sq1");
+}
+
+#[test]
+fn python() {
+    check_all("python");
+}
+
+#[test]
+fn xz() {
+    check_all("xz");
+}
+
+#[test]
+fn cc1() {
+    check_all("cc1");
+}
+
+#[test]
+fn mariadb() {
+    check_all("mariadb");
 }

@@ -23,7 +23,7 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(2);
 /// Measures, prints, and with `append` adds a row to docs/benchmarks.md.
 pub(crate) fn run(append: bool) -> Result {
     setup::run()?;
-    let recording = Recording { name: RECORDING, log: RECORDING, options: Vec::new() };
+    let recording = Recording { name: RECORDING, log: RECORDING, options: Vec::new(), full_only: false };
     fixtures::make(&[recording], Logs::DropBig, &["func_latency"])?;
     let data = layout::fixtures().join(format!("{RECORDING}.data"));
     let file_mb = fs::metadata(&data).map_err(|e| format!("{}: {e}", data.display()))?.len() as f64 / 1e6;

@@ -30,7 +30,8 @@ pub(crate) fn run(extent: Extent) -> Result {
         component(extent, "clippy", &strict)
     });
     stages.run("deny", if extent == Extent::Full { deny::full } else { deny::quick });
-    if stages.run("fixtures", || fixtures::run(&[]).map(done)) {
+    let lane: &[&str] = if extent == Extent::Full { &["--all"] } else { &[] };
+    if stages.run("fixtures", || fixtures::run(lane).map(done)) {
         stages.run("test", || cargo_test(extent).map(done));
     }
     if extent == Extent::Full {

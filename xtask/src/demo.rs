@@ -12,7 +12,7 @@ const FUNCTION: &str = "sqlite3VdbeExec";
 pub(crate) fn run() -> Result {
     setup::run()?;
     println!("demo: building func_latency, SQLite and the emulator's plugin; tracing queries in software");
-    let recording = Recording { name: "demo-sqlite", log: "sqdemo", options: Vec::new() };
+    let recording = Recording { name: "demo-sqlite", log: "sqdemo", options: Vec::new(), full_only: false };
     fixtures::make(&[recording], fixtures::Logs::DropBig, &["func_latency"])?;
     let data = layout::fixtures().join("demo-sqlite.data");
     let binary = layout::target().join("release").join("func_latency");

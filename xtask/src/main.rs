@@ -25,9 +25,9 @@ cargo xtask COMMAND
   demo                           trace SQLite in software and print the report of sqlite3VdbeExec
   test                           all that a change must pass: format, lints, tidy, fixtures, tests
   ci [--full]                    as test; --full: the long loops, cargo deny with advisories
-  fixtures [--all] [NAME..]      make the recordings of fixtures/matrix.txt that are out of date, in
+  fixtures [NAME..]              make the recordings of fixtures/matrix.txt that are out of date, in
                                  target/fixtures
-      --quick                    not the big ones
+      --all                      those that only ci --full tests, too
       --keep-logs                keep the logs of the big runs, too
       --list                     only name the recordings
   fuzz [TARGET..]                libFuzzer on packets, flow, perfdata, elf: thirty minutes each, or --seconds N

@@ -20,6 +20,13 @@ const NEEDS: &[Need] = &[
     Need { package: "binutils", probe: "ld", purpose: "linking" },
     Need { package: "qemu-user", probe: "qemu-x86_64", purpose: "running the traced programs" },
     Need { package: "linux-perf", probe: "perf", purpose: "the second opinion on each recording" },
+    Need { package: "python3", probe: "/usr/bin/python3", purpose: "a traced program; 25 MB on disk" },
+    Need { package: "xz-utils", probe: "/usr/bin/xz", purpose: "a traced program" },
+    Need {
+        package: "mariadb-server-core",
+        probe: "/usr/sbin/mariadbd",
+        purpose: "a traced program; 50 MB on disk",
+    },
 ];
 
 /// Installs what is missing when root, else prints the command that does.

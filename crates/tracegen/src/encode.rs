@@ -135,6 +135,7 @@ fn aux_buffer(world: &mut World<'_>) -> AuxBuffer {
         defer_tip: options.defer_tip,
         seed: options.seed,
         psb_bytes: 2048 << options.psb_period,
+        whole_psb_ip: options.whole_psb_ip,
     };
     let first_overflow = if options.ovf_ms > 0.0 {
         Time::START.plus_us(1000.0 * world.rng.exponential(options.ovf_ms))

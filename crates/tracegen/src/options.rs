@@ -62,6 +62,10 @@ pub struct Options {
     /// Generation Disable"), so that a decoder must take the target from the code.
     #[arg(long)]
     pub pgd_hides_jcc: bool,
+    /// The FUP of a PSB+ is not compressed against the zero that PSB sets the last IP to: the processor may do
+    /// either (SDM "IP Compression"), and perf 6.1 mistakes the short form.
+    #[arg(long)]
+    pub whole_psb_ip: bool,
     /// Mean time between internal overflows; 0: none.
     #[arg(long, value_name = "MS", default_value_t = 0.0)]
     pub ovf_ms: f64,
@@ -139,6 +143,7 @@ impl Default for Options {
             filter: vec![],
             drop_ret_stack: 0.0,
             pgd_hides_jcc: false,
+            whole_psb_ip: false,
             ovf_ms: 0.0,
             ovf_us: 30.0,
             trunc: 0.0,

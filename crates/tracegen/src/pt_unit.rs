@@ -30,6 +30,8 @@ pub(crate) struct UnitConfig {
     pub(crate) seed: u64,
     /// A PSB comes after this many bytes.
     pub(crate) psb_bytes: u64,
+    /// The FUP of a PSB+ has six bytes of address, also where the upper ones are zero.
+    pub(crate) whole_psb_ip: bool,
 }
 
 /// What becomes of the packets.
@@ -278,11 +280,20 @@ impl TraceUnit {
         self.put(&MODE_EXEC_64);
         self.put(&Packet::ModeTsx { in_transaction: false, aborted: false });
         if let Some(ip) = ip {
-            let ip = self.last_ip.compress(ip.0);
+            let ip = self.psb_ip(ip);
             self.put(&Packet::Fup(ip));
         }
         self.put(&Packet::PsbEnd);
         self.clock.schedule_mtc(now);
+    }
+
+    fn psb_ip(&mut self, ip: Avma) -> packet::IpPayload {
+        if !self.config.whole_psb_ip {
+            return self.last_ip.compress(ip.0);
+        }
+        let whole = packet::IpPayload { ip_bytes: 3, value: ip.0 & 0xffff_ffff_ffff };
+        self.last_ip.expand(whole);
+        whole
     }
 
     /// Whether [`Self::timer`] has something to do.

@@ -13,6 +13,7 @@ fn unit(change: impl FnOnce(&mut UnitConfig)) -> TraceUnit {
         defer_tip: 0.0,
         seed: 1,
         psb_bytes: 4096,
+        whole_psb_ip: false,
     };
     change(&mut config);
     let mut unit = TraceUnit::new(config, 30);
@@ -168,6 +169,22 @@ fn without_return_compression_every_return_is_a_tip() {
     u.ret(Avma(0x1005), T);
     u.leave(None, false, T);
     check(&mut u, &["MODE.Exec", "PGE 1000", "TIP 1005", "PGD "]);
+}
+
+#[test]
+fn a_low_address_in_a_psb_is_short_or_whole() {
+    for (whole_psb_ip, ip_bytes) in [(false, 2), (true, 3)] {
+        let mut u = unit(|config| config.whole_psb_ip = whole_psb_ip);
+        u.enter(Avma(0x7f52_0040_0000), T);
+        u.psb(Some(Avma(0x40_1000)), T);
+        u.indirect(Avma(0x40_2000), T);
+        let (_, bytes) = u.take();
+        let fup = Packet::Fup(packet::IpPayload { ip_bytes, value: 0x40_1000 });
+        let tip = Packet::Tip(packet::IpPayload { ip_bytes: 1, value: 0x2000 });
+        let found = |wanted| (0..bytes.len()).any(|at| decode(&bytes[at..], Context::Flow) == Ok(wanted));
+        assert!(found((fup, 1 + [4, 6][usize::from(whole_psb_ip)])), "{bytes:x?}");
+        assert!(found((tip, 3)), "{bytes:x?}");
+    }
 }
 
 #[test]
