@@ -22,7 +22,7 @@ impl<'a> Thread<'a> {
                     BranchKind::Call | BranchKind::IndirectCall => self.call(session, from, to),
                     BranchKind::Return => self.ret(session, from, to),
                     BranchKind::Jump | BranchKind::ConditionalJump => self.jump(session, from, to, false),
-                    BranchKind::IndirectJump => self.jump(session, from, to, true),
+                    BranchKind::IndirectJump | BranchKind::Abort => self.jump(session, from, to, true),
                 }
             }
             Transfer::Start { to, after_gap } if !to.ip.is_kernel() => self.start(session, to, after_gap),
@@ -144,13 +144,13 @@ impl<'a> Thread<'a> {
     fn end(&mut self, session: &mut Session<'a>, kind: EndKind, from: Site, to: Option<Avma>) {
         self.is_inside();
         match kind {
-            EndKind::Syscall | EndKind::Async => self.leave_to_kernel(kind == EndKind::Syscall, from),
+            EndKind::Syscall | EndKind::Async(_) => self.leave_to_kernel(kind == EndKind::Syscall, from),
             EndKind::Branch(BranchKind::Call | BranchKind::IndirectCall) => self.call_out(session, from, to),
             EndKind::Branch(BranchKind::Return) => self.ret_out(session, to),
             EndKind::Branch(_) => self.jump_out(session, from, to),
             EndKind::FallThrough => self.jump_out(session, from, Some(to.unwrap_or(from.next_ip()))),
         }
-        if !matches!(kind, EndKind::Syscall | EndKind::Async) {
+        if !matches!(kind, EndKind::Syscall | EndKind::Async(_)) {
             self.left = Some(Left::OutOfFilter);
         }
     }

@@ -202,7 +202,7 @@ impl Undecided {
         to: Option<Avma>,
     ) -> Verdict {
         match kind {
-            EndKind::Syscall | EndKind::Async => {
+            EndKind::Syscall | EndKind::Async(_) => {
                 self.left = Some(Held::Kernel { syscall: kind == EndKind::Syscall, from });
                 return Verdict::Wait;
             }

@@ -6,15 +6,19 @@
 //!   any --OVF, damage, contradiction, no code--> Lost --an address that is certain--> Gap, Start
 //! ```
 
+mod ahead;
+mod events;
 mod loss;
 mod sync;
 
-use model::{AuxOffset, Avma, GapCause, Ns, SpaceId, TscClock};
+use events::{Fup, FupUse, Interruption};
+use model::{AsyncCause, AuxOffset, Avma, GapCause, Ns, SpaceId};
 use packet::{IpPayload, LastIp, Packet, PacketError, Tnt};
 
 use crate::Context;
 use crate::block::BlockId;
 use crate::clock::{Clock, Slot};
+use crate::errata::Errata;
 use crate::graph::BlockGraph;
 use crate::output::{Moment, Output};
 use crate::owner::{Owner, Running};
@@ -42,6 +46,8 @@ enum State {
     On,
     /// In traced kernel code whose text we do not have.
     Kernel,
+    /// In a virtual machine, whose code we do not have.
+    Guest,
     Lost(Lost),
 }
 
@@ -56,6 +62,8 @@ struct Lost {
     psb: Option<AuxOffset>,
     /// When packets were whole again, if that was before execution was known again.
     resolved: Option<(Slot, Ns)>,
+    /// Packets other than of time came since: the next FUP is not OVF's own.
+    fup_is_late: bool,
 }
 
 impl Lost {
@@ -63,15 +71,6 @@ impl Lost {
     fn bytes_until(&self, end: AuxOffset) -> u64 {
         if self.skips { self.psb.unwrap_or(end).0.saturating_sub(self.at.0) } else { 0 }
     }
-}
-
-/// What the next FUP belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FupUse {
-    /// The source of an asynchronous event, if TIP or TIP.PGD follows.
-    Async,
-    /// An event packet before it: it says where that happened.
-    Bound,
 }
 
 /// Decodes one segment.
@@ -102,8 +101,11 @@ struct Flow<'a> {
     walk: Walk<'a>,
     state: State,
     last_ip: LastIp,
-    fup: Option<Avma>,
+    fup: Option<Fup>,
     fup_use: FupUse,
+    /// The last PIP: a virtual machine runs.
+    guest: bool,
+    errata: Errata,
     /// The last flow packet.
     flow_slot: Slot,
     /// The one before it that the next one's events cannot precede.
@@ -127,12 +129,11 @@ struct Flow<'a> {
 impl<'a> Flow<'a> {
     fn new(context: &'a Context<'a>, graph: &'a mut BlockGraph, segment: &'a Segment<'a>) -> Self {
         let recording = context.recording;
-        let conversion = recording.clock.unwrap_or(TscClock { shift: 0, mult: 1, zero: 0 });
-        let reference = conversion.to_tsc(recording.time_span.map_or(Ns(0), |(first, _)| first));
+        let errata = Errata::of(recording.cpu_model);
         let buffer = &recording.buffers[segment.buffer];
         let owner = Owner::new(context, buffer.owner);
         let running = owner.at_start(segment.first);
-        let mut clock = Clock::new(&recording.pt, conversion, reference);
+        let mut clock = Clock::new(&recording.pt, context.conversion(), context.reference());
         if let Some((_, end)) = recording.time_span {
             clock.bound(end);
         }
@@ -140,7 +141,7 @@ impl<'a> Flow<'a> {
         Self {
             context,
             segment,
-            reader: Reader::new(&segment.pieces),
+            reader: Reader::new(&segment.pieces, errata.skd007),
             next_truncation: 0,
             stop: segment.end.min(segment.start().plus(MAX_BYTES)),
             sought_end: false,
@@ -160,7 +161,9 @@ impl<'a> Flow<'a> {
             state: State::Unsynced,
             last_ip: LastIp::default(),
             fup: None,
-            fup_use: FupUse::Async,
+            fup_use: FupUse::default(),
+            guest: false,
+            errata,
             flow_slot: start_slot,
             flow_lo: start_slot,
             last_tnt: None,
@@ -232,7 +235,7 @@ impl<'a> Flow<'a> {
 
     /// Reads on at `offset`, which may lie before the next packet.
     fn read_from(&mut self, offset: AuxOffset) {
-        self.reader = Reader::new(&self.segment.pieces);
+        self.reader = Reader::new(&self.segment.pieces, self.errata.skd007);
         self.reader.seek(offset);
     }
 
@@ -278,17 +281,12 @@ impl<'a> Flow<'a> {
             }
             Packet::Tma { ctc, fast } => self.clock.tma(ctc, fast),
             Packet::Cbr(ratio) => self.clock.cbr(ratio),
-            Packet::ModeExec { long, .. } => self.long_mode = long,
-            // PSB+ repeats MODE.TSX; its FUP is its own.  Where tracing is off, MODE.TSX has none.
-            Packet::ModeTsx { aborted: false, .. }
-            | Packet::Ptw { ip: true, .. }
-            | Packet::Exstop { ip: true }
-            | Packet::Bep { ip: true }
-                if self.psb.is_none() && matches!(self.state, State::On | State::Kernel) =>
-            {
-                self.fup_use = FupUse::Bound;
+            _ => {
+                if let Packet::ModeExec { long, .. } = packet {
+                    self.long_mode = long;
+                }
+                self.event(packet);
             }
-            _ => (),
         }
         true
     }
@@ -331,6 +329,10 @@ impl<'a> Flow<'a> {
 
     fn tnt(&mut self, at: AuxOffset, tnt: Tnt) {
         self.fup = None;
+        self.fup_use = FupUse::default();
+        if let State::Lost(lost) = &mut self.state {
+            lost.fup_is_late = true;
+        }
         if !matches!(self.state, State::On) {
             return;
         }
@@ -353,6 +355,7 @@ impl<'a> Flow<'a> {
     fn tip(&mut self, at: AuxOffset, payload: IpPayload) {
         let ip = self.last_ip.expand(payload).map(Avma);
         let fup = self.fup.take();
+        self.fup_use = FupUse::default();
         match (self.state, ip) {
             (State::On, Some(ip)) => {
                 self.clock.progress(1);
@@ -361,7 +364,12 @@ impl<'a> Flow<'a> {
                     step.lo = self.tnt_lo;
                 }
                 let walked = match fup {
-                    Some(from) => self.walk.follow_async(step, from, Some(ip)).map(|()| true),
+                    Some(Fup { ip: from, interruption: Interruption::Event(cause) }) => {
+                        self.walk.follow_async(step, cause, from, Some(ip)).map(|()| true)
+                    }
+                    Some(Fup { ip: from, interruption: Interruption::Abort }) => {
+                        self.walk.follow_abort(step, from, ip, self.errata.bdm64).map(|()| false)
+                    }
                     None => self.walk.follow_tip(step, ip),
                 };
                 match walked {
@@ -395,7 +403,7 @@ impl<'a> Flow<'a> {
 
     fn pge(&mut self, at: AuxOffset, payload: IpPayload) {
         self.fup = None;
-        self.fup_use = FupUse::Async;
+        self.fup_use = FupUse::default();
         let Some(ip) = self.last_ip.expand(payload).map(Avma) else { return };
         if matches!(self.state, State::On) {
             // The end of the last stretch is missing.
@@ -410,7 +418,7 @@ impl<'a> Flow<'a> {
     fn pgd(&mut self, at: AuxOffset, payload: IpPayload) {
         let ip = self.last_ip.expand(payload).map(Avma);
         let fup = self.fup.take();
-        self.fup_use = FupUse::Async;
+        self.fup_use = FupUse::default();
         match self.state {
             State::On => {
                 self.clock.progress(1);
@@ -420,7 +428,7 @@ impl<'a> Flow<'a> {
                     (!self.walk.tnt.is_empty()).then(|| GapCause::Desync { ip: self.walk.position().ip });
                 let walked = match (desync, fup) {
                     (Some(cause), _) => Err(cause),
-                    (None, Some(from)) => self.walk.follow_async(step, from, ip),
+                    (None, Some(fup)) => self.interrupted(step, fup, ip),
                     (None, None) => self.walk.follow_end(step, ip),
                 };
                 if let Err(cause) = walked {
@@ -433,37 +441,60 @@ impl<'a> Flow<'a> {
                 }
                 self.state = State::Off;
             }
-            State::Lost(lost) if !matches!(lost.cause, GapCause::Overflow | GapCause::Truncated) => {
+            // Behind OVF it is APL11, or behind a FUP that SKD010 has lost.
+            State::Lost(lost) if lost.cause != GapCause::Truncated => {
                 let step = self.step(at);
                 self.close_gap(step, self.running);
                 self.state = State::Off;
             }
             State::Lost(_) => (),
-            State::Kernel | State::Off | State::Unsynced => {
+            State::Kernel | State::Guest | State::Off | State::Unsynced => {
                 self.clock.discontinuity();
                 self.state = State::Off;
             }
         }
     }
 
+    /// Follows a FUP and TIP.PGD.
+    fn interrupted(&mut self, step: Step, fup: Fup, to: Option<Avma>) -> Result<(), GapCause> {
+        let cause = match fup.interruption {
+            Interruption::Event(cause) => cause,
+            Interruption::Abort => AsyncCause::Unknown,
+        };
+        if self.errata.skd022 && self.walk.is_vm_entry(fup.ip) {
+            return self.walk.follow_end(step, to);
+        }
+        self.walk.follow_async(step, cause, fup.ip, to)
+    }
+
     fn fup(&mut self, at: AuxOffset, payload: IpPayload) {
         let ip = self.last_ip.expand(payload).map(Avma);
         if let Some(psb_ip) = &mut self.psb {
-            *psb_ip = ip;
-            return;
-        }
-        if std::mem::replace(&mut self.fup_use, FupUse::Async) == FupUse::Bound {
-            return;
-        }
-        match self.state {
-            // Behind OVF: execution goes on here.
-            State::Lost(Lost { cause: GapCause::Overflow, .. }) => {
-                if let Some(ip) = ip {
-                    let step = self.step(at);
-                    self.recover(step, ip);
-                }
+            if !(self.errata.bdm70 && self.reader.tracing_starts_behind_psb_plus()) {
+                *psb_ip = ip;
             }
-            _ => self.fup = ip,
+            return;
+        }
+        let fup_use = std::mem::take(&mut self.fup_use);
+        let Some(ip) = ip else { return };
+        if let State::Lost(Lost { cause: GapCause::Overflow, fup_is_late, .. }) = self.state {
+            if self.errata.apl12 && self.reader.tracing_is_off() {
+                return;
+            }
+            // Behind OVF: execution goes on here.
+            let step = self.step(at);
+            self.recover(step, ip);
+            if !fup_is_late {
+                return; // OVF's own
+            }
+        }
+        if matches!(self.state, State::On) && !self.walk.tnt.is_empty() {
+            // FUP forces TNT and all deferred TIPs out (SDM, "Deferred TIPs"): no bit is left before one.
+            let ip = self.walk.position().ip;
+            self.lose(GapCause::Desync { ip }, at, true);
+        }
+        if let FupUse::Interruption(interruption) = fup_use {
+            self.fup = Some(Fup { ip, interruption });
         }
     }
 

@@ -7,9 +7,10 @@
 
 use std::collections::BTreeMap;
 
-use model::{AuxOwner, EventSink, EventTime, Ns, Tid, TraceEvent, TscClock};
+use model::{AuxOwner, EventSink, EventTime, Ns, Tid, TraceEvent};
 use packet::Packet;
 
+use crate::clock::complete_tsc;
 use crate::output::Stretch;
 use crate::reader;
 use crate::segment::{Segment, segments};
@@ -68,11 +69,9 @@ fn groups<'a>(context: &Context<'a>, segment_bytes: u64) -> Vec<Vec<Timed<'a>>> 
 
 /// The TSC in the segment's first PSB+; 0 if it has none.
 fn start_time(context: &Context<'_>, segment: &Segment<'_>) -> Ns {
-    let conversion = context.recording.clock.unwrap_or(TscClock { shift: 0, mult: 1, zero: 0 });
-    let near = conversion.to_tsc(context.recording.time_span.map_or(Ns(0), |(first, _)| first));
     let packets = reader::packets(&segment.pieces).take(64);
     let tsc = packets.filter_map(|(_, p)| if let Ok(Packet::Tsc(tsc)) = p { Some(tsc) } else { None }).next();
-    tsc.map_or(Ns(0), |low| conversion.to_ns(crate::clock::complete_tsc(low, near)))
+    tsc.map_or(Ns(0), |low| context.conversion().to_ns(complete_tsc(low, context.reference())))
 }
 
 /// Decoding threads.

@@ -16,6 +16,7 @@
 
 mod block;
 mod clock;
+mod errata;
 mod flow;
 mod graph;
 mod join;
@@ -30,7 +31,7 @@ mod segment_decoder;
 mod tests;
 mod walk;
 
-use model::{CodeSource, EventSink, FunctionLookup, Recording, Schedule};
+use model::{CodeSource, EventSink, FunctionLookup, Ns, Recording, Schedule, Tsc, TscClock};
 
 use segment_decoder::OwnDecoder;
 
@@ -85,6 +86,18 @@ pub struct Context<'a> {
     pub functions: &'a dyn FunctionLookup,
     /// Emit every taken branch, see [`DecodeOptions::all_branches`].
     pub all_branches: bool,
+}
+
+impl Context<'_> {
+    /// TSC to perf's clock; where the recording does not say, a tick counts as a nanosecond.
+    pub(crate) fn conversion(&self) -> TscClock {
+        self.recording.clock.unwrap_or(TscClock { shift: 0, mult: 1, zero: 0 })
+    }
+
+    /// A TSC near the recording, to complete the 56 bits that packets have.
+    pub(crate) fn reference(&self) -> Tsc {
+        self.conversion().to_tsc(self.recording.time_span.map_or(Ns(0), |(first, _)| first))
+    }
 }
 
 /// Decodes all buffers of a recording into `sink`; `progress` is told the AUX bytes done so far.

@@ -16,6 +16,8 @@ pub(crate) struct Reader<'a> {
     /// Stream offset of `bytes[0]`.
     base: AuxOffset,
     block: Context,
+    /// OVF may replace the rest of a CYC: see [`crate::errata::Errata`].
+    skd007: bool,
 }
 
 /// One step of reading.
@@ -29,8 +31,8 @@ pub(crate) enum Item {
 
 impl<'a> Reader<'a> {
     /// A reader at the start of `pieces`, which are in order of offset.
-    pub(crate) fn new(pieces: &'a [AuxPiece<'a>]) -> Self {
-        let mut reader = Self { pieces, bytes: &[], at: 0, base: AuxOffset(0), block: Context::Flow };
+    pub(crate) fn new(pieces: &'a [AuxPiece<'a>], skd007: bool) -> Self {
+        let mut reader = Self { pieces, bytes: &[], at: 0, base: AuxOffset(0), block: Context::Flow, skd007 };
         reader.next_piece();
         reader
     }
@@ -70,6 +72,11 @@ impl<'a> Reader<'a> {
             self.decode_stitched(rest)
         };
         match decoded {
+            // A CYC of two bytes whose second, with the byte behind it, is an OVF: two CYC in a row would be full ones.
+            Ok((Packet::Cyc(_), 2)) if self.skd007 && rest.get(1..3) == Some(&[0x02, 0xf3]) => {
+                self.skip(1);
+                Some(Item::Packet(start, Packet::Pad))
+            }
             Ok((packet, len)) => {
                 self.skip(len);
                 match packet {
@@ -192,7 +199,7 @@ impl<'a> Reader<'a> {
 pub fn packets<'a>(
     pieces: &'a [AuxPiece<'a>],
 ) -> impl Iterator<Item = (AuxOffset, Result<Packet, PacketError>)> + 'a {
-    let mut reader = Reader::new(pieces);
+    let mut reader = Reader::new(pieces, false);
     std::iter::from_fn(move || match reader.next()? {
         Item::Packet(at, packet) => Some((at, Ok(packet))),
         Item::Bad(at, error) => {

@@ -39,6 +39,19 @@ cases! {
     deferred_tip_without_compression
     endless_loop
     endless_loop_of_calls
+    erratum_apl11
+    erratum_apl12
+    erratum_bdm64
+    erratum_bdm70
+    erratum_skd007
+    erratum_skd010
+    erratum_skd022
+    erratum_skl168
+    event_trace_bound_fup
+    event_trace_interrupt
+    event_trace_kernel
+    event_trace_page_fault
+    event_trace_where_tracing_is_off
     filter_left_by_a_conditional_jump_not_taken
     filter_left_by_a_conditional_jump_taken
     filter_left_by_a_conditional_jump_without_address
@@ -51,6 +64,7 @@ cases! {
     fup_bound_to_ptwrite
     hole_in_the_stream
     interrupt
+    interrupt_flag_changes
     jumps_inside_a_function_on_request
     kernel_without_text_is_skipped
     loss_until_the_end
@@ -66,6 +80,7 @@ cases! {
     return_stack_cleared_at_resync
     return_stack_is_64_deep
     return_stack_survives_pgd
+    sleep
     switch_at_an_untraced_stretch
     time_between_two_anchors
     time_first_cyc_behind_psb
@@ -73,7 +88,15 @@ cases! {
     time_while_tracing_is_off
     time_with_one_anchor
     time_without_cyc
+    transaction_aborts
+    transaction_aborts_by_an_interrupt
+    transaction_aborts_in_the_same_function
+    transaction_commits
+    trigger
     truncated_inside_a_packet
     truncated_where_tracing_is_off
+    virtual_machine
+    virtual_machine_at_a_psb
+    vsyscall
     what_ran_before_a_psb_is_seen_once
 }

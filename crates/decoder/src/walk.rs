@@ -2,7 +2,7 @@
 //! direct branches in between, which have no packet.
 
 use model::AuxOffset;
-use model::{Avma, BranchKind, EndKind, GapCause, NoCode, Site, SpaceId, Target, Transfer};
+use model::{AsyncCause, Avma, BranchKind, EndKind, GapCause, NoCode, Site, SpaceId, Target, Transfer};
 use packet::Tnt;
 
 use crate::Context;
@@ -89,8 +89,7 @@ impl Walk<'_> {
 
     #[inline]
     fn emit_branch(&mut self, step: Step, kind: BranchKind, from: Site, to: Target) {
-        let is_jump =
-            matches!(kind, BranchKind::Jump | BranchKind::IndirectJump | BranchKind::ConditionalJump);
+        let is_jump = !matches!(kind, BranchKind::Call | BranchKind::IndirectCall | BranchKind::Return);
         if !is_jump || from.function != to.function || self.context.all_branches {
             let transfer = Transfer::Branch { kind, from, to };
             self.output.transfer(step.lo, step.slot, self.work, step.at, transfer);
@@ -244,15 +243,46 @@ impl Walk<'_> {
             BranchKind::Return => drop(self.stack.pop()),
             _ => (),
         }
+        if ip.is_kernel() && self.block_at(ip).is_err() {
+            // The vsyscall page: a user's address in the kernel's half, whose calls the kernel carries out.
+            self.end(step, EndKind::Branch(kind), block.last, Some(ip));
+            return Ok(true);
+        }
         self.branch_to(step, kind, block.last, ip)?;
         Ok(false)
     }
 
     /// An event interrupted execution before the instruction at `ip`.
-    pub(crate) fn follow_async(&mut self, step: Step, ip: Avma, to: Option<Avma>) -> Walked<()> {
+    pub(crate) fn follow_async(
+        &mut self,
+        step: Step,
+        cause: AsyncCause,
+        ip: Avma,
+        to: Option<Avma>,
+    ) -> Walked<()> {
         self.walk_to(step, ip)?;
-        self.end(step, EndKind::Async, self.site(ip), to);
+        self.end(step, EndKind::Async(cause), self.site(ip), to);
         Ok(())
+    }
+
+    /// A transaction was aborted before the instruction at `ip`, and goes on at `handler`.
+    ///
+    /// `jumps`: the target of a branch right before it may have been wrong (BDM64).
+    pub(crate) fn follow_abort(&mut self, step: Step, ip: Avma, handler: Avma, jumps: bool) -> Walked<()> {
+        if let Err(cause) = self.walk_to(step, ip) {
+            if !jumps {
+                return Err(cause);
+            }
+            self.output.take_back(step.at);
+            self.jump_to(ip)?;
+        }
+        self.branch_to(step, BranchKind::Abort, self.site(ip), handler)
+    }
+
+    /// The instruction at `ip` enters a virtual machine.
+    pub(crate) fn is_vm_entry(&self, ip: Avma) -> bool {
+        let bytes = self.context.code.code(self.space, ip).unwrap_or_default();
+        matches!(bytes, [0x0f, 0x01, 0xc2 | 0xc3, ..]) // VMLAUNCH, VMRESUME
     }
 
     /// Follows a TIP.PGD that is not the end of an asynchronous event: a branch left what is traced.

@@ -13,7 +13,7 @@ pub struct Site {
     pub ip: Avma,
     /// The function that it belongs to.
     pub function: FunctionId,
-    /// Its length in bytes; 0 if it was not decoded (`EndKind::Async`).
+    /// Its length in bytes; 0 if it was not decoded (`EndKind::Async`, `BranchKind::Abort`).
     pub len: u8,
 }
 
@@ -52,6 +52,23 @@ pub enum BranchKind {
     IndirectJump,
     /// Taken conditional jump.
     ConditionalJump,
+    /// A transaction (TSX) was aborted: control goes to its abort handler.  `from` is the next instruction that would
+    /// have run.
+    Abort,
+}
+
+/// What interrupted code, as far as the trace says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AsyncCause {
+    /// It does not say: only event trace does (`event=1`, from Alder Lake on).
+    #[default]
+    Unknown,
+    /// An interrupt, by its vector.
+    Interrupt(u8),
+    /// An exception, by its vector: 14 is a page fault.
+    Fault(u8),
+    /// System management, INIT, VM exit, shutdown, user interrupt.
+    Other,
 }
 
 /// How tracing left the code that we see.
@@ -60,7 +77,7 @@ pub enum EndKind {
     /// Far transfer: system call, `iret`, software interrupt.
     Syscall,
     /// Interrupt, fault or signal: asynchronous.  `from` is the next instruction that would have run.
-    Async,
+    Async(AsyncCause),
     /// A near branch out of the IP filter.
     Branch(BranchKind),
     /// Execution ran on past the end of the IP filter's range.

@@ -19,7 +19,9 @@ pub mod sideband;
 pub use address::{AuxOffset, Avma, FileOffset, Svma};
 pub use clock::{EventTime, Ns, Tsc, TscClock};
 pub use code::{CodeSource, FunctionAt, FunctionId, FunctionKind, FunctionLookup, NoCode, ObjectId, SpaceId};
-pub use event::{BranchEvent, BranchKind, EndKind, EventSink, Site, Target, TraceEvent, Transfer};
+pub use event::{
+    AsyncCause, BranchEvent, BranchKind, EndKind, EventSink, Site, Target, TraceEvent, Transfer,
+};
 pub use gap::{Gap, GapCause};
 pub use recording::{AuxBuffer, AuxOwner, AuxPiece, AuxRecord, CpuModel, Damage, PtConfig, Recording};
 pub use schedule::Schedule;

@@ -22,9 +22,9 @@
 use std::fmt::Write as _;
 
 use model::{
-    AuxOffset, Avma, BranchEvent, BranchKind, CodeSource, Cpu, EndKind, EventSink, EventTime, FunctionAt,
-    FunctionId, FunctionKind, FunctionLookup, Gap, GapCause, NoCode, Ns, ObjectId, Pid, Schedule, Sideband,
-    SidebandRecord, Site, SpaceId, Svma, Target, Tid, TraceEvent, Transfer,
+    AsyncCause, AuxOffset, Avma, BranchEvent, BranchKind, CodeSource, Cpu, EndKind, EventSink, EventTime,
+    FunctionAt, FunctionId, FunctionKind, FunctionLookup, Gap, GapCause, NoCode, Ns, ObjectId, Pid, Schedule,
+    Sideband, SidebandRecord, Site, SpaceId, Svma, Target, Tid, TraceEvent, Transfer,
 };
 
 use crate::{Analysis, CallRow, Caller, ChildRow, FunctionReport, Place, Report, Request, Surroundings};
@@ -155,7 +155,11 @@ impl Program {
             "start" => Transfer::Start { to: self.target(args[0]), after_gap: false },
             "resume" => Transfer::Start { to: self.target(args[0]), after_gap: true },
             "syscall" => Transfer::End { kind: EndKind::Syscall, from: self.site(args[0], 2), to: None },
-            "async" => Transfer::End { kind: EndKind::Async, from: self.site(args[0], 0), to: None },
+            "async" => Transfer::End {
+                kind: EndKind::Async(AsyncCause::Unknown),
+                from: self.site(args[0], 0),
+                to: None,
+            },
             "out.fall" => {
                 Transfer::End { kind: EndKind::FallThrough, from: self.site(args[0], 1), to: to_outside }
             }

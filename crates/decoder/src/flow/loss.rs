@@ -3,7 +3,8 @@
 use model::{AuxOffset, Avma, GapCause, Ns};
 use packet::Tnt;
 
-use super::{Flow, FupUse, Lost, SWITCH_NS, State};
+use super::events::FupUse;
+use super::{Flow, Lost, SWITCH_NS, State};
 use crate::output::Moment;
 use crate::owner::Running;
 use crate::walk::Step;
@@ -15,7 +16,7 @@ impl Flow<'_> {
         }
         self.psb = None;
         self.fup = None;
-        self.fup_use = FupUse::Async;
+        self.fup_use = FupUse::default();
         self.walk.output.overflows += 1;
         self.walk.stack.clear();
         self.last_ip.reset();
@@ -75,19 +76,20 @@ impl Flow<'_> {
         self.fup = None;
         if let State::Lost(lost) = &mut self.state {
             lost.skips |= skips;
-            (lost.psb, lost.resolved) = (None, None);
+            (lost.psb, lost.resolved, lost.fup_is_late) = (None, None, false);
             return;
         }
         let from = match self.state {
             State::On => self.flow_slot,
             _ => self.clock.slot(self.walk.work),
         };
-        self.state = State::Lost(Lost { cause, from, at, skips, psb: None, resolved: None });
+        self.state =
+            State::Lost(Lost { cause, from, at, skips, psb: None, resolved: None, fup_is_late: false });
     }
 
     /// Lost, and a packet says where execution is: goes on there if there is code.
     pub(super) fn recover(&mut self, step: Step, ip: Avma) {
-        if self.running.is_known() && (ip.is_kernel() || self.enter(ip).is_ok()) {
+        if self.running.is_known() && (self.guest || ip.is_kernel() || self.enter(ip).is_ok()) {
             self.arrive(step, ip, false);
         }
     }

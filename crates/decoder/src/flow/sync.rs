@@ -2,14 +2,18 @@
 
 use model::{AuxOffset, Avma, GapCause, Transfer};
 
-use super::{Flow, FupUse, State};
+use super::events::FupUse;
+use super::{Flow, State};
 use crate::walk::Step;
 
 impl Flow<'_> {
     pub(super) fn psb(&mut self, at: AuxOffset) {
         self.fup = None;
-        self.fup_use = FupUse::Async;
+        self.fup_use = FupUse::default();
         self.last_ip.reset();
+        if self.errata.skl168 {
+            self.clock.discontinuity();
+        }
         if matches!(self.state, State::On) && !self.walk.tnt.is_empty() {
             let ip = self.walk.position().ip;
             self.lose(GapCause::Desync { ip }, at, true);
@@ -28,7 +32,7 @@ impl Flow<'_> {
         let step = self.step(at);
         match (self.state, ip) {
             (State::Unsynced, Some(ip)) => self.begin(step, ip),
-            (State::Unsynced | State::Off | State::Kernel, None) => self.state = State::Off,
+            (State::Unsynced | State::Off | State::Kernel | State::Guest, None) => self.state = State::Off,
             (State::On, Some(ip)) => {
                 if let Err(cause) = self.walk.walk_to(before.unwrap_or(step), ip) {
                     self.lose(cause, at, false);
@@ -36,7 +40,8 @@ impl Flow<'_> {
                 }
             }
             (State::Kernel, Some(ip)) if ip.is_kernel() => (),
-            (State::Off | State::Kernel, Some(ip)) => {
+            (State::Guest, Some(_)) if self.guest => (),
+            (State::Off | State::Kernel | State::Guest, Some(ip)) => {
                 self.lose(GapCause::Desync { ip }, at, false);
                 self.arrive(step, ip, true);
             }
@@ -65,6 +70,7 @@ impl Flow<'_> {
         self.attribute();
         self.walk.output.thread(self.running, self.walk.space, self.clock.now_lo());
         match self.enter(ip) {
+            _ if self.guest => self.state = State::Guest,
             Ok(()) => self.state = State::On,
             Err(_) if ip.is_kernel() => self.state = State::Kernel,
             Err(cause) => {
@@ -95,6 +101,7 @@ impl Flow<'_> {
             return self.lose(GapCause::UnknownThread, step.at, true);
         }
         match self.enter(ip) {
+            _ if self.guest => self.state = State::Guest,
             Ok(()) => {
                 self.walk.output.thread(self.running, self.walk.space, self.clock.now_lo());
                 let to = self.walk.position();

@@ -7,7 +7,9 @@
 //! call g -> g (64 times)
 //! ```
 
-use model::{BranchKind, EndKind, EventSink, EventTime, GapCause, Pid, SpaceId, Tid, TraceEvent, Transfer};
+use model::{
+    AsyncCause, BranchKind, EndKind, EventSink, EventTime, GapCause, Pid, SpaceId, Tid, TraceEvent, Transfer,
+};
 
 use super::code::Code;
 
@@ -63,7 +65,14 @@ impl<'a> Text<'a> {
                 let to = to.map_or(String::new(), |to| format!(" -> {}", name(to)));
                 let kind = match kind {
                     EndKind::Syscall => "syscall",
-                    EndKind::Async => "async",
+                    EndKind::Async(AsyncCause::Unknown) => "async",
+                    EndKind::Async(AsyncCause::Interrupt(vector)) => {
+                        return format!("end interrupt {vector} {}{to}", name(from.ip));
+                    }
+                    EndKind::Async(AsyncCause::Fault(vector)) => {
+                        return format!("end fault {vector} {}{to}", name(from.ip));
+                    }
+                    EndKind::Async(AsyncCause::Other) => "event",
                     EndKind::Branch(kind) => branch(kind),
                     EndKind::FallThrough => "fall-through",
                 };
@@ -88,6 +97,7 @@ fn branch(kind: BranchKind) -> &'static str {
         BranchKind::Jump => "jump",
         BranchKind::IndirectJump => "jump*",
         BranchKind::ConditionalJump => "jcc",
+        BranchKind::Abort => "abort",
     }
 }
 

@@ -7,8 +7,8 @@ use std::io::{self, Write};
 use decoder::DecodeOptions;
 use image::Image;
 use model::{
-    Avma, BranchEvent, BranchKind, EndKind, EventSink, FunctionId, FunctionLookup, Gap, GapCause, Pid,
-    Recording, SpaceId, Tid, TraceEvent, Transfer,
+    AsyncCause, Avma, BranchEvent, BranchKind, EndKind, EventSink, FunctionId, FunctionLookup, Gap, GapCause,
+    Pid, Recording, SpaceId, Tid, TraceEvent, Transfer,
 };
 
 use crate::config::DumpConfig;
@@ -94,15 +94,13 @@ impl<'a> Names<'a> {
                 self.address(line, space, to.ip, to.function);
             }
             Transfer::End { kind, from, to } => {
-                line.push_str(match kind {
-                    EndKind::Syscall => "end syscall",
-                    EndKind::Async => "end async",
-                    EndKind::Branch(_) => "end ",
-                    EndKind::FallThrough => "end fall-through",
-                });
-                if let EndKind::Branch(kind) = kind {
-                    line.push_str(branch_name(kind));
-                }
+                line.push_str("end ");
+                let _ = match kind {
+                    EndKind::Syscall => line.write_str("syscall"),
+                    EndKind::Async(cause) => asynchronous(line, cause),
+                    EndKind::Branch(kind) => line.write_str(branch_name(kind)),
+                    EndKind::FallThrough => line.write_str("fall-through"),
+                };
                 self.address(line, space, from.ip, from.function);
                 if let Some(to) = to {
                     let function = self.image.function_at(space, to).id;
@@ -148,6 +146,16 @@ impl<'a> Names<'a> {
     }
 }
 
+/// What interrupted the code, with its vector, as far as the trace says.
+fn asynchronous(line: &mut String, cause: AsyncCause) -> std::fmt::Result {
+    match cause {
+        AsyncCause::Unknown => line.write_str("async"),
+        AsyncCause::Interrupt(vector) => write!(line, "interrupt {vector}"),
+        AsyncCause::Fault(vector) => write!(line, "fault {vector}"),
+        AsyncCause::Other => line.write_str("event"),
+    }
+}
+
 fn branch_name(kind: BranchKind) -> &'static str {
     match kind {
         BranchKind::Call => "call",
@@ -156,5 +164,6 @@ fn branch_name(kind: BranchKind) -> &'static str {
         BranchKind::Jump => "jump",
         BranchKind::IndirectJump => "jump*",
         BranchKind::ConditionalJump => "jcc",
+        BranchKind::Abort => "abort",
     }
 }

@@ -1,6 +1,6 @@
 //! What a right decoder says of a thread, from its truth.
 
-use model::{Avma, BranchKind, EndKind, Tsc};
+use model::{AsyncCause, Avma, BranchKind, EndKind, Tsc};
 
 use crate::truth::{Event, Events, Kind};
 
@@ -73,7 +73,7 @@ impl<'a> Shown<'a> {
             Kind::IndirectJump => BranchKind::IndirectJump,
             Kind::ConditionalJump => BranchKind::ConditionalJump,
             Kind::Syscall => return Some(Expected::End(EndKind::Syscall)),
-            Kind::Async => return Some(Expected::End(EndKind::Async)),
+            Kind::Async => return Some(Expected::End(EndKind::Async(AsyncCause::Unknown))),
             Kind::Resume if event.to == Avma(0) => return None, // it resolved outside of traced code
             Kind::Resume => return Some(Expected::Start { after_overflow: true }),
             _ => return Some(Expected::Start { after_overflow: false }),

@@ -1,6 +1,6 @@
 //! The verifier on events made by hand.
 
-use model::{AuxOffset, FunctionId, Gap, Site, Target, Tsc, TscClock};
+use model::{AsyncCause, AuxOffset, FunctionId, Gap, Site, Target, Tsc, TscClock};
 
 use super::*;
 use crate::truth::{Flags, Kind, Writer, save};
@@ -119,7 +119,7 @@ fn each_difference_is_seen() {
     check("wrong target", &|e| e[1] = went(110, BranchKind::Call, 0x104, 0x201));
     check("not said to follow a gap", &|e| e[4] = start(131, 0x10a, false));
     check("no target", &|e| e[5] = end(140, EndKind::Branch(BranchKind::Jump), 0x10c, None));
-    check("other end", &|e| e[7] = end(160, EndKind::Async, 0x112, None));
+    check("other end", &|e| e[7] = end(160, EndKind::Async(AsyncCause::Unknown), 0x112, None));
     check("what was lost", &|e| e.insert(4, went(130, BranchKind::Return, 0x208, 0x109)));
 }
 

@@ -1,0 +1,50 @@
+//! Looking at packets ahead: where an erratum makes a FUP mean less than it says, what follows tells.
+
+use packet::Packet;
+
+use crate::reader::{Item, Reader};
+
+/// Packets that are looked at; far more than stand between the packets that answer.
+const MAX_PACKETS: usize = 1 << 10;
+
+impl Reader<'_> {
+    /// The first answer that a packet ahead gives; false if none does.
+    fn ahead(mut self, answer: impl Fn(Packet) -> Option<bool>) -> bool {
+        for _ in 0..MAX_PACKETS {
+            let Some(Item::Packet(_, packet)) = self.next() else { return false };
+            if let Some(answer) = answer(packet) {
+                return answer;
+            }
+        }
+        false
+    }
+
+    /// In PSB+: only packets that tell how things are stand between here and a TIP.PGE (BDM70).
+    pub(crate) fn tracing_starts_behind_psb_plus(self) -> bool {
+        self.ahead(|packet| match packet {
+            Packet::TipPge(_) => Some(true),
+            Packet::Pad
+            | Packet::Tsc(_)
+            | Packet::Cbr(_)
+            | Packet::PsbEnd
+            | Packet::Pip { .. }
+            | Packet::ModeExec { .. }
+            | Packet::ModeTsx { .. }
+            | Packet::Vmcs(_)
+            | Packet::Tma { .. }
+            | Packet::Mtc(_)
+            | Packet::Cyc(_)
+            | Packet::Mnt(_) => None,
+            _ => Some(false),
+        })
+    }
+
+    /// Behind a FUP: what follows says that tracing was off there (APL12).
+    pub(crate) fn tracing_is_off(self) -> bool {
+        self.ahead(|packet| match packet {
+            Packet::TipPge(_) | Packet::TraceStop => Some(true),
+            Packet::Tnt(_) | Packet::Tip(_) | Packet::TipPgd(_) | Packet::Psb | Packet::Ovf => Some(false),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! Packets that are no flow of their own, but say what the next FUP or TIP means.
+//!
+//! ```text
+//! PTW.ip | EXSTOP.ip | BEP.ip | TRIG.ip | CFE.ip | MODE.TSX | MODE.Exec   FUP      where that was; it interrupts nothing
+//! CFE      FUP (MODE.Exec PIP)  TIP | TIP.PGD                                      what the interrupt is
+//! MODE.TSX abort   FUP          TIP                                                a transaction goes to its abort handler
+//! PIP non-root                  TIP                                                a virtual machine runs
+//! ```
+//!
+//! SDM volume 3, "Intel Processor Trace": "Flow Update (FUP) Packet", "MODE Packets", "Event Trace", "VMX".
+
+use model::{AsyncCause, Avma};
+use packet::{ControlFlowEvent, Packet};
+
+use super::{Flow, Lost, State};
+
+/// What the next FUP belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FupUse {
+    /// An asynchronous event, if TIP or TIP.PGD follows.
+    Interruption(Interruption),
+    /// An event packet before it.
+    Bound,
+}
+
+impl Default for FupUse {
+    fn default() -> Self {
+        Self::Interruption(Interruption::Event(AsyncCause::Unknown))
+    }
+}
+
+/// What ends code asynchronously.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interruption {
+    /// The kernel takes over.
+    Event(AsyncCause),
+    /// The transaction aborts; the program goes on at its abort handler.
+    Abort,
+}
+
+/// A FUP whose TIP or TIP.PGD has not come yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fup {
+    /// The instruction that did not run.
+    pub(super) ip: Avma,
+    pub(super) interruption: Interruption,
+}
+
+impl Flow<'_> {
+    /// A packet that is neither flow nor time.
+    pub(super) fn event(&mut self, packet: Packet) {
+        if let Packet::Exstop { .. } | Packet::Pwrx { .. } = packet {
+            self.clock.discontinuity(); // the core slept: no cycles were counted
+        }
+        if let Packet::Pip { non_root, .. } = packet {
+            self.guest(non_root);
+        }
+        if self.psb.is_some() {
+            return; // PSB+ says how things are, not what happens; its FUP is its own
+        }
+        if let State::Lost(Lost { fup_is_late, .. }) = &mut self.state {
+            *fup_is_late |= !matches!(packet, Packet::Mnt(_));
+        }
+        let tracing = matches!(self.state, State::On | State::Kernel | State::Lost(_));
+        match packet {
+            Packet::ModeTsx { aborted: true, .. } if tracing => {
+                self.fup_use = FupUse::Interruption(Interruption::Abort);
+            }
+            // Where tracing is off, MODE.TSX has no FUP.
+            Packet::ModeTsx { aborted: false, .. } if tracing => self.fup_use = FupUse::Bound,
+            // Behind an event's FUP, MODE.Exec belongs to its TIP; otherwise to what comes next, FUP or TIP.
+            Packet::ModeExec { .. } if tracing && self.fup.is_none() => self.fup_use = FupUse::Bound,
+            Packet::Cfe { ip: false, event, vector } if tracing => {
+                if let Some(cause) = cause_of(event, vector) {
+                    self.fup_use = FupUse::Interruption(Interruption::Event(cause));
+                }
+            }
+            Packet::Ptw { ip: true, .. }
+            | Packet::Exstop { ip: true }
+            | Packet::Bep { ip: true }
+            | Packet::Cfe { ip: true, .. }
+            | Packet::Trig { ip: true, .. } => self.fup_use = FupUse::Bound,
+            _ => (),
+        }
+    }
+
+    /// PIP says whether a virtual machine runs from the next TIP on: its addresses are in a space that we do not know.
+    fn guest(&mut self, non_root: bool) {
+        self.guest = non_root;
+        if !non_root && matches!(self.state, State::Guest) {
+            self.state = State::Kernel; // the VM exit's TIP goes to the host's kernel
+        }
+    }
+}
+
+/// What a CFE packet in front of an asynchronous event's FUP says of it; `None` for what has no such FUP.
+fn cause_of(event: ControlFlowEvent, vector: u8) -> Option<AsyncCause> {
+    /// SDM volume 3, "Interrupt and Exception Handling": vectors below 32 are exceptions, but 2 is the NMI.
+    const EXCEPTIONS: u8 = 32;
+    const NMI: u8 = 2;
+    Some(match event {
+        ControlFlowEvent::Interrupt if vector < EXCEPTIONS && vector != NMI => AsyncCause::Fault(vector),
+        ControlFlowEvent::Interrupt => AsyncCause::Interrupt(vector),
+        ControlFlowEvent::Iret | ControlFlowEvent::UserInterruptReturn | ControlFlowEvent::VmEntry => {
+            return None;
+        }
+        ControlFlowEvent::Reserved(_) => AsyncCause::Unknown,
+        _ => AsyncCause::Other,
+    })
+}
