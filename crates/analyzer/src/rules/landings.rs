@@ -31,6 +31,20 @@ fn a_call_ends_when_control_lands_outside_even_if_first_in_a_cleanup() {
 }
 
 #[test]
+fn an_aborted_transaction_unwinds_what_it_had_called() {
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        110 call f+10 g
+        130 abort g+20 f+40
+        140 call f+50 g
+        150 ret g+90 f+55
+        160 ret f+90 main+15";
+    let children = "self x1 30\ncall g at f+10 x1 20\ncall g at f+50 x1 10";
+    check_children(script, "100 +60 complete main+10", children);
+}
+
+#[test]
 fn a_landing_in_the_function_itself_ends_its_callees_only() {
     let script = "
         0 start main+4

@@ -147,6 +147,7 @@ impl Program {
             "ret" => BranchKind::Return,
             "ijmp" => BranchKind::IndirectJump,
             "jcc" => BranchKind::ConditionalJump,
+            "abort" => BranchKind::Abort,
             _ => BranchKind::Jump,
         };
         let len = if matches!(kind, BranchKind::Call | BranchKind::IndirectCall) { 5 } else { 1 };
@@ -166,7 +167,7 @@ impl Program {
             _ if word.starts_with("out.") => {
                 Transfer::End { kind: EndKind::Branch(kind), from: self.site(args[0], len), to: to_outside }
             }
-            "call" | "icall" | "ret" | "jmp" | "ijmp" | "jcc" => {
+            "call" | "icall" | "ret" | "jmp" | "ijmp" | "jcc" | "abort" => {
                 Transfer::Branch { kind, from: self.site(args[0], len), to: self.target(args[1]) }
             }
             _ => panic!("what is {word}?"),
