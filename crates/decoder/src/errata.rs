@@ -1,8 +1,9 @@
 //! What processors get wrong, and which: Intel's specification updates, by the names that libipt gives the errata.
 //!
-//! Each line of the table is what those models have; a model that is not listed is taken to follow the SDM.  Two
+//! Each line of the table is what those models have; a model that is not listed is taken to follow the SDM.  Three
 //! errata need no switch, because what they break is decoded as it then stands on every processor: SKD010 (FUP may be
-//! missing behind OVF: the next address will do) and APL11 (OVF may be followed by TIP.PGD: tracing is off).  SKZ84
+//! missing behind OVF: the next address will do), APL11 (OVF may be followed by TIP.PGD: tracing is off) and SKL014 (TIP.PGD
+//! of a direct branch out of the IP filter may have no address: the filter's ranges tell which branch it was).  SKZ84
 //! (TMA in a virtual machine whose TSC is offset) does not concern user code of the host.
 
 use model::CpuModel;
@@ -18,27 +19,17 @@ pub(crate) struct Errata {
     pub(crate) skd007: bool,
     /// SKD022 (SKL024, KBL023): a VM entry that ends tracing may have a FUP, as if it were asynchronous.
     pub(crate) skd022: bool,
-    /// SKL014 (KBL014): TIP.PGD of a direct branch out of the IP filter may have no address.
-    pub(crate) skl014: bool,
     /// APL12: OVF may be followed by a FUP, though tracing is off.
     pub(crate) apl12: bool,
     /// SKL168: a CYC and an MTC right before a PSB may be missing.
     pub(crate) skl168: bool,
 }
 
-const NONE: Errata = Errata {
-    bdm70: false,
-    bdm64: false,
-    skd007: false,
-    skd022: false,
-    skl014: false,
-    apl12: false,
-    skl168: false,
-};
+const NONE: Errata =
+    Errata { bdm70: false, bdm64: false, skd007: false, skd022: false, apl12: false, skl168: false };
 const BROADWELL: Errata = Errata { bdm70: true, bdm64: true, ..NONE };
-const SKYLAKE: Errata =
-    Errata { bdm70: true, skd007: true, skd022: true, skl014: true, skl168: true, ..NONE };
-const LATER: Errata = Errata { bdm70: true, skd022: true, skl014: true, ..NONE };
+const SKYLAKE: Errata = Errata { bdm70: true, skd007: true, skd022: true, skl168: true, ..NONE };
+const LATER: Errata = Errata { bdm70: true, skd022: true, ..NONE };
 const GOLDMONT: Errata = Errata { apl12: true, ..NONE };
 
 /// Family, models, what they have.

@@ -12,7 +12,7 @@ mod loss;
 mod sync;
 
 use events::{Fup, FupUse, Interruption};
-use model::{AsyncCause, AuxOffset, Avma, GapCause, Ns, SpaceId};
+use model::{AsyncCause, AuxOffset, Avma, GapCause, IpFilter, Ns, SpaceId};
 use packet::{IpPayload, LastIp, Packet, PacketError, Tnt};
 
 use crate::Context;
@@ -154,6 +154,7 @@ impl<'a> Flow<'a> {
                 space: SpaceId::default(),
                 block: BlockId::NONE,
                 stack: ReturnStack::new(),
+                filter: IpFilter::parse(&recording.ip_filter),
                 tnt: Tnt::default(),
                 work: 0,
                 output: Output::default(),

@@ -46,6 +46,8 @@ cases! {
     erratum_skd007
     erratum_skd010
     erratum_skd022
+    erratum_skl014_call
+    erratum_skl014_jump
     erratum_skl168
     event_trace_bound_fup
     event_trace_interrupt
@@ -54,6 +56,7 @@ cases! {
     event_trace_where_tracing_is_off
     filter_left_by_a_conditional_jump_not_taken
     filter_left_by_a_conditional_jump_taken
+    filter_left_by_a_conditional_jump_whose_range_is_known
     filter_left_by_a_conditional_jump_without_address
     filter_left_by_a_direct_call
     filter_left_by_an_indirect_jump

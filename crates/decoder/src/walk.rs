@@ -2,7 +2,9 @@
 //! direct branches in between, which have no packet.
 
 use model::AuxOffset;
-use model::{AsyncCause, Avma, BranchKind, EndKind, GapCause, NoCode, Site, SpaceId, Target, Transfer};
+use model::{
+    AsyncCause, Avma, BranchKind, EndKind, GapCause, IpFilter, NoCode, Site, SpaceId, Target, Transfer,
+};
 use packet::Tnt;
 
 use crate::Context;
@@ -34,6 +36,8 @@ pub(crate) struct Walk<'a> {
     /// The block whose first instruction is next.
     pub(crate) block: BlockId,
     pub(crate) stack: ReturnStack,
+    /// The ranges that are traced.
+    pub(crate) filter: IpFilter,
     /// Bits that wait for a deferred TIP.
     pub(crate) tnt: Tnt,
     /// Instructions passed so far, wrapping: what the times between two packets are shared out by.
@@ -299,7 +303,10 @@ impl Walk<'_> {
                 return Ok(());
             }
             let leaves = match block.terminator {
-                Terminator::Jump { to } | Terminator::Call { to, .. } => Some(to) == ip,
+                Terminator::Jump { to } | Terminator::Call { to, .. } => match ip {
+                    Some(ip) => ip == to,
+                    None => self.is_filtered_out(to), // SKL014
+                },
                 Terminator::Conditional { taken } => {
                     let to = match ip {
                         Some(ip) if ip == taken || ip == block.last.next_ip() => Some(ip),
@@ -327,15 +334,30 @@ impl Walk<'_> {
                 self.stack.pop();
             }
             let kind = block.branch_kind().map_or(EndKind::Syscall, EndKind::Branch);
-            self.end(step, kind, block.last, ip);
+            let to = match block.terminator {
+                Terminator::Jump { to } | Terminator::Call { to, .. } => Some(to),
+                _ => ip,
+            };
+            self.end(step, kind, block.last, to);
             return Ok(());
         }
         Err(self.endless(step))
     }
 
+    /// The IP filter is known to have no range at `ip`.
+    fn is_filtered_out(&self, ip: Avma) -> bool {
+        let place = self.context.code.file_place(self.space, ip);
+        place.and_then(|(path, offset)| self.filter.covers(path, offset)) == Some(false)
+    }
+
     /// Where a conditional jump out of the IP filter went if its TIP.PGD does not say (SDM, "TIP.PGD"): one way stays
-    /// inside, and ranges cover functions, so it is the way on unless the function ends there.
+    /// inside.  Where the ranges do not tell which, they cover functions: it is the way on unless the function ends there.
     fn hidden_target(&self, block: &Block, taken: Avma) -> Option<Avma> {
+        match (self.is_filtered_out(taken), self.is_filtered_out(block.last.next_ip())) {
+            (true, false) => return Some(taken),
+            (false, true) => return Some(block.last.next_ip()),
+            _ => (),
+        }
         let next = self.target(block.last.next_ip());
         (next.function == block.last.function && !next.at_entry).then_some(taken)
     }

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
 use model::{
-    Avma, CodeSource, FunctionAt, FunctionId, FunctionKind, FunctionLookup, NoCode, Ns, ObjectId, Pid,
-    SidebandRecord, SpaceId, Svma,
+    Avma, CodeSource, FileOffset, FunctionAt, FunctionId, FunctionKind, FunctionLookup, NoCode, Ns, ObjectId,
+    Pid, SidebandRecord, SpaceId, Svma,
 };
 use rayon::prelude::*;
 
@@ -282,6 +282,11 @@ impl CodeSource for Image {
         let tail = loaded.file.bytes().get(start..).filter(|t| !t.is_empty()).ok_or(NoCode::Unmapped)?;
         let len = usize::try_from(mapping.end.minus(ip)).unwrap_or(usize::MAX);
         Ok(tail.get(..len).unwrap_or(tail))
+    }
+
+    fn file_place(&self, space: SpaceId, ip: Avma) -> Option<(&str, FileOffset)> {
+        let mapping = self.spaces.mapping(space, ip)?;
+        Some((self.object_name(mapping.object), mapping.offset_of(ip)))
     }
 }
 

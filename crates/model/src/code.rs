@@ -1,6 +1,6 @@
 //! What the decoder and the analyzer ask of the traced program's code.  `image` answers.
 
-use crate::address::{Avma, Svma};
+use crate::address::{Avma, FileOffset, Svma};
 use crate::clock::Ns;
 use crate::sideband::Pid;
 
@@ -72,6 +72,12 @@ pub trait CodeSource: Sync {
     /// # Errors
     /// [`NoCode`] where there are none.
     fn code(&self, space: SpaceId, ip: Avma) -> Result<&[u8], NoCode>;
+
+    /// The file that `ip` was mapped from, by the path that the recording has, and where in it.
+    fn file_place(&self, space: SpaceId, ip: Avma) -> Option<(&str, FileOffset)> {
+        let _ = (space, ip);
+        None
+    }
 }
 
 /// The functions of the traced processes.

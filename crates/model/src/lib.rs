@@ -12,6 +12,7 @@ pub mod clock;
 pub mod code;
 pub mod event;
 pub mod gap;
+pub mod ip_filter;
 pub mod recording;
 pub mod schedule;
 pub mod sideband;
@@ -23,6 +24,7 @@ pub use event::{
     AsyncCause, BranchEvent, BranchKind, EndKind, EventSink, Site, Target, TraceEvent, Transfer,
 };
 pub use gap::{Gap, GapCause};
+pub use ip_filter::IpFilter;
 pub use recording::{AuxBuffer, AuxOwner, AuxPiece, AuxRecord, CpuModel, Damage, PtConfig, Recording};
 pub use schedule::Schedule;
 pub use sideband::{BuildId, Cpu, Mmap, Pid, Sideband, SidebandRecord, Tid};

@@ -78,10 +78,9 @@ impl Setup {
                 ["no", "cyc"] => pt.cyc = false,
                 ["mtc", "period", period] => pt.mtc_period = Some(number(period) as u8),
                 ["kernel"] => pt.kernel = true,
-                ["ip", "filter"] => pt.has_ip_filter = true,
-                ["ip", "filter", filter] => {
+                ["ip", "filter", ..] => {
                     pt.has_ip_filter = true;
-                    setup.recording.ip_filter = filter.to_owned();
+                    setup.recording.ip_filter = words[2..].join(" ");
                 }
                 ["cpu", family, model, stepping] => {
                     let [family, model, stepping] = [family, model, stepping].map(|n| number(n) as u32);

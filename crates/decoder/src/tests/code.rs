@@ -11,8 +11,8 @@
 use std::collections::BTreeMap;
 
 use model::{
-    Avma, CodeSource, FunctionAt, FunctionId, FunctionKind, FunctionLookup, NoCode, Ns, ObjectId, Pid,
-    SpaceId, Svma,
+    Avma, CodeSource, FileOffset, FunctionAt, FunctionId, FunctionKind, FunctionLookup, NoCode, Ns, ObjectId,
+    Pid, SpaceId, Svma,
 };
 
 /// Bytes at addresses, and names for some of them.
@@ -126,6 +126,10 @@ impl CodeSource for Code {
         let rest = section.and_then(|(at, bytes)| bytes.get(usize::try_from(ip.0 - at).ok()?..));
         let unmapped = if ip.is_kernel() { NoCode::Kernel } else { NoCode::Unmapped };
         rest.filter(|rest| !rest.is_empty()).ok_or(unmapped)
+    }
+
+    fn file_place(&self, _: SpaceId, ip: Avma) -> Option<(&str, FileOffset)> {
+        Some(("code", FileOffset(ip.0)))
     }
 }
 
