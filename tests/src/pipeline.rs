@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use analyzer::{Analysis, Report, Request, Surroundings};
-use decoder::{DecodeOptions, DecodeStats};
+use decoder::{Context, DecodeOptions, DecodeStats, OwnDecoder, SegmentDecoder};
 use image::{Image, ImageOptions, Query};
 use model::{AuxOwner, EventSink, FunctionId, Ns, Recording, Schedule};
 
@@ -53,8 +53,20 @@ impl<'a> Opened<'a> {
 
     /// Decodes all of it.
     pub fn decode(&self, options: &DecodeOptions, sink: &mut dyn EventSink) -> DecodeStats {
+        self.decode_with(&OwnDecoder::default(), options, sink)
+    }
+
+    /// The same with any decoder.
+    pub fn decode_with(
+        &self,
+        decoder: &dyn SegmentDecoder,
+        options: &DecodeOptions,
+        sink: &mut dyn EventSink,
+    ) -> DecodeStats {
         let Self { recording, schedule, image } = self;
-        decoder::decode(recording, schedule, image, image, options, &|_| (), sink)
+        let (code, functions, all_branches) = (image, image, options.all_branches);
+        let context = Context { recording, schedule, code, functions, all_branches };
+        decoder::decode_with(decoder, &context, options, &|_| (), sink)
     }
 
     /// The function with this symbol.
@@ -70,6 +82,17 @@ impl<'a> Opened<'a> {
     /// Reports on functions, with a row for every call.
     #[must_use]
     pub fn analyse(&self, functions: &[FunctionId], options: &DecodeOptions) -> Report {
+        self.analyse_with(&OwnDecoder::default(), functions, options)
+    }
+
+    /// The same with any decoder.
+    #[must_use]
+    pub fn analyse_with(
+        &self,
+        decoder: &dyn SegmentDecoder,
+        functions: &[FunctionId],
+        options: &DecodeOptions,
+    ) -> Report {
         let buffers: Vec<(AuxOwner, u32)> =
             self.recording.buffers.iter().map(|b| (b.owner, b.index)).collect();
         let around = Surroundings {
@@ -82,7 +105,7 @@ impl<'a> Opened<'a> {
         };
         let request = Request { functions: functions.to_vec(), rows: true, ..Request::default() };
         let mut analysis = Analysis::new(&request, around);
-        self.decode(options, &mut analysis);
+        self.decode_with(decoder, options, &mut analysis);
         analysis.finish()
     }
 }

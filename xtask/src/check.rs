@@ -25,10 +25,7 @@ pub(crate) fn run(extent: Extent) -> Result {
     }
     stages.run("fmt", || component(extent, "fmt", &["--all", "--check"]));
     stages.run("tidy", || tidy::run().map(done));
-    stages.run("clippy", || {
-        let strict = ["--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
-        component(extent, "clippy", &strict)
-    });
+    stages.run("clippy", || clippy(extent));
     stages.run("deny", if extent == Extent::Full { deny::full } else { deny::quick });
     let lane: &[&str] = if extent == Extent::Full { &["--all"] } else { &[] };
     if stages.run("fixtures", || fixtures::run(lane).map(done)) {
@@ -38,6 +35,16 @@ pub(crate) fn run(extent: Extent) -> Result {
         stages.run("fuzz", || fuzz::full().map(done));
     }
     stages.finish()
+}
+
+/// With all features, and as a plain `cargo build` has it.
+fn clippy(extent: Extent) -> Result<Outcome> {
+    let strict = ["--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
+    let all = [&["--all-features"], &strict[..]].concat();
+    match component(extent, "clippy", &all)? {
+        Outcome::Done => component(extent, "clippy", &strict),
+        skipped => Ok(skipped),
+    }
 }
 
 fn done((): ()) -> Outcome {
@@ -65,7 +72,7 @@ fn rustup_name(component: &str) -> &str {
 /// `cargo test` as it prints, and its closing lines again at the end, where they can be found.
 fn cargo_test(extent: Extent) -> Result {
     let mut command = cargo();
-    command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+    command.args(["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"]);
     command.env("FUNC_LATENCY_REQUIRE_FIXTURES", "1");
     if extent == Extent::Full {
         command.env("FUNC_LATENCY_FULL", "1");

@@ -32,9 +32,6 @@ use crate::walk::{Step, Walk};
 /// that processors have, so what is longer has lost its PSBs.
 const MAX_BYTES: u64 = 1 << 24;
 
-/// A thread runs no code of its own in this time after its switch-in record.
-const SWITCH_NS: u64 = 400;
-
 /// What is known of execution.
 #[derive(Clone, Copy, Debug)]
 enum State {

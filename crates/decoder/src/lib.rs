@@ -33,13 +33,11 @@ mod walk;
 
 use model::{CodeSource, EventSink, FunctionLookup, Ns, Recording, Schedule, Tsc, TscClock};
 
-use segment_decoder::OwnDecoder;
-
 pub use output::Stretch;
-pub use owner::{Owner, Running};
+pub use owner::{LostPart, Owner, Running};
 pub use reader::packets;
 pub use segment::Segment;
-pub use segment_decoder::{SegmentDecoder, SegmentOutput};
+pub use segment_decoder::{OwnDecoder, SegmentDecoder, SegmentOutput};
 
 /// What to decode, and how.
 #[derive(Clone, Debug)]
@@ -114,7 +112,7 @@ pub fn decode(
     decode_with(&OwnDecoder::default(), &context, options, progress, sink)
 }
 
-/// The same with another decoder of segments.
+/// The same with any decoder of segments.
 pub fn decode_with(
     decoder: &dyn SegmentDecoder,
     context: &Context<'_>,

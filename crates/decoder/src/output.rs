@@ -54,6 +54,15 @@ impl Stretch {
         (self.tid, self.space, self.arrived) == (running.tid, space, running.from)
     }
 
+    /// Takes back the last transfers that came from the packet at `at`; how many.
+    pub fn take_back(&mut self, at: AuxOffset) -> usize {
+        let before = self.events.len();
+        while matches!(self.events.last(), Some(TraceEvent::Branch(branch)) if branch.at == at) {
+            self.events.pop();
+        }
+        before - self.events.len()
+    }
+
     /// Adds what happened next.
     pub fn push(&mut self, event: TraceEvent) {
         self.events.push(event);
@@ -115,11 +124,8 @@ impl Output {
     /// Takes back the transfers that came from the packet at `at`.
     #[cold]
     pub(crate) fn take_back(&mut self, at: AuxOffset) {
-        let Some(last) = self.stretches.last_mut() else { return };
-        while matches!(last.events.last(), Some(TraceEvent::Branch(branch)) if branch.at == at) {
-            last.events.pop();
-            self.stamps.pop();
-        }
+        let taken = self.stretches.last_mut().map_or(0, |last| last.take_back(at));
+        self.stamps.truncate(self.stamps.len().saturating_sub(taken));
     }
 
     pub(crate) fn gap(&mut self, from: Moment, to: Moment, bytes: u64, at: AuxOffset, cause: GapCause) {

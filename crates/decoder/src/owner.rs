@@ -29,6 +29,28 @@ impl Running {
     }
 }
 
+/// A thread that a loss hides, and which part of the loss is its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostPart {
+    /// The thread.
+    pub whose: Running,
+    /// Since when; `None`: since the loss began.
+    pub from: Option<Ns>,
+    /// Until when, if it left before the loss ended.
+    pub not_after: Option<Ns>,
+}
+
+impl LostPart {
+    /// All of the loss is one thread's.
+    #[must_use]
+    pub fn all_of(whose: Running) -> Self {
+        Self { whose, from: None, not_after: None }
+    }
+}
+
+/// A thread runs no code of its own in this time after its switch-in record.
+const SWITCH_NS: u64 = 400;
+
 /// The threads of one buffer.
 pub enum Owner<'a> {
     /// One thread alone.
@@ -90,6 +112,27 @@ impl<'a> Owner<'a> {
         let first = runs.partition_point(|run| run.to <= lo);
         let next = runs.iter().skip(first).find(|run| is_traced(schedule, run));
         next.map_or(Running::UNKNOWN, Running::from)
+    }
+
+    /// Whom a loss hides that began while `before` ran and ended, not before `end`, while `now` runs.
+    pub fn lost(&self, before: Running, now: Running, end: Ns) -> Vec<LostPart> {
+        if (before.tid, before.from) == (now.tid, now.from) {
+            return vec![LostPart::all_of(before)];
+        }
+        if !before.is_known() && now.is_known() {
+            return vec![LostPart::all_of(now)];
+        }
+        let mut parts = vec![LostPart { not_after: Some(before.to), ..LostPart::all_of(before) }];
+        let others = self.between(before.to, now.from).filter(|other| other.from < end);
+        parts.extend(others.map(|whose| LostPart {
+            whose,
+            from: Some(whose.from),
+            not_after: Some(whose.to),
+        }));
+        if now.is_known() && end.since(now.from) > SWITCH_NS {
+            parts.push(LostPart { whose: now, from: Some(now.from), not_after: None });
+        }
+        parts
     }
 
     /// The traced threads that came to the CPU behind `after` and left it before `until`.

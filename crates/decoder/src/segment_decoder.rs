@@ -35,7 +35,7 @@ pub trait SegmentDecoder: Sync {
 /// Our own decoder.  A worker takes a block graph and gives it back: the code's blocks are decoded once for each
 /// worker.
 #[derive(Default)]
-pub(crate) struct OwnDecoder {
+pub struct OwnDecoder {
     graphs: Mutex<Vec<BlockGraph>>,
 }
 

@@ -81,6 +81,9 @@ pub struct QueryArgs {
     #[arg(short = 'w', long = "workers", alias = "worker_num", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub workers: Option<u16>,
+    /// Who decodes the trace
+    #[arg(long, value_enum, default_value_t, value_name = "DECODER")]
+    pub decoder: DecoderChoice,
     /// Only calls below this function, if given below a call of it of that latency (ns)
     #[arg(short, long, value_name = "FUNC[#min,max]")]
     pub ancestor: Option<Ancestor>,
@@ -120,6 +123,16 @@ pub enum Format {
     Json,
 }
 
+/// Who decodes the trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum DecoderChoice {
+    /// Our own
+    #[default]
+    Own,
+    /// Intel's reference decoder: slower, times without bounds
+    Libipt,
+}
+
 /// `func_latency dump`.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
@@ -150,6 +163,9 @@ pub struct DumpArgs {
     #[arg(short = 'w', long = "workers", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub workers: Option<u16>,
+    /// Who decodes the trace
+    #[arg(long, value_enum, default_value_t, value_name = "DECODER")]
+    pub decoder: DecoderChoice,
 }
 
 /// Options of recording; those of PT_PERF are all known.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use model::Pid;
 
-use crate::args::{DumpArgs, Format, InputArgs, QueryArgs, RecordArgs, ReportArgs};
+use crate::args::{DecoderChoice, DumpArgs, Format, InputArgs, QueryArgs, RecordArgs, ReportArgs};
 use crate::exit::{Exit, failure};
 use crate::filter::{Ancestor, NsRange, TidSet, TimeWindow};
 
@@ -29,6 +29,8 @@ pub struct ReportConfig {
     pub symfs: Option<PathBuf>,
     /// Decoding threads.
     pub workers: usize,
+    /// Who decodes.
+    pub decoder: DecoderChoice,
     /// Only calls below this one.
     pub ancestor: Option<Ancestor>,
     /// Only calls of this latency.
@@ -101,6 +103,7 @@ impl ReportConfig {
             tids: TidSet(query.tids),
             symfs: checked_symfs(query.symfs)?,
             workers: workers(query.workers),
+            decoder: query.decoder,
             ancestor: query.ancestor,
             latency_ns: query.li.unwrap_or(NsRange::ALL),
             window: query.ti,
@@ -129,6 +132,8 @@ pub struct DumpConfig {
     pub symfs: Option<PathBuf>,
     /// Decoding threads.
     pub workers: usize,
+    /// Who decodes.
+    pub decoder: DecoderChoice,
 }
 
 /// What `dump` prints.
@@ -162,6 +167,7 @@ impl DumpConfig {
             window: args.ti,
             symfs: checked_symfs(args.symfs)?,
             workers: workers(args.workers),
+            decoder: args.decoder,
         })
     }
 }

@@ -14,6 +14,7 @@
 
 pub mod args;
 pub mod config;
+mod decoding;
 pub mod dump;
 pub mod exit;
 pub mod filter;

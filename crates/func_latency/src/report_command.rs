@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use analyzer::{Analysis, CallCounts, Report, Request, Surroundings};
 use anyhow::{Context, Result};
-use decoder::DecodeOptions;
+use decoder::{DecodeOptions, SegmentDecoder};
 use image::Image;
 use model::{AuxOwner, Ns, Recording, Schedule, Tid};
 
@@ -26,6 +26,7 @@ const WIDTH: usize = 120;
 
 pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     let started = Instant::now();
+    let decoder = config.decoder.decoder()?;
     let file = recording::open(&config.input)?;
     let recording = recording::read(&file)?;
     let (image, schedule) = recording::load(&recording, config.symfs.as_deref());
@@ -33,7 +34,7 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     let wanted = target::wanted(&image, config)?;
     let request = request(config, &recording, &schedule, &image, &wanted)?;
     verbose(config, started, "opened");
-    let mut report = analyse(config, &recording, &schedule, &image, &request);
+    let mut report = analyse(config, &recording, &schedule, &image, &request, &*decoder);
     verbose(config, started, "decoded and analysed");
     let wanted = leave_out_uncalled(&mut report, wanted);
 
@@ -47,6 +48,7 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
         names: &names,
         input: &config.input.display().to_string(),
         aux_bytes: recording::aux_bytes(&recording),
+        decoder: config.decoder.name(),
         inlined: &inlined,
         problems: &problems,
         srcline: config.srcline,
@@ -147,6 +149,7 @@ fn analyse(
     schedule: &Schedule,
     image: &Image,
     request: &Request,
+    decoder: &dyn SegmentDecoder,
 ) -> Report {
     let buffers: Vec<_> = recording.buffers.iter().map(|b| (b.owner, b.index)).collect();
     let around = Surroundings {
@@ -161,7 +164,9 @@ fn analyse(
     let mut analysis = Analysis::new(request, around);
     let progress = Progress::new("decoding", recording::aux_bytes(recording));
     let report = |done| progress.at(done);
-    let stats = decoder::decode(recording, schedule, image, image, &options, &report, &mut analysis);
+    let context =
+        decoder::Context { recording, schedule, code: image, functions: image, all_branches: false };
+    let stats = decoder::decode_with(decoder, &context, &options, &report, &mut analysis);
     drop(progress);
     if config.verbose {
         messages::note(format!(

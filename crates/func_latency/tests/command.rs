@@ -83,3 +83,16 @@ fn bad_input_is_4_and_named() {
     let cut = file(&directory, "cut.data", b"PERFILE2\x68\0\0\0\0\0\0\0\x88");
     check_failure(&["dump", &cut, "--sideband"], 4, "cut.data");
 }
+
+#[test]
+#[cfg(not(feature = "libipt"))]
+fn a_decoder_that_was_left_out_says_how_to_get_it() {
+    for words in [&["report", "x.data", "-f", "f"][..], &["dump", "x.data", "--branches"]] {
+        check_failure(&[words, &["--decoder", "libipt"]].concat(), 3, "libipt-dev");
+    }
+}
+
+#[test]
+fn an_unknown_decoder_is_wrong_usage() {
+    check_failure(&["report", "x.data", "-f", "f", "--decoder", "perf"], 2, "[possible values: own, libipt]");
+}

@@ -4,15 +4,16 @@ use super::Finding;
 use super::tree::Tree;
 
 /// The crates in order, and what each may use.  Tests may use any crate.
-const USES: [(&str, &[&str]); 9] = [
+const USES: [(&str, &[&str]); 10] = [
     ("model", &[]),
     ("perfdata", &["model"]),
     ("image", &["model"]),
     ("packet", &["model"]),
     ("decoder", &["packet", "model"]),
+    ("libipt", &["decoder", "model"]),
     ("analyzer", &["model"]),
     ("recorder", &["perfdata", "model"]),
-    ("func_latency", &["model", "perfdata", "image", "packet", "decoder", "analyzer", "recorder"]),
+    ("func_latency", &["model", "perfdata", "image", "packet", "decoder", "libipt", "analyzer", "recorder"]),
     ("tracegen", &["packet", "perfdata", "model"]),
 ];
 

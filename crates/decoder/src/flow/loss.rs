@@ -4,9 +4,9 @@ use model::{AuxOffset, Avma, GapCause, Ns};
 use packet::Tnt;
 
 use super::events::FupUse;
-use super::{Flow, Lost, SWITCH_NS, State};
+use super::{Flow, Lost, State};
 use crate::output::Moment;
-use crate::owner::Running;
+use crate::owner::{LostPart, Running};
 use crate::walk::Step;
 
 impl Flow<'_> {
@@ -98,33 +98,20 @@ impl Flow<'_> {
     pub(super) fn close_gap(&mut self, step: Step, now: Running) {
         let State::Lost(lost) = self.state else { return };
         self.state = State::Off;
-        let bytes = lost.bytes_until(step.at);
+        let mut bytes = lost.bytes_until(step.at);
         let (end, end_lo) = lost.resolved.unwrap_or((step.slot, self.clock.now_lo()));
-        let to = Moment::At(end);
-        let output = &mut self.walk.output;
-        let (before, space) = (self.running, self.walk.space);
-        let same = (before.tid, before.from) == (now.tid, now.from);
-        if before.is_known() || !now.is_known() || lost.cause == GapCause::UnknownThread {
-            output.thread(before, space, self.clock.now_lo());
-            let until = if same { to } else { Moment::NotAfter(end, before.to) };
-            output.gap(Moment::At(lost.from), until, bytes, lost.at, lost.cause);
-        } else {
-            output.thread(now, self.context.code.space(now.pid, now.from), self.clock.now_lo());
-            return output.gap(Moment::At(lost.from), to, bytes, lost.at, lost.cause);
-        }
-        if same || lost.cause == GapCause::UnknownThread {
-            return;
-        }
-        for other in self.owner.between(before.to, now.from) {
-            let (from, to) = (Moment::Exactly(other.from), Moment::NotAfter(end, other.to));
-            if other.from < end_lo {
-                output.thread(other, self.context.code.space(other.pid, other.from), other.from);
-                output.gap(from, to, 0, lost.at, lost.cause);
-            }
-        }
-        if now.is_known() && end_lo.since(now.from) > SWITCH_NS {
-            output.thread(now, self.context.code.space(now.pid, now.from), now.from);
-            output.gap(Moment::Exactly(now.from), to, 0, lost.at, lost.cause);
+        let (before, before_space) = (self.running, self.walk.space);
+        let parts = match lost.cause {
+            GapCause::UnknownThread => vec![LostPart::all_of(before)],
+            _ => self.owner.lost(before, now, end_lo),
+        };
+        for LostPart { whose, from, not_after } in parts {
+            let space =
+                if whose == before { before_space } else { self.context.code.space(whose.pid, whose.from) };
+            self.walk.output.thread(whose, space, from.unwrap_or(self.clock.now_lo()));
+            let from = from.map_or(Moment::At(lost.from), Moment::Exactly);
+            let to = not_after.map_or(Moment::At(end), |bound| Moment::NotAfter(end, bound));
+            self.walk.output.gap(from, to, std::mem::take(&mut bytes), lost.at, lost.cause);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use decoder::DecodeOptions;
+use decoder::{Context, DecodeOptions, SegmentDecoder};
 use image::Image;
 use model::{
     AsyncCause, Avma, BranchEvent, BranchKind, EndKind, EventSink, FunctionId, FunctionLookup, Gap, GapCause,
@@ -15,7 +15,12 @@ use crate::config::DumpConfig;
 use crate::progress::Progress;
 use crate::{exit, messages, recording};
 
-pub(super) fn dump(out: &mut dyn Write, recording: &Recording<'_>, config: &DumpConfig) -> io::Result<()> {
+pub(super) fn dump(
+    out: &mut dyn Write,
+    recording: &Recording<'_>,
+    config: &DumpConfig,
+    decoder: &dyn SegmentDecoder,
+) -> io::Result<()> {
     let (image, schedule) = recording::load(recording, config.symfs.as_deref());
     for problem in image.problems() {
         messages::warn(problem.what);
@@ -24,7 +29,9 @@ pub(super) fn dump(out: &mut dyn Write, recording: &Recording<'_>, config: &Dump
     let progress = Progress::new("decoding", recording::aux_bytes(recording));
     let mut lines = Lines { out, config, names: Names::new(&image), line: String::new(), result: Ok(()) };
     let report = |done| progress.at(done);
-    decoder::decode(recording, &schedule, &image, &image, &options, &report, &mut lines);
+    let (code, functions) = (&image, &image);
+    let context = Context { recording, schedule: &schedule, code, functions, all_branches: true };
+    decoder::decode_with(decoder, &context, &options, &report, &mut lines);
     lines.result
 }
 

@@ -18,12 +18,13 @@ use crate::recording;
 /// # Errors
 /// The recording cannot be read, or stdout not be written.
 pub fn run(config: &DumpConfig) -> Result<Exit> {
+    let decoder = config.decoder.decoder()?;
     let file = recording::open(&config.input)?;
     let recording = recording::read(&file)?;
     let mut out = BufWriter::with_capacity(1 << 16, stdout().lock());
     match config.what {
         DumpKind::Packets => packets::dump(&mut out, &recording, config),
-        DumpKind::Branches => branches::dump(&mut out, &recording, config),
+        DumpKind::Branches => branches::dump(&mut out, &recording, config, &*decoder),
         DumpKind::Sideband => sideband::dump(&mut out, &recording, config),
     }
     .and_then(|()| out.flush())

@@ -30,7 +30,7 @@ struct Trace {
     aux_bytes: u64,
     /// Always null: output does not depend on the number of workers.
     workers: Option<u64>,
-    decoder: &'static str,
+    decoder: String,
     /// Null: perf does not record them.
     monotonic_offset_ns: Option<i64>,
     realtime_offset_ns: Option<i64>,
@@ -177,7 +177,7 @@ fn trace(view: &View<'_>) -> Trace {
         threads: trace.threads,
         aux_bytes: view.aux_bytes,
         workers: None,
-        decoder: "func_latency",
+        decoder: view.decoder.to_owned(),
         monotonic_offset_ns: None,
         realtime_offset_ns: None,
         start_ns: trace.window.0.0,

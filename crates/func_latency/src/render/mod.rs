@@ -24,6 +24,8 @@ pub struct View<'a> {
     pub input: &'a str,
     /// Bytes of trace.
     pub aux_bytes: u64,
+    /// Who decoded it.
+    pub decoder: &'a str,
     /// Inlined instances of each function, which are not counted, or `None` if they were not looked for; in the
     /// order of the report's functions.
     pub inlined: &'a [Option<u64>],

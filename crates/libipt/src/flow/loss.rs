@@ -1,0 +1,94 @@
+//! Losing track of execution: every hole becomes a gap of all threads that it may hide.
+
+use decoder::{LostPart, Running, Stretch};
+use model::{AuxOffset, EventTime, Gap, GapCause, Ns, TraceEvent};
+
+use super::{Flow, State};
+use crate::when::OnCpu;
+
+/// A loss that has not ended.
+#[derive(Clone, Copy)]
+pub(super) struct Lost {
+    pub(super) cause: GapCause,
+    /// When execution was known last.
+    from: Ns,
+    pub(super) at: AuxOffset,
+    /// The bytes since `at` are not decoded,
+    skips: bool,
+    /// up to this PSB.
+    pub(super) psb: Option<AuxOffset>,
+    /// libipt goes on behind that PSB.
+    pub(super) synchronised: bool,
+    /// Who ran before, if another thread runs now.
+    pub(super) before: Option<Running>,
+}
+
+impl Flow<'_> {
+    /// From here on execution is not known; `skips`: nor are the bytes used.
+    pub(super) fn lose(&mut self, cause: GapCause, at: AuxOffset, skips: bool) {
+        if let State::Lost(lost) = &mut self.state {
+            lost.skips |= skips;
+            (lost.psb, lost.synchronised) = (None, false);
+            return;
+        }
+        let from = self.now;
+        self.state =
+            State::Lost(Lost { cause, from, at, skips, psb: None, synchronised: false, before: None });
+    }
+
+    /// The trace unit lost packets.
+    pub(super) fn lose_packets(&mut self, at: AuxOffset) {
+        self.overflows += 1;
+        self.lose(GapCause::Overflow, at, false);
+    }
+
+    /// Emits the gap of a loss that ended at `end`, when `now` ran, for every thread that may have run in it.
+    pub(super) fn close_gap(&mut self, now: Running, end: Ns) {
+        let State::Lost(lost) = self.state else { return };
+        self.state = State::Off;
+        let before = lost.before.unwrap_or(now);
+        let parts = match lost.cause {
+            GapCause::UnknownThread => vec![LostPart::all_of(before)],
+            _ => self.owner.lost(before, now, end),
+        };
+        let mut bytes = match lost.psb {
+            Some(psb) if lost.skips => psb.0.saturating_sub(lost.at.0),
+            _ => 0,
+        };
+        for LostPart { whose, from, not_after } in parts {
+            let from = from.unwrap_or(lost.from);
+            let to = not_after.map_or(end, |bound| bound.min(end));
+            self.push_gap(whose, from, to, std::mem::take(&mut bytes), &lost);
+        }
+    }
+
+    fn push_gap(&mut self, whose: Running, from: Ns, to: Ns, bytes: u64, lost: &Lost) {
+        let space = self.context.code.space(whose.pid, from.max(whose.from));
+        if !self.stretches.last().is_some_and(|last| last.is_of(whose, space)) {
+            self.stretches.push(Stretch::new(whose, space, from));
+        }
+        let time = |at: Ns| -> EventTime { OnCpu::around(self.context, whose, at).time(at) };
+        let gap = Gap { from: time(from), to: time(to.max(from)), bytes, at: lost.at, cause: lost.cause };
+        if let Some(stretch) = self.stretches.last_mut() {
+            stretch.push(TraceEvent::Gap(gap));
+        }
+    }
+
+    /// The stream is over: what is lost now is lost until the end.
+    pub(super) fn finish_stream(&mut self) {
+        let State::Lost(mut lost) = self.state else { return };
+        lost.psb = lost.psb.or(Some(self.segment.end));
+        let end = self.context.recording.time_span.map_or(Ns::MAX, |(_, last)| last);
+        let (running, before) = (self.running, lost.before.unwrap_or(self.running));
+        let bytes = if lost.skips { self.segment.end.0.saturating_sub(lost.at.0) } else { 0 };
+        self.push_gap(before, lost.from, end.min(before.to), bytes, &lost);
+        if lost.cause == GapCause::UnknownThread {
+            return;
+        }
+        let after = if running.is_known() { before.to } else { self.now };
+        let others: Vec<Running> = self.owner.between(after, Ns::MAX).filter(|r| r.from < end).collect();
+        for other in others {
+            self.push_gap(other, other.from, end.min(other.to), 0, &lost);
+        }
+    }
+}
