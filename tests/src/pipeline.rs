@@ -47,7 +47,9 @@ impl<'a> Opened<'a> {
     pub fn new(file: &'a perfdata::File) -> Result<Self, Error> {
         let recording = file.recording()?;
         let schedule = Schedule::new(&recording.sideband);
-        let image = Image::load(&recording.sideband, &ImageOptions::default());
+        // The oracle knows symbols only.
+        let options = ImageOptions { unwind_tables: false, ..ImageOptions::default() };
+        let image = Image::load(&recording.sideband, &options);
         Ok(Self { recording, schedule, image })
     }
 

@@ -31,6 +31,8 @@ pub enum Command {
     Report(Box<ReportArgs>),
     /// Print what is in a recording, one line each
     Dump(DumpArgs),
+    /// Copy a recording and the files that it needs into a directory, for another machine
+    Bundle(BundleArgs),
 }
 
 /// `func_latency report`.
@@ -131,6 +133,21 @@ pub enum DecoderChoice {
     Own,
     /// Intel's reference decoder: slower, times without bounds
     Libipt,
+}
+
+/// `func_latency bundle`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct BundleArgs {
+    /// Which file.
+    #[command(flatten)]
+    pub input: InputArgs,
+    /// Directory to write; there, report with -i DIR/perf.data --symfs DIR
+    #[arg(short, long, value_name = "DIR")]
+    pub output: PathBuf,
+    /// Look for the objects below this directory, not at their own places
+    #[arg(long, value_name = "DIR")]
+    pub symfs: Option<PathBuf>,
 }
 
 /// `func_latency dump`.

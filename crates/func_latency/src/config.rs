@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use model::Pid;
 
-use crate::args::{DecoderChoice, DumpArgs, Format, InputArgs, QueryArgs, RecordArgs, ReportArgs};
+use crate::args::{
+    BundleArgs, DecoderChoice, DumpArgs, Format, InputArgs, QueryArgs, RecordArgs, ReportArgs,
+};
 use crate::exit::{Exit, failure};
 use crate::filter::{Ancestor, NsRange, TidSet, TimeWindow};
 
@@ -114,6 +116,33 @@ impl ReportConfig {
             max_loss_percent: query.max_loss,
             verbose: query.verbose,
         })
+    }
+}
+
+/// What `bundle` does.
+#[derive(Clone, Debug)]
+pub struct BundleConfig {
+    /// The recording.
+    pub input: PathBuf,
+    /// Where the copies go.
+    pub output: PathBuf,
+    /// Where objects are looked for first.
+    pub symfs: Option<PathBuf>,
+}
+
+impl BundleConfig {
+    /// Of `bundle`'s arguments.
+    ///
+    /// # Errors
+    /// Wrong usage: the directory holds something that would be overwritten or mixed up.
+    pub fn new(args: BundleArgs) -> Result<Self> {
+        if std::fs::read_dir(&args.output).is_ok_and(|mut entries| entries.next().is_some()) {
+            return Err(failure(
+                Exit::Usage,
+                format!("-o {}: not an empty directory", args.output.display()),
+            ));
+        }
+        Ok(Self { input: input_path(args.input), output: args.output, symfs: checked_symfs(args.symfs)? })
     }
 }
 

@@ -5,7 +5,9 @@
 //! config      resolved and checked
 //! report_command  recording -> image, decoder, analyzer -> render::{text, json, rows}
 //!     target      -f, -b, -I, -a: names to functions
+//! bundle_command  recording and image -> a directory for another machine
 //! dump        packets, branches, sideband, one per line
+//! host        what this machine keeps: caches by build id, its vDSO
 //! exit        the one place that decides exit codes
 //! ```
 //!
@@ -13,11 +15,13 @@
 //! Only this crate prints, exits and reads the environment.
 
 pub mod args;
+mod bundle_command;
 pub mod config;
 mod decoding;
 pub mod dump;
 pub mod exit;
 pub mod filter;
+mod host;
 mod messages;
 mod progress;
 mod record_command;
@@ -32,7 +36,7 @@ use anyhow::Result;
 use clap::Parser;
 
 use args::{Command, CommandLine};
-use config::{DumpConfig, ReportConfig};
+use config::{BundleConfig, DumpConfig, ReportConfig};
 use exit::Exit;
 
 /// Runs the command with the process's arguments.
@@ -65,6 +69,7 @@ pub fn run() -> ExitCode {
 fn dispatch(command_line: CommandLine) -> Result<Exit> {
     match command_line.command {
         Some(Command::Report(args)) => report_command::run(&ReportConfig::new(*args)?),
+        Some(Command::Bundle(args)) => bundle_command::run(&BundleConfig::new(args)?),
         Some(Command::Dump(args)) => dump::run(&DumpConfig::new(args)?),
         None => record_command::run(command_line.record),
     }

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use anyhow::Result;
-use image::{Image, ImageOptions};
+use image::Image;
 use model::{AuxBuffer, Recording, Schedule};
 
-use crate::messages;
+use crate::{host, messages};
 
 /// Opens the file.
 ///
@@ -44,6 +44,6 @@ pub(crate) fn aux_bytes(recording: &Recording<'_>) -> u64 {
 
 /// The objects that ran, and who ran when.
 pub(crate) fn load(recording: &Recording<'_>, symfs: Option<&Path>) -> (Image, Schedule) {
-    let options = ImageOptions { symfs: symfs.map(Path::to_path_buf) };
+    let options = host::image_options(recording, symfs);
     (Image::load(&recording.sideband, &options), Schedule::new(&recording.sideband))
 }

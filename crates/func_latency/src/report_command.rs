@@ -1,7 +1,6 @@
 //! `report`: from a recording to a function's latency.
 
 use std::io::{BufWriter, IsTerminal, Write, stdout};
-use std::path::Path;
 use std::time::Instant;
 
 use analyzer::{Analysis, CallCounts, Report, Request, Surroundings};
@@ -30,11 +29,12 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     let file = recording::open(&config.input)?;
     let recording = recording::read(&file)?;
     let (image, schedule) = recording::load(&recording, config.symfs.as_deref());
-    let problems = problems(&recording, &image, config.symfs.as_deref());
+    let mut problems = problems(&recording, &image);
     let wanted = target::wanted(&image, config)?;
     let request = request(config, &recording, &schedule, &image, &wanted)?;
     verbose(config, started, "opened");
     let mut report = analyse(config, &recording, &schedule, &image, &request, &*decoder);
+    explain_missing_code(&report, &image, &mut problems);
     verbose(config, started, "decoded and analysed");
     let wanted = leave_out_uncalled(&mut report, wanted);
 
@@ -60,16 +60,11 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
 }
 
 /// What makes the report less than whole; said on stderr, too.
-fn problems(recording: &Recording<'_>, image: &Image, symfs: Option<&Path>) -> Vec<String> {
+fn problems(recording: &Recording<'_>, image: &Image) -> Vec<String> {
     let mut problems: Vec<String> = recording::damage(recording).into_iter().collect();
-    let of_image = image.problems();
-    let unusable = of_image.iter().any(|problem| problem.unusable);
-    for problem in of_image {
+    for problem in image.problems() {
         messages::warn(&problem.what);
         problems.push(problem.what);
-    }
-    if unusable && symfs.is_none() {
-        messages::note("copies of the traced machine's files can be given with --symfs DIR");
     }
     let switchers = image.stack_switchers();
     if !switchers.is_empty() {
@@ -83,6 +78,17 @@ fn problems(recording: &Recording<'_>, image: &Image, symfs: Option<&Path>) -> V
         problems.push(what);
     }
     problems
+}
+
+/// Memory without a file is a problem only where it was executed.
+fn explain_missing_code(report: &Report, image: &Image, problems: &mut Vec<String>) {
+    let objects = report.loss.by_cause.iter().filter_map(|cause| cause.object);
+    for problem in objects.filter_map(|object| image.missing_code(object)) {
+        if !problems.contains(&problem.what) {
+            messages::warn(&problem.what);
+            problems.push(problem.what);
+        }
+    }
 }
 
 fn request(

@@ -68,6 +68,7 @@ fn find(image: &Image, config: &ReportConfig, text: &str) -> Result<Vec<Function
         Ok(found) => {
             say_what_was_guessed(text, &found);
             warn_of_resolvers(text, &found);
+            tell_of_pieces(image, &found);
             return Ok(found);
         }
         Err(error) => error,
@@ -88,6 +89,21 @@ fn say_what_was_guessed(text: &str, found: &[FunctionMatch]) {
     }
     let names: Vec<String> = found.iter().map(|f| format!("{} ({})", f.full_name, f.object_name)).collect();
     messages::note(format!("'{text}' is {}", messages::list(&names)));
+}
+
+/// Calls of `f.part.0` are none of `f`.
+fn tell_of_pieces(image: &Image, found: &[FunctionMatch]) {
+    // Who writes a pattern gets the pieces, too.
+    for function in found.iter().filter(|f| f.matched_by != MatchedBy::Glob) {
+        let pieces: Vec<String> = image.pieces(function).into_iter().map(|piece| piece.name).collect();
+        if !pieces.is_empty() {
+            let name = &function.name;
+            messages::note(format!(
+                "the compiler split or copied {name}: calls of {} are not calls of {name}; -f '{name}*' reports them, too",
+                messages::list(&pieces)
+            ));
+        }
+    }
 }
 
 /// `memcpy` is a symbol of what chooses a `memcpy`, which is hardly what was meant.

@@ -191,3 +191,21 @@ fn a_full_disk_is_an_error() {
         assert!(stderr.contains("No space left"), "{words:?} {stderr}");
     }
 }
+
+#[test]
+fn a_bundle_gives_the_same_report_without_the_program() {
+    let directory = recorded("bundle");
+    let words = |more: &'static [&'static str]| [&["report", "-f", "f", "--format", "json"], more].concat();
+    let (here, _) = check(&directory, &words(&[]), 0);
+    let (_, stderr) = check(&directory, &["bundle", "perf.data", "-o", "there"], 0);
+    assert!(stderr.contains("1 file and the recording") && stderr.contains("--symfs there"), "{stderr}");
+    std::fs::remove_file(directory.join("program")).unwrap();
+    std::fs::remove_file(directory.join("perf.data")).unwrap();
+    let (there, stderr) = check(&directory, &words(&["-i", "there/perf.data", "--symfs", "there"]), 0);
+    assert_eq!((here, stderr.as_str()), (there, ""));
+    // Without it the report says what is missing, and what to do.
+    let (_, stderr) = check(&directory, &words(&["-i", "there/perf.data"]), 2);
+    assert!(stderr.contains("/program is missing") && stderr.contains("--symfs DIR"), "{stderr}");
+    let (_, stderr) = check(&directory, &["bundle", "-i", "there/perf.data", "-o", "there"], 2);
+    assert!(stderr.contains("not an empty directory"), "{stderr}");
+}

@@ -1,10 +1,11 @@
-//! Builds the functions of an object from its symbols, PLT stubs and what lies between.
+//! Builds the functions of an object from its symbols, unwind tables, PLT stubs and what lies between.
 
 use std::cmp::Reverse;
 
 use model::FunctionKind;
 
 use crate::cold;
+use crate::eh_frame::CodeRange;
 use crate::elf::{CodeSection, SlotTarget, Slots, Symbol};
 use crate::functions::{Function, Functions, NONE};
 use crate::padding::is_padding;
@@ -20,11 +21,13 @@ pub(crate) struct Source<'a> {
     pub(crate) slots: &'a Slots,
     /// The file's bytes.
     pub(crate) file: &'a [u8],
+    /// Code that the symbols may not have, by start.
+    pub(crate) ranges: &'a [CodeRange],
     /// It is the dynamic loader.
     pub(crate) loader: bool,
 }
 
-/// All symbols at one address.
+/// All symbols at one address, or a range that has none.
 #[derive(Debug)]
 struct Group {
     start: u64,
@@ -32,6 +35,8 @@ struct Group {
     size: u64,
     /// Its symbols, the best first, as a range of the sorted list.
     symbols: std::ops::Range<usize>,
+    /// It is entered at its start.
+    is_entry: bool,
     /// The group of its hot part, if all its symbols are cold parts.
     hot: Option<usize>,
 }
@@ -78,10 +83,29 @@ fn group(source: &Source<'_>) -> (Vec<u32>, Vec<Group>) {
         let best = run.first().map_or(NO_SYMBOL, |i| symbol(*i));
         let symbols = first..first + run.len();
         first = symbols.end;
-        groups.push(Group { start: best.value, size: best.size, symbols, hot: None });
+        groups.push(Group { start: best.value, size: best.size, symbols, is_entry: true, hot: None });
     }
+    add_ranges(source.ranges, &mut groups);
     find_hot(source, &order, &mut groups);
     (order, groups)
+}
+
+/// Adds the ranges that start outside of all symbols.
+fn add_ranges(ranges: &[CodeRange], groups: &mut Vec<Group>) {
+    let named = groups.len();
+    let mut covered = 0;
+    let mut next = 0;
+    for range in ranges {
+        while let Some(group) = groups.get(next).filter(|group| next < named && group.start <= range.start) {
+            covered = group.start.saturating_add(group.size.max(1)).max(covered);
+            next += 1;
+        }
+        if range.start >= covered {
+            let CodeRange { start, size, is_entry } = *range;
+            groups.push(Group { start, size, symbols: 0..0, is_entry, hot: None });
+        }
+    }
+    groups.sort_by_key(|group| group.start);
 }
 
 const NO_SYMBOL: Symbol =
@@ -191,15 +215,18 @@ impl Build<'_> {
         if start > section.start && is_padding(bytes) {
             return;
         }
-        let kind = if self.source.loader { FunctionKind::Loader } else { FunctionKind::Unnamed };
-        let function = self.add(start, end - start, kind);
+        let function = self.add(start, end - start, self.unnamed(), false);
         self.pieces.push((start, Owner::Function(function)));
     }
 
-    fn add(&mut self, entry: u64, size: u64, kind: FunctionKind) -> u32 {
+    fn unnamed(&self) -> FunctionKind {
+        if self.source.loader { FunctionKind::Loader } else { FunctionKind::Unnamed }
+    }
+
+    fn add(&mut self, entry: u64, size: u64, kind: FunctionKind, has_entry: bool) -> u32 {
         let index = u32::try_from(self.out.list.len()).unwrap_or(NONE);
         let first_name = u32::try_from(self.out.names.len()).unwrap_or(u32::MAX);
-        self.out.list.push(Function { entry, size, first_name, kind });
+        self.out.list.push(Function { entry, size, first_name, kind, has_entry });
         index
     }
 
@@ -210,8 +237,12 @@ impl Build<'_> {
         let best = names.clone().next().map_or(&b""[..], |n| self.source.strings.get(n));
         // The lazy binder is the loader's, whether its symbols are there or not.
         let binder = self.source.loader && best.starts_with(b"_dl_runtime_");
-        let kind = if binder { FunctionKind::Loader } else { FunctionKind::Symbol };
-        let function = self.add(group.start, end.saturating_sub(group.start), kind);
+        let kind = match symbols {
+            [] => self.unnamed(),
+            _ if binder => FunctionKind::Loader,
+            _ => FunctionKind::Symbol,
+        };
+        let function = self.add(group.start, end.saturating_sub(group.start), kind, group.is_entry);
         self.out.names.extend(names);
         if symbols.iter().any(|i| self.source.symbols.get(*i as usize).is_some_and(|s| s.resolver)) {
             self.out.resolvers.push(function);
@@ -232,7 +263,7 @@ impl Build<'_> {
                 break; // the file ends before the section does
             }
             let name = self.stub_name(stub, start);
-            let function = self.add(start, end - start, FunctionKind::Plt);
+            let function = self.add(start, end - start, FunctionKind::Plt, true);
             self.pieces.push((start, Owner::Function(function)));
             if let Some(name) = name {
                 self.out.stub_names.push((function, name));
@@ -292,6 +323,10 @@ mod tests {
 
     /// Symbols from lines `name start size [file]`, hexadecimal; with a file they are local.
     fn check(code: &[CodeSection], symbols: &str, file: &[u8], expect: &str) {
+        check_ranges(code, symbols, &[], file, expect);
+    }
+
+    fn check_ranges(code: &[CodeSection], symbols: &str, ranges: &[CodeRange], file: &[u8], expect: &str) {
         let mut strings = vec![0];
         let mut table = Vec::new();
         for line in symbols.lines() {
@@ -312,7 +347,8 @@ mod tests {
         }
         let strings = Strings::new(&strings);
         let slots = Slots::default();
-        let source = Source { sections: code, symbols: &table, strings, slots: &slots, file, loader: false };
+        let source =
+            Source { sections: code, symbols: &table, strings, slots: &slots, file, ranges, loader: false };
         let functions = functions(&source);
         let mut got = String::new();
         for (start, owner) in functions.starts.iter().zip(&functions.owners) {
@@ -320,7 +356,11 @@ mod tests {
                 None => "none".to_string(),
                 Some(f) => match functions.names_of(*owner).first() {
                     Some(name) => format!("{} {:x}+{:x}", strings.text(*name), f.entry, f.size),
-                    None => format!("{:?} {:x}+{:x}", f.kind, f.entry, f.size),
+                    None => {
+                        let entry =
+                            if f.has_entry && f.kind == FunctionKind::Unnamed { " entry" } else { "" };
+                        format!("{:?} {:x}+{:x}{entry}", f.kind, f.entry, f.size)
+                    }
                 },
             };
             got += &format!("{start:x} {name}\n");
@@ -442,6 +482,30 @@ mod tests {
              30 Plt 30+10
              40 Plt 40+8
              48 none",
+        );
+    }
+
+    #[test]
+    fn unwind_tables_have_the_functions_without_symbols() {
+        let range = |start, size, is_entry| CodeRange { start, size, is_entry };
+        check_ranges(
+            &[text(0x10, 0x80)],
+            "f 20 10",
+            &[
+                range(0x10, 8, false),
+                range(0x20, 0x10, true),
+                range(0x28, 4, true),
+                range(0x30, 0x20, true),
+                range(0x50, 0x20, true),
+            ],
+            RET,
+            "10 Unnamed 10+8
+             18 Unnamed 18+8
+             20 f 20+10
+             30 Unnamed 30+20 entry
+             50 Unnamed 50+20 entry
+             70 Unnamed 70+10
+             80 none",
         );
     }
 }

@@ -6,10 +6,10 @@ use std::ops::Range;
 use model::BuildId;
 use object::LittleEndian;
 use object::elf::{
-    EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_LOAD, PT_NOTE, ProgramHeader64,
-    R_X86_64_GLOB_DAT, R_X86_64_IRELATIVE, R_X86_64_JUMP_SLOT, Rela64, SHF_ALLOC, SHF_EXECINSTR, SHN_UNDEF,
-    SHT_DYNSYM, SHT_NOBITS, SHT_NOTE, SHT_RELA, SHT_SYMTAB, STB_LOCAL, STB_WEAK, STT_FILE, STT_FUNC,
-    STT_GNU_IFUNC, SectionHeader64, Sym64,
+    DT_FINI, DT_INIT, DT_NULL, EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_LOAD,
+    PT_NOTE, ProgramHeader64, R_X86_64_GLOB_DAT, R_X86_64_IRELATIVE, R_X86_64_JUMP_SLOT, Rela64, SHF_ALLOC,
+    SHF_EXECINSTR, SHN_UNDEF, SHT_DYNSYM, SHT_NOBITS, SHT_NOTE, SHT_RELA, SHT_SYMTAB, STB_LOCAL, STB_WEAK,
+    STT_FILE, STT_FUNC, STT_GNU_IFUNC, SectionHeader64, Sym64,
 };
 use object::read::SectionIndex;
 use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, Rela, SectionHeader, SectionTable, Sym};
@@ -92,6 +92,7 @@ pub(crate) struct Slots {
 /// An ELF file's headers.
 pub(crate) struct Elf<'a> {
     bytes: &'a [u8],
+    start: u64,
     programs: &'a [ProgramHeader64<LittleEndian>],
     sections: SectionTable<'a, Header>,
 }
@@ -114,7 +115,7 @@ impl<'a> Elf<'a> {
         let programs = header.program_headers(LE, bytes).map_err(not_elf)?;
         // Section headers stand at the end of the file: the code is good without them.
         let sections = header.sections(LE, bytes).unwrap_or_default();
-        Ok(Self { bytes, programs, sections })
+        Ok(Self { bytes, start: header.e_entry(LE), programs, sections })
     }
 
     pub(crate) fn segments(&self) -> Vec<Segment> {
@@ -168,13 +169,19 @@ impl<'a> Elf<'a> {
         matches!(name, b".plt" | b".plt.sec" | b".plt.got" | b".iplt" | b".plt.bnd")
     }
 
-    /// The functions of `.symtab`, else of `.dynsym`; local ones and aliases included.
-    pub(crate) fn symbol_table(&self) -> SymbolTable {
-        let of_type = |kind| {
-            let table = self.sections.iter().find(|s| s.sh_type(LE) == kind)?;
-            Some(self.read_symbols(table)).filter(|t| !t.symbols.is_empty())
-        };
-        of_type(SHT_SYMTAB).or_else(|| of_type(SHT_DYNSYM)).unwrap_or_default()
+    /// The functions of `.symtab`, local ones and aliases included; `None` if there are none.
+    pub(crate) fn static_symbols(&self) -> Option<SymbolTable> {
+        self.symbols_of_type(SHT_SYMTAB)
+    }
+
+    /// The functions of `.dynsym`: those that other objects can call.
+    pub(crate) fn dynamic_symbols(&self) -> Option<SymbolTable> {
+        self.symbols_of_type(SHT_DYNSYM)
+    }
+
+    fn symbols_of_type(&self, kind: u32) -> Option<SymbolTable> {
+        let table = self.sections.iter().find(|s| s.sh_type(LE) == kind)?;
+        Some(self.read_symbols(table)).filter(|t| !t.symbols.is_empty())
     }
 
     fn read_symbols(&self, table: &SectionHeader64<LittleEndian>) -> SymbolTable {
@@ -268,6 +275,56 @@ impl<'a> Elf<'a> {
     pub(crate) fn has_section(&self, name: &str) -> bool {
         self.sections.section_by_name(LE, name.as_bytes()).is_some()
     }
+
+    /// The whole file.
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The bytes of a section as they are in the file.
+    pub(crate) fn section(&self, name: &str) -> Option<&'a [u8]> {
+        let (_, section) = self.sections.section_by_name(LE, name.as_bytes())?;
+        section.data(LE, self.bytes).ok().filter(|data| !data.is_empty())
+    }
+
+    /// Where a section is linked.
+    pub(crate) fn section_address(&self, name: &str) -> Option<u64> {
+        self.sections.section_by_name(LE, name.as_bytes()).map(|(_, section)| section.sh_addr(LE))
+    }
+
+    /// `.gnu_debuglink`: a file name, padded to four bytes, and the CRC-32 of that file.
+    pub(crate) fn debug_link(&self) -> Option<(&'a str, u32)> {
+        let data = self.section(".gnu_debuglink")?;
+        let (name, len) = leading_name(data)?;
+        let crc = data.get(len.next_multiple_of(4)..)?.first_chunk()?;
+        Some((name, u32::from_le_bytes(*crc)))
+    }
+
+    /// `.gnu_debugaltlink`: a file name and the build id of that file.
+    pub(crate) fn debug_alt_link(&self) -> Option<(&'a str, BuildId)> {
+        let data = self.section(".gnu_debugaltlink")?;
+        let (name, len) = leading_name(data)?;
+        let id = data.get(len..).filter(|id| !id.is_empty())?;
+        Some((name, BuildId(id.to_vec())))
+    }
+
+    /// Where the system enters the object: the program's start, and what runs when it is loaded and unloaded.
+    pub(crate) fn entry_points(&self) -> Vec<u64> {
+        let dynamic = self.sections.iter().find_map(|s| s.dynamic(LE, self.bytes).ok().flatten());
+        let entries = dynamic.map_or(&[][..], |(entries, _)| entries);
+        let of_tags = entries.iter().take_while(|e| e.d_tag.get(LE) != u64::from(DT_NULL));
+        let of_tags = of_tags.filter(|e| [DT_INIT, DT_FINI].map(u64::from).contains(&e.d_tag.get(LE)));
+        let mut list: Vec<u64> = of_tags.map(|e| e.d_val.get(LE)).chain([self.start]).collect();
+        list.retain(|address| *address != 0);
+        list
+    }
+}
+
+/// The text up to the first zero byte, and how many bytes it takes with it.
+fn leading_name(data: &[u8]) -> Option<(&str, usize)> {
+    let end = memchr::memchr(0, data)?;
+    let name = std::str::from_utf8(data.get(..end)?).ok().filter(|name| !name.is_empty())?;
+    Some((name, end + 1))
 }
 
 fn build_id_of(mut notes: NoteIterator<'_, Header>) -> Option<BuildId> {
@@ -313,7 +370,7 @@ mod tests {
         let elf = Elf::parse(&bytes).unwrap();
         assert!(elf.segments().iter().any(|s| s.executable));
         let text = elf.code_sections();
-        let symbols = elf.symbol_table();
+        let symbols = elf.static_symbols().unwrap();
         let strings = Strings::new(&bytes[symbols.strings]);
         let main = symbols.symbols.iter().find(|s| strings.text(s.name) == "main").unwrap();
         assert!(text.iter().any(|s| s.start <= main.value && main.value < s.end));

@@ -13,6 +13,20 @@ pub enum ObjectError {
         /// As the recording names it.
         name: String,
     },
+    /// The code of the kernel's vDSO was not found.
+    #[error("the vDSO that ran ({}) is not here", build_id_of(.recording.as_ref()))]
+    NoVdso {
+        /// The build id of what ran, if the recording has it.
+        recording: Option<BuildId>,
+    },
+    /// The file that ran was deleted or replaced, and nothing tells whether another is the same.
+    #[error(
+        "{name} was deleted or replaced while it was in use, and the recording has no build id to know a copy by"
+    )]
+    Replaced {
+        /// As the recording names it.
+        name: String,
+    },
     /// No such file.
     #[error("{name} is missing (looked for {})", list(.tried))]
     Missing {
@@ -49,6 +63,27 @@ pub enum ObjectError {
     },
 }
 
+impl ObjectError {
+    /// What to do about it.
+    #[must_use]
+    pub const fn remedy(&self) -> &'static str {
+        match self {
+            Self::NoFile { .. } => {
+                "code that a program writes at run time is there where its runtime also writes a jitdump \
+                 (jit-PID.dump)"
+            }
+            Self::NoVdso { .. } => {
+                "perf keeps a copy of it in ~/.debug on the machine that recorded: give that directory with --symfs"
+            }
+            Self::Missing { .. }
+            | Self::Unreadable { .. }
+            | Self::BuildId { .. }
+            | Self::Replaced { .. }
+            | Self::Damaged { .. } => "give the files that ran with --symfs DIR",
+        }
+    }
+}
+
 /// Something that makes the image incomplete or uncertain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -63,6 +98,10 @@ pub struct Problem {
 fn list(paths: &[PathBuf]) -> String {
     let paths: Vec<_> = paths.iter().map(|p| p.display().to_string()).collect();
     paths.join(", ")
+}
+
+fn build_id_of(recording: Option<&BuildId>) -> String {
+    recording.map_or_else(|| "build id unknown".to_owned(), |id| format!("build id {id}"))
 }
 
 fn id(id: Option<&BuildId>) -> String {

@@ -159,7 +159,7 @@ impl Image {
         found.filter(|id| *id != FunctionId::UNKNOWN).collect()
     }
 
-    fn names(&self) -> &NameIndex {
+    pub(crate) fn names(&self) -> &NameIndex {
         self.names.get_or_init(|| NameIndex::new(self))
     }
 
@@ -219,7 +219,7 @@ impl Image {
         ids.into_iter().filter_map(|id| self.function_match(id, by)).collect()
     }
 
-    fn function_match(&self, id: FunctionId, matched_by: MatchedBy) -> Option<FunctionMatch> {
+    pub(crate) fn function_match(&self, id: FunctionId, matched_by: MatchedBy) -> Option<FunctionMatch> {
         let object = self.object(id)?;
         Some(FunctionMatch {
             id,

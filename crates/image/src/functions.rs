@@ -3,7 +3,8 @@
 //! ```text
 //! symbols      f [.......)   g [...........)      f.cold [..)
 //!                              h  [..)
-//! pieces       f          -  g h    g         -   f          (- : a gap, a function without a name)
+//! unwind tables                                [..)
+//! pieces       f          -  g h    g         -u  -f         (u, -: without a name; -: a gap, without an entry, too)
 //! ```
 
 use model::FunctionKind;
@@ -22,6 +23,8 @@ pub(crate) struct Function {
     pub(crate) first_name: u32,
     /// What it is.
     pub(crate) kind: FunctionKind,
+    /// It is known to be entered at `entry`.
+    pub(crate) has_entry: bool,
 }
 
 /// The functions of one object, by entry.
@@ -45,9 +48,7 @@ impl Functions {
         let piece = self.starts.partition_point(|start| *start <= svma).checked_sub(1)?;
         let owner = *self.owners.get(piece)?;
         let function = self.list.get(owner as usize)?;
-        let has_entry = matches!(function.kind, FunctionKind::Symbol | FunctionKind::Plt)
-            || (function.kind == FunctionKind::Loader && !self.names_of(owner).is_empty());
-        Some((owner, has_entry && function.entry == svma))
+        Some((owner, function.has_entry && function.entry == svma))
     }
 
     pub(crate) fn get(&self, index: u32) -> Option<&Function> {

@@ -1,6 +1,6 @@
 //! The image: everything that ran, where and when.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, OnceLock};
 
 use model::{
@@ -13,17 +13,12 @@ use crate::demangle::{Form, demangle};
 use crate::elf::Elf;
 use crate::error::{ObjectError, Problem};
 use crate::functions::Function;
+use crate::jit_code::Dumps;
 use crate::lines::{Lines, SourceLine};
 use crate::name_index::NameIndex;
 use crate::object_file::{Loaded, ObjectFile};
+use crate::options::ImageOptions;
 use crate::space::Spaces;
-
-/// Where to look for objects.
-#[derive(Clone, Debug, Default)]
-pub struct ImageOptions {
-    /// Look for the files below this directory only: `DIR/path/of/object`, then `DIR/object`.
-    pub symfs: Option<PathBuf>,
-}
 
 /// The address spaces of a recording, their code and functions.
 ///
@@ -44,9 +39,13 @@ impl Image {
     /// What cannot be opened is in [`Self::problems`].
     #[must_use]
     pub fn load(sideband: &[SidebandRecord], options: &ImageOptions) -> Self {
-        let (spaces, keys) = Spaces::new(sideband);
-        let symfs = options.symfs.as_deref();
-        let objects: Vec<_> = keys.into_par_iter().map(|key| ObjectFile::load(key, symfs)).collect();
+        let dumps = Dumps::find(sideband, options);
+        let (spaces, mapped) = Spaces::new(&dumps.add_to(sideband));
+        let load = |object| match dumps.get(&object) {
+            Some(dump) => ObjectFile::of_jitdump(object.key, dump),
+            None => ObjectFile::load(object, options),
+        };
+        let objects: Vec<_> = mapped.into_par_iter().map(load).collect();
         let mut bases = vec![1u32]; // 0 is FunctionId::UNKNOWN
         let mut next = 1u32;
         for object in &objects {
@@ -101,19 +100,12 @@ impl Image {
         let mut list = Vec::new();
         for (id, object) in self.objects().zip(&self.objects) {
             match &object.state {
-                Err(ObjectError::NoFile { .. }) => (),
-                Err(error) => {
-                    list.push(Problem { object: Some(id), what: error.to_string(), unusable: true });
+                Err(ObjectError::NoFile { .. } | ObjectError::NoVdso { .. }) => (),
+                Err(_) => list.extend(self.missing_code(id)),
+                Ok(loaded) => {
+                    let what = loaded.assumption.clone();
+                    list.extend(what.map(|what| Problem { object: Some(id), what, unusable: false }));
                 }
-                Ok(loaded) if object.key.deleted && object.key.build_id.is_none() => {
-                    let path = loaded.path.display();
-                    let what = format!(
-                        "{path} was deleted or replaced before the recording ended, which has no build id of it: \
-                         the file used may be another one"
-                    );
-                    list.push(Problem { object: Some(id), what, unusable: false });
-                }
-                Ok(_) => (),
             }
         }
         if self.spaces.unfollowed > 0 {
@@ -124,12 +116,20 @@ impl Image {
         list
     }
 
+    /// Why there is no code of an object, and what to do about it; `None` if there is.
+    #[must_use]
+    pub fn missing_code(&self, id: ObjectId) -> Option<Problem> {
+        let error = self.object_error(id)?;
+        let what = format!("{error}; {}", error.remedy());
+        Some(Problem { object: Some(id), what, unusable: true })
+    }
+
     /// Objects that can change stacks behind our back: they import `swapcontext` or `makecontext`, or are
     /// written in Go.
     #[must_use]
     pub fn stack_switchers(&self) -> Vec<ObjectId> {
         let switches = |id: &ObjectId| {
-            let elf = self.loaded(*id).and_then(|loaded| Elf::parse(loaded.file.bytes()).ok());
+            let elf = self.loaded(*id).and_then(|loaded| Elf::parse(&loaded.contents).ok());
             elf.is_some_and(|elf| {
                 elf.imports(&["swapcontext", "makecontext"]) || elf.has_section(".gopclntab")
             })
@@ -258,10 +258,9 @@ impl Image {
     #[must_use]
     pub fn source_line_at(&self, object: ObjectId, svma: Svma) -> Option<SourceLine> {
         let loaded = self.loaded(object)?;
-        let lines = loaded.lines.get_or_init(|| {
-            let debug = loaded.debug.as_ref().map(|(path, _)| path);
-            Mutex::new(Lines::open(debug.unwrap_or(&loaded.path)))
-        });
+        let lines = loaded
+            .lines
+            .get_or_init(|| Mutex::new(Lines::open(loaded.dwarf_path(), loaded.supplement.as_deref())));
         lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner).as_mut()?.at(svma)
     }
 }
@@ -279,7 +278,7 @@ impl CodeSource for Image {
         let loaded = self.loaded(mapping.object).ok_or(NoCode::MissingObject(mapping.object))?;
         let start = usize::try_from(mapping.offset_of(ip).0).map_err(|_| NoCode::Unmapped)?;
         // A page behind the end of the file is mapped, but has no code.
-        let tail = loaded.file.bytes().get(start..).filter(|t| !t.is_empty()).ok_or(NoCode::Unmapped)?;
+        let tail = loaded.contents.get(start..).filter(|t| !t.is_empty()).ok_or(NoCode::Unmapped)?;
         let len = usize::try_from(mapping.end.minus(ip)).unwrap_or(usize::MAX);
         Ok(tail.get(..len).unwrap_or(tail))
     }

@@ -6,8 +6,12 @@
 //!
 //! ```text
 //! sideband  --space-->        which object is mapped at an address, when
-//! objects   --object_file-->  mapped ELF files, checked against the recording's build ids
-//!   elf --build-->            sorted functions: symbols, PLT stubs, gaps; cold parts folded into theirs
+//! objects   --locate-->       the file that serves each, known by its build id (vdso, build_id_dirs)
+//! jitdump   --jit_code-->     code that programs wrote, as mappings of the dump's bytes
+//! files     --object_file-->  code, and sorted functions
+//!   elf --symbols-->          names, also of a debug file (debug_file, debuglink) or packed (mini_debug_info)
+//!   elf --eh_frame-->         functions without names
+//!   both --build-->           symbols, PLT stubs, gaps; cold parts folded into theirs
 //! names     --find-->         what a user writes to functions; demangled on first use
 //! DWARF     --lines,inlines-->  read when asked for
 //! ```
@@ -16,27 +20,43 @@
 //! A damaged file costs its own functions or code, never more.
 
 mod build;
+mod build_id_dirs;
+mod bundle;
 mod cold;
+mod contents;
+mod debug_file;
+mod debuglink;
 mod demangle;
+mod eh_frame;
 mod elf;
 mod error;
 mod find;
 mod functions;
 mod image;
 mod inlines;
+mod jit_code;
+mod jitdump;
 mod lines;
+mod locate;
 mod mapped;
+mod mini_debug_info;
 mod name_index;
 mod nearest;
 mod object_file;
+mod options;
 mod padding;
+mod pieces;
 mod plt;
 mod query;
 mod space;
 mod strings;
+mod symbols;
+mod vdso;
 
+pub use bundle::{BundledBytes, BundledFile};
 pub use error::{ObjectError, Problem};
 pub use find::{FindError, FunctionMatch, MatchedBy};
-pub use image::{Image, ImageOptions};
+pub use image::Image;
 pub use lines::SourceLine;
+pub use options::{HostVdso, ImageOptions};
 pub use query::Query;

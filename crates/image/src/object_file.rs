@@ -1,20 +1,24 @@
-//! One object: finds and maps its file, checks its build id, reads its functions.
+//! One object: its file, its debug file, its functions.
 
-use std::io;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
-use model::{BuildId, FileOffset, Svma};
+use model::{FileOffset, Svma};
 
 use crate::build::{self, Source};
-use crate::elf::{Elf, Segment};
+use crate::contents::Contents;
+use crate::debug_file::{self, DebugFile};
+use crate::eh_frame::{self, CodeRange};
+use crate::elf::{Elf, Segment, Slots};
 use crate::error::ObjectError;
 use crate::functions::Functions;
+use crate::jitdump::{Code, Dump};
 use crate::lines::Lines;
-use crate::mapped::MappedFile;
-use crate::space::ObjectKey;
+use crate::locate::{Located, locate};
+use crate::options::ImageOptions;
+use crate::space::{MappedObject, ObjectKey};
 use crate::strings::Strings;
+use crate::symbols::{self, Names};
 
 const PAGE_BYTES: u64 = 4096;
 
@@ -28,20 +32,58 @@ pub(crate) struct ObjectFile {
 pub(crate) struct Loaded {
     /// Where the file is on this machine.
     pub(crate) path: PathBuf,
-    pub(crate) file: MappedFile,
-    /// A file with the same build id that has only symbols and DWARF, if there is one.
-    pub(crate) debug: Option<(PathBuf, MappedFile)>,
+    pub(crate) contents: Contents,
+    /// What had to be taken for granted to use this file.
+    pub(crate) assumption: Option<String>,
+    /// A file that has only symbols and DWARF of it, if there is one.
+    pub(crate) debug: Option<DebugFile>,
+    /// A file that has a part of its DWARF, shared with other objects.
+    pub(crate) supplement: Option<PathBuf>,
     segments: Vec<Segment>,
-    strings: Range<usize>,
-    strings_in_debug: bool,
+    names: Names,
     pub(crate) functions: Functions,
     /// DWARF lines, once somebody has asked.
     pub(crate) lines: OnceLock<Mutex<Option<Lines>>>,
 }
 
 impl ObjectFile {
-    pub(crate) fn load(key: ObjectKey, symfs: Option<&Path>) -> Self {
-        let state = load(&key, symfs);
+    pub(crate) fn load(object: MappedObject, options: &ImageOptions) -> Self {
+        let MappedObject { key, pid } = object;
+        let state = locate(&key, pid, options).and_then(|located| read(located, &key, options));
+        Self { key, state }
+    }
+
+    /// Code that a program wrote at run time.
+    pub(crate) fn of_jitdump(key: ObjectKey, dump: &Dump) -> Self {
+        let Code { sections, symbols, names, placements } = &dump.code;
+        let functions = build::functions(&Source {
+            sections,
+            symbols,
+            strings: Strings::new(names),
+            slots: &Slots::default(),
+            file: &dump.contents,
+            ranges: &[],
+            loader: false,
+        });
+        let untimed = placements.iter().any(|placement| placement.time.is_none());
+        let assumption = untimed.then(|| {
+            format!(
+                "{} has times of another clock than the recording: code that was replaced is taken to be the last \
+                 that stood there; let the runtime write TSC times (JITDUMP_USE_ARCH_TIMESTAMP=1)",
+                dump.path.display()
+            )
+        });
+        let state = Ok(Loaded {
+            path: dump.path.clone(),
+            contents: dump.contents.clone(),
+            assumption,
+            debug: None,
+            supplement: None,
+            segments: Vec::new(), // linked where they stand in the dump
+            names: Names::Joined(names.clone()),
+            functions,
+            lines: OnceLock::new(),
+        });
         Self { key, state }
     }
 
@@ -58,11 +100,17 @@ impl ObjectFile {
 
 impl Loaded {
     pub(crate) fn strings(&self) -> Strings<'_> {
-        let bytes = match &self.debug {
-            Some((_, debug)) if self.strings_in_debug => debug.bytes(),
-            _ => self.file.bytes(),
-        };
-        Strings::new(bytes.get(self.strings.clone()).unwrap_or_default())
+        self.names.strings(&self.contents, self.debug.as_ref().map(|debug| &*debug.contents))
+    }
+
+    /// The file that has its DWARF.
+    pub(crate) fn dwarf_path(&self) -> &Path {
+        self.debug.as_ref().map_or(&self.path, |debug| &debug.path)
+    }
+
+    /// The bytes of the file that has its DWARF.
+    pub(crate) fn dwarf_bytes(&self) -> &[u8] {
+        self.debug.as_ref().map_or(&self.contents, |debug| &debug.contents)
     }
 
     fn svma(&self, offset: FileOffset) -> Option<Svma> {
@@ -91,95 +139,50 @@ pub(crate) fn basename(name: &str) -> &str {
     name.rsplit('/').next().filter(|last| !last.is_empty()).unwrap_or(name)
 }
 
-fn load(key: &ObjectKey, symfs: Option<&Path>) -> Result<Loaded, ObjectError> {
-    if key.has_no_file() {
-        return Err(ObjectError::NoFile { name: key.name.clone() });
-    }
-    let places = places(&key.name, symfs);
-    let mut first_error = None;
-    for path in &places {
-        match open(path, key) {
-            Ok(Some(file)) => return read(path.clone(), file, key, symfs),
-            Ok(None) => (),
-            Err(error) => {
-                first_error.get_or_insert(error);
-            }
-        }
-    }
-    Err(first_error.unwrap_or(ObjectError::Missing { name: key.name.clone(), tried: places }))
-}
-
-/// Where an object of this name may be.
-fn places(name: &str, symfs: Option<&Path>) -> Vec<PathBuf> {
-    match symfs {
-        None => vec![PathBuf::from(name)],
-        Some(root) => vec![root.join(name.trim_start_matches('/')), root.join(basename(name))],
-    }
-}
-
-/// Maps the file at `path`; `None` if there is none.
-fn open(path: &Path, key: &ObjectKey) -> Result<Option<MappedFile>, ObjectError> {
-    let file = match MappedFile::open(path) {
-        Ok(file) => file,
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(None);
-        }
-        Err(e) => return Err(ObjectError::Unreadable { path: path.into(), why: e.to_string() }),
-    };
-    let damaged = |what: String| ObjectError::Damaged { path: path.into(), what };
-    let found = Elf::parse(file.bytes()).map_err(|e| damaged(e.to_string()))?.build_id();
-    match &key.build_id {
-        Some(recording) if !found.as_ref().is_some_and(|found| same_build_id(found, recording)) => {
-            Err(ObjectError::BuildId { path: path.into(), file: found, recording: recording.clone() })
-        }
-        _ => Ok(Some(file)),
-    }
-}
-
-/// Older recordings fill build ids with zeros up to 20 bytes.
-fn same_build_id(a: &BuildId, b: &BuildId) -> bool {
-    let trim = |id: &BuildId| id.0.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
-    a.0.get(..trim(a)) == b.0.get(..trim(b))
-}
-
-fn read(
-    path: PathBuf,
-    file: MappedFile,
-    key: &ObjectKey,
-    symfs: Option<&Path>,
-) -> Result<Loaded, ObjectError> {
+fn read(located: Located, key: &ObjectKey, options: &ImageOptions) -> Result<Loaded, ObjectError> {
+    let Located { path, contents, assumption } = located;
     let damaged = |what: String| ObjectError::Damaged { path: path.clone(), what };
-    let elf = Elf::parse(file.bytes()).map_err(|e| damaged(e.to_string()))?;
-    let debug = elf.build_id().and_then(|id| debug_file(&id, symfs));
-    let debug_symbols = debug.as_ref().and_then(|(_, debug)| {
-        let table = Elf::parse(debug.bytes()).ok()?.symbol_table();
-        (!table.symbols.is_empty()).then_some((table, debug.bytes()))
-    });
-    let strings_in_debug = debug_symbols.is_some();
-    let (table, table_bytes) = debug_symbols.unwrap_or_else(|| (elf.symbol_table(), file.bytes()));
-    let strings = table.strings.clone();
+    let elf = Elf::parse(&contents).map_err(|e| damaged(e.to_string()))?;
+    let debug = debug_file::find(&elf, &key.name, &path, options);
+    let debug_bytes = debug.as_ref().map(|debug| &*debug.contents);
+    let supplement = match &debug {
+        Some(debug) => Elf::parse(&debug.contents)
+            .ok()
+            .and_then(|elf| debug_file::supplement(&elf, &debug.path, options)),
+        None => debug_file::supplement(&elf, &path, options),
+    };
+    let symbols = symbols::of_object(&elf, debug_bytes);
+    let loader = is_loader(basename(&key.name));
+    // The lazy binder is found by what lies between the loader's symbols.
+    let known = symbols.complete || loader || !options.unwind_tables;
+    let ranges = if known { Vec::new() } else { unnamed_ranges(&elf) };
     let functions = build::functions(&Source {
         sections: &elf.code_sections(),
-        symbols: &table.symbols,
-        strings: Strings::new(table_bytes.get(strings.clone()).unwrap_or_default()),
+        symbols: &symbols.list,
+        strings: symbols.names.strings(&contents, debug_bytes),
         slots: &elf.slots(),
-        file: file.bytes(),
-        loader: is_loader(basename(&key.name)),
+        file: &contents,
+        ranges: &ranges,
+        loader,
     });
-    let segments = elf.segments();
-    let lines = OnceLock::new();
-    Ok(Loaded { path, file, debug, segments, strings, strings_in_debug, functions, lines })
+    let (segments, names, lines) = (elf.segments(), symbols.names, OnceLock::new());
+    Ok(Loaded { path, contents, assumption, debug, supplement, segments, names, functions, lines })
 }
 
-/// Where distributions put the symbols that they strip from `/usr`.
-fn debug_file(id: &BuildId, symfs: Option<&Path>) -> Option<(PathBuf, MappedFile)> {
-    let hex = id.to_string();
-    let (first, rest) = hex.split_at_checked(2)?;
-    let root = symfs.unwrap_or(Path::new("/"));
-    let path = root.join(format!("usr/lib/debug/.build-id/{first}/{rest}.debug"));
-    let file = MappedFile::open(&path).ok()?;
-    let found = Elf::parse(file.bytes()).ok()?.build_id();
-    (found.as_ref() == Some(id)).then_some((path, file))
+/// Code of a stripped object, by start: what its unwind tables have, and where the system enters it.
+fn unnamed_ranges(elf: &Elf<'_>) -> Vec<CodeRange> {
+    let table = elf.section(".eh_frame").zip(elf.section_address(".eh_frame"));
+    let mut ranges = table.map_or_else(Vec::new, |(bytes, address)| eh_frame::ranges(bytes, address));
+    let entries = elf.entry_points().into_iter().map(|start| CodeRange { start, size: 0, is_entry: true });
+    let known = ranges.len();
+    for entry in entries {
+        let of_table = ranges.get(..known).unwrap_or_default();
+        if of_table.binary_search_by_key(&entry.start, |range| range.start).is_err() {
+            ranges.push(entry);
+        }
+    }
+    ranges.sort_unstable();
+    ranges
 }
 
 /// It is the dynamic loader: `ld-linux-x86-64.so.2`, `ld-2.31.so`, `ld.so`, `ld-musl-x86_64.so.1`.
@@ -206,12 +209,5 @@ mod tests {
         assert_eq!(basename("/usr/lib/libc.so.6"), "libc.so.6");
         assert_eq!(basename("[vdso]"), "[vdso]");
         assert_eq!(basename("//anon"), "//anon");
-    }
-
-    #[test]
-    fn zeros_at_the_end_of_a_build_id_mean_nothing() {
-        let id = |bytes: &[u8]| BuildId(bytes.to_vec());
-        assert!(same_build_id(&id(&[1, 2]), &id(&[1, 2, 0, 0])));
-        assert!(!same_build_id(&id(&[1, 2]), &id(&[1, 2, 3])));
     }
 }

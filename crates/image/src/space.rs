@@ -10,6 +10,8 @@ use std::sync::Arc;
 use model::{Avma, BuildId, FileOffset, Mmap, Ns, ObjectId, Pid, Sideband, SidebandRecord, SpaceId};
 use rustc_hash::FxHashMap;
 
+use crate::{jitdump, vdso};
+
 /// Mappings that all lists together may hold beyond one list per process; 32 bytes each.  A process that
 /// changes its code more often keeps its last list, and the loss is reported.
 const MAX_COPIED_MAPPINGS: usize = 8 << 20;
@@ -47,11 +49,33 @@ pub(crate) struct ObjectKey {
     pub(crate) deleted: bool,
 }
 
+/// An object, and a process that has mapped it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MappedObject {
+    pub(crate) key: ObjectKey,
+    pub(crate) pid: Pid,
+}
+
 impl ObjectKey {
     /// It is memory without a file: `[vdso]`, `[heap]`, `//anon`.
     pub(crate) fn has_no_file(&self) -> bool {
         const PREFIXES: [&str; 6] = ["[", "//", "/memfd:", "/dev/zero", "/SYSV", "anon_inode:"];
         self.name.is_empty() || PREFIXES.iter().any(|prefix| self.name.starts_with(prefix))
+    }
+
+    /// Code that a program wrote at run time and dumped.
+    pub(crate) fn is_jitdump(&self) -> bool {
+        jitdump::is_name(&self.name)
+    }
+
+    /// Memory whose code nobody can know: nothing is lost where other code takes its place.
+    fn is_anonymous(&self) -> bool {
+        self.has_no_file() && !self.is_vdso()
+    }
+
+    /// Code of the kernel, mapped into every process.
+    pub(crate) fn is_vdso(&self) -> bool {
+        self.name == vdso::NAME
     }
 }
 
@@ -77,7 +101,7 @@ pub(crate) struct Spaces {
 
 impl Spaces {
     /// Follows the sideband; returns the objects by id, too.
-    pub(crate) fn new(sideband: &[SidebandRecord]) -> (Self, Vec<ObjectKey>) {
+    pub(crate) fn new(sideband: &[SidebandRecord]) -> (Self, Vec<MappedObject>) {
         let mut build = Build::new(sideband);
         for record in sideband {
             build.add(record);
@@ -108,7 +132,7 @@ impl Spaces {
 
 struct Build {
     processes: BTreeMap<Pid, Vec<Epoch>>,
-    objects: Vec<ObjectKey>,
+    objects: Vec<MappedObject>,
     ids: FxHashMap<ObjectKey, ObjectId>,
     /// The one build id that the recording has for a path: records without one mean it, too.
     build_ids: FxHashMap<String, Option<BuildId>>,
@@ -174,20 +198,60 @@ impl Build {
             return;
         }
         let object = self.object(mmap);
-        let no_file = self.objects.get(object.0 as usize).is_some_and(ObjectKey::has_no_file);
         let new = Mapping { start: mmap.start, end: Avma(end), file_offset: mmap.file_offset, object };
+        if !self.is(object, ObjectKey::is_anonymous) {
+            return self.put(time, mmap.pid, new);
+        }
+        // The kernel tells of anonymous memory anew when it grows.  What a program has written there stays.
+        for hole in self.holes_in_jit_code(mmap.pid, new) {
+            self.put(time, mmap.pid, hole);
+        }
+    }
+
+    fn is(&self, object: ObjectId, what: impl Fn(&ObjectKey) -> bool) -> bool {
+        self.objects.get(object.0 as usize).is_some_and(|object| what(&object.key))
+    }
+
+    /// What of a mapping is not known to hold code from a dump.
+    fn holes_in_jit_code(&self, pid: Pid, new: Mapping) -> Vec<Mapping> {
+        let last = self.processes.get(&pid).and_then(|epochs| epochs.last());
+        let old = last.map_or(&[][..], |epoch| &epoch.mappings);
+        let old = old.get(touching(old, &new)).unwrap_or_default();
+        let mut holes = Vec::new();
+        let mut at = new.start;
+        for jit in old.iter().filter(|m| self.is(m.object, ObjectKey::is_jitdump)) {
+            if at < jit.start {
+                holes.push(new.part(at, jit.start));
+            }
+            at = at.max(jit.end);
+        }
+        if at < new.end {
+            holes.push(new.part(at, new.end));
+        }
+        holes
+    }
+
+    fn put(&mut self, time: Ns, pid: Pid, new: Mapping) {
+        let object = new.object;
+        let anonymous = |m: &Mapping| self.is(m.object, ObjectKey::is_anonymous);
+        let no_file = self.is(object, ObjectKey::has_no_file);
         // Memory without a file is the same memory whatever offset the kernel made up for it.
         let agrees =
             |old: &Mapping| old.object == object && (no_file || old.offset_of(new.start) == new.file_offset);
-        let epochs = self.processes.entry(mmap.pid).or_default();
+        let touched_by = |old: &[Mapping]| {
+            let touched = touching(old, &new);
+            let old = old.get(touched.clone()).unwrap_or_default();
+            let overlaps = |m: &&Mapping| m.start < new.end && new.start < m.end;
+            let conflict = old.iter().filter(overlaps).any(|m| !agrees(m) && !anonymous(m));
+            (touched, conflict, merge(old, new, agrees))
+        };
+        let last = self.processes.get(&pid).and_then(|epochs| epochs.last());
+        let (touched, conflict, pieces) = touched_by(last.map_or(&[], |epoch| &epoch.mappings));
+        let epochs = self.processes.entry(pid).or_default();
         if epochs.is_empty() {
             epochs.push(Epoch { from: Ns(0), mappings: Mappings::default() });
         }
         let Some(last) = epochs.last_mut() else { return };
-        let touched = touching(&last.mappings, &new);
-        let old = last.mappings.get(touched.clone()).unwrap_or_default();
-        let conflict = old.iter().any(|m| m.start < new.end && new.start < m.end && !agrees(m));
-        let pieces = merge(old, new, agrees);
         let size = last.mappings.len();
         if !conflict || last.from >= time {
             Arc::make_mut(&mut last.mappings).splice(touched, pieces);
@@ -209,13 +273,13 @@ impl Build {
         let key = ObjectKey { name: name.to_string(), build_id, deleted };
         let next = ObjectId(u32::try_from(self.objects.len()).unwrap_or(u32::MAX));
         *self.ids.entry(key).or_insert_with_key(|key| {
-            self.objects.push(key.clone());
+            self.objects.push(MappedObject { key: key.clone(), pid: mmap.pid });
             next
         })
     }
 
     /// Gives equal spaces of different processes one id: forked servers share their decoded code.
-    fn finish(self) -> (Spaces, Vec<ObjectKey>) {
+    fn finish(self) -> (Spaces, Vec<MappedObject>) {
         let mut spaces = Spaces { unfollowed: self.unfollowed, ..Spaces::default() };
         spaces.spaces.push(Mappings::default());
         let mut ids: FxHashMap<(u32, Mappings), SpaceId> = FxHashMap::default();
@@ -322,7 +386,7 @@ mod tests {
             let id = spaces.at(Pid(*pid), Ns(*ns));
             let mut got = format!("{}:", id.0);
             for m in spaces.spaces[id.0 as usize].iter() {
-                let name = &objects[m.object.0 as usize].name;
+                let name = &objects[m.object.0 as usize].key.name;
                 got += &format!(" {:x}-{:x} {name}+{:x}", m.start.0, m.end.0, m.file_offset.0);
                 assert_eq!(spaces.mapping(id, m.start), Some(m));
                 assert_eq!(spaces.mapping(id, Avma(m.end.0 - 1)), Some(m));

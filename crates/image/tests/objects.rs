@@ -129,14 +129,19 @@ fn another_build_id_is_an_error_that_names_both() {
     let space = image.space(PID, Ns(0));
     assert_eq!(image.code(space, Avma(BASE)), Err(NoCode::MissingObject(ObjectId(0))));
     let problems = image.problems();
-    assert_eq!(problems.len(), 1, "the vdso never has a file");
+    assert_eq!(problems.len(), 1, "the vdso matters only where it was called");
     assert!(problems[0].unusable);
-    assert_eq!(problems[0].what, format!("{path} has build id deadbeef, but the recording's is 010203"));
+    assert_eq!(
+        problems[0].what,
+        format!(
+            "{path} has build id deadbeef, but the recording's is 010203; give the files that ran with --symfs DIR"
+        )
+    );
 
     let vdso = image.function_at(space, Avma(BASE + 0x10_0010));
     assert_eq!((image.function_name(vdso.id).as_str(), vdso.at_entry), ("[vdso]", false));
     assert_eq!(image.function_name(image.function_at(space, Avma(BASE)).id), "[libtiny.so]");
-    assert_eq!(image.object_error(ObjectId(1)), Some(&ObjectError::NoFile { name: "[vdso]".into() }));
+    assert_eq!(image.object_error(ObjectId(1)), Some(&ObjectError::NoVdso { recording: None }));
 }
 
 #[test]
@@ -150,7 +155,8 @@ fn files_are_found_below_symfs() {
         map("/far/away/libb.so", BASE + 0x10_0000, None),
         map("/opt/lib/libc.so", BASE + 0x20_0000, None),
     ];
-    let image = Image::load(&sideband, &ImageOptions { symfs: Some(root.path().into()) });
+    let image =
+        Image::load(&sideband, &ImageOptions { symfs: Some(root.path().into()), ..ImageOptions::default() });
     let found: Vec<_> = image.objects().map(|id| image.object_path(id).is_some()).collect();
     assert_eq!(found, [true, true, false]);
     let tried = vec![root.path().join("opt/lib/libc.so"), root.path().join("libc.so")];

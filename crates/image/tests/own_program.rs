@@ -3,8 +3,11 @@
 #![allow(clippy::unwrap_used)]
 #![allow(unsafe_code)] // `no_mangle` counts as unsafe
 
-use image::{FindError, FunctionMatch, Image, ImageOptions, MatchedBy, Query};
-use model::{Avma, CodeSource, FileOffset, FunctionLookup, Mmap, Ns, Pid, Sideband, SidebandRecord, SpaceId};
+use image::{FindError, FunctionMatch, HostVdso, Image, ImageOptions, MatchedBy, Query};
+use model::{
+    Avma, CodeSource, FileOffset, FunctionKind, FunctionLookup, Mmap, Ns, Pid, Sideband, SidebandRecord,
+    SpaceId,
+};
 
 const PID: Pid = Pid(7);
 
@@ -103,11 +106,27 @@ fn the_landmark_is_found_by_address_and_name() {
     assert!(matches!(find(&image, "core::fmt::"), Err(FindError::Ambiguous { .. })));
 }
 
+/// The number of the first line of this file with this text.
+fn source_line_of(text: &str) -> u32 {
+    let lines = include_str!("own_program.rs").lines();
+    lines.zip(1..).find(|(line, _)| line.contains(text)).unwrap().1
+}
+
 #[test]
 fn lines_and_inlined_instances_come_from_dwarf() {
     let (image, space) = own_image();
     let ip = landmark();
     let line = image.source_line(space, ip).unwrap();
+    assert_eq!(line.inlined_at, []);
+    // Somewhere in it stands the inlined multiplication, whose line is in `twice`.
+    let multiplication = source_line_of("wrapping_mul(2)");
+    let call = source_line_of("black_box(twice(x)");
+    let inlined = (0..image.function_size(image.function_at(space, ip).id)).find_map(|offset| {
+        let line = image.source_line(space, ip.plus(offset))?;
+        (line.line == multiplication && line.file.ends_with("own_program.rs")).then_some(line)
+    });
+    let around: Vec<_> = inlined.unwrap().inlined_at.iter().map(|line| line.line).collect();
+    assert_eq!(around, [call]);
     assert!(line.file.ends_with("own_program.rs"), "{}", line.file);
     let source = include_str!("own_program.rs").lines().collect::<Vec<_>>();
     assert!(source[line.line as usize - 1].contains("extern \"C\" fn image_test_landmark"));
@@ -125,5 +144,54 @@ fn the_c_library_has_names_and_stubs() {
     let object = write[0].object;
     assert_eq!(image.object(write[0].id), Some(object));
     assert!(image.object_name(object).ends_with("/libc.so.6"));
+    assert_ne!(space, SpaceId(0));
+}
+
+/// The vDSO is no file: its code is that of the running kernel.
+#[test]
+fn the_vdso_is_code_like_any_other() {
+    use std::os::unix::fs::FileExt;
+    let maps = own_mappings();
+    let vdso = maps.iter().find_map(|record| match &record.body {
+        Sideband::Mmap(mmap) if mmap.path == "[vdso]" => Some(mmap),
+        _ => None,
+    });
+    let vdso = vdso.unwrap();
+    let mut bytes = vec![0; vdso.len as usize];
+    std::fs::File::open("/proc/self/mem").unwrap().read_exact_at(&mut bytes, vdso.start.0).unwrap();
+    let host_vdso = Some(HostVdso { bytes: bytes.clone(), same_kernel_release: true });
+    let image = Image::load(&maps, &ImageOptions { host_vdso, ..ImageOptions::default() });
+    let space = image.space(PID, Ns(1));
+    assert!(image.code(space, vdso.start) == Ok(&bytes));
+    let found = find(&image, "[vdso]:clock_gettime").unwrap();
+    let entry = image.function_entry(found[0].id).unwrap();
+    let ip = vdso.start.plus(entry.0); // linked at 0
+    assert_eq!(image.function_at(space, ip), model::FunctionAt { id: found[0].id, at_entry: true });
+    assert_eq!(image.function_name(found[0].id), "clock_gettime");
+    assert_eq!(image.problems().len(), 1, "that it is the same vDSO is an assumption");
+}
+
+/// Debian strips its C library: what is not exported has a range in `.eh_frame` only.
+#[test]
+fn functions_without_symbols_have_entries() {
+    let (image, space) = own_image();
+    let qsort = find(&image, "libc.so.6:qsort_r").unwrap();
+    let exported = image.function_entry(qsort[0].id).unwrap();
+    // Entries of unnamed functions in the 64 KB around, by asking for every address.
+    let object = qsort[0].object;
+    let addresses = exported.0.saturating_sub(0x8000)..exported.0 + 0x8000;
+    let entered = addresses.map(|svma| (svma, image.function_at_place(object, model::Svma(svma))));
+    let unnamed: Vec<_> =
+        entered.filter(|(_, at)| at.at_entry && image.kind(at.id) == FunctionKind::Unnamed).collect();
+    let has_symtab = image.function_symbols(qsort[0].id).iter().any(|name| name.starts_with("__GI_"));
+    if has_symtab {
+        println!("skipped: this C library is not stripped");
+        return;
+    }
+    assert!(unnamed.len() > 5, "{} unnamed functions near qsort_r", unnamed.len());
+    let (svma, at) = unnamed[0];
+    assert_eq!(image.function_name(at.id), format!("[libc.so.6+{svma:#x}]"));
+    let found = find(&image, &format!("libc.so.6+{svma:#x}")).unwrap();
+    assert_eq!((found[0].id, found[0].matched_by), (at.id, MatchedBy::LinkedAddress));
     assert_ne!(space, SpaceId(0));
 }

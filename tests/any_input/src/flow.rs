@@ -99,6 +99,7 @@ fn recording(recorded: Recorded, buffer: AuxBuffer<'_>) -> Recording<'_> {
         clock: Some(TscClock { shift: 31, mult: 715_827_883, zero: 7_000_000_019 }),
         ip_filter: String::new(),
         cpu_model: None,
+        kernel_release: None,
         command_line: vec![],
         first_pid: Some(program::PID),
         time_span: Some(TIME_SPAN),

@@ -32,7 +32,7 @@ pub fn perfdata(bytes: &[u8]) {
         });
     }
     // Only the program of the corpora is found, whatever the file names.
-    let options = ImageOptions { symfs: Some(program::directory()) };
+    let options = ImageOptions { symfs: Some(program::directory()), ..ImageOptions::default() };
     let image = Image::load(&recording.sideband, &options);
     let functions = program::functions(&image);
     pipeline::check(&recording, &image, &functions, SEGMENT_BYTES);

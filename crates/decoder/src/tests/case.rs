@@ -57,6 +57,7 @@ impl Default for Setup {
             clock: Some(TscClock { shift: 0, mult: 1, zero: 0 }),
             ip_filter: String::new(),
             cpu_model: None,
+            kernel_release: None,
             command_line: vec![],
             first_pid: None,
             time_span: Some((Ns(0), Ns(1_000_000))),

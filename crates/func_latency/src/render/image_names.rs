@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use analyzer::Place;
-use image::Image;
+use image::{Image, SourceLine};
 use model::{FunctionId, FunctionLookup, ObjectId};
 
 use super::Names;
@@ -47,6 +47,8 @@ impl Names for ImageNames<'_> {
             return None;
         }
         let line = self.image.source_line_at(place.object, place.svma)?;
-        Some(format!("{}:{}", file_name(&line.file), line.line))
+        let short = |line: &SourceLine| format!("{}:{}", file_name(&line.file), line.line);
+        let chain: Vec<String> = std::iter::once(&line).chain(&line.inlined_at).map(short).collect();
+        Some(chain.join(" inlined at "))
     }
 }

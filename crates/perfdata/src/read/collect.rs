@@ -278,6 +278,7 @@ impl<'a> Collector<'a> {
             clock: info.clock().or(self.time_conv),
             ip_filter: info.filter,
             cpu_model: self.features.cpu_model,
+            kernel_release: self.features.kernel_release,
             command_line: self.features.command_line,
             first_pid,
             damage: self.damage,

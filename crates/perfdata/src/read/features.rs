@@ -9,6 +9,7 @@ use super::bytes::{Cursor, text};
 use super::sideband::{self, BUILD_ID_MAX};
 
 const BUILD_ID: u32 = 2;
+const OSRELEASE: u32 = 4;
 const CPUID: u32 = 9;
 const CMDLINE: u32 = 11;
 const EVENT_DESC: u32 = 12;
@@ -25,6 +26,7 @@ const BUILD_ID_FIELD: usize = 24;
 pub(super) struct Features {
     pub(super) command_line: Vec<String>,
     pub(super) cpu_model: Option<CpuModel>,
+    pub(super) kernel_release: Option<String>,
     pub(super) event_names: Vec<String>,
     build_ids: HashMap<String, BuildId>,
 }
@@ -35,6 +37,7 @@ impl Features {
         let mut c = Cursor::new(bytes);
         match number {
             BUILD_ID => self.build_id_table(bytes)?,
+            OSRELEASE => self.kernel_release = Some(c.counted_string()?),
             CPUID => self.cpu_model = cpu_model(&c.counted_string()?),
             CMDLINE => {
                 let count = c.u32()?;
@@ -140,6 +143,8 @@ mod tests {
         assert_eq!(f.command_line, ["perf", "-p", "42,43"]);
         assert_eq!(f.asked_pid(), Some(Pid(42)));
         assert_eq!(f.read(CMDLINE, &u32::MAX.to_le_bytes()), None);
+        f.read(OSRELEASE, &string("6.1.0-37-amd64", 64)).unwrap();
+        assert_eq!(f.kernel_release.as_deref(), Some("6.1.0-37-amd64"));
         f.read(CPUID, &string("GenuineIntel,6,78,3", 64)).unwrap();
         assert_eq!(f.cpu_model, Some(CpuModel { family: 6, model: 78, stepping: 3 }));
         f.read(CPUID, &string("AuthenticAMD", 64)).unwrap();

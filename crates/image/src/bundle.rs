@@ -1,0 +1,118 @@
+//! What another machine needs to analyse a recording: every file that was used, laid out as `--symfs` reads it.
+
+use std::path::{Component, Path, PathBuf};
+
+use model::ObjectId;
+
+use crate::elf::Elf;
+use crate::image::Image;
+use crate::mapped::MappedFile;
+use crate::object_file::{Loaded, ObjectFile, basename};
+use crate::vdso;
+
+/// A file of a bundle.
+#[derive(Debug)]
+pub struct BundledFile<'a> {
+    /// The object that it is of; what several share is of the first.
+    pub object: ObjectId,
+    /// Where it belongs, below the directory that `--symfs` names.
+    pub path: PathBuf,
+    /// Its bytes.
+    pub bytes: BundledBytes<'a>,
+}
+
+/// The bytes of a bundled file.
+#[derive(Debug)]
+pub enum BundledBytes<'a> {
+    /// Already in memory.
+    Borrowed(&'a [u8]),
+    /// To be copied from this file.
+    File(&'a Path),
+}
+
+impl Image {
+    /// The files that the image was made of: objects, debug files and what those share.
+    ///
+    /// Objects of which the recording has a build id are laid out by it, so that two versions of one file do not
+    /// collide; others by their path.
+    #[must_use]
+    pub fn bundle(&self) -> Vec<BundledFile<'_>> {
+        let mut files = Vec::new();
+        for (id, object) in self.objects().zip(&self.objects) {
+            let Ok(loaded) = &object.state else { continue };
+            files.extend(files_of(object, loaded).into_iter().map(|(path, bytes)| BundledFile {
+                object: id,
+                path,
+                bytes,
+            }));
+        }
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        files.dedup_by(|a, b| a.path == b.path);
+        files
+    }
+}
+
+fn files_of<'a>(object: &'a ObjectFile, loaded: &'a Loaded) -> Vec<(PathBuf, BundledBytes<'a>)> {
+    let mut files = Vec::new();
+    let mut add = |path: Option<PathBuf>, bytes| files.extend(path.map(|path| (path, bytes)));
+    add(object_path(object), BundledBytes::Borrowed(&loaded.contents));
+    if let Some(debug) = &loaded.debug {
+        let path = debug_path(&debug.contents).or_else(|| linked_path(object, &debug.path));
+        add(path, BundledBytes::Borrowed(&debug.contents));
+    }
+    if let Some(path) = &loaded.supplement {
+        let shared = MappedFile::open(path).ok();
+        add(shared.and_then(|file| debug_path(file.bytes())), BundledBytes::File(path));
+    }
+    files
+}
+
+fn object_path(object: &ObjectFile) -> Option<PathBuf> {
+    match &object.key.build_id {
+        Some(id) => by_build_id(&id.to_string(), if object.key.is_vdso() { "/vdso" } else { "/elf" }),
+        None if object.key.is_vdso() => Some(Path::new(vdso::NAME).join("vdso")),
+        None => below_root(Path::new(&object.key.name)),
+    }
+}
+
+/// Where a debug file is found by its own build id.
+fn debug_path(debug: &[u8]) -> Option<PathBuf> {
+    by_build_id(&Elf::parse(debug).ok()?.build_id()?.to_string(), ".debug")
+}
+
+/// Where a debug file is found by `.gnu_debuglink`: beside the object.
+fn linked_path(object: &ObjectFile, debug: &Path) -> Option<PathBuf> {
+    let beside = Path::new(&object.key.name).parent()?.join(".debug");
+    below_root(&beside.join(basename(debug.to_str()?)))
+}
+
+fn by_build_id(hex: &str, end: &str) -> Option<PathBuf> {
+    let (first, rest) = hex.split_at_checked(2)?;
+    Some(Path::new(".build-id").join(first).join(format!("{rest}{end}")))
+}
+
+/// The path without its root; `None` if it would lead out of the directory: a recording may name anything.
+fn below_root(path: &Path) -> Option<PathBuf> {
+    let mut below = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::RootDir | Component::CurDir => (),
+            Component::Normal(name) => below.push(name),
+            Component::ParentDir | Component::Prefix(_) => return None,
+        }
+    }
+    (!below.as_os_str().is_empty()).then_some(below)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_written_outside() {
+        assert_eq!(below_root(Path::new("/usr/lib/libx.so")), Some("usr/lib/libx.so".into()));
+        assert_eq!(below_root(Path::new("/usr/../../etc/passwd")), None);
+        assert_eq!(below_root(Path::new("/")), None);
+        assert_eq!(by_build_id("abcdef", "/elf"), Some(".build-id/ab/cdef/elf".into()));
+    }
+}

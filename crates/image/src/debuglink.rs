@@ -1,0 +1,64 @@
+//! `.gnu_debuglink`: the name of a debug file and the CRC of its bytes.
+//!
+//! Looked for where GDB does: beside the object, in `.debug` there, and below the directory of debug files.
+
+use std::path::{Path, PathBuf};
+
+use crate::contents::Contents;
+use crate::debug_file::DebugFile;
+use crate::elf::Elf;
+use crate::locate::same_build_id;
+use crate::mapped::MappedFile;
+use crate::options::ImageOptions;
+
+/// The debug file that an object links to: `name` as the recording has it, `path` on this machine.
+pub(crate) fn find(elf: &Elf<'_>, name: &str, path: &Path, options: &ImageOptions) -> Option<DebugFile> {
+    let (link, crc) = elf.debug_link()?;
+    // A name with directories would lead out of where we look.
+    let link = Path::new(link).file_name()?;
+    places(Path::new(name), path, Path::new(link), options).into_iter().find_map(|place| {
+        // An object may link to itself.
+        let contents = Contents::Mapped(MappedFile::open(&place).ok().filter(|_| place != path)?.into());
+        belongs(elf, &contents, crc).then_some(DebugFile { path: place, contents })
+    })
+}
+
+fn places(name: &Path, path: &Path, link: &Path, options: &ImageOptions) -> Vec<PathBuf> {
+    let beside = path.parent().unwrap_or(Path::new(""));
+    let installed = options.rooted(&options.debug_directory);
+    let directory = name.parent().unwrap_or(Path::new(""));
+    let below = installed.join(directory.strip_prefix("/").unwrap_or(directory));
+    vec![beside.join(link), beside.join(".debug").join(link), below.join(link)]
+}
+
+/// The same build id, or where one has none the CRC of the link.
+fn belongs(elf: &Elf<'_>, debug: &[u8], crc: u32) -> bool {
+    let Ok(found) = Elf::parse(debug) else { return false };
+    match (elf.build_id(), found.build_id()) {
+        (Some(id), Some(found)) => same_build_id(&id, &found),
+        _ => crc32fast::hash(debug) == crc,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_gdb_looks() {
+        let check = |options: &ImageOptions, path: &str, expect: [&str; 3]| {
+            let got = places(Path::new("/usr/lib/libx.so"), Path::new(path), Path::new("x.debug"), options);
+            assert_eq!(got, expect.map(PathBuf::from));
+        };
+        check(
+            &ImageOptions::default(),
+            "/usr/lib/libx.so",
+            ["/usr/lib/x.debug", "/usr/lib/.debug/x.debug", "/usr/lib/debug/usr/lib/x.debug"],
+        );
+        check(
+            &ImageOptions { symfs: Some("/s".into()), ..ImageOptions::default() },
+            "/s/usr/lib/libx.so",
+            ["/s/usr/lib/x.debug", "/s/usr/lib/.debug/x.debug", "/s/usr/lib/debug/usr/lib/x.debug"],
+        );
+    }
+}

@@ -1,0 +1,59 @@
+//! Where objects and their symbols are looked for.
+
+use std::path::{Path, PathBuf};
+
+use model::TscClock;
+
+/// Where to look.  The image asks no environment: whoever loads it says where this machine keeps what.
+///
+/// What is looked up by build id is used only if its own build id is the wanted one, so every cache may be given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageOptions {
+    /// Look for the files below this directory only: `DIR/path/of/object`, `DIR/.build-id`, then `DIR/object`.
+    pub symfs: Option<PathBuf>,
+    /// Where separate debug files are installed (GDB's `debug-file-directory`).
+    pub debug_directory: PathBuf,
+    /// perf's build-id cache, `~/.debug`.
+    pub build_id_cache: Option<PathBuf>,
+    /// The cache of the debuginfod client.  It is only read: nothing is ever downloaded.
+    pub debuginfod_cache: Option<PathBuf>,
+    /// The vDSO of the kernel that runs here.
+    pub host_vdso: Option<HostVdso>,
+    /// Take functions that have no symbol from unwind tables; else what lies between two symbols is one function.
+    pub unwind_tables: bool,
+    /// The recording's clock: tells when code that a program wrote at run time (jitdump) was where.
+    pub clock: Option<TscClock>,
+}
+
+/// The vDSO that the running kernel maps into every process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostVdso {
+    /// Its ELF file.
+    pub bytes: Vec<u8>,
+    /// The recording is of a kernel of the same release: where it names no build id, this is taken to be its vDSO.
+    pub same_kernel_release: bool,
+}
+
+impl Default for ImageOptions {
+    fn default() -> Self {
+        Self {
+            symfs: None,
+            debug_directory: PathBuf::from("/usr/lib/debug"),
+            build_id_cache: None,
+            debuginfod_cache: None,
+            host_vdso: None,
+            unwind_tables: true,
+            clock: None,
+        }
+    }
+}
+
+impl ImageOptions {
+    /// A path of the traced machine on this one.
+    pub(crate) fn rooted(&self, path: &Path) -> PathBuf {
+        match &self.symfs {
+            Some(root) => root.join(path.strip_prefix("/").unwrap_or(path)),
+            None => path.to_path_buf(),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Pieces: what compilers split off a function or copy of it, as functions of their own.
+//!
+//! `f.part.0`, `f.isra.0`, `f.constprop.0`, and the `f.cold.1` of LLVM's outliner are called, so their calls are not
+//! calls of `f`.  Whoever asks for `f` should know of them.
+
+use std::collections::BTreeSet;
+
+use model::FunctionId;
+
+use crate::find::{FunctionMatch, MatchedBy};
+use crate::image::Image;
+
+impl Image {
+    /// The pieces of a function that have entries of their own, by address; not its cold part, which belongs to it.
+    #[must_use]
+    pub fn pieces(&self, function: &FunctionMatch) -> Vec<FunctionMatch> {
+        let is_piece = |name: &str| {
+            function.symbols.iter().any(|symbol| {
+                name.strip_prefix(symbol.as_str()).is_some_and(|rest| rest.starts_with('.') && rest.len() > 1)
+            })
+        };
+        let entries =
+            self.names().entries.iter().filter(|e| e.object == function.object && e.id != function.id);
+        let pieces = entries.filter(|e| is_piece(&e.symbol(self))).map(|e| e.id);
+        let pieces: BTreeSet<FunctionId> = pieces.collect();
+        pieces.into_iter().filter_map(|id| self.function_match(id, MatchedBy::Prefix)).collect()
+    }
+}

@@ -1,0 +1,58 @@
+//! The vDSO: code of the kernel that every process has mapped, and that is no file.
+//!
+//! perf keeps a copy in its build-id cache, by its name or by its build id.  The kernel that runs here has one,
+//! too, which is that of the recording if it has the recording's build id.
+
+use std::path::{Path, PathBuf};
+
+use model::BuildId;
+
+use crate::build_id_dirs::{self, Part};
+use crate::contents::Contents;
+use crate::elf::Elf;
+use crate::error::ObjectError;
+use crate::locate::{Located, open_first, same_build_id};
+use crate::mapped::MappedFile;
+use crate::options::{HostVdso, ImageOptions};
+use crate::space::ObjectKey;
+
+/// The name of its mapping, and of its directory in perf's cache.
+pub(crate) const NAME: &str = "[vdso]";
+
+pub(crate) fn locate(key: &ObjectKey, options: &ImageOptions) -> Result<Located, ObjectError> {
+    let by_id = key.build_id.as_ref().and_then(|id| open_first(places(id, options), id));
+    // A directory that the user gives may have it without a build id.
+    let named = options.symfs.as_ref().filter(|_| key.build_id.is_none()).and_then(|root| {
+        let path = root.join(NAME).join("vdso");
+        let contents = Contents::Mapped(MappedFile::open(&path).ok()?.into());
+        Some(Located { path, contents, assumption: None })
+    });
+    let host = || options.host_vdso.as_ref().and_then(|host| of_host(host, key.build_id.as_ref()));
+    by_id.or(named).or_else(host).ok_or_else(|| ObjectError::NoVdso { recording: key.build_id.clone() })
+}
+
+/// `DIR/[vdso]/BUILDID/vdso`, then by build id as any object.
+fn places(id: &BuildId, options: &ImageOptions) -> Vec<PathBuf> {
+    let roots = options.symfs.iter().chain(&options.build_id_cache);
+    let by_name = roots.map(|root| root.join(NAME).join(id.to_string()).join("vdso"));
+    by_name.chain(build_id_dirs::places(id, Part::Code, options)).collect()
+}
+
+fn of_host(host: &HostVdso, recording: Option<&BuildId>) -> Option<Located> {
+    let own = Elf::parse(&host.bytes).ok()?.build_id();
+    let assumption = match recording {
+        Some(id) if own.as_ref().is_some_and(|own| same_build_id(own, id)) => None,
+        Some(_) => return None,
+        None if host.same_kernel_release => Some(
+            "the recording has no build id of [vdso]: it is taken to be that of the kernel running here, which is of \
+             the same release"
+                .to_owned(),
+        ),
+        None => return None,
+    };
+    Some(Located {
+        path: Path::new(NAME).into(),
+        contents: Contents::Owned(host.bytes.clone().into()),
+        assumption,
+    })
+}

@@ -1,0 +1,166 @@
+//! Which file serves an object: by name, by build id, from caches; and never a wrong one.
+
+#![allow(clippy::unwrap_used)]
+
+mod tiny_elf;
+
+use std::path::{Path, PathBuf};
+
+use image::{HostVdso, Image, ImageOptions, ObjectError};
+use model::{
+    Avma, BuildId, CodeSource, FileOffset, FunctionLookup, Mmap, NoCode, Ns, ObjectId, Pid, Sideband,
+    SidebandRecord, TscClock,
+};
+
+const PID: Pid = Pid(42);
+const BASE: u64 = 0x7f00_0000_1000;
+const HEX: &str = "deadbeef";
+
+fn map(path: &str, build_id: Option<&[u8]>) -> SidebandRecord {
+    map_at(Ns(0), path, BASE, 0x2000, tiny_elf::TEXT, build_id)
+}
+
+fn map_at(time: Ns, path: &str, start: u64, len: u64, offset: u64, id: Option<&[u8]>) -> SidebandRecord {
+    let mmap = Mmap {
+        pid: PID,
+        start: Avma(start),
+        len,
+        file_offset: FileOffset(offset),
+        path: path.into(),
+        build_id: id.map(|id| BuildId(id.to_vec())),
+        executable: true,
+        kernel: false,
+    };
+    let (time, body) = ((time > Ns(0)).then_some(time), Sideband::Mmap(mmap));
+    SidebandRecord { time, cpu: None, pid: None, tid: None, file_offset: 0, body }
+}
+
+fn put(root: &Path, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = root.join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// Without anything of the machine that runs the test.
+fn nowhere() -> ImageOptions {
+    ImageOptions { debug_directory: "/nowhere".into(), ..ImageOptions::default() }
+}
+
+fn code_at_base(image: &Image) -> Result<&[u8], NoCode> {
+    image.code(image.space(PID, Ns(0)), Avma(BASE))
+}
+
+#[test]
+fn deleted_files_come_from_the_caches_by_build_id() {
+    let dir = tempfile::tempdir().unwrap();
+    let elf = tiny_elf::build();
+    for (place, symfs, cache, debuginfod) in [
+        (format!("{HEX}/executable"), false, false, true),
+        (format!(".build-id/de/{}", &HEX[2..]), false, true, false),
+        (format!(".build-id/de/{}/elf", &HEX[2..]), false, true, false),
+        (format!(".build-id/de/{}/elf", &HEX[2..]), true, false, false),
+    ] {
+        let root = dir.path().join(place.replace('/', "_"));
+        let path = put(&root, &place, &elf);
+        let given = |yes: bool| yes.then(|| root.clone());
+        let options = ImageOptions {
+            symfs: given(symfs),
+            build_id_cache: given(cache),
+            debuginfod_cache: given(debuginfod),
+            ..nowhere()
+        };
+        for name in ["/opt/lib/libgone.so", "/opt/lib/libgone.so (deleted)"] {
+            let image = Image::load(&[map(name, Some(&tiny_elf::BUILD_ID))], &options);
+            assert_eq!(image.object_path(ObjectId(0)), Some(path.as_path()), "{place}");
+            assert_eq!(code_at_base(&image), Ok(&elf[0x1000..]));
+            let image = Image::load(&[map(name, Some(&[1, 2, 3, 4]))], &options);
+            assert_eq!(code_at_base(&image), Err(NoCode::MissingObject(ObjectId(0))), "another build id");
+        }
+    }
+}
+
+/// The file at a deleted file's path was decoded, though it cannot be the one that ran.
+#[test]
+fn a_replaced_file_is_not_used_without_a_build_id() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = put(dir.path(), "libtiny.so", &tiny_elf::build());
+    let name = path.to_str().unwrap();
+    let deleted = format!("{name} (deleted)");
+    let image = Image::load(&[map(&deleted, None)], &nowhere());
+    assert_eq!(image.object_error(ObjectId(0)), Some(&ObjectError::Replaced { name: name.into() }));
+    assert_eq!(image.problems().len(), 1);
+    let image = Image::load(&[map(&deleted, Some(&tiny_elf::BUILD_ID))], &nowhere());
+    assert_eq!(image.problems(), [], "the same build id is the same file");
+    // Whoever gives a directory says that its files are the right ones.
+    let symfs = ImageOptions { symfs: Some("/".into()), ..nowhere() };
+    assert!(code_at_base(&Image::load(&[map(&deleted, None)], &symfs)).is_ok());
+}
+
+#[test]
+fn the_vdso_is_known_by_its_build_id() {
+    let dir = tempfile::tempdir().unwrap();
+    let elf = tiny_elf::build();
+    put(dir.path(), &format!("[vdso]/{HEX}/vdso"), &elf);
+    let cache = ImageOptions { build_id_cache: Some(dir.path().into()), ..nowhere() };
+    let host = |same_kernel_release| ImageOptions {
+        host_vdso: Some(HostVdso { bytes: elf.clone(), same_kernel_release }),
+        ..nowhere()
+    };
+    let (same, other) = (Some(&tiny_elf::BUILD_ID[..]), Some(&[1, 2, 3][..]));
+    let cases = [
+        (&cache, same, true, 0),
+        (&cache, other, false, 0),
+        (&cache, None, false, 0),
+        (&host(false), same, true, 0),
+        (&host(true), other, false, 0),
+        (&host(true), None, true, 1),
+        (&host(false), None, false, 0),
+    ];
+    for (options, id, found, assumptions) in cases {
+        let image = Image::load(&[map("[vdso]", id)], options);
+        assert_eq!(code_at_base(&image).is_ok(), found, "{id:?}");
+        assert_eq!(image.problems().len(), assumptions);
+        let space = image.space(PID, Ns(0));
+        let name = image.function_name(image.function_at(space, Avma(BASE + 0x10)).id);
+        assert_eq!(name, if found { "beta" } else { "[vdso]" });
+    }
+}
+
+#[test]
+fn code_that_a_program_wrote_comes_from_its_dump() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = |words: &[u64]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>();
+    let mut dump: Vec<u8> = [0x4a69_5444u32, 1, 40, 62, 0, 42].iter().flat_map(|w| w.to_le_bytes()).collect();
+    dump.extend(words(&[0, 1])); // TSC times
+    let mut load = |time: u64, index: u64, name: &str, code: &[u8]| {
+        let size = 16 + 40 + name.len() + 1 + code.len();
+        dump.extend([0, size as u32].iter().flat_map(|w| w.to_le_bytes()));
+        dump.extend(words(&[time, 42, BASE + 0x100, BASE + 0x100, code.len() as u64, index]));
+        dump.extend([name.as_bytes(), b"\0", code].concat());
+    };
+    load(100, 1, "first", &[0x90, 0xc3]);
+    load(200, 2, "second", &[0x50, 0x58, 0xc3]);
+    let path = put(dir.path(), "jit-42.dump", &dump);
+    let sideband = [
+        map_at(Ns(0), "//anon", BASE, 0x1000, BASE, None),
+        map_at(Ns(50), path.to_str().unwrap(), BASE + 0x10_0000, 0x1000, 0, None),
+        // The kernel tells of the memory again when it grows.
+        map_at(Ns(150), "//anon", BASE, 0x2000, BASE, None),
+    ];
+    let clock = Some(TscClock { shift: 0, mult: 1, zero: 0 });
+    let image = Image::load(&sideband, &ImageOptions { clock, ..nowhere() });
+    assert_eq!(image.problems(), []);
+    let check = |ns, name: &str, code: &[u8]| {
+        let space = image.space(PID, Ns(ns));
+        let ip = Avma(BASE + 0x100);
+        assert_eq!(image.code(space, ip), Ok(code));
+        let at = image.function_at(space, ip);
+        assert_eq!((image.function_name(at.id).as_str(), at.at_entry), (name, true));
+        assert_eq!(image.code(space, Avma(BASE)), Err(NoCode::MissingObject(ObjectId(0))));
+        assert_eq!(image.code(space, Avma(BASE + 0x1f00)), Err(NoCode::MissingObject(ObjectId(0))));
+    };
+    check(120, "first", &[0x90, 0xc3]);
+    check(199, "first", &[0x90, 0xc3]);
+    check(200, "second", &[0x50, 0x58, 0xc3]);
+}

@@ -1,0 +1,103 @@
+//! A recording analysed with a directory of copies (`--symfs`) instead of the files themselves.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use analyzer::{CallRow, FunctionReport, Status};
+use decoder::DecodeOptions;
+use image::{BundledBytes, Image, ImageOptions};
+use model::{FunctionId, Schedule};
+use truth_tests::{Opened, fixture, pipeline};
+
+const FUNCTIONS: [&str; 3] = ["outer_fn", "mid", "round_fn"];
+
+/// Writes what the image is made of, but for objects of the file name `but`.
+fn write_bundle(image: &Image, root: &Path, but: &str) {
+    for file in image.bundle().iter().filter(|file| image.object_basename(file.object) != but) {
+        let path = root.join(&file.path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        match file.bytes {
+            BundledBytes::Borrowed(bytes) => std::fs::write(path, bytes).unwrap(),
+            BundledBytes::File(source) => drop(std::fs::copy(source, path).unwrap()),
+        }
+    }
+}
+
+fn with_symfs<'a>(opened: &Opened<'a>, root: &Path) -> Opened<'a> {
+    let options = ImageOptions {
+        symfs: Some(root.into()),
+        debug_directory: "/nowhere".into(),
+        unwind_tables: false,
+        ..ImageOptions::default()
+    };
+    let recording = opened.recording.clone();
+    let (schedule, image) = (Schedule::new(&recording.sideband), Image::load(&recording.sideband, &options));
+    Opened { recording, schedule, image }
+}
+
+fn ids(opened: &Opened<'_>) -> Vec<FunctionId> {
+    FUNCTIONS.iter().map(|name| opened.function(name).unwrap()).collect()
+}
+
+/// The complete calls of each function.
+fn complete(opened: &Opened<'_>) -> Vec<Vec<CallRow>> {
+    let report = opened.analyse(&ids(opened), &DecodeOptions::default());
+    let of_function =
+        |f: &FunctionReport| f.rows.iter().filter(|row| row.status == Status::Complete).copied().collect();
+    report.functions.iter().map(of_function).collect()
+}
+
+/// The calls of `left` of which none of `all` has the same packet of entry, and the latency within their errors.
+fn made_up(left: &[CallRow], all: &[CallRow]) -> usize {
+    let mut by_packet: HashMap<_, Vec<&CallRow>> = HashMap::new();
+    for row in all {
+        by_packet.entry((row.tid, row.aux_buffer, row.aux_offset)).or_default().push(row);
+    }
+    let same = |a: &CallRow, b: &CallRow| a.latency_ns.abs_diff(b.latency_ns) <= a.error_ns + b.error_ns;
+    let known = |row: &&CallRow| {
+        let candidates = by_packet.get(&(row.tid, row.aux_buffer, row.aux_offset));
+        candidates.is_some_and(|candidates| candidates.iter().any(|other| same(row, other)))
+    };
+    left.iter().filter(|row| !known(row)).count()
+}
+
+#[test]
+fn copies_give_the_same_report() {
+    let Some(fixture) = fixture("demo") else { return };
+    let file = pipeline::open(&fixture.data).unwrap();
+    let here = Opened::new(&file).unwrap();
+    let root = tempfile::tempdir().unwrap();
+    write_bundle(&here.image, root.path(), "");
+    let there = with_symfs(&here, root.path());
+    assert!(there.image.objects().all(|id| {
+        let path = there.image.object_path(id);
+        path.is_none_or(|path| path.starts_with(root.path()))
+            && (path.is_some() == here.image.object_path(id).is_some())
+    }));
+    let report =
+        |opened: &Opened<'_>| format!("{:?}", opened.analyse(&ids(opened), &DecodeOptions::default()));
+    assert!(report(&here) == report(&there));
+}
+
+/// What is left is true: behind missing code the trace is lost up to the next PSB, and nothing is made up.
+#[test]
+fn a_missing_library_cuts_only_what_touches_it() {
+    let Some(fixture) = fixture("demo") else { return };
+    let file = pipeline::open(&fixture.data).unwrap();
+    let here = Opened::new(&file).unwrap();
+    let root = tempfile::tempdir().unwrap();
+    write_bundle(&here.image, root.path(), "libc.so.6");
+    let there = with_symfs(&here, root.path());
+    let missing: Vec<_> = there.image.problems().into_iter().filter(|p| p.unusable).collect();
+    assert_eq!(missing.len(), 1, "{missing:?}");
+    assert!(missing[0].what.contains("libc.so.6 is missing"), "{missing:?}");
+    for ((name, all), left) in FUNCTIONS.iter().zip(complete(&here)).zip(complete(&there)) {
+        println!("{name}: {} complete calls of {} are left", left.len(), all.len());
+        assert_eq!(made_up(&left, &all), 0, "{name}");
+        assert_eq!(left.is_empty(), name == &"round_fn", "{name}: every round calls the library");
+    }
+    let report = there.analyse(&ids(&there), &DecodeOptions::default());
+    let cause = report.loss.by_cause.iter().find(|cause| cause.object == missing[0].object);
+    assert!(cause.is_some_and(|cause| cause.count > 0 && cause.lost_ns > 0));
+}
