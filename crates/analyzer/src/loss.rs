@@ -60,6 +60,7 @@ const fn order(cause: GapCause) -> u8 {
         GapCause::UnknownThread => 6,
         GapCause::NoSync => 7,
         GapCause::NotYetAttached => 8,
+        GapCause::BetweenSnapshots => 9,
     }
 }
 

@@ -119,6 +119,8 @@ struct Flow<'a> {
     psb: Option<Option<Avma>>,
     /// The step from the last flow packet to the PSB, if that has a time.
     psb_step: Option<Step>,
+    /// Until then it has been said of each thread where its run is doubtful.
+    doubted: Ns,
     /// In the next segment's PSB+.
     tail: bool,
 }
@@ -170,6 +172,7 @@ impl<'a> Flow<'a> {
             tnt_lo: start_slot,
             psb: None,
             psb_step: None,
+            doubted: Ns(0),
             tail: false,
             long_mode: true,
         }
@@ -217,7 +220,7 @@ impl<'a> Flow<'a> {
                 Some(Item::Bad(at, error)) => {
                     let ends = error == PacketError::Truncated
                         && self.segment.truncations.last().is_some_and(|last| *last > at);
-                    let cause = if ends { GapCause::Truncated } else { GapCause::DamagedPacket };
+                    let cause = if ends { self.truncation_cause() } else { GapCause::DamagedPacket };
                     self.lose(cause, at, true);
                     self.reader.resync();
                 }
@@ -440,7 +443,7 @@ impl<'a> Flow<'a> {
                 self.state = State::Off;
             }
             // Behind OVF it is APL11, or behind a FUP that SKD010 has lost.
-            State::Lost(lost) if lost.cause != GapCause::Truncated => {
+            State::Lost(lost) if lost.cause != self.truncation_cause() => {
                 let step = self.step(at);
                 self.close_gap(step, self.running);
                 self.state = State::Off;

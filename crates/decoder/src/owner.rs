@@ -110,8 +110,20 @@ impl<'a> Owner<'a> {
             Self::Cpu { schedule, runs } => (schedule, runs),
         };
         let first = runs.partition_point(|run| run.to <= lo);
-        let next = runs.iter().skip(first).find(|run| is_traced(schedule, run));
-        next.map_or(Running::UNKNOWN, Running::from)
+        let next = runs.iter().skip(first).find(|run| run.doubtful || is_traced(schedule, run));
+        next.filter(|run| !run.doubtful).map_or(Running::UNKNOWN, Running::from)
+    }
+
+    /// The traced threads that may have run between `from` and `to`, where switch records were lost.
+    pub fn doubtful(&self, from: Ns, to: Ns) -> impl Iterator<Item = Running> + '_ {
+        let (schedule, runs) = match self {
+            Self::Thread(_) => (None, &[][..]),
+            Self::Cpu { schedule, runs } => (Some(schedule), *runs),
+        };
+        let first = runs.partition_point(|run| run.to <= from);
+        let traced =
+            move |run: &&OnCpu| schedule.is_some_and(|schedule| run.doubtful && is_traced(schedule, run));
+        runs.iter().skip(first).take_while(move |run| run.from < to).filter(traced).map(Running::from)
     }
 
     /// Whom a loss hides that began while `before` ran and ended, not before `end`, while `now` runs.
@@ -154,7 +166,7 @@ fn is_traced(schedule: &Schedule, run: &OnCpu) -> bool {
 
 impl From<&OnCpu> for Running {
     fn from(run: &OnCpu) -> Self {
-        let OnCpu { from, to, pid, tid } = *run;
+        let OnCpu { from, to, pid, tid, .. } = *run;
         Self { pid, tid, from, to }
     }
 }

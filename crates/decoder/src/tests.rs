@@ -85,6 +85,7 @@ cases! {
     return_stack_survives_pgd
     sleep
     switch_at_an_untraced_stretch
+    switch_records_were_lost
     time_between_two_anchors
     time_first_cyc_behind_psb
     time_never_runs_backwards
@@ -98,6 +99,7 @@ cases! {
     trigger
     truncated_inside_a_packet
     truncated_where_tracing_is_off
+    two_threads_on_one_cpu
     virtual_machine
     virtual_machine_at_a_psb
     vsyscall

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use image::Image;
-use model::{AuxBuffer, Recording, Schedule};
+use model::{AuxBuffer, Damage, Recording, Schedule};
 
 use crate::{host, messages};
 
@@ -30,11 +30,15 @@ pub(crate) fn read(file: &perfdata::File) -> Result<Recording<'_>> {
 
 /// What is wrong with the file, if anything.
 pub(crate) fn damage(recording: &Recording<'_>) -> Option<String> {
-    let damage = recording.damage.as_ref()?;
-    Some(format!(
+    recording.damage.as_ref().map(damage_message)
+}
+
+/// What a damaged place means.
+pub(crate) fn damage_message(damage: &Damage) -> String {
+    format!(
         "the recording is damaged at file offset {:#x}: {}; what follows is not read",
         damage.file_offset, damage.what
-    ))
+    )
 }
 
 /// Bytes of trace.

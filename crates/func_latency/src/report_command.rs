@@ -49,6 +49,7 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
         input: &config.input.display().to_string(),
         aux_bytes: recording::aux_bytes(&recording),
         decoder: config.decoder.name(),
+        clock_offsets: recording.clock_offsets,
         inlined: &inlined,
         problems: &problems,
         srcline: config.srcline,

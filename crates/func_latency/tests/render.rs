@@ -11,7 +11,7 @@ use analyzer::{
 };
 use func_latency::config::RowsForm;
 use func_latency::render::{Names, View, json, rows, text};
-use model::{AuxOffset, Cpu, FunctionId, Ns, ObjectId, Svma, Tid};
+use model::{AuxOffset, ClockOffsets, Cpu, FunctionId, Ns, ObjectId, Svma, Tid};
 
 const FUNCTIONS: [&str; 6] = [
     "[unknown]",
@@ -224,6 +224,7 @@ fn check_golden(name: &str, actual: &[u8]) {
 fn check_text(name: &str, report: &Report, srcline: bool, unfold: bool, width: usize) {
     let problems = ["/usr/lib/libz.so.1 is missing (looked for /usr/lib/libz.so.1)".to_owned()];
     let view = View {
+        clock_offsets: ClockOffsets::default(),
         report,
         names: &FakeNames { lines: srcline },
         input: "perf.data",
@@ -258,6 +259,7 @@ fn text_folded_with_lines_without_loss_and_switches() {
 #[test]
 fn no_latency_is_called_exact() {
     let view = View {
+        clock_offsets: ClockOffsets::default(),
         report: &report(),
         names: &FakeNames { lines: false },
         input: "perf.data",
@@ -284,6 +286,7 @@ fn no_counted_call_no_cpu_percent() {
     *function =
         FunctionReport { calls: CallCounts { open_end: 1, ..CallCounts::default() }, ..empty_function() };
     let view = View {
+        clock_offsets: ClockOffsets::default(),
         report: &report,
         names: &FakeNames { lines: false },
         input: "perf.data",
@@ -304,6 +307,7 @@ fn no_counted_call_no_cpu_percent() {
 fn json_report() {
     let report = report();
     let view = View {
+        clock_offsets: ClockOffsets::default(),
         report: &report,
         names: &FakeNames { lines: true },
         input: "perf.data",

@@ -34,6 +34,8 @@ pub enum GapCause {
     NoSync,
     /// The thread lived before it was attached to.
     NotYetAttached,
+    /// Snapshots were recorded: what ran between two was overwritten, or not traced while one was copied.
+    BetweenSnapshots,
 }
 
 impl GapCause {
@@ -50,6 +52,7 @@ impl GapCause {
             Self::UnknownThread => "unknown thread",
             Self::NoSync => "no sync",
             Self::NotYetAttached => "not yet attached",
+            Self::BetweenSnapshots => "between snapshots",
         }
     }
 }

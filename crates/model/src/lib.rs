@@ -25,6 +25,8 @@ pub use event::{
 };
 pub use gap::{Gap, GapCause};
 pub use ip_filter::IpFilter;
-pub use recording::{AuxBuffer, AuxOwner, AuxPiece, AuxRecord, CpuModel, Damage, PtConfig, Recording};
+pub use recording::{
+    AuxBuffer, AuxOwner, AuxPiece, AuxRecord, ClockOffsets, CpuModel, Damage, PtConfig, Recording,
+};
 pub use schedule::Schedule;
 pub use sideband::{BuildId, Cpu, Mmap, Pid, Sideband, SidebandRecord, Tid};

@@ -40,7 +40,7 @@ pub struct AuxRecord {
 impl AuxRecord {
     /// The buffer was full: data after this record was lost until tracing was enabled again.
     pub const TRUNCATED: u64 = 1;
-    /// Snapshot mode: older data was overwritten.
+    /// Snapshot mode: older data was overwritten, and tracing stopped behind this.
     pub const OVERWRITE: u64 = 2;
     /// There are gaps inside.
     pub const PARTIAL: u64 = 4;
@@ -56,7 +56,7 @@ impl AuxRecord {
     /// Data was lost behind (or inside) this record.
     #[must_use]
     pub fn lost_data(&self) -> bool {
-        self.flags & (Self::TRUNCATED | Self::PARTIAL | Self::COLLISION) != 0
+        self.flags & (Self::TRUNCATED | Self::OVERWRITE | Self::PARTIAL | Self::COLLISION) != 0
     }
 }
 
@@ -112,8 +112,24 @@ pub struct PtConfig {
     pub max_nonturbo_ratio: u32,
     /// IP filters in perf's syntax, empty if none: `filter 0x1180/0x58@/usr/bin/x,...`.
     pub has_ip_filter: bool,
-    /// perf recorded snapshots (`-S`): pieces may overlap.
+    /// perf recorded snapshots (`-S`): nothing was observed between the pieces.
     pub snapshot: bool,
+}
+
+impl PtConfig {
+    /// What is true of the traces of both events; `None` if their times cannot be read in one way.
+    #[must_use]
+    pub fn and(self, other: Self) -> Option<Self> {
+        let merged = Self {
+            branch: self.branch && other.branch,
+            return_compression: self.return_compression || other.return_compression,
+            kernel: self.kernel || other.kernel,
+            user: self.user || other.user,
+            ..self
+        };
+        let timing = |pt: Self| (pt.cyc, pt.cyc_threshold, pt.mtc_period, pt.tsc);
+        (timing(self) == timing(other)).then_some(merged)
+    }
 }
 
 /// The CPU of the recording (`CPUID` feature section), e.g. family 6, model 78, stepping 3.
@@ -125,6 +141,15 @@ pub struct CpuModel {
     pub model: u32,
     /// Stepping.
     pub stepping: u32,
+}
+
+/// What is to be added to the recording's times to get those of another clock; `None`: the recording does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockOffsets {
+    /// CLOCK_MONOTONIC.
+    pub monotonic_ns: Option<i64>,
+    /// Real time since 1970.
+    pub realtime_ns: Option<i64>,
 }
 
 /// The place from which a file could not be read on.
@@ -147,6 +172,8 @@ pub struct Recording<'a> {
     pub pt: PtConfig,
     /// TSC to perf's clock; `None`: the recording does not say (no TIME_CONV, no AUXTRACE_INFO).
     pub clock: Option<TscClock>,
+    /// The recording's times in other clocks.
+    pub clock_offsets: ClockOffsets,
     /// IP filter text of AUXTRACE_INFO, empty if none.
     pub ip_filter: String,
     /// The recording's CPU, if it says.

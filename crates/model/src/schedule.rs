@@ -1,4 +1,13 @@
 //! Which thread ran on which CPU, and when a thread was off its CPU: the switch sideband, indexed.
+//!
+//! Records get lost, and then two that follow one another contradict: nobody can leave a CPU on which somebody else
+//! runs.  Such a time is doubtful: it is nobody's for sure, and each who may have run in it says so.
+//!
+//! ```text
+//! in 5 .............. out 7        lost: out 5, in 7
+//! |-- 5, doubtful ------|
+//! |-- 7, doubtful ------|
+//! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +25,8 @@ pub struct OnCpu {
     pub pid: Pid,
     /// Thread.
     pub tid: Tid,
+    /// Switch records were lost here: the thread ran some of the time, and perhaps others did.
+    pub doubtful: bool,
 }
 
 /// A thread off its CPU.
@@ -51,17 +62,44 @@ pub struct ThreadLife {
 /// The recording's switch records, by CPU and by thread.
 #[derive(Clone, Debug, Default)]
 pub struct Schedule {
-    cpus: BTreeMap<Cpu, Vec<OnCpu>>,
+    cpus: BTreeMap<Cpu, Timetable>,
     threads: BTreeMap<Tid, ThreadLife>,
     mapped: BTreeSet<Pid>,
     has_switches: bool,
+    /// Threads that die in the recording.
+    mortal: BTreeSet<Tid>,
+    /// When a thread was last seen to come or go.
+    last_switch: BTreeMap<Tid, Ns>,
+    /// There are SWITCH records, which say more than samples of sched_switch.
+    has_switch_records: bool,
+}
+
+/// Who ran on one CPU.
+#[derive(Clone, Debug, Default)]
+struct Timetable {
+    /// By time; the last one is open (`to` is [`Ns::MAX`]) while its thread runs.
+    runs: Vec<OnCpu>,
+    /// When the last record came from this CPU.
+    seen: Ns,
 }
 
 impl Schedule {
     /// Indexes sideband that is sorted by time.
     #[must_use]
     pub fn new(sideband: &[SidebandRecord]) -> Self {
-        let mut schedule = Self::default();
+        let is_switch = |record: &SidebandRecord| {
+            matches!(record.body, Sideband::Switch { .. } | Sideband::SwitchCpuWide { .. })
+        };
+        let mut schedule = Self { has_switch_records: sideband.iter().any(is_switch), ..Self::default() };
+        for record in sideband {
+            match (&record.body, record.tid) {
+                (Sideband::Exit { tid, .. }, _) => schedule.mortal.extend([*tid]),
+                (_, Some(tid)) if is_switch(record) => {
+                    schedule.last_switch.extend(record.time.map(|time| (tid, time)));
+                }
+                _ => (),
+            }
+        }
         for record in sideband {
             schedule.add(record);
         }
@@ -83,7 +121,7 @@ impl Schedule {
     /// The threads that ran on a CPU, by time.
     #[must_use]
     pub fn on_cpu(&self, cpu: Cpu) -> &[OnCpu] {
-        self.cpus.get(&cpu).map_or(&[], Vec::as_slice)
+        self.cpus.get(&cpu).map_or(&[], |table| &table.runs)
     }
 
     /// What is known of a thread.
@@ -144,38 +182,59 @@ impl Schedule {
                     self.switch(record.cpu, pid, tid, time, *out, *preempted);
                 }
             }
+            Sideband::SchedSwitch { prev, preempted, next } if !self.has_switch_records => {
+                self.sched_switch(record, *prev, *preempted, *next);
+            }
+            Sideband::Lost { .. } => self.lost(record),
             _ => (),
+        }
+        if let (Some(cpu), Some(time)) = (record.cpu, record.time) {
+            self.cpus.entry(cpu).or_default().seen = time;
+        }
+    }
+
+    /// A sample of the tracepoint, whose record is that of the thread that leaves.
+    fn sched_switch(&mut self, record: &SidebandRecord, prev: Tid, preempted: bool, next: Tid) {
+        let Some(time) = record.time else { return };
+        // A tracepoint of threads does not see them come.  One of CPUs sees the idle task go.
+        self.has_switches |= prev.0 == 0;
+        let pid_of =
+            |schedule: &Self, tid: Tid| schedule.threads.get(&tid).map_or(Pid(tid.0), |life| life.pid);
+        let (prev_pid, next_pid) = (record.pid.unwrap_or(pid_of(self, prev)), pid_of(self, next));
+        self.switch(record.cpu, prev_pid, prev, time, true, preempted);
+        self.switch(record.cpu, next_pid, next, time, false, false);
+    }
+
+    /// Records of this CPU (if it is not said: of any) were lost since the last one.
+    fn lost(&mut self, record: &SidebandRecord) {
+        let Some(time) = record.time else { return };
+        let of_cpu = |cpu: Cpu| record.cpu.is_none_or(|lost| lost == cpu);
+        for (_, table) in self.cpus.iter_mut().filter(|(cpu, _)| of_cpu(**cpu)) {
+            table.lost(time);
         }
     }
 
     /// The thread runs on `cpu` from `time` on, unless it is known to run there already.
     fn run(&mut self, cpu: Cpu, pid: Pid, tid: Tid, time: Ns) {
-        let runs = self.cpus.entry(cpu).or_default();
-        match runs.last_mut().filter(|last| last.to == Ns::MAX) {
+        let table = self.cpus.entry(cpu).or_default();
+        match table.open() {
             Some(last) if last.tid == tid => return,
             Some(last) => last.to = time,
             None => (),
         }
-        runs.push(OnCpu { from: time, to: Ns::MAX, pid, tid });
+        table.runs.push(OnCpu { from: time, to: Ns::MAX, pid, tid, doubtful: false });
         self.life(pid, tid).on_cpu.push((time, cpu));
     }
 
     fn switch(&mut self, cpu: Option<Cpu>, pid: Pid, tid: Tid, time: Ns, out: bool, preempted: bool) {
         if let Some(cpu) = cpu {
-            let runs = self.cpus.entry(cpu).or_default();
-            if let Some(last) = runs.last_mut().filter(|last| last.to == Ns::MAX) {
-                last.to = time;
-                // Whoever leaves without having been seen to come was there since the last leave.
-                if out && last.tid != tid {
-                    runs.push(OnCpu { from: time, to: time, pid, tid });
-                }
-            } else if out {
-                let from = runs.last().map_or(Ns(0), |last| last.to);
-                runs.push(OnCpu { from, to: time, pid, tid });
-            }
-            if !out {
-                runs.push(OnCpu { from: time, to: Ns::MAX, pid, tid });
-            }
+            // A thread that dies is not seen to leave: its events are gone by then.
+            let table = self.cpus.entry(cpu).or_default();
+            let is_dead = table.open().is_some_and(|run| {
+                let last = self.last_switch.get(&run.tid).is_none_or(|last| *last <= run.from);
+                last && self.mortal.contains(&run.tid)
+            });
+            if out { table.leaves(pid, tid, time, is_dead) } else { table.comes(pid, tid, time, is_dead) }
         }
         if tid.0 <= 0 {
             return; // the idle task
@@ -198,9 +257,126 @@ impl Schedule {
     }
 }
 
+impl Timetable {
+    /// The one who runs now.
+    fn open(&mut self) -> Option<&mut OnCpu> {
+        self.runs.last_mut().filter(|last| last.to == Ns::MAX)
+    }
+
+    /// A thread goes; `is_dead`: the one that is thought to run has died.
+    fn leaves(&mut self, pid: Pid, tid: Tid, time: Ns, is_dead: bool) {
+        let before = self.runs.last().map_or(Ns(0), |last| last.to);
+        let run = match self.open() {
+            Some(last) if last.tid == tid => {
+                last.to = time;
+                return;
+            }
+            Some(last) => {
+                last.to = time;
+                last.doubtful = !is_dead;
+                // Behind a thread that has died nobody was seen to come: this one came somewhen.
+                OnCpu { from: last.from, to: time, pid, tid, doubtful: true }
+            }
+            // Whoever leaves without having been seen to come was there since the last leave.
+            None => OnCpu { from: before, to: time, pid, tid, doubtful: false },
+        };
+        self.runs.push(run);
+    }
+
+    /// A thread comes.
+    fn comes(&mut self, pid: Pid, tid: Tid, time: Ns, is_dead: bool) {
+        if let Some(last) = self.open() {
+            last.to = time;
+            last.doubtful = !is_dead && last.tid != tid;
+        }
+        self.runs.push(OnCpu { from: time, to: Ns::MAX, pid, tid, doubtful: false });
+    }
+
+    /// Records were lost between the last one and `time`.
+    fn lost(&mut self, time: Ns) {
+        let seen = self.seen;
+        let nobody = OnCpu { from: seen, to: Ns::MAX, pid: Pid(-1), tid: Tid(-1), doubtful: true };
+        let run = match self.open() {
+            Some(last) => {
+                last.to = seen.max(last.from);
+                OnCpu { from: last.to, doubtful: true, ..*last }
+            }
+            None => OnCpu { from: self.runs.last().map_or(Ns(0), |last| last.to.max(seen)), ..nobody },
+        };
+        self.runs.push(OnCpu { to: time.max(run.from), ..run });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn on_cpu(from: u64, to: u64, tid: i32, doubtful: bool) -> OnCpu {
+        OnCpu { from: Ns(from), to: Ns(to), pid: Pid(1), tid: Tid(tid), doubtful }
+    }
+
+    fn record(ns: u64, cpu: u32, body: Sideband) -> SidebandRecord {
+        let (pid, tid) = (Some(Pid(1)), Some(Tid(0)));
+        SidebandRecord { time: Some(Ns(ns)), cpu: Some(Cpu(cpu)), pid, tid, file_offset: 0, body }
+    }
+
+    #[test]
+    fn who_leaves_while_another_runs_is_a_contradiction() {
+        let s = Schedule::new(&[switch(10, 0, 5, false), switch(20, 0, 7, true), switch(30, 0, 5, false)]);
+        assert_eq!(
+            s.on_cpu(Cpu(0)),
+            [on_cpu(10, 20, 5, true), on_cpu(10, 20, 7, true), on_cpu(30, u64::MAX, 5, false)]
+        );
+        let s = Schedule::new(&[switch(10, 0, 5, false), switch(20, 0, 7, false)]);
+        assert_eq!(s.on_cpu(Cpu(0)), [on_cpu(10, 20, 5, true), on_cpu(20, u64::MAX, 7, false)]);
+    }
+
+    #[test]
+    fn a_thread_that_has_died_is_not_seen_to_leave() {
+        let exit = record(15, 0, Sideband::Exit { pid: Pid(1), tid: Tid(5) });
+        let s = Schedule::new(&[switch(10, 0, 5, false), exit, switch(20, 0, 7, false)]);
+        assert_eq!(s.on_cpu(Cpu(0)), [on_cpu(10, 20, 5, false), on_cpu(20, u64::MAX, 7, false)]);
+    }
+
+    #[test]
+    fn what_was_lost_is_doubtful_since_the_last_record() {
+        let lost = |ns| record(ns, 0, Sideband::Lost { count: 3 });
+        let s = Schedule::new(&[switch(10, 0, 5, false), lost(40), switch(50, 0, 7, true)]);
+        assert_eq!(
+            s.on_cpu(Cpu(0)),
+            [on_cpu(10, 10, 5, false), on_cpu(10, 40, 5, true), on_cpu(40, 50, 7, false)]
+        );
+        assert!(
+            Schedule::new(&[switch(10, 1, 5, false), lost(40)])
+                .on_cpu(Cpu(1))
+                .iter()
+                .all(|run| !run.doubtful)
+        );
+        let s = Schedule::new(&[switch(10, 0, 5, false), switch(20, 0, 5, true), lost(40)]);
+        let nobody = OnCpu { pid: Pid(-1), ..on_cpu(20, 40, -1, true) };
+        assert_eq!(s.on_cpu(Cpu(0)), [on_cpu(10, 20, 5, false), nobody]);
+    }
+
+    #[test]
+    fn tracepoints_stand_in_for_switch_records() {
+        let sample = |ns, prev, preempted, next| {
+            record(ns, 0, Sideband::SchedSwitch { prev: Tid(prev), preempted, next: Tid(next) })
+        };
+        let comm = Sideband::Comm { pid: Pid(1), tid: Tid(7), name: String::new(), exec: false };
+        let samples =
+            [record(1, 0, comm), sample(10, 0, true, 7), sample(20, 7, true, 0), sample(30, 0, true, 7)];
+        let s = Schedule::new(&samples);
+        assert!(s.has_switches());
+        let runs: Vec<_> = s.on_cpu(Cpu(0)).iter().map(|run| (run.from.0, run.to.0, run.tid.0)).collect();
+        assert_eq!(runs, [(0, 10, 0), (10, 20, 7), (20, 30, 0), (30, u64::MAX, 7)]);
+        let off = OffCpu { from: Ns(20), to: Some(Ns(30)), preempted: true };
+        assert_eq!(s.thread(Tid(7)).unwrap().off_cpu, [off]);
+        // They say less than SWITCH records.
+        let both = [sample(10, 0, true, 7), switch(11, 0, 7, false)];
+        assert_eq!(Schedule::new(&both).on_cpu(Cpu(0)), [on_cpu(11, u64::MAX, 7, false)]);
+        // A tracepoint of threads does not see them come.
+        assert!(!Schedule::new(&[sample(10, 7, false, 9)]).has_switches());
+    }
 
     fn switch(ns: u64, cpu: u32, tid: i32, out: bool) -> SidebandRecord {
         SidebandRecord {
@@ -216,8 +392,8 @@ mod tests {
     #[test]
     fn migration_is_off_cpu_time_and_two_runs() {
         let s = Schedule::new(&[switch(10, 0, 7, false), switch(20, 0, 7, true), switch(35, 1, 7, false)]);
-        assert_eq!(s.on_cpu(Cpu(0)), [OnCpu { from: Ns(10), to: Ns(20), pid: Pid(1), tid: Tid(7) }]);
-        assert_eq!(s.on_cpu(Cpu(1)), [OnCpu { from: Ns(35), to: Ns::MAX, pid: Pid(1), tid: Tid(7) }]);
+        assert_eq!(s.on_cpu(Cpu(0)), [on_cpu(10, 20, 7, false)]);
+        assert_eq!(s.on_cpu(Cpu(1)), [on_cpu(35, u64::MAX, 7, false)]);
         let life = s.thread(Tid(7)).unwrap();
         assert_eq!(life.off_cpu, [OffCpu { from: Ns(20), to: Some(Ns(35)), preempted: false }]);
         assert_eq!(s.cpu_of(Tid(7), Ns(34)), Some(Cpu(0)));
@@ -235,6 +411,6 @@ mod tests {
     #[test]
     fn a_thread_that_leaves_first_was_there_before() {
         let s = Schedule::new(&[switch(10, 0, 7, true)]);
-        assert_eq!(s.on_cpu(Cpu(0)), [OnCpu { from: Ns(0), to: Ns(10), pid: Pid(1), tid: Tid(7) }]);
+        assert_eq!(s.on_cpu(Cpu(0)), [on_cpu(0, 10, 7, false)]);
     }
 }

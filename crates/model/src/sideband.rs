@@ -98,6 +98,15 @@ pub enum Sideband {
         /// The other thread.
         other_tid: Tid,
     },
+    /// A sample of the tracepoint `sched:sched_switch`: the CPU went from one thread to another.
+    SchedSwitch {
+        /// The thread that left.
+        prev: Tid,
+        /// It could have run on (state `R` or `R+`).
+        preempted: bool,
+        /// The thread that came.
+        next: Tid,
+    },
     /// ITRACE_START: tracing of this thread began.
     ItraceStart {
         /// Process.
@@ -105,7 +114,7 @@ pub enum Sideband {
         /// Thread.
         tid: Tid,
     },
-    /// LOST, LOST_SAMPLES: records that did not fit their ring buffer.
+    /// LOST: records that did not fit their ring buffer.
     Lost {
         /// How many.
         count: u64,

@@ -16,6 +16,9 @@
 //! +--------------------------+
 //! ```
 //!
+//! `perf record --threads` and `--kcore` make a directory, in which the file `data` is as above and `data.N` are records
+//! only.
+//!
 //! [`File::open`] maps the file; [`File::recording`] walks the records once and returns a
 //! [`model::Recording`] whose trace bytes are slices of the mapping.  Payloads are stepped over, never
 //! touched, so the time to open a recording depends on its sideband and not on its trace.
@@ -26,4 +29,4 @@ mod mmap;
 pub mod read;
 pub mod write;
 
-pub use read::{File, OpenError, ReadError, parse};
+pub use read::{File, Listed, OpenError, ReadError, parse};

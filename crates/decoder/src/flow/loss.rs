@@ -30,13 +30,19 @@ impl Flow<'_> {
         self.next_truncation += 1;
         let whole = offset == at && self.psb.is_none() && self.walk.tnt.is_empty();
         let clean = whole && matches!(self.state, State::Off | State::Kernel);
-        self.lose(GapCause::Truncated, offset.min(at), !clean);
+        self.lose(self.truncation_cause(), offset.min(at), !clean);
         self.clock.lost();
         if !clean {
             self.psb = None;
             self.read_from(at);
             self.reader.resync_here();
         }
+    }
+
+    /// Why the stream is interrupted where an AUX record says so.
+    pub(super) fn truncation_cause(&self) -> GapCause {
+        let snapshot = self.context.recording.pt.snapshot;
+        if snapshot { GapCause::BetweenSnapshots } else { GapCause::Truncated }
     }
 
     /// The stream goes on at `at`, but not from where it was.
@@ -60,6 +66,42 @@ impl Flow<'_> {
                 self.walk.output.gap(from, to, 0, lost.at, lost.cause);
             }
         }
+    }
+
+    /// Somebody runs where switch records were lost: each who may have run then has a hole there.
+    pub(super) fn doubt(&mut self, step: Step) {
+        let now = self.clock.now_lo();
+        if now < self.doubted {
+            return; // it has been said
+        }
+        for other in self.owner.doubtful(now, Ns(now.0.saturating_add(1))) {
+            let space = self.context.code.space(other.pid, other.from);
+            let output = &mut self.walk.output;
+            output.thread(other, space, other.from);
+            output.gap(
+                Moment::Exactly(other.from),
+                Moment::Exactly(other.to),
+                0,
+                step.at,
+                GapCause::UnknownThread,
+            );
+            self.doubted = self.doubted.max(other.to);
+        }
+    }
+
+    /// The ring had forgotten what ran first: until `to` nothing was observed of anybody.
+    fn before_the_first_snapshot(&mut self, lost: Lost, bytes: u64, to: Moment, now: Running) {
+        let start = self.context.recording.time_span.map_or(Ns(0), |(first, _)| first);
+        let output = &mut self.walk.output;
+        let mut of = |who: Running, until: Moment, bytes: u64| {
+            output.thread(who, self.context.code.space(who.pid, who.from), who.from);
+            let from = Moment::Exactly(who.from.max(start));
+            output.gap(from, until, bytes, lost.at, GapCause::BetweenSnapshots);
+        };
+        for other in self.owner.between(Ns(0), now.from) {
+            of(other, Moment::Exactly(other.to), 0);
+        }
+        of(now, to, bytes);
     }
 
     /// Packets are whole again.
@@ -100,6 +142,9 @@ impl Flow<'_> {
         self.state = State::Off;
         let mut bytes = lost.bytes_until(step.at);
         let (end, end_lo) = lost.resolved.unwrap_or((step.slot, self.clock.now_lo()));
+        if lost.cause == GapCause::NoSync && self.context.recording.pt.snapshot {
+            return self.before_the_first_snapshot(lost, bytes, Moment::At(end), now);
+        }
         let (before, before_space) = (self.running, self.walk.space);
         let parts = match lost.cause {
             GapCause::UnknownThread => vec![LostPart::all_of(before)],

@@ -88,15 +88,20 @@ impl Flow<'_> {
             self.attribute();
         }
         let after_gap = matches!(self.state, State::Lost(_));
+        // Where nothing is missing but time, the trace unit remembers its calls.
+        let whole = matches!(self.state, State::Lost(lost) if lost.cause == GapCause::BetweenSnapshots && !lost.skips);
         if after_gap {
             let now = std::mem::replace(&mut self.running, before);
             let space = std::mem::replace(&mut self.walk.space, space_before);
             self.close_gap(step, now);
             (self.running, self.walk.space) = (now, space);
-            self.walk.stack.clear();
+            if !whole {
+                self.walk.stack.clear();
+            }
         }
         self.state = State::Off;
         if !self.running.is_known() {
+            self.doubt(step);
             self.walk.output.thread(self.running, self.walk.space, self.clock.now_lo());
             return self.lose(GapCause::UnknownThread, step.at, true);
         }

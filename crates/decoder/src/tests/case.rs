@@ -38,6 +38,7 @@ pub(super) struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         let recording = Recording {
+            clock_offsets: model::ClockOffsets::default(),
             buffers: vec![],
             sideband: vec![],
             pt: PtConfig {
@@ -169,7 +170,7 @@ fn diff(expected: &[&str], outcome: &[String]) -> String {
     text.join("\n")
 }
 
-/// `time switch-in TID`, `time switch-out TID`, `time map PID`.
+/// `time switch-in TID`, `time switch-out TID`, `time map PID`, `time lost COUNT`.
 fn schedule(lines: &[&str]) -> Schedule {
     let records: Vec<_> = lines
         .iter()
@@ -181,6 +182,7 @@ fn schedule(lines: &[&str]) -> Schedule {
             let (tid, body) = match what {
                 "switch-in" => (id, switch(false)),
                 "switch-out" => (id, switch(true)),
+                "lost" => (id, Sideband::Lost { count: 1 }),
                 "map" => (id, Sideband::Mmap(mapping(Pid(id)))),
                 _ => panic!("[sideband]: {line:?}"),
             };

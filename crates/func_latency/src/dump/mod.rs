@@ -20,12 +20,12 @@ use crate::recording;
 pub fn run(config: &DumpConfig) -> Result<Exit> {
     let decoder = config.decoder.decoder()?;
     let file = recording::open(&config.input)?;
-    let recording = recording::read(&file)?;
     let mut out = BufWriter::with_capacity(1 << 16, stdout().lock());
     match config.what {
-        DumpKind::Packets => packets::dump(&mut out, &recording, config),
-        DumpKind::Branches => branches::dump(&mut out, &recording, config, &*decoder),
-        DumpKind::Sideband => sideband::dump(&mut out, &recording, config),
+        DumpKind::Packets => packets::dump(&mut out, &recording::read(&file)?, config),
+        DumpKind::Branches => branches::dump(&mut out, &recording::read(&file)?, config, &*decoder),
+        // Also of recordings without trace.
+        DumpKind::Sideband => sideband::dump(&mut out, &file, config)?,
     }
     .and_then(|()| out.flush())
     .context("cannot write to stdout")?;

@@ -1,21 +1,35 @@
-//! Sideband records: `offset time cpu pid/tid what`.
+//! All records in the order of the file: `offset [size] time cpu pid/tid what`.
 
 use std::fmt;
 use std::io::{self, Write};
 
-use model::{Recording, Sideband, SidebandRecord, Tid};
+use model::{Sideband, SidebandRecord, Tid};
+use perfdata::Listed;
 
 use crate::config::DumpConfig;
 use crate::filter::TidSet;
+use crate::{exit, messages, recording};
 
-pub(super) fn dump(out: &mut dyn Write, recording: &Recording<'_>, config: &DumpConfig) -> io::Result<()> {
-    for record in &recording.sideband {
+pub(super) fn dump(
+    out: &mut dyn Write,
+    file: &perfdata::File,
+    config: &DumpConfig,
+) -> Result<io::Result<()>, perfdata::ReadError> {
+    let mut result = Ok(());
+    let damage = file.list(&mut |listed| {
+        let record = &listed.record;
         let wanted = config.window.is_none_or(|w| record.time.is_some_and(|time| w.contains(time)));
-        if wanted && concerns(record, &config.tids) {
-            writeln!(out, "{}", Line(record))?;
+        if result.is_ok() && wanted && concerns(record, &config.tids) {
+            result = writeln!(out, "{}", Line(listed));
+            if let Err(error) = &result {
+                exit::leave_if_reader_is_gone(error);
+            }
         }
+    })?;
+    if let Some(damage) = damage {
+        messages::warn(recording::damage_message(&damage));
     }
-    Ok(())
+    Ok(result)
 }
 
 /// The record is of one of the threads, or about one.
@@ -24,23 +38,24 @@ fn concerns(record: &SidebandRecord, tids: &TidSet) -> bool {
         Sideband::Comm { tid, .. }
         | Sideband::Fork { tid, .. }
         | Sideband::Exit { tid, .. }
-        | Sideband::ItraceStart { tid, .. } => Some(*tid),
+        | Sideband::ItraceStart { tid, .. }
+        | Sideband::SchedSwitch { next: tid, .. } => Some(*tid),
         Sideband::Mmap(mmap) => Some(Tid(mmap.pid.0)),
         _ => None,
     };
     *tids == TidSet::default() || record.tid.into_iter().chain(about).any(|tid| tids.contains(tid))
 }
 
-struct Line<'a>(&'a SidebandRecord);
+struct Line<'a>(&'a Listed);
 
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let record = self.0;
-        write!(f, "{:#010x} {} {} ", record.file_offset, or_dash(record.time.map(|t| t.0)), {
-            or_dash(record.cpu.map(|c| c.0))
-        })?;
+        let record = &self.0.record;
+        write!(f, "{:#010x} [{:#x}] ", record.file_offset, self.0.size)?;
+        write!(f, "{} {} ", or_dash(record.time.map(|t| t.0)), or_dash(record.cpu.map(|c| c.0)))?;
         write!(f, "{}/{} ", or_dash(record.pid.map(|p| p.0)), or_dash(record.tid.map(|t| t.0)))?;
-        body(f, &record.body)
+        f.write_str(&self.0.type_name())?;
+        details(f, &record.body)
     }
 }
 
@@ -48,38 +63,38 @@ fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |v| v.to_string())
 }
 
-fn body(f: &mut fmt::Formatter<'_>, body: &Sideband) -> fmt::Result {
+/// What stands behind the name of the record's type.
+fn details(f: &mut fmt::Formatter<'_>, body: &Sideband) -> fmt::Result {
     match body {
         Sideband::Mmap(m) => {
-            let what = if m.kernel { "kernel " } else { "" };
+            let what = if m.kernel { " kernel" } else { "" };
             let access = if m.executable { "x" } else { "-" };
-            write!(
-                f,
-                "MMAP {what}pid {} {}+{:#x} {access} offset {}",
-                m.pid.0, m.start, m.len, m.file_offset
-            )?;
+            write!(f, "{what} pid {} {}+{:#x} {access} offset {}", m.pid.0, m.start, m.len, m.file_offset)?;
             write!(f, " {} build-id {}", m.path.escape_debug(), or_dash(m.build_id.as_ref()))
         }
         Sideband::Comm { pid, tid, name, exec } => {
             let exec = if *exec { " exec" } else { "" };
-            write!(f, "COMM{exec} {}/{} {}", pid.0, tid.0, name.escape_debug())
+            write!(f, "{exec} {}/{} {}", pid.0, tid.0, name.escape_debug())
         }
         Sideband::Fork { pid, tid, parent_pid, parent_tid } => {
-            write!(f, "FORK {}/{} by {}/{}", pid.0, tid.0, parent_pid.0, parent_tid.0)
+            write!(f, " {}/{} by {}/{}", pid.0, tid.0, parent_pid.0, parent_tid.0)
         }
-        Sideband::Exit { pid, tid } => write!(f, "EXIT {}/{}", pid.0, tid.0),
-        Sideband::Switch { out, preempted } => write!(f, "SWITCH {}", direction(*out, *preempted)),
+        Sideband::Exit { pid, tid } | Sideband::ItraceStart { pid, tid } => write!(f, " {}/{}", pid.0, tid.0),
+        Sideband::Switch { out, preempted } => write!(f, " {}", direction(*out, *preempted)),
         Sideband::SwitchCpuWide { out, preempted, other_pid, other_tid } => {
             let other = if *out { "next" } else { "previous" };
             let direction = direction(*out, *preempted);
-            write!(f, "SWITCH_CPU_WIDE {direction} {other} {}/{}", other_pid.0, other_tid.0)
+            write!(f, " {direction} {other} {}/{}", other_pid.0, other_tid.0)
         }
-        Sideband::ItraceStart { pid, tid } => write!(f, "ITRACE_START {}/{}", pid.0, tid.0),
-        Sideband::Lost { count } => write!(f, "LOST {count}"),
+        Sideband::SchedSwitch { prev, preempted, next } => {
+            let how = if *preempted { "preempted" } else { "blocked" };
+            write!(f, " sched_switch {} {how} next {}", prev.0, next.0)
+        }
+        Sideband::Lost { count } => write!(f, " {count}"),
         Sideband::Aux { offset, size, flags } => {
-            write!(f, "AUX offset {offset:#x} size {size:#x} flags {flags:#x}")
+            write!(f, " offset {offset:#x} size {size:#x} flags {flags:#x}")
         }
-        Sideband::Other { record_type } => write!(f, "RECORD {record_type}"),
+        Sideband::Other { .. } => Ok(()),
     }
 }
 
@@ -98,7 +113,7 @@ mod tests {
 
     #[test]
     fn lines() {
-        let check = |body: Sideband, expect: &str| {
+        let check = |record_type, body: Sideband, expect: &str| {
             let record = SidebandRecord {
                 time: Some(Ns(12)),
                 cpu: Some(Cpu(1)),
@@ -107,26 +122,29 @@ mod tests {
                 file_offset: 0x100,
                 body,
             };
-            assert_eq!(Line(&record).to_string(), format!("0x00000100 12 1 7/8 {expect}"));
+            let listed = Listed { record_type, size: 0x28, record };
+            assert_eq!(Line(&listed).to_string(), format!("0x00000100 [0x28] 12 1 7/8 {expect}"));
         };
-        check(Sideband::Switch { out: true, preempted: true }, "SWITCH out preempted");
+        check(14, Sideband::Switch { out: true, preempted: true }, "SWITCH out preempted");
         check(
+            3,
             Sideband::Comm { pid: Pid(7), tid: Tid(8), name: "a\nb".into(), exec: true },
             "COMM exec 7/8 a\\nb",
         );
-        check(
-            Sideband::Mmap(Mmap {
-                pid: Pid(7),
-                start: Avma(0x40_0000),
-                len: 0x1000,
-                file_offset: FileOffset(0x2000),
-                path: "/usr/bin/x".into(),
-                build_id: Some(BuildId(vec![0xab, 1])),
-                executable: true,
-                kernel: false,
-            }),
-            "MMAP pid 7 0x400000+0x1000 x offset 0x2000 /usr/bin/x build-id ab01",
-        );
+        let mapped = Sideband::Mmap(Mmap {
+            pid: Pid(7),
+            start: Avma(0x40_0000),
+            len: 0x1000,
+            file_offset: FileOffset(0x2000),
+            path: "/usr/bin/x".into(),
+            build_id: Some(BuildId(vec![0xab, 1])),
+            executable: true,
+            kernel: false,
+        });
+        check(10, mapped, "MMAP2 pid 7 0x400000+0x1000 x offset 0x2000 /usr/bin/x build-id ab01");
+        let switch = Sideband::SchedSwitch { prev: Tid(7), preempted: false, next: Tid(9) };
+        check(9, switch, "SAMPLE sched_switch 7 blocked next 9");
+        check(200, Sideband::Other { record_type: 200 }, "RECORD 200");
         let bare = SidebandRecord {
             time: None,
             cpu: None,
@@ -135,7 +153,8 @@ mod tests {
             file_offset: 0,
             body: Sideband::Lost { count: 3 },
         };
-        assert_eq!(Line(&bare).to_string(), "0x00000000 - - -/- LOST 3");
+        let listed = Listed { record_type: 2, size: 24, record: bare.clone() };
+        assert_eq!(Line(&listed).to_string(), "0x00000000 [0x18] - - -/- LOST 3");
         assert!(concerns(&bare, &TidSet::default()));
         assert!(!concerns(&bare, &TidSet(vec!["1".parse().unwrap()])));
     }

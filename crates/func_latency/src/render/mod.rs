@@ -10,6 +10,7 @@ pub mod text;
 pub mod units;
 
 use analyzer::Report;
+use model::ClockOffsets;
 
 pub use names::Names;
 
@@ -26,6 +27,8 @@ pub struct View<'a> {
     pub aux_bytes: u64,
     /// Who decoded it.
     pub decoder: &'a str,
+    /// The recording's times in other clocks.
+    pub clock_offsets: ClockOffsets,
     /// Inlined instances of each function, which are not counted, or `None` if they were not looked for; in the
     /// order of the report's functions.
     pub inlined: &'a [Option<u64>],

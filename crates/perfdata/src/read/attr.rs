@@ -13,6 +13,11 @@ const AUX_SAMPLE_SIZE_AT: usize = 112;
 const FLAG_EXCLUDE_USER: u64 = 1 << 4;
 const FLAG_EXCLUDE_KERNEL: u64 = 1 << 5;
 const FLAG_SAMPLE_ID_ALL: u64 = 1 << 18;
+const FLAG_USE_CLOCKID: u64 = 1 << 25;
+/// Offset of `clockid`.
+const CLOCKID_AT: usize = 92;
+/// `PERF_TYPE_TRACEPOINT`.
+const TYPE_TRACEPOINT: u32 = 2;
 
 /// What we use of a `perf_event_attr`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +28,9 @@ pub(super) struct Event {
     pub(super) pmu_type: u32,
     pub(super) config: u64,
     pub(super) sample_type: u64,
+    pub(super) read_format: u64,
     flags: u64,
+    clockid: u32,
     aux_sample_size: u32,
 }
 
@@ -43,12 +50,14 @@ impl Event {
         let config = c.u64()?;
         let _sample_period = c.u64()?;
         let sample_type = c.u64()?;
-        let _read_format = c.u64()?;
+        let read_format = c.u64()?;
         let flags = c.u64()?;
-        let aux_sample_size =
-            attr.get(AUX_SAMPLE_SIZE_AT..).and_then(|rest| Cursor::new(rest).u32()).unwrap_or(0);
+        let half_at = |at: usize| attr.get(at..).and_then(|rest| Cursor::new(rest).u32()).unwrap_or(0);
+        let (clockid, aux_sample_size) = (half_at(CLOCKID_AT), half_at(AUX_SAMPLE_SIZE_AT));
         let name = String::new();
-        Some((Self { name, pmu_type, config, sample_type, flags, aux_sample_size }, size))
+        let event =
+            Self { name, pmu_type, config, sample_type, read_format, flags, clockid, aux_sample_size };
+        Some((event, size))
     }
 
     pub(super) fn exclude_user(&self) -> bool {
@@ -57,6 +66,16 @@ impl Event {
 
     pub(super) fn exclude_kernel(&self) -> bool {
         self.flags & FLAG_EXCLUDE_KERNEL != 0
+    }
+
+    /// The clock of its records, if not perf's own (`perf record -k`).
+    pub(super) fn clock(&self) -> Option<u32> {
+        (self.flags & FLAG_USE_CLOCKID != 0).then_some(self.clockid)
+    }
+
+    /// The number of the kernel's tracepoint that it is of.
+    pub(super) fn tracepoint(&self) -> Option<u64> {
+        (self.pmu_type == TYPE_TRACEPOINT).then_some(self.config)
     }
 
     /// The trace is in samples and not in AUXTRACE records (`perf record --aux-sample`).
@@ -121,14 +140,13 @@ impl Events {
         sample_id::split_trailer(body, event.trailer_type())
     }
 
-    /// Who and when of a SAMPLE; `None` if it is too short.
-    pub(super) fn of_sample(&self, body: &[u8]) -> Option<SampleId> {
-        let Some(first) = self.list.first() else { return Some(SampleId::default()) };
+    /// The event that wrote a SAMPLE; `None` if that is too short.
+    pub(super) fn of_sample(&self, body: &[u8]) -> Option<&Event> {
+        let first = self.list.first()?;
         let id = sample_id::id_from_start(first.sample_type)
             .and_then(|at| body.get(at..))
             .and_then(|rest| Cursor::new(rest).u64());
-        let event = self.of_id(id)?;
-        sample_id::of_sample(body, event.sample_type)
+        self.of_id(id)
     }
 }
 

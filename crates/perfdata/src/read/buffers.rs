@@ -7,6 +7,7 @@ use model::{AuxBuffer, AuxOffset, AuxOwner, AuxPiece, AuxRecord, Cpu, Damage, Ti
 use super::bytes::Cursor;
 use super::records::Record;
 use super::sample_id::SampleId;
+use super::snapshots;
 
 /// perf pads payloads with zeros to this many bytes.
 const PAYLOAD_ALIGN: u64 = 8;
@@ -121,7 +122,7 @@ impl<'a> Buffers<'a> {
         }
     }
 
-    /// Everything in its place and order; overlaps, which only snapshots may have, are told to `damage`.
+    /// Everything in its place and order; overlaps, which snapshots alone may have, are told to `damage`.
     pub(super) fn finish(mut self, snapshot: bool, damage: &mut impl FnMut(Damage)) -> Vec<AuxBuffer<'a>> {
         self.add_lost_buffers();
         for said in std::mem::take(&mut self.said) {
@@ -132,9 +133,13 @@ impl<'a> Buffers<'a> {
         let mut buffers: Vec<_> = self.by_index.into_values().collect();
         for buffer in &mut buffers {
             buffer.records.sort_by_key(|record| record.offset);
-            buffer.pieces.sort_by_key(|piece| piece.offset);
-            if !snapshot {
-                buffer.pieces = without_overlaps(std::mem::take(&mut buffer.pieces), damage);
+            let mut pieces = std::mem::take(&mut buffer.pieces);
+            if snapshot {
+                // The kernel's offsets are places in its ring.
+                (buffer.pieces, buffer.records) = snapshots::joined(pieces);
+            } else {
+                pieces.sort_by_key(|piece| piece.offset);
+                buffer.pieces = without_overlaps(pieces, damage);
             }
         }
         buffers

@@ -43,6 +43,14 @@ impl<'a> Cursor<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
+    /// The bytes up to a NUL, which is taken, too.
+    pub(super) fn terminated(&mut self) -> Option<&'a [u8]> {
+        let end = self.rest.iter().position(|byte| *byte == 0)?;
+        let bytes = self.take(end)?;
+        self.take(1)?;
+        Some(bytes)
+    }
+
     /// A string of perf's features: length, then that many bytes, padded with NUL.
     pub(super) fn counted_string(&mut self) -> Option<String> {
         let len = usize::try_from(self.u32()?).ok()?;

@@ -6,11 +6,15 @@ use super::attr::{Event, Events};
 use super::auxtrace::{self, TraceInfo};
 use super::buffers::Buffers;
 use super::bytes::{Cursor, text};
+use super::compressed;
 use super::error::Refusal;
 use super::features::{self, Features};
 use super::header::{FileHeader, Layout, Section};
+use super::listing::Listed;
 use super::records::{self, Record, Records};
+use super::sample_id::{self, SampleId};
 use super::sideband;
+use super::tracepoints::Tracepoints;
 
 /// The most sideband records that we keep.  A record of 8 bytes in the file is one of some 140 in memory,
 /// so a file could be made that does not fit it.  Real ones stay below: this is four minutes of 65,000
@@ -20,30 +24,72 @@ const SIDEBAND_LIMIT: usize = 1 << 24;
 /// `PERF_EVENT_UPDATE__NAME`.
 const EVENT_UPDATE_NAME: u64 = 2;
 
-/// Reads all of a file whose magic was checked.
-pub(super) fn recording(bytes: &[u8]) -> Result<Recording<'_>, Refusal> {
-    let mut collector = Collector::default();
-    let file_end = bytes.len() as u64;
-    match Layout::read(bytes) {
-        None => collector.damaged(file_end, "cut inside the file's header"),
-        Some(Layout::Pipe { records }) => collector.walk(Records::new(bytes, records, file_end, true))?,
-        Some(Layout::File(header)) => collector.file(bytes, &header)?,
-    }
-    collector.finish()
+/// The bytes of a recording.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parts<'a, 'm> {
+    /// `perf.data`, or the file `data` of the directory; its magic was checked.
+    pub(super) main: &'a [u8],
+    /// The files `data.N` of a directory: records and nothing else.
+    pub(super) more: &'m [&'a [u8]],
 }
 
-#[derive(Debug, Default)]
-struct Collector<'a> {
+/// Reads all of a recording.
+pub(super) fn recording<'a>(parts: Parts<'a, '_>) -> Result<Recording<'a>, Refusal> {
+    Collector::read(parts, &mut |_| ()).finish()
+}
+
+/// Tells all records of a recording, whatever it is of.
+pub(super) fn list(
+    parts: Parts<'_, '_>,
+    listener: &mut dyn FnMut(&Listed),
+) -> Result<Option<Damage>, Refusal> {
+    let Collector { events, damage, .. } = Collector::read(parts, listener);
+    if events.list().is_empty() { Err(Refusal::NoEvents { damage }) } else { Ok(damage) }
+}
+
+struct Collector<'a, 'l> {
     events: Events,
     info: Option<TraceInfo>,
     time_conv: Option<TscClock>,
     buffers: Buffers<'a>,
     sideband: Vec<SidebandRecord>,
+    time_span: Option<(Ns, Ns)>,
     features: Features,
+    tracepoints: Tracepoints,
     damage: Option<Damage>,
+    /// Where an event asks for trace in samples.
+    aux_samples: Option<u64>,
+    /// Is told of every record.
+    listener: &'l mut dyn FnMut(&Listed),
 }
 
-impl<'a> Collector<'a> {
+impl<'a, 'l> Collector<'a, 'l> {
+    fn read(parts: Parts<'a, '_>, listener: &'l mut dyn FnMut(&Listed)) -> Self {
+        let mut collector = Self {
+            events: Events::default(),
+            info: None,
+            time_conv: None,
+            buffers: Buffers::default(),
+            sideband: Vec::new(),
+            time_span: None,
+            features: Features::default(),
+            tracepoints: Tracepoints::default(),
+            damage: None,
+            aux_samples: None,
+            listener,
+        };
+        let (bytes, file_end) = (parts.main, parts.main.len() as u64);
+        match Layout::read(bytes) {
+            None => collector.damaged(file_end, "cut inside the file's header"),
+            Some(Layout::Pipe { records }) => collector.walk(Records::new(bytes, records, file_end, true)),
+            Some(Layout::File(header)) => collector.file(bytes, &header),
+        }
+        for more in parts.more {
+            collector.walk(Records::new(more, 0, more.len() as u64, true));
+        }
+        collector
+    }
+
     /// Notes damage; the first place in the file is what the reader is told.
     fn note(&mut self, damage: Damage) {
         if self.damage.as_ref().is_none_or(|known| damage.file_offset < known.file_offset) {
@@ -57,23 +103,16 @@ impl<'a> Collector<'a> {
 
     // ---- file layout ----
 
-    fn file(&mut self, bytes: &'a [u8], header: &FileHeader) -> Result<(), Refusal> {
-        if header.has_feature(features::COMPRESSED) {
-            return Err(compressed(0));
+    fn file(&mut self, bytes: &'a [u8], header: &FileHeader) {
+        self.attrs(bytes, header);
+        if let Some(behind) = header.data.end().filter(|_| header.data.size != 0) {
+            self.tracing_data(bytes, header, behind);
         }
-        if header.has_feature(features::DIR_FORMAT) {
-            return Err(Refusal::Unsupported {
-                offset: 0,
-                what: "its data in a directory (--kcore, --threads)",
-                instead: "record without these options",
-            });
-        }
-        self.attrs(bytes, header)?;
         let file_end = bytes.len() as u64;
         let data = header.data;
         let killed = data.size == 0;
         let end = data.end().filter(|end| !killed && *end <= file_end);
-        self.walk(Records::new(bytes, data.offset, end.unwrap_or(file_end), end.is_none()))?;
+        self.walk(Records::new(bytes, data.offset, end.unwrap_or(file_end), end.is_none()));
         match end {
             Some(end) => self.feature_sections(bytes, header, end),
             None if killed => {
@@ -84,11 +123,10 @@ impl<'a> Collector<'a> {
                 self.damaged(file_end, format!("the file is cut: at least {missing} bytes are missing"));
             }
         }
-        Ok(())
     }
 
     /// The `attrs` section: entries of an attr and, at the end of each, the section of its ids.
-    fn attrs(&mut self, bytes: &[u8], header: &FileHeader) -> Result<(), Refusal> {
+    fn attrs(&mut self, bytes: &[u8], header: &FileHeader) {
         let count = header.attrs.size.checked_div(header.attr_size).unwrap_or(0);
         // Ids do not share bytes, so all together cannot be more than the file.
         let mut ids_left = bytes.len() as u64;
@@ -112,22 +150,16 @@ impl<'a> Collector<'a> {
             }
             let ids = ids.unwrap_or_default();
             ids_left -= ids.len() as u64;
-            self.add_event(at, event, ids)?;
+            self.add_event(at, event, ids);
         }
-        Ok(())
     }
 
-    fn add_event(&mut self, offset: u64, event: Event, ids: &[u8]) -> Result<(), Refusal> {
+    fn add_event(&mut self, offset: u64, event: Event, ids: &[u8]) {
         if event.has_aux_samples() {
-            return Err(Refusal::Unsupported {
-                offset,
-                what: "its trace in samples (--aux-sample)",
-                instead: "record without --aux-sample",
-            });
+            self.aux_samples.get_or_insert(offset);
         }
         let mut ids = Cursor::new(ids);
         self.events.add(event, std::iter::from_fn(move || ids.u64()));
-        Ok(())
     }
 
     /// A section for each feature bit, described behind the records.
@@ -145,38 +177,64 @@ impl<'a> Collector<'a> {
         }
     }
 
-    // ---- records ----
-
-    fn walk(&mut self, mut records: Records<'a>) -> Result<(), Refusal> {
-        for record in records.by_ref() {
-            // A body that does not fit its record means that the record's size is wrong, and then all
-            // that follows is not where it seems to be.
-            if let Err(what) = self.record(&record)? {
-                self.damaged(record.offset, what);
-                return Ok(());
-            }
+    /// The formats of the tracepoints come before all records that need them.
+    fn tracing_data(&mut self, bytes: &[u8], header: &FileHeader, start: u64) {
+        let index = header.feature_bits().position(|number| number == features::TRACING_DATA);
+        let entry =
+            index.and_then(|index| super::bytes::at(bytes, start.checked_add(16 * index as u64)?, 16));
+        let section = entry.and_then(|entry| Section::read(&mut Cursor::new(entry)));
+        if let Some(contents) = section.and_then(|section| section.of(bytes)) {
+            self.tracepoints.read(contents);
         }
-        if let Some(damage) = records.damage() {
-            self.note(damage);
-        }
-        Ok(())
     }
 
-    fn record(&mut self, record: &Record<'a>) -> Result<Result<(), String>, Refusal> {
-        if record.kind < records::USER_TYPE_START {
-            return Ok(self.kernel_record(record));
-        }
-        let whole = match record.kind {
-            records::AUXTRACE => return Ok(self.buffers.add_payload(record)),
-            records::HEADER_ATTR => match Event::read(record.body) {
-                Some((event, size)) => {
-                    self.add_event(record.offset, event, record.body.get(size..).unwrap_or_default())?;
-                    Some(())
+    // ---- records ----
+
+    /// One file's records.
+    fn walk(&mut self, mut records: Records<'a>) {
+        let mut compressed = compressed::Stream::default();
+        for record in records.by_ref() {
+            let read = match record.kind {
+                records::AUXTRACE => {
+                    self.list_own(&record);
+                    self.buffers.add_payload(&record)
                 }
-                None => None,
-            },
-            records::HEADER_FEATURE => self.feature_record(record)?,
-            records::COMPRESSED | records::COMPRESSED2 => return Err(compressed(record.offset)),
+                records::HEADER_TRACING_DATA => {
+                    self.list_own(&record);
+                    self.tracepoints.read(record.payload);
+                    Ok(())
+                }
+                records::COMPRESSED | records::COMPRESSED2 => {
+                    self.list_own(&record);
+                    compressed.unpack(&record, &mut |inner| self.record(inner))
+                }
+                _ => self.record(&record),
+            };
+            // A body that does not fit its record means that the record's size is wrong, and then all
+            // that follows is not where it seems to be.
+            if let Err(what) = read {
+                return self.damaged(record.offset, what);
+            }
+        }
+        let end = records.position();
+        match records.damage() {
+            Some(damage) => self.note(damage),
+            None if compressed.left() > 0 => self.damaged(end, "the compressed records end inside a record"),
+            None => (),
+        }
+    }
+
+    /// A record without payload.
+    fn record(&mut self, record: &Record<'_>) -> Result<(), String> {
+        if record.kind < records::USER_TYPE_START {
+            return self.kernel_record(record);
+        }
+        self.list_own(record);
+        let whole = match record.kind {
+            records::HEADER_ATTR => Event::read(record.body).map(|(event, size)| {
+                self.add_event(record.offset, event, record.body.get(size..).unwrap_or_default());
+            }),
+            records::HEADER_FEATURE => self.feature_record(record.body),
             records::AUXTRACE_INFO => TraceInfo::read(record.offset, record.body).map(|info| {
                 self.info.get_or_insert(info);
             }),
@@ -187,30 +245,16 @@ impl<'a> Collector<'a> {
             records::ID_INDEX => self.buffers.add_ids(record.body),
             records::HEADER_BUILD_ID => self.features.add_build_id(record.misc, record.body),
             records::EVENT_UPDATE => self.event_update(record.body),
-            // They say nothing that we use, or are about the order of reading only.
-            records::HEADER_EVENT_TYPE
-            | records::HEADER_TRACING_DATA
-            | records::FINISHED_ROUND
-            | records::FINISHED_INIT => Some(()),
-            record_type => {
-                let body = Sideband::Other { record_type };
-                let file_offset = record.offset;
-                let nobody =
-                    SidebandRecord { time: None, cpu: None, pid: None, tid: None, file_offset, body };
-                return Ok(self.keep(nobody));
-            }
+            // They say nothing that we use, are about the order of reading only, or are newer than we are.
+            _ => Some(()),
         };
-        Ok(whole.ok_or_else(|| format!("the record of type {} is too short", record.kind)))
+        whole.ok_or_else(|| too_short(record))
     }
 
-    fn feature_record(&mut self, record: &Record<'a>) -> Result<Option<()>, Refusal> {
-        let mut c = Cursor::new(record.body);
-        let Some(number) = c.u64() else { return Ok(None) };
-        if number == u64::from(features::COMPRESSED) {
-            return Err(compressed(record.offset));
-        }
-        let number = u32::try_from(number).unwrap_or(u32::MAX);
-        Ok(self.features.read(number, c.rest()))
+    fn feature_record(&mut self, body: &[u8]) -> Option<()> {
+        let mut c = Cursor::new(body);
+        let number = u32::try_from(c.u64()?).unwrap_or(u32::MAX);
+        self.features.read(number, c.rest())
     }
 
     fn event_update(&mut self, body: &[u8]) -> Option<()> {
@@ -222,23 +266,55 @@ impl<'a> Collector<'a> {
         Some(())
     }
 
-    fn kernel_record(&mut self, record: &Record<'a>) -> Result<(), String> {
-        let short = || format!("the record of type {} is too short", record.kind);
-        let (body, said) = if record.kind == records::SAMPLE {
-            (record.body, self.events.of_sample(record.body).ok_or_else(short)?)
+    /// Lists a record that perf wrote: it says neither who nor when.
+    fn list_own(&mut self, record: &Record<'_>) {
+        let body = Sideband::Other { record_type: record.kind };
+        let file_offset = record.offset;
+        let nobody = SidebandRecord { time: None, cpu: None, pid: None, tid: None, file_offset, body };
+        (self.listener)(&Listed { record_type: record.kind, size: record.size(), record: nobody });
+    }
+
+    fn kernel_record(&mut self, record: &Record<'_>) -> Result<(), String> {
+        let short = || too_short(record);
+        let (said, time, body) = if record.kind == records::SAMPLE {
+            let (said, body) = self.sample(record.body).ok_or_else(short)?;
+            (said, said.time, body)
         } else {
-            self.events.split(record.body).ok_or_else(short)?
+            let (body, said) = self.events.split(record.body).ok_or_else(short)?;
+            let time = said.time.or_else(|| sideband::own_time(record.kind, body));
+            (said, time, sideband::read(record, body).ok_or_else(short)?)
         };
-        let time = said.time.or_else(|| sideband::own_time(record.kind, body));
-        let body = sideband::read(record, body).ok_or_else(short)?;
+        if let Some(time) = time {
+            let (first, last) = self.time_span.unwrap_or((time, time));
+            self.time_span = Some((first.min(time), last.max(time)));
+        }
         if let Sideband::Aux { offset, size, flags } = body {
             self.buffers.add_record(AuxRecord { offset: AuxOffset(offset), size, flags, time }, said)?;
         }
         let file_offset = record.offset;
-        self.keep(SidebandRecord { time, cpu: said.cpu, pid: said.pid, tid: said.tid, file_offset, body })
+        let said = SidebandRecord { time, cpu: said.cpu, pid: said.pid, tid: said.tid, file_offset, body };
+        let listed = Listed { record_type: record.kind, size: record.size(), record: said };
+        (self.listener)(&listed);
+        self.keep(listed.record)
     }
 
+    /// A SAMPLE, of which only those of scheduler tracepoints say something that we use.
+    fn sample(&self, body: &[u8]) -> Option<(SampleId, Sideband)> {
+        let other = Sideband::Other { record_type: records::SAMPLE };
+        if self.events.list().is_empty() {
+            return Some((SampleId::default(), other));
+        }
+        let event = self.events.of_sample(body)?;
+        let (said, raw) = sample_id::of_sample(body, event.sample_type, event.read_format)?;
+        let switch = event.tracepoint().zip(raw).and_then(|(id, raw)| self.tracepoints.sched_switch(id, raw));
+        Some((said, switch.unwrap_or(other)))
+    }
+
+    /// Keeps what says something of threads and their code.
     fn keep(&mut self, record: SidebandRecord) -> Result<(), String> {
+        if matches!(record.body, Sideband::Aux { .. } | Sideband::Other { .. }) {
+            return Ok(());
+        }
         if self.sideband.len() == SIDEBAND_LIMIT {
             return Err(format!("more than {SIDEBAND_LIMIT} sideband records"));
         }
@@ -252,13 +328,28 @@ impl<'a> Collector<'a> {
         if self.events.list().is_empty() {
             return Err(Refusal::NoEvents { damage: self.damage });
         }
+        if let Some(offset) = self.aux_samples {
+            return Err(Refusal::Unsupported {
+                offset,
+                what: "its trace in samples (--aux-sample)",
+                instead: "record without --aux-sample",
+            });
+        }
         let Some(info) = self.info.take() else { return Err(self.no_intel_pt()) };
         if let Some(kind) = info.other_kind() {
             return Err(Refusal::OtherTrace { offset: info.offset, kind });
         }
         let of_pmu = |event: &&Event| u64::from(event.pmu_type) == info.pmu_type();
-        let Some(pt) = self.events.list().iter().find(of_pmu).map(|event| info.pt_config(event)) else {
-            return Err(self.no_intel_pt());
+        let mut traces = self.events.list().iter().filter(of_pmu);
+        let Some(first) = traces.next() else { return Err(self.no_intel_pt()) };
+        let pt_clock = first.clock();
+        let pt = traces.try_fold(info.pt_config(first), |pt, event| pt.and(info.pt_config(event)));
+        let Some(pt) = pt else {
+            return Err(Refusal::Unsupported {
+                offset: info.offset,
+                what: "intel_pt events whose timing packets differ",
+                instead: "record them with the same cyc, mtc and mtc_period",
+            });
         };
         let first_pid = self.features.asked_pid().or_else(|| first_comm(&self.sideband));
         for record in &mut self.sideband {
@@ -272,10 +363,11 @@ impl<'a> Collector<'a> {
         overlaps.into_iter().for_each(|damage| self.note(damage));
         Ok(Recording {
             buffers,
-            time_span: time_span(&self.sideband),
+            time_span: self.time_span,
             sideband: self.sideband,
             pt,
             clock: info.clock().or(self.time_conv),
+            clock_offsets: self.features.clock_offsets(pt_clock),
             ip_filter: info.filter,
             cpu_model: self.features.cpu_model,
             kernel_release: self.features.kernel_release,
@@ -293,8 +385,8 @@ impl<'a> Collector<'a> {
     }
 }
 
-fn compressed(offset: u64) -> Refusal {
-    Refusal::Unsupported { offset, what: "compressed records", instead: "record without -z" }
+fn too_short(record: &Record<'_>) -> String {
+    format!("the record of type {} is too short", record.kind)
 }
 
 /// The process of the first COMM in the file, preferably of one that executed a program.
@@ -305,10 +397,4 @@ fn first_comm(sideband: &[SidebandRecord]) -> Option<Pid> {
     });
     let first = comms.next()?;
     std::iter::once(first).chain(comms).find(|(_, exec)| *exec).or(Some(first)).map(|(pid, _)| pid)
-}
-
-/// Of sideband that is sorted by time.
-fn time_span(sideband: &[SidebandRecord]) -> Option<(Ns, Ns)> {
-    let first = sideband.iter().find_map(|record| record.time)?;
-    Some((first, sideband.last()?.time?))
 }

@@ -19,10 +19,9 @@ pub enum OpenError {
         /// What the system said.
         source: io::Error,
     },
-    /// A directory, as `perf record --kcore` and `--threads` make.
+    /// A directory without the file `data`, which `perf record --kcore` and `--threads` make.
     #[error(
-        "{path} is a directory: recordings made with `perf record --kcore` or `--threads` are not read; \
-         record without these options",
+        "{path} is a directory without a file `data`: not a recording of `perf record --kcore` or `--threads`",
         path = path.display()
     )]
     Directory {

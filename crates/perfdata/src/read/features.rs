@@ -3,18 +3,31 @@
 
 use std::collections::HashMap;
 
-use model::{BuildId, CpuModel, Mmap, Pid};
+use model::{BuildId, ClockOffsets, CpuModel, Mmap, Pid};
 
 use super::bytes::{Cursor, text};
 use super::sideband::{self, BUILD_ID_MAX};
 
+// HEADER_* of tools/perf/util/header.h.  What is not here is stepped over by its size.
+pub(super) const TRACING_DATA: u32 = 1;
 const BUILD_ID: u32 = 2;
+const HOSTNAME: u32 = 3;
 const OSRELEASE: u32 = 4;
+const VERSION: u32 = 5;
+const ARCH: u32 = 6;
+const NRCPUS: u32 = 7;
+const CPUDESC: u32 = 8;
 const CPUID: u32 = 9;
+const TOTAL_MEM: u32 = 10;
 const CMDLINE: u32 = 11;
 const EVENT_DESC: u32 = 12;
-pub(super) const DIR_FORMAT: u32 = 24;
 pub(super) const COMPRESSED: u32 = 27;
+const CLOCK_DATA: u32 = 29;
+
+/// `PERF_COMP_ZSTD`, the only method there is.
+const METHOD_ZSTD: u32 = 1;
+/// CLOCK_MONOTONIC.
+const CLOCK_MONOTONIC: u32 = 1;
 
 /// Bit of a build id's `misc` that says that its size is stored.
 const MISC_BUILD_ID_SIZE: u16 = 1 << 15;
@@ -28,6 +41,7 @@ pub(super) struct Features {
     pub(super) cpu_model: Option<CpuModel>,
     pub(super) kernel_release: Option<String>,
     pub(super) event_names: Vec<String>,
+    clock: Option<ClockData>,
     build_ids: HashMap<String, BuildId>,
 }
 
@@ -38,6 +52,18 @@ impl Features {
         match number {
             BUILD_ID => self.build_id_table(bytes)?,
             OSRELEASE => self.kernel_release = Some(c.counted_string()?),
+            // Nothing that we use, but a damaged one is damage.
+            HOSTNAME | VERSION | ARCH | CPUDESC => {
+                c.counted_string()?;
+            }
+            NRCPUS | TOTAL_MEM => {
+                c.u64()?;
+            }
+            COMPRESSED => {
+                let _version = c.u32()?;
+                return (c.u32()? == METHOD_ZSTD).then_some(());
+            }
+            CLOCK_DATA => self.clock = Some(ClockData::read(&mut c)?),
             CPUID => self.cpu_model = cpu_model(&c.counted_string()?),
             CMDLINE => {
                 let count = c.u32()?;
@@ -85,6 +111,18 @@ impl Features {
         }
     }
 
+    /// What perf's clock is in others, if the events' clock is the one that perf compared with real time.
+    pub(super) fn clock_offsets(&self, events_clock: Option<u32>) -> ClockOffsets {
+        let Some(clock) = self.clock.filter(|clock| events_clock == Some(clock.id)) else {
+            return ClockOffsets::default();
+        };
+        let difference = |a: u64, b: u64| i64::try_from(i128::from(a) - i128::from(b)).ok();
+        ClockOffsets {
+            monotonic_ns: (clock.id == CLOCK_MONOTONIC).then_some(0),
+            realtime_ns: difference(clock.real_ns, clock.time_ns),
+        }
+    }
+
     /// The process that perf was told to record.
     pub(super) fn asked_pid(&self) -> Option<Pid> {
         let mut args = self.command_line.iter().map(String::as_str).take_while(|arg| *arg != "--");
@@ -101,6 +139,21 @@ impl Features {
             }
         }
         None
+    }
+}
+
+/// CLOCK_DATA (`perf record -k`): one instant in the clock of the records and in real time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ClockData {
+    id: u32,
+    real_ns: u64,
+    time_ns: u64,
+}
+
+impl ClockData {
+    fn read(c: &mut Cursor<'_>) -> Option<Self> {
+        let _version = c.u32()?;
+        Some(Self { id: c.u32()?, real_ns: c.u64()?, time_ns: c.u64()? })
     }
 }
 
@@ -149,6 +202,27 @@ mod tests {
         assert_eq!(f.cpu_model, Some(CpuModel { family: 6, model: 78, stepping: 3 }));
         f.read(CPUID, &string("AuthenticAMD", 64)).unwrap();
         assert_eq!(f.cpu_model, None);
+    }
+
+    #[test]
+    fn damaged_features_and_clocks() {
+        let mut f = Features::default();
+        for number in [HOSTNAME, OSRELEASE, VERSION, ARCH, CPUDESC] {
+            assert_eq!(f.read(number, &string("x", 8)), Some(()));
+            assert_eq!(f.read(number, &[9, 0, 0, 0]), None);
+        }
+        for number in [NRCPUS, TOTAL_MEM] {
+            assert_eq!((f.read(number, &[1; 8]), f.read(number, &[1; 7])), (Some(()), None));
+        }
+        let start = [[1u32, 1].map(u32::to_le_bytes).concat(), 5000u64.to_le_bytes().to_vec()].concat();
+        let clock = [start, 6000u64.to_le_bytes().to_vec()].concat();
+        assert_eq!(f.read(CLOCK_DATA, &clock[..23]), None);
+        f.read(CLOCK_DATA, &clock).unwrap();
+        let monotonic = ClockOffsets { monotonic_ns: Some(0), realtime_ns: Some(-1000) };
+        assert_eq!(f.clock_offsets(Some(CLOCK_MONOTONIC)), monotonic);
+        assert_eq!(f.clock_offsets(None), ClockOffsets::default(), "the records are in perf's own clock");
+        assert_eq!(f.read(COMPRESSED, &[1, 0, 0, 0, 2, 0, 0, 0]), None);
+        assert_eq!(f.read(200, &[]), Some(()), "an unknown one is left out");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Builds small `perf.data` files for the tests, byte by byte and in both layouts.
 
+use zstd::stream::raw::{Encoder, InBuffer, Operation, OutBuffer};
+
 use super::features;
 use super::records;
 use super::sample_id::{CPU, IDENTIFIER, IP, TID, TIME};
@@ -152,6 +154,12 @@ impl Fixture {
         self.records.extend(bytes);
     }
 
+    /// Where the first record of a type starts in `records`.
+    pub(super) fn offset_of(&self, kind: u32) -> usize {
+        let mut walk = records::Records::new(&self.records, 0, self.records.len() as u64, false);
+        walk.find(|record| record.kind == kind).unwrap().offset as usize
+    }
+
     pub(super) fn round(&mut self) {
         self.user(records::FINISHED_ROUND, &[]);
     }
@@ -219,8 +227,35 @@ impl Fixture {
         self.features.push((12, contents));
     }
 
+    /// Says that there are COMPRESSED records.
     pub(super) fn compressed(mut self) -> Self {
-        self.features.push((features::COMPRESSED, vec![0; 20]));
+        self.features.push((features::COMPRESSED, halves(&[1, 1, 1, 2, 1 << 20])));
         self
     }
+}
+
+/// A stream of zstd as perf makes it, flushed and never ended.
+pub(super) fn zstd_stream(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = Encoder::new(1).unwrap();
+    let mut out = vec![0; bytes.len() + 1000];
+    let mut output = OutBuffer::around(out.as_mut_slice());
+    let mut input = InBuffer::around(bytes);
+    while input.pos() < bytes.len() {
+        encoder.run(&mut input, &mut output).unwrap();
+    }
+    while encoder.flush(&mut output).unwrap() != 0 {}
+    output.as_slice().to_vec()
+}
+
+/// COMPRESSED or COMPRESSED2 records that hold `bytes`, which they cut anywhere.
+pub(super) fn compress(bytes: &[u8], kind: u32, pieces: usize) -> Vec<u8> {
+    let stream = zstd_stream(bytes);
+    let of = |piece: &[u8]| match kind {
+        records::COMPRESSED => record(kind, 0, piece),
+        _ => {
+            let padding = vec![0; piece.len().next_multiple_of(8) - piece.len()];
+            record(kind, 0, &[words(&[piece.len() as u64]), piece.to_vec(), padding].concat())
+        }
+    };
+    stream.chunks(stream.len().div_ceil(pieces)).map(of).collect::<Vec<_>>().concat()
 }

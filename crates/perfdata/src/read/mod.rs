@@ -7,8 +7,13 @@
 //! sample_id who and when: the trailer of each record
 //! sideband  record bodies
 //! auxtrace  AUXTRACE_INFO, trace payloads, PERF_RECORD_AUX: buffers
+//! tracepoints  where the fields of sched:sched_switch stand
+//! snapshots  what is new in each copy of a ring
 //! features  command line, CPU, build ids, event names
+//! compressed  records of `perf record -z`
 //! collect   the above, put together in one pass
+//! listing   all records, for people
+//! open      a file, or a directory of them
 //! ```
 //!
 //! The record bodies are read here and not by the crate `linux-perf-event-reader`, which panics on a build
@@ -20,73 +25,30 @@ mod auxtrace;
 mod buffers;
 mod bytes;
 mod collect;
+mod compressed;
 mod error;
 mod features;
 #[cfg(test)]
 mod fixture;
 mod header;
+mod listing;
+mod open;
 mod records;
 mod sample_id;
 mod sideband;
+mod snapshots;
 #[cfg(test)]
 mod tests;
+mod tracepoints;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use model::Recording;
 
-use crate::mmap::Mapping;
+use collect::Parts;
 pub use error::{OpenError, ReadError};
-
-/// An open `perf.data` file.
-#[derive(Debug)]
-pub struct File {
-    path: PathBuf,
-    mapping: Mapping,
-}
-
-impl File {
-    /// Maps a file.
-    ///
-    /// # Errors
-    /// [`OpenError`] if it cannot be opened or is not a `perf.data` file of this byte order.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
-        let path = path.as_ref().to_path_buf();
-        let io = |source| OpenError::Io { path: path.clone(), source };
-        // Looked at before opening: opening a named pipe would wait for its writer.
-        let kind = std::fs::metadata(&path).map_err(io)?.file_type();
-        if kind.is_dir() {
-            return Err(OpenError::Directory { path });
-        }
-        if !kind.is_file() {
-            return Err(OpenError::NotAFile { path });
-        }
-        let file = std::fs::File::open(&path).map_err(io)?;
-        if file.metadata().map_err(io)?.len() == 0 {
-            return Err(OpenError::Empty { path });
-        }
-        let mapping = Mapping::of(&file).map_err(io)?;
-        header::check_magic(&mapping, &path)?;
-        Ok(Self { path, mapping })
-    }
-
-    /// The file's bytes.
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        &self.mapping
-    }
-
-    /// Reads all records; the trace stays in the mapping.
-    ///
-    /// A file that is cut or damaged gives what precedes that place, and says so in
-    /// [`Recording::damage`].
-    ///
-    /// # Errors
-    /// [`ReadError`] if the file has no Intel PT that could be decoded.
-    pub fn recording(&self) -> Result<Recording<'_>, ReadError> {
-        parse(&self.mapping, &self.path)
-    }
-}
+pub use listing::Listed;
+pub use open::File;
 
 /// Reads a recording that is in memory; `path` only names it in errors.
 ///
@@ -97,5 +59,5 @@ pub fn parse<'a>(bytes: &'a [u8], path: &Path) -> Result<Recording<'a>, ReadErro
         return Err(OpenError::Empty { path: path.to_path_buf() }.into());
     }
     header::check_magic(bytes, path)?;
-    collect::recording(bytes).map_err(|refusal| error::name(refusal, path))
+    collect::recording(Parts { main: bytes, more: &[] }).map_err(|refusal| error::name(refusal, path))
 }

@@ -13,15 +13,14 @@ pub(super) const SAMPLE: u32 = 9;
 pub(super) const MMAP2: u32 = 10;
 pub(super) const AUX: u32 = 11;
 pub(super) const ITRACE_START: u32 = 12;
-pub(super) const LOST_SAMPLES: u32 = 13;
 pub(super) const SWITCH: u32 = 14;
 pub(super) const SWITCH_CPU_WIDE: u32 = 15;
 /// From here on perf writes the records itself, and they have no trailer.
 pub(super) const USER_TYPE_START: u32 = 64;
 pub(super) const HEADER_ATTR: u32 = 64;
-pub(super) const HEADER_EVENT_TYPE: u32 = 65;
 pub(super) const HEADER_TRACING_DATA: u32 = 66;
 pub(super) const HEADER_BUILD_ID: u32 = 67;
+#[cfg(test)]
 pub(super) const FINISHED_ROUND: u32 = 68;
 pub(super) const ID_INDEX: u32 = 69;
 pub(super) const AUXTRACE_INFO: u32 = 70;
@@ -30,9 +29,12 @@ pub(super) const EVENT_UPDATE: u32 = 78;
 pub(super) const TIME_CONV: u32 = 79;
 pub(super) const HEADER_FEATURE: u32 = 80;
 pub(super) const COMPRESSED: u32 = 81;
-pub(super) const FINISHED_INIT: u32 = 82;
 pub(super) const COMPRESSED2: u32 = 83;
 
+/// `sizeof(struct perf_event_header)`.
+const HEADER_SIZE: usize = 8;
+/// A record's size has 16 bits.
+const RECORD_MAX: u64 = 1 << 16;
 /// perf uses fewer than 100 numbers.  A larger one is not a new kind of record but a walk gone astray.
 const TYPE_LIMIT: u32 = 256;
 
@@ -51,6 +53,52 @@ pub(super) struct Record<'a> {
     pub(super) payload_offset: u64,
 }
 
+impl Record<'_> {
+    /// Bytes, with the header and without what stands behind.
+    pub(super) fn size(&self) -> usize {
+        HEADER_SIZE + self.body.len()
+    }
+}
+
+/// `struct perf_event_header`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Header {
+    pub(super) kind: u32,
+    misc: u16,
+    /// Of the record, with the header.
+    pub(super) size: usize,
+}
+
+impl Header {
+    /// The header at the start of `bytes`; `None` if they end inside it.
+    ///
+    /// # Errors
+    /// Why this is no record.
+    pub(super) fn read(bytes: &[u8]) -> Result<Option<Self>, String> {
+        let mut c = Cursor::new(bytes);
+        let (Some(kind), Some(misc), Some(size)) = (c.u32(), c.u16(), c.u16()) else { return Ok(None) };
+        if kind == 0 || kind >= TYPE_LIMIT {
+            return Err(format!("no record has the type {kind}"));
+        }
+        let size = usize::from(size);
+        if size < HEADER_SIZE || (kind < USER_TYPE_START && size % 8 != 0) {
+            return Err(format!("a record of type {kind} cannot have {size} bytes"));
+        }
+        Ok(Some(Self { kind, misc, size }))
+    }
+
+    /// Something stands behind the record.
+    pub(super) fn has_payload(&self) -> bool {
+        matches!(self.kind, AUXTRACE | HEADER_TRACING_DATA)
+    }
+
+    /// The record, of which `whole` is all.
+    pub(super) fn record<'r>(&self, offset: u64, whole: &'r [u8]) -> Record<'r> {
+        let body = whole.get(HEADER_SIZE..).unwrap_or_default();
+        Record { offset, kind: self.kind, misc: self.misc, body, payload: &[], payload_offset: 0 }
+    }
+}
+
 /// The records of a file; ends at the first damaged one.
 #[derive(Clone, Debug)]
 pub(super) struct Records<'a> {
@@ -66,6 +114,11 @@ impl<'a> Records<'a> {
     /// The records from `start` to `end`, which must not be behind the end of `bytes`.
     pub(super) fn new(bytes: &'a [u8], start: u64, end: u64, may_be_cut: bool) -> Self {
         Self { bytes, position: start, end, may_be_cut, damage: None }
+    }
+
+    /// Where the next record starts.
+    pub(super) fn position(&self) -> u64 {
+        self.position
     }
 
     /// Why the walk ended before the end.
@@ -109,25 +162,22 @@ impl<'a> Iterator for Records<'a> {
     fn next(&mut self) -> Option<Record<'a>> {
         let offset = self.position;
         let left = self.end.checked_sub(offset).filter(|left| *left > 0)?;
-        if left < 8 {
-            return self.stop(offset, format!("cut inside a record's header: {left} bytes are left"));
-        }
-        let mut header = Cursor::new(bytes::at(self.bytes, offset, 8)?);
-        let (kind, misc, size) = (header.u32()?, header.u16()?, u64::from(header.u16()?));
-        if kind == 0 || kind >= TYPE_LIMIT {
-            return self.stop(offset, format!("no record has the type {kind}"));
-        }
-        if size < 8 || (kind < USER_TYPE_START && size % 8 != 0) {
-            return self.stop(offset, format!("a record of type {kind} cannot have {size} bytes"));
-        }
-        if size > left {
+        let rest = bytes::at(self.bytes, offset, left.min(RECORD_MAX))?;
+        let header = match Header::read(rest) {
+            Ok(Some(header)) => header,
+            Ok(None) => {
+                return self.stop(offset, format!("cut inside a record's header: {left} bytes are left"));
+            }
+            Err(what) => return self.stop(offset, what),
+        };
+        let Header { kind, size, .. } = header;
+        let Some(whole) = rest.get(..size) else {
             let what = format!("a record of type {kind} is cut: {left} of {size} bytes are there");
             return self.stop(offset, what);
-        }
-        let body = bytes::at(self.bytes, offset + 8, size - 8)?;
-        self.position = offset + size;
-        let payload_offset = self.position;
-        let mut record = Record { offset, kind, misc, body, payload: &[], payload_offset };
+        };
+        let mut record = header.record(offset, whole);
+        self.position = offset + size as u64;
+        record.payload_offset = self.position;
         self.payload(&mut record)?;
         Some(record)
     }

@@ -9,9 +9,13 @@ pub(super) const IP: u64 = 1;
 pub(super) const TID: u64 = 1 << 1;
 pub(super) const TIME: u64 = 1 << 2;
 pub(super) const ADDR: u64 = 1 << 3;
+const READ: u64 = 1 << 4;
+const CALLCHAIN: u64 = 1 << 5;
 pub(super) const ID: u64 = 1 << 6;
 pub(super) const CPU: u64 = 1 << 7;
+const PERIOD: u64 = 1 << 8;
 pub(super) const STREAM_ID: u64 = 1 << 9;
+const RAW: u64 = 1 << 10;
 pub(super) const IDENTIFIER: u64 = 1 << 16;
 pub(super) const AUX: u64 = 1 << 20;
 
@@ -82,8 +86,12 @@ pub(super) fn split_trailer(body: &[u8], sample_type: u64) -> Option<(&[u8], Sam
     Some((body, said.or_synthesised()))
 }
 
-/// The front of a SAMPLE.
-pub(super) fn of_sample(body: &[u8], sample_type: u64) -> Option<SampleId> {
+/// A SAMPLE: who and when, and what a tracepoint says (`None` without).
+pub(super) fn of_sample(
+    body: &[u8],
+    sample_type: u64,
+    read_format: u64,
+) -> Option<(SampleId, Option<&[u8]>)> {
     let has = |bit| sample_type & bit != 0;
     let mut c = Cursor::new(body);
     let mut said = SampleId::default();
@@ -113,7 +121,42 @@ pub(super) fn of_sample(body: &[u8], sample_type: u64) -> Option<SampleId> {
         said.cpu = Some(Cpu(c.u32()?));
         c.u32()?;
     }
-    Some(said.or_synthesised())
+    if has(PERIOD) {
+        c.u64()?;
+    }
+    // What is further behind is of no use unless all before it can be stepped over.
+    let raw = if has(RAW) { raw(&mut c, has(READ), has(CALLCHAIN), read_format) } else { None };
+    Some((said.or_synthesised(), raw))
+}
+
+/// The bytes of PERF_SAMPLE_RAW, which stand behind the counters and the call chain.
+fn raw<'a>(
+    c: &mut Cursor<'a>,
+    has_counters: bool,
+    has_callchain: bool,
+    read_format: u64,
+) -> Option<&'a [u8]> {
+    if has_counters {
+        skip_counters(c, read_format)?;
+    }
+    if has_callchain {
+        let addresses = c.u64()?;
+        c.take(usize::try_from(addresses).ok()?.checked_mul(8)?)?;
+    }
+    let len = usize::try_from(c.u32()?).ok()?;
+    c.take(len)
+}
+
+/// `struct read_format` (include/uapi/linux/perf_event.h).
+fn skip_counters(c: &mut Cursor<'_>, read_format: u64) -> Option<()> {
+    const TIMES: u64 = 0b11;
+    const GROUP: u64 = 1 << 3;
+    /// Id and how many were lost, of each counter.
+    const OF_COUNTER: u64 = 1 << 2 | 1 << 4;
+    let each = 1 + (read_format & OF_COUNTER).count_ones() as usize;
+    let counters = if read_format & GROUP == 0 { 1 } else { usize::try_from(c.u64()?).ok()? };
+    let words = counters.checked_mul(each)?.checked_add((read_format & TIMES).count_ones() as usize)?;
+    c.take(words.checked_mul(8)?).map(|_| ())
 }
 
 impl SampleId {
@@ -172,8 +215,25 @@ mod tests {
     #[test]
     fn a_sample_has_them_in_front() {
         let body = words(&[42, 0x401000, 5 | 6 << 32, 1000, 3, 99]);
-        let said = of_sample(&body, IDENTIFIER | IP | TID | TIME | CPU).unwrap();
-        assert_eq!((said.id, said.time, said.cpu), (Some(42), Some(Ns(1000)), Some(Cpu(3))));
-        assert_eq!(of_sample(&body[..16], IDENTIFIER | IP | TID | TIME | CPU), None);
+        let (said, raw) = of_sample(&body, IDENTIFIER | IP | TID | TIME | CPU, 0).unwrap();
+        assert_eq!((said.id, said.time, said.cpu, raw), (Some(42), Some(Ns(1000)), Some(Cpu(3)), None));
+        assert_eq!(of_sample(&body[..16], IDENTIFIER | IP | TID | TIME | CPU, 0), None);
+    }
+
+    #[test]
+    fn what_a_tracepoint_says_stands_behind_counters_and_call_chain() {
+        let raw_at = |before: &[u64], sample_type: u64, read_format: u64| {
+            let body = [words(before), vec![3, 0, 0, 0, 7, 8, 9, 0]].concat();
+            of_sample(&body, sample_type | RAW, read_format).unwrap().1.map(<[u8]>::to_vec)
+        };
+        let expect = Some(vec![7, 8, 9]);
+        assert_eq!(raw_at(&[], 0, 0), expect);
+        assert_eq!(raw_at(&[1000, 1], TIME | PERIOD, 0), expect);
+        assert_eq!(raw_at(&[2, 0x401, 0x402], CALLCHAIN, 0), expect);
+        // One counter with id; two of a group with id and lost, and the times.
+        assert_eq!(raw_at(&[55, 1], READ, 4), expect);
+        assert_eq!(raw_at(&[2, 10, 11, 55, 1, 0, 56, 2, 0], READ, 0x1f), expect);
+        assert_eq!(raw_at(&[u64::MAX, 1], CALLCHAIN, 0), None);
+        assert_eq!(raw_at(&[u64::MAX, 1], READ, 0x1f), None);
     }
 }

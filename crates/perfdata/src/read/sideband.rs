@@ -7,6 +7,8 @@ use super::records::{self, Record};
 
 const MISC_CPUMODE_MASK: u16 = 7;
 const MISC_KERNEL: u16 = 1;
+/// Of a virtual machine's kernel and its users: addresses of another machine.
+const MISC_GUEST: [u16; 2] = [4, 5];
 const MISC_MMAP_DATA: u16 = 1 << 13;
 const MISC_COMM_EXEC: u16 = 1 << 13;
 const MISC_SWITCH_OUT: u16 = 1 << 13;
@@ -23,7 +25,9 @@ pub(super) fn read(record: &Record<'_>, body: &[u8]) -> Option<Sideband> {
     let out = misc & MISC_SWITCH_OUT != 0;
     let preempted = out && misc & MISC_SWITCH_OUT_PREEMPT != 0;
     Some(match record.kind {
-        records::MMAP | records::MMAP2 => Sideband::Mmap(mmap(record, &mut c)?),
+        records::MMAP | records::MMAP2 if !MISC_GUEST.contains(&(misc & MISC_CPUMODE_MASK)) => {
+            Sideband::Mmap(mmap(record, &mut c)?)
+        }
         records::COMM => {
             let (pid, tid) = pid_tid(&mut c)?;
             Sideband::Comm { pid, tid, name: text(c.rest()), exec: misc & MISC_COMM_EXEC != 0 }
@@ -50,7 +54,6 @@ pub(super) fn read(record: &Record<'_>, body: &[u8]) -> Option<Sideband> {
             c.u64()?;
             Sideband::Lost { count: c.u64()? }
         }
-        records::LOST_SAMPLES => Sideband::Lost { count: c.u64()? },
         records::AUX => Sideband::Aux { offset: c.u64()?, size: c.u64()?, flags: c.u64()? },
         record_type => Sideband::Other { record_type },
     })

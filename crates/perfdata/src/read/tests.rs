@@ -8,7 +8,7 @@ use model::{
 use proptest::prelude::*;
 
 use super::fixture::{self, Fixture, halves, padded, trailer, words};
-use super::{File, OpenError, ReadError, parse, records};
+use super::{File, OpenError, Parts, ReadError, collect, parse, records};
 
 fn read(bytes: &[u8]) -> Result<Recording<'_>, ReadError> {
     parse(bytes, Path::new("t.data"))
@@ -56,7 +56,8 @@ fn the_same_in_both_layouts_and_with_every_size_of_attr() {
                 ]
             );
             assert_eq!(r.buffers[1].records[0].time, Some(Ns(1900)));
-            let expect = [1000, 1100, 1200, 1500, 1900, 1900, 2000, 2100].map(Some);
+            // AUX records are the buffers'.
+            let expect = [1000, 1100, 1500, 1900, 2000].map(Some);
             assert_eq!(times(&r), [&[None, None][..], &expect].concat());
             assert_eq!(r.time_span, Some((Ns(1000), Ns(2100))));
             assert_eq!(r.clock, Some(TscClock { shift: 31, mult: 1_000_000, zero: 77 }));
@@ -81,7 +82,7 @@ fn who_and_when() {
     assert_eq!((fork.cpu, fork.pid, fork.tid), (Some(model::Cpu(0)), Some(Pid(41)), Some(Tid(41))));
     let born = Sideband::Fork { pid: Pid(41), tid: Tid(42), parent_pid: Pid(41), parent_tid: Tid(41) };
     assert_eq!(fork.body, born);
-    assert_eq!(r.sideband[5].body, Sideband::Switch { out: false, preempted: false });
+    assert_eq!(r.sideband[4].body, Sideband::Switch { out: false, preempted: false });
 }
 
 #[test]
@@ -142,27 +143,92 @@ fn events_without_time_give_none() {
     f.kernel(records::AUX, 0, &words(&[0, 8, 0]), &[]);
     let bytes = f.file();
     let r = read(&bytes).unwrap();
-    assert_eq!(times(&r), [None, None, Some(900)]);
+    assert_eq!(times(&r), [None, Some(900)]);
     assert_eq!(r.buffers[0].records.len(), 1, "the only buffer");
     assert_eq!(r.damage, None);
 }
 
+/// Type and time of all records.
+fn listed(bytes: &[u8]) -> Vec<(u32, Option<u64>)> {
+    let mut list = vec![];
+    let parts = Parts { main: bytes, more: &[] };
+    let damage = collect::list(parts, &mut |l| list.push((l.record_type, l.record.time.map(|ns| ns.0))));
+    assert_eq!(damage.unwrap(), None);
+    list
+}
+
 #[test]
-fn unknown_records_are_kept_by_number() {
-    let mut f = Fixture::per_cpu(128);
+fn all_records_are_listed_in_the_order_of_the_file() {
+    let mut f = Fixture::new(128);
     f.kernel(22, 0, &words(&[1, 2]), &trailer(41, 41, 1950, 0, fixture::DUMMY_ID));
     f.user(99, &words(&[1]));
-    let bytes = f.pipe();
-    let r = read(&bytes).unwrap();
-    let others: Vec<_> = r
-        .sideband
-        .iter()
-        .filter_map(|r| match r.body {
-            Sideband::Other { record_type } => Some((record_type, r.time)),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(others, [(99, None), (22, Some(Ns(1950)))]);
+    f.round();
+    f.auxtrace(0, 0, 41, Some(0), &[1; 8]);
+    let records = [(22, Some(1950)), (99, None), (68, None), (71, None)];
+    assert_eq!(listed(&f.file()), records, "without any trace, too");
+    assert_eq!(listed(&f.pipe()), [&[(80, None), (80, None), (64, None), (64, None)][..], &records].concat());
+}
+
+#[test]
+fn compressed_records_are_read_as_if_they_stood_there() {
+    let plain = Fixture::per_cpu(128);
+    let (at, until) = (plain.offset_of(records::COMM), plain.offset_of(records::AUXTRACE));
+    for (kind, pieces) in [(records::COMPRESSED, 1), (records::COMPRESSED, 3), (records::COMPRESSED2, 2)] {
+        let mut f = plain.clone().compressed();
+        f.records.splice(at..until, fixture::compress(&plain.records[at..until], kind, pieces));
+        for (bytes, expect) in f.layouts().iter().zip(plain.layouts()) {
+            let (r, expect) = (read(bytes).unwrap(), read(&expect).unwrap());
+            assert_eq!(r.damage, None);
+            assert_eq!((buffers(&r), times(&r)), (buffers(&expect), times(&expect)));
+            let inner = listed(bytes).into_iter().filter(|(number, _)| *number == 14).count();
+            assert_eq!(inner, 2);
+        }
+        f.records.splice(at.., fixture::compress(&[14, 0, 0, 0, 0, 0, 8], records::COMPRESSED, 1));
+        let bytes = f.pipe();
+        let damage = read(&bytes).unwrap().damage.unwrap();
+        assert_eq!(damage.what, "the compressed records end inside a record");
+        assert_eq!(damage.file_offset, bytes.len() as u64);
+    }
+}
+
+#[test]
+fn a_directory_of_files() {
+    let whole = Fixture::per_cpu(128);
+    let mut main = whole.clone();
+    let at = whole.offset_of(records::SWITCH);
+    let rest = main.records.split_off(at);
+    main.features.push((24, words(&[1])));
+    let dir = tempfile::tempdir().unwrap();
+    let put = |name: &str, bytes: &[u8]| std::fs::write(dir.path().join(name), bytes).unwrap();
+    put("data", &main.file());
+    put("data.10", &rest);
+    put("data.2", &[]);
+    put("data.old", b"no number");
+    std::fs::create_dir(dir.path().join("kcore_dir")).unwrap();
+    let file = File::open(dir.path()).unwrap();
+    let (r, expect) = (file.recording().unwrap(), whole.file());
+    let expect = read(&expect).unwrap();
+    assert_eq!((buffers(&r), times(&r), r.damage.clone()), (buffers(&expect), times(&expect), None));
+    assert_eq!(file.kcore_dir(), Some(&*dir.path().join("kcore_dir")));
+}
+
+#[test]
+fn several_events_of_the_trace() {
+    let mut f = Fixture::per_cpu(128);
+    let second = |config| (fixture::attr(fixture::PMU_TYPE, config, 128, fixture::SAMPLE_TYPE), vec![300]);
+    f.events.push(second(fixture::PT_CONFIG | 1 << 11));
+    assert!(read(&f.file()).unwrap().pt.return_compression, "one of them compresses");
+    f.events.push(second(fixture::PT_CONFIG | 2));
+    assert!(message(&f.file()).contains("has intel_pt events whose timing packets differ"));
+}
+
+#[test]
+fn mappings_of_a_virtual_machine_are_not_ours() {
+    let mut f = Fixture::per_cpu(128);
+    let at = f.offset_of(records::MMAP2);
+    f.records[at + 4] = 5;
+    let bytes = f.file();
+    assert!(!read(&bytes).unwrap().sideband.iter().any(|r| matches!(r.body, Sideband::Mmap(_))));
 }
 
 #[test]
@@ -190,7 +256,7 @@ fn perf_was_killed() {
     let features: usize = whole.features.iter().map(|(_, contents)| 16 + contents.len()).sum();
     bytes.truncate(bytes.len() - features);
     let r = read(&bytes).unwrap();
-    assert_eq!(r.sideband.len(), 10);
+    assert_eq!(r.sideband.len(), 7);
     let damage = r.damage.unwrap();
     assert_eq!(damage.file_offset, bytes.len() as u64);
     assert_eq!(damage.what, "perf was stopped before it closed the file; read to its end");
@@ -248,7 +314,7 @@ fn trace_that_is_there_twice_is_damage_but_not_in_snapshots() {
     let bytes = f.pipe();
     let r = read(&bytes).unwrap();
     assert!(r.pt.snapshot);
-    assert_eq!(buffers(&r)[1].2, [(0, 8, 0xa1), (4, 8, 9)]);
+    assert_eq!(buffers(&r)[1].2, [(0, 8, 0xa1), (72, 8, 9)], "with a hole between them");
     assert_eq!(r.damage, None);
 }
 
@@ -295,16 +361,6 @@ fn files_without_intel_pt_say_what_they_have() {
 
 #[test]
 fn what_is_not_read_is_refused_by_name() {
-    let f = Fixture::per_cpu(128).compressed();
-    for bytes in f.layouts() {
-        assert!(message(&bytes).contains("has compressed records"));
-    }
-    let mut f = Fixture::per_cpu(128);
-    f.user(records::COMPRESSED2, &[0; 8]);
-    assert!(message(&f.pipe()).contains("has compressed records"));
-    let mut f = Fixture::per_cpu(128);
-    f.features.push((24, vec![0; 8]));
-    assert!(message(&f.file()).contains("has its data in a directory"));
     let mut f = Fixture::per_cpu(128);
     f.events[1].0[112] = 1;
     assert!(message(&f.pipe()).contains("has its trace in samples (--aux-sample)"));

@@ -1,0 +1,142 @@
+//! Snapshots (`perf record -S`): each AUXTRACE record is a copy of the whole ring, or of what was written since the
+//! last one if the ring has not wrapped.
+//!
+//! ```text
+//! written   ----------------------------------------------------------->
+//! snapshot 1    [==================]
+//! snapshot 2             [=========##########]        == is there twice, ## is new
+//! snapshot 3                                     [##################]     what is between was overwritten
+//! ```
+//!
+//! perf gives them places in the ring, which say nothing of the order or of what is new.  Only the bytes do: a PSB+
+//! with its TSC stands in a stream once (tools/perf/util/intel-pt-decoder/intel-pt-decoder.c looks for it, too).
+//! The new parts get offsets of a stream that goes on; where something is missing it has a hole.  Tracing stops while
+//! perf copies, so an [`AuxRecord`] says at the end of each that nothing was observed behind it.
+
+use memchr::memmem::Finder;
+use model::{AuxOffset, AuxPiece, AuxRecord};
+
+/// Ends every PSB, whatever its alignment (SDM vol. 3, "PSB packet").
+const PSB: [u8; 16] = [2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82];
+/// PSB and TSC, with some of the packets around.
+const FINGERPRINT: usize = 48;
+/// How much is missing where it is not known.  Larger than any packet, so that nothing is read across.
+const HOLE: u64 = 64;
+
+/// The new parts of snapshots that are in the order of the file, and where each ends.
+pub(super) fn joined(snapshots: Vec<AuxPiece<'_>>) -> (Vec<AuxPiece<'_>>, Vec<AuxRecord>) {
+    let mut pieces: Vec<AuxPiece<'_>> = Vec::with_capacity(snapshots.len());
+    let mut records: Vec<AuxRecord> = Vec::with_capacity(snapshots.len());
+    let mut last: Option<AuxPiece<'_>> = None;
+    let mut end = AuxOffset(0);
+    let finder = Finder::new(&PSB);
+    for snapshot in snapshots {
+        let (old, hole) = match last {
+            None => (0, 0),
+            Some(last) => match overlap(&finder, last.bytes, snapshot.bytes) {
+                Some(old) => (old, 0),
+                None if last.offset.plus(last.bytes.len() as u64) == snapshot.offset => (0, 0),
+                None => (0, HOLE),
+            },
+        };
+        last = Some(snapshot);
+        let Some(bytes @ [_, ..]) = snapshot.bytes.get(old..) else { continue };
+        let offset = end.plus(hole);
+        end = offset.plus(bytes.len() as u64);
+        pieces.push(AuxPiece { offset, bytes, file_offset: snapshot.file_offset + old as u64 });
+        let size = bytes.len() as u64;
+        records.push(AuxRecord { offset, size, flags: AuxRecord::OVERWRITE, time: None });
+    }
+    (pieces, records)
+}
+
+/// How many of the first bytes of `new` end `old`; `None` if that cannot be said.
+fn overlap(finder: &Finder<'_>, old: &[u8], new: &[u8]) -> Option<usize> {
+    let first = finder.find(new)?;
+    let from_first = new.get(first..)?;
+    let mark = from_first.get(..FINGERPRINT.min(from_first.len()))?;
+    finder.find_iter(old).find_map(|at| {
+        let tail = old.get(at..)?;
+        let known = mark.len().min(tail.len());
+        // The cheap comparison first: there is a PSB every few KB.
+        let same = tail.get(..known) == mark.get(..known) && from_first.starts_with(tail);
+        same.then_some(first + tail.len())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Blocks of a PSB, its number, and what came then.
+    fn stream(blocks: u8) -> Vec<u8> {
+        let block = |i: u8| [PSB.to_vec(), vec![0x19, i, 0, 0], vec![i ^ 0x40; 60]].concat();
+        (0..blocks).flat_map(block).collect()
+    }
+
+    fn piece(bytes: &[u8], offset: u64, file_offset: u64) -> AuxPiece<'_> {
+        AuxPiece { offset: AuxOffset(offset), bytes, file_offset }
+    }
+
+    /// Offset, bytes and place in the file of each piece.
+    fn join<'a>(list: &[(&'a [u8], u64)]) -> Vec<(u64, &'a [u8], u64)> {
+        let snapshots = list.iter().map(|(bytes, offset)| piece(bytes, *offset, 1000)).collect();
+        let (pieces, records) = joined(snapshots);
+        assert_eq!(pieces.len(), records.len());
+        for (piece, record) in pieces.iter().zip(records) {
+            assert_eq!((record.offset, record.size), (piece.offset, piece.bytes.len() as u64));
+        }
+        pieces.into_iter().map(|p| (p.offset.0, p.bytes, p.file_offset)).collect()
+    }
+
+    #[test]
+    fn what_is_there_twice_is_cut() {
+        let all = stream(10);
+        let (a, b) = (&all[30..430], &all[200..600]);
+        assert_eq!(join(&[(a, 0), (b, 0)]), [(0, a, 1000), (400, &all[430..600], 1230)]);
+        // The same ring again has nothing new.
+        assert_eq!(join(&[(a, 0), (a, 0), (b, 0)]).len(), 2);
+    }
+
+    #[test]
+    fn what_was_overwritten_is_a_hole() {
+        let all = stream(10);
+        let (a, b) = (&all[..300], &all[400..700]);
+        assert_eq!(join(&[(a, 0), (b, 100)]), [(0, a, 1000), (300 + HOLE, b, 1000)]);
+    }
+
+    #[test]
+    fn a_ring_that_has_not_wrapped_goes_on() {
+        let all = stream(10);
+        let (a, b) = (&all[..300], &all[300..700]);
+        assert_eq!(join(&[(a, 8000), (b, 8300)]), [(0, a, 1000), (300, b, 1000)]);
+    }
+
+    proptest! {
+        /// Whatever a ring of whatever size held: no byte of the stream twice, none in a wrong place.
+        #[test]
+        fn rings_of_any_size(ring in 100usize..500, ends in prop::collection::vec(1usize..800, 1..8)) {
+            let all = stream(10);
+            let mut ends = ends;
+            ends.sort_unstable();
+            ends.iter_mut().for_each(|end| *end = (*end).min(all.len()));
+            let list: Vec<(&[u8], u64)> =
+                ends.iter().map(|end| (&all[end.saturating_sub(ring)..*end], 0)).collect();
+            let place = |bytes: &[u8]| bytes.as_ptr() as usize - all.as_ptr() as usize;
+            let mut until = 0usize;
+            for (_, bytes, _) in join(&list) {
+                // Without a PSB in common what is old cannot be told; nothing else may come twice.
+                let common = until.saturating_sub(place(bytes));
+                prop_assert!(common < 2 * 80, "{common} bytes twice");
+                until = place(bytes) + bytes.len();
+            }
+        }
+
+        #[test]
+        fn any_bytes(a in prop::collection::vec(any::<u8>(), 0..200), b in prop::collection::vec(any::<u8>(), 0..200)) {
+            let total: usize = join(&[(&a, 0), (&b, 3)]).iter().map(|(_, bytes, _)| bytes.len()).sum();
+            prop_assert!(total <= a.len() + b.len());
+        }
+    }
+}
