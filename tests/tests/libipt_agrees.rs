@@ -13,7 +13,31 @@ use tracegen::truth::verify::EventVerifier;
 use truth_tests::{Fixture, Opened, fixtures_of, pipeline};
 
 /// The recordings that are held so far.
-const HELD: &[&str] = &["demo", "calls-noretcomp"];
+const HELD: &[&str] = &[
+    "demo",
+    "demo-cpu2",
+    "demo-window",
+    "demo-cpu2-window",
+    "demo-filter1",
+    "demo-filter2",
+    "demo-filter2-jcc",
+    "demo-longtnt",
+    "demo-nocyc",
+    "demo-coarse",
+    "demo-dropretstack",
+    "calls",
+    "calls-noretcomp",
+    "calls-longtnt",
+    "calls-nocyc",
+    "calls-nomtc",
+    "calls-dropretstack",
+    "calls-filter1",
+    "calls-filter1-jcc",
+    "calls-filter2",
+    "calls-filter-rec",
+    "calls-ovf",
+    "calls-window",
+];
 
 /// What libipt may do wrong in a recording, see `docs/testing.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
