@@ -65,8 +65,8 @@ mod tests {
     fn every_layout_is_looked_into() {
         let options = ImageOptions {
             symfs: Some("/s".into()),
-            build_id_cache: Some("/home/me/.debug".into()),
-            debuginfod_cache: Some("/home/me/.cache/debuginfod_client".into()),
+            build_id_cache: Some("/home-of-me/.debug".into()),
+            debuginfod_cache: Some("/home-of-me/.cache/debuginfod_client".into()),
             ..ImageOptions::default()
         };
         let check = |part, expect: &[&str]| {
@@ -83,10 +83,10 @@ mod tests {
                 "/s/usr/lib/debug/.build-id/ab/cdef/elf",
                 "/s/usr/lib/debug/.build-id/ab/cdef/vdso",
                 "/s/usr/lib/debug/.build-id/ab/cdef",
-                "/home/me/.debug/.build-id/ab/cdef/elf",
-                "/home/me/.debug/.build-id/ab/cdef/vdso",
-                "/home/me/.debug/.build-id/ab/cdef",
-                "/home/me/.cache/debuginfod_client/abcdef/executable",
+                "/home-of-me/.debug/.build-id/ab/cdef/elf",
+                "/home-of-me/.debug/.build-id/ab/cdef/vdso",
+                "/home-of-me/.debug/.build-id/ab/cdef",
+                "/home-of-me/.cache/debuginfod_client/abcdef/executable",
             ],
         );
         check(
@@ -96,9 +96,9 @@ mod tests {
                 "/s/.build-id/ab/cdef.debug",
                 "/s/usr/lib/debug/.build-id/ab/cdef/debug",
                 "/s/usr/lib/debug/.build-id/ab/cdef.debug",
-                "/home/me/.debug/.build-id/ab/cdef/debug",
-                "/home/me/.debug/.build-id/ab/cdef.debug",
-                "/home/me/.cache/debuginfod_client/abcdef/debuginfo",
+                "/home-of-me/.debug/.build-id/ab/cdef/debug",
+                "/home-of-me/.debug/.build-id/ab/cdef.debug",
+                "/home-of-me/.cache/debuginfod_client/abcdef/debuginfo",
             ],
         );
         assert_eq!(places(&BuildId(vec![0xab]), Part::Code, &ImageOptions::default()), [] as [PathBuf; 0]);
