@@ -3,8 +3,8 @@
 use std::sync::OnceLock;
 
 use model::{
-    AuxBuffer, AuxOffset, AuxOwner, AuxPiece, AuxRecord, Cpu, FunctionId, Ns, PtConfig, Recording, Sideband,
-    SidebandRecord, Tid, TscClock,
+    AuxBuffer, AuxOffset, AuxOwner, AuxPiece, AuxRecord, ClockOffsets, Cpu, FunctionId, Ns, PtConfig,
+    Recording, Sideband, SidebandRecord, Tid, TscClock,
 };
 
 use crate::{pipeline, program};
@@ -97,6 +97,7 @@ fn recording(recorded: Recorded, buffer: AuxBuffer<'_>) -> Recording<'_> {
             snapshot: false,
         },
         clock: Some(TscClock { shift: 31, mult: 715_827_883, zero: 7_000_000_019 }),
+        clock_offsets: ClockOffsets::default(),
         ip_filter: String::new(),
         cpu_model: None,
         kernel_release: None,
