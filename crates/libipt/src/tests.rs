@@ -2,9 +2,9 @@
 
 use decoder::{Context, DecodeOptions, decode_with};
 use model::{
-    AuxBuffer, AuxOffset, AuxOwner, AuxPiece, Avma, CodeSource, EventSink, FunctionAt, FunctionId,
-    FunctionKind, FunctionLookup, NoCode, Ns, ObjectId, Pid, PtConfig, Recording, Schedule, SpaceId, Svma,
-    Tid, TraceEvent, Transfer, TscClock,
+    AuxBuffer, AuxOffset, AuxOwner, AuxPiece, Avma, ClockOffsets, CodeSource, EventSink, FunctionAt,
+    FunctionId, FunctionKind, FunctionLookup, NoCode, Ns, ObjectId, Pid, PtConfig, Recording, Schedule,
+    SpaceId, Svma, Tid, TraceEvent, Transfer, TscClock,
 };
 use packet::{LastIp, Packet, Tnt};
 use proptest::prelude::*;
@@ -111,6 +111,8 @@ fn run(code: &Code, aux: &[u8], segment_bytes: u64) -> Vec<String> {
         clock: Some(TscClock { shift: 0, mult: 1, zero: 0 }),
         ip_filter: String::new(),
         cpu_model: None,
+        kernel_release: None,
+        clock_offsets: ClockOffsets::default(),
         command_line: vec![],
         first_pid: None,
         time_span: Some((Ns(0), Ns(1_000_000))),
