@@ -15,9 +15,7 @@ use truth_tests::{Fixture, Opened, fixtures_of, pipeline};
 /// The recordings that are held so far.
 const HELD: &[&str] = &[
     "demo",
-    "demo-cpu2",
     "demo-window",
-    "demo-cpu2-window",
     "demo-filter1",
     "demo-filter2",
     "demo-filter2-jcc",
