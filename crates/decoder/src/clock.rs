@@ -21,6 +21,13 @@ use model::{EventTime, Ns, PtConfig, Tsc, TscClock};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Slot(pub(crate) u32);
 
+impl Slot {
+    /// The one behind it, which may not be there yet; at the latest the end of the segment is one.
+    pub(crate) fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
 /// Time spans are in TSC ticks with this many fractional bits.
 const FRACTION: u32 = 16;
 const ONE_TICK: u64 = 1 << FRACTION;
@@ -98,7 +105,7 @@ pub(crate) struct Clock {
 
     pending: Vec<Pending>,
     times: Vec<EventTime>,
-    pub(crate) progress: Progress,
+    progress: Progress,
     /// Contradictions met.
     pub(crate) errors: u64,
 }
@@ -159,7 +166,7 @@ impl Clock {
     /// A slot for the flow packet at hand, met when `work` instructions had passed.
     #[inline]
     pub(crate) fn slot(&mut self, work: u32) -> Slot {
-        self.progress.packet(work);
+        self.progress.slot(work);
         let slot = Slot(self.times.len() as u32);
         self.times.push(EventTime::default());
         self.pending.push(Pending { since: self.since, slot });
@@ -175,10 +182,10 @@ impl Clock {
         slot
     }
 
-    /// No cycle has passed since the last slot.
+    /// What `slot` stands for happened when `work` instructions had passed.
     #[inline]
-    pub(crate) fn stands_still(&self) -> bool {
-        self.has_cyc && !self.cyc_fresh
+    pub(crate) fn reached(&mut self, slot: Slot, work: u32) {
+        self.progress.reached(slot.0 as usize, work);
     }
 
     /// The earliest that it can be now.

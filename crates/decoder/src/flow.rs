@@ -105,15 +105,13 @@ struct Flow<'a> {
     errata: Errata,
     /// The last flow packet.
     flow_slot: Slot,
-    /// The one before it that the next one's events cannot precede.
+    /// What the next flow packet's events cannot precede: it, or what came before a TNT that deferred TIPs.
     flow_lo: Slot,
-    /// The last flow packet was a TNT; whether it was full.
-    last_tnt: Option<bool>,
+    /// The last flow packet was a TNT: nothing says yet when its last branch was.
+    open_tnt: bool,
     /// No timing packet has come since the last TNT: TIPs may have waited for it to be sent.
     behind_tnt: bool,
-    /// TNT packets are long.
-    long_tnt: bool,
-    /// The flow packet before the one whose TNT bits are pending.
+    /// What the branches of the last TNT cannot precede.
     tnt_lo: Slot,
     /// Inside PSB+: the address of its FUP.
     psb: Option<Option<Avma>>,
@@ -155,6 +153,7 @@ impl<'a> Flow<'a> {
                 stack: ReturnStack::new(),
                 filter: IpFilter::parse(&recording.ip_filter),
                 tnt: Tnt::default(),
+                first_bit: None,
                 work: 0,
                 output: Output::default(),
             },
@@ -166,9 +165,8 @@ impl<'a> Flow<'a> {
             errata,
             flow_slot: start_slot,
             flow_lo: start_slot,
-            last_tnt: None,
+            open_tnt: false,
             behind_tnt: false,
-            long_tnt: false,
             tnt_lo: start_slot,
             psb: None,
             psb_step: None,
@@ -251,6 +249,9 @@ impl<'a> Flow<'a> {
             }
             Packet::Tip(ip) => self.tip(at, ip),
             Packet::Mtc(ctc) => {
+                if std::mem::take(&mut self.open_tnt) {
+                    self.clock.slot(self.walk.work); // MTC forces TNT out: its branches happened before
+                }
                 self.clock.mtc(ctc);
                 self.behind_tnt = false;
                 self.resolved();
@@ -272,9 +273,8 @@ impl<'a> Flow<'a> {
             Packet::Tsc(tsc) => {
                 if self.psb.is_some() && matches!(self.state, State::On) {
                     // What ran before the PSB ran before this.
-                    let stands_still = self.clock.stands_still();
                     let slot = self.clock.slot_before_anchor(self.walk.work);
-                    self.psb_step = Some(self.step_to(slot, stands_still, at));
+                    self.psb_step = Some(self.step_to(slot, at));
                 }
                 self.clock.tsc(tsc);
                 self.behind_tnt = false;
@@ -295,29 +295,23 @@ impl<'a> Flow<'a> {
     /// A slot for the flow packet at hand, and the step from the last one to it.
     #[inline]
     fn step(&mut self, at: AuxOffset) -> Step {
-        let stands_still = self.clock.stands_still();
         let slot = self.clock.slot(self.walk.work);
-        self.step_to(slot, stands_still, at)
+        self.step_to(slot, at)
     }
 
     /// The step from the last flow packet to the one at hand.
-    ///
-    /// A TNT packet that is not full was forced out by the packet at hand: what ran since its last bit may have run
-    /// before its own time.  So may what a deferred TIP stands for: those directly behind a TNT may have waited for it
-    /// (SDM, "Deferred TIPs").
     #[inline]
-    fn step_to(&mut self, slot: Slot, stands_still: bool, at: AuxOffset) -> Step {
-        let forced = match self.last_tnt.take() {
-            Some(full) => !full || stands_still,
-            None => self.behind_tnt,
-        };
-        if forced {
-            self.clock.progress.forced_out_previous();
-        } else {
-            self.flow_lo = self.flow_slot;
-        }
-        self.flow_slot = slot;
-        Step { lo: self.flow_lo, slot, at }
+    fn step_to(&mut self, slot: Slot, at: AuxOffset) -> Step {
+        let step = Step { lo: self.flow_lo, slot, at };
+        (self.flow_lo, self.flow_slot, self.open_tnt) = (slot, slot, false);
+        step
+    }
+
+    /// The step for a TIP that may have waited for the TNT before it to be sent (SDM, "Deferred TIPs"): its branch is
+    /// among those of the TNT, and has no time of its own.
+    fn among_tnt(&mut self, at: AuxOffset) -> Step {
+        self.flow_lo = self.tnt_lo;
+        Step { lo: self.tnt_lo, slot: self.flow_slot.next(), at }
     }
 
     /// Goes on with what a step gave.
@@ -337,19 +331,22 @@ impl<'a> Flow<'a> {
         if !matches!(self.state, State::On) {
             return;
         }
-        self.clock.progress(u64::from(tnt.len()));
-        self.behind_tnt = false; // its first branch came behind all before it
+        self.clock.progress(1);
         let step = self.step(at);
         self.behind_tnt = true;
         if !self.walk.tnt.is_empty() {
             let ip = self.walk.position().ip;
             return self.lose(GapCause::Desync { ip }, at, true);
         }
-        self.walk.tnt = tnt;
-        self.tnt_lo = step.lo;
-        self.long_tnt |= tnt.len() > Tnt::SHORT_MAX;
-        self.last_tnt = Some(tnt.len() == if self.long_tnt { Tnt::LONG_MAX } else { Tnt::SHORT_MAX });
+        (self.walk.tnt, self.walk.first_bit) = (tnt, None);
+        self.open_tnt = true;
         let walked = self.walk.follow_tnt(step);
+        self.tnt_lo = step.lo;
+        if let Some(work) = self.walk.first_bit {
+            self.clock.reached(step.slot, work);
+            self.tnt_lo = step.slot;
+        }
+        self.clock.progress(u64::from(tnt.len()).saturating_sub(1));
         self.check(walked, at);
     }
 
@@ -360,10 +357,8 @@ impl<'a> Flow<'a> {
         match (self.state, ip) {
             (State::On, Some(ip)) => {
                 self.clock.progress(1);
-                let mut step = self.step(at);
-                if !self.walk.tnt.is_empty() {
-                    step.lo = self.tnt_lo;
-                }
+                let deferred = self.behind_tnt || !self.walk.tnt.is_empty();
+                let step = if deferred { self.among_tnt(at) } else { self.step(at) };
                 let walked = match fup {
                     Some(Fup { ip: from, interruption: Interruption::Event(cause) }) => {
                         self.walk.follow_async(step, cause, from, Some(ip)).map(|()| true)
@@ -373,9 +368,13 @@ impl<'a> Flow<'a> {
                     }
                     None => self.walk.follow_tip(step, ip),
                 };
+                if !deferred {
+                    self.clock.reached(step.slot, self.walk.work);
+                }
                 match walked {
                     Ok(true) => self.arrive(step, ip, false),
                     Ok(false) => {
+                        self.walk.first_bit.get_or_insert(self.walk.work);
                         let walked = self.walk.follow_tnt(step);
                         self.check(walked, at);
                     }
@@ -432,6 +431,7 @@ impl<'a> Flow<'a> {
                     (None, Some(fup)) => self.interrupted(step, fup, ip),
                     (None, None) => self.walk.follow_end(step, ip),
                 };
+                self.clock.reached(step.slot, self.walk.work);
                 if let Err(cause) = walked {
                     self.lose(cause, at, true);
                     self.close_gap(step, self.running);
@@ -511,8 +511,10 @@ impl<'a> Flow<'a> {
                 self.lose_the_rest(lost, recording_end);
             }
         }
+        // Any time may pass behind the last packet before what it stands for is over.
+        self.clock.discontinuity();
+        self.clock.slot(self.walk.work);
         self.clock.finish(recording_end);
-        self.clock.progress.finish(self.walk.work);
         SegmentOutput {
             overflows: self.walk.output.overflows,
             clock_errors: self.clock.errors,

@@ -20,9 +20,9 @@ const MAX_DIRECT: u32 = 1 << 12;
 /// The flow packet that is being followed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    /// The flow packet before it: what is followed now happened behind that.
+    /// The last slot that what is followed now happened behind: of the flow packet before.
     pub(crate) lo: Slot,
-    /// Its own time.
+    /// The first slot that it did not happen behind: the packet's own.
     pub(crate) slot: Slot,
     /// Where it is.
     pub(crate) at: AuxOffset,
@@ -40,6 +40,8 @@ pub(crate) struct Walk<'a> {
     pub(crate) filter: IpFilter,
     /// Bits that wait for a deferred TIP.
     pub(crate) tnt: Tnt,
+    /// Instructions passed at the first branch of the TNT that is being followed, once it is reached.
+    pub(crate) first_bit: Option<u32>,
     /// Instructions passed so far, wrapping: what the times between two packets are shared out by.
     pub(crate) work: u32,
     pub(crate) output: Output,
@@ -183,8 +185,21 @@ impl Walk<'_> {
         }
     }
 
+    /// The step for the branch at hand, the first that has a bit of the TNT packet: the packet's time is its.  What is
+    /// behind it happened not before that time and not behind the next slot.
+    #[inline]
+    fn at_bit(&mut self, step: &mut Step) -> Step {
+        if self.first_bit.is_some() {
+            return *step;
+        }
+        self.first_bit = Some(self.work);
+        let first = Step { lo: step.slot, ..*step };
+        *step = Step { lo: step.slot, slot: step.slot.next(), ..*step };
+        first
+    }
+
     /// Follows the pending TNT bits; what is left of them waits for a TIP.
-    pub(crate) fn follow_tnt(&mut self, step: Step) -> Walked<()> {
+    pub(crate) fn follow_tnt(&mut self, mut step: Step) -> Walked<()> {
         let compression = self.context.recording.pt.return_compression;
         while !self.tnt.is_empty() {
             self.advance(step)?;
@@ -193,18 +208,15 @@ impl Walk<'_> {
             match block.terminator {
                 Terminator::Conditional { taken } => {
                     self.work = self.work.wrapping_add(instructions);
+                    let here = self.at_bit(&mut step);
                     if self.tnt.pop() == Some(true) {
                         match self.graph.taken(self.context, self.space, self.block, taken) {
                             Ok(id) => {
-                                self.emit_branch(
-                                    step,
-                                    BranchKind::ConditionalJump,
-                                    last,
-                                    self.graph.block(id).start,
-                                );
+                                let to = self.graph.block(id).start;
+                                self.emit_branch(here, BranchKind::ConditionalJump, last, to);
                                 self.block = id;
                             }
-                            Err(_) => self.branch_to(step, BranchKind::ConditionalJump, last, taken)?,
+                            Err(_) => self.branch_to(here, BranchKind::ConditionalJump, last, taken)?,
                         }
                     } else {
                         let next = self.graph.next(self.context, self.space, self.block);
@@ -214,8 +226,9 @@ impl Walk<'_> {
                 Terminator::Return if compression => {
                     let desync = self.desync(block);
                     self.work = self.work.wrapping_add(instructions);
+                    let here = self.at_bit(&mut step);
                     match (self.tnt.pop(), self.stack.pop()) {
-                        (Some(true), Some(to)) => self.branch_to(step, BranchKind::Return, last, to)?,
+                        (Some(true), Some(to)) => self.branch_to(here, BranchKind::Return, last, to)?,
                         _ => return Err(desync),
                     }
                 }

@@ -47,7 +47,7 @@ impl AuxBuffer {
         let begins = self.overflow_due && self.unit.output() == Output::On;
         if begins {
             self.overflow_due = false;
-            self.unit.begin_overflow(now);
+            self.unit.begin_overflow();
             self.overflow_until = now.plus(ticks(rng.exponential(mean_us)));
         }
         begins

@@ -256,7 +256,7 @@ impl TraceUnit {
         if self.output != Output::On {
             return;
         }
-        self.flush_tnt(now);
+        self.flush_tnt();
         // The first CYC after a PSB counts cycles from before it: sometimes it stands inside the PSB+.
         self.counts.psb += 1;
         let cyc_inside = self.counts.psb & 1 == 1 && self.started;
@@ -309,7 +309,7 @@ impl TraceUnit {
             return;
         }
         while let Some((at, mtc)) = self.clock.mtc(now) {
-            self.cyc(at);
+            self.flush(at);
             self.put(&mtc);
             self.counts.mtc += 1;
         }
@@ -353,8 +353,8 @@ impl TraceUnit {
     }
 
     /// Packets are lost from here on.
-    pub(crate) fn begin_overflow(&mut self, now: Time) {
-        self.flush_tnt(now);
+    pub(crate) fn begin_overflow(&mut self) {
+        self.flush_tnt();
         self.output = Output::Overflow;
         self.returns.clear();
     }
@@ -393,12 +393,16 @@ impl TraceUnit {
         encode(packet, &mut self.out);
     }
 
+    /// The CYC before a TNT has the time of its first branch (SDM, "Cycle Packet Semantics").
     fn bit(&mut self, taken: bool, now: Time) {
+        if self.tnt.is_empty() {
+            self.cyc(now);
+        }
         // cannot fail: a full buffer is flushed below
         let _ = self.tnt.push(taken);
         let room = if self.config.long_tnt { Tnt::LONG_MAX } else { Tnt::SHORT_MAX };
         if self.tnt.len() == room {
-            self.flush_tnt(now);
+            self.flush_tnt();
         }
     }
 
@@ -413,11 +417,10 @@ impl TraceUnit {
     }
 
     /// Sends the TNT bits, and the TIPs that waited for them.
-    fn flush_tnt(&mut self, now: Time) {
+    fn flush_tnt(&mut self) {
         if self.tnt.is_empty() {
             return; // nothing waits for it then
         }
-        self.cyc(now);
         self.counts.tnt += 1;
         let tnt = std::mem::take(&mut self.tnt);
         self.put(&Packet::Tnt(tnt));
@@ -429,7 +432,7 @@ impl TraceUnit {
 
     /// What must stand before any packet about the flow.
     fn flush(&mut self, now: Time) {
-        self.flush_tnt(now);
+        self.flush_tnt();
         self.cyc(now);
     }
 

@@ -207,7 +207,7 @@ fn an_overflow_loses_packets_and_the_stack() {
     u.enter(Avma(0x1000), T);
     u.call(Avma(0x1005));
     u.conditional(true, T);
-    u.begin_overflow(T);
+    u.begin_overflow();
     u.conditional(true, T);
     u.indirect(Avma(0x5000), T);
     u.psb(Some(Avma(0x5000)), T);
@@ -223,7 +223,7 @@ fn an_overflow_loses_packets_and_the_stack() {
 fn an_overflow_that_ends_in_the_kernel_has_no_address() {
     let mut u = unit(|_| ());
     u.enter(Avma(0x1000), T);
-    u.begin_overflow(T);
+    u.begin_overflow();
     u.leave(None, false, T);
     u.end_overflow(None, T);
     assert!(!u.enabled());
