@@ -17,7 +17,7 @@ use packet::{IpPayload, LastIp, Packet, PacketError, Tnt};
 
 use crate::Context;
 use crate::block::BlockId;
-use crate::clock::{Clock, Slot};
+use crate::clock::{Clock, CrystalRatio, Slot};
 use crate::errata::Errata;
 use crate::graph::BlockGraph;
 use crate::output::{Moment, Output};
@@ -73,10 +73,11 @@ impl Lost {
 /// Decodes one segment.
 pub(crate) fn decode_segment(
     context: &Context<'_>,
+    crystal: Option<CrystalRatio>,
     graph: &mut BlockGraph,
     segment: &Segment<'_>,
 ) -> SegmentOutput {
-    let mut flow = Flow::new(context, graph, segment);
+    let mut flow = Flow::new(context, crystal, graph, segment);
     flow.run();
     flow.finish()
 }
@@ -124,13 +125,18 @@ struct Flow<'a> {
 }
 
 impl<'a> Flow<'a> {
-    fn new(context: &'a Context<'a>, graph: &'a mut BlockGraph, segment: &'a Segment<'a>) -> Self {
+    fn new(
+        context: &'a Context<'a>,
+        crystal: Option<CrystalRatio>,
+        graph: &'a mut BlockGraph,
+        segment: &'a Segment<'a>,
+    ) -> Self {
         let recording = context.recording;
         let errata = Errata::of(recording.cpu_model);
         let buffer = &recording.buffers[segment.buffer];
         let owner = Owner::new(context, buffer.owner);
         let running = owner.at_start(segment.first);
-        let mut clock = Clock::new(&recording.pt, context.conversion(), context.reference());
+        let mut clock = Clock::new(&recording.pt, crystal, context.conversion(), context.reference());
         if let Some((_, end)) = recording.time_span {
             clock.bound(end);
         }
@@ -276,7 +282,7 @@ impl<'a> Flow<'a> {
                     let slot = self.clock.slot_before_anchor(self.walk.work);
                     self.psb_step = Some(self.step_to(slot, at));
                 }
-                self.clock.tsc(tsc);
+                self.clock.tsc(tsc, self.psb.is_some());
                 self.behind_tnt = false;
                 self.resolved();
             }
@@ -303,7 +309,8 @@ impl<'a> Flow<'a> {
     #[inline]
     fn step_to(&mut self, slot: Slot, at: AuxOffset) -> Step {
         let step = Step { lo: self.flow_lo, slot, at };
-        (self.flow_lo, self.flow_slot, self.open_tnt) = (slot, slot, false);
+        (self.flow_lo, self.flow_slot) = (slot, slot);
+        (self.open_tnt, self.behind_tnt) = (false, false);
         step
     }
 

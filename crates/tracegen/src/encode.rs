@@ -8,7 +8,7 @@ use model::{BuildId, Tid};
 use perfdata::write::{Features, IntelPtInfo, id_index};
 
 use crate::aux_buffer::AuxBuffer;
-use crate::clock::{CLOCK, MAX_NONTURBO_RATIO, TSC_CTC_RATIO, Time};
+use crate::clock::{CLOCK, Crystal, MAX_NONTURBO_RATIO, TSC_CTC_RATIO, Time, ticks};
 use crate::error::Error;
 use crate::filter::IpFilter;
 use crate::options::Options;
@@ -106,8 +106,8 @@ fn open_timeline(
         clock: CLOCK,
         have_sched_switch: sideband.have_sched_switch(),
         per_cpu_buffers: options.per_cpu,
-        tsc_ctc_ratio: TSC_CTC_RATIO,
-        max_nonturbo_ratio: MAX_NONTURBO_RATIO,
+        tsc_ctc_ratio: if options.no_ratios { (0, 0) } else { TSC_CTC_RATIO },
+        max_nonturbo_ratio: if options.no_ratios { 0 } else { MAX_NONTURBO_RATIO },
         filter: filter.text.clone(),
     };
     let events = sideband.events(options);
@@ -129,6 +129,11 @@ fn aux_buffer(world: &mut World<'_>) -> AuxBuffer {
             cyc: !options.no_cyc,
             cyc_threshold: u32::from(options.cyc_thresh),
             mtc_period: (!options.no_mtc).then_some(u32::from(options.mtc_period)),
+            tma: !options.no_tma,
+            crystal: Crystal::new(options.tsc_skew),
+            skip_mtc: options.skip_mtc,
+            cbr_delay: ticks(options.late_cbr_us),
+            seed: options.seed,
         },
         return_compression: !options.noretcomp,
         long_tnt: options.long_tnt,

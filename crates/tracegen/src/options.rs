@@ -52,6 +52,25 @@ pub struct Options {
     /// Never change the core:bus ratio [30, 33, 36 at random interrupts].
     #[arg(long)]
     pub fixed_cbr: bool,
+    /// The TSC runs faster than the nominal TSC:CTC ratio by this part, e.g. 0.003 or -0.003: the ratio that the recording
+    /// states is rounded, or a hypervisor scales the TSC.
+    #[arg(long, value_name = "PART", default_value_t = 0.0, allow_hyphen_values = true)]
+    pub tsc_skew: f64,
+    /// The recording states neither TSC:CTC ratio nor nominal core:bus ratio, as where CPUID 15H is zero.
+    #[arg(long)]
+    pub no_ratios: bool,
+    /// No TMA packets behind TSC: nothing relates MTC to the TSC.
+    #[arg(long)]
+    pub no_tma: bool,
+    /// Probability that the trace unit skips an MTC; near 1 its eight bits go round in between.
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    pub skip_mtc: f64,
+    /// CBR packets, those in PSB+ too, say a new core:bus ratio so late; longer than the run: never.
+    #[arg(long, value_name = "US", default_value_t = 0.0)]
+    pub late_cbr_us: f64,
+    /// Mean time of deep sleep in one of four stays in the kernel: no CYC and no MTC while it lasts, TSC behind it; 0: none.
+    #[arg(long, value_name = "US", default_value_t = 0.0)]
+    pub sleep_us: f64,
     /// IP filter on a function, repeatable: SYMBOL of the program, or FILE:SYMBOL.
     #[arg(long, value_name = "[FILE:]SYMBOL")]
     pub filter: Vec<String>,
@@ -140,6 +159,12 @@ impl Default for Options {
             mtc_period: 3,
             psb_period: 1,
             fixed_cbr: false,
+            tsc_skew: 0.0,
+            no_ratios: false,
+            no_tma: false,
+            skip_mtc: 0.0,
+            late_cbr_us: 0.0,
+            sleep_us: 0.0,
             filter: vec![],
             drop_ret_stack: 0.0,
             pgd_hides_jcc: false,

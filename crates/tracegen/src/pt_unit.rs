@@ -299,14 +299,18 @@ impl TraceUnit {
     /// Whether [`Self::timer`] has something to do.
     #[inline]
     pub(crate) fn timer_due(&self, now: Time) -> bool {
-        self.clock.mtc_due(now)
+        self.clock.is_due(now)
     }
 
-    /// The MTC packets up to `now`.
+    /// The MTC packets up to `now`, and a CBR that is due.
     pub(crate) fn timer(&mut self, now: Time) {
         if self.output != Output::On {
             self.clock.stop_mtc();
             return;
+        }
+        if let Some(cbr) = self.clock.new_cbr(now) {
+            self.flush_tnt();
+            self.put(&cbr);
         }
         while let Some((at, mtc)) = self.clock.mtc(now) {
             self.flush(at);
@@ -342,9 +346,27 @@ impl TraceUnit {
 
     pub(crate) fn set_cbr(&mut self, cbr: u8, now: Time) {
         if self.output == Output::On {
+            self.timer(now);
             self.clock.set_cbr(cbr, now);
-            self.put(&Packet::Cbr(cbr));
+            self.timer(now);
         }
+    }
+
+    /// The core sleeps from `from` until `now`, so deeply that its clocks stand still; it is not in traced code.  On
+    /// wake-up MTC comes if its bits have changed, then TSC (SDM, TSC packet).
+    pub(crate) fn sleep(&mut self, from: Time, now: Time) {
+        self.timer(from);
+        if self.output != Output::On {
+            return;
+        }
+        self.clock.sleep(from, now);
+        self.cyc(now);
+        if let Some(mtc) = self.clock.late_mtc(now) {
+            self.put(&mtc);
+            self.counts.mtc += 1;
+        }
+        self.time(now);
+        self.clock.schedule_mtc(now);
     }
 
     /// Forgets the calls that were seen.
@@ -449,7 +471,7 @@ impl TraceUnit {
         if let Some(tma) = tma {
             self.put(&tma);
         }
-        self.put(&Packet::Cbr(self.clock.cbr()));
+        self.put(&Packet::Cbr(self.clock.said_cbr()));
     }
 
     fn tip(&mut self, to: Avma, now: Time) {

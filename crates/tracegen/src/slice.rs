@@ -18,6 +18,8 @@ const INSTRUCTION_TICKS: u64 = 341;
 const CYCLE_TICKS: u64 = 853;
 /// Core:bus ratios that the core changes between.
 const RATIOS: [u8; 3] = [30, 33, 36];
+/// That the core sleeps in a stay in the kernel, if it sleeps at all.
+const SLEEP_PROBABILITY: f64 = 0.25;
 /// How far to look for the end of a signal handler.
 const SIGNAL_SEARCH_ENTRIES: usize = 4_000_000;
 
@@ -139,6 +141,7 @@ impl Slice<'_, '_> {
         }
         let jitter = 0.7 + 0.6 * self.world.rng.unit();
         self.pass_us((real_us / 2.0).clamp(0.15, 20.0) * jitter);
+        self.sleep();
         self.buffer.unit.timer(self.thread.now);
         None
     }
@@ -229,6 +232,7 @@ impl Slice<'_, '_> {
         }
         let us = 0.4 + rng.exponential(1.0);
         self.pass_us(us);
+        self.sleep();
         self.buffer.unit.timer(self.thread.now);
         self.end_overflow(None);
         self.enter(ip, false);
@@ -325,6 +329,17 @@ impl Slice<'_, '_> {
             }
         }
         None
+    }
+
+    /// Now and then the core sleeps while it is in the kernel.
+    fn sleep(&mut self) {
+        let mean_us = self.world.options.sleep_us;
+        if mean_us > 0.0 && self.world.rng.happens(SLEEP_PROBABILITY) {
+            let from = self.thread.now;
+            let us = self.world.rng.exponential(mean_us);
+            self.pass_us(us);
+            self.buffer.unit.sleep(from, self.thread.now);
+        }
     }
 
     pub(crate) fn pass_us(&mut self, us: f64) {
