@@ -3,6 +3,9 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
+use image::KernelOptions;
+use tracegen::truth::verify::KernelText;
+
 /// A recording of the matrix and what is known of it.
 #[derive(Clone, Debug)]
 pub struct Fixture {
@@ -29,8 +32,46 @@ impl Fixture {
         self.options.contains("--ovf-ms") || self.options.contains("--trunc")
     }
 
+    /// The kernel's code in every way that the recording is to be decoded with; without a traced kernel, none.
+    #[must_use]
+    pub fn kernels(&self) -> Vec<Kernel> {
+        let mut kernels = vec![Kernel::default()];
+        if let Some(dir) = self.kernel_dir() {
+            let (kcore, vmlinux) = (dir.clone(), dir.join("vmlinux"));
+            let patched = self.options.contains("--kernel-patched");
+            let of_vmlinux = if patched { KernelText::Inexact } else { KernelText::There };
+            let kcore = KernelOptions { kcore: Some(kcore), vmlinux: None };
+            let vmlinux = KernelOptions { kcore: None, vmlinux: Some(vmlinux) };
+            kernels.push(Kernel { text: KernelText::There, files: kcore });
+            kernels.push(Kernel { text: of_vmlinux, files: vmlinux });
+        }
+        kernels
+    }
+
+    /// Where `vmlinux`, `kcore` and `kallsyms` are, if the kernel was traced.
+    #[must_use]
+    pub fn kernel_dir(&self) -> Option<PathBuf> {
+        let name = if self.options.contains("--kernel-patched") { "kernel-patched" } else { "kernel" };
+        self.options.contains("--kernel").then(|| self.data.with_file_name(name))
+    }
+
     fn exists(&self) -> bool {
         self.data.is_file() && self.truth.is_file()
+    }
+}
+
+/// The kernel's code for decoding a recording.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// How good it is.
+    pub text: KernelText,
+    /// Where it is.
+    pub files: KernelOptions,
+}
+
+impl Default for Kernel {
+    fn default() -> Self {
+        Self { text: KernelText::Missing, files: KernelOptions::default() }
     }
 }
 

@@ -5,7 +5,10 @@ use std::path::Path;
 use analyzer::{Analysis, Report, Request, Surroundings};
 use decoder::{Context, DecodeOptions, DecodeStats, OwnDecoder, SegmentDecoder};
 use image::{Image, ImageOptions, Query};
-use model::{AuxOwner, EventSink, FunctionId, Ns, Recording, Schedule};
+use model::{AuxOwner, Avma, EventSink, FunctionId, Ns, Recording, Schedule};
+use tracegen::truth::verify::KernelText;
+
+use crate::fixture::Kernel;
 
 /// Why a recording could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +40,8 @@ pub struct Opened<'a> {
     pub schedule: Schedule,
     /// The code.
     pub image: Image,
+    /// What that has of the kernel.
+    pub kernel: KernelText,
 }
 
 impl<'a> Opened<'a> {
@@ -45,12 +50,27 @@ impl<'a> Opened<'a> {
     /// # Errors
     /// See [`Error`].
     pub fn new(file: &'a perfdata::File) -> Result<Self, Error> {
+        Self::with_kernel(file, &Kernel::default())
+    }
+
+    /// Reads a file of which the kernel's code is there.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn with_kernel(file: &'a perfdata::File, kernel: &Kernel) -> Result<Self, Error> {
         let recording = file.recording()?;
         let schedule = Schedule::new(&recording.sideband);
         // The oracle knows symbols only.
-        let options = ImageOptions { unwind_tables: false, ..ImageOptions::default() };
+        let kernel_files = kernel.files.clone();
+        let options = ImageOptions { unwind_tables: false, kernel: kernel_files, ..ImageOptions::default() };
         let image = Image::load(&recording.sideband, &options);
-        Ok(Self { recording, schedule, image })
+        Ok(Self { recording, schedule, image, kernel: kernel.text })
+    }
+
+    /// Where the kernel's scheduler starts, if only that tells of switches.
+    #[must_use]
+    pub fn scheduler(&self) -> Option<Avma> {
+        analyzer::scheduler(&self.recording, &self.schedule)
     }
 
     /// Decodes all of it.
@@ -65,7 +85,7 @@ impl<'a> Opened<'a> {
         options: &DecodeOptions,
         sink: &mut dyn EventSink,
     ) -> DecodeStats {
-        let Self { recording, schedule, image } = self;
+        let Self { recording, schedule, image, .. } = self;
         let (code, functions, all_branches) = (image, image, options.all_branches);
         let context = Context { recording, schedule, code, functions, all_branches };
         decoder::decode_with(decoder, &context, options, &|_| (), sink)
@@ -102,6 +122,7 @@ impl<'a> Opened<'a> {
             functions: &self.image,
             schedule: &self.schedule,
             window: self.recording.time_span.unwrap_or((Ns(0), Ns(0))),
+            scheduler: self.scheduler(),
             has_ip_filter: self.recording.pt.has_ip_filter,
             buffers: &buffers,
         };

@@ -12,6 +12,9 @@ use crate::pipeline::Opened;
 /// The kernel's time from a thread's last traced instruction until it has left the CPU: the truth has no event of it.
 const LEAVING_NS: u64 = 2_000;
 
+/// How far off the estimate of a stay in the scheduler may be.
+const SCHEDULER_NS: u64 = 200;
+
 /// What of the rows must be the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
@@ -82,13 +85,18 @@ fn difference(opened: &Opened<'_>, ours: &CallRow, truth: &Row, compare: Compare
         let most = truth.latency_ns.saturating_sub(truth.off_cpu_ns) + LEAVING_NS;
         let wrong = too_long(on_cpu, most, ours.error_ns);
         wrong.then_some("at least")
-    } else if ours.off_cpu_ns != truth.off_cpu_ns {
+    } else if ours.off_cpu_ns.abs_diff(truth.off_cpu_ns) > off_cpu_error(opened) {
         Some("off-CPU time")
     } else if ours.latency_ns.abs_diff(truth.latency_ns) > ours.error_ns {
         Some("latency")
     } else {
         None
     }
+}
+
+/// Switch records have exact times; where the scheduler was entered and left is an estimate.
+fn off_cpu_error(opened: &Opened<'_>) -> u64 {
+    if opened.scheduler().is_some() { SCHEDULER_NS } else { 0 }
 }
 
 /// The instruction that entered a call, as far as the trace can tell: with an IP filter only the return to the

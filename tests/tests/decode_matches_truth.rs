@@ -9,7 +9,7 @@ use truth_tests::{Fixture, Opened, fixtures_of, pipeline};
 
 /// All taken branches: each jump from one function to another that the truth has is demanded.
 fn all_branches(opened: &Opened<'_>, truth: &File) -> Verdict {
-    let mut verifier = EventVerifier::new(truth, None);
+    let mut verifier = EventVerifier::new(truth, None, opened.kernel);
     let options = DecodeOptions { workers: 2, all_branches: true, ..DecodeOptions::default() };
     opened.decode(&options, &mut verifier);
     verifier.finish()
@@ -17,7 +17,7 @@ fn all_branches(opened: &Opened<'_>, truth: &File) -> Verdict {
 
 /// As the analyzer sees it, in segments so small that there are many.
 fn transfers(opened: &Opened<'_>, truth: &File) -> Verdict {
-    let mut verifier = EventVerifier::new(truth, Some(&opened.image));
+    let mut verifier = EventVerifier::new(truth, Some(&opened.image), opened.kernel);
     let options = DecodeOptions { workers: 3, segment_bytes: 20_000, ..DecodeOptions::default() };
     opened.decode(&options, &mut verifier);
     verifier.finish()
@@ -26,14 +26,22 @@ fn transfers(opened: &Opened<'_>, truth: &File) -> Verdict {
 fn check(fixture: &Fixture) -> bool {
     let truth = File::load(&fixture.truth).unwrap();
     let file = pipeline::open(&fixture.data).unwrap();
-    let opened = Opened::new(&file).unwrap();
+    let mut good = true;
+    for kernel in fixture.kernels() {
+        let opened = Opened::with_kernel(&file, &kernel).unwrap();
+        good &= check_opened(fixture, &opened, &truth);
+    }
+    good
+}
+
+fn check_opened(fixture: &Fixture, opened: &Opened<'_>, truth: &File) -> bool {
     let mut good = true;
     for (mode, verdict) in
-        [("all branches", all_branches(&opened, &truth)), ("transfers", transfers(&opened, &truth))]
+        [("all branches", all_branches(opened, truth)), ("transfers", transfers(opened, truth))]
     {
         let right = verdict.agrees() && verdict.times_agree() && verdict.matched() > 0;
         if !right {
-            println!("{}, {mode}:\n{verdict}", fixture.name);
+            println!("{}, {mode}, kernel {:?}:\n{verdict}", fixture.name, opened.kernel);
         } else {
             let (matched, gaps) = (verdict.matched(), verdict.gaps());
             println!("{}, {mode}: {matched} events agree, {gaps} gaps", fixture.name);

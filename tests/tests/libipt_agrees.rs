@@ -204,7 +204,7 @@ fn truth_agrees(fixture: &Fixture, opened: &Opened<'_>, libipt: &Libipt) -> bool
         return true;
     }
     let truth = File::load(&fixture.truth).unwrap();
-    let mut verifier = EventVerifier::new(&truth, None);
+    let mut verifier = EventVerifier::new(&truth, None, opened.kernel);
     opened.decode_with(libipt, &options(1 << 18), &mut verifier);
     let verdict = verifier.finish();
     let good = verdict.agrees() && verdict.matched() > 0;

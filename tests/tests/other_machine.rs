@@ -8,6 +8,7 @@ use analyzer::{CallRow, FunctionReport, Status};
 use decoder::DecodeOptions;
 use image::{BundledBytes, Image, ImageOptions};
 use model::{FunctionId, Schedule};
+use tracegen::truth::verify::KernelText;
 use truth_tests::{Opened, fixture, pipeline};
 
 const FUNCTIONS: [&str; 3] = ["outer_fn", "mid", "round_fn"];
@@ -33,7 +34,7 @@ fn with_symfs<'a>(opened: &Opened<'a>, root: &Path) -> Opened<'a> {
     };
     let recording = opened.recording.clone();
     let (schedule, image) = (Schedule::new(&recording.sideband), Image::load(&recording.sideband, &options));
-    Opened { recording, schedule, image }
+    Opened { recording, schedule, image, kernel: KernelText::Missing }
 }
 
 fn ids(opened: &Opened<'_>) -> Vec<FunctionId> {

@@ -13,16 +13,17 @@ use truth_tests::{Fixture, fixtures_of, skip};
 ///
 /// The others are programs below 4 GB (not PIE) whose PSB+ has a FUP of four bytes: perf looks ahead for it
 /// (`intel_pt_psb_with_fup`) before it has set the last IP to zero, and takes the upper half of what was before.
-const PERF_IS_WRONG: &[&str] = &["calls-filter-rec", "python-cpu2", "cc1-cpu2"];
+const PERF_IS_WRONG: &[&str] =
+    &["calls-filter-rec", "calls-offcpu", "demo-offcpu", "python-cpu2", "cc1-cpu2"];
 
 fn check(fixture: &Fixture) -> bool {
-    let mut perf = Command::new("perf")
-        .args(["script", "--itrace=be", "--ns", "-F", "tid,time,flags,ip,addr", "-i"])
-        .arg(&fixture.data)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut perf = Command::new("perf");
+    perf.args(["script", "--itrace=be", "--ns", "-F", "tid,time,flags,ip,addr"]);
+    if let Some(kernel) = fixture.kernel_dir() {
+        perf.arg("--kallsyms").arg(kernel.join("kallsyms")); // and kcore beside it
+    }
+    let mut perf =
+        perf.arg("-i").arg(&fixture.data).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let script = BufReader::with_capacity(1 << 20, perf.stdout.take().unwrap());
     let truth = File::load(&fixture.truth).unwrap();
     let agreement = perf_script::compare(&truth, script, Branches::All).unwrap();

@@ -149,9 +149,15 @@ fn check(fixture: &Fixture, names: &[&str]) -> bool {
     let count = if is_large && !is_full_run() { FEW.min(names.len()) } else { names.len() };
     let names = &names[..count];
     let truth = File::load(&fixture.truth).unwrap();
-    let mut oracle = Oracle::new(&truth, &fixture.data).unwrap();
     let file = pipeline::open(&fixture.data).unwrap();
-    let opened = Opened::new(&file).unwrap();
+    fixture.kernels().iter().fold(true, |good, kernel| {
+        let opened = Opened::with_kernel(&file, kernel).unwrap();
+        check_opened(fixture, names, &truth, &opened) && good
+    })
+}
+
+fn check_opened(fixture: &Fixture, names: &[&str], truth: &File, opened: &Opened<'_>) -> bool {
+    let mut oracle = Oracle::new(truth, &fixture.data).unwrap().with_scheduler(opened.scheduler());
     let ids: Vec<_> = names.iter().map(|name| opened.function(name).unwrap()).collect();
     let report = opened.analyse(&ids, &DecodeOptions { workers: 2, ..DecodeOptions::default() });
     let compare = if fixture.is_lossy() { Compare::Entered } else { Compare::All };
@@ -162,7 +168,7 @@ fn check(fixture: &Fixture, names: &[&str]) -> bool {
             continue;
         }
         let calls = oracle.calls(name).unwrap();
-        let text = differences(&opened, function, &calls, compare);
+        let text = differences(opened, function, &calls, compare);
         if !text.is_empty() {
             println!("{}: {text}", fixture.name);
             good = false;

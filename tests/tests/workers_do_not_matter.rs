@@ -10,7 +10,9 @@ use truth_tests::{Opened, fixture, pipeline};
 
 const WORKERS: [usize; 4] = [1, 2, 3, 8];
 
-const RECORDINGS: [(&str, &str); 5] = [
+const RECORDINGS: [(&str, &str); 7] = [
+    ("demo-kernel-cpu2", "round_fn"),
+    ("demo-offcpu", "worker"),
     ("demo", "round_fn"),
     ("demo-cpu2-ovf", "leaf"),
     ("demo-filter2", "mid"),
@@ -32,7 +34,8 @@ fn events() {
     for (name, _) in RECORDINGS {
         let Some(fixture) = fixture(name) else { continue };
         let file = pipeline::open(&fixture.data).unwrap();
-        let opened = Opened::new(&file).unwrap();
+        let kernel = fixture.kernels().pop().unwrap_or_default();
+        let opened = Opened::with_kernel(&file, &kernel).unwrap();
         let decode = |workers| {
             let mut all = All::default();
             let options = DecodeOptions { workers, segment_bytes: 50_000, ..DecodeOptions::default() };

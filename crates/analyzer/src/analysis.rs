@@ -65,7 +65,7 @@ impl<'a> Analysis<'a> {
                 span_ns,
                 threads: threads.len() as u64,
                 events,
-                off_cpu_known: session.around.schedule.has_switches(),
+                off_cpu_known: session.around.schedule.has_switches() || session.around.scheduler.is_some(),
             },
             functions: session.calls.finish(|on_cpu_ns| on_cpu_ns as f64 * scale),
             loss,

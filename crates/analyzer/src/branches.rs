@@ -9,14 +9,11 @@ use crate::stack::{FrameKind, NOT_KNOWN};
 use crate::thread::Thread;
 
 impl<'a> Thread<'a> {
-    /// One change of control.  Kernel code is nobody's frame: control is away until it is back in user code.
+    /// One change of control of user code.
     #[inline]
     pub(crate) fn transfer(&mut self, session: &mut Session<'a>, transfer: &Transfer) {
         match *transfer {
             Transfer::Branch { kind, from, to } => {
-                if from.ip.is_kernel() || to.ip.is_kernel() {
-                    return;
-                }
                 self.is_inside();
                 match kind {
                     BranchKind::Call | BranchKind::IndirectCall => self.call(session, from, to),
@@ -25,9 +22,8 @@ impl<'a> Thread<'a> {
                     BranchKind::IndirectJump | BranchKind::Abort => self.jump(session, from, to, true),
                 }
             }
-            Transfer::Start { to, after_gap } if !to.ip.is_kernel() => self.start(session, to, after_gap),
-            Transfer::End { kind, from, to } if !from.ip.is_kernel() => self.end(session, kind, from, to),
-            Transfer::Start { .. } | Transfer::End { .. } => (),
+            Transfer::Start { to, after_gap } => self.start(session, to, after_gap),
+            Transfer::End { kind, from, to } => self.end(session, kind, from, to),
         }
     }
 
@@ -149,6 +145,7 @@ impl<'a> Thread<'a> {
             EndKind::Branch(BranchKind::Return) => self.ret_out(session, to),
             EndKind::Branch(_) => self.jump_out(session, from, to),
             EndKind::FallThrough => self.jump_out(session, from, Some(to.unwrap_or(from.next_ip()))),
+            EndKind::Skipped => (), // only of kernel code
         }
         if !matches!(kind, EndKind::Syscall | EndKind::Async(_)) {
             self.left = Some(Left::OutOfFilter);

@@ -7,7 +7,7 @@
 //!   (handler returns; End Syscall in the restorer is rt_sigreturn)   Start at X: the mark ends
 //! ```
 
-use model::{Avma, EventTime, FunctionKind, Site, SpaceId, Target};
+use model::{Avma, EventTime, FunctionKind, Site, SpaceId, Target, TraceEvent, Transfer};
 
 use crate::report::{ChildKind, Status};
 use crate::session::Session;
@@ -51,6 +51,17 @@ impl KernelEntry {
 }
 
 impl<'a> Thread<'a> {
+    /// Kernel code is nobody's frame: a thread is away until it is back in user code.  Only its stay in the scheduler
+    /// counts, where nothing else tells of switches.
+    pub(crate) fn kernel_code(&mut self, session: &Session<'a>, event: &TraceEvent) {
+        let (Some(scheduler), TraceEvent::Branch(branch)) = (session.around.scheduler, event) else { return };
+        match branch.transfer {
+            Transfer::Start { to, .. } if to.ip == scheduler => self.off_cpu.enter_scheduler(branch.time),
+            Transfer::End { .. } => self.off_cpu.leave_scheduler(branch.time),
+            _ => (),
+        }
+    }
+
     pub(crate) fn leave_to_kernel(&mut self, syscall: bool, from: Site) {
         let since = (self.now, self.off_cpu.total_ns());
         self.left = Some(Left::Kernel(KernelEntry { syscall, from, space: self.space, since }));

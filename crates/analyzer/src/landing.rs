@@ -160,7 +160,6 @@ impl Undecided {
     fn look(&mut self, stack: &[Frame], event: &TraceEvent) -> Verdict {
         let TraceEvent::Branch(branch) = event else { return Verdict::Decided };
         match branch.transfer {
-            Transfer::Branch { from, to, .. } if from.ip.is_kernel() || to.ip.is_kernel() => (),
             Transfer::Branch { kind: BranchKind::Call | BranchKind::IndirectCall, from, to } => {
                 if from.next_ip() != to.ip {
                     self.above.push(from.next_ip());
@@ -206,7 +205,9 @@ impl Undecided {
                 self.left = Some(Held::Kernel { syscall: kind == EndKind::Syscall, from });
                 return Verdict::Wait;
             }
-            EndKind::Branch(_) | EndKind::FallThrough => self.left = Some(Held::OutOfFilter),
+            EndKind::Branch(_) | EndKind::FallThrough | EndKind::Skipped => {
+                self.left = Some(Held::OutOfFilter)
+            }
         }
         match kind {
             EndKind::Branch(BranchKind::Call | BranchKind::IndirectCall) if Some(from.next_ip()) != to => {

@@ -46,5 +46,5 @@ pub use report::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, ErrorBound,
     FunctionReport, Limits, Loss, Place, Report, Status, ThreadLoss, Total, TraceSummary,
 };
-pub use request::{Ancestor, LatencyRange, Request, StartWindow, Surroundings};
+pub use request::{Ancestor, LatencyRange, Request, StartWindow, Surroundings, scheduler};
 pub use stats::{Spread, Stats};

@@ -84,6 +84,9 @@ impl<'a> Thread<'a> {
     /// The next event.
     #[inline]
     pub(crate) fn event(&mut self, session: &mut Session<'a>, space: SpaceId, event: &TraceEvent) {
+        if event.is_in_kernel() {
+            return self.kernel_code(session, event);
+        }
         if self.undecided.is_some() {
             self.look_ahead(session, space, event);
         } else {

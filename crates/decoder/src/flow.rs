@@ -8,6 +8,7 @@
 
 mod ahead;
 mod events;
+mod kernel;
 mod loss;
 mod sync;
 
@@ -122,6 +123,9 @@ struct Flow<'a> {
     doubted: Ns,
     /// In the next segment's PSB+.
     tail: bool,
+    away: kernel::Away,
+    /// How often kernel code contradicted the trace.
+    kernel_desyncs: u64,
 }
 
 impl<'a> Flow<'a> {
@@ -178,6 +182,8 @@ impl<'a> Flow<'a> {
             psb_step: None,
             doubted: Ns(0),
             tail: false,
+            away: kernel::Away::default(),
+            kernel_desyncs: 0,
             long_mode: true,
         }
     }
@@ -324,8 +330,10 @@ impl<'a> Flow<'a> {
     /// Goes on with what a step gave.
     #[inline]
     fn check(&mut self, walked: Result<(), GapCause>, at: AuxOffset) {
-        if let Err(cause) = walked {
-            self.lose(cause, at, true);
+        match walked {
+            Ok(()) => (),
+            Err(cause) if self.in_kernel() => self.skip_kernel(cause),
+            Err(cause) => self.lose(cause, at, true),
         }
     }
 
@@ -343,7 +351,7 @@ impl<'a> Flow<'a> {
         self.behind_tnt = true;
         if !self.walk.tnt.is_empty() {
             let ip = self.walk.position().ip;
-            return self.lose(GapCause::Desync { ip }, at, true);
+            return self.check(Err(GapCause::Desync { ip }), at);
         }
         (self.walk.tnt, self.walk.first_bit) = (tnt, None);
         self.open_tnt = true;
@@ -379,11 +387,17 @@ impl<'a> Flow<'a> {
                     self.clock.reached(step.slot, self.walk.work);
                 }
                 match walked {
-                    Ok(true) => self.arrive(step, ip, false),
+                    Ok(true) => self.far(step, ip),
                     Ok(false) => {
                         self.walk.first_bit.get_or_insert(self.walk.work);
                         let walked = self.walk.follow_tnt(step);
                         self.check(walked, at);
+                    }
+                    Err(cause) if self.in_kernel() => {
+                        self.skip_kernel(cause);
+                        if !ip.is_kernel() {
+                            self.return_to_user(step, ip);
+                        }
                     }
                     Err(cause) => {
                         self.lose(cause, at, true);
@@ -393,12 +407,12 @@ impl<'a> Flow<'a> {
             }
             (State::On, None) => {
                 let ip = self.walk.position().ip;
-                self.lose(GapCause::Desync { ip }, at, true);
+                self.check(Err(GapCause::Desync { ip }), at);
             }
             (State::Kernel, Some(ip)) if !ip.is_kernel() => {
                 self.clock.discontinuity();
                 let step = self.step(at);
-                self.arrive(step, ip, true);
+                self.return_to_user(step, ip);
             }
             (State::Lost(_), Some(ip)) => {
                 let step = self.step(at);
@@ -420,6 +434,9 @@ impl<'a> Flow<'a> {
         self.clock.discontinuity();
         let step = self.step(at);
         self.arrive(step, ip, true);
+        if matches!(self.state, State::Kernel) && self.context.recording.pt.has_ip_filter {
+            self.skipped_start(step, ip);
+        }
     }
 
     fn pgd(&mut self, at: AuxOffset, payload: IpPayload) {
@@ -431,6 +448,7 @@ impl<'a> Flow<'a> {
                 self.clock.progress(1);
                 let step = self.step(at);
                 self.clock.discontinuity();
+                let in_kernel = self.in_kernel();
                 let desync =
                     (!self.walk.tnt.is_empty()).then(|| GapCause::Desync { ip: self.walk.position().ip });
                 let walked = match (desync, fup) {
@@ -439,7 +457,10 @@ impl<'a> Flow<'a> {
                     (None, None) => self.walk.follow_end(step, ip),
                 };
                 self.clock.reached(step.slot, self.walk.work);
-                if let Err(cause) = walked {
+                if in_kernel {
+                    // The kernel writes its switch records around those to the trace unit's registers.
+                    walked.unwrap_or_else(|cause| self.skip_kernel(cause));
+                } else if let Err(cause) = walked {
                     self.lose(cause, at, true);
                     self.close_gap(step, self.running);
                 } else if self.running.to < self.clock.now_lo() {
@@ -457,6 +478,10 @@ impl<'a> Flow<'a> {
             }
             State::Lost(_) => (),
             State::Kernel | State::Guest | State::Off | State::Unsynced => {
+                if self.away.in_filter() {
+                    let step = self.step(at);
+                    self.skipped_end(step, ip);
+                }
                 self.clock.discontinuity();
                 self.state = State::Off;
             }
@@ -525,6 +550,7 @@ impl<'a> Flow<'a> {
         SegmentOutput {
             overflows: self.walk.output.overflows,
             clock_errors: self.clock.errors,
+            kernel_desyncs: self.kernel_desyncs,
             stretches: self.walk.output.finish(&self.clock),
         }
     }

@@ -136,6 +136,7 @@ impl Join<'_> {
                 self.stats.segments += 1;
                 self.stats.overflows += output.overflows;
                 self.stats.clock_errors += output.clock_errors;
+                self.stats.kernel_desyncs += output.kernel_desyncs;
                 done += timed.segment.len();
                 let buffer = timed.segment.buffer;
                 for stretch in output.stretches {

@@ -21,6 +21,8 @@ pub struct SegmentOutput {
     pub overflows: u64,
     /// Times at which packets contradicted each other.
     pub clock_errors: u64,
+    /// Times at which kernel code contradicted the trace.
+    pub kernel_desyncs: u64,
 }
 
 /// Decodes segments, several at once.

@@ -228,7 +228,9 @@ impl Walk<'_> {
                     self.work = self.work.wrapping_add(instructions);
                     let here = self.at_bit(&mut step);
                     match (self.tnt.pop(), self.stack.pop()) {
-                        (Some(true), Some(to)) => self.branch_to(here, BranchKind::Return, last, to)?,
+                        (Some(true), Some(to)) if !last.ip.is_kernel() || to.is_kernel() => {
+                            self.branch_to(here, BranchKind::Return, last, to)?;
+                        }
                         _ => return Err(desync),
                     }
                 }
@@ -254,6 +256,9 @@ impl Walk<'_> {
             }
             _ => return Err(self.stopped_at(&block)),
         };
+        if block.last.ip.is_kernel() && !ip.is_kernel() {
+            return Err(self.desync(&block)); // no near branch leads out of the kernel
+        }
         self.work = self.work.wrapping_add(block.instructions);
         match kind {
             BranchKind::IndirectCall => self.stack.push(block.last.next_ip()),

@@ -79,6 +79,9 @@ pub struct QueryArgs {
     /// Look for the objects below this directory, not at their own places
     #[arg(long, value_name = "DIR")]
     pub symfs: Option<PathBuf>,
+    /// Where the kernel's code is.
+    #[command(flatten)]
+    pub kernel: KernelArgs,
     /// Decoding threads [default: number of cores]
     #[arg(short = 'w', long = "workers", alias = "worker_num", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
@@ -113,6 +116,17 @@ pub struct QueryArgs {
     /// Say on stderr what is done and how long it takes
     #[arg(short, long)]
     pub verbose: bool,
+}
+
+/// Where the kernel's code is; by default, where it is found.
+#[derive(Clone, Debug, Default, Args)]
+pub struct KernelArgs {
+    /// Kernel code as it ran: a copy of /proc/kcore, or a directory with it and kallsyms (perf record --kcore)
+    #[arg(long, value_name = "FILE")]
+    pub kcore: Option<PathBuf>,
+    /// Kernel code as it was linked; code that the kernel patched does not fit and is skipped
+    #[arg(long, value_name = "FILE", conflicts_with = "kcore")]
+    pub vmlinux: Option<PathBuf>,
 }
 
 /// Form of the report.
@@ -176,6 +190,9 @@ pub struct DumpArgs {
     /// Look for the objects below this directory, not at their own places
     #[arg(long, value_name = "DIR")]
     pub symfs: Option<PathBuf>,
+    /// Where the kernel's code is.
+    #[command(flatten)]
+    pub kernel: KernelArgs,
     /// Decoding threads [default: number of cores]
     #[arg(short = 'w', long = "workers", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
@@ -200,7 +217,7 @@ pub struct RecordArgs {
     /// One buffer for each thread
     #[arg(short = 't', long = "per_thread")]
     pub per_thread: bool,
-    /// Off-CPU time (always on)
+    /// Off-CPU time: always on; with this a recording that does not tell of it is warned of
     #[arg(short, long = "offcpu")]
     pub off_cpu: bool,
     /// Decode in parallel (always on)

@@ -4,10 +4,11 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use image::KernelOptions;
 use model::Pid;
 
 use crate::args::{
-    BundleArgs, DecoderChoice, DumpArgs, Format, InputArgs, QueryArgs, RecordArgs, ReportArgs,
+    BundleArgs, DecoderChoice, DumpArgs, Format, InputArgs, KernelArgs, QueryArgs, RecordArgs, ReportArgs,
 };
 use crate::exit::{Exit, failure};
 use crate::filter::{Ancestor, NsRange, TidSet, TimeWindow};
@@ -29,6 +30,8 @@ pub struct ReportConfig {
     pub tids: TidSet,
     /// Where objects are looked for first.
     pub symfs: Option<PathBuf>,
+    /// Where the kernel's code is.
+    pub kernel: KernelOptions,
     /// Decoding threads.
     pub workers: usize,
     /// Who decodes.
@@ -51,6 +54,8 @@ pub struct ReportConfig {
     pub max_loss_percent: Option<f64>,
     /// Say what is done.
     pub verbose: bool,
+    /// Off-CPU time was asked for: say so if it is not known.
+    pub off_cpu: bool,
 }
 
 /// Where per-call rows go.
@@ -86,7 +91,8 @@ impl ReportConfig {
     /// Wrong usage.
     pub fn of_history(args: RecordArgs) -> Result<Self> {
         let directory = args.directory.unwrap_or_default();
-        Self::of_query(directory.join("perf.data"), args.query)
+        let config = Self::of_query(directory.join("perf.data"), args.query)?;
+        Ok(Self { off_cpu: args.off_cpu, ..config })
     }
 
     fn of_query(input: PathBuf, query: QueryArgs) -> Result<Self> {
@@ -97,6 +103,7 @@ impl ReportConfig {
             return Err(failure(Exit::Usage, format!("--max-loss {percent}: not between 0 and 100 percent")));
         }
         Ok(Self {
+            kernel: kernel_options(query.kernel, &input),
             input,
             functions: query.functions,
             candidate: query.candidate.map(|n| n.0 - 1),
@@ -115,6 +122,7 @@ impl ReportConfig {
             rows: query.rows.map(rows_file).transpose()?,
             max_loss_percent: query.max_loss,
             verbose: query.verbose,
+            off_cpu: false,
         })
     }
 }
@@ -159,6 +167,8 @@ pub struct DumpConfig {
     pub window: Option<TimeWindow>,
     /// Where objects are looked for first.
     pub symfs: Option<PathBuf>,
+    /// Where the kernel's code is.
+    pub kernel: KernelOptions,
     /// Decoding threads.
     pub workers: usize,
     /// Who decodes.
@@ -189,8 +199,10 @@ impl DumpConfig {
         } else {
             DumpKind::Sideband
         };
+        let input = input_path(args.input);
         Ok(Self {
-            input: input_path(args.input),
+            kernel: kernel_options(args.kernel, &input),
+            input,
             what,
             tids: TidSet(args.tids),
             window: args.ti,
@@ -203,6 +215,17 @@ impl DumpConfig {
 
 fn input_path(input: InputArgs) -> PathBuf {
     input.file.or(input.input).unwrap_or_else(|| PathBuf::from("perf.data"))
+}
+
+/// What is asked for, else what `perf record --kcore` put beside the recording.
+fn kernel_options(args: KernelArgs, input: &Path) -> KernelOptions {
+    let KernelArgs { kcore, vmlinux } = args;
+    let beside = || {
+        let directory = if input.is_dir() { input } else { input.parent()? };
+        Some(directory.join("kcore_dir")).filter(|path| path.is_dir())
+    };
+    let kcore = if vmlinux.is_some() { kcore } else { kcore.or_else(beside) };
+    KernelOptions { kcore, vmlinux }
 }
 
 fn workers(given: Option<u16>) -> usize {

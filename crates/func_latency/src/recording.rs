@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use image::Image;
+use image::{Image, KernelOptions};
 use model::{AuxBuffer, Damage, Recording, Schedule};
 
 use crate::{host, messages};
@@ -47,7 +47,11 @@ pub(crate) fn aux_bytes(recording: &Recording<'_>) -> u64 {
 }
 
 /// The objects that ran, and who ran when.
-pub(crate) fn load(recording: &Recording<'_>, symfs: Option<&Path>) -> (Image, Schedule) {
-    let options = host::image_options(recording, symfs);
+pub(crate) fn load(
+    recording: &Recording<'_>,
+    symfs: Option<&Path>,
+    kernel: &KernelOptions,
+) -> (Image, Schedule) {
+    let options = host::image_options(recording, symfs, kernel);
     (Image::load(&recording.sideband, &options), Schedule::new(&recording.sideband))
 }

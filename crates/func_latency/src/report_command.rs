@@ -28,7 +28,7 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     let decoder = config.decoder.decoder()?;
     let file = recording::open(&config.input)?;
     let recording = recording::read(&file)?;
-    let (image, schedule) = recording::load(&recording, config.symfs.as_deref());
+    let (image, schedule) = recording::load(&recording, config.symfs.as_deref(), &config.kernel);
     let mut problems = problems(&recording, &image);
     let wanted = target::wanted(&image, config)?;
     let request = request(config, &recording, &schedule, &image, &wanted)?;
@@ -36,6 +36,12 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     let mut report = analyse(config, &recording, &schedule, &image, &request, &*decoder);
     explain_missing_code(&report, &image, &mut problems);
     verbose(config, started, "decoded and analysed");
+    if config.off_cpu && !report.trace.off_cpu_known {
+        messages::warn(
+            "-o: off-CPU time is not known: the recording has no context switches, and no range of __schedule in its \
+             IP filter",
+        );
+    }
     let wanted = leave_out_uncalled(&mut report, wanted);
 
     let names = ImageNames::new(&image, config.srcline);
@@ -66,6 +72,12 @@ fn problems(recording: &Recording<'_>, image: &Image) -> Vec<String> {
     for problem in image.problems() {
         messages::warn(&problem.what);
         problems.push(problem.what);
+    }
+    if recording.pt.kernel && recording.pt.user && !image.has_kernel_text() {
+        messages::note(
+            "the kernel was traced, and its code is not here: its time is that of the system calls and interrupts \
+             (--kcore or --vmlinux give the code)",
+        );
     }
     let switchers = image.stack_switchers();
     if !switchers.is_empty() {
@@ -164,6 +176,7 @@ fn analyse(
         functions: image,
         schedule,
         window: recording.time_span.unwrap_or((Ns(0), Ns(0))),
+        scheduler: analyzer::scheduler(recording, schedule),
         has_ip_filter: recording.pt.has_ip_filter,
         buffers: &buffers,
     };
@@ -175,6 +188,12 @@ fn analyse(
         decoder::Context { recording, schedule, code: image, functions: image, all_branches: false };
     let stats = decoder::decode_with(decoder, &context, &options, &report, &mut analysis);
     drop(progress);
+    if stats.kernel_desyncs > 0 {
+        let places = counted(stats.kernel_desyncs, "place");
+        messages::warn(format!(
+            "the kernel's code is not what ran at {places}: from there to the return to user code it was skipped"
+        ));
+    }
     if config.verbose {
         messages::note(format!(
             "{} of trace in {}, {}, {}, {}; {}",

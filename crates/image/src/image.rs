@@ -14,6 +14,7 @@ use crate::elf::Elf;
 use crate::error::{ObjectError, Problem};
 use crate::functions::Function;
 use crate::jit_code::Dumps;
+use crate::kernel::KernelText;
 use crate::lines::{Lines, SourceLine};
 use crate::name_index::NameIndex;
 use crate::object_file::{Loaded, ObjectFile};
@@ -31,6 +32,7 @@ pub struct Image {
     /// The first function id of each object; one more at the end.
     bases: Vec<u32>,
     pub(crate) names: OnceLock<NameIndex>,
+    kernel_problem: Option<ObjectError>,
 }
 
 impl Image {
@@ -40,12 +42,20 @@ impl Image {
     #[must_use]
     pub fn load(sideband: &[SidebandRecord], options: &ImageOptions) -> Self {
         let dumps = Dumps::find(sideband, options);
-        let (spaces, mapped) = Spaces::new(&dumps.add_to(sideband));
+        let (mut spaces, mapped) = Spaces::new(&dumps.add_to(sideband));
         let load = |object| match dumps.get(&object) {
             Some(dump) => ObjectFile::of_jitdump(object.key, dump),
             None => ObjectFile::load(object, options),
         };
-        let objects: Vec<_> = mapped.into_par_iter().map(load).collect();
+        let mut objects: Vec<_> = mapped.into_par_iter().map(load).collect();
+        let KernelText { objects: of_kernel, mappings, problem: kernel_problem } =
+            KernelText::load(sideband, options);
+        let first = u32::try_from(objects.len()).unwrap_or(u32::MAX);
+        objects.extend(of_kernel);
+        spaces.kernel = mappings;
+        for mapping in &mut spaces.kernel {
+            mapping.object.0 = mapping.object.0.saturating_add(first);
+        }
         let mut bases = vec![1u32]; // 0 is FunctionId::UNKNOWN
         let mut next = 1u32;
         for object in &objects {
@@ -54,7 +64,7 @@ impl Image {
             next = next.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
             bases.push(next);
         }
-        Self { spaces, objects, bases, names: OnceLock::new() }
+        Self { spaces, objects, bases, names: OnceLock::new(), kernel_problem }
     }
 
     /// All objects, in the order in which they were first mapped.
@@ -94,6 +104,12 @@ impl Image {
         self.object_file(id)?.state.as_ref().err()
     }
 
+    /// There is code of the kernel.
+    #[must_use]
+    pub fn has_kernel_text(&self) -> bool {
+        !self.spaces.kernel.is_empty()
+    }
+
     /// What makes the image incomplete or uncertain; not the objects that never have a file.
     #[must_use]
     pub fn problems(&self) -> Vec<Problem> {
@@ -107,6 +123,9 @@ impl Image {
                     list.extend(what.map(|what| Problem { object: Some(id), what, unusable: false }));
                 }
             }
+        }
+        if let Some(error) = &self.kernel_problem {
+            list.push(Problem { object: None, what: error.to_string(), unusable: true });
         }
         if self.spaces.unfollowed > 0 {
             let count = self.spaces.unfollowed;
@@ -271,10 +290,8 @@ impl CodeSource for Image {
     }
 
     fn code(&self, space: SpaceId, ip: Avma) -> Result<&[u8], NoCode> {
-        if ip.is_kernel() {
-            return Err(NoCode::Kernel);
-        }
-        let mapping = self.spaces.mapping(space, ip).ok_or(NoCode::Unmapped)?;
+        let nothing = if ip.is_kernel() { NoCode::Kernel } else { NoCode::Unmapped };
+        let mapping = self.spaces.mapping(space, ip).ok_or(nothing)?;
         let loaded = self.loaded(mapping.object).ok_or(NoCode::MissingObject(mapping.object))?;
         let start = usize::try_from(mapping.offset_of(ip).0).map_err(|_| NoCode::Unmapped)?;
         // A page behind the end of the file is mapped, but has no code.

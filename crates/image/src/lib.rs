@@ -7,6 +7,7 @@
 //! ```text
 //! sideband  --space-->        which object is mapped at an address, when
 //! objects   --locate-->       the file that serves each, known by its build id (vdso, build_id_dirs)
+//! kernel    --kernel-->       its text, from kcore or vmlinux, in every address space
 //! jitdump   --jit_code-->     code that programs wrote, as mappings of the dump's bytes
 //! files     --object_file-->  code, and sorted functions
 //!   elf --symbols-->          names, also of a debug file (debug_file, debuglink) or packed (mini_debug_info)
@@ -36,6 +37,7 @@ mod image;
 mod inlines;
 mod jit_code;
 mod jitdump;
+mod kernel;
 mod lines;
 mod locate;
 mod mapped;
@@ -57,6 +59,7 @@ pub use bundle::{BundledBytes, BundledFile};
 pub use error::{ObjectError, Problem};
 pub use find::{FindError, FunctionMatch, MatchedBy};
 pub use image::Image;
+pub use kernel::KernelOptions;
 pub use lines::SourceLine;
 pub use options::{HostVdso, ImageOptions};
 pub use query::Query;

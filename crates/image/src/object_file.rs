@@ -113,6 +113,12 @@ impl Loaded {
         self.debug.as_ref().map_or(&self.contents, |debug| &debug.contents)
     }
 
+    /// Linked address, size and place in the file of each stretch of code.
+    pub(crate) fn code_segments(&self) -> impl Iterator<Item = (u64, u64, FileOffset)> {
+        let code = self.segments.iter().filter(|segment| segment.executable);
+        code.map(|segment| (segment.svma, segment.file_size, FileOffset(segment.file_offset)))
+    }
+
     fn svma(&self, offset: FileOffset) -> Option<Svma> {
         let offset = offset.0;
         // A page at the border of two segments is mapped with both: code is asked for, so the executable
@@ -139,7 +145,8 @@ pub(crate) fn basename(name: &str) -> &str {
     name.rsplit('/').next().filter(|last| !last.is_empty()).unwrap_or(name)
 }
 
-fn read(located: Located, key: &ObjectKey, options: &ImageOptions) -> Result<Loaded, ObjectError> {
+/// Parses the file: code, names, functions.
+pub(crate) fn read(located: Located, key: &ObjectKey, options: &ImageOptions) -> Result<Loaded, ObjectError> {
     let Located { path, contents, assumption } = located;
     let damaged = |what: String| ObjectError::Damaged { path: path.clone(), what };
     let elf = Elf::parse(&contents).map_err(|e| damaged(e.to_string()))?;

@@ -95,6 +95,8 @@ pub(crate) struct Spaces {
     spaces: Vec<Mappings>,
     /// Of each process: the spaces by the time from which on they hold.
     processes: BTreeMap<Pid, Vec<(Ns, SpaceId)>>,
+    /// Of the kernel: in every address space.  By address, disjoint.
+    pub(crate) kernel: Vec<Mapping>,
     /// Changes of code that were not followed: [`MAX_COPIED_MAPPINGS`].
     pub(crate) unfollowed: u64,
 }
@@ -119,7 +121,8 @@ impl Spaces {
 
     /// The mapping of an address.
     pub(crate) fn mapping(&self, space: SpaceId, ip: Avma) -> Option<&Mapping> {
-        let mappings = self.spaces.get(space.0 as usize)?;
+        let mappings =
+            if ip.is_kernel() { &self.kernel } else { self.spaces.get(space.0 as usize)?.as_ref() };
         let after = mappings.partition_point(|m| m.start <= ip);
         mappings.get(after.checked_sub(1)?).filter(|m| ip < m.end)
     }

@@ -39,7 +39,7 @@ pub(crate) fn decode_segment(context: &Context<'_>, segment: &Segment<'_>) -> Se
         }
     }
     flow.finish(next.as_ref());
-    SegmentOutput { stretches: flow.stretches, overflows: flow.overflows, clock_errors: 0 }
+    SegmentOutput { stretches: flow.stretches, overflows: flow.overflows, ..SegmentOutput::default() }
 }
 
 /// An instruction whose successor is not known yet.

@@ -1,6 +1,6 @@
 //! A recording, opened: the AUX bytes (borrowed from the mapped file), the sideband, the clock.
 
-use crate::address::AuxOffset;
+use crate::address::{AuxOffset, Avma};
 use crate::clock::{Ns, TscClock};
 use crate::sideband::{Cpu, Pid, SidebandRecord, Tid};
 
@@ -159,6 +159,20 @@ pub struct Damage {
     pub file_offset: u64,
     /// What is wrong there.
     pub what: String,
+}
+
+impl Recording<'_> {
+    /// Where the IP filter's range in the kernel starts, if it has one: perf writes it as `filter 0xADDRESS/0xSIZE`,
+    /// without a file.
+    #[must_use]
+    pub fn kernel_filter(&self) -> Option<Avma> {
+        let address = |filter: &str| {
+            let range = filter.trim().strip_prefix("filter")?.trim().split('/').next()?;
+            u64::from_str_radix(range.strip_prefix("0x")?, 16).ok().map(Avma)
+        };
+        let ranges = self.ip_filter.split(',').filter(|filter| !filter.contains('@'));
+        ranges.filter_map(address).find(|start| start.is_kernel())
+    }
 }
 
 /// All that one `perf.data` says.

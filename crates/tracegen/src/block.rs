@@ -24,6 +24,8 @@ pub enum Terminator {
     IndirectCall,
     /// `syscall`.
     Syscall,
+    /// `sysret`, `iret`: back to user code.
+    FarReturn,
 }
 
 /// A translated block, at the addresses of the simulated recording.

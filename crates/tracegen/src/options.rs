@@ -74,6 +74,15 @@ pub struct Options {
     /// IP filter on a function, repeatable: SYMBOL of the program, or FILE:SYMBOL.
     #[arg(long, value_name = "[FILE:]SYMBOL")]
     pub filter: Vec<String>,
+    /// The kernel is traced, too (`intel_pt//`): a made-up one, whose files are written to kernel/ beside the recording.
+    #[arg(long)]
+    pub kernel: bool,
+    /// ... whose code was patched after it was loaded, so that vmlinux is not what runs; in kernel-patched/.
+    #[arg(long)]
+    pub kernel_patched: bool,
+    /// ... within the IP filter only, to which this function of the kernel is added: `__schedule`.
+    #[arg(long, value_name = "SYMBOL")]
+    pub kernel_filter: Option<String>,
     /// Probability that the end of tracing makes the unit forget the calls it saw.
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     pub drop_ret_stack: f64,
@@ -128,6 +137,11 @@ struct Line {
 }
 
 impl Options {
+    /// Kernel code runs in the simulation, and is traced as far as the filter allows.
+    pub(crate) fn traces_kernel(&self) -> bool {
+        self.kernel || self.kernel_filter.is_some()
+    }
+
     /// Reads options as the command line has them, e.g. `["--per-cpu", "--ncpu=2"]`.
     ///
     /// # Errors
@@ -166,6 +180,9 @@ impl Default for Options {
             late_cbr_us: 0.0,
             sleep_us: 0.0,
             filter: vec![],
+            kernel: false,
+            kernel_patched: false,
+            kernel_filter: None,
             drop_ret_stack: 0.0,
             pgd_hides_jcc: false,
             whole_psb_ip: false,

@@ -28,6 +28,8 @@ pub(crate) struct UnitConfig {
     pub(crate) defer_tip: f64,
     /// Of the dice for that.
     pub(crate) seed: u64,
+    /// The kernel is traced, too: PSB+ says which page tables there are.
+    pub(crate) cr3: Option<u64>,
     /// A PSB comes after this many bytes.
     pub(crate) psb_bytes: u64,
     /// The FUP of a PSB+ has six bytes of address, also where the upper ones are zero.
@@ -212,15 +214,25 @@ impl TraceUnit {
         self.pgd(to);
     }
 
-    /// An interrupt, fault or signal stops the program before the instruction at `ip`.
-    pub(crate) fn leave_async(&mut self, ip: Avma, now: Time) {
+    /// An interrupt or fault before the instruction at `ip`; what handles it is traced, too.
+    pub(crate) fn interrupt(&mut self, ip: Avma, handler: Avma, now: Time) {
+        if self.output == Output::On {
+            self.flush(now);
+            self.fup(ip);
+            self.tip(handler, now);
+        }
+    }
+
+    /// An interrupt, fault or signal before the instruction at `ip`, or the switching off of tracing by it, leads to
+    /// code that is not traced; the packet says to where if it is the IP filter that ends tracing.
+    pub(crate) fn leave_async(&mut self, ip: Avma, to: Option<Avma>, now: Time) {
         self.enabled = false;
         if self.output != Output::On {
             return;
         }
         self.flush(now);
         self.fup(ip);
-        self.pgd(None);
+        self.pgd(to);
     }
 
     /// Traced code is reached.
@@ -279,6 +291,9 @@ impl TraceUnit {
         self.time(now);
         self.put(&MODE_EXEC_64);
         self.put(&Packet::ModeTsx { in_transaction: false, aborted: false });
+        if let Some(cr3) = self.config.cr3 {
+            self.put(&Packet::Pip { cr3, non_root: false });
+        }
         if let Some(ip) = ip {
             let ip = self.psb_ip(ip);
             self.put(&Packet::Fup(ip));

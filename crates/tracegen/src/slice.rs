@@ -5,6 +5,7 @@ use model::{Avma, Tid};
 use crate::aux_buffer::AuxBuffer;
 use crate::block::{Block, Terminator};
 use crate::clock::{Time, ticks};
+use crate::kernel::Entry as KernelEntry;
 use crate::log::{Entry, syscall};
 use crate::pt_unit::Output;
 use crate::sideband::Place;
@@ -50,7 +51,7 @@ impl Slice<'_, '_> {
     pub(crate) fn run(&mut self, until: Time) -> Leave {
         if let Some(ip) = self.thread.resume.take() {
             self.end_overflow(None);
-            self.enter(ip, false);
+            self.leave_kernel(ip, false);
         }
         while let Some((entry, next)) = self.thread.log.entry(self.thread.at) {
             self.thread.at = next;
@@ -70,7 +71,7 @@ impl Slice<'_, '_> {
         match self.previous_block() {
             Some(_) if self.thread.in_kernel => Leave::Asleep,
             Some(previous) => {
-                self.leave_async(previous.last);
+                self.enter_kernel(KernelEntry::Nmi, previous.last, Flags::NONE);
                 Leave::Exited
             }
             None => Leave::Exited,
@@ -86,12 +87,9 @@ impl Slice<'_, '_> {
             if previous.terminator != Terminator::Syscall {
                 self.world.oddity("system call after another kind of block");
             }
-            if self.buffer.unit.enabled() {
-                self.leave(None, false);
-                let is_return = number == syscall::RT_SIGRETURN;
-                let flags = if is_return { Flags::SIGNAL } else { Flags::NONE };
-                self.event(Kind::Syscall, flags, previous.last, Avma(0));
-            }
+            let is_return = number == syscall::RT_SIGRETURN;
+            let flags = if is_return { Flags::SIGNAL } else { Flags::NONE };
+            self.enter_kernel(KernelEntry::SystemCall, previous.last, flags);
         }
         self.thread.in_kernel = true;
         self.thread.syscall_began_ns = ns;
@@ -152,7 +150,7 @@ impl Slice<'_, '_> {
         if self.thread.in_kernel {
             self.thread.in_kernel = false;
             self.end_overflow(None);
-            self.enter(block.start, block.signal_handler);
+            self.leave_kernel(block.start, block.signal_handler);
         } else if let Some(previous) = self.thread.previous {
             let previous = &program.blocks[previous as usize];
             if !self.follow(previous, block) {
@@ -167,7 +165,7 @@ impl Slice<'_, '_> {
         self.events(block, until)
     }
 
-    fn execute(&mut self, block: &Block) {
+    pub(crate) fn execute(&mut self, block: &Block) {
         let dice = self.world.rng.bits();
         let mut spent = u64::from(block.instructions) * INSTRUCTION_TICKS;
         if (dice & 0x3ff) < u64::from(block.instructions) {
@@ -192,7 +190,7 @@ impl Slice<'_, '_> {
         let now = self.thread.now;
         if now >= self.world.window.end {
             let ip = self.interrupted(block);
-            self.leave_async(ip);
+            self.enter_kernel(KernelEntry::Nmi, ip, Flags::NONE);
             return Some(Leave::WindowEnd);
         }
         if self.buffer.enable_due(now) {
@@ -201,7 +199,7 @@ impl Slice<'_, '_> {
             let us = self.world.rng.exponential(self.world.options.tick_us).max(2.0);
             self.thread.next_tick = Some(now.plus_us(us));
             let ip = self.interrupted(block);
-            self.leave_async(ip);
+            self.enter_kernel(KernelEntry::Interrupt, ip, Flags::NONE);
             if now >= until {
                 self.thread.resume = Some(ip);
                 self.thread.ready = now;
@@ -235,18 +233,19 @@ impl Slice<'_, '_> {
         self.sleep();
         self.buffer.unit.timer(self.thread.now);
         self.end_overflow(None);
-        self.enter(ip, false);
+        self.leave_kernel(ip, false);
     }
 
     /// The event is enabled while the thread runs: an interrupt on its CPU does it.
     fn enable(&mut self, block: &Block) {
         let ip = self.interrupted(block);
+        self.begin_untraced_stay(KernelEntry::Nmi);
         self.buffer.unit.switch_on();
         let ns = self.thread.now.ns();
         self.world.recorded(self.thread, ns, self.place);
-        self.buffer.unit.trace_on(false, self.thread.now);
+        self.start_tracing(false);
         self.pass_us(0.5);
-        self.enter(ip, false);
+        self.leave_kernel(ip, false);
     }
 
     /// PSB, and the driver's interrupt when there is much data: it stops tracing, takes the data out and
@@ -257,25 +256,26 @@ impl Slice<'_, '_> {
         if self.buffer.unit.pending() <= self.world.options.chunk_kb as usize * 1024 {
             return;
         }
-        self.leave_async(ip);
+        self.enter_kernel(KernelEntry::Nmi, ip, Flags::NONE);
         self.pass_us(1.5);
         self.buffer.unit.timer(self.thread.now);
-        self.buffer.unit.trace_off();
+        self.stop_tracing();
         let now = self.thread.now;
         if self.world.rng.happens(self.world.options.trunc) {
             let drained = now.plus_us(self.world.rng.exponential(self.world.options.drain_us));
             self.world.drain(self.buffer, self.place, self.thread.tid, now, Some(drained));
             self.buffer.switch_off(drained);
             self.thread.truth.event(Kind::Truncated, Flags::NONE, now.tsc(), ip, Avma(0));
+            self.thread.stay = None;
             if self.world.filter.contains(ip) {
                 self.buffer.unit.enter(ip, now); // only to know what is lost
             }
         } else {
             self.world.drain(self.buffer, self.place, self.thread.tid, now, None);
             self.pass_us(1.0);
-            self.buffer.unit.trace_on(false, self.thread.now);
+            self.start_tracing(false);
             self.pass_us(0.3);
-            self.enter(ip, false);
+            self.leave_kernel(ip, false);
         }
     }
 
@@ -297,11 +297,11 @@ impl Slice<'_, '_> {
                 interrupted = resume;
             }
         }
-        self.leave_async(interrupted);
+        self.enter_kernel(KernelEntry::Interrupt, interrupted, Flags::NONE);
         let us = 1.2 + self.world.rng.unit();
         self.pass_us(us);
         self.buffer.unit.timer(self.thread.now);
-        self.enter(block.start, block.signal_handler);
+        self.leave_kernel(block.start, block.signal_handler);
     }
 
     /// Where the thread goes on after the signal handler that begins now: the block after the

@@ -49,6 +49,7 @@ impl Run {
             functions: image,
             schedule,
             window: recording.time_span.unwrap_or((Ns(0), Ns(0))),
+            scheduler: analyzer::scheduler(recording, schedule),
             has_ip_filter: recording.pt.has_ip_filter,
             buffers: &buffers,
         };

@@ -219,6 +219,7 @@ pub(super) fn analyse(script: &str, request: Request) -> Report {
         functions: &program,
         schedule: &schedule,
         window: (Ns(0), Ns(1000)),
+        scheduler: None,
         has_ip_filter,
         buffers: &[],
     };

@@ -19,6 +19,7 @@ impl Flow<'_> {
         self.fup_use = FupUse::default();
         self.walk.output.overflows += 1;
         self.walk.stack.clear();
+        self.away.forget_returns();
         self.last_ip.reset();
         self.lose(GapCause::Overflow, at, false);
         self.clock.lost();

@@ -16,7 +16,7 @@ impl Flow<'_> {
         }
         if matches!(self.state, State::On) && !self.walk.tnt.is_empty() {
             let ip = self.walk.position().ip;
-            self.lose(GapCause::Desync { ip }, at, true);
+            self.check(Err(GapCause::Desync { ip }), at);
         }
         if let State::Lost(lost) = &mut self.state {
             lost.psb = lost.psb.or(Some(at));
@@ -34,9 +34,14 @@ impl Flow<'_> {
             (State::Unsynced, Some(ip)) => self.begin(step, ip),
             (State::Unsynced | State::Off | State::Kernel | State::Guest, None) => self.state = State::Off,
             (State::On, Some(ip)) => {
-                if let Err(cause) = self.walk.walk_to(before.unwrap_or(step), ip) {
-                    self.lose(cause, at, false);
-                    self.recover(step, ip);
+                let in_kernel = self.in_kernel();
+                match self.walk.walk_to(before.unwrap_or(step), ip) {
+                    Ok(()) => (),
+                    Err(cause) if in_kernel && ip.is_kernel() => self.skip_kernel(cause),
+                    Err(cause) => {
+                        self.lose(cause, at, false);
+                        self.recover(step, ip);
+                    }
                 }
             }
             (State::Kernel, Some(ip)) if ip.is_kernel() => (),
@@ -58,6 +63,7 @@ impl Flow<'_> {
             }
         }
         self.walk.stack.clear();
+        self.away.forget_returns();
     }
 
     /// The segment starts inside code at `ip`.  Its predecessor ends there, so nothing is emitted unless it has
@@ -114,7 +120,7 @@ impl Flow<'_> {
                 self.walk.output.transfer(step.slot, step.slot, self.walk.work, step.at, start);
                 self.state = State::On;
             }
-            Err(GapCause::UnmappedCode { .. }) if ip.is_kernel() => self.state = State::Kernel,
+            Err(cause) if ip.is_kernel() => self.skip_kernel(cause),
             Err(cause) => {
                 self.walk.output.thread(self.running, self.walk.space, self.clock.now_lo());
                 self.lose(cause, step.at, true);

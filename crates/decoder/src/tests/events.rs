@@ -75,6 +75,7 @@ impl<'a> Text<'a> {
                     EndKind::Async(AsyncCause::Other) => "event",
                     EndKind::Branch(kind) => branch(kind),
                     EndKind::FallThrough => "fall-through",
+                    EndKind::Skipped => "skipped",
                 };
                 format!("end {kind} {}{to}", name(from.ip))
             }

@@ -21,7 +21,7 @@ pub(super) fn dump(
     config: &DumpConfig,
     decoder: &dyn SegmentDecoder,
 ) -> io::Result<()> {
-    let (image, schedule) = recording::load(recording, config.symfs.as_deref());
+    let (image, schedule) = recording::load(recording, config.symfs.as_deref(), &config.kernel);
     for problem in image.problems() {
         messages::warn(problem.what);
     }
@@ -107,6 +107,7 @@ impl<'a> Names<'a> {
                     EndKind::Async(cause) => asynchronous(line, cause),
                     EndKind::Branch(kind) => line.write_str(branch_name(kind)),
                     EndKind::FallThrough => line.write_str("fall-through"),
+                    EndKind::Skipped => line.write_str("skipped"),
                 };
                 self.address(line, space, from.ip, from.function);
                 if let Some(to) = to {

@@ -17,6 +17,7 @@ fn unit(change: impl FnOnce(&mut UnitConfig)) -> TraceUnit {
         long_tnt: false,
         defer_tip: 0.0,
         seed: 1,
+        cr3: None,
         psb_bytes: 4096,
         whole_psb_ip: false,
     };
@@ -141,7 +142,7 @@ fn the_stack_survives_the_end_of_tracing_unless_dropped() {
         let mut u = unit(|_| ());
         u.enter(Avma(0x1000), T);
         u.call(Avma(0x1005));
-        u.leave_async(Avma(0x2000), T);
+        u.leave_async(Avma(0x2000), None, T);
         if dropped {
             u.drop_returns();
         }
@@ -240,7 +241,7 @@ fn an_overflow_that_ends_in_the_kernel_has_no_address() {
 fn a_switched_off_unit_is_silent_but_knows_where_the_program_is() {
     let mut u = unit(|_| ());
     u.enter(Avma(0x1000), T);
-    u.leave_async(Avma(0x1000), T);
+    u.leave_async(Avma(0x1000), None, T);
     u.switch_off();
     u.enter(Avma(0x1000), T);
     assert!(u.enabled());

@@ -8,7 +8,7 @@ use model::{
     Tid, TraceEvent, Transfer,
 };
 
-use super::expected::{Expected, Item, Shown};
+use super::expected::{Expected, Item, KernelText, Shown};
 use super::histogram::Histogram;
 use crate::truth::File;
 
@@ -19,6 +19,7 @@ const CONTEXT: usize = 6;
 pub struct EventVerifier<'a> {
     truth: &'a File,
     functions: Option<&'a dyn FunctionLookup>,
+    kernel: KernelText,
     threads: BTreeMap<Tid, Thread<'a>>,
     verdict: Verdict,
 }
@@ -123,13 +124,13 @@ impl<'a> EventVerifier<'a> {
     /// `functions`: what the decoder used to leave out jumps inside one function; without it every jump from
     /// one function to another that the truth has is demanded.
     #[must_use]
-    pub fn new(truth: &'a File, functions: Option<&'a dyn FunctionLookup>) -> Self {
+    pub fn new(truth: &'a File, functions: Option<&'a dyn FunctionLookup>, kernel: KernelText) -> Self {
         let threads = truth
             .threads()
             .iter()
             .map(|t| {
                 let thread = Thread {
-                    expected: Shown::new(truth.events(t)).peekable(),
+                    expected: Shown::new(truth.events(t), kernel).peekable(),
                     verdict: ThreadVerdict { tid: t.tid, ..ThreadVerdict::default() },
                     last: EventTime::default(),
                     context: VecDeque::new(),
@@ -138,7 +139,7 @@ impl<'a> EventVerifier<'a> {
                 (t.tid, thread)
             })
             .collect();
-        Self { truth, functions, threads, verdict: Verdict::default() }
+        Self { truth, functions, kernel, threads, verdict: Verdict::default() }
     }
 
     /// All events have come.
@@ -172,7 +173,8 @@ impl EventSink for EventVerifier<'_> {
             let id = |ip| self.functions.map(|f| f.function_at(space, ip).id);
             id(from).is_some() && id(from) == id(to)
         };
-        for event in events {
+        let counts = |event: &&TraceEvent| self.kernel != KernelText::Inexact || !event.is_in_kernel();
+        for event in events.iter().filter(counts) {
             thread.check(self.truth, event, &same, &mut self.verdict);
         }
     }

@@ -87,6 +87,8 @@ enum Shape {
     Jump,
     Start,
     End,
+    /// Into the kernel or out of it.
+    Far,
 }
 
 impl Shape {
@@ -97,6 +99,7 @@ impl Shape {
             ["jmp" | "jcc"] => Some(Self::Jump),
             ["tr", "strt", ..] => Some(Self::Start),
             ["tr", "end", ..] => Some(Self::End),
+            ["syscall" | "sysret" | "int" | "iret"] | ["hw", "int"] => Some(Self::Far),
             _ => None,
         }
     }
@@ -108,7 +111,8 @@ impl Shape {
             Self::Return => event.kind == Kind::Return && !left,
             Self::Jump => event.kind.is_jump() && !left,
             Self::Start => matches!(event.kind, Kind::Enter | Kind::Resume | Kind::FilterIn),
-            Self::End => matches!(event.kind, Kind::Syscall | Kind::Async) || left,
+            Self::End => matches!(event.kind, Kind::Syscall | Kind::Async) && event.to == Avma(0) || left,
+            Self::Far => matches!(event.kind, Kind::Syscall | Kind::Async | Kind::Enter) && !left,
         }
     }
 }
@@ -239,6 +243,7 @@ mod tests {
         check("1 0.000000002: tr end  call 10 => 0", Some((1, 2, Shape::End, 0x10, 0)));
         check("1 0.000000002: jcc 10 => 20", Some((1, 2, Shape::Jump, 0x10, 0x20)));
         check(" instruction trace error type 1 cpu 0", None);
-        check("1 0.000000002: int 10 => 20", None);
+        check("1 0.000000002: hw int 10 => 20", Some((1, 2, Shape::Far, 0x10, 0x20)));
+        check("1 0.000000002: vmentry 10 => 20", None);
     }
 }

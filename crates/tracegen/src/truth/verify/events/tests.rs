@@ -56,7 +56,7 @@ fn gap(from: u64, to: u64, cause: GapCause) -> TraceEvent {
 
 fn verdict(lines: &[Line], events: &[TraceEvent]) -> Verdict {
     let truth = truth(lines);
-    let mut verifier = EventVerifier::new(&truth, None);
+    let mut verifier = EventVerifier::new(&truth, None, KernelText::There);
     for event in events {
         verifier.events(Pid(7), TID, SpaceId(0), std::slice::from_ref(event));
     }
