@@ -99,7 +99,7 @@ fn deferred_tips_stand_behind_the_tnt_that_spans_them() {
     }
     u.conditional(true, T);
     u.indirect(Avma(0x5000), T);
-    u.leave_async(Avma(0x5004), T); // forces them out
+    u.leave_async(Avma(0x5004), None, T); // forces them out
     let first = ["MODE.Exec", "PGE 1000", "TIP 2000", "TNTTNN", "TIP 3000", "TIP 4000"];
     check(&mut u, &[&first[..], &["T", "TIP 5000", "FUP 5004", "PGD "]].concat());
     assert_eq!((u.counts().tip, u.counts().deferred_tip), (4, 2));
