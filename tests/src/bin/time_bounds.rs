@@ -42,7 +42,7 @@ fn verify(fixture: &Fixture) -> Result<(Verdict, u64), Box<dyn std::error::Error
     let truth = File::load(&fixture.truth)?;
     let file = pipeline::open(&fixture.data)?;
     let opened = Opened::new(&file)?;
-    let mut verifier = EventVerifier::new(&truth, None);
+    let mut verifier = EventVerifier::new(&truth, None, opened.kernel);
     let options = DecodeOptions { workers: 2, all_branches: true, ..DecodeOptions::default() };
     let stats = opened.decode(&options, &mut verifier);
     Ok((verifier.finish(), stats.clock_errors))
