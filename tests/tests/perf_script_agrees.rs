@@ -13,8 +13,10 @@ use truth_tests::{Fixture, fixtures_of, skip};
 ///
 /// The others are programs below 4 GB (not PIE) whose PSB+ has a FUP of four bytes: perf looks ahead for it
 /// (`intel_pt_psb_with_fup`) before it has set the last IP to zero, and takes the upper half of what was before.
-const PERF_IS_WRONG: &[&str] =
-    &["calls-filter-rec", "calls-offcpu", "demo-offcpu", "python-cpu2", "cc1-cpu2"];
+const PERF_IS_WRONG: &[&str] = &["calls-filter-rec", "python-cpu2", "cc1-cpu2"];
+
+/// perf and the truth differ, and whose fault it is was not found out.  The decoder agrees with the truth.
+const UNEXPLAINED: &[&str] = &["calls-offcpu", "demo-offcpu"];
 
 fn check(fixture: &Fixture) -> bool {
     let mut perf = Command::new("perf");
@@ -39,7 +41,8 @@ fn check_all(log: &str) {
         skip("no perf here; install linux-perf");
         return;
     }
-    let differs = |f: &Fixture| !PERF_IS_WRONG.contains(&f.name.as_str()) && !check(f);
+    let is_known = |name: &str| PERF_IS_WRONG.contains(&name) || UNEXPLAINED.contains(&name);
+    let differs = |f: &Fixture| !is_known(&f.name) && !check(f);
     let bad: Vec<String> = fixtures_of(log).into_iter().filter(differs).map(|f| f.name).collect();
     assert!(bad.is_empty(), "perf and truth differ: {}", bad.join(", "));
 }
