@@ -47,9 +47,7 @@ impl<'a> Opened<'a> {
     pub fn new(file: &'a perfdata::File) -> Result<Self, Error> {
         let recording = file.recording()?;
         let schedule = Schedule::new(&recording.sideband);
-        // The oracle knows symbols only.
-        let options = ImageOptions { unwind_tables: false, ..ImageOptions::default() };
-        let image = Image::load(&recording.sideband, &options);
+        let image = Image::load(&recording.sideband, &ImageOptions::default());
         Ok(Self { recording, schedule, image })
     }
 

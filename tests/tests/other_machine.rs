@@ -28,7 +28,6 @@ fn with_symfs<'a>(opened: &Opened<'a>, root: &Path) -> Opened<'a> {
     let options = ImageOptions {
         symfs: Some(root.into()),
         debug_directory: "/nowhere".into(),
-        unwind_tables: false,
         ..ImageOptions::default()
     };
     let recording = opened.recording.clone();

@@ -154,7 +154,7 @@ fn read(located: Located, key: &ObjectKey, options: &ImageOptions) -> Result<Loa
     let symbols = symbols::of_object(&elf, debug_bytes);
     let loader = is_loader(basename(&key.name));
     // The lazy binder is found by what lies between the loader's symbols.
-    let known = symbols.complete || loader || !options.unwind_tables;
+    let known = symbols.complete || loader;
     let ranges = if known { Vec::new() } else { unnamed_ranges(&elf) };
     let functions = build::functions(&Source {
         sections: &elf.code_sections(),

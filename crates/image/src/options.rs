@@ -19,8 +19,6 @@ pub struct ImageOptions {
     pub debuginfod_cache: Option<PathBuf>,
     /// The vDSO of the kernel that runs here.
     pub host_vdso: Option<HostVdso>,
-    /// Take functions that have no symbol from unwind tables; else what lies between two symbols is one function.
-    pub unwind_tables: bool,
     /// The recording's clock: tells when code that a program wrote at run time (jitdump) was where.
     pub clock: Option<TscClock>,
 }
@@ -42,7 +40,6 @@ impl Default for ImageOptions {
             build_id_cache: None,
             debuginfod_cache: None,
             host_vdso: None,
-            unwind_tables: true,
             clock: None,
         }
     }

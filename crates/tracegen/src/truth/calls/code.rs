@@ -1,4 +1,4 @@
-//! Which function is at an address: mappings from the recording, symbols from the mapped files.
+//! Which function is at an address: mappings from the recording, functions from the mapped files.
 
 use std::collections::HashMap;
 use std::fs;
@@ -24,7 +24,9 @@ impl FunctionIndex {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Symbol,
-    /// Between symbols.
+    /// A function that only the unwind tables have.
+    Range,
+    /// Between all functions.
     Unnamed,
     Plt,
     /// Between symbols of the dynamic loader, which is where the lazy binder is.
@@ -52,7 +54,8 @@ struct Mapping {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Symbol(u64),
-    /// After this symbol.
+    Range(u64),
+    /// After the function that starts here.
     After(u64),
     Plt,
 }
@@ -165,19 +168,24 @@ impl Code {
         let (index, offset) = self.place(ip)?;
         let object = &self.objects[index];
         let address = object.address_of_offset(offset)?;
-        let before = object.symbol_before(address);
         let function = |name: String, entry, what| Function { name, object: Some(index), entry, what };
-        if let Some(part) = before.filter(|s| address - s.address < s.size.max(1)) {
+        let mapped_at = |start: u64| Avma(ip.0.wrapping_sub(address).wrapping_add(start));
+        if let Some(part) = object.symbol_at(address) {
             let whole = object.whole(part);
-            let entry = Avma(ip.0.wrapping_sub(address).wrapping_add(whole.address));
-            let found = function(whole.name.clone(), Some(entry), What::Symbol);
+            let found = function(whole.name.clone(), Some(mapped_at(whole.address)), What::Symbol);
             return Some((index, Key::Symbol(whole.address), found));
         }
         let file = object.file_name();
         if object.is_plt(address) {
             return Some((index, Key::Plt, function(format!("[plt {file}]"), None, What::Plt)));
         }
-        let after = before.map_or(0, |s| s.address);
+        if let Some(range) = object.range_at(address) {
+            let entry = range.is_entry.then(|| mapped_at(range.start));
+            let found = function(format!("{file}+{:#x}", range.start), entry, What::Range);
+            return Some((index, Key::Range(range.start), found));
+        }
+        let symbol = object.symbol_before(address).map(|s| s.address);
+        let after = object.range_before(address).map(|r| r.start).max(symbol).unwrap_or(0);
         let what = if object.is_dynamic_loader() { What::Loader } else { What::Unnamed };
         Some((index, Key::After(after), function(format!("[{file} after {after:#x}]"), None, what)))
     }

@@ -152,7 +152,7 @@ impl Stack<'_> {
         };
         let (top_function, top_returns_to, top_entered) = (top.function, top.returns_to, top.entered);
         let top_what = self.code.get(top_function).what;
-        if function == top_function && top_what == What::Symbol {
+        if function == top_function && matches!(top_what, What::Symbol | What::Range) {
             if event.left_filter() {
                 let since = self.instant();
                 if let Some(top) = self.frames.last_mut() {

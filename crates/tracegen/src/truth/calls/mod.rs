@@ -6,6 +6,7 @@
 //!
 //! * A jump is a tail call when it goes to the first address of another function.  `f.cold` is `f`; a jump
 //!   from a function to its own entry is a loop.
+//! * The functions of a stripped object are those of its unwind tables.
 //! * PLT stubs, and the lazy binder behind them, are not callers: the call site in front is.
 //! * A child runs from its first instruction (or the kernel entry) to its return.
 //! * A return or indirect jump to where nobody returns to lands in an outer frame: all frames above it are
@@ -22,6 +23,7 @@ mod report;
 mod rows;
 mod stack;
 mod symbols;
+mod unwind;
 
 use std::io;
 use std::path::{Path, PathBuf};

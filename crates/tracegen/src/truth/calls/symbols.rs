@@ -1,10 +1,12 @@
-//! What the oracle needs of an ELF file: where its bytes are loaded, its function symbols, its PLT.
+//! What the oracle needs of an ELF file: where its bytes are loaded, its functions, its PLT.
 
 use std::collections::HashMap;
 use std::fs;
 use std::ops::Range;
 
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
+
+use super::unwind::{self, UnwindRange};
 
 /// A function symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +38,9 @@ pub(super) struct Object {
     plt: Vec<Range<u64>>,
     /// Address of `f.cold` to address of `f`.
     hot: HashMap<u64, u64>,
+    /// Of a stripped object: its functions, also those without a symbol, by start.  Not of the loader, whose lazy
+    /// binder is known by lying between symbols.
+    ranges: Vec<UnwindRange>,
 }
 
 impl Object {
@@ -72,16 +77,20 @@ impl Object {
         // Of several names for one address: the largest, then the first by name.
         symbols.sort_by(|a, b| (a.address, b.size, &a.name).cmp(&(b.address, a.size, &b.name)));
         symbols.dedup_by_key(|s| s.address);
-        Some(Self { path: path.into(), bytes, segments, symbols, addresses, plt, hot })
+        let is_stripped = elf.symbol_table().is_none() && !is_dynamic_loader(file_name(path));
+        let unwind = elf.section_by_name(".eh_frame").filter(|_| is_stripped);
+        let ranges =
+            unwind.and_then(|s| Some(unwind::ranges(s.data().ok()?, s.address()))).unwrap_or_default();
+        Some(Self { path: path.into(), bytes, segments, symbols, addresses, plt, hot, ranges })
     }
 
     /// File name without its directory.
     pub(super) fn file_name(&self) -> &str {
-        self.path.rsplit('/').next().unwrap_or(&self.path)
+        file_name(&self.path)
     }
 
     pub(super) fn is_dynamic_loader(&self) -> bool {
-        self.file_name().starts_with("ld-") || self.file_name().starts_with("ld.")
+        is_dynamic_loader(self.file_name())
     }
 
     /// The bytes from a file offset to the end of the file.
@@ -108,6 +117,23 @@ impl Object {
         self.symbols.get(next.checked_sub(1)?)
     }
 
+    /// The symbol that covers an address.
+    pub(super) fn symbol_at(&self, address: u64) -> Option<&Symbol> {
+        self.symbol_before(address).filter(|s| address - s.address < s.size.max(1))
+    }
+
+    /// The last unwind range at or before an address, whether it reaches that far or not.
+    pub(super) fn range_before(&self, address: u64) -> Option<&UnwindRange> {
+        let next = self.ranges.partition_point(|r| r.start <= address);
+        self.ranges.get(next.checked_sub(1)?)
+    }
+
+    /// The function without a symbol that covers an address.
+    pub(super) fn range_at(&self, address: u64) -> Option<&UnwindRange> {
+        let range = self.range_before(address).filter(|r| address - r.start < r.size)?;
+        self.symbol_at(range.start).is_none().then_some(range)
+    }
+
     /// The function that a symbol belongs to: for `f.cold` that is `f`.
     pub(super) fn whole<'a>(&'a self, part: &'a Symbol) -> &'a Symbol {
         self.hot.get(&part.address).and_then(|&hot| self.symbol_before(hot)).unwrap_or(part)
@@ -128,4 +154,12 @@ impl Object {
             .iter()
             .filter(move |s| s.name.starts_with("_Z") && !s.name.ends_with(".cold") && s.name.contains(&part))
     }
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn is_dynamic_loader(file_name: &str) -> bool {
+    file_name.starts_with("ld-") || file_name.starts_with("ld.")
 }
