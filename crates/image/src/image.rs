@@ -18,6 +18,7 @@ use crate::lines::{Lines, SourceLine};
 use crate::name_index::NameIndex;
 use crate::object_file::{Loaded, ObjectFile};
 use crate::options::ImageOptions;
+use crate::perf_map::PerfMaps;
 use crate::space::Spaces;
 
 /// The address spaces of a recording, their code and functions.
@@ -40,10 +41,12 @@ impl Image {
     #[must_use]
     pub fn load(sideband: &[SidebandRecord], options: &ImageOptions) -> Self {
         let dumps = Dumps::find(sideband, options);
-        let (spaces, mapped) = Spaces::new(&dumps.add_to(sideband));
-        let load = |object| match dumps.get(&object) {
-            Some(dump) => ObjectFile::of_jitdump(object.key, dump),
-            None => ObjectFile::load(object, options),
+        let maps = PerfMaps::find(sideband, options);
+        let (spaces, mapped) = Spaces::new(&dumps.add_to(&maps.name(sideband)));
+        let load = |object| match (dumps.get(&object), maps.get(&object)) {
+            (Some(dump), _) => ObjectFile::of_jitdump(object.key, dump),
+            (None, Some(map)) => ObjectFile::of_perf_map(object.key, map),
+            (None, None) => ObjectFile::load(object, options),
         };
         let objects: Vec<_> = mapped.into_par_iter().map(load).collect();
         let mut bases = vec![1u32]; // 0 is FunctionId::UNKNOWN
@@ -91,7 +94,7 @@ impl Image {
     /// Why an object is not usable; `None` if it is.
     #[must_use]
     pub fn object_error(&self, id: ObjectId) -> Option<&ObjectError> {
-        self.object_file(id)?.state.as_ref().err()
+        self.object_file(id)?.state.as_ref().map_or_else(Some, |loaded| loaded.without_code.as_ref())
     }
 
     /// What makes the image incomplete or uncertain; not the objects that never have a file.
@@ -275,7 +278,8 @@ impl CodeSource for Image {
             return Err(NoCode::Kernel);
         }
         let mapping = self.spaces.mapping(space, ip).ok_or(NoCode::Unmapped)?;
-        let loaded = self.loaded(mapping.object).ok_or(NoCode::MissingObject(mapping.object))?;
+        let loaded = self.loaded(mapping.object).filter(|loaded| loaded.without_code.is_none());
+        let loaded = loaded.ok_or(NoCode::MissingObject(mapping.object))?;
         let start = usize::try_from(mapping.offset_of(ip).0).map_err(|_| NoCode::Unmapped)?;
         // A page behind the end of the file is mapped, but has no code.
         let tail = loaded.contents.get(start..).filter(|t| !t.is_empty()).ok_or(NoCode::Unmapped)?;

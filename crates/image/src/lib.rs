@@ -8,6 +8,7 @@
 //! sideband  --space-->        which object is mapped at an address, when
 //! objects   --locate-->       the file that serves each, known by its build id (vdso, build_id_dirs)
 //! jitdump   --jit_code-->     code that programs wrote, as mappings of the dump's bytes
+//! perf maps --perf_map-->     names of code that is not there
 //! files     --object_file-->  code, and sorted functions
 //!   elf --symbols-->          names, also of a debug file (debug_file, debuglink) or packed (mini_debug_info)
 //!   elf --eh_frame-->         functions without names
@@ -41,10 +42,12 @@ mod locate;
 mod mapped;
 mod mini_debug_info;
 mod name_index;
+mod named_code;
 mod nearest;
 mod object_file;
 mod options;
 mod padding;
+mod perf_map;
 mod pieces;
 mod plt;
 mod query;

@@ -15,7 +15,9 @@ use crate::functions::Functions;
 use crate::jitdump::{Code, Dump};
 use crate::lines::Lines;
 use crate::locate::{Located, locate};
+use crate::named_code::NamedCode;
 use crate::options::ImageOptions;
+use crate::perf_map::PerfMap;
 use crate::space::{MappedObject, ObjectKey};
 use crate::strings::Strings;
 use crate::symbols::{self, Names};
@@ -35,6 +37,8 @@ pub(crate) struct Loaded {
     pub(crate) contents: Contents,
     /// What had to be taken for granted to use this file.
     pub(crate) assumption: Option<String>,
+    /// Why its code is not there, if only its names are.
+    pub(crate) without_code: Option<ObjectError>,
     /// A file that has only symbols and DWARF of it, if there is one.
     pub(crate) debug: Option<DebugFile>,
     /// A file that has a part of its DWARF, shared with other objects.
@@ -55,16 +59,7 @@ impl ObjectFile {
 
     /// Code that a program wrote at run time.
     pub(crate) fn of_jitdump(key: ObjectKey, dump: &Dump) -> Self {
-        let Code { sections, symbols, names, placements } = &dump.code;
-        let functions = build::functions(&Source {
-            sections,
-            symbols,
-            strings: Strings::new(names),
-            slots: &Slots::default(),
-            file: &dump.contents,
-            ranges: &[],
-            loader: false,
-        });
+        let Code { placements, named } = &dump.code;
         let untimed = placements.iter().any(|placement| placement.time.is_none());
         let assumption = untimed.then(|| {
             format!(
@@ -73,18 +68,15 @@ impl ObjectFile {
                 dump.path.display()
             )
         });
-        let state = Ok(Loaded {
-            path: dump.path.clone(),
-            contents: dump.contents.clone(),
-            assumption,
-            debug: None,
-            supplement: None,
-            segments: Vec::new(), // linked where they stand in the dump
-            names: Names::Joined(names.clone()),
-            functions,
-            lines: OnceLock::new(),
-        });
+        let state = Ok(Loaded { assumption, ..Loaded::of_run_time_code(&dump.path, &dump.contents, named) });
         Self { key, state }
+    }
+
+    /// Code that a program wrote at run time, of which only the names are known.
+    pub(crate) fn of_perf_map(key: ObjectKey, map: &PerfMap) -> Self {
+        let without_code = Some(ObjectError::OnlyNames { path: map.path.clone() });
+        let named = Loaded::of_run_time_code(&map.path, &map.contents, &map.named);
+        Self { key, state: Ok(Loaded { without_code, ..named }) }
     }
 
     /// The last part of the name; all of a name like `[vdso]` or `//anon`.
@@ -99,6 +91,31 @@ impl ObjectFile {
 }
 
 impl Loaded {
+    /// `contents` are those of the file at `path`, which names the functions.
+    fn of_run_time_code(path: &Path, contents: &Contents, named: &NamedCode) -> Self {
+        let functions = build::functions(&Source {
+            sections: &named.sections,
+            symbols: &named.symbols,
+            strings: Strings::new(&named.names),
+            slots: &Slots::default(),
+            file: contents,
+            ranges: &[],
+            loader: false,
+        });
+        Self {
+            path: path.into(),
+            contents: contents.clone(),
+            assumption: None,
+            without_code: None,
+            debug: None,
+            supplement: None,
+            segments: Vec::new(), // an address is a place in the dump, or where the code stood
+            names: Names::Joined(named.names.clone()),
+            functions,
+            lines: OnceLock::new(),
+        }
+    }
+
     pub(crate) fn strings(&self) -> Strings<'_> {
         self.names.strings(&self.contents, self.debug.as_ref().map(|debug| &*debug.contents))
     }
@@ -166,7 +183,18 @@ fn read(located: Located, key: &ObjectKey, options: &ImageOptions) -> Result<Loa
         loader,
     });
     let (segments, names, lines) = (elf.segments(), symbols.names, OnceLock::new());
-    Ok(Loaded { path, contents, assumption, debug, supplement, segments, names, functions, lines })
+    Ok(Loaded {
+        path,
+        contents,
+        assumption,
+        without_code: None,
+        debug,
+        supplement,
+        segments,
+        names,
+        functions,
+        lines,
+    })
 }
 
 /// Code of a stripped object, by start: what its unwind tables have, and where the system enters it.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use model::{Avma, BuildId, FileOffset, Mmap, Ns, ObjectId, Pid, Sideband, SidebandRecord, SpaceId};
 use rustc_hash::FxHashMap;
 
-use crate::{jitdump, vdso};
+use crate::{jitdump, perf_map, vdso};
 
 /// Mappings that all lists together may hold beyond one list per process; 32 bytes each.  A process that
 /// changes its code more often keeps its last list, and the loss is reported.
@@ -57,10 +57,11 @@ pub(crate) struct MappedObject {
 }
 
 impl ObjectKey {
-    /// It is memory without a file: `[vdso]`, `[heap]`, `//anon`.
+    /// It is memory without a file: `[vdso]`, `[heap]`, `//anon`, also by the name of its perf map.
     pub(crate) fn has_no_file(&self) -> bool {
         const PREFIXES: [&str; 6] = ["[", "//", "/memfd:", "/dev/zero", "/SYSV", "anon_inode:"];
-        self.name.is_empty() || PREFIXES.iter().any(|prefix| self.name.starts_with(prefix))
+        let is_memory = PREFIXES.iter().any(|prefix| self.name.starts_with(prefix));
+        self.name.is_empty() || is_memory || perf_map::is_name(&self.name)
     }
 
     /// Code that a program wrote at run time and dumped.

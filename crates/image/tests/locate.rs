@@ -164,3 +164,42 @@ fn code_that_a_program_wrote_comes_from_its_dump() {
     check(199, "first", &[0x90, 0xc3]);
     check(200, "second", &[0x50, 0x58, 0xc3]);
 }
+
+/// Gaps in it are told apart by the process's map, and calls into it have names.
+#[test]
+fn code_without_a_dump_is_named_by_the_perf_map() {
+    let dir = tempfile::tempdir().unwrap();
+    let map = format!("{:x} 20 first\n{:x} 10 second one\n", BASE + 0x100, BASE + 0x120);
+    let path = put(dir.path(), "perf-42.map", map.as_bytes());
+    let sideband = [
+        map_at(Ns(0), "//anon", BASE, 0x1000, 0x77, None),
+        map_at(Ns(50), "//anon", BASE + 0x1000, 0x1000, 0, None),
+        map_at(Ns(50), "[uprobes]", BASE + 0x10_0000, 0x1000, 0, None),
+    ];
+    let options = ImageOptions { symfs: Some(dir.path().into()), ..nowhere() };
+    let image = Image::load(&sideband, &options);
+    assert_eq!(image.problems(), [], "it is one only where it was executed");
+    let space = image.space(PID, Ns(60));
+    for (offset, name, at_entry) in [
+        (0x100, "first", true),
+        (0x11f, "first", false),
+        (0x120, "second one", true),
+        (0x130, "[unknown]", false),
+    ] {
+        let at = image.function_at(space, Avma(BASE + offset));
+        assert_eq!((image.function_name(at.id).as_str(), at.at_entry), (name, at_entry), "{offset:#x}");
+    }
+    for offset in [0, 0x100, 0x1f00] {
+        assert_eq!(image.code(space, Avma(BASE + offset)), Err(NoCode::MissingObject(ObjectId(0))));
+    }
+    assert_eq!(image.object_name(ObjectId(0)), "/tmp/perf-42.map");
+    assert_eq!(image.object_error(ObjectId(0)), Some(&ObjectError::OnlyNames { path }));
+    let site = image.site_name(space, Avma(BASE + 0x104));
+    assert_eq!(site, format!("perf-42.map+{:#x}", BASE + 0x104));
+    assert_eq!(image.object_name(ObjectId(1)), "[uprobes]");
+
+    // A bundle takes it along.
+    let bundle = image.bundle();
+    let files: Vec<_> = bundle.iter().map(|file| file.path.as_path()).collect();
+    assert_eq!(files, [Path::new("tmp/perf-42.map")]);
+}
