@@ -57,6 +57,22 @@ pub enum BranchKind {
     Abort,
 }
 
+impl BranchKind {
+    /// Its name in listings; `*` marks what is indirect.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::IndirectCall => "call*",
+            Self::Return => "return",
+            Self::Jump => "jump",
+            Self::IndirectJump => "jump*",
+            Self::ConditionalJump => "jcc",
+            Self::Abort => "abort",
+        }
+    }
+}
+
 /// What interrupted code, as far as the trace says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AsyncCause {

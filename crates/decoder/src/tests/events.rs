@@ -7,9 +7,7 @@
 //! call g -> g (64 times)
 //! ```
 
-use model::{
-    AsyncCause, BranchKind, EndKind, EventSink, EventTime, GapCause, Pid, SpaceId, Tid, TraceEvent, Transfer,
-};
+use model::{AsyncCause, EndKind, EventSink, EventTime, GapCause, Pid, SpaceId, Tid, TraceEvent, Transfer};
 
 use super::code::Code;
 
@@ -57,7 +55,7 @@ impl<'a> Text<'a> {
         let name = |ip| self.code.name(ip);
         match *transfer {
             Transfer::Branch { kind, from, to } => {
-                format!("{} {} -> {}", branch(kind), name(from.ip), name(to.ip))
+                format!("{} {} -> {}", kind.name(), name(from.ip), name(to.ip))
             }
             Transfer::Start { to, after_gap: false } => format!("start {}", name(to.ip)),
             Transfer::Start { to, after_gap: true } => format!("resume {}", name(to.ip)),
@@ -73,7 +71,7 @@ impl<'a> Text<'a> {
                         return format!("end fault {vector} {}{to}", name(from.ip));
                     }
                     EndKind::Async(AsyncCause::Other) => "event",
-                    EndKind::Branch(kind) => branch(kind),
+                    EndKind::Branch(kind) => kind.name(),
                     EndKind::FallThrough => "fall-through",
                 };
                 format!("end {kind} {}{to}", name(from.ip))
@@ -86,18 +84,6 @@ impl<'a> Text<'a> {
             return String::new();
         }
         format!(" @ {} [{} {}]", time.point.0, time.lo.0, time.hi.0)
-    }
-}
-
-fn branch(kind: BranchKind) -> &'static str {
-    match kind {
-        BranchKind::Call => "call",
-        BranchKind::IndirectCall => "call*",
-        BranchKind::Return => "return",
-        BranchKind::Jump => "jump",
-        BranchKind::IndirectJump => "jump*",
-        BranchKind::ConditionalJump => "jcc",
-        BranchKind::Abort => "abort",
     }
 }
 

@@ -7,8 +7,8 @@ use std::io::{self, Write};
 use decoder::{Context, DecodeOptions, SegmentDecoder};
 use image::Image;
 use model::{
-    AsyncCause, Avma, BranchEvent, BranchKind, EndKind, EventSink, FunctionId, FunctionLookup, Gap, GapCause,
-    Pid, Recording, SpaceId, Tid, TraceEvent, Transfer,
+    AsyncCause, Avma, BranchEvent, EndKind, EventSink, FunctionId, FunctionLookup, Gap, GapCause, Pid,
+    Recording, SpaceId, Tid, TraceEvent, Transfer,
 };
 
 use crate::config::DumpConfig;
@@ -91,7 +91,7 @@ impl<'a> Names<'a> {
     fn branch(&mut self, line: &mut String, space: SpaceId, branch: &BranchEvent) {
         match branch.transfer {
             Transfer::Branch { kind, from, to } => {
-                line.push_str(branch_name(kind));
+                line.push_str(kind.name());
                 self.address(line, space, from.ip, from.function);
                 line.push_str(" ->");
                 self.address(line, space, to.ip, to.function);
@@ -105,7 +105,7 @@ impl<'a> Names<'a> {
                 let _ = match kind {
                     EndKind::Syscall => line.write_str("syscall"),
                     EndKind::Async(cause) => asynchronous(line, cause),
-                    EndKind::Branch(kind) => line.write_str(branch_name(kind)),
+                    EndKind::Branch(kind) => line.write_str(kind.name()),
                     EndKind::FallThrough => line.write_str("fall-through"),
                 };
                 self.address(line, space, from.ip, from.function);
@@ -160,17 +160,5 @@ fn asynchronous(line: &mut String, cause: AsyncCause) -> std::fmt::Result {
         AsyncCause::Interrupt(vector) => write!(line, "interrupt {vector}"),
         AsyncCause::Fault(vector) => write!(line, "fault {vector}"),
         AsyncCause::Other => line.write_str("event"),
-    }
-}
-
-fn branch_name(kind: BranchKind) -> &'static str {
-    match kind {
-        BranchKind::Call => "call",
-        BranchKind::IndirectCall => "call*",
-        BranchKind::Return => "return",
-        BranchKind::Jump => "jump",
-        BranchKind::IndirectJump => "jump*",
-        BranchKind::ConditionalJump => "jcc",
-        BranchKind::Abort => "abort",
     }
 }
