@@ -1,7 +1,11 @@
 //! Where the recordings are.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::path::{Path, PathBuf};
+
+use image::KernelOptions;
+use tracegen::truth::verify::KernelText;
 
 /// A recording of the matrix and what is known of it.
 #[derive(Clone, Debug)]
@@ -29,8 +33,62 @@ impl Fixture {
         self.options.contains("--ovf-ms") || self.options.contains("--trunc")
     }
 
+    /// All of the run is in it: everything that the program counted.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        let partial = ["--filter", "--skip-ms", "--dur-ms", "--max-aux-mb"];
+        !self.is_lossy() && !partial.iter().any(|option| self.options.contains(option))
+    }
+
+    /// The kernel's code in every way that the recording is to be decoded with; without a traced kernel, none.
+    #[must_use]
+    pub fn kernels(&self) -> Vec<Kernel> {
+        let mut kernels = vec![Kernel::default()];
+        if let Some(dir) = self.kernel_dir() {
+            let (kcore, vmlinux) = (dir.clone(), dir.join("vmlinux"));
+            let patched = self.options.contains("--kernel-patched");
+            let of_vmlinux = if patched { KernelText::Inexact } else { KernelText::There };
+            let kcore = KernelOptions { kcore: Some(kcore), vmlinux: None };
+            let vmlinux = KernelOptions { kcore: None, vmlinux: Some(vmlinux) };
+            kernels.push(Kernel { text: KernelText::There, files: kcore });
+            kernels.push(Kernel { text: of_vmlinux, files: vmlinux });
+        }
+        kernels
+    }
+
+    /// Where kernel code is skipped some returns cannot be resolved: their calls were on the trace unit's stack, which
+    /// it kept while tracing was off and other threads ran on the CPU.
+    #[must_use]
+    pub fn has_holes(&self, kernel: KernelText) -> bool {
+        let keeps_returns = !self.options.contains("--drop-ret-stack=1");
+        let of_cpus = self.options.contains("--per-cpu") && self.options.contains("--kernel");
+        kernel != KernelText::There && of_cpus && keeps_returns
+    }
+
+    /// Where `vmlinux`, `kcore` and `kallsyms` are, if the kernel was traced.
+    #[must_use]
+    pub fn kernel_dir(&self) -> Option<PathBuf> {
+        let name = if self.options.contains("--kernel-patched") { "kernel-patched" } else { "kernel" };
+        self.options.contains("--kernel").then(|| self.data.with_file_name(name))
+    }
+
     fn exists(&self) -> bool {
         self.data.is_file() && self.truth.is_file()
+    }
+}
+
+/// The kernel's code for decoding a recording.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// How good it is.
+    pub text: KernelText,
+    /// Where it is.
+    pub files: KernelOptions,
+}
+
+impl Default for Kernel {
+    fn default() -> Self {
+        Self { text: KernelText::Missing, files: KernelOptions::default() }
     }
 }
 
@@ -98,9 +156,10 @@ pub fn fixture(name: &str) -> Option<Fixture> {
 /// `FUNC_LATENCY_ONLY=NAME` leaves out all others.
 ///
 /// # Panics
-/// If one was not made but must have been, see [`skip`].
+/// If one was not made but must have been, see [`skip`]; if the matrix has none of that run.
 #[must_use]
 pub fn fixtures_of(log: &str) -> Vec<Fixture> {
+    assert!(matrix().iter().any(|f| f.log == log), "no recordings of {log} in fixtures/matrix.txt");
     let only = env::var("FUNC_LATENCY_ONLY").ok();
     let is_in_lane = |f: &Fixture| !f.full_only || is_full_run();
     let wanted =
@@ -108,6 +167,21 @@ pub fn fixtures_of(log: &str) -> Vec<Fixture> {
     let (there, not): (Vec<_>, Vec<_>) = matrix().into_iter().filter(wanted).partition(Fixture::exists);
     not.iter().for_each(|f| missing(&f.name));
     there
+}
+
+/// Checks the recordings of one run ([`fixtures_of`]), and names all that do not pass.
+///
+/// # Panics
+/// If one does not.
+pub fn check_all(log: &str, check: impl Fn(&Fixture) -> bool) {
+    let bad: Vec<String> = fixtures_of(log).into_iter().filter(|f| !check(f)).map(|f| f.name).collect();
+    assert!(bad.is_empty(), "these recordings do not pass: {}", bad.join(", "));
+}
+
+/// The runs of the corpus of hard cases.
+#[must_use]
+pub fn hard_cases() -> BTreeSet<String> {
+    matrix().into_iter().map(|f| f.log).filter(|log| log.starts_with("case-")).collect()
 }
 
 /// `cargo xtask ci --full` asks for more of everything that can be had in any number.

@@ -4,9 +4,10 @@
 //! the environment variable `FUNC_LATENCY_FIXTURES` says.  A test without its recordings says so and passes;
 //! with `FUNC_LATENCY_REQUIRE_FIXTURES=1` it fails.
 
+pub mod agreement;
 pub mod fixture;
 pub mod pipeline;
 pub mod rows;
 
-pub use fixture::{Fixture, fixture, fixtures_of, is_full_run, skip};
+pub use fixture::{Fixture, Kernel, check_all, fixture, fixtures_of, hard_cases, is_full_run, skip};
 pub use pipeline::Opened;

@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
-use analyzer::{Analysis, Report, Request, Surroundings};
+use analyzer::{CheckedAnalysis, Report, Request, Surroundings};
 use decoder::{Context, DecodeOptions, DecodeStats, OwnDecoder, SegmentDecoder};
 use image::{Image, ImageOptions, Query};
-use model::{AuxOwner, EventSink, FunctionId, Ns, Recording, Schedule};
+use model::{Avma, EventSink, FunctionId, Recording, Schedule};
+use tracegen::truth::verify::KernelText;
+
+use crate::fixture::Kernel;
 
 /// Why a recording could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +40,8 @@ pub struct Opened<'a> {
     pub schedule: Schedule,
     /// The code.
     pub image: Image,
+    /// What that has of the kernel.
+    pub kernel: KernelText,
 }
 
 impl<'a> Opened<'a> {
@@ -45,10 +50,25 @@ impl<'a> Opened<'a> {
     /// # Errors
     /// See [`Error`].
     pub fn new(file: &'a perfdata::File) -> Result<Self, Error> {
+        Self::with_kernel(file, &Kernel::default())
+    }
+
+    /// Reads a file of which the kernel's code is there.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn with_kernel(file: &'a perfdata::File, kernel: &Kernel) -> Result<Self, Error> {
         let recording = file.recording()?;
         let schedule = Schedule::new(&recording.sideband);
-        let image = Image::load(&recording.sideband, &ImageOptions::default());
-        Ok(Self { recording, schedule, image })
+        let options = ImageOptions { kernel: kernel.files.clone(), ..ImageOptions::default() };
+        let image = Image::load(&recording.sideband, &options);
+        Ok(Self { recording, schedule, image, kernel: kernel.text })
+    }
+
+    /// Where the kernel's scheduler starts, if only that tells of switches.
+    #[must_use]
+    pub fn scheduler(&self) -> Option<Avma> {
+        analyzer::scheduler(&self.recording, &self.schedule)
     }
 
     /// Decodes all of it.
@@ -63,7 +83,7 @@ impl<'a> Opened<'a> {
         options: &DecodeOptions,
         sink: &mut dyn EventSink,
     ) -> DecodeStats {
-        let Self { recording, schedule, image } = self;
+        let Self { recording, schedule, image, .. } = self;
         let (code, functions, all_branches) = (image, image, options.all_branches);
         let context = Context { recording, schedule, code, functions, all_branches };
         decoder::decode_with(decoder, &context, options, &|_| (), sink)
@@ -80,12 +100,18 @@ impl<'a> Opened<'a> {
     }
 
     /// Reports on functions, with a row for every call.
+    ///
+    /// # Panics
+    /// If the analysis contradicts itself, see [`analyzer::check`].
     #[must_use]
     pub fn analyse(&self, functions: &[FunctionId], options: &DecodeOptions) -> Report {
         self.analyse_with(&OwnDecoder::default(), functions, options)
     }
 
     /// The same with any decoder.
+    ///
+    /// # Panics
+    /// As [`Self::analyse`].
     #[must_use]
     pub fn analyse_with(
         &self,
@@ -93,19 +119,12 @@ impl<'a> Opened<'a> {
         functions: &[FunctionId],
         options: &DecodeOptions,
     ) -> Report {
-        let buffers: Vec<(AuxOwner, u32)> =
-            self.recording.buffers.iter().map(|b| (b.owner, b.index)).collect();
-        let around = Surroundings {
-            code: &self.image,
-            functions: &self.image,
-            schedule: &self.schedule,
-            window: self.recording.time_span.unwrap_or((Ns(0), Ns(0))),
-            has_ip_filter: self.recording.pt.has_ip_filter,
-            buffers: &buffers,
-        };
-        let request = Request { functions: functions.to_vec(), rows: true, ..Request::default() };
-        let mut analysis = Analysis::new(&request, around);
+        let around = Surroundings::of(&self.recording, &self.schedule, &self.image);
+        let request = Request { functions: functions.to_vec(), ..Request::default() };
+        let mut analysis = CheckedAnalysis::new(&request, around);
         self.decode_with(decoder, options, &mut analysis);
-        analysis.finish()
+        let (report, violations) = analysis.finish();
+        assert!(violations.is_empty(), "{violations:#?}");
+        report
     }
 }

@@ -12,6 +12,9 @@ use crate::pipeline::Opened;
 /// The kernel's time from a thread's last traced instruction until it has left the CPU: the truth has no event of it.
 const LEAVING_NS: u64 = 2_000;
 
+/// How far off the estimate of a stay in the scheduler may be.
+const SCHEDULER_NS: u64 = 200;
+
 /// What of the rows must be the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
@@ -42,6 +45,7 @@ pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, 
         for i in 0..ours.len().max(truth.len()) {
             let (mine, true_row) = (ours.get(i), truth.get(i));
             let difference = match (mine, true_row) {
+                (Some(_), Some(true_row)) if true_row.unsure && compare == Compare::Entered => None,
                 (Some(mine), Some(true_row)) => difference(opened, mine, true_row, compare),
                 (Some(_), None) => Some("not in the truth"),
                 _ => Some("missing"),
@@ -53,6 +57,27 @@ pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, 
                 break; // what follows is shifted
             }
         }
+    }
+    text
+}
+
+/// Children of counted calls whose number is not the oracle's, described; empty if there are none.
+///
+/// By kind and site: what code without a symbol is called is not the same in both.
+#[must_use]
+pub fn child_differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls) -> String {
+    let at = calls.rows.first().map_or(Ns(0), |row| row.start);
+    let mut counts: BTreeMap<(&str, Option<Place>), (u64, u64)> = BTreeMap::new();
+    for child in &report.children {
+        counts.entry((child.kind.name(), child.site)).or_default().0 += child.total.count;
+    }
+    for child in calls.children.iter().filter(|child| child.sum.count > 0) {
+        counts.entry((child.kind, site(opened, child.site, at))).or_default().1 += child.sum.count;
+    }
+    let mut text = String::new();
+    for ((kind, site), (ours, truth)) in counts.into_iter().filter(|(_, (ours, truth))| ours != truth) {
+        let at = site.map_or("-".to_owned(), |place| opened.image.site_name_at(place.object, place.svma));
+        let _ = writeln!(text, "{}: {ours} children, not {truth}: {kind} at {at}", calls.function);
     }
     text
 }
@@ -82,13 +107,27 @@ fn difference(opened: &Opened<'_>, ours: &CallRow, truth: &Row, compare: Compare
         let most = truth.latency_ns.saturating_sub(truth.off_cpu_ns) + LEAVING_NS;
         let wrong = too_long(on_cpu, most, ours.error_ns);
         wrong.then_some("at least")
-    } else if ours.off_cpu_ns != truth.off_cpu_ns {
+    } else if ours.off_cpu_ns.abs_diff(truth.off_cpu_ns) > off_cpu_error(opened, ours) {
         Some("off-CPU time")
     } else if ours.latency_ns.abs_diff(truth.latency_ns) > ours.error_ns {
         Some("latency")
     } else {
         None
     }
+}
+
+/// Switch records have exact times; where the scheduler was entered and left is an estimate.  A switch that may have been
+/// before the call's start, or behind it, or likewise its end, can be in its time or not.
+pub(crate) fn off_cpu_error(opened: &Opened<'_>, row: &CallRow) -> u64 {
+    let of_scheduler = if opened.scheduler().is_some() { SCHEDULER_NS } else { 0 };
+    let (start, error) = (row.start_ns.0, row.error_ns);
+    let ends = [start, start + row.latency_ns];
+    let may_be_either =
+        |from: u64, to: u64| ends.iter().any(|end| from < end + error && end - error.min(*end) < to);
+    let off_cpu = opened.schedule.thread(row.tid).map_or(&[][..], |life| &life.off_cpu);
+    let stretches = off_cpu.iter().filter_map(|off| Some((off.from.0, off.to?.0)));
+    let unsure = stretches.filter(|&(from, to)| may_be_either(from, to));
+    of_scheduler + unsure.map(|(from, to)| to - from).sum::<u64>()
 }
 
 /// The instruction that entered a call, as far as the trace can tell: with an IP filter only the return to the

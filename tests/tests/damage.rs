@@ -10,6 +10,7 @@ use analyzer::Report;
 use decoder::DecodeOptions;
 use image::{Image, ImageOptions, Query};
 use model::{FunctionId, Schedule, SidebandRecord};
+use tracegen::truth::verify::KernelText;
 use truth_tests::{Opened, fixture, is_full_run};
 
 /// Far above what one small recording takes, far below a hang.
@@ -69,7 +70,7 @@ fn report_with(
     let image = load(&recording.sideband);
     let query = Query { text: symbol.to_owned(), ..Query::default() };
     let function = image.find(&query).ok().and_then(|found| found.first().map(|f| f.id));
-    let opened = Opened { recording, schedule, image };
+    let opened = Opened { recording, schedule, image, kernel: KernelText::Missing };
     let report = opened.analyse(&[function.unwrap_or(FunctionId::UNKNOWN)], &DecodeOptions::default());
     assert!(start.elapsed() < PATIENCE, "took {:?}", start.elapsed());
     let has_loss = report.loss.threads.iter().any(|t| t.lost_ns > 0) || !report.loss.by_cause.is_empty();

@@ -8,6 +8,7 @@ use analyzer::{CallRow, FunctionReport, Status};
 use decoder::DecodeOptions;
 use image::{BundledBytes, Image, ImageOptions};
 use model::{FunctionId, Schedule};
+use tracegen::truth::verify::KernelText;
 use truth_tests::{Opened, fixture, pipeline};
 
 const FUNCTIONS: [&str; 3] = ["outer_fn", "mid", "round_fn"];
@@ -32,7 +33,7 @@ fn with_symfs<'a>(opened: &Opened<'a>, root: &Path) -> Opened<'a> {
     };
     let recording = opened.recording.clone();
     let (schedule, image) = (Schedule::new(&recording.sideband), Image::load(&recording.sideband, &options));
-    Opened { recording, schedule, image }
+    Opened { recording, schedule, image, kernel: KernelText::Missing }
 }
 
 fn ids(opened: &Opened<'_>) -> Vec<FunctionId> {
@@ -97,6 +98,6 @@ fn a_missing_library_cuts_only_what_touches_it() {
         assert_eq!(left.is_empty(), name == &"round_fn", "{name}: every round calls the library");
     }
     let report = there.analyse(&ids(&there), &DecodeOptions::default());
-    let cause = report.loss.by_cause.iter().find(|cause| cause.object == missing[0].object);
+    let cause = report.loss.by_cause.iter().find(|cause| cause.object() == missing[0].object);
     assert!(cause.is_some_and(|cause| cause.count > 0 && cause.lost_ns > 0));
 }

@@ -10,12 +10,15 @@ use truth_tests::{Opened, fixture, pipeline};
 
 const WORKERS: [usize; 4] = [1, 2, 3, 8];
 
-const RECORDINGS: [(&str, &str); 5] = [
+const RECORDINGS: [(&str, &str); 8] = [
+    ("demo-kernel-cpu2", "round_fn"),
+    ("demo-offcpu", "worker"),
     ("demo", "round_fn"),
     ("demo-cpu2-ovf", "leaf"),
     ("demo-filter2", "mid"),
     ("calls-cpu8", "round_cc"),
     ("sq1", "sqlite3VdbeExec"),
+    ("case-recursion-ovf", "deep"),
 ];
 
 #[derive(Default, PartialEq)]
@@ -32,7 +35,8 @@ fn events() {
     for (name, _) in RECORDINGS {
         let Some(fixture) = fixture(name) else { continue };
         let file = pipeline::open(&fixture.data).unwrap();
-        let opened = Opened::new(&file).unwrap();
+        let kernel = fixture.kernels().pop().unwrap_or_default();
+        let opened = Opened::with_kernel(&file, &kernel).unwrap();
         let decode = |workers| {
             let mut all = All::default();
             let options = DecodeOptions { workers, segment_bytes: 50_000, ..DecodeOptions::default() };
@@ -55,7 +59,7 @@ fn report(data: &Path, function: &str, workers: usize) -> (String, Vec<u8>) {
     let directory = tempfile::tempdir().unwrap();
     let rows = directory.path().join("rows.jsonl");
     let output = Command::new(env!("CARGO_BIN_EXE_func_latency_under_test"))
-        .args(["report", "--format", "json", "-f", function, "-w", &workers.to_string(), "-i"])
+        .args(["report", "--check", "--format", "json", "-f", function, "-w", &workers.to_string(), "-i"])
         .arg(data)
         .arg("--rows")
         .arg(&rows)

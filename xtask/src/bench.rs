@@ -1,5 +1,5 @@
-//! `bench`: how fast a recording of 50 MB becomes a report, and in how much memory, beside `perf script` that
-//! only prints its calls and returns.  Both run here and now; what counts is their ratio.
+//! `bench`: how fast a recording of 50 MB becomes a report, and in how much memory, beside the same report by libipt,
+//! and `perf script` that only prints its calls and returns.  All run here and now; what counts are their ratios.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::check::Extent;
 use crate::fixtures::{self, Logs, Recording};
 use crate::process::{self, Result};
 use crate::{civil, layout, setup};
@@ -14,7 +15,7 @@ use crate::{civil, layout, setup};
 const RECORDING: &str = "sq50";
 const FUNCTION: &str = "sqlite3VdbeExec";
 
-/// Runs of ours; their median counts.  perf runs once: it is slow, and its noise is far below the ratio.
+/// Runs of ours; their median counts.  The others run once: they are slow, and their noise is far below the ratio.
 const RUNS: usize = 3;
 
 /// How often a run's memory is looked at.
@@ -22,9 +23,10 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(2);
 
 /// Measures, prints, and with `append` adds a row to docs/benchmarks.md.
 pub(crate) fn run(append: bool) -> Result {
-    setup::run()?;
+    setup::run(Extent::Quick)?;
     let recording = Recording { name: RECORDING, log: RECORDING, options: Vec::new(), full_only: false };
-    fixtures::make(&[recording], Logs::DropBig, &["func_latency"])?;
+    let build = ["--package", "func_latency", "--features", "func_latency/libipt"];
+    fixtures::make(&[recording], Logs::DropBig, &build)?;
     let data = layout::fixtures().join(format!("{RECORDING}.data"));
     let file_mb = fs::metadata(&data).map_err(|e| format!("{}: {e}", data.display()))?.len() as f64 / 1e6;
     println!("bench: {RECORDING}.data, {file_mb:.1} MB; {}; load {}", civil::machine(), load());
@@ -37,14 +39,15 @@ pub(crate) fn run(append: bool) -> Result {
     }
     let ours = median(runs.iter().map(|run| run.wall).collect());
     let peak_kb = runs.iter().map(|run| run.peak_anonymous_kb).max().unwrap_or(0);
+    let libipt = measure(report(&data).args(["--decoder", "libipt"]))?;
+    println!("  func_latency report -w 1 --decoder libipt, one run: {libipt}");
     let perf = measure(&mut perf_script(&data))?;
     println!("  perf script --itrace=cr, one run: {perf}");
 
-    let ratio = perf.wall.as_secs_f64() / ours.as_secs_f64();
-    let (ours_s, perf_s, peak_mb) = (ours.as_secs_f64(), perf.wall.as_secs_f64(), peak_kb as f64 / 1e3);
-    println!(
-        "bench: func_latency {ours_s:.2} s (median), perf script {perf_s:.2} s: {ratio:.1} times faster"
-    );
+    let [ours_s, libipt_s, perf_s] = [ours, libipt.wall, perf.wall].map(|time| time.as_secs_f64());
+    let (to_libipt, to_perf, peak_mb) = (libipt_s / ours_s, perf_s / ours_s, peak_kb as f64 / 1e3);
+    println!("bench: func_latency {ours_s:.2} s (median), libipt {libipt_s:.2} s, perf script {perf_s:.2} s");
+    println!("bench: {to_libipt:.1} times faster than libipt, {to_perf:.1} times faster than perf script");
     println!(
         "bench: {:.0} MB of file per second; peak memory beyond the mapped files {peak_mb:.0} MB",
         file_mb / ours_s
@@ -52,7 +55,8 @@ pub(crate) fn run(append: bool) -> Result {
     if append {
         let (today, machine) = (civil::today(), civil::machine());
         let row = format!(
-            "| {today} | {machine} | {file_mb:.1} | {ours_s:.2} | {perf_s:.2} | {ratio:.1} | {peak_mb:.0} |\n"
+            "| {today} | {machine} | {file_mb:.1} | {ours_s:.2} | {libipt_s:.2} | {perf_s:.2} | {to_libipt:.1} | \
+             {to_perf:.1} | {peak_mb:.0} |\n"
         );
         append_row(&layout::root().join("docs/benchmarks.md"), &row)?;
     }

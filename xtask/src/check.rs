@@ -19,7 +19,7 @@ pub(crate) enum Extent {
 /// Runs the stages; an error if any failed.
 pub(crate) fn run(extent: Extent) -> Result {
     let mut stages = Stages::new();
-    stages.run("setup", || setup::run().map(done));
+    stages.run("setup", || setup::run(extent).map(done));
     if !stages.run("fetch", || fetch().map(done)) {
         return stages.finish();
     }

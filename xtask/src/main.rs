@@ -11,6 +11,7 @@ mod fuzz;
 mod layout;
 mod lock;
 mod process;
+mod random;
 mod setup;
 mod soak;
 mod stages;
@@ -33,6 +34,8 @@ cargo xtask COMMAND
   fuzz [TARGET..]                libFuzzer on packets, flow, perfdata, elf: thirty minutes each, or --seconds N
       --seeds                    make the seeds in fuzz/corpus and the program they are traces of anew
   soak [--rounds N]              run the small programs anew, record them in every way with other dice, compare
+  random [--programs N]          random programs (2000), recorded in random ways, against the truth
+      --seed S                   the first of their seeds; what is wrong names it
   bench [--append]               decoding speed and memory beside perf script, in one run;
                                  --append: add the result to docs/benchmarks.md
   tidy                           the rules of this repository that no other tool checks
@@ -57,13 +60,14 @@ fn dispatch(args: &[&str]) -> process::Result {
             print!("{HELP}");
             Ok(())
         }
-        ["setup"] => setup::run(),
+        ["setup"] => setup::run(check::Extent::Quick),
         ["demo"] => demo::run(),
         ["test"] | ["ci"] => check::run(check::Extent::Quick),
         ["ci", "--full"] => check::run(check::Extent::Full),
         ["fixtures", rest @ ..] => fixtures::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["soak", rest @ ..] => soak::run(rest),
+        ["random", rest @ ..] => random::run(rest),
         ["bench"] => bench::run(false),
         ["bench", "--append"] => bench::run(true),
         ["tidy"] => tidy::run(),

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::check::Extent;
 use crate::process::{self, Result};
 
 /// A package, a file or program of it that shows that it is there, and what it is for.
@@ -11,6 +12,10 @@ struct Need {
     probe: &'static str,
     purpose: &'static str,
 }
+
+/// What only the full run needs.
+const FULL_NEEDS: &[Need] =
+    &[Need { package: "golang-go", probe: "go", purpose: "a traced program; 400 MB on disk" }];
 
 const NEEDS: &[Need] = &[
     Need { package: "ca-certificates", probe: "/etc/ssl/certs/ca-certificates.crt", purpose: "crates.io" },
@@ -31,10 +36,12 @@ const NEEDS: &[Need] = &[
 ];
 
 /// Installs what is missing when root, else prints the command that does.
-pub(crate) fn run() -> Result {
-    let missing: Vec<&Need> = NEEDS.iter().filter(|need| !present(need.probe)).collect();
+pub(crate) fn run(extent: Extent) -> Result {
+    let of_full_run = if extent == Extent::Full { FULL_NEEDS } else { &[] };
+    let needs: Vec<&Need> = NEEDS.iter().chain(of_full_run).collect();
+    let missing: Vec<&Need> = needs.iter().copied().filter(|need| !present(need.probe)).collect();
     if missing.is_empty() {
-        println!("setup: all {} packages are there", NEEDS.len());
+        println!("setup: all {} packages are there", needs.len());
         return Ok(());
     }
     for need in &missing {

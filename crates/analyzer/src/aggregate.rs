@@ -1,14 +1,14 @@
-//! Calls to figures.  Per counted call two numbers are kept (exact percentiles need them), and a row if asked.
+//! Calls to figures.  Per counted call three numbers are kept (exact percentiles need them), and a row if asked.
 
 use rustc_hash::FxHashMap;
 
 use crate::children::ChildSums;
 use crate::histogram::histogram;
 use crate::report::{
-    CallCounts, CallRow, Caller, CallerReport, ErrorBound, FunctionReport, Place, Status, Total,
+    CallCounts, CallRow, Caller, CallerReport, ErrorBound, FunctionReport, Place, Status, Tails, Total,
 };
 use crate::request::Request;
-use crate::stats::Stats;
+use crate::stats::{Quantiles, Stats};
 
 /// The calls of all wanted functions so far.
 pub(crate) struct Aggregate {
@@ -20,8 +20,10 @@ pub(crate) struct Aggregate {
 struct FunctionSums {
     calls: CallCounts,
     ended_by_jump: u64,
-    error: ErrorBound,
     outermost: Total,
+    /// The least that each call not seen from entry to end can have taken, being one of those asked for.
+    open_ns: Vec<u64>,
+    overfull: Option<CallRow>,
     callers: FxHashMap<(Caller, Option<Place>), CallerSums>,
     longest_open: Vec<CallRow>,
     rows: Vec<CallRow>,
@@ -31,6 +33,7 @@ struct FunctionSums {
 struct CallerSums {
     latency_ns: Vec<u64>,
     off_cpu_ns: Vec<u64>,
+    error_ns: Vec<u64>,
     children: ChildSums,
 }
 
@@ -40,21 +43,25 @@ impl Aggregate {
         Self { request: request.clone(), functions }
     }
 
-    /// A call of the wanted function number `wanted` has ended, or will not be seen to end.
-    pub(crate) fn add(&mut self, wanted: u32, row: &CallRow, children: &ChildSums) {
+    /// A call of the wanted function number `wanted` has ended, or will not be seen to end.  True if it is one of those
+    /// that were asked for.
+    pub(crate) fn add(&mut self, wanted: u32, row: &CallRow, children: &ChildSums) -> bool {
         if !self.is_asked_for(row) {
-            return;
+            return false;
         }
-        let Some(sums) = self.functions.get_mut(wanted as usize) else { return };
+        let Some(sums) = self.functions.get_mut(wanted as usize) else { return false };
         sums.calls.add(row.status);
         if row.status.counted() {
             sums.count(row, children);
         } else {
+            // One that is too short to be asked for has no part in the figures.
+            sums.open_ns.push(row.latency_ns.max(self.request.latency.min_ns));
             sums.list_open(row);
         }
         if self.request.rows {
             sums.rows.push(*row);
         }
+        true
     }
 
     fn is_asked_for(&self, row: &CallRow) -> bool {
@@ -90,15 +97,17 @@ impl CallCounts {
 impl FunctionSums {
     fn count(&mut self, row: &CallRow, children: &ChildSums) {
         self.ended_by_jump += u64::from(row.ended_by_jump);
-        self.error.sum_ns = self.error.sum_ns.saturating_add(row.error_ns);
-        self.error.max_ns = self.error.max_ns.max(row.error_ns);
         if row.depth == 0 {
             self.outermost.add(Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns });
         }
         let sums = self.callers.entry((row.caller, row.site)).or_default();
         sums.latency_ns.push(row.latency_ns);
         sums.off_cpu_ns.push(row.off_cpu_ns);
-        sums.children.merge(children);
+        sums.error_ns.push(row.error_ns);
+        let inside = sums.children.merge(children);
+        if inside.sum_ns > row.latency_ns || inside.off_cpu_ns > row.off_cpu_ns {
+            self.overfull.get_or_insert(*row);
+        }
     }
 
     /// Keeps the longest few of the calls that had not ended.
@@ -112,18 +121,20 @@ impl FunctionSums {
     }
 
     fn finish(mut self, id: model::FunctionId, percent: &impl Fn(u64) -> f64) -> FunctionReport {
-        let (mut latency_ns, mut off_cpu_ns, mut children) = (Vec::new(), Vec::new(), ChildSums::default());
+        let mut all = CallerSums::default();
         let mut callers = Vec::with_capacity(self.callers.len());
         for ((caller, site), mut sums) in self.callers {
-            latency_ns.extend_from_slice(&sums.latency_ns);
-            off_cpu_ns.extend_from_slice(&sums.off_cpu_ns);
-            children.merge(&sums.children);
-            let figures = Figures::of(&mut sums.latency_ns, &mut sums.off_cpu_ns);
+            all.latency_ns.extend_from_slice(&sums.latency_ns);
+            all.off_cpu_ns.extend_from_slice(&sums.off_cpu_ns);
+            all.error_ns.extend_from_slice(&sums.error_ns);
+            all.children.merge(&sums.children);
+            let figures = Figures::of(&mut sums);
             callers.push(CallerReport {
                 caller,
                 site,
                 latency: figures.latency,
                 off_cpu: figures.off_cpu,
+                error: figures.error,
                 children: sums.children.rows(figures.total(), percent),
                 histogram: figures.histogram,
             });
@@ -131,21 +142,49 @@ impl FunctionSums {
         let order = |c: &CallerReport| (std::cmp::Reverse(c.latency.sum_ns), c.caller, c.site);
         callers.sort_by_key(order);
         self.rows.sort_unstable_by_key(|r| (r.start_ns, r.tid, r.depth, r.id));
-        let figures = Figures::of(&mut latency_ns, &mut off_cpu_ns);
+        let figures = Figures::of(&mut all);
+        let tails = tails(&mut all.latency_ns, &self.open_ns);
         FunctionReport {
             id,
             calls: self.calls,
             ended_by_jump: self.ended_by_jump,
             latency: figures.latency,
             off_cpu: figures.off_cpu,
-            error: self.error,
+            error: figures.error,
+            tails,
             outermost: self.outermost,
             cpu_percent: percent(self.outermost.on_cpu_ns()),
-            children: children.rows(figures.total(), percent),
+            children: all.children.rows(figures.total(), percent),
             histogram: figures.histogram,
             callers,
             longest_open: self.longest_open,
             rows: self.rows,
+            overfull: self.overfull,
+        }
+    }
+}
+
+/// What the figures may be if the calls that were open or cut, of `open_ns` or longer, are counted, too.
+fn tails(latency_ns: &mut Vec<u64>, open_ns: &[u64]) -> Tails {
+    let at_most = Quantiles::of(latency_ns, open_ns.len());
+    latency_ns.extend_from_slice(open_ns);
+    Tails { calls: open_ns.len() as u64, at_least: Quantiles::of(latency_ns, 0), at_most }
+}
+
+impl ErrorBound {
+    /// Of calls with these latencies, each of which may be off by its error.
+    fn of(latency_ns: &[u64], error_ns: &[u64]) -> Self {
+        let calls = || latency_ns.iter().zip(error_ns);
+        let mut bounds: Vec<u64> = calls().map(|(ns, error)| ns.saturating_sub(*error)).collect();
+        let low = Quantiles::of(&mut bounds, 0);
+        bounds.clear();
+        bounds.extend(calls().map(|(ns, error)| ns.saturating_add(*error)));
+        Self {
+            sum_ns: error_ns.iter().copied().fold(0, u64::saturating_add),
+            max_ns: error_ns.iter().copied().max().unwrap_or(0),
+            shorter: calls().filter(|(ns, error)| ns < error).count() as u64,
+            low,
+            high: Quantiles::of(&mut bounds, 0),
         }
     }
 }
@@ -154,14 +193,18 @@ impl FunctionSums {
 struct Figures {
     latency: Stats,
     off_cpu: Stats,
+    error: ErrorBound,
     histogram: Vec<crate::histogram::Bucket>,
 }
 
 impl Figures {
-    fn of(latency_ns: &mut [u64], off_cpu_ns: &mut [u64]) -> Self {
+    /// Sorts what it is the figures of.
+    fn of(CallerSums { latency_ns, off_cpu_ns, error_ns, .. }: &mut CallerSums) -> Self {
+        let error = ErrorBound::of(latency_ns, error_ns);
         latency_ns.sort_unstable();
         off_cpu_ns.sort_unstable();
         Self {
+            error,
             latency: Stats::of_sorted(latency_ns),
             off_cpu: Stats::of_sorted(off_cpu_ns),
             histogram: histogram(latency_ns, off_cpu_ns),

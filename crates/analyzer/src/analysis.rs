@@ -50,12 +50,12 @@ impl<'a> Analysis<'a> {
         threads.sort_unstable_by_key(|thread| thread.tid);
         let window = session.around.window;
         let end = threads.iter().map(Thread::last_ns).fold(window.1, Ns::max);
-        let mut losses = Vec::with_capacity(threads.len());
+        let mut windows = Vec::with_capacity(threads.len());
         for thread in &mut threads {
             thread.finish(&mut session, end);
-            losses.push(thread.window.finish(thread.tid));
+            windows.push(thread.window.finish(thread.tid));
         }
-        let loss = session.loss.finish(losses);
+        let loss = session.loss.finish(windows);
         let span_ns = end.since(window.0);
         let scale =
             if span_ns == 0 || loss.coverage == 0.0 { 0.0 } else { 100.0 / (span_ns as f64 * loss.coverage) };
@@ -65,7 +65,7 @@ impl<'a> Analysis<'a> {
                 span_ns,
                 threads: threads.len() as u64,
                 events,
-                off_cpu_known: session.around.schedule.has_switches(),
+                off_cpu_known: session.around.schedule.has_switches() || session.around.scheduler.is_some(),
             },
             functions: session.calls.finish(|on_cpu_ns| on_cpu_ns as f64 * scale),
             loss,
@@ -87,7 +87,7 @@ impl EventSink for Analysis<'_> {
             None if tid.0 <= 0 => {
                 for event in events {
                     if let TraceEvent::Gap(gap) = event {
-                        session.loss.add(gap, 0);
+                        session.loss.add(tid, None, gap, 0);
                     }
                 }
             }

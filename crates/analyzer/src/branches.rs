@@ -1,33 +1,32 @@
 //! Calls, returns and jumps between traced instructions.
 
-use model::{Avma, BranchKind, EndKind, FunctionKind, Site, Target, Transfer};
+use model::{Avma, BranchKind, EndKind, FunctionId, FunctionKind, Site, Target, Transfer};
 
 use crate::kernel::Left;
-use crate::report::Status;
+use crate::report::{CutCause, Status};
 use crate::session::Session;
-use crate::stack::{FrameKind, NOT_KNOWN};
+use crate::stack::{Frame, FrameKind, NOT_KNOWN};
 use crate::thread::Thread;
 
 impl<'a> Thread<'a> {
-    /// One change of control.  Kernel code is nobody's frame: control is away until it is back in user code.
+    /// One change of control of user code.
     #[inline]
     pub(crate) fn transfer(&mut self, session: &mut Session<'a>, transfer: &Transfer) {
         match *transfer {
             Transfer::Branch { kind, from, to } => {
-                if from.ip.is_kernel() || to.ip.is_kernel() {
-                    return;
-                }
                 self.is_inside();
                 match kind {
                     BranchKind::Call | BranchKind::IndirectCall => self.call(session, from, to),
                     BranchKind::Return => self.ret(session, from, to),
+                    // Inside of a function, whoever has jumped into it: a loop.  The decoder leaves these out unless it
+                    // is asked for all.
+                    _ if from.function == to.function => (),
                     BranchKind::Jump | BranchKind::ConditionalJump => self.jump(session, from, to, false),
                     BranchKind::IndirectJump | BranchKind::Abort => self.jump(session, from, to, true),
                 }
             }
-            Transfer::Start { to, after_gap } if !to.ip.is_kernel() => self.start(session, to, after_gap),
-            Transfer::End { kind, from, to } if !from.ip.is_kernel() => self.end(session, kind, from, to),
-            Transfer::Start { .. } | Transfer::End { .. } => (),
+            Transfer::Start { to, after_gap } => self.start(session, to, after_gap),
+            Transfer::End { kind, from, to } => self.end(session, kind, from, to),
         }
     }
 
@@ -36,7 +35,8 @@ impl<'a> Thread<'a> {
         if ret == to.ip {
             return; // `call +0` reads the program counter: nobody returns from it
         }
-        let mut frame = self.frame(to.function, FrameKind::Call);
+        let is_inner = session.map.is_inner_call(from.function, to.function, to.at_entry);
+        let mut frame = self.frame(to.function, if is_inner { FrameKind::Inner } else { FrameKind::Call });
         (frame.site, frame.caller, frame.ret) = (from.ip, from.function, ret);
         self.push(session, frame, to.at_entry);
     }
@@ -51,13 +51,21 @@ impl<'a> Thread<'a> {
                     None => self.returned_to_unknown(session, to),
                     // It was entered by a jump out of sight: its hidden jumper has ended, too.
                     Some(below) if below.hidden && below.ret == to.ip => self.pop_group(session, false),
+                    // A handler had the kernel go on in a function as if the interrupted code had called it.  (A handler
+                    // that interrupted the restorer itself only returns to it.)
+                    Some(mark) if mark.goes_on_at(to.ip) && !session.map.is_restorer(self.space, to.ip) => {
+                        self.close(session, Status::Complete, false);
+                    }
                     Some(_) => (),
                 }
             }
-            Some(_) if to.at_entry => {
-                // A return that is a jump (`push target; ret`, retpolines): what was called for it never returns.
-                self.pop_group(session, false);
-                self.tail_call(session, from, to);
+            Some(top) if to.at_entry => {
+                // A return that is a jump: `push target; ret`, or a retpoline, which overwrites the return address of
+                // a call that it makes for that.
+                if top.kind == FrameKind::Inner {
+                    self.close(session, Status::Complete, false);
+                }
+                self.jump(session, from, to, true);
             }
             Some(_) => self.return_elsewhere(session, from, to),
         }
@@ -65,7 +73,13 @@ impl<'a> Thread<'a> {
 
     /// A return to another place than where the frame on top returns to.
     fn return_elsewhere(&mut self, session: &mut Session<'a>, from: Site, to: Target) {
-        let returns_there = |frame: &&crate::stack::Frame| frame.chain == 0 && frame.ret == to.ip;
+        let returns_there = |frame: &&Frame| frame.chain == 0 && frame.ret == to.ip;
+        // The function was called anew since it was called from there: one call returns for another only on another stack.
+        let is_called_anew = self
+            .stack
+            .last()
+            .is_some_and(|top| top.function == from.function && top.kind != FrameKind::Inner);
+        let may_switch = self.may_switch_stacks(session);
         let mut innermost = None;
         let mut group_top = self.stack.len();
         for base in (0..self.stack.len()).rev() {
@@ -74,6 +88,9 @@ impl<'a> Thread<'a> {
                 innermost.get_or_insert(base);
                 let group = self.stack.get(base..group_top).unwrap_or(&[]);
                 if group.iter().any(|frame| frame.function == from.function) {
+                    if is_called_anew && may_switch {
+                        return self.unexplained(session, to);
+                    }
                     self.close_to(session, group_top, Status::Unwound); // calls that never return
                     self.pop_group(session, false);
                     return;
@@ -94,28 +111,71 @@ impl<'a> Thread<'a> {
         let Some(top) = self.stack.last() else { return self.found(session, to) };
         let (function, kind) = (top.function, top.kind);
         let top_is = session.map.kind(function);
-        if to.function == function && top_is != FunctionKind::Plt {
+        let enters = to.at_entry || session.map.kind(to.function) == FunctionKind::Plt;
+        let is_inner = kind == FrameKind::Inner;
+        // Back from code that it has jumped into the middle of, or `push; ret` to its own entry.
+        let is_inside = to.function == function && !enters || to.function == from.function && !is_inner;
+        if is_inside && top_is != FunctionKind::Plt {
+            if to.function == function {
+                self.runs(None);
+            }
             return;
         }
-        let enters = to.at_entry || session.map.kind(to.function) == FunctionKind::Plt;
         let binder = top_is == FunctionKind::Loader
             && matches!(kind, FrameKind::Call | FrameKind::Tail)
             && indirect
             && enters;
-        if top_is == FunctionKind::Plt || binder {
+        if top_is == FunctionKind::Plt || binder || is_inner && enters {
             self.replace_top(session, to);
         } else if enters {
             self.tail_call(session, from, to);
-        } else if indirect && !self.landing(session, to) {
+        } else if !indirect {
+            self.back_in_group(session, to);
+        } else if !self.landing(session, to) {
             // Into the middle of a function that is not known to run: code that functions of an object share,
-            // or a landing in a frame that is older than the recording.
-            let far = session.map.kind(to.function) == FunctionKind::Symbol
-                && session.map.in_other_object(from.function, to.function);
-            let wanted = session.roles.get(to.function).is_some_and(|role| role.wanted.is_some());
-            if far || wanted {
+            // or a landing in a frame that is older than the recording, or on another stack.
+            let is_far = |session: &mut Session<'a>| {
+                session.map.in_other_object(from.function, to.function)
+                    || session.map.is_behind_call(self.space, to.ip)
+            };
+            if session.map.kind(to.function) != FunctionKind::Symbol {
+                return;
+            }
+            if is_far(session) {
                 self.unexplained(session, to);
+            } else {
+                self.runs(Some(to.function));
             }
         }
+    }
+
+    /// The frame on top goes on in the middle of another function; `None`: in its own.
+    fn runs(&mut self, function: Option<FunctionId>) {
+        if let Some(top) = self.stack.last_mut() {
+            top.runs = function;
+        }
+    }
+
+    /// A direct jump into the middle of a function.  If it is one that tail-called what runs now, that has ended: so
+    /// does code that the compiler split off under a name of its own (GCC 8: `f.cold.3`) come back.
+    fn back_in_group(&mut self, session: &mut Session<'a>, to: Target) {
+        let Some(top) = self.stack.len().checked_sub(1) else { return };
+        let is_there = |frame: &Frame| frame.function == to.function;
+        let group = self.group_base(top)..top;
+        let caller = group.rev().find(|&i| self.stack.get(i).is_some_and(is_there));
+        if session.map.kind(to.function) != FunctionKind::Symbol {
+            return; // code without a name may be many functions
+        }
+        if let Some(caller) = caller {
+            self.close_to(session, caller + 1, Status::Complete);
+        } else {
+            self.runs(Some(to.function));
+        }
+    }
+
+    /// What no frame explains is another stack, and no frame that is older than the recording.
+    fn may_switch_stacks(&self, session: &Session<'a>) -> bool {
+        self.base_known || session.stack_switches
     }
 
     /// Control is at a place that no open frame explains.
@@ -123,9 +183,9 @@ impl<'a> Thread<'a> {
     /// In a thread that was seen from its first instruction that is another stack.  Otherwise it may as well be a
     /// frame that is older than the recording, unless the program is known to switch stacks.
     pub(crate) fn unexplained(&mut self, session: &mut Session<'a>, to: Target) {
-        if self.base_known || session.stack_switches {
+        if self.may_switch_stacks(session) {
             session.limits.stack_switches += 1;
-            self.cut_all(session);
+            self.cut_all(session, CutCause::StackSwitch);
         } else {
             self.close_to(session, 0, Status::Unwound);
         }
@@ -137,6 +197,7 @@ impl<'a> Thread<'a> {
     fn is_inside(&mut self) {
         if self.left.is_some() {
             (self.left, self.away) = (None, None);
+            self.window.is_in_filter(self.now.point);
         }
     }
 
@@ -146,21 +207,25 @@ impl<'a> Thread<'a> {
         match kind {
             EndKind::Syscall | EndKind::Async(_) => self.leave_to_kernel(kind == EndKind::Syscall, from),
             EndKind::Branch(BranchKind::Call | BranchKind::IndirectCall) => self.call_out(session, from, to),
-            EndKind::Branch(BranchKind::Return) => self.ret_out(session, to),
+            EndKind::Branch(BranchKind::Return) => self.ret_out(session, from, to),
             EndKind::Branch(_) => self.jump_out(session, from, to),
             EndKind::FallThrough => self.jump_out(session, from, Some(to.unwrap_or(from.next_ip()))),
+            EndKind::Skipped => (), // only of kernel code
         }
         if !matches!(kind, EndKind::Syscall | EndKind::Async(_)) {
             self.left = Some(Left::OutOfFilter);
+            self.window.leaves_filter(self.now.point);
         }
     }
 
     /// Tracing starts.
     fn start(&mut self, session: &mut Session<'a>, to: Target, after_gap: bool) {
         self.off_cpu.start(self.now);
+        self.window.is_in_filter(self.now.point);
         let resumed = self.interrupted_at.take() == Some(to.ip);
         let first = std::mem::take(&mut self.is_new);
         self.base_known |= first && !after_gap && !session.around.has_ip_filter && to.at_entry;
+        self.base_known |= first && self.executed.is_some_and(|executed| executed <= self.now.hi);
         match self.left.take() {
             Some(Left::Kernel(entry)) if !self.stack.is_empty() => self.back_from_kernel(session, entry, to),
             Some(Left::OutOfFilter) => self.arrive(session, to),

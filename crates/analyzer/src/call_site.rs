@@ -44,6 +44,14 @@ fn modrm_len(code: &[u8]) -> Option<u64> {
     Some(len)
 }
 
+/// Lengths of calls by how common they are: `call rel32`, `call *disp32(%rip)`, `call *disp8(%reg)` or `call *%r8..15`, ...
+const LENGTHS: [u64; 7] = [5, 6, 3, 7, 4, 2, CALL_LEN_MAX];
+
+/// A call ends where `code(len)` are the bytes `len` in front of.
+pub(crate) fn is_behind_call<'c>(code: impl Fn(u64) -> Option<&'c [u8]>) -> bool {
+    LENGTHS.into_iter().any(|len| code(len).and_then(call_len) == Some(len))
+}
+
 /// The call that ends at `ret` and can have entered `entry`.
 ///
 /// `code(len)` are the bytes from `ret - len` on.  A direct call is certain when it leads to `entry`; otherwise
@@ -66,8 +74,11 @@ pub(crate) fn call_before<'c>(
     if ends_here(5) && direct(5).is_some_and(|to| to == entry || is_stub(to)) {
         return Some(site(5));
     }
-    // By how common they are: `call *disp32(%rip)`, `call *disp8(%reg)` or `call *%r8..15`, ...
-    [6, 3, 7, 4, 2, CALL_LEN_MAX, 5].into_iter().find(|&len| ends_here(len)).map(site)
+    // A byte that may be a prefix in front of a direct call is none, unless it fills up a call of `__tls_get_addr`.
+    let is_prefixed = |len: u64| matches!(len, 6 | 7) && ends_here(5);
+    let (direct, indirect) = LENGTHS.split_at(1);
+    let lengths = indirect.iter().chain(direct).copied();
+    lengths.filter(|&len| !is_prefixed(len)).find(|&len| ends_here(len)).map(site)
 }
 
 #[cfg(test)]
@@ -106,6 +117,14 @@ mod tests {
         let both = [0xe8, 0x00, 0x00, 0xff, 0xd0];
         assert_eq!(before(&both, 0x2000), Some(0x1003));
         assert_eq!(before(&[0xe8, 0, 0, 0, 0], 0x2000), Some(0x1000));
+    }
+
+    #[test]
+    fn the_byte_in_front_of_a_direct_call_is_no_prefix_of_it() {
+        // js +0x48, whose last byte is a REX prefix; call
+        assert_eq!(before(&[0x78, 0x48, 0xe8, 0, 0, 0, 0], 0x2000), Some(0x1002));
+        // data16 data16 rex.W call __tls_get_addr
+        assert_eq!(before(&[0x66, 0x66, 0x48, 0xe8, 0, 0, 0, 0], 0x2000), Some(0x1000));
     }
 
     #[test]

@@ -36,10 +36,14 @@ impl ChildSums {
         self.0.entry(key).or_default().add(total);
     }
 
-    pub(crate) fn merge(&mut self, other: &Self) {
+    /// Returns the sum of `other`.
+    pub(crate) fn merge(&mut self, other: &Self) -> Total {
+        let mut sum = Total::default();
         for (key, total) in &other.0 {
             self.add(*key, *total);
+            sum.add(*total);
         }
+        sum
     }
 
     pub(crate) fn clear(&mut self) {

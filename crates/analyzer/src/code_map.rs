@@ -3,7 +3,7 @@
 use model::{Avma, FunctionAt, FunctionId, FunctionKind, SpaceId};
 use rustc_hash::FxHashMap;
 
-use crate::call_site::call_before;
+use crate::call_site::{call_before, is_behind_call};
 use crate::report::Place;
 use crate::request::Surroundings;
 
@@ -18,15 +18,27 @@ pub(crate) struct CodeMap<'a> {
     functions: Cache<FunctionAt>,
     places: Cache<Option<Place>>,
     sites: Cache<Option<Avma>>,
+    behind_calls: Cache<bool>,
 }
 
 impl<'a> CodeMap<'a> {
     pub(crate) fn new(around: Surroundings<'a>) -> Self {
-        Self { around, functions: Cache::default(), places: Cache::default(), sites: Cache::default() }
+        Self {
+            around,
+            functions: Cache::default(),
+            places: Cache::default(),
+            sites: Cache::default(),
+            behind_calls: Cache::default(),
+        }
     }
 
     pub(crate) fn kind(&self, id: FunctionId) -> FunctionKind {
         self.around.functions.kind(id)
+    }
+
+    /// A call from `from` to a place inside the same function: part of it, neither frame nor child.
+    pub(crate) fn is_inner_call(&self, from: FunctionId, to: FunctionId, at_entry: bool) -> bool {
+        to == from && !at_entry && self.kind(from) == FunctionKind::Symbol
     }
 
     /// The functions are parts of different objects.
@@ -59,7 +71,25 @@ impl<'a> CodeMap<'a> {
             call_before(ret, entry, bytes, is_stub)
         })
     }
+
+    /// A call may return to `ip`.
+    pub(crate) fn is_behind_call(&mut self, space: SpaceId, ip: Avma) -> bool {
+        let code = self.around.code;
+        remember(&mut self.behind_calls, (space, ip), || {
+            is_behind_call(|len: u64| code.code(space, Avma(ip.0.checked_sub(len)?)).ok())
+        })
+    }
+
+    /// The code at `ip` makes the system call with which handlers of signals return.
+    pub(crate) fn is_restorer(&self, space: SpaceId, ip: Avma) -> bool {
+        let code = self.around.code.code(space, ip).unwrap_or_default();
+        RESTORERS.iter().any(|restorer| code.starts_with(restorer))
+    }
 }
+
+/// `mov $__NR_rt_sigreturn, %rax` or `%eax`, `syscall`: what libgcc's unwinder knows it by, too
+/// (`x86_64_fallback_frame_state`).
+const RESTORERS: [&[u8]; 2] = [b"\x48\xc7\xc0\x0f\0\0\0\x0f\x05", b"\xb8\x0f\0\0\0\x0f\x05"];
 
 fn remember<T: Copy>(cache: &mut Cache<T>, key: (SpaceId, Avma), ask: impl FnOnce() -> T) -> T {
     if let Some(&known) = cache.get(&key) {
@@ -71,4 +101,78 @@ fn remember<T: Copy>(cache: &mut Cache<T>, key: (SpaceId, Avma), ask: impl FnOnc
     let answer = ask();
     cache.insert(key, answer);
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use model::{CodeSource, FunctionLookup, NoCode, Ns, ObjectId, Pid, Schedule, Svma};
+
+    use super::*;
+
+    /// Counts how often it is asked.
+    #[derive(Default)]
+    struct Asked {
+        code: AtomicU32,
+        functions: AtomicU32,
+        places: AtomicU32,
+    }
+
+    impl CodeSource for Asked {
+        fn space(&self, _: Pid, _: Ns) -> SpaceId {
+            SpaceId(0)
+        }
+
+        fn code(&self, _: SpaceId, _: Avma) -> Result<&[u8], NoCode> {
+            self.code.fetch_add(1, Ordering::Relaxed);
+            Ok(&[0xe8, 0, 0, 0, 0])
+        }
+    }
+
+    impl FunctionLookup for Asked {
+        fn function_at(&self, _: SpaceId, _: Avma) -> FunctionAt {
+            self.functions.fetch_add(1, Ordering::Relaxed);
+            FunctionAt::UNKNOWN
+        }
+
+        fn place(&self, _: SpaceId, ip: Avma) -> Option<(ObjectId, Svma)> {
+            self.places.fetch_add(1, Ordering::Relaxed);
+            Some((ObjectId(1), Svma(ip.0)))
+        }
+
+        fn kind(&self, _: FunctionId) -> FunctionKind {
+            FunctionKind::Symbol
+        }
+
+        fn object(&self, _: FunctionId) -> Option<ObjectId> {
+            None
+        }
+    }
+
+    /// Whether an address is behind a call was looked up in the code each time.
+    #[test]
+    fn no_address_is_asked_for_twice() {
+        let (asked, schedule) = (Asked::default(), Schedule::default());
+        let mut map = CodeMap::new(Surroundings {
+            code: &asked,
+            functions: &asked,
+            schedule: &schedule,
+            window: (Ns(0), Ns(0)),
+            scheduler: None,
+            has_ip_filter: false,
+            buffers: &[],
+        });
+        let mut counts = || {
+            let (space, ip) = (SpaceId(3), Avma(0x1005));
+            assert!(map.is_behind_call(space, ip));
+            assert_eq!(map.call_before(space, ip, Avma(0x1005)), Some(Avma(0x1000)));
+            assert_eq!(map.function_at(space, ip), FunctionAt::UNKNOWN);
+            assert_eq!(map.place(space, ip), Some(Place { object: ObjectId(1), svma: Svma(0x1005) }));
+            [&asked.code, &asked.functions, &asked.places].map(|count| count.load(Ordering::Relaxed))
+        };
+        let first = counts();
+        assert!(first.iter().all(|n| *n > 0), "{first:?}");
+        assert_eq!(counts(), first);
+    }
 }

@@ -4,7 +4,7 @@
 //! known when it returns, by the address that it returns to.  A jump out ends the jumper, unless it
 //! is to a part of its own function that lies outside (`f.cold`).
 
-use model::{Avma, FunctionId, FunctionKind, Site, Target};
+use model::{Avma, FunctionAt, FunctionKind, Site, Target};
 
 use crate::report::Status;
 use crate::session::Session;
@@ -12,8 +12,8 @@ use crate::stack::{FrameKind, NOT_KNOWN};
 use crate::thread::Thread;
 
 impl<'a> Thread<'a> {
-    fn function_outside(&self, session: &mut Session<'a>, to: Option<Avma>) -> FunctionId {
-        to.map_or(FunctionId::UNKNOWN, |ip| session.map.function_at(self.space, ip).id)
+    fn function_outside(&self, session: &mut Session<'a>, to: Option<Avma>) -> FunctionAt {
+        to.map_or(FunctionAt::UNKNOWN, |ip| session.map.function_at(self.space, ip))
     }
 
     /// A call of code outside.
@@ -22,34 +22,57 @@ impl<'a> Thread<'a> {
         if Some(ret) == to {
             return;
         }
-        let function = self.function_outside(session, to);
-        let mut frame = self.frame(function, FrameKind::Call);
+        let FunctionAt { id: function, at_entry } = self.function_outside(session, to);
+        let is_inner = session.map.is_inner_call(from.function, function, at_entry);
+        let mut frame = self.frame(function, if is_inner { FrameKind::Inner } else { FrameKind::Call });
         (frame.site, frame.caller, frame.ret) = (from.ip, from.function, ret);
         frame.hidden = true;
         self.push(session, frame, false);
     }
 
     /// A return to code outside.
-    pub(crate) fn ret_out(&mut self, session: &mut Session<'a>, to: Option<Avma>) {
+    pub(crate) fn ret_out(&mut self, session: &mut Session<'a>, from: Site, to: Option<Avma>) {
         if let Some(to) = to {
+            if session.map.function_at(self.space, to).at_entry && !self.may_return_to_entry(session, to) {
+                if self.stack.last().is_some_and(|top| top.kind == FrameKind::Inner) {
+                    self.close(session, Status::Complete, false); // a retpoline
+                }
+                return self.jump_out(session, from, Some(to));
+            }
             self.find_caller(session, to);
         }
         self.pop_group(session, false);
     }
 
+    /// The frame on top may return to the first address of a function.  As in `ret`, which otherwise is a jump there:
+    /// only to the restorer of signals, by a handler or by what was found running.
+    fn may_return_to_entry(&self, session: &mut Session<'a>, to: Avma) -> bool {
+        let Some(top) = self.stack.len().checked_sub(1) else { return true };
+        match self.stack.get(self.group_base(top)) {
+            Some(base) if base.kind == FrameKind::Filter => session.map.is_restorer(self.space, to),
+            Some(base) => base.ret == NOT_KNOWN,
+            None => true,
+        }
+    }
+
     /// A jump to code outside.
     pub(crate) fn jump_out(&mut self, session: &mut Session<'a>, from: Site, to: Option<Avma>) {
-        let function = self.function_outside(session, to);
+        let function = self.function_outside(session, to).id;
         let Some(top) = self.stack.last() else { return };
         if top.function == function && session.map.kind(function) == FunctionKind::Symbol {
             self.away = Some((self.now, self.off_cpu.total_ns()));
             return;
         }
         let ret = top.ret;
+        // As in `jump`: what a call inside a function jumps to was called there.
+        let (kind, site, caller) = match top.kind {
+            FrameKind::Inner => (FrameKind::Call, top.site, top.caller),
+            _ => (FrameKind::Tail, from.ip, from.function),
+        };
         self.pop_group(session, true);
         if ret != NOT_KNOWN {
-            let mut frame = self.frame(function, FrameKind::Tail);
-            (frame.site, frame.caller, frame.ret) = (from.ip, from.function, ret);
+            let mut frame = self.frame(function, kind);
+            (frame.site, frame.caller, frame.ret) = (site, caller, ret);
             frame.hidden = true;
             self.push(session, frame, false);
         }
@@ -59,19 +82,35 @@ impl<'a> Thread<'a> {
     ///
     /// A handler and a function that a hidden handler calls look alike until here: a handler's return address, the
     /// restorer, has no call in front.
+    #[inline]
     pub(crate) fn find_caller(&mut self, session: &mut Session<'a>, ret: Avma) {
         let Some(top) = self.stack.len().checked_sub(1) else { return };
         let base = self.group_base(top);
-        let space = self.space;
-        let Some(frame) = self.stack.get_mut(base) else { return };
-        let hidden_caller = match frame.kind {
-            FrameKind::Filter => true,
-            FrameKind::Signal => session.around.has_ip_filter,
+        let hidden_caller = match self.stack.get(base).map(|frame| frame.kind) {
+            Some(FrameKind::Filter) => true,
+            Some(FrameKind::Signal) => session.around.has_ip_filter,
             _ => false,
         };
-        if !hidden_caller {
-            return;
+        if hidden_caller && !self.came_by_stub(session, base, ret) {
+            self.name_caller(session, base, ret);
         }
+    }
+
+    /// The frame on `base` returns for a hidden stub of the PLT: that was only in the way of its caller.
+    fn came_by_stub(&mut self, session: &Session<'a>, base: usize, ret: Avma) -> bool {
+        let Some(below) = base.checked_sub(1) else { return false };
+        let Some([stub, frame]) = self.stack.get_mut(below..=base) else { return false };
+        let is_stub = stub.hidden && stub.ret == ret && session.map.kind(stub.function) == FunctionKind::Plt;
+        if is_stub {
+            (frame.kind, frame.site, frame.caller) = (stub.kind, stub.site, stub.caller);
+            stub.kind = FrameKind::Inner;
+        }
+        is_stub
+    }
+
+    fn name_caller(&mut self, session: &mut Session<'a>, base: usize, ret: Avma) {
+        let space = self.space;
+        let Some(frame) = self.stack.get_mut(base) else { return };
         let entry = frame.entry;
         if let Some(site) = session.map.call_before(space, ret, entry) {
             frame.kind = FrameKind::Filter;
@@ -80,17 +119,36 @@ impl<'a> Thread<'a> {
         }
     }
 
+    /// Control comes in where it may have come from the part outside that the frame on top has jumped to.
+    fn back_from_own_part(&mut self, session: &mut Session<'a>, to: Target) -> bool {
+        let Some(top) = self.stack.len().checked_sub(1) else { return false };
+        if self.stack.get(self.group_base(top)).is_some_and(|base| base.ret == to.ip) {
+            // It has returned from there to a caller in sight.
+            self.away = None;
+            self.pop_group(session, false);
+            return true;
+        }
+        let is_own = self.stack.get(top).is_some_and(|top| top.function == to.function);
+        // Behind a call that waits there is rather that one's return than the way back into the same function.
+        let is_back = is_own && !self.stack.iter().any(|frame| frame.hidden && frame.ret == to.ip);
+        if is_back {
+            self.away = None;
+        }
+        is_back
+    }
+
     /// Control comes in from outside.
     pub(crate) fn arrive(&mut self, session: &mut Session<'a>, to: Target) {
         if self.away.is_some() {
-            if !to.at_entry && self.stack.last().is_some_and(|top| top.function == to.function) {
-                self.away = None;
+            if !to.at_entry && self.back_from_own_part(session, to) {
                 return;
             }
             self.pop_group(session, true);
         }
         if to.at_entry {
-            self.enter_from_outside(session, to);
+            let mut frame = self.frame(to.function, FrameKind::Filter);
+            frame.entry = to.ip;
+            self.push(session, frame, true);
         } else if let Some(mark) = self.mark_of(to.ip) {
             self.close_to(session, mark + 1, Status::Unwound);
             self.close(session, Status::Complete, false);
@@ -105,18 +163,6 @@ impl<'a> Thread<'a> {
             // It is where it was: what happened outside left no trace.
         } else if !self.landing(session, to) {
             self.found(session, to);
-        }
-    }
-
-    fn enter_from_outside(&mut self, session: &mut Session<'a>, to: Target) {
-        let behind_stub =
-            |top: &crate::stack::Frame| top.hidden && session.map.kind(top.function) == FunctionKind::Plt;
-        if self.stack.last().is_some_and(behind_stub) {
-            self.replace_top(session, to);
-        } else {
-            let mut frame = self.frame(to.function, FrameKind::Filter);
-            frame.entry = to.ip;
-            self.push(session, frame, true);
         }
     }
 }

@@ -2,33 +2,52 @@
 //!
 //! Nothing after a gap is guessed, but when a function is then found running that was running before, it is
 //! taken for the same call, so that one call is not counted as `cut` and again as `open_start`.
+//!
+//! On one stack a call that is found running says that those above it have ended.  Calls on stacks that were switched
+//! away from (fibers) end without a word, and come back one by one in any order.
 
 use model::{Avma, FunctionId};
+use rustc_hash::FxHashMap;
 
 use crate::stack::{DEPTH_MAX, NOT_KNOWN};
 
-/// The reported calls of one thread, outermost first.
+/// The reported calls of one thread.
 #[derive(Debug, Default)]
-pub(crate) struct Ghosts(Vec<(FunctionId, Avma)>);
+pub(crate) struct Ghosts {
+    /// Cut by gaps, outermost first.
+    here: Vec<(FunctionId, Avma)>,
+    /// How many are on other stacks.  Many may never come back: a list would be searched in vain again and again.
+    elsewhere: FxHashMap<FunctionId, u64>,
+}
 
 impl Ghosts {
     /// Calls, outermost first, that were cut above those that were cut before.
     pub(crate) fn add(&mut self, calls: impl Iterator<Item = (FunctionId, Avma)>) {
-        let room = DEPTH_MAX.saturating_sub(self.0.len());
-        self.0.extend(calls.take(room));
+        let room = DEPTH_MAX.saturating_sub(self.here.len());
+        self.here.extend(calls.take(room));
     }
 
-    /// `function` is found running: true if it is a call that was reported.  Those above it have ended.
+    /// Calls that were cut because control went to another stack.
+    pub(crate) fn add_elsewhere(&mut self, calls: impl Iterator<Item = (FunctionId, Avma)>) {
+        for (function, _) in calls {
+            *self.elsewhere.entry(function).or_default() += 1;
+        }
+    }
+
+    /// `function` is found running: true if it is a call that was reported.
     pub(crate) fn found(&mut self, function: FunctionId) -> bool {
-        let Some(at) = self.0.iter().rposition(|ghost| ghost.0 == function) else { return false };
-        self.0.truncate(at);
-        true
+        if let Some(at) = self.here.iter().rposition(|ghost| ghost.0 == function) {
+            self.here.truncate(at);
+            return true;
+        }
+        let waiting = self.elsewhere.get_mut(&function).filter(|waiting| **waiting > 0);
+        waiting.map(|waiting| *waiting -= 1).is_some()
     }
 
     /// Control returned to `ret` from a frame whose entry was not seen: whoever returns there has ended.
     pub(crate) fn returned(&mut self, ret: Avma) {
-        if let Some(at) = self.0.iter().rposition(|ghost| ghost.1 == ret && ret != NOT_KNOWN) {
-            self.0.truncate(at);
+        if let Some(at) = self.here.iter().rposition(|ghost| ghost.1 == ret && ret != NOT_KNOWN) {
+            self.here.truncate(at);
         }
     }
 }
@@ -52,5 +71,13 @@ mod tests {
         ghosts.add([(f, Avma(0x10)), (g, Avma(0x20)), (f, Avma(0x30))].into_iter());
         ghosts.returned(Avma(0x20));
         assert!(!ghosts.found(g) && ghosts.found(f) && !ghosts.found(f));
+    }
+
+    #[test]
+    fn calls_on_other_stacks_come_back_in_any_order() {
+        let mut ghosts = Ghosts::default();
+        let (f, g) = (FunctionId(1), FunctionId(2));
+        ghosts.add_elsewhere([(f, Avma(0x10)), (g, Avma(0x20))].into_iter());
+        assert!(ghosts.found(f) && ghosts.found(g) && !ghosts.found(f) && !ghosts.found(g));
     }
 }

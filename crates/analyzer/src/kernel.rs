@@ -7,12 +7,15 @@
 //!   (handler returns; End Syscall in the restorer is rt_sigreturn)   Start at X: the mark ends
 //! ```
 
-use model::{Avma, EventTime, FunctionKind, Site, SpaceId, Target};
+use model::{Avma, EventTime, FunctionKind, Site, SpaceId, Target, TraceEvent, Transfer};
 
 use crate::report::{ChildKind, Status};
 use crate::session::Session;
-use crate::stack::FrameKind;
+use crate::stack::{Frame, FrameKind, NOT_KNOWN};
 use crate::thread::Thread;
+
+/// Functions of a thread that are remembered as handlers: there are 64 signals.
+const HANDLERS_MAX: usize = 64;
 
 /// How control left the traced code.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +54,17 @@ impl KernelEntry {
 }
 
 impl<'a> Thread<'a> {
+    /// Kernel code is nobody's frame: a thread is away until it is back in user code.  Only its stay in the scheduler
+    /// counts, where nothing else tells of switches.
+    pub(crate) fn kernel_code(&mut self, session: &Session<'a>, event: &TraceEvent) {
+        let (Some(scheduler), TraceEvent::Branch(branch)) = (session.around.scheduler, event) else { return };
+        match branch.transfer {
+            Transfer::Start { to, .. } if to.ip == scheduler => self.off_cpu.enter_scheduler(branch.time),
+            Transfer::End { .. } => self.off_cpu.leave_scheduler(branch.time),
+            _ => (),
+        }
+    }
+
     pub(crate) fn leave_to_kernel(&mut self, syscall: bool, from: Site) {
         let since = (self.now, self.off_cpu.total_ns());
         self.left = Some(Left::Kernel(KernelEntry { syscall, from, space: self.space, since }));
@@ -58,15 +72,23 @@ impl<'a> Thread<'a> {
 
     /// Control is back in user code, perhaps at another place.
     pub(crate) fn back_from_kernel(&mut self, session: &mut Session<'a>, entry: KernelEntry, to: Target) {
-        if entry.syscall && self.stack.last().is_some_and(|top| top.kind.is_mark()) {
+        if entry.syscall
+            && let Some(mark) = self.stack.last().filter(|top| top.kind.is_mark())
+        {
             // A signal that came before its rt_sigreturn was done has that restarted: the mark stays.
-            if to.ip != entry.from.ip {
+            let is_restarted = to.ip == entry.from.ip && !mark.goes_on_at(to.ip);
+            if !is_restarted {
                 self.sigreturn(session, to);
             }
             return;
         }
         if entry.goes_on_at(to.ip) {
             return self.add_kernel_stay(session, entry.child_kind(), entry.site(), entry.since);
+        }
+        let is_restorer = |top: &Frame| top.kind == FrameKind::Found && top.entry != Avma(0);
+        if entry.syscall && self.stack.last().is_some_and(is_restorer) {
+            self.close_to(session, 0, Status::Unwound);
+            return self.behind_unknown_handler(session, to);
         }
         if entry.syscall && entry.space != self.space {
             return self.exec(session, entry, to);
@@ -96,12 +118,26 @@ impl<'a> Thread<'a> {
         if mark.goes_on_at(to.ip) {
             return;
         }
+        if mark.site == NOT_KNOWN {
+            return self.behind_unknown_handler(session, to);
+        }
         if is_handler(session, self, to) {
             // The next signal was pending.
             let since = (self.now, self.off_cpu.total_ns());
             return self.push_handler(session, mark.kind, mark.site, since, to);
         }
         self.put_elsewhere(session, to); // the handler changed where to go on
+    }
+
+    /// A handler that was entered out of sight has returned: whom it interrupted is not known either, and that may go on
+    /// at the first instruction of a function.  Only what is known as a handler is one: the next signal was pending.
+    fn behind_unknown_handler(&mut self, session: &mut Session<'a>, to: Target) {
+        if to.at_entry && self.handlers.contains(&to.function) {
+            let since = (self.now, self.off_cpu.total_ns());
+            self.push_handler(session, FrameKind::InterruptedSyscall, NOT_KNOWN, since, to);
+        } else {
+            self.found(session, to);
+        }
     }
 
     /// The kernel enters a handler.
@@ -123,6 +159,9 @@ impl<'a> Thread<'a> {
         since: (EventTime, u64),
         to: Target,
     ) {
+        if self.handlers.len() < HANDLERS_MAX && !self.handlers.contains(&to.function) {
+            self.handlers.push(to.function);
+        }
         let mut mark = self.frame(to.function, kind);
         (mark.site, mark.start, mark.off_cpu_ns) = (interrupted, since.0, since.1);
         self.push(session, mark, false);

@@ -22,6 +22,7 @@ mod aggregate;
 mod analysis;
 mod branches;
 mod call_site;
+pub mod check;
 mod children;
 mod code_map;
 mod filter;
@@ -39,12 +40,15 @@ mod session;
 mod stack;
 pub mod stats;
 mod thread;
+mod window;
 
 pub use analysis::Analysis;
+pub use check::{CheckedAnalysis, Violation, check};
 pub use histogram::Bucket;
 pub use report::{
-    CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, ErrorBound,
-    FunctionReport, Limits, Loss, Place, Report, Status, ThreadLoss, Total, TraceSummary,
+    CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
+    CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Place, Report, Status, Tails, ThreadLoss,
+    Total, TraceSummary, Untimed,
 };
-pub use request::{Ancestor, LatencyRange, Request, StartWindow, Surroundings};
-pub use stats::{Spread, Stats};
+pub use request::{Ancestor, LatencyRange, Request, StartWindow, Surroundings, scheduler};
+pub use stats::{Quantiles, Spread, Stats};

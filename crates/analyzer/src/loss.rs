@@ -1,48 +1,106 @@
-//! How much of each thread's life was seen: window = observed + lost, exactly.
+//! What was lost: by thread, by CPU and by cause, from one ledger, so that all of it adds up.
 
 use std::collections::BTreeMap;
 
-use model::schedule::ThreadLife;
-use model::{Gap, GapCause, Ns, ObjectId, Tid};
+use model::{Cpu, Gap, GapCause, ObjectId, Tid};
 
-use crate::report::{CauseLoss, Loss, ThreadLoss};
+use crate::report::{CauseLoss, CpuLoss, Cut, CutCause, GapPlace, Loss, ThreadLoss, Untimed};
 
-/// The gaps of all threads by cause.
+/// A cause in the order of tables, and the object whose code is missing, if that is the cause.
+type Cause = (u8, Option<ObjectId>);
+
 #[derive(Default)]
-pub(crate) struct LossByCause(BTreeMap<(u8, Option<ObjectId>), CauseLoss>);
+pub(crate) struct Ledger {
+    /// The gaps by thread (`None`: nobody that we know of), CPU and cause.
+    sums: BTreeMap<(Option<Tid>, Option<Cpu>, Cause), CauseLoss>,
+    untimed: Untimed,
+}
 
-impl LossByCause {
+impl Ledger {
     /// A gap, of which `lost_ns` no earlier gap of the thread covers.
-    pub(crate) fn add(&mut self, gap: &Gap, lost_ns: u64) {
-        let object = match gap.cause {
-            GapCause::MissingCode { object } => Some(object),
-            _ => None,
+    pub(crate) fn add(&mut self, tid: Tid, cpu: Option<Cpu>, gap: &Gap, lost_ns: u64) {
+        let key = (Some(tid).filter(|tid| tid.0 > 0), cpu, key(gap.cause));
+        if key.0.is_none() || gap.to.point <= gap.from.point {
+            self.untimed.count += 1;
+            self.untimed.bytes = self.untimed.bytes.saturating_add(gap.bytes);
+        }
+        let loss = CauseLoss {
+            cause: gap.cause,
+            count: 1,
+            bytes: gap.bytes,
+            lost_ns,
+            calls: 0,
+            first: GapPlace { time: gap.from.point, tid, at: gap.at },
         };
-        let none = CauseLoss { cause: gap.cause.name(), object, count: 0, bytes: 0, lost_ns: 0 };
-        let sum = self.0.entry((order(gap.cause), object)).or_insert(none);
-        sum.count += 1;
-        sum.bytes = sum.bytes.saturating_add(gap.bytes);
-        sum.lost_ns = sum.lost_ns.saturating_add(lost_ns);
+        self.sums.entry(key).and_modify(|sum| sum.add(&loss)).or_insert(loss);
     }
 
-    pub(crate) fn finish(self, threads: Vec<ThreadLoss>) -> Loss {
-        let count = |wanted: &[u8]| {
-            let of = self.0.iter().filter(|((order, _), _)| wanted.contains(order));
+    /// A gap has cut a call that is reported.
+    pub(crate) fn has_cut(&mut self, tid: Tid, cut: Cut) {
+        if let CutCause::Gap(cause) = cut.cause
+            && let Some(sum) = self.sums.get_mut(&(Some(tid), cut.cpu, key(cause)))
+        {
+            sum.calls += 1;
+        }
+    }
+
+    pub(crate) fn finish(self, mut threads: Vec<ThreadLoss>) -> Loss {
+        let count = |causes: &[u8]| {
+            let of = self.sums.iter().filter(|((.., cause), _)| causes.contains(&cause.0));
             of.map(|(_, sum)| sum.count).sum()
         };
         let total = |of: fn(&ThreadLoss) -> u64| threads.iter().map(|t| u128::from(of(t))).sum::<u128>();
         let (window, observed, lost) =
             (total(|t| t.window_ns), total(|t| t.observed_ns), total(|t| t.lost_ns));
+        let (overflows, truncated, errors) =
+            (count(&[order(GapCause::Overflow)]), count(&[order(GapCause::Truncated)]), count(&ERRORS));
+        for thread in &mut threads {
+            thread.by_cause = self.by_cause(|tid, _| tid == Some(thread.tid));
+        }
+        let mut cpus: Vec<Option<Cpu>> = self.sums.keys().map(|(_, cpu, _)| *cpu).collect();
+        cpus.sort_unstable();
+        cpus.dedup();
+        let of_cpu = |cpu| CpuLoss { cpu, by_cause: self.by_cause(|_, on| on == cpu) };
         Loss {
-            overflows: count(&[order(GapCause::Overflow)]),
-            truncated: count(&[order(GapCause::Truncated)]),
-            errors: count(&ERRORS),
+            overflows,
+            truncated,
+            errors,
             lost_ns: u64::try_from(lost).unwrap_or(u64::MAX),
             coverage: if window == 0 { 1.0 } else { observed as f64 / window as f64 },
-            by_cause: self.0.into_values().collect(),
+            by_cause: self.by_cause(|_, _| true),
+            unowned: self.by_cause(|tid, _| tid.is_none()),
+            cpus: cpus.into_iter().map(of_cpu).collect(),
             threads,
+            untimed: self.untimed,
         }
     }
+
+    /// The sums of what `of` takes.
+    fn by_cause(&self, of: impl Fn(Option<Tid>, Option<Cpu>) -> bool) -> Vec<CauseLoss> {
+        let mut sums: BTreeMap<Cause, CauseLoss> = BTreeMap::new();
+        for ((_, _, cause), loss) in self.sums.iter().filter(|((tid, cpu, _), _)| of(*tid, *cpu)) {
+            sums.entry(*cause).and_modify(|sum| sum.add(loss)).or_insert(*loss);
+        }
+        sums.into_values().collect()
+    }
+}
+
+impl CauseLoss {
+    /// `other` is of the same cause.
+    fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.lost_ns = self.lost_ns.saturating_add(other.lost_ns);
+        self.calls += other.calls;
+        if other.first < self.first {
+            (self.first, self.cause) = (other.first, other.cause);
+        }
+    }
+}
+
+fn key(cause: GapCause) -> Cause {
+    let object = if let GapCause::MissingCode { object } = cause { Some(object) } else { None };
+    (order(cause), object)
 }
 
 /// Causes that are neither the trace unit's nor the kernel's doing, nor a matter of when tracing began.
@@ -64,102 +122,92 @@ const fn order(cause: GapCause) -> u8 {
     }
 }
 
-/// One thread's window and what of it was lost.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ThreadWindow {
-    start: Ns,
-    end: Ns,
-    /// Before this, everything is either seen or counted as lost.
-    lost_until: Ns,
-    lost_ns: u64,
-}
-
-impl ThreadWindow {
-    /// From the trace start (ITRACE_START, FORK, or the recording's) to EXIT or the recording's end.
-    pub(crate) fn new(life: Option<&ThreadLife>, recording: (Ns, Ns)) -> Self {
-        let first_known = life.and_then(|l| l.born.into_iter().chain(l.trace_start).min());
-        let start = first_known.unwrap_or(recording.0).max(recording.0);
-        let end = life.and_then(|l| l.died).unwrap_or(recording.1).max(start);
-        Self { start, end, lost_until: start, lost_ns: 0 }
-    }
-
-    /// Something was seen at `time`: the thread lived.
-    pub(crate) fn seen(&mut self, time: Ns) {
-        self.end = self.end.max(time);
-    }
-
-    /// Returns how much of the gap was not lost already.
-    pub(crate) fn gap(&mut self, gap: &Gap) -> u64 {
-        let from = gap.from.point.max(self.lost_until);
-        let to = gap.to.point;
-        let lost_ns = to.since(from);
-        self.lost_ns += lost_ns;
-        self.lost_until = self.lost_until.max(to);
-        self.seen(to);
-        lost_ns
-    }
-
-    pub(crate) fn finish(&self, tid: Tid) -> ThreadLoss {
-        let window_ns = self.end.since(self.start);
-        ThreadLoss {
-            tid,
-            window_ns,
-            observed_ns: window_ns.saturating_sub(self.lost_ns),
-            lost_ns: self.lost_ns,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{AuxOffset, EventTime};
+    use model::{AuxOffset, EventTime, Ns};
 
-    fn gap(from: u64, to: u64, cause: GapCause) -> Gap {
+    fn gap(from: u64, cause: GapCause) -> Gap {
         let time = |ns| EventTime::exact(Ns(ns));
-        Gap { from: time(from), to: time(to), bytes: 3, at: AuxOffset(0), cause }
+        Gap { from: time(from), to: time(from + 5), bytes: 3, at: AuxOffset(from), cause }
+    }
+
+    fn thread(tid: i32, lost_ns: u64) -> ThreadLoss {
+        let (window_ns, observed_ns) = (100, 100 - lost_ns);
+        ThreadLoss { tid: Tid(tid), window_ns, observed_ns, lost_ns, outside_ns: None, by_cause: vec![] }
     }
 
     #[test]
-    fn window_is_observed_plus_lost_with_overlapping_gaps() {
-        let life = ThreadLife { trace_start: Some(Ns(100)), died: Some(Ns(900)), ..ThreadLife::default() };
-        let mut window = ThreadWindow::new(Some(&life), (Ns(50), Ns(1000)));
-        let lost: Vec<u64> = [(0, 150), (200, 300), (250, 260), (280, 350), (400, 400)]
-            .map(|(from, to)| window.gap(&gap(from, to, GapCause::Overflow)))
-            .into();
-        assert_eq!(lost, [50, 100, 0, 50, 0]);
-        let thread = window.finish(Tid(7));
-        assert_eq!((thread.window_ns, thread.observed_ns, thread.lost_ns), (800, 600, 200));
-    }
-
-    #[test]
-    fn a_window_ends_with_the_thread_or_the_recording_or_what_was_seen_last() {
-        let forked = ThreadLife { born: Some(Ns(60)), trace_start: Some(Ns(80)), ..ThreadLife::default() };
-        let window = ThreadWindow::new(Some(&forked), (Ns(50), Ns(1000)));
-        assert_eq!(window.finish(Tid(1)).window_ns, 940);
-        let mut window = ThreadWindow::new(None, (Ns(50), Ns(1000)));
-        window.seen(Ns(1010));
-        assert_eq!(window.finish(Tid(1)).window_ns, 960);
-    }
-
-    #[test]
-    fn causes_are_counted_apart_and_missing_objects_by_object() {
-        let mut by_cause = LossByCause::default();
+    fn one_ledger_has_the_sums_by_cause_by_thread_and_by_cpu() {
+        let mut ledger = Ledger::default();
         let missing = |object| GapCause::MissingCode { object: ObjectId(object) };
-        for cause in [missing(2), GapCause::Overflow, missing(1), missing(2), GapCause::NotYetAttached] {
-            by_cause.add(&gap(0, 5, cause), 5);
-        }
-        let threads = vec![ThreadLoss { tid: Tid(1), window_ns: 100, observed_ns: 75, lost_ns: 25 }];
-        let loss = by_cause.finish(threads);
-        assert_eq!((loss.overflows, loss.truncated, loss.errors, loss.lost_ns), (1, 0, 3, 25));
-        assert_eq!(loss.coverage, 0.75);
-        let rows: Vec<_> = loss.by_cause.iter().map(|c| (c.cause, c.object, c.count, c.bytes)).collect();
-        let expect = [
-            ("overflow", None, 1, 3),
-            ("missing code", Some(ObjectId(1)), 1, 3),
-            ("missing code", Some(ObjectId(2)), 2, 6),
-            ("not yet attached", None, 1, 3),
+        let desync = |ip| GapCause::Desync { ip: model::Avma(ip) };
+        let gaps = [
+            (1, Some(Cpu(0)), 40, missing(2)),
+            (1, Some(Cpu(0)), 20, GapCause::Overflow),
+            (2, Some(Cpu(1)), 10, missing(1)),
+            (2, Some(Cpu(0)), 30, missing(2)),
+            (1, None, 50, desync(7)),
+            (1, None, 60, desync(8)),
+            (-1, None, 70, GapCause::NoSync),
         ];
-        assert_eq!(rows, expect);
+        for (tid, cpu, from, cause) in gaps {
+            ledger.add(Tid(tid), cpu, &gap(from, cause), if tid > 0 { 5 } else { 0 });
+        }
+        ledger.has_cut(Tid(2), Cut { cause: CutCause::Gap(missing(2)), cpu: Some(Cpu(0)) });
+        ledger.has_cut(Tid(2), Cut { cause: CutCause::StackSwitch, cpu: Some(Cpu(0)) });
+        let loss = ledger.finish(vec![thread(1, 20), thread(2, 10)]);
+        assert_eq!((loss.overflows, loss.truncated, loss.errors, loss.lost_ns), (1, 0, 5, 30));
+        assert_eq!(loss.coverage, 0.85);
+        assert_eq!(loss.percent(), 15.0);
+        let one_percent = Ledger::default().finish(vec![thread(1, 1)]);
+        assert_eq!((one_percent.percent(), 100.0 * (1.0 - one_percent.coverage) > 1.0), (1.0, true));
+        assert_eq!(loss.untimed, Untimed { count: 1, bytes: 3 });
+        let text = |rows: &[CauseLoss]| {
+            let row = |c: &CauseLoss| {
+                let object = c.object().map_or(String::new(), |object| format!(" {}", object.0));
+                let first = (c.first.time.0, c.first.tid.0, c.first.at.0);
+                format!(
+                    "{}{object} x{} {} B {} ns {} calls {first:?}",
+                    c.cause.name(),
+                    c.count,
+                    c.bytes,
+                    c.lost_ns,
+                    c.calls
+                )
+            };
+            rows.iter().map(row).collect::<Vec<_>>()
+        };
+        let expect = [
+            "overflow x1 3 B 5 ns 0 calls (20, 1, 20)",
+            "desync x2 6 B 10 ns 0 calls (50, 1, 50)",
+            "missing code 1 x1 3 B 5 ns 0 calls (10, 2, 10)",
+            "missing code 2 x2 6 B 10 ns 1 calls (30, 2, 30)",
+            "no sync x1 3 B 0 ns 0 calls (70, -1, 70)",
+        ];
+        assert_eq!(text(&loss.by_cause), expect);
+        assert_eq!(text(&loss.unowned), expect[4..]);
+        let of_two = [
+            "missing code 1 x1 3 B 5 ns 0 calls (10, 2, 10)",
+            "missing code 2 x1 3 B 5 ns 1 calls (30, 2, 30)",
+        ];
+        assert_eq!(text(&loss.threads[1].by_cause), of_two);
+        let cpus: Vec<_> =
+            loss.cpus.iter().map(|c| (c.cpu.map(|cpu| cpu.0), text(&c.by_cause).len())).collect();
+        assert_eq!(cpus, [(None, 2), (Some(0), 2), (Some(1), 1)]);
+    }
+
+    /// Coverage was 100 %, and nothing told of what could not be decoded.
+    #[test]
+    fn gaps_of_nobody_and_of_no_time_are_told_apart() {
+        let mut ledger = Ledger::default();
+        let instant = Gap { to: EventTime::exact(Ns(40)), ..gap(40, GapCause::DamagedPacket) };
+        ledger.add(Tid(1), None, &instant, 0);
+        ledger.add(Tid(0), None, &gap(50, GapCause::UnknownThread), 0);
+        // An earlier gap covers it: its time is known, and lost already.
+        ledger.add(Tid(1), None, &gap(60, GapCause::Overflow), 0);
+        let loss = ledger.finish(vec![thread(1, 0)]);
+        assert_eq!((loss.coverage, loss.percent()), (1.0, 0.0));
+        assert_eq!(loss.untimed, Untimed { count: 2, bytes: 6 });
     }
 }

@@ -4,8 +4,14 @@
 //!   events     ... End                          Start ...
 //!   sideband          | switch out    switch in |
 //! ```
+//! Without sideband, a stay in the kernel's scheduler is an interval, if the IP filter has that:
+//! ```text
+//!   events     ... End    Start at __schedule .. End    Start behind a call .. End    Start ...
+//!   off CPU                     |----------------------------------------------|
+//! ```
 //! A switch lies in an untraced stretch, so an interval counts when tracing starts again.  Event times are
-//! estimates and switch times are exact: an estimate that falls inside an interval belongs behind it.
+//! estimates and switch times are exact: an estimate that falls inside an interval belongs before or behind it, where
+//! its bounds leave more room.
 
 use model::schedule::OffCpu;
 use model::{EventTime, Ns};
@@ -17,12 +23,14 @@ pub(crate) struct OffCpuClock<'a> {
     /// End of the first interval that is not counted yet.
     next_in: Ns,
     total_ns: u64,
+    /// When the thread entered the scheduler, and when it left it last.
+    scheduler: Option<(Ns, Ns)>,
 }
 
 impl<'a> OffCpuClock<'a> {
     /// `intervals` by time, disjoint.
     pub(crate) fn new(intervals: &'a [OffCpu]) -> Self {
-        let mut clock = Self { intervals, next_in: Ns::MAX, total_ns: 0 };
+        let mut clock = Self { intervals, next_in: Ns::MAX, total_ns: 0, scheduler: None };
         clock.next_in = clock.first_in();
         clock
     }
@@ -43,11 +51,32 @@ impl<'a> OffCpuClock<'a> {
         }
     }
 
+    /// The kernel's scheduler was entered.
+    pub(crate) fn enter_scheduler(&mut self, time: EventTime) {
+        self.count_scheduler();
+        self.scheduler = Some((time.point, time.point));
+    }
+
+    /// Its range was left: to code that it calls, or for good.
+    pub(crate) fn leave_scheduler(&mut self, time: EventTime) {
+        if let Some((_, left)) = &mut self.scheduler {
+            *left = time.point;
+        }
+    }
+
+    fn count_scheduler(&mut self) {
+        if let Some((entered, left)) = self.scheduler.take() {
+            self.total_ns += left.since(entered);
+        }
+    }
+
     /// Tracing starts.
     pub(crate) fn start(&mut self, time: EventTime) {
+        self.count_scheduler();
         while let Some(&OffCpu { from, to: Some(to), .. }) = self.intervals.first() {
-            let inside = from < time.point && to <= time.hi;
-            if to > time.point && !inside {
+            let has_room_behind = to <= time.hi && from.since(time.lo) <= time.hi.since(to);
+            let is_behind = to <= time.point || from < time.point && has_room_behind;
+            if !is_behind {
                 break;
             }
             self.count();
@@ -65,6 +94,10 @@ impl<'a> OffCpuClock<'a> {
     /// The thread's recording ends at `end` with nothing traced after `last`: counts the rest, and returns
     /// true if the thread is off the CPU at the end.
     pub(crate) fn finish(&mut self, last: EventTime, end: Ns) -> bool {
+        if let Some((entered, _)) = self.scheduler.take() {
+            self.total_ns += end.since(entered);
+            return true;
+        }
         let Some(final_one) = self.intervals.last().copied() else { return false };
         // A dying thread leaves its CPU behind its EXIT: it was not off the CPU while it lived.
         if final_one.to.is_some() || final_one.from < last.lo || final_one.from >= end {
@@ -114,8 +147,11 @@ mod tests {
         // The start is known to +-5 only: before the switch-in by estimate, but it cannot have been.
         clock.start(time(13, 18, 23));
         assert_eq!(clock.total_ns(), 10);
-        // The next interval is not touched by an estimate before it, however uncertain.
+        // The next interval is not touched by an estimate before it, however uncertain,
         clock.start(time(21, 28, 50));
+        assert_eq!(clock.total_ns(), 10);
+        // nor by one inside it if the start was rather before it.
+        clock.start(time(21, 40, 46));
         assert_eq!(clock.total_ns(), 10);
         // Another event counts what is certain only.
         clock.pass(time(44, 46, 50));

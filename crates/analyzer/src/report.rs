@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use model::{AuxOffset, Cpu, FunctionId, Ns, ObjectId, Svma, Tid};
+use model::{AuxOffset, Cpu, FunctionId, GapCause, Ns, ObjectId, Svma, Tid};
 
 use crate::histogram::Bucket;
-use crate::stats::Stats;
+use crate::stats::{Quantiles, Stats};
 
 /// The report on one recording.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,29 +48,91 @@ pub struct Loss {
     pub lost_ns: u64,
     /// Sum over the threads of what was seen / sum of their windows; 1 if there was no thread.
     pub coverage: f64,
-    /// By cause, in order of causes.
+    /// By cause, in order of causes: the sums over `threads` and `unowned`, and over `cpus`.
     pub by_cause: Vec<CauseLoss>,
     /// By thread.
     pub threads: Vec<ThreadLoss>,
+    /// Gaps of nobody that we know of: they have bytes, and no thread's time.
+    pub unowned: Vec<CauseLoss>,
+    /// By the CPU that the thread was on when the gap began.
+    pub cpus: Vec<CpuLoss>,
+    /// Gaps of which `lost_ns` and `coverage` know nothing.
+    pub untimed: Untimed,
+}
+
+/// Gaps whose time is not known: those of nobody, and those that end when they begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Untimed {
+    /// How many.
+    pub count: u64,
+    /// AUX bytes that were skipped.
+    pub bytes: u64,
+}
+
+impl Loss {
+    /// Lost time as a share of the threads' windows, in percent: not by way of `coverage`, which rounds, so that 1 % is not
+    /// more than 1 %.
+    #[must_use]
+    pub fn percent(&self) -> f64 {
+        let window_ns: u128 = self.threads.iter().map(|thread| u128::from(thread.window_ns)).sum();
+        if window_ns == 0 { 0.0 } else { 100.0 * self.lost_ns as f64 / window_ns as f64 }
+    }
 }
 
 /// Gaps of one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CauseLoss {
-    /// [`model::GapCause::name`].
-    pub cause: &'static str,
-    /// The object whose code is missing, if that is the cause.
-    pub object: Option<ObjectId>,
+    /// Why; that of the first gap, from which the others differ at most in the address.
+    pub cause: GapCause,
     /// How many gaps.
     pub count: u64,
     /// AUX bytes that were skipped.
     pub bytes: u64,
     /// Time of threads that was lost; an instant that two gaps cover belongs to the first.
     pub lost_ns: u64,
+    /// Calls in the report that such a gap cut.
+    pub calls: u64,
+    /// The first of them.
+    pub first: GapPlace,
+}
+
+impl CauseLoss {
+    /// The object whose code is missing, if that is the cause.
+    #[must_use]
+    pub const fn object(&self) -> Option<ObjectId> {
+        if let GapCause::MissingCode { object } = self.cause { Some(object) } else { None }
+    }
+
+    /// The one that took most: time, or where none did, trace.
+    #[must_use]
+    pub fn largest(table: &[Self]) -> Option<&Self> {
+        let size = |c: &&Self| (c.lost_ns, c.bytes, c.count);
+        table.iter().rev().max_by_key(size) // the first of equals
+    }
+}
+
+/// Where a gap began: by time, then by thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GapPlace {
+    /// Time.
+    pub time: Ns,
+    /// Whose gap; not positive: nobody's that we know of.
+    pub tid: Tid,
+    /// In the AUX stream.
+    pub at: AuxOffset,
+}
+
+/// What was lost of threads that ran on one CPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuLoss {
+    /// The CPU; `None`: the recording does not say.
+    pub cpu: Option<Cpu>,
+    /// By cause, in order of causes.
+    pub by_cause: Vec<CauseLoss>,
 }
 
 /// How much of a thread's life was seen.  `window_ns == observed_ns + lost_ns`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadLoss {
     /// Thread.
     pub tid: Tid,
@@ -80,6 +142,11 @@ pub struct ThreadLoss {
     pub observed_ns: u64,
     /// In gaps.
     pub lost_ns: u64,
+    /// Of what was observed, from leaving the IP filter's ranges (by a branch, or before the first entry into them) until
+    /// entering them again, asleep or not: not lost, but not visible.  `None` without an IP filter.
+    pub outside_ns: Option<u64>,
+    /// The gaps, in order of causes; their time adds up to `lost_ns`.
+    pub by_cause: Vec<CauseLoss>,
 }
 
 /// Limits of the analysis that were reached.  All 0 in a sane recording.
@@ -110,6 +177,8 @@ pub struct FunctionReport {
     pub off_cpu: Stats,
     /// How far the latencies of the counted calls may be from the truth.
     pub error: ErrorBound,
+    /// What the figures may be if all calls are counted.
+    pub tails: Tails,
     /// Outermost activations: what does not count time twice.
     pub outermost: Total,
     /// 100 is one core.
@@ -124,6 +193,8 @@ pub struct FunctionReport {
     pub longest_open: Vec<CallRow>,
     /// Every call by start, if rows were asked for.
     pub rows: Vec<CallRow>,
+    /// A call whose children took longer than itself.  There is none: [`crate::check`].
+    pub overfull: Option<CallRow>,
 }
 
 impl FunctionReport {
@@ -153,6 +224,24 @@ pub struct ErrorBound {
     pub sum_ns: u64,
     /// Of the least certain call.
     pub max_ns: u64,
+    /// Calls whose latency is shorter than its own error.
+    pub shorter: u64,
+    /// The figures if every call took as little as its error allows.
+    pub low: Quantiles,
+    /// The figures if every call took as long as its error allows.
+    pub high: Quantiles,
+}
+
+/// Between what the figures of *all* calls that were seen lie: of the counted ones, and of those that were open or cut, of
+/// which only "at least" is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tails {
+    /// Calls that were not seen from entry to end.
+    pub calls: u64,
+    /// Each of them ended at its "at least", or as soon as it was long enough to be asked for ([`crate::LatencyRange`]).
+    pub at_least: Quantiles,
+    /// Each of them was longer than every call that was seen to end.
+    pub at_most: Quantiles,
 }
 
 /// A number of occurrences and their time.
@@ -252,6 +341,8 @@ pub struct CallerReport {
     pub latency: Stats,
     /// Off-CPU time of the calls.
     pub off_cpu: Stats,
+    /// How far the latencies of the calls may be from the truth.
+    pub error: ErrorBound,
     /// Latency by powers of two.
     pub histogram: Vec<Bucket>,
     /// Where the time of these calls went.
@@ -293,6 +384,38 @@ impl Status {
     }
 }
 
+/// What cut a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CutCause {
+    /// A gap.
+    Gap(GapCause),
+    /// Control landed where no open frame explains it.
+    StackSwitch,
+    /// The stack became deeper than the analysis follows.
+    StackTooDeep,
+}
+
+impl CutCause {
+    /// Name in rows and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gap(cause) => cause.name(),
+            Self::StackSwitch => "stack switch",
+            Self::StackTooDeep => "stack too deep",
+        }
+    }
+}
+
+/// What cut a call, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// What.
+    pub cause: CutCause,
+    /// The CPU that the thread was on then, if the switch records say.
+    pub cpu: Option<Cpu>,
+}
+
 /// Name of a call: stable over runs, workers and other options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId {
@@ -327,6 +450,8 @@ pub struct CallRow {
     pub off_cpu_ns: u64,
     /// How much of it was seen.
     pub status: Status,
+    /// What cut it, if it is [`Status::Cut`].
+    pub cut_by: Option<Cut>,
     /// Who entered it.
     pub caller: Caller,
     /// The instruction that entered it.

@@ -1,6 +1,6 @@
 //! What is asked of the analysis, and what it may ask in turn.
 
-use model::{AuxOwner, CodeSource, FunctionId, FunctionLookup, Ns, Schedule, Tid};
+use model::{AuxBuffer, Avma, CodeSource, FunctionId, FunctionLookup, Ns, Recording, Schedule, Tid};
 use rustc_hash::FxHashMap;
 
 /// What the user wants to know.
@@ -96,10 +96,40 @@ pub struct Surroundings<'a> {
     pub schedule: &'a Schedule,
     /// First and last instant of the recording.
     pub window: (Ns, Ns),
+    /// First instruction of the kernel's scheduler, if its range is in the IP filter and nothing else tells of switches:
+    /// a thread is off its CPU from there until it has left the range for good.
+    pub scheduler: Option<Avma>,
     /// Only code inside IP filter ranges was traced.
     pub has_ip_filter: bool,
-    /// Owner and perf's number of each AUX buffer.
-    pub buffers: &'a [(AuxOwner, u32)],
+    /// The AUX buffers: whose they are, and perf's numbers of them.
+    pub buffers: &'a [AuxBuffer<'a>],
+}
+
+impl<'a> Surroundings<'a> {
+    /// Those of a recording, whose code is `image`.
+    #[must_use]
+    pub fn of(
+        recording: &'a Recording<'a>,
+        schedule: &'a Schedule,
+        image: &'a (impl CodeSource + FunctionLookup),
+    ) -> Self {
+        Self {
+            code: image,
+            functions: image,
+            schedule,
+            window: recording.time_span.unwrap_or((Ns(0), Ns(0))),
+            scheduler: scheduler(recording, schedule),
+            has_ip_filter: recording.pt.has_ip_filter,
+            buffers: &recording.buffers,
+        }
+    }
+}
+
+/// The first instruction of the kernel's scheduler, where the recording tells of switches by its range in the IP filter
+/// only.
+#[must_use]
+pub fn scheduler(recording: &Recording<'_>, schedule: &Schedule) -> Option<Avma> {
+    recording.kernel_filter().filter(|_| !schedule.has_switches())
 }
 
 /// What a function is to the request.

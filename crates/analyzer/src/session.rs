@@ -4,9 +4,10 @@ use model::AuxOwner;
 use rustc_hash::FxHashMap;
 
 use crate::aggregate::Aggregate;
+use crate::children::ChildSums;
 use crate::code_map::CodeMap;
-use crate::loss::LossByCause;
-use crate::report::Limits;
+use crate::loss::Ledger;
+use crate::report::{CallRow, Limits};
 use crate::request::{Ancestor, Request, Roles, Surroundings};
 use crate::stack::Activation;
 
@@ -20,7 +21,7 @@ pub(crate) struct Session<'a> {
     pub(crate) stack_switches: bool,
     pub(crate) map: CodeMap<'a>,
     pub(crate) calls: Aggregate,
-    pub(crate) loss: LossByCause,
+    pub(crate) loss: Ledger,
     pub(crate) limits: Limits,
     /// Activations for reuse, empty.
     #[expect(clippy::vec_box, reason = "frames hold boxes, which move in and out of here as they are")]
@@ -40,12 +41,20 @@ impl<'a> Session<'a> {
             stack_switches: request.stack_switches,
             map: CodeMap::new(around),
             calls: Aggregate::new(request),
-            loss: LossByCause::default(),
+            loss: Ledger::default(),
             limits: Limits::default(),
             spare: Vec::new(),
             held_events: 0,
             wanted_len: request.functions.len(),
-            buffers: around.buffers.iter().copied().collect(),
+            buffers: around.buffers.iter().map(|buffer| (buffer.owner, buffer.index)).collect(),
+        }
+    }
+
+    /// A call of the wanted function number `wanted` has ended, or will not be seen to end.
+    pub(crate) fn call(&mut self, wanted: u32, row: &CallRow, children: &ChildSums) {
+        let is_reported = self.calls.add(wanted, row, children);
+        if let Some(cut) = row.cut_by.filter(|_| is_reported) {
+            self.loss.has_cut(row.tid, cut);
         }
     }
 

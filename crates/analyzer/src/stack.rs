@@ -29,13 +29,16 @@ pub(crate) enum FrameKind {
     Call,
     /// Jumped to.
     Tail,
+    /// Called at a place inside its caller: a subroutine of hand-written code, or room for a return address that a
+    /// retpoline overwrites.  It is part of that function, neither caller nor child.
+    Inner,
     /// A signal handler, entered by the kernel.
     Signal,
     /// Tracing began at its entry: called from outside the IP filter.
     Filter,
     /// Running when it was first seen.
     Found,
-    /// The kernel's frame below a signal handler; `site` is the instruction that was interrupted.
+    /// The kernel's frame below a signal handler; `site` is the instruction that was interrupted, or [`NOT_KNOWN`].
     Interrupted,
     /// As above, in a system call: `site` is behind its instruction, which may also be executed again.
     InterruptedSyscall,
@@ -56,7 +59,8 @@ pub(crate) struct Frame {
     pub(crate) caller: FunctionId,
     /// The instruction that entered it; 0 if there is none.
     pub(crate) site: Avma,
-    /// Its first instruction, if tracing began there ([`FrameKind::Filter`], [`FrameKind::Signal`]).
+    /// Its first instruction, if tracing began there ([`FrameKind::Filter`], [`FrameKind::Signal`]), or if a frame that was
+    /// not known returned there ([`FrameKind::Found`]): only the restorer of signals is returned to so.
     pub(crate) entry: Avma,
     /// Where it returns to.
     pub(crate) ret: Avma,
@@ -66,6 +70,8 @@ pub(crate) struct Frame {
     pub(crate) kind: FrameKind,
     /// It runs outside the IP filter.
     pub(crate) hidden: bool,
+    /// The function into whose middle it has jumped, and whose code it runs.
+    pub(crate) runs: Option<FunctionId>,
     pub(crate) start: EventTime,
     /// The thread's off-CPU time at `start`.
     pub(crate) off_cpu_ns: u64,
@@ -104,6 +110,13 @@ pub(crate) struct Activation {
     pub(crate) children: ChildSums,
     /// Calls that wait for this ancestor's latency.
     pub(crate) waiting: Vec<WaitingCall>,
+}
+
+/// The function on top, and what its call gathers if it is wanted.
+pub(crate) fn running(stack: &mut [Frame]) -> Option<(FunctionId, &mut Activation)> {
+    let top = stack.iter_mut().rev().find(|frame| frame.kind != FrameKind::Inner)?;
+    let activation = top.activation.as_deref_mut().filter(|a| a.wanted.is_some())?;
+    Some((top.function, activation))
 }
 
 /// A call that enters the figures if its ancestor's latency fits.

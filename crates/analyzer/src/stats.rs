@@ -46,10 +46,7 @@ impl Stats {
         };
         let mean_ns = sum as f64 / count as f64;
         let squares: f64 = sorted.iter().map(|&ns| (ns as f64 - mean_ns).powi(2)).sum();
-        let rank = |per_mille: usize| {
-            let rank = (per_mille * sorted.len()).div_ceil(1000);
-            sorted.get(rank.saturating_sub(1)).copied().unwrap_or(max_ns)
-        };
+        let rank = |per_mille| sorted.get(nearest_rank(per_mille, sorted.len())).copied().unwrap_or(max_ns);
         let spread = Spread {
             min_ns,
             mean_ns,
@@ -61,6 +58,43 @@ impl Stats {
             max_ns,
         };
         Self { count, sum_ns, spread: Some(spread) }
+    }
+}
+
+/// Index of a percentile among `len` sorted values.
+fn nearest_rank(per_mille: usize, len: usize) -> usize {
+    (per_mille * len).div_ceil(1000).saturating_sub(1)
+}
+
+/// Extremes and percentiles of a set of which some members may be known only to be longer than all others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quantiles {
+    /// Smallest.  `None`, here and below: it is one of those of unknown length, or the set is empty.
+    pub min_ns: Option<u64>,
+    /// Median.
+    pub p50_ns: Option<u64>,
+    /// 90th percentile.
+    pub p90_ns: Option<u64>,
+    /// 99th percentile.
+    pub p99_ns: Option<u64>,
+    /// 99.9th percentile.
+    pub p999_ns: Option<u64>,
+    /// Largest.
+    pub max_ns: Option<u64>,
+}
+
+impl Quantiles {
+    /// Of `values`, which it reorders, and of `longer` members that are longer than all of them.
+    #[must_use]
+    pub fn of(values: &mut [u64], longer: usize) -> Self {
+        let len = values.len() + longer;
+        let min_ns = values.iter().min().copied();
+        let max_ns = values.iter().max().copied().filter(|_| longer == 0);
+        let mut rank = |per_mille| {
+            let index = nearest_rank(per_mille, len);
+            (index < values.len()).then(|| *values.select_nth_unstable(index).1)
+        };
+        Self { min_ns, p50_ns: rank(500), p90_ns: rank(900), p99_ns: rank(990), p999_ns: rank(999), max_ns }
     }
 }
 
@@ -88,5 +122,24 @@ mod tests {
     fn the_deviation_is_that_of_the_population() {
         let spread = Stats::of_sorted(&[2, 4, 4, 4, 5, 5, 7, 9]).spread.unwrap();
         assert_eq!((spread.mean_ns, spread.stddev_ns), (5.0, 2.0));
+    }
+
+    #[test]
+    fn quantiles_are_those_of_the_figures() {
+        let mut values: Vec<u64> = (1..=1000).rev().collect();
+        let spread = Stats::of_sorted(&(1..=1000).collect::<Vec<_>>()).spread.unwrap();
+        let q = Quantiles::of(&mut values, 0);
+        assert_eq!((q.min_ns, q.max_ns), (Some(spread.min_ns), Some(spread.max_ns)));
+        let of_spread = [spread.p50_ns, spread.p90_ns, spread.p99_ns, spread.p999_ns].map(Some);
+        assert_eq!([q.p50_ns, q.p90_ns, q.p99_ns, q.p999_ns], of_spread);
+        assert_eq!(Quantiles::of(&mut [], 0), Quantiles::default());
+    }
+
+    #[test]
+    fn what_is_longer_than_all_others_has_no_figure() {
+        // Of ten, the median is the fifth, p90 the ninth: one of those whose length is not known.
+        let q = Quantiles::of(&mut [50, 10, 40, 20, 30, 80, 60, 70], 2);
+        assert_eq!((q.min_ns, q.p50_ns, q.p90_ns, q.max_ns), (Some(10), Some(50), None, None));
+        assert_eq!(Quantiles::of(&mut [], 3), Quantiles::default());
     }
 }

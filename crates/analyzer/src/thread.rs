@@ -3,7 +3,7 @@
 //! interrupts, signals) and [`crate::filter`].
 
 use model::{
-    AuxOffset, AuxOwner, Avma, EventTime, FunctionId, FunctionKind, Gap, Ns, Site, SpaceId, Target, Tid,
+    AuxOffset, AuxOwner, Avma, Cpu, EventTime, FunctionId, FunctionKind, Gap, Ns, Site, SpaceId, Target, Tid,
     TraceEvent,
 };
 
@@ -11,11 +11,11 @@ use crate::children::ChildKey;
 use crate::ghosts::Ghosts;
 use crate::kernel::Left;
 use crate::landing::Undecided;
-use crate::loss::ThreadWindow;
 use crate::off_cpu::OffCpuClock;
-use crate::report::{CallId, CallRow, Caller, ChildKind, Status, Total};
+use crate::report::{CallId, CallRow, Caller, ChildKind, Cut, CutCause, Status, Total};
 use crate::session::Session;
-use crate::stack::{Activation, CHAIN_MAX, DEPTH_MAX, Frame, FrameKind, NOT_KNOWN, WaitingCall};
+use crate::stack::{Activation, CHAIN_MAX, DEPTH_MAX, Frame, FrameKind, NOT_KNOWN, WaitingCall, running};
+use crate::window::ThreadWindow;
 
 /// What is known of a thread up to its current event.
 pub(crate) struct Thread<'a> {
@@ -34,17 +34,25 @@ pub(crate) struct Thread<'a> {
     pub(crate) undecided: Option<Box<Undecided>>,
     /// The thread was seen from its first instruction: no frame is older than the recording.
     pub(crate) base_known: bool,
+    /// It executed a new program: if nothing was seen before, it is as if it was born then.
+    pub(crate) executed: Option<Ns>,
     /// The thread was interrupted at this address when a gap began.
     pub(crate) interrupted_at: Option<Avma>,
     /// Nothing was seen yet.
     pub(crate) is_new: bool,
     pub(crate) window: ThreadWindow,
+    /// Deaths and rebirths that are still to come.
+    dead: &'a [(Ns, Ns)],
     ghosts: Ghosts,
+    /// Functions that the kernel has entered as handlers of signals.
+    pub(crate) handlers: Vec<FunctionId>,
     /// Open activations and number of entries so far, by wanted function.
     open: Vec<(u32, u64)>,
     /// Indices in `stack` of the ancestor's activations.
     ancestors: Vec<usize>,
     last: EventTime,
+    /// What cuts the frames that end now.
+    cut_by: Option<Cut>,
 }
 
 /// How a frame ends.
@@ -71,19 +79,33 @@ impl<'a> Thread<'a> {
             away: None,
             undecided: None,
             base_known: life.is_some_and(|l| l.born.is_some()),
+            executed: life.and_then(|l| l.executed),
             interrupted_at: None,
             is_new: true,
-            window: ThreadWindow::new(life, around.window),
+            window: ThreadWindow::new(life, around.window, around.has_ip_filter),
+            dead: life.map_or(&[], |l| &l.dead),
             ghosts: Ghosts::default(),
+            handlers: Vec::new(),
             open: vec![(0, 0); session.wanted_len()],
             ancestors: Vec::new(),
             last: EventTime::default(),
+            cut_by: None,
         }
     }
 
     /// The next event.
     #[inline]
     pub(crate) fn event(&mut self, session: &mut Session<'a>, space: SpaceId, event: &TraceEvent) {
+        // Behind its death there is nothing of a thread, even where the estimate is before the next one's birth.
+        while let Some((&(died, reborn), later)) = self.dead.split_first()
+            && (event.time().point >= reborn || event.time().lo > died)
+        {
+            self.dead = later;
+            self.is_reborn(session, died, reborn);
+        }
+        if event.is_in_kernel() {
+            return self.kernel_code(session, event);
+        }
         if self.undecided.is_some() {
             self.look_ahead(session, space, event);
         } else {
@@ -109,12 +131,12 @@ impl<'a> Thread<'a> {
     /// Nothing that was open before a gap is known after it.
     fn gap(&mut self, session: &mut Session<'a>, gap: &Gap) {
         let lost_ns = self.window.gap(gap);
-        session.loss.add(gap, lost_ns);
         self.now = gap.from;
         self.at = gap.at;
+        session.loss.add(self.tid, self.cpu(session), gap, lost_ns);
         self.off_cpu.pass(gap.from); // a thread may come to a CPU whose trace is lost
         if !self.stack.is_empty() {
-            self.cut_all(session);
+            self.cut_all(session, CutCause::Gap(gap.cause));
         }
         self.interrupted_at = match self.left.take() {
             Some(Left::Kernel(entry)) if !entry.syscall => Some(entry.from.ip),
@@ -129,6 +151,9 @@ impl<'a> Thread<'a> {
     /// The stream has ended.  `end`: of the recording.
     pub(crate) fn finish(&mut self, session: &mut Session<'a>, end: Ns) {
         self.decide_rest(session);
+        for &(died, reborn) in std::mem::take(&mut self.dead) {
+            self.window.dead(died, reborn);
+        }
         self.window.seen(self.last.point);
         self.now = self.last;
         let died = session.around.schedule.thread(self.tid).and_then(|life| life.died);
@@ -137,6 +162,22 @@ impl<'a> Thread<'a> {
             self.now = EventTime::exact(end.max(self.last.point));
         }
         self.close_to(session, 0, Status::OpenEnd);
+    }
+
+    /// The thread has died, and what comes now is another one with the same number.
+    fn is_reborn(&mut self, session: &mut Session<'a>, died: Ns, reborn: Ns) {
+        self.decide_rest(session);
+        self.now = self.last;
+        self.close_to(session, 0, Status::OpenEnd);
+        self.window.dead(died, reborn);
+        (self.left, self.away, self.interrupted_at) = (None, None, None);
+        self.ghosts = Ghosts::default();
+        self.base_known = true;
+    }
+
+    /// The CPU that it is on now.
+    fn cpu(&self, session: &Session<'a>) -> Option<Cpu> {
+        session.around.schedule.cpu_of(self.tid, self.now.point)
     }
 
     /// The latest time that was seen.
@@ -156,6 +197,7 @@ impl<'a> Thread<'a> {
             chain: 0,
             kind,
             hidden: false,
+            runs: None,
             start: self.now,
             off_cpu_ns: self.off_cpu.total_ns(),
             activation: None,
@@ -166,7 +208,7 @@ impl<'a> Thread<'a> {
     pub(crate) fn push(&mut self, session: &mut Session<'a>, mut frame: Frame, entry: bool) {
         if self.stack.len() >= DEPTH_MAX {
             session.limits.capped_stacks += 1;
-            self.cut_all(session);
+            self.cut_all(session, CutCause::StackTooDeep);
             frame.chain = 0;
         }
         if entry && let Some(role) = session.roles.get(frame.function) {
@@ -186,7 +228,7 @@ impl<'a> Thread<'a> {
         }
         let Some(wanted) = activation.wanted else { return };
         activation.at = self.at;
-        activation.cpu = session.around.schedule.cpu_of(self.tid, self.now.point);
+        activation.cpu = self.cpu(session);
         activation.reported = frame.kind == FrameKind::Found && self.ghosts.found(frame.function);
         let Some((open, entered)) = self.open.get_mut(wanted as usize) else { return };
         activation.depth = *open;
@@ -218,7 +260,8 @@ impl<'a> Thread<'a> {
     /// The frame on top was only in the way: its caller enters `to`.
     pub(crate) fn replace_top(&mut self, session: &mut Session<'a>, to: Target) {
         let Some(stub) = self.close(session, Status::Complete, false) else { return };
-        let mut frame = self.frame(to.function, stub.kind);
+        let kind = if stub.kind == FrameKind::Inner { FrameKind::Call } else { stub.kind };
+        let mut frame = self.frame(to.function, kind);
         (frame.site, frame.caller, frame.space) = (stub.site, stub.caller, stub.space);
         (frame.ret, frame.chain) = (stub.ret, stub.chain);
         self.push(session, frame, to.at_entry);
@@ -247,16 +290,23 @@ impl<'a> Thread<'a> {
     }
 
     /// Ends all frames; what is found running later may be one of them.
-    pub(crate) fn cut_all(&mut self, session: &mut Session<'a>) {
+    pub(crate) fn cut_all(&mut self, session: &mut Session<'a>, cause: CutCause) {
         let wanted = |f: &&Frame| f.activation.as_ref().is_some_and(|a| a.wanted.is_some());
-        self.ghosts.add(self.stack.iter().filter(wanted).map(|f| (f.function, f.ret)));
+        let calls = self.stack.iter().filter(wanted).map(|f| (f.function, f.ret));
+        match cause {
+            CutCause::StackSwitch => self.ghosts.add_elsewhere(calls),
+            _ => self.ghosts.add(calls),
+        }
+        self.cut_by = Some(Cut { cause, cpu: self.cpu(session) });
         self.close_to(session, 0, Status::Cut);
     }
 
     /// A frame whose entry was not seen returned to `ret`, and nothing is known below.
     pub(crate) fn returned_to_unknown(&mut self, session: &mut Session<'a>, to: Target) {
         self.ghosts.returned(to.ip);
-        self.found(session, to);
+        let mut frame = self.frame(to.function, FrameKind::Found);
+        frame.entry = if to.at_entry { to.ip } else { Avma(0) };
+        self.push(session, frame, true);
     }
 
     /// Ends the frame on top, now, or when it left the IP filter for good.
@@ -280,14 +330,14 @@ impl<'a> Thread<'a> {
 
     /// Adds a frame that has ended to what the frame below did.
     fn add_as_child(&mut self, session: &mut Session<'a>, frame: &Frame, end: Ending) {
-        let Some(parent) = self.stack.last_mut() else { return };
-        let Some(activation) = parent.activation.as_mut().filter(|a| a.wanted.is_some()) else { return };
+        let Some((parent, activation)) = running(&mut self.stack) else { return };
         let kind = match frame.kind {
-            FrameKind::Found | FrameKind::Signal => return,
+            FrameKind::Found | FrameKind::Signal | FrameKind::Inner => return,
             FrameKind::Interrupted | FrameKind::InterruptedSyscall => ChildKind::Signal,
-            _ if session.map.kind(frame.function) == FunctionKind::Plt => return,
+            // Out of the IP filter it stands for all that ran behind it.
+            _ if session.map.kind(frame.function) == FunctionKind::Plt && !frame.hidden => return,
             FrameKind::Tail => ChildKind::Tail,
-            FrameKind::Call | FrameKind::Filter if frame.function == parent.function => ChildKind::Recursion,
+            FrameKind::Call | FrameKind::Filter if frame.function == parent => ChildKind::Recursion,
             FrameKind::Call | FrameKind::Filter => ChildKind::Call,
         };
         let site = if frame.kind.is_mark() { None } else { session.map.place(frame.space, frame.site) };
@@ -307,8 +357,7 @@ impl<'a> Thread<'a> {
         site: Avma,
         since: (EventTime, u64),
     ) {
-        let Some(top) = self.stack.last_mut() else { return };
-        let Some(activation) = top.activation.as_mut().filter(|a| a.wanted.is_some()) else { return };
+        let Some((_, activation)) = running(&mut self.stack) else { return };
         let total = Total {
             count: 1,
             sum_ns: self.now.point.since(since.0.point),
@@ -355,11 +404,11 @@ impl<'a> Thread<'a> {
         activation: &mut Activation,
     ) {
         let Some(ancestor) = session.ancestor else {
-            return session.calls.add(wanted, &row, &activation.children);
+            return session.call(wanted, &row, &activation.children);
         };
         let Some(&below) = self.ancestors.last() else { return };
         if ancestor.latency == crate::request::LatencyRange::ALL {
-            return session.calls.add(wanted, &row, &activation.children);
+            return session.call(wanted, &row, &activation.children);
         }
         if let Some(below) = self.stack.get_mut(below).and_then(|f| f.activation.as_mut()) {
             let children = std::mem::take(&mut activation.children);
@@ -384,7 +433,7 @@ impl<'a> Thread<'a> {
         };
         if fits {
             for call in activation.waiting.drain(..) {
-                session.calls.add(call.wanted, &call.row, &call.children);
+                session.call(call.wanted, &call.row, &call.children);
             }
         } else if let Some(below) = self.ancestors.last().and_then(|&i| self.stack.get_mut(i))
             && let Some(below) = below.activation.as_mut()
@@ -415,6 +464,7 @@ impl<'a> Thread<'a> {
             error_ns: above.max(below),
             off_cpu_ns: end.off_cpu_ns.saturating_sub(frame.off_cpu_ns),
             status: end.status,
+            cut_by: self.cut_by.filter(|_| end.status == Status::Cut),
             caller,
             site: session.map.place(frame.space, frame.site),
             function: frame.function,

@@ -154,8 +154,15 @@ fn terminator_of(instruction: &Instruction) -> Option<Terminator> {
         FlowControl::Return if is_near_return(instruction.code()) => Terminator::Return,
         // XBEGIN continues behind itself; an abort is an asynchronous event (MODE.TSX, FUP, TIP).
         FlowControl::XbeginXabortXend => return None,
+        // To their own code they fall through: a VM exit is an asynchronous event.
+        FlowControl::Call if is_hypercall(instruction.code()) => return None,
         _ => Terminator::Far,
     })
+}
+
+fn is_hypercall(code: Code) -> bool {
+    use Code::{Tdcall, Vmcall, Vmgexit, Vmgexit_F2, Vmmcall};
+    matches!(code, Vmcall | Vmmcall | Vmgexit | Vmgexit_F2 | Tdcall)
 }
 
 fn is_near_return(code: Code) -> bool {

@@ -8,16 +8,19 @@
 
 mod ahead;
 mod events;
+mod kernel;
 mod loss;
 mod sync;
+mod tail;
 
 use events::{Fup, FupUse, Interruption};
+use loss::Lost;
 use model::{AsyncCause, AuxOffset, Avma, GapCause, IpFilter, Ns, SpaceId};
 use packet::{IpPayload, LastIp, Packet, PacketError, Tnt};
 
 use crate::Context;
 use crate::block::BlockId;
-use crate::clock::{Clock, Slot};
+use crate::clock::{Clock, CrystalRatio, Slot};
 use crate::errata::Errata;
 use crate::graph::BlockGraph;
 use crate::output::{Moment, Output};
@@ -48,35 +51,14 @@ enum State {
     Lost(Lost),
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Lost {
-    cause: GapCause,
-    from: Slot,
-    at: AuxOffset,
-    /// The bytes since `at` are not decoded,
-    skips: bool,
-    /// up to the next PSB.
-    psb: Option<AuxOffset>,
-    /// When packets were whole again, if that was before execution was known again.
-    resolved: Option<(Slot, Ns)>,
-    /// Packets other than of time came since: the next FUP is not OVF's own.
-    fup_is_late: bool,
-}
-
-impl Lost {
-    /// How many bytes are not decoded if those from `end` on are.
-    fn bytes_until(&self, end: AuxOffset) -> u64 {
-        if self.skips { self.psb.unwrap_or(end).0.saturating_sub(self.at.0) } else { 0 }
-    }
-}
-
 /// Decodes one segment.
 pub(crate) fn decode_segment(
     context: &Context<'_>,
+    crystal: Option<CrystalRatio>,
     graph: &mut BlockGraph,
     segment: &Segment<'_>,
 ) -> SegmentOutput {
-    let mut flow = Flow::new(context, graph, segment);
+    let mut flow = Flow::new(context, crystal, graph, segment);
     flow.run();
     flow.finish()
 }
@@ -105,15 +87,11 @@ struct Flow<'a> {
     errata: Errata,
     /// The last flow packet.
     flow_slot: Slot,
-    /// The one before it that the next one's events cannot precede.
-    flow_lo: Slot,
-    /// The last flow packet was a TNT; whether it was full.
-    last_tnt: Option<bool>,
+    /// The last flow packet was a TNT: nothing says yet when its last branch was.
+    open_tnt: bool,
     /// No timing packet has come since the last TNT: TIPs may have waited for it to be sent.
     behind_tnt: bool,
-    /// TNT packets are long.
-    long_tnt: bool,
-    /// The flow packet before the one whose TNT bits are pending.
+    /// What the branches of the last TNT cannot precede: the flow packet before it.
     tnt_lo: Slot,
     /// Inside PSB+: the address of its FUP.
     psb: Option<Option<Avma>>,
@@ -123,16 +101,24 @@ struct Flow<'a> {
     doubted: Ns,
     /// In the next segment's PSB+.
     tail: bool,
+    away: kernel::Away,
+    /// How often kernel code contradicted the trace.
+    kernel_desyncs: u64,
 }
 
 impl<'a> Flow<'a> {
-    fn new(context: &'a Context<'a>, graph: &'a mut BlockGraph, segment: &'a Segment<'a>) -> Self {
+    fn new(
+        context: &'a Context<'a>,
+        crystal: Option<CrystalRatio>,
+        graph: &'a mut BlockGraph,
+        segment: &'a Segment<'a>,
+    ) -> Self {
         let recording = context.recording;
         let errata = Errata::of(recording.cpu_model);
         let buffer = &recording.buffers[segment.buffer];
         let owner = Owner::new(context, buffer.owner);
         let running = owner.at_start(segment.first);
-        let mut clock = Clock::new(&recording.pt, context.conversion(), context.reference());
+        let mut clock = Clock::new(&recording.pt, crystal, context.conversion(), context.reference());
         if let Some((_, end)) = recording.time_span {
             clock.bound(end);
         }
@@ -154,7 +140,9 @@ impl<'a> Flow<'a> {
                 block: BlockId::NONE,
                 stack: ReturnStack::new(),
                 filter: IpFilter::parse(&recording.ip_filter),
+                own_calls: false,
                 tnt: Tnt::default(),
+                first_bit: None,
                 work: 0,
                 output: Output::default(),
             },
@@ -165,15 +153,15 @@ impl<'a> Flow<'a> {
             guest: false,
             errata,
             flow_slot: start_slot,
-            flow_lo: start_slot,
-            last_tnt: None,
+            open_tnt: false,
             behind_tnt: false,
-            long_tnt: false,
             tnt_lo: start_slot,
             psb: None,
             psb_step: None,
             doubted: Ns(0),
             tail: false,
+            away: kernel::Away::default(),
+            kernel_desyncs: 0,
             long_mode: true,
         }
     }
@@ -251,6 +239,9 @@ impl<'a> Flow<'a> {
             }
             Packet::Tip(ip) => self.tip(at, ip),
             Packet::Mtc(ctc) => {
+                if std::mem::take(&mut self.open_tnt) {
+                    self.clock.slot(self.walk.work); // MTC forces TNT out: its branches happened before
+                }
                 self.clock.mtc(ctc);
                 self.behind_tnt = false;
                 self.resolved();
@@ -265,6 +256,9 @@ impl<'a> Flow<'a> {
             }
             Packet::PsbEnd => {
                 self.psb_end(at);
+                if self.tail {
+                    self.settle_clock();
+                }
                 return !self.tail;
             }
             Packet::Ovf if self.tail => return false,
@@ -272,11 +266,10 @@ impl<'a> Flow<'a> {
             Packet::Tsc(tsc) => {
                 if self.psb.is_some() && matches!(self.state, State::On) {
                     // What ran before the PSB ran before this.
-                    let stands_still = self.clock.stands_still();
                     let slot = self.clock.slot_before_anchor(self.walk.work);
-                    self.psb_step = Some(self.step_to(slot, stands_still, at));
+                    self.psb_step = Some(self.step_to(slot, at));
                 }
-                self.clock.tsc(tsc);
+                self.clock.tsc(tsc, self.psb.is_some());
                 self.behind_tnt = false;
                 self.resolved();
             }
@@ -295,36 +288,42 @@ impl<'a> Flow<'a> {
     /// A slot for the flow packet at hand, and the step from the last one to it.
     #[inline]
     fn step(&mut self, at: AuxOffset) -> Step {
-        let stands_still = self.clock.stands_still();
         let slot = self.clock.slot(self.walk.work);
-        self.step_to(slot, stands_still, at)
+        self.step_to(slot, at)
     }
 
     /// The step from the last flow packet to the one at hand.
     ///
-    /// A TNT packet that is not full was forced out by the packet at hand: what ran since its last bit may have run
-    /// before its own time.  So may what a deferred TIP stands for: those directly behind a TNT may have waited for it
-    /// (SDM, "Deferred TIPs").
+    /// Where no time stands between, the packet may have forced out the TNT before it: what ran since the TNT's last
+    /// bit is among its branches.
     #[inline]
-    fn step_to(&mut self, slot: Slot, stands_still: bool, at: AuxOffset) -> Step {
-        let forced = match self.last_tnt.take() {
-            Some(full) => !full || stands_still,
-            None => self.behind_tnt,
-        };
-        if forced {
-            self.clock.progress.forced_out_previous();
-        } else {
-            self.flow_lo = self.flow_slot;
-        }
+    fn step_to(&mut self, slot: Slot, at: AuxOffset) -> Step {
+        let lo = if self.behind_tnt { self.tnt_lo } else { self.flow_slot };
         self.flow_slot = slot;
-        Step { lo: self.flow_lo, slot, at }
+        (self.open_tnt, self.behind_tnt) = (false, false);
+        Step { lo, own: slot, slot, at }
+    }
+
+    /// The step for a TIP that may have waited for the TNT before it to be sent (SDM, "Deferred TIPs"): its branch is
+    /// among those of the TNT, and has no time of its own.
+    fn among_tnt(&self, at: AuxOffset) -> Step {
+        Step { lo: self.tnt_lo, own: self.tnt_lo, slot: self.flow_slot.next(), at }
+    }
+
+    /// A packet of code that is skipped: what was deferred to the last TNT of code that is not was before it.
+    fn end_waiting(&mut self, at: AuxOffset) {
+        if self.open_tnt {
+            self.step(at);
+        }
     }
 
     /// Goes on with what a step gave.
     #[inline]
     fn check(&mut self, walked: Result<(), GapCause>, at: AuxOffset) {
-        if let Err(cause) = walked {
-            self.lose(cause, at, true);
+        match walked {
+            Ok(()) => (),
+            Err(cause) if self.in_kernel() => self.skip_kernel(cause),
+            Err(cause) => self.lose(cause, at, true),
         }
     }
 
@@ -334,50 +333,64 @@ impl<'a> Flow<'a> {
         if let State::Lost(lost) = &mut self.state {
             lost.fup_is_late = true;
         }
+        if matches!(self.state, State::Kernel) {
+            self.end_waiting(at);
+        }
         if !matches!(self.state, State::On) {
             return;
         }
-        self.clock.progress(u64::from(tnt.len()));
-        self.behind_tnt = false; // its first branch came behind all before it
+        self.clock.progress(1);
+        self.behind_tnt = false; // what follows is behind all branches of the TNT before
         let step = self.step(at);
-        self.behind_tnt = true;
+        (self.behind_tnt, self.tnt_lo) = (true, step.lo);
         if !self.walk.tnt.is_empty() {
             let ip = self.walk.position().ip;
-            return self.lose(GapCause::Desync { ip }, at, true);
+            return self.check(Err(GapCause::Desync { ip }), at);
         }
-        self.walk.tnt = tnt;
-        self.tnt_lo = step.lo;
-        self.long_tnt |= tnt.len() > Tnt::SHORT_MAX;
-        self.last_tnt = Some(tnt.len() == if self.long_tnt { Tnt::LONG_MAX } else { Tnt::SHORT_MAX });
+        (self.walk.tnt, self.walk.first_bit) = (tnt, None);
+        self.open_tnt = true;
         let walked = self.walk.follow_tnt(step);
+        if let Some(work) = self.walk.first_bit {
+            self.clock.reached(step.slot, work);
+        }
+        self.clock.progress(u64::from(tnt.len()).saturating_sub(1));
         self.check(walked, at);
     }
 
     fn tip(&mut self, at: AuxOffset, payload: IpPayload) {
         let ip = self.last_ip.expand(payload).map(Avma);
-        let fup = self.fup.take();
+        let fup = self.fup.take().and_then(|fup| fup.of_tip(ip));
         self.fup_use = FupUse::default();
         match (self.state, ip) {
             (State::On, Some(ip)) => {
                 self.clock.progress(1);
-                let mut step = self.step(at);
-                if !self.walk.tnt.is_empty() {
-                    step.lo = self.tnt_lo;
-                }
+                // FUP forces TNT and all deferred TIPs out (SDM, "Deferred TIPs"): the TIP behind one has not waited.
+                let deferred = fup.is_none() && (self.behind_tnt || !self.walk.tnt.is_empty());
+                let step = if deferred { self.among_tnt(at) } else { self.step(at) };
                 let walked = match fup {
-                    Some(Fup { ip: from, interruption: Interruption::Event(cause) }) => {
+                    Some(Fup { ip: from, interruption: Interruption::Event(cause), .. }) => {
                         self.walk.follow_async(step, cause, from, Some(ip)).map(|()| true)
                     }
-                    Some(Fup { ip: from, interruption: Interruption::Abort }) => {
+                    Some(Fup { ip: from, interruption: Interruption::Abort, .. }) => {
                         self.walk.follow_abort(step, from, ip, self.errata.bdm64).map(|()| false)
                     }
                     None => self.walk.follow_tip(step, ip),
                 };
+                if !deferred {
+                    self.clock.reached(step.slot, self.walk.work);
+                }
                 match walked {
-                    Ok(true) => self.arrive(step, ip, false),
+                    Ok(true) => self.far(step, ip),
                     Ok(false) => {
+                        self.walk.first_bit.get_or_insert(self.walk.work);
                         let walked = self.walk.follow_tnt(step);
                         self.check(walked, at);
+                    }
+                    Err(cause) if self.in_kernel() => {
+                        self.skip_kernel(cause);
+                        if !ip.is_kernel() {
+                            self.arrive(step, ip, true);
+                        }
                     }
                     Err(cause) => {
                         self.lose(cause, at, true);
@@ -387,7 +400,7 @@ impl<'a> Flow<'a> {
             }
             (State::On, None) => {
                 let ip = self.walk.position().ip;
-                self.lose(GapCause::Desync { ip }, at, true);
+                self.check(Err(GapCause::Desync { ip }), at);
             }
             (State::Kernel, Some(ip)) if !ip.is_kernel() => {
                 self.clock.discontinuity();
@@ -398,6 +411,7 @@ impl<'a> Flow<'a> {
                 let step = self.step(at);
                 self.recover(step, ip);
             }
+            (State::Kernel, _) => self.end_waiting(at),
             _ => (),
         }
     }
@@ -414,6 +428,9 @@ impl<'a> Flow<'a> {
         self.clock.discontinuity();
         let step = self.step(at);
         self.arrive(step, ip, true);
+        if matches!(self.state, State::Kernel) && self.context.recording.pt.has_ip_filter {
+            self.skipped_start(step, ip);
+        }
     }
 
     fn pgd(&mut self, at: AuxOffset, payload: IpPayload) {
@@ -425,6 +442,7 @@ impl<'a> Flow<'a> {
                 self.clock.progress(1);
                 let step = self.step(at);
                 self.clock.discontinuity();
+                let in_kernel = self.in_kernel();
                 let desync =
                     (!self.walk.tnt.is_empty()).then(|| GapCause::Desync { ip: self.walk.position().ip });
                 let walked = match (desync, fup) {
@@ -432,7 +450,14 @@ impl<'a> Flow<'a> {
                     (None, Some(fup)) => self.interrupted(step, fup, ip),
                     (None, None) => self.walk.follow_end(step, ip),
                 };
-                if let Err(cause) = walked {
+                self.clock.reached(step.slot, self.walk.work);
+                if self.walk.own_calls && !in_kernel && walked.is_ok() {
+                    self.leave_user();
+                }
+                if in_kernel {
+                    // The kernel writes its switch records around those to the trace unit's registers.
+                    walked.unwrap_or_else(|cause| self.skip_kernel(cause));
+                } else if let Err(cause) = walked {
                     self.lose(cause, at, true);
                     self.close_gap(step, self.running);
                 } else if self.running.to < self.clock.now_lo() {
@@ -450,6 +475,10 @@ impl<'a> Flow<'a> {
             }
             State::Lost(_) => (),
             State::Kernel | State::Guest | State::Off | State::Unsynced => {
+                if self.away.in_filter() {
+                    let step = self.step(at);
+                    self.skipped_end(step, ip);
+                }
                 self.clock.discontinuity();
                 self.state = State::Off;
             }
@@ -471,15 +500,15 @@ impl<'a> Flow<'a> {
     fn fup(&mut self, at: AuxOffset, payload: IpPayload) {
         let ip = self.last_ip.expand(payload).map(Avma);
         if let Some(psb_ip) = &mut self.psb {
-            if !(self.errata.bdm70 && self.reader.tracing_starts_behind_psb_plus()) {
+            if !self.reader.tracing_starts_behind_psb_plus() {
                 *psb_ip = ip;
             }
             return;
         }
         let fup_use = std::mem::take(&mut self.fup_use);
         let Some(ip) = ip else { return };
-        if let State::Lost(Lost { cause: GapCause::Overflow, fup_is_late, .. }) = self.state {
-            if self.errata.apl12 && self.reader.tracing_is_off() {
+        if let State::Lost(Lost { overflowed: true, fup_is_late, .. }) = self.state {
+            if self.reader.tracing_is_off() {
                 return;
             }
             // Behind OVF: execution goes on here.
@@ -494,28 +523,25 @@ impl<'a> Flow<'a> {
             let ip = self.walk.position().ip;
             self.lose(GapCause::Desync { ip }, at, true);
         }
-        if let FupUse::Interruption(interruption) = fup_use {
-            self.fup = Some(Fup { ip, interruption });
-        }
+        let (interruption, may_be_ovf) = match fup_use {
+            FupUse::Bound => return,
+            FupUse::Interruption(interruption) => (interruption, false),
+            FupUse::BehindPsb(psb_ip) => (Interruption::Event(AsyncCause::Unknown), psb_ip == ip),
+        };
+        self.fup = Some(Fup { ip, interruption, may_be_ovf });
     }
 
     fn finish(mut self) -> SegmentOutput {
         let recording_end = self.context.recording.time_span.map(|(_, last)| last);
-        if let State::Lost(lost) = self.state {
-            let bytes = lost.bytes_until(self.reader.offset().min(self.segment.end));
-            let until = recording_end.map_or(self.running.to, |end| end.min(self.running.to));
-            let to = if self.segment.last { Moment::Exactly(until) } else { Moment::At(self.flow_slot) };
-            self.walk.output.thread(self.running, self.walk.space, self.clock.now_lo());
-            self.walk.output.gap(Moment::At(lost.from), to, bytes, lost.at, lost.cause);
-            if self.segment.last && lost.cause != GapCause::UnknownThread {
-                self.lose_the_rest(lost, recording_end);
-            }
-        }
+        self.lost_at_the_end(recording_end);
+        // Any time may pass behind the last packet before what it stands for is over.
+        self.clock.discontinuity();
+        self.clock.slot(self.walk.work);
         self.clock.finish(recording_end);
-        self.clock.progress.finish(self.walk.work);
         SegmentOutput {
             overflows: self.walk.output.overflows,
             clock_errors: self.clock.errors,
+            kernel_desyncs: self.kernel_desyncs,
             stretches: self.walk.output.finish(&self.clock),
         }
     }

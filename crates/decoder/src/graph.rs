@@ -26,6 +26,8 @@ impl BlockGraph {
 
     /// The block that starts at `ip`.
     pub(crate) fn at(&mut self, context: &Context<'_>, space: SpaceId, ip: Avma) -> Result<BlockId, NoCode> {
+        // The kernel is the same in all address spaces.
+        let space = if ip.is_kernel() { SpaceId::default() } else { space };
         if let Some(&id) = self.index.get(&(space, ip)) {
             return Ok(id);
         }

@@ -31,7 +31,7 @@ pub(crate) fn run(
 ) -> DecodeStats {
     let pool = Pool::new(decoder, options.workers);
     let mut join = Join { stats: DecodeStats::default(), last: BTreeMap::new(), progress, sink };
-    for group in groups(context, options.segment_bytes) {
+    for group in groups(context, decoder.segment_bytes(options.segment_bytes)) {
         join.group(context, &pool, &group);
     }
     join.stats
@@ -136,6 +136,7 @@ impl Join<'_> {
                 self.stats.segments += 1;
                 self.stats.overflows += output.overflows;
                 self.stats.clock_errors += output.clock_errors;
+                self.stats.kernel_desyncs += output.kernel_desyncs;
                 done += timed.segment.len();
                 let buffer = timed.segment.buffer;
                 for stretch in output.stretches {

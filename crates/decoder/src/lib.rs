@@ -69,6 +69,8 @@ pub struct DecodeStats {
     pub overflows: u64,
     /// Times at which packets contradicted each other; the bounds there are widened.
     pub clock_errors: u64,
+    /// Times at which the kernel's text contradicted the trace: what followed was skipped, to the return to user code.
+    pub kernel_desyncs: u64,
 }
 
 /// What every segment's decoding needs to know.

@@ -10,6 +10,8 @@ use crate::owner::Running;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Moment {
     At(Slot),
+    /// Soon after the packet, in any case before the one behind it.
+    Behind(Slot),
     Exactly(Ns),
     /// The earlier of the two.
     NotAfter(Slot, Ns),
@@ -68,20 +70,22 @@ impl Stretch {
         self.events.push(event);
     }
 
-    /// Nothing happened later than what came after it, and nothing after the thread had left.
+    /// Nothing happened later than what came after it, and no user code ran after the thread had left.
     fn bound_from_behind(&mut self) {
-        let mut latest = self.left;
-        let mut bound = |time: &mut EventTime| {
-            latest = latest.min(time.hi).max(time.lo);
+        let mut latest = Ns::MAX;
+        let mut bound = |time: &mut EventTime, left: Ns| {
+            latest = latest.min(left).min(time.hi).max(time.lo);
             time.hi = latest;
             time.point = time.point.min(latest);
         };
         for event in self.events.iter_mut().rev() {
+            // The kernel goes on for a while after its record of the switch.
+            let left = if event.is_in_kernel() { Ns::MAX } else { self.left };
             match event {
-                TraceEvent::Branch(branch) => bound(&mut branch.time),
+                TraceEvent::Branch(branch) => bound(&mut branch.time, left),
                 TraceEvent::Gap(gap) => {
-                    bound(&mut gap.to);
-                    bound(&mut gap.from);
+                    bound(&mut gap.to, left);
+                    bound(&mut gap.from, left);
                 }
             }
         }
@@ -163,6 +167,10 @@ impl Output {
 fn moment(clock: &Clock, moment: Moment) -> EventTime {
     match moment {
         Moment::At(slot) => clock.time(slot),
+        Moment::Behind(slot) => {
+            let time = clock.time(slot);
+            EventTime { hi: clock.time(slot.next()).hi.max(time.hi), ..time }
+        }
         Moment::Exactly(ns) => EventTime::exact(ns),
         Moment::NotAfter(slot, bound) => {
             let time = clock.time(slot);

@@ -1,7 +1,7 @@
 //! Whose code a buffer's trace is, at a given time.
 
 use model::schedule::OnCpu;
-use model::{AuxOwner, Ns, Pid, Schedule, Tid};
+use model::{AuxOwner, Cpu, Ns, Pid, Schedule, Tid};
 
 use crate::Context;
 
@@ -61,6 +61,8 @@ pub enum Owner<'a> {
         schedule: &'a Schedule,
         /// Who came and left, by time.
         runs: &'a [OnCpu],
+        /// Whose buffer it is.
+        cpu: Cpu,
     },
 }
 
@@ -81,7 +83,7 @@ impl<'a> Owner<'a> {
                 match (runs, traced.next(), traced.next()) {
                     // Without switch records only a single thread is certain.
                     ([], Some((tid, life)), None) => always(life.pid, tid),
-                    _ => Self::Cpu { schedule, runs },
+                    _ => Self::Cpu { schedule, runs, cpu },
                 }
             }
         }
@@ -107,7 +109,7 @@ impl<'a> Owner<'a> {
     pub fn at(&self, lo: Ns) -> Running {
         let (schedule, runs) = match self {
             Self::Thread(running) => return *running,
-            Self::Cpu { schedule, runs } => (schedule, runs),
+            Self::Cpu { schedule, runs, .. } => (schedule, runs),
         };
         let first = runs.partition_point(|run| run.to <= lo);
         let next = runs.iter().skip(first).find(|run| run.doubtful || is_traced(schedule, run));
@@ -118,12 +120,21 @@ impl<'a> Owner<'a> {
     pub fn doubtful(&self, from: Ns, to: Ns) -> impl Iterator<Item = Running> + '_ {
         let (schedule, runs) = match self {
             Self::Thread(_) => (None, &[][..]),
-            Self::Cpu { schedule, runs } => (Some(schedule), *runs),
+            Self::Cpu { schedule, runs, .. } => (Some(schedule), *runs),
         };
         let first = runs.partition_point(|run| run.to <= from);
         let traced =
             move |run: &&OnCpu| schedule.is_some_and(|schedule| run.doubtful && is_traced(schedule, run));
         runs.iter().skip(first).take_while(move |run| run.from < to).filter(traced).map(Running::from)
+    }
+
+    /// A thread that came to this CPU at `from`, and at `to`, was on no other in between, as far as records tell.
+    pub fn stayed(&self, tid: Tid, from: Ns, to: Ns) -> bool {
+        let Self::Cpu { schedule, cpu: here, .. } = self else { return true };
+        let Some(life) = schedule.thread(tid) else { return from == to };
+        let first = life.on_cpu.partition_point(|(came, _)| *came <= from);
+        let since = life.on_cpu.iter().skip(first).take_while(|(came, _)| *came < to);
+        since.into_iter().all(|(_, cpu)| cpu == here)
     }
 
     /// Whom a loss hides that began while `before` ran and ended, not before `end`, while `now` runs.
@@ -135,7 +146,8 @@ impl<'a> Owner<'a> {
             return vec![LostPart::all_of(now)];
         }
         let mut parts = vec![LostPart { not_after: Some(before.to), ..LostPart::all_of(before) }];
-        let others = self.between(before.to, now.from).filter(|other| other.from < end);
+        let until = if now.is_known() { now.from } else { end };
+        let others = self.between(before.to, until).filter(|other| end.since(other.from) > SWITCH_NS);
         parts.extend(others.map(|whose| LostPart {
             whose,
             from: Some(whose.from),
@@ -151,7 +163,7 @@ impl<'a> Owner<'a> {
     pub fn between(&self, after: Ns, until: Ns) -> impl Iterator<Item = Running> + '_ {
         let (schedule, runs) = match self {
             Self::Thread(_) => (None, &[][..]),
-            Self::Cpu { schedule, runs } => (Some(schedule), *runs),
+            Self::Cpu { schedule, runs, .. } => (Some(schedule), *runs),
         };
         let first = runs.partition_point(|run| run.from < after);
         let traced = move |run: &&OnCpu| schedule.is_some_and(|schedule| is_traced(schedule, run));

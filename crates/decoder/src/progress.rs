@@ -1,74 +1,71 @@
 //! How far between two packets an event was: by instructions.
 //!
-//! A packet has one time, but many branches may share it, and direct branches have no packet at all.  Each event
-//! lies somewhere between the packet before and its own; the estimate shares that time out by the instructions that
-//! were executed, the bounds stay those of the packets.
+//! The time of a TIP is that of its branch, the time of a TNT that of its first branch (SDM, "Cycle Packet Semantics"),
+//! and direct branches have no packet at all.  What has no time of its own lies somewhere between two slots; the
+//! estimate shares the time between them out by the instructions that were executed, the bounds stay those of the slots.
 //!
 //! ```text
-//!   packet A ---- 12 instructions ---- call ---- 36 instructions ---- packet B
-//!   t = 100                            t = 105                        t = 120      bounds [100, 120]
+//!   TNT's first branch ---- 12 instructions ---- call ---- 36 instructions ---- TIP
+//!   t = 100                                      t = 105                        t = 120
 //! ```
 
-use model::{EventTime, Ns};
+use model::Ns;
 
-/// The instructions passed when each flow packet came.
+/// How many instructions had passed, wrapping, when what each slot stands for happened.
 #[derive(Default)]
 pub(crate) struct Progress {
-    packets: Vec<Packet>,
-    /// The work done when the last packet of each packet's group was followed to its end.
-    until: Vec<u32>,
-}
-
-#[derive(Clone, Copy)]
-struct Packet {
-    /// Instructions passed before it was followed, wrapping.
-    work: u32,
-    /// It forced out the one before: both have one time, and the work of both led there.
-    with_previous: bool,
+    passed: Vec<u32>,
 }
 
 impl Progress {
-    /// The next packet, met when `work` instructions had passed.
+    /// The next slot, met when `work` instructions had passed.
     #[inline]
-    pub(crate) fn packet(&mut self, work: u32) {
-        self.packets.push(Packet { work, with_previous: false });
+    pub(crate) fn slot(&mut self, work: u32) {
+        self.passed.push(work);
     }
 
-    /// The last packet forced out the one before it.
+    /// What `slot` stands for happened when `work` instructions had passed: its packet was followed to there.
     #[inline]
-    pub(crate) fn forced_out_previous(&mut self) {
-        if let Some(last) = self.packets.last_mut() {
-            last.with_previous = true;
+    pub(crate) fn reached(&mut self, slot: u32, work: u32) {
+        if let Some(passed) = self.passed.get_mut(slot as usize) {
+            *passed = work;
         }
     }
 
-    /// There are no more packets; `work` instructions have passed.
-    pub(crate) fn finish(&mut self, work: u32) {
-        let mut until = work;
-        self.until = vec![work; self.packets.len()];
-        for (packet, end) in self.packets.iter().zip(&mut self.until).rev() {
-            *end = until;
-            if !packet.with_previous {
-                until = packet.work;
-            }
-        }
+    fn passed(&self, slot: u32) -> Option<u32> {
+        self.passed.get(slot as usize).copied()
     }
 
-    /// The estimate for an event behind packet number `lo` and not behind number `packet`, when `work` instructions had
-    /// passed; `from` and `to` are the packets' own times.
-    pub(crate) fn share(&self, lo: usize, packet: usize, work: u32, from: Ns, to: EventTime) -> Ns {
-        let (Some(start), Some(&end)) = (self.packets.get(lo + 1), self.until.get(packet)) else {
-            return to.point;
+    /// The first slot behind `lo`, but not behind `hi`, that stands for what happened when `work` instructions had passed,
+    /// or later.
+    pub(crate) fn behind(&self, lo: u32, hi: u32, work: u32) -> u32 {
+        let mut slot = hi.max(lo + 1);
+        while slot - 1 > lo && self.passed(slot - 1).is_some_and(|passed| passed_since(work, passed) == 0) {
+            slot -= 1;
+        }
+        slot
+    }
+
+    /// The estimate for an event between `behind` and the slot before it, whose times are `to` and `from`, when `work`
+    /// instructions had passed.
+    pub(crate) fn share(&self, behind: u32, work: u32, from: Ns, to: Ns) -> Ns {
+        let (Some(start), Some(end)) = (self.passed(behind.saturating_sub(1)), self.passed(behind)) else {
+            return to;
         };
-        let all = u64::from(end.wrapping_sub(start.work));
-        let done = u64::from(work.wrapping_sub(start.work)).min(all);
-        let span = to.point.since(from);
+        let all = passed_since(end, start);
+        let done = passed_since(work, start).min(all);
+        let span = to.since(from);
         let share = match span.checked_mul(done) {
             Some(product) => product.checked_div(all).unwrap_or(span),
             None => span / all.max(1) * done, // centuries
         };
-        Ns(from.0 + share).min(to.point)
+        Ns(from.0 + share).min(to)
     }
+}
+
+/// Instructions from `start` to `end`, both wrapping; 0 if `end` is earlier.
+fn passed_since(end: u32, start: u32) -> u64 {
+    u64::try_from(end.wrapping_sub(start) as i32).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -78,32 +75,28 @@ mod tests {
     #[test]
     fn time_is_shared_out_by_instructions() {
         let mut progress = Progress::default();
-        progress.packet(1000);
-        progress.packet(1000); // the first is followed without work: tracing starts
-        progress.packet(1048);
-        progress.finish(1048);
-        let share = |work| progress.share(0, 1, work, Ns(100), EventTime::exact(Ns(120))).0;
+        progress.slot(1000);
+        progress.slot(1000);
+        progress.reached(1, 1048);
+        let share = |work| progress.share(1, work, Ns(100), Ns(120)).0;
         assert_eq!((share(1000), share(1012), share(1048)), (100, 105, 120));
+        assert_eq!((share(990), share(1049)), (100, 120));
     }
 
     #[test]
-    fn what_a_packet_forced_out_shares_its_time() {
+    fn between_the_nearest_slots() {
         let mut progress = Progress::default();
-        progress.packet(0);
-        progress.packet(0); // a TNT, followed over 10 instructions
-        progress.packet(10); // the TIP that forced it out: 10 more
-        progress.forced_out_previous();
-        progress.finish(20);
-        let share = |packet, work| progress.share(0, packet, work, Ns(100), EventTime::exact(Ns(120))).0;
-        assert_eq!((share(1, 5), share(1, 10), share(2, 20)), (105, 110, 120));
+        (100..=130).step_by(10).for_each(|work| progress.slot(work));
+        let behind = |work| progress.behind(0, 3, work);
+        assert_eq!([100, 110, 111, 120, 121, 140].map(behind), [1, 1, 2, 2, 3, 3]);
+        assert_eq!(progress.behind(2, 3, 90), 3);
     }
 
     #[test]
     fn the_count_may_wrap() {
         let mut progress = Progress::default();
-        progress.packet(u32::MAX - 1);
-        progress.packet(u32::MAX - 1);
-        progress.finish(2);
-        assert_eq!(progress.share(0, 1, 0, Ns(100), EventTime::exact(Ns(108))), Ns(104));
+        progress.slot(u32::MAX - 1);
+        progress.slot(2);
+        assert_eq!(progress.share(1, 0, Ns(100), Ns(108)), Ns(104));
     }
 }

@@ -19,8 +19,8 @@ pub struct Segment<'a> {
     pub truncations: Vec<AuxOffset>,
 }
 
-/// The longest PSB+: PSB, and the packets that may stand in it, with generous room for padding.
-const PSB_PLUS_ROOM: u64 = 512;
+/// What is read behind the segment: the next one's PSB+, and on for the clock until it has measured how long a cycle is there.
+const AHEAD: u64 = 1 << 16;
 
 impl Segment<'_> {
     /// Its first offset.
@@ -67,7 +67,7 @@ pub(crate) fn segments<'a>(index: usize, buffer: &AuxBuffer<'a>, segment_bytes: 
             let until = lost.partition_point(|at| *at <= end);
             Segment {
                 buffer: index,
-                pieces: clip(&pieces, cuts[i], end.plus(PSB_PLUS_ROOM)),
+                pieces: clip(&pieces, cuts[i], end.plus(AHEAD)),
                 end,
                 first,
                 last: i + 1 == count,

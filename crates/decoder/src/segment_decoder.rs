@@ -3,9 +3,10 @@
 //! What surrounds it is the same for both: cutting buffers into segments, workers, merging by time, time that never
 //! runs backwards.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use crate::Context;
+use crate::clock::CrystalRatio;
 use crate::flow::decode_segment;
 use crate::graph::BlockGraph;
 use crate::output::Stretch;
@@ -20,6 +21,8 @@ pub struct SegmentOutput {
     pub overflows: u64,
     /// Times at which packets contradicted each other.
     pub clock_errors: u64,
+    /// Times at which kernel code contradicted the trace.
+    pub kernel_desyncs: u64,
 }
 
 /// Decodes segments, several at once.
@@ -30,20 +33,29 @@ pub struct SegmentOutput {
 pub trait SegmentDecoder: Sync {
     /// Decodes one segment.
     fn decode(&self, context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput;
+
+    /// How many bytes segments should have at least, if it can choose; `wanted`: what the options say.
+    fn segment_bytes(&self, wanted: u64) -> u64 {
+        wanted
+    }
 }
 
-/// Our own decoder.  A worker takes a block graph and gives it back: the code's blocks are decoded once for each
-/// worker.
+/// Our own decoder, of one recording.  A worker takes a block graph and gives it back: the code's blocks are decoded once
+/// for each worker.
 #[derive(Default)]
 pub struct OwnDecoder {
     graphs: Mutex<Vec<BlockGraph>>,
+    crystal: OnceLock<Option<CrystalRatio>>,
 }
 
 impl SegmentDecoder for OwnDecoder {
     fn decode(&self, context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput {
         let lock = || self.graphs.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut graph = lock().pop().unwrap_or_default();
-        let output = decode_segment(context, &mut graph, segment);
+        let recording = context.recording;
+        let measure = || CrystalRatio::measure(&recording.buffers, recording.pt.tsc_ctc_ratio);
+        let crystal = *self.crystal.get_or_init(measure);
+        let output = decode_segment(context, crystal, &mut graph, segment);
         graph.trim();
         lock().push(graph);
         output

@@ -54,6 +54,8 @@ cases! {
     event_trace_kernel
     event_trace_page_fault
     event_trace_where_tracing_is_off
+    far_transfer_with_fup_behind_it
+    filter_left_by_a_compressed_return
     filter_left_by_a_conditional_jump_not_taken
     filter_left_by_a_conditional_jump_taken
     filter_left_by_a_conditional_jump_whose_range_is_known
@@ -66,18 +68,35 @@ cases! {
     fup_bound_to_mode_tsx
     fup_bound_to_ptwrite
     hole_in_the_stream
+    hypercall_is_no_branch
     interrupt
+    interrupt_behind_a_tnt
     interrupt_flag_changes
     jumps_inside_a_function_on_request
+    kernel_text_that_is_not_what_ran
+    kernel_with_text_is_followed
+    kernel_without_text_and_a_thread_that_was_elsewhere
+    kernel_without_text_and_other_threads_calls
+    kernel_without_text_in_the_filter
     kernel_without_text_is_skipped
+    kernel_without_text_keeps_each_threads_calls
+    loss_on_one_cpu_after_the_other
     loss_until_the_end
+    missing_code_at_a_psb
+    missing_code_lasts_until_code_is_reached
+    missing_code_then_overflow
     mode_tsx_has_no_fup_where_tracing_is_off
     overflow_in_a_later_psb_plus
+    overflow_in_another_thread
     overflow_in_psb_plus
     overflow_then_fup
+    overflow_then_missing_code
     overflow_then_pge
     overflow_then_psb
     overflow_then_psb_then_fup
+    overflow_then_psb_then_its_fup
+    overflow_where_tracing_is_off
+    overflow_where_tracing_is_off_then_truncated
     return_stack_cleared_at_ovf
     return_stack_cleared_at_psb
     return_stack_cleared_at_resync
@@ -86,17 +105,21 @@ cases! {
     sleep
     switch_at_an_untraced_stretch
     switch_records_were_lost
+    system_call_behind_a_tnt
     time_between_two_anchors
     time_first_cyc_behind_psb
     time_never_runs_backwards
     time_while_tracing_is_off
     time_with_one_anchor
     time_without_cyc
+    tracing_ends_without_address_at_a_near_branch
     transaction_aborts
     transaction_aborts_by_an_interrupt
     transaction_aborts_in_the_same_function
     transaction_commits
     trigger
+    truncated_in_the_turn_of_a_thread_without_trace
+    truncated_in_the_turn_of_nobody
     truncated_inside_a_packet
     truncated_where_tracing_is_off
     two_threads_on_one_cpu

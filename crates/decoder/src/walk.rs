@@ -20,9 +20,11 @@ const MAX_DIRECT: u32 = 1 << 12;
 /// The flow packet that is being followed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    /// The flow packet before it: what is followed now happened behind that.
+    /// The last slot that what is followed now happened behind: of the flow packet before.
     pub(crate) lo: Slot,
-    /// Its own time.
+    /// The last slot that what the packet itself stands for happened not before: `slot`, unless the packet may have waited.
+    pub(crate) own: Slot,
+    /// The first slot that it did not happen behind: the packet's own.
     pub(crate) slot: Slot,
     /// Where it is.
     pub(crate) at: AuxOffset,
@@ -36,10 +38,14 @@ pub(crate) struct Walk<'a> {
     /// The block whose first instruction is next.
     pub(crate) block: BlockId,
     pub(crate) stack: ReturnStack,
+    /// Kernel code was skipped: the stack has what the running thread called, and not what the trace unit has.
+    pub(crate) own_calls: bool,
     /// The ranges that are traced.
     pub(crate) filter: IpFilter,
     /// Bits that wait for a deferred TIP.
     pub(crate) tnt: Tnt,
+    /// Instructions passed at the first branch of the TNT that is being followed, once it is reached.
+    pub(crate) first_bit: Option<u32>,
     /// Instructions passed so far, wrapping: what the times between two packets are shared out by.
     pub(crate) work: u32,
     pub(crate) output: Output,
@@ -183,8 +189,23 @@ impl Walk<'_> {
         }
     }
 
+    /// The step for the branch at hand, which has a bit of the TNT packet.
+    ///
+    /// The packet's time is that of its first branch (SDM, "Cycle Packet Semantics"); simulators write the time of its
+    /// last.  By either, no branch is earlier than the flow packet before or later than the one behind, and the first
+    /// not later than the packet's time.
+    #[inline]
+    fn at_bit(&mut self, step: &mut Step) -> Step {
+        let here = *step;
+        if self.first_bit.is_none() {
+            self.first_bit = Some(self.work);
+            step.slot = step.slot.next();
+        }
+        here
+    }
+
     /// Follows the pending TNT bits; what is left of them waits for a TIP.
-    pub(crate) fn follow_tnt(&mut self, step: Step) -> Walked<()> {
+    pub(crate) fn follow_tnt(&mut self, mut step: Step) -> Walked<()> {
         let compression = self.context.recording.pt.return_compression;
         while !self.tnt.is_empty() {
             self.advance(step)?;
@@ -193,18 +214,15 @@ impl Walk<'_> {
             match block.terminator {
                 Terminator::Conditional { taken } => {
                     self.work = self.work.wrapping_add(instructions);
+                    let here = self.at_bit(&mut step);
                     if self.tnt.pop() == Some(true) {
                         match self.graph.taken(self.context, self.space, self.block, taken) {
                             Ok(id) => {
-                                self.emit_branch(
-                                    step,
-                                    BranchKind::ConditionalJump,
-                                    last,
-                                    self.graph.block(id).start,
-                                );
+                                let to = self.graph.block(id).start;
+                                self.emit_branch(here, BranchKind::ConditionalJump, last, to);
                                 self.block = id;
                             }
-                            Err(_) => self.branch_to(step, BranchKind::ConditionalJump, last, taken)?,
+                            Err(_) => self.branch_to(here, BranchKind::ConditionalJump, last, taken)?,
                         }
                     } else {
                         let next = self.graph.next(self.context, self.space, self.block);
@@ -214,8 +232,12 @@ impl Walk<'_> {
                 Terminator::Return if compression => {
                     let desync = self.desync(block);
                     self.work = self.work.wrapping_add(instructions);
+                    let here = self.at_bit(&mut step);
                     match (self.tnt.pop(), self.stack.pop()) {
-                        (Some(true), Some(to)) => self.branch_to(step, BranchKind::Return, last, to)?,
+                        // no near return leads into the kernel or out of it
+                        (Some(true), Some(to)) if last.ip.is_kernel() == to.is_kernel() => {
+                            self.branch_to(here, BranchKind::Return, last, to)?;
+                        }
                         _ => return Err(desync),
                     }
                 }
@@ -241,6 +263,9 @@ impl Walk<'_> {
             }
             _ => return Err(self.stopped_at(&block)),
         };
+        if block.last.ip.is_kernel() && !ip.is_kernel() {
+            return Err(self.desync(&block)); // no near branch leads out of the kernel
+        }
         self.work = self.work.wrapping_add(block.instructions);
         match kind {
             BranchKind::IndirectCall => self.stack.push(block.last.next_ip()),
@@ -264,9 +289,22 @@ impl Walk<'_> {
         ip: Avma,
         to: Option<Avma>,
     ) -> Walked<()> {
-        self.walk_to(step, ip)?;
-        self.end(step, EndKind::Async(cause), self.site(ip), to);
+        match self.walk_to(step, ip) {
+            Ok(()) => self.end(step, EndKind::Async(cause), self.site(ip), to),
+            Err(_) if self.is_behind_far(ip) => {
+                let from = self.graph.block(self.block).last;
+                self.end(step, EndKind::Syscall, from, to);
+            }
+            Err(cause) => return Err(cause),
+        }
         Ok(())
+    }
+
+    /// Nothing runs on past a far transfer, so a FUP with the address behind one is the transfer's own: of a software
+    /// interrupt (SDM, "Packet Generation under Different Enable Conditions": FUP(CLIP), FUP(NLIP), TIP), and of any on Goldmont.
+    fn is_behind_far(&self, ip: Avma) -> bool {
+        let block = self.graph.block(self.block);
+        block.terminator == Terminator::Far && block.last.next_ip() == ip
     }
 
     /// A transaction was aborted before the instruction at `ip`, and goes on at `handler`.
@@ -324,18 +362,25 @@ impl Walk<'_> {
                     }
                     return Err(self.stopped_at(&block));
                 }
+                Terminator::Far => true,
+                // Without an address it is user code that was left, or tracing; a near branch does neither.
+                _ if ip.is_none() && !self.context.recording.pt.has_ip_filter => {
+                    return Err(self.desync(&block));
+                }
                 _ => true,
             };
             if !leaves {
                 self.direct(step)?;
                 continue;
             }
-            if block.terminator == Terminator::Return {
-                self.stack.pop();
-            }
             let kind = block.branch_kind().map_or(EndKind::Syscall, EndKind::Branch);
             let to = match block.terminator {
                 Terminator::Jump { to } | Terminator::Call { to, .. } => Some(to),
+                // A compressed one has no address (SDM, "Packet Generation under Different Enable Conditions").
+                Terminator::Return => {
+                    let compressed = self.stack.pop();
+                    ip.or(compressed)
+                }
                 _ => ip,
             };
             self.end(step, kind, block.last, to);
@@ -364,6 +409,6 @@ impl Walk<'_> {
 
     /// Emits an end, whose time is the packet's own.
     fn end(&mut self, step: Step, kind: EndKind, from: Site, to: Option<Avma>) {
-        self.output.transfer(step.slot, step.slot, self.work, step.at, Transfer::End { kind, from, to });
+        self.output.transfer(step.own, step.slot, self.work, step.at, Transfer::End { kind, from, to });
     }
 }

@@ -8,7 +8,7 @@ use crate::filter::{Ancestor, CandidateNumber, NsRange, TidRange, TimeWindow};
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done; 1 no call of any kind was seen, or more was lost than --max-loss allows; 2 wrong usage;
-3 not permitted, not supported or not possible here; 4 bad input file.
+3 not permitted, not supported or not possible here; 4 bad input file; 5 the report contradicts itself (--check).
 Results go to stdout, everything else to stderr.  Times are integers in ns of perf's clock.";
 
 /// How long every call of a function took, from Intel Processor Trace.
@@ -79,6 +79,9 @@ pub struct QueryArgs {
     /// Look for the objects below this directory, not at their own places
     #[arg(long, value_name = "DIR")]
     pub symfs: Option<PathBuf>,
+    /// Where the kernel's code is.
+    #[command(flatten)]
+    pub kernel: KernelArgs,
     /// Decoding threads [default: number of cores]
     #[arg(short = 'w', long = "workers", alias = "worker_num", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
@@ -107,12 +110,27 @@ pub struct QueryArgs {
     /// Write one row for every call; the extension says in which form
     #[arg(long, value_name = "FILE.{jsonl,csv}")]
     pub rows: Option<PathBuf>,
-    /// Fail (exit code 1) when more than this share of the time was lost
+    /// Fail (exit code 1) when more than this share of the threads' time was lost, and say why and what helps; gaps
+    /// without a known time are only warned of, but 0 allows no gap at all
     #[arg(long, value_name = "PCT")]
     pub max_loss: Option<f64>,
+    /// Check the report against itself: times run forward, calls nest, sums add up (exit code 5 if not)
+    #[arg(long)]
+    pub check: bool,
     /// Say on stderr what is done and how long it takes
     #[arg(short, long)]
     pub verbose: bool,
+}
+
+/// Where the kernel's code is; by default, where it is found.
+#[derive(Clone, Debug, Default, Args)]
+pub struct KernelArgs {
+    /// Kernel code as it ran: a copy of /proc/kcore, or a directory with it and kallsyms (perf record --kcore)
+    #[arg(long, value_name = "FILE")]
+    pub kcore: Option<PathBuf>,
+    /// Kernel code as it was linked; code that the kernel patched does not fit and is skipped
+    #[arg(long, value_name = "FILE", conflicts_with = "kcore")]
+    pub vmlinux: Option<PathBuf>,
 }
 
 /// Form of the report.
@@ -176,6 +194,9 @@ pub struct DumpArgs {
     /// Look for the objects below this directory, not at their own places
     #[arg(long, value_name = "DIR")]
     pub symfs: Option<PathBuf>,
+    /// Where the kernel's code is.
+    #[command(flatten)]
+    pub kernel: KernelArgs,
     /// Decoding threads [default: number of cores]
     #[arg(short = 'w', long = "workers", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
@@ -200,7 +221,7 @@ pub struct RecordArgs {
     /// One buffer for each thread
     #[arg(short = 't', long = "per_thread")]
     pub per_thread: bool,
-    /// Off-CPU time (always on)
+    /// Off-CPU time: always on; with this a recording that does not tell of it is warned of
     #[arg(short, long = "offcpu")]
     pub off_cpu: bool,
     /// Decode in parallel (always on)

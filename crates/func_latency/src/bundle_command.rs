@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use image::BundledBytes;
+use image::{BundledBytes, KernelOptions};
 
 use crate::config::BundleConfig;
 use crate::exit::Exit;
@@ -18,7 +18,7 @@ use crate::{messages, recording};
 pub(crate) fn run(config: &BundleConfig) -> Result<Exit> {
     let file = recording::open(&config.input)?;
     let recording = recording::read(&file)?;
-    let (image, _) = recording::load(&recording, config.symfs.as_deref());
+    let (image, _) = recording::load(&recording, config.symfs.as_deref(), &KernelOptions::default());
     for problem in image.problems() {
         messages::warn(problem.what);
     }

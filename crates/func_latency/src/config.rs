@@ -1,13 +1,16 @@
 //! The command line, resolved and checked: what the rest of the command works from.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use image::KernelOptions;
 use model::Pid;
 
 use crate::args::{
-    BundleArgs, DecoderChoice, DumpArgs, Format, InputArgs, QueryArgs, RecordArgs, ReportArgs,
+    BundleArgs, DecoderChoice, DumpArgs, Format, InputArgs, KernelArgs, QueryArgs, RecordArgs, ReportArgs,
 };
 use crate::exit::{Exit, failure};
 use crate::filter::{Ancestor, NsRange, TidSet, TimeWindow};
@@ -29,6 +32,8 @@ pub struct ReportConfig {
     pub tids: TidSet,
     /// Where objects are looked for first.
     pub symfs: Option<PathBuf>,
+    /// Where the kernel's code is.
+    pub kernel: KernelOptions,
     /// Decoding threads.
     pub workers: usize,
     /// Who decodes.
@@ -49,8 +54,12 @@ pub struct ReportConfig {
     pub rows: Option<RowsFile>,
     /// Fail above this share of lost time, percent.
     pub max_loss_percent: Option<f64>,
+    /// Check the report against itself.
+    pub check: bool,
     /// Say what is done.
     pub verbose: bool,
+    /// Off-CPU time was asked for: say so if it is not known.
+    pub off_cpu: bool,
 }
 
 /// Where per-call rows go.
@@ -86,7 +95,8 @@ impl ReportConfig {
     /// Wrong usage.
     pub fn of_history(args: RecordArgs) -> Result<Self> {
         let directory = args.directory.unwrap_or_default();
-        Self::of_query(directory.join("perf.data"), args.query)
+        let config = Self::of_query(directory.join("perf.data"), args.query)?;
+        Ok(Self { off_cpu: args.off_cpu, ..config })
     }
 
     fn of_query(input: PathBuf, query: QueryArgs) -> Result<Self> {
@@ -97,6 +107,7 @@ impl ReportConfig {
             return Err(failure(Exit::Usage, format!("--max-loss {percent}: not between 0 and 100 percent")));
         }
         Ok(Self {
+            kernel: kernel_options(query.kernel, &input)?,
             input,
             functions: query.functions,
             candidate: query.candidate.map(|n| n.0 - 1),
@@ -114,7 +125,9 @@ impl ReportConfig {
             format: query.format,
             rows: query.rows.map(rows_file).transpose()?,
             max_loss_percent: query.max_loss,
+            check: query.check,
             verbose: query.verbose,
+            off_cpu: false,
         })
     }
 }
@@ -159,6 +172,8 @@ pub struct DumpConfig {
     pub window: Option<TimeWindow>,
     /// Where objects are looked for first.
     pub symfs: Option<PathBuf>,
+    /// Where the kernel's code is.
+    pub kernel: KernelOptions,
     /// Decoding threads.
     pub workers: usize,
     /// Who decodes.
@@ -189,8 +204,10 @@ impl DumpConfig {
         } else {
             DumpKind::Sideband
         };
+        let input = input_path(args.input);
         Ok(Self {
-            input: input_path(args.input),
+            kernel: kernel_options(args.kernel, &input)?,
+            input,
             what,
             tids: TidSet(args.tids),
             window: args.ti,
@@ -203,6 +220,32 @@ impl DumpConfig {
 
 fn input_path(input: InputArgs) -> PathBuf {
     input.file.or(input.input).unwrap_or_else(|| PathBuf::from("perf.data"))
+}
+
+/// What is asked for, else what `perf record --kcore` put beside the recording.
+fn kernel_options(args: KernelArgs, input: &Path) -> Result<KernelOptions> {
+    let KernelArgs { kcore, vmlinux } = args;
+    kcore.iter().try_for_each(|path| check_elf("--kcore", path))?;
+    vmlinux.iter().try_for_each(|path| check_elf("--vmlinux", path))?;
+    let beside = || {
+        let directory = if input.is_dir() { input } else { input.parent()? };
+        Some(directory.join("kcore_dir")).filter(|path| path.is_dir())
+    };
+    let kcore = if vmlinux.is_some() { kcore } else { kcore.or_else(beside) };
+    Ok(KernelOptions { kcore, vmlinux })
+}
+
+/// A file that was asked for by name must be there, and be what it is named for.  In a directory it is called `kcore`.
+fn check_elf(option: &str, path: &Path) -> Result<()> {
+    let file = if path.is_dir() { path.join("kcore") } else { path.to_owned() };
+    let mut magic = [0; 4];
+    let why = match File::open(&file).and_then(|mut file| file.read_exact(&mut magic)) {
+        Ok(()) if magic == *b"\x7fELF" => return Ok(()),
+        Ok(()) => "it is no ELF file".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let message = format!("{option} {}: {why}; without the option kernel code is skipped", file.display());
+    Err(failure(Exit::BadInput, message))
 }
 
 fn workers(given: Option<u16>) -> usize {

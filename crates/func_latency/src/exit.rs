@@ -17,6 +17,8 @@ pub enum Exit {
     NotPossible = 3,
     /// The input file is bad.
     BadInput = 4,
+    /// The report contradicts itself (`--check`): a defect of this program, whatever the input.
+    Inconsistent = 5,
 }
 
 impl From<Exit> for std::process::ExitCode {

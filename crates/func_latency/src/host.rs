@@ -5,14 +5,18 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use image::{HostVdso, ImageOptions};
+use image::{HostVdso, ImageOptions, KernelOptions};
 use model::Recording;
 
 /// A vDSO has two to four pages.
 const VDSO_MAX_BYTES: u64 = 1 << 20;
 
 /// Where the objects of a recording are looked for.
-pub(crate) fn image_options(recording: &Recording<'_>, symfs: Option<&Path>) -> ImageOptions {
+pub(crate) fn image_options(
+    recording: &Recording<'_>,
+    symfs: Option<&Path>,
+    kernel: &KernelOptions,
+) -> ImageOptions {
     let home = || directory("HOME");
     let caches = || directory("XDG_CACHE_HOME").or_else(|| Some(home()?.join(".cache")));
     ImageOptions {
@@ -21,6 +25,7 @@ pub(crate) fn image_options(recording: &Recording<'_>, symfs: Option<&Path>) -> 
         debuginfod_cache: directory("DEBUGINFOD_CACHE_PATH")
             .or_else(|| Some(caches()?.join("debuginfod_client"))),
         host_vdso: own_vdso().map(|bytes| HostVdso { bytes, same_kernel_release: same_kernel(recording) }),
+        kernel: kernel.clone(),
         clock: recording.clock,
         ..ImageOptions::default()
     }

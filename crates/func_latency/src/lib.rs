@@ -7,7 +7,9 @@
 //!     target      -f, -b, -I, -a: names to functions
 //! bundle_command  recording and image -> a directory for another machine
 //! dump        packets, branches, sideband, one per line
+//! remedy      what to do about a loss
 //! host        what this machine keeps: caches by build id, its vDSO
+//! printable   text from the traced program, made harmless
 //! exit        the one place that decides exit codes
 //! ```
 //!
@@ -23,9 +25,11 @@ pub mod exit;
 pub mod filter;
 mod host;
 mod messages;
+mod printable;
 mod progress;
 mod record_command;
 mod recording;
+mod remedy;
 pub mod render;
 mod report_command;
 mod target;

@@ -1,13 +1,24 @@
-//! What is said on stderr besides errors.
+//! What is said on stderr.
+
+use analyzer::Violation;
+
+use crate::printable::printable;
+use crate::render::Names;
 
 /// Something that the user should know before trusting the result.
 pub(crate) fn warn(message: impl std::fmt::Display) {
-    eprintln!("func_latency: warning: {message}");
+    say("warning", &message.to_string());
 }
 
 /// Something that is good to know.
 pub(crate) fn note(message: impl std::fmt::Display) {
-    eprintln!("func_latency: note: {message}");
+    say("note", &message.to_string());
+}
+
+/// The report contradicts itself, which is a defect of this program.
+pub(crate) fn inconsistent(violation: &Violation, names: &dyn Names) {
+    let function = violation.function.map_or_else(String::new, |id| format!("{}: ", names.function(id)));
+    say("error", &format!("--check: {function}{violation}"));
 }
 
 /// An error, with all its causes on one line.
@@ -22,7 +33,11 @@ pub(crate) fn error(error: &anyhow::Error) {
             said = format!("{said}: {text}");
         }
     }
-    eprintln!("func_latency: error: {said}");
+    say("error", &said);
+}
+
+fn say(kind: &str, message: &str) {
+    eprintln!("func_latency: {kind}: {}", printable(message));
 }
 
 /// `a, b, c and 7 more`.

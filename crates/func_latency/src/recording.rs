@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use anyhow::Result;
-use image::Image;
+use image::{Image, KernelOptions};
 use model::{AuxBuffer, Damage, Recording, Schedule};
 
+use crate::exit::{Exit, failure};
 use crate::{host, messages};
 
 /// Opens the file.
@@ -28,6 +29,39 @@ pub(crate) fn read(file: &perfdata::File) -> Result<Recording<'_>> {
     Ok(recording)
 }
 
+/// [`read`], of a recording whose trace can be followed and given times.  Where it cannot, whose code ran on a CPU is not known
+/// either, nor what was mapped when: those records have times of perf's clock.
+///
+/// # Errors
+/// There is no Intel PT in it, it does not say which way branches went, or nothing says what its time stamps mean.
+pub(crate) fn read_timed(file: &perfdata::File) -> Result<Recording<'_>> {
+    let recording = read(file)?;
+    match branchless(&recording).or_else(|| untimed(&recording)) {
+        Some(why) => Err(failure(Exit::BadInput, why)),
+        None => Ok(recording),
+    }
+}
+
+/// Why the trace does not say what ran, if so.
+fn branchless(recording: &Recording<'_>) -> Option<&'static str> {
+    (!recording.pt.branch).then_some(
+        "the trace does not say which way branches went (branch=0 or notnt): no call in it is known; record without",
+    )
+}
+
+/// Why the trace has no times, if so.
+fn untimed(recording: &Recording<'_>) -> Option<&'static str> {
+    if !recording.pt.tsc {
+        return Some("the trace has no time stamps (tsc=0): no time in it is known; record without tsc=0");
+    }
+    // The kernel does not say it where its own clock is not the TSC, and where perf was given a clock (-k).
+    recording.clock.is_none().then_some(
+        "the recording does not say what the trace's time stamps are in perf's clock (cap_user_time_zero is 0): no time \
+         in it is known; record without --clockid, where \
+         /sys/devices/system/clocksource/clocksource0/current_clocksource is tsc",
+    )
+}
+
 /// What is wrong with the file, if anything.
 pub(crate) fn damage(recording: &Recording<'_>) -> Option<String> {
     recording.damage.as_ref().map(damage_message)
@@ -47,7 +81,11 @@ pub(crate) fn aux_bytes(recording: &Recording<'_>) -> u64 {
 }
 
 /// The objects that ran, and who ran when.
-pub(crate) fn load(recording: &Recording<'_>, symfs: Option<&Path>) -> (Image, Schedule) {
-    let options = host::image_options(recording, symfs);
+pub(crate) fn load(
+    recording: &Recording<'_>,
+    symfs: Option<&Path>,
+    kernel: &KernelOptions,
+) -> (Image, Schedule) {
+    let options = host::image_options(recording, symfs, kernel);
     (Image::load(&recording.sideband, &options), Schedule::new(&recording.sideband))
 }

@@ -3,22 +3,23 @@
 use std::io::{BufWriter, IsTerminal, Write, stdout};
 use std::time::Instant;
 
-use analyzer::{Analysis, CallCounts, Report, Request, Surroundings};
+use analyzer::{Analysis, CallCounts, CauseLoss, CheckedAnalysis, Report, Request, Surroundings, Violation};
 use anyhow::{Context, Result};
 use decoder::{DecodeOptions, SegmentDecoder};
 use image::Image;
-use model::{AuxOwner, Ns, Recording, Schedule, Tid};
+use model::{AuxOwner, EventSink, Recording, Schedule, Tid};
 
 use crate::args::Format;
 use crate::config::ReportConfig;
 use crate::exit::{Exit, failure};
 use crate::filter::TidSet;
+use crate::printable::Printable;
 use crate::progress::Progress;
 use crate::render::image_names::ImageNames;
 use crate::render::units::{counted, duration, size};
-use crate::render::{View, json, rows, text};
+use crate::render::{Names, View, json, rows, text};
 use crate::target::{self, Wanted};
-use crate::{messages, recording};
+use crate::{messages, recording, remedy};
 
 /// Columns of the text where there is no terminal that has some.
 const WIDTH: usize = 120;
@@ -27,15 +28,21 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     let started = Instant::now();
     let decoder = config.decoder.decoder()?;
     let file = recording::open(&config.input)?;
-    let recording = recording::read(&file)?;
-    let (image, schedule) = recording::load(&recording, config.symfs.as_deref());
+    let recording = recording::read_timed(&file)?;
+    let (image, schedule) = recording::load(&recording, config.symfs.as_deref(), &config.kernel);
     let mut problems = problems(&recording, &image);
     let wanted = target::wanted(&image, config)?;
     let request = request(config, &recording, &schedule, &image, &wanted)?;
     verbose(config, started, "opened");
-    let mut report = analyse(config, &recording, &schedule, &image, &request, &*decoder);
+    let (mut report, violations) = analyse(config, &recording, &schedule, &image, &request, &*decoder);
     explain_missing_code(&report, &image, &mut problems);
     verbose(config, started, "decoded and analysed");
+    if config.off_cpu && !report.trace.off_cpu_known {
+        messages::warn(
+            "-o: off-CPU time is not known: the recording has no context switches, and no range of __schedule in its \
+             IP filter",
+        );
+    }
     let wanted = leave_out_uncalled(&mut report, wanted);
 
     let names = ImageNames::new(&image, config.srcline);
@@ -57,7 +64,14 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     };
     write_report(config.format, &view).context("cannot write to stdout")?;
     verbose(config, started, "written");
-    Ok(verdict(config, &recording, &report, &wanted))
+    for violation in &violations {
+        messages::inconsistent(violation, &names);
+    }
+    Ok(if violations.is_empty() {
+        verdict(config, &recording, &report, &wanted, &names)
+    } else {
+        Exit::Inconsistent
+    })
 }
 
 /// What makes the report less than whole; said on stderr, too.
@@ -66,6 +80,12 @@ fn problems(recording: &Recording<'_>, image: &Image) -> Vec<String> {
     for problem in image.problems() {
         messages::warn(&problem.what);
         problems.push(problem.what);
+    }
+    if recording.pt.kernel && recording.pt.user && !image.has_kernel_text() {
+        messages::note(
+            "the kernel was traced, and its code is not here: its time is that of the system calls and interrupts \
+             (--kcore or --vmlinux give the code)",
+        );
     }
     let switchers = image.stack_switchers();
     if !switchers.is_empty() {
@@ -83,7 +103,7 @@ fn problems(recording: &Recording<'_>, image: &Image) -> Vec<String> {
 
 /// Memory without a file is a problem only where it was executed.
 fn explain_missing_code(report: &Report, image: &Image, problems: &mut Vec<String>) {
-    let objects = report.loss.by_cause.iter().filter_map(|cause| cause.object);
+    let objects = report.loss.by_cause.iter().filter_map(CauseLoss::object);
     for problem in objects.filter_map(|object| image.missing_code(object)) {
         if !problems.contains(&problem.what) {
             messages::warn(&problem.what);
@@ -157,24 +177,39 @@ fn analyse(
     image: &Image,
     request: &Request,
     decoder: &dyn SegmentDecoder,
-) -> Report {
-    let buffers: Vec<_> = recording.buffers.iter().map(|b| (b.owner, b.index)).collect();
-    let around = Surroundings {
-        code: image,
-        functions: image,
-        schedule,
-        window: recording.time_span.unwrap_or((Ns(0), Ns(0))),
-        has_ip_filter: recording.pt.has_ip_filter,
-        buffers: &buffers,
-    };
-    let options = DecodeOptions { workers: config.workers, ..DecodeOptions::default() };
+) -> (Report, Vec<Violation>) {
+    let around = Surroundings::of(recording, schedule, image);
+    if config.check {
+        let mut analysis = CheckedAnalysis::new(request, around);
+        decode(config, recording, schedule, image, decoder, &mut analysis);
+        return analysis.finish();
+    }
     let mut analysis = Analysis::new(request, around);
+    decode(config, recording, schedule, image, decoder, &mut analysis);
+    (analysis.finish(), Vec::new())
+}
+
+fn decode(
+    config: &ReportConfig,
+    recording: &Recording<'_>,
+    schedule: &Schedule,
+    image: &Image,
+    decoder: &dyn SegmentDecoder,
+    sink: &mut dyn EventSink,
+) {
+    let options = DecodeOptions { workers: config.workers, ..DecodeOptions::default() };
     let progress = Progress::new("decoding", recording::aux_bytes(recording));
     let report = |done| progress.at(done);
     let context =
         decoder::Context { recording, schedule, code: image, functions: image, all_branches: false };
-    let stats = decoder::decode_with(decoder, &context, &options, &report, &mut analysis);
+    let stats = decoder::decode_with(decoder, &context, &options, &report, sink);
     drop(progress);
+    if stats.kernel_desyncs > 0 {
+        let places = counted(stats.kernel_desyncs, "place");
+        messages::warn(format!(
+            "the kernel's code is not what ran at {places}: from there to the return to user code it was skipped"
+        ));
+    }
     if config.verbose {
         messages::note(format!(
             "{} of trace in {}, {}, {}, {}; {}",
@@ -186,7 +221,6 @@ fn analyse(
             counted(config.workers as u64, "worker")
         ));
     }
-    analysis.finish()
 }
 
 fn write_report(format: Format, view: &View<'_>) -> std::io::Result<()> {
@@ -197,7 +231,7 @@ fn write_report(format: Format, view: &View<'_>) -> std::io::Result<()> {
     };
     let mut out = BufWriter::new(stdout.lock());
     match format {
-        Format::Text => text::write(&mut out, view, width)?,
+        Format::Text => text::write(&mut Printable(&mut out), view, width)?,
         Format::Json => json::write(&mut out, view)?,
     }
     out.flush()
@@ -234,7 +268,13 @@ fn leave_out_uncalled(report: &mut Report, wanted: Vec<Wanted>) -> Vec<Wanted> {
 }
 
 /// Whether there was anything to report, and enough of it.
-fn verdict(config: &ReportConfig, recording: &Recording<'_>, report: &Report, wanted: &[Wanted]) -> Exit {
+fn verdict(
+    config: &ReportConfig,
+    recording: &Recording<'_>,
+    report: &Report,
+    wanted: &[Wanted],
+    names: &dyn Names,
+) -> Exit {
     let without: Vec<String> = (report.functions.iter().zip(wanted))
         .filter(|(function, _)| !seen(&function.calls))
         .map(|(_, wanted)| format!("{} ({})", wanted.function.name, wanted.function.object_name))
@@ -242,19 +282,18 @@ fn verdict(config: &ReportConfig, recording: &Recording<'_>, report: &Report, wa
     if !without.is_empty() {
         messages::warn(no_calls(config, recording, report, &without));
     }
-    if without.len() == report.functions.len() {
-        return Exit::Nothing;
-    }
-    let lost_percent = 100.0 * (1.0 - report.loss.coverage);
-    match config.max_loss_percent {
-        Some(allowed) if lost_percent > allowed => {
-            messages::warn(format!(
-                "{lost_percent:.3} % of the time was lost; --max-loss allows {allowed} %"
-            ));
-            Exit::Nothing
+    // Where no call was seen because everything was lost, what helps against that is the answer.
+    let mut too_much = None;
+    if let Some(allowed_percent) = config.max_loss_percent {
+        if let Some(untimed) = remedy::untimed(&report.loss) {
+            messages::warn(untimed);
         }
-        _ => Exit::Done,
+        too_much = remedy::too_much_lost(&report.loss, allowed_percent, names);
     }
+    if let Some(what) = &too_much {
+        messages::warn(what);
+    }
+    if too_much.is_some() || without.len() == report.functions.len() { Exit::Nothing } else { Exit::Done }
 }
 
 /// What was seen instead of calls.

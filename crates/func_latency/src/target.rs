@@ -69,6 +69,7 @@ fn find(image: &Image, config: &ReportConfig, text: &str) -> Result<Vec<Function
             say_what_was_guessed(text, &found);
             warn_of_resolvers(text, &found);
             tell_of_pieces(image, &found);
+            tell_of_aliases(&found);
             return Ok(found);
         }
         Err(error) => error,
@@ -103,6 +104,18 @@ fn tell_of_pieces(image: &Image, found: &[FunctionMatch]) {
                 messages::list(&pieces)
             ));
         }
+    }
+}
+
+/// The linker may have folded functions into one that have nothing to do with each other.
+fn tell_of_aliases(found: &[FunctionMatch]) {
+    for FunctionMatch { full_name, aliases, .. } in
+        found.iter().filter(|f| f.matched_by != MatchedBy::Glob && !f.aliases.is_empty())
+    {
+        messages::note(format!(
+            "{full_name} is the same code as {}: their calls are counted together",
+            messages::list(aliases)
+        ));
     }
 }
 

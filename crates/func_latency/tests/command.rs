@@ -32,6 +32,47 @@ fn file(directory: &Path, name: &str, bytes: &[u8]) -> String {
     path.into_os_string().into_string().unwrap()
 }
 
+const REAL_RECORDING: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/recordings/intel_pt-4.14.data");
+
+/// TSC ticks were printed as if they were ns.
+#[test]
+fn a_trace_without_a_clock_has_no_times() {
+    let directory = scratch("without_clock");
+    let mut bytes = std::fs::read(REAL_RECORDING).unwrap();
+    let words = [1u32, 0, 6, 0, 31, 0]; // AUXTRACE_INFO: Intel PT, PMU type, time_shift
+    let start: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let info = bytes.windows(start.len()).position(|window| window == start).unwrap();
+    let word = |index: usize| info + 8 + 8 * index;
+    let (cap_user_time_zero, tsc_bit) = (word(4), word(5));
+    let whole = file(&directory, "whole.data", &bytes);
+    bytes[tsc_bit..][..8].fill(0);
+    let tsc_0 = file(&directory, "tsc_0.data", &bytes);
+    bytes[tsc_bit..][..8].copy_from_slice(&0x400u64.to_le_bytes());
+    bytes[cap_user_time_zero] = 0;
+    bytes[info - 8 - 24..info - 8].fill(0); // the TIME_CONV before it
+    let no_clock = file(&directory, "no_clock.data", &bytes);
+    for (path, says) in [(&tsc_0, "tsc=0"), (&no_clock, "cap_user_time_zero")] {
+        check_failure(&["report", path, "-f", "main"], 4, says);
+        check_failure(&["dump", "--branches", path], 4, says);
+        assert_eq!(run(&["dump", "--packets", path]).stdout, run(&["dump", "--packets", &whole]).stdout);
+    }
+    assert_eq!(run(&["dump", "--branches", &whole]).status.code(), Some(0));
+}
+
+/// They were decoded to gaps.
+#[test]
+fn a_trace_without_branches_is_refused() {
+    const CONFIG: u64 = 0x300_e601;
+    let directory = scratch("without_branches");
+    let mut bytes = std::fs::read(REAL_RECORDING).unwrap();
+    let config = bytes.windows(8).position(|window| window == CONFIG.to_le_bytes()).unwrap();
+    for (name, changed) in [("branch_0.data", CONFIG & !(1 << 13)), ("notnt.data", CONFIG | 1 << 55)] {
+        bytes[config..][..8].copy_from_slice(&changed.to_le_bytes());
+        check_failure(&["report", &file(&directory, name, &bytes), "-f", "main"], 4, "branch=0");
+    }
+}
+
 #[test]
 fn help_and_version_go_to_stdout() {
     for (words, says) in [
@@ -82,6 +123,19 @@ fn bad_input_is_4_and_named() {
     check_failure(&["report", "-i", &wrong, "-f", "f"], 4, "not a perf.data file");
     let cut = file(&directory, "cut.data", b"PERFILE2\x68\0\0\0\0\0\0\0\x88");
     check_failure(&["dump", &cut, "--sideband"], 4, "cut.data");
+}
+
+/// The report went on without it.
+#[test]
+fn kernel_code_that_was_asked_for_must_be_there() {
+    for (option, path, says) in [
+        ("--kcore", "no/such/kcore", "--kcore no/such/kcore: No such file"),
+        ("--kcore", env!("CARGO_MANIFEST_DIR"), "/kcore: No such file"),
+        ("--vmlinux", REAL_RECORDING, "it is no ELF file"),
+    ] {
+        check_failure(&["report", REAL_RECORDING, "-f", "main", option, path], 4, says);
+        check_failure(&["dump", "--branches", REAL_RECORDING, option, path], 4, says);
+    }
 }
 
 #[test]

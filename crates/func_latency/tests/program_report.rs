@@ -33,7 +33,7 @@ fn recorded(test: &str) -> PathBuf {
 #[test]
 fn two_calls_from_two_sites() {
     let directory = recorded("two_calls");
-    let (json, stderr) = check(&directory, &["report", "-f", "f", "--format", "json"], 0);
+    let (json, stderr) = check(&directory, &["report", "-f", "f", "--format", "json", "--check"], 0);
     assert_eq!(stderr, "");
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["schema"], "func_latency/1");
@@ -67,7 +67,7 @@ fn rows_have_the_columns_in_their_order() {
     assert_eq!(lines.len(), 3, "{rows}");
     assert_eq!(
         lines[0],
-        "id,tid,cpu,start_ns,latency_ns,error_ns,off_cpu_ns,status,caller,site,function,aux_buffer,aux_offset"
+        "id,tid,cpu,start_ns,latency_ns,error_ns,off_cpu_ns,status,caller,site,function,aux_buffer,aux_offset,cut_by"
     );
     assert!(lines[1].starts_with("77-0,77,3,") && lines[1].contains(",complete,outer,program+0x1000,f,0,0x"));
     check(&directory, &["report", "perf.data", "-f", "f", "--rows", "no/such/dir/calls.csv"], 3);
@@ -146,7 +146,33 @@ fn a_wrong_build_id_names_both() {
     let (_, stderr) = check(&directory, &["report", "-f", "f"], 2);
     assert!(stderr.contains("abcdef01") && stderr.contains("99887766"), "{stderr}");
     let (branches, _) = check(&directory, &["dump", "--branches"], 0);
-    assert!(branches.contains("gap missing code"), "{branches}");
+    assert!(branches.contains("gap missing code") && branches.contains(" bytes at 0x"), "{branches}");
+}
+
+/// It only said how much was lost.
+#[test]
+fn too_much_loss_fails_and_says_why_and_what_helps() {
+    let directory = recorded("max-loss");
+    check(&directory, &["report", "-f", "f", "--max-loss", "0"], 0);
+    program::write_truncated(&directory);
+    check(&directory, &["report", "-f", "f", "--max-loss", "100"], 0);
+    let (stdout, stderr) = check(&directory, &["report", "-f", "f", "--max-loss", "10"], 1);
+    assert!(stdout.contains("truncated"), "{stdout}");
+    let says = "--max-loss allows 10 %. Most of it by truncated (";
+    assert!(stderr.contains(says) && stderr.contains("perf record -m"), "{stderr}");
+    assert!(stderr.contains("% of the time was lost ("), "{stderr}");
+}
+
+/// Where everything is lost there is no call either, and that was all that was said.
+#[test]
+fn no_call_and_too_much_loss_are_both_said() {
+    let directory = recorded("no-call-and-loss");
+    program::write_truncated(&directory);
+    let (_, stderr) = check(&directory, &["report", "-f", "never", "--max-loss", "10"], 1);
+    assert!(stderr.contains("no call of never"), "{stderr}");
+    assert!(stderr.contains("--max-loss allows 10 %. Most of it by truncated ("), "{stderr}");
+    let (_, stderr) = check(&directory, &["report", "-f", "never", "--max-loss", "100"], 1);
+    assert!(stderr.contains("no call of never") && !stderr.contains("--max-loss"), "{stderr}");
 }
 
 #[test]

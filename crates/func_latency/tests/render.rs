@@ -6,12 +6,13 @@ use std::path::Path;
 
 use analyzer::histogram::histogram;
 use analyzer::{
-    CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, ErrorBound,
-    FunctionReport, Limits, Loss, Place, Report, Stats, Status, ThreadLoss, Total, TraceSummary,
+    CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
+    CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Place, Quantiles, Report, Stats, Status,
+    Tails, ThreadLoss, Total, TraceSummary, Untimed,
 };
 use func_latency::config::RowsForm;
 use func_latency::render::{Names, View, json, rows, text};
-use model::{AuxOffset, ClockOffsets, Cpu, FunctionId, Ns, ObjectId, Svma, Tid};
+use model::{AuxOffset, ClockOffsets, Cpu, FunctionId, GapCause, Ns, ObjectId, Svma, Tid};
 
 const FUNCTIONS: [&str; 6] = [
     "[unknown]",
@@ -68,6 +69,20 @@ fn stats(values: &[u64]) -> Stats {
     Stats::of_sorted(&sorted)
 }
 
+/// Of calls that are off by 7 ns at most, and the last by 16.
+fn error(latency: &[u64]) -> ErrorBound {
+    let errors = |i| if i + 1 == latency.len() { 16 } else { 7 };
+    let calls = || latency.iter().enumerate().map(|(i, ns)| (*ns, errors(i)));
+    let quantiles = |of: fn((u64, u64)) -> u64| Quantiles::of(&mut calls().map(of).collect::<Vec<_>>(), 0);
+    ErrorBound {
+        sum_ns: calls().map(|(_, error)| error).sum(),
+        max_ns: calls().map(|(_, error)| error).max().unwrap_or(0),
+        shorter: calls().filter(|(ns, error)| ns < error).count() as u64,
+        low: quantiles(|(ns, error)| ns - error),
+        high: quantiles(|(ns, error)| ns + error),
+    }
+}
+
 fn caller(
     caller: Caller,
     svma: u64,
@@ -80,6 +95,7 @@ fn caller(
         site: if svma == 0 { None } else { place(svma) },
         latency: stats(latency),
         off_cpu: stats(off_cpu),
+        error: error(latency),
         histogram: histogram(latency, off_cpu),
         children: children.to_vec(),
     }
@@ -96,6 +112,8 @@ fn row(number: u64, status: Status, latency_ns: u64, off_cpu_ns: u64, from: Call
         error_ns: 7,
         off_cpu_ns,
         status,
+        cut_by: (status == Status::Cut)
+            .then_some(Cut { cause: CutCause::Gap(GapCause::Overflow), cpu: Some(Cpu(3)) }),
         caller: from,
         site: if known { place(0x10) } else { None },
         function: FunctionId(1),
@@ -130,7 +148,12 @@ fn function() -> FunctionReport {
         ended_by_jump: 2,
         latency: stats(&latency),
         off_cpu: stats(&off_cpu),
-        error: ErrorBound { sum_ns: 51, max_ns: 16 },
+        error: ErrorBound { shorter: 1, ..error(&latency) },
+        tails: Tails {
+            calls: 4,
+            at_least: Quantiles::of(&mut [&latency[..], &[70, 90, 2_000, 9_000_000]].concat(), 0),
+            at_most: Quantiles::of(&mut latency.to_vec(), 4),
+        },
         outermost: Total { count: 5, sum_ns: 1_312_430, off_cpu_ns: 1_250_000 },
         cpu_percent: 404.04,
         histogram: histogram(&latency, &off_cpu),
@@ -143,6 +166,7 @@ fn function() -> FunctionReport {
         ],
         longest_open: vec![open, cut],
         rows: vec![complete, open, cut],
+        overfull: None,
     }
 }
 
@@ -154,6 +178,7 @@ fn empty_function() -> FunctionReport {
         latency: stats(&[]),
         off_cpu: stats(&[]),
         error: ErrorBound::default(),
+        tails: Tails::default(),
         outermost: Total::default(),
         cpu_percent: 0.0,
         histogram: vec![],
@@ -161,11 +186,23 @@ fn empty_function() -> FunctionReport {
         callers: vec![],
         longest_open: vec![],
         rows: vec![],
+        overfull: None,
     }
 }
 
 fn report() -> Report {
-    let cause = |cause, object, count, bytes, lost_ns| CauseLoss { cause, object, count, bytes, lost_ns };
+    let cause = |cause, count, bytes, lost_ns, calls, tid| CauseLoss {
+        cause,
+        count,
+        bytes,
+        lost_ns,
+        calls,
+        first: GapPlace { time: Ns(5_133_313_694_000_500), tid: Tid(tid), at: AuxOffset(0x12f0) },
+    };
+    let missing = GapCause::MissingCode { object: ObjectId(1) };
+    let by_cause =
+        vec![cause(GapCause::Overflow, 3, 0, 8_000, 1, 42), cause(missing, 2, 1_200_000, 4_000, 0, 42)];
+    let unowned = vec![cause(GapCause::NoSync, 1, 4_096, 0, 0, -1)];
     Report {
         trace: TraceSummary {
             window: (Ns(5_133_313_694_000_000), Ns(5_133_314_694_000_000)),
@@ -180,19 +217,31 @@ fn report() -> Report {
             errors: 0,
             lost_ns: 12_000,
             coverage: 0.999_993_333,
-            by_cause: vec![
-                cause("overflow", None, 3, 0, 8_000),
-                cause("missing code", Some(ObjectId(1)), 2, 1_200_000, 4_000),
-            ],
+            by_cause: [&by_cause[..], &unowned].concat(),
             threads: vec![
                 ThreadLoss {
                     tid: Tid(42),
                     window_ns: 1_000_000_000,
                     observed_ns: 999_988_000,
                     lost_ns: 12_000,
+                    outside_ns: Some(300_000_000),
+                    by_cause: by_cause.clone(),
                 },
-                ThreadLoss { tid: Tid(43), window_ns: 800_000_000, observed_ns: 800_000_000, lost_ns: 0 },
+                ThreadLoss {
+                    tid: Tid(43),
+                    window_ns: 800_000_000,
+                    observed_ns: 800_000_000,
+                    lost_ns: 0,
+                    outside_ns: Some(0),
+                    by_cause: vec![],
+                },
             ],
+            cpus: vec![
+                CpuLoss { cpu: None, by_cause: unowned.clone() },
+                CpuLoss { cpu: Some(Cpu(3)), by_cause },
+            ],
+            unowned,
+            untimed: Untimed { count: 1, bytes: 4_096 },
         },
         functions: vec![function(), empty_function()],
         limits: Limits { stack_switches: 4, ..Limits::default() },
@@ -275,10 +324,86 @@ fn no_latency_is_called_exact() {
     let text = String::from_utf8(out).unwrap();
     assert!(!text.contains("exact"), "{text}");
     let error = "error of one latency: at most 8.50 ns on average, 16 ns for the least certain call";
+    // Nor without how far off it may be.
+    assert!(text.contains("\n  p50       150 ns        150      7"), "{text}");
     assert!(text.contains(error), "{text}");
 }
 
 /// "CPU percent: 0.0 %" stood under a `main` that had run for the whole recording.
+/// One uncertain call took the digits of the least of all ("min: < 770 ns" beside "average: < 380 ns"), and the table of
+/// callers had averages as if they were exact.
+#[test]
+fn callers_have_the_digits_of_their_own_error() {
+    let mut report = whole_report();
+    for site in &mut report.functions[0].callers {
+        if site.latency.spread.as_ref().is_some_and(|spread| spread.max_ns == 1_300_000) {
+            let above = Some(2_100_000);
+            site.error = ErrorBound { sum_ns: 800_000, max_ns: 800_000, ..site.error };
+            site.error.high = Quantiles { min_ns: above, max_ns: above, ..site.error.high };
+        }
+    }
+    let view = View {
+        clock_offsets: ClockOffsets::default(),
+        report: &report,
+        names: &FakeNames { lines: false },
+        input: "perf.data",
+        aux_bytes: 0,
+        decoder: "func_latency",
+        inlined: &[],
+        problems: &[],
+        srcline: false,
+        unfold: false,
+    };
+    let mut out = vec![];
+    text::write(&mut out, &view, 120).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.contains("count: 4, average: 300 us, min: 40 ns, max: 1.3 ms, "), "{text}");
+    assert!(text.contains("ha_innobase::index_read (2 sites)   300 us  "), "{text}");
+}
+
+/// Tables of children had averages of 30 ns under calls of which only "< 2 us" was known.
+#[test]
+fn errors_as_large_as_the_figures_stand_at_histogram_and_children() {
+    let mut report = whole_report();
+    let text = |report: &Report| {
+        let view = View {
+            clock_offsets: ClockOffsets::default(),
+            report,
+            names: &FakeNames { lines: false },
+            input: "perf.data",
+            aux_bytes: 0,
+            decoder: "func_latency",
+            inlined: &[],
+            problems: &[],
+            srcline: false,
+            unfold: false,
+        };
+        let mut out = vec![];
+        text::write(&mut out, &view, 120).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let (children, buckets) =
+        ("averages and shares of children are uncertain", "which bucket is theirs is not certain");
+    let certain = text(&report);
+    assert!(!certain.contains(children) && !certain.contains(buckets), "{certain}");
+    let function = &mut report.functions[0];
+    function.error.shorter = 4;
+    function.error.sum_ns = function.latency.sum_ns;
+    // One caller of four is as uncertain; the others are not.
+    let caller = &mut function.callers[1];
+    caller.error.shorter = 1;
+    caller.error.sum_ns = 8_000;
+    let text = text(&report);
+    let note = format!(
+        "  4 calls (66.7 %) took less than their own error: {buckets}\n            ns                 : count"
+    );
+    assert!(text.contains(&note), "{text}");
+    assert_eq!(text.matches(buckets).count(), 2, "{text}");
+    let note = format!("{children}: the errors of the calls add up to 8.00 us, their latencies to 5.60 us\n");
+    assert!(text.contains(&note), "{text}");
+    assert_eq!(text.matches(children).count(), 2, "{text}");
+}
+
 #[test]
 fn no_counted_call_no_cpu_percent() {
     let mut report = whole_report();

@@ -23,6 +23,8 @@ pub(crate) struct Source<'a> {
     pub(crate) file: &'a [u8],
     /// Code that the symbols may not have, by start.
     pub(crate) ranges: &'a [CodeRange],
+    /// Where code begins that an unwind table knows for no function's beginning, by address.
+    pub(crate) split_off: &'a [u64],
     /// It is the dynamic loader.
     pub(crate) loader: bool,
 }
@@ -120,7 +122,7 @@ fn name_rank(symbol: &Symbol, strings: Strings<'_>, index: u32) -> impl Ord + us
 }
 
 fn find_hot(source: &Source<'_>, order: &[u32], groups: &mut [Group]) {
-    let hot_parts = cold::hot_parts(source.symbols, source.strings);
+    let hot_parts = cold::hot_parts(source.symbols, source.strings, source.split_off);
     if hot_parts.is_empty() {
         return;
     }
@@ -347,8 +349,16 @@ mod tests {
         }
         let strings = Strings::new(&strings);
         let slots = Slots::default();
-        let source =
-            Source { sections: code, symbols: &table, strings, slots: &slots, file, ranges, loader: false };
+        let source = Source {
+            sections: code,
+            symbols: &table,
+            strings,
+            slots: &slots,
+            file,
+            ranges,
+            split_off: &[],
+            loader: false,
+        };
         let functions = functions(&source);
         let mut got = String::new();
         for (start, owner) in functions.starts.iter().zip(&functions.owners) {

@@ -4,6 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use model::ObjectId;
 
+use crate::contents::Contents;
 use crate::elf::Elf;
 use crate::image::Image;
 use crate::mapped::MappedFile;
@@ -55,7 +56,11 @@ impl Image {
 fn files_of<'a>(object: &'a ObjectFile, loaded: &'a Loaded) -> Vec<(PathBuf, BundledBytes<'a>)> {
     let mut files = Vec::new();
     let mut add = |path: Option<PathBuf>, bytes| files.extend(path.map(|path| (path, bytes)));
-    add(object_path(object), BundledBytes::Borrowed(&loaded.contents));
+    let bytes = match &loaded.without_code {
+        None => BundledBytes::Borrowed(&loaded.contents),
+        Some(_) => BundledBytes::File(&loaded.path),
+    };
+    add(object_path(object, loaded), bytes);
     if let Some(debug) = &loaded.debug {
         let path = debug_path(&debug.contents).or_else(|| linked_path(object, &debug.path));
         add(path, BundledBytes::Borrowed(&debug.contents));
@@ -67,7 +72,12 @@ fn files_of<'a>(object: &'a ObjectFile, loaded: &'a Loaded) -> Vec<(PathBuf, Bun
     files
 }
 
-fn object_path(object: &ObjectFile) -> Option<PathBuf> {
+fn object_path(object: &ObjectFile, loaded: &Loaded) -> Option<PathBuf> {
+    // What was made of the kernel's memory is no file that anybody has.
+    if matches!(loaded.contents, Contents::Owned(_)) && loaded.without_code.is_none() && !object.key.is_vdso()
+    {
+        return None;
+    }
     match &object.key.build_id {
         Some(id) => by_build_id(&id.to_string(), if object.key.is_vdso() { "/vdso" } else { "/elf" }),
         None if object.key.is_vdso() => Some(Path::new(vdso::NAME).join("vdso")),

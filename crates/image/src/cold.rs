@@ -1,7 +1,8 @@
 //! Cold parts: the compiler moves what it thinks is rare of `f` into `f.cold`, far away, reached by jump.
 //! Both are one function.
 //!
-//! A piece that is *called* is a function of its own: `f.part.0`, and the `f.cold.1` of LLVM's outliner.
+//! A piece that is *called* is a function of its own: `f.part.0`, and the `f.cold.1` of LLVM's outliner.  GCC 8 gives that
+//! name to cold parts, too: those unwind as what is inside of `f` does.
 
 use rustc_hash::FxHashMap;
 
@@ -12,13 +13,17 @@ const SUFFIX: &[u8] = b".cold";
 
 /// The hot symbol of each cold one, as indices into `symbols`; cold symbols without one are left out.
 ///
+/// `split_off`: where code begins that an unwind table knows for no function's beginning, by address.
+///
 /// Several statics may share a name: the one of the same source file is meant (the same STT_FILE symbol
 /// precedes both), then a global one, then the closest in the table.
-pub(crate) fn hot_parts(symbols: &[Symbol], strings: Strings<'_>) -> FxHashMap<u32, u32> {
+pub(crate) fn hot_parts(symbols: &[Symbol], strings: Strings<'_>, split_off: &[u64]) -> FxHashMap<u32, u32> {
     let mut candidates: FxHashMap<&[u8], Vec<u32>> = FxHashMap::default();
     let mut cold_parts = Vec::new();
     for (i, symbol) in (0..).zip(symbols) {
-        if let Some(hot) = hot_name(strings.get(symbol.name)) {
+        let name = strings.get(symbol.name);
+        let numbered = || numbered_hot_name(name).filter(|_| split_off.binary_search(&symbol.value).is_ok());
+        if let Some(hot) = hot_name(name).or_else(numbered) {
             candidates.insert(hot, Vec::new());
             cold_parts.push((i, symbol, hot));
         }
@@ -46,8 +51,21 @@ pub(crate) fn hot_parts(symbols: &[Symbol], strings: Strings<'_>) -> FxHashMap<u
     cold_parts.into_iter().filter_map(|(i, cold, hot)| Some((i, nearest(i, cold, hot)?))).collect()
 }
 
+/// A piece has a name that says no more than that it is cold.
+pub(crate) fn has_numbered(symbols: &[Symbol], strings: Strings<'_>) -> bool {
+    symbols.iter().any(|symbol| numbered_hot_name(strings.get(symbol.name)).is_some())
+}
+
+/// `f` of `f.cold`.
 fn hot_name(name: &[u8]) -> Option<&[u8]> {
     name.strip_suffix(SUFFIX).filter(|hot| !hot.is_empty())
+}
+
+/// `f` of `f.cold.7`.
+fn numbered_hot_name(name: &[u8]) -> Option<&[u8]> {
+    let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let (name, number) = name.split_at_checked(name.len().checked_sub(digits)?)?;
+    name.strip_suffix(b".").filter(|_| !number.is_empty()).and_then(hot_name)
 }
 
 #[cfg(test)]
@@ -62,7 +80,7 @@ mod tests {
             let offset = strings.len() as u32;
             strings.extend(name.bytes().chain([0]));
             symbols.push(Symbol {
-                value: 0,
+                value: symbols.len() as u64,
                 size: 0,
                 name: offset,
                 file: *file,
@@ -75,8 +93,12 @@ mod tests {
     }
 
     fn check(lines: &[(&str, bool, u32)], expect: &[(u32, u32)]) {
+        check_split(lines, &[], expect);
+    }
+
+    fn check_split(lines: &[(&str, bool, u32)], split_off: &[u64], expect: &[(u32, u32)]) {
         let (symbols, strings) = table(lines);
-        let mut got: Vec<_> = hot_parts(&symbols, Strings::new(&strings)).into_iter().collect();
+        let mut got: Vec<_> = hot_parts(&symbols, Strings::new(&strings), split_off).into_iter().collect();
         got.sort_unstable();
         assert_eq!(got, expect);
     }
@@ -113,5 +135,20 @@ mod tests {
     fn called_pieces_and_orphans_stay() {
         check(&[("f", false, 0), ("f.cold.1", true, 1), ("gone.cold", true, 1), (".cold", true, 1)], &[]);
         check(&[("f.part.0", true, 1), ("f.part.0.cold", true, 1)], &[(1, 0)]);
+    }
+
+    #[test]
+    fn a_numbered_part_that_unwinds_as_the_inside_of_a_function_is_its_cold_part() {
+        let symbols = [
+            ("f", false, 0),
+            ("f.cold.1", true, 1),
+            ("f.cold.12", true, 1),
+            ("f.part.0", true, 1),
+            ("f.part.0.cold.3", true, 1),
+            ("f.cold.x1", true, 1),
+            ("f.cold.", true, 1),
+            ("f1", true, 1),
+        ];
+        check_split(&symbols, &[2, 4, 5, 6, 7], &[(2, 0), (4, 3)]);
     }
 }

@@ -211,6 +211,15 @@ impl<'a> Elf<'a> {
         SymbolTable { symbols, strings }
     }
 
+    /// The address of the symbol of this name.
+    pub(crate) fn address_of(&self, name: &str) -> Option<u64> {
+        let table = self.sections.iter().find(|s| s.sh_type(LE) == SHT_SYMTAB)?;
+        let entries: &[Sym64<LittleEndian>] = table.data_as_array(LE, self.bytes).ok()?;
+        let strings = Strings::new(self.bytes.get(self.strings_of(table)?)?);
+        let found = entries.iter().find(|entry| strings.text(entry.st_name(LE)) == name)?;
+        Some(found.st_value(LE))
+    }
+
     /// The string table that a symbol table refers to, as a range of the file.
     fn strings_of(&self, table: &SectionHeader64<LittleEndian>) -> Option<Range<usize>> {
         let section = self.sections.section(SectionIndex(table.sh_link(LE) as usize)).ok()?;

@@ -13,6 +13,12 @@ pub enum ObjectError {
         /// As the recording names it.
         name: String,
     },
+    /// Code that the program wrote itself, of which only the names are known.
+    #[error("{} names code that was written at run time, and does not have it", .path.display())]
+    OnlyNames {
+        /// The perf map.
+        path: PathBuf,
+    },
     /// The code of the kernel's vDSO was not found.
     #[error("the vDSO that ran ({}) is not here", build_id_of(.recording.as_ref()))]
     NoVdso {
@@ -68,7 +74,7 @@ impl ObjectError {
     #[must_use]
     pub const fn remedy(&self) -> &'static str {
         match self {
-            Self::NoFile { .. } => {
+            Self::NoFile { .. } | Self::OnlyNames { .. } => {
                 "code that a program writes at run time is there where its runtime also writes a jitdump \
                  (jit-PID.dump)"
             }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use model::{Avma, FunctionId, FunctionLookup, ObjectId, Svma};
 use rayon::prelude::*;
 
+use crate::demangle::{Form, demangle};
 use crate::image::Image;
 use crate::name_index::{NameEntry, NameIndex};
 use crate::nearest;
@@ -45,6 +46,8 @@ pub struct FunctionMatch {
     pub full_name: String,
     /// All symbols at its entry, the best first.
     pub symbols: Vec<String>,
+    /// What else this code is called, with parameter types: aliases, and what the linker folded into it.
+    pub aliases: Vec<String>,
     /// The object.
     pub object: ObjectId,
     /// The object's name in the recording.
@@ -221,11 +224,17 @@ impl Image {
 
     pub(crate) fn function_match(&self, id: FunctionId, matched_by: MatchedBy) -> Option<FunctionMatch> {
         let object = self.object(id)?;
+        let (full_name, symbols) = (self.function_full_name(id), self.function_symbols(id));
+        let mut aliases: Vec<String> = symbols.iter().map(|symbol| demangle(symbol, Form::Full)).collect();
+        aliases.retain(|alias| *alias != full_name);
+        aliases.sort_unstable();
+        aliases.dedup(); // C++ has two symbols of a constructor
         Some(FunctionMatch {
             id,
             name: self.function_name(id),
-            full_name: self.function_full_name(id),
-            symbols: self.function_symbols(id),
+            full_name,
+            symbols,
+            aliases,
             object,
             object_name: self.object_name(object).to_string(),
             entry: self.function_entry(id).unwrap_or_default(),

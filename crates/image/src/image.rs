@@ -14,10 +14,12 @@ use crate::elf::Elf;
 use crate::error::{ObjectError, Problem};
 use crate::functions::Function;
 use crate::jit_code::Dumps;
+use crate::kernel::KernelText;
 use crate::lines::{Lines, SourceLine};
 use crate::name_index::NameIndex;
 use crate::object_file::{Loaded, ObjectFile};
 use crate::options::ImageOptions;
+use crate::perf_map::PerfMaps;
 use crate::space::Spaces;
 
 /// The address spaces of a recording, their code and functions.
@@ -31,6 +33,7 @@ pub struct Image {
     /// The first function id of each object; one more at the end.
     bases: Vec<u32>,
     pub(crate) names: OnceLock<NameIndex>,
+    kernel_problem: Option<ObjectError>,
 }
 
 impl Image {
@@ -40,12 +43,22 @@ impl Image {
     #[must_use]
     pub fn load(sideband: &[SidebandRecord], options: &ImageOptions) -> Self {
         let dumps = Dumps::find(sideband, options);
-        let (spaces, mapped) = Spaces::new(&dumps.add_to(sideband));
-        let load = |object| match dumps.get(&object) {
-            Some(dump) => ObjectFile::of_jitdump(object.key, dump),
-            None => ObjectFile::load(object, options),
+        let maps = PerfMaps::find(sideband, options);
+        let (mut spaces, mapped) = Spaces::new(&dumps.add_to(&maps.name(sideband)));
+        let load = |object| match (dumps.get(&object), maps.get(&object)) {
+            (Some(dump), _) => ObjectFile::of_jitdump(object.key, dump),
+            (None, Some(map)) => ObjectFile::of_perf_map(object.key, map),
+            (None, None) => ObjectFile::load(object, options),
         };
-        let objects: Vec<_> = mapped.into_par_iter().map(load).collect();
+        let mut objects: Vec<_> = mapped.into_par_iter().map(load).collect();
+        let KernelText { objects: of_kernel, mappings, problem: kernel_problem } =
+            KernelText::load(sideband, options);
+        let first = u32::try_from(objects.len()).unwrap_or(u32::MAX);
+        objects.extend(of_kernel);
+        spaces.kernel = mappings;
+        for mapping in &mut spaces.kernel {
+            mapping.object.0 = mapping.object.0.saturating_add(first);
+        }
         let mut bases = vec![1u32]; // 0 is FunctionId::UNKNOWN
         let mut next = 1u32;
         for object in &objects {
@@ -54,7 +67,7 @@ impl Image {
             next = next.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
             bases.push(next);
         }
-        Self { spaces, objects, bases, names: OnceLock::new() }
+        Self { spaces, objects, bases, names: OnceLock::new(), kernel_problem }
     }
 
     /// All objects, in the order in which they were first mapped.
@@ -91,7 +104,13 @@ impl Image {
     /// Why an object is not usable; `None` if it is.
     #[must_use]
     pub fn object_error(&self, id: ObjectId) -> Option<&ObjectError> {
-        self.object_file(id)?.state.as_ref().err()
+        self.object_file(id)?.state.as_ref().map_or_else(Some, |loaded| loaded.without_code.as_ref())
+    }
+
+    /// There is code of the kernel.
+    #[must_use]
+    pub fn has_kernel_text(&self) -> bool {
+        !self.spaces.kernel.is_empty()
     }
 
     /// What makes the image incomplete or uncertain; not the objects that never have a file.
@@ -107,6 +126,9 @@ impl Image {
                     list.extend(what.map(|what| Problem { object: Some(id), what, unusable: false }));
                 }
             }
+        }
+        if let Some(error) = &self.kernel_problem {
+            list.push(Problem { object: None, what: error.to_string(), unusable: true });
         }
         if self.spaces.unfollowed > 0 {
             let count = self.spaces.unfollowed;
@@ -271,11 +293,10 @@ impl CodeSource for Image {
     }
 
     fn code(&self, space: SpaceId, ip: Avma) -> Result<&[u8], NoCode> {
-        if ip.is_kernel() {
-            return Err(NoCode::Kernel);
-        }
-        let mapping = self.spaces.mapping(space, ip).ok_or(NoCode::Unmapped)?;
-        let loaded = self.loaded(mapping.object).ok_or(NoCode::MissingObject(mapping.object))?;
+        let nothing = if ip.is_kernel() { NoCode::Kernel } else { NoCode::Unmapped };
+        let mapping = self.spaces.mapping(space, ip).ok_or(nothing)?;
+        let loaded = self.loaded(mapping.object).filter(|loaded| loaded.without_code.is_none());
+        let loaded = loaded.ok_or(NoCode::MissingObject(mapping.object))?;
         let start = usize::try_from(mapping.offset_of(ip).0).map_err(|_| NoCode::Unmapped)?;
         // A page behind the end of the file is mapped, but has no code.
         let tail = loaded.contents.get(start..).filter(|t| !t.is_empty()).ok_or(NoCode::Unmapped)?;

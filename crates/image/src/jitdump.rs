@@ -17,8 +17,8 @@ use model::{Avma, FileOffset, Mmap, Ns, Pid, Sideband, SidebandRecord, TscClock}
 use rustc_hash::FxHashMap;
 
 use crate::contents::Contents;
-use crate::elf::{CodeSection, Symbol};
 use crate::mapped::MappedFile;
+use crate::named_code::NamedCode;
 use crate::object_file::basename;
 
 const MAGIC: u32 = 0x4a69_5444;
@@ -30,8 +30,6 @@ const CODE_LOAD: u32 = 0;
 const CODE_MOVE: u32 = 1;
 /// Bytes of the header of a record: id, size, time.
 const RECORD_HEADER: usize = 16;
-/// Longer names are cut.
-const MAX_NAME_BYTES: usize = 1 << 16;
 
 /// A dump.
 #[derive(Debug)]
@@ -46,10 +44,8 @@ pub(crate) struct Dump {
 pub(crate) struct Code {
     /// Where code was put, in the order of the dump.
     pub(crate) placements: Vec<Placement>,
-    /// One for each load.
-    pub(crate) sections: Vec<CodeSection>,
-    pub(crate) symbols: Vec<Symbol>,
-    pub(crate) names: Vec<u8>,
+    /// One for each load, linked where it stands in the dump.
+    pub(crate) named: NamedCode,
 }
 
 /// From this time on a stretch of the dump is at an address.
@@ -137,15 +133,7 @@ impl Reader<'_> {
         let offset = u64::try_from(at + code).ok()?;
         self.by_index.insert(index, (offset, len));
         self.place(record, start, (offset, len))?;
-        let symbol = u32::try_from(self.code.names.len()).ok()?;
-        self.code.names.extend(name.get(..MAX_NAME_BYTES).unwrap_or(name));
-        self.code.names.push(0);
-        let (value, size) = (offset, len);
-        let section = CodeSection { start: value, end: value + size, file_offset: offset, plt: false };
-        self.code.sections.push(section);
-        let (file, local, weak, resolver) = (0, false, false, false);
-        self.code.symbols.push(Symbol { value, size, name: symbol, file, local, weak, resolver });
-        Some(())
+        self.code.named.add((offset, offset.checked_add(len)?), offset, name)
     }
 
     fn moved(&mut self, record: &[u8]) -> Option<()> {
@@ -217,9 +205,9 @@ mod tests {
         };
         let expect = [place(20, 0x7000, 2, one), place(40, 0x8000, 1, two), place(60, 0x9000, 2, one)];
         assert_eq!(code.placements, expect);
-        assert_eq!(code.names, b"one\0two\0");
+        assert_eq!(code.named.names, b"one\0two\0");
         assert_eq!(
-            code.symbols.iter().map(|s| (s.value, s.size, s.name)).collect::<Vec<_>>(),
+            code.named.symbols.iter().map(|s| (s.value, s.size, s.name)).collect::<Vec<_>>(),
             [(one, 2, 0), (two, 1, 4)]
         );
     }
@@ -253,7 +241,7 @@ mod tests {
             }
             bytes.truncate(cut.index(bytes.len() + 1));
             if let Some(code) = parse(&bytes, Some(&CLOCK)) {
-                for section in &code.sections {
+                for section in &code.named.sections {
                     prop_assert!(section.start <= section.end && section.end <= bytes.len() as u64);
                 }
             }

@@ -7,7 +7,9 @@
 //! ```text
 //! sideband  --space-->        which object is mapped at an address, when
 //! objects   --locate-->       the file that serves each, known by its build id (vdso, build_id_dirs)
+//! kernel    --kernel-->       its text, from kcore or vmlinux, in every address space
 //! jitdump   --jit_code-->     code that programs wrote, as mappings of the dump's bytes
+//! perf maps --perf_map-->     names of code that is not there
 //! files     --object_file-->  code, and sorted functions
 //!   elf --symbols-->          names, also of a debug file (debug_file, debuglink) or packed (mini_debug_info)
 //!   elf --eh_frame-->         functions without names
@@ -36,15 +38,18 @@ mod image;
 mod inlines;
 mod jit_code;
 mod jitdump;
+mod kernel;
 mod lines;
 mod locate;
 mod mapped;
 mod mini_debug_info;
 mod name_index;
+mod named_code;
 mod nearest;
 mod object_file;
 mod options;
 mod padding;
+mod perf_map;
 mod pieces;
 mod plt;
 mod query;
@@ -57,6 +62,7 @@ pub use bundle::{BundledBytes, BundledFile};
 pub use error::{ObjectError, Problem};
 pub use find::{FindError, FunctionMatch, MatchedBy};
 pub use image::Image;
+pub use kernel::KernelOptions;
 pub use lines::SourceLine;
 pub use options::{HostVdso, ImageOptions};
 pub use query::Query;

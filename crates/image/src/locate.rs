@@ -85,7 +85,7 @@ pub(crate) fn open_first(places: impl IntoIterator<Item = PathBuf>, id: &BuildId
 }
 
 /// Maps the file at `path`; `None` if there is none.
-fn open(path: &Path, build_id: Option<&BuildId>) -> Result<Option<Contents>, ObjectError> {
+pub(crate) fn open(path: &Path, build_id: Option<&BuildId>) -> Result<Option<Contents>, ObjectError> {
     let file = match MappedFile::open(path) {
         Ok(file) => file,
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {

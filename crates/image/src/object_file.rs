@@ -6,6 +6,7 @@ use std::sync::{Mutex, OnceLock};
 use model::{FileOffset, Svma};
 
 use crate::build::{self, Source};
+use crate::cold;
 use crate::contents::Contents;
 use crate::debug_file::{self, DebugFile};
 use crate::eh_frame::{self, CodeRange};
@@ -15,7 +16,9 @@ use crate::functions::Functions;
 use crate::jitdump::{Code, Dump};
 use crate::lines::Lines;
 use crate::locate::{Located, locate};
+use crate::named_code::NamedCode;
 use crate::options::ImageOptions;
+use crate::perf_map::PerfMap;
 use crate::space::{MappedObject, ObjectKey};
 use crate::strings::Strings;
 use crate::symbols::{self, Names};
@@ -35,6 +38,8 @@ pub(crate) struct Loaded {
     pub(crate) contents: Contents,
     /// What had to be taken for granted to use this file.
     pub(crate) assumption: Option<String>,
+    /// Why its code is not there, if only its names are.
+    pub(crate) without_code: Option<ObjectError>,
     /// A file that has only symbols and DWARF of it, if there is one.
     pub(crate) debug: Option<DebugFile>,
     /// A file that has a part of its DWARF, shared with other objects.
@@ -55,16 +60,7 @@ impl ObjectFile {
 
     /// Code that a program wrote at run time.
     pub(crate) fn of_jitdump(key: ObjectKey, dump: &Dump) -> Self {
-        let Code { sections, symbols, names, placements } = &dump.code;
-        let functions = build::functions(&Source {
-            sections,
-            symbols,
-            strings: Strings::new(names),
-            slots: &Slots::default(),
-            file: &dump.contents,
-            ranges: &[],
-            loader: false,
-        });
+        let Code { placements, named } = &dump.code;
         let untimed = placements.iter().any(|placement| placement.time.is_none());
         let assumption = untimed.then(|| {
             format!(
@@ -73,18 +69,16 @@ impl ObjectFile {
                 dump.path.display()
             )
         });
-        let state = Ok(Loaded {
-            path: dump.path.clone(),
-            contents: dump.contents.clone(),
-            assumption,
-            debug: None,
-            supplement: None,
-            segments: Vec::new(), // linked where they stand in the dump
-            names: Names::Joined(names.clone()),
-            functions,
-            lines: OnceLock::new(),
-        });
+        let state = Ok(Loaded { assumption, ..Loaded::of_run_time_code(&dump.path, &dump.contents, named) });
         Self { key, state }
+    }
+
+    /// Code that a program wrote at run time, of which only the names are known.
+    pub(crate) fn of_perf_map(key: ObjectKey, map: &PerfMap) -> Self {
+        let without_code = Some(ObjectError::OnlyNames { path: map.path.clone() });
+        let no_code = Contents::Owned([].into());
+        let named = Loaded::of_run_time_code(&map.path, &no_code, &map.named);
+        Self { key, state: Ok(Loaded { without_code, assumption: map.left_out(), ..named }) }
     }
 
     /// The last part of the name; all of a name like `[vdso]` or `//anon`.
@@ -99,6 +93,32 @@ impl ObjectFile {
 }
 
 impl Loaded {
+    /// `contents` have the code, and the file at `path` its names.
+    fn of_run_time_code(path: &Path, contents: &Contents, named: &NamedCode) -> Self {
+        let functions = build::functions(&Source {
+            sections: &named.sections,
+            symbols: &named.symbols,
+            strings: Strings::of_run_time_code(&named.names),
+            slots: &Slots::default(),
+            file: contents,
+            ranges: &[],
+            split_off: &[],
+            loader: false,
+        });
+        Self {
+            path: path.into(),
+            contents: contents.clone(),
+            assumption: None,
+            without_code: None,
+            debug: None,
+            supplement: None,
+            segments: Vec::new(), // an address is a place in the dump, or where the code stood
+            names: Names::OfRunTimeCode(named.names.clone()),
+            functions,
+            lines: OnceLock::new(),
+        }
+    }
+
     pub(crate) fn strings(&self) -> Strings<'_> {
         self.names.strings(&self.contents, self.debug.as_ref().map(|debug| &*debug.contents))
     }
@@ -111,6 +131,12 @@ impl Loaded {
     /// The bytes of the file that has its DWARF.
     pub(crate) fn dwarf_bytes(&self) -> &[u8] {
         self.debug.as_ref().map_or(&self.contents, |debug| &debug.contents)
+    }
+
+    /// Linked address, size and place in the file of each stretch of code.
+    pub(crate) fn code_segments(&self) -> impl Iterator<Item = (u64, u64, FileOffset)> {
+        let code = self.segments.iter().filter(|segment| segment.executable);
+        code.map(|segment| (segment.svma, segment.file_size, FileOffset(segment.file_offset)))
     }
 
     fn svma(&self, offset: FileOffset) -> Option<Svma> {
@@ -139,7 +165,8 @@ pub(crate) fn basename(name: &str) -> &str {
     name.rsplit('/').next().filter(|last| !last.is_empty()).unwrap_or(name)
 }
 
-fn read(located: Located, key: &ObjectKey, options: &ImageOptions) -> Result<Loaded, ObjectError> {
+/// Parses the file: code, names, functions.
+pub(crate) fn read(located: Located, key: &ObjectKey, options: &ImageOptions) -> Result<Loaded, ObjectError> {
     let Located { path, contents, assumption } = located;
     let damaged = |what: String| ObjectError::Damaged { path: path.clone(), what };
     let elf = Elf::parse(&contents).map_err(|e| damaged(e.to_string()))?;
@@ -156,23 +183,47 @@ fn read(located: Located, key: &ObjectKey, options: &ImageOptions) -> Result<Loa
     // The lazy binder is found by what lies between the loader's symbols.
     let known = symbols.complete || loader;
     let ranges = if known { Vec::new() } else { unnamed_ranges(&elf) };
+    let strings = symbols.names.strings(&contents, debug_bytes);
+    let split_off = match cold::has_numbered(&symbols.list, strings) {
+        true => {
+            unwind_ranges(&elf).into_iter().filter(|range| !range.is_entry).map(|range| range.start).collect()
+        }
+        false => Vec::new(),
+    };
     let functions = build::functions(&Source {
         sections: &elf.code_sections(),
         symbols: &symbols.list,
-        strings: symbols.names.strings(&contents, debug_bytes),
+        strings,
         slots: &elf.slots(),
         file: &contents,
         ranges: &ranges,
+        split_off: &split_off,
         loader,
     });
     let (segments, names, lines) = (elf.segments(), symbols.names, OnceLock::new());
-    Ok(Loaded { path, contents, assumption, debug, supplement, segments, names, functions, lines })
+    Ok(Loaded {
+        path,
+        contents,
+        assumption,
+        without_code: None,
+        debug,
+        supplement,
+        segments,
+        names,
+        functions,
+        lines,
+    })
+}
+
+/// What the unwind tables have, by start.
+fn unwind_ranges(elf: &Elf<'_>) -> Vec<CodeRange> {
+    let table = elf.section(".eh_frame").zip(elf.section_address(".eh_frame"));
+    table.map_or_else(Vec::new, |(bytes, address)| eh_frame::ranges(bytes, address))
 }
 
 /// Code of a stripped object, by start: what its unwind tables have, and where the system enters it.
 fn unnamed_ranges(elf: &Elf<'_>) -> Vec<CodeRange> {
-    let table = elf.section(".eh_frame").zip(elf.section_address(".eh_frame"));
-    let mut ranges = table.map_or_else(Vec::new, |(bytes, address)| eh_frame::ranges(bytes, address));
+    let mut ranges = unwind_ranges(elf);
     let entries = elf.entry_points().into_iter().map(|start| CodeRange { start, size: 0, is_entry: true });
     let known = ranges.len();
     for entry in entries {

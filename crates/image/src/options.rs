@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use model::TscClock;
 
+use crate::kernel::KernelOptions;
+
 /// Where to look.  The image asks no environment: whoever loads it says where this machine keeps what.
 ///
 /// What is looked up by build id is used only if its own build id is the wanted one, so every cache may be given.
@@ -19,6 +21,8 @@ pub struct ImageOptions {
     pub debuginfod_cache: Option<PathBuf>,
     /// The vDSO of the kernel that runs here.
     pub host_vdso: Option<HostVdso>,
+    /// Where to take the kernel's code from.
+    pub kernel: KernelOptions,
     /// The recording's clock: tells when code that a program wrote at run time (jitdump) was where.
     pub clock: Option<TscClock>,
 }
@@ -40,6 +44,7 @@ impl Default for ImageOptions {
             build_id_cache: None,
             debuginfod_cache: None,
             host_vdso: None,
+            kernel: KernelOptions::default(),
             clock: None,
         }
     }

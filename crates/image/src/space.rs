@@ -10,7 +10,7 @@ use std::sync::Arc;
 use model::{Avma, BuildId, FileOffset, Mmap, Ns, ObjectId, Pid, Sideband, SidebandRecord, SpaceId};
 use rustc_hash::FxHashMap;
 
-use crate::{jitdump, vdso};
+use crate::{jitdump, perf_map, vdso};
 
 /// Mappings that all lists together may hold beyond one list per process; 32 bytes each.  A process that
 /// changes its code more often keeps its last list, and the loss is reported.
@@ -57,10 +57,12 @@ pub(crate) struct MappedObject {
 }
 
 impl ObjectKey {
-    /// It is memory without a file: `[vdso]`, `[heap]`, `//anon`.
+    /// It is memory without a file: `[vdso]`, `[heap]`, `//anon`, also by the name of its perf map.
     pub(crate) fn has_no_file(&self) -> bool {
-        const PREFIXES: [&str; 6] = ["[", "//", "/memfd:", "/dev/zero", "/SYSV", "anon_inode:"];
-        self.name.is_empty() || PREFIXES.iter().any(|prefix| self.name.starts_with(prefix))
+        const PREFIXES: [&str; 7] =
+            ["[", "//", "/memfd:", "/dev/zero", "/SYSV", "anon_inode:", "/anon_hugepage"];
+        let is_memory = PREFIXES.iter().any(|prefix| self.name.starts_with(prefix));
+        self.name.is_empty() || is_memory || perf_map::is_name(&self.name)
     }
 
     /// Code that a program wrote at run time and dumped.
@@ -95,6 +97,8 @@ pub(crate) struct Spaces {
     spaces: Vec<Mappings>,
     /// Of each process: the spaces by the time from which on they hold.
     processes: BTreeMap<Pid, Vec<(Ns, SpaceId)>>,
+    /// Of the kernel: in every address space.  By address, disjoint.
+    pub(crate) kernel: Vec<Mapping>,
     /// Changes of code that were not followed: [`MAX_COPIED_MAPPINGS`].
     pub(crate) unfollowed: u64,
 }
@@ -119,7 +123,8 @@ impl Spaces {
 
     /// The mapping of an address.
     pub(crate) fn mapping(&self, space: SpaceId, ip: Avma) -> Option<&Mapping> {
-        let mappings = self.spaces.get(space.0 as usize)?;
+        let mappings =
+            if ip.is_kernel() { &self.kernel } else { self.spaces.get(space.0 as usize)?.as_ref() };
         let after = mappings.partition_point(|m| m.start <= ip);
         mappings.get(after.checked_sub(1)?).filter(|m| ip < m.end)
     }
@@ -193,7 +198,7 @@ impl Build {
     }
 
     fn map(&mut self, time: Ns, mmap: &Mmap) {
-        let end = mmap.start.0.saturating_add(mmap.len);
+        let end = mmap.start.0.saturating_add(mmap.len).min(Avma::KERNEL_HALF.0);
         if end == mmap.start.0 {
             return;
         }
@@ -421,9 +426,11 @@ mod tests {
                 map_at(10, 7, 0x2000, 0x3000, "/a", 0x1000),
                 map_at(20, 7, 0x8000, 0x1000, "//anon", 0x8000),
                 map_at(30, 7, 0x8000, 0x2000, "//anon", 0),
+                map_at(20, 7, 0x20_0000, 0x20_0000, "/anon_hugepage (deleted)", 0x20_0000),
+                map_at(30, 7, 0x20_0000, 0x40_0000, "/anon_hugepage (deleted)", 0),
             ],
             &[(7, 0)],
-            &["1: 1000-5000 /a+0 8000-a000 //anon+0"],
+            &["1: 1000-5000 /a+0 8000-a000 //anon+0 200000-600000 /anon_hugepage+0"],
         );
     }
 
@@ -481,7 +488,7 @@ mod tests {
                 map(0, 7, 0x2000, u64::MAX, "/c"),
             ],
             &[(7, 0)],
-            &["1: 2000-ffffffffffffffff /c+0"],
+            &["1: 2000-8000000000000000 /c+0"],
         );
     }
 

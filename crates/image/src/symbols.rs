@@ -19,6 +19,8 @@ pub(crate) enum Names {
     InDebugFile(Range<usize>),
     /// Put together from several tables.
     Joined(Vec<u8>),
+    /// As a program's runtime gave them.
+    OfRunTimeCode(Vec<u8>),
 }
 
 /// Function symbols and their names.
@@ -59,10 +61,11 @@ impl Names {
     /// The names, given the bytes of the object's file and of its debug file.
     pub(crate) fn strings<'a>(&'a self, file: &'a [u8], debug: Option<&'a [u8]>) -> Strings<'a> {
         let part = |bytes: &'a [u8], range: &Range<usize>| bytes.get(range.clone()).unwrap_or_default();
-        Strings::new(match self {
-            Self::InFile(range) => part(file, range),
-            Self::InDebugFile(range) => part(debug.unwrap_or_default(), range),
-            Self::Joined(bytes) => bytes,
-        })
+        match self {
+            Self::InFile(range) => Strings::new(part(file, range)),
+            Self::InDebugFile(range) => Strings::new(part(debug.unwrap_or_default(), range)),
+            Self::Joined(bytes) => Strings::new(bytes),
+            Self::OfRunTimeCode(bytes) => Strings::of_run_time_code(bytes),
+        }
     }
 }

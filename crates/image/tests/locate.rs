@@ -127,20 +127,32 @@ fn the_vdso_is_known_by_its_build_id() {
     }
 }
 
+/// With TSC times.
+fn jitdump_header() -> Vec<u8> {
+    let mut header: Vec<u8> =
+        [0x4a69_5444u32, 1, 40, 62, 0, 42].iter().flat_map(|w| w.to_le_bytes()).collect();
+    header.extend(longs(&[0, 1]));
+    header
+}
+
+fn jitdump_load(time: u64, index: u64, name: &str, code: &[u8]) -> Vec<u8> {
+    let size = 16 + 40 + name.len() + 1 + code.len();
+    let mut load: Vec<u8> = [0, size as u32].iter().flat_map(|w| w.to_le_bytes()).collect();
+    load.extend(longs(&[time, 42, BASE + 0x100, BASE + 0x100, code.len() as u64, index]));
+    load.extend([name.as_bytes(), b"\0", code].concat());
+    load
+}
+
+fn longs(longs: &[u64]) -> Vec<u8> {
+    longs.iter().flat_map(|w| w.to_le_bytes()).collect()
+}
+
 #[test]
 fn code_that_a_program_wrote_comes_from_its_dump() {
     let dir = tempfile::tempdir().unwrap();
-    let words = |words: &[u64]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>();
-    let mut dump: Vec<u8> = [0x4a69_5444u32, 1, 40, 62, 0, 42].iter().flat_map(|w| w.to_le_bytes()).collect();
-    dump.extend(words(&[0, 1])); // TSC times
-    let mut load = |time: u64, index: u64, name: &str, code: &[u8]| {
-        let size = 16 + 40 + name.len() + 1 + code.len();
-        dump.extend([0, size as u32].iter().flat_map(|w| w.to_le_bytes()));
-        dump.extend(words(&[time, 42, BASE + 0x100, BASE + 0x100, code.len() as u64, index]));
-        dump.extend([name.as_bytes(), b"\0", code].concat());
-    };
-    load(100, 1, "first", &[0x90, 0xc3]);
-    load(200, 2, "second", &[0x50, 0x58, 0xc3]);
+    let mut dump = jitdump_header();
+    dump.extend(jitdump_load(100, 1, "first", &[0x90, 0xc3]));
+    dump.extend(jitdump_load(200, 2, "second", &[0x50, 0x58, 0xc3]));
     let path = put(dir.path(), "jit-42.dump", &dump);
     let sideband = [
         map_at(Ns(0), "//anon", BASE, 0x1000, BASE, None),
@@ -163,4 +175,92 @@ fn code_that_a_program_wrote_comes_from_its_dump() {
     check(120, "first", &[0x90, 0xc3]);
     check(199, "first", &[0x90, 0xc3]);
     check(200, "second", &[0x50, 0x58, 0xc3]);
+}
+
+/// Gaps in it are told apart by the process's map, and calls into it have names.
+#[test]
+fn code_without_a_dump_is_named_by_the_perf_map() {
+    let dir = tempfile::tempdir().unwrap();
+    let map = format!("{:x} 20 first\n{:x} 10 second one\n", BASE + 0x100, BASE + 0x120);
+    let path = put(dir.path(), "perf-42.map", map.as_bytes());
+    let sideband = [
+        map_at(Ns(0), "//anon", BASE, 0x1000, 0x77, None),
+        map_at(Ns(50), "//anon", BASE + 0x1000, 0x1000, 0, None),
+        map_at(Ns(50), "[uprobes]", BASE + 0x10_0000, 0x1000, 0, None),
+    ];
+    let options = ImageOptions { symfs: Some(dir.path().into()), ..nowhere() };
+    let image = Image::load(&sideband, &options);
+    assert_eq!(image.problems(), [], "it is one only where it was executed");
+    let space = image.space(PID, Ns(60));
+    for (offset, name, at_entry) in [
+        (0x100, "first", true),
+        (0x11f, "first", false),
+        (0x120, "second one", true),
+        (0x130, "[unknown]", false),
+    ] {
+        let at = image.function_at(space, Avma(BASE + offset));
+        assert_eq!((image.function_name(at.id).as_str(), at.at_entry), (name, at_entry), "{offset:#x}");
+    }
+    for offset in [0, 0x100, 0x1f00] {
+        assert_eq!(image.code(space, Avma(BASE + offset)), Err(NoCode::MissingObject(ObjectId(0))));
+    }
+    assert_eq!(image.object_name(ObjectId(0)), "/tmp/perf-42.map");
+    assert_eq!(image.object_error(ObjectId(0)), Some(&ObjectError::OnlyNames { path }));
+    let site = image.site_name(space, Avma(BASE + 0x104));
+    assert_eq!(site, format!("perf-42.map+{:#x}", BASE + 0x104));
+    assert_eq!(image.object_name(ObjectId(1)), "[uprobes]");
+
+    // A bundle takes it along.
+    let files: Vec<_> = image.bundle().iter().map(|file| file.path.clone()).collect();
+    assert_eq!(files, [Path::new("tmp/perf-42.map")]);
+}
+
+/// Both may be there (V8's `--perf-prof --perf-basic-prof`): the dump has times and code.
+#[test]
+fn a_jitdump_counts_more_than_a_perf_map() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut dump = jitdump_header();
+    dump.extend(jitdump_load(100, 1, "dumped", &[0x90, 0xc3]));
+    put(dir.path(), "jit-42.dump", &dump);
+    put(dir.path(), "tmp/perf-42.map", format!("{:x} 40 listed\n", BASE + 0x100).as_bytes());
+    let sideband = [
+        map_at(Ns(0), "//anon", BASE, 0x1000, BASE, None),
+        map_at(Ns(50), "/run/jit-42.dump", BASE + 0x10_0000, 0x1000, 0, None),
+    ];
+    let clock = Some(TscClock { shift: 0, mult: 1, zero: 0 });
+    let image = Image::load(&sideband, &ImageOptions { symfs: Some(dir.path().into()), clock, ..nowhere() });
+    let name = |ns, offset| {
+        let space = image.space(PID, Ns(ns));
+        image.function_name(image.function_at(space, Avma(BASE + offset)).id)
+    };
+    assert_eq!(name(100, 0x100), "dumped");
+    assert_eq!(name(100, 0x102), "listed", "behind the code of the dump");
+    let code = image.code(image.space(PID, Ns(100)), Avma(BASE + 0x100));
+    assert_eq!(code, Ok(&[0x90, 0xc3][..]));
+}
+
+/// As of a process in a container: found by way of `/proc`.
+#[test]
+fn a_perf_map_of_a_process_that_lives_is_found() {
+    let pid = Pid(std::process::id().try_into().unwrap());
+    let path = Path::new("/tmp").join(format!("perf-{}.map", pid.0));
+    std::fs::write(&path, format!("{BASE:x} 20 mine\nand a line that is none\n")).unwrap();
+    let of_this_process = |path: &str, id: Option<&[u8]>| {
+        let mut record = map(path, id);
+        if let Sideband::Mmap(mmap) = &mut record.body {
+            mmap.pid = pid;
+        }
+        record
+    };
+    let load = |record| Image::load(&[record], &nowhere());
+    let named = load(of_this_process("/memfd:doublemapper (deleted)", None));
+    let program = load(of_this_process("/memfd:program", Some(&tiny_elf::BUILD_ID)));
+    std::fs::remove_file(&path).unwrap();
+    let name = |image: &Image| image.function_name(image.function_at(image.space(pid, Ns(0)), Avma(BASE)).id);
+    assert_eq!(name(&named), "mine");
+    assert_eq!(name(&program), "[memfd:program]", "an object of its own");
+    let found = named.object_path(ObjectId(0)).unwrap();
+    assert!(found.starts_with(format!("/proc/{}/root/tmp", pid.0)), "{}", found.display());
+    let problems = named.problems();
+    assert!(problems[0].what.contains(": 1 of its lines are left out"), "{problems:?}");
 }

@@ -14,6 +14,7 @@ use model::{
 
 use crate::abi::{self, Event, Insn, class};
 use crate::config::config;
+use crate::functions::Functions;
 use crate::instruction::{branch_kind, end_kind, next_ip};
 use crate::memory::Memory;
 use crate::runs::{Run, runs};
@@ -25,21 +26,43 @@ use loss::Lost;
 /// Branches without a packet; more is an endless loop that a wrong address led into.
 const MAX_DIRECT: u32 = 1 << 12;
 
+/// Losses of the kernel that a run can go on behind; for each, the bytes before are decoded once more.
+const MAX_PAUSES: usize = 16;
+
 /// Decodes one segment.
 pub(crate) fn decode_segment(context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput {
     let mut flow = Flow::new(context, segment);
     let next = psb::behind(context, segment);
-    let runs = runs(segment);
-    for (number, run) in runs.iter().enumerate() {
-        let is_last = number + 1 == runs.len() && run.cut.is_none();
+    let mut runs = runs(segment).into_iter().peekable();
+    while let Some(mut run) = runs.next() {
+        while let Some(next) = runs.peek() {
+            if !is_pause(context, segment, &run) || !run.join(next) {
+                break;
+            }
+            runs.next();
+        }
+        let is_last = runs.peek().is_none() && run.cut.is_none();
         let goal = next.as_ref().filter(|_| is_last).and_then(|next| next.ip);
-        flow.run(run, goal);
+        flow.run(&run, goal);
         if let Some(cause) = run.cut {
+            let cause = if cause == GapCause::Truncated { flow.truncation_cause() } else { cause };
             flow.lose(cause, run.end(), true);
         }
     }
     flow.finish(next.as_ref());
-    SegmentOutput { stretches: flow.stretches, overflows: flow.overflows, clock_errors: 0 }
+    SegmentOutput { stretches: flow.stretches, overflows: flow.overflows, ..SegmentOutput::default() }
+}
+
+/// Nothing of the packets is missing behind a run at whose end the kernel lost data: they are whole, and tracing is off.
+/// libipt is asked for that first, because it can go on behind it only in one run.
+fn is_pause(context: &Context<'_>, segment: &Segment<'_>, run: &Run<'_>) -> bool {
+    if run.cut != Some(GapCause::Truncated) || run.pauses.len() >= MAX_PAUSES {
+        return false;
+    }
+    let mut flow = Flow::new(context, segment);
+    flow.run(run, None);
+    matches!(flow.state, State::Off | State::Lost(Lost { cause: GapCause::Truncated, .. }))
+        && flow.read_to == run.end()
 }
 
 /// An instruction whose successor is not known yet.
@@ -66,6 +89,7 @@ enum State {
 struct Flow<'a> {
     context: &'a Context<'a>,
     segment: &'a Segment<'a>,
+    functions: Functions<'a>,
     clock: Clock,
     owner: Owner<'a>,
     running: Running,
@@ -74,6 +98,10 @@ struct Flow<'a> {
     state: State,
     /// The PSB behind the segment was reached.
     at_goal: bool,
+    /// How far the run's packets were read.
+    read_to: AuxOffset,
+    /// Losses of the kernel up to here are gaps already.
+    paused: AuxOffset,
     /// The last time that libipt gave.
     now: Ns,
     /// Direct branches since the last one that took a packet.
@@ -90,6 +118,7 @@ impl<'a> Flow<'a> {
         Self {
             context,
             segment,
+            functions: Functions::new(context.functions),
             clock: Clock::new(context),
             owner,
             running,
@@ -97,6 +126,8 @@ impl<'a> Flow<'a> {
             space: context.code.space(running.pid, Ns(0)),
             state: State::Off,
             at_goal: false,
+            read_to: segment.start(),
+            paused: segment.start(),
             now: Ns(0),
             direct: 0,
             stretches: vec![],
@@ -119,7 +150,8 @@ impl<'a> Flow<'a> {
                 None => {
                     self.synchronise(&mut decoder, run, status);
                     if self.follow(&mut decoder, run, status, goal) {
-                        return;
+                        self.read_to = offset(&decoder, run);
+                        return self.pause(run, run.end());
                     }
                 }
             }
@@ -252,6 +284,7 @@ impl<'a> Flow<'a> {
         }
         let known = |ip| (event.bits & abi::event_bits::IP_SUPPRESSED == 0).then_some(ip);
         let at = offset(decoder, run);
+        self.pause(run, at);
         if event.kind == abi::event::OVERFLOW {
             self.lose_packets(at); // what is lost ran before the time of the event
         }
@@ -280,6 +313,15 @@ impl<'a> Flow<'a> {
                 }
             }
             _ => (),
+        }
+    }
+
+    /// Tracing is off, and packets have been read up to `at`: the kernel may have lost data before.
+    fn pause(&mut self, run: &Run<'_>, at: AuxOffset) {
+        let lost = run.pauses.iter().find(|pause| (self.paused..at).contains(*pause));
+        if let (State::Off, Some(pause)) = (self.state, lost) {
+            self.paused = pause.plus(1);
+            self.lose(self.truncation_cause(), *pause, false);
         }
     }
 
@@ -366,8 +408,7 @@ impl<'a> Flow<'a> {
     }
 
     fn target(&self, ip: Avma) -> Target {
-        let function = self.context.functions.function_at(self.space, ip);
-        Target { ip, function: function.id, at_entry: function.at_entry }
+        self.functions.target(self.space, ip)
     }
 
     fn site(&self, insn: &Insn) -> Site {

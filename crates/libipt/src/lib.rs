@@ -19,6 +19,7 @@ mod abi;
 mod abi_test;
 mod config;
 mod flow;
+mod functions;
 mod instruction;
 mod memory;
 mod runs;
@@ -61,5 +62,11 @@ impl Libipt {
 impl SegmentDecoder for Libipt {
     fn decode(&self, context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput {
         flow::decode_segment(context, segment)
+    }
+
+    /// From PSB to PSB: the trace unit's stack for compressed returns is empty behind each (SDM, "RET Compression"), and
+    /// libipt's only where it starts.  Nor does it go on after an error before a PSB.
+    fn segment_bytes(&self, _: u64) -> u64 {
+        1
     }
 }

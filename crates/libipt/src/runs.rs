@@ -11,19 +11,36 @@ pub(crate) struct Run<'a> {
     pub(crate) bytes: Cow<'a, [u8]>,
     /// Why the stream does not go on behind it; `None` at the segment's end.
     pub(crate) cut: Option<GapCause>,
+    /// Where the kernel lost data, but nothing of the packets: tracing was off.
+    pub(crate) pauses: Vec<AuxOffset>,
 }
 
 impl Run<'_> {
     pub(crate) fn end(&self) -> AuxOffset {
         self.start.plus(self.bytes.len() as u64)
     }
+
+    /// Goes on with the run behind it, if that follows.
+    pub(crate) fn join(&mut self, next: &Run<'_>) -> bool {
+        let end = self.end();
+        if next.start == end {
+            self.pauses.push(end);
+            self.bytes.to_mut().extend(next.bytes.iter());
+            self.cut = next.cut;
+        }
+        next.start == end
+    }
 }
 
-/// The runs of a segment, up to its end; cut at holes and where the kernel lost data.
+/// Longer than any PSB period: what is longer has lost its PSBs, and its events would be in memory until it ends.
+const MAX_BYTES: u64 = 1 << 24;
+
+/// The runs of a segment, up to its end; cut at holes, where the kernel lost data, and where it is too long.
 pub(crate) fn runs<'a>(segment: &Segment<'a>) -> Vec<Run<'a>> {
     let mut runs: Vec<Run<'a>> = Vec::new();
     let mut truncations = segment.truncations.iter().copied().peekable();
-    for (start, mut bytes) in clipped(segment, segment.start(), segment.end) {
+    let stop = segment.end.min(segment.start().plus(MAX_BYTES));
+    for (start, mut bytes) in clipped(segment, segment.start(), stop) {
         let mut at = start;
         if let Some(last) = runs.last_mut() {
             if last.end() != at {
@@ -41,6 +58,9 @@ pub(crate) fn runs<'a>(segment: &Segment<'a>) -> Vec<Run<'a>> {
         }
         append(&mut runs, at, bytes);
     }
+    if let Some(last) = runs.last_mut().filter(|_| stop < segment.end) {
+        last.cut = last.cut.or(Some(GapCause::DamagedPacket));
+    }
     runs
 }
 
@@ -49,22 +69,11 @@ pub(crate) fn tail(segment: &Segment<'_>) -> Vec<u8> {
     clipped(segment, segment.end, AuxOffset(u64::MAX)).flat_map(|(_, bytes)| bytes).copied().collect()
 }
 
-/// Longer than any PSB period: what is longer has lost its PSBs, and its events would be in memory until it ends.
-const MAX_BYTES: usize = 1 << 24;
-
 fn append<'a>(runs: &mut Vec<Run<'a>>, start: AuxOffset, bytes: &'a [u8]) {
-    if bytes.is_empty() {
-        return;
-    }
     match runs.last_mut() {
-        Some(last) if last.cut.is_none() && last.end() == start => {
-            let room = MAX_BYTES.saturating_sub(last.bytes.len());
-            last.bytes.to_mut().extend(bytes.iter().take(room));
-        }
-        _ => {
-            let bytes = bytes.get(..MAX_BYTES).unwrap_or(bytes);
-            runs.push(Run { start, bytes: Cow::Borrowed(bytes), cut: None });
-        }
+        _ if bytes.is_empty() => (),
+        Some(last) if last.cut.is_none() && last.end() == start => last.bytes.to_mut().extend(bytes),
+        _ => runs.push(Run { start, bytes: Cow::Borrowed(bytes), cut: None, pauses: vec![] }),
     }
 }
 
@@ -114,5 +123,19 @@ mod tests {
             ]
         );
         assert_eq!(tail(&segment), (45..60).collect::<Vec<u8>>());
+        let [mut first, second, third] = runs(&segment).try_into().ok().unwrap();
+        assert!(first.join(&second) && !first.join(&third));
+        assert_eq!((first.end(), first.cut), (second.end(), second.cut));
+        assert_eq!(first.pauses, [AuxOffset(115)]);
+    }
+
+    #[test]
+    fn what_has_no_psb_for_too_long_is_cut() {
+        let bytes = vec![0; (MAX_BYTES + 7) as usize];
+        let pieces = vec![AuxPiece { offset: AuxOffset(5), bytes: &bytes, file_offset: 0 }];
+        let end = AuxOffset(5 + bytes.len() as u64);
+        let segment = Segment { buffer: 0, pieces, end, first: true, last: true, truncations: vec![] };
+        let found: Vec<_> = runs(&segment).iter().map(|r| (r.start.0, r.end().0, r.cut)).collect();
+        assert_eq!(found, [(5, 5 + MAX_BYTES, Some(GapCause::DamagedPacket))]);
     }
 }

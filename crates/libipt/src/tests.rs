@@ -2,9 +2,9 @@
 
 use decoder::{Context, DecodeOptions, decode_with};
 use model::{
-    AuxBuffer, AuxOffset, AuxOwner, AuxPiece, Avma, ClockOffsets, CodeSource, EventSink, FunctionAt,
-    FunctionId, FunctionKind, FunctionLookup, NoCode, Ns, ObjectId, Pid, PtConfig, Recording, Schedule,
-    SpaceId, Svma, Tid, TraceEvent, Transfer, TscClock,
+    AuxBuffer, AuxOffset, AuxOwner, AuxPiece, Avma, CodeSource, EventSink, FunctionAt, FunctionId,
+    FunctionKind, FunctionLookup, NoCode, Ns, ObjectId, Pid, PtConfig, Recording, Schedule, SpaceId, Svma,
+    Tid, TraceEvent, Transfer, TscClock,
 };
 use packet::{LastIp, Packet, Tnt};
 use proptest::prelude::*;
@@ -91,32 +91,20 @@ fn run(code: &Code, aux: &[u8], segment_bytes: u64) -> Vec<String> {
     let piece = AuxPiece { offset: AuxOffset(0), bytes: aux, file_offset: 0 };
     let buffer =
         AuxBuffer { index: 0, owner: AuxOwner::Thread(Tid(7)), pieces: vec![piece], records: vec![] };
+    let pt = PtConfig {
+        cyc: true,
+        mtc_period: None,
+        tsc_ctc_ratio: (2, 1),
+        max_nonturbo_ratio: 10,
+        has_ip_filter: true,
+        ..PtConfig::default()
+    };
     let recording = Recording {
         buffers: vec![buffer],
-        sideband: vec![],
-        pt: PtConfig {
-            cyc: true,
-            cyc_threshold: 0,
-            mtc_period: None,
-            tsc: true,
-            branch: true,
-            return_compression: true,
-            kernel: false,
-            user: true,
-            tsc_ctc_ratio: (2, 1),
-            max_nonturbo_ratio: 10,
-            has_ip_filter: true,
-            snapshot: false,
-        },
+        pt,
         clock: Some(TscClock { shift: 0, mult: 1, zero: 0 }),
-        ip_filter: String::new(),
-        cpu_model: None,
-        kernel_release: None,
-        clock_offsets: ClockOffsets::default(),
-        command_line: vec![],
-        first_pid: None,
         time_span: Some((Ns(0), Ns(1_000_000))),
-        damage: None,
+        ..Recording::default()
     };
     let schedule = Schedule::default();
     let context =

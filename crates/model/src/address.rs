@@ -55,9 +55,12 @@ address! {
 }
 
 impl Avma {
+    /// Where the kernel's half of the address space begins.
+    pub const KERNEL_HALF: Self = Self(1 << 63);
+
     /// True for the kernel's half of the address space.
     #[must_use]
     pub const fn is_kernel(self) -> bool {
-        self.0 >> 63 != 0
+        self.0 >= Self::KERNEL_HALF.0
     }
 }

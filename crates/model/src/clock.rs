@@ -22,7 +22,8 @@ impl Ns {
 
 /// When something happened: the truth lies in `[lo, hi]`, the best guess is `point`.
 ///
-/// `lo <= point <= hi`, and none of the three runs backwards within a thread.
+/// `lo <= point <= hi`, and neither `lo` nor `point` runs backwards within a thread.  `hi` may: what comes from another
+/// stretch of the trace does not bound what was before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventTime {
     /// The earliest that it can have been.

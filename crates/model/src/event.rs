@@ -98,6 +98,9 @@ pub enum EndKind {
     Branch(BranchKind),
     /// Execution ran on past the end of the IP filter's range.
     FallThrough,
+    /// The end of kernel code without text, inside the IP filter: `from` is the last address in it that is known, that of
+    /// its start or of a PSB.
+    Skipped,
 }
 
 /// One change of control.
@@ -130,6 +133,17 @@ pub enum Transfer {
     },
 }
 
+impl Transfer {
+    /// It is about kernel code: a branch in it, or tracing that starts or stops there.
+    #[must_use]
+    pub const fn is_in_kernel(&self) -> bool {
+        match self {
+            Self::Branch { from, .. } | Self::End { from, .. } => from.ip.is_kernel(),
+            Self::Start { to, .. } => to.ip.is_kernel(),
+        }
+    }
+}
+
 /// A control transfer with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BranchEvent {
@@ -151,6 +165,12 @@ pub enum TraceEvent {
 }
 
 impl TraceEvent {
+    /// It is about kernel code alone.
+    #[must_use]
+    pub const fn is_in_kernel(&self) -> bool {
+        matches!(self, Self::Branch(branch) if branch.transfer.is_in_kernel())
+    }
+
     /// When it happened; for a gap, when it began.
     #[must_use]
     pub fn time(&self) -> EventTime {

@@ -1,6 +1,6 @@
 //! A recording, opened: the AUX bytes (borrowed from the mapped file), the sideband, the clock.
 
-use crate::address::AuxOffset;
+use crate::address::{AuxOffset, Avma};
 use crate::clock::{Ns, TscClock};
 use crate::sideband::{Cpu, Pid, SidebandRecord, Tid};
 
@@ -98,7 +98,7 @@ pub struct PtConfig {
     pub mtc_period: Option<u8>,
     /// TSC packets.
     pub tsc: bool,
-    /// Branch packets; without them there is no flow (`branch=0`).
+    /// All branch packets; without them there is no flow (`branch=0`, `notnt`).
     pub branch: bool,
     /// RET compression is on (`noretcomp=0`).
     pub return_compression: bool,
@@ -114,6 +114,26 @@ pub struct PtConfig {
     pub has_ip_filter: bool,
     /// perf recorded snapshots (`-S`): nothing was observed between the pieces.
     pub snapshot: bool,
+}
+
+impl Default for PtConfig {
+    /// What perf programs for `intel_pt//u`, on a processor of which nothing is known.
+    fn default() -> Self {
+        Self {
+            cyc: false,
+            cyc_threshold: 0,
+            mtc_period: Some(3),
+            tsc: true,
+            branch: true,
+            return_compression: true,
+            kernel: false,
+            user: true,
+            tsc_ctc_ratio: (0, 0),
+            max_nonturbo_ratio: 0,
+            has_ip_filter: false,
+            snapshot: false,
+        }
+    }
 }
 
 impl PtConfig {
@@ -161,8 +181,22 @@ pub struct Damage {
     pub what: String,
 }
 
-/// All that one `perf.data` says.
-#[derive(Clone, Debug)]
+impl Recording<'_> {
+    /// Where the IP filter's range in the kernel starts, if it has one: perf writes it as `filter 0xADDRESS/0xSIZE`,
+    /// without a file.
+    #[must_use]
+    pub fn kernel_filter(&self) -> Option<Avma> {
+        let address = |filter: &str| {
+            let range = filter.trim().strip_prefix("filter")?.trim().split('/').next()?;
+            u64::from_str_radix(range.strip_prefix("0x")?, 16).ok().map(Avma)
+        };
+        let ranges = self.ip_filter.split(',').filter(|filter| !filter.contains('@'));
+        ranges.filter_map(address).find(|start| start.is_kernel())
+    }
+}
+
+/// All that one `perf.data` says; by default nothing.
+#[derive(Clone, Debug, Default)]
 pub struct Recording<'a> {
     /// AUX buffers, by index.
     pub buffers: Vec<AuxBuffer<'a>>,

@@ -47,16 +47,37 @@ pub struct ThreadLife {
     pub pid: Pid,
     /// FORK inside the recording.
     pub born: Option<Ns>,
+    /// It executed a new program inside the recording: the first time.
+    pub executed: Option<Ns>,
     /// First ITRACE_START.
     pub trace_start: Option<Ns>,
     /// EXIT.
     pub died: Option<Ns>,
+    /// The number was given to another thread: times from a death until the next birth.  What is before `died` and behind
+    /// `born` but in none of these is the life of one or the other.
+    pub dead: Vec<(Ns, Ns)>,
     /// Off-CPU intervals by time; empty if there are no switch records.
     pub off_cpu: Vec<OffCpu>,
     /// CPUs it was switched in on, by time.
     pub on_cpu: Vec<(Ns, Cpu)>,
     /// Last COMM name.
     pub name: String,
+}
+
+impl ThreadLife {
+    /// A thread with this number begins.
+    fn is_born(&mut self, time: Option<Ns>) {
+        match (self.died.take(), time) {
+            (Some(died), Some(time)) => {
+                self.dead.push((died, time));
+                // The one that died never came back to a CPU.
+                if let Some(last) = self.off_cpu.last_mut() {
+                    last.to = last.to.or(Some(last.from));
+                }
+            }
+            _ => self.born = time,
+        }
+    }
 }
 
 /// The recording's switch records, by CPU and by thread.
@@ -66,10 +87,6 @@ pub struct Schedule {
     threads: BTreeMap<Tid, ThreadLife>,
     mapped: BTreeSet<Pid>,
     has_switches: bool,
-    /// Threads that die in the recording.
-    mortal: BTreeSet<Tid>,
-    /// When a thread was last seen to come or go.
-    last_switch: BTreeMap<Tid, Ns>,
     /// There are SWITCH records, which say more than samples of sched_switch.
     has_switch_records: bool,
 }
@@ -91,15 +108,6 @@ impl Schedule {
             matches!(record.body, Sideband::Switch { .. } | Sideband::SwitchCpuWide { .. })
         };
         let mut schedule = Self { has_switch_records: sideband.iter().any(is_switch), ..Self::default() };
-        for record in sideband {
-            match (&record.body, record.tid) {
-                (Sideband::Exit { tid, .. }, _) => schedule.mortal.extend([*tid]),
-                (_, Some(tid)) if is_switch(record) => {
-                    schedule.last_switch.extend(record.time.map(|time| (tid, time)));
-                }
-                _ => (),
-            }
-        }
         for record in sideband {
             schedule.add(record);
         }
@@ -152,7 +160,11 @@ impl Schedule {
     fn add(&mut self, record: &SidebandRecord) {
         let who = record.pid.zip(record.tid);
         match &record.body {
-            Sideband::Comm { pid, tid, name, .. } => self.life(*pid, *tid).name.clone_from(name),
+            Sideband::Comm { pid, tid, name, exec } => {
+                let life = self.life(*pid, *tid);
+                life.name.clone_from(name);
+                life.executed = life.executed.or(record.time.filter(|_| *exec));
+            }
             Sideband::Mmap(mmap) if !mmap.kernel && mmap.executable => {
                 self.mapped.insert(mmap.pid);
                 self.life(mmap.pid, Tid(mmap.pid.0));
@@ -161,12 +173,11 @@ impl Schedule {
                 if self.mapped.contains(parent_pid) {
                     self.mapped.insert(*pid);
                 }
-                let born = record.time;
-                self.life(*pid, *tid).born = born;
+                self.life(*pid, *tid).is_born(record.time);
             }
             Sideband::Exit { pid, tid } => {
-                let died = record.time;
-                self.life(*pid, *tid).died = died;
+                self.life(*pid, *tid).died = record.time;
+                self.dies(*tid, record);
             }
             Sideband::ItraceStart { pid, tid } => {
                 let life = self.life(*pid, *tid);
@@ -214,6 +225,16 @@ impl Schedule {
         }
     }
 
+    /// A thread's own record of its death.  Its events are gone by then, so it is not seen to leave its CPU; records of whole
+    /// CPUs see it leave, but it may have no number any more.
+    fn dies(&mut self, tid: Tid, record: &SidebandRecord) {
+        let Some((cpu, time)) = record.cpu.zip(record.time) else { return };
+        let open = self.cpus.entry(cpu).or_default().open();
+        if let Some(run) = open.filter(|run| run.tid == tid) {
+            run.to = time;
+        }
+    }
+
     /// The thread runs on `cpu` from `time` on, unless it is known to run there already.
     fn run(&mut self, cpu: Cpu, pid: Pid, tid: Tid, time: Ns) {
         let table = self.cpus.entry(cpu).or_default();
@@ -227,14 +248,11 @@ impl Schedule {
     }
 
     fn switch(&mut self, cpu: Option<Cpu>, pid: Pid, tid: Tid, time: Ns, out: bool, preempted: bool) {
-        if let Some(cpu) = cpu {
-            // A thread that dies is not seen to leave: its events are gone by then.
+        // What a thread that has died still runs is the kernel's code for that.
+        let is_dead = self.thread(tid).is_some_and(|life| life.died.is_some());
+        if let Some(cpu) = cpu.filter(|_| !is_dead) {
             let table = self.cpus.entry(cpu).or_default();
-            let is_dead = table.open().is_some_and(|run| {
-                let last = self.last_switch.get(&run.tid).is_none_or(|last| *last <= run.from);
-                last && self.mortal.contains(&run.tid)
-            });
-            if out { table.leaves(pid, tid, time, is_dead) } else { table.comes(pid, tid, time, is_dead) }
+            if out { table.leaves(pid, tid, time) } else { table.comes(pid, tid, time) }
         }
         if tid.0 <= 0 {
             return; // the idle task
@@ -263,8 +281,8 @@ impl Timetable {
         self.runs.last_mut().filter(|last| last.to == Ns::MAX)
     }
 
-    /// A thread goes; `is_dead`: the one that is thought to run has died.
-    fn leaves(&mut self, pid: Pid, tid: Tid, time: Ns, is_dead: bool) {
+    /// A thread goes.
+    fn leaves(&mut self, pid: Pid, tid: Tid, time: Ns) {
         let before = self.runs.last().map_or(Ns(0), |last| last.to);
         let run = match self.open() {
             Some(last) if last.tid == tid => {
@@ -273,8 +291,7 @@ impl Timetable {
             }
             Some(last) => {
                 last.to = time;
-                last.doubtful = !is_dead;
-                // Behind a thread that has died nobody was seen to come: this one came somewhen.
+                last.doubtful = true;
                 OnCpu { from: last.from, to: time, pid, tid, doubtful: true }
             }
             // Whoever leaves without having been seen to come was there since the last leave.
@@ -284,10 +301,10 @@ impl Timetable {
     }
 
     /// A thread comes.
-    fn comes(&mut self, pid: Pid, tid: Tid, time: Ns, is_dead: bool) {
+    fn comes(&mut self, pid: Pid, tid: Tid, time: Ns) {
         if let Some(last) = self.open() {
             last.to = time;
-            last.doubtful = !is_dead && last.tid != tid;
+            last.doubtful = last.tid != tid;
         }
         self.runs.push(OnCpu { from: time, to: Ns::MAX, pid, tid, doubtful: false });
     }
@@ -335,7 +352,39 @@ mod tests {
     fn a_thread_that_has_died_is_not_seen_to_leave() {
         let exit = record(15, 0, Sideband::Exit { pid: Pid(1), tid: Tid(5) });
         let s = Schedule::new(&[switch(10, 0, 5, false), exit, switch(20, 0, 7, false)]);
-        assert_eq!(s.on_cpu(Cpu(0)), [on_cpu(10, 20, 5, false), on_cpu(20, u64::MAX, 7, false)]);
+        assert_eq!(s.on_cpu(Cpu(0)), [on_cpu(10, 15, 5, false), on_cpu(20, u64::MAX, 7, false)]);
+    }
+
+    #[test]
+    fn what_a_thread_runs_after_its_death_is_not_its_own_until_the_number_is_given_again() {
+        let exit = record(15, 0, Sideband::Exit { pid: Pid(1), tid: Tid(5) });
+        let fork = Sideband::Fork { pid: Pid(1), tid: Tid(5), parent_pid: Pid(1), parent_tid: Tid(7) };
+        let s = Schedule::new(&[
+            switch(10, 0, 5, false),
+            exit,
+            switch(20, 0, 5, true),
+            switch(30, 0, 5, false),
+            switch(40, 0, 7, false),
+            record(45, 0, fork),
+            switch(50, 0, 7, true),
+            switch(50, 0, 5, false),
+        ]);
+        assert_eq!(
+            s.on_cpu(Cpu(0)),
+            [on_cpu(10, 15, 5, false), on_cpu(40, 50, 7, false), on_cpu(50, u64::MAX, 5, false)]
+        );
+    }
+
+    /// In records of whole CPUs it leaves, but has no number any more.
+    #[test]
+    fn a_thread_that_has_died_leaves_without_a_name() {
+        let exit = record(15, 0, Sideband::Exit { pid: Pid(1), tid: Tid(5) });
+        let gone = switch(20, 0, -1, true);
+        let s = Schedule::new(&[switch(10, 0, 5, false), exit, gone, switch(30, 0, 7, false)]);
+        assert_eq!(
+            s.on_cpu(Cpu(0)),
+            [on_cpu(10, 15, 5, false), on_cpu(15, 20, -1, false), on_cpu(30, u64::MAX, 7, false)]
+        );
     }
 
     #[test]
@@ -387,6 +436,25 @@ mod tests {
             file_offset: 0,
             body: Sideband::Switch { out, preempted: false },
         }
+    }
+
+    #[test]
+    fn a_number_that_is_used_again_has_two_lives_and_is_not_off_the_cpu_between() {
+        let fork = Sideband::Fork { pid: Pid(1), tid: Tid(7), parent_pid: Pid(1), parent_tid: Tid(1) };
+        let exit = Sideband::Exit { pid: Pid(1), tid: Tid(7) };
+        let s = Schedule::new(&[
+            record(10, 0, fork.clone()),
+            switch(11, 0, 7, false),
+            record(20, 0, exit.clone()),
+            switch(21, 0, 7, true),
+            record(50, 1, fork),
+            switch(52, 1, 7, false),
+            record(60, 1, exit),
+        ]);
+        let life = s.thread(Tid(7)).unwrap();
+        assert_eq!((life.born, life.died), (Some(Ns(10)), Some(Ns(60))));
+        assert_eq!(life.dead, [(Ns(20), Ns(50))]);
+        assert_eq!(life.off_cpu, [OffCpu { from: Ns(21), to: Some(Ns(21)), preempted: false }]);
     }
 
     #[test]

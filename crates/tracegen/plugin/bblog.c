@@ -8,8 +8,9 @@
  * OUT/cmd.txt     process id; then the command line, an argument a line
  * OUT/blocks.bin  a struct block_record per translated block, in id order
  * OUT/maps0.txt   /proc/self/maps when the first block ran
- * OUT/maps.txt    later file mappings: "tid pos addr len prot flags pgoff path"
- *                 (pos: number of words in that thread's log so far)
+ * OUT/maps.txt    later mappings of files, and of anonymous memory that is executable:
+ *                 "tid pos blocks addr len prot flags pgoff path"
+ *                 (pos: number of words in that thread's log so far; blocks: translated so far)
  * OUT/t<TID>.log  32-bit words: a block's id, or an escape of six words
  *
  * Only the first process is logged; what it forks runs on in silence.
@@ -213,19 +214,23 @@ static void on_syscall(qemu_plugin_id_t plugin, unsigned vcpu, int64_t number, u
         flush(b);
 }
 
-/* An mmap of a file has returned. */
+/* An mmap has returned: of a file, or of memory that code can be written to. */
 static void log_mapping(const struct buffer *b, uint64_t address)
 {
-    char link[64], path[PATH_SIZE];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", (int)b->arguments[4]);
-    ssize_t n = readlink(link, path, sizeof path - 1);
-    if (n <= 0)
+    char link[64], path[PATH_SIZE] = "//anon";
+    if (!(b->arguments[3] & MAP_ANONYMOUS)) {
+        snprintf(link, sizeof link, "/proc/self/fd/%d", (int)b->arguments[4]);
+        ssize_t n = readlink(link, path, sizeof path - 1);
+        if (n <= 0)
+            return;
+        path[n] = 0;
+    } else if (!(b->arguments[2] & PROT_EXEC)) {
         return;
-    path[n] = 0;
+    }
     pthread_mutex_lock(&lock);
-    fprintf(maps, "%u %" PRIu64 " %#" PRIx64 " %#" PRIx64 " %d %d %#" PRIx64 " %s\n", b->tid,
-            b->flushed + (uint64_t)(b->next - b->words), address, b->arguments[1], (int)b->arguments[2],
-            (int)b->arguments[3], b->arguments[5], path);
+    fprintf(maps, "%u %" PRIu64 " %u %#" PRIx64 " %#" PRIx64 " %d %d %#" PRIx64 " %s\n", b->tid,
+            b->flushed + (uint64_t)(b->next - b->words), block_count, address, b->arguments[1],
+            (int)b->arguments[2], (int)b->arguments[3], b->arguments[5], path);
     pthread_mutex_unlock(&lock);
 }
 
@@ -243,7 +248,7 @@ static void on_sysret(qemu_plugin_id_t plugin, unsigned vcpu, int64_t number, in
     put_u64(b, (uint64_t)result);
     if (b->next >= b->limit)
         flush(b);
-    if (number == SYS_GUEST_mmap && result > 0 && !(b->arguments[3] & MAP_ANONYMOUS) && !forked)
+    if (number == SYS_GUEST_mmap && result > 0 && !forked)
         log_mapping(b, (uint64_t)result);
 }
 

@@ -24,6 +24,10 @@ pub enum Terminator {
     IndirectCall,
     /// `syscall`.
     Syscall,
+    /// `sysret`, `iret`: back to user code.
+    FarReturn,
+    /// `ud2`: it faults, and is never executed.
+    Invalid,
 }
 
 /// A translated block, at the addresses of the simulated recording.
@@ -56,6 +60,18 @@ impl Block {
     pub(crate) fn calls_next_instruction(&self) -> bool {
         self.target == self.end
     }
+
+    /// Whether a signal handler that began behind this block, and let it go on at `resume`, came because the instruction
+    /// there faulted; otherwise the block was executed to its end.
+    ///
+    /// The emulator logs a block when it begins, and delivers what comes from outside only between two.
+    pub(crate) fn faulted_at(&self, resume: Avma) -> bool {
+        let branches_there = match self.terminator {
+            Terminator::Conditional | Terminator::Jump | Terminator::Call => self.target == resume,
+            _ => false,
+        };
+        (self.start..=self.last).contains(&resume) && !branches_there
+    }
 }
 
 /// The kind of an instruction, and the displacement of a direct branch.
@@ -78,6 +94,7 @@ pub fn classify(bytes: &[u8]) -> Option<(Terminator, i64)> {
         0x0f => match *operands.first()? {
             0x80..=0x8f => (Terminator::Conditional, displacement_32(operands.get(1..)?)?),
             0x05 => (Terminator::Syscall, 0),
+            0x0b => (Terminator::Invalid, 0),
             _ => (Terminator::FallThrough, 0),
         },
         0xe8 => (Terminator::Call, displacement_32(operands)?),
@@ -156,7 +173,7 @@ mod tests {
             (&[0xff, 0x15, 1, 2, 3, 4], IndirectCall, 0),
             (&[0xff, 0x30], FallThrough, 0), // push (%rax)
             (&[0x0f, 0x05], Syscall, 0),
-            (&[0x0f, 0x0b], FallThrough, 0), // ud2
+            (&[0x0f, 0x0b], Invalid, 0), // ud2
             (&[0x90], FallThrough, 0),
             (&[0x48, 0x89, 0xe5], FallThrough, 0),
             (&[0xf3, 0x48, 0xab], FallThrough, 0), // rep stos
@@ -164,6 +181,27 @@ mod tests {
         for (bytes, terminator, displacement) in table {
             assert_eq!(classify(bytes), Some((*terminator, *displacement)), "{bytes:02x?}");
         }
+    }
+
+    #[test]
+    fn a_handler_that_goes_on_inside_the_block_was_called_by_a_fault() {
+        let block = |terminator, target| Block {
+            start: Avma(0x100),
+            last: Avma(0x108),
+            end: Avma(0x109),
+            target: Avma(target),
+            instructions: 4,
+            first_function: 1,
+            last_function: 1,
+            terminator,
+            signal_handler: false,
+            mapped: true,
+        };
+        let returns = block(Terminator::Return, 0x109);
+        let faults = [0xff, 0x100, 0x104, 0x108, 0x109].map(|ip| returns.faulted_at(Avma(ip)));
+        assert_eq!(faults, [false, true, true, true, false]);
+        let loops = block(Terminator::Conditional, 0x100);
+        assert!(!loops.faulted_at(Avma(0x100)) && loops.faulted_at(Avma(0x104)));
     }
 
     #[test]

@@ -8,9 +8,10 @@ use model::{BuildId, Tid};
 use perfdata::write::{Features, IntelPtInfo, id_index};
 
 use crate::aux_buffer::AuxBuffer;
-use crate::clock::{CLOCK, MAX_NONTURBO_RATIO, TSC_CTC_RATIO, Time};
+use crate::clock::{CLOCK, Crystal, MAX_NONTURBO_RATIO, TSC_CTC_RATIO, Time, ticks};
 use crate::error::Error;
 use crate::filter::IpFilter;
+use crate::kernel::{self, Kernel};
 use crate::options::Options;
 use crate::program::Program;
 use crate::pt_clock::TimingConfig;
@@ -22,6 +23,9 @@ use crate::truth::{Writer, save};
 
 /// Core:bus ratio at the start: 3.6 GHz.
 const FIRST_RATIO: u8 = 36;
+
+/// Bytes between the page tables of processes.
+const PAGE_TABLES: u64 = 0x2000;
 
 /// What was made.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -58,13 +62,17 @@ pub struct Summary {
 /// [`Error`]: the log is damaged or incomplete, a filter names nothing, a file cannot be written.
 pub fn encode(log_dir: &Path, data: &Path, truth: &Path, options: &Options) -> Result<Summary, Error> {
     let program = Program::open(log_dir)?;
-    let filter = IpFilter::resolve(&options.filter, &program.maps)?;
+    let kernel = options.traces_kernel().then(|| Kernel::new(options.kernel_patched));
+    if let Some(kernel) = &kernel {
+        write_kernel(kernel, data, options)?;
+    }
+    let filter = IpFilter::resolve(options, &program.maps, kernel.as_ref())?;
     let filter_text = filter.text.clone();
     let tids: Vec<Tid> = program.threads.iter().map(|thread| thread.tid).collect();
     let sideband = Sideband::new(program.pid, tids, options);
     let timeline = open_timeline(data, &sideband, &filter, options)?;
     let buffers = sideband.buffers();
-    let mut world = World::new(&program, options, filter, sideband, timeline);
+    let mut world = World::new(&program, kernel.as_ref(), options, filter, sideband, timeline);
     let buffers = (0..buffers).map(|_| aux_buffer(&mut world)).collect();
     let mut simulation = Simulation::new(world, buffers);
     simulation.run().map_err(Error::file(data))?;
@@ -94,6 +102,27 @@ pub fn encode(log_dir: &Path, data: &Path, truth: &Path, options: &Options) -> R
     })
 }
 
+/// What a decoder needs of the kernel: `kernel/vmlinux`, and beside it what `perf record --kcore` copies.  The kernel is
+/// the same for all recordings of a directory, but for the patched one, which has a directory of its own.
+fn write_kernel(kernel: &Kernel, data: &Path, options: &Options) -> Result<(), Error> {
+    let dir = data.with_file_name(if options.kernel_patched { "kernel-patched" } else { "kernel" });
+    std::fs::create_dir_all(&dir).map_err(Error::file(&dir))?;
+    let files = [
+        ("vmlinux", kernel::vmlinux(kernel)),
+        ("kcore", kernel::kcore(kernel)),
+        ("kallsyms", kernel::kallsyms(kernel).into_bytes()),
+        ("modules", vec![]),
+    ];
+    for (name, bytes) in &files {
+        let path = dir.join(name);
+        // Somebody may be reading it.
+        if std::fs::read(&path).ok().as_ref() != Some(bytes) {
+            std::fs::write(&path, bytes).map_err(Error::file(&path))?;
+        }
+    }
+    Ok(())
+}
+
 /// The recording's file, up to the first record with a time.
 fn open_timeline(
     data: &Path,
@@ -106,8 +135,8 @@ fn open_timeline(
         clock: CLOCK,
         have_sched_switch: sideband.have_sched_switch(),
         per_cpu_buffers: options.per_cpu,
-        tsc_ctc_ratio: TSC_CTC_RATIO,
-        max_nonturbo_ratio: MAX_NONTURBO_RATIO,
+        tsc_ctc_ratio: if options.no_ratios { (0, 0) } else { TSC_CTC_RATIO },
+        max_nonturbo_ratio: if options.no_ratios { 0 } else { MAX_NONTURBO_RATIO },
         filter: filter.text.clone(),
     };
     let events = sideband.events(options);
@@ -129,11 +158,18 @@ fn aux_buffer(world: &mut World<'_>) -> AuxBuffer {
             cyc: !options.no_cyc,
             cyc_threshold: u32::from(options.cyc_thresh),
             mtc_period: (!options.no_mtc).then_some(u32::from(options.mtc_period)),
+            tma: !options.no_tma,
+            crystal: Crystal::new(options.tsc_skew),
+            skip_mtc: options.skip_mtc,
+            cbr_delay: ticks(options.late_cbr_us),
+            seed: options.seed,
         },
         return_compression: !options.noretcomp,
         long_tnt: options.long_tnt,
         defer_tip: options.defer_tip,
+        late_tnt: options.late_tnt,
         seed: options.seed,
+        cr3: options.traces_kernel().then(|| world.program.pid.0 as u64 * PAGE_TABLES),
         psb_bytes: 2048 << options.psb_period,
         whole_psb_ip: options.whole_psb_ip,
     };
@@ -151,8 +187,10 @@ fn features(program: &Program, options: &Options) -> Features {
         let build_id = program.maps.objects.get(path)?.as_ref()?.build_id.clone()?;
         Some((path.clone(), BuildId(build_id)))
     };
-    let mut command_line: Vec<String> =
-        ["perf", "record", "-e", "intel_pt/cyc,mtc/u", "-p"].map(str::to_owned).to_vec();
+    let event = if options.traces_kernel() { "intel_pt/cyc,mtc/" } else { "intel_pt/cyc,mtc/u" };
+    let kernel_build_id =
+        options.traces_kernel().then(|| ("[kernel.kallsyms]".to_owned(), kernel::build_id()));
+    let mut command_line: Vec<String> = ["perf", "record", "-e", event, "-p"].map(str::to_owned).to_vec();
     command_line.push(program.pid.0.to_string());
     Features {
         hostname: "tracegen".to_owned(),
@@ -164,7 +202,7 @@ fn features(program: &Program, options: &Options) -> Features {
         pmus: [(4, "cpu"), (PMU_TYPE, "intel_pt"), (1, "software")]
             .map(|(number, name)| (number, name.to_owned()))
             .to_vec(),
-        build_ids: mapped.into_iter().filter_map(build_id).collect(),
+        build_ids: mapped.into_iter().filter_map(build_id).chain(kernel_build_id).collect(),
     }
 }
 

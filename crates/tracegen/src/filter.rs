@@ -5,7 +5,9 @@ use std::ops::Range;
 use model::Avma;
 
 use crate::error::Error;
+use crate::kernel::Kernel;
 use crate::maps::Maps;
+use crate::options::Options;
 
 /// The code that is traced; everything if there are no ranges.
 #[derive(Clone, Debug, Default)]
@@ -16,19 +18,30 @@ pub(crate) struct IpFilter {
 }
 
 impl IpFilter {
-    /// Resolves `SYMBOL` (of the program) and `FILE:SYMBOL`.
-    pub(crate) fn resolve(filters: &[String], maps: &Maps) -> Result<Self, Error> {
+    /// Resolves `SYMBOL` (of the program), `FILE:SYMBOL` and the kernel's.
+    pub(crate) fn resolve(options: &Options, maps: &Maps, kernel: Option<&Kernel>) -> Result<Self, Error> {
         let mut resolved = Self::default();
-        for filter in filters {
-            let (range, text) =
-                resolve(filter, maps).map_err(|what| Error::Filter { text: filter.clone(), what })?;
-            resolved.ranges.push(range);
-            if !resolved.text.is_empty() {
-                resolved.text.push(',');
-            }
-            resolved.text.push_str(&text);
+        let refused = |filter: &String| {
+            let text = filter.clone();
+            move |what| Error::Filter { text, what }
+        };
+        for filter in &options.filter {
+            resolved.add(resolve(filter, maps).map_err(refused(filter))?);
+        }
+        if let Some(symbol) = &options.kernel_filter {
+            let function = kernel.and_then(|kernel| kernel.function(symbol));
+            let (start, size) = function.ok_or("no such function of the kernel").map_err(refused(symbol))?;
+            resolved.add((start..start.plus(size), format!("filter {start:#x}/{size:#x}", start = start.0)));
         }
         Ok(resolved)
+    }
+
+    fn add(&mut self, (range, text): (Range<Avma>, String)) {
+        self.ranges.push(range);
+        if !self.text.is_empty() {
+            self.text.push(',');
+        }
+        self.text.push_str(&text);
     }
 
     /// Everything is traced.

@@ -35,7 +35,8 @@ impl Slice<'_, '_> {
     fn leave_filter(&mut self, from: &Block, to: &Block) {
         let by_return = from.terminator == Terminator::Return;
         let hidden = self.world.options.pgd_hides_jcc && from.terminator == Terminator::Conditional;
-        self.leave((!hidden).then_some(to.start), by_return);
+        self.buffer.unit.leave((!hidden).then_some(to.start), by_return, self.thread.now);
+        self.maybe_drop_returns();
         self.event(kind(from.terminator), Flags::FILTER_OUT, from.last, to.start);
     }
 
@@ -47,7 +48,9 @@ impl Slice<'_, '_> {
         // Jumps inside a function are too many to keep.
         let leaves_function = from.last_function != to.first_function;
         let (packet, event) = match from.terminator {
-            Terminator::FallThrough | Terminator::Syscall => (false, false),
+            Terminator::FallThrough | Terminator::Syscall | Terminator::FarReturn | Terminator::Invalid => {
+                (false, false)
+            }
             Terminator::Conditional => {
                 let taken = to.start == from.target;
                 unit.conditional(taken, now);
@@ -82,34 +85,12 @@ impl Slice<'_, '_> {
         }
     }
 
-    /// Tracing ends at a branch.
-    pub(crate) fn leave(&mut self, to: Option<Avma>, by_return: bool) {
-        self.buffer.unit.leave(to, by_return, self.thread.now);
-        self.maybe_drop_returns();
-    }
-
-    /// An interrupt or signal before the instruction at `ip`.
-    pub(crate) fn leave_async(&mut self, ip: Avma) {
-        if self.buffer.unit.enabled() {
-            self.buffer.unit.leave_async(ip, self.thread.now);
-            self.maybe_drop_returns();
-            self.event(Kind::Async, Flags::NONE, ip, Avma(0));
-        }
-    }
-
-    /// The kernel goes to user code at `ip`.
-    pub(crate) fn enter(&mut self, ip: Avma, signal_handler: bool) {
-        if self.world.filter.contains(ip) {
-            self.buffer.unit.enter(ip, self.thread.now);
-            let flags = if signal_handler { Flags::SIGNAL } else { Flags::NONE };
-            self.event(Kind::Enter, flags, Avma(0), ip);
-        }
-    }
-
     /// Ends an overflow that has lasted long enough; `ip` is the next instruction if user code runs.
     pub(crate) fn end_overflow(&mut self, ip: Option<Avma>) {
         let now = self.thread.now;
-        if self.buffer.overflow_is_over(now) {
+        // Where the kernel is traced its own walk says where the overflow ends.
+        let traced_kernel = self.world.kernel.is_some() && ip.is_none();
+        if !traced_kernel && self.buffer.overflow_is_over(now) {
             let ip = ip.filter(|&ip| self.world.filter.contains(ip));
             self.buffer.unit.end_overflow(ip, now);
             self.thread.truth.event(Kind::Resume, Flags::NONE, now.tsc(), Avma(0), ip.unwrap_or_default());
@@ -122,7 +103,7 @@ impl Slice<'_, '_> {
         self.thread.truth.event(kind, flags | lost, self.thread.now.tsc(), from, to);
     }
 
-    fn maybe_drop_returns(&mut self) {
+    pub(crate) fn maybe_drop_returns(&mut self) {
         if self.world.rng.happens(self.world.options.drop_ret_stack) {
             self.buffer.unit.drop_returns();
         }
@@ -138,7 +119,7 @@ fn explains(from: &Block, to: &Block) -> bool {
         Terminator::Conditional => to.start == from.target || to.start == from.end,
         Terminator::Jump | Terminator::Call => to.start == from.target,
         Terminator::Return | Terminator::IndirectJump | Terminator::IndirectCall => true,
-        Terminator::Syscall => false,
+        Terminator::Syscall | Terminator::FarReturn | Terminator::Invalid => false,
     }
 }
 
@@ -150,7 +131,7 @@ fn kind(terminator: Terminator) -> Kind {
         Terminator::Return => Kind::Return,
         Terminator::Jump => Kind::Jump,
         Terminator::IndirectJump => Kind::IndirectJump,
-        Terminator::Syscall => Kind::Syscall,
-        Terminator::FallThrough | Terminator::Conditional => Kind::ConditionalJump,
+        Terminator::Syscall | Terminator::FarReturn => Kind::Syscall,
+        Terminator::Invalid | Terminator::FallThrough | Terminator::Conditional => Kind::ConditionalJump,
     }
 }

@@ -5,6 +5,7 @@
 //! program --qemu-user + plugin--> block log            run, plugin/bblog.c
 //! block log --> blocks, threads, mappings              log, block, maps, elf, program
 //! threads on simulated CPUs, simulated time            simulate, schedule, slice, flow, clock, rng
+//!   ... in the kernel                                kernel
 //!   --> packets                                        pt_unit (encoder: the crate `packet`)
 //!   --> perf.data                      aux_buffer, sideband, timeline (writer: `perfdata::write`)
 //!   --> ground truth                                   truth::format
@@ -14,7 +15,7 @@
 //! the same bytes.  [`truth`] reads the result, checks `perf script` against it and counts the calls of a
 //! function.
 //!
-//! Limits: user code only; one process; x86-64; no TSX, PTWRITE, power events, PEBS.  Interrupts hit the
+//! Limits: one process, and a made-up kernel ([`kernel`]); x86-64; no TSX, PTWRITE, power events, PEBS.  Interrupts hit the
 //! first or the last instruction of a block only.  TIPs are never deferred, and CYC counts core cycles
 //! exactly as the core:bus ratio says.  What the emulator cannot run is out: AVX-512, rseq; the vDSO is not
 //! used, so that `clock_gettime` is a system call.
@@ -27,6 +28,7 @@ pub mod encode;
 pub mod error;
 mod filter;
 mod flow;
+mod kernel;
 pub mod log;
 mod maps;
 pub mod options;
@@ -38,6 +40,7 @@ mod rng;
 pub mod run;
 mod schedule;
 mod sideband;
+mod sigreturn;
 mod simulate;
 mod slice;
 mod thread;

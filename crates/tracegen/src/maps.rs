@@ -20,8 +20,10 @@ const PROGRAM_BASE: u64 = 0x5581_2340_0000;
 const LIBRARY_BASE: u64 = 0x7f52_3400_0000;
 const PAGE: u64 = 0x1000;
 const PROT_EXEC: u32 = 4;
+/// What the kernel calls memory without a file.
+const ANONYMOUS: &str = "//anon";
 
-/// An executable file mapping.
+/// An executable mapping: of a file, or of memory that the program writes code to.
 #[derive(Clone, Debug)]
 pub struct Mapping {
     /// QEMU's first address.
@@ -34,6 +36,8 @@ pub struct Mapping {
     pub path: String,
     /// Thread and word of its log, if it came while the program ran.
     pub(crate) mapped_at: Option<(Tid, usize)>,
+    /// Blocks with a number from here on were translated behind it.
+    first_block: u32,
     /// What to add to QEMU's addresses.
     pub(crate) moved_by: u64,
 }
@@ -81,7 +85,9 @@ impl Maps {
         let mut maps = Self::default();
         log.first_mappings.iter().for_each(|mapping| maps.add_first(mapping));
         log.late_mappings.iter().for_each(|mapping| maps.add_late(mapping));
-        for mapping in maps.mappings.iter_mut().filter(|mapping| mapping.qemu_start >= QEMU_BASE) {
+        // What a program says of the code that it makes (jitdump, perf map) has its own addresses.
+        let moves = |mapping: &&mut Mapping| mapping.qemu_start >= QEMU_BASE && mapping.path != ANONYMOUS;
+        for mapping in maps.mappings.iter_mut().filter(moves) {
             let base = if mapping.path == maps.executable { PROGRAM_BASE } else { LIBRARY_BASE };
             mapping.moved_by = base.wrapping_sub(QEMU_BASE);
         }
@@ -106,6 +112,7 @@ impl Maps {
                 file_offset: page(segment.file_offset),
                 path: first.path.clone(),
                 mapped_at: None,
+                first_block: 0,
                 moved_by: 0,
             }
         }));
@@ -122,13 +129,15 @@ impl Maps {
             file_offset: late.file_offset,
             path: late.path.clone(),
             mapped_at: Some(late.at),
+            first_block: late.first_block,
             moved_by: 0,
         });
     }
 
-    /// The youngest mapping of an address of QEMU's.
-    pub(crate) fn find(&self, qemu_address: u64) -> Option<&Mapping> {
-        self.mappings.iter().rfind(|mapping| mapping.contains(qemu_address))
+    /// The index of the mapping of an address of QEMU's that was the youngest when a block was translated.
+    pub(crate) fn find(&self, qemu_address: u64, block: u32) -> Option<usize> {
+        let is_it = |mapping: &Mapping| mapping.first_block <= block && mapping.contains(qemu_address);
+        self.mappings.iter().rposition(is_it)
     }
 
     pub(crate) fn elf(&self, path: &str) -> Option<&Elf> {

@@ -40,6 +40,10 @@ pub struct Options {
     /// Probability that a TIP is deferred: it waits until the TNT packet before it is full, or forced out.
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     pub defer_tip: f64,
+    /// The CYC before a TNT has the time at which it is sent, not that of its first branch, and MTC does not force it out:
+    /// what simulators write.
+    #[arg(long)]
+    pub late_tnt: bool,
     /// CYC packets only after 2^(N-1) cycles.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=15))]
     pub cyc_thresh: u8,
@@ -52,9 +56,37 @@ pub struct Options {
     /// Never change the core:bus ratio [30, 33, 36 at random interrupts].
     #[arg(long)]
     pub fixed_cbr: bool,
+    /// The TSC runs faster than the nominal TSC:CTC ratio by this part, e.g. 0.003 or -0.003: the ratio that the recording
+    /// states is rounded, or a hypervisor scales the TSC.
+    #[arg(long, value_name = "PART", default_value_t = 0.0, allow_hyphen_values = true)]
+    pub tsc_skew: f64,
+    /// The recording states neither TSC:CTC ratio nor nominal core:bus ratio, as where CPUID 15H is zero.
+    #[arg(long)]
+    pub no_ratios: bool,
+    /// No TMA packets behind TSC: nothing relates MTC to the TSC.
+    #[arg(long)]
+    pub no_tma: bool,
+    /// Probability that the trace unit skips an MTC; near 1 its eight bits go round in between.
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    pub skip_mtc: f64,
+    /// CBR packets, those in PSB+ too, say a new core:bus ratio so late; longer than the run: never.
+    #[arg(long, value_name = "US", default_value_t = 0.0)]
+    pub late_cbr_us: f64,
+    /// Mean time of deep sleep in one of four stays in the kernel: no CYC and no MTC while it lasts, TSC behind it; 0: none.
+    #[arg(long, value_name = "US", default_value_t = 0.0)]
+    pub sleep_us: f64,
     /// IP filter on a function, repeatable: SYMBOL of the program, or FILE:SYMBOL.
     #[arg(long, value_name = "[FILE:]SYMBOL")]
     pub filter: Vec<String>,
+    /// The kernel is traced, too (`intel_pt//`): a made-up one, whose files are written to kernel/ beside the recording.
+    #[arg(long)]
+    pub kernel: bool,
+    /// ... whose code was patched after it was loaded, so that vmlinux is not what runs; in kernel-patched/.
+    #[arg(long)]
+    pub kernel_patched: bool,
+    /// ... within the IP filter only, to which this function of the kernel is added: `__schedule`.
+    #[arg(long, value_name = "SYMBOL")]
+    pub kernel_filter: Option<String>,
     /// Probability that the end of tracing makes the unit forget the calls it saw.
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     pub drop_ret_stack: f64,
@@ -109,6 +141,11 @@ struct Line {
 }
 
 impl Options {
+    /// Kernel code runs in the simulation, and is traced as far as the filter allows.
+    pub(crate) fn traces_kernel(&self) -> bool {
+        self.kernel || self.kernel_filter.is_some()
+    }
+
     /// Reads options as the command line has them, e.g. `["--per-cpu", "--ncpu=2"]`.
     ///
     /// # Errors
@@ -136,11 +173,21 @@ impl Default for Options {
             noretcomp: false,
             long_tnt: false,
             defer_tip: 0.0,
+            late_tnt: false,
             cyc_thresh: 0,
             mtc_period: 3,
             psb_period: 1,
             fixed_cbr: false,
+            tsc_skew: 0.0,
+            no_ratios: false,
+            no_tma: false,
+            skip_mtc: 0.0,
+            late_cbr_us: 0.0,
+            sleep_us: 0.0,
             filter: vec![],
+            kernel: false,
+            kernel_patched: false,
+            kernel_filter: None,
             drop_ret_stack: 0.0,
             pgd_hides_jcc: false,
             whole_psb_ip: false,

@@ -38,8 +38,9 @@ impl Program {
         let blocks: Vec<Block> = log
             .blocks
             .iter()
-            .map(|record| {
-                let block = block(record, &maps, &mut functions);
+            .zip(0..)
+            .map(|(record, id)| {
+                let block = block(record, id, &maps, &mut functions);
                 Block { signal_handler: handlers.contains(&record.start), ..block }
             })
             .collect();
@@ -86,14 +87,14 @@ fn signal_handlers(threads: &[ThreadLog]) -> HashSet<u64> {
         .collect()
 }
 
-fn block(record: &BlockRecord, maps: &Maps, functions: &mut FunctionNumbers) -> Block {
+fn block(record: &BlockRecord, id: u32, maps: &Maps, functions: &mut FunctionNumbers) -> Block {
     let (mut end, mut instructions) = (record.end, record.instructions);
     let (terminator, displacement) = classify(record.last_bytes()).unwrap_or_else(|| {
         end = record.last; // not translated
         instructions = instructions.saturating_sub(1);
         (Terminator::FallThrough, 0)
     });
-    let mapping = maps.find(record.start);
+    let mapping = maps.find(record.start, id).and_then(|index| maps.mappings.get(index));
     let moved_by = mapping.map_or(0, |mapping| mapping.moved_by);
     let moved = |address: u64| Avma(address.wrapping_add(moved_by));
     Block {
@@ -102,8 +103,8 @@ fn block(record: &BlockRecord, maps: &Maps, functions: &mut FunctionNumbers) -> 
         end: moved(end),
         target: moved(end.wrapping_add(displacement as u64)),
         instructions,
-        first_function: functions.number(record.start, maps),
-        last_function: functions.number(record.last, maps),
+        first_function: functions.number(record.start, id, maps),
+        last_function: functions.number(record.last, id, maps),
         terminator,
         signal_handler: false,
         mapped: mapping.is_some(),
@@ -115,15 +116,17 @@ fn block(record: &BlockRecord, maps: &Maps, functions: &mut FunctionNumbers) -> 
 struct FunctionNumbers {
     objects: HashMap<String, usize>,
     places: HashMap<(usize, Place), u32>,
-    addresses: HashMap<u64, u32>,
+    /// By mapping and address.
+    addresses: HashMap<(usize, u64), u32>,
 }
 
 impl FunctionNumbers {
-    fn number(&mut self, qemu_address: u64, maps: &Maps) -> u32 {
-        if let Some(&number) = self.addresses.get(&qemu_address) {
+    fn number(&mut self, qemu_address: u64, block: u32, maps: &Maps) -> u32 {
+        let Some(index) = maps.find(qemu_address, block) else { return 0 };
+        if let Some(&number) = self.addresses.get(&(index, qemu_address)) {
             return number;
         }
-        let Some(mapping) = maps.find(qemu_address) else { return 0 };
+        let Some(mapping) = maps.mappings.get(index) else { return 0 };
         let objects = self.objects.len() + 1;
         let object = *self.objects.entry(mapping.path.clone()).or_insert(objects);
         let place = maps.elf(&mapping.path).and_then(|elf| {
@@ -132,7 +135,7 @@ impl FunctionNumbers {
         });
         let places = self.places.len() as u32 + 1;
         let number = *self.places.entry((object, place.unwrap_or(Place::Unnamed(0)))).or_insert(places);
-        self.addresses.insert(qemu_address, number);
+        self.addresses.insert((index, qemu_address), number);
         number
     }
 }

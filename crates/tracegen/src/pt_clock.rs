@@ -2,7 +2,8 @@
 
 use packet::Packet;
 
-use crate::clock::{TSC_PER_CTC, Time};
+use crate::clock::{Crystal, Time};
+use crate::rng::Rng;
 
 /// Which timing packets there are.
 #[derive(Clone, Debug)]
@@ -12,24 +13,49 @@ pub(crate) struct TimingConfig {
     pub(crate) cyc_threshold: u32,
     /// An MTC every 2^n ticks of the crystal clock.
     pub(crate) mtc_period: Option<u32>,
+    /// TSC comes with TMA where there is MTC.
+    pub(crate) tma: bool,
+    pub(crate) crystal: Crystal,
+    /// Probability that the unit skips an MTC.
+    pub(crate) skip_mtc: f64,
+    /// CBR says the new ratio so long after the change, in 1/1024 TSC ticks.
+    pub(crate) cbr_delay: u64,
+    /// Of the dice.
+    pub(crate) seed: u64,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct PtClock {
     config: TimingConfig,
+    rng: Rng,
     /// Core:bus ratio.
     cbr: u8,
+    /// The ratio that CBR packets say.
+    said_cbr: u8,
+    /// When they will say the true one.
+    cbr_due: Time,
     /// The cycle counter at `base_time`; it counts only while tracing is on.
     base_cycles: u64,
     base_time: Time,
     /// The cycle counter at the last CYC.
     last_cyc: u64,
-    next_mtc: Time,
+    /// The crystal's counter at the next MTC, and when that is.
+    next_mtc: (u64, Time),
 }
 
 impl PtClock {
     pub(crate) fn new(config: TimingConfig, cbr: u8) -> Self {
-        Self { config, cbr, base_cycles: 0, base_time: Time::default(), last_cyc: 0, next_mtc: Time::NEVER }
+        Self {
+            rng: Rng::new(config.seed),
+            config,
+            cbr,
+            said_cbr: cbr,
+            cbr_due: Time::NEVER,
+            base_cycles: 0,
+            base_time: Time::default(),
+            last_cyc: 0,
+            next_mtc: (0, Time::NEVER),
+        }
     }
 
     fn cycles(&self, now: Time) -> u64 {
@@ -54,19 +80,42 @@ impl PtClock {
 
     /// TSC, and TMA if there is an MTC to relate it to.
     pub(crate) fn tsc(&self, now: Time) -> (Packet, Option<Packet>) {
-        let tsc = now.tsc().0;
-        let tma = Packet::Tma { ctc: (tsc / TSC_PER_CTC) as u16, fast: (tsc % TSC_PER_CTC) as u16 };
-        (Packet::Tsc(tsc), self.config.mtc_period.map(|_| tma))
+        let crystal = self.config.crystal;
+        let counter = crystal.counter(now);
+        let fast = Time(now.since(crystal.time(counter))).tsc().0;
+        let tma = Packet::Tma { ctc: counter as u16, fast: fast as u16 };
+        (Packet::Tsc(now.tsc().0), self.config.mtc_period.filter(|_| self.config.tma).map(|_| tma))
     }
 
     pub(crate) fn cbr(&self) -> u8 {
         self.cbr
     }
 
+    /// What CBR packets say.
+    pub(crate) fn said_cbr(&self) -> u8 {
+        self.said_cbr
+    }
+
     pub(crate) fn set_cbr(&mut self, cbr: u8, now: Time) {
         self.base_cycles = self.cycles(now);
         self.base_time = now;
         self.cbr = cbr;
+        self.cbr_due = now.plus(self.config.cbr_delay);
+    }
+
+    /// The CBR packet that tells of the last change, if it is due.
+    pub(crate) fn new_cbr(&mut self, now: Time) -> Option<Packet> {
+        if self.cbr_due > now {
+            return None;
+        }
+        (self.cbr_due, self.said_cbr) = (Time::NEVER, self.cbr);
+        Some(Packet::Cbr(self.cbr))
+    }
+
+    /// The core's clock stands still from `from` until `now`.
+    pub(crate) fn sleep(&mut self, from: Time, now: Time) {
+        self.base_cycles = self.cycles(from);
+        self.base_time = now;
     }
 
     /// Tracing is switched on: the cycle counter goes on from where it stood.
@@ -82,32 +131,41 @@ impl PtClock {
 
     /// The next MTC is the one after `now`.
     pub(crate) fn schedule_mtc(&mut self, now: Time) {
-        if let Some(period) = self.mtc_ticks() {
-            self.next_mtc = Time::from_tsc((now.tsc().0 / period + 1) * period);
+        if let Some(period) = self.config.mtc_period {
+            let counter = ((self.config.crystal.counter(now) >> period) + 1) << period;
+            self.next_mtc = (counter, self.config.crystal.time(counter));
         }
     }
 
     pub(crate) fn stop_mtc(&mut self) {
-        self.next_mtc = Time::NEVER;
+        self.next_mtc.1 = Time::NEVER;
     }
 
-    /// An MTC is due.
+    /// An MTC or a CBR is due.
     #[inline]
-    pub(crate) fn mtc_due(&self, now: Time) -> bool {
-        self.next_mtc <= now
+    pub(crate) fn is_due(&self, now: Time) -> bool {
+        self.next_mtc.1 <= now || self.cbr_due <= now
     }
 
     /// The MTC that is due at `now` or before, and its time.
     pub(crate) fn mtc(&mut self, now: Time) -> Option<(Time, Packet)> {
-        let (at, period) = (self.next_mtc, self.config.mtc_period?);
-        if at > now {
-            return None;
+        let period = self.config.mtc_period?;
+        loop {
+            let (counter, at) = self.next_mtc;
+            if at > now {
+                return None;
+            }
+            let next = counter + (1 << period);
+            self.next_mtc = (next, self.config.crystal.time(next));
+            if !self.rng.happens(self.config.skip_mtc) {
+                return Some((at, Packet::Mtc((counter >> period) as u8)));
+            }
         }
-        self.next_mtc = Time::from_tsc(at.tsc().0 + self.mtc_ticks()?);
-        Some((at, Packet::Mtc(((at.tsc().0 / TSC_PER_CTC) >> period) as u8)))
     }
 
-    fn mtc_ticks(&self) -> Option<u64> {
-        self.config.mtc_period.map(|period| TSC_PER_CTC << period)
+    /// The MTC on wake-up, if the counter has changed since the last one: late.
+    pub(crate) fn late_mtc(&self, now: Time) -> Option<Packet> {
+        let period = self.config.mtc_period?;
+        (self.next_mtc.1 <= now).then(|| Packet::Mtc((self.config.crystal.counter(now) >> period) as u8))
     }
 }

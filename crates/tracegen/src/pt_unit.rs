@@ -26,8 +26,12 @@ pub(crate) struct UnitConfig {
     pub(crate) long_tnt: bool,
     /// Probability that a TIP waits for the TNT bits before it to be sent.
     pub(crate) defer_tip: f64,
+    /// The time of a TNT is that of sending it, and MTC does not force it out.
+    pub(crate) late_tnt: bool,
     /// Of the dice for that.
     pub(crate) seed: u64,
+    /// The kernel is traced, too: PSB+ says which page tables there are.
+    pub(crate) cr3: Option<u64>,
     /// A PSB comes after this many bytes.
     pub(crate) psb_bytes: u64,
     /// The FUP of a PSB+ has six bytes of address, also where the upper ones are zero.
@@ -212,15 +216,25 @@ impl TraceUnit {
         self.pgd(to);
     }
 
-    /// An interrupt, fault or signal stops the program before the instruction at `ip`.
-    pub(crate) fn leave_async(&mut self, ip: Avma, now: Time) {
+    /// An interrupt or fault before the instruction at `ip`; what handles it is traced, too.
+    pub(crate) fn interrupt(&mut self, ip: Avma, handler: Avma, now: Time) {
+        if self.output == Output::On {
+            self.flush(now);
+            self.fup(ip);
+            self.tip(handler, now);
+        }
+    }
+
+    /// An interrupt, fault or signal before the instruction at `ip`, or the switching off of tracing by it, leads to
+    /// code that is not traced; the packet says to where if it is the IP filter that ends tracing.
+    pub(crate) fn leave_async(&mut self, ip: Avma, to: Option<Avma>, now: Time) {
         self.enabled = false;
         if self.output != Output::On {
             return;
         }
         self.flush(now);
         self.fup(ip);
-        self.pgd(None);
+        self.pgd(to);
     }
 
     /// Traced code is reached.
@@ -279,6 +293,9 @@ impl TraceUnit {
         self.time(now);
         self.put(&MODE_EXEC_64);
         self.put(&Packet::ModeTsx { in_transaction: false, aborted: false });
+        if let Some(cr3) = self.config.cr3 {
+            self.put(&Packet::Pip { cr3, non_root: false });
+        }
         if let Some(ip) = ip {
             let ip = self.psb_ip(ip);
             self.put(&Packet::Fup(ip));
@@ -299,16 +316,23 @@ impl TraceUnit {
     /// Whether [`Self::timer`] has something to do.
     #[inline]
     pub(crate) fn timer_due(&self, now: Time) -> bool {
-        self.clock.mtc_due(now)
+        self.clock.is_due(now)
     }
 
-    /// The MTC packets up to `now`.
+    /// The MTC packets up to `now`, and a CBR that is due.
     pub(crate) fn timer(&mut self, now: Time) {
         if self.output != Output::On {
             self.clock.stop_mtc();
             return;
         }
+        if let Some(cbr) = self.clock.new_cbr(now) {
+            self.flush_tnt(now);
+            self.put(&cbr);
+        }
         while let Some((at, mtc)) = self.clock.mtc(now) {
+            if !self.config.late_tnt {
+                self.flush_tnt(at);
+            }
             self.cyc(at);
             self.put(&mtc);
             self.counts.mtc += 1;
@@ -342,9 +366,27 @@ impl TraceUnit {
 
     pub(crate) fn set_cbr(&mut self, cbr: u8, now: Time) {
         if self.output == Output::On {
+            self.timer(now);
             self.clock.set_cbr(cbr, now);
-            self.put(&Packet::Cbr(cbr));
+            self.timer(now);
         }
+    }
+
+    /// The core sleeps from `from` until `now`, so deeply that its clocks stand still; it is not in traced code.  On
+    /// wake-up MTC comes if its bits have changed, then TSC (SDM, TSC packet).
+    pub(crate) fn sleep(&mut self, from: Time, now: Time) {
+        self.timer(from);
+        if self.output != Output::On {
+            return;
+        }
+        self.clock.sleep(from, now);
+        self.cyc(now);
+        if let Some(mtc) = self.clock.late_mtc(now) {
+            self.put(&mtc);
+            self.counts.mtc += 1;
+        }
+        self.time(now);
+        self.clock.schedule_mtc(now);
     }
 
     /// Forgets the calls that were seen.
@@ -393,7 +435,11 @@ impl TraceUnit {
         encode(packet, &mut self.out);
     }
 
+    /// The CYC before a TNT has the time of its first branch (SDM, "Cycle Packet Semantics").
     fn bit(&mut self, taken: bool, now: Time) {
+        if self.tnt.is_empty() && !self.config.late_tnt {
+            self.cyc(now);
+        }
         // cannot fail: a full buffer is flushed below
         let _ = self.tnt.push(taken);
         let room = if self.config.long_tnt { Tnt::LONG_MAX } else { Tnt::SHORT_MAX };
@@ -417,7 +463,9 @@ impl TraceUnit {
         if self.tnt.is_empty() {
             return; // nothing waits for it then
         }
-        self.cyc(now);
+        if self.config.late_tnt {
+            self.cyc(now);
+        }
         self.counts.tnt += 1;
         let tnt = std::mem::take(&mut self.tnt);
         self.put(&Packet::Tnt(tnt));
@@ -446,7 +494,7 @@ impl TraceUnit {
         if let Some(tma) = tma {
             self.put(&tma);
         }
-        self.put(&Packet::Cbr(self.clock.cbr()));
+        self.put(&Packet::Cbr(self.clock.said_cbr()));
     }
 
     fn tip(&mut self, to: Avma, now: Time) {

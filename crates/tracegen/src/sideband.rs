@@ -81,11 +81,14 @@ impl Sideband {
 
     /// The events of the recording.
     pub(crate) fn events(&self, options: &Options) -> Vec<Event> {
-        let user = Attr::EXCLUDE_KERNEL | Attr::EXCLUDE_HV | if self.per_cpu { Attr::INHERIT } else { 0 };
+        let pt_of =
+            if options.traces_kernel() { Attr::EXCLUDE_HV } else { Attr::EXCLUDE_KERNEL | Attr::EXCLUDE_HV };
+        let inherited = if self.per_cpu { Attr::INHERIT } else { 0 };
+        let user = Attr::EXCLUDE_KERNEL | Attr::EXCLUDE_HV | inherited;
         let pt = Attr {
             event_type: PMU_TYPE,
             config: config(options),
-            flags: user | Attr::DISABLED,
+            flags: pt_of | inherited | Attr::DISABLED,
             aux_watermark: AUX_WATERMARK,
         };
         let dummy = |flags| Attr {
@@ -98,7 +101,11 @@ impl Sideband {
         let own_switches = if self.switches == Switches::Tasks { Attr::CONTEXT_SWITCH } else { 0 };
         let event = |name: &str, source, attr| Event { name: name.to_owned(), attr, ids: self.ids(source) };
         let mut events = vec![
-            event("intel_pt/cyc,mtc/u", Source::Pt, pt),
+            event(
+                if options.traces_kernel() { "intel_pt/cyc,mtc/" } else { "intel_pt/cyc,mtc/u" },
+                Source::Pt,
+                pt,
+            ),
             event("dummy:u", Source::Tracking, dummy(tracking | own_switches)),
         ];
         if self.switches == Switches::Cpus {
@@ -135,6 +142,14 @@ impl Sideband {
         (Ns(0), bytes)
     }
 
+    /// The kernel's text: its first address stands in the place of a file offset, too.
+    pub(crate) fn kernel_text(&self, (start, len): (Avma, u64)) -> Timed {
+        let record = Record::KernelMmap { start: start.0, len, reference: start.0, path: KERNEL_TEXT };
+        let mut bytes = vec![];
+        record.encode(&SampleId::default(), &mut bytes);
+        (Ns(0), bytes)
+    }
+
     pub(crate) fn exec(&self, name: &str, ns: u64) -> Timed {
         let (pid, tid) = (self.pid, self.main());
         self.record(&Record::Comm { pid, tid, name, exec: true }, Source::Tracking, tid, ns, FIRST_PLACE)
@@ -145,18 +160,18 @@ impl Sideband {
         let comm = Record::Comm { pid: self.pid, tid, name, exec: false };
         let mut records = vec![];
         if tid != self.main() {
-            records.push(self.synthesised(&self.born(tid, self.main()), tid));
+            records.push(self.synthesised(&self.born((self.pid, tid), self.main()), tid));
         }
         records.push(self.synthesised(&comm, tid));
         records
     }
 
-    pub(crate) fn fork(&self, tid: Tid, parent: Tid, ns: u64, place: Place) -> Timed {
-        self.record(&self.born(tid, parent), Source::Tracking, parent, ns, place)
+    pub(crate) fn fork(&self, child: (Pid, Tid), parent: Tid, ns: u64, place: Place) -> Timed {
+        self.record(&self.born(child, parent), Source::Tracking, parent, ns, place)
     }
 
-    fn born(&self, tid: Tid, parent_tid: Tid) -> Record<'static> {
-        Record::Fork { pid: self.pid, tid, parent_pid: self.pid, parent_tid }
+    fn born(&self, (pid, tid): (Pid, Tid), parent_tid: Tid) -> Record<'static> {
+        Record::Fork { pid, tid, parent_pid: self.pid, parent_tid }
     }
 
     pub(crate) fn exit(&self, tid: Tid, ns: u64, place: Place) -> Timed {
@@ -248,6 +263,9 @@ impl Sideband {
         Tid(self.pid.0)
     }
 }
+
+/// How perf names the kernel's text: by the symbol that tells where it was put.
+const KERNEL_TEXT: &str = "[kernel.kallsyms]_text";
 
 /// The idle task.
 const IDLE: Tid = Tid(0);

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use model::{AuxOffset, AuxOwner, AuxRecord, Cpu, Ns, Tid};
+use model::{AuxOffset, AuxOwner, AuxRecord, Cpu, Ns, Pid, Tid};
 use perfdata::write::AuxChunk;
 
 use crate::aux_buffer::AuxBuffer;
 use crate::clock::{Time, ticks};
 use crate::filter::IpFilter;
+use crate::kernel::{Entry, Kernel, Mark, Plan};
 use crate::options::Options;
 use crate::program::Program;
 use crate::pt_unit::Output;
@@ -45,6 +46,8 @@ enum Opening {
 /// What all threads and buffers share.
 pub(crate) struct World<'p> {
     pub(crate) program: &'p Program,
+    /// The kernel, if it is traced.
+    pub(crate) kernel: Option<&'p Kernel>,
     pub(crate) options: &'p Options,
     pub(crate) filter: IpFilter,
     pub(crate) rng: Rng,
@@ -70,6 +73,7 @@ pub(crate) struct World<'p> {
 impl<'p> World<'p> {
     pub(crate) fn new(
         program: &'p Program,
+        kernel: Option<&'p Kernel>,
         options: &'p Options,
         filter: IpFilter,
         sideband: Sideband,
@@ -81,6 +85,7 @@ impl<'p> World<'p> {
         let late = program.maps.mappings.iter().enumerate();
         Self {
             program,
+            kernel,
             options,
             filter,
             rng: Rng::new(options.seed),
@@ -113,6 +118,7 @@ impl<'p> World<'p> {
             return;
         }
         self.opening = Opening::Done;
+        self.synthesise_kernel();
         let (name, main) = (self.program.comm(), Tid(self.program.pid.0));
         if self.options.attach {
             self.early_mappings = (0..self.program.maps.mappings.len()).collect();
@@ -125,6 +131,13 @@ impl<'p> World<'p> {
             if mapping.mapped_at.is_none() {
                 self.timeline.add(self.sideband.mmap(mapping, Some((main, ns, FIRST_PLACE))));
             }
+        }
+    }
+
+    /// What perf makes up about the kernel.
+    fn synthesise_kernel(&mut self) {
+        if let Some(kernel) = self.kernel {
+            self.timeline.add(self.sideband.kernel_text(kernel.range()));
         }
     }
 
@@ -146,6 +159,7 @@ impl<'p> World<'p> {
             if horizon.is_some_and(|horizon| horizon < self.window.start) {
                 return Ok(());
             }
+            self.synthesise_kernel();
             self.synthesise(&self.program.comm());
             self.opening = Opening::Done;
         }
@@ -155,13 +169,17 @@ impl<'p> World<'p> {
         }
     }
 
-    /// `parent` made a thread.
+    /// `parent` made a thread, or a process, of which no more is known.
     pub(crate) fn cloned(&mut self, parent: Tid, child: Tid, now: Time, place: Place) {
-        self.newborn.push((child, now.plus_us(12.0)));
-        if now < self.window.start {
+        let is_thread = self.program.threads.iter().any(|thread| thread.tid == child);
+        if is_thread {
+            self.newborn.push((child, now.plus_us(12.0)));
+        }
+        if now >= self.window.start {
+            let pid = if is_thread { self.program.pid } else { Pid(child.0) };
+            self.timeline.add(self.sideband.fork((pid, child), parent, now.ns(), place));
+        } else if is_thread {
             self.early_threads.insert(child);
-        } else {
-            self.timeline.add(self.sideband.fork(child, parent, now.ns(), place));
         }
     }
 
@@ -286,8 +304,7 @@ impl<'p> Simulation<'p> {
         let leave = slice.run(until);
         slice.switch_out(leave);
         let thread = &self.threads[turn.thread];
-        let is_main = thread.tid == Tid(self.world.program.pid.0);
-        if leave == Leave::Asleep || leave == Leave::Exited && is_main {
+        if leave == Leave::Asleep {
             self.end_with_process.push((thread.tid, place));
         }
         let free = thread.now.plus_us(SWITCH_IN_US);
@@ -298,14 +315,7 @@ impl<'p> Simulation<'p> {
 
 impl Slice<'_, '_> {
     fn switch_in(&mut self, start: Time, first_on_cpu: bool) {
-        let (tid, place) = (self.thread.tid, self.place);
         self.thread.now = start;
-        if start >= self.world.window.start {
-            let ns = start.ns();
-            self.world.timeline.add_all(self.world.sideband.switch_in(tid, ns, place));
-            self.world.recorded(self.thread, ns + 1, place);
-        }
-        self.thread.truth.event(Kind::SwitchIn, Flags::NONE, start.tsc(), Avma(0), Avma(0));
         if self.thread.next_tick.is_none() {
             self.thread.next_tick = Some(start.plus_us(self.world.options.tick_us));
         }
@@ -313,9 +323,33 @@ impl Slice<'_, '_> {
             self.buffer.unit.switch_on();
         }
         let force_psb = first_on_cpu && self.world.options.per_cpu;
-        self.buffer.unit.trace_on(force_psb, start.plus_us(0.1));
+        if self.world.kernel.is_some() {
+            if self.thread.stay.is_none() {
+                self.begin_untraced_stay(Entry::Fork);
+            }
+            // Linux switches the PMUs on before it writes the record (`__perf_event_task_sched_in`).
+            if start >= self.world.window.start {
+                self.world.recorded(self.thread, start.ns(), self.place);
+            }
+            self.start_tracing(force_psb);
+            self.run_to(Mark::SwitchIn);
+            self.record_switch_in();
+        } else {
+            self.record_switch_in();
+            self.buffer.unit.trace_on(force_psb, start.plus_us(0.1));
+        }
         self.pass_us(SWITCH_IN_US);
         self.buffer.unit.timer(self.thread.now);
+    }
+
+    fn record_switch_in(&mut self) {
+        let (tid, now, place) = (self.thread.tid, self.thread.now, self.place);
+        if now >= self.world.window.start {
+            let ns = now.ns();
+            self.world.timeline.add_all(self.world.sideband.switch_in(tid, ns, place));
+            self.world.recorded(self.thread, ns + 1, place);
+        }
+        self.event(Kind::SwitchIn, Flags::NONE, Avma(0), Avma(0));
     }
 
     fn switch_out(&mut self, leave: Leave) {
@@ -324,22 +358,18 @@ impl Slice<'_, '_> {
             self.buffer.hurry_overflow();
             self.end_overflow(None);
         }
-        self.buffer.unit.trace_off();
+        let leaves_cpu = matches!(leave, Leave::Preempted | Leave::Blocked | Leave::Asleep);
+        let out = self.stop_at_switch_out(leave, leaves_cpu);
         let (tid, now, place) = (self.thread.tid, self.thread.now, self.place);
         self.world.drain(self.buffer, place, tid, now.plus_us(0.2), None);
-        let out = now.plus_us(SWITCH_OUT_US);
         self.thread.done = matches!(leave, Leave::Asleep | Leave::Exited | Leave::WindowEnd);
-        if matches!(leave, Leave::Preempted | Leave::Blocked | Leave::Asleep) {
-            self.thread.truth.event(Kind::SwitchOut, Flags::NONE, out.tsc(), Avma(0), Avma(0));
-        }
         if now < self.world.window.start {
             if leave == Leave::Exited {
                 self.world.early_threads.remove(&tid);
             }
             return;
         }
-        let is_main = tid.0 == self.world.program.pid.0;
-        if leave == Leave::Exited && !is_main {
+        if leave == Leave::Exited {
             let exit = self.world.sideband.exit(tid, now.plus_us(EXIT_US).ns(), place);
             self.world.timeline.add(exit);
         }
@@ -352,5 +382,27 @@ impl Slice<'_, '_> {
             let preempted = leave == Leave::Preempted;
             self.world.timeline.add_all(self.world.sideband.switch_out(tid, preempted, out.ns(), place));
         }
+    }
+
+    /// Switches tracing off.  Returns the time of the record.
+    fn stop_at_switch_out(&mut self, leave: Leave, leaves_cpu: bool) -> Time {
+        let traced_kernel = self.world.kernel.is_some();
+        let mut out = self.thread.now.plus_us(SWITCH_OUT_US);
+        if traced_kernel && leave != Leave::WindowEnd {
+            self.plan_stay(Plan::GiveWay);
+        }
+        if traced_kernel && leaves_cpu {
+            // Linux writes the record before it switches the PMUs off (`__perf_event_task_sched_out`).
+            self.run_to(Mark::SwitchOut);
+            out = self.thread.now;
+        }
+        if leaves_cpu {
+            self.thread.truth.event(Kind::SwitchOut, Flags::NONE, out.tsc(), Avma(0), Avma(0));
+        }
+        self.stop_tracing();
+        if traced_kernel {
+            self.thread.ready = self.thread.ready.max(self.thread.now);
+        }
+        out
     }
 }

@@ -5,9 +5,11 @@ use model::{Avma, Tid};
 use crate::aux_buffer::AuxBuffer;
 use crate::block::{Block, Terminator};
 use crate::clock::{Time, ticks};
+use crate::kernel::Entry as KernelEntry;
 use crate::log::{Entry, syscall};
 use crate::pt_unit::Output;
 use crate::sideband::Place;
+use crate::sigreturn::{self, Step};
 use crate::simulate::World;
 use crate::thread::Thread;
 use crate::truth::{Flags, Kind};
@@ -18,6 +20,8 @@ const INSTRUCTION_TICKS: u64 = 341;
 const CYCLE_TICKS: u64 = 853;
 /// Core:bus ratios that the core changes between.
 const RATIOS: [u8; 3] = [30, 33, 36];
+/// That the core sleeps in a stay in the kernel, if it sleeps at all.
+const SLEEP_PROBABILITY: f64 = 0.25;
 /// How far to look for the end of a signal handler.
 const SIGNAL_SEARCH_ENTRIES: usize = 4_000_000;
 
@@ -48,7 +52,7 @@ impl Slice<'_, '_> {
     pub(crate) fn run(&mut self, until: Time) -> Leave {
         if let Some(ip) = self.thread.resume.take() {
             self.end_overflow(None);
-            self.enter(ip, false);
+            self.leave_kernel(ip, false);
         }
         while let Some((entry, next)) = self.thread.log.entry(self.thread.at) {
             self.thread.at = next;
@@ -68,7 +72,7 @@ impl Slice<'_, '_> {
         match self.previous_block() {
             Some(_) if self.thread.in_kernel => Leave::Asleep,
             Some(previous) => {
-                self.leave_async(previous.last);
+                self.enter_kernel(KernelEntry::Nmi, previous.last, Flags::NONE);
                 Leave::Exited
             }
             None => Leave::Exited,
@@ -84,12 +88,9 @@ impl Slice<'_, '_> {
             if previous.terminator != Terminator::Syscall {
                 self.world.oddity("system call after another kind of block");
             }
-            if self.buffer.unit.enabled() {
-                self.leave(None, false);
-                let is_return = number == syscall::RT_SIGRETURN;
-                let flags = if is_return { Flags::SIGNAL } else { Flags::NONE };
-                self.event(Kind::Syscall, flags, previous.last, Avma(0));
-            }
+            let is_return = number == syscall::RT_SIGRETURN;
+            let flags = if is_return { Flags::SIGNAL } else { Flags::NONE };
+            self.enter_kernel(KernelEntry::SystemCall, previous.last, flags);
         }
         self.thread.in_kernel = true;
         self.thread.syscall_began_ns = ns;
@@ -139,6 +140,7 @@ impl Slice<'_, '_> {
         }
         let jitter = 0.7 + 0.6 * self.world.rng.unit();
         self.pass_us((real_us / 2.0).clamp(0.15, 20.0) * jitter);
+        self.sleep();
         self.buffer.unit.timer(self.thread.now);
         None
     }
@@ -149,7 +151,7 @@ impl Slice<'_, '_> {
         if self.thread.in_kernel {
             self.thread.in_kernel = false;
             self.end_overflow(None);
-            self.enter(block.start, block.signal_handler);
+            self.leave_kernel(block.start, block.signal_handler);
         } else if let Some(previous) = self.thread.previous {
             let previous = &program.blocks[previous as usize];
             if !self.follow(previous, block) {
@@ -164,7 +166,7 @@ impl Slice<'_, '_> {
         self.events(block, until)
     }
 
-    fn execute(&mut self, block: &Block) {
+    pub(crate) fn execute(&mut self, block: &Block) {
         let dice = self.world.rng.bits();
         let mut spent = u64::from(block.instructions) * INSTRUCTION_TICKS;
         if (dice & 0x3ff) < u64::from(block.instructions) {
@@ -189,7 +191,7 @@ impl Slice<'_, '_> {
         let now = self.thread.now;
         if now >= self.world.window.end {
             let ip = self.interrupted(block);
-            self.leave_async(ip);
+            self.enter_kernel(KernelEntry::Nmi, ip, Flags::NONE);
             return Some(Leave::WindowEnd);
         }
         if self.buffer.enable_due(now) {
@@ -198,7 +200,7 @@ impl Slice<'_, '_> {
             let us = self.world.rng.exponential(self.world.options.tick_us).max(2.0);
             self.thread.next_tick = Some(now.plus_us(us));
             let ip = self.interrupted(block);
-            self.leave_async(ip);
+            self.enter_kernel(KernelEntry::Interrupt, ip, Flags::NONE);
             if now >= until {
                 self.thread.resume = Some(ip);
                 self.thread.ready = now;
@@ -208,14 +210,25 @@ impl Slice<'_, '_> {
         }
         self.buffer.plan_overflow(self.thread.now, self.world.options.ovf_ms, &mut self.world.rng);
         if self.buffer.unit.output() == Output::Overflow {
-            self.end_overflow(Some(block.last));
+            let ip = if self.may_fault() { block.start } else { block.last };
+            self.end_overflow(Some(ip));
         }
         None
     }
 
     /// The next instruction when an interrupt comes during `block`: its first, or its last.
     fn interrupted(&mut self, block: &Block) -> Avma {
-        if self.world.rng.bits() >> 13 & 1 == 0 { block.start } else { block.last }
+        let is_first = self.world.rng.bits() >> 13 & 1 == 0;
+        if is_first || self.may_fault() { block.start } else { block.last }
+    }
+
+    /// A signal handler comes next: perhaps an instruction of the block before has faulted, and what is behind it has not
+    /// run.
+    fn may_fault(&self) -> bool {
+        match self.thread.log.entry(self.thread.at) {
+            Some((Entry::Block(id), _)) => self.world.program.blocks[id as usize].signal_handler,
+            _ => false,
+        }
     }
 
     /// An interrupt or page fault before the instruction at `ip`, after which the thread goes on.
@@ -229,20 +242,22 @@ impl Slice<'_, '_> {
         }
         let us = 0.4 + rng.exponential(1.0);
         self.pass_us(us);
+        self.sleep();
         self.buffer.unit.timer(self.thread.now);
         self.end_overflow(None);
-        self.enter(ip, false);
+        self.leave_kernel(ip, false);
     }
 
     /// The event is enabled while the thread runs: an interrupt on its CPU does it.
     fn enable(&mut self, block: &Block) {
         let ip = self.interrupted(block);
+        self.begin_untraced_stay(KernelEntry::Nmi);
         self.buffer.unit.switch_on();
         let ns = self.thread.now.ns();
         self.world.recorded(self.thread, ns, self.place);
-        self.buffer.unit.trace_on(false, self.thread.now);
+        self.start_tracing(false);
         self.pass_us(0.5);
-        self.enter(ip, false);
+        self.leave_kernel(ip, false);
     }
 
     /// PSB, and the driver's interrupt when there is much data: it stops tracing, takes the data out and
@@ -253,25 +268,26 @@ impl Slice<'_, '_> {
         if self.buffer.unit.pending() <= self.world.options.chunk_kb as usize * 1024 {
             return;
         }
-        self.leave_async(ip);
+        self.enter_kernel(KernelEntry::Nmi, ip, Flags::NONE);
         self.pass_us(1.5);
         self.buffer.unit.timer(self.thread.now);
-        self.buffer.unit.trace_off();
+        self.stop_tracing();
         let now = self.thread.now;
         if self.world.rng.happens(self.world.options.trunc) {
             let drained = now.plus_us(self.world.rng.exponential(self.world.options.drain_us));
             self.world.drain(self.buffer, self.place, self.thread.tid, now, Some(drained));
             self.buffer.switch_off(drained);
             self.thread.truth.event(Kind::Truncated, Flags::NONE, now.tsc(), ip, Avma(0));
+            self.thread.stay = None;
             if self.world.filter.contains(ip) {
                 self.buffer.unit.enter(ip, now); // only to know what is lost
             }
         } else {
             self.world.drain(self.buffer, self.place, self.thread.tid, now, None);
             self.pass_us(1.0);
-            self.buffer.unit.trace_on(false, self.thread.now);
+            self.start_tracing(false);
             self.pass_us(0.3);
-            self.enter(ip, false);
+            self.leave_kernel(ip, false);
         }
     }
 
@@ -283,48 +299,54 @@ impl Slice<'_, '_> {
             return;
         }
         let mut interrupted = previous.last;
-        if !block.signal_handler {
-            self.world.oddity("unexplained flow");
-        } else if let Some(resume) = self.after_signal().filter(|&ip| ip != previous.last) {
+        match self.after_signal(previous) {
+            _ if !block.signal_handler => self.world.oddity("unexplained flow"),
+            Some(resume) if previous.faulted_at(resume) => interrupted = resume,
             // The branch before the signal was executed; where it went is where the handler returns to.
-            let target = self.world.program.block_at(resume).unwrap_or(*block);
-            let target = Block { start: resume, signal_handler: false, ..target };
-            if self.follow(previous, &target) {
-                interrupted = resume;
+            Some(resume) => {
+                let target = self.world.program.block_at(resume).unwrap_or(*block);
+                let target = Block { start: resume, signal_handler: false, ..target };
+                if self.follow(previous, &target) {
+                    interrupted = resume;
+                }
             }
+            None => (),
         }
-        self.leave_async(interrupted);
+        self.enter_kernel(KernelEntry::Interrupt, interrupted, Flags::NONE);
         let us = 1.2 + self.world.rng.unit();
         self.pass_us(us);
         self.buffer.unit.timer(self.thread.now);
-        self.enter(block.start, block.signal_handler);
+        self.leave_kernel(block.start, block.signal_handler);
     }
 
-    /// Where the thread goes on after the signal handler that begins now: the block after the
-    /// `rt_sigreturn` that belongs to it.
-    fn after_signal(&self) -> Option<Avma> {
+    /// Where the thread goes on after the signal handler that begins now, behind this block.
+    fn after_signal(&self, previous: &Block) -> Option<Avma> {
+        let is_direct = matches!(previous.terminator, Terminator::Call | Terminator::Jump);
+        let next = is_direct.then_some(previous.target);
         let blocks = &self.world.program.blocks;
-        let mut nested = 0u32;
-        let mut returned = false;
-        for entry in self.thread.log.entries(self.thread.at).take(SIGNAL_SEARCH_ENTRIES) {
-            match entry {
-                Entry::Block(id) => {
-                    let block = blocks.get(id as usize)?;
-                    match (returned, block.signal_handler) {
-                        (true, false) => return Some(block.start),
-                        // Another signal was pending: the code that both interrupted comes behind its handler.
-                        (true, true) => returned = false,
-                        (false, is_handler) => nested += u32::from(is_handler),
-                    }
-                }
-                Entry::Syscall { number: syscall::RT_SIGRETURN, .. } => match nested.checked_sub(1) {
-                    Some(left) => nested = left,
-                    None => returned = true,
-                },
-                Entry::Syscall { .. } | Entry::Sysret { .. } => (),
+        let mut last = Avma(0);
+        let steps = self.thread.log.entries(self.thread.at).take(SIGNAL_SEARCH_ENTRIES);
+        let steps = steps.filter_map(|entry| match entry {
+            Entry::Block(id) => {
+                let block = blocks.get(id as usize)?;
+                last = block.last;
+                Some(if block.signal_handler { Step::Handler } else { Step::Block(block.start) })
             }
+            Entry::Syscall { number: syscall::RT_SIGRETURN, .. } => Some(Step::Sigreturn(last)),
+            Entry::Syscall { .. } | Entry::Sysret { .. } => None,
+        });
+        sigreturn::goes_on_at(steps, next)
+    }
+
+    /// Now and then the core sleeps while it is in the kernel.
+    fn sleep(&mut self) {
+        let mean_us = self.world.options.sleep_us;
+        if mean_us > 0.0 && self.world.rng.happens(SLEEP_PROBABILITY) {
+            let from = self.thread.now;
+            let us = self.world.rng.exponential(mean_us);
+            self.pass_us(us);
+            self.buffer.unit.sleep(from, self.thread.now);
         }
-        None
     }
 
     pub(crate) fn pass_us(&mut self, us: f64) {

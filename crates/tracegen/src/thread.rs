@@ -3,6 +3,7 @@
 use model::Tid;
 
 use crate::clock::Time;
+use crate::kernel::Stay;
 use crate::log::ThreadLog;
 use crate::truth::Writer;
 use model::Avma;
@@ -28,6 +29,8 @@ pub(crate) struct Thread<'p> {
     pub(crate) previous: Option<u32>,
     /// In a system call.
     pub(crate) in_kernel: bool,
+    /// Where in the kernel, if that is traced.
+    pub(crate) stay: Option<Stay>,
     /// When the system call began, in real ns.
     pub(crate) syscall_began_ns: u64,
     /// It was interrupted here and goes on here.
@@ -51,6 +54,7 @@ impl<'p> Thread<'p> {
             cpu: None,
             previous: None,
             in_kernel: true,
+            stay: None,
             syscall_began_ns: 0,
             resume: None,
             next_tick: None,

@@ -3,8 +3,8 @@
 use std::sync::OnceLock;
 
 use model::{
-    AuxBuffer, AuxOffset, AuxOwner, AuxPiece, AuxRecord, ClockOffsets, Cpu, FunctionId, Ns, PtConfig,
-    Recording, Sideband, SidebandRecord, Tid, TscClock,
+    AuxBuffer, AuxOffset, AuxOwner, AuxPiece, AuxRecord, Cpu, FunctionId, Ns, PtConfig, Recording, Sideband,
+    SidebandRecord, Tid, TscClock,
 };
 
 use crate::{pipeline, program};
@@ -84,27 +84,17 @@ fn recording(recorded: Recorded, buffer: AuxBuffer<'_>) -> Recording<'_> {
         sideband: [vec![program::sideband()], sideband].concat(),
         pt: PtConfig {
             cyc: !recorded.has(Recorded::NO_CYC),
-            cyc_threshold: 0,
             mtc_period: (!recorded.has(Recorded::NO_MTC)).then_some(3),
-            tsc: true,
-            branch: true,
             return_compression: !recorded.has(Recorded::NO_RETURN_COMPRESSION),
-            kernel: false,
-            user: true,
             tsc_ctc_ratio: (250, 2),
             max_nonturbo_ratio: 30,
             has_ip_filter: recorded.has(Recorded::IP_FILTER),
-            snapshot: false,
+            ..PtConfig::default()
         },
         clock: Some(TscClock { shift: 31, mult: 715_827_883, zero: 7_000_000_019 }),
-        clock_offsets: ClockOffsets::default(),
-        ip_filter: String::new(),
-        cpu_model: None,
-        kernel_release: None,
-        command_line: vec![],
         first_pid: Some(program::PID),
         time_span: Some(TIME_SPAN),
-        damage: None,
+        ..Recording::default()
     }
 }
 

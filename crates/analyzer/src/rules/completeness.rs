@@ -205,3 +205,40 @@ fn a_call_that_is_cut_where_its_thread_comes_to_another_cpu_was_off_the_cpu_befo
         400 gap 500";
     check(script, "100 >=300 cut main+10 off 250");
 }
+
+#[test]
+fn a_thread_number_that_is_used_again_is_another_thread() {
+    // The first dies in f; the second returns from a call of f that looks like the first's.
+    let script = "
+        born 0
+        died 130
+        born 300
+        died 400
+        0 start main+4
+        100 call main+10 f
+        120 syscall f+10
+        310 start main+4
+        320 call main+10 f
+        350 ret f+40 main+15";
+    check(script, "100 >=20 open_end main+10\n320 +30 complete main+10");
+    let report = analyse(script, Request::default());
+    let thread = &report.loss.threads[0];
+    assert_eq!((thread.window_ns, thread.observed_ns, thread.lost_ns), (230, 230, 0));
+}
+
+#[test]
+fn what_is_surely_behind_a_death_is_of_the_next_thread_with_the_number() {
+    // The estimate is before the FORK, within its bounds; the one that died can have no part in it.
+    let script = "
+        born 0
+        died 130
+        born 300
+        died 400
+        0 start main+4
+        100 call main+10 f
+        120 syscall f+10
+        290/295/305 start main+4
+        320 call main+10 f
+        350 ret f+40 main+15";
+    check(script, "100 >=20 open_end main+10\n320 +30 complete main+10");
+}

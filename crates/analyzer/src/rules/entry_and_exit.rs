@@ -86,6 +86,42 @@ fn a_jump_into_the_middle_of_a_function_not_on_the_stack_changes_no_frame() {
 }
 
 #[test]
+fn a_jump_into_the_middle_of_a_function_and_back_changes_no_frame() {
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        110 jmp f+10 g+8
+        115 call g+c h
+        118 ret h+20 g+11
+        120 jmp g+20 f+18
+        150 ret f+40 main+15";
+    check_children(script, "100 +50 complete main+10", "self x1 47\ncall h at g+c x1 3");
+}
+
+#[test]
+fn a_jump_to_an_entry_is_a_tail_call_by_the_code_that_jumps() {
+    // f runs code of g.  There a jump to g is g's loop, and one to f is g's tail call.
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        110 jmp f+10 g+8
+        120 jmp g+10 g
+        130 ijmp g+18 f
+        150 ret f+20 main+15";
+    check(script, "100 +50 complete main+10\n130 +20 complete jump g+18 depth 1");
+}
+
+#[test]
+fn a_return_that_is_a_jump_to_the_own_entry_is_a_loop() {
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        110 ret f+10 f
+        150 ret f+20 main+15";
+    check(script, "100 +50 complete main+10");
+}
+
+#[test]
 fn chains_of_tail_calls_without_end_are_capped_and_the_cap_is_reported() {
     let mut script = "0 start main+4\n100 call main+10 h\n".to_string();
     for i in 0..10_000 {
@@ -184,6 +220,23 @@ fn a_call_to_the_next_instruction_is_not_a_frame() {
 }
 
 #[test]
+fn a_jump_back_into_the_function_that_tail_called_ends_what_it_called() {
+    // As GCC 8 splits off cold code: under a name of its own, `f.cold.3`.
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        110 jcc f+10 g
+        112 call g+4 h
+        117 ret h+20 g+9
+        120 jmp g+10 f+20
+        130 call f+30 h
+        135 ret h+20 f+35
+        150 ret f+40 main+15";
+    let children = "self x1 35\ntail g at f+10 x1 10\ncall h at f+30 x1 5";
+    check_children(script, "100 +50 complete main+10", children);
+}
+
+#[test]
 fn a_return_to_a_function_entry_is_a_jump() {
     // push $g; ret
     let script = "
@@ -191,8 +244,30 @@ fn a_return_to_a_function_entry_is_a_jump() {
         100 call main+10 f
         110 ret f+10 g
         150 ret g+20 main+15";
-    // The return gave up f's frame, as far as PT shows: what it jumped to takes over.
-    check(script, "100 +10 complete main+10");
+    check_children(script, "100 +50 complete main+10", "tail g at f+10 x1 40\nself x1 10");
+}
+
+#[test]
+fn a_return_to_the_own_entry_is_a_loop() {
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        110 ret f+10 f
+        150 ret f+20 main+15";
+    check_children(script, "100 +50 complete main+10", "self x1 50");
+}
+
+#[test]
+fn a_call_into_the_middle_of_its_own_function_is_part_of_it() {
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        110 call f+10 f+50
+        120 call f+52 g
+        125 ret g+20 f+57
+        130 ret f+58 f+15
+        160 ret f+40 main+15";
+    check_children(script, "100 +60 complete main+10", "self x1 55\ncall g at f+52 x1 5");
 }
 
 #[test]
@@ -206,6 +281,87 @@ fn a_retpoline_is_a_tail_call_of_its_thunk() {
         150 ret g+20 f+15
         160 ret f+40 main+15";
     check_children(script, "100 +60 complete main+10", "call k at f+10 x1 40\nself x1 20");
+}
+
+#[test]
+fn a_retpoline_in_the_function_itself_is_an_indirect_call_or_jump() {
+    let call = "
+        0 start main+4
+        100 call main+10 f
+        110 call f+10 f+50
+        111 call f+50 f+60
+        112 ret f+68 g
+        150 ret g+20 f+15
+        160 ret f+40 main+15";
+    check_children(call, "100 +60 complete main+10", "call g at f+10 x1 38\nself x1 22");
+    let recursion = "
+        0 start main+4
+        100 call main+10 f
+        110 call f+10 f+50
+        111 call f+50 f+60
+        112 ret f+68 f
+        150 ret f+40 f+15
+        160 ret f+40 main+15";
+    let rows = "100 +60 complete main+10\n112 +38 complete f+10 depth 1";
+    check_children(recursion, rows, "self x2 60\nrecursion f at f+10 x1 38");
+    let jump = "
+        0 start main+4
+        100 call main+10 f
+        110 call f+50 f+60
+        112 ret f+68 g
+        150 ret g+20 main+15";
+    check_children(jump, "100 +50 complete main+10", "tail g at f+68 x1 38\nself x1 12");
+}
+
+#[test]
+fn a_retpoline_does_not_disturb_a_landing() {
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        110 call f+10 f
+        120 call f+20 f
+        130 call f+30 throw
+        150 ijmp throw+30 f+80
+        155 call f+90 k
+        156 call k+5 k+20
+        157 ret k+28 g
+        160 ret g+20 f+95
+        170 ret f+a0 f+15
+        180 ret f+a0 main+15";
+    let rows = "
+        100 +80 complete main+10
+        110 +60 complete f+10 depth 1
+        120 +30 unwound f+20 depth 2";
+    check(script, rows);
+}
+
+#[test]
+fn a_return_address_that_was_changed_for_a_hook_is_a_tail_call_of_it() {
+    // f's return address is the hook's; the hook returns to where f should have.
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        150 ret f+40 h
+        160 ret h+20 main+15";
+    check_children(script, "100 +60 complete main+10", "self x1 50\ntail h at f+40 x1 10");
+}
+
+#[test]
+fn a_return_past_its_call_is_a_landing() {
+    // f adds to its return address, or drops it and returns for its caller.
+    let skips = "
+        0 start main+4
+        100 call main+10 f
+        150 ret f+40 main+18
+        200 call main+20 f
+        210 ret f+60 main+25";
+    check(skips, "100 +50 unwound main+10\n200 +10 complete main+20");
+    let drops = "
+        0 start main+4
+        90 call main+10 g
+        100 call g+10 f
+        150 ret f+40 main+15";
+    check(drops, "100 +50 unwound g+10");
 }
 
 #[test]

@@ -15,6 +15,21 @@ fn the_error_of_a_latency_covers_all_that_its_ends_can_have_been() {
 }
 
 #[test]
+fn time_off_the_cpu_does_not_fit_32_bits() {
+    let script = "
+        off 112 5000000112
+        0 start main+4
+        100 call main+10 f
+        110 syscall f+10
+        5000000120 start f+12
+        5000000130 ret f+20 main+15";
+    let children = "
+        syscall at f+10 x1 5000000010 off 5000000000
+        self x1 20";
+    check_children(script, "100 +5000000030 complete main+10 off 5000000000", children);
+}
+
+#[test]
 fn off_cpu_time_belongs_to_the_call_and_to_the_child_that_was_switched_out() {
     let script = "
         off 112 127
@@ -58,7 +73,7 @@ fn coverage_scales_cpu_percent_to_what_was_observed() {
         150 ret f+40 main+15
         500 gap 1000";
     let report = analyse(script, Request::default());
-    let thread = report.loss.threads[0];
+    let thread = &report.loss.threads[0];
     assert_eq!((thread.window_ns, thread.observed_ns, thread.lost_ns), (1000, 500, 500));
     assert_eq!((report.loss.coverage, report.loss.overflows), (0.5, 1));
     assert_eq!(report.functions[0].cpu_percent, 10.0);

@@ -3,10 +3,13 @@
 //! [`script`] has the language of the tests.
 
 mod any_events;
+mod checks;
 mod completeness;
 mod entry_and_exit;
 mod figures;
+mod gaps;
 mod ip_filter;
 mod landings;
 mod script;
 mod signals;
+mod tails;

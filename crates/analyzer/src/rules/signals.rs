@@ -1,6 +1,6 @@
 //! System calls, interrupts and signal handlers.
 
-use super::script::{analyse, check, check_children, id, row_text};
+use super::script::{analyse, check, check_children, check_request, id, row_text};
 use crate::Request;
 
 #[test]
@@ -147,6 +147,49 @@ fn a_handler_may_interrupt_the_return_from_another() {
 }
 
 #[test]
+fn a_handler_may_interrupt_another_in_front_of_its_sigreturn() {
+    // The second handler's own sigreturn leads to the first's: it is done, and not made again.
+    let script = "
+        0 start main+4
+        90 call main+10 h
+        100 call h+10 f
+        110 jmp f+20 h+50
+        120 async h+54
+        130 start handler
+        150 ret handler+30 restorer+1
+        151 async restorer+8
+        160 start handler
+        170 ret handler+30 restorer+1
+        171 syscall restorer+8
+        180 start restorer+8
+        181 syscall restorer+8
+        190 start h+54
+        200 ret h+60 h+15";
+    check(script, "100 +100 complete h+10");
+}
+
+#[test]
+fn a_handler_may_interrupt_the_restorer_of_another_at_its_first_instruction() {
+    // To there the second returns, which is not yet its sigreturn.
+    let script = "
+        code sigreturn restorer
+        0 start main+4
+        100 call main+10 f
+        110 async f
+        120 start handler
+        130 ret handler+30 restorer
+        131 async restorer
+        140 start handler
+        150 ret handler+30 restorer
+        151 syscall restorer+5
+        160 start restorer
+        161 syscall restorer+5
+        170 start f
+        200 ret f+40 main+15";
+    check(script, "100 +100 complete main+10");
+}
+
+#[test]
 fn handlers_nest() {
     let script = "
         0 start main+4
@@ -207,4 +250,85 @@ fn a_handler_may_run_the_wanted_function_that_it_interrupted() {
     let rows: Vec<String> = report.functions[0].rows.iter().map(row_text).collect();
     assert_eq!(rows, ["100 +100 complete main+10", "135 +5 complete handler+10 depth 1"]);
     assert_eq!(report.functions[0].outermost.sum_ns, 100);
+}
+
+#[test]
+fn a_function_that_a_handler_had_the_kernel_call_returns_to_what_was_interrupted() {
+    // The handler changed where to go on to g, with a return address to the interrupted code (Go's preemption).
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        120 async f+20
+        130 start handler
+        150 ret handler+30 restorer+1
+        151 syscall restorer+8
+        160 start g
+        170 ret g+20 f+20
+        180 call f+30 h
+        185 ret h+20 f+35
+        200 ret f+40 main+15
+        210 ret main+50 k+5";
+    let children = "
+        self x1 45
+        signal handler x1 40
+        signal g x1 10
+        call h at f+30 x1 5";
+    check_children(script, "100 +100 complete main+10", children);
+}
+
+#[test]
+fn a_handler_that_was_entered_out_of_sight_returns_to_no_new_handler() {
+    let script = "
+        0 start main+4
+        10 gap 90
+        100 resume handler+8
+        110 ret handler+20 restorer
+        110 syscall restorer+5
+        120 start f
+        130 ret f+20 main+15";
+    check(script, "120 >=10 open_start [unknown]");
+}
+
+#[test]
+fn behind_a_handler_that_was_entered_out_of_sight_a_known_handler_is_entered() {
+    let script = "
+        0 start main+4
+        2 async main+10
+        3 start f
+        5 ret f+20 restorer
+        5 syscall restorer+5
+        6 start main+10
+        10 gap 90
+        100 resume f+8
+        110 ret f+20 restorer
+        110 syscall restorer+5
+        120 start f
+        130 ret f+20 restorer
+        130 syscall restorer+5
+        140 start main+30";
+    check(script, "3 +2 complete [signal]\n100 >=10 open_start [unknown]\n120 +10 complete [signal]");
+}
+
+#[test]
+fn what_handlers_behind_one_that_was_entered_out_of_sight_return_to_is_no_handler() {
+    // f is known as a handler, and entered when the first has returned; g is where the first had come.
+    let script = "
+        0 start main+4
+        2 async main+10
+        3 start f
+        5 ret f+20 restorer
+        5 syscall restorer+5
+        6 start main+10
+        10 gap 90
+        100 resume handler+8
+        110 ret handler+20 restorer
+        110 syscall restorer+5
+        120 start f
+        130 ret f+20 restorer
+        130 syscall restorer+5
+        140 start g
+        150 ret g+20 main+15";
+    check(script, "3 +2 complete [signal]\n120 +10 complete [signal]");
+    let of_g = Request { functions: vec![id("g")], ..Request::default() };
+    check_request(script, of_g, "140 >=10 open_start [unknown]");
 }

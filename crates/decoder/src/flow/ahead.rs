@@ -34,7 +34,11 @@ impl Reader<'_> {
             | Packet::Tma { .. }
             | Packet::Mtc(_)
             | Packet::Cyc(_)
-            | Packet::Mnt(_) => None,
+            | Packet::Mnt(_)
+            | Packet::Mwait { .. }
+            | Packet::Pwre { .. }
+            | Packet::Pwrx { .. }
+            | Packet::Exstop { .. } => None,
             _ => Some(false),
         })
     }

@@ -4,10 +4,63 @@ use model::{AuxOffset, Avma, GapCause, Ns};
 use packet::Tnt;
 
 use super::events::FupUse;
-use super::{Flow, Lost, State};
+use super::{Flow, State};
+use crate::clock::Slot;
 use crate::output::Moment;
 use crate::owner::{LostPart, Running};
 use crate::walk::Step;
+
+/// From a place in the stream on execution is not known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lost {
+    pub(super) cause: GapCause,
+    from: Moment,
+    /// Not before this time.
+    since: Ns,
+    at: AuxOffset,
+    /// The bytes since `at` are not decoded,
+    pub(super) skips: bool,
+    /// up to the next PSB.
+    pub(super) psb: Option<AuxOffset>,
+    /// Packets were whole again before execution was known again.
+    resolved: Option<Resolved>,
+    /// What was lost last was lost by an overflow.
+    pub(super) overflowed: bool,
+    /// Packets other than of time came since: the next FUP is not OVF's own.
+    pub(super) fup_is_late: bool,
+}
+
+/// The first packet of time behind a loss of packets.
+#[derive(Clone, Copy, Debug)]
+struct Resolved {
+    slot: Slot,
+    not_before: Ns,
+    /// Behind the packet.
+    at: AuxOffset,
+}
+
+impl Lost {
+    /// Packets are missing, not the code that they lead through or the thread that they are of.
+    const fn is_of_packets(&self) -> bool {
+        match self.cause {
+            GapCause::Overflow
+            | GapCause::Truncated
+            | GapCause::DamagedPacket
+            | GapCause::NoSync
+            | GapCause::NotYetAttached
+            | GapCause::BetweenSnapshots => true,
+            GapCause::Desync { .. }
+            | GapCause::MissingCode { .. }
+            | GapCause::UnmappedCode { .. }
+            | GapCause::UnknownThread => false,
+        }
+    }
+
+    /// How many bytes are not decoded if those from `end` on are.
+    fn bytes_until(&self, end: AuxOffset) -> u64 {
+        if self.skips { self.psb.unwrap_or(end).0.saturating_sub(self.at.0) } else { 0 }
+    }
+}
 
 impl Flow<'_> {
     pub(super) fn overflow(&mut self, at: AuxOffset) {
@@ -18,7 +71,7 @@ impl Flow<'_> {
         self.fup = None;
         self.fup_use = FupUse::default();
         self.walk.output.overflows += 1;
-        self.walk.stack.clear();
+        self.forget_calls();
         self.last_ip.reset();
         self.lose(GapCause::Overflow, at, false);
         self.clock.lost();
@@ -28,6 +81,7 @@ impl Flow<'_> {
     pub(super) fn truncated(&mut self, offset: AuxOffset) {
         let Some(&at) = self.segment.truncations.get(self.next_truncation) else { return };
         self.next_truncation += 1;
+        self.end_where_tracing_is_off();
         let whole = offset == at && self.psb.is_none() && self.walk.tnt.is_empty();
         let clean = whole && matches!(self.state, State::Off | State::Kernel);
         self.lose(self.truncation_cause(), offset.min(at), !clean);
@@ -54,8 +108,26 @@ impl Flow<'_> {
         self.reader.resync_here();
     }
 
+    /// The segment ends in a gap.
+    pub(super) fn lost_at_the_end(&mut self, recording_end: Option<Ns>) {
+        let starts_here = |lost: &Lost| self.segment.last || lost.at < self.segment.end;
+        match self.state {
+            State::Lost(lost) if starts_here(&lost) => self.end_where_tracing_is_off(),
+            _ => return, // or else the next segment says it, which starts there
+        }
+        let State::Lost(lost) = self.state else { return };
+        let bytes = lost.bytes_until(self.reader.offset().min(self.segment.end));
+        let until = recording_end.map_or(self.running.to, |end| end.min(self.running.to));
+        let to = if self.segment.last { Moment::Exactly(until) } else { Moment::At(self.flow_slot) };
+        self.walk.output.thread(self.running, self.walk.space, lost.since);
+        self.walk.output.gap(lost.from, to, bytes, lost.at, lost.cause);
+        if self.segment.last && lost.cause != GapCause::UnknownThread {
+            self.lose_the_rest(lost, recording_end);
+        }
+    }
+
     /// Nothing more is known until the end: whoever came to the CPU behind `lost` is lost, too.
-    pub(super) fn lose_the_rest(&mut self, lost: Lost, end: Option<Ns>) {
+    fn lose_the_rest(&mut self, lost: Lost, end: Option<Ns>) {
         let after = if self.running.is_known() { self.running.to } else { self.clock.now_lo() };
         for other in self.owner.between(after, Ns::MAX) {
             let until = end.map_or(other.to, |end| end.min(other.to));
@@ -104,35 +176,69 @@ impl Flow<'_> {
         of(now, to, bytes);
     }
 
-    /// Packets are whole again.
+    /// Packets are whole again.  Where it was not packets that were missing, this says nothing.
     pub(super) fn resolved(&mut self) {
         let State::Lost(lost) = &mut self.state else { return };
-        if lost.resolved.is_none() && self.psb.is_none() {
-            lost.resolved = Some((self.clock.slot(self.walk.work), self.clock.now_lo()));
+        if lost.is_of_packets() && lost.resolved.is_none() && self.psb.is_none() {
+            let slot = self.clock.slot(self.walk.work);
+            lost.resolved =
+                Some(Resolved { slot, not_before: self.clock.now_lo(), at: self.reader.offset() });
         }
+    }
+
+    /// Packets are whole again, and no address has come since that says where execution goes on: tracing was off by then (SDM,
+    /// "Overflow (OVF) Packet": a FUP follows if it is on; TIP.PGE where it starts), and nothing was lost behind it.
+    pub(super) fn end_where_tracing_is_off(&mut self) {
+        if let State::Lost(Lost {
+            resolved: Some(Resolved { slot, not_before, at }),
+            fup_is_late: false,
+            ..
+        }) = self.state
+        {
+            self.close_gap(Step { lo: slot, own: slot, slot, at }, self.present(not_before));
+            self.forget_calls();
+        }
+    }
+
+    /// Who runs at a time when tracing is off; if nobody that is traced, who did last.
+    pub(super) fn present(&self, time: Ns) -> Running {
+        let present = self.owner.at(time);
+        if present.is_known() && present.from <= time { present } else { self.running }
     }
 
     /// From here on execution is not known; `skips`: the bytes that follow cannot be used.
     pub(super) fn lose(&mut self, cause: GapCause, at: AuxOffset, skips: bool) {
         self.walk.tnt = Tnt::default();
         self.fup = None;
+        self.end_where_tracing_is_off();
         if let State::Lost(lost) = &mut self.state {
             lost.skips |= skips;
+            lost.overflowed = cause == GapCause::Overflow;
             (lost.psb, lost.resolved, lost.fup_is_late) = (None, None, false);
             return;
         }
         let from = match self.state {
-            State::On => self.flow_slot,
-            _ => self.clock.slot(self.walk.work),
+            State::On => Moment::Behind(self.flow_slot),
+            _ => Moment::At(self.clock.slot(self.walk.work)),
         };
-        self.state =
-            State::Lost(Lost { cause, from, at, skips, psb: None, resolved: None, fup_is_late: false });
+        let overflowed = cause == GapCause::Overflow;
+        let since = self.clock.now_lo();
+        let lost =
+            Lost { cause, from, since, at, skips, psb: None, resolved: None, overflowed, fup_is_late: false };
+        if lost.is_of_packets() && matches!(self.state, State::Off) && self.clock.is_set() {
+            // Others may have come and gone since there was a trace of anybody.
+            self.running = self.present(since);
+            self.walk.space = self.space_of(self.running);
+        }
+        self.state = State::Lost(lost);
     }
 
-    /// Lost, and a packet says where execution is: goes on there if there is code.
+    /// Lost, and a packet says where execution is: goes on there if there is code, or if no more is missing than that.
     pub(super) fn recover(&mut self, step: Step, ip: Avma) {
-        if self.running.is_known() && (self.guest || ip.is_kernel() || self.enter(ip).is_ok()) {
-            self.arrive(step, ip, false);
+        let State::Lost(lost) = self.state else { return };
+        let goes_on = || self.guest || ip.is_kernel() || lost.is_of_packets();
+        if self.running.is_known() && (goes_on() || self.enter(ip).is_ok()) {
+            self.arrive(step, ip, true);
         }
     }
 
@@ -141,7 +247,8 @@ impl Flow<'_> {
         let State::Lost(lost) = self.state else { return };
         self.state = State::Off;
         let mut bytes = lost.bytes_until(step.at);
-        let (end, end_lo) = lost.resolved.unwrap_or((step.slot, self.clock.now_lo()));
+        let resolved = lost.resolved.map(|resolved| (resolved.slot, resolved.not_before));
+        let (end, end_lo) = resolved.unwrap_or((step.slot, self.clock.now_lo()));
         if lost.cause == GapCause::NoSync && self.context.recording.pt.snapshot {
             return self.before_the_first_snapshot(lost, bytes, Moment::At(end), now);
         }
@@ -153,8 +260,8 @@ impl Flow<'_> {
         for LostPart { whose, from, not_after } in parts {
             let space =
                 if whose == before { before_space } else { self.context.code.space(whose.pid, whose.from) };
-            self.walk.output.thread(whose, space, from.unwrap_or(self.clock.now_lo()));
-            let from = from.map_or(Moment::At(lost.from), Moment::Exactly);
+            self.walk.output.thread(whose, space, from.unwrap_or(lost.since));
+            let from = from.map_or(lost.from, Moment::Exactly);
             let to = not_after.map_or(Moment::At(end), |bound| Moment::NotAfter(end, bound));
             self.walk.output.gap(from, to, std::mem::take(&mut bytes), lost.at, lost.cause);
         }

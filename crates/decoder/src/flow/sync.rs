@@ -1,9 +1,10 @@
 //! Where execution is: what PSB+ says, and arriving at an address that a packet gives.
 
-use model::{AuxOffset, Avma, GapCause, Transfer};
+use model::{AuxOffset, Avma, GapCause, SpaceId, Transfer};
 
 use super::events::FupUse;
 use super::{Flow, State};
+use crate::owner::Running;
 use crate::walk::Step;
 
 impl Flow<'_> {
@@ -16,7 +17,7 @@ impl Flow<'_> {
         }
         if matches!(self.state, State::On) && !self.walk.tnt.is_empty() {
             let ip = self.walk.position().ip;
-            self.lose(GapCause::Desync { ip }, at, true);
+            self.check(Err(GapCause::Desync { ip }), at);
         }
         if let State::Lost(lost) = &mut self.state {
             lost.psb = lost.psb.or(Some(at));
@@ -34,12 +35,17 @@ impl Flow<'_> {
             (State::Unsynced, Some(ip)) => self.begin(step, ip),
             (State::Unsynced | State::Off | State::Kernel | State::Guest, None) => self.state = State::Off,
             (State::On, Some(ip)) => {
-                if let Err(cause) = self.walk.walk_to(before.unwrap_or(step), ip) {
-                    self.lose(cause, at, false);
-                    self.recover(step, ip);
+                let in_kernel = self.in_kernel();
+                match self.walk.walk_to(before.unwrap_or(step), ip) {
+                    Ok(()) => (),
+                    Err(cause) if in_kernel && ip.is_kernel() => self.skip_kernel(cause),
+                    Err(cause) => {
+                        self.lose(cause, at, false);
+                        self.recover(step, ip);
+                    }
                 }
             }
-            (State::Kernel, Some(ip)) if ip.is_kernel() => (),
+            (State::Kernel, Some(ip)) if ip.is_kernel() => self.skipped_psb(ip),
             (State::Guest, Some(_)) if self.guest => (),
             (State::Off | State::Kernel | State::Guest, Some(ip)) => {
                 self.lose(GapCause::Desync { ip }, at, false);
@@ -53,11 +59,15 @@ impl Flow<'_> {
             }
             (State::Lost(_), Some(ip)) => self.arrive(step, ip, true),
             (State::Lost(_), None) => {
-                self.close_gap(step, self.running);
+                self.end_where_tracing_is_off();
+                self.close_gap(step, self.present(self.clock.now_lo()));
                 self.state = State::Off;
             }
         }
-        self.walk.stack.clear();
+        if let Some(ip) = ip {
+            self.fup_use = FupUse::BehindPsb(ip);
+        }
+        self.forget_calls();
     }
 
     /// The segment starts inside code at `ip`.  Its predecessor ends there, so nothing is emitted unless it has
@@ -72,7 +82,10 @@ impl Flow<'_> {
         match self.enter(ip) {
             _ if self.guest => self.state = State::Guest,
             Ok(()) => self.state = State::On,
-            Err(_) if ip.is_kernel() => self.state = State::Kernel,
+            Err(cause) if ip.is_kernel() => {
+                self.skip_kernel(cause);
+                self.skipped_psb(ip);
+            }
             Err(cause) => {
                 self.state = State::Off;
                 self.lose(cause, step.at, true);
@@ -96,7 +109,7 @@ impl Flow<'_> {
             self.close_gap(step, now);
             (self.running, self.walk.space) = (now, space);
             if !whole {
-                self.walk.stack.clear();
+                self.forget_calls();
             }
         }
         self.state = State::Off;
@@ -111,10 +124,15 @@ impl Flow<'_> {
                 self.walk.output.thread(self.running, self.walk.space, self.clock.now_lo());
                 let to = self.walk.position();
                 let start = Transfer::Start { to, after_gap };
-                self.walk.output.transfer(step.slot, step.slot, self.walk.work, step.at, start);
+                self.walk.output.transfer(step.own, step.slot, self.walk.work, step.at, start);
                 self.state = State::On;
+                if !ip.is_kernel() {
+                    self.reach_user();
+                } else if switched && self.walk.own_calls {
+                    self.walk.stack.clear(); // what kernel code had called is not known
+                }
             }
-            Err(GapCause::UnmappedCode { .. }) if ip.is_kernel() => self.state = State::Kernel,
+            Err(cause) if ip.is_kernel() => self.skip_kernel(cause),
             Err(cause) => {
                 self.walk.output.thread(self.running, self.walk.space, self.clock.now_lo());
                 self.lose(cause, step.at, true);
@@ -130,7 +148,12 @@ impl Flow<'_> {
     /// Finds out who runs now, and in which address space.
     pub(super) fn attribute(&mut self) {
         self.running = self.owner.at(self.clock.now_lo());
-        let now = self.clock.now_estimate().max(self.running.from);
-        self.walk.space = self.context.code.space(self.running.pid, now);
+        self.walk.space = self.space_of(self.running);
+    }
+
+    /// The address space of a thread that runs now.
+    pub(super) fn space_of(&self, running: Running) -> SpaceId {
+        let now = self.clock.now_estimate().max(running.from);
+        self.context.code.space(running.pid, now)
     }
 }

@@ -7,6 +7,7 @@
 //! [code]           see `code`
 //! [sideband]       optional: time, what; then the buffer is a CPU's
 //! [trace]          see `trace`
+//! [trace of cpu 1] optional: beside that, which is CPU 0's then
 //! [events]         what must come out, see `events`
 //! ```
 //!
@@ -37,32 +38,18 @@ pub(super) struct Setup {
 
 impl Default for Setup {
     fn default() -> Self {
+        let pt = PtConfig {
+            cyc: true,
+            mtc_period: None,
+            tsc_ctc_ratio: (2, 1),
+            max_nonturbo_ratio: 10,
+            ..PtConfig::default()
+        };
         let recording = Recording {
-            clock_offsets: model::ClockOffsets::default(),
-            buffers: vec![],
-            sideband: vec![],
-            pt: PtConfig {
-                cyc: true,
-                cyc_threshold: 0,
-                mtc_period: None,
-                tsc: true,
-                branch: true,
-                return_compression: true,
-                kernel: false,
-                user: true,
-                tsc_ctc_ratio: (2, 1),
-                max_nonturbo_ratio: 10,
-                has_ip_filter: false,
-                snapshot: false,
-            },
+            pt,
             clock: Some(TscClock { shift: 0, mult: 1, zero: 0 }),
-            ip_filter: String::new(),
-            cpu_model: None,
-            kernel_release: None,
-            command_line: vec![],
-            first_pid: None,
             time_span: Some((Ns(0), Ns(1_000_000))),
-            damage: None,
+            ..Recording::default()
         };
         Self { recording, all_branches: false, times: false, segment_bytes: None }
     }
@@ -98,6 +85,9 @@ impl Setup {
     }
 }
 
+/// The section of a second buffer.
+const CPU_1: &str = "trace of cpu 1";
+
 /// The sections of a case file, by name.
 struct Sections<'a>(Vec<(&'a str, Vec<&'a str>)>);
 
@@ -111,7 +101,7 @@ impl<'a> Sections<'a> {
                 None => sections.last_mut().unwrap().1.push(line),
             }
         }
-        let known = ["", "recording", "code", "sideband", "trace", "events"];
+        let known = ["", "recording", "code", "sideband", "trace", CPU_1, "events"];
         sections.iter().for_each(|(name, _)| assert!(known.contains(name), "no section [{name}]"));
         Self(sections)
     }
@@ -135,14 +125,16 @@ pub(super) fn check(name: &str) {
     let sections = Sections::of(&text);
     let setup = Setup::parse(&sections.lines("recording"));
     let code = Code::assemble(&sections.lines("code"));
-    let trace = Trace::assemble(&sections.lines("trace"), &code);
+    let assemble = |name| Trace::assemble(&sections.lines(name), &code);
+    let mut traces = vec![assemble("trace")];
+    traces.extend(sections.get(CPU_1).map(|_| assemble(CPU_1)));
     let schedule = sections.get("sideband").map(|_| schedule(&sections.lines("sideband")));
     let sizes = setup.segment_bytes.map_or(vec![1 << 20, 1], |bytes| vec![bytes]);
     let outcomes: Vec<_> = sizes
         .into_iter()
         .map(|bytes| {
             let mut text = Text::new(&code, schedule.is_some(), setup.times);
-            run(&setup, &code, &trace, schedule.as_ref(), bytes, &mut text);
+            run(&setup, &code, &traces, schedule.as_ref(), bytes, &mut text);
             text.into_lines()
         })
         .collect();
@@ -170,13 +162,14 @@ fn diff(expected: &[&str], outcome: &[String]) -> String {
     text.join("\n")
 }
 
-/// `time switch-in TID`, `time switch-out TID`, `time map PID`, `time lost COUNT`.
+/// `time switch-in TID`, `time switch-out TID`, `time map PID`, `time lost COUNT`; of another CPU: `TID@CPU`.
 fn schedule(lines: &[&str]) -> Schedule {
     let records: Vec<_> = lines
         .iter()
         .map(|line| {
             let words: Vec<&str> = line.split_whitespace().collect();
             let [time, what, id] = words[..] else { panic!("[sideband]: {line:?}") };
+            let (id, cpu) = id.split_once('@').unwrap_or((id, "0"));
             let id = number(id) as i32;
             let switch = |out| Sideband::Switch { out, preempted: false };
             let (tid, body) = match what {
@@ -188,7 +181,7 @@ fn schedule(lines: &[&str]) -> Schedule {
             };
             SidebandRecord {
                 time: Some(Ns(number(time))),
-                cpu: Some(Cpu(0)),
+                cpu: Some(Cpu(number(cpu) as u32)),
                 pid: Some(Pid(7)),
                 tid: Some(Tid(tid)),
                 file_offset: 0,
@@ -212,27 +205,28 @@ fn mapping(pid: Pid) -> Mmap {
     }
 }
 
-/// Decodes a trace: of thread 7, or with sideband of CPU 0.
+/// Decodes a trace: of thread 7, or with sideband of CPU 0, and those of further CPUs.
 pub(super) fn run(
     setup: &Setup,
     code: &Code,
-    trace: &Trace,
+    traces: &[Trace],
     schedule: Option<&Schedule>,
     segment_bytes: u64,
     sink: &mut dyn model::EventSink,
 ) -> DecodeStats {
-    let pieces = trace.pieces.iter();
-    let pieces = pieces.map(|(at, bytes)| AuxPiece { offset: AuxOffset(*at), bytes, file_offset: 0 });
-    let record =
-        |at: &u64| AuxRecord { offset: AuxOffset(0), size: *at, flags: AuxRecord::TRUNCATED, time: None };
-    let buffer = AuxBuffer {
-        index: 0,
-        owner: if schedule.is_some() { AuxOwner::Cpu(Cpu(0)) } else { AuxOwner::Thread(Tid(7)) },
-        pieces: pieces.collect(),
-        records: trace.truncations.iter().map(record).collect(),
-    };
+    let buffers = traces.iter().zip(0..).map(|(trace, index)| {
+        let piece = |(at, bytes)| AuxPiece { offset: AuxOffset(at), bytes, file_offset: 0 };
+        let record =
+            |at: &u64| AuxRecord { offset: AuxOffset(0), size: *at, flags: AuxRecord::TRUNCATED, time: None };
+        AuxBuffer {
+            index,
+            owner: if schedule.is_some() { AuxOwner::Cpu(Cpu(index)) } else { AuxOwner::Thread(Tid(7)) },
+            pieces: trace.pieces.iter().map(|(at, bytes)| piece((*at, bytes))).collect(),
+            records: trace.truncations.iter().map(record).collect(),
+        }
+    });
     let none = Schedule::default();
-    let recording = Recording { buffers: vec![buffer], ..setup.recording.clone() };
+    let recording = Recording { buffers: buffers.collect(), ..setup.recording.clone() };
     let options =
         DecodeOptions { segment_bytes, all_branches: setup.all_branches, ..DecodeOptions::default() };
     decode(&recording, schedule.unwrap_or(&none), code, code, &options, &|_| (), sink)

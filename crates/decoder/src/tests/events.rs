@@ -73,6 +73,7 @@ impl<'a> Text<'a> {
                     EndKind::Async(AsyncCause::Other) => "event",
                     EndKind::Branch(kind) => kind.name(),
                     EndKind::FallThrough => "fall-through",
+                    EndKind::Skipped => "skipped",
                 };
                 format!("end {kind} {}{to}", name(from.ip))
             }

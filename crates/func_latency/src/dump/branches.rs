@@ -21,7 +21,7 @@ pub(super) fn dump(
     config: &DumpConfig,
     decoder: &dyn SegmentDecoder,
 ) -> io::Result<()> {
-    let (image, schedule) = recording::load(recording, config.symfs.as_deref());
+    let (image, schedule) = recording::load(recording, config.symfs.as_deref(), &config.kernel);
     for problem in image.problems() {
         messages::warn(problem.what);
     }
@@ -107,6 +107,7 @@ impl<'a> Names<'a> {
                     EndKind::Async(cause) => asynchronous(line, cause),
                     EndKind::Branch(kind) => line.write_str(kind.name()),
                     EndKind::FallThrough => line.write_str("fall-through"),
+                    EndKind::Skipped => line.write_str("skipped"),
                 };
                 self.address(line, space, from.ip, from.function);
                 if let Some(to) = to {
@@ -129,7 +130,8 @@ impl<'a> Names<'a> {
             }
             _ => (),
         }
-        let _ = write!(line, " to {} ~{}, {} bytes", gap.to.point.0, gap.to.error_ns(), gap.bytes);
+        let (to, error_ns) = (gap.to.point.0, gap.to.error_ns());
+        let _ = write!(line, " to {to} ~{error_ns}, {} bytes at {}", gap.bytes, gap.at);
     }
 
     /// ` 0x401136 main+0x10`; without a symbol only the address.

@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 
 use crate::config::{DumpConfig, DumpKind};
 use crate::exit::Exit;
+use crate::printable::Printable;
 use crate::recording;
 
 /// Prints what the configuration says to stdout.
@@ -20,10 +21,10 @@ use crate::recording;
 pub fn run(config: &DumpConfig) -> Result<Exit> {
     let decoder = config.decoder.decoder()?;
     let file = recording::open(&config.input)?;
-    let mut out = BufWriter::with_capacity(1 << 16, stdout().lock());
+    let mut out = Printable(BufWriter::with_capacity(1 << 16, stdout().lock()));
     match config.what {
         DumpKind::Packets => packets::dump(&mut out, &recording::read(&file)?, config),
-        DumpKind::Branches => branches::dump(&mut out, &recording::read(&file)?, config, &*decoder),
+        DumpKind::Branches => branches::dump(&mut out, &recording::read_timed(&file)?, config, &*decoder),
         // Also of recordings without trace.
         DumpKind::Sideband => sideband::dump(&mut out, &file, config)?,
     }

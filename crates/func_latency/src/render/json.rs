@@ -5,7 +5,10 @@
 
 use std::io::{self, Write};
 
-use analyzer::{Bucket, CallCounts, CallerReport, ChildRow, FunctionReport, Place, Stats};
+use analyzer::{
+    Bucket, CallCounts, CallerReport, CauseLoss, ChildRow, CpuLoss, ErrorBound, FunctionReport, Place,
+    Quantiles, Stats, Tails, ThreadLoss,
+};
 use serde::Serialize;
 
 use super::names::{caller_name, child_name};
@@ -54,6 +57,9 @@ struct Loss<'a> {
     capped_stacks: u64,
     undecided_landings: u64,
     stack_switches: u64,
+    cpus: Vec<OnCpu>,
+    /// Gaps of nobody that is known: in `by_cause`, and of no thread.
+    unowned: Vec<Cause>,
 }
 
 #[derive(Serialize)]
@@ -63,6 +69,17 @@ struct Cause {
     count: u64,
     bytes: u64,
     lost_ns: u64,
+    /// Calls of the functions that such a gap cut.
+    calls: u64,
+    first: GapPlace,
+}
+
+/// The first gap.
+#[derive(Serialize)]
+struct GapPlace {
+    tid: String,
+    time_ns: u64,
+    aux_offset: String,
 }
 
 #[derive(Serialize)]
@@ -71,6 +88,16 @@ struct Thread {
     window_ns: u64,
     observed_ns: u64,
     lost_ns: u64,
+    /// Part of what was observed; null without an IP filter.
+    outside_filter_ns: Option<u64>,
+    by_cause: Vec<Cause>,
+}
+
+#[derive(Serialize)]
+struct OnCpu {
+    /// Null: the recording does not say.
+    cpu: Option<u32>,
+    by_cause: Vec<Cause>,
 }
 
 #[derive(Serialize)]
@@ -89,12 +116,45 @@ struct Function {
     /// Null: not looked for.
     inlined_instances: Option<u64>,
     error_ns: Error,
+    bounds_ns: Bounds,
+    /// The same with the calls that were not seen to end.
+    with_open_ns: WithOpen,
 }
 
 /// Bound of the difference between printed and true latency, over the counted calls.
 #[derive(Serialize)]
 struct Error {
     mean: Option<f64>,
+    max: Option<u64>,
+    /// Calls whose latency is shorter than its own bound.
+    shorter: u64,
+}
+
+/// What the figures of `latency_ns` may be, by the errors of the calls.
+#[derive(Serialize)]
+struct Bounds {
+    low: Ranks,
+    high: Ranks,
+}
+
+/// Between what the figures of all calls that were seen lie.
+#[derive(Serialize)]
+struct WithOpen {
+    /// Calls of which only "at least" is known.
+    calls: u64,
+    /// They took that.
+    at_least: Ranks,
+    /// They were longer than all others: null is unknown, above the longest.
+    at_most: Ranks,
+}
+
+#[derive(Serialize)]
+struct Ranks {
+    min: Option<u64>,
+    p50: Option<u64>,
+    p90: Option<u64>,
+    p99: Option<u64>,
+    p999: Option<u64>,
     max: Option<u64>,
 }
 
@@ -152,6 +212,8 @@ struct CallerEntry {
     histogram: Vec<Slot>,
     children: Vec<Child>,
     off_cpu_ns: Figures,
+    error_ns: Error,
+    bounds_ns: Bounds,
 }
 
 /// Writes the document, and a newline behind it.
@@ -189,33 +251,48 @@ fn trace(view: &View<'_>) -> Trace {
 
 fn loss<'a>(view: &View<'a>) -> Loss<'a> {
     let (loss, limits) = (&view.report.loss, &view.report.limits);
-    let cause = |c: &analyzer::CauseLoss| Cause {
-        cause: c.cause,
-        object: c.object.map(|id| view.names.object(id)),
-        count: c.count,
-        bytes: c.bytes,
-        lost_ns: c.lost_ns,
-    };
-    let thread = |t: &analyzer::ThreadLoss| Thread {
+    let thread = |t: &ThreadLoss| Thread {
         tid: t.tid.0.to_string(),
         window_ns: t.window_ns,
         observed_ns: t.observed_ns,
         lost_ns: t.lost_ns,
+        outside_filter_ns: t.outside_ns,
+        by_cause: causes(view, &t.by_cause),
     };
+    let on_cpu = |c: &CpuLoss| OnCpu { cpu: c.cpu.map(|cpu| cpu.0), by_cause: causes(view, &c.by_cause) };
     Loss {
         overflows: loss.overflows,
         truncated: loss.truncated,
         errors: loss.errors,
         lost_ns: loss.lost_ns,
         coverage: loss.coverage,
-        by_cause: loss.by_cause.iter().map(cause).collect(),
+        by_cause: causes(view, &loss.by_cause),
         threads: loss.threads.iter().map(thread).collect(),
         problems: view.problems,
         capped_tail_calls: limits.capped_tail_calls,
         capped_stacks: limits.capped_stacks,
         undecided_landings: limits.undecided_landings,
         stack_switches: limits.stack_switches,
+        cpus: loss.cpus.iter().map(on_cpu).collect(),
+        unowned: causes(view, &loss.unowned),
     }
+}
+
+fn causes(view: &View<'_>, table: &[CauseLoss]) -> Vec<Cause> {
+    let cause = |c: &CauseLoss| Cause {
+        cause: c.cause.name(),
+        object: c.object().map(|id| view.names.object(id)),
+        count: c.count,
+        bytes: c.bytes,
+        lost_ns: c.lost_ns,
+        calls: c.calls,
+        first: GapPlace {
+            tid: c.first.tid.0.to_string(),
+            time_ns: c.first.time.0,
+            aux_offset: c.first.at.to_string(),
+        },
+    };
+    table.iter().map(cause).collect()
 }
 
 fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<u64>) -> Function {
@@ -233,16 +310,30 @@ fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<
         longest_open: report.longest_open.iter().map(|r| Row::new(view.names, r)).collect(),
         ended_by_jump: report.ended_by_jump,
         inlined_instances,
-        error_ns: error(report),
+        error_ns: error(&report.error, report.latency.count),
+        bounds_ns: bounds(&report.error),
+        with_open_ns: with_open(&report.tails),
     }
 }
 
-fn error(report: &FunctionReport) -> Error {
-    let counted = report.latency.count > 0;
+fn error(error: &ErrorBound, count: u64) -> Error {
     Error {
-        mean: counted.then(|| report.error.sum_ns as f64 / report.latency.count as f64),
-        max: counted.then_some(report.error.max_ns),
+        mean: (count > 0).then(|| error.sum_ns as f64 / count as f64),
+        max: (count > 0).then_some(error.max_ns),
+        shorter: error.shorter,
     }
+}
+
+fn bounds(error: &ErrorBound) -> Bounds {
+    Bounds { low: ranks(&error.low), high: ranks(&error.high) }
+}
+
+fn with_open(tails: &Tails) -> WithOpen {
+    WithOpen { calls: tails.calls, at_least: ranks(&tails.at_least), at_most: ranks(&tails.at_most) }
+}
+
+fn ranks(q: &Quantiles) -> Ranks {
+    Ranks { min: q.min_ns, p50: q.p50_ns, p90: q.p90_ns, p99: q.p99_ns, p999: q.p999_ns, max: q.max_ns }
 }
 
 fn figures(stats: &Stats) -> Figures {
@@ -292,6 +383,8 @@ fn caller(names: &dyn Names, caller: &CallerReport) -> CallerEntry {
         histogram: slots(&caller.histogram),
         children: children(names, &caller.children),
         off_cpu_ns: figures(&caller.off_cpu),
+        error_ns: error(&caller.error, caller.latency.count),
+        bounds_ns: bounds(&caller.error),
     }
 }
 

@@ -27,6 +27,7 @@ pub struct Row {
     function: String,
     aux_buffer: Option<u32>,
     aux_offset: String,
+    cut_by: Option<&'static str>,
 }
 
 impl Row {
@@ -47,6 +48,7 @@ impl Row {
             function: names.function(call.function),
             aux_buffer: call.aux_buffer,
             aux_offset: call.aux_offset.to_string(),
+            cut_by: call.cut_by.map(|cut| cut.cause.name()),
         }
     }
 }
@@ -89,7 +91,7 @@ pub fn write(out: &mut dyn Write, form: RowsForm, report: &Report, names: &dyn N
 }
 
 /// The header is written by hand, so that a file without calls has it, too.
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     "id",
     "tid",
     "cpu",
@@ -103,6 +105,7 @@ const COLUMNS: [&str; 13] = [
     "function",
     "aux_buffer",
     "aux_offset",
+    "cut_by",
 ];
 
 fn io_error(error: csv::Error) -> io::Error {

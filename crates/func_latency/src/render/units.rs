@@ -23,10 +23,41 @@ pub fn duration(ns: u64) -> String {
     mean_duration(ns as f64)
 }
 
+/// A duration of which so much is not known, with no digit that says nothing: `270 ns` for 265 +- 30, and `< 30 ns` for
+/// 12 +- 14.
+#[must_use]
+pub fn duration_within(ns: u64, error_ns: u64) -> String {
+    if error_ns == 0 {
+        return duration(ns);
+    }
+    if error_ns >= ns {
+        let above = ns.saturating_add(error_ns).saturating_add(1);
+        let tens = 10_u64.pow(above.ilog10().saturating_sub(1));
+        return format!("< {}", duration(above.div_ceil(tens).saturating_mul(tens)));
+    }
+    let step = 10_u64.pow(error_ns.ilog10());
+    let steps = ns.saturating_add(step / 2) / step;
+    let digits = steps.max(1).ilog10() as usize + 1;
+    let rounded = steps.saturating_mul(step);
+    if digits >= 3 { duration(rounded) } else { scaled(rounded as f64, digits, &TIMES) }
+}
+
 /// A mean duration in the unit that suits it, three digits: `5.64 ns`, `12.2 us`.
 #[must_use]
 pub fn mean_duration(ns: f64) -> String {
-    scaled(ns, &[("ns", 1e3), ("us", 1e3), ("ms", 1e3), ("s", f64::INFINITY)])
+    scaled(ns, 3, &TIMES)
+}
+
+const TIMES: [(&str, f64); 4] = [("ns", 1e3), ("us", 1e3), ("ms", 1e3), ("s", f64::INFINITY)];
+
+/// A mean duration of which so much is not known: see [`duration_within`].
+#[must_use]
+pub fn mean_duration_within(ns: f64, error_ns: f64) -> String {
+    if error_ns < 1.0 {
+        mean_duration(ns)
+    } else {
+        duration_within(ns.round() as u64, error_ns.round() as u64)
+    }
 }
 
 /// A size: `812 B`, `1.20 MB` (10^6).
@@ -35,31 +66,29 @@ pub fn size(bytes: u64) -> String {
     if bytes < 1000 {
         return format!("{bytes} B");
     }
-    scaled(bytes as f64, &[("B", 1e3), ("kB", 1e3), ("MB", 1e3), ("GB", f64::INFINITY)])
+    scaled(bytes as f64, 3, &[("B", 1e3), ("kB", 1e3), ("MB", 1e3), ("GB", f64::INFINITY)])
 }
 
-/// `value` in the first unit of which it is less than `limit`; each unit is a thousand of the one before.
-fn scaled(mut value: f64, units: &[(&str, f64)]) -> String {
+/// `value` in the first unit of which it is less than `limit`, with so many digits; each unit is a thousand of the one
+/// before.
+fn scaled(mut value: f64, digits: usize, units: &[(&str, f64)]) -> String {
     for (unit, limit) in units {
         // 999.6 would be printed as 1000.
         if value < *limit - 0.5 {
-            return format!("{} {unit}", three_digits(value));
+            return format!("{} {unit}", with_digits(value, digits));
         }
         value /= 1000.0;
     }
     String::new()
 }
 
-fn three_digits(value: f64) -> String {
+fn with_digits(value: f64, digits: usize) -> String {
     if value == 0.0 {
-        "0".to_owned()
-    } else if value < 9.995 {
-        format!("{value:.2}")
-    } else if value < 99.95 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.0}")
+        return "0".to_owned();
     }
+    // 9.996 would be printed as 10.00.
+    let before_point = 1 + usize::from(value >= 9.995) + usize::from(value >= 99.95);
+    format!("{value:.*}", digits.saturating_sub(before_point))
 }
 
 /// A share in percent: `12.3`, `< 0.1` for little that is not nothing.
@@ -96,6 +125,23 @@ mod tests {
             "61.0 s",
         ];
         assert_eq!(durations, expected);
+        let within = [
+            (12, 0),
+            (12, 9),
+            (265, 30),
+            (2_456, 14),
+            (2_456, 300),
+            (996, 20),
+            (99_600, 4_000),
+            (12, 12),
+            (0, 7),
+            (0, u64::MAX),
+            (u64::MAX, 1),
+        ]
+        .map(|(ns, error)| duration_within(ns, error));
+        let expected =
+            ["12 ns", "12 ns", "270 ns", "2.46 us", "2.5 us", "1.00 us", "100 us", "< 25 ns", "< 8 ns"];
+        assert_eq!(within[..9], expected);
         let means = [0.0, 0.005, 5.64, 563.7, 999.6, f64::MAX].map(mean_duration);
         assert_eq!(means[..5], ["0 ns", "0.01 ns", "5.64 ns", "564 ns", "1.00 us"]);
         assert_eq!([812, 1_200_000, 3_000_000_000].map(size), ["812 B", "1.20 MB", "3.00 GB"]);

@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
-use model::{AuxOffset, AuxOwner, BuildId, Cpu, FileOffset, Ns, Pid, Tid, TscClock};
+use model::{AuxOffset, AuxOwner, AuxRecord, BuildId, Cpu, FileOffset, Ns, Pid, Tid, TscClock};
 use packet::{IpPayload, Packet, Tnt};
 use perfdata::write::{
     Attr, AuxChunk, Event, EventId, Features, FileIdentity, IntelPtInfo, Record, SampleId, Writer, pt_config,
@@ -29,8 +29,15 @@ pub(crate) fn write(directory: &Path, build_id: &[u8]) -> PathBuf {
     let program = directory.join("program");
     std::fs::write(&program, elf()).unwrap();
     let path = directory.join("perf.data");
-    std::fs::write(&path, recording(program.to_str().unwrap(), build_id)).unwrap();
+    std::fs::write(&path, recording(program.to_str().unwrap(), build_id, false)).unwrap();
     path
+}
+
+/// The same, but the AUX buffer was full behind the trace, while the program ran on for twice the time.
+pub(crate) fn write_truncated(directory: &Path) {
+    let program = directory.join("program");
+    let recording = recording(program.to_str().unwrap(), &BUILD_ID, true);
+    std::fs::write(directory.join("perf.data"), recording).unwrap();
 }
 
 fn code() -> Vec<u8> {
@@ -123,7 +130,7 @@ fn trace() -> Vec<u8> {
     bytes
 }
 
-fn recording(program: &str, build_id: &[u8]) -> Vec<u8> {
+fn recording(program: &str, build_id: &[u8], truncated: bool) -> Vec<u8> {
     let attr = Attr {
         event_type: PMU,
         config: pt_config::TSC | pt_config::CYC | 0x2001,
@@ -162,13 +169,14 @@ fn recording(program: &str, build_id: &[u8]) -> Vec<u8> {
         flags: 2,
         path: program,
     };
+    let (flags, end) = if truncated { (AuxRecord::TRUNCATED, 1500) } else { (0, 500) };
     let records = [
         (Record::Comm { pid, tid: THREAD, name: "program", exec: true }, START_TSC - 20),
         (mmap, START_TSC - 20),
         (Record::ItraceStart { pid, tid: THREAD }, START_TSC - 10),
         (Record::Switch { out: false, preempted: false }, START_TSC - 10),
-        (Record::Aux { offset: 0, size: bytes.len() as u64, flags: 0 }, START_TSC + 500),
-        (Record::Switch { out: true, preempted: false }, START_TSC + 500),
+        (Record::Aux { offset: 0, size: bytes.len() as u64, flags }, START_TSC + 500),
+        (Record::Switch { out: true, preempted: false }, START_TSC + end),
     ];
     for (record, time) in records {
         let mut encoded = vec![];

@@ -36,6 +36,12 @@ impl Flow<'_> {
             State::Lost(Lost { cause, from, at, skips, psb: None, synchronised: false, before: None });
     }
 
+    /// Why the stream is interrupted where an AUX record says so.
+    pub(super) fn truncation_cause(&self) -> GapCause {
+        let snapshot = self.context.recording.pt.snapshot;
+        if snapshot { GapCause::BetweenSnapshots } else { GapCause::Truncated }
+    }
+
     /// The trace unit lost packets.
     pub(super) fn lose_packets(&mut self, at: AuxOffset) {
         self.overflows += 1;

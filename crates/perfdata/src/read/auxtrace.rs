@@ -29,6 +29,7 @@ const WORDS: usize = 17;
 /// `config` bits that have no word of their own.
 const CONFIG_PT: u64 = 1;
 const CONFIG_BRANCH: u64 = 1 << 13;
+const CONFIG_NO_TNT: u64 = 1 << 55;
 const CONFIG_CYC_THRESH_SHIFT: u32 = 19;
 const CONFIG_CYC_THRESH_MASK: u64 = 15;
 
@@ -104,7 +105,7 @@ impl TraceInfo {
             mtc_period: u8::try_from(mtc_period).ok().filter(|_| is_on(MTC_BIT)),
             tsc: is_on(TSC_BIT),
             // Before Linux 4.11 the config had neither bit and branches were always on.
-            branch: config & CONFIG_PT == 0 || config & CONFIG_BRANCH != 0,
+            branch: (config & CONFIG_PT == 0 || config & CONFIG_BRANCH != 0) && config & CONFIG_NO_TNT == 0,
             return_compression: !is_on(NORETCOMP_BIT),
             kernel: !event.exclude_kernel(),
             user: !event.exclude_user(),
@@ -207,6 +208,8 @@ mod tests {
         assert_eq!(pt(0x400).mtc_period, None);
         assert!(pt(0x400).branch);
         assert!(!pt(0x401).branch);
+        assert!(pt(0x2401).branch);
+        assert!(!pt(0x2401 | 1 << 55).branch);
         assert!(!pt(0x800).return_compression);
         assert!(pt(2).cyc);
         let thresholds: Vec<u32> =

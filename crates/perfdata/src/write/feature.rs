@@ -78,6 +78,7 @@ impl Features {
 
     /// A list of `perf_record_header_build_id`.
     fn build_id_section(&self) -> Vec<u8> {
+        const MISC_KERNEL: u16 = 1;
         const MISC_USER: u16 = 2;
         const MISC_BUILD_ID_SIZE: u16 = 1 << 15;
         const FIXED_SIZE: usize = 36;
@@ -86,7 +87,8 @@ impl Features {
             let path_len = (path.len() + 1).next_multiple_of(PATH_ALIGNMENT);
             let bytes = &build_id.0[..build_id.0.len().min(20)];
             section.u32(0);
-            section.u16(MISC_USER | MISC_BUILD_ID_SIZE);
+            let mode = if path.starts_with("[kernel") { MISC_KERNEL } else { MISC_USER };
+            section.u16(mode | MISC_BUILD_ID_SIZE);
             section.u16((FIXED_SIZE + path_len) as u16);
             section.u32(u32::MAX); // pid: the host
             let start = section.len();

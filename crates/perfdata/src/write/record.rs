@@ -6,6 +6,7 @@ use super::le::Append;
 
 pub(super) const HEADER_SIZE: usize = 8;
 
+const MMAP: u32 = 1;
 const COMM: u32 = 3;
 const EXIT: u32 = 4;
 const FORK: u32 = 7;
@@ -15,6 +16,7 @@ const ITRACE_START: u32 = 12;
 const SWITCH: u32 = 14;
 const SWITCH_CPU_WIDE: u32 = 15;
 
+const MISC_KERNEL: u16 = 1;
 const MISC_USER: u16 = 2;
 const MISC_COMM_EXEC: u16 = 1 << 13;
 const MISC_SWITCH_OUT: u16 = 1 << 13;
@@ -90,6 +92,17 @@ pub enum Record<'a> {
         /// MAP_*.
         flags: u32,
         /// As the kernel names it.
+        path: &'a str,
+    },
+    /// The kernel's text, as perf makes it up.
+    KernelMmap {
+        /// First address.
+        start: u64,
+        /// Bytes.
+        len: u64,
+        /// Where the symbol is that `path` ends with: with the file's, that tells how far the kernel was moved.
+        reference: u64,
+        /// `[kernel.kallsyms]_text`.
         path: &'a str,
     },
     /// A name.
@@ -183,6 +196,7 @@ impl Record<'_> {
         match self {
             Self::Mmap2 { identity: FileIdentity::Inode { .. }, .. } => (MMAP2, MISC_USER),
             Self::Mmap2 { .. } => (MMAP2, MISC_USER | MISC_MMAP_BUILD_ID),
+            Self::KernelMmap { .. } => (MMAP, MISC_KERNEL),
             Self::Comm { exec, .. } => (COMM, u16::from(*exec) * MISC_COMM_EXEC),
             Self::Fork { .. } => (FORK, 0),
             Self::Exit { .. } => (EXIT, 0),
@@ -203,6 +217,11 @@ impl Record<'_> {
                 identity.encode(to);
                 to.u32(*protection);
                 to.u32(*flags);
+                to.padded_str(path, STR_ALIGNMENT);
+            }
+            Self::KernelMmap { start, len, reference, path } => {
+                put_ids(to, &[-1, 0]);
+                [start, len, reference].into_iter().for_each(|&value| to.u64(value));
                 to.padded_str(path, STR_ALIGNMENT);
             }
             Self::Comm { pid, tid, name, .. } => {

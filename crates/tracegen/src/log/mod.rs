@@ -5,7 +5,7 @@
 //! | `cmd.txt` | process id, then the command line, an argument a line |
 //! | `blocks.bin` | one [`BlockRecord`] per translated block; its number is its id |
 //! | `maps0.txt` | `/proc/self/maps` when the first block ran |
-//! | `maps.txt` | later file mappings |
+//! | `maps.txt` | later mappings: of files, and of anonymous memory that is executable |
 //! | `tTID.log` | what a thread did: 32-bit words, see [`Entry`] |
 
 mod mapped;
@@ -167,6 +167,8 @@ impl BlockRecord {
 pub struct LateMapping {
     /// The thread that mapped it, and the word in its log that follows the system call.
     pub at: (Tid, usize),
+    /// Blocks with a number from here on were translated behind it.
+    pub first_block: u32,
     /// QEMU's address.
     pub start: u64,
     /// Bytes.
@@ -239,16 +241,18 @@ fn first_mapping(line: &str) -> Option<FirstMapping> {
 }
 
 fn late_mapping(line: &str) -> Option<LateMapping> {
-    let mut fields = line.splitn(8, ' ');
+    let mut fields = line.splitn(9, ' ');
     let hex = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
     let tid = Tid(fields.next()?.parse().ok()?);
     let at = (tid, fields.next()?.parse().ok()?);
+    let first_block = fields.next()?.parse().ok()?;
     let start = hex(fields.next()?)?;
     let len = hex(fields.next()?)?;
     let protection = fields.next()?.parse().ok()?;
     let _flags = fields.next()?;
     let file_offset = hex(fields.next()?)?;
-    Some(LateMapping { at, start, len, protection, file_offset, path: fields.next()?.to_owned() })
+    let path = fields.next()?.to_owned();
+    Some(LateMapping { at, first_block, start, len, protection, file_offset, path })
 }
 
 fn threads(dir: &Path) -> Result<Vec<ThreadLog>, Error> {
@@ -280,7 +284,7 @@ mod tests {
             "maps0.txt",
             b"00400000-00401000 r--p 00000000 fe:01 12     /usr/bin/x\n7f0000000000-7f0000001000 rw-p 0 0:0 0\n",
         );
-        write("maps.txt", b"71 9 0x4001000000 0x2000 5 2050 0x1000 /usr/lib/my lib.so\n");
+        write("maps.txt", b"71 9 1 0x4001000000 0x2000 5 2050 0x1000 /usr/lib/my lib.so\n");
         let mut block = [0x40, 0x44, 0x45].map(u64::to_le_bytes).concat();
         block.extend([3u32, 1].map(u32::to_le_bytes).concat());
         block.extend([0xc3; 16]);

@@ -3,15 +3,22 @@
 use packet::{Context, decode};
 
 use super::*;
-use crate::clock::ticks;
+use crate::clock::{Crystal, ticks};
+
+fn timing(cyc: bool, cyc_threshold: u32, mtc_period: Option<u32>) -> TimingConfig {
+    let crystal = Crystal::new(0.0);
+    TimingConfig { cyc, cyc_threshold, mtc_period, tma: true, crystal, skip_mtc: 0.0, cbr_delay: 0, seed: 1 }
+}
 
 fn unit(change: impl FnOnce(&mut UnitConfig)) -> TraceUnit {
     let mut config = UnitConfig {
-        timing: TimingConfig { cyc: false, cyc_threshold: 0, mtc_period: None },
+        timing: timing(false, 0, None),
         return_compression: true,
         long_tnt: false,
         defer_tip: 0.0,
+        late_tnt: false,
         seed: 1,
+        cr3: None,
         psb_bytes: 4096,
         whole_psb_ip: false,
     };
@@ -93,7 +100,7 @@ fn deferred_tips_stand_behind_the_tnt_that_spans_them() {
     }
     u.conditional(true, T);
     u.indirect(Avma(0x5000), T);
-    u.leave_async(Avma(0x5004), T); // forces them out
+    u.leave_async(Avma(0x5004), None, T); // forces them out
     let first = ["MODE.Exec", "PGE 1000", "TIP 2000", "TNTTNN", "TIP 3000", "TIP 4000"];
     check(&mut u, &[&first[..], &["T", "TIP 5000", "FUP 5004", "PGD "]].concat());
     assert_eq!((u.counts().tip, u.counts().deferred_tip), (4, 2));
@@ -136,7 +143,7 @@ fn the_stack_survives_the_end_of_tracing_unless_dropped() {
         let mut u = unit(|_| ());
         u.enter(Avma(0x1000), T);
         u.call(Avma(0x1005));
-        u.leave_async(Avma(0x2000), T);
+        u.leave_async(Avma(0x2000), None, T);
         if dropped {
             u.drop_returns();
         }
@@ -235,7 +242,7 @@ fn an_overflow_that_ends_in_the_kernel_has_no_address() {
 fn a_switched_off_unit_is_silent_but_knows_where_the_program_is() {
     let mut u = unit(|_| ());
     u.enter(Avma(0x1000), T);
-    u.leave_async(Avma(0x1000), T);
+    u.leave_async(Avma(0x1000), None, T);
     u.switch_off();
     u.enter(Avma(0x1000), T);
     assert!(u.enabled());
@@ -251,7 +258,7 @@ fn a_switched_off_unit_is_silent_but_knows_where_the_program_is() {
 #[test]
 fn cycles_and_crystal_ticks() {
     let mut u = unit(|config| {
-        config.timing = TimingConfig { cyc: true, cyc_threshold: 0, mtc_period: Some(3) };
+        config.timing = timing(true, 0, Some(3));
     });
     // an MTC every 1000 TSC ticks: one falls into the next 1100, at 30/30 one cycle per tick
     let at = Time::from_tsc(T.tsc().0.next_multiple_of(1000) + 10);
@@ -266,9 +273,51 @@ fn cycles_and_crystal_ticks() {
 }
 
 #[test]
+fn a_tnt_has_the_time_of_its_first_branch_and_mtc_forces_it_out() {
+    let mut u = unit(|config| config.timing = timing(true, 0, Some(3)));
+    let at = Time::from_tsc(T.tsc().0.next_multiple_of(1000) + 10);
+    u.trace_on(false, at);
+    u.take();
+    let behind = |tsc: u64| Time::from_tsc(at.tsc().0 + tsc);
+    u.conditional(true, behind(100));
+    u.conditional(false, behind(300));
+    u.timer(behind(1100));
+    let mtc = (at.tsc().0 / 1000 + 1) as u8;
+    check(&mut u, &["CYC 100", "TN", "CYC 890", &format!("MTC {mtc}")]);
+}
+
+#[test]
+fn sleep_stops_the_clocks_and_tsc_follows() {
+    let mut u = unit(|config| config.timing = timing(true, 0, Some(3)));
+    let at = Time::from_tsc(T.tsc().0.next_multiple_of(1000) + 10);
+    u.trace_on(false, at);
+    u.take();
+    let behind = |tsc: u64| Time::from_tsc(at.tsc().0 + tsc);
+    u.sleep(behind(100), behind(5400));
+    u.indirect(Avma(0x4000), behind(5600));
+    let mtc = (at.tsc().0 / 1000 + 5) as u8;
+    let expect = ["CYC 100", &format!("MTC {mtc}"), "TSC", "TMA", "CBR 30", "CYC 200", "TIP 4000"];
+    check(&mut u, &expect);
+}
+
+#[test]
+fn a_late_cbr_is_said_nowhere_before() {
+    let mut u = unit(|config| {
+        config.timing = TimingConfig { cbr_delay: ticks(1.0), ..timing(true, 0, None) };
+    });
+    u.set_cbr(36, T);
+    u.psb(None, T.plus_us(0.9));
+    u.timer(T.plus_us(1.1));
+    assert_eq!(
+        packets(&mut u).iter().filter(|p| p.starts_with("CBR")).collect::<Vec<_>>(),
+        ["CBR 30", "CBR 36"]
+    );
+}
+
+#[test]
 fn a_threshold_holds_cycles_back() {
     let mut u = unit(|config| {
-        config.timing = TimingConfig { cyc: true, cyc_threshold: 8, mtc_period: None };
+        config.timing = timing(true, 8, None);
     });
     u.trace_on(false, T);
     u.take();

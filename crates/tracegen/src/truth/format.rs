@@ -38,11 +38,13 @@ pub enum Kind {
     IndirectJump = 5,
     /// Taken conditional jump into another function.
     ConditionalJump = 6,
-    /// System call; `to` is 0.
+    /// System call; `to` is 0 unless the kernel is traced, too.
     Syscall = 7,
-    /// User code was (re)entered from the kernel; `from` is 0.
+    /// User code was (re)entered from the kernel; `from` is 0 unless that is traced, too.  Or tracing was switched on
+    /// in kernel code; `from` is 0.
     Enter = 8,
-    /// Interrupt or signal; `from` is the next instruction, `to` is 0.
+    /// Interrupt or signal; `from` is the next instruction, `to` is 0 unless the kernel is traced, too.  Or tracing was
+    /// switched off in kernel code; `to` is 0.
     Async = 9,
     /// Packets were lost from here on (internal overflow); `from` is the last visible branch, `to` is 0.
     Overflow = 10,
@@ -55,7 +57,7 @@ pub enum Kind {
     /// The AUX buffer was full: tracing stopped until the event was enabled again, which the next event
     /// without [`Flags::LOST`] shows.  `from` is the next instruction, `to` is 0.
     Truncated = 14,
-    /// The scheduler put the thread on a CPU; both addresses are 0.
+    /// The scheduler put the thread on a CPU; both addresses are 0.  With [`Flags::LOST`] packets of that CPU were being lost.
     SwitchIn = 15,
 }
 
@@ -174,6 +176,15 @@ impl Event {
     #[must_use]
     pub const fn left_filter(&self) -> bool {
         self.flags.has(Flags::FILTER_OUT)
+    }
+
+    /// It happened in kernel code alone: it is no way in from user code, and no way back.
+    #[must_use]
+    pub const fn is_in_kernel(&self) -> bool {
+        match self.kind {
+            Kind::Enter | Kind::FilterIn | Kind::Resume => self.to.is_kernel(),
+            _ => self.from.is_kernel(),
+        }
     }
 
     /// A signal handler was entered, or left by rt_sigreturn.
@@ -409,7 +420,7 @@ impl File {
     #[must_use]
     pub fn events(&self, thread: &Thread) -> Events<'_> {
         let bytes = self.data.get(thread.bytes.clone()).unwrap_or(&[]);
-        Events { bytes, last: thread.first, last_to: Avma(0) }
+        Events { bytes, last: thread.first, last_to: Avma(0), user_only: false }
     }
 }
 
@@ -429,9 +440,28 @@ pub struct Events<'a> {
     bytes: &'a [u8],
     last: Tsc,
     last_to: Avma,
+    user_only: bool,
 }
 
 impl Events<'_> {
+    /// Without what happened in kernel code alone.
+    #[must_use]
+    pub fn user_only(self) -> Self {
+        Self { user_only: true, ..self }
+    }
+
+    fn event(&mut self) -> Option<Event> {
+        let (&byte, rest) = self.bytes.split_first()?;
+        self.bytes = rest;
+        let kind = Kind::from_byte(byte)?;
+        let tsc = Tsc(self.last.0.checked_add(self.varint()?)?);
+        let from = self.last_to.plus(unzigzag(self.varint()?));
+        let to = from.plus(unzigzag(self.varint()?));
+        self.last = tsc;
+        self.last_to = to;
+        Some(Event { kind, flags: Flags(byte & !Kind::MASK), tsc, from, to })
+    }
+
     fn varint(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -450,23 +480,17 @@ impl Iterator for Events<'_> {
     type Item = Event;
 
     fn next(&mut self) -> Option<Event> {
-        let whole = self.bytes;
-        let mut read = || {
-            let (&byte, rest) = self.bytes.split_first()?;
-            self.bytes = rest;
-            let kind = Kind::from_byte(byte)?;
-            let tsc = Tsc(self.last.0.checked_add(self.varint()?)?);
-            let from = self.last_to.plus(unzigzag(self.varint()?));
-            let to = from.plus(unzigzag(self.varint()?));
-            self.last = tsc;
-            self.last_to = to;
-            Some(Event { kind, flags: Flags(byte & !Kind::MASK), tsc, from, to })
-        };
-        let event = read();
-        if event.is_none() {
-            self.bytes = whole; // what is left over is damage
+        loop {
+            let whole = self.bytes;
+            match self.event() {
+                None => {
+                    self.bytes = whole; // what is left over is damage
+                    return None;
+                }
+                Some(event) if self.user_only && event.is_in_kernel() => (),
+                event => return event,
+            }
         }
-        event
     }
 }
 

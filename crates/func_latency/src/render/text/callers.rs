@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use analyzer::{Caller, CallerReport, ChildRow, FunctionReport, Stats};
+use analyzer::{Caller, CallerReport, ChildRow, FunctionReport};
 
-use super::{children, function, rule};
+use super::{children, function, rule, uncertain};
 use crate::render::names::caller_name;
 use crate::render::table::{Align, Table, bar};
-use crate::render::units::{counted, duration, grouped, mean_duration, percent, share};
+use crate::render::units::{
+    counted, duration, duration_within, grouped, mean_duration, mean_duration_within, percent, share,
+};
 use crate::render::{View, histogram};
 
 /// Callers that get their own histogram and children; the table lists all.
@@ -32,6 +34,16 @@ impl Group<'_> {
 
     fn off_cpu_ns(&self) -> u64 {
         self.sites.iter().map(|s| s.off_cpu.sum_ns).fold(0, u64::saturating_add)
+    }
+
+    fn error_ns(&self) -> u64 {
+        self.sites.iter().map(|s| s.error.sum_ns).fold(0, u64::saturating_add)
+    }
+
+    /// Mean latency, without digits below its error.
+    fn average(&self) -> String {
+        let mean = |sum_ns: u64| sum_ns as f64 / self.calls().max(1) as f64;
+        mean_duration_within(mean(self.sum_ns()), mean(self.error_ns()))
     }
 
     fn cpu_percent(&self) -> f64 {
@@ -126,8 +138,7 @@ fn table(out: &mut dyn Write, view: &View<'_>, groups: &[Group<'_>], width: usiz
     let mut table = Table::new(&titles);
     for group in groups {
         let calls = group.calls().max(1) as f64;
-        let mut cells =
-            vec![group.title(view), mean_duration(group.sum_ns() as f64 / calls), grouped(group.calls())];
+        let mut cells = vec![group.title(view), group.average(), grouped(group.calls())];
         if off_cpu {
             cells.push(mean_duration(group.off_cpu_ns() as f64 / calls));
         }
@@ -153,11 +164,17 @@ fn section(
     writeln!(out, "Latency of [{name}]\n  called from {}", group.bracketed(view))?;
     let off_cpu = view.report.trace.off_cpu_known;
     let buckets = histogram::merged(group.sites.iter().map(|s| s.histogram.as_slice()));
+    uncertain::histogram(out, group.sites.iter().map(|s| s.error.shorter).sum(), group.calls())?;
     histogram::write(out, &buckets, off_cpu)?;
     writeln!(out)?;
     let went_off = buckets.iter().map(|b| b.off_cpu_count).sum();
     match group.sites.as_slice() {
-        [site] => function::figures(out, &site.latency, off_cpu.then_some((&site.off_cpu, went_off)), width)?,
+        [site] => {
+            let off_cpu = off_cpu.then_some((&site.off_cpu, went_off));
+            let figures =
+                function::Figures { latency: &site.latency, error: &site.error, tails: None, off_cpu };
+            figures.write(out, width)?;
+        }
         sites => several_sites(out, sites, group)?,
     }
     writeln!(out, "  CPU percent: {} %", percent(group.cpu_percent()))?;
@@ -167,23 +184,28 @@ fn section(
     }
     rule(out, '-', width)?;
     writeln!(out, "Children of [{name}]\n  called from {}", group.bracketed(view))?;
-    children::write(out, view, &rows, width)
+    children::write(out, view, &rows, width)?;
+    uncertain::children(out, group.sum_ns(), group.error_ns())
 }
 
 /// Percentiles of several sets cannot be had from the percentiles of each: these figures can.
 fn several_sites(out: &mut dyn Write, sites: &[&CallerReport], group: &Group<'_>) -> io::Result<()> {
-    let spreads = || sites.iter().filter_map(|s| s.latency.spread.as_ref());
-    let min = spreads().map(|s| s.min_ns).min().unwrap_or(0);
-    let max = spreads().map(|s| s.max_ns).max().unwrap_or(0);
-    let calls = Stats { count: group.calls(), sum_ns: group.sum_ns(), spread: None };
-    let mean = calls.sum_ns as f64 / calls.count.max(1) as f64;
+    // The least (most) of all is that of one of the sites, and so are its bounds.
+    let least = |of: fn(&CallerReport) -> Option<u64>| sites.iter().filter_map(|s| of(s)).min().unwrap_or(0);
+    let most = |of: fn(&CallerReport) -> Option<u64>| sites.iter().filter_map(|s| of(s)).max().unwrap_or(0);
+    let within = |ns: u64, low: u64, high: u64| {
+        duration_within(ns, ns.saturating_sub(low).max(high.saturating_sub(ns)))
+    };
+    let min = least(|s| s.latency.spread.as_ref().map(|spread| spread.min_ns));
+    let max = most(|s| s.latency.spread.as_ref().map(|spread| spread.max_ns));
+    let calls = group.calls();
     writeln!(
         out,
         "  count: {}, average: {}, min: {}, max: {}, off-CPU average: {} (percentiles of each site: -U)",
-        grouped(calls.count),
-        mean_duration(mean),
-        duration(min),
-        duration(max),
-        mean_duration(group.off_cpu_ns() as f64 / calls.count.max(1) as f64)
+        grouped(calls),
+        group.average(),
+        within(min, least(|s| s.error.low.min_ns), least(|s| s.error.high.min_ns)),
+        within(max, most(|s| s.error.low.max_ns), most(|s| s.error.high.max_ns)),
+        mean_duration(group.off_cpu_ns() as f64 / calls.max(1) as f64)
     )
 }

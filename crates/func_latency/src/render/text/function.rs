@@ -2,12 +2,14 @@
 
 use std::io::{self, Write};
 
-use analyzer::{CallCounts, CallRow, FunctionReport, Spread, Stats};
+use analyzer::{CallCounts, CallRow, ErrorBound, FunctionReport, Quantiles, Spread, Stats, Tails};
 
-use super::{callers, children, rule};
+use super::{callers, children, rule, uncertain};
 use crate::render::names::{caller_name, file_name};
 use crate::render::table::{Align, Table};
-use crate::render::units::{counted, duration, grouped, mean_duration, percent, share};
+use crate::render::units::{
+    counted, duration, duration_within, grouped, mean_duration, mean_duration_within, percent, share,
+};
 use crate::render::{View, histogram};
 
 pub(super) fn write(
@@ -27,12 +29,20 @@ pub(super) fn write(
     }
     let off_cpu = view.report.trace.off_cpu_known;
     if function.latency.count > 0 {
+        uncertain::histogram(out, function.error.shorter, function.latency.count)?;
         histogram::write(out, &function.histogram, off_cpu)?;
         writeln!(out)?;
     }
     let went_off = function.histogram.iter().map(|b| b.off_cpu_count).sum();
-    figures(out, &function.latency, off_cpu.then_some((&function.off_cpu, went_off)), width)?;
+    let figures = Figures {
+        latency: &function.latency,
+        error: &function.error,
+        tails: Some(&function.tails).filter(|tails| tails.calls > 0),
+        off_cpu: off_cpu.then_some((&function.off_cpu, went_off)),
+    };
+    figures.write(out, width)?;
     if function.latency.count > 0 {
+        tails_note(out, &function.tails)?;
         error_line(out, function)?;
         cpu_line(out, view, function)?;
     }
@@ -41,57 +51,103 @@ pub(super) fn write(
         rule(out, '-', width)?;
         writeln!(out, "Children of [{name}]")?;
         children::write(out, view, &function.children, width)?;
+        uncertain::children(out, function.latency.sum_ns, function.error.sum_ns)?;
     }
     callers::write(out, view, function, &name, width)?;
     longest_open(out, view, function, &name, width)
 }
 
-/// Average, extremes, percentiles: rounded, and as they were measured.
-pub(super) fn figures(
-    out: &mut dyn Write,
-    latency: &Stats,
-    off_cpu: Option<(&Stats, u64)>,
-    width: usize,
-) -> io::Result<()> {
-    let mut titles = vec![("", Align::Left), ("latency", Align::Right), ("in ns", Align::Right)];
-    if off_cpu.is_some() {
-        titles.extend([("off-CPU", Align::Right), ("in ns", Align::Right)]);
-    }
-    let Some(spread) = &latency.spread else {
-        return writeln!(out, "  no call was seen from entry to return");
-    };
-    let mut table = Table::new(&titles);
-    let mean = |s: &Spread| [mean_duration(s.mean_ns), exact_mean(s.mean_ns)];
-    let exact = |ns: u64| [duration(ns), grouped(ns)];
-    type Figure = fn(&Spread) -> u64;
-    let rows: [(&str, Option<Figure>); 7] = [
-        ("average", None),
-        ("min", Some(|s| s.min_ns)),
-        ("p50", Some(|s| s.p50_ns)),
-        ("p90", Some(|s| s.p90_ns)),
-        ("p99", Some(|s| s.p99_ns)),
-        ("p99.9", Some(|s| s.p999_ns)),
-        ("max", Some(|s| s.max_ns)),
-    ];
-    let off_spread = off_cpu.and_then(|(stats, _)| stats.spread.as_ref());
-    for (title, figure) in rows {
-        let mut cells = vec![title.to_owned()];
-        for spread in [Some(spread), off_spread].into_iter().flatten() {
-            cells.extend(figure.map_or_else(|| mean(spread), |figure| exact(figure(spread))));
+/// The figures of a set of calls: average, extremes, percentiles.
+pub(super) struct Figures<'r> {
+    pub(super) latency: &'r Stats,
+    pub(super) error: &'r ErrorBound,
+    /// What they may be with the calls that were not seen to end, if there are some.
+    pub(super) tails: Option<&'r Tails>,
+    /// Off-CPU time, if it is known, and how many calls had some.
+    pub(super) off_cpu: Option<(&'r Stats, u64)>,
+}
+
+/// One of the figures, in each of the places that have it.
+type Figure = (&'static str, fn(&Spread) -> u64, fn(&Quantiles) -> Option<u64>);
+
+const FIGURES: [Figure; 6] = [
+    ("min", |s| s.min_ns, |q| q.min_ns),
+    ("p50", |s| s.p50_ns, |q| q.p50_ns),
+    ("p90", |s| s.p90_ns, |q| q.p90_ns),
+    ("p99", |s| s.p99_ns, |q| q.p99_ns),
+    ("p99.9", |s| s.p999_ns, |q| q.p999_ns),
+    ("max", |s| s.max_ns, |q| q.max_ns),
+];
+
+impl Figures<'_> {
+    /// Rounded to what is known, and as they were measured, with how far off they may be.
+    pub(super) fn write(&self, out: &mut dyn Write, width: usize) -> io::Result<()> {
+        let Some(spread) = &self.latency.spread else {
+            return writeln!(out, "  no call was seen from entry to return");
+        };
+        let right = |title| (title, Align::Right);
+        let mut titles = vec![("", Align::Left), right("latency"), right("in ns"), right("+- ns")];
+        if self.tails.is_some() {
+            titles.push(right("with open calls"));
         }
-        table.row(cells);
+        let off_spread = self.off_cpu.and_then(|(stats, _)| stats.spread.as_ref());
+        if off_spread.is_some() {
+            titles.extend([right("off-CPU"), right("in ns")]);
+        }
+        let mut table = Table::new(&titles);
+        let mut average = self.average(spread);
+        if let Some(off_cpu) = off_spread {
+            average.extend([mean_duration(off_cpu.mean_ns), exact_mean(off_cpu.mean_ns)]);
+        }
+        table.row(average);
+        for (title, of_spread, of) in FIGURES {
+            let ns = of_spread(spread);
+            let (low, high) = (of(&self.error.low).unwrap_or(ns), of(&self.error.high).unwrap_or(ns));
+            let error_ns = ns.saturating_sub(low).max(high.saturating_sub(ns));
+            let mut cells =
+                vec![title.to_owned(), duration_within(ns, error_ns), grouped(ns), grouped(error_ns)];
+            cells.extend(self.tails.map(|tails| between(of(&tails.at_least), of(&tails.at_most))));
+            if let Some(off_cpu) = off_spread {
+                let ns = of_spread(off_cpu);
+                cells.extend([duration(ns), grouped(ns)]);
+            }
+            table.row(cells);
+        }
+        table.write(out, width)?;
+        self.totals(out)
     }
-    table.write(out, width)?;
-    write!(out, "  count: {}, total: {}", grouped(latency.count), duration(latency.sum_ns))?;
-    match off_cpu {
-        Some((stats, went_off)) => writeln!(
-            out,
-            ", off-CPU: {} ({} % of calls), total {}",
-            grouped(went_off),
-            percent(share(went_off, latency.count)),
-            duration(stats.sum_ns)
-        ),
-        None => writeln!(out),
+
+    fn average(&self, spread: &Spread) -> Vec<String> {
+        let error_ns = self.error.sum_ns as f64 / self.latency.count as f64;
+        let rounded = mean_duration_within(spread.mean_ns, error_ns);
+        let mut cells = vec!["average".to_owned(), rounded, exact_mean(spread.mean_ns), exact_mean(error_ns)];
+        cells.extend(self.tails.map(|_| String::new()));
+        cells
+    }
+
+    fn totals(&self, out: &mut dyn Write) -> io::Result<()> {
+        let latency = self.latency;
+        write!(out, "  count: {}, total: {}", grouped(latency.count), duration(latency.sum_ns))?;
+        match self.off_cpu {
+            Some((stats, went_off)) => writeln!(
+                out,
+                ", off-CPU: {} ({} % of calls), total {}",
+                grouped(went_off),
+                percent(share(went_off, latency.count)),
+                duration(stats.sum_ns)
+            ),
+            None => writeln!(out),
+        }
+    }
+}
+
+/// Between what a figure is if calls of unknown length are counted, too.
+fn between(at_least: Option<u64>, at_most: Option<u64>) -> String {
+    match (at_least, at_most) {
+        (Some(low), Some(high)) if low == high => duration(low),
+        (Some(low), Some(high)) => format!("{} to {}", duration(low), duration(high)),
+        (Some(low), None) => format!("{} or more", duration(low)),
+        (None, _) => String::new(),
     }
 }
 
@@ -103,9 +159,31 @@ fn exact_mean(mean_ns: f64) -> String {
 
 /// Figures without their error would look exact.
 fn error_line(out: &mut dyn Write, function: &FunctionReport) -> io::Result<()> {
-    let mean = mean_duration(function.error.sum_ns as f64 / function.latency.count as f64);
-    let max = duration(function.error.max_ns);
-    writeln!(out, "  error of one latency: at most {mean} on average, {max} for the least certain call")
+    let (error, count) = (&function.error, function.latency.count);
+    let mean = mean_duration(error.sum_ns as f64 / count as f64);
+    let max = duration(error.max_ns);
+    writeln!(out, "  error of one latency: at most {mean} on average, {max} for the least certain call")?;
+    if error.shorter > 0 {
+        let (calls, of_all) = (counted(error.shorter, "call"), percent(share(error.shorter, count)));
+        writeln!(
+            out,
+            "  {calls} ({of_all} %) took less than their own error: all that is known is an upper bound"
+        )?;
+    }
+    Ok(())
+}
+
+/// What the column says.
+fn tails_note(out: &mut dyn Write, tails: &Tails) -> io::Result<()> {
+    if tails.calls == 0 {
+        return Ok(());
+    }
+    let calls = counted(tails.calls, "call");
+    writeln!(
+        out,
+        "  with open calls: the figure with the {calls} not seen to end, if each took its \"at least\" up to if each was\n  \
+         the longest of all; \"or more\": unknown, above the longest that was seen to end"
+    )
 }
 
 fn cpu_line(out: &mut dyn Write, view: &View<'_>, function: &FunctionReport) -> io::Result<()> {
@@ -181,8 +259,14 @@ fn open_row(view: &View<'_>, call: &CallRow) -> Vec<String> {
         duration(call.latency_ns),
         grouped(call.latency_ns),
         duration(call.off_cpu_ns),
-        call.status.name().to_owned(),
+        status(call),
         call.tid.0.to_string(),
         call.start_ns.0.to_string(),
     ]
+}
+
+/// A cut call's says what cut it.
+fn status(call: &CallRow) -> String {
+    let name = call.status.name();
+    call.cut_by.map_or_else(|| name.to_owned(), |cut| format!("{name} ({})", cut.cause.name()))
 }

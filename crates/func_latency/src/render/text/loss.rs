@@ -2,12 +2,15 @@
 
 use std::io::{self, Write};
 
-use analyzer::Limits;
+use analyzer::{CauseLoss, Limits, ThreadLoss};
 
 use super::rule;
 use crate::render::View;
 use crate::render::table::{Align, Table};
 use crate::render::units::{counted, duration, grouped, size};
+
+/// Threads and CPUs that are listed.
+const LISTED: usize = 10;
 
 pub(super) fn write(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<()> {
     let loss = &view.report.loss;
@@ -23,26 +26,11 @@ pub(super) fn write(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::R
         counted(loss.truncated, "full buffer"),
         counted(loss.errors, "decoding error"),
     )?;
+    outside(out, &loss.threads)?;
     if !loss.by_cause.is_empty() {
-        let mut table = Table::new(&[
-            ("cause", Align::Left),
-            ("count", Align::Right),
-            ("trace", Align::Right),
-            ("time", Align::Right),
-            ("in ns", Align::Right),
-            ("object", Align::Left),
-        ]);
-        for cause in &loss.by_cause {
-            table.row(vec![
-                cause.cause.to_owned(),
-                grouped(cause.count),
-                size(cause.bytes),
-                duration(cause.lost_ns),
-                grouped(cause.lost_ns),
-                cause.object.map(|id| view.names.object(id)).unwrap_or_default(),
-            ]);
-        }
-        table.write(out, width)?;
+        causes(out, view, width)?;
+        by_thread(out, view, width)?;
+        by_cpu(out, view, width)?;
     }
     for problem in view.problems {
         writeln!(out, "  {problem}")?;
@@ -54,6 +42,100 @@ pub(super) fn write(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::R
 fn coverage(share: f64) -> String {
     let percent = 100.0 * share;
     if share < 1.0 && percent > 99.99 { "> 99.99 %".to_owned() } else { format!("{percent:.2} %") }
+}
+
+/// What an IP filter hides is not lost, but it is not visible either.
+fn outside(out: &mut dyn Write, threads: &[ThreadLoss]) -> io::Result<()> {
+    let outside = threads.iter().filter_map(|thread| thread.outside_ns);
+    match outside.reduce(u64::saturating_add) {
+        Some(ns) => writeln!(out, "  not lost, but not visible: {} outside of the IP filter", duration(ns)),
+        None => Ok(()),
+    }
+}
+
+fn causes(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<()> {
+    let mut table = Table::new(&columns(
+        "cause",
+        &[("first in", Align::Right), ("at offset", Align::Right), ("object", Align::Left)],
+    ));
+    for loss in &view.report.loss.by_cause {
+        let mut cells = vec![loss.cause.name().to_owned()];
+        cells.extend(sums(std::slice::from_ref(loss)));
+        let tid = loss.first.tid;
+        cells.push(if tid.0 > 0 { format!("thread {}", tid.0) } else { "[unknown]".to_owned() });
+        cells.push(loss.first.at.to_string());
+        cells.push(loss.object().map(|id| view.names.object(id)).unwrap_or_default());
+        table.row(cells);
+    }
+    table.write(out, width)
+}
+
+/// The same by thread, if there are several.
+fn by_thread(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<()> {
+    let threads = &view.report.loss.threads;
+    let mut lossy: Vec<&ThreadLoss> = threads.iter().filter(|thread| !thread.by_cause.is_empty()).collect();
+    if threads.len() < 2 || lossy.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    lossy.sort_by_key(|thread| (std::cmp::Reverse(thread.lost_ns), thread.tid));
+    let mut table = Table::new(&columns("thread", &[("observed", Align::Right), ("mostly", Align::Left)]));
+    for thread in lossy.iter().take(LISTED) {
+        let mut cells = vec![thread.tid.0.to_string()];
+        cells.extend(sums(&thread.by_cause));
+        cells.extend([duration(thread.observed_ns), mostly(&thread.by_cause)]);
+        table.row(cells);
+    }
+    table.write(out, width)?;
+    more(out, lossy.len(), "thread")
+}
+
+/// The same by CPU, if the recording says which.
+fn by_cpu(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<()> {
+    let cpus = &view.report.loss.cpus;
+    if cpus.iter().all(|loss| loss.cpu.is_none()) {
+        return Ok(());
+    }
+    writeln!(out)?;
+    let mut table = Table::new(&columns("CPU", &[("mostly", Align::Left)]));
+    for loss in cpus.iter().take(LISTED) {
+        let mut cells = vec![loss.cpu.map_or_else(|| "[unknown]".to_owned(), |cpu| cpu.0.to_string())];
+        cells.extend(sums(&loss.by_cause));
+        cells.push(mostly(&loss.by_cause));
+        table.row(cells);
+    }
+    table.write(out, width)?;
+    more(out, cpus.len(), "CPU")
+}
+
+/// The columns of a table: of what the rows are, [`sums`], and more.
+fn columns(of: &'static str, more: &[(&'static str, Align)]) -> Vec<(&'static str, Align)> {
+    let sums = ["count", "trace", "time", "in ns", "calls cut"].map(|name| (name, Align::Right));
+    [&[(of, Align::Left)], &sums[..], more].concat()
+}
+
+/// Gaps, trace, time, the same in ns, calls.
+fn sums(by_cause: &[CauseLoss]) -> [String; 5] {
+    let sum = |of: fn(&CauseLoss) -> u64| by_cause.iter().map(of).fold(0, u64::saturating_add);
+    let lost_ns = sum(|c| c.lost_ns);
+    [
+        grouped(sum(|c| c.count)),
+        size(sum(|c| c.bytes)),
+        duration(lost_ns),
+        grouped(lost_ns),
+        grouped(sum(|c| c.calls)),
+    ]
+}
+
+fn mostly(by_cause: &[CauseLoss]) -> String {
+    CauseLoss::largest(by_cause).map_or_else(String::new, |loss| loss.cause.name().to_owned())
+}
+
+fn more(out: &mut dyn Write, all: usize, what: &str) -> io::Result<()> {
+    match all.saturating_sub(LISTED) {
+        0 => Ok(()),
+        rest => writeln!(out, "  {} more; --format json has all of them", counted(rest as u64, what)),
+    }
 }
 
 fn limits(out: &mut dyn Write, limits: &Limits) -> io::Result<()> {

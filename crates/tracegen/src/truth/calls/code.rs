@@ -1,11 +1,11 @@
 //! Which function is at an address: mappings from the recording, functions from the mapped files.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
-use model::Avma;
+use model::{Avma, Ns, Tid};
 
 use super::Error;
 use super::instruction::call_len;
@@ -48,6 +48,7 @@ struct Mapping {
     addresses: Range<u64>,
     file_offset: u64,
     object: usize,
+    since: Ns,
 }
 
 /// Distinguishes the functions of one object.
@@ -89,9 +90,16 @@ impl<T: Copy> Cache<T> {
 /// The code of the traced program.
 #[derive(Clone, Debug)]
 pub(super) struct Code {
+    /// By time.
     mappings: Vec<Mapping>,
+    /// Those of them that are there by now.
+    mapped: usize,
+    /// A mapping takes the place of an older one.
+    is_replaced: bool,
     objects: Vec<Object>,
     functions: Vec<Function>,
+    /// Threads that were made, or executed a new program, while it was recorded.
+    born: HashSet<Tid>,
     indices: HashMap<(usize, Key), FunctionIndex>,
     function_cache: Cache<FunctionIndex>,
     return_cache: Cache<Avma>,
@@ -101,29 +109,55 @@ impl Code {
     /// Reads the executable mappings of a recording's MMAP2 records, and the mapped files.
     pub(super) fn load(recording: &Path) -> Result<Self, Error> {
         let data = fs::read(recording).map_err(|source| Error::Io { path: recording.into(), source })?;
-        let maps = mappings(&data).ok_or_else(|| Error::Recording { path: recording.into() })?;
+        let (maps, born) = records(&data).ok_or_else(|| Error::Recording { path: recording.into() })?;
         let unknown = Function { name: "[unknown]".into(), object: None, entry: None, what: What::Unnamed };
         let mut code = Self {
             mappings: vec![],
+            mapped: 0,
+            is_replaced: false,
             objects: vec![],
             functions: vec![unknown],
+            born,
             indices: HashMap::new(),
             function_cache: Cache::new(FunctionIndex::UNKNOWN),
             return_cache: Cache::new(Avma(0)),
         };
         let mut known: HashMap<String, Option<usize>> = HashMap::new();
-        for (addresses, file_offset, path) in maps {
+        for MappedFile { addresses, file_offset, path, since } in maps {
             let object = *known.entry(path).or_insert_with_key(|path| {
                 code.objects.push(Object::load(path)?);
                 Some(code.objects.len() - 1)
             });
-            code.mappings.extend(object.map(|object| Mapping { addresses, file_offset, object }));
+            let Some(object) = object else { continue };
+            let overlaps =
+                |m: &Mapping| m.addresses.start < addresses.end && addresses.start < m.addresses.end;
+            code.is_replaced |= code.mappings.iter().any(overlaps);
+            code.mappings.push(Mapping { addresses, file_offset, object, since });
         }
+        code.mapped = code.mappings.len();
         Ok(code)
+    }
+
+    /// Answers are about this time from here on.
+    pub(super) fn at(&mut self, now: Ns) {
+        if !self.is_replaced {
+            return;
+        }
+        let mapped = self.mappings.partition_point(|mapping| mapping.since <= now);
+        if mapped != self.mapped {
+            self.mapped = mapped;
+            self.function_cache = Cache::new(FunctionIndex::UNKNOWN);
+            self.return_cache = Cache::new(Avma(0));
+        }
     }
 
     pub(super) fn get(&self, function: FunctionIndex) -> &Function {
         &self.functions[function.0 as usize]
+    }
+
+    /// The recording has the thread from its first instruction on.
+    pub(super) fn is_born(&self, tid: Tid) -> bool {
+        self.born.contains(&tid)
     }
 
     /// Path of the file that a function is in.
@@ -140,9 +174,16 @@ impl Code {
         self.get(function).entry == Some(ip)
     }
 
+    /// A call at `site` of `to`, in `function`, is of a place inside the calling function: part of it.
+    pub(super) fn is_inner_call(&mut self, site: Avma, function: FunctionIndex, to: Avma) -> bool {
+        let is_function = matches!(self.get(function).what, What::Symbol | What::Range);
+        is_function && !self.is_entry(function, to) && function == self.function(site)
+    }
+
     /// Object and file offset.
     fn place(&self, ip: Avma) -> Option<(usize, u64)> {
-        let map = self.mappings.iter().rev().find(|m| m.addresses.contains(&ip.0))?;
+        let mapped = self.mappings.get(..self.mapped)?;
+        let map = mapped.iter().rev().find(|m| m.addresses.contains(&ip.0))?;
         Some((map.object, ip.0 - map.addresses.start + map.file_offset))
     }
 
@@ -155,17 +196,22 @@ impl Code {
         if let Some(known) = self.function_cache.get(ip) {
             return known;
         }
-        let found = self.look_up(ip).map_or(FunctionIndex::UNKNOWN, |(object, key, function)| {
-            *self.indices.entry((object, key)).or_insert_with(|| {
-                self.functions.push(function);
-                FunctionIndex(self.functions.len() as u32 - 1)
-            })
-        });
-        self.function_cache.put(ip, found)
+        let place = self.place(ip);
+        let found = place.and_then(|(object, offset)| self.function_in(object, offset, ip));
+        self.function_cache.put(ip, found.unwrap_or(FunctionIndex::UNKNOWN))
     }
 
-    fn look_up(&self, ip: Avma) -> Option<(usize, Key, Function)> {
-        let (index, offset) = self.place(ip)?;
+    /// The function at an offset of an object that is mapped at `ip`.
+    fn function_in(&mut self, object: usize, offset: u64, ip: Avma) -> Option<FunctionIndex> {
+        let (key, function) = self.look_up(object, offset, ip)?;
+        let index = self.indices.entry((object, key)).or_insert_with(|| {
+            self.functions.push(function);
+            FunctionIndex(self.functions.len() as u32 - 1)
+        });
+        Some(*index)
+    }
+
+    fn look_up(&self, index: usize, offset: u64, ip: Avma) -> Option<(Key, Function)> {
         let object = &self.objects[index];
         let address = object.address_of_offset(offset)?;
         let function = |name: String, entry, what| Function { name, object: Some(index), entry, what };
@@ -173,21 +219,21 @@ impl Code {
         if let Some(part) = object.symbol_at(address) {
             let whole = object.whole(part);
             let found = function(whole.name.clone(), Some(mapped_at(whole.address)), What::Symbol);
-            return Some((index, Key::Symbol(whole.address), found));
+            return Some((Key::Symbol(whole.address), found));
         }
         let file = object.file_name();
         if object.is_plt(address) {
-            return Some((index, Key::Plt, function(format!("[plt {file}]"), None, What::Plt)));
+            return Some((Key::Plt, function(format!("[plt {file}]"), None, What::Plt)));
         }
         if let Some(range) = object.range_at(address) {
             let entry = range.is_entry.then(|| mapped_at(range.start));
             let found = function(format!("{file}+{:#x}", range.start), entry, What::Range);
-            return Some((index, Key::Range(range.start), found));
+            return Some((Key::Range(range.start), found));
         }
         let symbol = object.symbol_before(address).map(|s| s.address);
         let after = object.range_before(address).map(|r| r.start).max(symbol).unwrap_or(0);
         let what = if object.is_dynamic_loader() { What::Loader } else { What::Unnamed };
-        Some((index, Key::After(after), function(format!("[{file} after {after:#x}]"), None, what)))
+        Some((Key::After(after), function(format!("[{file} after {after:#x}]"), None, what)))
     }
 
     /// The return address of the call at `site`.
@@ -199,16 +245,36 @@ impl Code {
         self.return_cache.put(site, after)
     }
 
-    /// The call that returns to `to`; `hint` is known to have led there.
+    /// The call that returns to `to`; `hint` is known to have led there.  0: there is no call, as in front of the restorer
+    /// of signals.
     pub(super) fn call_before(&self, to: Avma, hint: Avma) -> Avma {
-        let is_call = |len: u64| call_len(self.bytes(Avma(to.0.wrapping_sub(len)))) == Some(len);
         let hinted = to.minus(hint);
-        if (1..16).contains(&hinted) && is_call(hinted) {
+        if (1..16).contains(&hinted) && self.is_call(to, hinted) {
             return hint;
         }
+        self.len_of_call_before(to).map_or(Avma(0), |len| Avma(to.0.wrapping_sub(len)))
+    }
+
+    /// A call may return to `ip`.
+    pub(super) fn is_behind_call(&self, ip: Avma) -> bool {
+        self.len_of_call_before(ip).is_some()
+    }
+
+    fn len_of_call_before(&self, to: Avma) -> Option<u64> {
         // Most frequent lengths first.
-        let len = [5, 6, 3, 7, 4, 2, 8].into_iter().find(|&len| is_call(len)).unwrap_or(0);
-        Avma(to.0.wrapping_sub(len))
+        [5, 6, 3, 7, 4, 2, 8].into_iter().find(|&len| self.is_call(to, len))
+    }
+
+    /// A signal handler returns to `ip`: `mov $15, %rax` (or `%eax`), `syscall`.
+    pub(super) fn is_restorer(&self, ip: Avma) -> bool {
+        let code = self.bytes(ip);
+        let number = code.strip_prefix(&[0x48, 0xc7, 0xc0]).or(code.strip_prefix(&[0xb8]));
+        number.is_some_and(|rest| rest.starts_with(&[15, 0, 0, 0, 0x0f, 0x05]))
+    }
+
+    /// A call of `len` bytes ends at `to`.
+    fn is_call(&self, to: Avma, len: u64) -> bool {
+        call_len(self.bytes(Avma(to.0.wrapping_sub(len)))) == Some(len)
     }
 
     /// The function named `0xADDRESS`, `symbol`, `FILE:symbol`, or by a C++ identifier that only one mangled
@@ -245,27 +311,37 @@ impl Code {
             let ip = m.addresses.start + inside;
             (m.object == object && ip < m.addresses.end).then_some(Avma(ip))
         };
-        match self.mappings.iter().find_map(mapped) {
-            Some(ip) => Ok(self.function(ip)),
-            None => Err(Error::NotMapped(text.into())),
-        }
+        let not_mapped = || Error::NotMapped(text.into());
+        let (Some(ip), Some(offset)) = (self.mappings.iter().find_map(mapped), offset) else {
+            return Err(not_mapped());
+        };
+        self.function_in(object, offset, ip).ok_or_else(not_mapped)
     }
 }
 
-type MappedFile = (Range<u64>, u64, String);
+/// An MMAP2 record.
+struct MappedFile {
+    addresses: Range<u64>,
+    file_offset: u64,
+    path: String,
+    since: Ns,
+}
 
-/// Addresses, file offset and path of every MMAP2 record; `None` if this is no perf.data file.
-fn mappings(data: &[u8]) -> Option<Vec<MappedFile>> {
+/// Every MMAP2 record, and the threads of FORK records and of those of exec; `None` if this is no perf.data file.
+fn records(data: &[u8]) -> Option<(Vec<MappedFile>, HashSet<Tid>)> {
+    const COMM: u32 = 3;
+    const FORK: u32 = 7;
     const MMAP2: u32 = 10;
     const AUXTRACE: u32 = 71;
     const MISC_DATA: u16 = 1 << 13;
+    const MISC_COMM_EXEC: u16 = 1 << 13;
     if !data.starts_with(b"PERFILE2") {
         return None;
     }
     let start = usize::try_from(u64_at(data, 40)?).ok()?;
     let len = usize::try_from(u64_at(data, 48)?).ok()?;
     let mut records = data.get(start..)?.get(..len)?;
-    let mut maps = vec![];
+    let (mut maps, mut born) = (vec![], HashSet::new());
     while let Some((head, _)) = records.split_first_chunk::<8>() {
         let record_type = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
         let misc = u16::from_le_bytes([head[4], head[5]]);
@@ -275,14 +351,27 @@ fn mappings(data: &[u8]) -> Option<Vec<MappedFile>> {
             let start = u64_at(record, 16)?;
             let name = record.get(72..)?.split(|&b| b == 0).next()?;
             let end = start.checked_add(u64_at(record, 24)?)?;
-            maps.push((start..end, u64_at(record, 32)?, String::from_utf8_lossy(name).into_owned()));
+            maps.push(MappedFile {
+                addresses: start..end,
+                file_offset: u64_at(record, 32)?,
+                path: String::from_utf8_lossy(name).into_owned(),
+                since: Ns(u64_at(record, size.checked_sub(24)?)?), // ids: time, cpu, id
+            });
+        }
+        if record_type == COMM && misc & MISC_COMM_EXEC != 0 {
+            born.insert(Tid(u64_at(record, 12)? as i32));
+        }
+        if record_type == FORK {
+            // Of a thread that was there before, perf makes up a record at time 0.
+            let (tid, time) = (Tid(u64_at(record, 16)? as i32), u64_at(record, 24)?);
+            born.extend((time > 0).then_some(tid));
         }
         if record_type == AUXTRACE {
             size = size.checked_add(usize::try_from(u64_at(record, 8)?).ok()?)?; // its payload follows
         }
         records = records.get(size.max(8)..)?;
     }
-    Some(maps)
+    Some((maps, born))
 }
 
 fn u64_at(data: &[u8], at: usize) -> Option<u64> {

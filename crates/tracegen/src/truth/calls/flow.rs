@@ -4,19 +4,21 @@ use model::{Avma, Ns};
 
 use super::code::{FunctionIndex, What};
 use super::rows::{Entered, Status};
-use super::stack::{Kernel, Stack};
+use super::stack::{Frame, Instant, Kernel, Stack};
 use crate::truth::{Event, Events, Kind};
 
 impl Stack<'_> {
     /// The next event; `ahead` are those after it.
     pub(super) fn event(&mut self, now: Ns, event: &Event, ahead: &Events<'_>) {
         self.now = now;
+        self.code.at(now);
         match event.kind {
             Kind::SwitchOut => self.off_since = Some(now),
             Kind::SwitchIn => {
                 if let Some(since) = self.off_since.take() {
                     self.off_cpu_ns += now.since(since);
                 }
+                self.on_loss(event);
             }
             Kind::Overflow => self.loss(),
             Kind::Truncated => {
@@ -24,19 +26,21 @@ impl Stack<'_> {
                 self.loss();
             }
             _ => {
-                if event.is_lost() && !self.lost {
-                    self.loss(); // it began while another thread ran on this CPU
-                }
-                self.lost = event.is_lost();
+                self.on_loss(event);
                 self.control(event, ahead);
             }
         }
     }
 
     fn control(&mut self, event: &Event, ahead: &Events<'_>) {
+        let (resumes, entries) = (!self.lost && self.may_resume(event), self.entries);
         match event.kind {
             Kind::Enter | Kind::Syscall | Kind::Async | Kind::Resume => (),
             _ => self.kernel = None,
+        }
+        if std::mem::take(&mut self.is_new) && event.kind == Kind::Enter && !self.lost {
+            let function = self.code.function(event.to);
+            self.base_known |= self.code.is_entry(function, event.to);
         }
         match event.kind {
             Kind::Call | Kind::IndirectCall => self.call(event),
@@ -54,10 +58,30 @@ impl Stack<'_> {
             Kind::FilterIn => self.arrive(event.from, event.to, ahead),
             _ => (),
         }
+        let entered = self.frames.last_mut().filter(|_| resumes && self.entries > entries);
+        if let Some(activation) = entered.and_then(|top| top.activation.as_mut()) {
+            activation.entry_lost = true;
+        }
+    }
+
+    /// Before a loss the thread was interrupted where it goes on behind it: nobody sees whether that is another call.
+    fn may_resume(&mut self, event: &Event) -> bool {
+        let interrupted = (event.kind == Kind::Async).then_some((event.from, self.losses));
+        let before = std::mem::replace(&mut self.interrupted, interrupted);
+        before.is_some_and(|(ip, losses)| ip == event.to && losses != self.losses)
+    }
+
+    /// Whether an event is lost: the loss may have begun while another thread ran on this CPU.
+    fn on_loss(&mut self, event: &Event) {
+        if event.is_lost() && !self.lost {
+            self.loss();
+        }
+        self.lost = event.is_lost();
     }
 
     /// Packets are lost from here on.
     fn loss(&mut self) {
+        self.base_known = false;
         self.losses += 1;
         self.lost = true;
     }
@@ -69,8 +93,10 @@ impl Stack<'_> {
             return; // a call to the next instruction, to read the program counter
         }
         let left = event.left_filter();
-        let at_entry = !left && self.code.is_entry(function, event.to);
-        self.push(function, Some(after), Entered::Call, event.from, at_entry).hidden = left;
+        let at_entry = self.code.is_entry(function, event.to);
+        let inner = self.code.is_inner_call(event.from, function, event.to);
+        let frame = self.push(function, Some(after), Entered::Call, event.from, at_entry && !left);
+        (frame.hidden, frame.inner) = (left, inner);
     }
 
     fn ret(&mut self, event: &Event, ahead: &Events<'_>) {
@@ -80,15 +106,32 @@ impl Stack<'_> {
             }
             return;
         };
-        if event.left_filter() || top.returns_to.is_none_or(|to| to == event.to) {
+        let function = self.code.function(event.to);
+        let at_entry = self.code.is_entry(function, event.to);
+        // Who was entered out of sight returns to where that is; but no call returns to a first address, only a handler.
+        let base = self.group_base(self.frames.len().saturating_sub(1));
+        let is_hidden = self.frames.get(base).is_some_and(|f| f.entered == Entered::Filter);
+        let returns = match top.returns_to {
+            None if is_hidden && at_entry => self.code.is_restorer(event.to),
+            None => true,
+            Some(to) => to == event.to,
+        };
+        if returns || event.left_filter() && !at_entry {
             self.ret_to_caller(event);
             return;
         }
-        let function = self.code.function(event.to);
-        if self.code.is_entry(function, event.to) {
-            // A return used as a jump: the call that it leaves never returns.
-            self.pop_group(false);
-            self.push(function, None, Entered::Tail, event.from, true);
+        if at_entry {
+            // A return used as a jump; a retpoline has first called a place inside itself, for the room on the stack.
+            let (is_inner, is_seen, entries) = (top.inner, self.sees_top(), self.entries);
+            if is_inner {
+                self.close(Status::Complete, false);
+            }
+            self.jump(event, ahead);
+            // Otherwise it may as well be a handler that returns to the restorer.
+            let entered = self.frames.last_mut().filter(|_| self.entries > entries && !is_seen);
+            if let Some(activation) = entered.and_then(|top| top.activation.as_mut()) {
+                activation.entry_lost = true;
+            }
             return;
         }
         self.ret_elsewhere(event, ahead);
@@ -97,8 +140,16 @@ impl Stack<'_> {
     /// A return from the frame on top to its caller, as far as that is known.
     fn ret_to_caller(&mut self, event: &Event) {
         let base = self.group_base(self.frames.len().saturating_sub(1));
-        if let Some(called) = self.frames.get_mut(base).filter(|f| f.entered == Entered::Filter) {
-            called.site = self.code.call_before(event.to, called.site);
+        let (below, called) = self.frames.split_at_mut(base);
+        if let Some(called) = called.first_mut().filter(|f| f.entered == Entered::Filter) {
+            let is_stub = |f: &&mut Frame| f.hidden && self.code.get(f.function).what == What::Plt;
+            if let Some(stub) = below.last_mut().filter(is_stub).filter(|f| f.returns_to(event.to)) {
+                // It was called through the PLT, and its caller is in sight.
+                (called.entered, called.site) = (stub.entered, stub.site);
+                stub.inner = true;
+            } else {
+                called.site = self.code.call_before(event.to, called.site);
+            }
         }
         self.pop_group(false);
         if event.left_filter() {
@@ -108,6 +159,10 @@ impl Stack<'_> {
             None => self.found(event.to),
             // Back in the range by a return from the code outside it, too.
             Some(top) if top.hidden && top.returns_to(event.to) => self.pop_group(false),
+            // From a function that a handler had the kernel call: nobody returns to the kernel.
+            Some(top) if top.goes_on_at == Some(event.to) => {
+                self.close(Status::Complete, false);
+            }
             Some(_) => (),
         }
     }
@@ -123,7 +178,11 @@ impl Stack<'_> {
             .filter(|&i| !self.frames[i].tail && self.frames[i].returns_to(event.to))
             .collect();
         let is_own = |&&i: &&usize| self.frames[i..group_end(i)].iter().any(|f| f.function == from);
-        if let Some(&own) = returns.iter().find(is_own) {
+        // One call returns for another one of the same function: they are on different stacks.
+        let is_called_anew = self.frames.last().is_some_and(|top| top.function == from && !top.inner);
+        if is_called_anew && self.base_known && returns.iter().any(|i| is_own(&i)) {
+            self.land_outside(event.to);
+        } else if let Some(&own) = returns.iter().find(is_own) {
             // The function returns as it should; calls that it made never did.
             self.close_to(group_end(own), Status::Unwound);
             self.pop_group(false);
@@ -135,10 +194,14 @@ impl Stack<'_> {
         }
     }
 
-    /// Control landed in a call that is older than the recording.
+    /// Control is where no frame leads: on another stack, or in a call that is older than the recording.
     fn land_outside(&mut self, to: Avma) {
-        self.tally.odd_flow += 1;
-        self.close_to(0, Status::Unwound);
+        if self.base_known {
+            self.leave_stack();
+        } else {
+            self.tally.odd_flow += 1;
+            self.close_to(0, Status::Unwound);
+        }
         self.found(to);
     }
 
@@ -151,50 +214,85 @@ impl Stack<'_> {
             return;
         };
         let (top_function, top_returns_to, top_entered) = (top.function, top.returns_to, top.entered);
+        let (top_inner, top_site) = (top.inner, top.site);
         let top_what = self.code.get(top_function).what;
-        if function == top_function && matches!(top_what, What::Symbol | What::Range) {
-            if event.left_filter() {
-                let since = self.instant();
-                if let Some(top) = self.frames.last_mut() {
-                    top.away = Some(since);
-                }
+        let at_entry = self.code.is_entry(function, event.to);
+        let inner = top_inner && at_entry;
+        let is_function = matches!(top_what, What::Symbol | What::Range);
+        if event.left_filter() && function == top_function && is_function && !inner {
+            let since = self.instant();
+            if let Some(top) = self.frames.last_mut() {
+                top.away = Some(since);
+            }
+            return;
+        }
+        if !event.left_filter() && self.is_inside(event, top_function, top_inner) && is_function {
+            if let Some(top) = self.frames.last_mut().filter(|top| top.function == function) {
+                top.runs = None;
             }
             return;
         }
         if event.left_filter() {
+            // As below: what a call inside a function jumps to was called there.
+            let (entered, site) =
+                if top_inner { (Entered::Call, top_site) } else { (Entered::Tail, event.from) };
             self.pop_group(true);
             if top_returns_to.is_some() {
-                let hidden = self.push(function, top_returns_to, Entered::Call, event.from, false);
-                hidden.entered = Entered::Tail;
-                hidden.hidden = true;
+                let hidden = self.push(function, top_returns_to, Entered::Call, site, false);
+                (hidden.entered, hidden.hidden) = (entered, true);
             }
             return;
         }
         let what = self.code.get(function).what;
-        let at_entry = self.code.is_entry(function, event.to);
         let tail_call = what == What::Plt || at_entry;
-        let is_binder = top_what == What::Loader
-            && matches!(top_entered, Entered::Call | Entered::Tail)
-            && event.kind == Kind::IndirectJump;
-        if top_what == What::Plt || is_binder && tail_call {
+        let direct = matches!(event.kind, Kind::Jump | Kind::ConditionalJump);
+        let is_binder =
+            top_what == What::Loader && matches!(top_entered, Entered::Call | Entered::Tail) && !direct;
+        if top_what == What::Plt || tail_call && (is_binder || inner) {
             self.replace_stub(function, at_entry);
         } else if tail_call {
             self.push(function, None, Entered::Tail, event.from, true);
-        } else if event.kind == Kind::IndirectJump
-            && function != top_function
-            && !self.landing(event.to, ahead)
-        {
+        } else if direct {
+            self.back_in_group(function, what);
+        } else if function != top_function && !self.landing(event.to, ahead) {
             // Into the middle of a function that is not known to run: shared code of one object, or a
-            // landing in a call older than the recording.
+            // landing in a call older than the recording, most likely where a call returns to.
             let from = self.code.function(event.from);
-            let far = what == What::Symbol && !self.code.same_object(from, function);
-            if far || function == self.wanted {
+            let far = !self.code.same_object(from, function) || self.code.is_behind_call(event.to);
+            if far && matches!(what, What::Symbol | What::Range) {
                 self.land_outside(event.to);
+            } else {
+                self.runs(function, what);
             }
         }
     }
 
-    /// The frame on top is a PLT stub or the lazy binder: its caller calls `function`.
+    /// A jump that changes no frame: a loop of the code that jumps, or control is back from code that `top` has jumped to.
+    fn is_inside(&mut self, event: &Event, top: FunctionIndex, top_inner: bool) -> bool {
+        let (from, to) = (self.code.function(event.from), self.code.function(event.to));
+        let loops = from == to && !(top_inner && event.kind == Kind::Return);
+        loops || to == top && !self.code.is_entry(to, event.to)
+    }
+
+    /// A direct jump into the middle of a function: if the code that runs was tail-called by it, that is over.
+    fn back_in_group(&mut self, function: FunctionIndex, what: What) {
+        let top = self.frames.len().saturating_sub(1);
+        let caller = (self.group_base(top)..top).rev().find(|&i| self.frames[i].function == function);
+        if let Some(caller) = caller.filter(|_| matches!(what, What::Symbol | What::Range)) {
+            self.close_to(caller + 1, Status::Complete);
+        } else {
+            self.runs(function, what);
+        }
+    }
+
+    /// The frame on top goes on in the middle of `function`: what lands there may have been thrown to it.
+    fn runs(&mut self, function: FunctionIndex, what: What) {
+        if let Some(top) = self.frames.last_mut().filter(|_| matches!(what, What::Symbol | What::Range)) {
+            top.runs = Some(function);
+        }
+    }
+
+    /// The frame on top is a PLT stub, the lazy binder or a call inside a function: its caller calls `function`.
     fn replace_stub(&mut self, function: FunctionIndex, at_entry: bool) {
         if let Some(stub) = self.close(Status::Complete, false) {
             self.push(function, stub.returns_to, stub.entered, stub.site, at_entry).returns_to =
@@ -206,22 +304,22 @@ impl Stack<'_> {
     fn arrive(&mut self, from: Avma, to: Avma, ahead: &Events<'_>) {
         let function = self.code.function(to);
         let at_entry = self.code.is_entry(function, to);
-        if let Some(top) = self.frames.last_mut().filter(|f| f.away.is_some()) {
-            if top.function == function && !at_entry {
-                top.away = None; // back from its own cold part
+        if self.frames.last().is_some_and(|f| f.away.is_some()) {
+            let base = self.group_base(self.frames.len() - 1);
+            let returned = self.frames[base].returns_to(to);
+            let waits_there = self.frames.iter().any(|f| f.hidden && f.returns_to(to));
+            let top = self.frames.last_mut().filter(|f| returned || f.function == function && !waits_there);
+            if let Some(top) = top.filter(|_| !at_entry) {
+                top.away = None; // back from its own cold part, or in its caller
+                if returned {
+                    self.pop_group(false);
+                }
                 return;
             }
             self.pop_group(true);
         }
         if at_entry {
-            match self.frames.last() {
-                Some(top) if top.hidden && self.code.get(top.function).what == What::Plt => {
-                    self.replace_stub(function, true);
-                }
-                _ => {
-                    self.push(function, None, Entered::Filter, from, true);
-                }
-            }
+            self.push(function, None, Entered::Filter, from, true);
         } else if let Some(caller) = self.frames.iter().rposition(|f| f.hidden && f.returns_to(to)) {
             self.close_to(caller + 1, Status::Unwound);
             self.pop_group(false);
@@ -240,6 +338,9 @@ impl Stack<'_> {
             self.signal(kernel, event.to);
             return;
         }
+        if kernel.is_some_and(|kernel| self.is_restarted_sigreturn(kernel, event.to)) {
+            return;
+        }
         match kernel {
             Some(Kernel::Async { ip, since, .. }) => {
                 self.kernel_child(Avma(0), Entered::Interrupt, since);
@@ -247,7 +348,16 @@ impl Stack<'_> {
                     self.arrive(Avma(0), event.to, ahead);
                 }
             }
-            Some(Kernel::Syscall { sigreturn: true, .. }) => self.sigreturn(),
+            Some(Kernel::Syscall { sigreturn: true, .. }) => {
+                let interrupted = self.sigreturn();
+                let function = self.code.function(event.to);
+                // The handler changed where to go on: to a function, as if the interrupted code called it.  If it is not
+                // known where that was, it looks so where it is at the first instruction of a handler.
+                let is_called = interrupted.map_or(self.handlers.contains(&function), |ip| ip != event.to);
+                if is_called && self.code.is_entry(function, event.to) {
+                    self.push_handler(self.instant(), interrupted, event.to);
+                }
+            }
             Some(Kernel::Syscall { site, since, .. }) => self.kernel_child(site, Entered::Syscall, since),
             None => (),
         }
@@ -256,36 +366,61 @@ impl Stack<'_> {
         }
     }
 
-    /// The kernel called a handler: a mark, whose time runs from the interruption, and the handler on it.
+    /// The kernel called a handler.
     fn signal(&mut self, kernel: Option<Kernel>, handler: Avma) {
         let mut start = self.instant();
-        // Without the interruption before it, the trace shows code that runs and not that it was entered.
-        let is_first = kernel.is_none() && self.frames.is_empty();
         let entry_lost = kernel.is_none_or(|k| k.is_lost());
+        let mut interrupted = kernel.map(|k| k.goes_on_at());
         match kernel {
             Some(Kernel::Async { since, .. }) => start = since,
-            Some(Kernel::Syscall { sigreturn: true, .. }) => self.sigreturn(),
+            Some(Kernel::Syscall { sigreturn: true, .. }) => {
+                interrupted = self.sigreturn();
+                let function = self.code.function(handler);
+                if interrupted.is_none() && !self.handlers.contains(&function) {
+                    return self.found(handler); // it may as well be what the handler had interrupted
+                }
+            }
             Some(Kernel::Syscall { site, since, .. }) => self.kernel_child(site, Entered::Syscall, since),
+            // Without the interruption before it, the trace shows code that runs and not that it was entered.
+            None if self.frames.is_empty() => return self.found(handler),
             None => (),
         }
-        let function = self.code.function(handler);
-        let at_entry = self.code.is_entry(function, handler);
-        let mark = self.push(function, None, Entered::Signal, Avma(0), false);
-        mark.signal_mark = true;
-        mark.start = start.at;
-        mark.start_off_cpu_ns = start.off_cpu_ns;
-        let entered = if is_first { Entered::Found } else { Entered::Signal };
-        let frame = self.push(function, None, entered, Avma(0), at_entry);
-        if let Some(activation) = &mut frame.activation {
+        let handler = self.push_handler(start, interrupted, handler);
+        if let Some(activation) = &mut handler.activation {
             activation.entry_lost |= entry_lost;
         }
     }
 
-    /// The innermost handler has returned.
-    fn sigreturn(&mut self) {
-        if let Some(mark) = self.frames.iter().rposition(|f| f.signal_mark) {
-            self.close_to(mark + 1, Status::Unwound);
-            self.close(Status::Complete, false);
+    /// A mark, whose time runs from the interruption, and the handler on it.
+    fn push_handler(&mut self, start: Instant, interrupted: Option<Avma>, handler: Avma) -> &mut Frame {
+        let function = self.code.function(handler);
+        if !self.lost {
+            self.handlers.insert(function);
         }
+        let at_entry = self.code.is_entry(function, handler);
+        let mark = self.push(function, None, Entered::Signal, Avma(0), false);
+        mark.signal_mark = true;
+        mark.goes_on_at = interrupted;
+        mark.start = start.at;
+        mark.start_off_cpu_ns = start.off_cpu_ns;
+        self.push(function, None, Entered::Signal, Avma(0), at_entry)
+    }
+
+    /// A signal came before the rt_sigreturn was done, and it is made again.  (It leads to itself, too, if that is where
+    /// the handler came that has returned.)
+    fn is_restarted_sigreturn(&self, kernel: Kernel, to: Avma) -> bool {
+        let Kernel::Syscall { site, sigreturn: true, .. } = kernel else { return false };
+        let mark = self.frames.iter().rfind(|f| f.signal_mark);
+        site == to && mark.is_some_and(|mark| mark.goes_on_at != Some(to))
+    }
+
+    /// The innermost handler has returned.  Where the code that it interrupted goes on, as far as that is known.
+    fn sigreturn(&mut self) -> Option<Avma> {
+        let Some(mark) = self.frames.iter().rposition(|f| f.signal_mark) else {
+            self.close_to(0, Status::Unwound); // the handler is older than the recording, and so is what it interrupted
+            return None;
+        };
+        self.close_to(mark + 1, Status::Unwound);
+        self.close(Status::Complete, false)?.goes_on_at
     }
 }

@@ -2,6 +2,7 @@
 
 use model::Avma;
 
+use super::code::FunctionIndex;
 use super::rows::{Entered, Status};
 use super::stack::Stack;
 use crate::truth::{Event, Events, Kind};
@@ -11,12 +12,12 @@ impl Stack<'_> {
     /// function has no frame.
     pub(super) fn landing(&mut self, to: Avma, ahead: &Events<'_>) -> bool {
         let function = self.code.function(to);
-        let lands = |i: usize| {
-            let frame = &self.frames[i];
-            let jumped_away = self.frames.get(i + 1).is_some_and(|next| next.tail);
-            frame.function == function && !frame.hidden && !frame.signal_mark && !jumped_away
-        };
-        let candidates: Vec<usize> = (0..self.frames.len()).rev().filter(|&i| lands(i)).collect();
+        let candidates: Vec<usize> = self.landings(self.frames.len(), function).collect();
+        if candidates.len() > 1 {
+            for activation in self.frames.iter_mut().filter_map(|frame| frame.activation.as_mut()) {
+                activation.unsure = true;
+            }
+        }
         let landed = match candidates[..] {
             [] => return false,
             [only] => only,
@@ -26,61 +27,274 @@ impl Stack<'_> {
         true
     }
 
-    /// Those of the frames that the returns after this event fit, innermost first.
-    fn fit(&mut self, mut candidates: Vec<usize>, ahead: &Events<'_>) -> Vec<usize> {
-        // Longer calls than this after a landing are not looked through.
-        const EVENTS_AHEAD: usize = 2_000_000;
-        // Candidate, and the frame that the next return must leave if it is the one.
-        let mut leaving: Vec<(usize, usize)> = candidates.iter().map(|&c| (c, c)).collect();
-        // Where calls after the landing return to; `None`: a signal handler.
-        let mut calls: Vec<Option<Avma>> = vec![];
-        for event in ahead.clone().take(EVENTS_AHEAD) {
-            match event.kind {
-                Kind::Call | Kind::IndirectCall => {
-                    let after = self.code.after_call(event.from);
-                    if after != event.to {
-                        calls.push(Some(after));
-                    }
-                }
-                Kind::Enter if event.is_signal() => calls.push(None),
-                Kind::FilterIn if calls.last() == Some(&Some(event.to)) => {
-                    calls.pop();
-                }
-                Kind::Return => {
-                    let called = |c: &Option<Avma>| c.is_none_or(|after| after == event.to);
-                    if let Some(i) = calls.iter().rposition(called) {
-                        calls.truncate(i);
-                        continue;
-                    }
-                    if !calls.is_empty() {
-                        break; // another landing
-                    }
-                    let left = self.left_by(&leaving, &event);
-                    if left.is_empty() {
-                        break;
-                    }
-                    candidates = left.iter().map(|&(candidate, _)| candidate).collect();
-                    if left.len() == 1 || left.iter().any(|&(_, base)| base == 0) {
-                        break;
-                    }
-                    leaving = left.iter().map(|&(candidate, base)| (candidate, base - 1)).collect();
-                }
-                _ => (),
-            }
-        }
-        candidates
+    /// The frames of the outermost `len` that control can land in, innermost first.
+    fn landings(&self, len: usize, function: FunctionIndex) -> impl Iterator<Item = usize> {
+        let lands = move |&i: &usize| {
+            let frame = &self.frames[i];
+            let jumped_away = self.frames.get(i + 1).is_some_and(|next| next.tail);
+            let is_there = frame.function == function || frame.runs == Some(function);
+            is_there && !frame.hidden && !frame.signal_mark && !frame.inner && !jumped_away
+        };
+        (0..len).rev().filter(lands)
     }
 
-    /// The candidates whose frame the return leaves, each with the group's base that it leaves.
-    fn left_by(&self, leaving: &[(usize, usize)], event: &Event) -> Vec<(usize, usize)> {
-        let leaves = |&(candidate, frame): &(usize, usize)| {
-            let base = self.group_base(frame);
-            let fits = match self.frames[base].returns_to {
-                Some(to) => to == event.to,
-                None => self.frames[base].entered != Entered::Filter || event.left_filter(),
-            };
-            fits.then_some((candidate, base))
+    /// Those of the frames that what comes after this event fits, innermost first.
+    fn fit(&mut self, candidates: Vec<usize>, ahead: &Events<'_>) -> Vec<usize> {
+        // Longer calls than this after a landing are not looked through.
+        const EVENTS_AHEAD: usize = 2_000_000;
+        const WAYS_MAX: usize = 1 << 10;
+        let start = |&landed: &usize| Way::at(landed, landed);
+        // So many further landings say nothing of the first.
+        const LANDINGS_MAX: usize = 4;
+        let mut landings = 0;
+        let mut ways: Vec<Way> = candidates.iter().map(start).collect();
+        for event in ahead.clone().take(EVENTS_AHEAD) {
+            if event.kind == Kind::Enter && self.keep_interrupted(&mut ways, event.to) {
+                if ways.iter().all(|way| way.landed == ways[0].landed) {
+                    break;
+                }
+                continue;
+            }
+            if self.all_alike(&mut ways, &event) {
+                continue;
+            }
+            let mut next = Next::default();
+            for way in &ways {
+                self.follow(way.clone(), &event, &mut next);
+            }
+            let Next { ways: mut next, landed, returns, lands, at_bottom } = next;
+            landings += usize::from(lands || !returns && !landed.is_empty());
+            if landings > LANDINGS_MAX {
+                break;
+            }
+            if !returns {
+                next.extend(landed);
+            }
+            if next.len() > ways.len() {
+                next.sort_unstable();
+                next.dedup();
+            }
+            if next.is_empty() || next.len() > WAYS_MAX {
+                break;
+            }
+            ways = next;
+            if at_bottom || ways.iter().all(|way| way.landed == ways[0].landed) {
+                break;
+            }
+        }
+        let mut landed: Vec<usize> = ways.iter().map(|way| way.landed).collect();
+        landed.sort_unstable_by(|a, b| b.cmp(a));
+        landed.dedup();
+        landed
+    }
+
+    /// User code goes on at `to`.  If a handler of the stack has returned and had come there in some ways, it is one of these.
+    fn keep_interrupted(&self, ways: &mut Vec<Way>, to: Avma) -> bool {
+        let came_there = |way: &Way| {
+            let mark = self.frames.get(way.frame + 1).filter(|_| way.in_restorer && way.calls.is_empty());
+            mark.is_some_and(|mark| mark.goes_on_at == Some(to))
         };
-        leaving.iter().filter_map(leaves).collect()
+        let is_sigreturn = ways.iter().any(came_there);
+        if is_sigreturn {
+            ways.retain(came_there);
+            ways.iter_mut().for_each(|way| way.in_restorer = false);
+        }
+        is_sigreturn
+    }
+
+    /// The event is the same for all ways: a call, its return, or nothing that matters here.
+    fn all_alike(&mut self, ways: &mut [Way], event: &Event) -> bool {
+        match event.kind {
+            Kind::Call | Kind::IndirectCall => {
+                let after = self.code.after_call(event.from);
+                let function = match event.left_filter() {
+                    true => FunctionIndex::UNKNOWN, // nothing is seen of it
+                    false => self.code.function(event.to),
+                };
+                let inner = self.code.is_inner_call(event.from, function, event.to);
+                let call = Called { returns_to: Some(after), function, inner };
+                if after != event.to {
+                    ways.iter_mut().for_each(|way| way.calls.push(call));
+                }
+                true
+            }
+            Kind::Return => {
+                let returns = |way: &Way| way.calls.last().is_some_and(|c| c.returns_to == Some(event.to));
+                let alike = ways.iter().all(returns);
+                if alike {
+                    ways.iter_mut().for_each(|way| way.calls.truncate(way.calls.len() - 1));
+                }
+                alike
+            }
+            Kind::Enter => !event.is_signal(),
+            Kind::FilterIn | Kind::Jump | Kind::ConditionalJump | Kind::IndirectJump => false,
+            _ => true,
+        }
+    }
+
+    /// Adds to `next` how a way goes on; not at all, if it is none.
+    fn follow(&mut self, mut way: Way, event: &Event, next: &mut Next) {
+        let to = self.code.function(event.to);
+        match event.kind {
+            Kind::Enter if event.is_signal() => {
+                way.calls.push(Called { returns_to: None, function: to, inner: false });
+            }
+            Kind::FilterIn => return self.follow_arrival(way, event.to, next),
+            Kind::Return => return self.follow_return(way, event, next),
+            Kind::Jump | Kind::ConditionalJump | Kind::IndirectJump if !event.left_filter() => {
+                let jumper = self.code.function(event.from);
+                let from = way.calls.last().map(|call| call.function).or(way.tail);
+                let elsewhere = jumper != to && from.unwrap_or(jumper) != to;
+                if jumper != to && self.code.is_entry(to, event.to) {
+                    way.tail_called(to);
+                } else if elsewhere && event.kind != Kind::IndirectJump {
+                    if way.calls.is_empty() && self.frames[way.frame].function == to {
+                        way.tail = None; // back in the function that tail-called what ran
+                    }
+                } else if elsewhere {
+                    let before = next.ways.len();
+                    self.land_again(&way, to, &mut next.ways);
+                    if next.ways.len() > before {
+                        next.lands = true;
+                        return;
+                    } // else a jump into code that functions share
+                }
+            }
+            _ => (),
+        }
+        next.ways.push(way);
+    }
+
+    /// Control comes in from outside the IP filter.
+    fn follow_arrival(&mut self, mut way: Way, ip: Avma, next: &mut Next) {
+        let to = self.code.function(ip);
+        let frame = &self.frames[way.frame];
+        let runs = way.calls.last().map(|call| call.function).or(way.tail);
+        if let Some(call) = way.calls.iter().rposition(|call| call.returns_to == Some(ip)) {
+            next.returns = true;
+            way.calls.truncate(call);
+        } else if self.code.is_entry(to, ip) {
+            way.calls.push(Called { returns_to: None, function: to, inner: false });
+        } else if runs.is_none() && frame.hidden && frame.returns_to(ip) {
+            next.returns = true;
+            let below = self.below(way.frame);
+            next.at_bottom |= below.is_none();
+            way.frame = below.unwrap_or(0);
+        } else if runs.map_or(frame.hidden || frame.function != to, |function| function != to) {
+            return self.land_again(&way, to, &mut next.landed);
+        }
+        next.ways.push(way);
+    }
+
+    fn follow_return(&mut self, mut way: Way, event: &Event, next: &mut Next) {
+        let top = way.calls.len().saturating_sub(1);
+        let is_handler = |call: &Called| call.returns_to.is_none();
+        let call = match way.calls.last() {
+            Some(last) if is_handler(last) => Some(top),
+            _ => way.calls.iter().rposition(|call| call.returns_to == Some(event.to)),
+        };
+        if let Some(call) = call {
+            next.returns |= way.calls[call].returns_to.is_some();
+            way.calls.truncate(call);
+            next.ways.push(way);
+            return;
+        }
+        let base = self.group_base(way.frame);
+        let returns_to = self.frames[base].returns_to;
+        let returns = match returns_to {
+            Some(to) => to == event.to,
+            None => self.frames[base].entered != Entered::Filter || event.left_filter(),
+        };
+        let (from, to) = (self.code.function(event.from), self.code.function(event.to));
+        let is_entry = !event.left_filter() && self.code.is_entry(to, event.to);
+        // What it had called and what never returns (to read the program counter) is gone, too.
+        let is_own = self.frames[way.frame].function == from && !event.left_filter();
+        if returns && (way.calls.is_empty() || is_own && !is_entry) {
+            next.returns |= returns_to.is_some();
+            let below = self.below(base);
+            next.at_bottom |= below.is_none();
+            let in_restorer = below.is_some_and(|below| below + 1 < base);
+            next.ways.push(Way { in_restorer, ..Way::at(way.landed, below.unwrap_or(0)) });
+        } else if is_entry {
+            // A return used as a jump; a retpoline has first called a place inside itself.
+            if way.calls.last().is_some_and(|call| call.inner) {
+                way.calls.pop();
+            }
+            way.tail_called(to);
+            next.ways.push(way);
+        } else if !event.left_filter() {
+            self.land_again(&way, to, &mut next.landed);
+        }
+    }
+
+    /// Control lands once more before the first landing is settled: in a function entered since, or in a frame below.
+    fn land_again(&self, way: &Way, to: FunctionIndex, next: &mut Vec<Way>) {
+        for (i, _) in way.calls.iter().enumerate().filter(|(_, call)| call.function == to && !call.inner) {
+            next.push(Way { calls: way.calls[..=i].to_vec(), ..way.clone() });
+        }
+        if way.tail == Some(to) {
+            next.push(Way { calls: vec![], ..way.clone() });
+        }
+        let len = way.frame + usize::from(way.tail.is_none());
+        next.extend(self.landings(len, to).map(|frame| Way::at(way.landed, frame)));
+    }
+
+    /// The frame that runs when the group on `base` is left: a handler's is the one that was interrupted, by rt_sigreturn.
+    fn below(&self, base: usize) -> Option<usize> {
+        let below = base.checked_sub(1)?;
+        if self.frames[below].signal_mark { below.checked_sub(1) } else { Some(below) }
+    }
+}
+
+/// What may have happened when one more event has.
+#[derive(Default)]
+struct Next {
+    ways: Vec<Way>,
+    /// Ways in which a return was one more landing: only if it fits nobody.
+    landed: Vec<Way>,
+    /// There is a way whose call or frame returns there.
+    returns: bool,
+    /// There is a way in which a jump is one more landing.
+    lands: bool,
+    /// The outermost frame has returned.
+    at_bottom: bool,
+}
+
+/// A call after a landing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Called {
+    /// `None`: a signal handler.
+    returns_to: Option<Avma>,
+    /// The function that it is in.
+    function: FunctionIndex,
+    /// A function's call of a place inside itself.
+    inner: bool,
+}
+
+/// What may have happened after a landing.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Way {
+    /// The frame landed in.
+    landed: usize,
+    /// The frame that runs, or has called what runs.
+    frame: usize,
+    calls: Vec<Called>,
+    /// What that frame has tail-called.
+    tail: Option<FunctionIndex>,
+    /// A handler on that frame has returned, and makes its rt_sigreturn.
+    in_restorer: bool,
+}
+
+impl Way {
+    /// Control has landed in one frame, and is in another by now.
+    fn at(landed: usize, frame: usize) -> Self {
+        Self { landed, frame, calls: vec![], tail: None, in_restorer: false }
+    }
+
+    fn tail_called(&mut self, to: FunctionIndex) {
+        match self.calls.last_mut() {
+            Some(call) => (call.function, call.inner) = (to, false),
+            None => self.tail = Some(to),
+        }
     }
 }

@@ -6,6 +6,8 @@
 //!
 //! * A jump is a tail call when it goes to the first address of another function.  `f.cold` is `f`; a jump
 //!   from a function to its own entry is a loop.
+//! * A direct jump back into the middle of the function that tail-called ends what it called.
+//! * A call to a place inside the calling function is part of it; a return to a first address is a jump.
 //! * The functions of a stripped object are those of its unwind tables.
 //! * PLT stubs, and the lazy binder behind them, are not callers: the call site in front is.
 //! * A child runs from its first instruction (or the kernel entry) to its return.
@@ -33,7 +35,7 @@ use model::{Avma, Ns};
 pub use report::{Caller, Child, Report};
 pub use rows::{Entered, Row, Status, Sum};
 
-use super::File;
+use super::{File, Kind};
 use code::{Code, FunctionIndex};
 use rows::Tally;
 use stack::Stack;
@@ -105,6 +107,7 @@ impl Calls {
 pub struct Oracle<'a> {
     truth: &'a File,
     code: Code,
+    scheduler: Option<Avma>,
 }
 
 impl<'a> Oracle<'a> {
@@ -113,7 +116,14 @@ impl<'a> Oracle<'a> {
     /// # Errors
     /// The recording cannot be read.
     pub fn new(truth: &'a File, recording: &Path) -> Result<Self, Error> {
-        Ok(Self { truth, code: Code::load(recording)? })
+        Ok(Self { truth, code: Code::load(recording)?, scheduler: None })
+    }
+
+    /// A thread is off its CPU from when it enters the kernel's scheduler, which is in the IP filter, until it has left it
+    /// for good: there are no switch records.
+    #[must_use]
+    pub fn with_scheduler(self, scheduler: Option<Avma>) -> Self {
+        Self { scheduler, ..self }
     }
 
     /// Every call of a function: `symbol`, `FILE:symbol`, `0xADDRESS`, or a C++ identifier that only one
@@ -136,8 +146,21 @@ impl<'a> Oracle<'a> {
         let thread = &self.truth.threads()[index];
         let mut stack = Stack::new(&mut self.code, wanted, thread.tid);
         let mut events = self.truth.events(thread);
+        // When the thread entered the scheduler, and when it left it last.
+        let mut scheduled = None;
         while let Some(event) = events.next() {
-            stack.event(self.truth.ns(event.tsc), &event, &events);
+            let now = self.truth.ns(event.tsc);
+            if event.is_in_kernel() {
+                let enters = event.kind == Kind::FilterIn && Some(event.to) == self.scheduler;
+                scheduled = if enters { Some((now, now)) } else { scheduled.map(|(since, _)| (since, now)) };
+                continue;
+            }
+            if matches!(event.kind, Kind::SwitchOut | Kind::SwitchIn) && self.scheduler.is_some() {
+                continue;
+            }
+            let (since, until) = scheduled.take().unwrap_or_default();
+            stack.off_cpu_ns += until.since(since);
+            stack.event(now, &event, &events.clone().user_only());
         }
         if let Some(since) = stack.off_since {
             // Off its CPU until the recording ends.

@@ -88,6 +88,9 @@ pub struct Row {
     pub by_jump: bool,
     /// Its entry fell in a loss.
     pub entry_lost: bool,
+    /// While it was open control landed in a function that was open more than once: where packets are lost before or
+    /// behind, the trace cannot tell which of them it was.
+    pub unsure: bool,
 }
 
 /// Count and times.

@@ -8,6 +8,8 @@
 //! A return from a frame that was entered by a tail call ends the whole group: the tail callee and all that
 //! jumped to it.
 
+use std::collections::HashSet;
+
 use model::{Avma, Ns, Tid};
 
 use super::code::{Code, FunctionIndex, What};
@@ -18,9 +20,12 @@ use super::rows::{ChildKey, Children, Entered, Row, Status, Sum, Tally};
 pub(super) struct Activation {
     number: u64,
     pub(super) entry_lost: bool,
+    pub(super) unsure: bool,
     losses_before: u32,
     depth: u32,
     children: Children,
+    /// It was reported as cut, and runs again: control came back to its stack.
+    reported: bool,
 }
 
 /// A function that has not ended.
@@ -33,11 +38,19 @@ pub(super) struct Frame {
     pub(super) tail: bool,
     /// It is outside the IP filter.
     pub(super) hidden: bool,
+    /// The function into whose middle it has jumped.
+    pub(super) runs: Option<FunctionIndex>,
     /// It stands for the kernel below a signal handler.
     pub(super) signal_mark: bool,
+    /// A call to a place inside the calling function: part of it.
+    pub(super) inner: bool,
+    /// ... which has the interrupted code go on there.
+    pub(super) goes_on_at: Option<Avma>,
     pub(super) entered: Entered,
     pub(super) site: Avma,
     pub(super) start: Ns,
+    /// How many losses were before its entry, if that was not in one.
+    seen_after: Option<u32>,
     /// The thread's off-CPU time at `start`.
     pub(super) start_off_cpu_ns: u64,
     /// It is in its own cold part outside the IP filter, since then.
@@ -66,6 +79,16 @@ pub(super) enum Kernel {
 }
 
 impl Kernel {
+    /// Where user code goes on if nothing else happens.
+    pub(super) fn goes_on_at(&self) -> Avma {
+        /// `syscall` is two bytes long.
+        const SYSCALL_LEN: u64 = 2;
+        match *self {
+            Self::Syscall { site, .. } => site.plus(SYSCALL_LEN),
+            Self::Async { ip, .. } => ip,
+        }
+    }
+
     /// The trace does not show that it went in.
     pub(super) fn is_lost(&self) -> bool {
         matches!(self, Self::Syscall { lost: true, .. } | Self::Async { lost: true, .. })
@@ -85,16 +108,27 @@ pub(super) struct Stack<'a> {
     pub(super) off_cpu_ns: u64,
     pub(super) off_since: Option<Ns>,
     pub(super) kernel: Option<Kernel>,
+    /// The last event in sight was an interruption there, when so many losses had been.
+    pub(super) interrupted: Option<(Avma, u32)>,
+    /// The thread was seen from its first instruction, without a loss: no frame is older.
+    pub(super) base_known: bool,
+    /// No event of it has come yet.
+    pub(super) is_new: bool,
+    /// Functions that were seen to be entered as handlers of signals.
+    pub(super) handlers: HashSet<FunctionIndex>,
     pub(super) tally: Tally,
     tid: Tid,
+    /// Calls of the wanted function on stacks that control has left.
+    elsewhere: u32,
     /// Open activations of the wanted function.
     depth: u32,
     /// Activations of the wanted function so far.
-    entries: u64,
+    pub(super) entries: u64,
 }
 
 impl<'a> Stack<'a> {
     pub(super) fn new(code: &'a mut Code, wanted: FunctionIndex, tid: Tid) -> Self {
+        let is_born = code.is_born(tid);
         Self {
             code,
             wanted,
@@ -105,8 +139,13 @@ impl<'a> Stack<'a> {
             off_cpu_ns: 0,
             off_since: None,
             kernel: None,
+            interrupted: None,
+            base_known: is_born,
+            is_new: true,
+            handlers: HashSet::new(),
             tally: Tally::default(),
             tid,
+            elsewhere: 0,
             depth: 0,
             entries: 0,
         }
@@ -132,9 +171,11 @@ impl<'a> Stack<'a> {
             activation = Some(Box::new(Activation {
                 number: self.entries,
                 entry_lost: self.lost,
+                unsure: false,
                 losses_before: self.losses,
                 depth: self.depth,
                 children: Children::default(),
+                reported: false,
             }));
             self.depth += 1;
             self.entries += 1;
@@ -144,10 +185,14 @@ impl<'a> Stack<'a> {
             returns_to,
             tail,
             hidden: false,
+            runs: None,
             signal_mark: false,
+            inner: false,
+            goes_on_at: None,
             entered,
             site,
             start: self.now,
+            seen_after: (!self.lost).then_some(self.losses),
             start_off_cpu_ns: self.off_cpu_ns,
             away: None,
             activation,
@@ -157,15 +202,33 @@ impl<'a> Stack<'a> {
         &mut self.frames[last]
     }
 
+    /// The trace shows how the frame on top was entered, and all since.
+    pub(super) fn sees_top(&self) -> bool {
+        !self.lost && self.frames.last().is_some_and(|top| top.seen_after == Some(self.losses))
+    }
+
     /// Code runs that no frame explains.
     pub(super) fn found(&mut self, ip: Avma) {
         let function = self.code.function(ip);
-        self.push(function, None, Entered::Found, Avma(0), true);
+        let is_back = function == self.wanted && self.elsewhere > 0;
+        let activation = self.push(function, None, Entered::Found, Avma(0), true).activation.as_mut();
+        if let Some(activation) = activation.filter(|_| is_back) {
+            activation.reported = true;
+            self.elsewhere -= 1;
+            self.entries -= 1;
+        }
     }
 
-    /// A child of the frame on top has ended.
+    /// Control is on another stack: what is open here may go on later.
+    pub(super) fn leave_stack(&mut self) {
+        self.elsewhere += self.frames.iter().filter(|f| f.activation.is_some()).count() as u32;
+        self.close_to(0, Status::Cut);
+    }
+
+    /// A child of the function on top has ended.
     pub(super) fn child(&mut self, key: ChildKey, ns: u64, off_cpu_ns: u64) {
-        if let Some(activation) = self.frames.last_mut().and_then(|f| f.activation.as_mut()) {
+        let parent = self.frames.iter_mut().rev().find(|f| !f.inner);
+        if let Some(activation) = parent.and_then(|f| f.activation.as_mut()) {
             activation.children.add(key, Sum { count: 1, ns, off_cpu_ns });
         }
     }
@@ -187,10 +250,11 @@ impl<'a> Stack<'a> {
             self.depth -= 1;
             self.finish(&frame, &activation, how, by_jump, (ns, off_cpu_ns));
         }
-        let is_stub = self.code.get(frame.function).what == What::Plt;
+        // Outside the IP filter it is all that ran behind it.
+        let is_stub = self.code.get(frame.function).what == What::Plt && !frame.hidden;
         // A handler's time is its mark's: from the interruption.
         let has_mark = frame.entered == Entered::Signal && !frame.signal_mark;
-        if !is_stub && !has_mark && frame.entered != Entered::Found {
+        if !is_stub && !frame.inner && !has_mark && frame.entered != Entered::Found {
             self.child((frame.function, frame.site, frame.entered), ns, off_cpu_ns);
         }
         Some(frame)
@@ -205,6 +269,9 @@ impl<'a> Stack<'a> {
         by_jump: bool,
         (latency_ns, off_cpu_ns): (u64, u64),
     ) {
+        if activation.reported {
+            return;
+        }
         let one_loss = activation.losses_before == self.losses;
         let status = if frame.entered == Entered::Found {
             Status::OpenStart
@@ -229,8 +296,9 @@ impl<'a> Stack<'a> {
             caller_ip: frame.site,
             entered: frame.entered,
             depth: activation.depth,
-            by_jump,
+            by_jump: by_jump && status.is_whole(),
             entry_lost: activation.entry_lost,
+            unsure: activation.unsure,
         });
     }
 

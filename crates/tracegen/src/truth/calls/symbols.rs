@@ -68,19 +68,25 @@ impl Object {
                 Some(Symbol { address: s.address(), size: s.size(), name: s.name().ok()?.into() })
             })
             .collect();
-        let addresses: HashMap<String, u64> =
-            symbols.iter().filter(|s| s.size > 0).map(|s| (s.name.clone(), s.address)).collect();
+        // Of several symbols of one name, one that has a size.
+        symbols.sort_by_key(|s| s.size > 0);
+        let addresses: HashMap<String, u64> = symbols.iter().map(|s| (s.name.clone(), s.address)).collect();
+        let unwind = elf.section_by_name(".eh_frame");
+        let unwind: Vec<UnwindRange> =
+            unwind.and_then(|s| Some(unwind::ranges(s.data().ok()?, s.address()))).unwrap_or_default();
         let hot = symbols
             .iter()
-            .filter_map(|s| Some((s.address, *addresses.get(s.name.strip_suffix(".cold")?)?)))
+            .filter_map(|s| Some((s.address, *addresses.get(hot_name(s, &unwind)?)?)))
             .collect();
         // Of several names for one address: the largest, then the first by name.
         symbols.sort_by(|a, b| (a.address, b.size, &a.name).cmp(&(b.address, a.size, &b.name)));
         symbols.dedup_by_key(|s| s.address);
+        reach_to_next(
+            &mut symbols,
+            elf.sections().map(|s| s.address()..s.address().saturating_add(s.size())),
+        );
         let is_stripped = elf.symbol_table().is_none() && !is_dynamic_loader(file_name(path));
-        let unwind = elf.section_by_name(".eh_frame").filter(|_| is_stripped);
-        let ranges =
-            unwind.and_then(|s| Some(unwind::ranges(s.data().ok()?, s.address()))).unwrap_or_default();
+        let ranges = if is_stripped { unwind } else { vec![] };
         Some(Self { path: path.into(), bytes, segments, symbols, addresses, plt, hot, ranges })
     }
 
@@ -153,6 +159,28 @@ impl Object {
         self.symbols
             .iter()
             .filter(move |s| s.name.starts_with("_Z") && !s.name.ends_with(".cold") && s.name.contains(&part))
+    }
+}
+
+/// `f` of `f.cold`, and of the `f.cold.7` of GCC 8.  What LLVM gives that name to is called, and unwinds as a function does.
+fn hot_name<'a>(symbol: &'a Symbol, unwind: &[UnwindRange]) -> Option<&'a str> {
+    let (hot, number) = symbol.name.rsplit_once(".cold")?;
+    let is_number = number.strip_prefix('.').is_some_and(|n| n.parse::<u64>().is_ok());
+    let at = unwind.binary_search_by_key(&symbol.address, |range| range.start).ok();
+    let is_split_off = at.and_then(|at| unwind.get(at)).is_some_and(|range| !range.is_entry);
+    (number.is_empty() || is_number && is_split_off).then_some(hot)
+}
+
+/// Symbols without a size (hand-written code, GCC's retpolines) reach to the next, or to the end of their section.
+fn reach_to_next(symbols: &mut [Symbol], sections: impl Iterator<Item = Range<u64>>) {
+    let sections: Vec<Range<u64>> = sections.filter(|s| s.start > 0).collect();
+    for i in 0..symbols.len() {
+        let Symbol { address, size, .. } = symbols[i];
+        let end = sections.iter().find(|s| s.contains(&address)).map_or(address, |s| s.end);
+        if size == 0 {
+            let next = symbols.get(i + 1).map_or(end, |next| next.address);
+            symbols[i].size = end.min(next) - address;
+        }
     }
 }
 

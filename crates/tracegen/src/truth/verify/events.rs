@@ -1,5 +1,6 @@
 //! A sink that holds each event of our decoder against the truth.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
@@ -8,17 +9,21 @@ use model::{
     Tid, TraceEvent, Transfer,
 };
 
-use super::expected::{Expected, Item, Shown};
+use super::expected::{Expected, Item, KernelText, Shown};
 use super::histogram::Histogram;
 use crate::truth::File;
 
 /// Events before and after the first difference that are shown.
 const CONTEXT: usize = 6;
 
+/// Events behind a hole that tell where it ends.
+const FORESIGHT: usize = 256;
+
 /// Compares, thread by thread, as the events come.
 pub struct EventVerifier<'a> {
     truth: &'a File,
     functions: Option<&'a dyn FunctionLookup>,
+    kernel: KernelText,
     threads: BTreeMap<Tid, Thread<'a>>,
     verdict: Verdict,
 }
@@ -49,6 +54,10 @@ pub struct ThreadVerdict {
     pub gaps: u64,
     /// Further gaps of a loss in which the thread moved to another CPU.
     pub gap_parts: u64,
+    /// Gaps that the truth does not have: where kernel code was skipped, a return could not be resolved.
+    pub holes: u64,
+    /// Events of the truth that lie in them.
+    pub in_holes: u64,
     /// Events of the truth that the decoder does not have.
     pub left_over: u64,
     /// The first difference, both sides in context.
@@ -82,6 +91,12 @@ impl Verdict {
         self.threads.iter().map(|t| t.matched).sum()
     }
 
+    /// Events of the truth that lie in gaps which it does not have.
+    #[must_use]
+    pub fn in_holes(&self) -> u64 {
+        self.threads.iter().map(|t| t.holes + t.in_holes).sum()
+    }
+
     /// Gaps that are the same on both sides.
     #[must_use]
     pub fn gaps(&self) -> u64 {
@@ -94,6 +109,7 @@ impl fmt::Display for Verdict {
         for t in &self.threads {
             let (tid, matched, gaps, left_over) = (t.tid.0, t.matched, t.gaps, t.left_over);
             write!(f, "thread {tid}: matched {matched}, of these gaps {gaps}; left over {left_over}; ")?;
+            write!(f, "in {} further gaps {}; ", t.holes, t.in_holes)?;
             writeln!(f, "times out of bounds {}, out of order {}", t.time_violations, t.disordered)?;
             if let Some(violation) = &t.first_violation {
                 writeln!(f, "  first: {violation}; worst: {} ns out", t.worst_violation_ns)?;
@@ -113,6 +129,9 @@ struct Thread<'a> {
     expected: std::iter::Peekable<Shown<'a>>,
     verdict: ThreadVerdict,
     last: EventTime,
+    kernel: KernelText,
+    /// Behind a gap that the truth does not have, and nothing has matched again.
+    in_hole: bool,
     /// The last events that matched, and then the first that do not.
     context: VecDeque<TraceEvent>,
     /// Events still to be shown after the difference.
@@ -123,22 +142,24 @@ impl<'a> EventVerifier<'a> {
     /// `functions`: what the decoder used to leave out jumps inside one function; without it every jump from
     /// one function to another that the truth has is demanded.
     #[must_use]
-    pub fn new(truth: &'a File, functions: Option<&'a dyn FunctionLookup>) -> Self {
+    pub fn new(truth: &'a File, functions: Option<&'a dyn FunctionLookup>, kernel: KernelText) -> Self {
         let threads = truth
             .threads()
             .iter()
             .map(|t| {
                 let thread = Thread {
-                    expected: Shown::new(truth.events(t)).peekable(),
+                    expected: Shown::new(truth.events(t), kernel).peekable(),
                     verdict: ThreadVerdict { tid: t.tid, ..ThreadVerdict::default() },
                     last: EventTime::default(),
+                    kernel,
+                    in_hole: false,
                     context: VecDeque::new(),
                     after: 0,
                 };
                 (t.tid, thread)
             })
             .collect();
-        Self { truth, functions, threads, verdict: Verdict::default() }
+        Self { truth, functions, kernel, threads, verdict: Verdict::default() }
     }
 
     /// All events have come.
@@ -172,8 +193,9 @@ impl EventSink for EventVerifier<'_> {
             let id = |ip| self.functions.map(|f| f.function_at(space, ip).id);
             id(from).is_some() && id(from) == id(to)
         };
-        for event in events {
-            thread.check(self.truth, event, &same, &mut self.verdict);
+        for (i, event) in events.iter().enumerate().filter(|(_, event)| self.kernel.counts(event)) {
+            let behind = events.get(i + 1..).unwrap_or_default();
+            thread.check(self.truth, event, behind, &same, &mut self.verdict);
         }
     }
 }
@@ -183,6 +205,7 @@ impl Thread<'_> {
         &mut self,
         truth: &File,
         event: &TraceEvent,
+        behind: &[TraceEvent],
         same_function: &dyn Fn(Avma, Avma) -> bool,
         all: &mut Verdict,
     ) {
@@ -191,17 +214,13 @@ impl Thread<'_> {
             return;
         }
         self.check_order(event);
-        while let Some(item) = self.expected.peek().copied() {
-            if fits(&item, event) {
-                self.matches(truth, &item, event, all);
-                return;
-            }
-            if item.is_jump() && same_function(item.from, item.to) {
-                all.inner_jumps += 1;
-            } else if !item.is_call_to_next() {
-                break;
-            }
-            self.expected.next();
+        if self.is_hole(event) || self.in_hole && !self.ends_hole(truth, event, behind) {
+            return;
+        }
+        if let Some((skipped, item)) = self.next_fitting(event, same_function) {
+            all.inner_jumps += self.expected.by_ref().take(skipped).filter(Item::is_jump).count() as u64;
+            self.matches(truth, &item, event, all);
+            return;
         }
         if self.continues_gap(event) {
             self.verdict.gap_parts += 1;
@@ -210,6 +229,64 @@ impl Thread<'_> {
         } else if !is_inner_jump(event) {
             all.extra_jumps += 1;
         }
+    }
+
+    /// The next event of the truth that this one may be, and how many are skipped on the way: the decoder need not have
+    /// jumps inside one function, nor calls to the next instruction.
+    fn next_fitting(
+        &self,
+        event: &TraceEvent,
+        same_function: &dyn Fn(Avma, Avma) -> bool,
+    ) -> Option<(usize, Item)> {
+        for (skipped, item) in self.expected.clone().enumerate() {
+            let may_lack =
+                |item: &Item| item.is_call_to_next() || item.is_jump() && same_function(item.from, item.to);
+            match fits(&item, event) {
+                true => return Some((skipped, item)),
+                false if may_lack(&item) => (),
+                false => break,
+            }
+        }
+        None
+    }
+
+    /// A compressed return needed a call that skipped kernel code has hidden.
+    fn is_hole(&mut self, event: &TraceEvent) -> bool {
+        let is_hole = matches!(event, TraceEvent::Gap(gap) if matches!(gap.cause, GapCause::Desync { .. }));
+        let may_be = is_hole && self.kernel != KernelText::There;
+        self.verdict.holes += u64::from(may_be);
+        self.in_hole |= may_be;
+        may_be
+    }
+
+    /// Leaves out what the truth has in a hole, up to an event that fits, in its bounds: of several (recursion) the one
+    /// behind which most fits.
+    fn ends_hole(&mut self, truth: &File, event: &TraceEvent, behind: &[TraceEvent]) -> bool {
+        let time = event.time();
+        let around = self.expected.clone().take_while(|item| truth.ns(item.tsc) <= time.hi);
+        let fitting = around
+            .enumerate()
+            .filter(|(_, item)| fits(item, event) && truth.ns(item.tsc) >= time.lo)
+            .map(|(skipped, _)| skipped);
+        let Some(skipped) = fitting.min_by_key(|&skipped| Reverse(self.agreement(skipped + 1, behind)))
+        else {
+            // How tracing starts again behind the hole the truth does not know; all but jumps it must.
+            let starts =
+                matches!(event, TraceEvent::Branch(b) if matches!(b.transfer, Transfer::Start { .. }));
+            return !starts && !is_jump(event);
+        };
+        self.expected.by_ref().take(skipped).for_each(drop);
+        self.verdict.in_holes += skipped as u64;
+        self.in_hole = false;
+        true
+    }
+
+    /// How many events, jumps apart, fit what the truth has behind the next `skipped`.
+    fn agreement(&self, skipped: usize, events: &[TraceEvent]) -> usize {
+        let expected = self.expected.clone().skip(skipped).filter(|item| !item.is_jump());
+        let counts = |event: &&TraceEvent| !is_jump(event) && self.kernel.counts(event);
+        let pairs = expected.filter(|item| !item.is_call_to_next()).zip(events.iter().filter(counts));
+        pairs.take(FORESIGHT).take_while(|(item, event)| fits(item, event)).count()
     }
 
     /// The thread moved, in one loss, to a CPU whose trace is lost, too: a gap for each buffer.
@@ -225,7 +302,7 @@ impl Thread<'_> {
     fn check_order(&mut self, event: &TraceEvent) {
         let time = event.time();
         let last = std::mem::replace(&mut self.last, time);
-        let backward = time.lo < last.lo || time.point < last.point || time.hi < last.hi;
+        let backward = time.lo < last.lo || time.point < last.point;
         if backward || time.point < time.lo || time.point > time.hi {
             self.verdict.disordered += 1;
         }
@@ -327,7 +404,8 @@ fn fits(item: &Item, event: &TraceEvent) -> bool {
         }
         (Expected::End(expected), Transfer::End { kind, from, to }) => {
             let target = *to == Some(item.to) || item.to == Avma(0) && to.is_none();
-            same_end(expected, *kind) && from.ip == item.from && target
+            // Where code that is skipped was left from is not known.
+            same_end(expected, *kind) && (from.ip == item.from || expected == EndKind::Skipped) && target
         }
         _ => false,
     }

@@ -1,6 +1,6 @@
 //! What a right decoder says of a thread, from its truth.
 
-use model::{AsyncCause, Avma, BranchKind, EndKind, Tsc};
+use model::{AsyncCause, Avma, BranchKind, EndKind, TraceEvent, Tsc};
 
 use crate::truth::{Event, Events, Kind};
 
@@ -37,22 +37,77 @@ impl Item {
     }
 }
 
+/// What the decoder has of the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KernelText {
+    /// Its code: what is traced is followed.
+    #[default]
+    There,
+    /// Nothing: what is traced is skipped.
+    Missing,
+    /// Code that is not quite what ran: what was found of it does not count, user code does.
+    Inexact,
+}
+
+impl KernelText {
+    /// What the decoder found is held against the truth.
+    pub(super) fn counts(self, event: &TraceEvent) -> bool {
+        self != Self::Inexact || !event.is_in_kernel()
+    }
+}
+
 /// A thread's truth without what the trace does not show.
 #[derive(Clone, Debug)]
 pub(super) struct Shown<'a> {
     events: Events<'a>,
     /// Packets are being lost, and the gap has been said.
     lost: bool,
+    kernel: KernelText,
+    /// Follows the item given last.
+    next: Option<Item>,
 }
 
 impl<'a> Shown<'a> {
-    pub(super) fn new(events: Events<'a>) -> Self {
-        Self { events, lost: false }
+    pub(super) fn new(events: Events<'a>, kernel: KernelText) -> Self {
+        Self { events, lost: false, kernel, next: None }
+    }
+
+    /// The one or two items of an event.
+    fn items(&mut self, event: &Event) -> Option<Item> {
+        let what = self.shown(event)?;
+        let Event { kind, tsc, from, to, .. } = *event;
+        let far = |what| Item { what, tsc, from, to };
+        let shown = matches!(what, Expected::Start { .. } | Expected::End(_));
+        if shown && to != Avma(0) && self.kernel == KernelText::There && !event.left_filter() {
+            match kind {
+                Kind::Syscall | Kind::Async => {
+                    self.next = Some(far(Expected::Start { after_overflow: false }))
+                }
+                Kind::Enter if from != Avma(0) => {
+                    self.next = Some(far(what));
+                    return Some(far(Expected::End(EndKind::Syscall)));
+                }
+                _ => (),
+            }
+        }
+        Some(Item { what, tsc, from, to })
+    }
+
+    /// What is seen of kernel code that is skipped: where an IP filter was entered and left.
+    fn skipped(event: &Event) -> Option<Expected> {
+        if event.kind == Kind::FilterIn {
+            return Some(Expected::Start { after_overflow: false });
+        }
+        event.left_filter().then_some(Expected::End(EndKind::Skipped))
     }
 
     fn shown(&mut self, event: &Event) -> Option<Expected> {
         match event.kind {
-            Kind::SwitchOut | Kind::SwitchIn => return None,
+            Kind::SwitchOut => return None,
+            Kind::SwitchIn if !event.is_lost() => {
+                self.lost = false; // a loss is one CPU's
+                return None;
+            }
             Kind::Overflow | Kind::Truncated => {
                 self.lost = true;
                 return Some(Expected::Gap { truncated: event.kind == Kind::Truncated });
@@ -65,6 +120,9 @@ impl<'a> Shown<'a> {
             return (!announced).then_some(Expected::Gap { truncated: true });
         }
         self.lost = false;
+        if self.kernel != KernelText::There && event.is_in_kernel() {
+            return if self.kernel == KernelText::Missing { Self::skipped(event) } else { None };
+        }
         let kind = match event.kind {
             Kind::Call => BranchKind::Call,
             Kind::IndirectCall => BranchKind::IndirectCall,
@@ -87,9 +145,12 @@ impl Iterator for Shown<'_> {
 
     fn next(&mut self) -> Option<Item> {
         loop {
+            if let Some(next) = self.next.take() {
+                return Some(next);
+            }
             let event = self.events.next()?;
-            if let Some(what) = self.shown(&event) {
-                return Some(Item { what, tsc: event.tsc, from: event.from, to: event.to });
+            if let Some(item) = self.items(&event) {
+                return Some(item);
             }
         }
     }

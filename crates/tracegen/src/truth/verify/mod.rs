@@ -8,4 +8,5 @@ mod histogram;
 pub mod perf_script;
 
 pub use events::{EventVerifier, Verdict};
+pub use expected::KernelText;
 pub use histogram::Histogram;

@@ -31,6 +31,8 @@ pub struct Agreement {
     pub error_lines: u64,
     /// Lines that were not understood.
     pub unknown_lines: u64,
+    /// Lines that perf's clock puts behind the context switch, so to the next thread on the CPU.
+    pub late: u64,
     /// Events that are the same on both sides.
     pub matched: u64,
     /// By kind.
@@ -60,8 +62,12 @@ impl fmt::Display for Agreement {
         }
         let (lines, errors, unknown) = (self.lines, self.error_lines, self.unknown_lines);
         writeln!(f, "lines {lines}, of errors {errors}, not understood {unknown}")?;
-        let (left_over, backward) = (self.left_over, self.backward);
-        writeln!(f, "matched {}, left over {left_over}, backward times {backward}", self.matched)?;
+        let (left_over, backward, late) = (self.left_over, self.backward, self.late);
+        writeln!(
+            f,
+            "matched {}, left over {left_over}, backward times {backward}, late {late}",
+            self.matched
+        )?;
         let kinds = self.matched_by_kind.iter().map(|(kind, n)| format!("{} {n}", kind.name()));
         writeln!(f, "matched by kind: {}", kinds.collect::<Vec<_>>().join(", "))?;
         writeln!(f, "|perf - truth| ns: {}", self.time_error)
@@ -87,6 +93,8 @@ enum Shape {
     Jump,
     Start,
     End,
+    /// Into the kernel or out of it.
+    Far,
 }
 
 impl Shape {
@@ -97,6 +105,7 @@ impl Shape {
             ["jmp" | "jcc"] => Some(Self::Jump),
             ["tr", "strt", ..] => Some(Self::Start),
             ["tr", "end", ..] => Some(Self::End),
+            ["syscall" | "sysret" | "int" | "iret"] | ["hw", "int"] => Some(Self::Far),
             _ => None,
         }
     }
@@ -108,7 +117,8 @@ impl Shape {
             Self::Return => event.kind == Kind::Return && !left,
             Self::Jump => event.kind.is_jump() && !left,
             Self::Start => matches!(event.kind, Kind::Enter | Kind::Resume | Kind::FilterIn),
-            Self::End => matches!(event.kind, Kind::Syscall | Kind::Async) || left,
+            Self::End => matches!(event.kind, Kind::Syscall | Kind::Async) && event.to == Avma(0) || left,
+            Self::Far => matches!(event.kind, Kind::Syscall | Kind::Async | Kind::Enter) && !left,
         }
     }
 }
@@ -179,9 +189,11 @@ pub fn compare(truth: &File, mut script: impl BufRead, which: Branches) -> io::R
             result.error_lines += 1;
         } else if let Some(line) = Line::parse(&text) {
             result.lines += 1;
-            match threads.get_mut(&line.tid) {
+            let owner = owner(truth, &mut threads, &line);
+            result.late += u64::from(owner != line.tid);
+            match threads.get_mut(&owner) {
                 Some(thread) => check(truth, thread, &line, &mut result),
-                None => result.unknown_lines += 1,
+                None => result.unknown_lines += u64::from(line.flags != Shape::Jump),
             }
         } else if !text.trim().is_empty() {
             result.unknown_lines += 1;
@@ -195,6 +207,20 @@ pub fn compare(truth: &File, mut script: impl BufRead, which: Branches) -> io::R
         result.left_over += left_over;
     }
     Ok(result)
+}
+
+/// Whose line it is.  perf tells threads apart by time: where its estimate for the last branches of a thread is later
+/// than the switch-in record, it prints them with the number of the thread that follows, mostly 0.  So a line of a thread
+/// that is not in the truth, and an end of tracing that its thread does not have, is of the thread whose next event it is.
+fn owner(truth: &File, threads: &mut BTreeMap<Tid, Thread<'_>>, line: &Line<'_>) -> Tid {
+    let is_next =
+        |thread: &mut Thread<'_>| thread.expected.peek().filter(|e| line.is(e)).map(|e| truth.ns(e.tsc).0);
+    if threads.get_mut(&line.tid).is_some_and(|thread| line.flags != Shape::End || is_next(thread).is_some())
+    {
+        return line.tid;
+    }
+    let late = threads.iter_mut().filter_map(|(tid, thread)| Some((*tid, is_next(thread)?)));
+    late.min_by_key(|(_, ns)| ns.abs_diff(line.ns)).map_or(line.tid, |(tid, _)| tid)
 }
 
 fn check(truth: &File, thread: &mut Thread<'_>, line: &Line<'_>, result: &mut Agreement) {
@@ -223,7 +249,10 @@ fn check(truth: &File, thread: &mut Thread<'_>, line: &Line<'_>, result: &mut Ag
 
 #[cfg(test)]
 mod tests {
+    use model::{Tsc, TscClock};
+
     use super::*;
+    use crate::truth::{Flags, Writer, save};
 
     #[test]
     fn lines_of_perf_script() {
@@ -239,6 +268,57 @@ mod tests {
         check("1 0.000000002: tr end  call 10 => 0", Some((1, 2, Shape::End, 0x10, 0)));
         check("1 0.000000002: jcc 10 => 20", Some((1, 2, Shape::Jump, 0x10, 0x20)));
         check(" instruction trace error type 1 cpu 0", None);
-        check("1 0.000000002: int 10 => 20", None);
+        check("1 0.000000002: hw int 10 => 20", Some((1, 2, Shape::Far, 0x10, 0x20)));
+        check("1 0.000000002: vmentry 10 => 20", None);
+    }
+
+    /// One tick is one ns.
+    const CLOCK: TscClock = TscClock { shift: 0, mult: 1, zero: 0 };
+
+    /// Two threads that leave the CPU at the same place, thread 7 at 100 ns and thread 8 at 200 ns.
+    fn two_threads() -> File {
+        let thread = |ns| {
+            let mut writer = Writer::new();
+            writer.event(Kind::Enter, Flags::NONE, Tsc(ns), Avma(0), Avma(0x10));
+            writer.event(Kind::Async, Flags::NONE, Tsc(ns), Avma(0x18), Avma(0));
+            writer
+        };
+        let file = tempfile::NamedTempFile::new().unwrap();
+        save(file.path(), CLOCK, &[(Tid(7), &thread(100)), (Tid(8), &thread(200))]).unwrap();
+        File::load(file.path()).unwrap()
+    }
+
+    #[test]
+    fn what_perf_puts_behind_the_switch_is_of_the_thread_that_left() {
+        let check = |text: &str, late, agrees| {
+            let agreement = compare(&two_threads(), text.as_bytes(), Branches::All).unwrap();
+            assert_eq!((agreement.late, agreement.agrees()), (late, agrees), "{text}\n{agreement}");
+        };
+        let strt = "7 0.000000100: tr strt 0 => 10\n8 0.000000200: tr strt 0 => 10\n";
+        check(
+            &format!("{strt}7 0.000000100: tr end async 18 => 0\n8 0.000000200: tr end async 18 => 0\n"),
+            0,
+            true,
+        );
+        check(
+            &format!("{strt}0 0.000000300: tr end async 18 => 0\n7 0.000000100: tr end async 18 => 0\n"),
+            1,
+            true,
+        );
+        check(
+            &format!("{strt}7 0.000000100: tr end async 18 => 0\n7 0.000000201: tr end async 18 => 0\n"),
+            1,
+            true,
+        );
+        check(
+            &format!("{strt}7 0.000000100: tr end async 18 => 0\n0 0.000000201: tr end async 19 => 0\n"),
+            0,
+            false,
+        );
+        check(
+            &format!("{strt}7 0.000000100: tr end async 18 => 0\n0 0.000000201: return 18 => 0\n"),
+            0,
+            false,
+        );
     }
 }

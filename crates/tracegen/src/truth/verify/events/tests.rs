@@ -56,7 +56,7 @@ fn gap(from: u64, to: u64, cause: GapCause) -> TraceEvent {
 
 fn verdict(lines: &[Line], events: &[TraceEvent]) -> Verdict {
     let truth = truth(lines);
-    let mut verifier = EventVerifier::new(&truth, None);
+    let mut verifier = EventVerifier::new(&truth, None, KernelText::There);
     for event in events {
         verifier.events(Pid(7), TID, SpaceId(0), std::slice::from_ref(event));
     }
@@ -154,4 +154,30 @@ fn a_loss_on_two_cpus_is_a_gap_for_each() {
     let verdict = verdict(&lines, &parts);
     assert!(verdict.agrees(), "{verdict}");
     assert_eq!((verdict.gaps(), verdict.threads[0].gap_parts), (1, 1));
+}
+
+#[test]
+fn who_comes_to_a_cpu_whose_packets_are_lost_has_a_gap_without_an_event_in_it() {
+    let lines = [
+        (Kind::SwitchIn, Flags::LOST, 100, 0, 0),
+        (Kind::SwitchOut, Flags::NONE, 140, 0, 0),
+        (Kind::SwitchIn, Flags::NONE, 190, 0, 0),
+        (Kind::Enter, Flags::NONE, 200, 0, 0x210),
+    ];
+    let both = verdict(&lines, &[gap(100, 140, GapCause::Truncated), start(200, 0x210, false)]);
+    assert!(both.agrees() && both.times_agree(), "{both}");
+    assert!(!verdict(&lines, &[start(200, 0x210, false)]).agrees());
+}
+
+#[test]
+fn a_jump_that_the_truth_leaves_out_may_stand_before_a_call_to_the_next_instruction() {
+    let lines = [(Kind::Enter, Flags::NONE, 100, 0, 0x100), (Kind::Call, Flags::NONE, 120, 0x110, 0x115)];
+    let events = [
+        start(100, 0x100, false),
+        went(110, BranchKind::ConditionalJump, 0x102, 0x108),
+        went(120, BranchKind::Call, 0x110, 0x115),
+    ];
+    let verdict = verdict(&lines, &events);
+    assert!(verdict.agrees(), "{verdict}");
+    assert_eq!((verdict.matched(), verdict.extra_jumps), (2, 0));
 }

@@ -1,0 +1,316 @@
+//! What must hold of every analysis, whatever the recording: a violation is a defect of this program.
+//!
+//! ```text
+//!   events  -> CheckedAnalysis   time is inside its bounds and never runs backwards in a thread
+//!                 -> Analysis
+//!   report  -> check             calls nest; children and *self are the whole; callers are the function; histogram,
+//!                                counts and rows agree; observed + lost is the window, and causes are what was lost
+//! ```
+//! Tests analyse in no other way, and so does `report --check`.  Nothing here is on the way of an unchecked analysis.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use model::{AuxOffset, EventSink, EventTime, FunctionId, Ns, Pid, SpaceId, Tid, TraceEvent};
+use rustc_hash::FxHashMap;
+
+use crate::analysis::Analysis;
+use crate::report::{
+    CallRow, CallerReport, CauseLoss, ChildRow, CutCause, ErrorBound, FunctionReport, Loss, Report, Status,
+    ThreadLoss,
+};
+use crate::request::{Request, Surroundings};
+use crate::stats::{Quantiles, Stats};
+
+/// Violations that are kept; one defect may show at every event.
+const VIOLATIONS_MAX: usize = 100;
+
+/// Something that must hold and does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// What is wrong.
+    pub what: String,
+    /// The function that it is about.
+    pub function: Option<FunctionId>,
+    /// Where in the recording.
+    pub place: Option<Place>,
+}
+
+/// Where in the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Thread.
+    pub tid: Tid,
+    /// Time.
+    pub time: Ns,
+    /// In the AUX stream, where it is about one event or call.
+    pub at: Option<AuxOffset>,
+}
+
+impl Place {
+    fn of(row: &CallRow) -> Self {
+        Self { tid: row.tid, time: row.start_ns, at: Some(row.aux_offset) }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(Place { tid, time, at }) = self.place {
+            write!(f, "thread {} at {} ns", tid.0, time.0)?;
+            if let Some(at) = at {
+                write!(f, ", AUX offset {at}")?;
+            }
+            f.write_str(": ")?;
+        }
+        f.write_str(&self.what)
+    }
+}
+
+/// An [`Analysis`] that is checked.
+pub struct CheckedAnalysis<'a> {
+    analysis: Analysis<'a>,
+    last: FxHashMap<Tid, EventTime>,
+    found: Found,
+}
+
+impl<'a> CheckedAnalysis<'a> {
+    /// As [`Analysis::new`]; rows are kept, because it is they that show whether calls nest.
+    #[must_use]
+    pub fn new(request: &Request, around: Surroundings<'a>) -> Self {
+        let request = Request { rows: true, ..request.clone() };
+        Self {
+            analysis: Analysis::new(&request, around),
+            last: FxHashMap::default(),
+            found: Found::default(),
+        }
+    }
+
+    /// As [`Analysis::finish`], and what is wrong; nothing, unless this program has a defect.
+    #[must_use]
+    pub fn finish(self) -> (Report, Vec<Violation>) {
+        let Self { analysis, mut found, .. } = self;
+        let report = analysis.finish();
+        found.0.extend(check(&report));
+        (report, found.0)
+    }
+}
+
+impl EventSink for CheckedAnalysis<'_> {
+    fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
+        let last = self.last.entry(tid).or_default();
+        for event in events {
+            self.found.time_of(tid, last, event);
+        }
+        self.analysis.events(pid, tid, space, events);
+    }
+}
+
+/// All that does not hold in a report that has its rows.
+#[must_use]
+pub fn check(report: &Report) -> Vec<Violation> {
+    let mut found = Found::default();
+    found.loss(&report.loss);
+    report.functions.iter().for_each(|function| found.function(function));
+    found.nesting(report);
+    found.cut_calls(report);
+    found.0
+}
+
+#[derive(Default)]
+struct Found(Vec<Violation>);
+
+impl Found {
+    fn add(&mut self, function: Option<FunctionId>, place: Option<Place>, what: String) {
+        if self.0.len() < VIOLATIONS_MAX {
+            self.0.push(Violation { what, function, place });
+        }
+    }
+
+    /// The two are the same, or that is a violation.
+    fn same<T: PartialEq + fmt::Debug>(&mut self, function: FunctionId, what: &str, is: T, must: T) {
+        if is != must {
+            self.add(Some(function), None, format!("{what}: {is:?}, not {must:?}"));
+        }
+    }
+
+    fn time_of(&mut self, tid: Tid, last: &mut EventTime, event: &TraceEvent) {
+        let (time, at) = match event {
+            TraceEvent::Branch(branch) => (branch.time, branch.at),
+            TraceEvent::Gap(gap) => (gap.from, gap.at),
+        };
+        let place = Some(Place { tid, time: time.point, at: Some(at) });
+        let bounds = |time: EventTime| time.lo <= time.point && time.point <= time.hi;
+        if !bounds(time) {
+            self.add(None, place, format!("the time is outside of its bounds: {time:?}"));
+        }
+        if time.point < last.point || time.lo < last.lo {
+            self.add(None, place, format!("time runs backwards: {time:?} behind {last:?}"));
+        }
+        if let TraceEvent::Gap(gap) = event
+            && (!bounds(gap.to) || gap.to.point < gap.from.point)
+        {
+            self.add(None, place, format!("the gap ends before it begins: {gap:?}"));
+        }
+        *last = time;
+    }
+
+    fn loss(&mut self, loss: &Loss) {
+        loss.threads.iter().for_each(|thread| self.window(thread));
+        let mut of_threads = sums(loss.threads.iter().map(|thread| &thread.by_cause));
+        add_sums(&mut of_threads, &loss.unowned);
+        let whole = sums([&loss.by_cause]);
+        let of_cpus = sums(loss.cpus.iter().map(|cpu| &cpu.by_cause));
+        for (what, parts) in [("threads", of_threads), ("CPUs", of_cpus)] {
+            if parts != whole {
+                let what = format!("losses of all {what} are not the whole: {parts:?}, not {whole:?}");
+                self.add(None, None, what);
+            }
+        }
+        let lost_ns = loss.threads.iter().map(|thread| thread.lost_ns).fold(0, u64::saturating_add);
+        if lost_ns != loss.lost_ns {
+            self.add(None, None, format!("lost time of all threads: {lost_ns}, not {}", loss.lost_ns));
+        }
+    }
+
+    fn window(&mut self, thread: &ThreadLoss) {
+        let first = thread.by_cause.iter().map(|cause| cause.first).min();
+        let (time, at) = first.map_or((Ns(0), None), |first| (first.time, Some(first.at)));
+        let place = Some(Place { tid: thread.tid, time, at });
+        if thread.observed_ns.checked_add(thread.lost_ns) != Some(thread.window_ns) {
+            self.add(None, place, format!("observed and lost time are not the window: {thread:?}"));
+        }
+        let by_cause = thread.by_cause.iter().map(|cause| cause.lost_ns).fold(0, u64::saturating_add);
+        if by_cause != thread.lost_ns {
+            self.add(None, place, format!("losses by cause are not what was lost: {thread:?}"));
+        }
+        if thread.outside_ns.is_some_and(|ns| ns > thread.observed_ns) {
+            self.add(None, place, format!("more time outside the IP filter than was observed: {thread:?}"));
+        }
+    }
+
+    fn function(&mut self, f: &FunctionReport) {
+        let calls = &f.calls;
+        let open = calls.open_start + calls.open_end + calls.cut;
+        self.same(f.id, "counted calls", f.latency.count, calls.complete + calls.unwound);
+        self.same(f.id, "calls not seen to end", f.tails.calls, open);
+        let buckets = f.histogram.iter().map(|bucket| bucket.count).sum();
+        self.same(f.id, "calls in the histogram", f.latency.count, buckets);
+        self.whole(f.id, "children", &f.children, &f.latency, &f.off_cpu);
+        self.bounds(f.id, &f.latency, &f.error);
+        let sum = |of: fn(&CallerReport) -> u64| f.callers.iter().map(of).fold(0, u64::saturating_add);
+        self.same(f.id, "calls of all callers", sum(|c| c.latency.count), f.latency.count);
+        self.same(f.id, "time of all callers", sum(|c| c.latency.sum_ns), f.latency.sum_ns);
+        self.same(f.id, "off-CPU time of all callers", sum(|c| c.off_cpu.sum_ns), f.off_cpu.sum_ns);
+        for caller in &f.callers {
+            let buckets = caller.histogram.iter().map(|bucket| bucket.count).sum();
+            self.same(f.id, "calls in a caller's histogram", caller.latency.count, buckets);
+            self.whole(f.id, "a caller's children", &caller.children, &caller.latency, &caller.off_cpu);
+            self.bounds(f.id, &caller.latency, &caller.error);
+        }
+        if let Some(row) = &f.overfull {
+            let what = format!("the children of this call took longer than itself: {row:?}");
+            self.add(Some(f.id), Some(Place::of(row)), what);
+        }
+        self.rows(f);
+    }
+
+    /// Children and `*self` are the whole.
+    fn whole(&mut self, id: FunctionId, what: &str, rows: &[ChildRow], latency: &Stats, off_cpu: &Stats) {
+        let sum = |of: fn(&ChildRow) -> u64| rows.iter().map(of).fold(0, u64::saturating_add);
+        let is = (sum(|row| row.total.sum_ns), sum(|row| row.total.off_cpu_ns));
+        self.same(id, &format!("{what} and *self"), is, (latency.sum_ns, off_cpu.sum_ns));
+    }
+
+    /// Every figure is between its bounds.
+    fn bounds(&mut self, id: FunctionId, latency: &Stats, error: &ErrorBound) {
+        let Some(spread) = &latency.spread else { return };
+        let figures =
+            [spread.min_ns, spread.p50_ns, spread.p90_ns, spread.p99_ns, spread.p999_ns, spread.max_ns];
+        if !figures.is_sorted() {
+            self.add(Some(id), None, format!("percentiles are out of order: {figures:?}"));
+        }
+        for ((figure, low), high) in figures.into_iter().zip(in_order(&error.low)).zip(in_order(&error.high))
+        {
+            if low.is_none_or(|low| low > figure) || high.is_none_or(|high| high < figure) {
+                let what = format!("a figure is outside of its bounds: {figure} in {low:?}, {high:?}");
+                self.add(Some(id), None, what);
+            }
+        }
+    }
+
+    /// Every call has its row, and every row is a call.
+    fn rows(&mut self, f: &FunctionReport) {
+        let count = |status| f.rows.iter().filter(|row| row.status == status).count() as u64;
+        let statuses =
+            [Status::Complete, Status::Unwound, Status::OpenStart, Status::OpenEnd, Status::Cut].map(count);
+        let calls = &f.calls;
+        let counted = [calls.complete, calls.unwound, calls.open_start, calls.open_end, calls.cut];
+        self.same(f.id, "rows by status", statuses, counted);
+        let sum = f.rows.iter().filter(|row| row.status.counted()).map(|row| row.latency_ns);
+        self.same(f.id, "time of all rows", sum.fold(0, u64::saturating_add), f.latency.sum_ns);
+    }
+
+    /// In each thread a call begins and ends inside the one that it began in.
+    fn nesting(&mut self, report: &Report) {
+        let mut rows: Vec<&CallRow> = report.functions.iter().flat_map(|f| &f.rows).collect();
+        let end = |row: &CallRow| row.start_ns.0.saturating_add(row.latency_ns);
+        rows.sort_by_key(|row| (row.tid, row.start_ns, Reverse(end(row))));
+        let mut open: Vec<&CallRow> = Vec::new();
+        for row in rows {
+            while open.last().is_some_and(|top| top.tid != row.tid || end(top) <= row.start_ns.0) {
+                open.pop();
+            }
+            if let Some(outer) = open.last().filter(|outer| end(outer) < end(row)) {
+                let what = format!("this call outlives the one that it began in: {row:?} in {outer:?}");
+                self.add(Some(row.function), Some(Place::of(row)), what);
+            }
+            open.push(row);
+        }
+    }
+
+    /// The calls that gaps cut are those in the rows.
+    fn cut_calls(&mut self, report: &Report) {
+        let rows = report.functions.iter().flat_map(|f| &f.rows);
+        let mut cut: BTreeMap<&str, u64> = BTreeMap::new();
+        for row in rows {
+            let cause = row.cut_by.map(|cut| cut.cause);
+            if let Some(cause @ CutCause::Gap(_)) = cause {
+                *cut.entry(cause.name()).or_default() += 1;
+            }
+            if (row.status == Status::Cut) != cause.is_some() {
+                let what = format!("a call is cut by something, and only a cut one: {row:?}");
+                self.add(Some(row.function), Some(Place::of(row)), what);
+            }
+        }
+        let mut lost: BTreeMap<&str, u64> = BTreeMap::new();
+        for cause in report.loss.by_cause.iter().filter(|cause| cause.calls > 0) {
+            *lost.entry(cause.cause.name()).or_default() += cause.calls;
+        }
+        if cut != lost {
+            self.add(None, None, format!("calls cut by gaps: {lost:?}, not {cut:?}"));
+        }
+    }
+}
+
+fn in_order(q: &Quantiles) -> [Option<u64>; 6] {
+    [q.min_ns, q.p50_ns, q.p90_ns, q.p99_ns, q.p999_ns, q.max_ns]
+}
+
+/// Gaps, bytes, time and calls by cause.
+type Sums = BTreeMap<(&'static str, Option<model::ObjectId>), [u64; 4]>;
+
+fn sums<'r>(tables: impl IntoIterator<Item = &'r Vec<CauseLoss>>) -> Sums {
+    let mut sums = Sums::new();
+    tables.into_iter().for_each(|table| add_sums(&mut sums, table));
+    sums
+}
+
+fn add_sums(sums: &mut Sums, table: &[CauseLoss]) {
+    for loss in table {
+        let sum = sums.entry((loss.cause.name(), loss.object())).or_default();
+        for (sum, more) in sum.iter_mut().zip([loss.count, loss.bytes, loss.lost_ns, loss.calls]) {
+            *sum = sum.saturating_add(more);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! How much of one thread's life was seen: window = observed + lost, exactly.
+//!
+//! ```text
+//!   window    |-------------------------------------------------------|
+//!   lost              |-----|           |--|
+//!   observed  |-------|     |-----------|  |--------------------------|
+//!   outside       |---|           |---|        |----------------------|   the IP filter's ranges: seen to be elsewhere
+//! ```
+
+use model::schedule::ThreadLife;
+use model::{Gap, Ns, Tid};
+
+use crate::report::ThreadLoss;
+
+/// One thread's window up to its current event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThreadWindow {
+    start: Ns,
+    end: Ns,
+    /// Before this, everything is counted as either observed or lost.
+    counted_until: Ns,
+    observed_ns: u64,
+    lost_ns: u64,
+    /// Nobody had the thread's number.
+    dead_ns: u64,
+    /// With an IP filter: since when the thread is outside its ranges, and how long it was before.
+    outside: Option<(Option<Ns>, u64)>,
+}
+
+impl ThreadWindow {
+    /// From the trace start (ITRACE_START, FORK, or the recording's) to EXIT or the recording's end.
+    pub(crate) fn new(life: Option<&ThreadLife>, recording: (Ns, Ns), has_ip_filter: bool) -> Self {
+        let first_known = life.and_then(|l| l.born.into_iter().chain(l.trace_start).min());
+        let start = first_known.unwrap_or(recording.0).max(recording.0);
+        let end = life.and_then(|l| l.died).unwrap_or(recording.1).max(start);
+        let outside = has_ip_filter.then_some((Some(start), 0));
+        Self { start, end, counted_until: start, observed_ns: 0, lost_ns: 0, dead_ns: 0, outside }
+    }
+
+    /// Something was seen at `time`: the thread lived.
+    pub(crate) fn seen(&mut self, time: Ns) {
+        self.end = self.end.max(time);
+    }
+
+    /// Control leaves the IP filter's ranges.
+    pub(crate) fn leaves_filter(&mut self, time: Ns) {
+        if let Some((since, _)) = &mut self.outside {
+            *since = Some(time);
+        }
+    }
+
+    /// Control is inside the IP filter's ranges.
+    pub(crate) fn is_in_filter(&mut self, time: Ns) {
+        if let Some((since, outside_ns)) = &mut self.outside
+            && let Some(since) = since.take()
+        {
+            *outside_ns += time.since(since.max(self.counted_until));
+        }
+    }
+
+    /// The thread died, and another one has its number from `reborn` on.
+    pub(crate) fn dead(&mut self, died: Ns, reborn: Ns) {
+        let died = died.max(self.counted_until);
+        self.is_in_filter(died);
+        self.observed_ns += died.since(self.counted_until);
+        self.dead_ns += reborn.since(died);
+        self.counted_until = self.counted_until.max(reborn);
+        self.leaves_filter(reborn);
+    }
+
+    /// Returns how much of the gap was not lost already.
+    pub(crate) fn gap(&mut self, gap: &Gap) -> u64 {
+        let from = gap.from.point.max(self.counted_until);
+        let to = gap.to.point;
+        self.is_in_filter(from);
+        self.observed_ns += from.since(self.counted_until);
+        let lost_ns = to.since(from);
+        self.lost_ns += lost_ns;
+        self.counted_until = self.counted_until.max(to);
+        self.leaves_filter(to); // what ran in between is not known
+        self.seen(to);
+        lost_ns
+    }
+
+    pub(crate) fn finish(mut self, tid: Tid) -> ThreadLoss {
+        self.is_in_filter(self.end);
+        ThreadLoss {
+            tid,
+            window_ns: self.end.since(self.start).saturating_sub(self.dead_ns),
+            observed_ns: self.observed_ns + self.end.since(self.counted_until),
+            lost_ns: self.lost_ns,
+            outside_ns: self.outside.map(|(_, ns)| ns),
+            by_cause: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{AuxOffset, EventTime, GapCause};
+
+    fn gap(from: u64, to: u64) -> Gap {
+        let time = |ns| EventTime::exact(Ns(ns));
+        Gap { from: time(from), to: time(to), bytes: 3, at: AuxOffset(0), cause: GapCause::Overflow }
+    }
+
+    #[test]
+    fn window_is_observed_plus_lost_with_overlapping_gaps() {
+        let life = ThreadLife { trace_start: Some(Ns(100)), died: Some(Ns(900)), ..ThreadLife::default() };
+        let mut window = ThreadWindow::new(Some(&life), (Ns(50), Ns(1000)), false);
+        let lost: Vec<u64> = [(0, 150), (200, 300), (250, 260), (280, 350), (400, 400)]
+            .map(|(from, to)| window.gap(&gap(from, to)))
+            .into();
+        assert_eq!(lost, [50, 100, 0, 50, 0]);
+        let thread = window.finish(Tid(7));
+        assert_eq!((thread.window_ns, thread.observed_ns, thread.lost_ns), (800, 600, 200));
+        assert_eq!(thread.outside_ns, None);
+    }
+
+    #[test]
+    fn a_window_ends_with_the_thread_or_the_recording_or_what_was_seen_last() {
+        let forked = ThreadLife { born: Some(Ns(60)), trace_start: Some(Ns(80)), ..ThreadLife::default() };
+        let window = ThreadWindow::new(Some(&forked), (Ns(50), Ns(1000)), false);
+        assert_eq!(window.finish(Tid(1)).window_ns, 940);
+        let mut window = ThreadWindow::new(None, (Ns(50), Ns(1000)), false);
+        window.seen(Ns(1010));
+        assert_eq!(window.finish(Tid(1)).window_ns, 960);
+    }
+
+    #[test]
+    fn time_outside_the_filter_is_observed_and_apart_from_what_is_lost() {
+        let mut window = ThreadWindow::new(None, (Ns(0), Ns(1000)), true);
+        window.is_in_filter(Ns(100)); // outside until here
+        window.is_in_filter(Ns(150));
+        window.leaves_filter(Ns(200));
+        window.gap(&gap(260, 300)); // 60 outside before it
+        window.gap(&gap(290, 320));
+        window.is_in_filter(Ns(330)); // 10 behind it
+        window.leaves_filter(Ns(900)); // 100 to the end
+        let thread = window.finish(Tid(1));
+        assert_eq!((thread.window_ns, thread.observed_ns, thread.lost_ns), (1000, 940, 60));
+        assert_eq!(thread.outside_ns, Some(270));
+    }
+}

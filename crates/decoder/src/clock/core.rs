@@ -1,0 +1,203 @@
+//! The core clock: how long a cycle is.
+//!
+//! CBR gives the core:bus ratio, and so the length of a cycle in TSC ticks.  But the packet has no exact place ("There is
+//! not a precise IP to which to bind", SDM, CBR packet): it may come late, and where clocks change without one it is
+//! wrong.  So it is believed only where the frequencies that the anchors around measure agree with it; where they do
+//! not, these are the bounds: the frequency changes less often than MTC packets come.
+
+use super::interval::{Anchor, FRACTION, Span};
+
+/// CBR counts multiples of the bus clock, whose own frequency is not exactly the nominal one, and spread: the true
+/// ratio may be off by this part (1/128).
+const CBR_TOLERANCE_SHIFT: u32 = 7;
+
+/// Cycles must outnumber those that CYC packets may have left out by this factor, and the time what the anchors leave open, or
+/// they measure nothing: what is as vague as that agrees with any CBR.
+const MEASURABLE: u64 = 32;
+
+/// The length of a core cycle in TSC ticks, with [`FRACTION`]: from shortest to longest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) low: u64,
+    pub(super) high: u64,
+}
+
+impl Range {
+    pub(super) fn middle(self) -> u64 {
+        self.low + (self.high - self.low) / 2
+    }
+
+    pub(super) fn hull(self, other: Self) -> Self {
+        Self { low: self.low.min(other.low), high: self.high.max(other.high) }
+    }
+
+    fn overlaps(self, other: Self) -> bool {
+        self.low <= other.high && other.low <= self.high
+    }
+}
+
+/// What CBR packets say of a time: multiples of the bus clock, the least and the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Multiples {
+    least: u8,
+    most: u8,
+}
+
+impl Multiples {
+    pub(super) fn hull(self, other: Self) -> Self {
+        Self { least: self.least.min(other.least), most: self.most.max(other.most) }
+    }
+
+    /// The core's clock changed.
+    fn differ(self) -> bool {
+        self.least != self.most
+    }
+}
+
+/// What CBR packets say, and what that means.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CoreRatio {
+    bus: Bus,
+    now: Option<Multiples>,
+    /// All since the last anchor.
+    interval: Option<Multiples>,
+}
+
+/// A cycle of the bus clock, in TSC ticks.
+#[derive(Clone, Copy, Debug)]
+enum Bus {
+    /// As the recording says.
+    Stated(Range),
+    /// As anchors have measured it where CBR says how many cycles of the core it has; and how often they agreed, less how often
+    /// they did not: CBR may be late.
+    Learned(Range, u8),
+    Unknown,
+}
+
+/// Measurements that must agree on the bus clock before it counts as known.
+const WITNESSES: u8 = 2;
+
+impl CoreRatio {
+    /// `nonturbo`: the ratio at which the core clock equals the TSC's; 0 if unknown.
+    pub(super) fn new(nonturbo: u32) -> Self {
+        let length = u64::from(nonturbo) << FRACTION;
+        let bus = if nonturbo == 0 { Bus::Unknown } else { Bus::Stated(Range { low: length, high: length }) };
+        Self { bus, now: None, interval: None }
+    }
+
+    pub(super) fn cbr(&mut self, core_to_bus: u8) {
+        if core_to_bus == 0 {
+            return;
+        }
+        let now = Multiples { least: core_to_bus, most: core_to_bus };
+        self.interval = Some(self.interval.map_or(now, |before| before.hull(now)));
+        self.now = Some(now);
+    }
+
+    /// How long a cycle is by CBR.
+    pub(super) fn length(&self, multiples: Option<Multiples>) -> Option<Range> {
+        let Multiples { least, most } = multiples?;
+        let bus = match self.bus {
+            Bus::Stated(bus) => bus,
+            Bus::Learned(bus, witnesses) if witnesses >= WITNESSES => bus,
+            Bus::Learned(..) | Bus::Unknown => return None,
+        };
+        let (low, high) = (bus.low / u64::from(most), bus.high / u64::from(least));
+        Some(Range {
+            low: low - (low >> CBR_TOLERANCE_SHIFT),
+            high: high.saturating_add(high >> CBR_TOLERANCE_SHIFT),
+        })
+    }
+
+    /// Of the interval since the last anchor.
+    pub(super) fn interval(&self) -> Option<Multiples> {
+        self.interval
+    }
+
+    /// An anchor: what CBR said up to here, and a new interval begins.
+    pub(super) fn next_interval(&mut self) -> Option<Multiples> {
+        std::mem::replace(&mut self.interval, self.now)
+    }
+
+    /// A cycle was measured to be so long while CBR said `multiples`.  Where the recording does not say how long a cycle of the bus
+    /// clock is, this does.
+    fn learn(&mut self, measured: Range, multiples: Option<Multiples>) {
+        let Some(Multiples { least: ratio, .. }) = multiples.filter(|multiples| !multiples.differ()) else {
+            return;
+        };
+        let times = |length: u64| length.saturating_mul(u64::from(ratio));
+        let new = Range { low: times(measured.low), high: times(measured.high) };
+        self.bus = match self.bus {
+            Bus::Stated(bus) => Bus::Stated(bus),
+            Bus::Learned(bus, witnesses) if bus.overlaps(new) => {
+                let both = Range { low: bus.low.max(new.low), high: bus.high.min(new.high) };
+                Bus::Learned(both, witnesses.saturating_add(1))
+            }
+            Bus::Learned(bus, witnesses) if witnesses > 1 => Bus::Learned(bus, witnesses - 1),
+            Bus::Learned(..) | Bus::Unknown => Bus::Learned(new, 1),
+        };
+    }
+
+    /// What the anchors say of the interval between them, of which CBR says `multiples`.
+    pub(super) fn measure(&mut self, range: Option<Range>, multiples: Option<Multiples>) -> Option<Measured> {
+        let range = range?;
+        self.learn(range, multiples);
+        let cbr = self.length(multiples);
+        // Of a clock that changed the mean is measured: without CBR that says nothing of the parts.
+        let is_mean = cbr.is_none() && multiples.is_some_and(Multiples::differ);
+        (!is_mean).then(|| Measured { range, agrees: cbr.is_some_and(|cbr| cbr.overlaps(range)) })
+    }
+}
+
+/// What two anchors and the cycles between them say.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measured {
+    range: Range,
+    /// CBR said the same at that time.
+    pub(super) agrees: bool,
+}
+
+impl Measured {
+    /// Than by all of `others`.
+    pub(super) fn is_longer(self, others: Range) -> bool {
+        self.range.low > others.high
+    }
+}
+
+impl Span {
+    /// The length of a cycle in the interval that this span fills; `None` if time passed that was not counted, or too
+    /// few cycles.
+    pub(super) fn cycle(&self, left: Anchor, right: Anchor, unseen: u64) -> Option<Range> {
+        let (shortest, longest) = (right.lo.saturating_sub(left.hi), right.hi.saturating_sub(left.lo));
+        let is_vague = (longest - shortest).saturating_mul(MEASURABLE.into()) >= longest;
+        if self.breaks != 0 || is_vague || self.least <= unseen.saturating_mul(MEASURABLE) {
+            return None;
+        }
+        let per_cycle = |ticks: u128, cycles: u64| u64::try_from(ticks / u128::from(cycles.max(1))).ok();
+        let low = per_cycle(shortest, self.most.saturating_add(unseen))?;
+        let high = per_cycle(longest, self.least - unseen)?.saturating_add(1);
+        Some(Range { low, high })
+    }
+}
+
+/// CBR is refuted by what was measured on one side of an interval alone: what the frequency was on the other, and so here,
+/// nobody says.
+pub(super) fn is_unknown([before, own, behind]: [Option<Measured>; 3]) -> bool {
+    let is_refuted = [before, behind].into_iter().flatten().any(|measured| !measured.agrees);
+    is_refuted && own.is_none() && (before.is_none() || behind.is_none())
+}
+
+/// The length of a cycle in an interval: by CBR if the measured frequencies before, of and behind the interval bear it
+/// out (or there is none); else by them and CBR.  CBR is wrong only where two of them say the same and CBR another thing:
+/// one alone may have a sleep in it that nothing tells of.
+pub(super) fn length(cbr: Option<Range>, measured: [Option<Measured>; 3]) -> Option<Range> {
+    // Without CBR nothing says that the clock was the same where it was measured.
+    let Some(cbr) = cbr else { return measured[1].map(|own| own.range) };
+    let around = measured.into_iter().flatten();
+    let mut others = around.filter(|m| !m.agrees).map(|m| m.range);
+    let Some(first) = others.next() else { return Some(cbr) };
+    let says_the_same = |a: Option<Measured>| a.is_none_or(|m| !m.agrees && m.range.overlaps(first));
+    let wrong = others.clone().next().is_some() && measured.into_iter().all(says_the_same);
+    let hull = measured.into_iter().flatten().fold(first, |hull, m| hull.hull(m.range));
+    Some(if wrong { hull } else { hull.hull(cbr) })
+}

@@ -1,0 +1,316 @@
+//! The crystal clock: what an MTC packet says about the TSC.
+//!
+//! MTC has eight bits of the crystal's counter, from bit `mtc_period` on; TMA has the low 16 bits at a TSC packet, and
+//! the TSC ticks since the counter last changed.  So MTC gives the TSC through the number of crystal ticks since that
+//! TMA, and the ratio of the two clocks (SDM, "Tracking Time"):
+//!
+//! ```text
+//!   TSC TMA ----- MTC ----- MTC ----- MTC        ticks = TMA's TSC - fast + crystal ticks * ratio
+//! ```
+//!
+//! Processors skip MTC packets now and then, and make none while they sleep; then TSC and TMA follow the wake-up.
+
+use model::{AuxBuffer, AuxPiece};
+use packet::Packet;
+
+use super::interval::{Anchor, FRACTION};
+use crate::reader;
+
+/// Ratios are in TSC ticks for a tick of the crystal, with this many fractional bits.
+const RATIO_FRACTION: u32 = 32;
+/// Where the ratio cannot be measured, the nominal one may be off by this part (1/256): a header's rounded one, a TSC that a
+/// hypervisor scales.
+const NOMINAL_TOLERANCE_SHIFT: u32 = 8;
+/// Where it can, it is looked for in this part (1/64) around the nominal one.
+const SEARCH_SHIFT: u32 = 6;
+/// Without a nominal ratio: between these.  Crystals have 19.2 to 38.4 MHz, TSCs 0.8 to 6 GHz.
+const PLAUSIBLE: CrystalRatio = CrystalRatio { low: 20 << RATIO_FRACTION, high: 400 << RATIO_FRACTION };
+/// TSC ticks by which TSC - fast may be off the crystal's tick: both are rounded, `fast` to even numbers on some
+/// processors.
+const TMA_TICKS: u64 = 2;
+/// Pairs of TSC and TMA that a buffer's ratio is measured by.
+const SAMPLES: usize = 256;
+/// Packets of a PSB+, with generous room for padding.
+const PSB_PLUS_PACKETS: usize = 128;
+
+/// TSC ticks for a tick of the crystal: from least to most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CrystalRatio {
+    low: u64,
+    high: u64,
+}
+
+/// What a PSB+ says: the TSC at the crystal's last tick, and the counter's low 16 bits.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    tsc: u64,
+    counter: u16,
+}
+
+impl CrystalRatio {
+    /// CPUID 15H: EBX / EAX, and how far off that may be.
+    pub(crate) fn nominal((n, d): (u32, u32)) -> Option<Self> {
+        Self::around((n, d), NOMINAL_TOLERANCE_SHIFT)
+    }
+
+    fn around((n, d): (u32, u32), tolerance_shift: u32) -> Option<Self> {
+        let ratio = (u64::from(n) << RATIO_FRACTION).checked_div(u64::from(d)).filter(|&ratio| ratio != 0)?;
+        let tolerance = ratio >> tolerance_shift;
+        Some(Self { low: ratio - tolerance, high: ratio.saturating_add(tolerance) })
+    }
+
+    /// So many ticks, exactly.
+    #[cfg(test)]
+    pub(super) fn exact(ticks: u64) -> Option<Self> {
+        Some(Self { low: ticks << RATIO_FRACTION, high: ticks << RATIO_FRACTION })
+    }
+
+    /// The ratio, measured by the PSB+ packets of all buffers: both clocks are constant.  `nominal` is what the recording
+    /// says (zeros if it does not); `None` if it does not and there is nothing to measure.
+    pub(crate) fn measure(buffers: &[AuxBuffer<'_>], nominal: (u32, u32)) -> Option<Self> {
+        let mut range = Self::around(nominal, SEARCH_SHIFT).unwrap_or(PLAUSIBLE);
+        let (mut fit, mut misfit) = (0u32, 0u32);
+        for buffer in buffers {
+            let samples = samples(&buffer.pieces);
+            let (mut first, mut crystal_ticks) = (samples.first().copied(), 0u64);
+            for pair in samples.windows(2) {
+                let (Some(base), &[before, sample]) = (first, pair) else { break };
+                match range.crystal_ticks(before, sample) {
+                    Some(passed) => {
+                        crystal_ticks += passed;
+                        let better = Self::of(sample.tsc.saturating_sub(base.tsc), crystal_ticks);
+                        match range.intersect(better) {
+                            Some(both) => (range, fit) = (both, fit + 1),
+                            None => (first, crystal_ticks, misfit) = (Some(sample), 0, misfit + 1),
+                        }
+                    }
+                    None => (first, crystal_ticks) = (Some(sample), 0),
+                }
+            }
+        }
+        if fit > misfit { Some(range) } else { Self::nominal(nominal) }
+    }
+
+    fn of(tsc_ticks: u64, crystal_ticks: u64) -> Self {
+        let ratio = |ticks: u64| {
+            let ratio = (u128::from(ticks) << RATIO_FRACTION) / u128::from(crystal_ticks.max(1));
+            u64::try_from(ratio).unwrap_or(u64::MAX)
+        };
+        let (least, most) =
+            (tsc_ticks.saturating_sub(2 * TMA_TICKS), tsc_ticks.saturating_add(2 * TMA_TICKS));
+        Self { low: ratio(least), high: ratio(most).saturating_add(1) }
+    }
+
+    fn intersect(self, other: Self) -> Option<Self> {
+        let both = Self { low: self.low.max(other.low), high: self.high.min(other.high) };
+        (both.low <= both.high).then_some(both)
+    }
+
+    /// Crystal ticks from one sample to another: the counter's low bits say, if the time between leaves but one number.
+    fn crystal_ticks(self, from: Sample, to: Sample) -> Option<u64> {
+        let tsc_ticks = to.tsc.checked_sub(from.tsc).filter(|&ticks| ticks < 1 << 40)?;
+        let count = |ticks: u64, ratio: u64| {
+            u64::try_from((u128::from(ticks) << RATIO_FRACTION) / u128::from(ratio.max(1)))
+        };
+        let least = count(tsc_ticks.saturating_sub(2 * TMA_TICKS), self.high).ok()?;
+        let most = count(tsc_ticks + 2 * TMA_TICKS, self.low).ok()? + 1;
+        let low_bits = u64::from(to.counter.wrapping_sub(from.counter));
+        let candidate = least + (low_bits.wrapping_sub(least) & 0xffff);
+        (candidate > 0 && candidate <= most && candidate + 0x1_0000 > most).then_some(candidate)
+    }
+}
+
+/// The pairs of TSC and TMA of the first PSB+ packets of a stream.
+fn samples(pieces: &[AuxPiece<'_>]) -> Vec<Sample> {
+    let mut samples = vec![];
+    for (number, piece) in pieces.iter().enumerate() {
+        let mut at = 0;
+        while let Some(psb) = packet::find_psb(piece.bytes, at) {
+            let mut rest = pieces.get(number..).unwrap_or_default().to_vec();
+            if let (Some(first), Some(bytes)) = (rest.first_mut(), piece.bytes.get(psb..)) {
+                (first.bytes, first.offset) = (bytes, piece.offset.plus(psb as u64));
+            }
+            samples.extend(sample(&rest));
+            if samples.len() == SAMPLES {
+                return samples;
+            }
+            at = psb + packet::PSB.len();
+        }
+    }
+    samples
+}
+
+/// What the PSB+ at the start says, if it is whole.
+fn sample(pieces: &[AuxPiece<'_>]) -> Option<Sample> {
+    let mut tsc = None;
+    for (_, packet) in reader::packets(pieces).take(PSB_PLUS_PACKETS) {
+        match packet.ok()? {
+            Packet::Tsc(ticks) => tsc = Some(ticks),
+            Packet::Tma { ctc, fast } => {
+                return Some(Sample { tsc: tsc?.checked_sub(u64::from(fast))?, counter: ctc });
+            }
+            Packet::PsbEnd | Packet::Ovf => return None,
+            _ => (),
+        }
+    }
+    None
+}
+
+/// Follows the crystal's counter.
+pub(super) struct Crystal {
+    period: u32,
+    ratio: Option<CrystalRatio>,
+    base: Option<Base>,
+}
+
+/// The last TMA, and what MTC packets have said since.
+#[derive(Clone, Copy, Debug)]
+struct Base {
+    /// TSC at the counter's last change before the TMA.
+    tsc: u64,
+    /// Crystal ticks since.
+    passed: u64,
+    /// Counter at the last MTC or TMA; low bits only.
+    counter: u64,
+    /// How many low bits of `counter` are known.
+    known_bits: u32,
+}
+
+impl Crystal {
+    pub(super) fn new(mtc_period: Option<u8>, ratio: Option<CrystalRatio>) -> Self {
+        let ratio = ratio.filter(|_| mtc_period.is_some());
+        Self { period: mtc_period.map_or(0, u32::from).min(32), ratio, base: None }
+    }
+
+    /// The counter's relation to the TSC is not known any more.
+    pub(super) fn forget(&mut self) {
+        self.base = None;
+    }
+
+    /// A TMA packet behind a TSC packet.
+    pub(super) fn tma(&mut self, tsc: model::Tsc, ctc: u16, fast: u16) {
+        let tsc = tsc.0.saturating_sub(u64::from(fast));
+        self.base = Some(Base { tsc, passed: 0, counter: u64::from(ctc), known_bits: 16 });
+    }
+
+    /// An MTC packet, when it is not earlier than `now` (ticks with fraction), and whether others were skipped before it;
+    /// `None` if it says nothing.
+    pub(super) fn mtc(&mut self, payload: u8, now: u128) -> Option<(Anchor, bool)> {
+        let (ratio, base, period) = (self.ratio?, self.base.as_mut()?, self.period);
+        // The payload's bits that the known counter covers: fewer than 8 right behind a TMA with a long period.
+        let bits = base.known_bits.saturating_sub(period).min(8);
+        if bits == 0 {
+            return None;
+        }
+        let mask = (1u64 << bits) - 1;
+        let before = base.counter >> period;
+        let steps = match u64::from(payload).wrapping_sub(before) & mask {
+            0 if bits == 8 => return None, // said already, by TMA or MTC
+            0 => mask + 1,
+            steps => steps,
+        };
+        base.passed = base.passed.saturating_add(((before + steps) << period).saturating_sub(base.counter));
+        (base.counter, base.known_bits) = (u64::from(payload) << period, period + 8);
+        let late = (steps > 1).then_some(1u64 << period);
+        let anchor = base.anchor(ratio, late);
+        // If cycles say that much more time passed, more than 255 packets were skipped and the counter went round.
+        let round = 256u64 << period;
+        let round_ticks = base.ticks(round, ratio.high).max(1);
+        let rounds = (now.saturating_sub(anchor.hi) + round_ticks / 2) / round_ticks;
+        if rounds == 0 {
+            return Some((anchor, steps > 1));
+        }
+        base.passed = base.passed.saturating_add(round.saturating_mul(u64::try_from(rounds).ok()?));
+        Some((base.anchor(ratio, Some(round)), true))
+    }
+}
+
+impl Base {
+    fn ticks(&self, crystal_ticks: u64, ratio: u64) -> u128 {
+        (u128::from(crystal_ticks) * u128::from(ratio)) >> (RATIO_FRACTION - FRACTION)
+    }
+
+    /// When the counter changed to what it is now.  A packet behind skipped ones may be up to `late` crystal ticks late: on
+    /// wake-up it comes for the counter as it is then.
+    fn anchor(&self, ratio: CrystalRatio, late: Option<u64>) -> Anchor {
+        let tick = 1u128 << FRACTION;
+        let base = u128::from(self.tsc) << FRACTION;
+        let lo = (base + self.ticks(self.passed, ratio.low)).saturating_sub(tick);
+        let hi = base + self.ticks(self.passed.saturating_add(late.unwrap_or(0)), ratio.high) + tick;
+        Anchor { lo, hi }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{AuxOffset, AuxOwner, Cpu};
+
+    use super::*;
+
+    /// A buffer of PSB+ packets, at TSCs and counters.
+    fn bytes(samples: &[(u64, u64, u64)]) -> Vec<u8> {
+        let mut out = vec![];
+        for &(tsc, ctc, fast) in samples {
+            let tma = Packet::Tma { ctc: ctc as u16, fast: fast as u16 };
+            [Packet::Psb, Packet::Tsc(tsc), tma, Packet::PsbEnd]
+                .iter()
+                .for_each(|p| packet::encode(p, &mut out));
+        }
+        out
+    }
+
+    fn measure(samples: &[(u64, u64, u64)], nominal: (u32, u32)) -> Option<(f64, f64)> {
+        let bytes = bytes(samples);
+        let piece = AuxPiece { offset: AuxOffset(0), bytes: &bytes, file_offset: 0 };
+        let owner = AuxOwner::Cpu(Cpu(0));
+        let buffer = AuxBuffer { index: 0, owner, pieces: vec![piece], records: vec![] };
+        let ratio = CrystalRatio::measure(&[buffer], nominal)?;
+        let float = |ratio: u64| ratio as f64 / (1u64 << RATIO_FRACTION) as f64;
+        Some((float(ratio.low), float(ratio.high)))
+    }
+
+    /// A PSB+ every 10,000 crystal ticks of 125.375 TSC ticks: the counter goes round in between.
+    fn skewed(count: u64) -> Vec<(u64, u64, u64)> {
+        (0..count).map(|i| 777_777 + i * 10_000).map(|ctc| (ctc * 125_375 / 1000 + 7, ctc, 7)).collect()
+    }
+
+    #[test]
+    fn a_ratio_off_the_nominal_one_is_measured() {
+        let (low, high) = measure(&skewed(100), (250, 2)).unwrap();
+        assert!(low <= 125.375 && 125.375 <= high && high - low < 0.0001, "{low} {high}");
+    }
+
+    #[test]
+    fn without_a_nominal_ratio_it_is_measured() {
+        let (low, high) = measure(&skewed(100), (0, 0)).unwrap();
+        assert!(low <= 125.375 && 125.375 <= high && high - low < 0.0001, "{low} {high}");
+    }
+
+    #[test]
+    fn one_sample_leaves_the_nominal_ratio_and_its_tolerance() {
+        assert_eq!(measure(&skewed(1), (250, 2)), Some((125.0 * 255.0 / 256.0, 125.0 * 257.0 / 256.0)));
+        assert_eq!(measure(&skewed(1), (0, 0)), None);
+    }
+
+    #[test]
+    fn a_damaged_sample_changes_nothing() {
+        let mut samples = skewed(100);
+        samples[40].0 ^= 1 << 33;
+        samples[60].1 ^= 1 << 9;
+        let (low, high) = measure(&samples, (250, 2)).unwrap();
+        assert!(low <= 125.375 && 125.375 <= high && high - low < 0.0001, "{low} {high}");
+    }
+
+    #[test]
+    fn a_real_recordings_ratio() {
+        // Core m7-6Y75: the first PSB+ packets of a recording.
+        let samples = [
+            (808_741_677_872, 0x5f95, 22),
+            (808_741_693_362, 0x60cb, 12),
+            (808_741_824_682, 0x6b0d, 32),
+            (808_742_000_440, 0x78c8, 40),
+        ];
+        let (low, high) = measure(&samples, (0, 0)).unwrap();
+        assert!(low <= 50.0 && 50.0 <= high && high - low < 0.01, "{low} {high}");
+    }
+}

@@ -1,0 +1,168 @@
+//! What lies between two anchors.
+//!
+//! For the time `t` of a slot at `c` cycles behind the anchor A:
+//!
+//! ```text
+//!  A ----- c cycles ----- t ----- rest ----- B            bounds of the cycles' length: see `core`
+//!     t in [A + min(c), A + max(c)]                         max is unbounded once tracing was off in
+//!     t in [B - max(rest), B - min(rest)]                   between (the core may have slept)
+//! ```
+//!
+//! The estimate scales c so that c + rest is the measured B - A; where tracing was off in between, it counts from the
+//! anchor on its own side.  Without CYC the number of branches stands in for cycles in the estimate, and the anchors
+//! alone are the bounds.
+
+use model::Tsc;
+
+use super::Slot;
+use super::core::{Measured, Multiples, Range};
+
+/// Time spans are in TSC ticks with this many fractional bits.
+pub(super) const FRACTION: u32 = 16;
+/// Counts of cycles saturate here, so that sums of them, as ticks, cannot overflow.
+const MAX_CYCLES: u64 = 1 << 62;
+
+/// Ticks, with fraction, of so many cycles.
+pub(super) fn ticks(cycles: u64, length: u64) -> u128 {
+    u128::from(cycles) * u128::from(length)
+}
+
+pub(super) fn floor(ticks: u128) -> Tsc {
+    Tsc(u64::try_from(ticks >> FRACTION).unwrap_or(u64::MAX))
+}
+
+pub(super) fn ceil(ticks: u128) -> Tsc {
+    floor(ticks + ((1 << FRACTION) - 1))
+}
+
+/// A place in the stream at which the TSC is known: from `lo` to `hi`, with fraction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Anchor {
+    pub(super) lo: u128,
+    pub(super) hi: u128,
+}
+
+impl Anchor {
+    pub(super) fn exact(Tsc(tsc): Tsc) -> Self {
+        let at = u128::from(tsc) << FRACTION;
+        Self { lo: at, hi: at }
+    }
+
+    /// The best guess: a tick's rounding on both sides, and packets are rarely late.
+    pub(super) fn best(self) -> u128 {
+        self.lo + ((self.hi - self.lo) / 2).min(1 << FRACTION)
+    }
+}
+
+/// What passed since the last anchor, as far as it was counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Span {
+    /// At least this many core cycles (without CYC: branches).
+    pub(super) least: u64,
+    /// At most this many, breaks apart.
+    pub(super) most: u64,
+    /// How often an unknown time passed in between: tracing was off, or packets were lost.
+    pub(super) breaks: u32,
+}
+
+impl Span {
+    /// `straddles`: some of these cycles, nobody knows how many, lie before the anchor.
+    #[inline]
+    pub(super) fn add_cycles(&mut self, cycles: u64, straddles: bool) {
+        self.most = self.most.saturating_add(cycles).min(MAX_CYCLES);
+        if !straddles {
+            self.least = self.least.saturating_add(cycles).min(MAX_CYCLES);
+        }
+    }
+}
+
+/// A slot that waits for its time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    pub(super) since: Span,
+    pub(super) slot: Slot,
+}
+
+/// Two anchors, and what happened between them.
+pub(super) struct Interval {
+    pub(super) left: Anchor,
+    pub(super) right: Anchor,
+    pub(super) all: Span,
+    /// What CBR packets say about it.
+    pub(super) cbr: Option<Multiples>,
+    pub(super) measured: Option<Measured>,
+    /// Time passed in it that cycles do not account for, nobody knows where.
+    pub(super) stalls: bool,
+    pub(super) slots: Vec<Pending>,
+}
+
+/// Bounds and estimate of a time, in ticks with fraction.
+pub(super) struct Bounds {
+    pub(super) lo: u128,
+    pub(super) point: u128,
+    pub(super) hi: u128,
+    /// The packets contradict each other.
+    pub(super) contradict: bool,
+}
+
+impl Interval {
+    /// Of a slot `since` behind the left anchor; `cycle`: how long a cycle is, if that is known.
+    pub(super) fn bounds(&self, since: Span, cycle: Option<Range>, unseen: u64) -> Bounds {
+        let (left, right, all) = (self.left, self.right, self.all);
+        let (mut lo, mut hi, mut contradict) = (left.lo, right.hi, false);
+        if let Some(cycle) = cycle {
+            let slack = ticks(unseen, cycle.high);
+            let rest_min = ticks(all.least.saturating_sub(since.least), cycle.low);
+            lo = lo.max((left.lo + ticks(since.least, cycle.low)).saturating_sub(slack));
+            hi = hi.min((right.hi + slack).saturating_sub(rest_min));
+            let most = left.hi + ticks(since.most, cycle.high) + slack;
+            if since.breaks == 0 && !self.stalls {
+                hi = hi.min(most);
+            }
+            if since.breaks == all.breaks && !self.stalls {
+                let rest_max = ticks(all.most.saturating_sub(since.most), cycle.high);
+                lo = lo.max(right.lo.saturating_sub(rest_max + slack));
+            }
+            contradict = lo > hi;
+            if contradict {
+                // An anchor or the cycles are wrong: what either says is possible.
+                (lo, hi) = (left.lo, right.hi.max(most));
+            }
+        }
+        Bounds { lo, point: self.point(since, cycle).clamp(lo, hi), hi, contradict }
+    }
+
+    fn point(&self, since: Span, cycle: Option<Range>) -> u128 {
+        let (left, right, all) = (self.left.best(), self.right.best(), self.all);
+        match cycle.map(Range::middle) {
+            Some(length) if all.breaks != 0 && since.breaks == all.breaks => {
+                right.saturating_sub(ticks(all.most.saturating_sub(since.most), length))
+            }
+            Some(length) if all.breaks != 0 => left + ticks(since.most, length),
+            _ => left + part(right.saturating_sub(left), since.most, all.most.max(1)),
+        }
+    }
+}
+
+/// A time that no anchor follows; `hi` is open if nothing bounds it.
+pub(super) struct Open {
+    pub(super) lo: u128,
+    pub(super) point: u128,
+    pub(super) hi: Option<u128>,
+}
+
+/// Of a slot `since` behind the last anchor.
+pub(super) fn behind(anchor: Anchor, since: Span, cycle: Option<Range>, unseen: u64) -> Open {
+    let Some(cycle) = cycle else { return Open { lo: anchor.lo, point: anchor.lo, hi: None } };
+    let slack = ticks(unseen, cycle.high);
+    let lo = anchor.lo + ticks(since.least, cycle.low).saturating_sub(slack);
+    let hi = anchor.hi + ticks(since.most, cycle.high) + slack;
+    let point = anchor.best() + ticks(since.most, cycle.middle());
+    Open { lo, point, hi: (since.breaks == 0).then_some(hi) }
+}
+
+/// `whole * share / all`, roughly if that is too much for 128 bits; `share` is at most `all`, which is not 0.
+fn part(whole: u128, share: u64, all: u64) -> u128 {
+    let (share, all) = (u128::from(share), u128::from(all));
+    whole.checked_mul(share).map_or(whole / all * share, |product| product / all)
+}

@@ -1,0 +1,296 @@
+//! Packets in, times out.
+
+use super::*;
+
+/// 3 GHz TSC at 1 tick per ns of the test's clock, crystal 24 MHz (125 ticks), core 3.6 GHz.
+fn clock(cyc: bool) -> Clock {
+    let pt = PtConfig { cyc, tsc_ctc_ratio: (250, 2), max_nonturbo_ratio: 30, ..PtConfig::default() };
+    let ratio = CrystalRatio::exact(125);
+    let mut clock = Clock::new(&pt, ratio, TscClock { shift: 0, mult: 1, zero: 0 }, Tsc(1_000_000));
+    clock.tsc(1_000_010, true);
+    clock.tma(8000, 10);
+    clock.cbr(36);
+    clock.cyc(0);
+    clock
+}
+
+fn range(time: EventTime) -> (u64, u64, u64) {
+    (time.lo.0, time.point.0, time.hi.0)
+}
+
+#[test]
+fn cycles_between_two_anchors_are_scaled() {
+    let mut clock = clock(true);
+    clock.cyc(600); // 500 ticks by CBR
+    let slot = clock.slot(0);
+    clock.cyc(588);
+    clock.mtc((8008 >> 3) as u8); // 8 * 125 - 10 = 990 ticks behind the TSC
+    clock.finish(None);
+    let (lo, point, hi) = range(clock.time(slot));
+    assert_eq!(point, 1_000_010 + 990 * 600 / 1188);
+    assert!((1_000_504..=point).contains(&lo) && (point..=1_000_516).contains(&hi), "{lo} {point} {hi}");
+    assert_eq!(clock.errors, 0);
+}
+
+#[test]
+fn behind_a_break_time_counts_back_from_the_next_anchor() {
+    let mut clock = clock(true);
+    clock.cyc(120);
+    let before = clock.slot(0);
+    clock.discontinuity();
+    let after = clock.slot(0);
+    clock.cyc(360);
+    clock.tsc(1_010_000, true); // 9990 ticks
+    clock.finish(None);
+    let (lo, point, hi) = range(clock.time(before));
+    assert_eq!(point, 1_000_109);
+    assert!(lo >= 1_000_107 && hi <= 1_000_115, "{lo} {hi}");
+    let (lo, point, hi) = range(clock.time(after));
+    assert_eq!(point, 1_010_000 - 300);
+    assert!(lo >= 1_010_000 - 306 && hi <= 1_010_000 - 295, "{lo} {hi}");
+}
+
+/// MTC packets 1000 ticks apart, 1200 cycles between each; in the second interval only 300, 120 of them before the slot.
+#[test]
+fn time_that_cycles_do_not_account_for_is_anywhere_in_its_interval() {
+    let mut clock = clock(true);
+    let mtc = |clock: &mut Clock, number: u64| clock.mtc((1000 + number) as u8);
+    clock.cyc(1188);
+    mtc(&mut clock, 1);
+    clock.cyc(120); // 100 ticks
+    let slot = clock.slot(0);
+    clock.cyc(180); // 150 ticks
+    mtc(&mut clock, 2);
+    clock.cyc(1200);
+    mtc(&mut clock, 3);
+    clock.finish(None);
+    let (lo, _, hi) = range(clock.time(slot));
+    assert!((1_001_096..=1_001_100).contains(&lo) && (1_001_850..=1_001_858).contains(&hi), "{lo} {hi}");
+}
+
+#[test]
+fn where_anchor_and_cycles_contradict_each_other_both_may_be_right() {
+    let mut clock = clock(true);
+    clock.cyc(2400); // 2000 ticks, but the next MTC stands for 990
+    clock.discontinuity();
+    let slot = clock.slot(0);
+    clock.mtc((8008 >> 3) as u8);
+    clock.finish(None);
+    let (lo, _, hi) = range(clock.time(slot));
+    assert!(lo <= 1_001_000 && hi >= 1_002_010, "{lo} {hi}");
+    assert!(clock.errors > 0);
+}
+
+#[test]
+fn without_cyc_the_anchors_are_the_bounds() {
+    let mut clock = clock(false);
+    clock.progress(3);
+    let slot = clock.slot(0);
+    clock.progress(6);
+    clock.mtc((8008 >> 3) as u8);
+    assert_eq!(range(clock.time(slot)), (1_000_010, 1_000_340, 1_001_001));
+}
+
+#[test]
+fn bytes_that_look_like_a_tsc_far_ahead_are_not_one() {
+    let mut clock = clock(true);
+    clock.bound(Ns(2_000_000));
+    clock.tsc(1 << 55, true);
+    clock.tma(1, 1);
+    let slot = clock.slot(0);
+    clock.tsc(1_000_500, true);
+    clock.finish(None);
+    assert_eq!((clock.time(slot).hi, clock.errors), (Ns(1_000_500), 1));
+}
+
+#[test]
+fn no_count_of_cycles_and_no_jump_of_the_tsc_is_too_much() {
+    let mut clock = clock(true);
+    clock.cyc(u64::MAX >> 3);
+    let slot = clock.slot(0);
+    clock.cyc(u64::MAX >> 3);
+    clock.tsc((1 << 55) - 1, true);
+    clock.finish(None);
+    let time = clock.time(slot);
+    assert!(time.lo <= time.point && time.point <= time.hi);
+}
+
+#[test]
+fn mtc_counts_on_over_its_eight_bits() {
+    let mut clock = clock(true);
+    let mut mtc = |period: u64| {
+        clock.cyc(1200);
+        let slot = clock.slot(0);
+        clock.mtc(((8000 + 8 * period) >> 3) as u8);
+        slot
+    };
+    let slots: Vec<_> = (1..600).map(&mut mtc).collect();
+    clock.finish(None);
+    for (slot, period) in slots.into_iter().zip(1..) {
+        assert_eq!(clock.time(slot).hi.0, 1_000_001 + 1000 * period);
+    }
+}
+
+#[test]
+fn a_wrong_ratio_is_counted_and_widens() {
+    let mut clock = clock(true);
+    clock.cyc(2400); // by CBR 2000 ticks, but only 990 pass
+    let slot = clock.slot(0);
+    clock.cyc(10);
+    clock.mtc((8008 >> 3) as u8);
+    clock.finish(None);
+    let (lo, point, hi) = range(clock.time(slot));
+    assert!(lo <= point && point <= hi && hi <= 1_001_001 && lo >= 1_000_010);
+    assert_eq!(clock.errors, 1);
+}
+
+#[test]
+fn the_last_slots_are_bounded_by_the_end_of_the_recording() {
+    let mut clock = clock(true);
+    clock.cyc(120);
+    let sure = clock.slot(0);
+    clock.discontinuity();
+    let unsure = clock.slot(0);
+    clock.finish(Some(Ns(1_002_000)));
+    assert!(clock.time(sure).hi.0 <= 1_000_115);
+    assert_eq!(range(clock.time(unsure)), (1_000_107, 1_000_109, 1_002_000));
+}
+
+/// The number of the MTC packet so many periods behind the TMA of [`clock`].
+fn mtc(period: u64) -> u8 {
+    ((8000 + 8 * period) >> 3) as u8
+}
+
+#[test]
+fn an_mtc_that_says_what_is_known_is_no_anchor() {
+    let mut clock = clock(false);
+    let slot = clock.slot(0);
+    clock.mtc(mtc(0)); // TMA had this already
+    clock.mtc(mtc(1));
+    clock.mtc(mtc(1));
+    let behind = clock.slot(0);
+    clock.mtc(mtc(2));
+    assert_eq!((clock.time(slot).hi.0, clock.time(behind).hi.0), (1_001_001, 1_002_001));
+    assert_eq!(clock.errors, 0);
+}
+
+#[test]
+fn an_mtc_behind_skipped_ones_may_be_late() {
+    let mut clock = clock(false);
+    clock.mtc(mtc(3));
+    let slot = clock.slot(0);
+    clock.mtc(mtc(5));
+    assert_eq!(range(clock.time(slot)).0, 1_002_999);
+    assert_eq!(range(clock.time(slot)).2, 1_006_001);
+}
+
+#[test]
+fn cycles_tell_how_often_the_counter_went_round() {
+    let mut clock = clock(true);
+    clock.cyc(300 * 1200);
+    let slot = clock.slot(0);
+    clock.mtc(mtc(300)); // 44 by its eight bits
+    clock.tsc(1_300_000, true);
+    clock.finish(None);
+    let time = clock.time(slot);
+    assert!(time.lo.0 <= 1_300_000 && 1_300_000 <= time.hi.0, "{time:?}");
+}
+
+#[test]
+fn a_tsc_before_what_mtc_said_takes_that_back() {
+    let mut clock = clock(false);
+    clock.mtc(mtc(100));
+    let wrong = clock.slot(0);
+    clock.mtc(mtc(101));
+    clock.tsc(1_002_000, true);
+    let right = clock.slot(0);
+    clock.tsc(1_003_000, true);
+    assert_eq!(range(clock.time(wrong)), (1_000_010, 1_002_000, 1_002_000));
+    assert_eq!(range(clock.time(right)), (1_002_000, 1_002_000, 1_003_000));
+    assert_eq!(clock.errors, 1);
+}
+
+#[test]
+fn a_tsc_that_runs_backwards_is_damage() {
+    let mut clock = clock(true);
+    clock.tsc(1_000_005, true);
+    let slot = clock.slot(0);
+    clock.tsc(1_000_500, true);
+    clock.finish(None);
+    assert_eq!((clock.time(slot).hi, clock.errors), (Ns(1_000_500), 1));
+}
+
+/// Ten periods of `cycles` cycles each, with a slot in the middle of each; the slots' distance from where they truly are.
+fn periods(clock: &mut Clock, from: u64, cycles: u64) -> Vec<(Slot, u64)> {
+    let slots = (from..from + 10).map(|period| {
+        clock.cyc(cycles / 2);
+        let slot = clock.slot(0);
+        clock.cyc(cycles / 2);
+        clock.mtc(mtc(period + 1));
+        (slot, 1_000_500 + 1000 * period)
+    });
+    slots.collect()
+}
+
+#[test]
+fn a_core_clock_that_changes_without_cbr_is_measured() {
+    let mut clock = clock(true);
+    clock.mtc(mtc(1));
+    let mut slots = periods(&mut clock, 1, 1200);
+    slots.extend(periods(&mut clock, 11, 1000)); // 36 to 30 at an anchor, and CBR says nothing
+    clock.finish(None);
+    for (slot, truth) in slots {
+        let time = clock.time(slot);
+        assert!(time.lo.0 <= truth && truth <= time.hi.0, "{truth}: {time:?}");
+    }
+    // Far from the change the measured frequency is all that is used.
+    let last = clock.time(Slot(clock.times.len() as u32 - 2));
+    assert!(last.hi.since(last.lo) < 16, "{last:?}");
+    assert_eq!(clock.errors, 10);
+}
+
+#[test]
+fn without_cbr_and_ratio_the_core_clock_is_measured() {
+    let mut clock = clock(true);
+    clock.ratio = CoreRatio::new(0);
+    clock.mtc(mtc(1));
+    for (slot, truth) in periods(&mut clock, 1, 1200) {
+        clock.finish(None);
+        let time = clock.time(slot);
+        assert!(time.lo.0 <= truth && truth <= time.hi.0 && time.hi.since(time.lo) < 20, "{truth}: {time:?}");
+    }
+}
+
+/// Periods at ratio 36, of which the recording does not say what it means; then one at 30 in which tracing is off for a while:
+/// bounds of what is 500 cycles, and so 500 ticks, behind its start, and that start.
+fn behind_periods_without_ratio(count: u64) -> (EventTime, u64) {
+    let mut clock = clock(true);
+    clock.ratio = CoreRatio::new(0);
+    clock.cbr(36);
+    clock.mtc(mtc(1));
+    for period in 1..=count {
+        clock.cyc(1200);
+        clock.mtc(mtc(period + 1));
+    }
+    clock.cbr(30);
+    clock.mtc(mtc(count + 2));
+    clock.cyc(500);
+    let slot = clock.slot(0);
+    clock.discontinuity();
+    clock.mtc(mtc(count + 3));
+    clock.finish(None);
+    (clock.time(slot), 1_000_000 + 1000 * (count + 2))
+}
+
+#[test]
+fn without_cbr_and_ratio_what_was_measured_elsewhere_bounds_nothing() {
+    let (time, start) = behind_periods_without_ratio(1);
+    assert_eq!((time.lo.0, time.hi.0), (start - 1, start + 1001));
+}
+
+#[test]
+fn what_a_ratio_means_is_learned_from_what_was_measured() {
+    let (time, start) = behind_periods_without_ratio(3);
+    let truth = start + 500;
+    assert!(time.lo.0 <= truth && truth <= time.hi.0 && time.hi.since(time.lo) < 30, "{truth}: {time:?}");
+}

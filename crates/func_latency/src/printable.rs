@@ -1,0 +1,70 @@
+//! Text that came from the traced program, on its way to a terminal.
+//!
+//! Names of symbols, files and threads are whatever somebody wrote there: with control characters they would move the
+//! cursor, change colours or answer for the user.
+
+use std::io::{self, Write};
+
+/// Writes `\u{1b}` for the character with that number, and likewise for each control character but line ends and tabs.
+///
+/// Each write must hold whole characters, as `write!` has it.
+pub(crate) struct Printable<W>(pub(crate) W);
+
+impl<W: Write> Write for Printable<W> {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let mut rest = text;
+        while let Some(at) = rest.iter().position(|byte| may_control(*byte)) {
+            let (plain, from) = rest.split_at(at);
+            self.0.write_all(plain)?;
+            let (character, len) = match from {
+                // The controls of U+0080 to U+009F; what else begins with this byte is a letter or sign.
+                [0xc2, low, ..] => (u32::from(*low), 2),
+                [byte, ..] => (u32::from(*byte), 1),
+                [] => break,
+            };
+            let (character_text, behind) = from.split_at(len);
+            match char::from_u32(character) {
+                Some(control) if control.is_control() => write!(self.0, "{}", control.escape_unicode())?,
+                _ => self.0.write_all(character_text)?,
+            }
+            rest = behind;
+        }
+        self.0.write_all(rest)?;
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// A control character, or the first byte of one.
+fn may_control(byte: u8) -> bool {
+    byte < b' ' && byte != b'\n' && byte != b'\t' || byte == 0x7f || byte == 0xc2
+}
+
+/// [`Printable`] for text that is there already.
+pub(crate) fn printable(text: &str) -> String {
+    let mut out = Printable(Vec::with_capacity(text.len()));
+    // A vector takes everything.
+    let _ = out.write_all(text.as_bytes());
+    String::from_utf8_lossy(&out.0).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_control_characters_are_changed() {
+        let check = |text: &str, expect: &str| assert_eq!(printable(text), expect);
+        check("a\tb\nc", "a\tb\nc");
+        check(
+            "red \x1b[31m, bell \x07, back \r, gone \x7f",
+            "red \\u{1b}[31m, bell \\u{7}, back \\u{d}, gone \\u{7f}",
+        );
+        check("CSI \u{9b}1m, \u{85}", "CSI \\u{9b}1m, \\u{85}");
+        check("\u{a0}£ é µ 日本 \u{10ffff}", "\u{a0}£ é µ 日本 \u{10ffff}");
+        check("", "");
+    }
+}

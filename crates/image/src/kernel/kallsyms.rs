@@ -1,0 +1,57 @@
+//! `/proc/kallsyms`: the running kernel's symbols.
+
+use std::path::Path;
+
+use model::Avma;
+
+/// A symbol of code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Symbol {
+    pub(super) address: Avma,
+    /// Up to the next symbol.
+    pub(super) size: u64,
+    pub(super) name: String,
+}
+
+/// By address; empty if the file cannot be read, or hides its addresses (`kptr_restrict`).
+pub(super) fn read(path: &Path) -> Vec<Symbol> {
+    std::fs::read_to_string(path).map(|text| parse(&text)).unwrap_or_default()
+}
+
+/// Lines of `ffffffff81000000 T _text` and `ffffffffc0000000 t f [module]`.
+fn parse(text: &str) -> Vec<Symbol> {
+    let line = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let address = Avma(u64::from_str_radix(words.next()?, 16).ok()?);
+        let code = matches!(words.next()?, "t" | "T" | "w" | "W");
+        (code && address.is_kernel()).then(|| Some((address, words.next()?.to_owned())))?
+    };
+    let mut named: Vec<(Avma, String)> = text.lines().filter_map(line).collect();
+    named.sort();
+    let ends: Vec<Avma> = named.iter().map(|(address, _)| *address).collect();
+    let symbol = |(address, name): (Avma, String)| {
+        let after = ends.partition_point(|end| *end <= address);
+        let size = ends.get(after).map_or(0, |end| end.minus(address));
+        Symbol { address, size, name }
+    };
+    named.into_iter().map(symbol).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_reach_to_the_next_symbol() {
+        let text = "ffffffff81000010 t b\nffffffff81000000 T _text\nffffffff81000000 T a\n\
+                    ffffffff81000018 D data\nffffffffc0000000 t f\t[module]\n0000000000000000 A fixed\n";
+        let symbols: Vec<_> = parse(text).into_iter().map(|s| (s.address.0, s.size, s.name)).collect();
+        let expect = [
+            (0xffff_ffff_8100_0000, 0x10, "_text".to_owned()),
+            (0xffff_ffff_8100_0000, 0x10, "a".to_owned()),
+            (0xffff_ffff_8100_0010, 0x3eff_fff0, "b".to_owned()),
+            (0xffff_ffff_c000_0000, 0, "f".to_owned()),
+        ];
+        assert_eq!(symbols, expect);
+    }
+}

@@ -1,0 +1,114 @@
+//! `/proc/kcore`, or what `perf record --kcore` copied of it: an ELF core file of the kernel's memory.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use model::{Avma, BuildId};
+use object::LittleEndian;
+use object::elf::{FileHeader64, PT_LOAD, ProgramHeader64};
+use object::read::elf::{FileHeader, ProgramHeader};
+
+const LE: LittleEndian = LittleEndian;
+/// The most bytes of one stretch of text: far more than any kernel has.
+const MAX_TEXT: u64 = 256 << 20;
+/// Its program headers are in front.
+const HEADERS: usize = 1 << 16;
+
+pub(super) struct Kcore {
+    file: File,
+    /// Address, size and place in the file.
+    segments: Vec<(Avma, u64, u64)>,
+}
+
+impl Kcore {
+    /// # Errors
+    /// What the system says; also if it is no ELF file.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let mut head = vec![0; HEADERS];
+        let len = read_at(&file, &mut head, 0)?;
+        head.truncate(len);
+        let not_elf = |e: object::read::Error| io::Error::new(ErrorKind::InvalidData, e.to_string());
+        let header = FileHeader64::<LittleEndian>::parse(&head[..]).map_err(not_elf)?;
+        let programs: &[ProgramHeader64<LittleEndian>] =
+            header.program_headers(LE, &head[..]).map_err(not_elf)?;
+        let loads = programs.iter().filter(|p| p.p_type(LE) == PT_LOAD);
+        let segments = loads.map(|p| (Avma(p.p_vaddr(LE)), p.p_filesz(LE), p.p_offset(LE))).collect();
+        Ok(Self { file, segments })
+    }
+
+    /// The bytes of a stretch, as far as one segment has them, and where they start.
+    pub(super) fn read(&self, start: Avma, end: Avma) -> Option<(Avma, Vec<u8>)> {
+        let overlap = |&(address, size, offset): &(Avma, u64, u64)| {
+            let (from, to) = (address.max(start), Avma(address.0.saturating_add(size)).min(end));
+            (from < to)
+                .then(|| (from, to.minus(from).min(MAX_TEXT), offset.saturating_add(from.minus(address))))
+        };
+        let (from, size, offset) = self.segments.iter().filter_map(overlap).max_by_key(|found| found.1)?;
+        let mut bytes = vec![0; usize::try_from(size).ok()?];
+        let len = read_at(&self.file, &mut bytes, offset).ok()?;
+        bytes.truncate(len);
+        (len > 0).then_some((from, bytes))
+    }
+}
+
+/// Reads until the buffer is full, or there is nothing more.
+fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset.saturating_add(done as u64)) {
+            Ok(0) => break,
+            Ok(len) => done += len,
+            Err(e) if e.kind() == ErrorKind::Interrupted => (),
+            Err(e) if done == 0 => return Err(e),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+/// The kernel with this build id runs here.
+pub(super) fn is_running(build_id: Option<&BuildId>) -> bool {
+    let notes = std::fs::read("/sys/kernel/notes").unwrap_or_default();
+    build_id.is_some_and(|wanted| build_id_of(&notes).is_some_and(|running| running == wanted.0))
+}
+
+/// The build id in a list of ELF notes.
+fn build_id_of(mut notes: &[u8]) -> Option<&[u8]> {
+    const NT_GNU_BUILD_ID: u32 = 3;
+    loop {
+        let word = |at: usize| notes.get(at..)?.first_chunk().map(|b| u32::from_le_bytes(*b));
+        let (name, size, kind) = (word(0)? as usize, word(4)? as usize, word(8)?);
+        let start = name.checked_next_multiple_of(4)?.checked_add(12)?;
+        let contents = notes.get(start..start.checked_add(size)?)?;
+        if kind == NT_GNU_BUILD_ID && notes.get(12..)?.starts_with(b"GNU\0") {
+            return Some(contents);
+        }
+        notes = notes.get(start.checked_add(size.checked_next_multiple_of(4)?)?..)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_build_id_among_other_notes() {
+        let note = |name: &[u8], kind: u32, contents: &[u8]| {
+            let mut bytes = vec![];
+            for word in [name.len() as u32, contents.len() as u32, kind] {
+                bytes.extend(word.to_le_bytes());
+            }
+            bytes.extend(name);
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+            bytes.extend(contents);
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+            bytes
+        };
+        let notes = [note(b"Linux\0", 0x101, &[1; 6]), note(b"GNU\0", 3, &[7; 20])].concat();
+        assert_eq!(build_id_of(&notes), Some(&[7; 20][..]));
+        assert_eq!(build_id_of(&notes[..40]), None);
+    }
+}

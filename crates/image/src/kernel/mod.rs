@@ -1,0 +1,195 @@
+//! The kernel's text: what the recording says of where it was, and the best bytes for it that can be had.
+//!
+//! ```text
+//! MMAP [kernel.kallsyms]_text   start, length; in the place of a file offset: where `_text` was (KASLR)
+//! MMAP /lib/modules/.../x.ko    start, length
+//!   bytes   kcore     as the code ran: everything, symbols from kallsyms
+//!           vmlinux   as it was linked: without modules, and without what the kernel patches when it starts and
+//!                     later (alternatives, static keys, ftrace), so that a trace may contradict it
+//! ```
+//! The kernel is mapped in every address space.  In order: what was asked for, `kcore_dir` beside the recording, the
+//! running kernel if it is the recorded one, `vmlinux` with the recorded build id where distributions put it.
+
+mod kallsyms;
+mod kcore;
+mod object;
+
+use std::path::{Path, PathBuf};
+
+use model::{Avma, BuildId, FileOffset, Mmap, ObjectId, Sideband, SidebandRecord};
+
+use crate::build_id_dirs::{self, Part};
+use crate::contents::Contents;
+use crate::elf::Elf;
+use crate::error::ObjectError;
+use crate::locate::{self, Located};
+use crate::object_file::{self, Loaded, ObjectFile};
+use crate::options::ImageOptions;
+use crate::space::{Mapping, ObjectKey};
+use kallsyms::Symbol;
+
+/// Where the kernel is linked on x86-64 (`__START_KERNEL`): addresses of kernel code are given as if it had stayed there.
+const LINKED_AT: u64 = 0xffff_ffff_8100_0000;
+/// The name of the kernel without its modules.
+const CORE: &str = "[kernel.kallsyms]";
+
+/// Where to take the kernel's code from; by default, where it is found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelOptions {
+    /// A copy of `/proc/kcore`, or a directory with that and `kallsyms`.
+    pub kcore: Option<PathBuf>,
+    /// `vmlinux`.
+    pub vmlinux: Option<PathBuf>,
+}
+
+/// A stretch of kernel text of the recording.
+#[derive(Clone, Debug)]
+pub(crate) struct Range {
+    name: String,
+    build_id: Option<BuildId>,
+    start: Avma,
+    len: u64,
+    /// Where the symbol `_text` was; for modules, where they start.
+    reference: Avma,
+}
+
+impl Range {
+    fn is_core(&self) -> bool {
+        self.name == CORE
+    }
+
+    /// What to take from addresses to get linked ones.
+    fn slide(&self) -> u64 {
+        if self.is_core() { self.reference.0.wrapping_sub(LINKED_AT) } else { self.start.0 }
+    }
+}
+
+/// The kernel's objects and where they are.
+#[derive(Default)]
+pub(crate) struct KernelText {
+    pub(crate) objects: Vec<ObjectFile>,
+    /// By address; objects by index in `objects`.
+    pub(crate) mappings: Vec<Mapping>,
+    /// What could not be used of what was asked for.
+    pub(crate) problem: Option<ObjectError>,
+}
+
+impl KernelText {
+    /// Finds the text of the kernel that the sideband tells of.
+    pub(crate) fn load(sideband: &[SidebandRecord], options: &ImageOptions) -> Self {
+        let ranges = ranges(sideband);
+        let Some(core) = ranges.iter().find(|range| range.is_core()) else { return Self::default() };
+        let mut text = Self::default();
+        let KernelOptions { kcore, vmlinux } = &options.kernel;
+        if let Some(path) = kcore {
+            text.problem = text.add_kcore(path, &ranges, options).err();
+        } else if let Some(path) = vmlinux {
+            text.problem = text.add_vmlinux(path, core, options).err();
+        } else if kcore::is_running(core.build_id.as_ref())
+            && text.add_kcore(Path::new("/proc/kcore"), &ranges, options).is_ok()
+        {
+        } else if let Some(id) = &core.build_id {
+            let places = vmlinux_places(id, options);
+            let _found = places.iter().any(|path| text.add_vmlinux(path, core, options).is_ok());
+        }
+        text.mappings.sort_by_key(|mapping| mapping.start);
+        text
+    }
+
+    fn add_kcore(
+        &mut self,
+        path: &Path,
+        ranges: &[Range],
+        options: &ImageOptions,
+    ) -> Result<(), ObjectError> {
+        let dir = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
+        let file = if path.is_dir() { path.join("kcore") } else { path.to_owned() };
+        let unreadable =
+            |why: std::io::Error| ObjectError::Unreadable { path: file.clone(), why: why.to_string() };
+        let symbols = kallsyms::read(&dir.join("kallsyms"));
+        let kcore = kcore::Kcore::open(&file).map_err(unreadable)?;
+        for range in ranges {
+            let end = end_of(range, &symbols);
+            let Some((start, bytes)) = kcore.read(range.start, end) else { continue };
+            let symbols: Vec<Symbol> =
+                symbols.iter().filter(|s| (start..end).contains(&s.address)).cloned().collect();
+            let mapping = (start, bytes.len() as u64, FileOffset(object::TEXT_OFFSET));
+            let made = object::write(start.0.wrapping_sub(range.slide()), range.slide(), &bytes, &symbols);
+            let key =
+                ObjectKey { name: range.name.clone(), build_id: range.build_id.clone(), deleted: false };
+            let contents = Contents::Owned(made.into());
+            let located = Located { path: file.clone(), contents, assumption: None };
+            let loaded = object_file::read(located, &key, options)?;
+            self.add(key, loaded, &[mapping]);
+        }
+        Ok(())
+    }
+
+    fn add_vmlinux(&mut self, path: &Path, core: &Range, options: &ImageOptions) -> Result<(), ObjectError> {
+        let key = ObjectKey { name: core.name.clone(), build_id: core.build_id.clone(), deleted: false };
+        let missing = || ObjectError::Missing { name: key.name.clone(), tried: vec![path.into()] };
+        let contents = locate::open(path, key.build_id.as_ref())?.ok_or_else(missing)?;
+        let linked_text = Elf::parse(&contents).ok().and_then(|elf| elf.address_of("_text"));
+        let located = Located { path: path.into(), contents, assumption: None };
+        let loaded = object_file::read(located, &key, options)?;
+        let slide = core.reference.0.wrapping_sub(linked_text.unwrap_or(LINKED_AT));
+        let mappings: Vec<_> = (loaded.code_segments())
+            .map(|(svma, size, offset)| (Avma(svma.wrapping_add(slide)), size, offset))
+            .filter(|(start, ..)| start.is_kernel())
+            .collect();
+        self.add(key, loaded, &mappings);
+        Ok(())
+    }
+
+    fn add(&mut self, key: ObjectKey, loaded: Loaded, mappings: &[(Avma, u64, FileOffset)]) {
+        let object = ObjectId(u32::try_from(self.objects.len()).unwrap_or(u32::MAX));
+        self.objects.push(ObjectFile { key, state: Ok(loaded) });
+        self.mappings.extend(mappings.iter().map(|&(start, size, file_offset)| Mapping {
+            start,
+            end: start.plus(size),
+            file_offset,
+            object,
+        }));
+    }
+}
+
+/// What the recording says; the same stretch once.
+fn ranges(sideband: &[SidebandRecord]) -> Vec<Range> {
+    let mut ranges: Vec<Range> = vec![];
+    for record in sideband {
+        let Sideband::Mmap(mmap) = &record.body else { continue };
+        let Mmap { start, len, file_offset, path, build_id, kernel: true, .. } = mmap else { continue };
+        // `[kernel.kallsyms]_text`: the symbol that tells how far the kernel was moved.
+        let core = path.strip_prefix(CORE).is_some_and(|symbol| symbol.is_empty() || symbol.starts_with('_'));
+        let name = if core { CORE } else { path };
+        let inside = ranges.iter().any(|range| range.start == *start || core && range.is_core());
+        if start.is_kernel() && !inside && !path.starts_with("[guest") {
+            let reference = if core { Avma(file_offset.0) } else { *start };
+            let (name, build_id) = (name.to_owned(), build_id.clone());
+            ranges.push(Range { name, build_id, start: *start, len: *len, reference });
+        }
+    }
+    ranges
+}
+
+/// The end of a stretch: some versions of perf let the kernel's reach to the end of the address space.
+fn end_of(range: &Range, symbols: &[Symbol]) -> Avma {
+    let end = Avma(range.start.0.saturating_add(range.len));
+    let text_end = symbols.iter().find(|s| range.is_core() && s.name == "_etext").map(|s| s.address);
+    text_end.filter(|text_end| *text_end > range.start).map_or(end, |text_end| end.min(text_end))
+}
+
+/// Where `vmlinux` may be: by build id as any object, or as its own debug file; by name, where its build id decides.
+fn vmlinux_places(id: &BuildId, options: &ImageOptions) -> Vec<PathBuf> {
+    let mut places = build_id_dirs::places(id, Part::Code, options);
+    places.extend(build_id_dirs::places(id, Part::Debug, options));
+    let installed =
+        ["/boot/vmlinux-*", "/usr/lib/debug/boot/vmlinux-*", "/usr/lib/debug/lib/modules/*/vmlinux"];
+    let copied = options.symfs.is_some().then_some("vmlinux*");
+    for pattern in installed.into_iter().chain(copied) {
+        let pattern = options.rooted(Path::new(pattern));
+        let found = pattern.to_str().and_then(|pattern| glob::glob(pattern).ok());
+        places.extend(found.into_iter().flatten().flatten());
+    }
+    places
+}

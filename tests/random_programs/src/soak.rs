@@ -1,0 +1,119 @@
+//! Programs by the number.
+
+use std::fmt;
+use std::fs;
+use std::ops::AddAssign;
+use std::path::Path;
+use std::sync::Mutex;
+
+use crate::assembly::symbols;
+use crate::check::{self, Checked};
+use crate::dice::Dice;
+use crate::mode::Mode;
+use crate::program::Program;
+use crate::run::run;
+
+/// Recordings of each program.
+const MODES: usize = 4;
+
+/// Programs at a time.
+const PARALLEL: usize = 2;
+
+/// One of so many programs is decoded by several numbers of workers.
+const WORKERS_EVERY: u64 = 8;
+
+/// What was compared, and what was wrong.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Programs.
+    pub programs: u64,
+    /// Their recordings.
+    pub recordings: u64,
+    /// What was compared in them.
+    pub checked: Checked,
+    /// What is wrong, by seed.
+    pub wrong: Vec<(u64, String)>,
+}
+
+impl AddAssign for Totals {
+    fn add_assign(&mut self, other: Self) {
+        self.programs += other.programs;
+        self.recordings += other.recordings;
+        self.checked += other.checked;
+        self.wrong.extend(other.wrong);
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Checked { rows, undecided, transfers_only, seen_twice, .. } = self.checked;
+        write!(f, "{} programs, {} recordings: {rows} rows agree; ", self.programs, self.recordings)?;
+        write!(f, "rows not compared: {undecided} recordings with undecided landings, ")?;
+        write!(f, "{transfers_only} with losses or a filter among throws, signals or odd jumps; ")?;
+        write!(f, "{seen_twice} rows agree with and without IP filter; {} seeds are wrong", self.wrong.len())
+    }
+}
+
+/// Whether timers interrupt the programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timers {
+    /// In real time: no run is like the one before.
+    Run,
+    /// A signal comes only where the program raises it, the same in every run.
+    Stopped,
+}
+
+/// Runs the programs of some seeds.  Files of those that are wrong stay in `dir`.
+#[must_use]
+pub fn soak(seeds: &[u64], timers: Timers, plugin: &Path, dir: &Path) -> Totals {
+    let queue = Mutex::new((seeds.iter(), Totals::default()));
+    std::thread::scope(|scope| {
+        for _ in 0..PARALLEL {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().ok().and_then(|mut queue| queue.0.next().copied());
+                    let Some(seed) = next else { return };
+                    let totals = check_seed(seed, timers, plugin, &dir.join(seed.to_string()));
+                    if let Ok(mut queue) = queue.lock() {
+                        queue.1 += totals;
+                    }
+                }
+            });
+        }
+    });
+    let mut totals = queue.into_inner().map(|queue| queue.1).unwrap_or_default();
+    totals.wrong.sort();
+    totals
+}
+
+/// Runs the program of a seed and checks its recordings, all in `dir`.
+fn check_seed(seed: u64, timers: Timers, plugin: &Path, dir: &Path) -> Totals {
+    let mut dice = Dice::new(seed);
+    let mut program = Program::new(&mut dice);
+    program.timer_us = program.timer_us.filter(|_| timers == Timers::Run);
+    let symbols = symbols(&program);
+    let mut totals = Totals { programs: 1, ..Totals::default() };
+    let mut wrong = String::new();
+    match run(&program, plugin, dir) {
+        Err(error) => wrong = format!("{error}\n"),
+        Ok(run) => {
+            for number in 0..MODES {
+                let mode = Mode::new(&mut dice, &program);
+                let workers = seed % WORKERS_EVERY == 0;
+                let checked = check::recording(&run, &mode, dir, &format!("mode{number}"), &symbols, workers);
+                let checked = checked.unwrap_or_else(|error| Checked::failed(&error));
+                if !checked.wrong.is_empty() {
+                    wrong += &format!("mode{number}: {}\n{}", mode.0.join(" "), checked.wrong);
+                }
+                totals.recordings += 1;
+                totals.checked += checked;
+            }
+        }
+    }
+    if wrong.is_empty() {
+        let _ = fs::remove_dir_all(dir);
+    } else {
+        totals.wrong.push((seed, wrong));
+    }
+    totals
+}

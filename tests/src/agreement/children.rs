@@ -1,0 +1,92 @@
+//! Children of a function with and without an IP filter.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use analyzer::{ChildKind, ChildRow, Place};
+use model::{FunctionKind, FunctionLookup as _};
+
+use super::{Agreement, FilteredCode, Seen, Side};
+
+/// What is held against each other, by kind and site: a hidden callee may have another name (`g@plt`).
+type Key = (&'static str, Option<Place>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    count: u64,
+    sum_ns: u64,
+    /// Of the lazy binder, which runs at the same site.
+    binder_ns: u64,
+    /// The callee is in the filter, and may have left it by a jump: then its time ends there.
+    is_visible: bool,
+}
+
+/// Compares the number of children, and if all calls are alike their time.
+///
+/// The filter shows calls from inside it, with the time until they return, and every stay in the kernel.  It does not show
+/// * what was called from the function's own part outside, and the kernel's stays there;
+/// * for how many of its calls a callee stands that has such a part ([`Seen::CameBack`]);
+/// * that the kernel ran a handler, if that is outside: then its time is the interrupt's;
+/// * a tail call out of it: its callee is a child of whoever is returned to, if that is in the filter.
+///
+/// Nothing is compared if the two did not count the same calls.
+pub(super) fn compare(
+    symbol: &str,
+    whole: Side<'_>,
+    filtered: Side<'_>,
+    code: &FilteredCode,
+    agreement: &mut Agreement,
+) {
+    let counted = |side: Side<'_>| (side.function.calls.complete, side.function.calls.unwound);
+    if counted(whole) != counted(filtered) || agreement.rows.contains_key(&Seen::CameBack) {
+        return;
+    }
+    let is_alike = agreement.rows.keys().all(|seen| *seen == Seen::Alike);
+    let [of_whole, of_filtered] = [whole, filtered].map(|side| sums(side, code));
+    // The stub of the PLT is in the time of a hidden callee alone, but takes less than this.
+    let error_ns = whole.function.error.max_ns + filtered.function.error.max_ns;
+    let keys: BTreeSet<&Key> = of_whole.keys().chain(of_filtered.keys()).collect();
+    for key in keys {
+        let [one, other] = [&of_whole, &of_filtered].map(|sums| sums.get(key).copied().unwrap_or_default());
+        // Inside a call a time may be known less well than at its ends, and children have no bound of their own.
+        let may_differ_ns = one.count * error_ns + one.sum_ns / 128 + one.binder_ns;
+        let is_longer = other.sum_ns > one.sum_ns + may_differ_ns;
+        let is_shorter = one.sum_ns > other.sum_ns + may_differ_ns && !one.is_visible;
+        if one.count != other.count || is_alike && (is_longer || is_shorter) {
+            let site = key.1.map_or("-".to_owned(), |at| whole.opened.image.site_name_at(at.object, at.svma));
+            let (kind, error) = (key.0, may_differ_ns);
+            let _ = writeln!(agreement.wrong, "{symbol}: {kind} at {site}: {one:?}, {other:?} +-{error}");
+        }
+        agreement.children += one.count;
+    }
+}
+
+fn sums(side: Side<'_>, code: &FilteredCode) -> BTreeMap<Key, Sum> {
+    let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
+    for child in &side.function.children {
+        let Some(key) = key(child, side, code) else { continue };
+        let sum = sums.entry(key).or_default();
+        if side.opened.image.kind(child.function) == FunctionKind::Loader {
+            sum.binder_ns += child.total.sum_ns;
+        } else {
+            sum.count += child.total.count;
+            sum.sum_ns += child.total.sum_ns;
+            sum.is_visible |= code.has_entry(side.opened, child.function);
+        }
+    }
+    sums
+}
+
+/// `None`: the other report may not have it.
+fn key(child: &ChildRow, side: Side<'_>, code: &FilteredCode) -> Option<Key> {
+    let is_visible = code.has_entry(side.opened, child.function);
+    match child.kind {
+        ChildKind::Own => None,
+        ChildKind::Signal | ChildKind::Interrupt => {
+            code.has_all(side.opened, side.function.id).then_some(("kernel", None))
+        }
+        ChildKind::Tail if !is_visible => None,
+        _ if is_visible && !code.has_all(side.opened, child.function) => None,
+        _ => child.site.is_none_or(|site| code.has(site)).then_some((child.kind.name(), child.site)),
+    }
+}
