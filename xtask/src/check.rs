@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::process::{self, Result, cargo};
 use crate::stages::{Outcome, Stages};
-use crate::{deny, fixtures, fuzz, setup, tidy};
+use crate::{deny, fixtures, fuzz, layout, setup, tidy};
 
 /// How much is tested.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,6 +19,7 @@ pub(crate) enum Extent {
 /// Runs the stages; an error if any failed.
 pub(crate) fn run(extent: Extent) -> Result {
     let mut stages = Stages::new();
+    println!("disk: {} free; a run from a fresh clone takes 3 GB", free_disk()?);
     stages.run("setup", || setup::run(extent).map(done));
     if !stages.run("fetch", || fetch().map(done)) {
         return stages.finish();
@@ -35,6 +36,13 @@ pub(crate) fn run(extent: Extent) -> Result {
         stages.run("fuzz", || fuzz::full().map(done));
     }
     stages.finish()
+}
+
+/// What is left where the build goes, as `df` says it.
+fn free_disk() -> Result<String> {
+    let table =
+        process::capture(Command::new("df").args(["-h", "--output=avail", "."]).current_dir(layout::root()))?;
+    Ok(table.lines().last().unwrap_or("unknown").trim().to_owned())
 }
 
 /// With all features, and as a plain `cargo build` has it.

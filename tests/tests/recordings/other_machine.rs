@@ -1,5 +1,4 @@
 //! A recording analysed with a directory of copies (`--symfs`) instead of the files themselves.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::HashMap;
 use std::path::Path;

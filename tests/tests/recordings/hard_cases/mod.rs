@@ -6,7 +6,6 @@
 //! every call of the oracle   ==  every row             see [`truth_tests::rows`]
 //! every transfer             ==  every branch event    in `decode_matches_truth`
 //! ```
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod printed;
 

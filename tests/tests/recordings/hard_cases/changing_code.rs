@@ -1,7 +1,7 @@
 //! Code that changes: libraries that take each other's place, and code that the program writes.
 
 use super::check;
-use crate::printed;
+use super::printed;
 use decoder::DecodeOptions;
 use truth_tests::{Opened, fixture, pipeline};
 

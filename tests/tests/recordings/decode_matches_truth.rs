@@ -1,6 +1,5 @@
 //! Every transfer and every gap that the decoder finds is one of the ground truth, and the other way round; every
 //! true time is inside its bounds.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use decoder::DecodeOptions;
 use tracegen::truth::File;

@@ -1,6 +1,5 @@
 //! The oracle against a program that counts its own calls: the oracle's rules are held by something that never saw
 //! a branch.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use tracegen::truth::File;
 use tracegen::truth::calls::{Oracle, Status};

@@ -1,5 +1,4 @@
 //! Names and entries of a library that compilers and binutils made, in every state of being stripped.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,4 @@
 //! The same events, the same report and the same output for every number of workers.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
 use std::process::Command;

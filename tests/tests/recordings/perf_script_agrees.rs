@@ -1,5 +1,4 @@
 //! perf's own decoder opens the recordings and sees what the ground truth says: the recordings are valid.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::BufReader;
 use std::process::{Command, Stdio};

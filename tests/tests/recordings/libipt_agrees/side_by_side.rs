@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{AuxOffset, BranchKind, EndKind, EventSink, GapCause, Pid, SpaceId, Tid, TraceEvent, Transfer};
 use packet::{IpPayload, Packet};
 
-use crate::return_stack::LibiptStack;
-use crate::stream::Stream;
+use super::return_stack::LibiptStack;
+use super::stream::Stream;
 
 /// An event without what only one decoder knows: its time.
 #[derive(Clone, Copy, Debug, PartialEq)]

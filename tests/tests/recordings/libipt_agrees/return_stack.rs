@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use model::{AuxOffset, Avma, BranchKind, Transfer};
 use packet::Packet;
 
-use crate::stream::Stream;
+use super::stream::Stream;
 
 /// How many return addresses it keeps.
 const DEPTH: usize = 64;

@@ -2,7 +2,6 @@
 //!
 //! Snapshots are made from a whole recording: each AUXTRACE record becomes a copy of the ring, that is of the last
 //! bytes of its buffer's stream, at places as perf gives them.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! Damaged recordings: no panic, no hang, and an error or a counted loss for what can be noticed.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::cell::RefCell;
 use std::ops::Range;

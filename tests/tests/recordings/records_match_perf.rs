@@ -1,5 +1,4 @@
 //! Every record that perf lists is the one that we list: type, size, time, place in the file.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

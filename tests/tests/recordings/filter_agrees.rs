@@ -1,7 +1,6 @@
 //! The full-trace report and the IP-filter report of the same run agree on every call that both can see
 //! ([`truth_tests::agreement`]): every recording with an IP filter is held against that of the same run without it.
 //! The comparison of random programs is the same (`random_programs::check`).
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
 

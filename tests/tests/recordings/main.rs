@@ -1,0 +1,18 @@
+//! Recordings against what is known of them.  One file, one promise; one binary, for each would link all of the product.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod damage;
+mod decode_matches_truth;
+mod filter_agrees;
+mod hard_cases;
+#[cfg(feature = "libipt")]
+mod libipt_agrees;
+mod missing_code_matches_perf;
+mod oracle_matches_counters;
+mod other_machine;
+mod perf_script_agrees;
+mod records_match_perf;
+mod rows_match_oracle;
+mod snapshots;
+mod stripped_objects;
+mod workers_do_not_matter;
