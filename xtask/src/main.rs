@@ -36,8 +36,9 @@ cargo xtask COMMAND
   soak [--rounds N]              run the small programs anew, record them in every way with other dice, compare
   random [--programs N]          random programs (2000), recorded in random ways, against the truth
       --seed S                   the first of their seeds; what is wrong names it
-  bench [--append]               decoding speed and memory beside perf script, in one run;
-                                 --append: add the result to docs/benchmarks.md
+  bench [NAME..]                 decoding speed and memory beside libipt and perf script, in one run
+      --quick                    the cases that take under five minutes
+      --append                   add the result to docs/benchmarks.md
   tidy                           the rules of this repository that no other tool checks
   help                           this text
 ";
@@ -68,8 +69,7 @@ fn dispatch(args: &[&str]) -> process::Result {
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["soak", rest @ ..] => soak::run(rest),
         ["random", rest @ ..] => random::run(rest),
-        ["bench"] => bench::run(false),
-        ["bench", "--append"] => bench::run(true),
+        ["bench", rest @ ..] => bench::run(rest),
         ["tidy"] => tidy::run(),
         other => Err(format!("do not know `{}`; see cargo xtask help", other.join(" "))),
     }

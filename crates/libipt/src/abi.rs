@@ -53,6 +53,9 @@ pub(crate) struct Config {
     pub(crate) addr_filter: [u64; 17],
 }
 
+/// `pt_conf_flags.variant.block.end_on_call`, in the first word of [`Config::flags`].
+pub(crate) const END_ON_CALL: u32 = 1;
+
 /// `enum pt_insn_class`.
 pub(crate) mod class {
     pub(crate) const ERROR: u32 = 0;
@@ -77,6 +80,22 @@ pub(crate) struct Insn {
     pub(crate) size: u8,
     /// `speculative`, `truncated`.
     pub(crate) bits: u32,
+}
+
+/// `struct pt_block`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Block {
+    pub(crate) ip: u64,
+    pub(crate) end_ip: u64,
+    pub(crate) isid: c_int,
+    pub(crate) mode: u32,
+    pub(crate) iclass: u32,
+    pub(crate) ninsn: u16,
+    pub(crate) raw: [u8; 15],
+    pub(crate) size: u8,
+    /// `speculative`, `truncated`.
+    pub(crate) bits: u8,
 }
 
 /// `enum pt_event_type`.

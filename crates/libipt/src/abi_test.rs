@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::mem::offset_of;
 use std::process::Command;
 
-use crate::abi::{self, Config, Cpu, Errata, Event, Insn, Version};
+use crate::abi::{self, Block, Config, Cpu, Errata, Event, Insn, Version};
 
 /// A C expression, and what it must be.
 fn expected() -> Vec<(String, u64)> {
@@ -23,6 +23,8 @@ fn expected() -> Vec<(String, u64)> {
         errata = "errata", cpuid_0x15_eax = "cpuid_0x15_eax", cpuid_0x15_ebx = "cpuid_0x15_ebx",
         mtc_freq = "mtc_freq", nom_freq = "nom_freq", flags = "flags", addr_filter = "addr_filter");
     layout!(Insn = "pt_insn": ip = "ip", isid = "isid", mode = "mode", iclass = "iclass", raw = "raw", size = "size");
+    layout!(Block = "pt_block": ip = "ip", end_ip = "end_ip", isid = "isid", mode = "mode", iclass = "iclass",
+        ninsn = "ninsn", raw = "raw", size = "size");
     layout!(Event = "pt_event": kind = "type", tsc = "tsc", lost_mtc = "lost_mtc", lost_cyc = "lost_cyc",
         reserved = "reserved", variant = "variant");
     let variant = offset_of!(Event, variant);
@@ -59,6 +61,7 @@ fn constants(add: &mut dyn FnMut(&str, u64)) {
         ("ptev_async_branch", abi::event::ASYNC_BRANCH),
         ("ptev_overflow", abi::event::OVERFLOW),
         ("ptev_exec_mode", abi::event::EXEC_MODE),
+        ("((struct pt_conf_flags) { .variant.block.end_on_call = 1 }).variant.reserved[0]", abi::END_ON_CALL),
         ("bits((struct pt_event) { .ip_suppressed = 1 })", abi::event_bits::IP_SUPPRESSED),
         ("bits((struct pt_event) { .status_update = 1 })", abi::event_bits::STATUS_UPDATE),
         ("bits((struct pt_event) { .has_tsc = 1 })", abi::event_bits::HAS_TSC),

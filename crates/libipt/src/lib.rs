@@ -17,6 +17,7 @@
 mod abi;
 #[cfg(test)]
 mod abi_test;
+mod blocks;
 mod config;
 mod flow;
 mod functions;
@@ -27,6 +28,8 @@ mod sys;
 #[cfg(test)]
 mod tests;
 mod when;
+
+pub use blocks::{BlockCounts, MappedFiles, Refused, decode_blocks};
 
 use decoder::{Context, Segment, SegmentDecoder, SegmentOutput};
 

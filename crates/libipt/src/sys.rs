@@ -1,9 +1,12 @@
-//! The one module that calls C: libipt's instruction flow decoder behind a safe interface.
+//! The one module that calls C: libipt's instruction flow decoder behind a safe interface, and its block decoder in
+//! [`blocks`].
 //!
 //! What makes it safe: the trace bytes and the memory callback's context are borrowed for `'a` and live as long as
 //! the decoder that points to them; libipt's decoders only read the bytes; all that C writes goes to values that the
 //! caller owns, with their sizes; a decoder is used by one thread at a time.
 #![allow(unsafe_code, reason = "calls into C")]
+
+mod blocks;
 
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,6 +16,8 @@ use model::Avma;
 
 use crate::abi::{self, Config, Cpu, Errata, Event, Insn, Version};
 use crate::memory::Memory;
+
+pub(crate) use blocks::{BlockDecoder, FileImage};
 
 #[repr(C)]
 struct RawDecoder {

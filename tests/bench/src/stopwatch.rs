@@ -1,0 +1,47 @@
+//! How long it takes: on the CPU where one thread does all, by the wall where several do.
+
+use std::time::Instant;
+
+/// Started.
+pub(crate) struct Stopwatch {
+    wall: Instant,
+    on_cpu_ns: Option<u64>,
+}
+
+impl Stopwatch {
+    /// The clock starts, for this many threads.
+    pub(crate) fn start(workers: usize) -> Self {
+        let on_cpu_ns = if workers == 1 { on_cpu_ns() } else { None };
+        Self { wall: Instant::now(), on_cpu_ns }
+    }
+
+    /// What has passed.
+    pub(crate) fn ns(&self) -> u64 {
+        let wall = u64::try_from(self.wall.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.on_cpu_ns.zip(on_cpu_ns()).map_or(wall, |(start, now)| now.saturating_sub(start))
+    }
+}
+
+/// How long this thread was on a CPU; `None` if the kernel keeps no such account (`CONFIG_SCHED_INFO`).
+fn on_cpu_ns() -> Option<u64> {
+    // The scheduler brings the account up to date when it is entered, else at its next tick.
+    std::thread::yield_now();
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split(' ').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn sleep_is_not_on_the_cpu() {
+        let watches = [1, 2].map(Stopwatch::start);
+        std::thread::sleep(Duration::from_millis(200));
+        let [on_cpu, wall] = watches.map(|watch| watch.ns());
+        assert!(wall >= 200_000_000, "{wall}");
+        assert!(on_cpu_ns().is_none() || on_cpu < 100_000_000, "{on_cpu}");
+    }
+}

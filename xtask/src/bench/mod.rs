@@ -1,0 +1,115 @@
+//! `bench`: how fast we decode and report, and with how much memory, beside libipt, `perf script` and the bare walk over
+//! the packets.  All run here and now, one after the other; what counts are their ratios.
+
+mod cases;
+mod in_process;
+mod measure;
+mod runs;
+mod whole_process;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::check::Extent;
+use crate::fixtures::{self, Logs, Recording};
+use crate::process::{self, Result, cargo};
+use crate::{civil, layout, setup};
+use cases::{CASES, Case};
+
+/// What is built to be measured.
+const BUILD: [&str; 6] =
+    ["--package", "func_latency", "--package", "bench", "--features", "func_latency/libipt,bench/libipt"];
+
+/// `bench [--quick | NAME..] [--append]`: measures, prints, and with `--append` adds the tables to docs/benchmarks.md.
+pub(crate) fn run(arguments: &[&str]) -> Result {
+    let (options, names): (Vec<&str>, Vec<&str>) = arguments.iter().partition(|word| word.starts_with("--"));
+    if let Some(option) = options.iter().find(|option| !["--quick", "--append"].contains(option)) {
+        return Err(format!("bench: do not know {option}"));
+    }
+    let cases = select(&names, options.contains(&"--quick"))?;
+    let directory = make(&cases)?;
+    let title = format!("{}, {}, {}", civil::today(), civil::machine(), commit()?);
+    println!("bench: {title}; load {}", load());
+    let (mut decoders, mut programs) = (in_process::HEADER.to_owned(), whole_process::HEADER.to_owned());
+    for case in cases {
+        let data = directory.join(format!("{}.data", case.name));
+        println!("bench: {}", case.name);
+        decoders += &in_process::row(case, &data)?;
+        programs += &whole_process::row(case, &data)?;
+    }
+    let section = format!("\n## {title}\n\nLoad at the end: {}.\n\n{decoders}\n{programs}", load());
+    println!("{section}");
+    if options.contains(&"--append") {
+        append(&layout::root().join("docs/benchmarks.md"), &section)?;
+    }
+    Ok(())
+}
+
+fn select(names: &[&str], quick: bool) -> Result<Vec<&'static Case>> {
+    if let Some(name) = names.iter().find(|name| CASES.iter().all(|case| case.name != **name)) {
+        let all: Vec<&str> = CASES.iter().map(|case| case.name).collect();
+        return Err(format!("bench: no case {name}; there are {}", all.join(", ")));
+    }
+    let wanted = |case: &&Case| match names {
+        [] => case.quick || !quick,
+        names => names.contains(&case.name),
+    };
+    Ok(CASES.iter().filter(wanted).collect())
+}
+
+/// Builds, and makes the recordings; returns where they are.  With `FUNC_LATENCY_FIXTURES=DIR` they are those in DIR.
+fn make(cases: &[&Case]) -> Result<PathBuf> {
+    if let Some(directory) = std::env::var_os("FUNC_LATENCY_FIXTURES") {
+        let mut command = cargo();
+        command.args(["build", "--release", "--quiet"]).args(BUILD);
+        process::run(&mut command).map_err(process::perhaps_no_network)?;
+        return Ok(PathBuf::from(directory));
+    }
+    setup::run(Extent::Quick)?;
+    let recording = |case: &&Case| Recording {
+        name: case.name,
+        log: case.log,
+        options: case.options.split_whitespace().collect(),
+        full_only: false,
+    };
+    let recordings: Vec<Recording> = cases.iter().map(recording).collect();
+    fixtures::make(&recordings, Logs::DropBig, &BUILD)?;
+    Ok(layout::fixtures())
+}
+
+/// What is measured, as git names it.
+fn commit() -> Result<String> {
+    let mut git = std::process::Command::new("git");
+    git.args(["describe", "--always", "--dirty", "--exclude=*"]).current_dir(layout::root());
+    Ok(process::capture(&mut git)?.trim().to_owned())
+}
+
+/// The load in the last minute: a busy machine shows.
+fn load() -> String {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split(' ').next().unwrap_or("unknown").to_owned()
+}
+
+fn append(file: &Path, section: &str) -> Result {
+    let named = |e: std::io::Error| format!("{}: {e}", file.display());
+    let mut file_out = fs::File::options().append(true).open(file).map_err(named)?;
+    file_out.write_all(section.as_bytes()).map_err(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quick_run_takes_some_cases_and_names_take_others() {
+        let names = |names: &[&str], quick| {
+            select(names, quick).map(|cases| cases.iter().map(|case| case.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&[], false).unwrap().len(), CASES.len());
+        let quick = names(&[], true).unwrap();
+        assert!(quick.contains(&"sq50") && !quick.contains(&"sq370"));
+        assert_eq!(names(&["sq370"], true).unwrap(), ["sq370"]);
+        assert!(names(&["sq"], false).unwrap_err().starts_with("bench: no case sq;"));
+    }
+}
