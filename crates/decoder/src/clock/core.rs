@@ -34,6 +34,20 @@ impl Range {
     fn overlaps(self, other: Self) -> bool {
         self.low <= other.high && other.low <= self.high
     }
+
+    /// What both say; `None` if they contradict each other.
+    fn intersection(self, other: Self) -> Option<Self> {
+        let (low, high) = (self.low.max(other.low), self.high.min(other.high));
+        (low <= high).then_some(Self { low, high })
+    }
+
+    /// With what CBR's bus clock may be off.
+    fn with_tolerance(self) -> Self {
+        Self {
+            low: self.low - (self.low >> CBR_TOLERANCE_SHIFT),
+            high: self.high.saturating_add(self.high >> CBR_TOLERANCE_SHIFT),
+        }
+    }
 }
 
 /// What CBR packets say of a time: multiples of the bus clock, the least and the most.
@@ -77,6 +91,10 @@ enum Bus {
 /// Measurements that must agree on the bus clock before it counts as known.
 const WITNESSES: u8 = 2;
 
+/// More do not make it surer: while CBR is late all measurements agree on a wrong one, and the more of them count, the longer it takes
+/// to unlearn that.  So many forgive the two intervals that a change of frequency may spoil.
+const MOST_WITNESSES: u8 = 2 * WITNESSES;
+
 impl CoreRatio {
     /// `nonturbo`: the ratio at which the core clock equals the TSC's; 0 if unknown.
     pub(super) fn new(nonturbo: u32) -> Self {
@@ -102,11 +120,7 @@ impl CoreRatio {
             Bus::Learned(bus, witnesses) if witnesses >= WITNESSES => bus,
             Bus::Learned(..) | Bus::Unknown => return None,
         };
-        let (low, high) = (bus.low / u64::from(most), bus.high / u64::from(least));
-        Some(Range {
-            low: low - (low >> CBR_TOLERANCE_SHIFT),
-            high: high.saturating_add(high >> CBR_TOLERANCE_SHIFT),
-        })
+        Some(Range { low: bus.low / u64::from(most), high: bus.high / u64::from(least) }.with_tolerance())
     }
 
     /// Of the interval since the last anchor.
@@ -120,7 +134,7 @@ impl CoreRatio {
     }
 
     /// A cycle was measured to be so long while CBR said `multiples`.  Where the recording does not say how long a cycle of the bus
-    /// clock is, this does.
+    /// clock is, this does.  It may have drifted since it was measured last.
     fn learn(&mut self, measured: Range, multiples: Option<Multiples>) {
         let Some(Multiples { least: ratio, .. }) = multiples.filter(|multiples| !multiples.differ()) else {
             return;
@@ -129,12 +143,12 @@ impl CoreRatio {
         let new = Range { low: times(measured.low), high: times(measured.high) };
         self.bus = match self.bus {
             Bus::Stated(bus) => Bus::Stated(bus),
-            Bus::Learned(bus, witnesses) if bus.overlaps(new) => {
-                let both = Range { low: bus.low.max(new.low), high: bus.high.min(new.high) };
-                Bus::Learned(both, witnesses.saturating_add(1))
-            }
-            Bus::Learned(bus, witnesses) if witnesses > 1 => Bus::Learned(bus, witnesses - 1),
-            Bus::Learned(..) | Bus::Unknown => Bus::Learned(new, 1),
+            Bus::Unknown => Bus::Learned(new, 1),
+            Bus::Learned(known, witnesses) => match known.with_tolerance().intersection(new) {
+                Some(both) => Bus::Learned(both, (witnesses + 1).min(MOST_WITNESSES)),
+                None if witnesses > 1 => Bus::Learned(known, witnesses - 1),
+                None => Bus::Learned(new, 1),
+            },
         };
     }
 
@@ -200,4 +214,69 @@ pub(super) fn length(cbr: Option<Range>, measured: [Option<Measured>; 3]) -> Opt
     let wrong = others.clone().next().is_some() && measured.into_iter().all(says_the_same);
     let hull = measured.into_iter().flatten().fold(first, |hull, m| hull.hull(m.range));
     Some(if wrong { hull } else { hull.hull(cbr) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bus clock's cycle, in TSC ticks.
+    const BUS: f64 = 30.0;
+
+    /// Measures a core whose cycle is so long, as well as 0.1 %, while CBR says `ratio`.
+    fn measure(core: &mut CoreRatio, cycle: f64, ratio: u8) {
+        let ticks = |length: f64| (length * f64::from(1u32 << FRACTION)) as u64;
+        let range = Range { low: ticks(cycle * 0.999), high: ticks(cycle * 1.001) };
+        core.cbr(ratio);
+        core.measure(Some(range), Some(Multiples { least: ratio, most: ratio }));
+    }
+
+    /// How long a cycle is at `ratio` by what was learned: least and most.
+    fn cycle(core: &CoreRatio, ratio: u8) -> Option<(f64, f64)> {
+        let range = core.length(Some(Multiples { least: ratio, most: ratio }))?;
+        let ticks = |length: u64| length as f64 / f64::from(1u32 << FRACTION);
+        Some((ticks(range.low), ticks(range.high)))
+    }
+
+    fn is_near(cycle: Option<(f64, f64)>, truth: f64) -> bool {
+        cycle.is_some_and(|(least, most)| least <= truth && truth <= most && most - least < 0.03 * truth)
+    }
+
+    #[test]
+    fn what_was_learned_while_cbr_was_late_is_soon_unlearned() {
+        let mut core = CoreRatio::new(0);
+        for _ in 0..1000 {
+            measure(&mut core, BUS / 36.0, 30);
+        }
+        assert!(is_near(cycle(&core, 30), BUS / 36.0));
+        let known: Vec<_> = (0..5)
+            .map(|_| {
+                measure(&mut core, BUS / 36.0, 36);
+                cycle(&core, 36).map(|cycle| is_near(Some(cycle), BUS / 36.0))
+            })
+            .collect();
+        assert_eq!(known, [Some(false), Some(false), None, None, Some(true)]);
+    }
+
+    #[test]
+    fn two_measurements_that_a_change_of_frequency_spoils_unlearn_nothing() {
+        let mut core = CoreRatio::new(0);
+        for _ in 0..4 {
+            measure(&mut core, BUS / 36.0, 36);
+        }
+        for _ in 0..2 {
+            measure(&mut core, BUS / 33.0, 30);
+        }
+        assert!(is_near(cycle(&core, 30), BUS / 30.0));
+    }
+
+    #[test]
+    fn a_bus_clock_that_drifts_is_followed() {
+        let mut core = CoreRatio::new(0);
+        for number in 0..100 {
+            let bus = BUS * 1.005f64.powi(number);
+            measure(&mut core, bus / 36.0, 36);
+            assert_eq!(is_near(cycle(&core, 20), bus / 20.0), number > 0, "{number}: {:?}", cycle(&core, 20));
+        }
+    }
 }
