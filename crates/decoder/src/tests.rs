@@ -89,12 +89,15 @@ cases! {
     overflow_in_a_later_psb_plus
     overflow_in_another_thread
     overflow_in_psb_plus
+    overflow_then_another
+    overflow_then_another_in_psb_plus
     overflow_then_fup
     overflow_then_missing_code
     overflow_then_pge
     overflow_then_psb
     overflow_then_psb_then_fup
     overflow_then_psb_then_its_fup
+    overflow_then_psb_where_tracing_is_off
     overflow_where_tracing_is_off
     overflow_where_tracing_is_off_then_truncated
     return_stack_cleared_at_ovf

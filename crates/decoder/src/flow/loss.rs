@@ -110,19 +110,27 @@ impl Flow<'_> {
 
     /// The segment ends in a gap.
     pub(super) fn lost_at_the_end(&mut self, recording_end: Option<Ns>) {
-        let starts_here = |lost: &Lost| self.segment.last || lost.at < self.segment.end;
-        match self.state {
-            State::Lost(lost) if starts_here(&lost) => self.end_where_tracing_is_off(),
-            _ => return, // or else the next segment says it, which starts there
+        if !self.segment.last {
+            return self.lost_at_the_next_psb();
         }
+        self.end_where_tracing_is_off();
         let State::Lost(lost) = self.state else { return };
         let bytes = lost.bytes_until(self.reader.offset().min(self.segment.end));
         let until = recording_end.map_or(self.running.to, |end| end.min(self.running.to));
-        let to = if self.segment.last { Moment::Exactly(until) } else { Moment::At(self.flow_slot) };
         self.walk.output.thread(self.running, self.walk.space, lost.since);
-        self.walk.output.gap(lost.from, to, bytes, lost.at, lost.cause);
-        if self.segment.last && lost.cause != GapCause::UnknownThread {
+        self.walk.output.gap(lost.from, Moment::Exactly(until), bytes, lost.at, lost.cause);
+        if lost.cause != GapCause::UnknownThread {
             self.lose_the_rest(lost, recording_end);
+        }
+    }
+
+    /// The next segment's PSB+ is lost, too: that gap is the next segment's, and this one lasts until there.
+    fn lost_at_the_next_psb(&mut self) {
+        self.end_before_another_loss();
+        let State::Lost(lost) = self.state else { return };
+        if lost.at < self.segment.end {
+            let step = self.step(self.segment.end);
+            self.close_gap(step, self.present(self.clock.now_lo()));
         }
     }
 
@@ -187,16 +195,26 @@ impl Flow<'_> {
     }
 
     /// Packets are whole again, and no address has come since that says where execution goes on: tracing was off by then (SDM,
-    /// "Overflow (OVF) Packet": a FUP follows if it is on; TIP.PGE where it starts), and nothing was lost behind it.
-    pub(super) fn end_where_tracing_is_off(&mut self) {
-        if let State::Lost(Lost {
-            resolved: Some(Resolved { slot, not_before, at }),
-            fup_is_late: false,
-            ..
-        }) = self.state
-        {
-            self.close_gap(Step { lo: slot, own: slot, slot, at }, self.present(not_before));
-            self.forget_calls();
+    /// "Overflow (OVF) Packet": a FUP follows if it is on; TIP.PGE where it starts), and nothing was lost behind it.  False if
+    /// there is no such gap.
+    pub(super) fn end_where_tracing_is_off(&mut self) -> bool {
+        let State::Lost(Lost { resolved: Some(resolved), fup_is_late: false, .. }) = self.state else {
+            return false;
+        };
+        let Resolved { slot, not_before, at } = resolved;
+        self.close_gap(Step { lo: slot, own: slot, slot, at }, self.present(not_before));
+        self.forget_calls();
+        true
+    }
+
+    /// More is lost before an address has come.  Behind an overflow that may be its FUP, in front of which "only timing packets may
+    /// come" (SDM, "Internal Buffer Overflow"): then these do not say that tracing was off, and it is one loss.
+    fn end_before_another_loss(&mut self) {
+        match &mut self.state {
+            State::Lost(lost) if lost.overflowed => lost.resolved = None,
+            _ => {
+                self.end_where_tracing_is_off();
+            }
         }
     }
 
@@ -210,7 +228,7 @@ impl Flow<'_> {
     pub(super) fn lose(&mut self, cause: GapCause, at: AuxOffset, skips: bool) {
         self.walk.tnt = Tnt::default();
         self.fup = None;
-        self.end_where_tracing_is_off();
+        self.end_before_another_loss();
         if let State::Lost(lost) = &mut self.state {
             lost.skips |= skips;
             lost.overflowed = cause == GapCause::Overflow;

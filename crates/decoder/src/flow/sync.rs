@@ -59,8 +59,9 @@ impl Flow<'_> {
             }
             (State::Lost(_), Some(ip)) => self.arrive(step, ip, true),
             (State::Lost(_), None) => {
-                self.end_where_tracing_is_off();
-                self.close_gap(step, self.present(self.clock.now_lo()));
+                if !self.end_where_tracing_is_off() {
+                    self.close_gap(step, self.present(self.clock.now_lo()));
+                }
                 self.state = State::Off;
             }
         }
