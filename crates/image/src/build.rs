@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use model::FunctionKind;
+use rayon::prelude::*;
 
 use crate::cold;
 use crate::eh_frame::CodeRange;
@@ -73,10 +74,11 @@ pub(crate) fn functions(source: &Source<'_>) -> Functions {
 /// Symbols by address, the best of each address first; and where each address's begin.
 fn group(source: &Source<'_>) -> (Vec<u32>, Vec<Group>) {
     let symbol = |i: u32| source.symbols.get(i as usize).copied().unwrap_or(NO_SYMBOL);
-    let count = u32::try_from(source.symbols.len()).unwrap_or(u32::MAX);
-    let mut order: Vec<u32> = (0..count).collect();
-    order.sort_unstable_by_key(|i| (symbol(*i).value, *i));
-    let mut groups: Vec<Group> = Vec::new();
+    // Keys beside the indices: half a million symbols are no more in the cache.
+    let mut by_address: Vec<(u64, u32)> = source.symbols.iter().map(|s| s.value).zip(0..).collect();
+    by_address.par_sort_unstable();
+    let mut order: Vec<u32> = by_address.into_iter().map(|(_, i)| i).collect();
+    let mut groups: Vec<Group> = Vec::with_capacity(order.len());
     let mut first = 0;
     for run in order.chunk_by_mut(|a, b| symbol(*a).value == symbol(*b).value) {
         if run.len() > 1 {
@@ -236,9 +238,9 @@ impl Build<'_> {
         let Some(group) = self.groups.get(g).filter(|group| group.hot.is_none()) else { return };
         let symbols = self.order.get(group.symbols.clone()).unwrap_or_default();
         let names = symbols.iter().filter_map(|i| self.source.symbols.get(*i as usize)).map(|s| s.name);
-        let best = names.clone().next().map_or(&b""[..], |n| self.source.strings.get(n));
         // The lazy binder is the loader's, whether its symbols are there or not.
-        let binder = self.source.loader && best.starts_with(b"_dl_runtime_");
+        let is_binder = |best: u32| self.source.strings.get(best).starts_with(b"_dl_runtime_");
+        let binder = self.source.loader && names.clone().next().is_some_and(is_binder);
         let kind = match symbols {
             [] => self.unnamed(),
             _ if binder => FunctionKind::Loader,

@@ -7,7 +7,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::elf::Symbol;
-use crate::strings::Strings;
+use crate::strings::{Strings, WithWord};
 
 const SUFFIX: &[u8] = b".cold";
 
@@ -20,7 +20,7 @@ const SUFFIX: &[u8] = b".cold";
 pub(crate) fn hot_parts(symbols: &[Symbol], strings: Strings<'_>, split_off: &[u64]) -> FxHashMap<u32, u32> {
     let mut candidates: FxHashMap<&[u8], Vec<u32>> = FxHashMap::default();
     let mut cold_parts = Vec::new();
-    for (i, symbol) in (0..).zip(symbols) {
+    for (i, symbol) in suspects(symbols, strings) {
         let name = strings.get(symbol.name);
         let numbered = || numbered_hot_name(name).filter(|_| split_off.binary_search(&symbol.value).is_ok());
         if let Some(hot) = hot_name(name).or_else(numbered) {
@@ -53,7 +53,13 @@ pub(crate) fn hot_parts(symbols: &[Symbol], strings: Strings<'_>, split_off: &[u
 
 /// A piece has a name that says no more than that it is cold.
 pub(crate) fn has_numbered(symbols: &[Symbol], strings: Strings<'_>) -> bool {
-    symbols.iter().any(|symbol| numbered_hot_name(strings.get(symbol.name)).is_some())
+    suspects(symbols, strings).any(|(_, symbol)| numbered_hot_name(strings.get(symbol.name)).is_some())
+}
+
+/// The symbols that have the suffix somewhere in their name, with their indices: few of many.
+fn suspects<'a>(symbols: &'a [Symbol], strings: Strings<'_>) -> impl Iterator<Item = (u32, &'a Symbol)> {
+    let names = WithWord::new(strings, SUFFIX);
+    (0..).zip(symbols).filter(move |(_, symbol)| names.has(symbol.name))
 }
 
 /// `f` of `f.cold`.

@@ -7,8 +7,9 @@ use rayon::prelude::*;
 
 use crate::demangle::{Form, demangle};
 use crate::image::Image;
-use crate::name_index::{NameEntry, NameIndex};
+use crate::name_index::{NameEntry, NameIndex, entries_of};
 use crate::nearest;
+use crate::needle::needle;
 use crate::query::{self, Parsed, Query, What};
 
 /// How many candidates are offered for a name that is not there or not unique.
@@ -168,13 +169,21 @@ impl Image {
 
     /// The functions of the first way to read `name` that fits any.
     fn find_name(&self, name: &str, parsed: &Parsed) -> (BTreeSet<FunctionId>, MatchedBy) {
-        let select = |fits: &Fits<'_>| -> BTreeSet<FunctionId> {
-            let entries = self.names().entries.par_iter();
-            entries.filter(|e| allowed(parsed, e.object) && fits(e)).map(|e| e.id).collect()
-        };
         if name.is_empty() {
             return (BTreeSet::new(), MatchedBy::Name);
         }
+        let with_word: Vec<NameEntry>;
+        let entries = match needle(name) {
+            Some(word) => {
+                with_word = self.objects().flat_map(|object| entries_of(self, object, Some(word))).collect();
+                &with_word
+            }
+            None => &self.names().entries,
+        };
+        let select = |fits: &Fits<'_>| -> BTreeSet<FunctionId> {
+            let entries = entries.par_iter();
+            entries.filter(|e| allowed(parsed, e.object) && fits(e)).map(|e| e.id).collect()
+        };
         let found = select(&|e| e.symbol(self) == name);
         if !found.is_empty() {
             return (found, MatchedBy::Symbol);

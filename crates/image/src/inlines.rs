@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use gimli::{
-    AttributeValue, DebugInfoOffset, Dwarf, DwarfSections, EndianSlice, LittleEndian, Unit, UnitHeader,
+    AttributeValue, DebugInfoOffset, Dwarf, DwarfSections, EndianSlice, LittleEndian, Section, Unit,
+    UnitHeader,
 };
 use model::ObjectId;
 use object::{Object, ObjectSection};
@@ -12,6 +13,7 @@ use rustc_hash::FxHashSet;
 
 use crate::demangle::{Form, demangle};
 use crate::image::Image;
+use crate::needle::needle;
 
 type Reader<'a> = EndianSlice<'a, LittleEndian>;
 type Entries = FxHashSet<DebugInfoOffset>;
@@ -30,6 +32,31 @@ impl Image {
 
 /// Instances in one file; `None` if its DWARF cannot be read.
 fn count(file: &[u8], name: &str) -> Option<u64> {
+    with_units(file, |dwarf, units| {
+        let spellings = Spellings::new(dwarf, name);
+        let of_unit = |unit: &UnitHeader<Reader<'_>>| match spellings.may_be_in(bytes_of(unit, dwarf)) {
+            true => named(dwarf, *unit, name),
+            false => Vec::new(),
+        };
+        let named: Vec<Vec<DebugInfoOffset>> = units.par_iter().map(of_unit).collect();
+        let entries: Entries = named.iter().flatten().copied().collect();
+        if entries.is_empty() {
+            return 0;
+        }
+        // Only with references from unit to unit, which link-time optimisation makes, a unit has instances of what it
+        // does not name.
+        let abbreviations = dwarf.debug_abbrev.reader().slice();
+        let between_units = memchr::memmem::find(abbreviations, REFERENCE_BETWEEN_UNITS).is_some();
+        let may_have = units.par_iter().zip(&named).filter(|(_, own)| between_units || !own.is_empty());
+        may_have.map(|(unit, _)| instances(dwarf, *unit, &entries)).sum()
+    })
+}
+
+/// A file's DWARF, if it can be read, with its units.
+fn with_units<T>(
+    file: &[u8],
+    each: impl FnOnce(&Dwarf<Reader<'_>>, Vec<UnitHeader<Reader<'_>>>) -> T,
+) -> Option<T> {
     let file = object::File::parse(file).ok()?;
     let sections = DwarfSections::load(|id| {
         let section = file.section_by_name(id.name());
@@ -44,11 +71,75 @@ fn count(file: &[u8], name: &str) -> Option<u64> {
     while let Ok(Some(header)) = headers.next() {
         units.push(header);
     }
-    let entries: Entries = units.par_iter().flat_map_iter(|unit| named(&dwarf, *unit, name)).collect();
-    if entries.is_empty() {
-        return Some(0);
+    Some(each(&dwarf, units))
+}
+
+/// An abbreviation's `DW_AT_abstract_origin` of form `DW_FORM_ref_addr`.
+const REFERENCE_BETWEEN_UNITS: &[u8] = &[0x31, 0x10];
+
+/// A unit's part of `.debug_info`; all of it if the header does not say.
+fn bytes_of<'a>(unit: &UnitHeader<Reader<'a>>, dwarf: &Dwarf<Reader<'a>>) -> &'a [u8] {
+    let debug_info = dwarf.debug_info.reader().slice();
+    let start = unit.offset().as_debug_info_offset().map(|offset| offset.0);
+    let bytes = start.and_then(|start| debug_info.get(start..)?.get(..unit.length_including_self()));
+    bytes.unwrap_or(debug_info)
+}
+
+/// How the function's name or symbol may stand in a unit: parsing all units takes long, and few have it.
+enum Spellings {
+    Any,
+    /// This word, or a reference to one of these places of `.debug_str`.
+    Known {
+        word: Vec<u8>,
+        places: Vec<[u8; 4]>,
+    },
+}
+
+impl Spellings {
+    fn new(dwarf: &Dwarf<Reader<'_>>, name: &str) -> Self {
+        let word = needle(name).filter(|word| word.len() >= MIN_WORD_BYTES);
+        let Some(word) = word else { return Self::Any };
+        let finder = memchr::memmem::Finder::new(word);
+        // An index of strings refers to what the unit does not.
+        let in_lines = finder.find(dwarf.debug_line_str.reader().slice()).is_some();
+        if in_lines || !dwarf.debug_str_offsets.reader().slice().is_empty() {
+            return Self::Any;
+        }
+        let strings = dwarf.debug_str.reader().slice();
+        let mut places = Vec::new();
+        let mut from = 0;
+        while let Some(found) = strings.get(from..).and_then(|rest| finder.find(rest)) {
+            let at = from + found;
+            let start = memchr::memrchr(0, strings.get(..at).unwrap_or_default()).map_or(0, |end| end + 1);
+            let rest = strings.get(at..).unwrap_or_default();
+            let end = at + memchr::memchr(0, rest).unwrap_or(rest.len());
+            // A linker lets one string be the end of another.
+            let whole = |from: &usize| strings.get(*from..end).is_some_and(|s| is_spelling(s, name));
+            let found = (start..end).filter(whole).filter_map(|from| u32::try_from(from).ok());
+            places.extend(found.map(u32::to_le_bytes));
+            from = end;
+        }
+        Self::Known { word: word.into(), places }
     }
-    Some(units.par_iter().map(|unit| instances(&dwarf, *unit, &entries)).sum())
+
+    fn may_be_in(&self, unit: &[u8]) -> bool {
+        let has = |what: &[u8]| memchr::memmem::find(unit, what).is_some();
+        match self {
+            Self::Any => true,
+            Self::Known { word, places } => has(word) || places.iter().any(|place| has(place)),
+        }
+    }
+}
+
+/// A shorter word is in most units.
+const MIN_WORD_BYTES: usize = 4;
+
+/// `string` is the function's name, or its symbol.
+fn is_spelling(string: &[u8], name: &str) -> bool {
+    let is_mangled = [&b"_Z"[..], b"__Z", b"_R"].iter().any(|prefix| string.starts_with(prefix));
+    string == name.as_bytes()
+        || (is_mangled
+            && std::str::from_utf8(string).is_ok_and(|symbol| demangle(symbol, Form::Short) == name))
 }
 
 /// The entries of a unit that stand for the function, and those that refer to them.
@@ -139,5 +230,38 @@ fn walk<'a>(
             attributes.push((attribute.name(), attribute.value()));
         }
         each(offset, &attributes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Over the DWARF of this test's own binary, all of which is read for it.
+    #[test]
+    fn units_that_are_left_out_do_not_name_the_function() {
+        let file = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let left_out = with_units(&file, |dwarf, units| {
+            assert!(units.len() > 10);
+            let names =
+                ["core::ptr::drop_in_place", "alloc::vec::Vec::push", "image::demangle::demangle", "memcpy"];
+            let mut left_out = 0;
+            for name in names {
+                let spellings = Spellings::new(dwarf, name);
+                for unit in units.iter().filter(|unit| !spellings.may_be_in(bytes_of(unit, dwarf))) {
+                    assert_eq!(named(dwarf, *unit, name), [], "{name}");
+                    left_out += 1;
+                }
+            }
+            left_out
+        });
+        assert!(left_out.is_some_and(|count| count > 10), "{left_out:?}");
+    }
+
+    #[test]
+    fn a_name_and_a_symbol_are_spellings() {
+        for (string, is) in [("mtr_t::commit", true), ("_ZN5mtr_t6commitEv", true), ("commit", false)] {
+            assert_eq!(is_spelling(string.as_bytes(), "mtr_t::commit"), is, "{string}");
+        }
     }
 }

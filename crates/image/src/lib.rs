@@ -14,7 +14,7 @@
 //!   elf --symbols-->          names, also of a debug file (debug_file, debuglink) or packed (mini_debug_info)
 //!   elf --eh_frame-->         functions without names
 //!   both --build-->           symbols, PLT stubs, gaps; cold parts folded into theirs
-//! names     --find-->         what a user writes to functions; demangled on first use
+//! names     --find-->         what a user writes to functions; demangled where the symbol may have that name (needle)
 //! DWARF     --lines,inlines-->  read when asked for
 //! ```
 //!
@@ -46,6 +46,7 @@ mod mini_debug_info;
 mod name_index;
 mod named_code;
 mod nearest;
+mod needle;
 mod object_file;
 mod options;
 mod padding;

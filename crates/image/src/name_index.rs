@@ -1,12 +1,14 @@
-//! All functions' names, demangled once, when somebody first searches by name.
+//! All functions' names, each demangled when somebody first asks for it.
 
 use std::borrow::Cow;
+use std::sync::OnceLock;
 
 use model::{FunctionId, FunctionKind, ObjectId};
 use rayon::prelude::*;
 
 use crate::demangle::{Form, demangle};
 use crate::image::Image;
+use crate::strings::WithWord;
 
 /// One name of one function.
 pub(crate) struct NameEntry {
@@ -15,7 +17,7 @@ pub(crate) struct NameEntry {
     /// Offset in the object's string table.
     symbol: u32,
     /// Without parameter types; `None` if the symbol is not mangled.
-    demangled: Option<Box<str>>,
+    demangled: OnceLock<Option<Box<str>>>,
 }
 
 /// All names, by object and address.
@@ -25,7 +27,7 @@ pub(crate) struct NameIndex {
 
 impl NameIndex {
     pub(crate) fn new(image: &Image) -> Self {
-        let entries = image.objects().flat_map(|object| entries_of(image, object)).collect();
+        let entries = image.objects().flat_map(|object| entries_of(image, object, None)).collect();
         Self { entries }
     }
 }
@@ -38,7 +40,12 @@ impl NameEntry {
 
     /// The name without parameter types.
     pub(crate) fn short<'a>(&'a self, image: &'a Image) -> Cow<'a, str> {
-        match &self.demangled {
+        let demangled = self.demangled.get_or_init(|| {
+            let symbol = self.symbol(image);
+            let name = demangle(&symbol, Form::Short);
+            (name != symbol).then(|| name.into_boxed_str())
+        });
+        match demangled {
             Some(name) => Cow::Borrowed(name),
             None => self.symbol(image),
         }
@@ -50,9 +57,14 @@ impl NameEntry {
     }
 }
 
-fn entries_of(image: &Image, object: ObjectId) -> Vec<NameEntry> {
+/// A shorter word stands in so many names that to note where costs more than to look at each.
+const MIN_WORD_BYTES: usize = 4;
+
+/// The names of an object that may have a word in their symbols: all of them if there is none, or it is short.
+pub(crate) fn entries_of(image: &Image, object: ObjectId, word: Option<&str>) -> Vec<NameEntry> {
     let Some(loaded) = image.loaded(object) else { return Vec::new() };
-    let strings = loaded.strings();
+    let word = word.filter(|word| word.len() >= MIN_WORD_BYTES);
+    let with_word = word.map(|word| WithWord::new(loaded.strings(), word.as_bytes()));
     let count = u32::try_from(loaded.functions.list.len()).unwrap_or(u32::MAX);
     let named = (0..count).into_par_iter().filter(|index| {
         let kind = loaded.functions.get(*index).map(|f| f.kind);
@@ -60,12 +72,9 @@ fn entries_of(image: &Image, object: ObjectId) -> Vec<NameEntry> {
     });
     let entries = named.flat_map_iter(|index| {
         let id = image.function_id(object, index);
-        loaded.functions.names_of(index).iter().map(move |symbol| {
-            let name = strings.text(*symbol);
-            let demangled = demangle(&name, Form::Short);
-            let demangled = (demangled != name).then(|| demangled.into_boxed_str());
-            NameEntry { id, object, symbol: *symbol, demangled }
-        })
+        let symbols = loaded.functions.names_of(index).iter();
+        let symbols = symbols.filter(|symbol| with_word.as_ref().is_none_or(|names| names.has(**symbol)));
+        symbols.map(move |symbol| NameEntry { id, object, symbol: *symbol, demangled: OnceLock::new() })
     });
     entries.collect()
 }

@@ -9,20 +9,23 @@ use model::FunctionId;
 
 use crate::find::{FunctionMatch, MatchedBy};
 use crate::image::Image;
+use crate::name_index::entries_of;
 
 impl Image {
     /// The pieces of a function that have entries of their own, by address; not its cold part, which belongs to it.
     #[must_use]
     pub fn pieces(&self, function: &FunctionMatch) -> Vec<FunctionMatch> {
-        let is_piece = |name: &str| {
-            function.symbols.iter().any(|symbol| {
+        let mut pieces: BTreeSet<FunctionId> = BTreeSet::new();
+        for symbol in &function.symbols {
+            let is_piece = |name: &str| {
                 name.strip_prefix(symbol.as_str()).is_some_and(|rest| rest.starts_with('.') && rest.len() > 1)
-            })
-        };
-        let entries =
-            self.names().entries.iter().filter(|e| e.object == function.object && e.id != function.id);
-        let pieces = entries.filter(|e| is_piece(&e.symbol(self))).map(|e| e.id);
-        let pieces: BTreeSet<FunctionId> = pieces.collect();
+            };
+            // What is no text is not the same in the file.
+            let word = symbol.is_ascii().then_some(symbol.as_str());
+            let entries = entries_of(self, function.object, word);
+            let others = entries.iter().filter(|e| e.id != function.id);
+            pieces.extend(others.filter(|e| is_piece(&e.symbol(self))).map(|e| e.id));
+        }
         pieces.into_iter().filter_map(|id| self.function_match(id, MatchedBy::Prefix)).collect()
     }
 }

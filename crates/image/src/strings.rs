@@ -27,11 +27,12 @@ impl<'a> Strings<'a> {
     pub(crate) fn get(&self, offset: u32) -> &'a [u8] {
         let tail = self.bytes.get(offset as usize..).unwrap_or_default();
         let tail = tail.get(..MAX_NAME_BYTES).unwrap_or(tail);
-        let name = memchr::memchr(0, tail).and_then(|end| tail.get(..end)).unwrap_or(tail);
-        match memchr::memchr(b'@', name) {
-            Some(at) if at > 0 && self.versioned => name.get(..at).unwrap_or(name),
-            _ => name,
-        }
+        let version = if self.versioned { b'@' } else { 0 };
+        let end = match memchr::memchr2(0, version, tail) {
+            Some(0) => memchr::memchr(0, tail), // a name may begin with an @
+            end => end,
+        };
+        end.and_then(|end| tail.get(..end)).unwrap_or(tail)
     }
 
     /// The name at `offset` as text.
@@ -40,9 +41,51 @@ impl<'a> Strings<'a> {
     }
 }
 
+/// Which names of a table have a word, found in one pass over the table: names that have not are not looked at.
+pub(crate) struct WithWord {
+    /// Where the string begins that has it, and where it stands; ascending.
+    at: Vec<(usize, usize)>,
+}
+
+impl WithWord {
+    pub(crate) fn new(strings: Strings<'_>, word: &[u8]) -> Self {
+        let table = strings.bytes;
+        let finder = memchr::memmem::Finder::new(word);
+        let mut at = Vec::new();
+        let mut from = 0;
+        while let Some(found) = table.get(from..).and_then(|rest| finder.find(rest)) {
+            let place = from + found;
+            let before = table.get(..place).unwrap_or_default();
+            at.push((memchr::memrchr(0, before).map_or(0, |end| end + 1), place));
+            from = place + 1;
+        }
+        Self { at }
+    }
+
+    /// The name at `offset`, or the version behind it, has the word.  A name may be the end of a longer one.
+    pub(crate) fn has(&self, offset: u32) -> bool {
+        let next = self.at.partition_point(|(_, place)| *place < offset as usize);
+        self.at.get(next).is_some_and(|(start, _)| *start <= offset as usize)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_with_a_word() {
+        let table = b"\0main\0cococo\0f.cold\0g";
+        let with = |word: &str| {
+            let names = WithWord::new(Strings::new(table), word.as_bytes());
+            (0..table.len() as u32).filter(|offset| names.has(*offset)).collect::<Vec<_>>()
+        };
+        assert_eq!(with(".cold"), [13, 14]);
+        assert_eq!(with("coco"), [6, 7, 8]);
+        assert_eq!(with("in"), [1, 2, 3]);
+        assert_eq!(with("x"), []);
+        assert_eq!(with("g"), [20]);
+    }
 
     #[test]
     fn names_end_where_they_end() {
