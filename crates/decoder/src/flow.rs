@@ -330,9 +330,7 @@ impl<'a> Flow<'a> {
     fn tnt(&mut self, at: AuxOffset, tnt: Tnt) {
         self.fup = None;
         self.fup_use = FupUse::default();
-        if let State::Lost(lost) = &mut self.state {
-            lost.fup_is_late = true;
-        }
+        self.still_lost(true);
         if matches!(self.state, State::Kernel) {
             self.end_waiting(at);
         }
@@ -408,6 +406,7 @@ impl<'a> Flow<'a> {
                 self.arrive(step, ip, true);
             }
             (State::Lost(_), Some(ip)) => {
+                self.still_lost(false);
                 let step = self.step(at);
                 self.recover(step, ip);
             }
@@ -469,6 +468,7 @@ impl<'a> Flow<'a> {
             }
             // Behind OVF it is APL11, or behind a FUP that SKD010 has lost.
             State::Lost(lost) if lost.cause != self.truncation_cause() => {
+                self.still_lost(false);
                 let step = self.step(at);
                 self.close_gap(step, self.running);
                 self.state = State::Off;
@@ -512,6 +512,9 @@ impl<'a> Flow<'a> {
                 return;
             }
             // Behind OVF: execution goes on here.
+            if fup_is_late {
+                self.still_lost(false);
+            }
             let step = self.step(at);
             self.recover(step, ip);
             if !fup_is_late {

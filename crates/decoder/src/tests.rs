@@ -45,6 +45,7 @@ cases! {
     erratum_bdm70
     erratum_skd007
     erratum_skd010
+    erratum_skd010_behind_time
     erratum_skd022
     erratum_skl014_call
     erratum_skl014_jump

@@ -187,10 +187,19 @@ impl Flow<'_> {
     /// Packets are whole again.  Where it was not packets that were missing, this says nothing.
     pub(super) fn resolved(&mut self) {
         let State::Lost(lost) = &mut self.state else { return };
-        if lost.is_of_packets() && lost.resolved.is_none() && self.psb.is_none() {
+        if lost.is_of_packets() && !lost.skips && lost.resolved.is_none() && self.psb.is_none() {
             let slot = self.clock.slot(self.walk.work);
             lost.resolved =
                 Some(Resolved { slot, not_before: self.clock.now_lo(), at: self.reader.offset() });
+        }
+    }
+
+    /// A packet that comes only where tracing is on, and no address came before it (SKD010): what ran up to here is not known.
+    /// `skips`: nor does it say where execution is.
+    pub(super) fn still_lost(&mut self, skips: bool) {
+        if let State::Lost(lost) = &mut self.state {
+            lost.skips |= skips;
+            (lost.resolved, lost.fup_is_late) = (None, true);
         }
     }
 
