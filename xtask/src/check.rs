@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::process::{self, Result, cargo};
 use crate::stages::{Outcome, Stages};
-use crate::{deny, fixtures, fuzz, layout, setup, tidy};
+use crate::{bench, deny, fixtures, fuzz, layout, setup, tidy};
 
 /// How much is tested.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,6 +31,7 @@ pub(crate) fn run(extent: Extent) -> Result {
     let lane: &[&str] = if extent == Extent::Full { &["--all"] } else { &[] };
     if stages.run("fixtures", || fixtures::run(lane).map(done)) {
         stages.run("test", || cargo_test(extent).map(done));
+        stages.run("instructions", bench::count_instructions);
     }
     if extent == Extent::Full {
         stages.run("fuzz", || fuzz::full().map(done));

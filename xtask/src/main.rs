@@ -39,6 +39,7 @@ cargo xtask COMMAND
   bench [NAME..]                 decoding speed and memory beside libipt and perf script, in one run
       --quick                    the cases that take under five minutes
       --append                   add the result to docs/benchmarks.md
+      --instructions             only count instructions, by callgrind, against what they were; part of test
   tidy                           the rules of this repository that no other tool checks
   help                           this text
 ";

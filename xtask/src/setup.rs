@@ -26,6 +26,7 @@ const NEEDS: &[Need] = &[
     Need { package: "qemu-user", probe: "qemu-x86_64", purpose: "running the traced programs" },
     Need { package: "libipt-dev", probe: "/usr/include/intel-pt.h", purpose: "the reference decoder" },
     Need { package: "linux-perf", probe: "perf", purpose: "the second opinion on each recording" },
+    Need { package: "valgrind", probe: "valgrind", purpose: "counting instructions; 80 MB on disk" },
     Need { package: "python3", probe: "/usr/bin/python3", purpose: "a traced program; 25 MB on disk" },
     Need { package: "xz-utils", probe: "/usr/bin/xz", purpose: "a traced program" },
     Need {

@@ -3,6 +3,7 @@
 
 mod cases;
 mod in_process;
+mod instructions;
 mod measure;
 mod runs;
 mod whole_process;
@@ -14,15 +15,26 @@ use std::path::{Path, PathBuf};
 use crate::check::Extent;
 use crate::fixtures::{self, Logs, Recording};
 use crate::process::{self, Result, cargo};
+use crate::stages::Outcome;
 use crate::{civil, layout, setup};
 use cases::{CASES, Case};
+
+/// The stage of the tests that counts instructions.
+pub(crate) use instructions::run as count_instructions;
 
 /// What is built to be measured.
 const BUILD: [&str; 6] =
     ["--package", "func_latency", "--package", "bench", "--features", "func_latency/libipt,bench/libipt"];
 
-/// `bench [--quick | NAME..] [--append]`: measures, prints, and with `--append` adds the tables to docs/benchmarks.md.
+/// `bench [--quick | NAME..] [--append] | --instructions`: measures, prints, and with `--append` adds the tables to docs/benchmarks.md.
 pub(crate) fn run(arguments: &[&str]) -> Result {
+    if arguments == ["--instructions"] {
+        instructions::build()?;
+        if let Outcome::Skipped(why) = instructions::run()? {
+            println!("skipped: {why}");
+        }
+        return Ok(());
+    }
     let (options, names): (Vec<&str>, Vec<&str>) = arguments.iter().partition(|word| word.starts_with("--"));
     if let Some(option) = options.iter().find(|option| !["--quick", "--append"].contains(option)) {
         return Err(format!("bench: do not know {option}"));
