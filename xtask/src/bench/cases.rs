@@ -36,8 +36,10 @@ pub(super) const CASES: &[Case] = &[
     full("sq50-ovf", "sq50", HEAVY_LOSS, SQLITE),
     quick("demo-ovf", "demo", HEAVY_LOSS, "round_fn"),
     quick("demo-cpu2", "demo", PER_CPU, "round_fn"),
+    quick("many", "many", "", "work"),
     quick("python", "python", "--whole-psb-ip", "_PyEval_EvalFrameDefault"),
     full("xz", "xz", "", "lzma_code"),
+    full("blocks", "blocks", "", "random_walk"),
     full("mariadb", "mariadb", "", "handler::ha_write_row"),
 ];
 
