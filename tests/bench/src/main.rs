@@ -21,6 +21,7 @@ mod ours;
 mod stopwatch;
 mod walk;
 
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -53,10 +54,11 @@ fn main() -> Result<()> {
         "libipt-time" => libipt_blocks::decode(&opened, true)?,
         other => bail!("do not know the decoder `{other}`, or was built without it"),
     };
-    println!("ns {}\npeak_kb {}", watch.ns(), peak_kb());
+    let mut text = format!("ns {}\npeak_kb {}\n", watch.ns(), peak_kb());
     for (name, count) in counts {
-        println!("{name} {count}");
+        text += &format!("{name} {count}\n");
     }
+    std::io::stdout().write_all(text.as_bytes())?;
     Ok(())
 }
 
