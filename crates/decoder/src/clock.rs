@@ -16,6 +16,7 @@
 mod core;
 mod crystal;
 mod interval;
+mod timeline;
 
 use model::{EventTime, Ns, PtConfig, Tsc, TscClock};
 
@@ -23,9 +24,10 @@ use crate::progress::Progress;
 use core::{CoreRatio, Measured, Multiples, Range};
 use crystal::Crystal;
 pub(crate) use crystal::CrystalRatio;
-use interval::{Anchor, Interval, Pending, Span};
+use interval::{Anchor, Interval, Span};
+use timeline::{Rule, Timeline};
 
-/// A flow packet's place in [`Clock::times`].
+/// A flow packet's number: what its time is asked by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Slot(pub(crate) u32);
 
@@ -63,12 +65,9 @@ pub(crate) struct Clock {
     /// A CYC came since the last flow packet: the span is complete up to here.
     cyc_fresh: bool,
 
-    pending: Vec<Pending>,
-    /// Intervals that end with an anchor, but with no measured frequency behind them yet.
-    waiting: Vec<Interval>,
-    /// The frequency that was measured last before the first of `waiting`.
+    timeline: Timeline,
+    /// The frequency that was measured last before the first interval that waits.
     measured: Option<Measured>,
-    times: Vec<EventTime>,
     progress: Progress,
     /// Contradictions met.
     pub(crate) errors: u64,
@@ -81,9 +80,10 @@ impl Clock {
         conversion: TscClock,
         reference: Tsc,
     ) -> Self {
+        let unseen_cycles = 2 + u64::from(pt.cyc_threshold);
         Self {
             has_cyc: pt.cyc,
-            unseen_cycles: 2 + u64::from(pt.cyc_threshold),
+            unseen_cycles,
             conversion,
             reference,
             latest: Tsc(u64::MAX),
@@ -95,10 +95,8 @@ impl Clock {
             ratio: CoreRatio::new(pt.max_nonturbo_ratio),
             cyc_straddles: true,
             cyc_fresh: false,
-            pending: vec![],
-            waiting: vec![],
+            timeline: Timeline::new(conversion, unseen_cycles),
             measured: None,
-            times: vec![],
             progress: Progress::default(),
             errors: 0,
         }
@@ -116,7 +114,7 @@ impl Clock {
 
     /// The time of a slot; final once [`Self::finish`] was called.
     pub(crate) fn time(&self, slot: Slot) -> EventTime {
-        self.times.get(slot.0 as usize).copied().unwrap_or_default()
+        self.timeline.time(slot).unwrap_or_default()
     }
 
     /// The time of what happened behind `lo` and not behind `slot`, when `work` instructions had passed.  The same slot
@@ -137,11 +135,8 @@ impl Clock {
     #[inline]
     pub(crate) fn slot(&mut self, work: u32) -> Slot {
         self.progress.slot(work);
-        let slot = Slot(self.times.len() as u32);
-        self.times.push(EventTime::default());
-        self.pending.push(Pending { since: self.since, slot });
         self.cyc_fresh = false;
-        slot
+        self.timeline.push(self.since)
     }
 
     /// As [`Self::slot`], for the packet that gives the TSC at the same time.
@@ -159,8 +154,7 @@ impl Clock {
 
     /// Nothing that may follow changes the times of the slots before `slot`.
     pub(crate) fn is_settled(&self, slot: Slot) -> bool {
-        let mut waiting = self.waiting.iter().flat_map(|interval| &interval.slots);
-        !self.has_cyc || waiting.next().is_none_or(|first| first.slot >= slot)
+        !self.has_cyc || self.timeline.is_settled(slot)
     }
 
     /// What `slot` stands for happened when `work` instructions had passed.
@@ -249,7 +243,7 @@ impl Clock {
         } else {
             self.set_anchor(anchor);
         }
-        self.packet = Some((tsc, Slot(self.times.len() as u32)));
+        self.packet = Some((tsc, self.timeline.next()));
         self.aligned = Some(tsc);
         self.cyc_straddles = !self.cyc_fresh;
     }
@@ -258,12 +252,10 @@ impl Clock {
     fn take_back_mtc(&mut self, here: Anchor) {
         self.errors += 1;
         self.settle_waiting(None, None);
-        self.pending.clear();
+        self.timeline.close(Rule::Unknown);
+        self.timeline.settle();
         let (from, first) = self.packet.unwrap_or((Tsc(0), Slot(0)));
-        let (lo, hi) = (self.conversion.to_ns(from), self.ns_up(here.hi));
-        for time in self.times.iter_mut().skip(first.0 as usize) {
-            *time = EventTime { lo, point: time.point.clamp(lo, hi), hi };
-        }
+        self.timeline.bind(first, self.conversion.to_ns(from), self.ns_up(here.hi));
         self.crystal.forget();
         self.anchor = Some(here);
         self.since = Span::default();
@@ -296,19 +288,8 @@ impl Clock {
         self.settle_waiting(None, self.ratio.interval());
         let Some(anchor) = self.anchor else { return };
         let cycle = self.cycle().filter(|_| self.has_cyc);
-        for Pending { since, slot } in std::mem::take(&mut self.pending) {
-            let bounds = interval::behind(anchor, since, cycle, self.unseen_cycles);
-            let lo = self.ns(bounds.lo);
-            let hi = bounds.hi.map_or(end.unwrap_or(Ns::MAX).max(lo), |hi| self.ns_up(hi));
-            let point = self.ns(bounds.point).clamp(lo, hi);
-            self.set(slot, EventTime { lo, point, hi });
-        }
-    }
-
-    fn set(&mut self, slot: Slot, time: EventTime) {
-        if let Some(to) = self.times.get_mut(slot.0 as usize) {
-            *to = time;
-        }
+        self.timeline.close(Rule::Behind { anchor, cycle, end });
+        self.timeline.settle();
     }
 
     fn ns(&self, ticks: u128) -> Ns {
@@ -322,11 +303,10 @@ impl Clock {
     /// The time is `anchor` here: an interval ends, and the next one begins.
     fn set_anchor(&mut self, anchor: Anchor) {
         let cbr = self.ratio.next_interval();
-        let slots = std::mem::take(&mut self.pending);
         let all = std::mem::take(&mut self.since);
         let Some(left) = self.anchor.replace(anchor) else {
-            let hi = self.ns_up(anchor.hi);
-            return slots.iter().for_each(|p| self.set(p.slot, EventTime { lo: Ns(0), point: hi, hi }));
+            self.timeline.close(Rule::Before(self.ns_up(anchor.hi)));
+            return self.timeline.settle();
         };
         let right = Anchor { lo: anchor.lo.max(left.lo), hi: anchor.hi };
         self.anchor = Some(right);
@@ -338,21 +318,21 @@ impl Clock {
         if measured.is_some() || !self.has_cyc {
             self.settle_waiting(measured, cbr);
         }
-        self.waiting.push(Interval { left, right, all, cbr, measured, stalls: false, slots });
+        let cycle = None;
+        self.timeline.close(Rule::Between(Interval { left, right, all, cbr, measured, cycle, stalls: false }));
         if !self.has_cyc {
             self.settle_waiting(None, None);
         }
     }
 
-    /// Gives all slots of the intervals that wait their times; `behind`: the frequency measured behind them, `cbr`: what
-    /// CBR packets say there.  It may have been so before, as far back as nothing was measured: the packets come late.
+    /// Settles the intervals that wait; `behind`: the frequency measured behind them, `cbr`: what CBR packets say there.  It
+    /// may have been so before, as far back as nothing was measured: the packets come late.
     fn settle_waiting(&mut self, behind: Option<Measured>, mut cbr: Option<Multiples>) {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        for interval in waiting.iter_mut().rev() {
+        for interval in self.timeline.waiting().rev() {
             interval.cbr = interval.cbr.map(|before| cbr.map_or(before, |late| before.hull(late)));
             cbr = interval.cbr.or(cbr);
         }
-        for mut interval in waiting.drain(..) {
+        for interval in self.timeline.waiting() {
             let cbr = self.ratio.length(interval.cbr);
             let around = core::length(cbr, [self.measured, None, behind]);
             // Longer than its cycles take by all that is known around it: the core stood still somewhere, and did not say so.
@@ -363,21 +343,11 @@ impl Clock {
             let own = interval.measured.filter(|_| !(interval.stalls && is_witnessed));
             let measured = [self.measured, own, behind];
             let cycle = core::length(cbr, measured);
-            let cycle = cycle.filter(|_| self.has_cyc && !core::is_unknown(measured));
-            for pending in &interval.slots {
-                let bounds = interval.bounds(pending.since, cycle, self.unseen_cycles);
-                self.errors += u64::from(bounds.contradict);
-                let (lo, hi) = (self.ns(bounds.lo), self.ns_up(bounds.hi));
-                let point = self.ns(bounds.point).clamp(lo, hi);
-                self.set(pending.slot, EventTime { lo, point, hi });
-            }
+            interval.cycle = cycle.filter(|_| self.has_cyc && !core::is_unknown(measured));
+            self.errors += u64::from(interval.contradicts(self.unseen_cycles));
             self.measured = own.or(self.measured);
-            if self.pending.capacity() == 0 {
-                self.pending = interval.slots;
-                self.pending.clear();
-            }
         }
-        self.waiting = waiting;
+        self.timeline.settle();
     }
 }
 

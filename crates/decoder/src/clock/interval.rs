@@ -14,7 +14,6 @@
 
 use model::Tsc;
 
-use super::Slot;
 use super::core::{Measured, Multiples, Range};
 
 /// Time spans are in TSC ticks with this many fractional bits.
@@ -76,13 +75,6 @@ impl Span {
     }
 }
 
-/// A slot that waits for its time.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pending {
-    pub(super) since: Span,
-    pub(super) slot: Slot,
-}
-
 /// Two anchors, and what happened between them.
 pub(super) struct Interval {
     pub(super) left: Anchor,
@@ -93,7 +85,8 @@ pub(super) struct Interval {
     pub(super) measured: Option<Measured>,
     /// Time passed in it that cycles do not account for, nobody knows where.
     pub(super) stalls: bool,
-    pub(super) slots: Vec<Pending>,
+    /// How long a cycle is, once that is settled, if it is known.
+    pub(super) cycle: Option<Range>,
 }
 
 /// Bounds and estimate of a time, in ticks with fraction.
@@ -106,8 +99,14 @@ pub(super) struct Bounds {
 }
 
 impl Interval {
-    /// Of a slot `since` behind the left anchor; `cycle`: how long a cycle is, if that is known.
-    pub(super) fn bounds(&self, since: Span, cycle: Option<Range>, unseen: u64) -> Bounds {
+    /// All its cycles do not fit between its anchors.
+    pub(super) fn contradicts(&self, unseen: u64) -> bool {
+        self.bounds(self.all, unseen).contradict
+    }
+
+    /// Of a slot `since` behind the left anchor.
+    pub(super) fn bounds(&self, since: Span, unseen: u64) -> Bounds {
+        let cycle = self.cycle;
         let (left, right, all) = (self.left, self.right, self.all);
         let (mut lo, mut hi, mut contradict) = (left.lo, right.hi, false);
         if let Some(cycle) = cycle {

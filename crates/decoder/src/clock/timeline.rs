@@ -1,0 +1,133 @@
+//! The slots of a segment, in parts: what lies between two anchors, and before the first and behind the last.
+//!
+//! A slot keeps what had passed at its packet.  Its time is worked out when it is asked for, by the rule of its part: most
+//! slots are never asked for.
+
+use model::{EventTime, Ns, TscClock};
+
+use super::Slot;
+use super::core::Range;
+use super::interval::{self, Anchor, Interval, Span};
+
+/// When the slots of a part were.
+pub(super) enum Rule {
+    /// Before the first anchor, which is here.
+    Before(Ns),
+    Between(Interval),
+    /// Behind the last anchor; not behind the end of the recording.
+    Behind {
+        anchor: Anchor,
+        cycle: Option<Range>,
+        end: Option<Ns>,
+    },
+    /// Nothing is known but what the part is bound to.
+    Unknown,
+}
+
+/// The slots from `first` on, up to the next part's.
+struct Part {
+    first: Slot,
+    rule: Rule,
+    /// Packets that contradict the rule say so much.
+    bound: Option<(Ns, Ns)>,
+}
+
+pub(super) struct Timeline {
+    conversion: TscClock,
+    /// See [`super::Clock`].
+    unseen_cycles: u64,
+    /// What had passed since the anchor before each slot.
+    marks: Vec<Span>,
+    parts: Vec<Part>,
+    /// The first slot that is in no part yet.
+    open: Slot,
+    /// The first part that is an interval whose rule may still change.
+    waiting: usize,
+}
+
+impl Timeline {
+    pub(super) fn new(conversion: TscClock, unseen_cycles: u64) -> Self {
+        Self { conversion, unseen_cycles, marks: vec![], parts: vec![], open: Slot(0), waiting: 0 }
+    }
+
+    /// The slot that is next.
+    pub(super) fn next(&self) -> Slot {
+        Slot(self.marks.len() as u32)
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, since: Span) -> Slot {
+        let slot = self.next();
+        self.marks.push(since);
+        slot
+    }
+
+    /// All slots that are in no part yet are one.
+    pub(super) fn close(&mut self, rule: Rule) {
+        let next = self.next();
+        let first = std::mem::replace(&mut self.open, next);
+        self.parts.push(Part { first, rule, bound: None });
+    }
+
+    /// The intervals that wait for what is measured behind them.
+    pub(super) fn waiting(&mut self) -> impl DoubleEndedIterator<Item = &mut Interval> {
+        let parts = self.parts.get_mut(self.waiting..).unwrap_or_default();
+        parts.iter_mut().filter_map(|part| match &mut part.rule {
+            Rule::Between(interval) => Some(interval),
+            _ => None,
+        })
+    }
+
+    /// All rules are final.
+    pub(super) fn settle(&mut self) {
+        self.waiting = self.parts.len();
+    }
+
+    /// The rules of all slots before `slot` are.
+    pub(super) fn is_settled(&self, slot: Slot) -> bool {
+        let first = self.parts.get(self.waiting).map(|part| part.first);
+        first.is_none_or(|first| first >= slot || first >= self.open)
+    }
+
+    /// The slots from `first` on, which a part begins with, were not outside of this, whatever their rules say.
+    pub(super) fn bind(&mut self, first: Slot, lo: Ns, hi: Ns) {
+        for part in self.parts.iter_mut().rev().take_while(|part| part.first >= first) {
+            part.bound = Some((lo, hi));
+        }
+    }
+
+    fn ns(&self, ticks: u128) -> Ns {
+        self.conversion.to_ns(interval::floor(ticks))
+    }
+
+    fn ns_up(&self, ticks: u128) -> Ns {
+        self.conversion.to_ns(interval::ceil(ticks))
+    }
+
+    /// The time of a slot; none if there is no such slot, or no part has it.
+    pub(super) fn time(&self, slot: Slot) -> Option<EventTime> {
+        let since = *self.marks.get(slot.0 as usize)?;
+        let part = self.parts.partition_point(|part| part.first <= slot).checked_sub(1)?;
+        let part = self.parts.get(part).filter(|_| slot < self.open)?;
+        let time = self.by_rule(&part.rule, since);
+        Some(part.bound.map_or(time, |(lo, hi)| EventTime { lo, point: time.point.clamp(lo, hi), hi }))
+    }
+
+    fn by_rule(&self, rule: &Rule, since: Span) -> EventTime {
+        match rule {
+            Rule::Before(anchor) => EventTime { lo: Ns(0), point: *anchor, hi: *anchor },
+            Rule::Between(interval) => {
+                let bounds = interval.bounds(since, self.unseen_cycles);
+                let (lo, hi) = (self.ns(bounds.lo), self.ns_up(bounds.hi));
+                EventTime { lo, point: self.ns(bounds.point).clamp(lo, hi), hi }
+            }
+            Rule::Behind { anchor, cycle, end } => {
+                let bounds = interval::behind(*anchor, since, *cycle, self.unseen_cycles);
+                let lo = self.ns(bounds.lo);
+                let hi = bounds.hi.map_or(end.unwrap_or(Ns::MAX).max(lo), |hi| self.ns_up(hi));
+                EventTime { lo, point: self.ns(bounds.point).clamp(lo, hi), hi }
+            }
+            Rule::Unknown => EventTime::default(),
+        }
+    }
+}
