@@ -4,7 +4,7 @@ use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction};
 use model::{Avma, BranchKind, CodeSource, FunctionAt, FunctionLookup, NoCode, Site, SpaceId, Target};
 
 /// Index in the block graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct BlockId(pub(crate) u32);
 
 impl BlockId {
@@ -38,6 +38,8 @@ pub(crate) enum Terminator {
 /// Straight code and the branch at its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
+    /// Whose code it is; the kernel's is the same in all.
+    pub(crate) space: SpaceId,
     /// First instruction.
     pub(crate) start: Target,
     /// Last instruction.
@@ -89,6 +91,7 @@ impl Block {
         let FunctionAt { id, at_entry } = functions.function_at(space, ip);
         let function = if last == ip { id } else { functions.function_at(space, last).id };
         Ok(Self {
+            space,
             start: Target { ip, function: id, at_entry },
             last: Site { ip: last, function, len: len as u8 },
             instructions,

@@ -17,8 +17,9 @@ mod core;
 mod crystal;
 mod interval;
 mod timeline;
+mod times;
 
-use model::{EventTime, Ns, PtConfig, Tsc, TscClock};
+use model::{Ns, PtConfig, Tsc, TscClock};
 
 use crate::progress::Progress;
 use core::{CoreRatio, Measured, Multiples, Range};
@@ -26,6 +27,7 @@ use crystal::Crystal;
 pub(crate) use crystal::CrystalRatio;
 use interval::{Anchor, Interval, Span};
 use timeline::{Rule, Timeline};
+pub(crate) use times::Times;
 
 /// A flow packet's number: what its time is asked by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,23 +114,9 @@ impl Clock {
         self.anchor.is_some()
     }
 
-    /// The time of a slot; final once [`Self::finish`] was called.
-    pub(crate) fn time(&self, slot: Slot) -> EventTime {
-        self.timeline.time(slot).unwrap_or_default()
-    }
-
-    /// The time of what happened behind `lo` and not behind `slot`, when `work` instructions had passed.  The same slot
-    /// twice: with it.
-    pub(crate) fn time_between(&self, lo: Slot, slot: Slot, work: u32) -> EventTime {
-        let (before, time) = (self.time(lo), self.time(slot));
-        if lo == slot {
-            return time;
-        }
-        let earliest = before.lo.min(time.lo);
-        let behind = self.progress.behind(lo.0, slot.0, work);
-        let (from, to) = (self.time(Slot(behind - 1)), self.time(Slot(behind)));
-        let point = self.progress.share(behind, work, from.point, to.point);
-        EventTime { lo: earliest, point: point.clamp(earliest, time.hi), hi: time.hi }
+    /// All times; final once [`Self::finish`] was called.
+    pub(crate) fn times(&self) -> Times<'_> {
+        Times::new(&self.timeline, &self.progress)
     }
 
     /// A slot for the flow packet at hand, met when `work` instructions had passed.
@@ -319,7 +307,15 @@ impl Clock {
             self.settle_waiting(measured, cbr);
         }
         let cycle = None;
-        self.timeline.close(Rule::Between(Interval { left, right, all, cbr, measured, cycle, stalls: false }));
+        self.timeline.close(Rule::Between(Interval {
+            left,
+            right,
+            all,
+            cbr,
+            measured,
+            cycle,
+            stalls: false,
+        }));
         if !self.has_cyc {
             self.settle_waiting(None, None);
         }

@@ -22,13 +22,12 @@ use crate::Context;
 use crate::block::BlockId;
 use crate::clock::{Clock, CrystalRatio, Slot};
 use crate::errata::Errata;
-use crate::graph::BlockGraph;
 use crate::output::{Moment, Output};
 use crate::owner::{Owner, Running};
 use crate::reader::{Item, Reader};
 use crate::return_stack::ReturnStack;
 use crate::segment::Segment;
-use crate::segment_decoder::SegmentOutput;
+use crate::segment_decoder::{Known, SegmentOutput};
 use crate::walk::{Step, Walk};
 
 /// The longest segment that is decoded: its events are in memory until it ends.  Far above the longest PSB period
@@ -55,10 +54,10 @@ enum State {
 pub(crate) fn decode_segment(
     context: &Context<'_>,
     crystal: Option<CrystalRatio>,
-    graph: &mut BlockGraph,
+    known: &mut Known,
     segment: &Segment<'_>,
 ) -> SegmentOutput {
-    let mut flow = Flow::new(context, crystal, graph, segment);
+    let mut flow = Flow::new(context, crystal, known, segment);
     flow.run();
     flow.finish()
 }
@@ -110,7 +109,7 @@ impl<'a> Flow<'a> {
     fn new(
         context: &'a Context<'a>,
         crystal: Option<CrystalRatio>,
-        graph: &'a mut BlockGraph,
+        known: &'a mut Known,
         segment: &'a Segment<'a>,
     ) -> Self {
         let recording = context.recording;
@@ -135,7 +134,8 @@ impl<'a> Flow<'a> {
             running,
             walk: Walk {
                 context,
-                graph,
+                graph: &mut known.graph,
+                effects: &mut known.effects,
                 space: SpaceId::default(),
                 block: BlockId::NONE,
                 stack: ReturnStack::new(),
@@ -545,7 +545,7 @@ impl<'a> Flow<'a> {
             overflows: self.walk.output.overflows,
             clock_errors: self.clock.errors,
             kernel_desyncs: self.kernel_desyncs,
-            stretches: self.walk.output.finish(&self.clock),
+            stretches: self.walk.output.finish(&self.clock, self.walk.graph, self.walk.effects),
         }
     }
 }

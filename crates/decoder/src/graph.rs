@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::Context;
 use crate::block::{Block, BlockId};
 
-/// Blocks are forgotten when there are this many (about 100 MB).
+/// So many are enough (about 100 MB).
 const MAX_BLOCKS: usize = 1 << 20;
 
 #[derive(Default)]
@@ -26,8 +26,7 @@ impl BlockGraph {
 
     /// The block that starts at `ip`.
     pub(crate) fn at(&mut self, context: &Context<'_>, space: SpaceId, ip: Avma) -> Result<BlockId, NoCode> {
-        // The kernel is the same in all address spaces.
-        let space = if ip.is_kernel() { SpaceId::default() } else { space };
+        let space = space_of(space, ip);
         if let Some(&id) = self.index.get(&(space, ip)) {
             return Ok(id);
         }
@@ -74,10 +73,33 @@ impl BlockGraph {
         Ok(id)
     }
 
-    /// Forgets everything if there is too much of it.  Ids are invalid afterwards: call it between segments.
-    pub(crate) fn trim(&mut self) {
-        if self.blocks.len() > MAX_BLOCKS {
-            *self = Self::default();
+    /// The address behind the call that ends `call`.
+    pub(crate) fn return_address(&self, call: BlockId) -> Avma {
+        self.block(call).last.next_ip()
+    }
+
+    /// The block behind the call that ends `call`, which may have been made in another address space.
+    pub(crate) fn behind_call(
+        &mut self,
+        context: &Context<'_>,
+        space: SpaceId,
+        call: BlockId,
+    ) -> Result<BlockId, NoCode> {
+        let ip = self.return_address(call);
+        if self.block(call).space == space_of(space, ip) {
+            self.next(context, space, call)
+        } else {
+            self.at(context, space, ip)
         }
     }
+
+    /// There is too much of it: time to begin anew.
+    pub(crate) fn is_full(&self) -> bool {
+        self.blocks.len() > MAX_BLOCKS
+    }
+}
+
+/// The kernel is the same in all address spaces.
+fn space_of(space: SpaceId, ip: Avma) -> SpaceId {
+    if ip.is_kernel() { SpaceId::default() } else { space }
 }

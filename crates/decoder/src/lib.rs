@@ -16,6 +16,7 @@
 
 mod block;
 mod clock;
+mod effects;
 mod errata;
 mod flow;
 mod graph;

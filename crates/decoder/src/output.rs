@@ -3,8 +3,11 @@
 use model::AuxOffset;
 use model::{BranchEvent, EventTime, Gap, GapCause, Ns, Pid, SpaceId, Tid, TraceEvent, Transfer};
 
-use crate::clock::{Clock, Slot};
+use crate::clock::{Clock, Slot, Times};
+use crate::effects::{EffectId, Effects};
+use crate::graph::BlockGraph;
 use crate::owner::Running;
+use crate::walk::Step;
 
 /// One end of a gap.
 #[derive(Clone, Copy, Debug)]
@@ -15,14 +18,6 @@ pub(crate) enum Moment {
     Exactly(Ns),
     /// The earlier of the two.
     NotAfter(Slot, Ns),
-}
-
-/// When an event of the present segment happened: its time is filled in at the end.
-#[derive(Clone, Copy, Debug)]
-enum Stamp {
-    /// Behind the first packet and not behind the second, when so many instructions had passed.
-    Between(Slot, Slot, u32),
-    Gap(Moment, Moment),
 }
 
 /// Consecutive events of one thread.
@@ -92,88 +87,165 @@ impl Stretch {
     }
 }
 
-/// Collects events until the segment's clock is known.
+/// What happened at a packet, in few bytes: there are many, and most are only passed over.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    at: AuxOffset,
+    what: What,
+    /// It happened behind the packet of this slot
+    lo: Slot,
+    /// and not behind that one's; the same slot twice if it is that packet's own.
+    slot: Slot,
+    /// Instructions passed.
+    work: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    /// The branches of an effect.
+    Effect(EffectId),
+    /// ... of a TNT packet: those behind its first bit are of the next slot.
+    Tnt(EffectId),
+    /// An index in [`Output::others`].
+    Other(u32),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Other {
+    Transfer(Transfer),
+    Gap { from: Moment, to: Moment, bytes: u64, cause: GapCause },
+}
+
+/// Collects what happens until the segment's clock is known.
 #[derive(Default)]
 pub(crate) struct Output {
-    stretches: Vec<Stretch>,
-    stamps: Vec<Stamp>,
+    /// Each with its first record.
+    stretches: Vec<(Stretch, usize)>,
+    records: Vec<Record>,
+    others: Vec<Other>,
     pub(crate) overflows: u64,
 }
 
 impl Output {
     /// The events that follow are `running`'s.
     pub(crate) fn thread(&mut self, running: Running, space: SpaceId, start: Ns) {
-        if !self.stretches.last().is_some_and(|last| last.is_of(running, space)) {
-            self.stretches.push(Stretch::new(running, space, start));
+        if !self.stretches.last().is_some_and(|(last, _)| last.is_of(running, space)) {
+            self.stretches.push((Stretch::new(running, space, start), self.records.len()));
         }
     }
 
-    fn push(&mut self, event: TraceEvent, stamp: Stamp) {
+    fn other(&mut self, other: Other, lo: Slot, slot: Slot, work: u32, at: AuxOffset) {
         if self.stretches.is_empty() {
             self.thread(Running::UNKNOWN, SpaceId::default(), Ns(0));
         }
-        if let Some(last) = self.stretches.last_mut() {
-            last.events.push(event);
-            self.stamps.push(stamp);
-        }
+        let what = What::Other(self.others.len() as u32);
+        self.others.push(other);
+        self.records.push(Record { at, what, lo, slot, work });
+    }
+
+    /// The branches of an effect that began when `work` instructions had passed; `splits`: with the first bit of a TNT.
+    #[inline]
+    pub(crate) fn effect(&mut self, step: Step, work: u32, effect: EffectId, splits: bool) {
+        let what = if splits { What::Tnt(effect) } else { What::Effect(effect) };
+        self.records.push(Record { at: step.at, what, lo: step.lo, slot: step.slot, work });
     }
 
     /// A transfer between the flow packets of two slots; the same slot twice if it is that packet's own.
-    #[inline]
     pub(crate) fn transfer(&mut self, lo: Slot, slot: Slot, work: u32, at: AuxOffset, transfer: Transfer) {
-        let event = BranchEvent { time: EventTime::default(), at, transfer };
-        self.push(TraceEvent::Branch(event), Stamp::Between(lo, slot, work));
+        self.other(Other::Transfer(transfer), lo, slot, work, at);
     }
 
     /// Takes back the transfers that came from the packet at `at`.
     #[cold]
     pub(crate) fn take_back(&mut self, at: AuxOffset) {
-        let taken = self.stretches.last_mut().map_or(0, |last| last.take_back(at));
-        self.stamps.truncate(self.stamps.len().saturating_sub(taken));
+        let first = self.stretches.last().map_or(0, |(_, first)| *first);
+        while let Some(last) = self.records.get(first..).and_then(<[_]>::last)
+            && last.at == at
+            && !self.is_gap(last.what)
+        {
+            self.records.pop();
+        }
+    }
+
+    fn is_gap(&self, what: What) -> bool {
+        matches!(what, What::Other(index) if matches!(self.others.get(index as usize), Some(Other::Gap { .. })))
     }
 
     pub(crate) fn gap(&mut self, from: Moment, to: Moment, bytes: u64, at: AuxOffset, cause: GapCause) {
-        let gap = Gap { from: EventTime::default(), to: EventTime::default(), bytes, at, cause };
-        self.push(TraceEvent::Gap(gap), Stamp::Gap(from, to));
+        self.other(Other::Gap { from, to, bytes, cause }, Slot(0), Slot(0), 0, at);
     }
 
     /// The stretches, with the times that `clock` has settled.
-    pub(crate) fn finish(self, clock: &Clock) -> Vec<Stretch> {
-        let mut stamps = self.stamps.into_iter();
-        let mut stretches = self.stretches;
-        for stretch in &mut stretches {
-            for (event, stamp) in stretch.events.iter_mut().zip(&mut stamps) {
-                match (event, stamp) {
-                    (TraceEvent::Branch(branch), Stamp::Between(lo, slot, work)) => {
-                        branch.time = clock.time_between(lo, slot, work);
+    pub(crate) fn finish(self, clock: &Clock, graph: &BlockGraph, effects: &Effects) -> Vec<Stretch> {
+        let mut times = clock.times();
+        let mut ends = self.stretches.iter().map(|(_, first)| *first).skip(1).collect::<Vec<_>>();
+        ends.push(self.records.len());
+        let mut finished = Vec::with_capacity(ends.len());
+        for ((mut stretch, first), end) in self.stretches.into_iter().zip(ends) {
+            for record in self.records.get(first..end).unwrap_or_default() {
+                let Record { at, what, lo, slot, work } = *record;
+                let (effect, splits) = match what {
+                    What::Effect(id) => (effects.get(id), false),
+                    What::Tnt(id) => (effects.get(id), true),
+                    What::Other(index) => {
+                        let Some(other) = self.others.get(index as usize) else { continue };
+                        stretch.events.push(match *other {
+                            Other::Transfer(transfer) => {
+                                let time = times.between(lo, slot, work);
+                                TraceEvent::Branch(BranchEvent { time, at, transfer })
+                            }
+                            Other::Gap { from, to, bytes, cause } => {
+                                gap(&mut times, from, to, bytes, at, cause)
+                            }
+                        });
+                        continue;
                     }
-                    (TraceEvent::Gap(gap), Stamp::Gap(from, to)) => {
-                        gap.to = moment(clock, to);
-                        gap.from = moment(clock, from);
-                        if gap.from.point == Ns(0) || gap.from.point > gap.to.point {
-                            gap.from = gap.to;
-                        }
-                    }
-                    _ => (),
+                };
+                for (edge, index) in effects.edges(effect).iter().zip(0..) {
+                    let slot = if splits && index >= effect.first_edges { slot.next() } else { slot };
+                    let from = graph.block(edge.from);
+                    let Some(kind) = from.branch_kind() else { continue };
+                    let to = graph.block(edge.to).start;
+                    let transfer = Transfer::Branch { kind, from: from.last, to };
+                    let time = times.between(lo, slot, work.wrapping_add(edge.work));
+                    stretch.events.push(TraceEvent::Branch(BranchEvent { time, at, transfer }));
                 }
             }
             stretch.bound_from_behind();
+            if !stretch.events.is_empty() {
+                finished.push(stretch);
+            }
         }
-        stretches.retain(|s| !s.events.is_empty());
-        stretches
+        finished
     }
 }
 
-fn moment(clock: &Clock, moment: Moment) -> EventTime {
+fn gap(
+    times: &mut Times<'_>,
+    from: Moment,
+    to: Moment,
+    bytes: u64,
+    at: AuxOffset,
+    cause: GapCause,
+) -> TraceEvent {
+    let to = moment(times, to);
+    let mut from = moment(times, from);
+    if from.point == Ns(0) || from.point > to.point {
+        from = to;
+    }
+    TraceEvent::Gap(Gap { from, to, bytes, at, cause })
+}
+
+fn moment(times: &mut Times<'_>, moment: Moment) -> EventTime {
     match moment {
-        Moment::At(slot) => clock.time(slot),
+        Moment::At(slot) => times.at(slot),
         Moment::Behind(slot) => {
-            let time = clock.time(slot);
-            EventTime { hi: clock.time(slot.next()).hi.max(time.hi), ..time }
+            let time = times.at(slot);
+            EventTime { hi: times.at(slot.next()).hi.max(time.hi), ..time }
         }
         Moment::Exactly(ns) => EventTime::exact(ns),
         Moment::NotAfter(slot, bound) => {
-            let time = clock.time(slot);
+            let time = times.at(slot);
             if time.point <= bound { time } else { EventTime::exact(bound) }
         }
     }

@@ -1,21 +1,21 @@
-//! The stack of return addresses behind compressed returns (SDM "Indirect Transfer Compression for Returns").
+//! The stack of calls behind compressed returns (SDM "Indirect Transfer Compression for Returns").
 
-use model::Avma;
+use crate::block::BlockId;
 
 const DEPTH: usize = 64;
 
-/// The youngest 64 return addresses.  Not the thread's call stack: it is cleared at PSB and OVF, and the
+/// The youngest 64 calls: the blocks that end with them.  Not the thread's call stack: it is cleared at PSB and OVF, and the
 /// oldest entry falls off when it is full.
 #[derive(Clone, Debug)]
 pub(crate) struct ReturnStack {
-    entries: [Avma; DEPTH],
+    entries: [BlockId; DEPTH],
     top: usize,
     len: usize,
 }
 
 impl ReturnStack {
     pub(crate) fn new() -> Self {
-        Self { entries: [Avma(0); DEPTH], top: 0, len: 0 }
+        Self { entries: [BlockId::NONE; DEPTH], top: 0, len: 0 }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -23,14 +23,14 @@ impl ReturnStack {
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, return_address: Avma) {
+    pub(crate) fn push(&mut self, call: BlockId) {
         self.top = (self.top + 1) % DEPTH;
-        self.entries[self.top] = return_address;
+        self.entries[self.top] = call;
         self.len = (self.len + 1).min(DEPTH);
     }
 
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<Avma> {
+    pub(crate) fn pop(&mut self) -> Option<BlockId> {
         self.len = self.len.checked_sub(1)?;
         let popped = self.entries[self.top];
         self.top = (self.top + DEPTH - 1) % DEPTH;
@@ -45,8 +45,8 @@ mod tests {
     #[test]
     fn the_oldest_falls_off() {
         let mut stack = ReturnStack::new();
-        (0..70).for_each(|n| stack.push(Avma(n)));
+        (0..70).for_each(|n| stack.push(BlockId(n)));
         let popped: Vec<_> = std::iter::from_fn(|| stack.pop()).collect();
-        assert_eq!(popped, (6..70).rev().map(Avma).collect::<Vec<_>>());
+        assert_eq!(popped, (6..70).rev().map(BlockId).collect::<Vec<_>>());
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Mutex, OnceLock};
 
 use crate::Context;
 use crate::clock::CrystalRatio;
+use crate::effects::Effects;
 use crate::flow::decode_segment;
 use crate::graph::BlockGraph;
 use crate::output::Stretch;
@@ -40,24 +41,51 @@ pub trait SegmentDecoder: Sync {
     }
 }
 
-/// Our own decoder, of one recording.  A worker takes a block graph and gives it back: the code's blocks are decoded once
-/// for each worker.
-#[derive(Default)]
+/// Our own decoder, of one recording.
 pub struct OwnDecoder {
-    graphs: Mutex<Vec<BlockGraph>>,
+    memo_entries: usize,
+    /// A worker takes what is known of the code and gives it back: each worker finds out for itself.
+    known: Mutex<Vec<Known>>,
     crystal: OnceLock<Option<CrystalRatio>>,
+}
+
+/// What is known of the code, and of what packets do in it.
+pub(crate) struct Known {
+    pub(crate) graph: BlockGraph,
+    pub(crate) effects: Effects,
+}
+
+/// Far more than a program's busy parts need; 24 bytes each.
+const MEMO_ENTRIES: usize = 1 << 18;
+
+impl Default for OwnDecoder {
+    fn default() -> Self {
+        Self::with_memo(MEMO_ENTRIES)
+    }
+}
+
+impl OwnDecoder {
+    /// With another number of places in the memo than usual: what is decoded does not depend on it.
+    #[must_use]
+    pub fn with_memo(memo_entries: usize) -> Self {
+        Self { memo_entries, known: Mutex::default(), crystal: OnceLock::new() }
+    }
 }
 
 impl SegmentDecoder for OwnDecoder {
     fn decode(&self, context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput {
-        let lock = || self.graphs.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut graph = lock().pop().unwrap_or_default();
+        let lock = || self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let anew = || Known { graph: BlockGraph::default(), effects: Effects::new(self.memo_entries) };
+        let mut known = lock().pop().unwrap_or_else(anew);
         let recording = context.recording;
         let measure = || CrystalRatio::measure(&recording.buffers, recording.pt.tsc_ctc_ratio);
         let crystal = *self.crystal.get_or_init(measure);
-        let output = decode_segment(context, crystal, &mut graph, segment);
-        graph.trim();
-        lock().push(graph);
+        let output = decode_segment(context, crystal, &mut known, segment);
+        if known.graph.is_full() || known.effects.is_full() {
+            known.graph = BlockGraph::default();
+            known.effects.clear();
+        }
+        lock().push(known);
         output
     }
 }

@@ -2,20 +2,16 @@
 //! direct branches in between, which have no packet.
 
 use model::AuxOffset;
-use model::{
-    AsyncCause, Avma, BranchKind, EndKind, GapCause, IpFilter, NoCode, Site, SpaceId, Target, Transfer,
-};
+use model::{AsyncCause, Avma, BranchKind, EndKind, GapCause, IpFilter, Site, SpaceId, Target, Transfer};
 use packet::Tnt;
 
 use crate::Context;
 use crate::block::{Block, BlockId, Terminator};
 use crate::clock::Slot;
+use crate::effects::{EffectId, Effects, End, MAX_DIRECT, Program, no_code, stopped_at};
 use crate::graph::BlockGraph;
 use crate::output::Output;
 use crate::return_stack::ReturnStack;
-
-/// Direct branches between two packets; more is an endless loop that a wrong address led into.
-const MAX_DIRECT: u32 = 1 << 12;
 
 /// The flow packet that is being followed.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +30,7 @@ pub(crate) struct Step {
 pub(crate) struct Walk<'a> {
     pub(crate) context: &'a Context<'a>,
     pub(crate) graph: &'a mut BlockGraph,
+    pub(crate) effects: &'a mut Effects,
     pub(crate) space: SpaceId,
     /// The block whose first instruction is next.
     pub(crate) block: BlockId,
@@ -49,14 +46,6 @@ pub(crate) struct Walk<'a> {
     /// Instructions passed so far, wrapping: what the times between two packets are shared out by.
     pub(crate) work: u32,
     pub(crate) output: Output,
-}
-
-/// Why the walk cannot go on.
-fn no_code(why: NoCode, ip: Avma) -> GapCause {
-    match why {
-        NoCode::MissingObject(object) => GapCause::MissingCode { object },
-        NoCode::Unmapped | NoCode::Kernel => GapCause::UnmappedCode { ip },
-    }
 }
 
 type Walked<T> = Result<T, GapCause>;
@@ -132,7 +121,7 @@ impl Walk<'_> {
             Terminator::Call { to, push } => {
                 let last = block.last;
                 if push {
-                    self.stack.push(last.next_ip());
+                    self.stack.push(self.block);
                 }
                 (BranchKind::Call, to, last)
             }
@@ -156,17 +145,6 @@ impl Walk<'_> {
         Ok(true)
     }
 
-    /// Goes on to the block whose end needs a packet.
-    #[inline]
-    fn advance(&mut self, step: Step) -> Walked<()> {
-        for _ in 0..MAX_DIRECT {
-            if !self.direct(step)? {
-                return Ok(());
-            }
-        }
-        Err(self.endless(step))
-    }
-
     /// Goes on, without a packet, until `ip` is the next instruction.
     pub(crate) fn walk_to(&mut self, step: Step, ip: Avma) -> Walked<()> {
         for _ in 0..MAX_DIRECT {
@@ -175,110 +153,111 @@ impl Walk<'_> {
                 return if block.start.ip == ip { Ok(()) } else { self.jump_to(ip) };
             }
             if !self.direct(step)? {
-                return Err(self.stopped_at(&block));
+                return Err(stopped_at(&block));
             }
         }
         Err(self.endless(step))
     }
 
-    /// Why a block's end cannot be passed.
-    fn stopped_at(&self, block: &Block) -> GapCause {
-        match block.terminator {
-            Terminator::Undecodable(why) => no_code(why, block.last.next_ip()),
-            _ => self.desync(block),
-        }
+    fn program(&mut self) -> Program<'_> {
+        let Self { context, graph, effects, space, .. } = self;
+        Program { context, graph, effects, space: *space }
     }
 
-    /// The step for the branch at hand, which has a bit of the TNT packet.
+    /// Does what an effect says.
     ///
-    /// The packet's time is that of its first branch (SDM, "Cycle Packet Semantics"); simulators write the time of its
+    /// A TNT packet's time is that of its first branch (SDM, "Cycle Packet Semantics"); simulators write the time of its
     /// last.  By either, no branch is earlier than the flow packet before or later than the one behind, and the first
     /// not later than the packet's time.
     #[inline]
-    fn at_bit(&mut self, step: &mut Step) -> Step {
-        let here = *step;
-        if self.first_bit.is_none() {
-            self.first_bit = Some(self.work);
+    fn apply(&mut self, step: &mut Step, id: EffectId) -> Walked<End> {
+        let effect = *self.effects.get(id);
+        let is_first = self.first_bit.is_none() && effect.bits > 0;
+        if effect.has_edges() {
+            self.output.effect(*step, self.work, id, is_first);
+        }
+        if effect.end == End::Lost {
+            return Err(self.lost(*step, id, is_first));
+        }
+        if is_first {
+            self.first_bit = Some(self.work.wrapping_add(effect.first_work));
             step.slot = step.slot.next();
         }
-        here
+        if effect.returns {
+            self.stack.pop();
+        }
+        for &call in self.effects.calls(&effect) {
+            self.stack.push(call);
+        }
+        self.work = self.work.wrapping_add(effect.work);
+        self.block = effect.next;
+        Ok(effect.end)
+    }
+
+    /// Goes as far as an effect goes that ends where code and packet contradict each other.
+    #[cold]
+    fn lost(&mut self, mut step: Step, id: EffectId, is_first: bool) -> GapCause {
+        let effect = *self.effects.get(id);
+        self.work = self.work.wrapping_add(effect.work);
+        self.block = effect.next;
+        if is_first {
+            self.first_bit = Some(self.work.wrapping_sub(effect.work).wrapping_add(effect.first_work));
+        }
+        let Some(failure) = self.effects.failure(&effect) else {
+            return self.desync(self.graph.block(self.block));
+        };
+        if let Some((kind, to)) = failure.branch {
+            let has_bit = !matches!(kind, BranchKind::Call | BranchKind::Jump);
+            if is_first && effect.bits > u8::from(has_bit) {
+                step.slot = step.slot.next();
+            }
+            let from = self.graph.block(self.block).last;
+            self.emit_branch(step, kind, from, to);
+        }
+        if failure.endless {
+            self.output.take_back(step.at);
+        }
+        failure.cause
     }
 
     /// Follows the pending TNT bits; what is left of them waits for a TIP.
+    #[inline]
     pub(crate) fn follow_tnt(&mut self, mut step: Step) -> Walked<()> {
-        let compression = self.context.recording.pt.return_compression;
         while !self.tnt.is_empty() {
-            self.advance(step)?;
-            let block = self.graph.block(self.block);
-            let (last, instructions) = (block.last, block.instructions);
-            match block.terminator {
-                Terminator::Conditional { taken } => {
-                    self.work = self.work.wrapping_add(instructions);
-                    let here = self.at_bit(&mut step);
-                    if self.tnt.pop() == Some(true) {
-                        match self.graph.taken(self.context, self.space, self.block, taken) {
-                            Ok(id) => {
-                                let to = self.graph.block(id).start;
-                                self.emit_branch(here, BranchKind::ConditionalJump, last, to);
-                                self.block = id;
-                            }
-                            Err(_) => self.branch_to(here, BranchKind::ConditionalJump, last, taken)?,
-                        }
-                    } else {
-                        let next = self.graph.next(self.context, self.space, self.block);
-                        self.block = next.map_err(|why| no_code(why, last.next_ip()))?;
-                    }
+            let (block, bits) = (self.block, self.tnt);
+            let id = self.program().of_bits(block, bits);
+            self.tnt.drop_oldest(self.effects.get(id).bits);
+            match self.apply(&mut step, id)? {
+                End::Used => (),
+                End::Return => {
+                    let (block, is_taken) = (self.block, self.tnt.pop() == Some(true));
+                    let call = self.stack.pop().filter(|_| is_taken);
+                    let id = self.program().of_return(block, call);
+                    self.apply(&mut step, id)?;
                 }
-                Terminator::Return if compression => {
-                    let desync = self.desync(block);
-                    self.work = self.work.wrapping_add(instructions);
-                    let here = self.at_bit(&mut step);
-                    match (self.tnt.pop(), self.stack.pop()) {
-                        // no near return leads into the kernel or out of it
-                        (Some(true), Some(to)) if last.ip.is_kernel() == to.is_kernel() => {
-                            self.branch_to(here, BranchKind::Return, last, to)?;
-                        }
-                        _ => return Err(desync),
-                    }
-                }
-                // Deferred TIP: the bits belong to branches behind its target.
-                Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return => return Ok(()),
-                _ => return Err(self.stopped_at(block)),
+                _ => return Ok(()), // a TIP comes first
             }
         }
         Ok(())
     }
 
     /// Follows a TIP; true if it was a far transfer, which only ends the trace of the present code.
-    pub(crate) fn follow_tip(&mut self, step: Step, ip: Avma) -> Walked<bool> {
-        self.advance(step)?;
-        let block = *self.graph.block(self.block);
-        let kind = match block.terminator {
-            Terminator::IndirectJump => BranchKind::IndirectJump,
-            Terminator::IndirectCall => BranchKind::IndirectCall,
-            Terminator::Return => BranchKind::Return,
-            Terminator::Far => {
-                self.end(step, EndKind::Syscall, block.last, Some(ip));
-                return Ok(true);
-            }
-            _ => return Err(self.stopped_at(&block)),
+    #[inline]
+    pub(crate) fn follow_tip(&mut self, mut step: Step, ip: Avma) -> Walked<bool> {
+        let block = self.block;
+        let id = self.program().of_address(block, ip);
+        let end = self.apply(&mut step, id)?;
+        if end == End::Used {
+            return Ok(false);
+        }
+        let block = self.graph.block(self.block);
+        let kind = match (end, block.branch_kind()) {
+            (End::Vsyscall, Some(kind)) => EndKind::Branch(kind),
+            _ => EndKind::Syscall,
         };
-        if block.last.ip.is_kernel() && !ip.is_kernel() {
-            return Err(self.desync(&block)); // no near branch leads out of the kernel
-        }
-        self.work = self.work.wrapping_add(block.instructions);
-        match kind {
-            BranchKind::IndirectCall => self.stack.push(block.last.next_ip()),
-            BranchKind::Return => drop(self.stack.pop()),
-            _ => (),
-        }
-        if ip.is_kernel() && self.block_at(ip).is_err() {
-            // The vsyscall page: a user's address in the kernel's half, whose calls the kernel carries out.
-            self.end(step, EndKind::Branch(kind), block.last, Some(ip));
-            return Ok(true);
-        }
-        self.branch_to(step, kind, block.last, ip)?;
-        Ok(false)
+        let from = block.last;
+        self.end(step, kind, from, Some(ip));
+        Ok(true)
     }
 
     /// An event interrupted execution before the instruction at `ip`.
@@ -360,7 +339,7 @@ impl Walk<'_> {
                         self.end(step, EndKind::FallThrough, block.last, ip);
                         return Ok(());
                     }
-                    return Err(self.stopped_at(&block));
+                    return Err(stopped_at(&block));
                 }
                 Terminator::Far => true,
                 // Without an address it is user code that was left, or tracing; a near branch does neither.
@@ -378,7 +357,7 @@ impl Walk<'_> {
                 Terminator::Jump { to } | Terminator::Call { to, .. } => Some(to),
                 // A compressed one has no address (SDM, "Packet Generation under Different Enable Conditions").
                 Terminator::Return => {
-                    let compressed = self.stack.pop();
+                    let compressed = self.stack.pop().map(|call| self.graph.return_address(call));
                     ip.or(compressed)
                 }
                 _ => ip,

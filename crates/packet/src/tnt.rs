@@ -55,6 +55,20 @@ impl Tnt {
         Some(self.bits >> self.len & 1 != 0)
     }
 
+    /// The `count` oldest results, or all if there are not so many; they stay.
+    #[inline]
+    #[must_use]
+    pub const fn oldest(self, count: u8) -> Self {
+        let len = if self.len < count { self.len } else { count };
+        Self::new(self.bits >> (self.len - len), len)
+    }
+
+    /// Takes the `count` oldest results, or all if there are not so many.
+    #[inline]
+    pub fn drop_oldest(&mut self, count: u8) {
+        self.len = self.len.saturating_sub(count);
+    }
+
     /// Adds a youngest result; false if there is no room for one of `LONG_MAX`.
     #[must_use]
     pub fn push(&mut self, taken: bool) -> bool {
@@ -94,5 +108,15 @@ mod tests {
             (tnt.pop(), tnt.pop(), tnt.pop(), tnt.pop()),
             (Some(true), Some(false), Some(false), None)
         );
+    }
+
+    #[test]
+    fn the_oldest_come_first() {
+        let mut tnt = Tnt::new(0b10_1100, 6);
+        assert_eq!(tnt.oldest(4), Tnt::new(0b1011, 4));
+        tnt.drop_oldest(4);
+        assert_eq!((tnt.oldest(4), tnt.to_string().as_str()), (Tnt::new(0, 2), "NN"));
+        tnt.drop_oldest(3);
+        assert!(tnt.is_empty());
     }
 }

@@ -1,5 +1,7 @@
 //! Packets in, times out.
 
+use model::EventTime;
+
 use super::*;
 
 /// 3 GHz TSC at 1 tick per ns of the test's clock, crystal 24 MHz (125 ticks), core 3.6 GHz.
@@ -26,7 +28,7 @@ fn cycles_between_two_anchors_are_scaled() {
     clock.cyc(588);
     clock.mtc((8008 >> 3) as u8); // 8 * 125 - 10 = 990 ticks behind the TSC
     clock.finish(None);
-    let (lo, point, hi) = range(clock.time(slot));
+    let (lo, point, hi) = range(clock.times().at(slot));
     assert_eq!(point, 1_000_010 + 990 * 600 / 1188);
     assert!((1_000_504..=point).contains(&lo) && (point..=1_000_516).contains(&hi), "{lo} {point} {hi}");
     assert_eq!(clock.errors, 0);
@@ -42,10 +44,10 @@ fn behind_a_break_time_counts_back_from_the_next_anchor() {
     clock.cyc(360);
     clock.tsc(1_010_000, true); // 9990 ticks
     clock.finish(None);
-    let (lo, point, hi) = range(clock.time(before));
+    let (lo, point, hi) = range(clock.times().at(before));
     assert_eq!(point, 1_000_109);
     assert!(lo >= 1_000_107 && hi <= 1_000_115, "{lo} {hi}");
-    let (lo, point, hi) = range(clock.time(after));
+    let (lo, point, hi) = range(clock.times().at(after));
     assert_eq!(point, 1_010_000 - 300);
     assert!(lo >= 1_010_000 - 306 && hi <= 1_010_000 - 295, "{lo} {hi}");
 }
@@ -64,7 +66,7 @@ fn time_that_cycles_do_not_account_for_is_anywhere_in_its_interval() {
     clock.cyc(1200);
     mtc(&mut clock, 3);
     clock.finish(None);
-    let (lo, _, hi) = range(clock.time(slot));
+    let (lo, _, hi) = range(clock.times().at(slot));
     assert!((1_001_096..=1_001_100).contains(&lo) && (1_001_850..=1_001_858).contains(&hi), "{lo} {hi}");
 }
 
@@ -76,7 +78,7 @@ fn where_anchor_and_cycles_contradict_each_other_both_may_be_right() {
     let slot = clock.slot(0);
     clock.mtc((8008 >> 3) as u8);
     clock.finish(None);
-    let (lo, _, hi) = range(clock.time(slot));
+    let (lo, _, hi) = range(clock.times().at(slot));
     assert!(lo <= 1_001_000 && hi >= 1_002_010, "{lo} {hi}");
     assert!(clock.errors > 0);
 }
@@ -88,7 +90,7 @@ fn without_cyc_the_anchors_are_the_bounds() {
     let slot = clock.slot(0);
     clock.progress(6);
     clock.mtc((8008 >> 3) as u8);
-    assert_eq!(range(clock.time(slot)), (1_000_010, 1_000_340, 1_001_001));
+    assert_eq!(range(clock.times().at(slot)), (1_000_010, 1_000_340, 1_001_001));
 }
 
 #[test]
@@ -100,7 +102,7 @@ fn bytes_that_look_like_a_tsc_far_ahead_are_not_one() {
     let slot = clock.slot(0);
     clock.tsc(1_000_500, true);
     clock.finish(None);
-    assert_eq!((clock.time(slot).hi, clock.errors), (Ns(1_000_500), 1));
+    assert_eq!((clock.times().at(slot).hi, clock.errors), (Ns(1_000_500), 1));
 }
 
 #[test]
@@ -111,7 +113,7 @@ fn no_count_of_cycles_and_no_jump_of_the_tsc_is_too_much() {
     clock.cyc(u64::MAX >> 3);
     clock.tsc((1 << 55) - 1, true);
     clock.finish(None);
-    let time = clock.time(slot);
+    let time = clock.times().at(slot);
     assert!(time.lo <= time.point && time.point <= time.hi);
 }
 
@@ -127,7 +129,7 @@ fn mtc_counts_on_over_its_eight_bits() {
     let slots: Vec<_> = (1..600).map(&mut mtc).collect();
     clock.finish(None);
     for (slot, period) in slots.into_iter().zip(1..) {
-        assert_eq!(clock.time(slot).hi.0, 1_000_001 + 1000 * period);
+        assert_eq!(clock.times().at(slot).hi.0, 1_000_001 + 1000 * period);
     }
 }
 
@@ -139,7 +141,7 @@ fn a_wrong_ratio_is_counted_and_widens() {
     clock.cyc(10);
     clock.mtc((8008 >> 3) as u8);
     clock.finish(None);
-    let (lo, point, hi) = range(clock.time(slot));
+    let (lo, point, hi) = range(clock.times().at(slot));
     assert!(lo <= point && point <= hi && hi <= 1_001_001 && lo >= 1_000_010);
     assert_eq!(clock.errors, 1);
 }
@@ -152,8 +154,8 @@ fn the_last_slots_are_bounded_by_the_end_of_the_recording() {
     clock.discontinuity();
     let unsure = clock.slot(0);
     clock.finish(Some(Ns(1_002_000)));
-    assert!(clock.time(sure).hi.0 <= 1_000_115);
-    assert_eq!(range(clock.time(unsure)), (1_000_107, 1_000_109, 1_002_000));
+    assert!(clock.times().at(sure).hi.0 <= 1_000_115);
+    assert_eq!(range(clock.times().at(unsure)), (1_000_107, 1_000_109, 1_002_000));
 }
 
 /// The number of the MTC packet so many periods behind the TMA of [`clock`].
@@ -170,7 +172,7 @@ fn an_mtc_that_says_what_is_known_is_no_anchor() {
     clock.mtc(mtc(1));
     let behind = clock.slot(0);
     clock.mtc(mtc(2));
-    assert_eq!((clock.time(slot).hi.0, clock.time(behind).hi.0), (1_001_001, 1_002_001));
+    assert_eq!((clock.times().at(slot).hi.0, clock.times().at(behind).hi.0), (1_001_001, 1_002_001));
     assert_eq!(clock.errors, 0);
 }
 
@@ -180,8 +182,8 @@ fn an_mtc_behind_skipped_ones_may_be_late() {
     clock.mtc(mtc(3));
     let slot = clock.slot(0);
     clock.mtc(mtc(5));
-    assert_eq!(range(clock.time(slot)).0, 1_002_999);
-    assert_eq!(range(clock.time(slot)).2, 1_006_001);
+    assert_eq!(range(clock.times().at(slot)).0, 1_002_999);
+    assert_eq!(range(clock.times().at(slot)).2, 1_006_001);
 }
 
 #[test]
@@ -192,7 +194,7 @@ fn cycles_tell_how_often_the_counter_went_round() {
     clock.mtc(mtc(300)); // 44 by its eight bits
     clock.tsc(1_300_000, true);
     clock.finish(None);
-    let time = clock.time(slot);
+    let time = clock.times().at(slot);
     assert!(time.lo.0 <= 1_300_000 && 1_300_000 <= time.hi.0, "{time:?}");
 }
 
@@ -205,8 +207,8 @@ fn a_tsc_before_what_mtc_said_takes_that_back() {
     clock.tsc(1_002_000, true);
     let right = clock.slot(0);
     clock.tsc(1_003_000, true);
-    assert_eq!(range(clock.time(wrong)), (1_000_010, 1_002_000, 1_002_000));
-    assert_eq!(range(clock.time(right)), (1_002_000, 1_002_000, 1_003_000));
+    assert_eq!(range(clock.times().at(wrong)), (1_000_010, 1_002_000, 1_002_000));
+    assert_eq!(range(clock.times().at(right)), (1_002_000, 1_002_000, 1_003_000));
     assert_eq!(clock.errors, 1);
 }
 
@@ -217,7 +219,7 @@ fn a_tsc_that_runs_backwards_is_damage() {
     let slot = clock.slot(0);
     clock.tsc(1_000_500, true);
     clock.finish(None);
-    assert_eq!((clock.time(slot).hi, clock.errors), (Ns(1_000_500), 1));
+    assert_eq!((clock.times().at(slot).hi, clock.errors), (Ns(1_000_500), 1));
 }
 
 /// Ten periods of `cycles` cycles each, with a slot in the middle of each; the slots' distance from where they truly are.
@@ -240,11 +242,11 @@ fn a_core_clock_that_changes_without_cbr_is_measured() {
     slots.extend(periods(&mut clock, 11, 1000)); // 36 to 30 at an anchor, and CBR says nothing
     clock.finish(None);
     for (slot, truth) in slots {
-        let time = clock.time(slot);
+        let time = clock.times().at(slot);
         assert!(time.lo.0 <= truth && truth <= time.hi.0, "{truth}: {time:?}");
     }
     // Far from the change the measured frequency is all that is used.
-    let last = clock.time(Slot(clock.timeline.next().0 - 2));
+    let last = clock.times().at(Slot(clock.timeline.next().0 - 2));
     assert!(last.hi.since(last.lo) < 16, "{last:?}");
     assert_eq!(clock.errors, 11); // and nobody says where the cycles before the first MTC are
 }
@@ -256,7 +258,7 @@ fn without_cbr_and_ratio_the_core_clock_is_measured() {
     clock.mtc(mtc(1));
     for (slot, truth) in periods(&mut clock, 1, 1200) {
         clock.finish(None);
-        let time = clock.time(slot);
+        let time = clock.times().at(slot);
         assert!(time.lo.0 <= truth && truth <= time.hi.0 && time.hi.since(time.lo) < 20, "{truth}: {time:?}");
     }
 }
@@ -279,7 +281,7 @@ fn behind_periods_without_ratio(count: u64) -> (EventTime, u64) {
     clock.discontinuity();
     clock.mtc(mtc(count + 3));
     clock.finish(None);
-    (clock.time(slot), 1_000_000 + 1000 * (count + 2))
+    (clock.times().at(slot), 1_000_000 + 1000 * (count + 2))
 }
 
 #[test]

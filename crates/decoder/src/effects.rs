@@ -1,0 +1,493 @@
+//! What packets do to where execution is, worked out once for each block and packet.
+//!
+//! ```text
+//! (block, TNT bits)      --> direct branches and the bits' ones: calls pushed, transfers, the next block
+//! (block, address)       --> direct branches and the indirect one of a TIP
+//! (block, calling block) --> one compressed return
+//! ```
+//!
+//! A compressed return to a call of the same packet is part of the effect; one to a call before it ends the effect with
+//! [`End::Return`], as only the stack knows where it goes.
+//!
+//! The memo never changes what is decoded: an effect follows from code and packet alone.
+
+use model::{Avma, BranchKind, GapCause, NoCode, SpaceId, Target};
+use packet::Tnt;
+
+use crate::Context;
+use crate::block::{Block, BlockId, Terminator};
+use crate::graph::BlockGraph;
+
+/// Index in [`Effects`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EffectId(pub(crate) u32);
+
+/// A branch between two blocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Edge {
+    /// The block whose last instruction branched.
+    pub(crate) from: BlockId,
+    /// The block that it went to.
+    pub(crate) to: BlockId,
+    /// Instructions passed, since the effect's beginning.
+    pub(crate) work: u32,
+}
+
+/// How an effect ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The packet is used up.
+    Used,
+    /// At an indirect branch: the bits that are left belong to what is behind its TIP.
+    Indirect,
+    /// At a compressed return, whose bit is next, to a call before this effect.
+    Return,
+    /// At a far transfer, which the TIP was of.
+    Far,
+    /// At an address in the kernel's half that has no code, which the TIP was of: the vsyscall page.
+    Vsyscall,
+    /// Code and packet contradict each other, or there is no code.
+    Lost,
+}
+
+/// Why it is lost, and the branch that led to where there is no code.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failure {
+    pub(crate) cause: GapCause,
+    pub(crate) branch: Option<(BranchKind, Target)>,
+    /// An endless loop without packets: nothing of it is true.
+    pub(crate) endless: bool,
+}
+
+/// What a packet does at a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effect {
+    /// Where execution is behind it.
+    pub(crate) next: BlockId,
+    pub(crate) end: End,
+    /// Bits used.
+    pub(crate) bits: u8,
+    /// It returned to a call before it.
+    pub(crate) returns: bool,
+    /// Instructions passed.
+    pub(crate) work: u32,
+    /// ... up to the branch of its first bit, and how many of its edges are not behind that.
+    pub(crate) first_work: u32,
+    pub(crate) first_edges: u32,
+    edges: (u32, u32),
+    calls: (u32, u32),
+    failure: u32,
+}
+
+/// All effects that were met, and the memo that finds them.
+pub(crate) struct Effects {
+    effects: Vec<Effect>,
+    edges: Vec<Edge>,
+    calls: Vec<BlockId>,
+    failures: Vec<Failure>,
+    /// Found by key: what falls on the same place takes it.
+    memo: Box<[Entry]>,
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+}
+
+/// What an effect is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Key {
+    block: BlockId,
+    kind: u32,
+    detail: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    key: Key,
+    effect: EffectId,
+}
+
+impl Effect {
+    /// Some of its branches are transfers.
+    pub(crate) fn has_edges(&self) -> bool {
+        self.edges.0 != self.edges.1
+    }
+}
+
+impl Entry {
+    const EMPTY: Self = Self { key: Key { block: BlockId::NONE, kind: 0, detail: 0 }, effect: EffectId(0) };
+}
+
+const OF_BITS: u32 = 0;
+const OF_ADDRESS: u32 = 1;
+const OF_RETURN: u32 = 2;
+
+/// More bits make more effects, fewer take more lookups.
+pub(crate) const BITS: u8 = 8;
+/// Direct branches between two packets; more is an endless loop that a wrong address led into.
+pub(crate) const MAX_DIRECT: u32 = 1 << 12;
+/// So many edges are enough (about 100 MB).
+const MAX_EDGES: usize = 1 << 23;
+
+impl Effects {
+    /// A memo of at least `entries` places.
+    pub(crate) fn new(entries: usize) -> Self {
+        let entries = entries.max(1).next_power_of_two();
+        Self {
+            effects: vec![],
+            edges: vec![],
+            calls: vec![],
+            failures: vec![],
+            memo: vec![Entry::EMPTY; entries].into_boxed_slice(),
+            hits: 0,
+            misses: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: EffectId) -> &Effect {
+        &self.effects[id.0 as usize]
+    }
+
+    /// The branches that are transfers, in order.
+    #[inline]
+    pub(crate) fn edges(&self, effect: &Effect) -> &[Edge] {
+        self.edges.get(effect.edges.0 as usize..effect.edges.1 as usize).unwrap_or_default()
+    }
+
+    /// The calls that have not returned, oldest first.
+    #[inline]
+    pub(crate) fn calls(&self, effect: &Effect) -> &[BlockId] {
+        self.calls.get(effect.calls.0 as usize..effect.calls.1 as usize).unwrap_or_default()
+    }
+
+    /// Of one that ends with [`End::Lost`].
+    pub(crate) fn failure(&self, effect: &Effect) -> Option<Failure> {
+        self.failures.get(effect.failure as usize).copied()
+    }
+
+    /// There is too much of it: time to begin anew.
+    pub(crate) fn is_full(&self) -> bool {
+        self.edges.len() > MAX_EDGES || self.effects.len() > MAX_EDGES
+    }
+
+    /// Forgets all effects, but not how often the memo helped.
+    pub(crate) fn clear(&mut self) {
+        self.effects.clear();
+        self.edges.clear();
+        self.calls.clear();
+        self.failures.clear();
+        self.memo.fill(Entry::EMPTY);
+    }
+
+    /// What is known by `key`, or else what `build` says.
+    #[inline]
+    fn find(&mut self, key: Key, build: impl FnOnce(&mut Self) -> Effect) -> EffectId {
+        let place = place(key) & (self.memo.len() - 1);
+        let entry = self.memo[place];
+        if entry.key == key {
+            self.hits += 1;
+            return entry.effect;
+        }
+        self.misses += 1;
+        let effect = build(self);
+        let id = EffectId(self.effects.len() as u32);
+        self.effects.push(effect);
+        self.memo[place] = Entry { key, effect: id };
+        id
+    }
+}
+
+/// Fibonacci hashing of what tells keys apart.
+#[inline]
+fn place(key: Key) -> usize {
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mixed = (key.detail ^ u64::from(key.kind) << 62).wrapping_mul(GOLDEN);
+    let mixed = (mixed ^ u64::from(key.block.0)).wrapping_mul(GOLDEN);
+    (mixed >> 32) as usize
+}
+
+/// Code, and what packets do in it.
+pub(crate) struct Program<'a> {
+    pub(crate) context: &'a Context<'a>,
+    pub(crate) graph: &'a mut BlockGraph,
+    pub(crate) effects: &'a mut Effects,
+    pub(crate) space: SpaceId,
+}
+
+/// Why the walk cannot go on.
+pub(crate) fn no_code(why: NoCode, ip: Avma) -> GapCause {
+    match why {
+        NoCode::MissingObject(object) => GapCause::MissingCode { object },
+        NoCode::Unmapped | NoCode::Kernel => GapCause::UnmappedCode { ip },
+    }
+}
+
+/// Why a block's end cannot be passed.
+pub(crate) fn stopped_at(block: &Block) -> GapCause {
+    match block.terminator {
+        Terminator::Undecodable(why) => no_code(why, block.last.next_ip()),
+        _ => GapCause::Desync { ip: block.last.ip },
+    }
+}
+
+impl Program<'_> {
+    /// What the oldest of these bits do at `block`: up to [`BITS`] of them.
+    #[inline]
+    pub(crate) fn of_bits(&mut self, block: BlockId, bits: Tnt) -> EffectId {
+        let bits = bits.oldest(BITS);
+        let detail = 1 << bits.len() | bits.bits();
+        let key = Key { block, kind: OF_BITS, detail };
+        let Self { context, graph, effects, space } = self;
+        effects.find(key, |effects| {
+            let mut path = Path::new(context, graph, effects, *space, block);
+            let end = path.follow(bits);
+            path.finish(end)
+        })
+    }
+
+    /// What a TIP with this address does at `block`.
+    #[inline]
+    pub(crate) fn of_address(&mut self, block: BlockId, ip: Avma) -> EffectId {
+        let key = Key { block, kind: OF_ADDRESS, detail: ip.0 };
+        let Self { context, graph, effects, space } = self;
+        effects.find(key, |effects| {
+            let mut path = Path::new(context, graph, effects, *space, block);
+            let end = path.jump(ip);
+            path.finish(end)
+        })
+    }
+
+    /// What a compressed return behind `call` does at the end of `block`; without one it contradicts its bit.
+    #[inline]
+    pub(crate) fn of_return(&mut self, block: BlockId, call: Option<BlockId>) -> EffectId {
+        let key = Key { block, kind: OF_RETURN, detail: u64::from(call.unwrap_or(BlockId::NONE).0) };
+        let Self { context, graph, effects, space } = self;
+        effects.find(key, |effects| {
+            let mut path = Path::new(context, graph, effects, *space, block);
+            let end = path.return_to(call);
+            path.finish(end)
+        })
+    }
+}
+
+/// An effect that is being worked out.
+struct Path<'a> {
+    context: &'a Context<'a>,
+    graph: &'a mut BlockGraph,
+    effects: &'a mut Effects,
+    space: SpaceId,
+    block: BlockId,
+    bits: u8,
+    returns: bool,
+    work: u32,
+    /// Instructions and edges up to the branch of the first bit.
+    first: Option<(u32, u32)>,
+    first_edge: u32,
+    first_call: u32,
+}
+
+type Walked<T> = Result<T, Failure>;
+
+impl From<GapCause> for Failure {
+    fn from(cause: GapCause) -> Self {
+        Self { cause, branch: None, endless: false }
+    }
+}
+
+impl<'a> Path<'a> {
+    fn new(
+        context: &'a Context<'a>,
+        graph: &'a mut BlockGraph,
+        effects: &'a mut Effects,
+        space: SpaceId,
+        block: BlockId,
+    ) -> Self {
+        let (first_edge, first_call) = (effects.edges.len() as u32, effects.calls.len() as u32);
+        Self {
+            context,
+            graph,
+            effects,
+            space,
+            block,
+            bits: 0,
+            returns: false,
+            work: 0,
+            first: None,
+            first_edge,
+            first_call,
+        }
+    }
+
+    fn finish(self, end: Walked<End>) -> Effect {
+        let Self { effects, block: next, bits, returns, work, first, first_edge, first_call, .. } = self;
+        let edges = (first_edge, effects.edges.len() as u32);
+        let (first_work, first_edges) = first.unwrap_or((work, edges.1 - edges.0));
+        let calls = (first_call, effects.calls.len() as u32);
+        let failure = effects.failures.len() as u32;
+        let end = end.unwrap_or_else(|failure| {
+            effects.failures.push(failure);
+            End::Lost
+        });
+        Effect { next, end, bits, returns, work, first_work, first_edges, edges, calls, failure }
+    }
+
+    fn here(&self) -> Block {
+        *self.graph.block(self.block)
+    }
+
+    /// A branch to `to` is a transfer, unless it is a jump inside of a function that nobody asked for.
+    fn edge(&mut self, to: BlockId) {
+        let (from, target) = (self.graph.block(self.block), self.graph.block(to).start);
+        let is_jump = !matches!(
+            from.terminator,
+            Terminator::Call { .. } | Terminator::IndirectCall | Terminator::Return
+        );
+        if !is_jump || from.last.function != target.function || self.context.all_branches {
+            self.effects.edges.push(Edge { from: self.block, to, work: self.work });
+        }
+        self.block = to;
+    }
+
+    /// Takes the branch at the end of the block, to `ip`.
+    fn branch(&mut self, to: Result<BlockId, NoCode>, ip: Avma) -> Walked<()> {
+        match to {
+            Ok(to) => {
+                self.edge(to);
+                Ok(())
+            }
+            Err(why) => {
+                let function = self.context.functions.function_at(self.space, ip);
+                let target = Target { ip, function: function.id, at_entry: function.at_entry };
+                let kind = self.here().branch_kind();
+                Err(Failure { branch: kind.map(|kind| (kind, target)), ..no_code(why, ip).into() })
+            }
+        }
+    }
+
+    fn taken(&mut self, ip: Avma) -> Walked<()> {
+        let to = self.graph.taken(self.context, self.space, self.block, ip);
+        self.branch(to, ip)
+    }
+
+    fn not_taken(&mut self) -> Walked<()> {
+        let ip = self.here().last.next_ip();
+        let next = self.graph.next(self.context, self.space, self.block);
+        self.block = next.map_err(|why| no_code(why, ip))?;
+        Ok(())
+    }
+
+    /// Passes the instructions of the block at hand.
+    fn pass(&mut self, block: &Block) {
+        self.work = self.work.wrapping_add(block.instructions);
+    }
+
+    /// Goes on to the block whose end needs a packet.
+    fn advance(&mut self) -> Walked<Block> {
+        for _ in 0..MAX_DIRECT {
+            let block = self.here();
+            match block.terminator {
+                Terminator::Jump { to } => {
+                    self.pass(&block);
+                    self.taken(to)?;
+                }
+                Terminator::Call { to, push } => {
+                    self.pass(&block);
+                    if push {
+                        self.effects.calls.push(self.block);
+                    }
+                    self.taken(to)?;
+                }
+                Terminator::Continue => {
+                    self.pass(&block);
+                    self.not_taken()?;
+                }
+                _ => return Ok(block),
+            }
+        }
+        let block = self.here();
+        Err(Failure { endless: true, ..GapCause::Desync { ip: block.last.ip }.into() })
+    }
+
+    /// The branch at hand has the next bit.
+    fn bit(&mut self, branch: impl FnOnce(&mut Self) -> Walked<()>) -> Walked<()> {
+        self.bits += 1;
+        let work = self.work;
+        let walked = branch(self);
+        let edges = self.effects.edges.len() as u32 - self.first_edge;
+        self.first.get_or_insert((work, edges));
+        walked
+    }
+
+    /// The last call of this effect that has not returned.
+    fn pop(&mut self) -> Option<BlockId> {
+        let is_known = self.effects.calls.len() as u32 > self.first_call;
+        if is_known { self.effects.calls.pop() } else { None }
+    }
+
+    fn follow(&mut self, mut bits: Tnt) -> Walked<End> {
+        while !bits.is_empty() {
+            let block = self.advance()?;
+            match block.terminator {
+                Terminator::Conditional { taken } => {
+                    let is_taken = bits.pop() == Some(true);
+                    self.pass(&block);
+                    self.bit(|path| if is_taken { path.taken(taken) } else { path.not_taken() })?;
+                }
+                Terminator::Return if self.context.recording.pt.return_compression => {
+                    let Some(call) = self.pop() else { return Ok(End::Return) };
+                    let is_taken = bits.pop() == Some(true);
+                    self.return_to(is_taken.then_some(call))?;
+                }
+                // Deferred TIP: the bits belong to branches behind its target.
+                Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return => {
+                    return Ok(End::Indirect);
+                }
+                _ => return Err(stopped_at(&block).into()),
+            }
+        }
+        Ok(End::Used)
+    }
+
+    /// A compressed return behind `call`; without one it contradicts its bit.
+    fn return_to(&mut self, call: Option<BlockId>) -> Walked<End> {
+        let block = self.here();
+        self.pass(&block);
+        self.bit(|path| {
+            let ip = call.map(|call| path.graph.return_address(call));
+            // no near return leads into the kernel or out of it
+            match (call, ip) {
+                (Some(call), Some(ip)) if block.last.ip.is_kernel() == ip.is_kernel() => {
+                    let to = path.graph.behind_call(path.context, path.space, call);
+                    path.branch(to, ip)
+                }
+                _ => Err(GapCause::Desync { ip: block.last.ip }.into()),
+            }
+        })?;
+        Ok(End::Used)
+    }
+
+    /// An indirect branch to `ip`.
+    fn jump(&mut self, ip: Avma) -> Walked<End> {
+        let block = self.advance()?;
+        match block.terminator {
+            Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return => (),
+            Terminator::Far => return Ok(End::Far),
+            _ => return Err(stopped_at(&block).into()),
+        }
+        if block.last.ip.is_kernel() && !ip.is_kernel() {
+            return Err(GapCause::Desync { ip: block.last.ip }.into()); // no near branch leads out of the kernel
+        }
+        self.pass(&block);
+        match block.terminator {
+            Terminator::IndirectCall => self.effects.calls.push(self.block),
+            Terminator::Return => self.returns = self.pop().is_none(),
+            _ => (),
+        }
+        let to = self.graph.at(self.context, self.space, ip);
+        if ip.is_kernel() && to.is_err() {
+            // A user's address in the kernel's half, whose calls the kernel carries out.
+            return Ok(End::Vsyscall);
+        }
+        self.branch(to, ip)?;
+        Ok(End::Used)
+    }
+}
