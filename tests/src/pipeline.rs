@@ -83,9 +83,7 @@ impl<'a> Opened<'a> {
         options: &DecodeOptions,
         sink: &mut dyn EventSink,
     ) -> DecodeStats {
-        let Self { recording, schedule, image, .. } = self;
-        let (code, functions, all_branches) = (image, image, options.all_branches);
-        let context = Context { recording, schedule, code, functions, all_branches };
+        let context = Context::new(&self.recording, &self.schedule, &self.image, options.all_branches);
         decoder::decode_with(decoder, &context, options, &|_| (), sink)
     }
 

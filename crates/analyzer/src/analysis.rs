@@ -1,6 +1,6 @@
 //! The whole: events of all threads in, one report out.
 
-use model::{EventSink, Ns, Pid, SpaceId, Tid, TraceEvent};
+use model::{EventSink, FunctionSet, Ns, Pid, SpaceId, Tid, TraceEvent};
 use rustc_hash::FxHashMap;
 
 use crate::report::{Report, TraceSummary};
@@ -75,6 +75,16 @@ impl<'a> Analysis<'a> {
 }
 
 impl EventSink for Analysis<'_> {
+    fn asks_about(&self) -> Option<FunctionSet> {
+        Some(self.session.asks_about())
+    }
+
+    fn left_out(&mut self, tid: Tid, transfers: u64) {
+        if self.thread(tid).1.is_some() {
+            self.events += transfers;
+        }
+    }
+
     fn events(&mut self, _pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
         let (session, thread) = self.thread(tid);
         match thread {

@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use model::{AuxOffset, EventSink, EventTime, FunctionId, Ns, Pid, SpaceId, Tid, TraceEvent};
+use model::{AuxOffset, EventSink, EventTime, FunctionId, FunctionSet, Ns, Pid, SpaceId, Tid, TraceEvent};
 use rustc_hash::FxHashMap;
 
 use crate::analysis::Analysis;
@@ -103,6 +103,14 @@ impl EventSink for CheckedAnalysis<'_> {
             self.found.time_of(tid, last, event);
         }
         self.analysis.events(pid, tid, space, events);
+    }
+
+    fn asks_about(&self) -> Option<FunctionSet> {
+        self.analysis.asks_about()
+    }
+
+    fn left_out(&mut self, tid: Tid, transfers: u64) {
+        self.analysis.left_out(tid, transfers);
     }
 }
 

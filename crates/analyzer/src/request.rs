@@ -1,6 +1,8 @@
 //! What is asked of the analysis, and what it may ask in turn.
 
-use model::{AuxBuffer, Avma, CodeSource, FunctionId, FunctionLookup, Ns, Recording, Schedule, Tid};
+use model::{
+    AuxBuffer, Avma, CodeSource, FunctionId, FunctionLookup, FunctionSet, Ns, Recording, Schedule, Tid,
+};
 use rustc_hash::FxHashMap;
 
 /// What the user wants to know.
@@ -144,8 +146,7 @@ pub(crate) struct Role {
 /// The roles of functions: asked at every call.
 #[derive(Debug, Default)]
 pub(crate) struct Roles {
-    /// Bit `id % 64` is clear if no function with such an id has a role: the answer nearly always.
-    mask: u64,
+    functions: FunctionSet,
     roles: FxHashMap<FunctionId, Role>,
 }
 
@@ -159,16 +160,18 @@ impl Roles {
         if let Some(ancestor) = &request.ancestor {
             roles.roles.entry(ancestor.function).or_default().ancestor = true;
         }
-        roles.mask = roles.roles.keys().fold(0, |mask, id| mask | 1 << (id.0 & 63));
+        roles.functions = roles.roles.keys().copied().collect();
         roles
+    }
+
+    /// All that have one.
+    pub(crate) fn functions(&self) -> &FunctionSet {
+        &self.functions
     }
 
     #[inline]
     pub(crate) fn get(&self, id: FunctionId) -> Option<Role> {
-        if self.mask >> (id.0 & 63) & 1 == 0 {
-            return None;
-        }
-        self.roles.get(&id).copied()
+        if self.functions.contains(id) { self.roles.get(&id).copied() } else { None }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What all threads share while a recording is analysed.
 
-use model::AuxOwner;
+use model::{AuxOwner, FunctionSet, SpaceId};
 use rustc_hash::FxHashMap;
 
 use crate::aggregate::Aggregate;
@@ -56,6 +56,13 @@ impl<'a> Session<'a> {
         if let Some(cut) = row.cut_by.filter(|_| is_reported) {
             self.loss.has_cut(row.tid, cut);
         }
+    }
+
+    /// The functions whose calls this is about.
+    pub(crate) fn asks_about(&self) -> FunctionSet {
+        let at_scheduler = |entry| self.around.functions.function_at(SpaceId::default(), entry).id;
+        let functions = self.roles.functions();
+        functions.iter().chain(self.around.scheduler.map(at_scheduler)).collect()
     }
 
     pub(crate) fn wanted_len(&self) -> usize {

@@ -22,6 +22,10 @@ use crate::graph::BlockGraph;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EffectId(pub(crate) u32);
 
+/// Index of an [`Edge`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct EdgeId(pub(crate) u32);
+
 /// A branch between two blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
@@ -31,6 +35,21 @@ pub(crate) struct Edge {
     pub(crate) to: BlockId,
     /// Instructions passed, since the effect's beginning.
     pub(crate) work: u32,
+    pub(crate) role: Role,
+    /// Where a call returns to, and where a return goes.
+    pub(crate) address: u64,
+    /// The function that it left is asked about, and the one that it reached.
+    pub(crate) from_asked: bool,
+    pub(crate) to_asked: bool,
+}
+
+/// What a branch is to the calls that are open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// One that returns.
+    Call,
+    Return,
+    Jump,
 }
 
 /// How an effect ends.
@@ -110,6 +129,11 @@ impl Effect {
     pub(crate) fn has_edges(&self) -> bool {
         self.edges.0 != self.edges.1
     }
+
+    /// The first of its edges that is behind its first bit.
+    pub(crate) fn behind_first(&self) -> EdgeId {
+        EdgeId(self.edges.0 + self.first_edges)
+    }
 }
 
 impl Entry {
@@ -151,6 +175,17 @@ impl Effects {
     #[inline]
     pub(crate) fn edges(&self, effect: &Effect) -> &[Edge] {
         self.edges.get(effect.edges.0 as usize..effect.edges.1 as usize).unwrap_or_default()
+    }
+
+    /// The same with their numbers.
+    pub(crate) fn numbered(&self, effect: &Effect) -> impl ExactSizeIterator<Item = (EdgeId, &Edge)> {
+        self.edges(effect).iter().enumerate().map(|(i, edge)| (EdgeId(effect.edges.0 + i as u32), edge))
+    }
+
+    /// The edge with this number.
+    #[inline]
+    pub(crate) fn edge(&self, id: EdgeId) -> &Edge {
+        &self.edges[id.0 as usize]
     }
 
     /// The calls that have not returned, oldest first.
@@ -337,12 +372,25 @@ impl<'a> Path<'a> {
     /// A branch to `to` is a transfer, unless it is a jump inside of a function that nobody asked for.
     fn edge(&mut self, to: BlockId) {
         let (from, target) = (self.graph.block(self.block), self.graph.block(to).start);
-        let is_jump = !matches!(
-            from.terminator,
-            Terminator::Call { .. } | Terminator::IndirectCall | Terminator::Return
-        );
-        if !is_jump || from.last.function != target.function || self.context.all_branches {
-            self.effects.edges.push(Edge { from: self.block, to, work: self.work });
+        let (role, address) = match from.terminator {
+            Terminator::Call { push: true, .. } | Terminator::IndirectCall => {
+                (Role::Call, from.last.next_ip())
+            }
+            Terminator::Return => (Role::Return, target.ip),
+            _ => (Role::Jump, target.ip),
+        };
+        let is_call = matches!(from.terminator, Terminator::Call { .. });
+        let stays = role == Role::Jump && !is_call && from.last.function == target.function;
+        if !stays || self.context.all_branches {
+            self.effects.edges.push(Edge {
+                from: self.block,
+                to,
+                work: self.work,
+                role,
+                address: address.0,
+                from_asked: self.context.is_asked(from.last.function),
+                to_asked: self.context.is_asked(target.function),
+            });
         }
         self.block = to;
     }

@@ -170,7 +170,10 @@ impl Join<'_> {
                     }
                 }
             }
-            self.stats.events += stretch.events.len() as u64;
+            self.stats.events += stretch.events.len() as u64 + stretch.left_out;
+            if stretch.left_out > 0 {
+                self.sink.left_out(stretch.tid, stretch.left_out);
+            }
             self.sink.events(stretch.pid, stretch.tid, stretch.space, &stretch.events);
         }
     }

@@ -24,6 +24,7 @@ mod join;
 mod output;
 mod owner;
 mod progress;
+mod prune;
 mod reader;
 mod return_stack;
 mod segment;
@@ -32,7 +33,9 @@ mod segment_decoder;
 mod tests;
 mod walk;
 
-use model::{CodeSource, EventSink, FunctionLookup, Ns, Recording, Schedule, Tsc, TscClock};
+use model::{
+    CodeSource, EventSink, FunctionId, FunctionLookup, FunctionSet, Ns, Recording, Schedule, Tsc, TscClock,
+};
 
 pub use output::Stretch;
 pub use owner::{LostPart, Owner, Running};
@@ -87,9 +90,27 @@ pub struct Context<'a> {
     pub functions: &'a dyn FunctionLookup,
     /// Emit every taken branch, see [`DecodeOptions::all_branches`].
     pub all_branches: bool,
+    /// The functions that the sink asks about, see [`EventSink::asks_about`].
+    pub asks_about: Option<&'a FunctionSet>,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    /// That of a recording whose code is `image`.
+    #[must_use]
+    pub fn new(
+        recording: &'a Recording<'a>,
+        schedule: &'a Schedule,
+        image: &'a (impl CodeSource + FunctionLookup),
+        all_branches: bool,
+    ) -> Self {
+        Self { recording, schedule, code: image, functions: image, all_branches, asks_about: None }
+    }
+
+    /// Somebody asks about the function.
+    pub(crate) fn is_asked(&self, function: FunctionId) -> bool {
+        self.asks_about.is_none_or(|asked| asked.contains(function))
+    }
+
     /// TSC to perf's clock; where the recording does not say, a tick counts as a nanosecond.
     pub(crate) fn conversion(&self) -> TscClock {
         self.recording.clock.unwrap_or(TscClock { shift: 0, mult: 1, zero: 0 })
@@ -111,7 +132,8 @@ pub fn decode(
     progress: &dyn Fn(u64),
     sink: &mut dyn EventSink,
 ) -> DecodeStats {
-    let context = Context { recording, schedule, code, functions, all_branches: options.all_branches };
+    let all_branches = options.all_branches;
+    let context = Context { recording, schedule, code, functions, all_branches, asks_about: None };
     decode_with(&OwnDecoder::default(), &context, options, progress, sink)
 }
 
@@ -123,5 +145,7 @@ pub fn decode_with(
     progress: &dyn Fn(u64),
     sink: &mut dyn EventSink,
 ) -> DecodeStats {
-    join::run(context, decoder, options, progress, sink)
+    let asks_about = sink.asks_about().filter(|_| !context.all_branches);
+    let context = Context { asks_about: asks_about.as_ref(), ..*context };
+    join::run(&context, decoder, options, progress, sink)
 }

@@ -1,12 +1,15 @@
 //! What one segment's decoding gives: stretches of events, each of one thread in one address space.
 
+use std::ops::Range;
+
 use model::AuxOffset;
 use model::{BranchEvent, EventTime, Gap, GapCause, Ns, Pid, SpaceId, Tid, TraceEvent, Transfer};
 
 use crate::clock::{Clock, Slot, Times};
-use crate::effects::{EffectId, Effects};
+use crate::effects::{EdgeId, EffectId, Effects};
 use crate::graph::BlockGraph;
 use crate::owner::Running;
+use crate::prune::Pruned;
 use crate::walk::Step;
 
 /// One end of a gap.
@@ -33,6 +36,8 @@ pub struct Stretch {
     /// When it left again.
     left: Ns,
     pub(crate) events: Vec<TraceEvent>,
+    /// Transfers that nobody asked about.
+    pub(crate) left_out: u64,
 }
 
 impl Stretch {
@@ -42,7 +47,7 @@ impl Stretch {
         let Running { pid, tid, from: arrived, to: left } = running;
         // The trace may know less well than the switch records: on its CPU before this one the thread was earlier.
         let start = start.max(arrived);
-        Self { pid, tid, space, start, arrived, left, events: vec![] }
+        Self { pid, tid, space, start, arrived, left, events: vec![], left_out: 0 }
     }
 
     /// The same thread in the same address space, and it has not been away.
@@ -176,48 +181,78 @@ impl Output {
     }
 
     /// The stretches, with the times that `clock` has settled.
-    pub(crate) fn finish(self, clock: &Clock, graph: &BlockGraph, effects: &Effects) -> Vec<Stretch> {
-        let mut times = clock.times();
-        let mut ends = self.stretches.iter().map(|(_, first)| *first).skip(1).collect::<Vec<_>>();
+    pub(crate) fn finish(mut self, clock: &Clock, graph: &BlockGraph, effects: &Effects) -> Vec<Stretch> {
+        let mut stretches = std::mem::take(&mut self.stretches);
+        let mut ends: Vec<usize> = stretches.iter().map(|(_, first)| *first).skip(1).collect();
         ends.push(self.records.len());
-        let mut finished = Vec::with_capacity(ends.len());
-        for ((mut stretch, first), end) in self.stretches.into_iter().zip(ends) {
-            for record in self.records.get(first..end).unwrap_or_default() {
-                let Record { at, what, lo, slot, work } = *record;
-                let (effect, splits) = match what {
-                    What::Effect(id) => (effects.get(id), false),
-                    What::Tnt(id) => (effects.get(id), true),
-                    What::Other(index) => {
-                        let Some(other) = self.others.get(index as usize) else { continue };
-                        stretch.events.push(match *other {
-                            Other::Transfer(transfer) => {
-                                let time = times.between(lo, slot, work);
-                                TraceEvent::Branch(BranchEvent { time, at, transfer })
-                            }
-                            Other::Gap { from, to, bytes, cause } => {
-                                gap(&mut times, from, to, bytes, at, cause)
-                            }
-                        });
-                        continue;
-                    }
-                };
-                for (edge, index) in effects.edges(effect).iter().zip(0..) {
-                    let slot = if splits && index >= effect.first_edges { slot.next() } else { slot };
-                    let from = graph.block(edge.from);
-                    let Some(kind) = from.branch_kind() else { continue };
-                    let to = graph.block(edge.to).start;
-                    let transfer = Transfer::Branch { kind, from: from.last, to };
-                    let time = times.between(lo, slot, work.wrapping_add(edge.work));
-                    stretch.events.push(TraceEvent::Branch(BranchEvent { time, at, transfer }));
-                }
+        let mut times = clock.times();
+        for ((stretch, first), end) in stretches.iter_mut().zip(ends) {
+            let pruned = self.prune(*first..end, effects);
+            stretch.left_out = pruned.left_out;
+            stretch.events.reserve_exact(pruned.kept.len());
+            for kept in pruned.kept {
+                stretch.events.extend(self.event(&mut times, graph, effects, kept));
             }
             stretch.bound_from_behind();
-            if !stretch.events.is_empty() {
-                finished.push(stretch);
+        }
+        let stretches = stretches.into_iter().map(|(stretch, _)| stretch);
+        stretches.filter(|stretch| !stretch.events.is_empty() || stretch.left_out > 0).collect()
+    }
+
+    /// What is to be kept of a stretch.
+    fn prune(&self, records: Range<usize>, effects: &Effects) -> Pruned<Kept> {
+        let mut pruned = Pruned::default();
+        let last = records.end;
+        for (record, number) in
+            self.records.get(records.clone()).unwrap_or_default().iter().zip(records.start..)
+        {
+            let (What::Effect(effect) | What::Tnt(effect)) = record.what else {
+                pruned.other(Kept { record: number as u32, edge: None });
+                continue;
+            };
+            let mut edges = effects.numbered(effects.get(effect));
+            while let Some((id, edge)) = edges.next() {
+                let is_last = number + 1 == last && edges.len() == 0;
+                pruned.branch(edge, is_last, Kept { record: number as u32, edge: Some(id) });
             }
         }
-        finished
+        pruned
     }
+
+    /// What is kept, as an event with its time.
+    fn event(
+        &self,
+        times: &mut Times<'_>,
+        graph: &BlockGraph,
+        effects: &Effects,
+        kept: Kept,
+    ) -> Option<TraceEvent> {
+        let Record { at, what, lo, slot, work } = *self.records.get(kept.record as usize)?;
+        if let Some(id) = kept.edge {
+            let edge = effects.edge(id);
+            let is_behind = matches!(what, What::Tnt(effect) if id >= effects.get(effect).behind_first());
+            let slot = if is_behind { slot.next() } else { slot };
+            let (from, to) = (graph.block(edge.from), graph.block(edge.to).start);
+            let transfer = Transfer::Branch { kind: from.branch_kind()?, from: from.last, to };
+            let time = times.between(lo, slot, work.wrapping_add(edge.work));
+            return Some(TraceEvent::Branch(BranchEvent { time, at, transfer }));
+        }
+        let What::Other(index) = what else { return None };
+        Some(match *self.others.get(index as usize)? {
+            Other::Transfer(transfer) => {
+                let time = times.between(lo, slot, work);
+                TraceEvent::Branch(BranchEvent { time, at, transfer })
+            }
+            Other::Gap { from, to, bytes, cause } => gap(times, from, to, bytes, at, cause),
+        })
+    }
+}
+
+/// A record, or one of the branches of its effect.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    record: u32,
+    edge: Option<EdgeId>,
 }
 
 fn gap(

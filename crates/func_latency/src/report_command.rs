@@ -200,8 +200,7 @@ fn decode(
     let options = DecodeOptions { workers: config.workers, ..DecodeOptions::default() };
     let progress = Progress::new("decoding", recording::aux_bytes(recording));
     let report = |done| progress.at(done);
-    let context =
-        decoder::Context { recording, schedule, code: image, functions: image, all_branches: false };
+    let context = decoder::Context::new(recording, schedule, image, false);
     let stats = decoder::decode_with(decoder, &context, &options, &report, sink);
     drop(progress);
     if stats.kernel_desyncs > 0 {

@@ -107,8 +107,7 @@ fn run(code: &Code, aux: &[u8], segment_bytes: u64) -> Vec<String> {
         ..Recording::default()
     };
     let schedule = Schedule::default();
-    let context =
-        Context { recording: &recording, schedule: &schedule, code, functions: code, all_branches: true };
+    let context = Context::new(&recording, &schedule, code, true);
     let mut text = Text::default();
     let options = DecodeOptions { segment_bytes, ..DecodeOptions::default() };
     decode_with(&Libipt::new().unwrap(), &context, &options, &|_| (), &mut text);

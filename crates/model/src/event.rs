@@ -3,6 +3,7 @@
 use crate::address::{AuxOffset, Avma};
 use crate::clock::EventTime;
 use crate::code::{FunctionId, SpaceId};
+use crate::function_set::FunctionSet;
 use crate::gap::Gap;
 use crate::sideband::{Pid, Tid};
 
@@ -189,4 +190,15 @@ pub trait EventSink {
     /// number of workers.  All addresses of `events` are in `space`.  Jumps inside one function are left
     /// out unless all branches were asked for.
     fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]);
+
+    /// The functions that it asks about: calls that returned, and that none of them had to do with, may be left out.
+    /// `None`: everything counts.
+    fn asks_about(&self) -> Option<FunctionSet> {
+        None
+    }
+
+    /// So many transfers of a thread were left out, among the events that come next or came last.
+    fn left_out(&mut self, tid: Tid, transfers: u64) {
+        let _ = (tid, transfers);
+    }
 }

@@ -11,6 +11,7 @@ pub mod address;
 pub mod clock;
 pub mod code;
 pub mod event;
+pub mod function_set;
 pub mod gap;
 pub mod ip_filter;
 pub mod recording;
@@ -23,6 +24,7 @@ pub use code::{CodeSource, FunctionAt, FunctionId, FunctionKind, FunctionLookup,
 pub use event::{
     AsyncCause, BranchEvent, BranchKind, EndKind, EventSink, Site, Target, TraceEvent, Transfer,
 };
+pub use function_set::FunctionSet;
 pub use gap::{Gap, GapCause};
 pub use ip_filter::IpFilter;
 pub use recording::{

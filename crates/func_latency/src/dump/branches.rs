@@ -29,8 +29,7 @@ pub(super) fn dump(
     let progress = Progress::new("decoding", recording::aux_bytes(recording));
     let mut lines = Lines { out, config, names: Names::new(&image), line: String::new(), result: Ok(()) };
     let report = |done| progress.at(done);
-    let (code, functions) = (&image, &image);
-    let context = Context { recording, schedule: &schedule, code, functions, all_branches: true };
+    let context = Context::new(recording, &schedule, &image, true);
     decoder::decode_with(decoder, &context, &options, &report, &mut lines);
     lines.result
 }

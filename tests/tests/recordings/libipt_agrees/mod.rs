@@ -17,8 +17,7 @@ use stream::Stream;
 fn decode_alone(opened: &Opened<'_>, buffer: &AuxBuffer<'_>, decoder: &dyn SegmentDecoder) -> Threads {
     let recording = Recording { buffers: vec![buffer.clone()], ..opened.recording.clone() };
     let Opened { schedule, image, .. } = opened;
-    let context =
-        Context { recording: &recording, schedule, code: image, functions: image, all_branches: true };
+    let context = Context::new(&recording, schedule, image, true);
     let options = DecodeOptions { workers: 2, all_branches: true, ..DecodeOptions::default() };
     let mut threads = Threads::default();
     decoder::decode_with(decoder, &context, &options, &|_| (), &mut threads);

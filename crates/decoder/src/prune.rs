@@ -1,0 +1,184 @@
+//! Calls that nobody asked about are left out before they cost anything.
+//!
+//! A call that returned to where it was made, in the same stretch, says nothing of any function but its own and those
+//! it called: if nobody asks about one of these, all of it goes.  What a function in question called stays, as a
+//! call and its return: it is one of its children.
+//!
+//! ```text
+//!   main --> parse --> lex      left out
+//!        `-> f --> g --> h      f is asked about: main, f and g stay, h is left out
+//! ```
+//!
+//! Everything else stays: what is open where the stretch ends or tracing does, what does not return where it was called
+//! from (exceptions, switches of the stack, returns that are jumps), and what is around.
+
+use crate::effects::{Edge, Role};
+
+/// A call that is open.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    /// Where it is in [`Pruned::kept`].
+    first: usize,
+    returns_to: u64,
+    /// It runs code of a function in question, or runs in place of one.
+    is_asked: bool,
+    /// ... or something that it called does.
+    has_asked: bool,
+    /// Its caller does: it is a child.
+    is_child: bool,
+}
+
+/// One thread's branches, without those that nobody asked about.
+pub(crate) struct Pruned<T> {
+    pub(crate) kept: Vec<T>,
+    /// How many are not there.
+    pub(crate) left_out: u64,
+    open: Vec<Open>,
+}
+
+impl<T> Default for Pruned<T> {
+    fn default() -> Self {
+        Self { kept: vec![], left_out: 0, open: vec![] }
+    }
+}
+
+impl<T> Pruned<T> {
+    /// Something that is no branch, or one that is not of the kind that calls and returns have: all that is open stays.
+    pub(crate) fn other(&mut self, item: T) {
+        self.open.clear();
+        self.kept.push(item);
+    }
+
+    /// The next branch; `is_last` of its stretch, which says how long that was.
+    #[inline]
+    pub(crate) fn branch(&mut self, edge: &Edge, is_last: bool, item: T) {
+        if edge.from_asked {
+            self.asks();
+        }
+        match edge.role {
+            Role::Call => {
+                // Whose code runs where nothing is known to be open nobody knows.
+                let is_child = self.open.last().is_none_or(|caller| caller.is_asked);
+                self.open.push(Open {
+                    first: self.kept.len(),
+                    returns_to: edge.address,
+                    is_asked: edge.to_asked,
+                    has_asked: edge.to_asked,
+                    is_child,
+                });
+                self.kept.push(item);
+                return;
+            }
+            Role::Return => match self.open.pop() {
+                Some(call) if call.returns_to != edge.address => self.open.clear(),
+                Some(call) if call.has_asked => {
+                    if let Some(caller) = self.open.last_mut() {
+                        caller.has_asked = true;
+                    }
+                }
+                Some(call) if call.is_child || is_last => self.leave_out(call.first + 1),
+                Some(call) => {
+                    self.leave_out(call.first);
+                    self.left_out += 1;
+                    return;
+                }
+                None => (),
+            },
+            Role::Jump => (),
+        }
+        if edge.to_asked {
+            self.asks();
+        }
+        self.kept.push(item);
+    }
+
+    /// What runs now is asked about.
+    fn asks(&mut self) {
+        if let Some(top) = self.open.last_mut() {
+            (top.is_asked, top.has_asked) = (true, true);
+        }
+    }
+
+    fn leave_out(&mut self, from: usize) {
+        self.left_out += (self.kept.len() - from) as u64;
+        self.kept.truncate(from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::BlockId;
+
+    /// `+f`: a call of f; `-`: the return from it; `>f`: a jump; `!`: a return to another place.  Capitals are asked about.
+    fn kept(script: &str) -> String {
+        let mut pruned = Pruned::default();
+        let mut running = vec!['m'];
+        let words: Vec<&str> = script.split(' ').collect();
+        for (word, number) in words.iter().zip(1..) {
+            let to = word.chars().nth(1);
+            let from = running.last().copied().unwrap_or('m');
+            let (role, address) = match word.as_bytes()[0] {
+                b'|' => {
+                    pruned.other(*word);
+                    continue;
+                }
+                b'+' => {
+                    running.extend(to);
+                    (Role::Call, running.len() as u64)
+                }
+                b'>' => {
+                    *running.last_mut().unwrap() = to.unwrap();
+                    (Role::Jump, 0)
+                }
+                b'!' => (Role::Return, 99),
+                _ => {
+                    running.pop();
+                    (Role::Return, running.len() as u64 + 1)
+                }
+            };
+            let asked = |name: char| name.is_uppercase();
+            let edge = Edge {
+                from: BlockId::NONE,
+                to: BlockId::NONE,
+                work: 0,
+                role,
+                address,
+                from_asked: asked(from),
+                to_asked: running.last().is_some_and(|name| asked(*name)),
+            };
+            pruned.branch(&edge, number == words.len(), *word);
+        }
+        assert_eq!(pruned.kept.len() as u64 + pruned.left_out, words.len() as u64);
+        pruned.kept.join(" ")
+    }
+
+    #[test]
+    fn what_nobody_asks_about_goes() {
+        assert_eq!(kept("+a +b +c - - +d - +F +g +h - - - - |"), "+a +F +g - - - |");
+        assert_eq!(kept("+a +b +c - +d - - - |"), "+a - |");
+    }
+
+    #[test]
+    fn what_is_open_at_a_border_stays() {
+        assert_eq!(kept("+a +b | - - |"), "+a +b | - - |");
+        assert_eq!(kept("+a +b +c - +d |"), "+a +b +d |");
+        assert_eq!(kept("+a +b +c ! +d - - - |"), "+a +b +c ! +d - - - |");
+    }
+
+    #[test]
+    fn what_runs_in_place_of_a_function_in_question_calls_its_children() {
+        assert_eq!(kept("+a +F >b +c +d - - - - |"), "+a +F >b +c - - - |");
+        assert_eq!(kept("+a +b - >F +c - - |"), "+a >F +c - - |");
+    }
+
+    #[test]
+    fn the_last_branch_of_a_stretch_stays() {
+        assert_eq!(kept("+a +b +c - +d - -"), "+a +b -");
+    }
+
+    #[test]
+    fn of_whose_code_runs_first_nobody_knows() {
+        assert_eq!(kept("- +a +b - - |"), "- +a - |");
+    }
+}
