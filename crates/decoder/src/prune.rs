@@ -1,8 +1,8 @@
 //! Calls that nobody asked about are left out before they cost anything.
 //!
 //! A call that returned to where it was made, in the same stretch, says nothing of any function but its own and those
-//! it called: if nobody asks about one of these, all of it goes.  What a function in question called stays, as a
-//! call and its return: it is one of its children.
+//! it called: if nobody asks about one of these, all of it goes.  What a function in question called stays, without what
+//! that called: it is one of its children.
 //!
 //! ```text
 //!   main --> parse --> lex      left out
@@ -76,13 +76,12 @@ impl<T> Pruned<T> {
                         caller.has_asked = true;
                     }
                 }
-                Some(call) if call.is_child || is_last => self.leave_out(call.first + 1),
-                Some(call) => {
-                    self.leave_out(call.first);
-                    self.left_out += 1;
+                Some(call) if !call.is_child && !is_last => {
+                    self.left_out += (self.kept.len() - call.first) as u64 + 1;
+                    self.kept.truncate(call.first);
                     return;
                 }
-                None => (),
+                _ => (),
             },
             Role::Jump => (),
         }
@@ -97,11 +96,6 @@ impl<T> Pruned<T> {
         if let Some(top) = self.open.last_mut() {
             (top.is_asked, top.has_asked) = (true, true);
         }
-    }
-
-    fn leave_out(&mut self, from: usize) {
-        self.left_out += (self.kept.len() - from) as u64;
-        self.kept.truncate(from);
     }
 }
 
@@ -173,8 +167,14 @@ mod tests {
     }
 
     #[test]
+    fn the_stub_in_front_of_a_child_stays() {
+        assert_eq!(kept("+F +stub >c +d - - - |"), "+F +stub >c - - |");
+    }
+
+    #[test]
     fn the_last_branch_of_a_stretch_stays() {
         assert_eq!(kept("+a +b +c - +d - -"), "+a +b -");
+        assert_eq!(kept("+a +b >c +d - -"), "+a +b >c -");
     }
 
     #[test]
