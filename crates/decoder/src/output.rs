@@ -72,11 +72,12 @@ impl Stretch {
 
     /// Nothing happened later than what came after it, and no user code ran after the thread had left.
     fn bound_from_behind(&mut self) {
-        let mut latest = Ns::MAX;
+        let (mut latest, mut next) = (Ns::MAX, Ns::MAX);
         let mut bound = |time: &mut EventTime, left: Ns| {
             latest = latest.min(left).min(time.hi).max(time.lo);
             time.hi = latest;
-            time.point = time.point.min(latest);
+            next = time.point.min(latest).min(next).max(time.lo);
+            time.point = next;
         };
         for event in self.events.iter_mut().rev() {
             // The kernel goes on for a while after its record of the switch.
