@@ -16,12 +16,12 @@
 mod core;
 mod crystal;
 mod interval;
+mod progress;
 mod timeline;
 mod times;
 
 use model::{Ns, PtConfig, Tsc, TscClock};
 
-use crate::progress::Progress;
 use core::{CoreRatio, Measured, Multiples, Range};
 use crystal::Crystal;
 pub(crate) use crystal::CrystalRatio;
@@ -70,7 +70,6 @@ pub(crate) struct Clock {
     timeline: Timeline,
     /// The frequency that was measured last before the first interval that waits.
     measured: Option<Measured>,
-    progress: Progress,
     /// Contradictions met.
     pub(crate) errors: u64,
 }
@@ -99,7 +98,6 @@ impl Clock {
             cyc_fresh: false,
             timeline: Timeline::new(conversion, unseen_cycles),
             measured: None,
-            progress: Progress::default(),
             errors: 0,
         }
     }
@@ -116,15 +114,14 @@ impl Clock {
 
     /// All times; final once [`Self::finish`] was called.
     pub(crate) fn times(&self) -> Times<'_> {
-        Times::new(&self.timeline, &self.progress)
+        Times::new(&self.timeline)
     }
 
     /// A slot for the flow packet at hand, met when `work` instructions had passed.
     #[inline]
     pub(crate) fn slot(&mut self, work: u32) -> Slot {
-        self.progress.slot(work);
         self.cyc_fresh = false;
-        self.timeline.push(self.since)
+        self.timeline.push(self.since, work)
     }
 
     /// As [`Self::slot`], for the packet that gives the TSC at the same time.
@@ -148,7 +145,7 @@ impl Clock {
     /// What `slot` stands for happened when `work` instructions had passed.
     #[inline]
     pub(crate) fn reached(&mut self, slot: Slot, work: u32) {
-        self.progress.reached(slot.0, work);
+        self.timeline.reached(slot, work);
     }
 
     /// The earliest that it can be now.

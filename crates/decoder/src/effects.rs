@@ -110,17 +110,41 @@ pub(crate) struct Effects {
     pub(crate) misses: u64,
 }
 
-/// What an effect is of.
+/// What an effect is of: a block, and what a packet says there or what is returned to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Key {
-    block: BlockId,
-    kind: u32,
     detail: u64,
+    /// The block's number, and what `detail` is.
+    block: u32,
 }
 
+impl Key {
+    fn bits(block: BlockId, bits: Tnt) -> Self {
+        Self { detail: 1 << bits.len() | bits.bits(), block: block.0 }
+    }
+
+    fn address(block: BlockId, ip: Avma) -> Self {
+        Self { detail: ip.0, block: block.0 | 1 << 30 }
+    }
+
+    fn call(block: BlockId, call: Option<BlockId>) -> Self {
+        Self { detail: u64::from(call.unwrap_or(BlockId::NONE).0), block: block.0 | 1 << 31 }
+    }
+
+    /// Fibonacci hashing.
+    #[inline]
+    fn place(self) -> usize {
+        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mixed = (self.detail.rotate_left(32) ^ u64::from(self.block)).wrapping_mul(GOLDEN);
+        ((mixed ^ mixed >> 32).wrapping_mul(GOLDEN) >> 32) as usize
+    }
+}
+
+/// A place of the memo: sixteen bytes.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    key: Key,
+    detail: u64,
+    block: u32,
     effect: EffectId,
 }
 
@@ -137,12 +161,8 @@ impl Effect {
 }
 
 impl Entry {
-    const EMPTY: Self = Self { key: Key { block: BlockId::NONE, kind: 0, detail: 0 }, effect: EffectId(0) };
+    const EMPTY: Self = Self { detail: 0, block: u32::MAX, effect: EffectId(0) };
 }
-
-const OF_BITS: u32 = 0;
-const OF_ADDRESS: u32 = 1;
-const OF_RETURN: u32 = 2;
 
 /// More bits make more effects, fewer take more lookups.
 pub(crate) const BITS: u8 = 8;
@@ -216,28 +236,19 @@ impl Effects {
     /// What is known by `key`, or else what `build` says.
     #[inline]
     fn find(&mut self, key: Key, build: impl FnOnce(&mut Self) -> Effect) -> EffectId {
-        let place = place(key) & (self.memo.len() - 1);
-        let entry = self.memo[place];
-        if entry.key == key {
+        let place = key.place() & (self.memo.len() - 1);
+        let Entry { detail, block, effect } = self.memo[place];
+        if (Key { detail, block }) == key {
             self.hits += 1;
-            return entry.effect;
+            return effect;
         }
         self.misses += 1;
         let effect = build(self);
         let id = EffectId(self.effects.len() as u32);
         self.effects.push(effect);
-        self.memo[place] = Entry { key, effect: id };
+        self.memo[place] = Entry { detail: key.detail, block: key.block, effect: id };
         id
     }
-}
-
-/// Fibonacci hashing of what tells keys apart.
-#[inline]
-fn place(key: Key) -> usize {
-    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mixed = (key.detail ^ u64::from(key.kind) << 62).wrapping_mul(GOLDEN);
-    let mixed = (mixed ^ u64::from(key.block.0)).wrapping_mul(GOLDEN);
-    (mixed >> 32) as usize
 }
 
 /// Code, and what packets do in it.
@@ -269,8 +280,7 @@ impl Program<'_> {
     #[inline]
     pub(crate) fn of_bits(&mut self, block: BlockId, bits: Tnt) -> EffectId {
         let bits = bits.oldest(BITS);
-        let detail = 1 << bits.len() | bits.bits();
-        let key = Key { block, kind: OF_BITS, detail };
+        let key = Key::bits(block, bits);
         let Self { context, graph, effects, space } = self;
         effects.find(key, |effects| {
             let mut path = Path::new(context, graph, effects, *space, block);
@@ -282,7 +292,7 @@ impl Program<'_> {
     /// What a TIP with this address does at `block`.
     #[inline]
     pub(crate) fn of_address(&mut self, block: BlockId, ip: Avma) -> EffectId {
-        let key = Key { block, kind: OF_ADDRESS, detail: ip.0 };
+        let key = Key::address(block, ip);
         let Self { context, graph, effects, space } = self;
         effects.find(key, |effects| {
             let mut path = Path::new(context, graph, effects, *space, block);
@@ -294,7 +304,7 @@ impl Program<'_> {
     /// What a compressed return behind `call` does at the end of `block`; without one it contradicts its bit.
     #[inline]
     pub(crate) fn of_return(&mut self, block: BlockId, call: Option<BlockId>) -> EffectId {
-        let key = Key { block, kind: OF_RETURN, detail: u64::from(call.unwrap_or(BlockId::NONE).0) };
+        let key = Key::call(block, call);
         let Self { context, graph, effects, space } = self;
         effects.find(key, |effects| {
             let mut path = Path::new(context, graph, effects, *space, block);

@@ -7,6 +7,7 @@
 //! ```
 
 mod ahead;
+mod common;
 mod events;
 mod kernel;
 mod loss;
@@ -172,6 +173,7 @@ impl<'a> Flow<'a> {
             self.reader.resync_here();
         }
         loop {
+            self.common();
             let offset = self.reader.offset();
             let truncation = self.segment.truncations.get(self.next_truncation).copied();
             if truncation.is_some_and(|at| at <= offset) {
@@ -233,10 +235,7 @@ impl<'a> Flow<'a> {
     fn packet(&mut self, at: AuxOffset, packet: Packet) -> bool {
         match packet {
             Packet::Tnt(tnt) => self.tnt(at, tnt),
-            Packet::Cyc(cycles) => {
-                self.clock.cyc(cycles);
-                self.behind_tnt = false;
-            }
+            Packet::Cyc(cycles) => self.cyc(cycles),
             Packet::Tip(ip) => self.tip(at, ip),
             Packet::Mtc(ctc) => {
                 if std::mem::take(&mut self.open_tnt) {
@@ -327,6 +326,13 @@ impl<'a> Flow<'a> {
         }
     }
 
+    #[inline]
+    fn cyc(&mut self, cycles: u64) {
+        self.clock.cyc(cycles);
+        self.behind_tnt = false;
+    }
+
+    #[inline]
     fn tnt(&mut self, at: AuxOffset, tnt: Tnt) {
         self.fup = None;
         self.fup_use = FupUse::default();

@@ -23,7 +23,6 @@ mod graph;
 mod join;
 mod output;
 mod owner;
-mod progress;
 mod prune;
 mod reader;
 mod return_stack;

@@ -53,6 +53,24 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// How many bytes from here on packets may start in, before `end`, that lie in one piece as they are.
+    pub(crate) fn run(&self, end: AuxOffset) -> usize {
+        let is_plain = matches!(self.block, Context::Flow) && !self.skd007;
+        let whole = (self.bytes.len() + 1).saturating_sub(self.at + MAX_PACKET_LEN);
+        let before_end = usize::try_from(end.0.saturating_sub(self.offset().0)).unwrap_or(usize::MAX);
+        if is_plain { whole.min(before_end) } else { 0 }
+    }
+
+    /// The next packet, if it is one of those that most of a trace is, in [`Self::run`].
+    #[inline]
+    pub(crate) fn next_common(&mut self) -> Option<(AuxOffset, Packet)> {
+        let bytes = self.bytes.get(self.at..)?.first_chunk()?;
+        let start = self.offset();
+        let (packet, len) = packet::decode_common(bytes)?;
+        self.at += len;
+        Some((start, packet))
+    }
+
     /// The next packet; `None` at the end.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Item> {

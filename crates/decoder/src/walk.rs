@@ -171,7 +171,7 @@ impl Walk<'_> {
     /// not later than the packet's time.
     #[inline]
     fn apply(&mut self, step: &mut Step, id: EffectId) -> Walked<End> {
-        let effect = *self.effects.get(id);
+        let effect = self.effects.get(id);
         let is_first = self.first_bit.is_none() && effect.bits > 0;
         if effect.has_edges() {
             self.output.effect(*step, self.work, id, is_first);
@@ -186,7 +186,7 @@ impl Walk<'_> {
         if effect.returns {
             self.stack.pop();
         }
-        for &call in self.effects.calls(&effect) {
+        for &call in self.effects.calls(effect) {
             self.stack.push(call);
         }
         self.work = self.work.wrapping_add(effect.work);

@@ -22,6 +22,7 @@ impl Tnt {
     }
 
     /// The results below a stop bit, which is the highest bit set: how packets store them.
+    #[inline]
     #[must_use]
     pub(crate) const fn below_stop_bit(payload: u64) -> Option<Self> {
         match payload.checked_ilog2() {

@@ -32,12 +32,20 @@ struct Part {
     bound: Option<(Ns, Ns)>,
 }
 
+/// What had passed at a flow packet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    /// Since the anchor before it.
+    pub(super) since: Span,
+    /// Instructions, wrapping, when what it stands for happened: its packet was followed to there.
+    pub(super) work: u32,
+}
+
 pub(super) struct Timeline {
     conversion: TscClock,
     /// See [`super::Clock`].
     unseen_cycles: u64,
-    /// What had passed since the anchor before each slot.
-    marks: Vec<Span>,
+    pub(super) marks: Vec<Mark>,
     parts: Vec<Part>,
     /// The first slot that is in no part yet.
     open: Slot,
@@ -56,10 +64,18 @@ impl Timeline {
     }
 
     #[inline]
-    pub(super) fn push(&mut self, since: Span) -> Slot {
+    pub(super) fn push(&mut self, since: Span, work: u32) -> Slot {
         let slot = self.next();
-        self.marks.push(since);
+        self.marks.push(Mark { since, work });
         slot
+    }
+
+    /// What `slot` stands for happened when `work` instructions had passed.
+    #[inline]
+    pub(super) fn reached(&mut self, slot: Slot, work: u32) {
+        if let Some(mark) = self.marks.get_mut(slot.0 as usize) {
+            mark.work = work;
+        }
     }
 
     /// All slots that are in no part yet are one.
@@ -106,7 +122,7 @@ impl Timeline {
 
     /// The time of a slot; none if there is no such slot, or no part has it.
     pub(super) fn time(&self, slot: Slot) -> Option<EventTime> {
-        let since = *self.marks.get(slot.0 as usize)?;
+        let since = self.marks.get(slot.0 as usize)?.since;
         let part = self.parts.partition_point(|part| part.first <= slot).checked_sub(1)?;
         let part = self.parts.get(part).filter(|_| slot < self.open)?;
         let time = self.by_rule(&part.rule, since);

@@ -3,8 +3,8 @@
 use model::EventTime;
 
 use super::Slot;
+use super::progress::Progress;
 use super::timeline::Timeline;
-use crate::progress::Progress;
 
 /// Slots whose times are kept; those of one event are neighbours, and so are those of the next.
 const RECENT: usize = 8;
@@ -12,14 +12,14 @@ const RECENT: usize = 8;
 /// Answers when slots were.
 pub(crate) struct Times<'a> {
     timeline: &'a Timeline,
-    progress: &'a Progress,
+    progress: Progress<'a>,
     /// By the slot's lowest bits.
     recent: [Option<(Slot, EventTime)>; RECENT],
 }
 
 impl<'a> Times<'a> {
-    pub(super) fn new(timeline: &'a Timeline, progress: &'a Progress) -> Self {
-        Self { timeline, progress, recent: [None; RECENT] }
+    pub(super) fn new(timeline: &'a Timeline) -> Self {
+        Self { timeline, progress: Progress(&timeline.marks), recent: [None; RECENT] }
     }
 
     /// The time of a slot; 0 if nothing says.

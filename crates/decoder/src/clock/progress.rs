@@ -11,34 +11,20 @@
 
 use model::Ns;
 
+use super::timeline::Mark;
+
 /// How many instructions had passed, wrapping, when what each slot stands for happened.
-#[derive(Default)]
-pub(crate) struct Progress {
-    passed: Vec<u32>,
-}
+#[derive(Clone, Copy)]
+pub(super) struct Progress<'a>(pub(super) &'a [Mark]);
 
-impl Progress {
-    /// The next slot, met when `work` instructions had passed.
-    #[inline]
-    pub(crate) fn slot(&mut self, work: u32) {
-        self.passed.push(work);
-    }
-
-    /// What `slot` stands for happened when `work` instructions had passed: its packet was followed to there.
-    #[inline]
-    pub(crate) fn reached(&mut self, slot: u32, work: u32) {
-        if let Some(passed) = self.passed.get_mut(slot as usize) {
-            *passed = work;
-        }
-    }
-
-    fn passed(&self, slot: u32) -> Option<u32> {
-        self.passed.get(slot as usize).copied()
+impl Progress<'_> {
+    fn passed(self, slot: u32) -> Option<u32> {
+        self.0.get(slot as usize).map(|mark| mark.work)
     }
 
     /// The first slot behind `lo`, but not behind `hi`, that stands for what happened when `work` instructions had passed,
     /// or later.
-    pub(crate) fn behind(&self, lo: u32, hi: u32, work: u32) -> u32 {
+    pub(super) fn behind(self, lo: u32, hi: u32, work: u32) -> u32 {
         let mut slot = hi.max(lo + 1);
         while slot - 1 > lo && self.passed(slot - 1).is_some_and(|passed| passed_since(work, passed) == 0) {
             slot -= 1;
@@ -48,7 +34,7 @@ impl Progress {
 
     /// The estimate for an event between `behind` and the slot before it, whose times are `to` and `from`, when `work`
     /// instructions had passed.
-    pub(crate) fn share(&self, behind: u32, work: u32, from: Ns, to: Ns) -> Ns {
+    pub(super) fn share(self, behind: u32, work: u32, from: Ns, to: Ns) -> Ns {
         let (Some(start), Some(end)) = (self.passed(behind.saturating_sub(1)), self.passed(behind)) else {
             return to;
         };
@@ -70,23 +56,25 @@ fn passed_since(end: u32, start: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::interval::Span;
     use super::*;
+
+    fn marks(work: impl IntoIterator<Item = u32>) -> Vec<Mark> {
+        work.into_iter().map(|work| Mark { since: Span::default(), work }).collect()
+    }
 
     #[test]
     fn time_is_shared_out_by_instructions() {
-        let mut progress = Progress::default();
-        progress.slot(1000);
-        progress.slot(1000);
-        progress.reached(1, 1048);
-        let share = |work| progress.share(1, work, Ns(100), Ns(120)).0;
+        let marks = marks([1000, 1048]);
+        let share = |work| Progress(&marks).share(1, work, Ns(100), Ns(120)).0;
         assert_eq!((share(1000), share(1012), share(1048)), (100, 105, 120));
         assert_eq!((share(990), share(1049)), (100, 120));
     }
 
     #[test]
     fn between_the_nearest_slots() {
-        let mut progress = Progress::default();
-        (100..=130).step_by(10).for_each(|work| progress.slot(work));
+        let marks = marks((100..=130).step_by(10));
+        let progress = Progress(&marks);
         let behind = |work| progress.behind(0, 3, work);
         assert_eq!([100, 110, 111, 120, 121, 140].map(behind), [1, 1, 2, 2, 3, 3]);
         assert_eq!(progress.behind(2, 3, 90), 3);
@@ -94,9 +82,7 @@ mod tests {
 
     #[test]
     fn the_count_may_wrap() {
-        let mut progress = Progress::default();
-        progress.slot(u32::MAX - 1);
-        progress.slot(2);
-        assert_eq!(progress.share(1, 0, Ns(100), Ns(108)), Ns(104));
+        let marks = marks([u32::MAX - 1, 2]);
+        assert_eq!(Progress(&marks).share(1, 0, Ns(100), Ns(108)), Ns(104));
     }
 }
