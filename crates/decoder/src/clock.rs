@@ -26,6 +26,7 @@ use core::{CoreRatio, Measured, Multiples, Range};
 use crystal::Crystal;
 pub(crate) use crystal::CrystalRatio;
 use interval::{Anchor, Interval, Span};
+pub(crate) use timeline::Marks;
 use timeline::{Rule, Timeline};
 pub(crate) use times::Times;
 
@@ -80,6 +81,7 @@ impl Clock {
         crystal: Option<CrystalRatio>,
         conversion: TscClock,
         reference: Tsc,
+        marks: Marks,
     ) -> Self {
         let unseen_cycles = 2 + u64::from(pt.cyc_threshold);
         Self {
@@ -96,10 +98,15 @@ impl Clock {
             ratio: CoreRatio::new(pt.max_nonturbo_ratio),
             cyc_straddles: true,
             cyc_fresh: false,
-            timeline: Timeline::new(conversion, unseen_cycles),
+            timeline: Timeline::new(conversion, unseen_cycles, marks),
             measured: None,
             errors: 0,
         }
+    }
+
+    /// The room that [`Self::new`] was given.
+    pub(crate) fn into_marks(self) -> Marks {
+        self.timeline.into_marks()
     }
 
     /// The recording ended at `end`; with room for trace that was written after its last record.

@@ -21,9 +21,9 @@ use packet::{IpPayload, LastIp, Packet, PacketError, Tnt};
 
 use crate::Context;
 use crate::block::BlockId;
-use crate::clock::{Clock, CrystalRatio, Slot};
+use crate::clock::{Clock, CrystalRatio, Marks, Slot};
 use crate::errata::Errata;
-use crate::output::{Moment, Output};
+use crate::output::Moment;
 use crate::owner::{Owner, Running};
 use crate::reader::{Item, Reader};
 use crate::return_stack::ReturnStack;
@@ -58,9 +58,12 @@ pub(crate) fn decode_segment(
     known: &mut Known,
     segment: &Segment<'_>,
 ) -> SegmentOutput {
-    let mut flow = Flow::new(context, crystal, known, segment);
+    let marks = std::mem::take(&mut known.marks);
+    let mut flow = Flow::new(context, crystal, known, marks, segment);
     flow.run();
-    flow.finish()
+    let (output, marks) = flow.finish();
+    known.marks = marks;
+    output
 }
 
 struct Flow<'a> {
@@ -111,6 +114,7 @@ impl<'a> Flow<'a> {
         context: &'a Context<'a>,
         crystal: Option<CrystalRatio>,
         known: &'a mut Known,
+        marks: Marks,
         segment: &'a Segment<'a>,
     ) -> Self {
         let recording = context.recording;
@@ -118,7 +122,7 @@ impl<'a> Flow<'a> {
         let buffer = &recording.buffers[segment.buffer];
         let owner = Owner::new(context, buffer.owner);
         let running = owner.at_start(segment.first);
-        let mut clock = Clock::new(&recording.pt, crystal, context.conversion(), context.reference());
+        let mut clock = Clock::new(&recording.pt, crystal, context.conversion(), context.reference(), marks);
         if let Some((_, end)) = recording.time_span {
             clock.bound(end);
         }
@@ -145,7 +149,7 @@ impl<'a> Flow<'a> {
                 tnt: Tnt::default(),
                 first_bit: None,
                 work: 0,
-                output: Output::default(),
+                output: &mut known.output,
             },
             state: State::Unsynced,
             last_ip: LastIp::default(),
@@ -540,18 +544,19 @@ impl<'a> Flow<'a> {
         self.fup = Some(Fup { ip, interruption, may_be_ovf });
     }
 
-    fn finish(mut self) -> SegmentOutput {
+    fn finish(mut self) -> (SegmentOutput, Marks) {
         let recording_end = self.context.recording.time_span.map(|(_, last)| last);
         self.lost_at_the_end(recording_end);
         // Any time may pass behind the last packet before what it stands for is over.
         self.clock.discontinuity();
         self.clock.slot(self.walk.work);
         self.clock.finish(recording_end);
-        SegmentOutput {
-            overflows: self.walk.output.overflows,
+        let output = SegmentOutput {
+            overflows: std::mem::take(&mut self.walk.output.overflows),
             clock_errors: self.clock.errors,
             kernel_desyncs: self.kernel_desyncs,
             stretches: self.walk.output.finish(&self.clock, self.walk.graph, self.walk.effects),
-        }
+        };
+        (output, self.clock.into_marks())
     }
 }

@@ -129,6 +129,7 @@ pub(crate) struct Output {
     stretches: Vec<(Stretch, usize)>,
     records: Vec<Record>,
     others: Vec<Other>,
+    pruned: Pruned<Kept>,
     pub(crate) overflows: u64,
 }
 
@@ -182,27 +183,31 @@ impl Output {
     }
 
     /// The stretches, with the times that `clock` has settled.
-    pub(crate) fn finish(mut self, clock: &Clock, graph: &BlockGraph, effects: &Effects) -> Vec<Stretch> {
+    pub(crate) fn finish(&mut self, clock: &Clock, graph: &BlockGraph, effects: &Effects) -> Vec<Stretch> {
         let mut stretches = std::mem::take(&mut self.stretches);
         let mut ends: Vec<usize> = stretches.iter().map(|(_, first)| *first).skip(1).collect();
         ends.push(self.records.len());
         let mut times = clock.times();
         for ((stretch, first), end) in stretches.iter_mut().zip(ends) {
-            let pruned = self.prune(*first..end, effects);
-            stretch.left_out = pruned.left_out;
-            stretch.events.reserve_exact(pruned.kept.len());
-            for kept in pruned.kept {
-                stretch.events.extend(self.event(&mut times, graph, effects, kept));
+            self.prune(*first..end, effects);
+            stretch.left_out = self.pruned.left_out;
+            stretch.events.reserve_exact(self.pruned.kept.len());
+            for kept in &self.pruned.kept {
+                let event = self.event(&mut times, graph, effects, *kept);
+                stretch.events.extend(event);
             }
             stretch.bound_from_behind();
         }
+        self.records.clear();
+        self.others.clear();
         let stretches = stretches.into_iter().map(|(stretch, _)| stretch);
         stretches.filter(|stretch| !stretch.events.is_empty() || stretch.left_out > 0).collect()
     }
 
     /// What is to be kept of a stretch.
-    fn prune(&self, records: Range<usize>, effects: &Effects) -> Pruned<Kept> {
-        let mut pruned = Pruned::default();
+    fn prune(&mut self, records: Range<usize>, effects: &Effects) {
+        let pruned = &mut self.pruned;
+        pruned.clear();
         let last = records.end;
         for (record, number) in
             self.records.get(records.clone()).unwrap_or_default().iter().zip(records.start..)
@@ -217,7 +222,6 @@ impl Output {
                 pruned.branch(edge, is_last, Kept { record: number as u32, edge: Some(id) });
             }
         }
-        pruned
     }
 
     /// What is kept, as an event with its time.

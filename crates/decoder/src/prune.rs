@@ -43,6 +43,13 @@ impl<T> Default for Pruned<T> {
 }
 
 impl<T> Pruned<T> {
+    /// The next stretch begins.
+    pub(crate) fn clear(&mut self) {
+        self.kept.clear();
+        self.open.clear();
+        self.left_out = 0;
+    }
+
     /// Something that is no branch, or one that is not of the kind that calls and returns have: all that is open stays.
     pub(crate) fn other(&mut self, item: T) {
         self.open.clear();

@@ -6,11 +6,11 @@
 use std::sync::{Mutex, OnceLock};
 
 use crate::Context;
-use crate::clock::CrystalRatio;
+use crate::clock::{CrystalRatio, Marks};
 use crate::effects::Effects;
 use crate::flow::decode_segment;
 use crate::graph::BlockGraph;
-use crate::output::Stretch;
+use crate::output::{Output, Stretch};
 use crate::segment::Segment;
 
 /// What a segment's decoding gave.
@@ -49,10 +49,12 @@ pub struct OwnDecoder {
     crystal: OnceLock<Option<CrystalRatio>>,
 }
 
-/// What is known of the code, and of what packets do in it.
+/// What is known of the code, and of what packets do in it; and room that each segment uses anew.
 pub(crate) struct Known {
     pub(crate) graph: BlockGraph,
     pub(crate) effects: Effects,
+    pub(crate) output: Output,
+    pub(crate) marks: Marks,
 }
 
 /// Far more than a program's busy parts need; 24 bytes each.
@@ -75,7 +77,12 @@ impl OwnDecoder {
 impl SegmentDecoder for OwnDecoder {
     fn decode(&self, context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput {
         let lock = || self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let anew = || Known { graph: BlockGraph::default(), effects: Effects::new(self.memo_entries) };
+        let anew = || Known {
+            graph: BlockGraph::default(),
+            effects: Effects::new(self.memo_entries),
+            output: Output::default(),
+            marks: Marks::default(),
+        };
         let mut known = lock().pop().unwrap_or_else(anew);
         let recording = context.recording;
         let measure = || CrystalRatio::measure(&recording.buffers, recording.pt.tsc_ctc_ratio);

@@ -45,7 +45,7 @@ pub(crate) struct Walk<'a> {
     pub(crate) first_bit: Option<u32>,
     /// Instructions passed so far, wrapping: what the times between two packets are shared out by.
     pub(crate) work: u32,
-    pub(crate) output: Output,
+    pub(crate) output: &'a mut Output,
 }
 
 type Walked<T> = Result<T, GapCause>;

@@ -162,6 +162,9 @@ pub(super) fn behind(anchor: Anchor, since: Span, cycle: Option<Range>, unseen: 
 
 /// `whole * share / all`, roughly if that is too much for 128 bits; `share` is at most `all`, which is not 0.
 fn part(whole: u128, share: u64, all: u64) -> u128 {
+    if let Some(product) = u64::try_from(whole).ok().and_then(|whole| whole.checked_mul(share)) {
+        return u128::from(product / all); // nearly always, and quicker
+    }
     let (share, all) = (u128::from(share), u128::from(all));
     whole.checked_mul(share).map_or(whole / all * share, |product| product / all)
 }

@@ -41,6 +41,10 @@ pub(super) struct Mark {
     pub(super) work: u32,
 }
 
+/// Room for those of a segment.
+#[derive(Debug, Default)]
+pub(crate) struct Marks(Vec<Mark>);
+
 pub(super) struct Timeline {
     conversion: TscClock,
     /// See [`super::Clock`].
@@ -54,8 +58,14 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    pub(super) fn new(conversion: TscClock, unseen_cycles: u64) -> Self {
-        Self { conversion, unseen_cycles, marks: vec![], parts: vec![], open: Slot(0), waiting: 0 }
+    pub(super) fn new(conversion: TscClock, unseen_cycles: u64, marks: Marks) -> Self {
+        let mut marks = marks.0;
+        marks.clear();
+        Self { conversion, unseen_cycles, marks, parts: vec![], open: Slot(0), waiting: 0 }
+    }
+
+    pub(super) fn into_marks(self) -> Marks {
+        Marks(self.marks)
     }
 
     /// The slot that is next.
@@ -120,13 +130,24 @@ impl Timeline {
         self.conversion.to_ns(interval::ceil(ticks))
     }
 
-    /// The time of a slot; none if there is no such slot, or no part has it.
-    pub(super) fn time(&self, slot: Slot) -> Option<EventTime> {
+    /// The time of a slot; none if there is no such slot, or no part has it.  `near`: the number of a part nearby, and then
+    /// that of the slot's own.
+    pub(super) fn time(&self, slot: Slot, near: &mut usize) -> Option<EventTime> {
         let since = self.marks.get(slot.0 as usize)?.since;
-        let part = self.parts.partition_point(|part| part.first <= slot).checked_sub(1)?;
-        let part = self.parts.get(part).filter(|_| slot < self.open)?;
+        if !self.has(*near, slot) {
+            let is_next = self.has(*near + 1, slot);
+            let search = || self.parts.partition_point(|part| part.first <= slot).saturating_sub(1);
+            *near = if is_next { *near + 1 } else { search() };
+        }
+        let part = self.parts.get(*near).filter(|part| part.first <= slot && slot < self.open)?;
         let time = self.by_rule(&part.rule, since);
         Some(part.bound.map_or(time, |(lo, hi)| EventTime { lo, point: time.point.clamp(lo, hi), hi }))
+    }
+
+    /// The slot is in the part with this number.
+    fn has(&self, part: usize, slot: Slot) -> bool {
+        let end = self.parts.get(part + 1).map_or(self.open, |next| next.first);
+        self.parts.get(part).is_some_and(|part| part.first <= slot && slot < end)
     }
 
     fn by_rule(&self, rule: &Rule, since: Span) -> EventTime {

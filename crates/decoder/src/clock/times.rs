@@ -15,11 +15,13 @@ pub(crate) struct Times<'a> {
     progress: Progress<'a>,
     /// By the slot's lowest bits.
     recent: [Option<(Slot, EventTime)>; RECENT],
+    /// The part of the timeline that was asked for last.
+    near: usize,
 }
 
 impl<'a> Times<'a> {
     pub(super) fn new(timeline: &'a Timeline) -> Self {
-        Self { timeline, progress: Progress(&timeline.marks), recent: [None; RECENT] }
+        Self { timeline, progress: Progress(&timeline.marks), recent: [None; RECENT], near: 0 }
     }
 
     /// The time of a slot; 0 if nothing says.
@@ -28,7 +30,7 @@ impl<'a> Times<'a> {
         match *place {
             Some((of, time)) if of == slot => time,
             _ => {
-                let time = self.timeline.time(slot).unwrap_or_default();
+                let time = self.timeline.time(slot, &mut self.near).unwrap_or_default();
                 *place = Some((slot, time));
                 time
             }
