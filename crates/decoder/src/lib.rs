@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! AuxBuffer --segment--> Segment (PSB to PSB, about 256 KB)      one rayon task each, any order
-//!     Segment --reader--> packets --flow--> transfers            block graph: code, decoded once
-//!                            \--clock--> when                    slots: one time per flow packet
+//!     Segment --reader--> packets --flow--> records              effects: what a packet does at a block, worked out once
+//!                            \--clock--> slots                   one for each flow packet
+//!     records --prune, times--> events                           only of what the sink asks about
 //! Segment outputs --join--> EventSink, per thread in order       serial, in the same order always
 //! ```
 //!

@@ -3,7 +3,7 @@
 //! What surrounds it is the same for both: cutting buffers into segments, workers, merging by time, time that never
 //! runs backwards.
 
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::Context;
 use crate::clock::{CrystalRatio, Marks};
@@ -34,6 +34,11 @@ pub struct SegmentOutput {
 pub trait SegmentDecoder: Sync {
     /// Decodes one segment.
     fn decode(&self, context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput;
+
+    /// A line on how it worked, for those who want to know.
+    fn diagnosis(&self) -> Option<String> {
+        None
+    }
 
     /// How many bytes segments should have at least, if it can choose; `wanted`: what the options say.
     fn segment_bytes(&self, wanted: u64) -> u64 {
@@ -72,18 +77,29 @@ impl OwnDecoder {
     pub fn with_memo(memo_entries: usize) -> Self {
         Self { memo_entries, known: Mutex::default(), crystal: OnceLock::new() }
     }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl SegmentDecoder for OwnDecoder {
+    fn diagnosis(&self) -> Option<String> {
+        let known = self.lock();
+        let sum = |of: fn(&Effects) -> u64| known.iter().map(|known| of(&known.effects)).sum::<u64>();
+        let (hits, misses) = (sum(|effects| effects.hits), sum(|effects| effects.misses));
+        let share = 100.0 * hits as f64 / (hits + misses).max(1) as f64;
+        Some(format!("memo: {share:.1} % of {} lookups found, {misses} effects worked out", hits + misses))
+    }
+
     fn decode(&self, context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput {
-        let lock = || self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let anew = || Known {
             graph: BlockGraph::default(),
             effects: Effects::new(self.memo_entries),
             output: Output::default(),
             marks: Marks::default(),
         };
-        let mut known = lock().pop().unwrap_or_else(anew);
+        let mut known = self.lock().pop().unwrap_or_else(anew);
         let recording = context.recording;
         let measure = || CrystalRatio::measure(&recording.buffers, recording.pt.tsc_ctc_ratio);
         let crystal = *self.crystal.get_or_init(measure);
@@ -92,7 +108,7 @@ impl SegmentDecoder for OwnDecoder {
             known.graph = BlockGraph::default();
             known.effects.clear();
         }
-        lock().push(known);
+        self.lock().push(known);
         output
     }
 }

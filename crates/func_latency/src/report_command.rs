@@ -219,6 +219,7 @@ fn decode(
             counted(stats.clock_errors, "clock contradiction"),
             counted(config.workers as u64, "worker")
         ));
+        decoder.diagnosis().into_iter().for_each(messages::note);
     }
 }
 

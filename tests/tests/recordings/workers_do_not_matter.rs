@@ -1,9 +1,11 @@
-//! The same events, the same report and the same output for every number of workers.
+//! The same events, the same report and the same output for every number of workers, every size of the memo, and with and
+//! without what nobody asked about.
 
 use std::path::Path;
 use std::process::Command;
 
-use decoder::DecodeOptions;
+use analyzer::{Analysis, Request, Surroundings};
+use decoder::{DecodeOptions, OwnDecoder};
 use model::{EventSink, Pid, SpaceId, Tid, TraceEvent};
 use truth_tests::{Opened, fixture, pipeline};
 
@@ -50,6 +52,58 @@ fn events() {
             assert!(all == one, "{name} with {workers} workers");
             assert_eq!(its_stats, stats, "{name} with {workers} workers");
         }
+    }
+}
+
+/// With so few places nearly every lookup of the memo finds another's.
+const SMALL_MEMO: usize = 256;
+
+#[test]
+fn the_size_of_the_memo() {
+    for (name, _) in RECORDINGS {
+        let Some(fixture) = fixture(name) else { continue };
+        let file = pipeline::open(&fixture.data).unwrap();
+        let opened = Opened::with_kernel(&file, &fixture.kernels().pop().unwrap_or_default()).unwrap();
+        let decode = |decoder: OwnDecoder| {
+            let mut all = All::default();
+            let options = DecodeOptions { workers: 2, all_branches: true, ..DecodeOptions::default() };
+            let stats = opened.decode_with(&decoder, &options, &mut all);
+            (all, stats)
+        };
+        let (usual, stats) = decode(OwnDecoder::default());
+        let (small, its_stats) = decode(OwnDecoder::with_memo(SMALL_MEMO));
+        assert!(!usual.0.is_empty() && small == usual, "{name}");
+        assert_eq!(its_stats, stats, "{name}");
+    }
+}
+
+/// Asks for everything, whatever it needs.
+struct Everything<S>(S);
+
+impl<S: EventSink> EventSink for Everything<S> {
+    fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
+        self.0.events(pid, tid, space, events);
+    }
+}
+
+/// The decoder leaves out what nobody asked about: the report is as if it did not.
+#[test]
+fn what_is_left_out() {
+    for (name, function) in RECORDINGS {
+        let Some(fixture) = fixture(name) else { continue };
+        let file = pipeline::open(&fixture.data).unwrap();
+        let opened = Opened::with_kernel(&file, &fixture.kernels().pop().unwrap_or_default()).unwrap();
+        let around = Surroundings::of(&opened.recording, &opened.schedule, &opened.image);
+        let functions = vec![opened.function(function).unwrap()];
+        let request = Request { functions, rows: true, ..Request::default() };
+        let options = DecodeOptions { workers: 2, ..DecodeOptions::default() };
+        let mut asked = Analysis::new(&request, around);
+        opened.decode(&options, &mut asked);
+        let mut everything = Everything(Analysis::new(&request, around));
+        opened.decode(&options, &mut everything);
+        let (asked, everything) = (asked.finish(), everything.0.finish());
+        assert!(asked.functions.iter().any(|function| !function.rows.is_empty()), "{name}");
+        assert!(asked == everything, "{name}");
     }
 }
 

@@ -24,7 +24,7 @@ use model::{
 use super::code::{Code, number};
 use super::events::Text;
 use super::trace::Trace;
-use crate::{DecodeOptions, DecodeStats, decode};
+use crate::{Context, DecodeOptions, DecodeStats, OwnDecoder, decode_with};
 
 /// How a case's recording was made.
 pub(super) struct Setup {
@@ -129,23 +129,25 @@ pub(super) fn check(name: &str) {
     let mut traces = vec![assemble("trace")];
     traces.extend(sections.get(CPU_1).map(|_| assemble(CPU_1)));
     let schedule = sections.get("sideband").map(|_| schedule(&sections.lines("sideband")));
-    let sizes = setup.segment_bytes.map_or(vec![1 << 20, 1], |bytes| vec![bytes]);
-    let outcomes: Vec<_> = sizes
-        .into_iter()
-        .map(|bytes| {
-            let mut text = Text::new(&code, schedule.is_some(), setup.times);
-            run(&setup, &code, &traces, schedule.as_ref(), bytes, &mut text);
-            text.into_lines()
-        })
-        .collect();
+    let whole = setup.segment_bytes.unwrap_or(1 << 20);
+    let ways = [
+        ("in one segment", whole, OwnDecoder::default()),
+        ("cut at every PSB", setup.segment_bytes.unwrap_or(1), OwnDecoder::default()),
+        ("with a memo of one place", whole, OwnDecoder::with_memo(1)),
+    ];
+    let outcomes = ways.map(|(way, bytes, decoder)| {
+        let mut text = Text::new(&code, schedule.is_some(), setup.times);
+        run(&setup, &code, &traces, schedule.as_ref(), bytes, &decoder, &mut text);
+        (way, text.into_lines())
+    });
     let expected = sections.lines("events");
-    if std::env::var_os("UPDATE_CASES").is_some() && outcomes[0] != expected {
+    if std::env::var_os("UPDATE_CASES").is_some() && outcomes[0].1 != expected {
         let kept = text.split_once("[events]\n").map_or(&text[..], |(before, _)| before);
-        std::fs::write(&path, format!("{kept}[events]\n{}\n", outcomes[0].join("\n"))).unwrap();
+        std::fs::write(&path, format!("{kept}[events]\n{}\n", outcomes[0].1.join("\n"))).unwrap();
         return;
     }
-    for (outcome, cut) in outcomes.iter().zip(["in one segment", "cut at every PSB"]) {
-        assert!(*outcome == expected, "{name}, {cut}:\n{}", diff(&expected, outcome));
+    for (way, outcome) in &outcomes {
+        assert!(*outcome == expected, "{name}, {way}:\n{}", diff(&expected, outcome));
     }
 }
 
@@ -212,6 +214,7 @@ pub(super) fn run(
     traces: &[Trace],
     schedule: Option<&Schedule>,
     segment_bytes: u64,
+    decoder: &OwnDecoder,
     sink: &mut dyn model::EventSink,
 ) -> DecodeStats {
     let buffers = traces.iter().zip(0..).map(|(trace, index)| {
@@ -229,5 +232,6 @@ pub(super) fn run(
     let recording = Recording { buffers: buffers.collect(), ..setup.recording.clone() };
     let options =
         DecodeOptions { segment_bytes, all_branches: setup.all_branches, ..DecodeOptions::default() };
-    decode(&recording, schedule.unwrap_or(&none), code, code, &options, &|_| (), sink)
+    let context = Context::new(&recording, schedule.unwrap_or(&none), code, setup.all_branches);
+    decode_with(decoder, &context, &options, &|_| (), sink)
 }
