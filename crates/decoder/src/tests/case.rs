@@ -130,16 +130,22 @@ pub(super) fn check(name: &str) {
     traces.extend(sections.get(CPU_1).map(|_| assemble(CPU_1)));
     let schedule = sections.get("sideband").map(|_| schedule(&sections.lines("sideband")));
     let whole = setup.segment_bytes.unwrap_or(1 << 20);
-    let ways = [
-        ("in one segment", whole, OwnDecoder::default()),
-        ("cut at every PSB", setup.segment_bytes.unwrap_or(1), OwnDecoder::default()),
-        ("with a memo of one place", whole, OwnDecoder::with_memo(1)),
+    let small: Vec<Trace> = traces.iter().map(Trace::in_small_pieces).collect();
+    let mut ways = vec![
+        ("in one segment", &traces, whole, OwnDecoder::default()),
+        ("cut at every PSB", &traces, setup.segment_bytes.unwrap_or(1), OwnDecoder::default()),
+        ("with a memo of one place", &traces, whole, OwnDecoder::with_memo(1)),
     ];
-    let outcomes = ways.map(|(way, bytes, decoder)| {
+    if setup.segment_bytes.is_none() {
+        // No PSB is whole in one piece, so that there is nowhere to cut.
+        ways.push(("in pieces of five bytes", &small, whole, OwnDecoder::default()));
+    }
+    let outcome = |(way, traces, bytes, decoder): (_, &Vec<Trace>, _, OwnDecoder)| {
         let mut text = Text::new(&code, schedule.is_some(), setup.times);
-        run(&setup, &code, &traces, schedule.as_ref(), bytes, &decoder, &mut text);
+        run(&setup, &code, traces, schedule.as_ref(), bytes, &decoder, &mut text);
         (way, text.into_lines())
-    });
+    };
+    let outcomes: Vec<_> = ways.into_iter().map(outcome).collect();
     let expected = sections.lines("events");
     if std::env::var_os("UPDATE_CASES").is_some() && outcomes[0].1 != expected {
         let kept = text.split_once("[events]\n").map_or(&text[..], |(before, _)| before);

@@ -30,6 +30,19 @@ impl Trace {
         Self { pieces, ..Self::default() }
     }
 
+    /// The same bytes in pieces so small that no packet is among the common ones of its piece.
+    pub(super) fn in_small_pieces(&self) -> Self {
+        let small = |(at, bytes): &(u64, Vec<u8>)| {
+            let at = *at;
+            bytes.chunks(5).zip(0..).map(move |(part, n)| (at + 5 * n, part.to_vec())).collect::<Vec<_>>()
+        };
+        Self {
+            pieces: self.pieces.iter().flat_map(small).collect(),
+            truncations: self.truncations.clone(),
+            ..Self::default()
+        }
+    }
+
     pub(super) fn assemble(lines: &[&str], code: &Code) -> Self {
         let mut trace = Self { pieces: vec![(0, vec![])], tsc: 1000, ..Self::default() };
         for line in lines {

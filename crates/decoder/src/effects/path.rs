@@ -1,0 +1,264 @@
+//! Working out one effect: from a block on, by direct branches and what the packet says.
+
+use model::{Avma, GapCause, NoCode, SpaceId, Target};
+use packet::Tnt;
+
+use super::{Edge, Effect, Effects, End, Failure, Role};
+use crate::Context;
+use crate::block::{Block, BlockId, Terminator};
+use crate::graph::BlockGraph;
+
+/// Direct branches between two packets; more is an endless loop that a wrong address led into.
+pub(crate) const MAX_DIRECT: u32 = 1 << 12;
+
+/// Why the walk cannot go on.
+pub(crate) fn no_code(why: NoCode, ip: Avma) -> GapCause {
+    match why {
+        NoCode::MissingObject(object) => GapCause::MissingCode { object },
+        NoCode::Unmapped | NoCode::Kernel => GapCause::UnmappedCode { ip },
+    }
+}
+
+/// Why a block's end cannot be passed.
+pub(crate) fn stopped_at(block: &Block) -> GapCause {
+    match block.terminator {
+        Terminator::Undecodable(why) => no_code(why, block.last.next_ip()),
+        _ => GapCause::Desync { ip: block.last.ip },
+    }
+}
+
+/// An effect that is being worked out.
+pub(super) struct Path<'a> {
+    context: &'a Context<'a>,
+    graph: &'a mut BlockGraph,
+    effects: &'a mut Effects,
+    space: SpaceId,
+    block: BlockId,
+    bits: u8,
+    returns: bool,
+    work: u32,
+    /// Instructions and edges up to the branch of the first bit.
+    first: Option<(u32, u32)>,
+    first_edge: u32,
+    first_call: u32,
+}
+
+type Walked<T> = Result<T, Failure>;
+
+impl From<GapCause> for Failure {
+    fn from(cause: GapCause) -> Self {
+        Self { cause, branch: None, endless: false }
+    }
+}
+
+impl<'a> Path<'a> {
+    pub(super) fn new(
+        context: &'a Context<'a>,
+        graph: &'a mut BlockGraph,
+        effects: &'a mut Effects,
+        space: SpaceId,
+        block: BlockId,
+    ) -> Self {
+        let (first_edge, first_call) = (effects.edges.len() as u32, effects.calls.len() as u32);
+        Self {
+            context,
+            graph,
+            effects,
+            space,
+            block,
+            bits: 0,
+            returns: false,
+            work: 0,
+            first: None,
+            first_edge,
+            first_call,
+        }
+    }
+
+    pub(super) fn finish(self, end: Walked<End>) -> Effect {
+        let Self { effects, block: next, bits, returns, work, first, first_edge, first_call, .. } = self;
+        let edges = (first_edge, effects.edges.len() as u32);
+        let (first_work, first_edges) = first.unwrap_or((work, edges.1 - edges.0));
+        let calls = (first_call, effects.calls.len() as u32);
+        let failure = effects.failures.len() as u32;
+        let end = end.unwrap_or_else(|failure| {
+            effects.failures.push(failure);
+            End::Lost
+        });
+        Effect { next, end, bits, returns, work, first_work, first_edges, edges, calls, failure }
+    }
+
+    fn here(&self) -> Block {
+        *self.graph.block(self.block)
+    }
+
+    /// A branch to `to` is a transfer, unless it is a jump inside of a function that nobody asked for.
+    fn edge(&mut self, to: BlockId) {
+        let (from, target) = (self.graph.block(self.block), self.graph.block(to).start);
+        let (role, address) = match from.terminator {
+            Terminator::Call { push: true, .. } | Terminator::IndirectCall => {
+                (Role::Call, from.last.next_ip())
+            }
+            Terminator::Return => (Role::Return, target.ip),
+            _ => (Role::Jump, target.ip),
+        };
+        let is_call = matches!(from.terminator, Terminator::Call { .. });
+        let stays = role == Role::Jump && !is_call && from.last.function == target.function;
+        if !stays || self.context.all_branches {
+            self.effects.edges.push(Edge {
+                from: self.block,
+                to,
+                work: self.work,
+                role,
+                address: address.0,
+                from_asked: self.context.is_asked(from.last.function),
+                to_asked: self.context.is_asked(target.function),
+            });
+        }
+        self.block = to;
+    }
+
+    /// Takes the branch at the end of the block, to `ip`.
+    fn branch(&mut self, to: Result<BlockId, NoCode>, ip: Avma) -> Walked<()> {
+        match to {
+            Ok(to) => {
+                self.edge(to);
+                Ok(())
+            }
+            Err(why) => {
+                let function = self.context.functions.function_at(self.space, ip);
+                let target = Target { ip, function: function.id, at_entry: function.at_entry };
+                let kind = self.here().branch_kind();
+                Err(Failure { branch: kind.map(|kind| (kind, target)), ..no_code(why, ip).into() })
+            }
+        }
+    }
+
+    fn taken(&mut self, ip: Avma) -> Walked<()> {
+        let to = self.graph.taken(self.context, self.space, self.block, ip);
+        self.branch(to, ip)
+    }
+
+    fn not_taken(&mut self) -> Walked<()> {
+        let ip = self.here().last.next_ip();
+        let next = self.graph.next(self.context, self.space, self.block);
+        self.block = next.map_err(|why| no_code(why, ip))?;
+        Ok(())
+    }
+
+    /// Passes the instructions of the block at hand.
+    fn pass(&mut self, block: &Block) {
+        self.work = self.work.wrapping_add(block.instructions);
+    }
+
+    /// Goes on to the block whose end needs a packet.
+    fn advance(&mut self) -> Walked<Block> {
+        for _ in 0..MAX_DIRECT {
+            let block = self.here();
+            match block.terminator {
+                Terminator::Jump { to } => {
+                    self.pass(&block);
+                    self.taken(to)?;
+                }
+                Terminator::Call { to, push } => {
+                    self.pass(&block);
+                    if push {
+                        self.effects.calls.push(self.block);
+                    }
+                    self.taken(to)?;
+                }
+                Terminator::Continue => {
+                    self.pass(&block);
+                    self.not_taken()?;
+                }
+                _ => return Ok(block),
+            }
+        }
+        let block = self.here();
+        Err(Failure { endless: true, ..GapCause::Desync { ip: block.last.ip }.into() })
+    }
+
+    /// The branch at hand has the next bit.
+    fn bit(&mut self, branch: impl FnOnce(&mut Self) -> Walked<()>) -> Walked<()> {
+        self.bits += 1;
+        let work = self.work;
+        let walked = branch(self);
+        let edges = self.effects.edges.len() as u32 - self.first_edge;
+        self.first.get_or_insert((work, edges));
+        walked
+    }
+
+    /// The last call of this effect that has not returned.
+    fn pop(&mut self) -> Option<BlockId> {
+        let is_known = self.effects.calls.len() as u32 > self.first_call;
+        if is_known { self.effects.calls.pop() } else { None }
+    }
+
+    pub(super) fn follow(&mut self, mut bits: Tnt) -> Walked<End> {
+        while !bits.is_empty() {
+            let block = self.advance()?;
+            match block.terminator {
+                Terminator::Conditional { taken } => {
+                    let is_taken = bits.pop() == Some(true);
+                    self.pass(&block);
+                    self.bit(|path| if is_taken { path.taken(taken) } else { path.not_taken() })?;
+                }
+                Terminator::Return if self.context.recording.pt.return_compression => {
+                    let Some(call) = self.pop() else { return Ok(End::Return) };
+                    let is_taken = bits.pop() == Some(true);
+                    self.return_to(is_taken.then_some(call))?;
+                }
+                // Deferred TIP: the bits belong to branches behind its target.
+                Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return => {
+                    return Ok(End::Indirect);
+                }
+                _ => return Err(stopped_at(&block).into()),
+            }
+        }
+        Ok(End::Used)
+    }
+
+    /// A compressed return behind `call`; without one it contradicts its bit.
+    pub(super) fn return_to(&mut self, call: Option<BlockId>) -> Walked<End> {
+        let block = self.here();
+        self.pass(&block);
+        self.bit(|path| {
+            let ip = call.map(|call| path.graph.return_address(call));
+            // no near return leads into the kernel or out of it
+            match (call, ip) {
+                (Some(call), Some(ip)) if block.last.ip.is_kernel() == ip.is_kernel() => {
+                    let to = path.graph.behind_call(path.context, path.space, call);
+                    path.branch(to, ip)
+                }
+                _ => Err(GapCause::Desync { ip: block.last.ip }.into()),
+            }
+        })?;
+        Ok(End::Used)
+    }
+
+    /// An indirect branch to `ip`.
+    pub(super) fn jump(&mut self, ip: Avma) -> Walked<End> {
+        let block = self.advance()?;
+        match block.terminator {
+            Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return => (),
+            Terminator::Far => return Ok(End::Far),
+            _ => return Err(stopped_at(&block).into()),
+        }
+        if block.last.ip.is_kernel() && !ip.is_kernel() {
+            return Err(GapCause::Desync { ip: block.last.ip }.into()); // no near branch leads out of the kernel
+        }
+        self.pass(&block);
+        match block.terminator {
+            Terminator::IndirectCall => self.effects.calls.push(self.block),
+            Terminator::Return => self.returns = self.pop().is_none(),
+            _ => (),
+        }
+        let to = self.graph.at(self.context, self.space, ip);
+        if ip.is_kernel() && to.is_err() {
+            // A user's address in the kernel's half, whose calls the kernel carries out.
+            return Ok(End::Vsyscall);
+        }
+        self.branch(to, ip)?;
+        Ok(End::Used)
+    }
+}
