@@ -80,7 +80,7 @@ impl EventSink for Analysis<'_> {
     }
 
     fn left_out(&mut self, tid: Tid, transfers: u64) {
-        if self.thread(tid).1.is_some() {
+        if tid.0 <= 0 || self.thread(tid).1.is_some() {
             self.events += transfers;
         }
     }

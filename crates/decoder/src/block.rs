@@ -4,7 +4,7 @@ use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction};
 use model::{Avma, BranchKind, CodeSource, FunctionAt, FunctionLookup, NoCode, Site, SpaceId, Target};
 
 /// Index in the block graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockId(pub(crate) u32);
 
 impl BlockId {

@@ -53,7 +53,10 @@ pub(crate) enum Role {
     /// One that returns.
     Call,
     Return,
+    /// Inside of a function, or to one: what is open stays open.
     Jump,
+    /// Into the middle of another function: what is open may have ended.
+    Landing,
 }
 
 /// How an effect ends.
@@ -170,8 +173,8 @@ impl Entry {
 
 /// Bits of a TNT packet that make one effect: all of a short one.  More would make more effects, fewer more lookups.
 const BITS: u8 = 8;
-/// So many edges, or effects, are enough (about 100 MB).
-const MAX: usize = 1 << 21;
+/// So much of them is enough, for each worker.
+const MAX_BYTES: usize = 64 << 20;
 
 impl Effects {
     /// A memo of at least `entries` places.
@@ -223,15 +226,15 @@ impl Effects {
 
     /// There is too much of it: time to begin anew.
     pub(crate) fn is_full(&self) -> bool {
-        self.edges.len() > MAX || self.effects.len() > MAX
+        size_of_val(&self.effects[..]) + size_of_val(&self.edges[..]) > MAX_BYTES
     }
 
     /// Forgets all effects, but not how often the memo helped.
     pub(crate) fn clear(&mut self) {
-        self.effects.clear();
-        self.edges.clear();
-        self.calls.clear();
-        self.failures.clear();
+        self.effects = vec![];
+        self.edges = vec![];
+        self.calls = vec![];
+        self.failures = vec![];
         self.memo.fill(Entry::EMPTY);
     }
 

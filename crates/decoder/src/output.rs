@@ -201,7 +201,7 @@ impl Output {
         self.records.clear();
         self.others.clear();
         let stretches = stretches.into_iter().map(|(stretch, _)| stretch);
-        stretches.filter(|stretch| !stretch.events.is_empty() || stretch.left_out > 0).collect()
+        stretches.filter(|stretch| !stretch.events.is_empty()).collect()
     }
 
     /// What is to be kept of a stretch.

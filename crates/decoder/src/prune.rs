@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Everything else stays: what is open where the stretch ends or tracing does, what does not return where it was called
-//! from (exceptions, switches of the stack, returns that are jumps), and what is around.
+//! from (exceptions, switches of the stack, returns that are jumps), what is open where control goes into the middle of
+//! another function, and what is around.
 
 use crate::effects::{Edge, Role};
 
@@ -91,6 +92,7 @@ impl<T> Pruned<T> {
                 _ => (),
             },
             Role::Jump => (),
+            Role::Landing => self.open.clear(),
         }
         if edge.to_asked {
             self.asks();
@@ -111,7 +113,8 @@ mod tests {
     use super::*;
     use crate::block::BlockId;
 
-    /// `+f`: a call of f; `-`: the return from it; `>f`: a jump; `!`: a return to another place.  Capitals are asked about.
+    /// `+f`: a call of f; `-`: the return from it; `>f`: a jump; `~f`: one into its middle; `!`: a return to another place.
+    /// Capitals are asked about.
     fn kept(script: &str) -> String {
         let mut pruned = Pruned::default();
         let mut running = vec!['m'];
@@ -131,6 +134,10 @@ mod tests {
                 b'>' => {
                     *running.last_mut().unwrap() = to.unwrap();
                     (Role::Jump, 0)
+                }
+                b'~' => {
+                    *running.last_mut().unwrap() = to.unwrap();
+                    (Role::Landing, 0)
                 }
                 b'!' => (Role::Return, 99),
                 _ => {
@@ -165,6 +172,7 @@ mod tests {
         assert_eq!(kept("+a +b | - - |"), "+a +b | - - |");
         assert_eq!(kept("+a +b +c - +d |"), "+a +b +d |");
         assert_eq!(kept("+a +b +c ! +d - - - |"), "+a +b +c ! +d - - - |");
+        assert_eq!(kept("+a +b +c ~a +d - - - |"), "+a +b +c ~a +d - - - |");
     }
 
     #[test]

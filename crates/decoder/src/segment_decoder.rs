@@ -46,7 +46,7 @@ pub trait SegmentDecoder: Sync {
     }
 }
 
-/// Our own decoder, of one recording.
+/// Our own decoder, of one recording and for one sink: what it remembers is about that.
 pub struct OwnDecoder {
     memo_entries: usize,
     /// A worker takes what is known of the code and gives it back: each worker finds out for itself.
@@ -62,7 +62,7 @@ pub(crate) struct Known {
     pub(crate) marks: Marks,
 }
 
-/// Far more than a program's busy parts need; 24 bytes each.
+/// Far more than a program's busy parts need; 16 bytes each.
 const MEMO_ENTRIES: usize = 1 << 18;
 
 impl Default for OwnDecoder {

@@ -176,18 +176,18 @@ impl Walk<'_> {
         if effect.has_edges() {
             self.output.effect(*step, self.work, id, is_first);
         }
+        if effect.returns {
+            self.stack.pop();
+        }
+        for &call in self.effects.calls(effect) {
+            self.stack.push(call);
+        }
         if effect.end == End::Lost {
             return Err(self.lost(*step, id, is_first));
         }
         if is_first {
             self.first_bit = Some(self.work.wrapping_add(effect.first_work));
             step.slot = step.slot.next();
-        }
-        if effect.returns {
-            self.stack.pop();
-        }
-        for &call in self.effects.calls(effect) {
-            self.stack.push(call);
         }
         self.work = self.work.wrapping_add(effect.work);
         self.block = effect.next;

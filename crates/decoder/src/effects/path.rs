@@ -100,7 +100,8 @@ impl<'a> Path<'a> {
                 (Role::Call, from.last.next_ip())
             }
             Terminator::Return => (Role::Return, target.ip),
-            _ => (Role::Jump, target.ip),
+            _ if from.last.function == target.function || target.at_entry => (Role::Jump, target.ip),
+            _ => (Role::Landing, target.ip),
         };
         let is_call = matches!(from.terminator, Terminator::Call { .. });
         let stays = role == Role::Jump && !is_call && from.last.function == target.function;
