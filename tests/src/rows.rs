@@ -42,11 +42,14 @@ pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, 
         // By entry: starts are estimates, and may be equal.
         ours.sort_by_key(|r| r.id.number);
         truth.sort_by_key(|r| r.number);
-        for i in 0..ours.len().max(truth.len()) {
-            let (mine, true_row) = (ours.get(i), truth.get(i));
+        // From there on a call may be on one that has ended: its depth is a guess, too.
+        let first_guess = ours.iter().filter(|row| row.undecided).map(|row| row.start_ns).min();
+        for (i, (mine, true_row)) in pairs(ours, truth).into_iter().enumerate() {
             let difference = match (mine, true_row) {
-                (Some(_), Some(true_row)) if true_row.unsure && compare == Compare::Entered => None,
-                (Some(mine), Some(true_row)) => difference(opened, mine, true_row, compare),
+                (Some(mine), Some(true_row)) => {
+                    let is_on_guess = first_guess.is_some_and(|first| first <= mine.start_ns);
+                    difference(opened, mine, true_row, if is_on_guess { Compare::Entered } else { compare })
+                }
                 (Some(_), None) => Some("not in the truth"),
                 _ => Some("missing"),
             };
@@ -82,19 +85,53 @@ pub fn child_differences(opened: &Opened<'_>, report: &FunctionReport, calls: &C
     text
 }
 
+/// The rows of both in order, without those of which one of them says that it is guessing.  Such a one may have none in
+/// the other: it is known by its start.
+fn pairs<'a>(ours: &[&'a CallRow], truth: &[&'a Row]) -> Vec<(Option<&'a CallRow>, Option<&'a Row>)> {
+    let (mut ours, mut truth) = (ours.iter().copied().peekable(), truth.iter().copied().peekable());
+    let mut pairs = Vec::new();
+    loop {
+        match (ours.peek(), truth.peek()) {
+            (None, None) => return pairs,
+            (Some(mine), true_row) if mine.undecided => {
+                let is_it = |row: &&&Row| is_entry_of(mine, row);
+                if true_row.filter(is_it).is_some() {
+                    truth.next();
+                }
+                ours.next();
+            }
+            (mine, Some(true_row)) if true_row.unsure => {
+                let is_it = |row: &&&CallRow| is_entry_of(row, true_row);
+                if mine.filter(is_it).is_some() {
+                    ours.next();
+                }
+                truth.next();
+            }
+            _ => pairs.push((ours.next(), truth.next())),
+        }
+    }
+}
+
+fn is_entry_of(ours: &CallRow, truth: &Row) -> bool {
+    let is_found = ours.status == analyzer::Status::OpenStart;
+    is_found == (truth.status == Status::OpenStart)
+        && truth.start.0.abs_diff(ours.start_ns.0) <= ours.error_ns
+}
+
 fn is_entered(row: &Row) -> bool {
     row.status != Status::OpenStart && !row.entry_lost
 }
 
 /// What is not the same in one call.
 fn difference(opened: &Opened<'_>, ours: &CallRow, truth: &Row, compare: Compare) -> Option<&'static str> {
-    let caller_ip = visible_caller(truth);
+    let has_filter = opened.recording.pt.has_ip_filter;
+    let (caller_ip, entered) = visible_caller(truth, has_filter);
     let too_long = |ours: u64, truth: u64, error: u64| ours > truth.saturating_add(error);
     if ours.status.name() != truth.status.name() {
         Some("status")
     } else if site(opened, caller_ip, truth.start) != ours.site {
         Some("call site")
-    } else if !same_caller(ours.caller, truth.entered, caller_ip) {
+    } else if !same_caller(ours.caller, entered, caller_ip) {
         Some("kind of caller")
     } else if ours.depth != truth.depth && compare == Compare::All {
         Some("depth")
@@ -130,11 +167,12 @@ pub(crate) fn off_cpu_error(opened: &Opened<'_>, row: &CallRow) -> u64 {
     of_scheduler + unsure.map(|(from, to)| to - from).sum::<u64>()
 }
 
-/// The instruction that entered a call, as far as the trace can tell: with an IP filter only the return to the
-/// caller does.
-fn visible_caller(truth: &Row) -> Avma {
+/// The instruction that entered a call, and how, as far as the trace can tell: with an IP filter only the return to the
+/// caller does, or to the restorer of signals.
+fn visible_caller(truth: &Row, has_filter: bool) -> (Avma, Entered) {
     let returned = truth.status == Status::Complete && !truth.by_jump;
-    if truth.entered == Entered::Filter && !returned { Avma(0) } else { truth.caller_ip }
+    let is_hidden = truth.entered == Entered::Filter || has_filter && truth.entered == Entered::Signal;
+    if is_hidden && !returned { (Avma(0), Entered::Filter) } else { (truth.caller_ip, truth.entered) }
 }
 
 fn same_caller(caller: Caller, entered: Entered, caller_ip: Avma) -> bool {

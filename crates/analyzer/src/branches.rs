@@ -45,6 +45,9 @@ impl<'a> Thread<'a> {
         match self.stack.last() {
             None => self.returned_to_unknown(session, to),
             Some(top) if top.ret == to.ip || top.ret == NOT_KNOWN => {
+                if top.ret != NOT_KNOWN {
+                    self.returns_as_it_must();
+                }
                 self.find_caller(session, to.ip);
                 self.pop_group(session, false);
                 match self.stack.last() {
@@ -80,6 +83,7 @@ impl<'a> Thread<'a> {
             .last()
             .is_some_and(|top| top.function == from.function && top.kind != FrameKind::Inner);
         let may_switch = self.may_switch_stacks(session);
+        self.end_is_guess();
         let mut innermost = None;
         let mut group_top = self.stack.len();
         for base in (0..self.stack.len()).rev() {
@@ -116,9 +120,6 @@ impl<'a> Thread<'a> {
         // Back from code that it has jumped into the middle of, or `push; ret` to its own entry.
         let is_inside = to.function == function && !enters || to.function == from.function && !is_inner;
         if is_inside && top_is != FunctionKind::Plt {
-            if to.function == function {
-                self.runs(None);
-            }
             return;
         }
         let binder = top_is == FunctionKind::Loader
@@ -144,15 +145,16 @@ impl<'a> Thread<'a> {
             if is_far(session) {
                 self.unexplained(session, to);
             } else {
-                self.runs(Some(to.function));
+                self.runs(to.function);
+                self.may_have_left_all();
             }
         }
     }
 
-    /// The frame on top goes on in the middle of another function; `None`: in its own.
-    fn runs(&mut self, function: Option<FunctionId>) {
-        if let Some(top) = self.stack.last_mut() {
-            top.runs = function;
+    /// The frame on top goes on in the middle of another function.
+    fn runs(&mut self, function: FunctionId) {
+        if let Some(top) = self.stack.last_mut().filter(|top| !top.has_code_of(function)) {
+            top.runs.push(function);
         }
     }
 
@@ -167,9 +169,14 @@ impl<'a> Thread<'a> {
             return; // code without a name may be many functions
         }
         if let Some(caller) = caller {
+            // What was found in that code may be a frame of another function, which has jumped there, too.
+            let is_guess = self.stack.get(caller).is_some_and(|frame| frame.kind == FrameKind::Found);
+            for ended in self.stack.iter_mut().skip(caller + 1) {
+                ended.undecided |= is_guess;
+            }
             self.close_to(session, caller + 1, Status::Complete);
         } else {
-            self.runs(Some(to.function));
+            self.runs(to.function);
         }
     }
 
@@ -183,6 +190,11 @@ impl<'a> Thread<'a> {
     /// In a thread that was seen from its first instruction that is another stack.  Otherwise it may as well be a
     /// frame that is older than the recording, unless the program is known to switch stacks.
     pub(crate) fn unexplained(&mut self, session: &mut Session<'a>, to: Target) {
+        if self.has_chosen {
+            // Or control has landed in another frame before than it seemed, and none of those that are open now is.
+            self.guess(session, 0);
+            self.is_lost = true;
+        }
         if self.may_switch_stacks(session) {
             session.limits.stack_switches += 1;
             self.cut_all(session, CutCause::StackSwitch);
@@ -223,6 +235,8 @@ impl<'a> Thread<'a> {
         self.off_cpu.start(self.now);
         self.window.is_in_filter(self.now.point);
         let resumed = self.interrupted_at.take() == Some(to.ip);
+        // What was lost may have been that it was interrupted there.
+        let may_resume = after_gap && session.around.has_ip_filter && to.at_entry;
         let first = std::mem::take(&mut self.is_new);
         self.base_known |= first && !after_gap && !session.around.has_ip_filter && to.at_entry;
         self.base_known |= first && self.executed.is_some_and(|executed| executed <= self.now.hi);
@@ -232,6 +246,9 @@ impl<'a> Thread<'a> {
             _ if !self.stack.is_empty() => self.arrive(session, to),
             _ if session.around.has_ip_filter && to.at_entry && !resumed => self.arrive(session, to),
             _ => self.found(session, to),
+        }
+        if let Some(entered) = self.stack.last_mut().filter(|_| may_resume) {
+            entered.undecided = true;
         }
     }
 }

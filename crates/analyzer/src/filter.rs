@@ -39,6 +39,9 @@ impl<'a> Thread<'a> {
                 }
                 return self.jump_out(session, from, Some(to));
             }
+            if self.stack.last().is_some_and(|top| top.ret == to) {
+                self.returns_as_it_must();
+            }
             self.find_caller(session, to);
         }
         self.pop_group(session, false);
@@ -50,7 +53,7 @@ impl<'a> Thread<'a> {
         let Some(top) = self.stack.len().checked_sub(1) else { return true };
         match self.stack.get(self.group_base(top)) {
             Some(base) if base.kind == FrameKind::Filter => session.map.is_restorer(self.space, to),
-            Some(base) => base.ret == NOT_KNOWN,
+            Some(base) => base.ret == to || base.ret == NOT_KNOWN,
             None => true,
         }
     }
@@ -60,7 +63,7 @@ impl<'a> Thread<'a> {
         let function = self.function_outside(session, to).id;
         let Some(top) = self.stack.last() else { return };
         if top.function == function && session.map.kind(function) == FunctionKind::Symbol {
-            self.away = Some((self.now, self.off_cpu.total_ns()));
+            self.away = Some(self.clocks());
             return;
         }
         let ret = top.ret;

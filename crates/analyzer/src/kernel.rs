@@ -66,7 +66,7 @@ impl<'a> Thread<'a> {
     }
 
     pub(crate) fn leave_to_kernel(&mut self, syscall: bool, from: Site) {
-        let since = (self.now, self.off_cpu.total_ns());
+        let since = self.clocks();
         self.left = Some(Left::Kernel(KernelEntry { syscall, from, space: self.space, since }));
     }
 
@@ -123,8 +123,7 @@ impl<'a> Thread<'a> {
         }
         if is_handler(session, self, to) {
             // The next signal was pending.
-            let since = (self.now, self.off_cpu.total_ns());
-            return self.push_handler(session, mark.kind, mark.site, since, to);
+            return self.push_handler(session, mark.kind, mark.site, self.clocks(), to);
         }
         self.put_elsewhere(session, to); // the handler changed where to go on
     }
@@ -133,8 +132,7 @@ impl<'a> Thread<'a> {
     /// at the first instruction of a function.  Only what is known as a handler is one: the next signal was pending.
     fn behind_unknown_handler(&mut self, session: &mut Session<'a>, to: Target) {
         if to.at_entry && self.handlers.contains(&to.function) {
-            let since = (self.now, self.off_cpu.total_ns());
-            self.push_handler(session, FrameKind::InterruptedSyscall, NOT_KNOWN, since, to);
+            self.push_handler(session, FrameKind::InterruptedSyscall, NOT_KNOWN, self.clocks(), to);
         } else {
             self.found(session, to);
         }
@@ -144,8 +142,8 @@ impl<'a> Thread<'a> {
     fn signal(&mut self, session: &mut Session<'a>, entry: KernelEntry, to: Target) {
         if entry.syscall {
             self.add_kernel_stay(session, ChildKind::Syscall, entry.site(), entry.since);
-            let since = (self.now, self.off_cpu.total_ns());
-            self.push_handler(session, FrameKind::InterruptedSyscall, entry.from.next_ip(), since, to);
+            let behind = entry.from.next_ip();
+            self.push_handler(session, FrameKind::InterruptedSyscall, behind, self.clocks(), to);
         } else {
             self.push_handler(session, FrameKind::Interrupted, entry.from.ip, entry.since, to);
         }

@@ -39,7 +39,7 @@ pub(crate) struct Undecided {
     now: EventTime,
     /// Where control may be; never empty.
     ways: Vec<Way>,
-    /// It is counted as a guess already.
+    /// Even where one candidate is left it may be another frame.
     is_guess: bool,
     /// Landings after the first.
     landings: u32,
@@ -121,8 +121,8 @@ enum Verdict {
     Wait,
     /// The candidates that are left are as good as each other.
     Decided,
-    /// There are too many ways to look at, or none that is understood.
-    TooMany,
+    /// There are too many ways to look at, or none that is understood; or nothing more will be told.
+    NoMore,
 }
 
 impl<'a> Thread<'a> {
@@ -134,14 +134,22 @@ impl<'a> Thread<'a> {
             .take(CANDIDATES_MAX)
             .map(|frame| Candidate { frame, current: frame, in_restorer: false })
             .collect();
+        if candidates.is_empty() {
+            return false;
+        }
+        self.end_is_guess();
         // Where a frame runs the code of another function, where control returns to may tell too late that it is not that one.
         let is_of_another =
             |c: &Candidate| self.stack.get(c.frame).is_some_and(|f| f.function != to.function);
         let is_guess = candidates.iter().any(is_of_another);
-        session.limits.undecided_landings += u64::from(is_guess);
         match candidates.as_slice() {
-            [] => return false,
-            [only] => self.close_to(session, only.frame + 1, Status::Unwound),
+            [only] => {
+                if is_guess {
+                    self.guess(session, 0);
+                }
+                self.close_to(session, only.frame + 1, Status::Unwound);
+                self.may_have_left_all();
+            }
             _ => {
                 let undecided = Undecided {
                     now: self.now,
@@ -166,7 +174,7 @@ impl<'a> Thread<'a> {
     /// No more events will come: decides all that is undecided.
     pub(crate) fn decide_rest(&mut self, session: &mut Session<'a>) {
         while let Some(undecided) = self.undecided.take() {
-            let held = self.decide(session, *undecided);
+            let held = self.decide(session, *undecided, Verdict::Decided);
             self.work_off(session, held.into());
         }
     }
@@ -182,14 +190,12 @@ impl<'a> Thread<'a> {
             undecided.events.push((space, event));
             session.held_events += 1;
             if undecided.events.len() >= LOOK_AHEAD_MAX || session.held_events >= HELD_MAX {
-                verdict = Verdict::TooMany;
+                verdict = Verdict::NoMore;
             }
-            let is_guess = verdict == Verdict::TooMany && !undecided.is_guess;
-            session.limits.undecided_landings += u64::from(is_guess);
             match verdict {
                 Verdict::Wait => self.undecided = Some(undecided),
-                Verdict::Decided | Verdict::TooMany => {
-                    for held in self.decide(session, *undecided).into_iter().rev() {
+                Verdict::Decided | Verdict::NoMore => {
+                    for held in self.decide(session, *undecided, verdict).into_iter().rev() {
                         queue.push_front(held);
                     }
                 }
@@ -198,14 +204,35 @@ impl<'a> Thread<'a> {
     }
 
     /// Takes the innermost candidate that is left.  Returns the events that were held back.
-    fn decide(&mut self, session: &mut Session<'a>, undecided: Undecided) -> Vec<(SpaceId, TraceEvent)> {
+    fn decide(
+        &mut self,
+        session: &mut Session<'a>,
+        undecided: Undecided,
+        verdict: Verdict,
+    ) -> Vec<(SpaceId, TraceEvent)> {
         session.held_events = session.held_events.saturating_sub(undecided.events.len());
-        let candidates = undecided.ways.iter().flat_map(|way| &way.candidates);
-        if let Some(landed) = candidates.map(|candidate| candidate.frame).max() {
+        let candidates = || undecided.ways.iter().flat_map(|way| &way.candidates);
+        if let Some(landed) = candidates().map(|candidate| candidate.frame).max() {
             self.now = undecided.now;
+            self.has_chosen = true;
+            if undecided.is_guess {
+                self.guess(session, 0);
+            }
             self.close_to(session, landed + 1, Status::Unwound);
+            if !undecided.is_guess && undecided.verdict() == Verdict::Wait {
+                // Those that are open whichever it was go on, unless what comes may be taken for their return.
+                let current = candidates().map(|candidate| candidate.current).min();
+                let open = current.filter(|_| verdict == Verdict::Decided).map_or(0, |current| current + 1);
+                self.guess(session, open);
+            }
         }
         undecided.events
+    }
+
+    /// Which of the frames but the outermost `open` control has left is a guess.
+    pub(crate) fn guess(&mut self, session: &mut Session<'a>, open: usize) {
+        session.limits.undecided_landings += 1;
+        self.stack.iter_mut().skip(open).for_each(|frame| frame.undecided = true);
     }
 }
 
@@ -214,8 +241,7 @@ fn landings(stack: &[Frame], len: usize, function: FunctionId) -> impl Iterator<
     let fits = move |i: &usize| {
         let tail_called = stack.get(i + 1).is_some_and(|above| above.chain != 0);
         let is_own = |f: &Frame| !f.hidden && !f.kind.is_mark() && f.kind != FrameKind::Inner;
-        let frame = |f: &Frame| (f.function == function || f.runs == Some(function)) && is_own(f);
-        stack.get(*i).is_some_and(frame) && !tail_called
+        stack.get(*i).is_some_and(|f| f.has_code_of(function) && is_own(f)) && !tail_called
     };
     (0..len).rev().filter(fits)
 }
@@ -271,11 +297,8 @@ impl Undecided {
         if !returns {
             ways.extend(landed);
         }
-        if self.landings > LANDINGS_MAX {
-            return Verdict::TooMany;
-        }
-        if ways.is_empty() {
-            return if at_bottom { Verdict::Decided } else { Verdict::TooMany };
+        if self.landings > LANDINGS_MAX || ways.is_empty() {
+            return Verdict::NoMore;
         }
         if ways.len() > self.ways.len() {
             merge(&mut ways);
@@ -283,10 +306,10 @@ impl Undecided {
         let candidates: usize = ways.iter().map(|way| way.candidates.len()).sum();
         let branches = ways.len() > self.ways.len() || candidates > self.candidates();
         if branches && (ways.len() > WAYS_MAX || candidates > WAYS_CANDIDATES_MAX) {
-            return Verdict::TooMany;
+            return Verdict::NoMore;
         }
         self.ways = ways;
-        if at_bottom { Verdict::Decided } else { self.verdict() }
+        if at_bottom { Verdict::NoMore } else { self.verdict() }
     }
 
     /// Whether one frame is left.

@@ -156,8 +156,10 @@ pub struct Limits {
     pub capped_tail_calls: u64,
     /// Times that a stack was deeper than the analysis follows; all its frames were cut.
     pub capped_stacks: u64,
-    /// Landings in recursive functions for which not enough of what followed could be looked at.
+    /// Landings in one of several frames that what followed did not tell apart.  One was taken.
     pub undecided_landings: u64,
+    /// Calls that these may have left earlier, or not at all: [`CallRow::undecided`].
+    pub undecided_calls: u64,
     /// Times that control landed where no open frame explains it (stack switches).
     pub stack_switches: u64,
 }
@@ -462,6 +464,8 @@ pub struct CallRow {
     pub depth: u32,
     /// It ended at a jump out of the IP filter.
     pub ended_by_jump: bool,
+    /// It was open when control landed in one of several frames and nothing told in which: its end is a guess.
+    pub undecided: bool,
     /// perf's number of the AUX buffer that has its entry, if known.
     pub aux_buffer: Option<u32>,
     /// The packet of its entry.

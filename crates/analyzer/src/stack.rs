@@ -70,8 +70,10 @@ pub(crate) struct Frame {
     pub(crate) kind: FrameKind,
     /// It runs outside the IP filter.
     pub(crate) hidden: bool,
-    /// The function into whose middle it has jumped, and whose code it runs.
-    pub(crate) runs: Option<FunctionId>,
+    /// Functions into whose middle it has jumped: it runs their code, and what it calls there may throw back into it.
+    pub(crate) runs: Vec<FunctionId>,
+    /// A landing that nothing decides may have ended it.
+    pub(crate) undecided: bool,
     pub(crate) start: EventTime,
     /// The thread's off-CPU time at `start`.
     pub(crate) off_cpu_ns: u64,
@@ -80,6 +82,11 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
+    /// It may be in code of this function.
+    pub(crate) fn has_code_of(&self, function: FunctionId) -> bool {
+        self.function == function || self.runs.contains(&function)
+    }
+
     /// It is a mark, and the interrupted code goes on at `ip`.
     pub(crate) fn goes_on_at(&self, ip: Avma) -> bool {
         /// `syscall`, `sysenter` and `int 0x80` are two bytes long.

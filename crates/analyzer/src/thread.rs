@@ -32,6 +32,13 @@ pub(crate) struct Thread<'a> {
     pub(crate) away: Option<(EventTime, u64)>,
     /// A landing that the following events decide.
     pub(crate) undecided: Option<Box<Undecided>>,
+    /// So many of the outermost frames may have been left: control has landed in a function of theirs, or in an older
+    /// call of it that was not seen.
+    unproved: usize,
+    /// Control has landed in one of several frames, and what followed told in which.
+    pub(crate) has_chosen: bool,
+    /// That was wrong, or it has switched stacks: what is found running may have been entered in sight.
+    pub(crate) is_lost: bool,
     /// The thread was seen from its first instruction: no frame is older than the recording.
     pub(crate) base_known: bool,
     /// It executed a new program: if nothing was seen before, it is as if it was born then.
@@ -46,13 +53,24 @@ pub(crate) struct Thread<'a> {
     ghosts: Ghosts,
     /// Functions that the kernel has entered as handlers of signals.
     pub(crate) handlers: Vec<FunctionId>,
-    /// Open activations and number of entries so far, by wanted function.
-    open: Vec<(u32, u64)>,
+    /// By wanted function.
+    open: Vec<Open>,
     /// Indices in `stack` of the ancestor's activations.
     ancestors: Vec<usize>,
     last: EventTime,
     /// What cuts the frames that end now.
     cut_by: Option<Cut>,
+}
+
+/// What of a wanted function has been entered.
+#[derive(Clone, Copy, Default)]
+struct Open {
+    /// Open activations.
+    depth: u32,
+    /// Number of entries so far.
+    entered: u64,
+    /// It was open more than once.
+    is_recursive: bool,
 }
 
 /// How a frame ends.
@@ -78,6 +96,9 @@ impl<'a> Thread<'a> {
             left: None,
             away: None,
             undecided: None,
+            unproved: 0,
+            has_chosen: false,
+            is_lost: false,
             base_known: life.is_some_and(|l| l.born.is_some()),
             executed: life.and_then(|l| l.executed),
             interrupted_at: None,
@@ -86,7 +107,7 @@ impl<'a> Thread<'a> {
             dead: life.map_or(&[], |l| &l.dead),
             ghosts: Ghosts::default(),
             handlers: Vec::new(),
-            open: vec![(0, 0); session.wanted_len()],
+            open: vec![Open::default(); session.wanted_len()],
             ancestors: Vec::new(),
             last: EventTime::default(),
             cut_by: None,
@@ -180,6 +201,11 @@ impl<'a> Thread<'a> {
         session.around.schedule.cpu_of(self.tid, self.now.point)
     }
 
+    /// The time, and the thread's off-CPU time by now.
+    pub(crate) fn clocks(&self) -> (EventTime, u64) {
+        (self.now, self.off_cpu.total_ns())
+    }
+
     /// The latest time that was seen.
     pub(crate) fn last_ns(&self) -> Ns {
         self.last.point
@@ -197,7 +223,8 @@ impl<'a> Thread<'a> {
             chain: 0,
             kind,
             hidden: false,
-            runs: None,
+            runs: Vec::new(),
+            undecided: self.is_lost && kind == FrameKind::Found,
             start: self.now,
             off_cpu_ns: self.off_cpu.total_ns(),
             activation: None,
@@ -230,11 +257,12 @@ impl<'a> Thread<'a> {
         activation.at = self.at;
         activation.cpu = self.cpu(session);
         activation.reported = frame.kind == FrameKind::Found && self.ghosts.found(frame.function);
-        let Some((open, entered)) = self.open.get_mut(wanted as usize) else { return };
-        activation.depth = *open;
-        activation.number = *entered;
-        *open += 1;
-        *entered += u64::from(!activation.reported);
+        let Some(open) = self.open.get_mut(wanted as usize) else { return };
+        activation.depth = open.depth;
+        activation.number = open.entered;
+        open.is_recursive |= open.depth > 0;
+        open.depth += 1;
+        open.entered += u64::from(!activation.reported);
     }
 
     /// A function that is running now and whose entry was not seen.
@@ -253,7 +281,9 @@ impl<'a> Thread<'a> {
         (frame.site, frame.caller) = (from.ip, from.function);
         if let Some(top) = self.stack.last() {
             (frame.ret, frame.chain) = (top.ret, top.chain + 1);
+            frame.undecided = top.undecided; // it returns for a frame that may be gone
         }
+        self.unproved += usize::from(self.unproved == self.stack.len() && self.unproved > 0);
         self.push(session, frame, true);
     }
 
@@ -279,6 +309,37 @@ impl<'a> Thread<'a> {
             if frame.chain == 0 {
                 break;
             }
+        }
+    }
+
+    /// Control has landed where it may as well be in a frame that is older than what was seen.
+    pub(crate) fn may_have_left_all(&mut self) {
+        if !self.base_known {
+            self.unproved = self.stack.len();
+        }
+    }
+
+    /// The frame on top returns where it must: it was not left, unless an older call of it was made from the same place.
+    pub(crate) fn returns_as_it_must(&mut self) {
+        let base = self.group_base(self.stack.len().saturating_sub(1));
+        if base >= self.unproved {
+            return;
+        }
+        self.unproved = base;
+        for frame in self.stack.iter_mut().skip(base) {
+            let wanted = frame.activation.as_ref().and_then(|activation| activation.wanted);
+            let Some(open) = wanted.and_then(|wanted| self.open.get(wanted as usize)) else { continue };
+            frame.undecided |= open.is_recursive;
+            if !open.is_recursive {
+                self.unproved = 0;
+            }
+        }
+    }
+
+    /// Where frames are left for no return of theirs, and one may have ended before, so may the others.
+    pub(crate) fn end_is_guess(&mut self) {
+        if self.stack.iter().any(|frame| frame.undecided) {
+            self.stack.iter_mut().for_each(|frame| frame.undecided = true);
         }
     }
 
@@ -317,6 +378,10 @@ impl<'a> Thread<'a> {
         by_jump: bool,
     ) -> Option<Frame> {
         let mut frame = self.stack.pop()?;
+        if self.stack.len() < self.unproved {
+            self.unproved = self.stack.len();
+            frame.undecided = true;
+        }
         let mut end = Ending { time: self.now, off_cpu_ns: self.off_cpu.total_ns(), status, by_jump };
         if let Some((time, off_cpu_ns)) = self.away.take() {
             end = Ending { time, off_cpu_ns, status, by_jump: true };
@@ -382,8 +447,8 @@ impl<'a> Thread<'a> {
             self.end_ancestor(session, &mut activation, frame, end);
         }
         if let Some(wanted) = activation.wanted {
-            if let Some((open, _)) = self.open.get_mut(wanted as usize) {
-                *open = open.saturating_sub(1);
+            if let Some(open) = self.open.get_mut(wanted as usize) {
+                open.depth = open.depth.saturating_sub(1);
             }
             if !activation.reported {
                 let row = self.row(session, frame, &activation, end);
@@ -447,8 +512,10 @@ impl<'a> Thread<'a> {
         // The truth lies in [end.lo - start.hi, end.hi - start.lo].
         let above = time.hi.since(time.point).saturating_add(start.point.since(start.lo));
         let below = time.point.since(time.lo).saturating_add(start.hi.since(start.point));
+        // Out of sight a handler may have called it: where it returns to tells.
+        let may_be_called = session.around.has_ip_filter && (end.by_jump || end.status != Status::Complete);
         let caller = match frame.kind {
-            FrameKind::Signal => Caller::Signal,
+            FrameKind::Signal if !may_be_called => Caller::Signal,
             FrameKind::Call | FrameKind::Tail | FrameKind::Filter if frame.site != Avma(0) => {
                 Caller::Function { function: frame.caller, tail: frame.kind == FrameKind::Tail }
             }
@@ -470,6 +537,7 @@ impl<'a> Thread<'a> {
             function: frame.function,
             depth: activation.depth,
             ended_by_jump: end.by_jump && end.status.counted(),
+            undecided: frame.undecided,
             aux_buffer: session.buffer(AuxOwner::Thread(self.tid)).or_else(|| session.buffer(owner?)),
             aux_offset: activation.at,
         }

@@ -44,11 +44,12 @@ pub enum Error {
 pub struct Checked {
     /// Rows of the oracle.
     pub rows: u64,
-    /// Recordings with landings that the analyzer says it could not decide: their rows are not compared.
+    /// Rows of which the report says that their end is a guess: they are not compared.
     pub undecided: u64,
-    /// Recordings with losses or an IP filter of programs that throw or handle signals, and with losses of programs that
-    /// jump into the middle of functions: only their transfers are compared.
-    pub transfers_only: u64,
+    /// Rows of recordings with an IP filter, of programs with handlers out of sight that throw, or interrupt anything: no
+    /// report says which calls those have left, or whether a function is entered that was interrupted at its first
+    /// instruction, or goes on.  They are not compared.
+    pub hidden: u64,
     /// Calls that are complete with and without IP filter.
     pub seen_twice: u64,
     /// Differences, described.
@@ -67,7 +68,7 @@ impl AddAssign for Checked {
     fn add_assign(&mut self, other: Self) {
         self.rows += other.rows;
         self.undecided += other.undecided;
-        self.transfers_only += other.transfers_only;
+        self.hidden += other.hidden;
         self.seen_twice += other.seen_twice;
     }
 }
@@ -92,35 +93,30 @@ pub fn recording(
     if workers {
         checked.wrong += &same_for_workers(&opened, symbols)?;
     }
-    let hides = mode.is_lossy() || !mode.options().filter.is_empty();
-    let of_unknown = hides && run.throws_or_signals || mode.is_lossy() && run.jumps_into_middles;
-    if of_unknown {
-        // A landing or a handler's return behind a loss, or out of sight, leaves calls that only the oracle knows.  Behind a
-        // loss it alone knows, too, whose call runs the code of another function.
-        checked.transfers_only = 1;
-        return Ok(checked);
-    }
     let report = analyse(&opened, symbols, 1)?;
-    if report.limits.undecided_landings > 0 {
-        checked.undecided = 1;
-        return Ok(checked);
-    }
+    checked.undecided = report.limits.undecided_calls;
+    let is_decided = report.limits.undecided_landings == 0;
     let mut oracle = Oracle::new(&truth, &data)?;
     let compare = if mode.is_lossy() { Compare::Entered } else { Compare::All };
+    let is_hidden = run.signals && (run.throws || run.timer) && !mode.options().filter.is_empty();
     for (number, (symbol, function)) in symbols.iter().zip(&report.functions).enumerate() {
+        if is_hidden {
+            checked.hidden += function.rows.len() as u64;
+            continue;
+        }
         let calls = oracle.calls(symbol)?;
         checked.rows += calls.rows.len() as u64;
         checked.wrong += &differences(&opened, function, &calls, compare);
         let counted = run.entries.get(number).copied();
         let rows = calls.rows.len() as u64;
-        if let Some(counted) = counted.filter(|&counted| mode.sees_all() && counted != rows) {
+        if let Some(counted) = counted.filter(|&counted| is_decided && mode.sees_all() && counted != rows) {
             let _ =
                 writeln!(checked.wrong, "{symbol}: the program counted {counted} calls, the oracle {rows}");
         }
     }
     // Where hidden code jumps into the middle of a function that is open, that call seems to go on, and of calls that are
     // unwound out of sight it is not known which.
-    let is_plain = !run.jumps_into_middles && !run.throws_or_signals;
+    let is_plain = !run.jumps_into_middles && !run.throws && !run.signals;
     if mode.has_twin_without_filter() && is_plain {
         let filtered = (&opened, &report);
         with_and_without_filter(run, mode, dir, name, filtered, symbols, &mut checked)?;

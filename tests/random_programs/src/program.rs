@@ -144,10 +144,12 @@ impl Program {
         self.any(&|statement| matches!(statement, Statement::Leave(End::IntoMiddle(_))))
     }
 
-    /// Control leaves calls otherwise than by their returns, or comes from the kernel.
+    /// Control leaves calls otherwise than by their returns.
     #[must_use]
-    pub fn throws_or_signals(&self) -> bool {
-        !self.handlers.is_empty() || self.any(&|statement| matches!(statement, Statement::Throw(_)))
+    pub fn throws(&self) -> bool {
+        self.any(&|statement| {
+            matches!(statement, Statement::Throw(_) | Statement::Try { rethrows: true, .. })
+        })
     }
 
     /// A statement, or an end, is such a one.

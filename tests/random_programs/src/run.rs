@@ -12,6 +12,10 @@ use crate::program::Program;
 /// Programs end within milliseconds; under the emulator, on a busy machine, within seconds.
 const RUN_LIMIT: Duration = Duration::from_secs(60);
 
+/// What it did, and what it has counted.
+const LOG: &str = "log";
+const COUNTERS: &str = "counters";
+
 /// Why a program did not run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -39,8 +43,12 @@ pub enum Error {
 /// A program that ran.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// [`Program::throws_or_signals`].
-    pub throws_or_signals: bool,
+    /// [`Program::throws`].
+    pub throws: bool,
+    /// It handles signals.
+    pub signals: bool,
+    /// They come at any instruction.
+    pub timer: bool,
     /// Its log.
     pub log: PathBuf,
     /// [`Program::jumps_into_middles`].
@@ -67,15 +75,32 @@ pub fn run(program: &Program, plugin: &Path, dir: &Path) -> Result<Run, Error> {
         link.args(["-pie", "--no-dynamic-linker"]);
     }
     tool("ld", link.arg("-o").arg(&binary).arg(&object))?;
-    let log = dir.join("log");
+    let log = dir.join(LOG);
     let mut emulator = tracegen::run::emulator(plugin, &log)?;
     let output = within(emulator.arg(&binary), RUN_LIMIT)?;
+    let counters = dir.join(COUNTERS);
+    fs::write(&counters, output).map_err(io(&counters))?;
+    kept(program, dir)
+}
+
+/// A run whose files are in `dir`.
+///
+/// # Errors
+/// See [`Error`].
+pub fn kept(program: &Program, dir: &Path) -> Result<Run, Error> {
+    let [counters, log] = [COUNTERS, LOG].map(|name| dir.join(name));
+    let output = fs::read(&counters).map_err(io(&counters))?;
     let entries: Vec<u64> =
         output.chunks_exact(8).filter_map(|word| Some(u64::from_le_bytes(*word.first_chunk()?))).collect();
     if entries.len() == program.functions.len() {
-        let [throws_or_signals, jumps_into_middles] =
-            [program.throws_or_signals(), program.jumps_into_middles()];
-        Ok(Run { throws_or_signals, jumps_into_middles, log, entries })
+        Ok(Run {
+            throws: program.throws(),
+            signals: !program.handlers.is_empty(),
+            timer: program.timer_us.is_some(),
+            jumps_into_middles: program.jumps_into_middles(),
+            log,
+            entries,
+        })
     } else {
         Err(Error::Failed { command: "the program", what: format!("{} counters", entries.len()) })
     }

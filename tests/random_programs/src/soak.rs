@@ -11,7 +11,7 @@ use crate::check::{self, Checked};
 use crate::dice::Dice;
 use crate::mode::Mode;
 use crate::program::Program;
-use crate::run::run;
+use crate::run::{kept, run};
 
 /// Recordings of each program.
 const MODES: usize = 4;
@@ -46,26 +46,28 @@ impl AddAssign for Totals {
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Checked { rows, undecided, transfers_only, seen_twice, .. } = self.checked;
-        write!(f, "{} programs, {} recordings: {rows} rows agree; ", self.programs, self.recordings)?;
-        write!(f, "rows not compared: {undecided} recordings with undecided landings, ")?;
-        write!(f, "{transfers_only} with losses or a filter among throws, signals or odd jumps; ")?;
+        let Checked { rows, undecided, hidden, seen_twice, .. } = self.checked;
+        write!(f, "{} programs, {} recordings: {rows} rows, ", self.programs, self.recordings)?;
+        write!(f, "of which the reports call {undecided} undecided; not compared besides: {hidden} rows, ")?;
+        write!(f, "filtered, of programs with handlers that throw or timers; ")?;
         write!(f, "{seen_twice} rows agree with and without IP filter; {} seeds are wrong", self.wrong.len())
     }
 }
 
-/// Whether timers interrupt the programs.
+/// How the programs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Timers {
-    /// In real time: no run is like the one before.
-    Run,
+pub enum Runs {
+    /// Interrupted by timers, in real time: no run is like the one before.
+    Timers,
     /// A signal comes only where the program raises it, the same in every run.
-    Stopped,
+    NoTimers,
+    /// They have run before, and their files stay.
+    Kept,
 }
 
 /// Runs the programs of some seeds.  Files of those that are wrong stay in `dir`.
 #[must_use]
-pub fn soak(seeds: &[u64], timers: Timers, plugin: &Path, dir: &Path) -> Totals {
+pub fn soak(seeds: &[u64], runs: Runs, plugin: &Path, dir: &Path) -> Totals {
     let queue = Mutex::new((seeds.iter(), Totals::default()));
     std::thread::scope(|scope| {
         for _ in 0..PARALLEL {
@@ -73,7 +75,7 @@ pub fn soak(seeds: &[u64], timers: Timers, plugin: &Path, dir: &Path) -> Totals 
                 loop {
                     let next = queue.lock().ok().and_then(|mut queue| queue.0.next().copied());
                     let Some(seed) = next else { return };
-                    let totals = check_seed(seed, timers, plugin, &dir.join(seed.to_string()));
+                    let totals = check_seed(seed, runs, plugin, &dir.join(seed.to_string()));
                     if let Ok(mut queue) = queue.lock() {
                         queue.1 += totals;
                     }
@@ -87,14 +89,15 @@ pub fn soak(seeds: &[u64], timers: Timers, plugin: &Path, dir: &Path) -> Totals 
 }
 
 /// Runs the program of a seed and checks its recordings, all in `dir`.
-fn check_seed(seed: u64, timers: Timers, plugin: &Path, dir: &Path) -> Totals {
+fn check_seed(seed: u64, runs: Runs, plugin: &Path, dir: &Path) -> Totals {
     let mut dice = Dice::new(seed);
     let mut program = Program::new(&mut dice);
-    program.timer_us = program.timer_us.filter(|_| timers == Timers::Run);
+    program.timer_us = program.timer_us.filter(|_| runs != Runs::NoTimers);
     let symbols = symbols(&program);
     let mut totals = Totals { programs: 1, ..Totals::default() };
     let mut wrong = String::new();
-    match run(&program, plugin, dir) {
+    let done = if runs == Runs::Kept { kept(&program, dir) } else { run(&program, plugin, dir) };
+    match done {
         Err(error) => wrong = format!("{error}\n"),
         Ok(run) => {
             for number in 0..MODES {
@@ -110,9 +113,10 @@ fn check_seed(seed: u64, timers: Timers, plugin: &Path, dir: &Path) -> Totals {
             }
         }
     }
-    if wrong.is_empty() {
+    if wrong.is_empty() && runs != Runs::Kept {
         let _ = fs::remove_dir_all(dir);
-    } else {
+    }
+    if !wrong.is_empty() {
         totals.wrong.push((seed, wrong));
     }
     totals

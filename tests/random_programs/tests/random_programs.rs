@@ -5,7 +5,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use random_programs::soak::{Timers, soak};
+use random_programs::soak::{Runs, soak};
 use truth_tests::{is_full_run, skip};
 
 /// Programs of a quick run, and of a full one.
@@ -29,8 +29,8 @@ fn every_transfer_and_every_call_is_right() {
     let plugin = tracegen::run::build_plugin(&tracegen::run::default_cache()).unwrap();
     let mut seeds = seeds_that_showed_something();
     seeds.extend(1..=if is_full_run() { PROGRAMS.1 } else { PROGRAMS.0 });
-    let timers = if is_full_run() { Timers::Run } else { Timers::Stopped };
-    let totals = soak(&seeds, timers, &plugin, &out);
+    let runs = if is_full_run() { Runs::Timers } else { Runs::NoTimers };
+    let totals = soak(&seeds, runs, &plugin, &out);
     for (seed, wrong) in &totals.wrong {
         println!(
             "seed {seed}, in {}/{seed}; again: cargo xtask random --programs 1 --seed {seed}\n{wrong}",

@@ -181,7 +181,7 @@ fn after_an_interrupt_and_a_gap_at_the_entry_it_is_a_resume() {
         310 out.ret f+40 k+15";
     let rows = "
         90 >=10 cut [unknown]
-        300 +10 complete k+10";
+        300 +10 complete k+10 undecided";
     check(script, rows);
 }
 

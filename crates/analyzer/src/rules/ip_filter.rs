@@ -208,10 +208,35 @@ fn a_landing_out_of_hidden_code_is_one_also_while_the_one_before_is_undecided() 
         180 start f+80
         190 out.ret f+40 k+15";
     let rows = "
-        100 +90 complete k+10
-        105 +75 unwound f+10 depth 1
-        110 +70 unwound f+10 depth 2";
+        100 +90 complete k+10 undecided
+        105 +75 unwound f+10 depth 1 undecided
+        110 +70 unwound f+10 depth 2 undecided";
     check(script, rows);
+}
+
+#[test]
+fn a_call_in_front_of_an_entry_returns_there() {
+    // The call is the last instruction of g: what it returns to is the first of h, and no jump there.
+    let script = "
+        filter
+        100 call g+ffb f
+        110 out.ret f+40 h";
+    check(script, "100 +10 complete g+ffb");
+}
+
+#[test]
+fn whether_the_kernel_or_hidden_code_entered_a_call_is_unknown_until_it_returns() {
+    let entered = "
+        filter
+        code sigreturn restorer
+        code call k+10 g
+        100 start f
+        110 async f+10
+        120 start g";
+    let of_g = || Request { functions: vec![id("g")], ..Request::default() };
+    check_request(&format!("{entered}\n 130 out.ret g+20 restorer"), of_g(), "120 +10 complete [signal]");
+    check_request(&format!("{entered}\n 130 out.ret g+20 k+15"), of_g(), "120 +10 complete k+10");
+    check_request(&format!("{entered}\n 130 out.jmp g+20 k"), of_g(), "120 +10 complete [unknown] by jump");
 }
 
 #[test]

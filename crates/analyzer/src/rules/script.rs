@@ -299,6 +299,9 @@ pub(super) fn row_text(row: &CallRow) -> String {
     if row.ended_by_jump {
         text += " by jump";
     }
+    if row.undecided {
+        text += " undecided";
+    }
     text
 }
 

@@ -56,6 +56,7 @@ struct Loss<'a> {
     capped_tail_calls: u64,
     capped_stacks: u64,
     undecided_landings: u64,
+    undecided_calls: u64,
     stack_switches: u64,
     cpus: Vec<OnCpu>,
     /// Gaps of nobody that is known: in `by_cause`, and of no thread.
@@ -272,6 +273,7 @@ fn loss<'a>(view: &View<'a>) -> Loss<'a> {
         capped_tail_calls: limits.capped_tail_calls,
         capped_stacks: limits.capped_stacks,
         undecided_landings: limits.undecided_landings,
+        undecided_calls: limits.undecided_calls,
         stack_switches: limits.stack_switches,
         cpus: loss.cpus.iter().map(on_cpu).collect(),
         unowned: causes(view, &loss.unowned),

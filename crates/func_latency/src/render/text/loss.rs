@@ -146,6 +146,7 @@ fn limits(out: &mut dyn Write, limits: &Limits) -> io::Result<()> {
             limits.undecided_landings,
             "landings of an exception or longjmp in one of several activations: a guess",
         ),
+        (limits.undecided_calls, "calls that ended by such a guess, or were taken for others because of one"),
         (
             limits.stack_switches,
             "times that control landed where no open call explains it (fibers, goroutines): open calls are cut",

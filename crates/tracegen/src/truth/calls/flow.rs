@@ -169,6 +169,7 @@ impl Stack<'_> {
 
     /// A return to where the frame on top does not return to.
     fn ret_elsewhere(&mut self, event: &Event, ahead: &Events<'_>) {
+        self.end_is_guess();
         let from = self.code.function(event.from);
         let count = self.frames.len();
         let group_end =
@@ -196,6 +197,11 @@ impl Stack<'_> {
 
     /// Control is where no frame leads: on another stack, or in a call that is older than the recording.
     fn land_outside(&mut self, to: Avma) {
+        if self.has_chosen {
+            // Or control has landed in another frame before than it seemed.
+            self.frames.iter_mut().for_each(|frame| frame.unsure = true);
+            self.is_astray = true;
+        }
         if self.base_known {
             self.leave_stack();
         } else {
@@ -227,9 +233,6 @@ impl Stack<'_> {
             return;
         }
         if !event.left_filter() && self.is_inside(event, top_function, top_inner) && is_function {
-            if let Some(top) = self.frames.last_mut().filter(|top| top.function == function) {
-                top.runs = None;
-            }
             return;
         }
         if event.left_filter() {
@@ -288,7 +291,7 @@ impl Stack<'_> {
     /// The frame on top goes on in the middle of `function`: what lands there may have been thrown to it.
     fn runs(&mut self, function: FunctionIndex, what: What) {
         if let Some(top) = self.frames.last_mut().filter(|_| matches!(what, What::Symbol | What::Range)) {
-            top.runs = Some(function);
+            top.runs.insert(function);
         }
     }
 
@@ -355,7 +358,7 @@ impl Stack<'_> {
                 // known where that was, it looks so where it is at the first instruction of a handler.
                 let is_called = interrupted.map_or(self.handlers.contains(&function), |ip| ip != event.to);
                 if is_called && self.code.is_entry(function, event.to) {
-                    self.push_handler(self.instant(), interrupted, event.to);
+                    self.push_handler(self.instant(), interrupted, event.to, self.lost);
                 }
             }
             Some(Kernel::Syscall { site, since, .. }) => self.kernel_child(site, Entered::Syscall, since),
@@ -369,38 +372,49 @@ impl Stack<'_> {
     /// The kernel called a handler.
     fn signal(&mut self, kernel: Option<Kernel>, handler: Avma) {
         let mut start = self.instant();
-        let entry_lost = kernel.is_none_or(|k| k.is_lost());
+        let mut entry_lost = kernel.is_none_or(|k| k.is_lost());
         let mut interrupted = kernel.map(|k| k.goes_on_at());
         match kernel {
             Some(Kernel::Async { since, .. }) => start = since,
             Some(Kernel::Syscall { sigreturn: true, .. }) => {
+                let mark = self.frames.iter().rfind(|frame| frame.signal_mark);
+                let is_seen = mark.is_some_and(|mark| mark.seen_after == Some(self.losses));
                 interrupted = self.sigreturn();
-                let function = self.code.function(handler);
-                if interrupted.is_none() && !self.handlers.contains(&function) {
-                    return self.found(handler); // it may as well be what the handler had interrupted
+                // It may as well be what the handler had interrupted.
+                let is_known = is_seen || self.handlers.contains(&self.code.function(handler));
+                if interrupted.is_none() && !is_known {
+                    return self.found(handler);
                 }
+                entry_lost |= !is_known;
             }
             Some(Kernel::Syscall { site, since, .. }) => self.kernel_child(site, Entered::Syscall, since),
             // Without the interruption before it, the trace shows code that runs and not that it was entered.
             None if self.frames.is_empty() => return self.found(handler),
             None => (),
         }
-        let handler = self.push_handler(start, interrupted, handler);
+        let handler = self.push_handler(start, interrupted, handler, entry_lost);
         if let Some(activation) = &mut handler.activation {
             activation.entry_lost |= entry_lost;
         }
     }
 
     /// A mark, whose time runs from the interruption, and the handler on it.
-    fn push_handler(&mut self, start: Instant, interrupted: Option<Avma>, handler: Avma) -> &mut Frame {
+    fn push_handler(
+        &mut self,
+        start: Instant,
+        interrupted: Option<Avma>,
+        handler: Avma,
+        is_lost: bool,
+    ) -> &mut Frame {
         let function = self.code.function(handler);
-        if !self.lost {
+        if !is_lost {
             self.handlers.insert(function);
         }
         let at_entry = self.code.is_entry(function, handler);
         let mark = self.push(function, None, Entered::Signal, Avma(0), false);
         mark.signal_mark = true;
         mark.goes_on_at = interrupted;
+        mark.seen_after = mark.seen_after.filter(|_| !is_lost);
         mark.start = start.at;
         mark.start_off_cpu_ns = start.off_cpu_ns;
         self.push(function, None, Entered::Signal, Avma(0), at_entry)

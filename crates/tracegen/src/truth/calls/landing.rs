@@ -13,17 +13,21 @@ impl Stack<'_> {
     pub(super) fn landing(&mut self, to: Avma, ahead: &Events<'_>) -> bool {
         let function = self.code.function(to);
         let candidates: Vec<usize> = self.landings(self.frames.len(), function).collect();
-        if candidates.len() > 1 {
-            for activation in self.frames.iter_mut().filter_map(|frame| frame.activation.as_mut()) {
-                activation.unsure = true;
-            }
+        if candidates.is_empty() {
+            return false;
         }
-        let landed = match candidates[..] {
-            [] => return false,
-            [only] => only,
-            [innermost, ..] => self.fit(candidates, ahead).first().copied().unwrap_or(innermost),
-        };
-        self.close_to(landed + 1, Status::Unwound);
+        self.end_is_guess();
+        let is_of_another = |i: &usize| self.frames[*i].function != function;
+        let is_guess = candidates.iter().any(is_of_another);
+        self.has_chosen |= candidates.len() > 1;
+        let fits = if candidates.len() > 1 { self.fit(candidates, ahead) } else { candidates };
+        if is_guess {
+            self.frames.iter_mut().for_each(|frame| frame.unsure = true);
+        }
+        self.close_to(fits[0] + 1, Status::Unwound);
+        if fits.len() > 1 {
+            self.frames.iter_mut().for_each(|frame| frame.unsure = true);
+        }
         true
     }
 
@@ -32,8 +36,7 @@ impl Stack<'_> {
         let lands = move |&i: &usize| {
             let frame = &self.frames[i];
             let jumped_away = self.frames.get(i + 1).is_some_and(|next| next.tail);
-            let is_there = frame.function == function || frame.runs == Some(function);
-            is_there && !frame.hidden && !frame.signal_mark && !frame.inner && !jumped_away
+            frame.has_code_of(function) && !frame.hidden && !frame.signal_mark && !frame.inner && !jumped_away
         };
         (0..len).rev().filter(lands)
     }

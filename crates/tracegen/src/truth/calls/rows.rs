@@ -88,8 +88,7 @@ pub struct Row {
     pub by_jump: bool,
     /// Its entry fell in a loss.
     pub entry_lost: bool,
-    /// While it was open control landed in a function that was open more than once: where packets are lost before or
-    /// behind, the trace cannot tell which of them it was.
+    /// It was open when control landed in one of several frames and nothing told in which: its end is a guess.
     pub unsure: bool,
 }
 

@@ -20,7 +20,6 @@ use super::rows::{ChildKey, Children, Entered, Row, Status, Sum, Tally};
 pub(super) struct Activation {
     number: u64,
     pub(super) entry_lost: bool,
-    pub(super) unsure: bool,
     losses_before: u32,
     depth: u32,
     children: Children,
@@ -38,8 +37,8 @@ pub(super) struct Frame {
     pub(super) tail: bool,
     /// It is outside the IP filter.
     pub(super) hidden: bool,
-    /// The function into whose middle it has jumped.
-    pub(super) runs: Option<FunctionIndex>,
+    /// The functions into whose middle it has jumped.
+    pub(super) runs: HashSet<FunctionIndex>,
     /// It stands for the kernel below a signal handler.
     pub(super) signal_mark: bool,
     /// A call to a place inside the calling function: part of it.
@@ -50,15 +49,22 @@ pub(super) struct Frame {
     pub(super) site: Avma,
     pub(super) start: Ns,
     /// How many losses were before its entry, if that was not in one.
-    seen_after: Option<u32>,
+    pub(super) seen_after: Option<u32>,
     /// The thread's off-CPU time at `start`.
     pub(super) start_off_cpu_ns: u64,
     /// It is in its own cold part outside the IP filter, since then.
     pub(super) away: Option<Instant>,
+    /// A landing that nothing decides may have ended it.
+    pub(super) unsure: bool,
     pub(super) activation: Option<Box<Activation>>,
 }
 
 impl Frame {
+    /// It may be in this function's code.
+    pub(super) fn has_code_of(&self, function: FunctionIndex) -> bool {
+        self.function == function || self.runs.contains(&function)
+    }
+
     pub(super) fn returns_to(&self, ip: Avma) -> bool {
         self.returns_to == Some(ip)
     }
@@ -112,6 +118,10 @@ pub(super) struct Stack<'a> {
     pub(super) interrupted: Option<(Avma, u32)>,
     /// The thread was seen from its first instruction, without a loss: no frame is older.
     pub(super) base_known: bool,
+    /// Control has landed in one of several frames, and what came after told in which ...
+    pub(super) has_chosen: bool,
+    /// ... which was wrong, or it has switched stacks.
+    pub(super) is_astray: bool,
     /// No event of it has come yet.
     pub(super) is_new: bool,
     /// Functions that were seen to be entered as handlers of signals.
@@ -141,6 +151,8 @@ impl<'a> Stack<'a> {
             kernel: None,
             interrupted: None,
             base_known: is_born,
+            has_chosen: false,
+            is_astray: false,
             is_new: true,
             handlers: HashSet::new(),
             tally: Tally::default(),
@@ -165,13 +177,14 @@ impl<'a> Stack<'a> {
         at_entry: bool,
     ) -> &mut Frame {
         let below = self.frames.last().filter(|_| entered == Entered::Tail);
+        // It returns for a frame that may be gone.
+        let unsure = below.is_some_and(|f| f.unsure) || self.is_astray && entered == Entered::Found;
         let (tail, returns_to) = (below.is_some(), below.map_or(returns_to, |f| f.returns_to));
         let mut activation = None;
         if function == self.wanted && at_entry {
             activation = Some(Box::new(Activation {
                 number: self.entries,
                 entry_lost: self.lost,
-                unsure: false,
                 losses_before: self.losses,
                 depth: self.depth,
                 children: Children::default(),
@@ -185,7 +198,7 @@ impl<'a> Stack<'a> {
             returns_to,
             tail,
             hidden: false,
-            runs: None,
+            runs: HashSet::new(),
             signal_mark: false,
             inner: false,
             goes_on_at: None,
@@ -195,6 +208,7 @@ impl<'a> Stack<'a> {
             seen_after: (!self.lost).then_some(self.losses),
             start_off_cpu_ns: self.off_cpu_ns,
             away: None,
+            unsure,
             activation,
         };
         let last = self.frames.len();
@@ -298,8 +312,15 @@ impl<'a> Stack<'a> {
             depth: activation.depth,
             by_jump: by_jump && status.is_whole(),
             entry_lost: activation.entry_lost,
-            unsure: activation.unsure,
+            unsure: frame.unsure,
         });
+    }
+
+    /// Where frames are left for no return of theirs, and one may have ended before, so may the others.
+    pub(super) fn end_is_guess(&mut self) {
+        if self.frames.iter().any(|frame| frame.unsure) {
+            self.frames.iter_mut().for_each(|frame| frame.unsure = true);
+        }
     }
 
     /// All frames but the outermost `keep` end now.
