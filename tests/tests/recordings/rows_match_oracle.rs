@@ -158,7 +158,7 @@ fn check_opened(fixture: &Fixture, names: &[&str], truth: &File, opened: &Opened
     let report = opened.analyse(&ids, &DecodeOptions { workers: 2, ..DecodeOptions::default() });
     let compare = if fixture.is_lossy() { Compare::Entered } else { Compare::All };
     let mut good = true;
-    let mut rows = 0;
+    let (mut rows, mut undecided) = (0, 0);
     for (name, function) in names.iter().zip(&report.functions) {
         let calls = oracle.calls(name).unwrap();
         let mut text = differences(opened, function, &calls, compare);
@@ -170,8 +170,13 @@ fn check_opened(fixture: &Fixture, names: &[&str], truth: &File, opened: &Opened
             good = false;
         }
         rows += calls.rows.len();
+        undecided += function.rows.iter().filter(|row| row.undecided).count();
     }
-    println!("{}: {rows} rows of {} functions compared", fixture.name, names.len());
+    println!(
+        "{}: {rows} rows of {} functions, {undecided} undecided by the report",
+        fixture.name,
+        names.len()
+    );
     good
 }
 
