@@ -67,9 +67,11 @@ fn rows_have_the_columns_in_their_order() {
     assert_eq!(lines.len(), 3, "{rows}");
     assert_eq!(
         lines[0],
-        "id,tid,cpu,start_ns,latency_ns,error_ns,off_cpu_ns,status,caller,site,function,aux_buffer,aux_offset,cut_by"
+        "id,tid,cpu,start_ns,latency_ns,error_ns,off_cpu_ns,status,caller,site,function,aux_buffer,aux_offset,cut_by,\
+         undecided"
     );
     assert!(lines[1].starts_with("77-0,77,3,") && lines[1].contains(",complete,outer,program+0x1000,f,0,0x"));
+    assert!(lines[1].ends_with(",,false"), "{rows}");
     check(&directory, &["report", "perf.data", "-f", "f", "--rows", "no/such/dir/calls.csv"], 3);
 }
 

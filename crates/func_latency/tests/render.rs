@@ -119,7 +119,7 @@ fn row(number: u64, status: Status, latency_ns: u64, off_cpu_ns: u64, from: Call
         function: FunctionId(1),
         depth: 0,
         ended_by_jump: false,
-        undecided: false,
+        undecided: status == Status::Cut,
         aux_buffer: known.then_some(2),
         aux_offset: AuxOffset(0x1234),
     }

@@ -28,6 +28,8 @@ pub struct Row {
     aux_buffer: Option<u32>,
     aux_offset: String,
     cut_by: Option<&'static str>,
+    /// Its end is a guess, see [`CallRow::undecided`].
+    undecided: bool,
 }
 
 impl Row {
@@ -49,6 +51,7 @@ impl Row {
             aux_buffer: call.aux_buffer,
             aux_offset: call.aux_offset.to_string(),
             cut_by: call.cut_by.map(|cut| cut.cause.name()),
+            undecided: call.undecided,
         }
     }
 }
@@ -91,7 +94,7 @@ pub fn write(out: &mut dyn Write, form: RowsForm, report: &Report, names: &dyn N
 }
 
 /// The header is written by hand, so that a file without calls has it, too.
-const COLUMNS: [&str; 14] = [
+const COLUMNS: [&str; 15] = [
     "id",
     "tid",
     "cpu",
@@ -106,6 +109,7 @@ const COLUMNS: [&str; 14] = [
     "aux_buffer",
     "aux_offset",
     "cut_by",
+    "undecided",
 ];
 
 fn io_error(error: csv::Error) -> io::Error {
