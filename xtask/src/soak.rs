@@ -14,7 +14,7 @@ use crate::stages::seconds;
 /// Runs that take a second each under the emulator, and their command line behind the program.
 const RUNS: [(&str, &str); 2] = [("demo", "300"), ("calls", "120")];
 
-/// The tests that hold recordings against the truth.
+/// The modules of the tests on recordings that hold them against the truth.
 const TESTS: [&str; 2] = ["decode_matches_truth", "rows_match_oracle"];
 
 /// `soak [--rounds N]`.
@@ -57,9 +57,8 @@ fn round(dir: &Path, recordings: &[Recording], seed: u64) -> Result {
         process::capture(encode.arg(format!("--seed={seed}")))?;
     }
     let mut test = cargo();
-    test.args(["test", "--quiet", "--package", "truth_tests"]).env("FUNC_LATENCY_FIXTURES", dir);
-    test.args(TESTS.map(|test| ["--test", test]).concat())
-        .args(["--", "--exact"])
-        .args(RUNS.map(|(log, _)| log));
+    test.args(["test", "--quiet", "--package", "truth_tests", "--test", "recordings"]);
+    test.env("FUNC_LATENCY_FIXTURES", dir).args(["--", "--exact"]);
+    test.args(TESTS.iter().flat_map(|test| RUNS.map(|(log, _)| format!("{test}::{log}"))));
     process::run(&mut test)
 }
