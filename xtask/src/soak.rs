@@ -56,9 +56,18 @@ fn round(dir: &Path, recordings: &[Recording], seed: u64) -> Result {
         encode.arg("encode").arg(logs.join(recording.log)).arg(data).arg(truth).args(&recording.options);
         process::capture(encode.arg(format!("--seed={seed}")))?;
     }
-    let mut test = cargo();
-    test.args(["test", "--quiet", "--package", "truth_tests", "--test", "recordings"]);
-    test.env("FUNC_LATENCY_FIXTURES", dir).args(["--", "--exact"]);
-    test.args(TESTS.iter().flat_map(|test| RUNS.map(|(log, _)| format!("{test}::{log}"))));
-    process::run(&mut test)
+    let test = |arguments: &[&str]| {
+        let mut test = cargo();
+        test.args(["test", "--quiet", "--package", "truth_tests", "--test", "recordings", "--", "--exact"]);
+        test.args(TESTS.iter().flat_map(|test| RUNS.map(|(log, _)| format!("{test}::{log}"))));
+        test.args(arguments).env("FUNC_LATENCY_FIXTURES", dir);
+        test
+    };
+    // A test that is not there passes.
+    let found =
+        process::capture(&mut test(&["--list"]))?.lines().filter(|line| line.ends_with(": test")).count();
+    if found != TESTS.len() * RUNS.len() {
+        return Err(format!("soak: {found} of {} tests are there", TESTS.len() * RUNS.len()));
+    }
+    process::run(&mut test(&[]))
 }
