@@ -34,7 +34,8 @@ mod tests;
 mod walk;
 
 use model::{
-    CodeSource, EventSink, FunctionId, FunctionLookup, FunctionSet, Ns, Recording, Schedule, Tsc, TscClock,
+    Avma, BranchKind, CodeSource, EventSink, FunctionAt, FunctionId, FunctionLookup, FunctionSet, Ns,
+    Recording, Schedule, SpaceId, Target, Tsc, TscClock,
 };
 
 pub use output::Stretch;
@@ -104,6 +105,18 @@ impl<'a> Context<'a> {
         all_branches: bool,
     ) -> Self {
         Self { recording, schedule, code: image, functions: image, all_branches, asks_about: None }
+    }
+
+    /// The instruction at `ip`, which control reached.
+    pub(crate) fn target(&self, space: SpaceId, ip: Avma) -> Target {
+        let FunctionAt { id, at_entry } = self.functions.function_at(space, ip);
+        Target { ip, function: id, at_entry }
+    }
+
+    /// A branch is emitted, unless it is a jump inside of a function that nobody asked for.
+    pub(crate) fn is_transfer(&self, kind: BranchKind, from: FunctionId, to: FunctionId) -> bool {
+        let is_jump = !matches!(kind, BranchKind::Call | BranchKind::IndirectCall | BranchKind::Return);
+        !is_jump || from != to || self.all_branches
     }
 
     /// Somebody asks about the function.

@@ -78,8 +78,7 @@ impl Walk<'_> {
     }
 
     pub(crate) fn target(&self, ip: Avma) -> Target {
-        let function = self.context.functions.function_at(self.space, ip);
-        Target { ip, function: function.id, at_entry: function.at_entry }
+        self.context.target(self.space, ip)
     }
 
     fn site(&self, ip: Avma) -> Site {
@@ -88,8 +87,7 @@ impl Walk<'_> {
 
     #[inline]
     fn emit_branch(&mut self, step: Step, kind: BranchKind, from: Site, to: Target) {
-        let is_jump = !matches!(kind, BranchKind::Call | BranchKind::IndirectCall | BranchKind::Return);
-        if !is_jump || from.function != to.function || self.context.all_branches {
+        if self.context.is_transfer(kind, from.function, to.function) {
             let transfer = Transfer::Branch { kind, from, to };
             self.output.transfer(step.lo, step.slot, self.work, step.at, transfer);
         }

@@ -1,6 +1,6 @@
 //! Working out one effect: from a block on, by direct branches and what the packet says.
 
-use model::{Avma, GapCause, NoCode, SpaceId, Target};
+use model::{Avma, GapCause, NoCode, SpaceId};
 use packet::Tnt;
 
 use super::{Edge, Effect, Effects, End, Failure, Role};
@@ -92,7 +92,7 @@ impl<'a> Path<'a> {
         *self.graph.block(self.block)
     }
 
-    /// A branch to `to` is a transfer, unless it is a jump inside of a function that nobody asked for.
+    /// Takes a branch to `to`.
     fn edge(&mut self, to: BlockId) {
         let (from, target) = (self.graph.block(self.block), self.graph.block(to).start);
         let (role, address) = match from.terminator {
@@ -103,9 +103,8 @@ impl<'a> Path<'a> {
             _ if from.last.function == target.function || target.at_entry => (Role::Jump, target.ip),
             _ => (Role::Landing, target.ip),
         };
-        let is_call = matches!(from.terminator, Terminator::Call { .. });
-        let stays = role == Role::Jump && !is_call && from.last.function == target.function;
-        if !stays || self.context.all_branches {
+        let is_transfer = |kind| self.context.is_transfer(kind, from.last.function, target.function);
+        if from.branch_kind().is_some_and(is_transfer) {
             self.effects.edges.push(Edge {
                 from: self.block,
                 to,
@@ -127,8 +126,7 @@ impl<'a> Path<'a> {
                 Ok(())
             }
             Err(why) => {
-                let function = self.context.functions.function_at(self.space, ip);
-                let target = Target { ip, function: function.id, at_entry: function.at_entry };
+                let target = self.context.target(self.space, ip);
                 let kind = self.here().branch_kind();
                 Err(Failure { branch: kind.map(|kind| (kind, target)), ..no_code(why, ip).into() })
             }
