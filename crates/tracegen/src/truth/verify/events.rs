@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use model::{
-    Avma, BranchEvent, BranchKind, EndKind, EventSink, EventTime, FunctionLookup, GapCause, Ns, Pid, SpaceId,
-    Tid, TraceEvent, Transfer,
+    Avma, BranchEvent, BranchKind, EndKind, EventSink, EventTime, FunctionLookup, Gap, GapCause, Ns, Pid,
+    SpaceId, Tid, TraceEvent, Transfer,
 };
 
 use super::expected::{Expected, Item, KernelText, Shown};
@@ -52,7 +52,7 @@ pub struct ThreadVerdict {
     pub matched: u64,
     /// How many of them are gaps.
     pub gaps: u64,
-    /// Further gaps of a loss in which the thread moved to another CPU.
+    /// Further gaps of a loss in which the thread left its CPU.
     pub gap_parts: u64,
     /// Gaps that the truth does not have: where kernel code was skipped, a return could not be resolved.
     pub holes: u64,
@@ -217,12 +217,15 @@ impl Thread<'_> {
         if self.is_hole(event) || self.in_hole && !self.ends_hole(truth, event, behind) {
             return;
         }
-        if let Some((skipped, item)) = self.next_fitting(event, same_function) {
+        let continued = self.continued_gap(event);
+        let is_later = |item: &Item| continued.is_some_and(|gap| truth.ns(item.tsc) > gap.to.hi);
+        let fitting = self.next_fitting(event, same_function);
+        if let Some((skipped, item)) = fitting.filter(|(_, item)| !is_later(item)) {
             all.inner_jumps += self.expected.by_ref().take(skipped).filter(Item::is_jump).count() as u64;
             self.matches(truth, &item, event, all);
             return;
         }
-        if self.continues_gap(event) {
+        if continued.is_some() {
             self.verdict.gap_parts += 1;
         } else if !is_jump(event) {
             self.differs(truth, event);
@@ -289,13 +292,13 @@ impl Thread<'_> {
         pairs.take(FORESIGHT).take_while(|(item, event)| fits(item, event)).count()
     }
 
-    /// The thread moved, in one loss, to a CPU whose trace is lost, too: a gap for each buffer.
-    fn continues_gap(&self, event: &TraceEvent) -> bool {
+    /// The loss is that of the gap before: the thread left, and came back to a CPU whose trace is still lost.
+    fn continued_gap<'e>(&self, event: &'e TraceEvent) -> Option<&'e Gap> {
         match (self.context.back(), event) {
             (Some(TraceEvent::Gap(before)), TraceEvent::Gap(gap)) => {
-                before.cause == gap.cause && gap.cause == GapCause::Truncated
+                (before.cause == gap.cause && gap.cause == GapCause::Truncated).then_some(gap)
             }
-            _ => false,
+            _ => None,
         }
     }
 

@@ -170,6 +170,22 @@ fn who_comes_to_a_cpu_whose_packets_are_lost_has_a_gap_without_an_event_in_it() 
 }
 
 #[test]
+fn a_loss_that_goes_on_when_the_thread_is_back_is_not_its_next_loss() {
+    let lines = [
+        (Kind::Truncated, Flags::NONE, 100, 0x100, 0),
+        (Kind::SwitchOut, Flags::NONE, 120, 0, 0),
+        (Kind::SwitchIn, Flags::LOST, 150, 0, 0),
+        (Kind::SwitchOut, Flags::NONE, 170, 0, 0),
+        (Kind::SwitchIn, Flags::NONE, 200, 0, 0),
+        (Kind::Truncated, Flags::NONE, 220, 0x104, 0),
+    ];
+    let gaps = [(100, 120), (150, 160), (220, 230)].map(|(from, to)| gap(from, to, GapCause::Truncated));
+    let verdict = verdict(&lines, &gaps);
+    assert!(verdict.agrees() && verdict.times_agree(), "{verdict}");
+    assert_eq!((verdict.gaps(), verdict.threads[0].gap_parts), (2, 1));
+}
+
+#[test]
 fn a_jump_that_the_truth_leaves_out_may_stand_before_a_call_to_the_next_instruction() {
     let lines = [(Kind::Enter, Flags::NONE, 100, 0, 0x100), (Kind::Call, Flags::NONE, 120, 0x110, 0x115)];
     let events = [
