@@ -30,12 +30,10 @@ pub enum Compare {
 pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, compare: Compare) -> String {
     let mut text = String::new();
     let mut threads: BTreeMap<Tid, (Vec<&CallRow>, Vec<&Row>)> = BTreeMap::new();
-    for row in
-        report.rows.iter().filter(|r| compare == Compare::All || r.status != analyzer::Status::OpenStart)
-    {
+    for row in &report.rows {
         threads.entry(row.tid).or_default().0.push(row);
     }
-    for row in calls.rows.iter().filter(|r| compare == Compare::All || is_entered(r)) {
+    for row in &calls.rows {
         threads.entry(row.tid).or_default().1.push(row);
     }
     for (tid, (ours, truth)) in &mut threads {
@@ -44,7 +42,7 @@ pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, 
         truth.sort_by_key(|r| r.number);
         // From there on a call may be on one that has ended: its depth is a guess, too.
         let first_guess = ours.iter().filter(|row| row.undecided).map(|row| row.start_ns).min();
-        for (i, (mine, true_row)) in pairs(ours, truth).into_iter().enumerate() {
+        for (i, (mine, true_row)) in pairs(ours, truth, compare).into_iter().enumerate() {
             let difference = match (mine, true_row) {
                 (Some(mine), Some(true_row)) => {
                     let is_on_guess = first_guess.is_some_and(|first| first <= mine.start_ns);
@@ -85,23 +83,30 @@ pub fn child_differences(opened: &Opened<'_>, report: &FunctionReport, calls: &C
     text
 }
 
-/// The rows of both in order, without those of which one of them says that it is guessing.  Such a one may have none in
-/// the other: it is known by its start.
-fn pairs<'a>(ours: &[&'a CallRow], truth: &[&'a Row]) -> Vec<(Option<&'a CallRow>, Option<&'a Row>)> {
+/// The rows of both in order, without those that are not to be compared, and those of which one of them says that it is
+/// guessing.  A guess may have none in the other: it is known by its start.
+fn pairs<'a>(
+    ours: &[&'a CallRow],
+    truth: &[&'a Row],
+    compare: Compare,
+) -> Vec<(Option<&'a CallRow>, Option<&'a Row>)> {
+    let is_passed = |row: &CallRow| compare == Compare::Entered && row.status == analyzer::Status::OpenStart;
+    let is_passed_in_truth = |row: &Row| compare == Compare::Entered && !is_entered(row);
     let (mut ours, mut truth) = (ours.iter().copied().peekable(), truth.iter().copied().peekable());
     let mut pairs = Vec::new();
     loop {
         match (ours.peek(), truth.peek()) {
             (None, None) => return pairs,
-            (Some(mine), true_row) if mine.undecided => {
-                let is_it = |row: &&&Row| is_entry_of(mine, row);
+            (Some(mine), true_row) if mine.undecided || is_passed(mine) => {
+                let is_it =
+                    |row: &&&Row| is_entry_of(mine, row) && (mine.undecided || is_passed_in_truth(row));
                 if true_row.filter(is_it).is_some() {
                     truth.next();
                 }
                 ours.next();
             }
-            (mine, Some(true_row)) if true_row.unsure => {
-                let is_it = |row: &&&CallRow| is_entry_of(row, true_row);
+            (mine, Some(true_row)) if true_row.unsure || is_passed_in_truth(true_row) => {
+                let is_it = |row: &&&CallRow| is_entry_of(row, true_row) && true_row.unsure;
                 if mine.filter(is_it).is_some() {
                     ours.next();
                 }
