@@ -15,6 +15,9 @@ const LEAVING_NS: u64 = 2_000;
 /// How far off the estimate of a stay in the scheduler may be.
 const SCHEDULER_NS: u64 = 200;
 
+/// Calls behind a guess that tell which row is its own.
+const FORESIGHT: usize = 16;
+
 /// What of the rows must be the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
@@ -30,10 +33,12 @@ pub enum Compare {
 pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, compare: Compare) -> String {
     let mut text = String::new();
     let mut threads: BTreeMap<Tid, (Vec<&CallRow>, Vec<&Row>)> = BTreeMap::new();
-    for row in &report.rows {
+    for row in
+        report.rows.iter().filter(|r| compare == Compare::All || r.status != analyzer::Status::OpenStart)
+    {
         threads.entry(row.tid).or_default().0.push(row);
     }
-    for row in &calls.rows {
+    for row in calls.rows.iter().filter(|r| compare == Compare::All || is_entered(r)) {
         threads.entry(row.tid).or_default().1.push(row);
     }
     for (tid, (ours, truth)) in &mut threads {
@@ -42,7 +47,7 @@ pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, 
         truth.sort_by_key(|r| r.number);
         // From there on a call may be on one that has ended: its depth is a guess, too.
         let first_guess = ours.iter().filter(|row| row.undecided).map(|row| row.start_ns).min();
-        for (i, (mine, true_row)) in pairs(ours, truth, compare).into_iter().enumerate() {
+        for (i, (mine, true_row)) in Pairs::new(ours, truth).enumerate() {
             let difference = match (mine, true_row) {
                 (Some(mine), Some(true_row)) => {
                     let is_on_guess = first_guess.is_some_and(|first| first <= mine.start_ns);
@@ -83,36 +88,59 @@ pub fn child_differences(opened: &Opened<'_>, report: &FunctionReport, calls: &C
     text
 }
 
-/// The rows of both in order, without those that are not to be compared, and those of which one of them says that it is
-/// guessing.  A guess may have none in the other: it is known by its start.
-fn pairs<'a>(
-    ours: &[&'a CallRow],
-    truth: &[&'a Row],
-    compare: Compare,
-) -> Vec<(Option<&'a CallRow>, Option<&'a Row>)> {
-    let is_passed = |row: &CallRow| compare == Compare::Entered && row.status == analyzer::Status::OpenStart;
-    let is_passed_in_truth = |row: &Row| compare == Compare::Entered && !is_entered(row);
-    let (mut ours, mut truth) = (ours.iter().copied().peekable(), truth.iter().copied().peekable());
-    let mut pairs = Vec::new();
-    loop {
-        match (ours.peek(), truth.peek()) {
-            (None, None) => return pairs,
-            (Some(mine), true_row) if mine.undecided || is_passed(mine) => {
-                let is_it =
-                    |row: &&&Row| is_entry_of(mine, row) && (mine.undecided || is_passed_in_truth(row));
-                if true_row.filter(is_it).is_some() {
-                    truth.next();
-                }
-                ours.next();
+/// The rows of both in order, without those of which one of them says that it is guessing.  Such a one may have none in
+/// the other: it is known by its start, and where that may be the next call's as well, by what is the same behind it.
+#[derive(Clone, Copy)]
+struct Pairs<'r, 'a> {
+    ours: &'r [&'a CallRow],
+    truth: &'r [&'a Row],
+    foresees: bool,
+}
+
+impl<'r, 'a> Pairs<'r, 'a> {
+    fn new(ours: &'r [&'a CallRow], truth: &'r [&'a Row]) -> Self {
+        Self { ours, truth, foresees: true }
+    }
+
+    /// Of the two ways to go on behind a guess that may have a row in the other, the one behind which more is the same.
+    fn behind_guess(self, alone: Self, both: Option<Self>) -> Self {
+        match both {
+            Some(both) if !self.foresees || both.alike() >= alone.alike() => both,
+            _ => alone,
+        }
+    }
+
+    /// How many of the next pairs are the same call.
+    fn alike(self) -> usize {
+        let is_same = |pair: &(Option<&CallRow>, Option<&Row>)| match pair {
+            (Some(mine), Some(truth)) => {
+                is_entry_of(mine, truth) && mine.status.name() == truth.status.name()
             }
-            (mine, Some(true_row)) if true_row.unsure || is_passed_in_truth(true_row) => {
-                let is_it = |row: &&&CallRow| is_entry_of(row, true_row) && true_row.unsure;
-                if mine.filter(is_it).is_some() {
-                    ours.next();
-                }
-                truth.next();
+            _ => false,
+        };
+        Self { foresees: false, ..self }.take(FORESIGHT).take_while(is_same).count()
+    }
+}
+
+impl<'a> Iterator for Pairs<'_, 'a> {
+    type Item = (Option<&'a CallRow>, Option<&'a Row>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let (mine, true_row) = (self.ours.first().copied(), self.truth.first().copied());
+            let is_one = mine.zip(true_row).is_some_and(|(mine, row)| is_entry_of(mine, row));
+            let without_mine = Self { ours: self.ours.get(1..).unwrap_or_default(), ..*self };
+            let without_true = Self { truth: self.truth.get(1..).unwrap_or_default(), ..*self };
+            let without_both = Self { ours: without_mine.ours, ..without_true };
+            let both = is_one.then_some(without_both);
+            if mine.is_some_and(|mine| mine.undecided) {
+                *self = self.behind_guess(without_mine, both);
+            } else if true_row.is_some_and(|row| row.unsure) {
+                *self = self.behind_guess(without_true, both);
+            } else {
+                *self = without_both;
+                return (mine.is_some() || true_row.is_some()).then_some((mine, true_row));
             }
-            _ => pairs.push((ours.next(), truth.next())),
         }
     }
 }
