@@ -37,7 +37,7 @@ pub(crate) fn run(
     join.stats
 }
 
-/// A segment, and when it starts.
+/// A segment, and the time before which none of its stretches is given out.
 struct Timed<'a> {
     start: Ns,
     segment: Segment<'a>,
@@ -53,8 +53,8 @@ fn groups<'a>(context: &Context<'a>, segment_bytes: u64) -> Vec<Vec<Timed<'a>>> 
         let mut latest = Ns(0);
         let bytes = if matches!(buffer.owner, AuxOwner::Cpu(_)) { of_cpu } else { segment_bytes };
         let timed = segments(index, buffer, bytes).into_iter().map(|segment| {
-            // Damage must not reorder a buffer.
-            latest = latest.max(start_time(context, &segment));
+            // Damage must not reorder a buffer.  A stream may begin with what was lost before its first PSB.
+            latest = if segment.first { Ns(0) } else { latest.max(start_time(context, &segment)) };
             Timed { start: latest, segment }
         });
         match buffer.owner {
@@ -141,7 +141,7 @@ impl Join<'_> {
                 let buffer = timed.segment.buffer;
                 for stretch in output.stretches {
                     let latest = last_start.entry(buffer).or_insert(Ns(0));
-                    *latest = stretch.start.max(*latest);
+                    *latest = stretch.start.max(timed.start).max(*latest);
                     waiting.insert((*latest, buffer, number), stretch);
                     number += 1;
                 }

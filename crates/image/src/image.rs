@@ -280,9 +280,8 @@ impl Image {
     #[must_use]
     pub fn source_line_at(&self, object: ObjectId, svma: Svma) -> Option<SourceLine> {
         let loaded = self.loaded(object)?;
-        let lines = loaded
-            .lines
-            .get_or_init(|| Mutex::new(Lines::open(loaded.dwarf_path(), loaded.supplement.as_deref())));
+        let open = || Lines::open(loaded.dwarf()?.0, loaded.supplement.as_deref());
+        let lines = loaded.lines.get_or_init(|| Mutex::new(open()));
         lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner).as_mut()?.at(svma)
     }
 }

@@ -26,7 +26,7 @@ impl Image {
     pub fn inlined_sites(&self, name: &str, object: Option<ObjectId>) -> u64 {
         let objects = self.objects().filter(|id| object.is_none_or(|only| only == *id));
         let loaded = objects.filter_map(|id| self.loaded(id));
-        loaded.map(|loaded| count(loaded.dwarf_bytes(), name).unwrap_or(0)).sum()
+        loaded.filter_map(|loaded| count(loaded.dwarf()?.1, name)).sum()
     }
 }
 

@@ -57,6 +57,7 @@ mod query;
 mod space;
 mod strings;
 mod symbols;
+mod unpacked;
 mod vdso;
 
 pub use bundle::{BundledBytes, BundledFile};

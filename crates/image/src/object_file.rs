@@ -22,6 +22,7 @@ use crate::perf_map::PerfMap;
 use crate::space::{MappedObject, ObjectKey};
 use crate::strings::Strings;
 use crate::symbols::{self, Names};
+use crate::unpacked;
 
 const PAGE_BYTES: u64 = 4096;
 
@@ -123,14 +124,13 @@ impl Loaded {
         self.names.strings(&self.contents, self.debug.as_ref().map(|debug| &*debug.contents))
     }
 
-    /// The file that has its DWARF.
-    pub(crate) fn dwarf_path(&self) -> &Path {
-        self.debug.as_ref().map_or(&self.path, |debug| &debug.path)
-    }
-
-    /// The bytes of the file that has its DWARF.
-    pub(crate) fn dwarf_bytes(&self) -> &[u8] {
-        self.debug.as_ref().map_or(&self.contents, |debug| &debug.contents)
+    /// The file that has its DWARF, and its bytes; `None` if that cannot be unpacked.
+    pub(crate) fn dwarf(&self) -> Option<(&Path, &[u8])> {
+        let (path, contents) = match &self.debug {
+            Some(debug) => (&debug.path, &debug.contents),
+            None => (&self.path, &self.contents),
+        };
+        unpacked::is_in_proportion(contents).then_some((path, contents))
     }
 
     /// Linked address, size and place in the file of each stretch of code.
