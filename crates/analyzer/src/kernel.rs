@@ -93,11 +93,7 @@ impl<'a> Thread<'a> {
         if entry.syscall && entry.space != self.space {
             return self.exec(session, entry, to);
         }
-        if !to.at_entry
-            && let Some(mark) = self.mark_of(to.ip)
-        {
-            self.close_to(session, mark + 1, Status::Unwound);
-            self.close(session, Status::Complete, false);
+        if self.goes_on_at_mark(session, to) {
             return;
         }
         if is_handler(session, self, to) {
@@ -105,6 +101,14 @@ impl<'a> Thread<'a> {
         }
         self.add_kernel_stay(session, entry.child_kind(), entry.site(), entry.since);
         self.put_elsewhere(session, to);
+    }
+
+    /// The innermost code that goes on there, if any, was interrupted by a handler that is left now.
+    fn goes_on_at_mark(&mut self, session: &mut Session<'a>, to: Target) -> bool {
+        let Some(mark) = self.mark_of(to.ip).filter(|_| !to.at_entry) else { return false };
+        self.close_to(session, mark + 1, Status::Unwound);
+        self.close(session, Status::Complete, false);
+        true
     }
 
     /// The innermost interrupted code that goes on at `ip`.
@@ -125,7 +129,14 @@ impl<'a> Thread<'a> {
             // The next signal was pending.
             return self.push_handler(session, mark.kind, mark.site, self.clocks(), to);
         }
-        self.put_elsewhere(session, to); // the handler changed where to go on
+        // The handler changed where to go on; or it is another one, as control has landed elsewhere than it seemed.
+        if self.has_chosen {
+            self.guess(session, 0);
+            self.is_lost = true;
+        }
+        if !self.goes_on_at_mark(session, to) {
+            self.put_elsewhere(session, to);
+        }
     }
 
     /// A handler that was entered out of sight has returned: whom it interrupted is not known either, and that may go on

@@ -223,6 +223,7 @@ impl<'a> Thread<'a> {
                 // Those that are open whichever it was go on, unless what comes may be taken for their return.
                 let current = candidates().map(|candidate| candidate.current).min();
                 let open = current.filter(|_| verdict == Verdict::Decided).map_or(0, |current| current + 1);
+                self.may_have_left_all();
                 self.guess(session, open);
             }
         }

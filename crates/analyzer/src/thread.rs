@@ -6,6 +6,7 @@ use model::{
     AuxOffset, AuxOwner, Avma, Cpu, EventTime, FunctionId, FunctionKind, Gap, Ns, Site, SpaceId, Target, Tid,
     TraceEvent,
 };
+use rustc_hash::FxHashSet;
 
 use crate::children::ChildKey;
 use crate::ghosts::Ghosts;
@@ -35,6 +36,8 @@ pub(crate) struct Thread<'a> {
     /// So many of the outermost frames may have been left: control has landed in a function of theirs, or in an older
     /// call of it that was not seen.
     unproved: usize,
+    /// When they may have been, some function was open more than once: so may any have been before.
+    is_in_recursion: bool,
     /// Control has landed in one of several frames, and what followed told in which.
     pub(crate) has_chosen: bool,
     /// That was wrong, or it has switched stacks: what is found running may have been entered in sight.
@@ -97,6 +100,7 @@ impl<'a> Thread<'a> {
             away: None,
             undecided: None,
             unproved: 0,
+            is_in_recursion: false,
             has_chosen: false,
             is_lost: false,
             base_known: life.is_some_and(|l| l.born.is_some()),
@@ -315,6 +319,8 @@ impl<'a> Thread<'a> {
     /// Control has landed where it may as well be in a frame that is older than what was seen.
     pub(crate) fn may_have_left_all(&mut self) {
         if !self.base_known {
+            let mut functions = FxHashSet::default();
+            self.is_in_recursion = !self.stack.iter().all(|frame| functions.insert(frame.function));
             self.unproved = self.stack.len();
         }
     }
@@ -329,8 +335,9 @@ impl<'a> Thread<'a> {
         for frame in self.stack.iter_mut().skip(base) {
             let wanted = frame.activation.as_ref().and_then(|activation| activation.wanted);
             let Some(open) = wanted.and_then(|wanted| self.open.get(wanted as usize)) else { continue };
-            frame.undecided |= open.is_recursive;
-            if !open.is_recursive {
+            let is_recursive = open.is_recursive || self.is_in_recursion;
+            frame.undecided |= is_recursive;
+            if !is_recursive {
                 self.unproved = 0;
             }
         }

@@ -270,8 +270,12 @@ fn gap(
 ) -> TraceEvent {
     let to = moment(times, to);
     let mut from = moment(times, from);
-    if from.point == Ns(0) || from.point > to.point {
+    if from.point == Ns(0) {
         from = to;
+    } else if from.point > to.point {
+        // Each is an estimate of its own; where the bounds are stays as it was.
+        let (lo, point) = (from.lo.min(to.point), to.point);
+        from = EventTime { lo, point, hi: from.hi.min(to.hi).max(point) };
     }
     TraceEvent::Gap(Gap { from, to, bytes, at, cause })
 }

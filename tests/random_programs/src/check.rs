@@ -46,9 +46,12 @@ pub struct Checked {
     pub rows: u64,
     /// Rows of which the report says that their end is a guess: they are not compared.
     pub undecided: u64,
-    /// Rows of recordings with an IP filter, of programs with handlers out of sight that throw, or interrupt anything: no
-    /// report says which calls those have left, or whether a function is entered that was interrupted at its first
-    /// instruction, or goes on.  They are not compared.
+    /// Rows of the oracle of which it says so: they are not compared either.
+    pub unsure: u64,
+    /// Rows of recordings with an IP filter, of programs with handlers out of sight that throw, or interrupt anything, or
+    /// with jumps from out of sight into the middle of its functions: no report says which calls those have left, whether
+    /// a function is entered that was interrupted at its first instruction, or goes on, or whether one that is open was
+    /// returned to.  They are not compared.
     pub hidden: u64,
     /// Calls that are complete with and without IP filter.
     pub seen_twice: u64,
@@ -68,6 +71,7 @@ impl AddAssign for Checked {
     fn add_assign(&mut self, other: Self) {
         self.rows += other.rows;
         self.undecided += other.undecided;
+        self.unsure += other.unsure;
         self.hidden += other.hidden;
         self.seen_twice += other.seen_twice;
     }
@@ -98,7 +102,9 @@ pub fn recording(
     let is_decided = report.limits.undecided_landings == 0;
     let mut oracle = Oracle::new(&truth, &data)?;
     let compare = if mode.is_lossy() { Compare::Entered } else { Compare::All };
-    let is_hidden = run.signals && (run.throws || run.timer) && !mode.options().filter.is_empty();
+    let targets = mode.options().filter;
+    let is_left_unseen = !targets.is_empty() && run.signals && (run.throws || run.timer);
+    let is_hidden = is_left_unseen || run.entered_in_the_middle.iter().any(|symbol| targets.contains(symbol));
     for (number, (symbol, function)) in symbols.iter().zip(&report.functions).enumerate() {
         if is_hidden {
             checked.hidden += function.rows.len() as u64;
@@ -106,6 +112,7 @@ pub fn recording(
         }
         let calls = oracle.calls(symbol)?;
         checked.rows += calls.rows.len() as u64;
+        checked.unsure += calls.rows.iter().filter(|row| row.unsure).count() as u64;
         checked.wrong += &differences(&opened, function, &calls, compare);
         let counted = run.entries.get(number).copied();
         let rows = calls.rows.len() as u64;
@@ -116,7 +123,7 @@ pub fn recording(
     }
     // Where hidden code jumps into the middle of a function that is open, that call seems to go on, and of calls that are
     // unwound out of sight it is not known which.
-    let is_plain = !run.jumps_into_middles && !run.throws && !run.signals;
+    let is_plain = run.entered_in_the_middle.is_empty() && !run.throws && !run.signals;
     if mode.has_twin_without_filter() && is_plain {
         let filtered = (&opened, &report);
         with_and_without_filter(run, mode, dir, name, filtered, symbols, &mut checked)?;

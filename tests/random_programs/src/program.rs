@@ -138,10 +138,13 @@ pub enum End {
 }
 
 impl Program {
-    /// Its functions jump into the middle of others.
+    /// Functions into whose middle others jump.
     #[must_use]
-    pub fn jumps_into_middles(&self) -> bool {
-        self.any(&|statement| matches!(statement, Statement::Leave(End::IntoMiddle(_))))
+    pub fn entered_in_the_middle(&self) -> Vec<FunctionNumber> {
+        let is_entered = |number: &FunctionNumber| {
+            self.any(&|statement| matches!(statement, Statement::Leave(End::IntoMiddle(to)) if to == number))
+        };
+        (0..self.functions.len()).filter(is_entered).collect()
     }
 
     /// Control leaves calls otherwise than by their returns.

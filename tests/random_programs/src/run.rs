@@ -51,8 +51,8 @@ pub struct Run {
     pub timer: bool,
     /// Its log.
     pub log: PathBuf,
-    /// [`Program::jumps_into_middles`].
-    pub jumps_into_middles: bool,
+    /// Symbols of [`Program::entered_in_the_middle`].
+    pub entered_in_the_middle: Vec<String>,
     /// How often each function was called, as the program has counted it.
     pub entries: Vec<u64>,
 }
@@ -92,12 +92,13 @@ pub fn kept(program: &Program, dir: &Path) -> Result<Run, Error> {
     let output = fs::read(&counters).map_err(io(&counters))?;
     let entries: Vec<u64> =
         output.chunks_exact(8).filter_map(|word| Some(u64::from_le_bytes(*word.first_chunk()?))).collect();
+    let entered = program.entered_in_the_middle();
     if entries.len() == program.functions.len() {
         Ok(Run {
             throws: program.throws(),
             signals: !program.handlers.is_empty(),
             timer: program.timer_us.is_some(),
-            jumps_into_middles: program.jumps_into_middles(),
+            entered_in_the_middle: entered.iter().map(|number| format!("f{number}")).collect(),
             log,
             entries,
         })

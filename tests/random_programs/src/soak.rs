@@ -46,10 +46,14 @@ impl AddAssign for Totals {
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Checked { rows, undecided, hidden, seen_twice, .. } = self.checked;
+        let Checked { rows, undecided, unsure, hidden, seen_twice, .. } = self.checked;
         write!(f, "{} programs, {} recordings: {rows} rows, ", self.programs, self.recordings)?;
-        write!(f, "of which the reports call {undecided} undecided; not compared besides: {hidden} rows, ")?;
-        write!(f, "filtered, of programs with handlers that throw or timers; ")?;
+        write!(f, "of which the reports call {undecided} undecided, the oracle {unsure}; ")?;
+        write!(f, "not compared besides: {hidden} rows, ")?;
+        write!(
+            f,
+            "filtered, of programs with handlers that throw, timers or jumps into the filter's functions; "
+        )?;
         write!(f, "{seen_twice} rows agree with and without IP filter; {} seeds are wrong", self.wrong.len())
     }
 }

@@ -352,6 +352,7 @@ impl Stack<'_> {
                 }
             }
             Some(Kernel::Syscall { sigreturn: true, .. }) => {
+                self.check_sigreturn(event.to);
                 let interrupted = self.sigreturn();
                 let function = self.code.function(event.to);
                 // The handler changed where to go on: to a function, as if the interrupted code called it.  If it is not
@@ -426,6 +427,21 @@ impl Stack<'_> {
         let Kernel::Syscall { site, sigreturn: true, .. } = kernel else { return false };
         let mark = self.frames.iter().rfind(|f| f.signal_mark);
         site == to && mark.is_some_and(|mark| mark.goes_on_at != Some(to))
+    }
+
+    /// The rt_sigreturn leads to where its handler did not come: control has landed elsewhere before than it seemed, and it is
+    /// a handler further out; or handlers that never returned hid from the generator behind which instruction this one came.
+    fn check_sigreturn(&mut self, to: Avma) {
+        let mark = self.frames.iter().rfind(|frame| frame.signal_mark);
+        let contradicts = mark.and_then(|mark| mark.goes_on_at).is_some_and(|ip| ip != to);
+        let function = self.code.function(to);
+        if contradicts && !self.code.is_entry(function, to) {
+            self.frames.iter_mut().for_each(|frame| frame.unsure = true);
+            self.is_astray = true;
+            if let Some(mark) = self.frames.iter().rposition(|frame| frame.goes_on_at == Some(to)) {
+                self.close_to(mark + 1, Status::Unwound);
+            }
+        }
     }
 
     /// The innermost handler has returned.  Where the code that it interrupted goes on, as far as that is known.
