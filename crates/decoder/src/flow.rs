@@ -482,6 +482,7 @@ impl<'a> Flow<'a> {
                 let step = self.step(at);
                 self.close_gap(step, self.running);
                 self.state = State::Off;
+                self.forget_calls();
             }
             State::Lost(_) => (),
             State::Kernel | State::Guest | State::Off | State::Unsynced => {

@@ -104,6 +104,7 @@ cases! {
     return_stack_cleared_at_ovf
     return_stack_cleared_at_psb
     return_stack_cleared_at_resync
+    return_stack_cleared_where_tracing_ends_in_missing_code
     return_stack_is_64_deep
     return_stack_survives_pgd
     sleep
