@@ -547,7 +547,7 @@ impl<'a> Flow<'a> {
 
     fn finish(mut self) -> (SegmentOutput, Marks) {
         let recording_end = self.context.recording.time_span.map(|(_, last)| last);
-        self.lost_at_the_end(recording_end);
+        self.lost_at_the_end();
         // Any time may pass behind the last packet before what it stands for is over.
         self.clock.discontinuity();
         self.clock.slot(self.walk.work);

@@ -124,6 +124,14 @@ impl<'a> Context<'a> {
         self.asks_about.is_none_or(|asked| asked.contains(function))
     }
 
+    /// A thread's trace does not go on behind this: the recording ends, or it has left or died.
+    #[must_use]
+    pub fn last_of(&self, who: Running) -> Ns {
+        let end = self.recording.time_span.map_or(Ns::MAX, |(_, last)| last);
+        let died = self.schedule.thread(who.tid).and_then(|life| life.died).unwrap_or(Ns::MAX);
+        end.min(who.to).min(died.max(who.from))
+    }
+
     /// TSC to perf's clock; where the recording does not say, a tick counts as a nanosecond.
     pub(crate) fn conversion(&self) -> TscClock {
         self.recording.clock.unwrap_or(TscClock { shift: 0, mult: 1, zero: 0 })

@@ -1,6 +1,6 @@
 //! Cutting a buffer's stream at PSBs into segments that are decoded on their own.
 
-use model::{AuxBuffer, AuxOffset, AuxPiece};
+use model::{AuxBuffer, AuxOffset, AuxPiece, AuxRecord};
 
 /// A part of one buffer.
 #[derive(Clone, Debug)]
@@ -17,6 +17,8 @@ pub struct Segment<'a> {
     pub last: bool,
     /// Offsets behind which the kernel lost data, ascending.
     pub truncations: Vec<AuxOffset>,
+    /// Behind the end so many bytes are missing: the kernel's records have them.
+    pub missing: u64,
 }
 
 /// What is read behind the segment: the next one's PSB+, and on for the clock until it has measured how long a cycle is there.
@@ -57,6 +59,7 @@ pub(crate) fn segments<'a>(index: usize, buffer: &AuxBuffer<'a>, segment_bytes: 
         }
     }
     let count = cuts.len();
+    let missing = missing_behind(buffer, stream_end);
     let mut lost: Vec<_> = buffer.records.iter().filter(|r| r.lost_data()).map(|r| r.end()).collect();
     lost.sort_unstable();
     (0..count)
@@ -72,9 +75,19 @@ pub(crate) fn segments<'a>(index: usize, buffer: &AuxBuffer<'a>, segment_bytes: 
                 first,
                 last: i + 1 == count,
                 truncations: lost.get(before..until).unwrap_or_default().to_vec(),
+                missing: if i + 1 == count { missing } else { 0 },
             }
         })
         .collect()
+}
+
+/// Bytes that the kernel has recorded, and a cut file does not have.  What a snapshot's records tell of has been overwritten.
+fn missing_behind(buffer: &AuxBuffer<'_>, end: AuxOffset) -> u64 {
+    if buffer.records.iter().any(|record| record.flags & AuxRecord::OVERWRITE != 0) {
+        return 0;
+    }
+    let recorded = buffer.records.iter().map(AuxRecord::end).max();
+    recorded.map_or(0, |recorded| recorded.0.saturating_sub(end.0))
 }
 
 /// The pieces, each behind the one before: of bytes that a damaged file has twice, the first.
@@ -143,6 +156,10 @@ mod tests {
             ]
         );
         assert_eq!(cut.iter().map(Segment::len).sum::<u64>(), 1000);
+        assert_eq!(cut.iter().map(|s| s.missing).sum::<u64>(), 0);
+        let record = AuxRecord { offset: AuxOffset(1900), size: 150, flags: 0, time: None };
+        let buffer = AuxBuffer { records: vec![record], ..buffer };
+        assert_eq!(segments(0, &buffer, 250).iter().map(|s| s.missing).collect::<Vec<_>>(), [0, 0, 0, 50]);
         let all = segments(0, &buffer, 1);
         assert_eq!(all.len(), 10);
     }

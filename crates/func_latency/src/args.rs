@@ -111,7 +111,7 @@ pub struct QueryArgs {
     #[arg(long, value_name = "FILE.{jsonl,csv}")]
     pub rows: Option<PathBuf>,
     /// Fail (exit code 1) when more than this share of the threads' time was lost, and say why and what helps; gaps
-    /// without a known time are only warned of, but 0 allows no gap at all
+    /// without a known time are only warned of, but 0 allows no gap at all, and no damaged file
     #[arg(long, value_name = "PCT")]
     pub max_loss: Option<f64>,
     /// Check the report against itself: times run forward, calls nest, sums add up (exit code 5 if not)

@@ -1,7 +1,7 @@
 //! What to do about a loss.
 
 use analyzer::{CauseLoss, Loss, Untimed};
-use model::GapCause;
+use model::{Damage, GapCause};
 
 use crate::render::Names;
 use crate::render::units::{counted, duration, size};
@@ -26,6 +26,15 @@ pub(crate) fn too_much_lost(loss: &Loss, allowed_percent: f64, names: &dyn Names
     // None is none: a gap may have bytes and no time.
     let is_too_much = lost_percent > allowed_percent || allowed_percent == 0.0 && !loss.by_cause.is_empty();
     is_too_much.then(|| why(loss, lost_percent, allowed_percent, names))
+}
+
+/// Why the command fails if no loss is allowed, and the file is damaged: nobody knows what the rest of it had.
+pub(crate) fn not_all_there(damage: Option<&Damage>, allowed_percent: f64) -> Option<String> {
+    let Damage { file_offset, what } = damage.filter(|_| allowed_percent == 0.0)?;
+    Some(format!(
+        "the recording is damaged at file offset {file_offset:#x} ({what}), and --max-loss allows 0 %: copy it whole, or record \
+         again"
+    ))
 }
 
 fn why(loss: &Loss, lost_percent: f64, allowed_percent: f64, names: &dyn Names) -> String {

@@ -288,7 +288,8 @@ fn verdict(
         if let Some(untimed) = remedy::untimed(&report.loss) {
             messages::warn(untimed);
         }
-        too_much = remedy::too_much_lost(&report.loss, allowed_percent, names);
+        too_much = remedy::too_much_lost(&report.loss, allowed_percent, names)
+            .or_else(|| remedy::not_all_there(recording.damage.as_ref(), allowed_percent));
     }
     if let Some(what) = &too_much {
         messages::warn(what);

@@ -109,18 +109,22 @@ impl Flow<'_> {
     }
 
     /// The segment ends in a gap.
-    pub(super) fn lost_at_the_end(&mut self, recording_end: Option<Ns>) {
+    pub(super) fn lost_at_the_end(&mut self) {
         if !self.segment.last {
             return self.lost_at_the_next_psb();
         }
+        let missing = self.segment.missing;
+        if missing > 0 {
+            self.lose(GapCause::DamagedPacket, self.segment.end, true);
+        }
         self.end_where_tracing_is_off();
         let State::Lost(lost) = self.state else { return };
-        let bytes = lost.bytes_until(self.reader.offset().min(self.segment.end));
-        let until = recording_end.map_or(self.running.to, |end| end.min(self.running.to));
+        let bytes = lost.bytes_until(self.reader.offset().min(self.segment.end)).saturating_add(missing);
+        let until = self.context.last_of(self.running);
         self.walk.output.thread(self.running, self.walk.space, lost.since);
         self.walk.output.gap(lost.from, Moment::Exactly(until), bytes, lost.at, lost.cause);
         if lost.cause != GapCause::UnknownThread {
-            self.lose_the_rest(lost, recording_end);
+            self.lose_the_rest(lost);
         }
     }
 
@@ -135,10 +139,10 @@ impl Flow<'_> {
     }
 
     /// Nothing more is known until the end: whoever came to the CPU behind `lost` is lost, too.
-    fn lose_the_rest(&mut self, lost: Lost, end: Option<Ns>) {
+    fn lose_the_rest(&mut self, lost: Lost) {
         let after = if self.running.is_known() { self.running.to } else { self.clock.now_lo() };
         for other in self.owner.between(after, Ns::MAX) {
-            let until = end.map_or(other.to, |end| end.min(other.to));
+            let until = self.context.last_of(other);
             if other.from < until {
                 let space = self.context.code.space(other.pid, other.from);
                 self.walk.output.thread(other, space, other.from);

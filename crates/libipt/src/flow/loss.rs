@@ -82,19 +82,25 @@ impl Flow<'_> {
 
     /// The stream is over: what is lost now is lost until the end.
     pub(super) fn finish_stream(&mut self) {
+        let missing = self.segment.missing;
+        if missing > 0 {
+            self.lose(GapCause::DamagedPacket, self.segment.end, true);
+        }
         let State::Lost(mut lost) = self.state else { return };
         lost.psb = lost.psb.or(Some(self.segment.end));
-        let end = self.context.recording.time_span.map_or(Ns::MAX, |(_, last)| last);
         let (running, before) = (self.running, lost.before.unwrap_or(self.running));
-        let bytes = if lost.skips { self.segment.end.0.saturating_sub(lost.at.0) } else { 0 };
-        self.push_gap(before, lost.from, end.min(before.to), bytes, &lost);
+        let skipped = if lost.skips { self.segment.end.0.saturating_sub(lost.at.0) } else { 0 };
+        let bytes = skipped.saturating_add(missing);
+        self.push_gap(before, lost.from, self.context.last_of(before), bytes, &lost);
         if lost.cause == GapCause::UnknownThread {
             return;
         }
         let after = if running.is_known() { before.to } else { self.now };
-        let others: Vec<Running> = self.owner.between(after, Ns::MAX).filter(|r| r.from < end).collect();
-        for other in others {
-            self.push_gap(other, other.from, end.min(other.to), 0, &lost);
+        let others: Vec<Running> = self.owner.between(after, Ns::MAX).collect();
+        for (other, until) in others.into_iter().map(|other| (other, self.context.last_of(other))) {
+            if other.from < until {
+                self.push_gap(other, other.from, until, 0, &lost);
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use super::sample_id::SampleId;
 use super::snapshots;
 
 /// perf pads payloads with zeros to this many bytes.
-const PAYLOAD_ALIGN: u64 = 8;
+pub(super) const PAYLOAD_ALIGN: u64 = 8;
 /// "No CPU", "no thread".
 const NONE: u32 = u32::MAX;
 

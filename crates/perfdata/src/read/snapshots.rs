@@ -8,13 +8,16 @@
 //! snapshot 3                                     [##################]     what is between was overwritten
 //! ```
 //!
-//! perf gives them places in the ring, which say nothing of the order or of what is new.  Only the bytes do: a PSB+
+//! perf pads each copy with zeros to eight bytes (`auxtrace_mmap__read`), which are not in the stream, and gives them places
+//! in the ring, which say nothing of the order or of what is new.  Only the bytes do: a PSB+
 //! with its TSC stands in a stream once (tools/perf/util/intel-pt-decoder/intel-pt-decoder.c looks for it, too).
 //! The new parts get offsets of a stream that goes on; where something is missing it has a hole.  Tracing stops while
 //! perf copies, so an [`AuxRecord`] says at the end of each that nothing was observed behind it.
 
 use memchr::memmem::Finder;
 use model::{AuxOffset, AuxPiece, AuxRecord};
+
+use super::buffers::PAYLOAD_ALIGN;
 
 /// Ends every PSB, whatever its alignment (SDM vol. 3, "PSB packet").
 const PSB: [u8; 16] = [2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82];
@@ -31,14 +34,17 @@ pub(super) fn joined(snapshots: Vec<AuxPiece<'_>>) -> (Vec<AuxPiece<'_>>, Vec<Au
     let mut end = AuxOffset(0);
     let finder = Finder::new(&PSB);
     for snapshot in snapshots {
-        let (old, hole) = match last {
-            None => (0, 0),
-            Some(last) => match overlap(&finder, last.bytes, snapshot.bytes) {
-                Some(old) => (old, 0),
-                None if last.offset.plus(last.bytes.len() as u64) == snapshot.offset => (0, 0),
-                None => (0, HOLE),
-            },
-        };
+        let common = last.and_then(|last| {
+            let goes_on = || goes_on(last, snapshot).map(|padding| Common { old: 0, padding });
+            overlap(&finder, last.bytes, snapshot.bytes).or_else(goes_on)
+        });
+        let hole = if last.is_some() && common.is_none() { HOLE } else { 0 };
+        let Common { old, padding } = common.unwrap_or_default();
+        if let (Some(piece), Some(record)) = (pieces.last_mut(), records.last_mut()) {
+            piece.bytes = piece.bytes.get(..piece.bytes.len().saturating_sub(padding)).unwrap_or_default();
+            record.size = piece.bytes.len() as u64;
+            end = record.end();
+        }
         last = Some(snapshot);
         let Some(bytes @ [_, ..]) = snapshot.bytes.get(old..) else { continue };
         let offset = end.plus(hole);
@@ -50,17 +56,43 @@ pub(super) fn joined(snapshots: Vec<AuxPiece<'_>>) -> (Vec<AuxPiece<'_>>, Vec<Au
     (pieces, records)
 }
 
+/// What a snapshot has in common with the one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Common {
+    /// So many of its first bytes end the one before,
+    old: usize,
+    /// behind which that has so many zeros of padding.
+    padding: usize,
+}
+
+/// The padding of a snapshot behind which the next one goes on in the ring.
+fn goes_on(last: AuxPiece<'_>, next: AuxPiece<'_>) -> Option<usize> {
+    let padding = last.offset.plus(last.bytes.len() as u64).0.checked_sub(next.offset.0)?;
+    usize::try_from(padding).ok().filter(|&padding| padding <= most_padding(last.bytes))
+}
+
+/// So many of the last bytes may be padding.
+fn most_padding(bytes: &[u8]) -> usize {
+    bytes.iter().rev().take(PAYLOAD_ALIGN as usize - 1).take_while(|byte| **byte == 0).count()
+}
+
 /// How many of the first bytes of `new` end `old`; `None` if that cannot be said.
-fn overlap(finder: &Finder<'_>, old: &[u8], new: &[u8]) -> Option<usize> {
+fn overlap(finder: &Finder<'_>, old: &[u8], new: &[u8]) -> Option<Common> {
     let first = finder.find(new)?;
     let from_first = new.get(first..)?;
     let mark = from_first.get(..FINGERPRINT.min(from_first.len()))?;
     finder.find_iter(old).find_map(|at| {
         let tail = old.get(at..)?;
-        let known = mark.len().min(tail.len());
         // The cheap comparison first: there is a PSB every few KB.
-        let same = tail.get(..known) == mark.get(..known) && from_first.starts_with(tail);
-        same.then_some(first + tail.len())
+        let known = mark.len().min(tail.len() - most_padding(tail));
+        if tail.get(..known) != mark.get(..known) {
+            return None;
+        }
+        let whole = |padding: &usize| {
+            tail.get(..tail.len() - padding).is_some_and(|tail| from_first.starts_with(tail))
+        };
+        let padding = (0..=most_padding(tail)).find(whole)?;
+        Some(Common { old: first + tail.len() - padding, padding })
     })
 }
 
@@ -111,6 +143,24 @@ mod tests {
         let all = stream(10);
         let (a, b) = (&all[..300], &all[300..700]);
         assert_eq!(join(&[(a, 8000), (b, 8300)]), [(0, a, 1000), (300, b, 1000)]);
+    }
+
+    #[test]
+    fn padding_is_not_of_the_stream() {
+        let all = stream(10);
+        let padded = |from: usize, to: usize| {
+            let mut bytes = all[from..to].to_vec();
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+            bytes
+        };
+        // Every length of the padding, also where a packet is cut.
+        for end in 393..=400 {
+            let (a, b, c) = (padded(0, end), padded(160, 561), padded(561, 700));
+            let joined = join(&[(&a, 0), (&b, 0), (&c, 401)]);
+            let stream: Vec<u8> = joined.iter().flat_map(|(_, bytes, _)| bytes.iter().copied()).collect();
+            assert_eq!(&stream[..700], &all[..700], "{end}");
+            assert_eq!(joined[1].0, end as u64);
+        }
     }
 
     proptest! {
