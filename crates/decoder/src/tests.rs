@@ -67,6 +67,7 @@ cases! {
     fup_bound_to_block_end
     fup_bound_to_exstop
     fup_bound_to_mode_tsx
+    fup_bound_to_mwait
     fup_bound_to_ptwrite
     hole_in_the_stream
     hypercall_is_no_branch

@@ -70,7 +70,7 @@ const fn remedy(cause: GapCause) -> &'static str {
         GapCause::DamagedPacket => "the file is damaged there: was it copied whole?",
         GapCause::Desync { .. } => {
             "trace and code contradict each other: is the file on disk the one that ran, and did the program write code \
-             of its own (perf record -k mono with a jitdump has it)?"
+             of its own (a jitdump with times of the TSC has it: JITDUMP_USE_ARCH_TIMESTAMP=1)?"
         }
         GapCause::MissingCode { .. } => {
             "the code that ran is not here: give the directory that has it (--symfs DIR), or take it along with \

@@ -164,6 +164,9 @@ impl Schedule {
                 let life = self.life(*pid, *tid);
                 life.name.clone_from(name);
                 life.executed = life.executed.or(record.time.filter(|_| *exec));
+                if *exec {
+                    self.takes_number(*pid, *tid, record);
+                }
             }
             Sideband::Mmap(mmap) if !mmap.kernel && mmap.executable => {
                 self.mapped.insert(mmap.pid);
@@ -232,6 +235,18 @@ impl Schedule {
         let open = self.cpus.entry(cpu).or_default().open();
         if let Some(run) = open.filter(|run| run.tid == tid) {
             run.to = time;
+        }
+    }
+
+    /// A thread that is not the first of its process executes a program: the first one has died, and it has that one's number
+    /// from now on (`de_thread` in fs/exec.c), without a FORK.
+    fn takes_number(&mut self, pid: Pid, tid: Tid, record: &SidebandRecord) {
+        if self.thread(tid).is_none_or(|life| life.died.is_none()) {
+            return;
+        }
+        self.life(pid, tid).is_born(record.time);
+        if let Some((cpu, time)) = record.cpu.zip(record.time) {
+            self.run(cpu, pid, tid, time);
         }
     }
 
@@ -373,6 +388,26 @@ mod tests {
             s.on_cpu(Cpu(0)),
             [on_cpu(10, 15, 5, false), on_cpu(40, 50, 7, false), on_cpu(50, u64::MAX, 5, false)]
         );
+    }
+
+    /// Thread 9 executes a program, and is 5 from then on.
+    #[test]
+    fn who_executes_a_program_takes_the_number_of_the_first_thread() {
+        let exit = record(15, 0, Sideband::Exit { pid: Pid(1), tid: Tid(5) });
+        let name = || "new".to_owned();
+        let exec = record(30, 1, Sideband::Comm { pid: Pid(1), tid: Tid(5), name: name(), exec: true });
+        let s = Schedule::new(&[
+            switch(10, 0, 5, false),
+            switch(10, 1, 9, false),
+            exit,
+            exec,
+            switch(40, 1, 5, true),
+            switch(50, 0, 5, false),
+        ]);
+        let life = s.thread(Tid(5)).unwrap();
+        assert_eq!((life.died, &life.dead[..]), (None, &[(Ns(15), Ns(30))][..]));
+        assert_eq!(s.on_cpu(Cpu(1)), [on_cpu(10, 30, 9, false), on_cpu(30, 40, 5, false)]);
+        assert_eq!(s.on_cpu(Cpu(0)), [on_cpu(10, 15, 5, false), on_cpu(50, u64::MAX, 5, false)]);
     }
 
     /// In records of whole CPUs it leaves, but has no number any more.

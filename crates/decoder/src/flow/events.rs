@@ -88,6 +88,7 @@ impl Flow<'_> {
                 }
             }
             Packet::Ptw { ip: true, .. }
+            | Packet::Mwait { .. }
             | Packet::Exstop { ip: true }
             | Packet::Bep { ip: true }
             | Packet::Cfe { ip: true, .. }

@@ -42,7 +42,7 @@ pub(super) struct Features {
     pub(super) kernel_release: Option<String>,
     pub(super) event_names: Vec<String>,
     clock: Option<ClockData>,
-    build_ids: HashMap<String, BuildId>,
+    build_ids: HashMap<String, Option<BuildId>>,
 }
 
 impl Features {
@@ -94,7 +94,11 @@ impl Features {
         let stored = field.get(BUILD_ID_MAX).map(|size| usize::from(*size));
         let size = stored.filter(|_| misc & MISC_BUILD_ID_SIZE != 0).unwrap_or(BUILD_ID_MAX);
         if let Some(id) = sideband::build_id(field.get(..size.min(BUILD_ID_MAX))?) {
-            self.build_ids.entry(text(c.rest())).or_insert(id);
+            // One path in two containers, or before and after an upgrade: the name does not tell which.
+            let known = self.build_ids.entry(text(c.rest())).or_insert_with(|| Some(id.clone()));
+            if known.as_ref().is_some_and(|known| *known != id) {
+                *known = None;
+            }
         }
         Some(())
     }
@@ -107,7 +111,7 @@ impl Features {
                 Some(end) if mmap.kernel && mmap.path.starts_with('[') => mmap.path.get(..=end),
                 _ => None,
             };
-            mmap.build_id = self.build_ids.get(name.unwrap_or(&mmap.path)).cloned();
+            mmap.build_id = self.build_ids.get(name.unwrap_or(&mmap.path)).cloned().flatten();
         }
     }
 

@@ -241,6 +241,11 @@ fn build_ids_of_the_table_and_of_records() {
         _ => None,
     };
     assert_eq!(id_of(&f.file()), Some("07".repeat(20)));
+    // Another file of the same name: which of them was mapped the table does not tell.
+    let other = [halves(&[41]), vec![8; 20], vec![20, 0, 0, 0], padded("/bin/x")].concat();
+    let both = [fixture::record(67, 1 << 15, &body), fixture::record(67, 1 << 15, &other)].concat();
+    f.features[0].1 = both;
+    assert_eq!(id_of(&f.file()), None);
     f.features.remove(0);
     assert_eq!(id_of(&f.file()), None);
     f.user(records::HEADER_BUILD_ID, &body);
