@@ -107,8 +107,15 @@ impl KernelText {
         let unreadable =
             |why: std::io::Error| ObjectError::Unreadable { path: file.clone(), why: why.to_string() };
         let symbols = kallsyms::read(&dir.join("kallsyms"));
+        if ranges.iter().any(|range| is_elsewhere(range, &symbols)) {
+            let what = "the kernel is at other addresses there than it was: it has been started again since"
+                .to_owned();
+            return Err(ObjectError::Damaged { path: file, what });
+        }
+        let modules = std::fs::read_to_string(dir.join("modules")).ok();
+        let is_there = |range: &&Range| modules.as_deref().is_none_or(|list| has_module(list, range));
         let kcore = kcore::Kcore::open(&file).map_err(unreadable)?;
-        for range in ranges {
+        for range in ranges.iter().filter(is_there) {
             let end = end_of(range, &symbols);
             let Some((start, bytes)) = kcore.read(range.start, end) else { continue };
             let symbols: Vec<Symbol> =
@@ -172,6 +179,22 @@ fn ranges(sideband: &[SidebandRecord]) -> Vec<Range> {
     ranges
 }
 
+/// The kernel's symbols are not where they were when the recording was made (`nokaslr` apart, each start moves it).  Where
+/// addresses are hidden (`kptr_restrict`) nobody knows.
+fn is_elsewhere(range: &Range, symbols: &[Symbol]) -> bool {
+    let mut texts = symbols.iter().filter(|symbol| matches!(&*symbol.name, "_text" | "_stext")).peekable();
+    range.is_core() && texts.peek().is_some() && texts.all(|symbol| symbol.address != range.reference)
+}
+
+/// The core, or a module that is where it was: lines of `/proc/modules` end with the address.
+fn has_module(list: &str, range: &Range) -> bool {
+    let address = |line: &str| {
+        let word = line.split_ascii_whitespace().find_map(|word| word.strip_prefix("0x"));
+        word.and_then(|word| u64::from_str_radix(word, 16).ok())
+    };
+    range.is_core() || list.lines().filter_map(address).any(|start| start == range.start.0)
+}
+
 /// The end of a stretch: some versions of perf let the kernel's reach to the end of the address space.
 fn end_of(range: &Range, symbols: &[Symbol]) -> Avma {
     let end = Avma(range.start.0.saturating_add(range.len));
@@ -192,4 +215,39 @@ fn vmlinux_places(id: &BuildId, options: &ImageOptions) -> Vec<PathBuf> {
         places.extend(found.into_iter().flatten().flatten());
     }
     places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(name: &str, start: u64) -> Range {
+        Range {
+            name: name.to_owned(),
+            build_id: None,
+            start: Avma(start),
+            len: 0x1000,
+            reference: Avma(start),
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_was_started_again_is_elsewhere() {
+        let core = range(CORE, 0xffff_ffff_9a00_0000);
+        let text = |address| Symbol { address: Avma(address), size: 1, name: "_text".to_owned() };
+        assert!(!is_elsewhere(&core, &[]));
+        assert!(!is_elsewhere(&core, &[text(0xffff_ffff_9a00_0000)]));
+        assert!(is_elsewhere(&core, &[text(0xffff_ffff_8100_0000)]));
+        let stext = Symbol { name: "_stext".to_owned(), ..text(0xffff_ffff_9a00_0000) };
+        assert!(!is_elsewhere(&core, &[text(0xffff_ffff_99f0_0000), stext]));
+    }
+
+    #[test]
+    fn a_module_may_have_been_loaded_elsewhere_since() {
+        let list = "nf_tables 385024 0 - Live 0xffffffffc0a00000\nxfs 1 0 - Live 0xffffffffc0200000 (E)\n";
+        assert!(has_module(list, &range("[nf_tables]", 0xffff_ffff_c0a0_0000)));
+        assert!(has_module(list, &range("[xfs]", 0xffff_ffff_c020_0000)));
+        assert!(!has_module(list, &range("[xfs]", 0xffff_ffff_c030_0000)));
+        assert!(has_module(list, &range(CORE, 0xffff_ffff_8100_0000)));
+    }
 }
