@@ -20,6 +20,7 @@ pub(crate) struct Aggregate {
 struct FunctionSums {
     calls: CallCounts,
     ended_by_jump: u64,
+    undecided: u64,
     outermost: Total,
     /// The least that each call not seen from entry to end can have taken, being one of those asked for.
     open_ns: Vec<u64>,
@@ -97,6 +98,7 @@ impl CallCounts {
 impl FunctionSums {
     fn count(&mut self, row: &CallRow, children: &ChildSums) {
         self.ended_by_jump += u64::from(row.ended_by_jump);
+        self.undecided += u64::from(row.undecided);
         if row.depth == 0 {
             self.outermost.add(Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns });
         }
@@ -142,12 +144,13 @@ impl FunctionSums {
         let order = |c: &CallerReport| (std::cmp::Reverse(c.latency.sum_ns), c.caller, c.site);
         callers.sort_by_key(order);
         self.rows.sort_unstable_by_key(|r| (r.start_ns, r.tid, r.depth, r.id));
+        let tails = Tails::of(&all.latency_ns, &all.error_ns, &self.open_ns);
         let figures = Figures::of(&mut all);
-        let tails = tails(&mut all.latency_ns, &self.open_ns);
         FunctionReport {
             id,
             calls: self.calls,
             ended_by_jump: self.ended_by_jump,
+            undecided: self.undecided,
             latency: figures.latency,
             off_cpu: figures.off_cpu,
             error: figures.error,
@@ -164,11 +167,19 @@ impl FunctionSums {
     }
 }
 
-/// What the figures may be if the calls that were open or cut, of `open_ns` or longer, are counted, too.
-fn tails(latency_ns: &mut Vec<u64>, open_ns: &[u64]) -> Tails {
-    let at_most = Quantiles::of(latency_ns, open_ns.len());
-    latency_ns.extend_from_slice(open_ns);
-    Tails { calls: open_ns.len() as u64, at_least: Quantiles::of(latency_ns, 0), at_most }
+impl Tails {
+    /// What the figures may be if the calls that were open or cut, of `open_ns` or longer, are counted, too.
+    fn of(latency_ns: &[u64], error_ns: &[u64], open_ns: &[u64]) -> Self {
+        let calls = || latency_ns.iter().zip(error_ns);
+        let mut most: Vec<u64> = calls().map(|(ns, error)| ns.saturating_add(*error)).collect();
+        let mut least: Vec<u64> = calls().map(|(ns, error)| ns.saturating_sub(*error)).collect();
+        least.extend_from_slice(open_ns);
+        Self {
+            calls: open_ns.len() as u64,
+            at_least: Quantiles::of(&mut least, 0),
+            at_most: Quantiles::of(&mut most, open_ns.len()),
+        }
+    }
 }
 
 impl ErrorBound {

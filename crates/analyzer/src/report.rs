@@ -173,6 +173,8 @@ pub struct FunctionReport {
     pub calls: CallCounts,
     /// Of the counted calls, those that ended at a jump out of the IP filter.
     pub ended_by_jump: u64,
+    /// Of the counted calls, those of which it is a guess that they ended then: [`CallRow::undecided`].
+    pub undecided: u64,
     /// Latency of the counted (complete and unwound) calls, off-CPU time included.
     pub latency: Stats,
     /// Off-CPU time of the counted calls, zeros too.
@@ -234,8 +236,8 @@ pub struct ErrorBound {
     pub high: Quantiles,
 }
 
-/// Between what the figures of *all* calls that were seen lie: of the counted ones, and of those that were open or cut, of
-/// which only "at least" is known.
+/// Between what the figures of *all* calls that were seen lie: of the counted ones, each of which may be off by its error,
+/// and of those that were open or cut, of which only "at least" is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tails {
     /// Calls that were not seen from entry to end.

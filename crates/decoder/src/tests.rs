@@ -84,6 +84,7 @@ cases! {
     kernel_without_text_keeps_each_threads_calls
     loss_on_one_cpu_after_the_other
     loss_until_the_end
+    loss_until_the_thread_dies
     missing_code_at_a_psb
     missing_code_lasts_until_code_is_reached
     missing_code_then_overflow

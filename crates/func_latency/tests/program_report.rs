@@ -68,10 +68,10 @@ fn rows_have_the_columns_in_their_order() {
     assert_eq!(
         lines[0],
         "id,tid,cpu,start_ns,latency_ns,error_ns,off_cpu_ns,status,caller,site,function,aux_buffer,aux_offset,cut_by,\
-         undecided"
+         undecided,ended_by_jump"
     );
     assert!(lines[1].starts_with("77-0,77,3,") && lines[1].contains(",complete,outer,program+0x1000,f,0,0x"));
-    assert!(lines[1].ends_with(",,false"), "{rows}");
+    assert!(lines[1].ends_with(",,false,false"), "{rows}");
     check(&directory, &["report", "perf.data", "-f", "f", "--rows", "no/such/dir/calls.csv"], 3);
 }
 
@@ -163,6 +163,18 @@ fn too_much_loss_fails_and_says_why_and_what_helps() {
     let says = "--max-loss allows 10 %. Most of it by truncated (";
     assert!(stderr.contains(says) && stderr.contains("perf record -m"), "{stderr}");
     assert!(stderr.contains("% of the time was lost ("), "{stderr}");
+}
+
+/// It passed: what a cut file lacks was in no gap.
+#[test]
+fn a_cut_file_is_not_one_without_loss() {
+    let directory = recorded("cut-file");
+    let path = directory.join("perf.data");
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &whole[..whole.len() * 9 / 10]).unwrap();
+    check(&directory, &["report", "-f", "f", "--max-loss", "100"], 0);
+    let (_, stderr) = check(&directory, &["report", "-f", "f", "--max-loss", "0"], 1);
+    assert!(stderr.contains("--max-loss allows 0 %"), "{stderr}");
 }
 
 /// Where everything is lost there is no call either, and that was all that was said.

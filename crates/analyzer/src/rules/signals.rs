@@ -39,6 +39,17 @@ fn an_interrupt_at_the_entry_is_no_second_entry() {
 }
 
 #[test]
+fn an_interrupt_at_the_return_is_in_the_call() {
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        150 async f+40
+        160 start f+40
+        200 ret f+40 main+15";
+    check_children(script, "100 +100 complete main+10", "self x1 90\ninterrupt x1 10");
+}
+
+#[test]
 fn a_restarted_system_call_is_a_system_call() {
     let script = "
         0 start main+4

@@ -170,7 +170,7 @@ fn diff(expected: &[&str], outcome: &[String]) -> String {
     text.join("\n")
 }
 
-/// `time switch-in TID`, `time switch-out TID`, `time map PID`, `time lost COUNT`; of another CPU: `TID@CPU`.
+/// `time switch-in TID`, `time switch-out TID`, `time exit TID`, `time map PID`, `time lost COUNT`; of another CPU: `TID@CPU`.
 fn schedule(lines: &[&str]) -> Schedule {
     let records: Vec<_> = lines
         .iter()
@@ -183,6 +183,7 @@ fn schedule(lines: &[&str]) -> Schedule {
             let (tid, body) = match what {
                 "switch-in" => (id, switch(false)),
                 "switch-out" => (id, switch(true)),
+                "exit" => (id, Sideband::Exit { pid: Pid(7), tid: Tid(id) }),
                 "lost" => (id, Sideband::Lost { count: 1 }),
                 "map" => (id, Sideband::Mmap(mapping(Pid(id)))),
                 _ => panic!("[sideband]: {line:?}"),

@@ -114,6 +114,7 @@ struct Function {
     callers: Vec<CallerEntry>,
     longest_open: Vec<Row>,
     ended_by_jump: u64,
+    undecided: u64,
     /// Null: not looked for.
     inlined_instances: Option<u64>,
     error_ns: Error,
@@ -311,6 +312,7 @@ fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<
         callers: report.callers.iter().map(|c| caller(view.names, c)).collect(),
         longest_open: report.longest_open.iter().map(|r| Row::new(view.names, r)).collect(),
         ended_by_jump: report.ended_by_jump,
+        undecided: report.undecided,
         inlined_instances,
         error_ns: error(&report.error, report.latency.count),
         bounds_ns: bounds(&report.error),

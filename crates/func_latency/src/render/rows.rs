@@ -30,6 +30,8 @@ pub struct Row {
     cut_by: Option<&'static str>,
     /// Its end is a guess, see [`CallRow::undecided`].
     undecided: bool,
+    /// It left the IP filter by a jump: how long it went on is not known.
+    ended_by_jump: bool,
 }
 
 impl Row {
@@ -52,6 +54,7 @@ impl Row {
             aux_offset: call.aux_offset.to_string(),
             cut_by: call.cut_by.map(|cut| cut.cause.name()),
             undecided: call.undecided,
+            ended_by_jump: call.ended_by_jump,
         }
     }
 }
@@ -94,7 +97,7 @@ pub fn write(out: &mut dyn Write, form: RowsForm, report: &Report, names: &dyn N
 }
 
 /// The header is written by hand, so that a file without calls has it, too.
-const COLUMNS: [&str; 15] = [
+const COLUMNS: [&str; 16] = [
     "id",
     "tid",
     "cpu",
@@ -110,6 +113,7 @@ const COLUMNS: [&str; 15] = [
     "aux_offset",
     "cut_by",
     "undecided",
+    "ended_by_jump",
 ];
 
 fn io_error(error: csv::Error) -> io::Error {

@@ -127,7 +127,8 @@ impl Figures<'_> {
 
     fn totals(&self, out: &mut dyn Write) -> io::Result<()> {
         let latency = self.latency;
-        write!(out, "  count: {}, total: {}", grouped(latency.count), duration(latency.sum_ns))?;
+        let total = duration_within(latency.sum_ns, self.error.sum_ns);
+        write!(out, "  count: {}, total: {total}", grouped(latency.count))?;
         match self.off_cpu {
             Some((stats, went_off)) => writeln!(
                 out,
@@ -194,8 +195,16 @@ fn cpu_line(out: &mut dyn Write, view: &View<'_>, function: &FunctionReport) -> 
         ""
     };
     let note = if known { "" } else { "; no context-switch records: off-CPU time is in it" };
-    let cpu = percent(function.cpu_percent);
-    writeln!(out, "  CPU percent: {cpu} % (100 % is one core{estimated}{note})")
+    // As far off as the latencies that it is of.
+    let error = function.cpu_percent * share(function.error.sum_ns, function.latency.sum_ns) / 100.0;
+    let cpu = match percent(error) {
+        _ if error >= function.cpu_percent && error > 0.0 => {
+            format!("at most {} %", percent(function.cpu_percent + error))
+        }
+        error if error == "0.0" || error.starts_with('<') => format!("{} %", percent(function.cpu_percent)),
+        error => format!("{} % +- {error}", percent(function.cpu_percent)),
+    };
+    writeln!(out, "  CPU percent: {cpu} (100 % is one core{estimated}{note})")
 }
 
 fn counts(out: &mut dyn Write, function: &FunctionReport, inlined: u64) -> io::Result<()> {
@@ -211,7 +220,17 @@ fn counts(out: &mut dyn Write, function: &FunctionReport, inlined: u64) -> io::R
     )?;
     if function.ended_by_jump > 0 {
         let ended = counted(function.ended_by_jump, "call");
-        writeln!(out, "  {ended} ended at a jump out of the IP filter: where they went on was not traced")?;
+        writeln!(
+            out,
+            "  {ended} ended at a jump out of the IP filter: where they went on was not traced, and they took that long or longer"
+        )?;
+    }
+    if function.undecided > 0 {
+        let guessed = counted(function.undecided, "counted call");
+        writeln!(
+            out,
+            "  {guessed} may have ended at another time: control landed where several open calls had been, or may have"
+        )?;
     }
     inlined_note(out, inlined)
 }

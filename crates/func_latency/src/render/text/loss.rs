@@ -146,7 +146,10 @@ fn limits(out: &mut dyn Write, limits: &Limits) -> io::Result<()> {
             limits.undecided_landings,
             "landings of an exception or longjmp in one of several activations: a guess",
         ),
-        (limits.undecided_calls, "calls that ended by such a guess, or were taken for others because of one"),
+        (
+            limits.undecided_calls,
+            "calls that may have ended at another time, as control landed where several open calls had been, or may have",
+        ),
         (
             limits.stack_switches,
             "times that control landed where no open call explains it (fibers, goroutines): open calls are cut",
