@@ -8,6 +8,7 @@ mod completeness;
 mod entry_and_exit;
 mod figures;
 mod gaps;
+mod guesses;
 mod ip_filter;
 mod landings;
 mod script;

@@ -1,0 +1,122 @@
+//! What a landing leaves undecided, and what tells later.
+
+use super::script::{check, check_request, id};
+use crate::Request;
+
+#[test]
+fn a_landing_that_may_have_been_in_an_older_call_leaves_ends_that_are_guesses() {
+    // Nothing is known of what ran before: f may have been open then, too.
+    let landed = "
+        0 start main+4
+        100 call main+10 f
+        110 call f+10 g
+        120 call g+10 throw
+        130 ijmp throw+30 f+80";
+    check(&format!("{landed}\n 150 gap 160"), "100 >=50 cut main+10 undecided");
+    check(&format!("{landed}\n 150 ret f+90 main+15"), "100 +50 complete main+10");
+    check(&format!("born 0\n{landed}\n 150 gap 160"), "100 >=50 cut main+10");
+}
+
+#[test]
+fn so_does_one_in_a_function_that_is_open_more_than_once() {
+    let landed = "
+        0 start main+4
+        100 call main+10 f
+        110 call f+10 h
+        120 call h+10 h
+        130 call h+20 throw
+        140 ijmp throw+30 h+80";
+    check(&format!("{landed}\n 150 gap 160"), "100 >=50 cut main+10 undecided");
+    check(&format!("born 0\n{landed}\n 150 gap 160"), "100 >=50 cut main+10");
+}
+
+#[test]
+fn in_recursion_a_return_does_not_tell_which_of_two_calls_was_landed_in() {
+    // g calls h, and h g: before the recording g may have called f, as it does now.
+    let script = "
+        0 start main+4
+        10 call main+10 g
+        20 call g+20 h
+        30 call h+10 g
+        100 call g+10 f
+        110 call f+10 throw
+        130 ijmp throw+30 f+80
+        150 ret f+90 g+15";
+    check(script, "100 +50 complete g+10 undecided");
+    check(&format!("born 0\n{script}"), "100 +50 complete g+10");
+}
+
+#[test]
+fn where_a_handler_s_return_leads_tells_whose_it_was() {
+    let nested = "
+        100 call main+10 f
+        105 call f+10 g
+        110 async g+20
+        120 start handler
+        130 call handler+10 f
+        135 call f+10 g
+        140 async g+10
+        150 start handler
+        160 ret handler+50 restorer
+        160 syscall restorer+5
+        170 start g+20
+        180 ret g+90 f+15
+        190 gap 200";
+    let rows = "100 >=90 cut main+10\n130 +40 unwound handler+10 depth 1";
+    check(&format!("0 start main+4\n{nested}"), rows);
+    // Where it had to be found out before which frame was landed in, it shows that it was another one.
+    let landed = "
+        0 start main+4
+        50 call main+8 h
+        55 call h+10 h
+        60 call h+30 throw
+        65 ijmp throw+30 h+80
+        70 ret h+90 main+d";
+    let guesses = "100 >=90 cut main+10 undecided\n130 +40 unwound handler+10 depth 1 undecided";
+    check(&format!("{landed}\n{nested}"), guesses);
+}
+
+#[test]
+fn what_an_undecided_call_jumps_to_is_undecided() {
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        110 call f+10 f
+        120 call f+10 throw
+        130 ijmp throw+30 f+80
+        140 jmp f+90 g
+        150 gap 160";
+    let of_g = Request { functions: vec![id("g")], ..Request::default() };
+    check_request(script, of_g, "140 >=10 cut jump f+90 undecided");
+}
+
+#[test]
+fn control_where_no_frame_leads_shows_that_a_landing_was_elsewhere() {
+    let script = "
+        born 0
+        0 start main
+        100 call main+10 f
+        110 call f+10 f
+        120 call f+20 f
+        130 call f+30 throw
+        150 ijmp throw+30 f+80
+        160 ret f+90 f+15
+        170 ret f+90 k+5";
+    let rows = "
+        100 >=70 cut main+10 undecided
+        110 +50 complete f+10 depth 1
+        120 +30 unwound f+20 depth 2";
+    check(script, rows);
+}
+
+#[test]
+fn code_that_is_found_running_may_be_of_another_call_than_its_function_s() {
+    // Who jumps back into f's middle may be g, called by a frame that had jumped there.
+    let script = "
+        10 gap 20
+        20 resume f+8
+        30 jmp f+20 g
+        40 jmp g+10 f+50";
+    let of_g = Request { functions: vec![id("g")], ..Request::default() };
+    check_request(script, of_g, "30 +10 complete jump f+20 undecided");
+}
