@@ -22,7 +22,7 @@ pub(crate) fn run(config: &BundleConfig) -> Result<Exit> {
     for problem in image.problems() {
         messages::warn(problem.what);
     }
-    let mut total = copy(&config.input, &config.output.join("perf.data"))?;
+    let mut total = copy_recording(&config.input, &config.output.join("perf.data"))?;
     let files = image.bundle();
     for file in &files {
         let target = config.output.join(&file.path);
@@ -31,6 +31,12 @@ pub(crate) fn run(config: &BundleConfig) -> Result<Exit> {
             BundledBytes::File(source) => copy(source, &target)?,
         };
     }
+    if recording.pt.kernel && !config.input.join("kcore_dir").is_dir() {
+        messages::warn(
+            "the trace has kernel code, and the kernel's text is not in the bundle: without it that is skipped, and the report another; \
+             take a copy of /proc/kcore and /proc/kallsyms along (report --kcore DIR), or vmlinux (--vmlinux FILE)",
+        );
+    }
     let directory = config.output.display();
     messages::note(format!(
         "{} and the recording, {}; report with: func_latency report -i {directory}/perf.data --symfs {directory} ...",
@@ -38,6 +44,20 @@ pub(crate) fn run(config: &BundleConfig) -> Result<Exit> {
         size(total)
     ));
     Ok(Exit::Done)
+}
+
+/// A file, or a directory (`perf record --threads`, `--kcore`) with all that is in it.
+fn copy_recording(source: &Path, target: &Path) -> Result<u64> {
+    if !source.is_dir() {
+        return copy(source, target);
+    }
+    let unreadable = || format!("cannot read {}", source.display());
+    let mut total = 0;
+    for entry in fs::read_dir(source).with_context(unreadable)? {
+        let name = entry.with_context(unreadable)?.file_name();
+        total += copy_recording(&source.join(&name), &target.join(&name))?;
+    }
+    Ok(total)
 }
 
 fn write(bytes: &[u8], target: &Path) -> Result<u64> {

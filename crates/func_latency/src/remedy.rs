@@ -77,7 +77,7 @@ const fn remedy(cause: GapCause) -> &'static str {
              func_latency bundle"
         }
         GapCause::UnmappedCode { .. } => {
-            "the recording has no mapping of the code: record from the program's start, or with perf's own buffers larger \
+            "the recording has no mapping of the code, or it is of 32 bits, which is not followed: record from the program's start, or with perf's own buffers larger \
              (-m 4M)"
         }
         GapCause::UnknownThread => {

@@ -165,6 +165,23 @@ fn too_much_loss_fails_and_says_why_and_what_helps() {
     assert!(stderr.contains("% of the time was lost ("), "{stderr}");
 }
 
+/// `perf record --threads` and `--kcore` write directories.
+#[test]
+fn a_bundle_of_a_directory_is_a_directory() {
+    let directory = recorded("bundle-directory");
+    let of = |name: &str| directory.join(name);
+    std::fs::create_dir_all(of("recording/kcore_dir")).unwrap();
+    std::fs::rename(of("perf.data"), of("recording/data")).unwrap();
+    std::fs::write(of("recording/kcore_dir/kallsyms"), "0000000000000000 T _text\n").unwrap();
+    let (whole, _) = check(&directory, &["report", "-f", "f", "recording"], 0);
+    check(&directory, &["bundle", "recording", "-o", "there"], 0);
+    assert!(of("there/perf.data/kcore_dir/kallsyms").is_file());
+    std::fs::remove_file(of("program")).unwrap();
+    let (there, _) = check(&directory, &["report", "-f", "f", "there/perf.data", "--symfs", "there"], 0);
+    let body = |text: &str| text.split_once('\n').map(|(_, body)| body.to_owned());
+    assert_eq!(body(&there), body(&whole));
+}
+
 /// It passed: what a cut file lacks was in no gap.
 #[test]
 fn a_cut_file_is_not_one_without_loss() {
