@@ -20,37 +20,55 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 
-/// The recording as snapshots of rings of `ring` bytes, one for every `every` AUXTRACE records of a buffer.
+/// The records between these places, each with the trace behind it.
+fn records(whole: &[u8], mut at: usize, end: usize) -> Vec<(&[u8], &[u8])> {
+    let mut records = vec![];
+    while at < end {
+        let kind = u32::from_le_bytes(whole[at..at + 4].try_into().unwrap());
+        let len = usize::from(u16::from_le_bytes(whole[at + 6..at + 8].try_into().unwrap()));
+        let trace = if kind == AUXTRACE { word(whole, at + 8) as usize } else { 0 };
+        records.push((&whole[at..at + len], &whole[at + len..at + len + trace]));
+        at += len + trace;
+    }
+    records
+}
+
+/// The recording as snapshots of rings of `ring` bytes, one for every `every` AUXTRACE records of a buffer.  All but the last of a
+/// buffer end at any byte, and are padded with zeros to eight, as perf does it (`__auxtrace_mmap__read`).
 fn snapshots(whole: &[u8], ring: usize, every: usize) -> Vec<u8> {
     let (data, size) = (word(whole, 40) as usize, word(whole, 48) as usize);
     let mut out = whole[..data].to_vec();
+    let records = records(whole, data, data + size);
+    let index_of = |record: &[u8]| word(record, 32) as u32;
+    let mut all: BTreeMap<u32, usize> = BTreeMap::new();
+    for (record, _) in records.iter().filter(|(_, trace)| !trace.is_empty()) {
+        *all.entry(index_of(record)).or_default() += 1;
+    }
     let mut streams: BTreeMap<u32, (Vec<u8>, usize)> = BTreeMap::new();
-    let mut at = data;
-    while at < data + size {
-        let kind = u32::from_le_bytes(whole[at..at + 4].try_into().unwrap());
-        let len = usize::from(u16::from_le_bytes(whole[at + 6..at + 8].try_into().unwrap()));
-        let mut record = whole[at..at + len].to_vec();
-        at += len;
-        if kind == AUXTRACE_INFO {
+    for (record, trace) in records {
+        let mut record = record.to_vec();
+        if record.starts_with(&AUXTRACE_INFO.to_le_bytes()) {
             record[SNAPSHOT_WORD] = 1;
         }
-        if kind != AUXTRACE {
+        if trace.is_empty() {
             out.extend(record);
             continue;
         }
-        let payload = word(&record, 8) as usize;
-        let index = word(&record, 32) as u32;
+        let index = index_of(&record);
         let (stream, count) = streams.entry(index).or_default();
-        stream.extend(&whole[at..at + payload]);
-        at += payload;
+        stream.extend(trace);
         *count += 1;
         if *count % every == 0 {
-            let copy = &stream[stream.len().saturating_sub(ring)..];
-            let place = if stream.len() < ring { 0 } else { stream.len() % ring };
-            record[8..16].copy_from_slice(&(copy.len() as u64).to_le_bytes());
+            let cut = if *count < all[&index] { *count % 8 } else { 0 };
+            let end = stream.len() - cut;
+            let copy = &stream[end.saturating_sub(ring)..end];
+            let place = if end < ring { 0 } else { end % ring };
+            let padded = copy.len().next_multiple_of(8);
+            record[8..16].copy_from_slice(&(padded as u64).to_le_bytes());
             record[16..24].copy_from_slice(&(place as u64).to_le_bytes());
             out.extend(record);
             out.extend(copy);
+            out.resize(out.len() + padded - copy.len(), 0);
         }
     }
     // Without features: their sections would be elsewhere.

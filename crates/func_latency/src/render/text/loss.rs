@@ -120,11 +120,16 @@ fn sums(by_cause: &[CauseLoss]) -> [String; 5] {
     let lost_ns = sum(|c| c.lost_ns);
     [
         grouped(sum(|c| c.count)),
-        size(sum(|c| c.bytes)),
+        trace(sum(|c| c.bytes)),
         duration(lost_ns),
         grouped(lost_ns),
         grouped(sum(|c| c.calls)),
     ]
+}
+
+/// What was never written has no size that is known.
+fn trace(bytes: u64) -> String {
+    if bytes == 0 { "-".to_owned() } else { size(bytes) }
 }
 
 fn mostly(by_cause: &[CauseLoss]) -> String {
