@@ -3,11 +3,12 @@
 //! Snapshots are made from a whole recording: each AUXTRACE record becomes a copy of the ring, that is of the last
 //! bytes of its buffer's stream, at places as perf gives them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use decoder::DecodeOptions;
-use model::{EventSink, EventTime, GapCause, Pid, SpaceId, Tid, TraceEvent, Transfer};
+use model::{AuxOffset, AuxPiece, EventSink, EventTime, GapCause, Pid, SpaceId, Tid, TraceEvent, Transfer};
+use packet::Packet;
 use truth_tests::fixture;
 use truth_tests::pipeline::{Opened, open};
 
@@ -33,17 +34,39 @@ fn records(whole: &[u8], mut at: usize, end: usize) -> Vec<(&[u8], &[u8])> {
     records
 }
 
-/// The recording as snapshots of rings of `ring` bytes, one for every `every` AUXTRACE records of a buffer.  All but the last of a
-/// buffer end at any byte, and are padded with zeros to eight, as perf does it (`__auxtrace_mmap__read`).
+/// What each AUXTRACE record adds to its buffer's stream.  The PADs that fill them up are left out: where tracing has stopped the
+/// ring ends at any byte.
+fn streams<'a>(records: &[(&[u8], &'a [u8])]) -> BTreeMap<u32, Vec<&'a [u8]>> {
+    let mut chunks: BTreeMap<u32, Vec<&[u8]>> = BTreeMap::new();
+    for (record, trace) in records.iter().filter(|(_, trace)| !trace.is_empty()) {
+        chunks.entry(index_of(record)).or_default().push(trace);
+    }
+    for chunks in chunks.values_mut() {
+        let bytes = chunks.concat();
+        let piece = AuxPiece { offset: AuxOffset(0), bytes: &bytes, file_offset: 0 };
+        let is_pad = |(at, packet): (AuxOffset, _)| matches!(packet, Ok(Packet::Pad)).then_some(at.0);
+        let pads: HashSet<u64> = decoder::packets(&[piece]).filter_map(is_pad).collect();
+        let mut end = 0;
+        for chunk in chunks {
+            end += chunk.len() as u64;
+            let padding = (1..).take_while(|back| pads.contains(&(end - back))).count();
+            *chunk = &chunk[..chunk.len().saturating_sub(padding)];
+        }
+    }
+    chunks
+}
+
+fn index_of(record: &[u8]) -> u32 {
+    word(record, 32) as u32
+}
+
+/// The recording as snapshots of rings of `ring` bytes, one for every `every` AUXTRACE records of a buffer, padded with zeros to
+/// eight bytes as perf does it (`__auxtrace_mmap__read`).
 fn snapshots(whole: &[u8], ring: usize, every: usize) -> Vec<u8> {
     let (data, size) = (word(whole, 40) as usize, word(whole, 48) as usize);
     let mut out = whole[..data].to_vec();
     let records = records(whole, data, data + size);
-    let index_of = |record: &[u8]| word(record, 32) as u32;
-    let mut all: BTreeMap<u32, usize> = BTreeMap::new();
-    for (record, _) in records.iter().filter(|(_, trace)| !trace.is_empty()) {
-        *all.entry(index_of(record)).or_default() += 1;
-    }
+    let chunks = streams(&records);
     let mut streams: BTreeMap<u32, (Vec<u8>, usize)> = BTreeMap::new();
     for (record, trace) in records {
         let mut record = record.to_vec();
@@ -56,13 +79,11 @@ fn snapshots(whole: &[u8], ring: usize, every: usize) -> Vec<u8> {
         }
         let index = index_of(&record);
         let (stream, count) = streams.entry(index).or_default();
-        stream.extend(trace);
+        stream.extend(chunks[&index][*count]);
         *count += 1;
         if *count % every == 0 {
-            let cut = if *count < all[&index] { *count % 8 } else { 0 };
-            let end = stream.len() - cut;
-            let copy = &stream[end.saturating_sub(ring)..end];
-            let place = if end < ring { 0 } else { end % ring };
+            let copy = &stream[stream.len().saturating_sub(ring)..];
+            let place = if stream.len() < ring { 0 } else { stream.len() % ring };
             let padded = copy.len().next_multiple_of(8);
             record[8..16].copy_from_slice(&(padded as u64).to_le_bytes());
             record[16..24].copy_from_slice(&(place as u64).to_le_bytes());
