@@ -114,6 +114,7 @@ cases! {
     switch_records_were_lost
     system_call_behind_a_tnt
     time_between_two_anchors
+    time_by_mtc
     time_first_cyc_behind_psb
     time_never_runs_backwards
     time_while_tracing_is_off

@@ -66,6 +66,10 @@ impl Setup {
                 ["no", "return", "compression"] => pt.return_compression = false,
                 ["no", "cyc"] => pt.cyc = false,
                 ["mtc", "period", period] => pt.mtc_period = Some(number(period) as u8),
+                ["crystal", ratio] => {
+                    let (n, d) = ratio.split_once('/').unwrap_or((ratio, "1"));
+                    pt.tsc_ctc_ratio = (number(n) as u32, number(d) as u32);
+                }
                 ["kernel"] => pt.kernel = true,
                 ["ip", "filter", ..] => {
                     pt.has_ip_filter = true;
