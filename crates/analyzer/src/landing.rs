@@ -219,6 +219,11 @@ impl<'a> Thread<'a> {
                 self.guess(session, 0);
             }
             self.close_to(session, landed + 1, Status::Unwound);
+            // A frame that may return anywhere was not told by where it returns: an older one may as well.
+            let base = self.stack.get(self.group_base(landed));
+            if base.is_some_and(|base| matches!(base.kind, FrameKind::Filter | FrameKind::Found)) {
+                self.may_have_left_all();
+            }
             if !undecided.is_guess && undecided.verdict() == Verdict::Wait {
                 // Those that are open whichever it was go on, unless what comes may be taken for their return.
                 let current = candidates().map(|candidate| candidate.current).min();

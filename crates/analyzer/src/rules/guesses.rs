@@ -31,6 +31,19 @@ fn so_does_one_in_a_function_that_is_open_more_than_once() {
 }
 
 #[test]
+fn who_may_return_anywhere_is_not_told_by_where_it_returns() {
+    let script = "
+        100 start f
+        110 call f+20 f
+        120 out.call f+30 k
+        130 start f+80
+        140 out.ret f+90 h+15";
+    let rows = |end| format!("100 +40 complete -{end}\n110 +20 unwound f+20 depth 1");
+    check(&format!("filter\n code call h+10 f\n{script}"), &rows(" undecided").replace(" -", " h+10"));
+    check(&format!("filter\n code call h+10 f\n born 0\n{script}"), &rows("").replace(" -", " h+10"));
+}
+
+#[test]
 fn in_recursion_a_return_does_not_tell_which_of_two_calls_was_landed_in() {
     // g calls h, and h g: before the recording g may have called f, as it does now.
     let script = "
