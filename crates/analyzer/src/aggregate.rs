@@ -170,9 +170,8 @@ impl FunctionSums {
 impl Tails {
     /// What the figures may be if the calls that were open or cut, of `open_ns` or longer, are counted, too.
     fn of(latency_ns: &[u64], error_ns: &[u64], open_ns: &[u64]) -> Self {
-        let calls = || latency_ns.iter().zip(error_ns);
-        let mut most: Vec<u64> = calls().map(|(ns, error)| ns.saturating_add(*error)).collect();
-        let mut least: Vec<u64> = calls().map(|(ns, error)| ns.saturating_sub(*error)).collect();
+        let mut most = bounds(latency_ns, error_ns, u64::saturating_add);
+        let mut least = bounds(latency_ns, error_ns, u64::saturating_sub);
         least.extend_from_slice(open_ns);
         Self {
             calls: open_ns.len() as u64,
@@ -182,20 +181,20 @@ impl Tails {
     }
 }
 
+/// Each latency, off by its error.
+fn bounds(latency_ns: &[u64], error_ns: &[u64], off: fn(u64, u64) -> u64) -> Vec<u64> {
+    latency_ns.iter().zip(error_ns).map(|(ns, error)| off(*ns, *error)).collect()
+}
+
 impl ErrorBound {
     /// Of calls with these latencies, each of which may be off by its error.
     fn of(latency_ns: &[u64], error_ns: &[u64]) -> Self {
-        let calls = || latency_ns.iter().zip(error_ns);
-        let mut bounds: Vec<u64> = calls().map(|(ns, error)| ns.saturating_sub(*error)).collect();
-        let low = Quantiles::of(&mut bounds, 0);
-        bounds.clear();
-        bounds.extend(calls().map(|(ns, error)| ns.saturating_add(*error)));
         Self {
             sum_ns: error_ns.iter().copied().fold(0, u64::saturating_add),
             max_ns: error_ns.iter().copied().max().unwrap_or(0),
-            shorter: calls().filter(|(ns, error)| ns < error).count() as u64,
-            low,
-            high: Quantiles::of(&mut bounds, 0),
+            shorter: latency_ns.iter().zip(error_ns).filter(|(ns, error)| ns < error).count() as u64,
+            low: Quantiles::of(&mut bounds(latency_ns, error_ns, u64::saturating_sub), 0),
+            high: Quantiles::of(&mut bounds(latency_ns, error_ns, u64::saturating_add), 0),
         }
     }
 }

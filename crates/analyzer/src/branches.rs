@@ -190,11 +190,7 @@ impl<'a> Thread<'a> {
     /// In a thread that was seen from its first instruction that is another stack.  Otherwise it may as well be a
     /// frame that is older than the recording, unless the program is known to switch stacks.
     pub(crate) fn unexplained(&mut self, session: &mut Session<'a>, to: Target) {
-        if self.has_chosen {
-            // Or control has landed in another frame before than it seemed, and none of those that are open now is.
-            self.guess(session, 0);
-            self.is_lost = true;
-        }
+        self.contradicts_choice(session);
         if self.may_switch_stacks(session) {
             session.limits.stack_switches += 1;
             self.cut_all(session, CutCause::StackSwitch);

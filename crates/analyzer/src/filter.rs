@@ -152,9 +152,8 @@ impl<'a> Thread<'a> {
             let mut frame = self.frame(to.function, FrameKind::Filter);
             frame.entry = to.ip;
             self.push(session, frame, true);
-        } else if let Some(mark) = self.mark_of(to.ip) {
-            self.close_to(session, mark + 1, Status::Unwound);
-            self.close(session, Status::Complete, false);
+        } else if self.goes_on_at_mark(session, to) {
+            // A handler out of sight has returned.
         } else if let Some(i) = self.stack.iter().rposition(|f| f.hidden && f.ret == to.ip) {
             self.close_to(session, i + 1, Status::Unwound);
             self.pop_group(session, false);

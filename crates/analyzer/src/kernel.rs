@@ -104,7 +104,7 @@ impl<'a> Thread<'a> {
     }
 
     /// The innermost code that goes on there, if any, was interrupted by a handler that is left now.
-    fn goes_on_at_mark(&mut self, session: &mut Session<'a>, to: Target) -> bool {
+    pub(crate) fn goes_on_at_mark(&mut self, session: &mut Session<'a>, to: Target) -> bool {
         let Some(mark) = self.mark_of(to.ip).filter(|_| !to.at_entry) else { return false };
         self.close_to(session, mark + 1, Status::Unwound);
         self.close(session, Status::Complete, false);
@@ -130,10 +130,7 @@ impl<'a> Thread<'a> {
             return self.push_handler(session, mark.kind, mark.site, self.clocks(), to);
         }
         // The handler changed where to go on; or it is another one, as control has landed elsewhere than it seemed.
-        if self.has_chosen {
-            self.guess(session, 0);
-            self.is_lost = true;
-        }
+        self.contradicts_choice(session);
         if !self.goes_on_at_mark(session, to) {
             self.put_elsewhere(session, to);
         }

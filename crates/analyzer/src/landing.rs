@@ -219,20 +219,29 @@ impl<'a> Thread<'a> {
                 self.guess(session, 0);
             }
             self.close_to(session, landed + 1, Status::Unwound);
+            let is_unsettled = !undecided.is_guess && undecided.verdict() == Verdict::Wait;
             // A frame that may return anywhere was not told by where it returns: an older one may as well.
             let base = self.stack.get(self.group_base(landed));
-            if base.is_some_and(|base| matches!(base.kind, FrameKind::Filter | FrameKind::Found)) {
+            let is_anywhere = base.is_some_and(|b| matches!(b.kind, FrameKind::Filter | FrameKind::Found));
+            if is_unsettled || is_anywhere {
                 self.may_have_left_all();
             }
-            if !undecided.is_guess && undecided.verdict() == Verdict::Wait {
+            if is_unsettled {
                 // Those that are open whichever it was go on, unless what comes may be taken for their return.
                 let current = candidates().map(|candidate| candidate.current).min();
                 let open = current.filter(|_| verdict == Verdict::Decided).map_or(0, |current| current + 1);
-                self.may_have_left_all();
                 self.guess(session, open);
             }
         }
         undecided.events
+    }
+
+    /// Control is where no frame that is open leads: if one had to be chosen before, control has landed in another than it seemed.
+    pub(crate) fn contradicts_choice(&mut self, session: &mut Session<'a>) {
+        if self.has_chosen {
+            self.guess(session, 0);
+            self.is_lost = true;
+        }
     }
 
     /// Which of the frames but the outermost `open` control has left is a guess.
