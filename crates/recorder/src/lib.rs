@@ -10,6 +10,7 @@
 //!   window      enable, wait, disable
 //!   drain       buffers to file; newborns: threads that are born meanwhile
 //!   output      the file that all write to           (file_head: what it begins with)
+//! doctor      what this machine lets us record
 //! sys         system calls and mapped rings: the only `unsafe`
 //! ```
 //!
@@ -19,6 +20,7 @@
 mod attach;
 pub mod cpu_list;
 mod descriptors;
+pub mod doctor;
 mod drain;
 mod error;
 mod events;
@@ -36,6 +38,8 @@ mod pt_config;
 mod session;
 mod snapshot;
 mod sys;
+#[cfg(test)]
+mod tests;
 mod window;
 
 pub use cpu_list::CpuList;

@@ -61,6 +61,12 @@ impl Proc {
         Self { root: root.to_path_buf() }
     }
 
+    /// Where it is mounted.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// The directory of a process.
     #[must_use]
     pub fn directory(&self, pid: Pid) -> PathBuf {

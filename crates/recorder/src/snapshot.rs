@@ -68,7 +68,7 @@ impl Snapshot {
     #[must_use]
     pub fn sideband(&self) -> Vec<SidebandRecord> {
         let record = |mapping: &Mapping| SidebandRecord {
-            time: Some(Ns(0)),
+            time: None,
             cpu: None,
             pid: Some(self.pid),
             tid: Some(Tid(self.pid.0)),

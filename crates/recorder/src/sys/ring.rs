@@ -23,7 +23,7 @@ use super::EventFd;
 
 const PAGE_BYTES: usize = 4096;
 /// `cap_user_time_zero` in `capabilities`.
-const CAP_USER_TIME_ZERO: u64 = 1 << 5;
+const CAP_USER_TIME_ZERO: u64 = 1 << 4;
 
 /// The mapped buffers of one event.
 #[derive(Debug)]
