@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use image::{HostVdso, ImageOptions, KernelOptions};
-use model::Recording;
+use model::{BuildId, Recording};
 
 /// A vDSO has two to four pages.
 const VDSO_MAX_BYTES: u64 = 1 << 20;
@@ -44,6 +44,11 @@ fn directory(variable: &str) -> Option<PathBuf> {
 fn same_kernel(recording: &Recording<'_>) -> bool {
     let here = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
     recording.kernel_release.as_deref().is_some_and(|there| here.is_some_and(|here| here.trim() == there))
+}
+
+/// The build id of the vDSO: the kernel tells it of files only.
+pub(crate) fn vdso_build_id() -> Option<BuildId> {
+    image::build_id_in(&own_vdso()?)
 }
 
 /// The vDSO of this process: every process of a kernel has the same.

@@ -24,8 +24,13 @@ use crate::vdso;
 /// The build id of a file; `None` if it cannot be read, is no ELF file, or has none.
 #[must_use]
 pub fn build_id_of(path: &Path) -> Option<BuildId> {
-    let file = MappedFile::open(path).ok()?;
-    Elf::parse(file.bytes()).ok()?.build_id()
+    build_id_in(MappedFile::open(path).ok()?.bytes())
+}
+
+/// [`build_id_of`] a file that is in memory.
+#[must_use]
+pub fn build_id_in(bytes: &[u8]) -> Option<BuildId> {
+    Elf::parse(bytes).ok()?.build_id()
 }
 
 /// The file of an object.
