@@ -64,7 +64,7 @@ impl LiveCode {
             Source::Processes(snapshots) => snapshots.iter().find_map(|snapshot| {
                 let line = snapshot.mappings.iter().map(|mapping| &mapping.line).find(|line| {
                     let inside = offset.0.checked_sub(line.offset);
-                    line.path == name && inside.is_some_and(|inside| inside < line.end - line.start)
+                    line.undeleted_path() == name && inside.is_some_and(|inside| inside < line.end - line.start)
                 })?;
                 ip_filter::file_of_mapping(proc, snapshot.pid, line)
             }),

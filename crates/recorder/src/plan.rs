@@ -5,8 +5,8 @@ use std::fmt;
 use crate::procfs::{Proc, field};
 
 const PAGE_BYTES: u64 = 4096;
-/// At a gigabyte a second, more than a core writes, a drain has 12 ms to come.
-const TRACE_MAX_BYTES: u64 = 16 << 20;
+/// At a gigabyte a second, more than a core writes, a drain has 6 ms to come.  The kernel clears all of it at the start.
+const TRACE_MAX_BYTES: u64 = 8 << 20;
 /// A trace unit that stops all the time for a smaller one measures itself.
 const TRACE_MIN_BYTES: u64 = 16 << 10;
 const RECORDS_MAX_BYTES: u64 = 512 << 10;
@@ -229,7 +229,7 @@ mod tests {
     fn buffers_share_what_there_is() {
         let root = plan(ONE, ROOT);
         assert_eq!((root.layout, root.buffers, root.events), (Layout::TasksByCpu, 4, 8));
-        assert_eq!((root.trace_bytes, root.records_bytes), (16 << 20, 512 << 10));
+        assert_eq!((root.trace_bytes, root.records_bytes), (8 << 20, 512 << 10));
         let user = plan(ONE, USER);
         assert_eq!((user.trace_bytes, user.records_bytes), (2 << 20, 256 << 10));
         let together = user.buffers * (user.trace_bytes + user.records_bytes + PAGE_BYTES);

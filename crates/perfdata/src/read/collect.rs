@@ -116,7 +116,7 @@ impl<'a, 'l> Collector<'a, 'l> {
         match end {
             Some(end) => self.feature_sections(bytes, header, end),
             None if killed => {
-                self.damaged(file_end, "perf was stopped before it closed the file; read to its end");
+                self.damaged(file_end, "the recorder was stopped before it closed the file; read to its end");
             }
             None => {
                 let missing = (u128::from(data.offset) + u128::from(data.size)) - u128::from(file_end);
