@@ -146,7 +146,7 @@ impl<'a> Thread<'a> {
                 self.unexplained(session, to);
             } else {
                 self.runs(to.function);
-                self.may_have_left_all();
+                self.may_have_left_all(self.stack.len());
             }
         }
     }

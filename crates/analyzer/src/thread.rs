@@ -316,12 +316,12 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Control has landed where it may as well be in a frame that is older than what was seen.
-    pub(crate) fn may_have_left_all(&mut self) {
+    /// Control has landed in one of the outermost `open` frames, or as well in one that is older than what was seen.
+    pub(crate) fn may_have_left_all(&mut self, open: usize) {
         if !self.base_known {
             let mut functions = FxHashSet::default();
             self.is_in_recursion = !self.stack.iter().all(|frame| functions.insert(frame.function));
-            self.unproved = self.stack.len();
+            self.unproved = open;
         }
     }
 

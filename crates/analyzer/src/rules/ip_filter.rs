@@ -243,6 +243,7 @@ fn whether_the_kernel_or_hidden_code_entered_a_call_is_unknown_until_it_returns(
 fn what_hidden_code_calls_while_a_landing_is_undecided_returns_there() {
     let script = "
         filter
+        born 0
         code call k+10 f
         100 start f
         105 call f+10 f
