@@ -130,6 +130,22 @@ impl ReportConfig {
             off_cpu: false,
         })
     }
+
+    /// Which calls were asked for, in words; empty: all.
+    pub(crate) fn only(&self) -> Vec<String> {
+        let mut only = Vec::new();
+        if let Some(window) = self.window {
+            only.push(format!("that start from {} to {} ns (--ti)", window.from.0, window.to.0));
+        }
+        if self.latency_ns != NsRange::ALL {
+            only.push(format!("of {} (--li)", self.latency_ns));
+        }
+        if let Some(Ancestor { function, latency_ns }) = &self.ancestor {
+            let of = if *latency_ns == NsRange::ALL { String::new() } else { format!(" of {latency_ns}") };
+            only.push(format!("below a call of {function}{of} (-a)"));
+        }
+        only
+    }
 }
 
 /// What `bundle` does.
