@@ -272,6 +272,22 @@ fn a_call_unwound_out_of_sight_for_good_is_open() {
 }
 
 #[test]
+fn behind_a_loss_an_entry_may_be_a_resume() {
+    // The kernel may have been lost, which had interrupted f there.
+    let script = "
+        filter
+        born 0
+        0 start h
+        10 out.ret h+10 k+15
+        20 gap 90
+        100 start f
+        120 out.ret f+20 k+15
+        200 start f
+        230 out.ret f+20 k+15";
+    check(script, "100 +20 complete [unknown] undecided\n200 +30 complete [unknown]");
+}
+
+#[test]
 fn a_resume_at_the_entry_after_an_interrupt_is_no_entry() {
     let script = "
         filter
