@@ -44,7 +44,8 @@ impl Image {
     pub fn load(sideband: &[SidebandRecord], options: &ImageOptions) -> Self {
         let dumps = Dumps::find(sideband, options);
         let maps = PerfMaps::find(sideband, options);
-        let (mut spaces, mapped) = Spaces::new(&dumps.add_to(&maps.name(sideband)));
+        let (mut spaces, mapped) =
+            Spaces::new(&dumps.add_to(&maps.name(sideband)), options.host_files.as_ref());
         let load = |object| match (dumps.get(&object), maps.get(&object)) {
             (Some(dump), _) => ObjectFile::of_jitdump(object.key, dump),
             (None, Some(map)) => ObjectFile::of_perf_map(object.key, map),

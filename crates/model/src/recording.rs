@@ -214,6 +214,8 @@ pub struct Recording<'a> {
     pub cpu_model: Option<CpuModel>,
     /// The release of the kernel that was recorded on (`uname -r`), if the recording has it.
     pub kernel_release: Option<String>,
+    /// The name of the machine that was recorded on (`uname -n`), if the recording has it.
+    pub hostname: Option<String>,
     /// The command line that was recorded with, if known.
     pub command_line: Vec<String>,
     /// Process that the recording is about, if `-p` or a command made it known by its first COMM.

@@ -189,7 +189,7 @@ fn schedule(lines: &[&str]) -> Schedule {
                 "switch-out" => (id, switch(true)),
                 "exit" => (id, Sideband::Exit { pid: Pid(7), tid: Tid(id) }),
                 "lost" => (id, Sideband::Lost { count: 1 }),
-                "map" => (id, Sideband::Mmap(mapping(Pid(id)))),
+                "map" => (id, Sideband::from(mapping(Pid(id)))),
                 _ => panic!("[sideband]: {line:?}"),
             };
             SidebandRecord {
@@ -213,6 +213,7 @@ fn mapping(pid: Pid) -> Mmap {
         file_offset: FileOffset(0),
         path: String::new(),
         build_id: None,
+        inode: None,
         executable: true,
         kernel: false,
     }

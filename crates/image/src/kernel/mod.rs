@@ -150,8 +150,12 @@ impl KernelText {
                 symbols.iter().filter(|s| (start..end).contains(&s.address)).cloned().collect();
             let mapping = (start, bytes.len() as u64, FileOffset(object::TEXT_OFFSET));
             let made = object::write(start.0.wrapping_sub(range.slide()), range.slide(), &bytes, &symbols);
-            let key =
-                ObjectKey { name: range.name.clone(), build_id: range.build_id.clone(), deleted: false };
+            let key = ObjectKey {
+                name: range.name.clone(),
+                build_id: range.build_id.clone(),
+                inode: None,
+                deleted: false,
+            };
             let contents = Contents::Owned(made.into());
             let located = Located { path: file.clone(), contents, assumption: None };
             let loaded = object_file::read(located, &key, options)?;
@@ -162,7 +166,12 @@ impl KernelText {
     }
 
     fn add_vmlinux(&mut self, path: &Path, core: &Range, options: &ImageOptions) -> Result<(), ObjectError> {
-        let key = ObjectKey { name: core.name.clone(), build_id: core.build_id.clone(), deleted: false };
+        let key = ObjectKey {
+            name: core.name.clone(),
+            build_id: core.build_id.clone(),
+            inode: None,
+            deleted: false,
+        };
         let missing = || ObjectError::Missing { name: key.name.clone(), tried: vec![path.into()] };
         let contents = locate::open(path, key.build_id.as_ref())?.ok_or_else(missing)?;
         let linked_text = Elf::parse(&contents).ok().and_then(|elf| elf.address_of("_text"));
@@ -194,7 +203,7 @@ fn ranges(sideband: &[SidebandRecord]) -> Vec<Range> {
     let mut ranges: Vec<Range> = vec![];
     for record in sideband {
         let Sideband::Mmap(mmap) = &record.body else { continue };
-        let Mmap { start, len, file_offset, path, build_id, kernel: true, .. } = mmap else { continue };
+        let Mmap { start, len, file_offset, path, build_id, kernel: true, .. } = &**mmap else { continue };
         // `[kernel.kallsyms]_text`: the symbol that tells how far the kernel was moved.
         let core = path.strip_prefix(CORE).is_some_and(|symbol| symbol.is_empty() || symbol.starts_with('_'));
         let name = if core { CORE } else { path };
