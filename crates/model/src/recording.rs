@@ -1,7 +1,7 @@
 //! A recording, opened: the AUX bytes (borrowed from the mapped file), the sideband, the clock.
 
 use crate::address::{AuxOffset, Avma};
-use crate::clock::{Ns, TscClock};
+use crate::clock::{Ns, Tsc, TscClock};
 use crate::sideband::{Cpu, Pid, SidebandRecord, Tid};
 
 /// Whose trace a buffer holds.
@@ -224,4 +224,12 @@ pub struct Recording<'a> {
     pub time_span: Option<(Ns, Ns)>,
     /// Where the file is truncated or damaged; what precedes it is whole.
     pub damage: Option<Damage>,
+}
+
+impl Recording<'_> {
+    /// A TSC value near the recording, by this clock: see [`Tsc::of_packet`].
+    #[must_use]
+    pub fn tsc_near(&self, clock: TscClock) -> Tsc {
+        clock.to_tsc(self.time_span.map_or(Ns(0), |(first, _)| first))
+    }
 }
