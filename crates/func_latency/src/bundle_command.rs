@@ -23,6 +23,12 @@ pub(crate) fn run(config: &BundleConfig) -> Result<Exit> {
         messages::warn(problem.what);
     }
     let mut total = copy_recording(&config.input, &config.output.join("perf.data"))?;
+    for name in image.files_of_one_name() {
+        messages::warn(format!(
+            "several files were mapped as {name}, and elsewhere nothing tells them apart: none of them is in the bundle; record \
+             with build ids (perf record --buildid-mmap)"
+        ));
+    }
     let mut files = image.bundle();
     // What perf copied beside the recording is copied with it.
     if recording.pt.kernel && !has_own_kernel(&config.input) {

@@ -1,8 +1,10 @@
 //! What another machine needs to analyse a recording: every file that was used, laid out as `--symfs` reads it.
 
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use model::{Avma, ObjectId};
+use rustc_hash::FxHashMap;
 
 use crate::elf::Elf;
 use crate::image::Image;
@@ -38,10 +40,27 @@ impl Image {
     /// The files of user code that the image was made of: objects, debug files and what those share.
     ///
     /// Objects of which the recording has a build id are laid out by it, so that two versions of one file do not
-    /// collide; others by their path.
+    /// collide; others by their path, without those [of one name](Self::files_of_one_name).
     #[must_use]
     pub fn bundle(&self) -> Vec<BundledFile<'_>> {
-        self.bundle_of(|id| !self.is_of_kernel(id))
+        let of_one_name = self.files_of_one_name();
+        self.bundle_of(|id| !self.is_of_kernel(id) && !of_one_name.contains(self.object_name(id)))
+    }
+
+    /// Names that several files had (containers, upgrades) which only their inodes tell apart: another machine, where those
+    /// say nothing, would take one for the other.
+    #[must_use]
+    pub fn files_of_one_name(&self) -> BTreeSet<&str> {
+        let mut inodes = FxHashMap::default();
+        let mut several = BTreeSet::new();
+        for key in self.objects.iter().map(|object| &object.key) {
+            if let Some(inode) = key.inode
+                && *inodes.entry(&*key.name).or_insert(inode) != inode
+            {
+                several.insert(&*key.name);
+            }
+        }
+        several
     }
 
     /// The files that the kernel's text was made of, see [`Self::has_kernel_text`]: `vmlinux`, or `kcore` with the text

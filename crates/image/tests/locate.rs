@@ -4,6 +4,7 @@
 
 mod tiny_elf;
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -136,6 +137,12 @@ fn a_file_with_another_inode_is_another_file() {
     let both = Image::load(&with_both, &plain(&path));
     let errors = [0, 1].map(|id| both.object_error(ObjectId(id)));
     assert_eq!(errors, [Some(&error), None], "two files of one name");
+    assert_eq!(both.files_of_one_name(), BTreeSet::from([path.to_str().unwrap()]));
+    assert_eq!(
+        (both.bundle().len(), same.bundle().len()),
+        (0, 1),
+        "elsewhere one would be taken for the other"
+    );
     // Where nobody knows, the file is taken by its name.
     let recorded_only = HostFiles::of_mounts("1 0 259:2 / / rw - ext4 x rw\n");
     let overlay = HostFiles::of_mounts("1 0 259:2 / / rw - overlay x rw\n");
