@@ -121,6 +121,7 @@ cases! {
     time_by_mtc
     time_first_cyc_behind_psb
     time_never_runs_backwards
+    time_that_contradicts_itself
     time_while_tracing_is_off
     time_with_one_anchor
     time_without_cyc
