@@ -102,11 +102,9 @@ impl Image {
         };
         let texts: Vec<(Avma, &[u8])> = mappings.iter().filter_map(text).collect();
         let Some(object) = mappings.first().map(|mapping| mapping.object) else { return Vec::new() };
-        let build_ids = mappings.iter().filter_map(|mapping| self.object_file(mapping.object));
-        let core = build_ids
-            .filter(|object| object.key.name == kernel::CORE)
-            .find_map(|object| object.key.build_id.as_ref());
-        let target = places::in_bundle(core);
+        let mut objects = mappings.iter().filter_map(|mapping| self.object_file(mapping.object));
+        let core = objects.find(|object| object.key.name == kernel::CORE);
+        let target = places::in_bundle(core.and_then(|core| core.key.build_id.as_ref()));
         let mut files = vec![BundledFile {
             object,
             path: target.join("kcore"),

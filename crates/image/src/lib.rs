@@ -49,6 +49,7 @@ mod named_code;
 mod nearest;
 mod needle;
 mod object_file;
+mod one_per_path;
 mod options;
 mod padding;
 mod perf_map;

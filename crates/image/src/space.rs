@@ -11,6 +11,7 @@ use model::{Avma, BuildId, FileOffset, Inode, Mmap, Ns, ObjectId, Pid, Sideband,
 use rustc_hash::FxHashMap;
 
 use crate::host_files::HostFiles;
+use crate::one_per_path::OnePerPath;
 use crate::{jitdump, perf_map, vdso};
 
 /// Mappings that all lists together may hold beyond one list per process; 32 bytes each.  A process that
@@ -150,31 +151,6 @@ struct Build {
     host_files: Option<HostFiles>,
     copied: usize,
     unfollowed: u64,
-}
-
-/// What the recording has for a path, if that is the same everywhere: records without it mean it, too.
-struct OnePerPath<T>(FxHashMap<String, Option<T>>);
-
-impl<T> Default for OnePerPath<T> {
-    fn default() -> Self {
-        Self(FxHashMap::default())
-    }
-}
-
-impl<T: Clone + PartialEq> OnePerPath<T> {
-    fn add(&mut self, name: &str, value: &T) {
-        match self.0.get_mut(name) {
-            None => {
-                self.0.insert(name.to_string(), Some(value.clone()));
-            }
-            Some(known) if known.as_ref() != Some(value) => *known = None,
-            Some(_) => (),
-        }
-    }
-
-    fn get(&self, name: &str) -> Option<T> {
-        self.0.get(name).cloned().flatten()
-    }
 }
 
 impl Build {
