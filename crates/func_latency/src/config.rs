@@ -157,6 +157,8 @@ pub struct BundleConfig {
     pub output: PathBuf,
     /// Where objects are looked for first.
     pub symfs: Option<PathBuf>,
+    /// Where the kernel's code is.
+    pub kernel: KernelOptions,
 }
 
 impl BundleConfig {
@@ -171,7 +173,13 @@ impl BundleConfig {
                 format!("-o {}: not an empty directory", args.output.display()),
             ));
         }
-        Ok(Self { input: input_path(args.input), output: args.output, symfs: checked_symfs(args.symfs)? })
+        let input = input_path(args.input);
+        Ok(Self {
+            kernel: kernel_options(args.kernel, &input)?,
+            input,
+            output: args.output,
+            symfs: checked_symfs(args.symfs)?,
+        })
     }
 }
 

@@ -1,11 +1,12 @@
-//! What this machine keeps of programs that ran: caches of files by build id, and the vDSO of its kernel.
+//! What this machine keeps of programs that ran: caches of files by build id, the vDSO of its kernel, and
+//! whether its files are those that were recorded.
 
 use std::env;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use image::{HostVdso, ImageOptions, KernelOptions};
+use image::{HostFiles, HostVdso, ImageOptions, KernelOptions};
 use model::Recording;
 
 /// A vDSO has two to four pages.
@@ -18,6 +19,8 @@ pub(crate) fn image_options(
     kernel: &KernelOptions,
 ) -> ImageOptions {
     let home = || directory("HOME");
+    let own_files = symfs.is_none() && same_kernel(recording) && same_machine(recording);
+    let mounts = own_files.then(|| fs::read_to_string("/proc/self/mountinfo").ok()).flatten();
     let caches = || directory("XDG_CACHE_HOME").or_else(|| Some(home()?.join(".cache")));
     ImageOptions {
         symfs: symfs.map(Path::to_path_buf),
@@ -25,6 +28,7 @@ pub(crate) fn image_options(
         debuginfod_cache: directory("DEBUGINFOD_CACHE_PATH")
             .or_else(|| Some(caches()?.join("debuginfod_client"))),
         host_vdso: own_vdso().map(|bytes| HostVdso { bytes, same_kernel_release: same_kernel(recording) }),
+        host_files: mounts.map(|mounts| HostFiles::of_mounts(&mounts)),
         kernel: kernel.clone(),
         clock: recording.clock,
         ..ImageOptions::default()
@@ -38,6 +42,11 @@ fn directory(variable: &str) -> Option<PathBuf> {
 fn same_kernel(recording: &Recording<'_>) -> bool {
     let here = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
     recording.kernel_release.as_deref().is_some_and(|there| here.is_some_and(|here| here.trim() == there))
+}
+
+fn same_machine(recording: &Recording<'_>) -> bool {
+    let here = fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    recording.hostname.as_deref().is_some_and(|there| here.is_some_and(|here| here.trim() == there))
 }
 
 /// The vDSO of this process: every process of a kernel has the same.
