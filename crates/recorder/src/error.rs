@@ -27,6 +27,14 @@ pub enum RecordError {
     /// There is no such process.
     #[error("-p {}: there is no such process", .0.0)]
     NoProcess(Pid),
+    /// A thread was named as a process.
+    #[error("-p {}: a thread of process {}: -p {} for all of that, -T {} for the thread alone", tid.0, process.0, process.0, tid.0)]
+    NoLeader {
+        /// The thread.
+        tid: Tid,
+        /// Its process.
+        process: Pid,
+    },
     /// There is no such thread.
     #[error("-T {}: there is no such thread", .0.0)]
     NoThread(Tid),
@@ -110,6 +118,7 @@ impl RecordError {
             self,
             Self::Config(_)
                 | Self::NoProcess(_)
+                | Self::NoLeader { .. }
                 | Self::NoThread(_)
                 | Self::NoCpu { .. }
                 | Self::Program { .. }
@@ -218,6 +227,8 @@ mod tests {
     fn usage_is_told_from_the_machine() {
         assert!(RecordError::NoProcess(Pid(7)).is_usage());
         assert!(!RecordError::NoClock.is_usage());
+        let leader = RecordError::NoLeader { tid: Tid(8), process: Pid(7) }.to_string();
+        assert_eq!(leader, "-p 8: a thread of process 7: -p 7 for all of that, -T 8 for the thread alone");
         assert_eq!(RecordError::NoThread(Tid(7)).to_string(), "-T 7: there is no such thread");
     }
 }

@@ -60,8 +60,17 @@ impl Target {
     pub fn check(&self, proc: &Proc) -> Result<(), RecordError> {
         match self {
             Self::Processes(pids) => {
-                let dead = pids.iter().find(|pid| !proc.process_lives(**pid));
-                dead.map_or(Ok(()), |pid| Err(RecordError::NoProcess(*pid)))
+                for pid in pids {
+                    let tid = Tid(pid.0);
+                    match proc.process_of(tid) {
+                        Ok(process) if process != *pid => {
+                            return Err(RecordError::NoLeader { tid, process });
+                        }
+                        Ok(_) if proc.process_lives(*pid) => (),
+                        _ => return Err(RecordError::NoProcess(*pid)),
+                    }
+                }
+                Ok(())
             }
             Self::Threads(tids) => {
                 let dead = tids.iter().find(|tid| !proc.lives(**tid));
