@@ -132,7 +132,8 @@ impl<W: Write + Seek> Writer<W> {
         }
     }
 
-    /// The features as records: in the data, so that a file that never comes to [`Self::finish`] has them, too.
+    /// The features as records: in the data, so that a file that never comes to [`Self::finish`] has them, too.  One that is too
+    /// long for a record (a command line of 64 KB) is left to that.
     ///
     /// # Errors
     /// What the file says.
@@ -141,7 +142,9 @@ impl<W: Write + Seek> Writer<W> {
             let mut body = vec![];
             body.u64(u64::from(number));
             body.extend_from_slice(&section);
-            self.put(&user_record(HEADER_FEATURE, &body))?;
+            if HEADER_SIZE + body.len() <= usize::from(u16::MAX) {
+                self.put(&user_record(HEADER_FEATURE, &body))?;
+            }
         }
         Ok(())
     }

@@ -83,6 +83,19 @@ fn a_killed_recorder_leaves_the_machine_and_half_a_payload() {
     assert!(recording.damage.is_some());
 }
 
+/// Its record had size 0, at which every reader stops.
+#[test]
+fn a_long_command_line_is_left_to_the_end() {
+    let mut writer = started(Cursor::new(vec![]));
+    let features = Features { command_line: vec!["x".into(); 2000], ..Features::default() };
+    writer.feature_records(&features).unwrap();
+    writer.aux(&CHUNK, &[b"abcdefgh"]).unwrap();
+    let file = writer.finish(&features).unwrap().into_inner();
+    let recording = crate::parse(&file, Path::new("long")).unwrap();
+    assert_eq!((recording.damage, recording.buffers.len()), (None, 1));
+    assert_eq!(recording.command_line.len(), 2000);
+}
+
 /// A disk with room for so many bytes.
 struct Disk<'a>(&'a mut Cursor<Vec<u8>>, u64);
 

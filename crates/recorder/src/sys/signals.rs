@@ -7,6 +7,27 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// The signals that end a recording early.
 const SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
+/// The set of [`SIGNALS`].
+fn set() -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the first call initialises the set, which is ours.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in SIGNALS {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        set.assume_init()
+    }
+}
+
+/// Lets the signals through again, in a child that has inherited that they are held back.  May be called between fork and
+/// exec.
+pub(super) fn let_through() {
+    let set = set();
+    // SAFETY: the set is valid for the call, which neither allocates nor locks.
+    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut()) };
+}
+
 /// While it lives SIGINT, SIGTERM and SIGHUP do not kill this process but wait here.
 ///
 /// To be made before any thread: a thread that does not block them would die of them.  When it is dropped they do again
@@ -23,19 +44,15 @@ impl Interrupts {
     /// # Errors
     /// What the kernel says; it has no reason to.
     pub fn hold() -> io::Result<Self> {
-        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        let set = set();
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: the sets are ours; the first call initialises `set`, and a successful pthread_sigmask `before`.
+        // SAFETY: the sets are ours, and a successful pthread_sigmask initialises `before`.
         unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            for signal in SIGNALS {
-                libc::sigaddset(set.as_mut_ptr(), signal);
-            }
-            match libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr()) {
+            match libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, before.as_mut_ptr()) {
                 0 => (),
                 error => return Err(io::Error::from_raw_os_error(error)),
             }
-            let fd = libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+            let fd = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
             if fd < 0 {
                 return Err(io::Error::last_os_error());
             }
