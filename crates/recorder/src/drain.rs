@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! wait  for a buffer that is full by a quarter, or for the next tick
-//! read  its records: births, full buffers
+//! read  how far the trace has come, and then the records: they tell of all of it
 //! write records, then the trace, straight from the mapping
 //! free  what is written; enable the trace again if the buffer was full
 //! ```
@@ -10,6 +10,7 @@
 //! Never woken by single records: our own switches would be among them, and wake us again.
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +29,10 @@ use crate::sys::{Ring, tsc};
 /// AUXTRACE payloads have whole words (perf's PERF_AUXTRACE_RECORD_ALIGNMENT): zeros are PAD packets.
 const PAYLOAD_ALIGNMENT: u64 = 8;
 
+/// The hardware stops at the end of a page, and writes no half packet: so little may be left of a buffer that is full
+/// (pt_buffer_reset_markers in arch/x86/events/intel/pt.c).
+const NEARLY_FULL_BYTES: u64 = 2 * 4096;
+
 /// What all drains share.
 pub(crate) struct Shared<'a> {
     pub(crate) output: &'a Output,
@@ -39,11 +44,18 @@ pub(crate) struct Shared<'a> {
     pub(crate) clock: TscClock,
     /// Records are read at least so often.
     pub(crate) tick: Duration,
+    /// The window is over: nothing is enabled any more.
+    pub(crate) ending: AtomicBool,
 }
 
 impl Shared<'_> {
     fn now(&self) -> Ns {
         clocks::now(self.clock)
+    }
+
+    /// The window is over.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::SeqCst)
     }
 
     /// All events that there are.
@@ -58,6 +70,8 @@ struct Drained {
     ring: Ring,
     /// Which of the trace's events to wait for: one whose thread has ended would be ready for ever.
     waits_for: usize,
+    /// The last pass found the buffer full.
+    was_full: bool,
     losses: Losses,
 }
 
@@ -82,7 +96,11 @@ impl<'a> Drain<'a> {
         let mut all = self.shared.events.lock().unwrap_or_else(PoisonError::into_inner);
         all.push(Arc::clone(&events));
         drop(all);
-        self.buffers.push(Drained { events, ring, waits_for: 0, losses });
+        // Whoever ends the window says so first, and then disables all that are known: one of us sees the other.
+        if self.shared.is_ending() {
+            events.disable();
+        }
+        self.buffers.push(Drained { events, ring, waits_for: 0, was_full: false, losses });
     }
 
     /// Drains until [`Shared::stop`] is readable, and then once more.
@@ -139,34 +157,48 @@ impl<'a> Drain<'a> {
 impl Drained {
     /// Reads the buffer; returns those of threads that were born.
     fn drain(&mut self, records: &mut Vec<u8>, shared: &Shared<'_>) -> Vec<OpenBuffer> {
+        let head = self.ring.trace_head();
         self.ring.take_records(records);
+        let lost_before = self.losses.lost_records;
         let noticed = self.losses.notice(records);
         if !records.is_empty() {
             shared.output.put(|writer| writer.record(records));
         }
-        let (written, was_full) = self.write_trace(shared);
+        let written = self.write_trace(head, shared);
         self.ring.release_trace(written);
         self.losses.trace_bytes += written;
-        if was_full && !noticed.full {
-            self.tell_that_it_was_full(shared);
+        let room = self.ring.trace_bytes() - written;
+        if written > 0 && room <= 1 && !noticed.full {
+            self.tell_that_it_was_full(head, shared);
         }
-        if was_full || noticed.full {
-            self.events.enable_trace();
-        }
-        let births = noticed.births.into_iter();
+        let lost = self.losses.lost_records > lost_before;
+        self.go_on(noticed.full || lost || written > 0 && room < NEARLY_FULL_BYTES, shared);
+        let births = noticed.births.into_iter().filter(|_| !shared.is_ending());
         births
             .filter_map(|birth| Some((shared.newborns?, birth)))
             .flat_map(|(newborns, birth)| newborns.attend(birth, shared.output, &|| shared.now()))
             .collect()
     }
 
-    /// Writes the trace that there is; returns how much that was, and whether there was no room for more.
-    fn write_trace(&self, shared: &Shared<'_>) -> (u64, bool) {
+    /// Enables what the kernel has disabled because the buffer was full; in the pass behind that once more, because it
+    /// disables the event a little later than it says that the buffer was full.
+    fn go_on(&mut self, full: bool, shared: &Shared<'_>) {
+        let again = std::mem::replace(&mut self.was_full, full);
+        if (full || again) && !shared.is_ending() {
+            self.events.enable_trace();
+            if shared.is_ending() {
+                self.events.disable();
+            }
+        }
+    }
+
+    /// Writes the trace up to `head`; returns how much that was.
+    fn write_trace(&self, head: u64, shared: &Shared<'_>) -> u64 {
         const ZEROS: [u8; PAYLOAD_ALIGNMENT as usize] = [0; PAYLOAD_ALIGNMENT as usize];
-        let pending = self.ring.trace();
+        let pending = self.ring.trace(head);
         let bytes = pending.len();
         if bytes == 0 {
-            return (0, false);
+            return 0;
         }
         let padding = bytes.next_multiple_of(PAYLOAD_ALIGNMENT) - bytes;
         let zeros = ZEROS.get(..padding as usize).unwrap_or_default();
@@ -178,11 +210,12 @@ impl Drained {
         };
         let [first, wrapped] = pending.pieces;
         shared.output.put(|writer| writer.aux(&chunk, &[first, wrapped, zeros]));
-        (bytes, bytes == self.ring.trace_bytes())
+        bytes
     }
 
-    /// A buffer that is full to the last byte disables the event without a word; this says it in the kernel's place.
-    fn tell_that_it_was_full(&mut self, shared: &Shared<'_>) {
+    /// A buffer that is full to the last byte but one (`CIRC_SPACE` in perf_aux_output_begin) disables the event without a word;
+    /// this says it in the kernel's place.
+    fn tell_that_it_was_full(&mut self, head: u64, shared: &Shared<'_>) {
         self.losses.full += 1;
         let (cpu, tid) = match self.events.owner {
             AuxOwner::Cpu(cpu) => (cpu, Tid(-1)),
@@ -191,8 +224,7 @@ impl Drained {
         let id = self.events.trace.first().and_then(|event| event.id().ok()).unwrap_or(0);
         let id = SampleId { tid, cpu, time: shared.now(), id, ..SampleId::default() };
         let mut record = Vec::new();
-        let offset = self.ring.trace().offset.0;
-        Record::Aux { offset, size: 0, flags: AuxRecord::TRUNCATED }.encode(&id, &mut record);
+        Record::Aux { offset: head, size: 0, flags: AuxRecord::TRUNCATED }.encode(&id, &mut record);
         shared.output.put(|writer| writer.record(&record));
     }
 }

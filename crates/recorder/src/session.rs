@@ -13,6 +13,7 @@ use std::ffi::{CString, OsString};
 use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use model::{Pid, Tid};
@@ -283,6 +284,7 @@ impl Session {
             events: Mutex::new(Vec::new()),
             clock,
             tick: if wanted { NEWBORN_TICK } else { TICK },
+            ending: AtomicBool::new(false),
         };
         let drains: Vec<Drain<'_>> =
             dealt(buffers).into_iter().map(|buffers| Drain::new(&shared, buffers)).collect();

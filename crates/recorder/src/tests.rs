@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use model::{Pid, Sideband, Tid, TscClock};
@@ -63,6 +64,7 @@ fn recorded(layout: Layout, act: impl FnOnce()) -> Option<Vec<Listed>> {
         events: Mutex::new(vec![]),
         clock,
         tick: Duration::from_millis(1),
+        ending: AtomicBool::new(false),
     };
     let drain = Drain::new(&shared, buffers);
     std::thread::scope(|scope| {

@@ -2,6 +2,7 @@
 
 use std::process::Child;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -64,6 +65,7 @@ impl Window<'_> {
         };
         let start = Instant::now();
         let ended = self.wait(start, &mut child);
+        self.shared.ending.store(true, Ordering::SeqCst);
         for_all(&self.shared.all_events(), BufferEvents::disable);
         let window = start.elapsed();
         if let Some(child) = child.filter(|_| ended != Ended::TargetGone) {

@@ -132,9 +132,15 @@ impl Ring {
         self.data_tail().store(head, Ordering::Release);
     }
 
-    /// The trace that there is now.
-    pub(crate) fn trace(&self) -> Pending<'_> {
-        let (head, tail) = (self.aux_head().load(Ordering::Acquire), self.aux_tail().load(Ordering::Relaxed));
+    /// How far the trace has come.  The kernel writes the records about it first: those that are taken after this tell of all
+    /// of it.
+    pub(crate) fn trace_head(&self) -> u64 {
+        self.aux_head().load(Ordering::Acquire)
+    }
+
+    /// The trace up to `head`, which [`Self::trace_head`] has said.
+    pub(crate) fn trace(&self, head: u64) -> Pending<'_> {
+        let tail = self.aux_tail().load(Ordering::Relaxed);
         let pieces = match &self.trace {
             Some(trace) => pieces(trace.as_ptr(), trace.len(), tail, head),
             None => [&[][..]; 2],
