@@ -181,8 +181,8 @@ fn line(losses: &Losses) -> String {
     };
     let parts = [
         (losses.full, "the buffer of trace was full", "a larger -m, -i, or fewer threads"),
-        (losses.partial, "the trace has holes", "a larger -m, or -i"),
-        (losses.collisions, "another user had the trace unit", "no virtual machines that trace meanwhile"),
+        (losses.partial, "a virtual machine ran, which stops the trace unit", "CPUs without any (-C)"),
+        (losses.collisions, "another user had the trace unit", "no other tracer"),
         (losses.lost_records, "records of mappings and switches were lost", "fewer threads, or -t"),
     ];
     let said: Vec<String> = parts

@@ -34,6 +34,9 @@ pub(crate) struct Opener {
     pub(crate) proc: Proc,
 }
 
+/// A server may create threads for ever; those that come later are newborns.
+const LISTS_MAX: usize = 4;
+
 /// What an event of the trace on a thread came to.
 enum Traced {
     Yes,
@@ -69,10 +72,16 @@ impl Opener {
             if new.is_empty() {
                 break;
             }
+            let open = |halves: &[Half]| halves.iter().map(|half| half.trace.len()).sum::<usize>();
+            let before = open(&halves);
             in_parallel(&mut halves, &|half| match half.owner {
                 AuxOwner::Cpu(cpu) => self.open_on_cpu(half, cpu, &new, first),
                 AuxOwner::Thread(_) => Ok(()),
             })?;
+            // All new ones have inherited everything, and so will those that are yet to come.
+            if open(&halves) == before {
+                break;
+            }
         }
         // A CPU without a buffer has no thread: all have ended.
         let buffers: Vec<OpenBuffer> = halves.into_iter().filter_map(Half::whole).collect();
@@ -97,7 +106,7 @@ impl Opener {
     pub(crate) fn threads(&self, list: &mut dyn FnMut() -> Vec<Tid>) -> Result<Vec<OpenBuffer>, RecordError> {
         let mut known: BTreeSet<Tid> = BTreeSet::new();
         let mut buffers = Vec::new();
-        loop {
+        for _ in 0..LISTS_MAX {
             let mut new: Vec<Half> = Vec::new();
             for tid in list().into_iter().filter(|tid| known.insert(*tid)) {
                 let index = (buffers.len() + new.len()) as u32;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use model::{AuxOwner, AuxRecord, Cpu, Ns, Tid, TscClock};
+use model::{AuxOwner, AuxRecord, Cpu, Ns, Pid, Tid, TscClock};
 use perfdata::write::{AuxChunk, Record, SampleId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -98,7 +98,8 @@ impl<'a> Drain<'a> {
         drop(all);
         // Whoever ends the window says so first, and then disables all that are known: one of us sees the other.
         if self.shared.is_ending() {
-            events.disable();
+            events.disable_trace();
+            events.disable_sideband();
         }
         self.buffers.push(Drained { events, ring, waits_for: 0, was_full: false, losses });
     }
@@ -176,7 +177,7 @@ impl Drained {
         let births = noticed.births.into_iter().filter(|_| !shared.is_ending());
         births
             .filter_map(|birth| Some((shared.newborns?, birth)))
-            .flat_map(|(newborns, birth)| newborns.attend(birth, shared.output, &|| shared.now()))
+            .flat_map(|(newborns, birth)| newborns.attend(Pid(birth.pid), shared.output, &|| shared.now()))
             .collect()
     }
 
@@ -187,7 +188,7 @@ impl Drained {
         if (full || again) && !shared.is_ending() {
             self.events.enable_trace();
             if shared.is_ending() {
-                self.events.disable();
+                self.events.disable_trace();
             }
         }
     }

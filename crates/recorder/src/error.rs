@@ -161,11 +161,11 @@ fn why_not_opened(errno: i32, paranoid: Option<i64>) -> String {
             )
         }
         libc::EBUSY => {
-            "another tracer has it: end that one first (pgrep -a 'perf|gdb|func_latency' may find it)"
+            "another tracer has it: end that one first (sudo sh -c 'ls -l /proc/[0-9]*/fd | grep perf_event' finds who has events)"
                 .to_owned()
         }
         libc::EMFILE | libc::ENFILE => {
-            "too many open files: ulimit -n unlimited, or one buffer a thread (-t)".to_owned()
+            "too many open files: ulimit -n $(cat /proc/sys/fs/nr_open), or one buffer a thread (-t)".to_owned()
         }
         libc::ENODEV | libc::ENOENT | libc::EOPNOTSUPP => {
             "this processor or kernel cannot: `func_latency doctor` says more".to_owned()

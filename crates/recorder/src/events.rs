@@ -131,9 +131,14 @@ impl BufferEvents {
         self.sideband.iter().for_each(|event| drop(event.enable()));
     }
 
-    /// Stops the trace, and only then the sideband.
-    pub(crate) fn disable(&self) {
-        self.trace.iter().chain(&self.sideband).for_each(|event| drop(event.disable()));
+    /// Stops the trace.
+    pub(crate) fn disable_trace(&self) {
+        self.trace.iter().for_each(|event| drop(event.disable()));
+    }
+
+    /// Stops the sideband.
+    pub(crate) fn disable_sideband(&self) {
+        self.sideband.iter().for_each(|event| drop(event.disable()));
     }
 }
 

@@ -1,11 +1,12 @@
 //! The file up to the first record of the window: all that a reader must know, even if nothing follows.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use model::{Ns, TscClock};
-use perfdata::write::{Event, Features, IntelPtInfo, Writer, id_index};
+use perfdata::write::{Event, Features, IntelPtInfo, Writer, id_index, time_conv};
 
 use crate::attach::OpenBuffer;
 use crate::clocks;
@@ -36,18 +37,19 @@ pub(crate) fn create(
     features: &Features,
     snapshots: &[Snapshot],
 ) -> io::Result<Writer<File>> {
-    if path.is_file() {
+    if fs::symlink_metadata(path).is_ok_and(|file| !file.is_dir()) {
         fs::rename(path, old(path))?;
     }
     let events = head.events(buffers);
     let ids = id_index(&events);
-    let mut writer = Writer::new(File::create(path)?, events)?;
+    // For its owner only, as perf's are, and never through a link that somebody else has put there.
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut writer = Writer::new(file, events)?;
     let info = head.info();
     writer.record(&info.auxtrace_info())?;
-    writer.record(&info.time_conv())?;
+    writer.record(&time_conv(head.clock, Some(&clocks::sample(head.clock))))?;
     ids.iter().try_for_each(|record| writer.record(record))?;
     writer.feature_records(features)?;
-    writer.clock_sample(&clocks::sample(head.clock))?;
     snapshots.iter().try_for_each(|snapshot| writer.record(&snapshot.records(Ns(0))))?;
     Ok(writer)
 }

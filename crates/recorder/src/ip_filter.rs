@@ -53,10 +53,9 @@ fn joined(ranges: &[IpRange], name: impl Fn(&IpRange) -> String) -> String {
 /// The file of a mapping, by a path that the kernel's filters can use; `None` if there is none.
 #[must_use]
 pub fn file_of_mapping(proc: &Proc, pid: Pid, line: &MapsLine) -> Option<PathBuf> {
-    let as_here = PathBuf::from(&line.path);
     let as_there = proc.directory(pid).join("root").join(line.path.strip_prefix('/')?);
     let by_mapping = proc.directory(pid).join("map_files").join(format!("{:x}-{:x}", line.start, line.end));
-    let candidates = [as_here, as_there, by_mapping];
+    let candidates = [by_mapping, as_there];
     if let Some(direct) = candidates.iter().find(|path| writable(path) && is_mapped(path, line)) {
         return Some(direct.clone());
     }

@@ -21,7 +21,7 @@ pub struct Losses {
     pub full: u64,
     /// How often another user of the trace unit was in the way.
     pub collisions: u64,
-    /// How often the hardware left a hole.
+    /// How often there was a hole: KVM ran a virtual machine, which stops the trace unit.
     pub partial: u64,
     /// Sideband records that did not fit their buffer.
     pub lost_records: u64,

@@ -10,7 +10,6 @@ use perfdata::write::{Event, EventId, id_index};
 
 use crate::attach::{OpenBuffer, Opener};
 use crate::events::{BufferEvents, SIDEBAND, TRACE};
-use crate::losses::Birth;
 use crate::output::Output;
 use crate::snapshot::{BuildIdOf, Snapshot};
 
@@ -61,9 +60,8 @@ impl<'a> Newborns<'a> {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Opens the thread, and those that it has created before anybody watched it.
-    pub(crate) fn attend(&self, birth: Birth, output: &Output, now: &dyn Fn() -> Ns) -> Vec<OpenBuffer> {
-        let pid = Pid(birth.pid);
+    /// Opens the threads of a process that have no events yet.
+    pub(crate) fn attend(&self, pid: Pid, output: &Output, now: &dyn Fn() -> Ns) -> Vec<OpenBuffer> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.follow && !known.snapshots.contains_key(&pid) {
             return Vec::new();

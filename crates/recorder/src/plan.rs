@@ -18,6 +18,10 @@ const MEMORY_SHARE: u64 = 4;
 /// Descriptors that are not of events: the file, objects, standard streams.
 const OTHER_DESCRIPTORS: u64 = 64;
 
+/// More events than this are not opened where one for each thread does: each is 2 KB of the kernel's memory, and a call when
+/// the window begins and ends.
+const EVENTS_MAX: u64 = 1 << 15;
+
 /// CAP_IPC_LOCK, as a bit of `CapEff`.
 const CAP_IPC_LOCK: u64 = 1 << 14;
 
@@ -81,6 +85,8 @@ pub struct Asked {
     pub cpus: usize,
     /// One buffer for each thread (`-t`).
     pub per_thread: bool,
+    /// Only on these CPUs (`-C`): a buffer of a thread has what it does anywhere.
+    pub only_these_cpus: bool,
     /// Size of each buffer of trace (`-m`).
     pub trace_bytes: Option<u64>,
 }
@@ -148,14 +154,16 @@ impl Plan {
         let by_cpu = threads.saturating_mul(cpus).saturating_mul(2);
         let (layout, buffers, events) = match threads {
             0 => (Layout::WholeCpus, cpus, cpus * 2),
-            _ if !asked.per_thread && by_cpu <= left => (Layout::TasksByCpu, cpus, by_cpu),
+            _ if asked.only_these_cpus => (Layout::TasksByCpu, cpus, by_cpu),
+            _ if !asked.per_thread && by_cpu <= left.min(EVENTS_MAX) => (Layout::TasksByCpu, cpus, by_cpu),
             _ => (Layout::Threads, threads, threads * 2),
         };
         if events > left {
             let needed = events + OTHER_DESCRIPTORS;
             return Err(PlanError::Descriptors { threads: asked.threads, needed, limit: means.descriptors });
         }
-        let share = means.share(buffers);
+        // What newborn threads will need is not given away.
+        let share = if layout == Layout::Threads { means.share(buffers) / 2 } else { means.share(buffers) };
         let records_bytes =
             floor_power_of_two(share / RECORDS_SHARE).clamp(RECORDS_MIN_BYTES, RECORDS_MAX_BYTES);
         let fits = share.saturating_sub(records_bytes + PAGE_BYTES);
@@ -223,7 +231,8 @@ mod tests {
         Plan::new(asked, means).unwrap()
     }
 
-    const ONE: Asked = Asked { threads: 1, cpus: 4, per_thread: false, trace_bytes: None };
+    const ONE: Asked =
+        Asked { threads: 1, cpus: 4, per_thread: false, only_these_cpus: false, trace_bytes: None };
 
     #[test]
     fn buffers_share_what_there_is() {
@@ -244,6 +253,10 @@ mod tests {
         assert_eq!(plan(many, ROOT).layout, Layout::TasksByCpu);
         let few = plan(many, Means { descriptors: 1024, ..ROOT });
         assert_eq!((few.layout, few.buffers, few.events), (Layout::Threads, 300, 600));
+        let pinned = Asked { only_these_cpus: true, ..many };
+        assert_eq!(plan(pinned, ROOT).layout, Layout::TasksByCpu);
+        assert!(Plan::new(pinned, Means { descriptors: 1024, ..ROOT }).is_err(), "-C was left out");
+        assert_eq!(plan(Asked { threads: 9000, ..ONE }, ROOT).layout, Layout::Threads);
         let error = Plan::new(Asked { threads: 1000, ..ONE }, Means { descriptors: 1024, ..ROOT });
         assert_eq!(error, Err(PlanError::Descriptors { threads: 1000, needed: 2064, limit: 1024 }));
     }

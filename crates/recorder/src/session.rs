@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use model::{Pid, Tid};
-use perfdata::write::Features;
+use perfdata::write::{Features, time_conv};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::attach::{OpenBuffer, Opener};
@@ -194,15 +194,16 @@ impl Session {
         let online = CpuList::online(Path::new("/sys"));
         let cpus = request.cpus.clone().unwrap_or_else(|| online.clone());
         if let Some(cpu) = cpus.0.iter().find(|cpu| !online.0.contains(cpu)) {
-            return Err(RecordError::NoCpu { cpu: *cpu, online });
+            return Err(RecordError::NoCpu { cpu: *cpu, online: online.clone() });
         }
         let asked = Asked {
             threads: list().len(),
             cpus: cpus.0.len(),
             per_thread: request.per_thread,
+            only_these_cpus: request.cpus.is_some(),
             trace_bytes: request.trace_bytes,
         };
-        let plan = Plan::new(asked, Means::here(&proc, cpus.0.len(), descriptors::raise_limit()))?;
+        let plan = Plan::new(asked, Means::here(&proc, online.0.len(), descriptors::raise_limit()))?;
         let purpose = Purpose {
             pmu: pmu.number,
             config: settings.config,
@@ -229,11 +230,11 @@ impl Session {
             Layout::Threads => opener.threads(&mut list)?,
         };
         // The kernel may let us trace what it does not let us look at.
-        let unreadable = |pid: &Pid| {
-            proc.maps(*pid).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
-        };
-        if let Some(pid) = request.target.processes(&proc).into_iter().find(unreadable) {
-            return Err(RecordError::NotReadable(pid));
+        for pid in request.target.processes(&proc) {
+            proc.maps(pid).map_err(|error| match error.kind() {
+                std::io::ErrorKind::PermissionDenied => RecordError::NotReadable(pid),
+                _ => RecordError::NoProcess(pid),
+            })?;
         }
         Ok(Self { request, pmu, settings, opener, buffers, program, began })
     }
@@ -286,6 +287,14 @@ impl Session {
             tick: if wanted { NEWBORN_TICK } else { TICK },
             ending: AtomicBool::new(false),
         };
+        let mut buffers = buffers;
+        if let Some(newborns) = shared.newborns {
+            // Who was born before the sideband was on has no FORK record.
+            let late = snapshots
+                .iter()
+                .flat_map(|snapshot| newborns.attend(snapshot.pid, &output, &|| clocks::now(clock)));
+            buffers.extend(late);
+        }
         let drains: Vec<Drain<'_>> =
             dealt(buffers).into_iter().map(|buffers| Drain::new(&shared, buffers)).collect();
         let window = Window {
@@ -300,17 +309,21 @@ impl Session {
             let passed = window.pass(program, began);
             // The count is what makes it readable; it cannot be full.
             let _ = rustix::io::write(&shared.stop, &1u64.to_ne_bytes());
-            let losses: Vec<Losses> =
-                running.into_iter().flat_map(|drain| drain.join().unwrap_or_default()).collect();
-            (passed, losses)
+            let read: Result<Vec<Vec<Losses>>, _> = running.into_iter().map(|drain| drain.join()).collect();
+            (passed, read)
         });
         drop(shared);
-        output.put(|writer| writer.clock_sample(&clocks::sample(clock)));
+        output.put(|writer| writer.record(&time_conv(clock, Some(&clocks::sample(clock)))));
         let file = output.finish(job.features);
         let Passed { ended, window, start_up } = passed.inspect_err(|_| {
             // Nothing has run.
             let _ = fs::remove_file(job.path);
         })?;
+        let losses = losses.map_err(|_| RecordError::System {
+            what: "a thread that reads buffers failed",
+            error: std::io::ErrorKind::Other.into(),
+        })?;
+        let losses = losses.into_iter().flatten().collect();
         let file_bytes = file.map_err(not_written)?;
         let refused_threads = newborns.refused();
         Ok(Summary { ended, window, start_up, file_bytes, losses, refused_threads })

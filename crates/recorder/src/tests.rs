@@ -70,7 +70,7 @@ fn recorded(layout: Layout, act: impl FnOnce()) -> Option<Vec<Listed>> {
     std::thread::scope(|scope| {
         let running = scope.spawn(move || drain.run());
         act();
-        shared.all_events().iter().for_each(|events| events.disable());
+        shared.all_events().iter().for_each(|events| events.disable_sideband());
         rustix::io::write(&shared.stop, &1u64.to_ne_bytes()).unwrap();
         assert!(running.join().unwrap().iter().all(|losses| !losses.any()));
     });

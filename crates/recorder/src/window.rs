@@ -39,6 +39,9 @@ pub(crate) struct Passed {
 /// The target is looked at this often for whether it lives.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// A program that was asked to end has so long for it.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// A window that is yet to come.
 pub(crate) struct Window<'a> {
     pub(crate) target: &'a Target,
@@ -66,12 +69,13 @@ impl Window<'_> {
         let start = Instant::now();
         let ended = self.wait(start, &mut child);
         self.shared.ending.store(true, Ordering::SeqCst);
-        for_all(&self.shared.all_events(), BufferEvents::disable);
+        // All of the trace first: who is switched out meanwhile is still told.
+        let events = self.shared.all_events();
+        for_all(&events, BufferEvents::disable_trace);
+        for_all(&events, BufferEvents::disable_sideband);
         let window = start.elapsed();
         if let Some(child) = child.filter(|_| ended != Ended::TargetGone) {
-            // It was started for the recording, and ends with it.
-            let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
-            let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
+            end(child);
         }
         Ok(Passed { ended, window, start_up: start.duration_since(began) })
     }
@@ -112,6 +116,19 @@ impl Window<'_> {
         let words: &[_] = if let Target::Program(words) = self.target { words } else { &[] };
         RecordError::program(words, error)
     }
+}
+
+/// Ends a program that was started for the recording: politely, and after [`PATIENCE`] for certain.
+fn end(mut child: Child) {
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
+    let asked = Instant::now();
+    while asked.elapsed() < PATIENCE && matches!(child.try_wait(), Ok(None)) {
+        std::thread::sleep(LOOK);
+    }
+    // One that has ended already cannot be killed, and need not.
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// Does it for all buffers, on all CPUs: each event is switched where its thread runs.

@@ -129,6 +129,13 @@ fn clock(shift: u64, mult: u64, zero: u64) -> Option<TscClock> {
     Some(TscClock { shift, mult, zero })
 }
 
+/// What our recorder writes behind perf's six words of TIME_CONV; see [`crate::write::ClockSample`].
+pub(super) fn clock_sample(body: &[u8]) -> Option<[u64; 3]> {
+    const PERF_WORDS: usize = 6;
+    let mut c = Cursor::new(body.get(8 * PERF_WORDS..)?);
+    Some([c.u64()?, c.u64()?, c.u64()?])
+}
+
 /// The body of TIME_CONV: the clock, for recordings whose AUXTRACE_INFO lacks it.
 pub(super) fn time_conv(body: &[u8]) -> Option<TscClock> {
     let mut c = Cursor::new(body);

@@ -242,6 +242,9 @@ impl<'a, 'l> Collector<'a, 'l> {
             }),
             records::TIME_CONV => {
                 self.time_conv = self.time_conv.or(auxtrace::time_conv(record.body));
+                if let Some(sample) = auxtrace::clock_sample(record.body) {
+                    self.features.add_clock_sample(sample);
+                }
                 Some(())
             }
             records::ID_INDEX => self.buffers.add_ids(record.body),

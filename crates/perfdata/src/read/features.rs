@@ -7,7 +7,6 @@ use model::{BuildId, ClockOffsets, CpuModel, Mmap, Pid};
 
 use super::bytes::{Cursor, text};
 use super::sideband::{self, BUILD_ID_MAX};
-use crate::write::CLOCK_SAMPLE;
 
 // HEADER_* of tools/perf/util/header.h.  What is not here is stepped over by its size.
 pub(super) const TRACING_DATA: u32 = 1;
@@ -69,14 +68,6 @@ impl Features {
                 return (c.u32()? == METHOD_ZSTD).then_some(());
             }
             CLOCK_DATA => self.clock = Some(ClockData::read(&mut c)?),
-            CLOCK_SAMPLE => {
-                let (time_ns, monotonic_ns, real_ns) = (c.u64()?, c.u64()?, c.u64()?);
-                let difference = |other: u64| i64::try_from(i128::from(other) - i128::from(time_ns)).ok();
-                let offsets =
-                    ClockOffsets { monotonic_ns: difference(monotonic_ns), realtime_ns: difference(real_ns) };
-                // Of the samples of one recording the first: clocks drift apart.
-                self.clock_offsets.get_or_insert(offsets);
-            }
             CPUID => self.cpu_model = cpu_model(&c.counted_string()?),
             CMDLINE => {
                 let count = c.u32()?;
@@ -126,6 +117,16 @@ impl Features {
             };
             mmap.build_id = self.build_ids.get(name.unwrap_or(&mmap.path)).cloned().flatten();
         }
+    }
+
+    /// Takes what our recorder writes behind perf's words of TIME_CONV: one instant in perf's clock, CLOCK_MONOTONIC and real
+    /// time.  Of several the first counts: clocks drift apart.
+    pub(super) fn add_clock_sample(&mut self, sample: [u64; 3]) {
+        let [time_ns, monotonic_ns, real_ns] = sample;
+        let difference = |other: u64| i64::try_from(i128::from(other) - i128::from(time_ns)).ok();
+        let offsets =
+            ClockOffsets { monotonic_ns: difference(monotonic_ns), realtime_ns: difference(real_ns) };
+        self.clock_offsets.get_or_insert(offsets);
     }
 
     /// What the events' clock is in others: perf's own, if our recorder compared that, or the one that perf compared with

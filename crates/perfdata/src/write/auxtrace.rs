@@ -1,6 +1,6 @@
 //! perf's own records about the trace: AUXTRACE_INFO, TIME_CONV, ID_INDEX, AUXTRACE.
 
-use model::{AuxOffset, AuxOwner, TscClock};
+use model::{AuxOffset, AuxOwner, Ns, TscClock};
 
 use super::event::Event;
 use super::le::Append;
@@ -99,15 +99,34 @@ impl IntelPtInfo {
     /// TIME_CONV.
     #[must_use]
     pub fn time_conv(&self) -> Vec<u8> {
-        let mut body = vec![];
-        body.u64(u64::from(self.clock.shift));
-        body.u64(u64::from(self.clock.mult));
-        body.u64(self.clock.zero);
-        body.u64(0); // time_cycles
-        body.u64(0); // time_mask
-        body.u64(1); // cap_user_time_zero, cap_user_time_short
-        user_record(TIME_CONV, &body)
+        time_conv(self.clock, None)
     }
+}
+
+/// One instant in three clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockSample {
+    /// In perf's clock, that of the records.
+    pub time: Ns,
+    /// CLOCK_MONOTONIC.
+    pub monotonic_ns: u64,
+    /// Real time since 1970.
+    pub realtime_ns: u64,
+}
+
+/// TIME_CONV; behind what perf reads of it, what perf's clock is in others.
+#[must_use]
+pub fn time_conv(clock: TscClock, sample: Option<&ClockSample>) -> Vec<u8> {
+    let mut body = vec![];
+    body.u64(u64::from(clock.shift));
+    body.u64(u64::from(clock.mult));
+    body.u64(clock.zero);
+    body.u64(0); // time_cycles
+    body.u64(0); // time_mask
+    body.u64(1); // cap_user_time_zero, cap_user_time_short
+    let ours = sample.map(|sample| [sample.time.0, sample.monotonic_ns, sample.realtime_ns]);
+    ours.into_iter().flatten().for_each(|word| body.u64(word));
+    user_record(TIME_CONV, &body)
 }
 
 /// ID_INDEX: which ring buffer, CPU and thread each event id belongs to.  A record's size has 16 bits, so

@@ -24,10 +24,9 @@ mod unfinished;
 
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 
-pub use auxtrace::{AuxChunk, IntelPtInfo, id_index, pt_config};
+pub use auxtrace::{AuxChunk, ClockSample, IntelPtInfo, id_index, pt_config, time_conv};
 pub use event::{ATTR_SIZE, Attr, Event, EventId, PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
-pub(crate) use feature::CLOCK_SAMPLE;
-pub use feature::{ClockSample, Features};
+pub use feature::Features;
 pub use record::{FileIdentity, Record, SampleId};
 
 use auxtrace::{AUXTRACE_SIZE, FINISHED_ROUND, HEADER_FEATURE};
@@ -147,14 +146,6 @@ impl<W: Write + Seek> Writer<W> {
             }
         }
         Ok(())
-    }
-
-    /// What perf's clock is in others, at one instant.
-    ///
-    /// # Errors
-    /// What the file says.
-    pub fn clock_sample(&mut self, sample: &ClockSample) -> io::Result<()> {
-        self.put(&user_record(HEADER_FEATURE, &sample.body()))
     }
 
     /// Writes the features and completes the header.  Returns the whole file.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use model::{AuxOffset, AuxOwner, ClockOffsets, Cpu, CpuModel, Ns, TscClock};
 
-use super::{AuxChunk, ClockSample, Event, EventId, Features, IntelPtInfo, Writer};
+use super::{AuxChunk, ClockSample, Event, EventId, Features, IntelPtInfo, Writer, time_conv};
 use crate::write::{Attr, PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
 
 const CHUNK: AuxChunk =
@@ -40,8 +40,8 @@ fn started<W: Write + Seek>(out: W) -> Writer<W> {
     };
     writer.feature_records(&features).unwrap();
     let sample = ClockSample { time: Ns(1000), monotonic_ns: 400, realtime_ns: 5000 };
-    writer.clock_sample(&sample).unwrap();
-    writer.clock_sample(&ClockSample { realtime_ns: 5001, ..sample }).unwrap();
+    writer.record(&time_conv(info.clock, Some(&sample))).unwrap();
+    writer.record(&time_conv(info.clock, Some(&ClockSample { realtime_ns: 5001, ..sample }))).unwrap();
     writer
 }
 
