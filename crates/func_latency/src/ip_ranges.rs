@@ -110,7 +110,8 @@ fn range(code: &LiveCode, part: &Part, proc: &Proc) -> Result<IpRange> {
     let Some(file) = code.filter_file(part.object, start, proc) else {
         let message = format!(
             "-i: the kernel finds the code of {} by its file, and the file that is mapped as {mapped_as} is no longer there, \
-             or not to be seen from here: run as root (or with CAP_CHECKPOINT_RESTORE), or record without -i",
+             not to be seen from here, or has no code just before it: run as root (or with CAP_CHECKPOINT_RESTORE), or record \
+             without -i",
             part.name
         );
         return Err(failure(Exit::NotPossible, message));

@@ -80,7 +80,7 @@ impl LiveCode {
                     line.undeleted_path() == name
                         && inside.is_some_and(|inside| inside < line.end - line.start)
                 })?;
-                ip_filter::file_of_mapping(proc, snapshot.pid, line)
+                ip_filter::file_of_mapping(proc, snapshot.pid, line, offset)
             }),
             Source::Program => ip_filter::file_of_program(proc, Path::new(name)),
         }

@@ -8,7 +8,7 @@ use recorder::{CpuList, Ended, Interrupts, Job, Losses, Pmu, Proc, Session, Summ
 
 use crate::args::RecordArgs;
 use crate::config::ReportConfig;
-use crate::exit::Exit;
+use crate::exit::{Exit, failure};
 use crate::live_code::{Known, LiveCode};
 use crate::record_config::{RecordConfig, Then};
 use crate::render::units::{counted, duration, size};
@@ -76,10 +76,12 @@ fn make(config: &RecordConfig, interrupts: &Interrupts) -> Result<Summary> {
     if let Some(report) = &config.report {
         request.filter = filter(config, report, &pmu, &proc)?;
     }
+    give_up_if_interrupted(interrupts)?;
     let command_line = std::env::args().collect();
     let mut features = machine::features(&proc, &CpuList::online("/sys".as_ref()), &pmu, command_line);
     features.build_ids.extend(host::vdso_build_id().map(|id| ("[vdso]".to_owned(), id)));
     let session = Session::open(request, pmu)?;
+    give_up_if_interrupted(interrupts)?;
     if config.verbose {
         messages::note(format!("{}; {}", session.event(), session.plan()));
     }
@@ -94,6 +96,14 @@ fn make(config: &RecordConfig, interrupts: &Interrupts) -> Result<Summary> {
         interrupts,
     };
     Ok(session.record(&job)?)
+}
+
+/// Ctrl-C before there is a window.
+fn give_up_if_interrupted(interrupts: &Interrupts) -> Result<()> {
+    match interrupts.take() {
+        true => Err(failure(Exit::NotPossible, "interrupted before the window began: nothing was recorded")),
+        false => Ok(()),
+    }
 }
 
 /// The ranges of `-i`.  Functions that nobody has are an error now, and not when all is recorded.

@@ -79,13 +79,15 @@ struct Drained {
 pub(crate) struct Drain<'a> {
     shared: &'a Shared<'a>,
     buffers: Vec<Drained>,
+    /// Of buffers whose threads have ended.
+    finished: Vec<Losses>,
     /// Records of one buffer.
     records: Vec<u8>,
 }
 
 impl<'a> Drain<'a> {
     pub(crate) fn new(shared: &'a Shared<'a>, buffers: Vec<OpenBuffer>) -> Self {
-        let mut drain = Self { shared, buffers: Vec::new(), records: Vec::new() };
+        let mut drain = Self { shared, buffers: Vec::new(), finished: Vec::new(), records: Vec::new() };
         buffers.into_iter().for_each(|buffer| drain.add(buffer));
         drain
     }
@@ -110,7 +112,8 @@ impl<'a> Drain<'a> {
             self.pass();
         }
         self.pass();
-        self.buffers.iter().map(|buffer| buffer.losses).collect()
+        self.finished.extend(self.buffers.iter().map(|buffer| buffer.losses));
+        self.finished
     }
 
     /// Waits for trace or for the tick; true: it is time to stop.
@@ -151,11 +154,39 @@ impl<'a> Drain<'a> {
             self.records.clear();
             opened.extend(buffer.drain(&mut self.records, self.shared));
         }
+        self.free_ended();
         opened.into_iter().for_each(|buffer| self.add(buffer));
+    }
+
+    /// Gives back the buffers of threads that had ended before they were read for the last time.
+    fn free_ended(&mut self) {
+        if self.buffers.iter().all(|buffer| buffer.ended_thread().is_none()) {
+            return;
+        }
+        let buffers = std::mem::take(&mut self.buffers).into_iter();
+        let (ended, live): (Vec<_>, Vec<_>) = buffers.partition(|buffer| buffer.ended_thread().is_some());
+        self.buffers = live;
+        for Drained { events, losses, .. } in ended {
+            let mut all = self.shared.events.lock().unwrap_or_else(PoisonError::into_inner);
+            all.retain(|other| !Arc::ptr_eq(other, &events));
+            drop(all);
+            if let (Some(newborns), AuxOwner::Thread(tid)) = (self.shared.newborns, losses.owner) {
+                newborns.forget(tid);
+            }
+            self.finished.push(losses);
+        }
     }
 }
 
 impl Drained {
+    /// The thread that the buffer is of, if it has ended.
+    fn ended_thread(&self) -> Option<Tid> {
+        match self.events.owner {
+            AuxOwner::Thread(tid) if self.waits_for >= self.events.trace.len() => Some(tid),
+            _ => None,
+        }
+    }
+
     /// Reads the buffer; returns those of threads that were born.
     fn drain(&mut self, records: &mut Vec<u8>, shared: &Shared<'_>) -> Vec<OpenBuffer> {
         let head = self.ring.trace_head();

@@ -50,9 +50,17 @@ fn joined(ranges: &[IpRange], name: impl Fn(&IpRange) -> String) -> String {
     ranges.iter().map(text).collect::<Vec<_>>().join(",")
 }
 
-/// The file of a mapping, by a path that the kernel's filters can use; `None` if there is none.
+/// The file of a mapping, by a path that the kernel's filters can use for a range at `start`; `None` if there is none.
 #[must_use]
-pub fn file_of_mapping(proc: &Proc, pid: Pid, line: &MapsLine) -> Option<PathBuf> {
+pub fn file_of_mapping(proc: &Proc, pid: Pid, line: &MapsLine, start: FileOffset) -> Option<PathBuf> {
+    // The kernel takes the first mapping of the file that touches the range, whether it has code or not
+    // (perf_addr_filter_apply): at the border of two segments that may be the wrong one.
+    let of_file = |other: &MapsLine| (other.device, other.inode) == (line.device, line.inode);
+    let touches = |other: &MapsLine| {
+        start.0.checked_sub(other.offset).is_some_and(|inside| inside <= other.end - other.start)
+    };
+    let maps = proc.maps(pid).ok()?;
+    maps.iter().find(|other| of_file(other) && touches(other)).filter(|first| first.executable())?;
     let as_there = proc.directory(pid).join("root").join(line.path.strip_prefix('/')?);
     let by_mapping = proc.directory(pid).join("map_files").join(format!("{:x}-{:x}", line.start, line.end));
     let candidates = [by_mapping, as_there];
@@ -134,10 +142,20 @@ mod tests {
         let proc = Proc::host();
         let maps = proc.maps(pid).unwrap();
         let line = maps.iter().find(|line| line.executable() && Path::new(&line.path) == own).unwrap();
-        let found = file_of_mapping(&proc, pid, line).unwrap();
+        // The first page may be the last one of the segment before, too: linkers save space so.
+        let inside = FileOffset(line.offset + (line.end - line.start) / 2);
+        let found = file_of_mapping(&proc, pid, line, inside).unwrap();
         assert_eq!(fs::metadata(&found).unwrap().ino(), line.inode);
         let other = MapsLine { inode: line.inode + 1, ..line.clone() };
-        assert_eq!(file_of_mapping(&proc, pid, &other), None, "another file is there now");
+        assert_eq!(file_of_mapping(&proc, pid, &other, inside), None, "another file is there now");
+        if let Some(before) = maps.iter().find(|m| m.inode == line.inode && !m.executable()) {
+            let at_its_end = FileOffset(before.offset + before.end - before.start);
+            assert_eq!(
+                file_of_mapping(&proc, pid, line, at_its_end),
+                None,
+                "the kernel would take the wrong mapping"
+            );
+        }
         assert!(file_of_program(&proc, &own).is_some());
     }
 

@@ -60,6 +60,11 @@ impl<'a> Newborns<'a> {
         self.refused.load(Ordering::Relaxed)
     }
 
+    /// The thread has ended: its number may be given to another one.
+    pub(crate) fn forget(&self, tid: Tid) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).tids.remove(&tid);
+    }
+
     /// Opens the threads of a process that have no events yet.
     pub(crate) fn attend(&self, pid: Pid, output: &Output, now: &dyn Fn() -> Ns) -> Vec<OpenBuffer> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

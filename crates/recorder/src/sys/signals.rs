@@ -60,8 +60,9 @@ impl Interrupts {
         }
     }
 
-    /// Takes a signal off, if one has come.
-    pub(crate) fn take(&self) -> bool {
+    /// Takes a signal off; true: one had come.
+    #[must_use]
+    pub fn take(&self) -> bool {
         let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
         let size = size_of_val(&info);
         // SAFETY: the kernel writes at most `size` bytes, which `info` has.
