@@ -10,6 +10,7 @@ use recorder::{IpRange, Proc};
 
 use crate::exit::{Exit, failure};
 use crate::live_code::LiveCode;
+use crate::target::Wanted;
 
 /// Less code between two ranges than this may be traced for nothing.
 const NEAR_BYTES: u64 = 4096;
@@ -39,7 +40,7 @@ pub(crate) struct Chosen {
 /// The functions need more, the processor has none, or the file of a function cannot be named to the kernel.
 pub(crate) fn choose(
     code: &LiveCode,
-    functions: &[FunctionMatch],
+    functions: &[Wanted],
     ancestor: Option<&FunctionMatch>,
     limit: usize,
     proc: &Proc,
@@ -61,7 +62,7 @@ pub(crate) fn choose(
     Ok(Chosen { ranges, left_out: left_out.into_iter().map(|part| part.name).collect() })
 }
 
-fn parts(code: &LiveCode, functions: &[FunctionMatch], ancestor: Option<&FunctionMatch>) -> Vec<Part> {
+fn parts(code: &LiveCode, functions: &[Wanted], ancestor: Option<&FunctionMatch>) -> Vec<Part> {
     let of = |function: &FunctionMatch| {
         let ranges = code.image.function_file_ranges(function.id).into_iter().enumerate();
         let part = |(number, (FileOffset(start), bytes)): (usize, (FileOffset, u64))| Part {
@@ -77,8 +78,10 @@ fn parts(code: &LiveCode, functions: &[FunctionMatch], ancestor: Option<&Functio
         };
         ranges.map(part).collect::<Vec<_>>()
     };
-    let (wanted, above): (Vec<Part>, Vec<Part>) =
-        (functions.iter().flat_map(of).collect(), ancestor.into_iter().flat_map(of).collect());
+    let (wanted, above): (Vec<Part>, Vec<Part>) = (
+        functions.iter().map(|wanted| &wanted.function).flat_map(of).collect(),
+        ancestor.into_iter().flat_map(of).collect(),
+    );
     let pick = |parts: &[Part], hot| parts.iter().filter(|part| part.hot == hot).cloned().collect::<Vec<_>>();
     [pick(&wanted, true), pick(&above, true), pick(&wanted, false), pick(&above, false)].concat()
 }
@@ -107,6 +110,13 @@ fn fit(parts: Vec<Part>, limit: usize) -> (Vec<Part>, Vec<Part>) {
 fn range(code: &LiveCode, part: &Part, proc: &Proc) -> Result<IpRange> {
     let start = FileOffset(part.start);
     let mapped_as = code.image.object_name(part.object).to_owned();
+    if mapped_as.contains([' ', '\t', '\n', ',']) {
+        let message = format!(
+            "-i: {mapped_as} has a space or a comma in its name, and no recording can name such a file in its filter: \
+             record without -i"
+        );
+        return Err(failure(Exit::NotPossible, message));
+    }
     let Some(file) = code.filter_file(part.object, start, proc) else {
         let message = format!(
             "-i: the kernel finds the code of {} by its file, and the file that is mapped as {mapped_as} is no longer there, \

@@ -12,6 +12,7 @@ use crate::exit::{Exit, failure};
 use crate::live_code::{Known, LiveCode};
 use crate::record_config::{RecordConfig, Then};
 use crate::render::units::{counted, duration, size};
+use crate::target::Remarks;
 use crate::{bundle_command, host, ip_ranges, messages, report_command, target};
 
 /// `--history=1`: record only.
@@ -121,9 +122,9 @@ fn filter(
     if !config.ip_filter && !code.is_complete() {
         return Ok(Vec::new());
     }
-    let functions = target::wanted_live(&code.image, report)?;
+    let functions = target::wanted(&code.image, report, Remarks::Later)?;
     let ancestor = match &report.ancestor {
-        Some(ancestor) => Some(target::ancestor_live(&code.image, report, &ancestor.function)?),
+        Some(ancestor) => Some(target::ancestor(&code.image, report, &ancestor.function, Remarks::Later)?),
         None => None,
     };
     if !config.ip_filter {

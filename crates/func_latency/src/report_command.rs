@@ -18,7 +18,7 @@ use crate::progress::Progress;
 use crate::render::image_names::ImageNames;
 use crate::render::units::{counted, duration, size};
 use crate::render::{Names, View, json, rows, text};
-use crate::target::{self, Wanted};
+use crate::target::{self, Remarks, Wanted};
 use crate::{messages, recording, remedy};
 
 /// Columns of the text where there is no terminal that has some.
@@ -31,7 +31,7 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     let recording = recording::read_timed(&file)?;
     let (image, schedule) = recording::load(&recording, config.symfs.as_deref(), &config.kernel);
     let mut problems = problems(&recording, &image);
-    let wanted = target::wanted(&image, config)?;
+    let wanted = target::wanted(&image, config, Remarks::Now)?;
     let request = request(config, &recording, &schedule, &image, &wanted)?;
     verbose(config, started, "opened");
     let (mut report, violations) = analyse(config, &recording, &schedule, &image, &request, &*decoder);
@@ -123,7 +123,7 @@ fn request(
     let range = |r: crate::filter::NsRange| analyzer::LatencyRange { min_ns: r.min, max_ns: r.max };
     let ancestor = match &config.ancestor {
         Some(ancestor) => Some(analyzer::Ancestor {
-            function: target::ancestor(image, config, &ancestor.function)?.id,
+            function: target::ancestor(image, config, &ancestor.function, Remarks::Now)?.id,
             latency: range(ancestor.latency_ns),
         }),
         None => None,

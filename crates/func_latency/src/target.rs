@@ -14,25 +14,20 @@ pub(crate) struct Wanted {
     pub(crate) function: FunctionMatch,
 }
 
-/// The functions of all `-f` before anything is recorded: errors are told now, remarks later, by [`wanted`].
-pub(crate) fn wanted_live(image: &Image, config: &ReportConfig) -> Result<Vec<FunctionMatch>> {
-    let mut found: Vec<FunctionMatch> = Vec::new();
-    for text in &config.functions {
-        let new = chosen(image, config, text)?;
-        found.extend(
-            new.into_iter()
-                .filter(|function| found.iter().all(|other| other.id != function.id))
-                .collect::<Vec<_>>(),
-        );
-    }
-    Ok(found)
+/// When there is something to say of a function that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remarks {
+    /// Now.
+    Now,
+    /// When it is looked for again, in the recording that is made first.
+    Later,
 }
 
 /// The functions of all `-f`, each once, in the order of the command line.
-pub(crate) fn wanted(image: &Image, config: &ReportConfig) -> Result<Vec<Wanted>> {
+pub(crate) fn wanted(image: &Image, config: &ReportConfig, remarks: Remarks) -> Result<Vec<Wanted>> {
     let mut found: Vec<Wanted> = Vec::new();
     for text in &config.functions {
-        for function in find(image, config, text)? {
+        for function in find(image, config, text, remarks)? {
             if found.iter().any(|other| other.function.id == function.id) {
                 continue;
             }
@@ -65,16 +60,13 @@ pub(crate) fn inlined(image: &Image, wanted: &[Wanted]) -> Vec<Option<u64>> {
 }
 
 /// The one function of `-a`.
-pub(crate) fn ancestor(image: &Image, config: &ReportConfig, text: &str) -> Result<FunctionMatch> {
-    one_ancestor(text, find(image, config, text)?)
-}
-
-/// [`ancestor`] before anything is recorded.
-pub(crate) fn ancestor_live(image: &Image, config: &ReportConfig, text: &str) -> Result<FunctionMatch> {
-    one_ancestor(text, chosen(image, config, text)?)
-}
-
-fn one_ancestor(text: &str, found: Vec<FunctionMatch>) -> Result<FunctionMatch> {
+pub(crate) fn ancestor(
+    image: &Image,
+    config: &ReportConfig,
+    text: &str,
+    remarks: Remarks,
+) -> Result<FunctionMatch> {
+    let found = find(image, config, text, remarks)?;
     match <[FunctionMatch; 1]>::try_from(found) {
         Ok([function]) => Ok(function),
         Err(found) => {
@@ -84,9 +76,11 @@ fn one_ancestor(text: &str, found: Vec<FunctionMatch>) -> Result<FunctionMatch> 
     }
 }
 
-/// The functions that a name means, with what there is to say of them.
-fn find(image: &Image, config: &ReportConfig, text: &str) -> Result<Vec<FunctionMatch>> {
+fn find(image: &Image, config: &ReportConfig, text: &str, remarks: Remarks) -> Result<Vec<FunctionMatch>> {
     let found = chosen(image, config, text)?;
+    if remarks == Remarks::Later {
+        return Ok(found);
+    }
     warn_of_resolvers(text, &found);
     // Who has chosen one of several has seen what it is.
     if config.candidate.is_none() {

@@ -3,13 +3,10 @@
 use std::path::Path;
 
 use crate::pmu::{Pmu, PmuError};
-use crate::procfs::{Proc, field};
-
-const CAP_SYS_PTRACE: u32 = 19;
-const CAP_SYS_ADMIN: u32 = 21;
-const CAP_IPC_LOCK: u32 = 14;
-const CAP_PERFMON: u32 = 38;
-const CAP_CHECKPOINT_RESTORE: u32 = 40;
+use crate::procfs::{
+    CAP_CHECKPOINT_RESTORE, CAP_IPC_LOCK, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, Proc, capabilities,
+    field,
+};
 
 /// Linux from which on everything that we use is there; `(major, minor)`.
 const FULL_KERNEL: (u32, u32) = (5, 13);
@@ -93,12 +90,12 @@ fn not_ok(
 }
 
 impl Machine<'_> {
-    fn has(&self, capability: u32) -> bool {
-        self.capabilities >> capability & 1 == 1
+    fn has(&self, capability: u64) -> bool {
+        self.capabilities & capability != 0
     }
 
     /// A capability; those that were split off CAP_SYS_ADMIN are included in it.
-    fn may(&self, capability: u32) -> bool {
+    fn may(&self, capability: u64) -> bool {
         self.has(capability) || capability != CAP_SYS_PTRACE && self.has(CAP_SYS_ADMIN)
     }
 
@@ -211,7 +208,7 @@ impl Machine<'_> {
         }
     }
 
-    fn capability(&self, name: &'static str, capability: u32, costs: &'static str) -> Finding {
+    fn capability(&self, name: &'static str, capability: u64, costs: &'static str) -> Finding {
         if self.may(capability) {
             return ok(name, "yes");
         }
@@ -296,11 +293,6 @@ fn ip_filters(pmu: &Pmu) -> Finding {
         ),
         ranges => ok("IP filters", format!("{ranges} ranges")),
     }
-}
-
-fn capabilities(proc: &Proc) -> u64 {
-    let status = proc.text("self/status").unwrap_or_default();
-    field(&status, "CapEff:").and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use model::{Cpu, Pid, Tid};
 use crate::cpu_list::CpuList;
 use crate::plan::PlanError;
 use crate::pmu::PmuError;
-use crate::procfs::Proc;
+use crate::procfs::{CAP_PERFMON, CAP_SYS_ADMIN, Proc, capabilities};
 use crate::pt_config::PtConfigError;
 
 /// Why there is no recording.  Each says what to do.
@@ -58,7 +58,7 @@ pub enum RecordError {
         error: io::Error,
     },
     /// The kernel does not open an event.
-    #[error("cannot trace {whom}: {}", why_not_opened(*.errno, *.paranoid))]
+    #[error("cannot trace {whom}: {}", why_not_opened(*.errno, *.paranoid, *.may))]
     Open {
         /// Whom.
         whom: String,
@@ -66,6 +66,8 @@ pub enum RecordError {
         errno: i32,
         /// `kernel.perf_event_paranoid`.
         paranoid: Option<i64>,
+        /// This process has CAP_PERFMON.
+        may: bool,
     },
     /// What a process has mapped cannot be read: nothing of its code would be known.
     #[error("cannot read what process {} has mapped (/proc/{}/maps): run as root, or: {CAPABILITIES}", .0.0, .0.0)]
@@ -128,7 +130,8 @@ impl RecordError {
 
     pub(crate) fn open(whom: String, error: &io::Error, proc: &Proc) -> Self {
         let paranoid = proc.setting("kernel/perf_event_paranoid");
-        Self::Open { whom, errno: error.raw_os_error().unwrap_or(0), paranoid }
+        let may = capabilities(proc) & (CAP_PERFMON | CAP_SYS_ADMIN) != 0;
+        Self::Open { whom, errno: error.raw_os_error().unwrap_or(0), paranoid, may }
     }
 
     pub(crate) fn program(words: &[OsString], error: io::Error) -> Self {
@@ -144,9 +147,12 @@ impl RecordError {
 /// The capabilities that let an ordinary user do all of it.
 const CAPABILITIES: &str = "sudo setcap cap_perfmon,cap_sys_ptrace,cap_ipc_lock,cap_checkpoint_restore+ep $(command -v func_latency)";
 
-fn why_not_opened(errno: i32, paranoid: Option<i64>) -> String {
+fn why_not_opened(errno: i32, paranoid: Option<i64>, may: bool) -> String {
     let setting = paranoid.map_or_else(|| "unknown".to_owned(), |value| value.to_string());
     match errno {
+        libc::EACCES | libc::EPERM if may => "not permitted, although this process has CAP_PERFMON: a container's seccomp \
+            profile, or lockdown, forbids it (docker run --security-opt seccomp=unconfined, or record on the host)"
+            .to_owned(),
         libc::EACCES | libc::EPERM => {
             // At 2 and below one's own programs are permitted.
             let for_own = match paranoid {
@@ -208,11 +214,14 @@ mod tests {
 
     #[test]
     fn refusals_name_setting_value_and_remedy() {
-        let text =
-            |errno, paranoid| RecordError::Open { whom: "thread 7".into(), errno, paranoid }.to_string();
+        let text = |errno, paranoid| {
+            RecordError::Open { whom: "thread 7".into(), errno, paranoid, may: false }.to_string()
+        };
         let denied = text(libc::EACCES, Some(3));
         assert!(denied.starts_with("cannot trace thread 7: not permitted (kernel.perf_event_paranoid is 3"));
         assert!(denied.contains("setcap cap_perfmon"));
+        let root = RecordError::Open { whom: "CPU 0".into(), errno: libc::EPERM, paranoid: None, may: true };
+        assert!(root.to_string().contains("seccomp"), "root in a container was told to be root");
         assert!(text(libc::EBUSY, None).contains("another tracer"));
         let locked = RecordError::Map { bytes: 1 << 20, errno: libc::EPERM }.to_string();
         assert!(

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use model::{FileOffset, Pid};
-use rustix::fs::{major, minor, statfs};
+use rustix::fs::statfs;
 
 use crate::overlay;
 use crate::procfs::{MapsLine, Proc};
@@ -62,7 +62,7 @@ pub fn file_of_mapping(proc: &Proc, pid: Pid, line: &MapsLine, start: FileOffset
     let maps = proc.maps(pid).ok()?;
     maps.iter().find(|other| of_file(other) && touches(other)).filter(|first| first.executable())?;
     let as_there = proc.directory(pid).join("root").join(line.path.strip_prefix('/')?);
-    let by_mapping = proc.directory(pid).join("map_files").join(format!("{:x}-{:x}", line.start, line.end));
+    let by_mapping = proc.by_mapping(pid, line);
     let candidates = [by_mapping, as_there];
     if let Some(direct) = candidates.iter().find(|path| writable(path) && is_mapped(path, line)) {
         return Some(direct.clone());
@@ -105,10 +105,7 @@ fn is_mapped(path: &Path, line: &MapsLine) -> bool {
 
 /// The file has the device and the inode that the mapping has.
 fn shows(path: &Path, line: &MapsLine) -> bool {
-    fs::metadata(path).is_ok_and(|file| {
-        let device = (major(file.dev()), minor(file.dev()));
-        file.is_file() && (device, file.ino()) == (line.device, line.inode)
-    })
+    fs::metadata(path).is_ok_and(|file| line.is_of(&file))
 }
 
 fn file_system(path: &Path) -> Option<u64> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::procfs::{Proc, field};
+use crate::procfs::{CAP_IPC_LOCK, Proc, capabilities};
 
 const PAGE_BYTES: u64 = 4096;
 /// At a gigabyte a second, more than a core writes, a drain has 6 ms to come.  The kernel clears all of it at the start.
@@ -21,9 +21,6 @@ const OTHER_DESCRIPTORS: u64 = 64;
 /// More events than this are not opened where one for each thread does: each is 2 KB of the kernel's memory, and a call when
 /// the window begins and ends.
 const EVENTS_MAX: u64 = 1 << 15;
-
-/// CAP_IPC_LOCK, as a bit of `CapEff`.
-const CAP_IPC_LOCK: u64 = 1 << 14;
 
 /// Buffers of newborn threads are small: nobody knows how many there will be, and each is opened while its thread runs.
 const NEWBORN_TRACE_BYTES: u64 = 256 << 10;
@@ -55,10 +52,8 @@ impl Means {
     /// Of this process, which has `descriptors`, on a machine with so many CPUs.
     #[must_use]
     pub fn here(proc: &Proc, cpus: usize, descriptors: u64) -> Self {
-        let status = proc.text("self/status").unwrap_or_default();
-        let capabilities = field(&status, "CapEff:").and_then(|hex| u64::from_str_radix(hex, 16).ok());
-        let may_lock_all = capabilities.is_some_and(|all| all & CAP_IPC_LOCK != 0)
-            || proc.setting("kernel/perf_event_paranoid") == Some(-1);
+        let may_lock_all =
+            capabilities(proc) & CAP_IPC_LOCK != 0 || proc.setting("kernel/perf_event_paranoid") == Some(-1);
         let by_setting = proc.setting("kernel/perf_event_mlock_kb").unwrap_or(516).max(0) as u64 * 1024;
         let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
         let limited = limit.map(|limit| limit.saturating_add(by_setting.saturating_mul(cpus as u64)));

@@ -41,6 +41,12 @@ impl MapsLine {
         self.path.strip_suffix(" (deleted)").unwrap_or(&self.path)
     }
 
+    /// It is a mapping of this file: the same device, the same inode.
+    pub(crate) fn is_of(&self, file: &fs::Metadata) -> bool {
+        let device = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
+        file.is_file() && (device, file.ino()) == (self.device, self.inode)
+    }
+
     /// Has code.
     #[must_use]
     pub fn executable(&self) -> bool {
@@ -155,19 +161,18 @@ impl Proc {
         if line.inode == 0 {
             return None;
         }
-        let by_mapping =
-            self.directory(pid).join("map_files").join(format!("{:x}-{:x}", line.start, line.end));
+        let by_mapping = self.by_mapping(pid, line);
         // Whether it may be followed is known only when it is.
         if fs::metadata(&by_mapping).is_ok_and(|file| file.is_file()) {
             return Some(by_mapping);
         }
         let path = self.directory(pid).join("root").join(line.path.strip_prefix('/')?);
-        let same = |file: fs::Metadata| {
-            let device = file.dev();
-            let device = (rustix::fs::major(device), rustix::fs::minor(device));
-            file.is_file() && (device, file.ino()) == (line.device, line.inode)
-        };
-        fs::metadata(&path).is_ok_and(same).then_some(path)
+        fs::metadata(&path).is_ok_and(|file| line.is_of(&file)).then_some(path)
+    }
+
+    /// The link of a mapping to its file.
+    pub(crate) fn by_mapping(&self, pid: Pid, line: &MapsLine) -> PathBuf {
+        self.directory(pid).join("map_files").join(format!("{:x}-{:x}", line.start, line.end))
     }
 
     /// A number that the kernel keeps below `sys` (`kernel/perf_event_paranoid`).
@@ -189,6 +194,19 @@ impl Proc {
     pub fn text(&self, name: &str) -> Option<String> {
         fs::read_to_string(self.root.join(name)).ok()
     }
+}
+
+/// Bits of `CapEff` (include/uapi/linux/capability.h).
+pub(crate) const CAP_IPC_LOCK: u64 = 1 << 14;
+pub(crate) const CAP_SYS_PTRACE: u64 = 1 << 19;
+pub(crate) const CAP_SYS_ADMIN: u64 = 1 << 21;
+pub(crate) const CAP_PERFMON: u64 = 1 << 38;
+pub(crate) const CAP_CHECKPOINT_RESTORE: u64 = 1 << 40;
+
+/// The capabilities of this process; 0 if they cannot be read.
+pub(crate) fn capabilities(proc: &Proc) -> u64 {
+    let status = proc.text("self/status").unwrap_or_default();
+    field(&status, "CapEff:").and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0)
 }
 
 /// The value of `Name:  value` in a file of such lines.

@@ -60,6 +60,12 @@ impl Interrupts {
         }
     }
 
+    /// From here on the signals do again what they did before: the next one ends this process.
+    pub(crate) fn give_back(&self) {
+        // SAFETY: `before` is a set that the kernel gave us.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
+    }
+
     /// Takes a signal off; true: one had come.
     #[must_use]
     pub fn take(&self) -> bool {
@@ -79,7 +85,6 @@ impl AsFd for Interrupts {
 
 impl Drop for Interrupts {
     fn drop(&mut self) {
-        // SAFETY: `before` is a set that the kernel gave us.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
+        self.give_back();
     }
 }
