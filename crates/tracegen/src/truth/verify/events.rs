@@ -390,11 +390,7 @@ fn is_inner_jump(event: &TraceEvent) -> bool {
 fn fits(item: &Item, event: &TraceEvent) -> bool {
     let transfer = match event {
         TraceEvent::Gap(gap) => {
-            return match item.what {
-                Expected::Gap { truncated: true } => gap.cause == GapCause::Truncated,
-                Expected::Gap { truncated: false } => gap.cause == GapCause::Overflow,
-                _ => false,
-            };
+            return matches!(item.what, Expected::Gap(loss) if loss.is_told_by(gap.cause));
         }
         TraceEvent::Branch(branch) => &branch.transfer,
     };

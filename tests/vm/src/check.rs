@@ -1,0 +1,177 @@
+//! Outside: holds what was recorded against what the module has logged and the target has counted.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use decoder::DecodeOptions;
+use model::{EventSink, Pid, SpaceId, Tid, TraceEvent};
+use serde_json::Value;
+use tracegen::truth::verify::{EventVerifier, KernelText};
+use tracegen::truth::{File, Kind};
+use truth_tests::{Opened, pipeline};
+
+use crate::case::{Case, Losses};
+use crate::log;
+use crate::paths::Vm;
+
+/// What a case has shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Checked {
+    /// Events of the decoder that are the log's, all of them.
+    pub events: u64,
+    /// How many of them are gaps.
+    pub gaps: u64,
+    /// Functions of which the report has the target's own counts.
+    pub counted: usize,
+}
+
+/// Checks a case.
+///
+/// # Errors
+/// What does not hold.
+pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
+    let end = fs::read_to_string(vm.of_case(case.name, "end")).context("it did not run")?;
+    if end != "exit status: 0" {
+        let said = fs::read_to_string(vm.of_case(case.name, "err")).unwrap_or_default();
+        bail!("the command ended with {end}\n{said}");
+    }
+    let data = vm.of_case(case.name, "data");
+    let file = pipeline::open(&data)?;
+    let mut opened = Opened::new(&file)?;
+    // perf asks CPUID, which an emulated processor does not answer.
+    opened.recording.pt.tsc_ctc_ratio = (ratio(vm)?, 1);
+    let clock = opened.recording.clock.context("the recording has no clock")?;
+    let truth = log::convert(&vm.of_case(case.name, "log"), clock, &vm.of_case(case.name, "truth"))?;
+    let (events, gaps) = same_events(&opened, &truth)?;
+    let report = report(vm, &data, case.counted)?;
+    same_losses(&report, case.losses, &truth)?;
+    if !case.counted.is_empty() {
+        let printed = fs::read_to_string(vm.of_case(case.name, "out"))?;
+        case.counted.iter().try_for_each(|function| same_counts(&report, function, &printed))?;
+    }
+    Ok(Checked { events, gaps, counted: case.counted.len() })
+}
+
+/// `167:1`.
+fn ratio(vm: &Vm) -> Result<u32> {
+    let text = fs::read_to_string(vm.of_run("ratio"))?;
+    text.split(':').next().and_then(|ticks| ticks.parse().ok()).with_context(|| format!("ratio {text}"))
+}
+
+/// Passes events on, and counts them.
+struct Counted<'a> {
+    verifier: EventVerifier<'a>,
+    events: u64,
+}
+
+impl EventSink for Counted<'_> {
+    fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
+        self.events += events.len() as u64;
+        self.verifier.events(pid, tid, space, events);
+    }
+}
+
+/// Every event of the decoder is the log's, and the other way round, with its true time in its bounds: how many, and how many
+/// of them are gaps.
+fn same_events(opened: &Opened<'_>, truth: &File) -> Result<(u64, u64)> {
+    let mut sink = Counted { verifier: EventVerifier::new(truth, None, KernelText::There), events: 0 };
+    let options = DecodeOptions { workers: 2, all_branches: true, ..DecodeOptions::default() };
+    opened.decode(&options, &mut sink);
+    let (events, verdict) = (sink.events, sink.verifier.finish());
+    ensure!(verdict.agrees() && verdict.times_agree(), "{verdict}");
+    let parts: u64 = verdict.threads.iter().map(|thread| thread.gap_parts).sum();
+    let extra = events - verdict.matched() - parts;
+    ensure!(extra == 0, "{extra} events of the decoder are not in the log\n{verdict}");
+    ensure!(events > 0, "nothing was recorded");
+    Ok((events, verdict.gaps()))
+}
+
+/// `func_latency report` on some functions, or on any.
+fn report(vm: &Vm, data: &Path, functions: &[&str]) -> Result<Value> {
+    let mut command = Command::new(vm.func_latency());
+    command.args(["report", "--check", "--format", "json", "-i"]).arg(data);
+    for function in if functions.is_empty() { &["main"] } else { functions } {
+        command.args(["-f", function]);
+    }
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}\n{said}", output.status);
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// The report's section of losses has those of the log, and some of the kind that was asked for.
+fn same_losses(report: &Value, losses: Losses, truth: &File) -> Result<()> {
+    let logged = |kind| {
+        let threads = truth.threads().iter();
+        threads.flat_map(|thread| truth.events(thread)).filter(|event| event.kind == kind).count() as u64
+    };
+    let kinds = [
+        ("overflows", Kind::Overflow, Losses::Overflows),
+        ("truncated", Kind::Truncated, Losses::Full),
+        ("errors", Kind::Damaged, Losses::Damage),
+    ];
+    for (name, kind, of) in kinds {
+        let (reported, logged) = (report["loss"][name].as_u64(), logged(kind));
+        ensure!(reported == Some(logged), "the report has {reported:?} {name}, the log {logged}");
+        ensure!((logged > 0) == (losses == of), "{logged} {name} in a case of {losses:?}");
+    }
+    Ok(())
+}
+
+/// The report's counts of a function are those that the target has printed.
+fn same_counts(report: &Value, function: &str, printed: &str) -> Result<()> {
+    let (entered, returned) = counts(printed, function)
+        .with_context(|| format!("the target has printed no count of {function}: {printed}"))?;
+    let functions = report["functions"].as_array().map_or(&[][..], Vec::as_slice);
+    let found = functions.iter().find(|found| found["name"] == function);
+    let calls = &found.with_context(|| format!("the report has no {function}"))?["calls"];
+    let [complete, unwound, open_start, open_end, cut] =
+        ["complete", "unwound", "open_start", "open_end", "cut"].map(|kind| calls[kind].as_u64());
+    let all = complete.zip(unwound).map(|(complete, unwound)| complete + unwound);
+    let is_same = complete == Some(returned) && all == Some(entered);
+    let is_whole = [open_start, open_end, cut] == [Some(0); 3];
+    ensure!(is_same && is_whole, "{function} was entered {entered} and left {returned} times; reported: {calls}");
+    Ok(())
+}
+
+/// `count NAME entered returned`
+fn counts(printed: &str, function: &str) -> Option<(u64, u64)> {
+    printed.lines().find_map(|line| {
+        let mut words = line.strip_prefix("count ")?.split(' ');
+        let is_it = words.next() == Some(function);
+        Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?)).filter(|_| is_it)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn counts_are_read_by_name() {
+        let printed = "hello\ncount leaf 12 11\ncount le 3 3\n";
+        assert_eq!(counts(printed, "leaf"), Some((12, 11)));
+        assert_eq!(counts(printed, "le"), Some((3, 3)));
+        assert_eq!(counts(printed, "lea"), None);
+    }
+
+    #[test]
+    fn a_report_with_other_counts_is_refused() {
+        let calls = |complete: u64, cut: u64| {
+            let calls = format!(
+                r#"{{"complete":{complete},"unwound":1,"open_start":0,"open_end":0,"cut":{cut}}}"#
+            );
+            let text = format!(r#"{{"functions":[{{"name":"f","calls":{calls}}}]}}"#);
+            serde_json::from_str::<Value>(&text).unwrap()
+        };
+        assert!(same_counts(&calls(2, 0), "f", "count f 3 2").is_ok());
+        assert!(same_counts(&calls(2, 0), "f", "count f 4 2").is_err());
+        assert!(same_counts(&calls(3, 0), "f", "count f 3 2").is_err());
+        assert!(same_counts(&calls(2, 1), "f", "count f 3 2").is_err());
+        assert!(same_counts(&calls(2, 0), "g", "count g 3 2").is_err());
+    }
+}
