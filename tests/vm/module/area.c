@@ -72,7 +72,7 @@ bool area_put(struct unit *u, const u8 *packet, unsigned int bytes)
 
     if (!u->tracing || u->muted)
         return false;
-    if (full_every && area->to_full >= full_every) {
+    if (full_every && u->enabled && area->to_full >= full_every) {
         area->to_full = 0;
         unit_full(u);
         return false;
@@ -85,7 +85,7 @@ bool area_put(struct unit *u, const u8 *packet, unsigned int bytes)
         unit_full(u);
         return false;
     }
-    if (damage_every && area->to_damage >= damage_every) {
+    if (damage_every && u->enabled && area->to_damage >= damage_every) {
         put_damage(u, bytes);
         return false;
     }

@@ -22,9 +22,9 @@ KNOB(uint, flood_kib_per_ms, 0, 0644, "with quiet: so much padding into the AUX 
 /* Faults. */
 KNOB(uint, overflow_every, 0, 0644, "lose packets after so many branches (0: never)");
 KNOB(uint, overflow_length, 20, 0644, "so many branches long");
-KNOB(uint, full_every, 0, 0644, "take the AUX area for full after so many bytes (0: never)");
+KNOB(uint, full_every, 0, 0644, "take the AUX area for full after so many bytes, when code is traced (0: never)");
 KNOB(uint, cut_packet, 1, 0644, "where the area really is full, write the part of the packet that fits");
-KNOB(uint, damage_every, 0, 0644, "overwrite a packet after so many bytes (0: never)");
+KNOB(uint, damage_every, 0, 0644, "overwrite a packet after so many bytes, when code is traced (0: never)");
 
 unsigned int art_ratio, bus_ratio;
 

@@ -1,20 +1,21 @@
 //! Outside: holds what was recorded against what the module has logged and the target has counted.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use decoder::DecodeOptions;
-use model::{EventSink, Pid, SpaceId, Tid, TraceEvent};
+use model::{AuxOffset, EventSink, GapCause, Pid, SpaceId, Tid, TraceEvent};
 use serde_json::Value;
 use tracegen::truth::verify::{EventVerifier, KernelText};
 use tracegen::truth::{File, Kind};
 use truth_tests::{Opened, pipeline};
 
 use crate::case::{Case, Losses};
-use crate::log;
 use crate::paths::Vm;
+use crate::{crystal, log};
 
 /// What a case has shown.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,19 +39,21 @@ pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
         bail!("the command ended with {end}\n{said}");
     }
     let data = vm.of_case(case.name, "data");
+    if case.command.first() == Some(&"perf") {
+        crystal::tell(&data, ratio(vm)?)?;
+    }
     let file = pipeline::open(&data)?;
-    let mut opened = Opened::new(&file)?;
-    // perf asks CPUID, which an emulated processor does not answer.
-    opened.recording.pt.tsc_ctc_ratio = (ratio(vm)?, 1);
+    let opened = Opened::new(&file)?;
     let clock = opened.recording.clock.context("the recording has no clock")?;
     let truth = log::convert(&vm.of_case(case.name, "log"), clock, &vm.of_case(case.name, "truth"))?;
     let (events, gaps) = same_events(&opened, &truth)?;
     let report = report(vm, &data, case.counted)?;
-    same_losses(&report, case.losses, &truth)?;
+    same_losses(&report, case.losses, &gaps, &truth)?;
     if !case.counted.is_empty() {
         let printed = fs::read_to_string(vm.of_case(case.name, "out"))?;
         case.counted.iter().try_for_each(|function| same_counts(&report, function, &printed))?;
     }
+    let gaps = gaps.0.values().map(|gaps| gaps.len() as u64).sum();
     Ok(Checked { events, gaps, counted: case.counted.len() })
 }
 
@@ -64,19 +67,45 @@ fn ratio(vm: &Vm) -> Result<u32> {
 struct Counted<'a> {
     verifier: EventVerifier<'a>,
     events: u64,
+    gaps: Gaps,
+}
+
+/// Gaps, by the name of their cause.
+#[derive(Debug, Default)]
+struct Gaps(BTreeMap<&'static str, Vec<AuxOffset>>);
+
+impl Gaps {
+    /// A loss is a gap in each stay of a thread on its CPU while it lasts.
+    fn count(&self, cause: GapCause) -> u64 {
+        self.0.get(cause.name()).map_or(0, Vec::len) as u64
+    }
+
+    /// All gaps of a loss are at one place of the trace.
+    fn losses(&self, cause: GapCause) -> u64 {
+        let mut places = self.0.get(cause.name()).cloned().unwrap_or_default();
+        places.sort_unstable();
+        places.dedup();
+        places.len() as u64
+    }
 }
 
 impl EventSink for Counted<'_> {
     fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
         self.events += events.len() as u64;
+        for event in events {
+            if let TraceEvent::Gap(gap) = event {
+                self.gaps.0.entry(gap.cause.name()).or_default().push(gap.at);
+            }
+        }
         self.verifier.events(pid, tid, space, events);
     }
 }
 
-/// Every event of the decoder is the log's, and the other way round, with its true time in its bounds: how many, and how many
-/// of them are gaps.
-fn same_events(opened: &Opened<'_>, truth: &File) -> Result<(u64, u64)> {
-    let mut sink = Counted { verifier: EventVerifier::new(truth, None, KernelText::There), events: 0 };
+/// Every event of the decoder is the log's, and the other way round, with its true time in its bounds: how many there are, and
+/// the gaps among them.
+fn same_events(opened: &Opened<'_>, truth: &File) -> Result<(u64, Gaps)> {
+    let verifier = EventVerifier::new(truth, None, KernelText::There);
+    let mut sink = Counted { verifier, events: 0, gaps: Gaps::default() };
     let options = DecodeOptions { workers: 2, all_branches: true, ..DecodeOptions::default() };
     opened.decode(&options, &mut sink);
     let (events, verdict) = (sink.events, sink.verifier.finish());
@@ -85,7 +114,7 @@ fn same_events(opened: &Opened<'_>, truth: &File) -> Result<(u64, u64)> {
     let extra = events - verdict.matched() - parts;
     ensure!(extra == 0, "{extra} events of the decoder are not in the log\n{verdict}");
     ensure!(events > 0, "nothing was recorded");
-    Ok((events, verdict.gaps()))
+    Ok((events, sink.gaps))
 }
 
 /// `func_latency report` on some functions, or on any.
@@ -101,20 +130,22 @@ fn report(vm: &Vm, data: &Path, functions: &[&str]) -> Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The report's section of losses has those of the log, and some of the kind that was asked for.
-fn same_losses(report: &Value, losses: Losses, truth: &File) -> Result<()> {
+/// The trace has the losses of the log, of the kind that was asked for only, and the report's section of losses has the gaps.
+fn same_losses(report: &Value, losses: Losses, gaps: &Gaps, truth: &File) -> Result<()> {
     let logged = |kind| {
         let threads = truth.threads().iter();
         threads.flat_map(|thread| truth.events(thread)).filter(|event| event.kind == kind).count() as u64
     };
     let kinds = [
-        ("overflows", Kind::Overflow, Losses::Overflows),
-        ("truncated", Kind::Truncated, Losses::Full),
-        ("errors", Kind::Damaged, Losses::Damage),
+        ("overflows", Kind::Overflow, GapCause::Overflow, Losses::Overflows),
+        ("truncated", Kind::Truncated, GapCause::Truncated, Losses::Full),
+        ("errors", Kind::Damaged, GapCause::DamagedPacket, Losses::Damage),
     ];
-    for (name, kind, of) in kinds {
-        let (reported, logged) = (report["loss"][name].as_u64(), logged(kind));
-        ensure!(reported == Some(logged), "the report has {reported:?} {name}, the log {logged}");
+    for (name, kind, cause, of) in kinds {
+        let (reported, found, logged) = (report["loss"][name].as_u64(), gaps.losses(cause), logged(kind));
+        ensure!(found == logged, "the trace has {found} losses by {name}, the log {logged}");
+        let count = gaps.count(cause);
+        ensure!(reported == Some(count), "the report has {reported:?} {name}, the trace {count} gaps");
         ensure!((logged > 0) == (losses == of), "{logged} {name} in a case of {losses:?}");
     }
     Ok(())
@@ -132,7 +163,10 @@ fn same_counts(report: &Value, function: &str, printed: &str) -> Result<()> {
     let all = complete.zip(unwound).map(|(complete, unwound)| complete + unwound);
     let is_same = complete == Some(returned) && all == Some(entered);
     let is_whole = [open_start, open_end, cut] == [Some(0); 3];
-    ensure!(is_same && is_whole, "{function} was entered {entered} and left {returned} times; reported: {calls}");
+    ensure!(
+        is_same && is_whole,
+        "{function} was entered {entered} and left {returned} times; reported: {calls}"
+    );
     Ok(())
 }
 
@@ -162,9 +196,8 @@ mod tests {
     #[test]
     fn a_report_with_other_counts_is_refused() {
         let calls = |complete: u64, cut: u64| {
-            let calls = format!(
-                r#"{{"complete":{complete},"unwound":1,"open_start":0,"open_end":0,"cut":{cut}}}"#
-            );
+            let calls =
+                format!(r#"{{"complete":{complete},"unwound":1,"open_start":0,"open_end":0,"cut":{cut}}}"#);
             let text = format!(r#"{{"functions":[{{"name":"f","calls":{calls}}}]}}"#);
             serde_json::from_str::<Value>(&text).unwrap()
         };

@@ -32,8 +32,7 @@ const HEAD_START: Duration = Duration::from_millis(200);
 /// # Errors
 /// The machine is not as it should be, or its kernel complains.
 pub fn run(vm: &Vm) -> Result<()> {
-    let insmod =
-        Command::new("insmod").arg(vm.module()).arg(format!("log_entries={LOG_EVENTS}")).status()?;
+    let insmod = Command::new("insmod").arg(vm.module()).arg(format!("log_entries={LOG_EVENTS}")).status()?;
     ensure!(insmod.success(), "insmod: {insmod}");
     for case in selected(vm)? {
         let start = Instant::now();
@@ -58,7 +57,8 @@ fn selected(vm: &Vm) -> Result<Vec<&'static Case>> {
 fn healthy() -> Result<()> {
     let messages = Command::new("dmesg").output()?.stdout;
     let messages = String::from_utf8_lossy(&messages);
-    let bad = messages.lines().find(|line| ["WARNING", "BUG:", "Oops"].iter().any(|word| line.contains(word)));
+    let bad =
+        messages.lines().find(|line| ["WARNING", "BUG:", "Oops"].iter().any(|word| line.contains(word)));
     bad.map_or(Ok(()), |line| bail!("the kernel says: {line}"))
 }
 
@@ -115,7 +115,9 @@ fn recorder(vm: &Vm, case: &Case, pid: Option<u32>) -> Result<Command> {
         match *word {
             Word::TARGET => {
                 words.extend(case.target.iter().map(|word| (*word).to_owned()));
-                if let (Some(program), Some(path)) = (case.target.first(), words.iter_mut().rev().nth(case.target.len() - 1)) {
+                if let (Some(program), Some(path)) =
+                    (case.target.first(), words.iter_mut().rev().nth(case.target.len() - 1))
+                {
                     *path = format!("{programs}/{program}");
                 }
             }

@@ -11,6 +11,7 @@
 pub mod case;
 pub mod cases;
 pub mod check;
+mod crystal;
 pub mod guest;
 pub mod log;
 pub mod paths;

@@ -41,7 +41,9 @@ fn module(kernel: &Kernel, directory: &Path) -> Result {
 /// Every C file is a program.
 fn programs(place: &Path) -> Result {
     make_directory(place)?;
-    for source in sources("programs")?.iter().filter(|file| file.extension().is_some_and(|ending| ending == "c")) {
+    for source in
+        sources("programs")?.iter().filter(|file| file.extension().is_some_and(|ending| ending == "c"))
+    {
         let Some(name) = source.file_stem() else { continue };
         let mut compile = Command::new("gcc");
         compile.args(["-O1", "-g", "-pthread", "-o"]);

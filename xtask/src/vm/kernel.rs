@@ -114,7 +114,8 @@ mod tests {
 
     #[test]
     fn the_newest_headers_count_by_number() {
-        let names = ["linux-headers-6.1.0-9-amd64", "linux-headers-6.1.0-56-amd64", "linux-headers-6.1.0-57-common"];
+        let names =
+            ["linux-headers-6.1.0-9-amd64", "linux-headers-6.1.0-56-amd64", "linux-headers-6.1.0-57-common"];
         let names = names.into_iter().chain(["googletest"]).map(str::to_owned);
         assert_eq!(newest(names).as_deref(), Some("6.1.0-56-amd64"));
         assert_eq!(newest(["googletest".to_owned()].into_iter()), None);

@@ -71,7 +71,16 @@ fn qemu(kernel: &Kernel, directory: &Path, archive: &Path) -> Command {
     };
     let mut qemu = Command::new("qemu-system-x86_64");
     // One thread emulates all processors: with one each they wait for each other most of the time.
-    qemu.args(["-accel", "tcg,thread=single,tb-size=128", "-cpu", "Skylake-Client-v4", "-smp", "1", "-m", "768"]);
+    qemu.args([
+        "-accel",
+        "tcg,thread=single,tb-size=128",
+        "-cpu",
+        "Skylake-Client-v4",
+        "-smp",
+        "1",
+        "-m",
+        "768",
+    ]);
     qemu.args(["-no-reboot", "-nodefaults", "-display", "none", "-serial", "stdio", "-monitor", "none"]);
     qemu.arg("-kernel").arg(kernel.image()).arg("-initrd").arg(archive);
     let options = "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off tsc=reliable";
@@ -117,14 +126,15 @@ fn pack(files: &Path, archive: &Path) -> Result {
     let output = fs::File::create(archive).map_err(|e| format!("{}: {e}", archive.display()))?;
     let mut cpio = Command::new("cpio");
     cpio.args(["--create", "--format=newc", "--quiet"]).current_dir(files);
-    let mut child = cpio
-        .stdin(Stdio::piped())
-        .stdout(output)
-        .spawn()
-        .map_err(|e| process::cannot_start(&cpio, &e))?;
+    let mut child =
+        cpio.stdin(Stdio::piped()).stdout(output).spawn().map_err(|e| process::cannot_start(&cpio, &e))?;
     if let Some(mut input) = child.stdin.take() {
         input.write_all(names.as_bytes()).map_err(|e| process::cannot_start(&cpio, &e))?;
     }
     let status = child.wait().map_err(|e| process::cannot_start(&cpio, &e))?;
-    if status.success() { Ok(()) } else { Err(format!("`{}` failed: {status}", process::command_line(&cpio))) }
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("`{}` failed: {status}", process::command_line(&cpio)))
+    }
 }

@@ -64,8 +64,6 @@ fn fresh_results(names: &[&str]) -> Result {
     let _ = fs::remove_file(&selection);
     match names {
         [] => Ok(()),
-        names => {
-            fs::write(&selection, names.join("\n")).map_err(|e| format!("{}: {e}", selection.display()))
-        }
+        names => fs::write(&selection, names.join("\n")).map_err(|e| format!("{}: {e}", selection.display())),
     }
 }

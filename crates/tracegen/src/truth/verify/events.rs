@@ -296,7 +296,8 @@ impl Thread<'_> {
     fn continued_gap<'e>(&self, event: &'e TraceEvent) -> Option<&'e Gap> {
         match (self.context.back(), event) {
             (Some(TraceEvent::Gap(before)), TraceEvent::Gap(gap)) => {
-                (before.cause == gap.cause && gap.cause == GapCause::Truncated).then_some(gap)
+                let parts = matches!(gap.cause, GapCause::Truncated | GapCause::DamagedPacket);
+                (before.cause == gap.cause && parts).then_some(gap)
             }
             _ => None,
         }
