@@ -1,5 +1,9 @@
-// Requests for ever, each with twenty calls and a sleep; ends, and prints its counts, at SIGTERM.
+// Requests, each with twenty calls and a sleep.  Ends, and prints its counts, behind the last one, or at SIGTERM.
+//
+// server [requests]
+#include <limits.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "count.h"
@@ -32,10 +36,11 @@ static void on_term(int signal)
     ends = 1;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    int requests = argc > 1 ? atoi(argv[1]) : INT_MAX;
     signal(SIGTERM, on_term);
-    for (int i = 0; !ends; i++)
+    for (int i = 0; i < requests && !ends; i++)
         handle(i);
     PRINT(hot);
     PRINT(handle);

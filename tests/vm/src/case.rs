@@ -7,6 +7,8 @@ pub struct Case {
     pub name: &'static str,
     /// Parameters of the module while it is recorded (`module/module.c`).
     pub knobs: &'static [(&'static str, u64)],
+    /// How many CPUs there are: 1, or 2 where threads are to migrate.
+    pub cpus: u32,
     /// The traced program of `programs`, and its arguments.
     pub target: &'static [&'static str],
     /// What records it; see [`Word`] for what is filled in.  If a word is [`Word::PID`] the target runs before, and ends behind.

@@ -6,23 +6,19 @@ const NEST: &[&str] = &["nest", "20"];
 const NEST_FUNCTIONS: &[&str] = &["leaf", "mid", "outer"];
 const THREADS_FUNCTIONS: &[&str] = &["inner", "work", "locked", "jumper", "fibonacci"];
 
-/// CYC, and an MTC about every 20 us: the emulated CPU takes so long for an instruction.
-const EVENT: &str = "intel_pt/cyc,mtc_period=9/u";
+/// `perf record` with CYC, and an MTC about every 20 us: the emulated CPU takes so long for an instruction.
+const PERF: &[&str] =
+    &["perf", "record", "-B", "-N", "-e", "intel_pt/cyc,mtc_period=9/u", "-o", Word::DATA, Word::TARGET];
+
+/// What most cases have in common.
+const LIKE_PERF: Case =
+    Case { name: "", knobs: &[], cpus: 1, target: NEST, command: PERF, counted: &[], losses: Losses::None };
 
 /// All of them, in the order in which they run.
 pub const CASES: &[Case] = &[
-    Case {
-        name: "perf-nest",
-        knobs: &[],
-        target: NEST,
-        command: &["perf", "record", "-B", "-N", "-e", EVENT, "-o", Word::DATA, Word::TARGET],
-        counted: NEST_FUNCTIONS,
-        losses: Losses::None,
-    },
+    Case { name: "perf-nest", counted: NEST_FUNCTIONS, ..LIKE_PERF },
     Case {
         name: "perf-noretcomp",
-        knobs: &[],
-        target: NEST,
         command: &[
             "perf",
             "record",
@@ -35,27 +31,25 @@ pub const CASES: &[Case] = &[
             Word::TARGET,
         ],
         counted: NEST_FUNCTIONS,
-        losses: Losses::None,
+        ..LIKE_PERF
     },
     Case {
         name: "perf-long-tnt",
         knobs: &[("long_tnt", 1)],
-        target: NEST,
         command: &["perf", "record", "-B", "-N", "-e", "intel_pt/mtc=0/u", "-o", Word::DATA, Word::TARGET],
         counted: NEST_FUNCTIONS,
-        losses: Losses::None,
+        ..LIKE_PERF
     },
     Case {
         name: "perf-filter",
-        knobs: &[],
-        target: &["nest", "500"],
+        target: &["nest", "200"],
         command: &[
             "perf",
             "record",
             "-B",
             "-N",
             "-e",
-            EVENT,
+            "intel_pt/cyc/u",
             "--filter",
             "filter outer @ {programs}/nest",
             "-o",
@@ -63,19 +57,11 @@ pub const CASES: &[Case] = &[
             Word::TARGET,
         ],
         counted: &["outer"],
-        losses: Losses::None,
+        ..LIKE_PERF
     },
-    Case {
-        name: "perf-threads",
-        knobs: &[],
-        target: &["threads"],
-        command: &["perf", "record", "-B", "-N", "-e", EVENT, "-o", Word::DATA, Word::TARGET],
-        counted: THREADS_FUNCTIONS,
-        losses: Losses::None,
-    },
+    Case { name: "perf-threads", target: &["threads"], counted: THREADS_FUNCTIONS, ..LIKE_PERF },
     Case {
         name: "perf-threads-filters",
-        knobs: &[],
         target: &["threads"],
         command: &[
             "perf",
@@ -83,7 +69,7 @@ pub const CASES: &[Case] = &[
             "-B",
             "-N",
             "-e",
-            EVENT,
+            "intel_pt/cyc/u",
             "--filter",
             "filter work @ {programs}/threads, filter inner @ {programs}/threads",
             "-o",
@@ -91,11 +77,19 @@ pub const CASES: &[Case] = &[
             Word::TARGET,
         ],
         counted: &["inner", "work"],
-        losses: Losses::None,
+        ..LIKE_PERF
     },
     Case {
+        name: "perf-100-threads",
+        target: &["threads", "100", "1"],
+        counted: THREADS_FUNCTIONS,
+        ..LIKE_PERF
+    },
+    Case { name: "perf-migrant", cpus: 2, target: &["migrant"], counted: &["step", "journey"], ..LIKE_PERF },
+    Case { name: "perf-two-cpus", cpus: 2, target: &["threads"], counted: THREADS_FUNCTIONS, ..LIKE_PERF },
+    Case { name: "perf-family", target: &["family"], counted: &["chore"], ..LIKE_PERF },
+    Case {
         name: "perf-attach",
-        knobs: &[],
         target: &["server"],
         command: &[
             "perf",
@@ -106,37 +100,26 @@ pub const CASES: &[Case] = &[
             "-p",
             Word::PID,
             "-e",
-            EVENT,
+            "intel_pt/cyc/u",
             "-o",
             Word::DATA,
             "sleep",
             "0.3",
         ],
-        counted: &[],
-        losses: Losses::None,
+        ..LIKE_PERF
+    },
+    Case {
+        name: "perf-exit",
+        target: &["server", "500"],
+        command: &["perf", "record", "-B", "-N", "-p", Word::PID, "-e", "intel_pt/cyc/u", "-o", Word::DATA],
+        ..LIKE_PERF
     },
     Case {
         name: "perf-overflow",
         knobs: &[("overflow_every", 1000)],
-        target: NEST,
-        command: &["perf", "record", "-B", "-N", "-e", EVENT, "-o", Word::DATA, Word::TARGET],
-        counted: &[],
         losses: Losses::Overflows,
+        ..LIKE_PERF
     },
-    Case {
-        name: "perf-full",
-        knobs: &[("full_every", 20_000)],
-        target: NEST,
-        command: &["perf", "record", "-B", "-N", "-e", EVENT, "-o", Word::DATA, Word::TARGET],
-        counted: &[],
-        losses: Losses::Full,
-    },
-    Case {
-        name: "perf-damage",
-        knobs: &[("damage_every", 20_000)],
-        target: NEST,
-        command: &["perf", "record", "-B", "-N", "-e", EVENT, "-o", Word::DATA, Word::TARGET],
-        counted: &[],
-        losses: Losses::Damage,
-    },
+    Case { name: "perf-full", knobs: &[("full_every", 20_000)], losses: Losses::Full, ..LIKE_PERF },
+    Case { name: "perf-damage", knobs: &[("damage_every", 20_000)], losses: Losses::Damage, ..LIKE_PERF },
 ];

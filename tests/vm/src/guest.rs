@@ -16,6 +16,7 @@ use crate::paths::Vm;
 const LOG: &str = "/sys/kernel/debug/soft_pt/log";
 const COUNTERS: &str = "/sys/kernel/debug/soft_pt/stat";
 const KNOBS: &str = "/sys/module/soft_pt/parameters";
+const SECOND_CPU: &str = "/sys/devices/system/cpu/cpu1/online";
 const PMU: &str = "/sys/bus/event_source/devices/intel_pt";
 
 /// Room in the module's log: 32 MB.
@@ -67,6 +68,7 @@ fn run_case(vm: &Vm, case: &Case) -> Result<String> {
     for (knob, value) in case.knobs {
         set_knob(knob, *value)?;
     }
+    set_online(case.cpus > 1)?;
     fs::write(LOG, "0").context(LOG)?;
     let end = if case.attaches() { attach(vm, case) } else { launch(vm, case) };
     fs::copy(LOG, vm.of_case(case.name, "log")).context(LOG)?;
@@ -78,6 +80,15 @@ fn run_case(vm: &Vm, case: &Case) -> Result<String> {
 
 fn set_knob(knob: &str, value: u64) -> Result<()> {
     fs::write(Path::new(KNOBS).join(knob), value.to_string()).with_context(|| format!("knob {knob}"))
+}
+
+/// The second CPU.  One thread emulates both, so that it only costs time where it is not needed.
+fn set_online(second: bool) -> Result<()> {
+    let there = fs::read_to_string(SECOND_CPU).context(SECOND_CPU)?.trim() == "1";
+    if there == second {
+        return Ok(());
+    }
+    fs::write(SECOND_CPU, u8::from(second).to_string()).context(SECOND_CPU)
 }
 
 /// The command starts the target.
