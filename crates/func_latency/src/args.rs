@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use recorder::CpuList;
 
-use crate::filter::{Ancestor, CandidateNumber, NsRange, TidRange, TimeWindow};
+use crate::filter::{Ancestor, ByteSize, CandidateNumber, NsRange, TidRange, TimeWindow};
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done; 1 no call of any kind was seen, or more was lost than --max-loss allows; 2 wrong usage;
@@ -27,12 +28,16 @@ pub struct CommandLine {
 /// The steps one at a time.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Report the calls of a function from a recording of perf
+    /// Record only: perf.data in the directory of -D
+    Record(Box<RecordArgs>),
+    /// Report the calls of a function from a recording
     Report(Box<ReportArgs>),
     /// Print what is in a recording, one line each
     Dump(DumpArgs),
     /// Copy a recording and the files that it needs into a directory, for another machine
     Bundle(BundleArgs),
+    /// Say what this machine lets us record, and what to do about what it does not
+    Doctor,
 }
 
 /// `func_latency report`.
@@ -70,9 +75,9 @@ pub struct QueryArgs {
     /// Object that holds FUNC; normally found from the recording
     #[arg(short = 'b', long = "binary", value_name = "OBJECT")]
     pub object: Option<String>,
-    /// Only this process
-    #[arg(short, long, value_name = "PID")]
-    pub pid: Option<i32>,
+    /// Only these processes
+    #[arg(short = 'p', long = "pid", value_name = "PIDS", value_delimiter = ',')]
+    pub pids: Vec<i32>,
     /// Only these threads: 1,3-5
     #[arg(short = 'T', long = "tid", value_name = "TIDS", value_delimiter = ',')]
     pub tids: Vec<TidRange>,
@@ -212,10 +217,10 @@ pub struct RecordArgs {
     /// Which calls, and how to show them.
     #[command(flatten)]
     pub query: QueryArgs,
-    /// How long to record, in seconds
+    /// How long to record, in seconds [default: 1; of a program that is started: until it ends]
     #[arg(short, long, value_name = "SECS")]
     pub duration: Option<f64>,
-    /// Trace only the function, by the hardware's IP filter
+    /// Trace only the function (and the ancestor), by the hardware's IP filter
     #[arg(short, long = "ip_filter")]
     pub ip_filter: bool,
     /// One buffer for each thread
@@ -227,9 +232,18 @@ pub struct RecordArgs {
     /// Decode in parallel (always on)
     #[arg(short = 's', long = "parallel_script")]
     pub parallel_script: bool,
-    /// CPUs to trace: 0-47
-    #[arg(short = 'C', long = "cpu", value_name = "CPUS")]
-    pub cpus: Option<String>,
+    /// Trace on these CPUs only: 0-47; without -p and -T: whoever runs there
+    #[arg(short = 'C', long = "cpu", value_name = "CPUS", conflicts_with = "per_thread")]
+    pub cpus: Option<CpuList>,
+    /// Child processes, too
+    #[arg(long)]
+    pub follow: bool,
+    /// Size of each buffer of trace: 64M [default: by number of buffers and free memory]
+    #[arg(short = 'm', long = "aux_size", value_name = "SIZE")]
+    pub aux_size: Option<ByteSize>,
+    /// Copy the recording and the files that it needs into this directory, too
+    #[arg(long, value_name = "DIR")]
+    pub bundle: Option<PathBuf>,
     /// Latency over time
     #[arg(short = 'l', long)]
     pub timeline: bool,
@@ -252,8 +266,8 @@ pub struct RecordArgs {
     /// Path of perf (not needed)
     #[arg(short = 'P', long, value_name = "FILE", hide = true)]
     pub perf: Option<PathBuf>,
-    /// Settings of the trace unit: cyc=1
-    #[arg(long = "pt_config", value_name = "TERMS")]
+    /// Settings of the trace unit: cyc=1,mtc_period=3 (see docs/recording.md)
+    #[arg(long = "pt_config", alias = "pt-config", value_name = "TERMS")]
     pub pt_config: Option<String>,
     /// Program to run and trace
     #[arg(last = true, value_name = "CMD")]

@@ -26,8 +26,8 @@ pub struct ReportConfig {
     pub candidate: Option<usize>,
     /// Object that holds the functions.
     pub object: Option<String>,
-    /// Only this process.
-    pub pid: Option<Pid>,
+    /// Only these processes; empty: all.
+    pub pids: Vec<Pid>,
     /// Only these threads.
     pub tids: TidSet,
     /// Where objects are looked for first.
@@ -89,11 +89,11 @@ impl ReportConfig {
         Self::of_query(input_path(args.input), args.query)
     }
 
-    /// Of a command line without a subcommand that only reads what was recorded before (`--history=2`).
+    /// Of a command line without a subcommand, whose recording is in the directory of `-D`.
     ///
     /// # Errors
     /// Wrong usage.
-    pub fn of_history(args: RecordArgs) -> Result<Self> {
+    pub fn of_recording(args: RecordArgs) -> Result<Self> {
         let directory = args.directory.unwrap_or_default();
         let config = Self::of_query(directory.join("perf.data"), args.query)?;
         Ok(Self { off_cpu: args.off_cpu, ..config })
@@ -112,7 +112,7 @@ impl ReportConfig {
             functions: query.functions,
             candidate: query.candidate.map(|n| n.0 - 1),
             object: query.object,
-            pid: query.pid.map(Pid),
+            pids: query.pids.into_iter().map(Pid).collect(),
             tids: TidSet(query.tids),
             symfs: checked_symfs(query.symfs)?,
             workers: workers(query.workers),
@@ -149,13 +149,16 @@ impl BundleConfig {
     /// # Errors
     /// Wrong usage: the directory holds something that would be overwritten or mixed up.
     pub fn new(args: BundleArgs) -> Result<Self> {
-        if std::fs::read_dir(&args.output).is_ok_and(|mut entries| entries.next().is_some()) {
-            return Err(failure(
-                Exit::Usage,
-                format!("-o {}: not an empty directory", args.output.display()),
-            ));
+        let symfs = checked_symfs(args.symfs)?;
+        Self { input: input_path(args.input), output: args.output, symfs }.checked()
+    }
+
+    /// Nothing that is there already is overwritten or mixed up.
+    pub(crate) fn checked(self) -> Result<Self> {
+        if std::fs::read_dir(&self.output).is_ok_and(|mut entries| entries.next().is_some()) {
+            return Err(failure(Exit::Usage, format!("{}: not an empty directory", self.output.display())));
         }
-        Ok(Self { input: input_path(args.input), output: args.output, symfs: checked_symfs(args.symfs)? })
+        Ok(self)
     }
 }
 
@@ -321,6 +324,6 @@ mod tests {
             directory: Some("trace1".into()),
             ..RecordArgs::default()
         };
-        assert_eq!(ReportConfig::of_history(args).unwrap().input, Path::new("trace1/perf.data"));
+        assert_eq!(ReportConfig::of_recording(args).unwrap().input, Path::new("trace1/perf.data"));
     }
 }

@@ -57,6 +57,9 @@ pub fn of_error(error: &anyhow::Error) -> Option<Exit> {
         if let Some(error) = cause.downcast_ref::<perfdata::OpenError>() {
             return Some(of_open(error));
         }
+        if let Some(error) = cause.downcast_ref::<recorder::RecordError>() {
+            return Some(if error.is_usage() { Exit::Usage } else { Exit::NotPossible });
+        }
         if let Some(error) = cause.downcast_ref::<perfdata::ReadError>() {
             return Some(match error {
                 perfdata::ReadError::Open(error) => of_open(error),
@@ -124,6 +127,8 @@ mod tests {
             perfdata::ReadError::from(io_error(io::ErrorKind::PermissionDenied)).into(),
             Some(Exit::NotPossible),
         );
+        check(recorder::RecordError::NoProcess(model::Pid(7)).into(), Some(Exit::Usage));
+        check(recorder::RecordError::NoClock.into(), Some(Exit::NotPossible));
         check(io::Error::from(io::ErrorKind::BrokenPipe).into(), None);
         check(io::Error::from(io::ErrorKind::StorageFull).into(), Some(Exit::NotPossible));
         let deep: anyhow::Result<()> = Err(io::Error::from(io::ErrorKind::BrokenPipe)).context("writing");

@@ -1,4 +1,4 @@
-//! Values of the options that choose calls: threads, latencies, time windows, ancestors.
+//! Values of options: threads, latencies, time windows, ancestors, sizes.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -176,6 +176,23 @@ impl FromStr for CandidateNumber {
     }
 }
 
+/// `64M`: bytes, or K, M, G of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteSize(pub u64);
+
+impl FromStr for ByteSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let units = [("K", 10), ("M", 20), ("G", 30)];
+        let unit = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
+        let (digits, shift) = unit.unwrap_or((text, 0));
+        let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+        let bytes = bytes.filter(|bytes| (1..=1 << 40).contains(bytes));
+        bytes.map(Self).ok_or_else(|| format!("`{text}` is no size (examples: 65536  64M  1G)"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,6 +238,15 @@ mod tests {
         check("f::{lambda()#1}", "f::{lambda()#1}", NsRange::ALL);
         check("f::{lambda(int, int)#1}#5,", "f::{lambda(int, int)#1}", NsRange { min: 5, max: u64::MAX });
         assert!("#1,2".parse::<Ancestor>().is_err());
+    }
+
+    #[test]
+    fn sizes() {
+        let sizes = ["1", "4K", "64M", "1G"].map(|text| text.parse());
+        assert_eq!(sizes, [1, 4 << 10, 64 << 20, 1 << 30].map(|bytes| Ok(ByteSize(bytes))));
+        for wrong in ["", "0", "M", "-1", "1T", "99999999999G"] {
+            assert!(wrong.parse::<ByteSize>().is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -17,6 +17,14 @@ pub(crate) fn image_options(
     symfs: Option<&Path>,
     kernel: &KernelOptions,
 ) -> ImageOptions {
+    let places = live_options(symfs);
+    let host_vdso =
+        places.host_vdso.map(|vdso| HostVdso { same_kernel_release: same_kernel(recording), ..vdso });
+    ImageOptions { host_vdso, kernel: kernel.clone(), clock: recording.clock, ..places }
+}
+
+/// Where the objects of what runs here are looked for.
+pub(crate) fn live_options(symfs: Option<&Path>) -> ImageOptions {
     let home = || directory("HOME");
     let caches = || directory("XDG_CACHE_HOME").or_else(|| Some(home()?.join(".cache")));
     ImageOptions {
@@ -24,9 +32,7 @@ pub(crate) fn image_options(
         build_id_cache: directory("PERF_BUILDID_DIR").or_else(|| Some(home()?.join(".debug"))),
         debuginfod_cache: directory("DEBUGINFOD_CACHE_PATH")
             .or_else(|| Some(caches()?.join("debuginfod_client"))),
-        host_vdso: own_vdso().map(|bytes| HostVdso { bytes, same_kernel_release: same_kernel(recording) }),
-        kernel: kernel.clone(),
-        clock: recording.clock,
+        host_vdso: own_vdso().map(|bytes| HostVdso { bytes, same_kernel_release: true }),
         ..ImageOptions::default()
     }
 }

@@ -3,6 +3,10 @@
 //! ```text
 //! args        the command line as typed (filter: values of its options)
 //! config      resolved and checked
+//! record_command  record_config -> recorder -> perf.data, and then report_command
+//!     live_code       the code of what runs now: functions are named and ranges chosen before anything is recorded
+//!     ip_ranges       functions -> ranges of the IP filter
+//! doctor_command  what this machine lets us record
 //! report_command  recording -> image, decoder, analyzer -> render::{text, json, rows}
 //!     target      -f, -b, -I, -a: names to functions
 //! bundle_command  recording and image -> a directory for another machine
@@ -20,14 +24,18 @@ pub mod args;
 mod bundle_command;
 pub mod config;
 mod decoding;
+mod doctor_command;
 pub mod dump;
 pub mod exit;
 pub mod filter;
 mod host;
+mod ip_ranges;
+mod live_code;
 mod messages;
 mod printable;
 mod progress;
 mod record_command;
+mod record_config;
 mod recording;
 mod remedy;
 pub mod render;
@@ -75,6 +83,8 @@ fn dispatch(command_line: CommandLine) -> Result<Exit> {
         Some(Command::Report(args)) => report_command::run(&ReportConfig::new(*args)?),
         Some(Command::Bundle(args)) => bundle_command::run(&BundleConfig::new(args)?),
         Some(Command::Dump(args)) => dump::run(&DumpConfig::new(args)?),
+        Some(Command::Record(args)) => record_command::record(*args),
+        Some(Command::Doctor) => doctor_command::run(),
         None => record_command::run(command_line.record),
     }
 }

@@ -1,27 +1,45 @@
-//! Without a subcommand: record and report.  This version can only do the second half.
+//! Without a subcommand: record and report.  `record`: record only.
 
-use anyhow::Result;
+use std::fs;
+
+use anyhow::{Context, Result};
+use image::build_id_of;
+use recorder::{CpuList, Ended, Interrupts, Job, Losses, Pmu, Proc, Session, Summary, machine};
 
 use crate::args::RecordArgs;
 use crate::config::ReportConfig;
-use crate::exit::{Exit, failure};
-use crate::filter::TidRange;
-use crate::{messages, report_command};
+use crate::exit::Exit;
+use crate::live_code::LiveCode;
+use crate::record_config::{RecordConfig, Then};
+use crate::render::units::{counted, duration, size};
+use crate::{bundle_command, ip_ranges, messages, report_command, target};
 
+/// `--history=1`: record only.
+const HISTORY_RECORD: u8 = 1;
 /// `--history=2`: report what was recorded before.
 const HISTORY_REPORT: u8 = 2;
 
+/// Losses of more buffers than this are told as a sum.
+const LOSSES_SHOWN: usize = 8;
+
+/// Without a subcommand.
 pub(crate) fn run(args: RecordArgs) -> Result<Exit> {
-    if args.history == Some(HISTORY_REPORT) {
-        for option in not_yet(&args) {
-            messages::note(format!("{option} is not in this version and is left out"));
-        }
-        return report_command::run(&ReportConfig::of_history(args)?);
+    for option in not_yet(&args) {
+        messages::note(format!("{option} is not in this version and is left out"));
     }
-    Err(failure(Exit::NotPossible, refusal(&args)))
+    match args.history {
+        Some(HISTORY_REPORT) => report_command::run(&ReportConfig::of_recording(args)?),
+        Some(HISTORY_RECORD) => record(args),
+        _ => execute(args, Then::Report),
+    }
 }
 
-/// Options that `report` does not have yet.
+/// `record`.
+pub(crate) fn record(args: RecordArgs) -> Result<Exit> {
+    execute(args, Then::Keep)
+}
+
+/// Options that reports do not have yet.
 fn not_yet(args: &RecordArgs) -> Vec<&'static str> {
     let options = [
         (args.timeline, "-l"),
@@ -32,89 +50,164 @@ fn not_yet(args: &RecordArgs) -> Vec<&'static str> {
     options.into_iter().filter(|(given, _)| *given).map(|(_, name)| name).collect()
 }
 
-/// Says what to do instead, with the values that were given.
-fn refusal(args: &RecordArgs) -> String {
-    let mut record = "perf record -e intel_pt/cyc/u --switch-events".to_owned();
-    if args.per_thread {
-        record.push_str(" --per-thread");
+fn execute(args: RecordArgs, then: Then) -> Result<Exit> {
+    // Before any thread is made: one that does not hold them back would die of them.
+    let interrupts = Interrupts::hold().context("cannot hold signals back")?;
+    let config = RecordConfig::new(args, then)?;
+    let summary = make(&config, &interrupts)?;
+    // The window is over: from here on Ctrl-C ends us at once.
+    drop(interrupts);
+    tell(&config, &summary);
+    if let Some(bundle) = &config.bundle {
+        bundle_command::run(bundle)?;
     }
-    if let Some(cpus) = &args.cpus {
-        record = format!("{record} -C {cpus}");
+    match &config.report {
+        Some(report) if config.then == Then::Report => report_command::run(report),
+        _ => Ok(Exit::Done),
     }
-    let data = args.directory.clone().unwrap_or_default().join("perf.data");
-    let data = data.display();
-    if args.directory.is_some() {
-        record = format!("{record} -o {data}");
-    }
-    let tids = perf_tids(&args.query.tids);
-    if !args.program.is_empty() {
-        record = format!("{record} -- {}", args.program.join(" "));
-    } else if !tids.is_empty() {
-        record = format!("{record} -t {tids} -- sleep {}", args.duration.unwrap_or(1.0));
-    } else {
-        // CPUs can be traced without naming a process.
-        match (args.query.pid, &args.cpus) {
-            (Some(pid), _) => record = format!("{record} -p {pid}"),
-            (None, Some(_)) => (),
-            (None, None) => record.push_str(" -p PID"),
-        }
-        record = format!("{record} -- sleep {}", args.duration.unwrap_or(1.0));
-    }
-    let functions: String = args.query.functions.iter().map(|f| format!(" -f '{f}'")).collect();
-    let functions = if functions.is_empty() { " -f FUNC".to_owned() } else { functions };
-    format!(
-        "live recording is not in this version.  Record with perf, then report:\n  {record}\n  \
-         func_latency report -i {data}{functions}"
-    )
 }
 
-/// The threads as perf takes them: it knows no ranges.
-fn perf_tids(ranges: &[TidRange]) -> String {
-    // A range that names more is not one that somebody counted out.
-    const MOST: usize = 100;
-    let ids = ranges.iter().flat_map(TidRange::ids).take(MOST);
-    ids.map(|tid| tid.to_string()).collect::<Vec<_>>().join(",")
+/// Makes the recording.
+fn make(config: &RecordConfig, interrupts: &Interrupts) -> Result<Summary> {
+    let proc = Proc::host();
+    let pmu = Pmu::discover("/sys".as_ref()).map_err(recorder::RecordError::from)?;
+    let mut request = config.request.clone();
+    if let Some(report) = &config.report {
+        request.filter = filter(config, report, &pmu, &proc)?;
+    }
+    let command_line = std::env::args().collect();
+    let features = machine::features(&proc, &CpuList::online("/sys".as_ref()), &pmu, command_line);
+    let session = Session::open(request, pmu)?;
+    if config.verbose {
+        messages::note(format!("{}; {}", session.event(), session.plan()));
+    }
+    if let Some(directory) = config.output.parent().filter(|path| !path.as_os_str().is_empty()) {
+        fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    }
+    let job = Job {
+        path: &config.output,
+        features: &features,
+        window: config.window,
+        build_id: &build_id_of,
+        interrupts,
+    };
+    Ok(session.record(&job)?)
+}
+
+/// The ranges of `-i`.  Functions that nobody has are an error now, and not when all is recorded.
+fn filter(
+    config: &RecordConfig,
+    report: &ReportConfig,
+    pmu: &Pmu,
+    proc: &Proc,
+) -> Result<Vec<recorder::IpRange>> {
+    let Some(code) = LiveCode::of(&config.request.target, proc, report.object.as_deref()) else {
+        return Ok(Vec::new());
+    };
+    if !config.ip_filter && !code.is_complete() {
+        return Ok(Vec::new());
+    }
+    let functions = target::wanted_live(&code.image, report)?;
+    let ancestor = match &report.ancestor {
+        Some(ancestor) => Some(target::ancestor_live(&code.image, report, &ancestor.function)?),
+        None => None,
+    };
+    if !config.ip_filter {
+        return Ok(Vec::new());
+    }
+    let chosen = ip_ranges::choose(&code, &functions, ancestor.as_ref(), pmu.address_filters, proc)?;
+    if !chosen.left_out.is_empty() {
+        messages::warn(format!(
+            "-i: the processor has {} ranges; {} did not fit, so that a throw or a return from there is not seen",
+            pmu.address_filters,
+            messages::list(&chosen.left_out)
+        ));
+    }
+    if config.verbose {
+        messages::note(recorder::ip_filter::for_kernel(&chosen.ranges));
+    }
+    Ok(chosen.ranges)
+}
+
+/// Says what became of it, and what was lost.
+fn tell(config: &RecordConfig, summary: &Summary) {
+    let ns = |time: std::time::Duration| duration(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    match summary.ended {
+        Ended::InTime => (),
+        Ended::TargetGone if config.window.is_none() => (),
+        Ended::TargetGone => messages::note(format!("the target ended after {}", ns(summary.window))),
+        Ended::Interrupted => messages::note(format!("interrupted after {}", ns(summary.window))),
+        Ended::OutputFailed => (), // an error of its own
+    }
+    if config.verbose || config.then == Then::Keep {
+        let trace: u64 = summary.losses.iter().map(|losses| losses.trace_bytes).sum();
+        messages::note(format!(
+            "{}: {} of {}, {} of trace from {}; start-up took {}",
+            config.output.display(),
+            size(summary.file_bytes),
+            ns(summary.window),
+            size(trace),
+            counted(summary.losses.len() as u64, "buffer"),
+            ns(summary.start_up)
+        ));
+    }
+    losses(&summary.losses).into_iter().for_each(messages::warn);
+}
+
+/// What was lost, by buffer, and what helps.
+fn losses(all: &[Losses]) -> Vec<String> {
+    let lossy: Vec<&Losses> = all.iter().filter(|losses| losses.any()).collect();
+    let mut lines: Vec<String> = lossy.iter().take(LOSSES_SHOWN).map(|losses| line(losses)).collect();
+    if let Some(more) = lossy.len().checked_sub(LOSSES_SHOWN).filter(|more| *more > 0) {
+        lines.push(format!("and {} more with losses", counted(more as u64, "buffer")));
+    }
+    lines
+}
+
+fn line(losses: &Losses) -> String {
+    let whose = match losses.owner {
+        model::AuxOwner::Cpu(cpu) => format!("CPU {}", cpu.0),
+        model::AuxOwner::Thread(tid) => format!("thread {}", tid.0),
+    };
+    let parts = [
+        (losses.full, "the buffer of trace was full", "a larger -m, -i, or fewer threads"),
+        (losses.partial, "the trace has holes", "a larger -m, or -i"),
+        (losses.collisions, "another user had the trace unit", "no virtual machines that trace meanwhile"),
+        (losses.lost_records, "records of mappings and switches were lost", "fewer threads, or -t"),
+    ];
+    let said: Vec<String> = parts
+        .iter()
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, what, helps)| format!("{what} ({}; what helps: {helps})", counted(*count, "time")))
+        .collect();
+    format!("{whose}: {}", said.join("; "))
 }
 
 #[cfg(test)]
 mod tests {
+    use model::{AuxOwner, Tid};
+
     use super::*;
-    use crate::args::CommandLine;
-    use clap::Parser;
 
     #[test]
-    fn refusal_names_the_two_commands() {
-        let check = |line: &str, record: &str, report: &str| {
-            let words = std::iter::once("func_latency").chain(line.split(' '));
-            let args = CommandLine::try_parse_from(words).unwrap().record;
-            let text = refusal(&args);
-            assert_eq!(text.lines().skip(1).collect::<Vec<_>>(), [record, report], "{line}");
+    fn losses_are_told_with_what_helps() {
+        let none = |tid| Losses {
+            owner: AuxOwner::Thread(Tid(tid)),
+            trace_bytes: 9,
+            full: 0,
+            collisions: 0,
+            partial: 0,
+            lost_records: 0,
         };
-        check(
-            "-f do_command -d 2 -p 7 -i",
-            "  perf record -e intel_pt/cyc/u --switch-events -p 7 -- sleep 2",
-            "  func_latency report -i perf.data -f 'do_command'",
+        assert_eq!(losses(&[none(7)]), [] as [String; 0]);
+        let full = Losses { full: 2, ..none(8) };
+        assert_eq!(
+            losses(&[none(7), full]),
+            [
+                "thread 8: the buffer of trace was full (2 times; what helps: a larger -m, -i, or fewer threads)"
+            ]
         );
-        check(
-            "-T 4,6-7",
-            "  perf record -e intel_pt/cyc/u --switch-events -t 4,6,7 -- sleep 1",
-            "  func_latency report -i perf.data -f FUNC",
-        );
-        check(
-            "-f f -- ./a b",
-            "  perf record -e intel_pt/cyc/u --switch-events -- ./a b",
-            "  func_latency report -i perf.data -f 'f'",
-        );
-        // --per-thread alone leaves context switches out, and with them off-CPU time.
-        check(
-            "-p 7 -t -D trace1",
-            "  perf record -e intel_pt/cyc/u --switch-events --per-thread -o trace1/perf.data -p 7 -- sleep 1",
-            "  func_latency report -i trace1/perf.data -f FUNC",
-        );
-        check(
-            "-C 0-47 -f f",
-            "  perf record -e intel_pt/cyc/u --switch-events -C 0-47 -- sleep 1",
-            "  func_latency report -i perf.data -f 'f'",
-        );
+        let many: Vec<Losses> = (0..10).map(|tid| Losses { full: 1, ..none(tid) }).collect();
+        assert_eq!(losses(&many).last().unwrap(), "and 2 buffers more with losses");
     }
 }

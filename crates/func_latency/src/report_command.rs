@@ -7,7 +7,7 @@ use analyzer::{Analysis, CallCounts, CauseLoss, CheckedAnalysis, Report, Request
 use anyhow::{Context, Result};
 use decoder::{DecodeOptions, SegmentDecoder};
 use image::Image;
-use model::{AuxOwner, EventSink, Recording, Schedule, Tid};
+use model::{AuxOwner, EventSink, Pid, Recording, Schedule, Tid};
 
 use crate::args::Format;
 use crate::config::ReportConfig;
@@ -144,7 +144,7 @@ fn request(
 
 /// The threads of `-p` and `-T`; empty: all.
 fn tids(config: &ReportConfig, recording: &Recording<'_>, schedule: &Schedule) -> Result<Vec<Tid>> {
-    if config.pid.is_none() && config.tids == TidSet::default() {
+    if config.pids.is_empty() && config.tids == TidSet::default() {
         return Ok(Vec::new());
     }
     let owners = recording.buffers.iter().filter_map(|buffer| match buffer.owner {
@@ -155,7 +155,8 @@ fn tids(config: &ReportConfig, recording: &Recording<'_>, schedule: &Schedule) -
     known.sort_unstable();
     known.dedup();
     let of_process = |tid: &Tid| {
-        config.pid.is_none_or(|pid| schedule.thread(*tid).map_or(tid.0 == pid.0, |life| life.pid == pid))
+        config.pids.is_empty()
+            || config.pids.contains(&schedule.thread(*tid).map_or(Pid(tid.0), |life| life.pid))
     };
     let chosen: Vec<Tid> =
         known.iter().copied().filter(|tid| config.tids.contains(*tid) && of_process(tid)).collect();
@@ -319,6 +320,6 @@ fn restricted(config: &ReportConfig) -> bool {
     config.ancestor.is_some()
         || config.latency_ns != crate::filter::NsRange::ALL
         || config.window.is_some()
-        || config.pid.is_some()
+        || !config.pids.is_empty()
         || config.tids != TidSet::default()
 }

@@ -14,6 +14,20 @@ pub(crate) struct Wanted {
     pub(crate) function: FunctionMatch,
 }
 
+/// The functions of all `-f` before anything is recorded: errors are told now, remarks later, by [`wanted`].
+pub(crate) fn wanted_live(image: &Image, config: &ReportConfig) -> Result<Vec<FunctionMatch>> {
+    let mut found: Vec<FunctionMatch> = Vec::new();
+    for text in &config.functions {
+        let new = chosen(image, config, text)?;
+        found.extend(
+            new.into_iter()
+                .filter(|function| found.iter().all(|other| other.id != function.id))
+                .collect::<Vec<_>>(),
+        );
+    }
+    Ok(found)
+}
+
 /// The functions of all `-f`, each once, in the order of the command line.
 pub(crate) fn wanted(image: &Image, config: &ReportConfig) -> Result<Vec<Wanted>> {
     let mut found: Vec<Wanted> = Vec::new();
@@ -52,7 +66,15 @@ pub(crate) fn inlined(image: &Image, wanted: &[Wanted]) -> Vec<Option<u64>> {
 
 /// The one function of `-a`.
 pub(crate) fn ancestor(image: &Image, config: &ReportConfig, text: &str) -> Result<FunctionMatch> {
-    let found = find(image, config, text)?;
+    one_ancestor(text, find(image, config, text)?)
+}
+
+/// [`ancestor`] before anything is recorded.
+pub(crate) fn ancestor_live(image: &Image, config: &ReportConfig, text: &str) -> Result<FunctionMatch> {
+    one_ancestor(text, chosen(image, config, text)?)
+}
+
+fn one_ancestor(text: &str, found: Vec<FunctionMatch>) -> Result<FunctionMatch> {
     match <[FunctionMatch; 1]>::try_from(found) {
         Ok([function]) => Ok(function),
         Err(found) => {
@@ -62,21 +84,27 @@ pub(crate) fn ancestor(image: &Image, config: &ReportConfig, text: &str) -> Resu
     }
 }
 
+/// The functions that a name means, with what there is to say of them.
 fn find(image: &Image, config: &ReportConfig, text: &str) -> Result<Vec<FunctionMatch>> {
+    let found = chosen(image, config, text)?;
+    warn_of_resolvers(text, &found);
+    // Who has chosen one of several has seen what it is.
+    if config.candidate.is_none() {
+        say_what_was_guessed(text, &found);
+        tell_of_pieces(image, &found);
+        tell_of_aliases(&found);
+    }
+    Ok(found)
+}
+
+fn chosen(image: &Image, config: &ReportConfig, text: &str) -> Result<Vec<FunctionMatch>> {
     let query = Query { text: text.to_owned(), object: config.object.clone() };
     let error = match image.find(&query) {
-        Ok(found) => {
-            say_what_was_guessed(text, &found);
-            warn_of_resolvers(text, &found);
-            tell_of_pieces(image, &found);
-            tell_of_aliases(&found);
-            return Ok(found);
-        }
+        Ok(found) => return Ok(found),
         Err(error) => error,
     };
     if let (FindError::Ambiguous { candidates, .. }, Some(index)) = (&error, config.candidate) {
         if let Some(chosen) = candidates.get(index) {
-            warn_of_resolvers(text, std::slice::from_ref(chosen));
             return Ok(vec![chosen.clone()]);
         }
     }

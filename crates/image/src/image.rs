@@ -252,6 +252,24 @@ impl Image {
         loaded.functions.parts(index).into_iter().map(|(start, len)| (Svma(start), len)).collect()
     }
 
+    /// Where the stretches of a function stand in its object's file, the one with its entry first: start and length.
+    #[must_use]
+    pub fn function_file_ranges(&self, id: FunctionId) -> Vec<(FileOffset, u64)> {
+        let Some((loaded, _, function)) = self.function(id) else { return Vec::new() };
+        let in_file = |(Svma(start), len): (Svma, u64)| {
+            loaded.code_segments().find_map(|(svma, size, FileOffset(offset))| {
+                let inside = start.checked_sub(svma).filter(|inside| *inside < size)?;
+                Some((FileOffset(offset + inside), len.min(size - inside)))
+            })
+        };
+        let mut parts = self.function_parts(id);
+        let has_entry = |(Svma(start), len): &(Svma, u64)| {
+            function.entry.checked_sub(*start).is_some_and(|inside| inside < *len)
+        };
+        parts.sort_by_key(|part| !has_entry(part));
+        parts.into_iter().filter_map(in_file).collect()
+    }
+
     /// An instruction for people and files: `object+0xaddress` with the linked address, the same in every
     /// process and run; the bare address where nothing is mapped.
     #[must_use]

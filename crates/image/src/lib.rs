@@ -66,5 +66,6 @@ pub use find::{FindError, FunctionMatch, MatchedBy};
 pub use image::Image;
 pub use kernel::KernelOptions;
 pub use lines::SourceLine;
+pub use locate::build_id_of;
 pub use options::{HostVdso, ImageOptions};
 pub use query::Query;

@@ -21,6 +21,13 @@ use crate::options::ImageOptions;
 use crate::space::ObjectKey;
 use crate::vdso;
 
+/// The build id of a file; `None` if it cannot be read, is no ELF file, or has none.
+#[must_use]
+pub fn build_id_of(path: &Path) -> Option<BuildId> {
+    let file = MappedFile::open(path).ok()?;
+    Elf::parse(file.bytes()).ok()?.build_id()
+}
+
 /// The file of an object.
 #[derive(Debug)]
 pub(crate) struct Located {

@@ -3,13 +3,14 @@
 use super::Finding;
 use super::tree::Tree;
 
-/// Files that may use `unsafe`: one module for each kind of file that is mapped, the one that calls libipt, and a test
+/// Files that may use `unsafe`: one module for each kind of file that is mapped, those that call libipt and the kernel, and a test
 /// whose own symbol must keep its name (`no_mangle`).
-const UNSAFE_ALLOWED: [&str; 5] = [
+const UNSAFE_ALLOWED: [&str; 6] = [
     "crates/perfdata/src/mmap.rs",
     "crates/image/src/mapped.rs",
     "crates/image/tests/own_program.rs",
     "crates/libipt/src/sys.rs",
+    "crates/recorder/src/sys.rs",
     "crates/tracegen/src/log/mapped.rs",
 ];
 

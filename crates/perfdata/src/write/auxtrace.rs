@@ -11,6 +11,7 @@ const ID_INDEX: u32 = 69;
 const AUXTRACE_INFO: u32 = 70;
 const AUXTRACE: u32 = 71;
 const TIME_CONV: u32 = 79;
+pub(super) const HEADER_FEATURE: u32 = 80;
 
 /// PERF_AUXTRACE_INTEL_PT.
 const AUXTRACE_TYPE_INTEL_PT: u32 = 1;

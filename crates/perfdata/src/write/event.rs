@@ -8,7 +8,7 @@ pub const PERF_TYPE_SOFTWARE: u32 = 1;
 pub const PERF_COUNT_SW_DUMMY: u64 = 9;
 
 /// Size of an attr in our files: PERF_ATTR_SIZE_VER7.  perf 6.1 refuses attrs larger than it knows.
-pub(super) const ATTR_SIZE: u32 = 128;
+pub const ATTR_SIZE: usize = 128;
 
 /// `sample_type` of all our events: what stands behind every sideband record is then the same
 /// ([`super::SampleId`]), and the CPU is always known.
@@ -49,6 +49,8 @@ impl Attr {
     pub const EXCLUDE_KERNEL: u64 = 1 << 5;
     /// No hypervisor.
     pub const EXCLUDE_HV: u64 = 1 << 6;
+    /// `execve` enables the event.
+    pub const ENABLE_ON_EXEC: u64 = 1 << 12;
     /// Record executable mappings.
     pub const MMAP: u64 = 1 << 8;
     /// Record names.
@@ -62,13 +64,19 @@ impl Attr {
     /// Record context switches.
     pub const CONTEXT_SWITCH: u64 = 1 << 26;
 
+    /// MMAP2 has the build id of the file (Linux 5.12).
+    pub const BUILD_ID: u64 = 1 << 34;
+    /// Threads inherit the event, and processes do not (Linux 5.13; with [`Self::INHERIT`]).
+    pub const INHERIT_THREAD: u64 = 1 << 35;
+
     const SAMPLE_ID_ALL: u64 = 1 << 18;
 
-    /// The 128 bytes of the file.
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        let start = out.len();
+    /// The `perf_event_attr`, as it stands in the file and as the kernel takes it.
+    #[must_use]
+    pub fn bytes(&self) -> [u8; ATTR_SIZE] {
+        let mut out = Vec::with_capacity(ATTR_SIZE);
         out.u32(self.event_type);
-        out.u32(ATTR_SIZE);
+        out.u32(ATTR_SIZE as u32);
         out.u64(self.config);
         out.u64(1); // sample_period
         out.u64(SAMPLE_TYPE);
@@ -78,7 +86,9 @@ impl Attr {
         // sample_regs_intr
         out.extend_from_slice(&[0; 56]);
         out.u32(self.aux_watermark);
-        out.resize(start + ATTR_SIZE as usize, 0);
+        let mut bytes = [0; ATTR_SIZE];
+        bytes.iter_mut().zip(out).for_each(|(to, from)| *to = from);
+        bytes
     }
 }
 

@@ -50,13 +50,24 @@ pub(super) type AuxtraceIndex = Vec<(u64, u64)>;
 impl Features {
     /// Sections in the order of their bits.
     pub(super) fn sections(&self, events: &[Event], auxtrace: &AuxtraceIndex) -> Vec<(u32, Vec<u8>)> {
+        let mut sections = self.about_the_machine();
+        sections.push((bit::EVENT_DESC, event_section(events)));
+        sections.push((bit::AUXTRACE, auxtrace_section(auxtrace)));
+        if !self.build_ids.is_empty() {
+            sections.push((bit::BUILD_ID, self.build_id_section()));
+        }
+        sections.sort_by_key(|(feature, _)| *feature);
+        sections
+    }
+
+    /// What is known before anything is recorded, in the order of the bits.
+    pub(super) fn about_the_machine(&self) -> Vec<(u32, Vec<u8>)> {
         let text = |text: &str| {
             let mut section = vec![];
             section.feature_str(text);
             section
         };
         let mut sections = vec![
-            (bit::BUILD_ID, self.build_id_section()),
             (bit::HOSTNAME, text(&self.hostname)),
             (bit::OSRELEASE, text(&self.os_release)),
             (bit::VERSION, text(&self.version)),
@@ -64,15 +75,9 @@ impl Features {
             (bit::NRCPUS, [self.cpus.to_le_bytes(), self.cpus.to_le_bytes()].concat()),
             (bit::CPUID, text(&self.cpuid)),
             (bit::CMDLINE, self.command_line_section()),
-            (bit::EVENT_DESC, event_section(events)),
             (bit::PMU_MAPPINGS, self.pmu_section()),
-            (bit::AUXTRACE, auxtrace_section(auxtrace)),
         ];
-        sections.retain(|(feature, _)| match *feature {
-            bit::BUILD_ID => !self.build_ids.is_empty(),
-            bit::CPUID => !self.cpuid.is_empty(),
-            _ => true,
-        });
+        sections.retain(|(feature, _)| *feature != bit::CPUID || !self.cpuid.is_empty());
         sections
     }
 
@@ -121,9 +126,9 @@ impl Features {
 fn event_section(events: &[Event]) -> Vec<u8> {
     let mut section = vec![];
     section.u32(events.len() as u32);
-    section.u32(ATTR_SIZE);
+    section.u32(ATTR_SIZE as u32);
     for event in events {
-        event.attr.encode(&mut section);
+        section.extend_from_slice(&event.attr.bytes());
         section.u32(event.ids.len() as u32);
         section.feature_str(&event.name);
         event.ids.iter().for_each(|id| section.u64(id.id));

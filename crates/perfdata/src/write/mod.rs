@@ -11,22 +11,25 @@
 //!   .finished_round()    no later record is older than those before the previous round's end
 //!   .finish(..)          features; sizes go into the header
 //! ```
+//!
+//! Until then the header says that there are 0 bytes of records, which a reader takes for "read to the end".
 
 mod auxtrace;
 mod event;
 mod feature;
 mod le;
 mod record;
+#[cfg(test)]
+mod unfinished;
 
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 
 pub use auxtrace::{AuxChunk, IntelPtInfo, id_index, pt_config};
-pub use event::{Attr, Event, EventId, PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
+pub use event::{ATTR_SIZE, Attr, Event, EventId, PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
 pub use feature::Features;
 pub use record::{FileIdentity, Record, SampleId};
 
-use auxtrace::{AUXTRACE_SIZE, FINISHED_ROUND};
-use event::ATTR_SIZE;
+use auxtrace::{AUXTRACE_SIZE, FINISHED_ROUND, HEADER_FEATURE};
 use feature::AuxtraceIndex;
 use le::Append;
 use record::{HEADER_SIZE, user_record};
@@ -41,8 +44,19 @@ const ATTR_ENTRY_SIZE: u64 = ATTR_SIZE as u64 + 16;
 pub struct Writer<W> {
     out: W,
     events: Vec<Event>,
+    layout: Layout,
+    /// Ids came after the header was written.
+    ids_added: bool,
     position: u64,
     auxtrace: AuxtraceIndex,
+}
+
+/// What the header says of where things are.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    attrs_start: u64,
+    attrs_size: u64,
+    data_start: u64,
 }
 
 impl<W: Write + Seek> Writer<W> {
@@ -51,20 +65,13 @@ impl<W: Write + Seek> Writer<W> {
     /// # Errors
     /// What `out` says.
     pub fn new(mut out: W, events: Vec<Event>) -> io::Result<Self> {
-        let mut head = file_header(&events, 0, 0);
-        for id in events.iter().flat_map(|event| &event.ids) {
-            head.u64(id.id);
-        }
-        let mut ids_start = FILE_HEADER_SIZE;
-        for event in &events {
-            event.attr.encode(&mut head);
-            let ids_size = 8 * event.ids.len() as u64;
-            head.u64(ids_start);
-            head.u64(ids_size);
-            ids_start += ids_size;
-        }
+        let (described, attrs_start) = describe(&events, FILE_HEADER_SIZE);
+        let data_start = FILE_HEADER_SIZE + described.len() as u64;
+        let layout = Layout { attrs_start, attrs_size: data_start - attrs_start, data_start };
+        let mut head = file_header(layout, 0, 0);
+        head.extend_from_slice(&described);
         out.write_all(&head)?;
-        Ok(Self { out, events, position: head.len() as u64, auxtrace: vec![] })
+        Ok(Self { out, events, layout, ids_added: false, position: data_start, auxtrace: vec![] })
     }
 
     /// Bytes in the file so far.
@@ -94,9 +101,16 @@ impl<W: Write + Seek> Writer<W> {
     /// What the file says.
     pub fn aux(&mut self, chunk: &AuxChunk, payload: &[&[u8]]) -> io::Result<()> {
         let size = payload.iter().map(|piece| piece.len() as u64).sum();
-        self.auxtrace.push((self.position, AUXTRACE_SIZE));
-        self.put(&chunk.encode(size))?;
-        payload.iter().try_for_each(|piece| self.put(piece))
+        let start = self.position;
+        let mut pieces = payload.iter();
+        let written =
+            self.put(&chunk.encode(size)).and_then(|()| pieces.try_for_each(|piece| self.put(piece)));
+        match written {
+            Ok(()) => self.auxtrace.push((start, AUXTRACE_SIZE)),
+            // Half a payload is none: [`Self::finish`] ends the records where the last whole one ends.
+            Err(_) => self.position = start,
+        }
+        written
     }
 
     /// Tells a reader that sorts by time what it may let go: all that is older than the newest record before
@@ -108,12 +122,39 @@ impl<W: Write + Seek> Writer<W> {
         self.put(&user_record(FINISHED_ROUND, &[]))
     }
 
-    /// Writes the features and completes the header.  Returns the whole file.
+    /// One more file descriptor of the `event`-th event.  [`Self::finish`] describes the events anew, with all ids; a
+    /// file that is cut before has only ID_INDEX to know it by.
+    pub fn add_id(&mut self, event: usize, id: EventId) {
+        if let Some(event) = self.events.get_mut(event) {
+            event.ids.push(id);
+            self.ids_added = true;
+        }
+    }
+
+    /// The features as records: in the data, so that a file that never comes to [`Self::finish`] has them, too.
     ///
     /// # Errors
     /// What the file says.
+    pub fn feature_records(&mut self, features: &Features) -> io::Result<()> {
+        for (number, section) in features.about_the_machine() {
+            let mut body = vec![];
+            body.u64(u64::from(number));
+            body.extend_from_slice(&section);
+            self.put(&user_record(HEADER_FEATURE, &body))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the features and completes the header.  Returns the whole file.
+    ///
+    /// # Errors
+    /// What the file says; its records can be read all the same.
     pub fn finish(mut self, features: &Features) -> io::Result<W> {
         let data_end = self.position;
+        // What is whole so far stays whole if there is no room for more.
+        self.write_header(self.layout, data_end, 0)?;
+        // A write that failed half-way may have moved on.
+        self.out.seek(SeekFrom::Start(data_end))?;
         let sections = features.sections(&self.events, &self.auxtrace);
         let mut table = vec![];
         let mut offset = data_end + 16 * sections.len() as u64;
@@ -126,12 +167,21 @@ impl<W: Write + Seek> Writer<W> {
         for (_, section) in &sections {
             self.put(section)?;
         }
+        if self.ids_added {
+            let (described, attrs_start) = describe(&self.events, self.position);
+            let attrs_size = self.position + described.len() as u64 - attrs_start;
+            self.put(&described)?;
+            self.layout = Layout { attrs_start, attrs_size, ..self.layout };
+        }
         let bits = sections.iter().fold(0, |bits, (feature, _)| bits | 1 << feature);
-        let size = data_end - data_start(&self.events);
-        self.out.seek(SeekFrom::Start(0))?;
-        self.out.write_all(&file_header(&self.events, size, bits))?;
+        self.write_header(self.layout, data_end, bits)?;
         self.out.flush()?;
         Ok(self.out)
+    }
+
+    fn write_header(&mut self, layout: Layout, data_end: u64, features: u64) -> io::Result<()> {
+        self.out.seek(SeekFrom::Start(0))?;
+        self.out.write_all(&file_header(layout, data_end - layout.data_start, features))
     }
 
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -141,22 +191,32 @@ impl<W: Write + Seek> Writer<W> {
     }
 }
 
-fn attrs_start(events: &[Event]) -> u64 {
-    FILE_HEADER_SIZE + events.iter().map(|event| 8 * event.ids.len() as u64).sum::<u64>()
-}
-
-fn data_start(events: &[Event]) -> u64 {
-    attrs_start(events) + ATTR_ENTRY_SIZE * events.len() as u64
+/// The ids of the events and then their attrs, as they stand from `start` on; and where the attrs start.
+fn describe(events: &[Event], start: u64) -> (Vec<u8>, u64) {
+    let mut out = vec![];
+    for id in events.iter().flat_map(|event| &event.ids) {
+        out.u64(id.id);
+    }
+    let attrs_start = start + out.len() as u64;
+    let mut ids_start = start;
+    for event in events {
+        out.extend_from_slice(&event.attr.bytes());
+        let ids_size = 8 * event.ids.len() as u64;
+        out.u64(ids_start);
+        out.u64(ids_size);
+        ids_start += ids_size;
+    }
+    (out, attrs_start)
 }
 
 /// `struct perf_file_header`.
-fn file_header(events: &[Event], data_size: u64, features: u64) -> Vec<u8> {
+fn file_header(layout: Layout, data_size: u64, features: u64) -> Vec<u8> {
     let mut header = MAGIC.to_vec();
     header.u64(FILE_HEADER_SIZE);
     header.u64(ATTR_ENTRY_SIZE);
-    header.u64(attrs_start(events));
-    header.u64(ATTR_ENTRY_SIZE * events.len() as u64);
-    header.u64(data_start(events));
+    header.u64(layout.attrs_start);
+    header.u64(layout.attrs_size);
+    header.u64(layout.data_start);
     header.u64(data_size);
     header.extend_from_slice(&[0; 16]); // event types: unused
     header.u64(features);

@@ -1,0 +1,126 @@
+//! The code of what runs now, before it is recorded: so that a name that nobody has is an error at once, and for IP filters.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use image::{Image, build_id_of};
+use model::{Avma, FileOffset, Mmap, ObjectId, Pid, Sideband, SidebandRecord};
+use recorder::{Proc, Snapshot, Target, ip_filter};
+
+use crate::host;
+
+/// Code that is mapped, or will be.
+pub(crate) struct LiveCode {
+    /// Its functions.
+    pub(crate) image: Image,
+    /// Where it comes from.
+    source: Source,
+}
+
+enum Source {
+    Processes(Vec<Snapshot>),
+    /// A program that is yet to be started: its file, and what it will map besides is not known.
+    Program,
+}
+
+impl LiveCode {
+    /// Of a target; `None` where that would be everything.
+    pub(crate) fn of(target: &Target, proc: &Proc, object: Option<&str>) -> Option<Self> {
+        let mut pids: Vec<Pid> = match target {
+            Target::Processes(pids) => pids.clone(),
+            Target::Threads(tids) => tids.iter().filter_map(|tid| proc.process_of(*tid).ok()).collect(),
+            Target::Program(words) => return Self::of_program(words.first()?, object),
+            Target::WholeCpus => return None,
+        };
+        pids.sort_unstable();
+        pids.dedup();
+        let snapshots: Vec<Snapshot> =
+            pids.into_iter().map(|pid| Snapshot::of(proc, pid, &build_id_of)).collect();
+        let sideband: Vec<SidebandRecord> = snapshots.iter().flat_map(Snapshot::sideband).collect();
+        let image = Image::load(&sideband, &host::live_options(None));
+        Some(Self { image, source: Source::Processes(snapshots) })
+    }
+
+    fn of_program(name: &OsStr, object: Option<&str>) -> Option<Self> {
+        let files = found(name).into_iter().chain(object.map(PathBuf::from).filter(|path| path.is_file()));
+        let files: Vec<PathBuf> = files.filter_map(|path| fs::canonicalize(path).ok()).collect();
+        let sideband: Vec<SidebandRecord> =
+            (1u64..).zip(&files).filter_map(|(n, file)| whole(n, file)).collect();
+        let image = Image::load(&sideband, &host::live_options(None));
+        Some(Self { image, source: Source::Program })
+    }
+
+    /// All that will be executed is known: a name that is not here is nowhere.
+    pub(crate) fn is_complete(&self) -> bool {
+        matches!(self.source, Source::Processes(_))
+    }
+
+    /// The file of an object, by a path that the kernel's IP filters can use.
+    pub(crate) fn filter_file(&self, object: ObjectId, offset: FileOffset, proc: &Proc) -> Option<PathBuf> {
+        let name = self.image.object_name(object);
+        match &self.source {
+            Source::Processes(snapshots) => snapshots.iter().find_map(|snapshot| {
+                let line = snapshot.mappings.iter().map(|mapping| &mapping.line).find(|line| {
+                    let inside = offset.0.checked_sub(line.offset);
+                    line.path == name && inside.is_some_and(|inside| inside < line.end - line.start)
+                })?;
+                ip_filter::file_of_mapping(proc, snapshot.pid, line)
+            }),
+            Source::Program => ip_filter::file_of_program(proc, Path::new(name)),
+        }
+    }
+}
+
+/// Where the shell would find a program.
+fn found(name: &OsStr) -> Option<PathBuf> {
+    if Path::new(name).components().count() > 1 {
+        return Some(PathBuf::from(name));
+    }
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|directory| directory.join(name)).find(|file| file.is_file())
+}
+
+/// A mapping of all of a file, at a made-up address.
+fn whole(number: u64, file: &Path) -> Option<SidebandRecord> {
+    const APART: u64 = 1 << 40;
+    let mmap = Mmap {
+        pid: Pid(1),
+        start: Avma(number * APART),
+        len: fs::metadata(file).ok()?.len().next_multiple_of(4096),
+        file_offset: FileOffset(0),
+        path: file.to_str()?.to_owned(),
+        build_id: None,
+        executable: true,
+        kernel: false,
+    };
+    let body = Sideband::Mmap(mmap);
+    Some(SidebandRecord { time: None, cpu: None, pid: None, tid: None, file_offset: 0, body })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_as_the_shell_finds_it() {
+        assert!(found(OsStr::new("true")).is_some_and(|path| path.ends_with("true")));
+        assert_eq!(found(OsStr::new("./true")), Some(PathBuf::from("./true")));
+        assert_eq!(found(OsStr::new("no-such-program-anywhere")), None);
+    }
+
+    #[test]
+    fn this_process_has_its_own_functions() {
+        let own = Target::Processes(vec![Pid(std::process::id() as i32)]);
+        let proc = Proc::host();
+        let code = LiveCode::of(&own, &proc, None).unwrap();
+        let name = "this_process_has_its_own_functions".to_owned();
+        let found = code.image.find(&image::Query { text: format!("*{name}"), object: None }).unwrap();
+        let ranges = code.image.function_file_ranges(found[0].id);
+        let (start, bytes) = ranges[0];
+        assert!(bytes > 0);
+        assert!(code.filter_file(found[0].object, start, &proc).is_some());
+        assert!(code.is_complete());
+    }
+}

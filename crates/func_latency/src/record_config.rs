@@ -1,0 +1,204 @@
+//! What to record, resolved and checked.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+use model::{Pid, Tid};
+use recorder::{Proc, Request, Target};
+
+use crate::args::RecordArgs;
+use crate::config::{BundleConfig, ReportConfig};
+use crate::exit::{Exit, failure};
+
+/// What the command does with a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// Nothing.
+    Keep,
+    /// Reports it.
+    Report,
+}
+
+/// What a recording is of, and what becomes of it.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordConfig {
+    /// Whom and how; the IP filter is found later.
+    pub(crate) request: Request,
+    /// How long; `None`: until the program ends.
+    pub(crate) window: Option<Duration>,
+    /// Trace only the functions.
+    pub(crate) ip_filter: bool,
+    /// The file.
+    pub(crate) output: PathBuf,
+    /// Which functions; `None`: none was named.
+    pub(crate) report: Option<ReportConfig>,
+    /// What becomes of the recording.
+    pub(crate) then: Then,
+    /// Where the recording is copied to, with what it needs.
+    pub(crate) bundle: Option<BundleConfig>,
+    /// Say what is done.
+    pub(crate) verbose: bool,
+}
+
+impl RecordConfig {
+    /// Of a command line.
+    ///
+    /// # Errors
+    /// Wrong usage.
+    pub(crate) fn new(args: RecordArgs, then: Then) -> Result<Self> {
+        let usage = |message: &str| Err(failure(Exit::Usage, message));
+        if args.query.functions.is_empty() && (then == Then::Report || args.ip_filter) {
+            return usage("which function? Name it with -f FUNC");
+        }
+        let target = target(&args)?;
+        if args.ip_filter && target == Target::WholeCpus {
+            return usage(
+                "-i: the kernel filters only what certain threads run: name them with -p or -T, beside -C",
+            );
+        }
+        if args.query.symfs.is_some() {
+            return usage("--symfs: what runs here is recorded with its own files");
+        }
+        let output = args.directory.clone().unwrap_or_default().join("perf.data");
+        let request = Request {
+            cpus: args.cpus.clone(),
+            per_thread: args.per_thread,
+            follow: args.follow,
+            pt_config: args.pt_config.clone(),
+            filter: Vec::new(),
+            trace_bytes: args.aux_size.map(|size| size.0),
+            target,
+        };
+        let bundle = args.bundle.as_deref().map(|directory| BundleConfig::of_recording(&output, directory));
+        Ok(Self {
+            window: window(&args)?,
+            ip_filter: args.ip_filter,
+            then,
+            bundle: bundle.transpose()?,
+            verbose: args.query.verbose,
+            report: report(args)?,
+            output,
+            request,
+        })
+    }
+}
+
+/// What a report shows of it: the processes that were asked for, and with `--follow` what came of them.
+fn report(args: RecordArgs) -> Result<Option<ReportConfig>> {
+    if args.query.functions.is_empty() {
+        return Ok(None);
+    }
+    let follow = args.follow;
+    let config = ReportConfig::of_recording(args)?;
+    let pids = if follow { Vec::new() } else { config.pids };
+    Ok(Some(ReportConfig { pids, ..config }))
+}
+
+fn target(args: &RecordArgs) -> Result<Target> {
+    let named = !args.query.pids.is_empty() || !args.query.tids.is_empty();
+    if !args.program.is_empty() {
+        return match named {
+            true => Err(failure(Exit::Usage, "-p or -T, or a program to start: not both")),
+            false => Ok(Target::Program(args.program.iter().map(Into::into).collect())),
+        };
+    }
+    if !args.query.tids.is_empty() {
+        return Ok(Target::Threads(tids(args)));
+    }
+    if !args.query.pids.is_empty() {
+        return Ok(Target::Processes(args.query.pids.iter().copied().map(Pid).collect()));
+    }
+    if args.cpus.is_some() {
+        return Ok(Target::WholeCpus);
+    }
+    Err(failure(Exit::Usage, "whom to trace? -p PID, -T TID, -C CPUS, or -- CMD"))
+}
+
+/// The threads of `-T`: of a range those that there are, and one that was named alone in any case.
+fn tids(args: &RecordArgs) -> Vec<Tid> {
+    let proc = Proc::host();
+    let of_range = |range: &crate::filter::TidRange| {
+        let alone = range.ids().start() == range.ids().end();
+        let proc = &proc;
+        range.ids().map(Tid).filter(move |tid| alone || proc.process_of(*tid).is_ok()).collect::<Vec<_>>()
+    };
+    args.query.tids.iter().flat_map(of_range).collect()
+}
+
+fn window(args: &RecordArgs) -> Result<Option<Duration>> {
+    /// A window of a year is one that nobody meant.
+    const MOST_SECONDS: f64 = 365.0 * 86_400.0;
+    match args.duration {
+        Some(seconds) if seconds > 0.0 && seconds <= MOST_SECONDS => {
+            Ok(Some(Duration::from_secs_f64(seconds)))
+        }
+        Some(seconds) => Err(failure(Exit::Usage, format!("-d {seconds}: no time that can pass"))),
+        None if args.program.is_empty() => Ok(Some(Duration::from_secs(1))),
+        None => Ok(None),
+    }
+}
+
+impl BundleConfig {
+    /// Of a recording that is yet to be made.
+    fn of_recording(input: &Path, output: &Path) -> Result<Self> {
+        let config = Self { input: input.to_path_buf(), output: output.to_path_buf(), symfs: None };
+        config.checked()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::CommandLine;
+    use crate::exit;
+
+    fn config(line: &str) -> Result<RecordConfig> {
+        let words = std::iter::once("func_latency").chain(line.split(' '));
+        RecordConfig::new(CommandLine::try_parse_from(words).unwrap().record, Then::Report)
+    }
+
+    #[test]
+    fn a_target_is_one_of_four() {
+        let target = |line: &str| config(line).unwrap().request.target;
+        assert_eq!(target("-f f -p 7,8"), Target::Processes(vec![Pid(7), Pid(8)]));
+        assert_eq!(target("-f f -p 7 -T 9"), Target::Threads(vec![Tid(9)]));
+        assert_eq!(target("-f f -C 0-1"), Target::WholeCpus);
+        assert_eq!(target("-f f -- a b"), Target::Program(vec!["a".into(), "b".into()]));
+    }
+
+    #[test]
+    fn the_window() {
+        let window = |line: &str| config(line).unwrap().window;
+        assert_eq!(window("-f f -p 7"), Some(Duration::from_secs(1)));
+        assert_eq!(window("-f f -p 7 -d 0.01"), Some(Duration::from_millis(10)));
+        assert_eq!(window("-f f -- a"), None);
+        assert_eq!(window("-f f -d 2 -- a"), Some(Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn wrong_usage() {
+        for line in [
+            "-p 7",
+            "-f f",
+            "-f f -C 0 -i",
+            "-f f -p 7 -d 0",
+            "-f f -p 7 -d NaN",
+            "-f f -p 7 -- a",
+            "-f f -p 7 --symfs /",
+        ] {
+            let error = config(line).unwrap_err();
+            assert_eq!(exit::of_error(&error), Some(Exit::Usage), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_report_has_those_that_were_asked_for() {
+        let pids = |line: &str| config(line).unwrap().report.unwrap().pids;
+        assert_eq!(pids("-f f -p 7"), [Pid(7)]);
+        assert_eq!(pids("-f f -p 7 --follow"), []);
+        assert_eq!(config("-f f -p 7 -D trace1").unwrap().output, Path::new("trace1/perf.data"));
+    }
+}

@@ -1,0 +1,235 @@
+//! Opens the events of all threads and maps their buffers, while threads come and go.
+//!
+//! A thread that is created meanwhile has inherited some of the events of its creator: those that were open by then.  So threads
+//! are listed again until there are no new ones, and each new one gets what it has not: a second event of the trace on the same
+//! thread and CPU the kernel refuses (EBUSY).  The sideband has no such rule, but is opened before the trace: who has inherited
+//! the trace has inherited the sideband.
+
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::io;
+
+use model::{AuxOwner, Cpu, Tid};
+
+use crate::error::RecordError;
+use crate::events::{Attrs, BufferEvents};
+use crate::plan::Plan;
+use crate::procfs::Proc;
+use crate::sys::{EventFd, Ring, Scope};
+
+/// A buffer and its events.
+#[derive(Debug)]
+pub(crate) struct OpenBuffer {
+    pub(crate) events: BufferEvents,
+    pub(crate) ring: Ring,
+}
+
+/// How buffers are opened.
+#[derive(Clone, Debug)]
+pub(crate) struct Opener {
+    pub(crate) attrs: Attrs,
+    pub(crate) plan: Plan,
+    /// IP filter, in the kernel's syntax.
+    pub(crate) filter: Option<CString>,
+    pub(crate) proc: Proc,
+}
+
+/// What an event of the trace on a thread came to.
+enum Traced {
+    Yes,
+    /// The thread has ended.
+    Gone,
+    /// The thread has one already.
+    Already,
+}
+
+impl Opener {
+    /// One buffer for each CPU, for these threads.
+    ///
+    /// # Errors
+    /// The kernel refuses; another tracer is there.
+    pub(crate) fn tasks_by_cpu(
+        &self,
+        cpus: &[Cpu],
+        list: &mut dyn FnMut() -> Vec<Tid>,
+    ) -> Result<Vec<OpenBuffer>, RecordError> {
+        let mut known: BTreeSet<Tid> = BTreeSet::new();
+        let mut halves: Vec<Half> =
+            (0..).zip(cpus).map(|(index, cpu)| Half::new(index, AuxOwner::Cpu(*cpu))).collect();
+        loop {
+            let first = known.is_empty();
+            let new: Vec<Tid> = list().into_iter().filter(|tid| known.insert(*tid)).collect();
+            if new.is_empty() {
+                break;
+            }
+            in_parallel(&mut halves, &|half| match half.owner {
+                AuxOwner::Cpu(cpu) => self.open_on_cpu(half, cpu, &new, first),
+                AuxOwner::Thread(_) => Ok(()),
+            })?;
+        }
+        // A CPU without a buffer has no thread: all have ended.
+        let buffers: Vec<OpenBuffer> = halves.into_iter().filter_map(Half::whole).collect();
+        if buffers.is_empty() { Err(RecordError::AllGone) } else { Ok(buffers) }
+    }
+
+    fn open_on_cpu(&self, half: &mut Half, cpu: Cpu, tids: &[Tid], first: bool) -> Result<(), RecordError> {
+        for tid in tids {
+            let scope = Scope::ThreadOnCpu(*tid, cpu);
+            match self.add(half, scope)? {
+                Traced::Already if first => return Err(self.busy(scope)),
+                Traced::Yes | Traced::Gone | Traced::Already => (),
+            }
+        }
+        Ok(())
+    }
+
+    /// One buffer for each thread.
+    ///
+    /// # Errors
+    /// The kernel refuses; another tracer is there.
+    pub(crate) fn threads(&self, list: &mut dyn FnMut() -> Vec<Tid>) -> Result<Vec<OpenBuffer>, RecordError> {
+        let mut known: BTreeSet<Tid> = BTreeSet::new();
+        let mut buffers = Vec::new();
+        loop {
+            let mut new: Vec<Half> = Vec::new();
+            for tid in list().into_iter().filter(|tid| known.insert(*tid)) {
+                let index = (buffers.len() + new.len()) as u32;
+                new.push(Half::new(index, AuxOwner::Thread(tid)));
+            }
+            if new.is_empty() {
+                break;
+            }
+            in_parallel(&mut new, &|half| self.open_once(half))?;
+            buffers.extend(new.into_iter().filter_map(Half::whole));
+        }
+        // Threads that have ended leave no holes in the numbers.
+        (0..).zip(&mut buffers).for_each(|(index, buffer)| buffer.events.index = index);
+        if buffers.is_empty() { Err(RecordError::AllGone) } else { Ok(buffers) }
+    }
+
+    /// One buffer for a thread; `None` if it has ended.
+    ///
+    /// # Errors
+    /// The kernel refuses; another tracer is there.
+    pub(crate) fn thread(&self, index: u32, tid: Tid) -> Result<Option<OpenBuffer>, RecordError> {
+        let mut half = Half::new(index, AuxOwner::Thread(tid));
+        self.open_once(&mut half)?;
+        Ok(half.whole())
+    }
+
+    /// One buffer for each CPU, for whoever runs there.
+    ///
+    /// # Errors
+    /// The kernel refuses; another tracer is there.
+    pub(crate) fn whole_cpus(&self, cpus: &[Cpu]) -> Result<Vec<OpenBuffer>, RecordError> {
+        let mut halves: Vec<Half> =
+            (0..).zip(cpus).map(|(index, cpu)| Half::new(index, AuxOwner::Cpu(*cpu))).collect();
+        in_parallel(&mut halves, &|half| self.open_once(half))?;
+        Ok(halves.into_iter().filter_map(Half::whole).collect())
+    }
+
+    /// The one event of a buffer that is not shared.
+    fn open_once(&self, half: &mut Half) -> Result<(), RecordError> {
+        let scope = match half.owner {
+            AuxOwner::Cpu(cpu) => Scope::Cpu(cpu),
+            AuxOwner::Thread(tid) => Scope::Thread(tid),
+        };
+        match self.add(half, scope)? {
+            Traced::Yes | Traced::Gone => Ok(()),
+            Traced::Already => Err(self.busy(scope)),
+        }
+    }
+
+    fn busy(&self, scope: Scope) -> RecordError {
+        RecordError::open(named(scope), &io::Error::from_raw_os_error(libc::EBUSY), &self.proc)
+    }
+
+    /// Opens sideband and trace in one scope, with output into the buffer of `half`, which the first trace maps.
+    fn add(&self, half: &mut Half, scope: Scope) -> Result<Traced, RecordError> {
+        let refused = |error: &io::Error| RecordError::open(named(scope), error, &self.proc);
+        let sideband = match EventFd::open(&self.attrs.sideband, scope) {
+            Ok(event) => event,
+            Err(error) if gone(&error) => return Ok(Traced::Gone),
+            Err(error) => return Err(refused(&error)),
+        };
+        let trace = match EventFd::open(&self.attrs.trace, scope) {
+            Ok(event) => event,
+            Err(error) if gone(&error) => return Ok(Traced::Gone),
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Ok(Traced::Already),
+            Err(error) => return Err(refused(&error)),
+        };
+        if let Some(filter) = &self.filter {
+            match trace.set_filter(filter) {
+                Ok(()) => (),
+                Err(error) if gone(&error) => return Ok(Traced::Gone),
+                Err(error) => {
+                    let filter = filter.to_string_lossy().into_owned();
+                    return Err(RecordError::Filter { filter, errno: error.raw_os_error().unwrap_or(0) });
+                }
+            }
+        }
+        match half.trace.first() {
+            Some(leader) => trace.output_to(leader).map_err(|error| refused(&error))?,
+            None => {
+                let (records, bytes) = (self.plan.records_bytes as usize, self.plan.trace_bytes as usize);
+                let map = || Ring::map(&trace, records, bytes);
+                half.ring = Some(map().map_err(|error| RecordError::map(self.plan.trace_bytes, &error))?);
+            }
+        }
+        let leader = half.trace.first().unwrap_or(&trace);
+        sideband.output_to(leader).map_err(|error| refused(&error))?;
+        half.trace.push(trace);
+        half.sideband.push(sideband);
+        Ok(Traced::Yes)
+    }
+}
+
+/// A buffer in the making.
+#[derive(Debug)]
+struct Half {
+    index: u32,
+    owner: AuxOwner,
+    trace: Vec<EventFd>,
+    sideband: Vec<EventFd>,
+    ring: Option<Ring>,
+}
+
+impl Half {
+    fn new(index: u32, owner: AuxOwner) -> Self {
+        Self { index, owner, trace: Vec::new(), sideband: Vec::new(), ring: None }
+    }
+
+    fn whole(self) -> Option<OpenBuffer> {
+        let Self { index, owner, trace, sideband, ring } = self;
+        ring.map(|ring| OpenBuffer { events: BufferEvents { index, owner, trace, sideband }, ring })
+    }
+}
+
+/// Opens on all CPUs at once: what one `perf_event_open` waits for, another CPU can do meanwhile.
+fn in_parallel(
+    halves: &mut [Half],
+    open: &(dyn Fn(&mut Half) -> Result<(), RecordError> + Sync),
+) -> Result<(), RecordError> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let share = halves.len().div_ceil(workers).max(1);
+    std::thread::scope(|scope| {
+        let part = |halves: &mut [Half]| halves.iter_mut().try_for_each(open);
+        let threads: Vec<_> =
+            halves.chunks_mut(share).map(|halves| scope.spawn(move || part(halves))).collect();
+        let failed = || RecordError::System { what: "a thread failed", error: io::ErrorKind::Other.into() };
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| Err(failed())))
+    })
+}
+
+/// The thread has ended.
+fn gone(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ESRCH)
+}
+
+fn named(scope: Scope) -> String {
+    match scope {
+        Scope::Thread(tid) => format!("thread {}", tid.0),
+        Scope::ThreadOnCpu(tid, cpu) => format!("thread {} on CPU {}", tid.0, cpu.0),
+        Scope::Cpu(cpu) => format!("CPU {}", cpu.0),
+    }
+}

@@ -1,0 +1,370 @@
+//! What this machine lets us record: facts from `/proc` and `/sys`, each with what it costs and what helps.
+
+use std::path::Path;
+
+use crate::pmu::Pmu;
+use crate::procfs::{Proc, field};
+
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_IPC_LOCK: u32 = 14;
+const CAP_PERFMON: u32 = 38;
+const CAP_CHECKPOINT_RESTORE: u32 = 40;
+
+/// Linux from which on everything that we use is there; `(major, minor)`.
+const FULL_KERNEL: (u32, u32) = (5, 13);
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What.
+    pub what: &'static str,
+    /// What was found.
+    pub found: String,
+    /// What is wrong with it; `None`: nothing.
+    pub trouble: Option<Trouble>,
+}
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// Nothing can be recorded because of it.
+    pub fatal: bool,
+    /// What it costs.
+    pub costs: &'static str,
+    /// The command that fixes it, or what to do.
+    pub fix: String,
+}
+
+/// Looks at everything.
+#[must_use]
+pub fn examine(proc: &Proc, sysfs: &Path) -> Vec<Finding> {
+    let machine = Machine { proc, sysfs, capabilities: capabilities(proc) };
+    vec![
+        machine.cpu(),
+        machine.virtual_machine(),
+        machine.pmu(),
+        machine.timing(),
+        machine.ip_filters(),
+        machine.clock(),
+        machine.kernel(),
+        machine.lockdown(),
+        machine.paranoid(),
+        machine.capability(
+            "CAP_PERFMON",
+            CAP_PERFMON,
+            "programs of other users, and whole CPUs (-C), cannot be traced",
+        ),
+        machine.locked_memory(),
+        machine.capability(
+            "CAP_CHECKPOINT_RESTORE",
+            CAP_CHECKPOINT_RESTORE,
+            "files that were deleted or replaced while they run cannot be read",
+        ),
+        machine.container(),
+    ]
+}
+
+struct Machine<'a> {
+    proc: &'a Proc,
+    sysfs: &'a Path,
+    /// `CapEff`.
+    capabilities: u64,
+}
+
+fn ok(what: &'static str, found: impl Into<String>) -> Finding {
+    Finding { what, found: found.into(), trouble: None }
+}
+
+fn not_ok(
+    what: &'static str,
+    found: impl Into<String>,
+    fatal: bool,
+    costs: &'static str,
+    fix: impl Into<String>,
+) -> Finding {
+    Finding { what, found: found.into(), trouble: Some(Trouble { fatal, costs, fix: fix.into() }) }
+}
+
+impl Machine<'_> {
+    fn has(&self, capability: u32) -> bool {
+        self.capabilities >> capability & 1 == 1
+    }
+
+    /// A capability, which CAP_SYS_ADMIN includes.
+    fn may(&self, capability: u32) -> bool {
+        self.has(capability) || self.has(CAP_SYS_ADMIN)
+    }
+
+    fn cpu_info(&self, name: &str) -> String {
+        let text = self.proc.text("cpuinfo").unwrap_or_default();
+        let value = field(&text, name).and_then(|value| value.strip_prefix(':')).unwrap_or_default();
+        value.trim().to_owned()
+    }
+
+    fn cpu(&self) -> Finding {
+        let (vendor, name) = (self.cpu_info("vendor_id\t"), self.cpu_info("model name\t"));
+        let has_pt = self.cpu_info("flags\t\t").split(' ').any(|flag| flag == "intel_pt");
+        match (vendor.as_str(), has_pt) {
+            (_, true) => ok("processor", name),
+            ("GenuineIntel", false) => not_ok(
+                "processor",
+                format!("{name}, which does not announce Intel PT"),
+                !self.has_pmu(),
+                "nothing can be recorded",
+                "a processor of the 5th generation (Broadwell) or newer, and Intel PT not switched off in the firmware",
+            ),
+            _ => not_ok(
+                "processor",
+                format!("{name} ({vendor})"),
+                !self.has_pmu(),
+                "only Intel's processors have Intel PT",
+                "record on one that has it; recordings can be analysed anywhere",
+            ),
+        }
+    }
+
+    fn virtual_machine(&self) -> Finding {
+        let virtual_machine = self.cpu_info("flags\t\t").split(' ').any(|flag| flag == "hypervisor");
+        match (virtual_machine, self.has_pmu()) {
+            (false, _) => ok("virtual machine", "no"),
+            (true, true) => ok("virtual machine", "yes, and it was given Intel PT"),
+            (true, false) => not_ok(
+                "virtual machine",
+                "yes, and it was not given Intel PT",
+                true,
+                "nothing can be recorded",
+                "on the host: modprobe kvm_intel pt_mode=1, and a guest CPU with intel_pt; or record on bare metal",
+            ),
+        }
+    }
+
+    fn has_pmu(&self) -> bool {
+        Pmu::discover(self.sysfs).is_ok()
+    }
+
+    fn pmu(&self) -> Finding {
+        match Pmu::discover(self.sysfs) {
+            Ok(pmu) => ok("kernel driver", format!("{}, type {}", Pmu::NAME, pmu.number)),
+            Err(error) => not_ok(
+                "kernel driver",
+                error.to_string(),
+                true,
+                "nothing can be recorded",
+                "dmesg | grep -i 'intel pt' says why, if the processor has it",
+            ),
+        }
+    }
+
+    fn timing(&self) -> Finding {
+        let Ok(pmu) = Pmu::discover(self.sysfs) else { return ok("time packets", "none without the driver") };
+        match (pmu.cap("psb_cyc"), pmu.cap("mtc")) {
+            (0, 0) => not_ok(
+                "time packets",
+                "TSC only",
+                false,
+                "times are known to some 100 us",
+                "a processor of the 6th generation (Skylake) or newer has MTC and CYC packets",
+            ),
+            (0, _) => not_ok(
+                "time packets",
+                "TSC, MTC",
+                false,
+                "times are known to a microsecond",
+                "a processor with CYC packets",
+            ),
+            _ => ok("time packets", "TSC, MTC, CYC"),
+        }
+    }
+
+    fn ip_filters(&self) -> Finding {
+        match Pmu::discover(self.sysfs).map_or(0, |pmu| pmu.address_filters) {
+            0 => not_ok(
+                "IP filters",
+                "none",
+                false,
+                "-i is not possible: everything that the threads run is traced",
+                "a processor of the 6th generation (Skylake) or newer",
+            ),
+            ranges => ok("IP filters", format!("{ranges} ranges")),
+        }
+    }
+
+    fn clock(&self) -> Finding {
+        let path = self.sysfs.join("devices/system/clocksource/clocksource0/current_clocksource");
+        let clock = std::fs::read_to_string(path).unwrap_or_default();
+        match clock.trim() {
+            "tsc" => ok("kernel's clock", "tsc"),
+            other => not_ok(
+                "kernel's clock",
+                if other.is_empty() { "unknown" } else { other },
+                false,
+                "if the kernel does not take its time from the TSC, nothing in a trace has a time",
+                "echo tsc | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource",
+            ),
+        }
+    }
+
+    fn kernel(&self) -> Finding {
+        let release = self.proc.text("sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+        let mut numbers =
+            release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+        let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        if version >= FULL_KERNEL {
+            return ok("kernel", release);
+        }
+        not_ok(
+            "kernel",
+            release,
+            false,
+            "mappings are told without build ids (before 5.12), child processes are traced without --follow, too (before 5.13), \
+             CAP_PERFMON is not known (before 5.8)",
+            "Linux 5.13 or newer",
+        )
+    }
+
+    fn lockdown(&self) -> Finding {
+        let path = self.sysfs.join("kernel/security/lockdown");
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let mode = text.split(['[', ']']).nth(1).unwrap_or("none").to_owned();
+        match mode.as_str() {
+            "confidentiality" => not_ok(
+                "lockdown",
+                mode,
+                true,
+                "the kernel refuses perf to everybody",
+                "boot without lockdown=confidentiality",
+            ),
+            _ => ok("lockdown", mode),
+        }
+    }
+
+    fn paranoid(&self) -> Finding {
+        let found = self.proc.setting("kernel/perf_event_paranoid");
+        let text = found.map_or_else(|| "unknown".to_owned(), |value| value.to_string());
+        let text = format!("kernel.perf_event_paranoid is {text}");
+        match found {
+            Some(value) if value > 2 && !self.may(CAP_PERFMON) => not_ok(
+                "permission",
+                text,
+                true,
+                "an ordinary user cannot record anything",
+                "sudo sysctl kernel.perf_event_paranoid=2, or CAP_PERFMON",
+            ),
+            _ => ok("permission", text),
+        }
+    }
+
+    fn capability(&self, name: &'static str, capability: u32, costs: &'static str) -> Finding {
+        if self.may(capability) {
+            return ok(name, "yes");
+        }
+        let fix = format!("sudo setcap {}+ep $(command -v func_latency)", name.to_lowercase());
+        not_ok(name, "no", false, costs, fix)
+    }
+
+    fn locked_memory(&self) -> Finding {
+        let setting = self.proc.setting("kernel/perf_event_mlock_kb").unwrap_or(0);
+        let found = format!("kernel.perf_event_mlock_kb is {setting} for each CPU");
+        // Not included in CAP_SYS_ADMIN.
+        if self.has(CAP_IPC_LOCK) {
+            return ok("locked memory", format!("{found}; CAP_IPC_LOCK: as much as there is"));
+        }
+        not_ok(
+            "locked memory",
+            found,
+            false,
+            "buffers are small, so that more is lost",
+            "sudo setcap cap_ipc_lock+ep $(command -v func_latency), or sudo sysctl kernel.perf_event_mlock_kb=65536",
+        )
+    }
+
+    fn container(&self) -> Finding {
+        // The first process outside has this inode (PROC_PID_INIT_INO in include/linux/proc_ns.h).
+        const HOST: &str = "pid:[4026531836]";
+        let namespace = std::fs::read_link(self.proc.root().join("self/ns/pid"));
+        match namespace.ok().and_then(|link| link.to_str().map(str::to_owned)) {
+            Some(link) if link != HOST => not_ok(
+                "container",
+                "yes: a PID namespace of its own",
+                false,
+                "only processes of this container are seen, and the container's runtime may forbid perf_event_open (seccomp)",
+                "run on the host, or start the container with --pid=host --cap-add=PERFMON and a seccomp profile that allows it",
+            ),
+            _ => ok("container", "no"),
+        }
+    }
+}
+
+fn capabilities(proc: &Proc) -> u64 {
+    let status = proc.text("self/status").unwrap_or_default();
+    field(&status, "CapEff:").and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::pmu::tests::{SKYLAKE, sysfs};
+
+    /// A `/proc` of an ordinary user on such a machine.
+    fn proc(cpuinfo: &str, release: &str, paranoid: &str, capabilities: &str) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| {
+            let path = root.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        put("cpuinfo", cpuinfo);
+        put("sys/kernel/osrelease", release);
+        put("sys/kernel/perf_event_paranoid", paranoid);
+        put("sys/kernel/perf_event_mlock_kb", "516");
+        put("self/status", &format!("CapEff:\t{capabilities}\n"));
+        root
+    }
+
+    const SKYLAKE_CPU: &str = "vendor_id\t: GenuineIntel\nmodel name\t: Xeon\nflags\t\t: fpu intel_pt\n";
+
+    fn troubles(proc: &tempfile::TempDir, sys: &Path) -> Vec<(&'static str, bool)> {
+        let findings = examine(&Proc::at(proc.path()), sys);
+        findings.iter().filter_map(|f| f.trouble.as_ref().map(|trouble| (f.what, trouble.fatal))).collect()
+    }
+
+    #[test]
+    fn a_good_machine() {
+        let sys = sysfs(&SKYLAKE);
+        let clock = sys.path().join("devices/system/clocksource/clocksource0");
+        fs::create_dir_all(&clock).unwrap();
+        fs::write(clock.join("current_clocksource"), "tsc\n").unwrap();
+        let root = proc(SKYLAKE_CPU, "6.1.0-37-amd64", "2", "000001ffffffffff");
+        assert_eq!(troubles(&root, sys.path()), []);
+        let user = proc(SKYLAKE_CPU, "6.1.0-37-amd64", "3", "0000000000000000");
+        assert_eq!(
+            troubles(&user, sys.path()),
+            [
+                ("permission", true),
+                ("CAP_PERFMON", false),
+                ("locked memory", false),
+                ("CAP_CHECKPOINT_RESTORE", false)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_machine_without_the_trace_unit() {
+        let empty = tempfile::tempdir().unwrap();
+        let amd = "vendor_id\t: AuthenticAMD\nmodel name\t: EPYC\nflags\t\t: fpu hypervisor\n";
+        let root = proc(amd, "5.4.0", "2", "000001ffffffffff");
+        assert_eq!(
+            troubles(&root, empty.path()),
+            [
+                ("processor", true),
+                ("virtual machine", true),
+                ("kernel driver", true),
+                ("IP filters", false),
+                ("kernel's clock", false),
+                ("kernel", false)
+            ]
+        );
+    }
+}

@@ -1,0 +1,197 @@
+//! Reads buffers and writes the file, until it is told to stop.
+//!
+//! ```text
+//! wait  for a buffer that is full by a quarter, or for the next tick
+//! read  its records: births, full buffers
+//! write records, then the trace, straight from the mapping
+//! free  what is written; enable the trace again if the buffer was full
+//! ```
+//!
+//! Never woken by single records: our own switches would be among them, and wake us again.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use model::{AuxOwner, AuxRecord, Cpu, Ns, Tid, TscClock};
+use perfdata::write::{AuxChunk, Record, SampleId};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::attach::OpenBuffer;
+use crate::events::BufferEvents;
+use crate::losses::Losses;
+use crate::newborns::Newborns;
+use crate::output::Output;
+use crate::sys::{Ring, tsc};
+
+/// AUXTRACE payloads have whole words (perf's PERF_AUXTRACE_RECORD_ALIGNMENT): zeros are PAD packets.
+const PAYLOAD_ALIGNMENT: u64 = 8;
+
+/// What all drains share.
+pub(crate) struct Shared<'a> {
+    pub(crate) output: &'a Output,
+    pub(crate) newborns: Option<&'a Newborns<'a>>,
+    /// Readable when it is time to stop.
+    pub(crate) stop: OwnedFd,
+    /// The events of all buffers, those of newborns, too: for who disables them.
+    pub(crate) events: Mutex<Vec<Arc<BufferEvents>>>,
+    pub(crate) clock: TscClock,
+    /// Records are read at least so often.
+    pub(crate) tick: Duration,
+}
+
+impl Shared<'_> {
+    fn now(&self) -> Ns {
+        self.clock.to_ns(tsc())
+    }
+
+    /// All events that there are.
+    pub(crate) fn all_events(&self) -> Vec<Arc<BufferEvents>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A buffer that is drained.
+struct Drained {
+    events: Arc<BufferEvents>,
+    ring: Ring,
+    /// Which of the trace's events to wait for: one whose thread has ended would be ready for ever.
+    waits_for: usize,
+    losses: Losses,
+}
+
+/// One thread's buffers.
+pub(crate) struct Drain<'a> {
+    shared: &'a Shared<'a>,
+    buffers: Vec<Drained>,
+    /// Records of one buffer.
+    records: Vec<u8>,
+}
+
+impl<'a> Drain<'a> {
+    pub(crate) fn new(shared: &'a Shared<'a>, buffers: Vec<OpenBuffer>) -> Self {
+        let mut drain = Self { shared, buffers: Vec::new(), records: Vec::new() };
+        buffers.into_iter().for_each(|buffer| drain.add(buffer));
+        drain
+    }
+
+    fn add(&mut self, OpenBuffer { events, ring }: OpenBuffer) {
+        let losses = Losses::none(events.owner);
+        let events = Arc::new(events);
+        let mut all = self.shared.events.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(Arc::clone(&events));
+        drop(all);
+        self.buffers.push(Drained { events, ring, waits_for: 0, losses });
+    }
+
+    /// Drains until [`Shared::stop`] is readable, and then once more.
+    pub(crate) fn run(mut self) -> Vec<Losses> {
+        while !self.wait() {
+            self.pass();
+        }
+        self.pass();
+        self.buffers.iter().map(|buffer| buffer.losses).collect()
+    }
+
+    /// Waits for trace or for the tick; true: it is time to stop.
+    fn wait(&mut self) -> bool {
+        let timeout = Timespec {
+            tv_sec: self.shared.tick.as_secs() as i64,
+            tv_nsec: self.shared.tick.subsec_nanos().into(),
+        };
+        let live =
+            self.buffers.iter().enumerate().filter_map(|(at, buffer)| {
+                buffer.events.trace.get(buffer.waits_for).map(|event| (at, event))
+            });
+        let (places, events): (Vec<usize>, Vec<_>) = live.unzip();
+        let mut fds = vec![PollFd::new(&self.shared.stop, PollFlags::IN)];
+        fds.extend(events.into_iter().map(|event| PollFd::new(event, PollFlags::IN)));
+        // Interrupted or refused: the pass that follows does no harm.
+        let _ = poll(&mut fds, Some(&timeout));
+        let mut ready = fds.iter().map(PollFd::revents);
+        let stop = ready.next().is_some_and(|flags| flags.contains(PollFlags::IN));
+        let ended: Vec<usize> = places
+            .into_iter()
+            .zip(ready)
+            .filter(|(_, flags)| flags.intersects(PollFlags::HUP | PollFlags::ERR))
+            .map(|(at, _)| at)
+            .collect();
+        for at in ended {
+            if let Some(buffer) = self.buffers.get_mut(at) {
+                buffer.waits_for += 1;
+            }
+        }
+        stop
+    }
+
+    /// Reads all buffers.
+    fn pass(&mut self) {
+        let mut opened = Vec::new();
+        for buffer in &mut self.buffers {
+            self.records.clear();
+            opened.extend(buffer.drain(&mut self.records, self.shared));
+        }
+        opened.into_iter().for_each(|buffer| self.add(buffer));
+    }
+}
+
+impl Drained {
+    /// Reads the buffer; returns those of threads that were born.
+    fn drain(&mut self, records: &mut Vec<u8>, shared: &Shared<'_>) -> Vec<OpenBuffer> {
+        self.ring.take_records(records);
+        let noticed = self.losses.notice(records);
+        if !records.is_empty() {
+            shared.output.put(|writer| writer.record(records));
+        }
+        let (written, was_full) = self.write_trace(shared);
+        self.ring.release_trace(written);
+        self.losses.trace_bytes += written;
+        if was_full && !noticed.full {
+            self.tell_that_it_was_full(shared);
+        }
+        if was_full || noticed.full {
+            self.events.enable_trace();
+        }
+        let births = noticed.births.into_iter();
+        births
+            .filter_map(|birth| Some((shared.newborns?, birth)))
+            .flat_map(|(newborns, birth)| newborns.attend(birth, shared.output, &|| shared.now()))
+            .collect()
+    }
+
+    /// Writes the trace that there is; returns how much that was, and whether there was no room for more.
+    fn write_trace(&self, shared: &Shared<'_>) -> (u64, bool) {
+        const ZEROS: [u8; PAYLOAD_ALIGNMENT as usize] = [0; PAYLOAD_ALIGNMENT as usize];
+        let pending = self.ring.trace();
+        let bytes = pending.len();
+        if bytes == 0 {
+            return (0, false);
+        }
+        let padding = bytes.next_multiple_of(PAYLOAD_ALIGNMENT) - bytes;
+        let zeros = ZEROS.get(..padding as usize).unwrap_or_default();
+        let chunk = AuxChunk {
+            index: self.events.index,
+            owner: self.events.owner,
+            offset: pending.offset,
+            reference: tsc().0,
+        };
+        let [first, wrapped] = pending.pieces;
+        shared.output.put(|writer| writer.aux(&chunk, &[first, wrapped, zeros]));
+        (bytes, bytes == self.ring.trace_bytes())
+    }
+
+    /// A buffer that is full to the last byte disables the event without a word; this says it in the kernel's place.
+    fn tell_that_it_was_full(&mut self, shared: &Shared<'_>) {
+        self.losses.full += 1;
+        let (cpu, tid) = match self.events.owner {
+            AuxOwner::Cpu(cpu) => (cpu, Tid(-1)),
+            AuxOwner::Thread(tid) => (Cpu(u32::MAX), tid),
+        };
+        let id = self.events.trace.first().and_then(|event| event.id().ok()).unwrap_or(0);
+        let id = SampleId { tid, cpu, time: shared.now(), id, ..SampleId::default() };
+        let mut record = Vec::new();
+        let offset = self.ring.trace().offset.0;
+        Record::Aux { offset, size: 0, flags: AuxRecord::TRUNCATED }.encode(&id, &mut record);
+        shared.output.put(|writer| writer.record(&record));
+    }
+}

@@ -1,0 +1,199 @@
+//! Why a recording cannot be made, and what helps.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+
+use model::{Pid, Tid};
+
+use crate::plan::PlanError;
+use crate::pmu::PmuError;
+use crate::procfs::Proc;
+use crate::pt_config::PtConfigError;
+
+/// Why there is no recording.  Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// No PMU.
+    #[error("{0}; `func_latency doctor` says more")]
+    Pmu(#[from] PmuError),
+    /// A setting that cannot be.
+    #[error(transparent)]
+    Config(#[from] PtConfigError),
+    /// More than this process may have.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// There is no such process.
+    #[error("-p {}: there is no such process", .0.0)]
+    NoProcess(Pid),
+    /// There is no such thread.
+    #[error("-T {}: there is no such thread", .0.0)]
+    NoThread(Tid),
+    /// All that was to be traced ended before it could be.
+    #[error("all threads ended before they could be traced")]
+    AllGone,
+    /// The program cannot be executed.
+    #[error("cannot execute {program}: {error}")]
+    Program {
+        /// Its name.
+        program: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// The kernel does not open an event.
+    #[error("cannot trace {whom}: {}", why_not_opened(*.errno, *.paranoid))]
+    Open {
+        /// Whom.
+        whom: String,
+        /// What the kernel says.
+        errno: i32,
+        /// `kernel.perf_event_paranoid`.
+        paranoid: Option<i64>,
+    },
+    /// The kernel does not map a buffer.
+    #[error("cannot map a buffer of {} KB: {}", bytes / 1024, why_not_mapped(*.errno))]
+    Map {
+        /// Its size.
+        bytes: u64,
+        /// What the kernel says.
+        errno: i32,
+    },
+    /// The kernel does not take an IP filter.
+    #[error("-i: the kernel refuses the filter `{filter}`: {}", why_not_filtered(*.errno))]
+    Filter {
+        /// The filter.
+        filter: String,
+        /// What the kernel says.
+        errno: i32,
+    },
+    /// Times of the trace cannot be told in perf's clock.
+    #[error(
+        "the kernel's clock here is not the TSC, so nothing in a trace has a time: \
+         echo tsc | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource"
+    )]
+    NoClock,
+    /// The file cannot be written.
+    #[error("cannot write {path}: {error}")]
+    Output {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Anything else that the system refuses.
+    #[error("{what}: {error}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why not.
+        error: io::Error,
+    },
+}
+
+impl RecordError {
+    /// It is the command line that is wrong, not the machine.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Self::Config(_) | Self::NoProcess(_) | Self::NoThread(_) | Self::Program { .. } | Self::AllGone
+        )
+    }
+
+    pub(crate) fn open(whom: String, error: &io::Error, proc: &Proc) -> Self {
+        let paranoid = proc.setting("kernel/perf_event_paranoid");
+        Self::Open { whom, errno: error.raw_os_error().unwrap_or(0), paranoid }
+    }
+
+    pub(crate) fn program(words: &[OsString], error: io::Error) -> Self {
+        let program = words.first().map_or_else(String::new, |word| word.to_string_lossy().into_owned());
+        Self::Program { program, error }
+    }
+
+    pub(crate) fn map(bytes: u64, error: &io::Error) -> Self {
+        Self::Map { bytes, errno: error.raw_os_error().unwrap_or(0) }
+    }
+}
+
+/// The capabilities that let an ordinary user do all of it.
+const CAPABILITIES: &str =
+    "sudo setcap cap_perfmon,cap_ipc_lock,cap_checkpoint_restore+ep $(command -v func_latency)";
+
+fn why_not_opened(errno: i32, paranoid: Option<i64>) -> String {
+    let setting = paranoid.map_or_else(|| "unknown".to_owned(), |value| value.to_string());
+    match errno {
+        libc::EACCES | libc::EPERM => format!(
+            "not permitted (kernel.perf_event_paranoid is {setting}, and this user has no CAP_PERFMON): run as root, \
+             or: {CAPABILITIES}; for own processes also: sudo sysctl kernel.perf_event_paranoid=2"
+        ),
+        libc::EBUSY => {
+            "another tracer has it (perf record, gdb, or another func_latency): end that one first; \
+             sudo fuser -v /dev/cpu, or `pgrep -a perf`, may find it"
+                .to_owned()
+        }
+        libc::EMFILE | libc::ENFILE => {
+            "too many open files: ulimit -n unlimited, or one buffer a thread (-t)".to_owned()
+        }
+        libc::ENODEV | libc::ENOENT | libc::EOPNOTSUPP => {
+            "this processor or kernel cannot: `func_latency doctor` says more".to_owned()
+        }
+        libc::EINVAL => {
+            "the kernel refuses these settings: leave out --pt_config, and see `func_latency doctor`"
+                .to_owned()
+        }
+        errno => io::Error::from_raw_os_error(errno).to_string(),
+    }
+}
+
+fn why_not_mapped(errno: i32) -> String {
+    match errno {
+        libc::EPERM => format!(
+            "more than may be locked (ulimit -l and kernel.perf_event_mlock_kb): a smaller -m, or ulimit -l unlimited, \
+             or: {CAPABILITIES}"
+        ),
+        libc::ENOMEM => "there is not so much memory: a smaller -m".to_owned(),
+        libc::EINVAL => "the kernel wants a smaller one: a smaller -m".to_owned(),
+        errno => io::Error::from_raw_os_error(errno).to_string(),
+    }
+}
+
+fn why_not_filtered(errno: i32) -> String {
+    match errno {
+        libc::EOPNOTSUPP => {
+            "more ranges than the processor has, or whole CPUs: name fewer functions, or record without -i"
+                .to_owned()
+        }
+        libc::ENOENT => "the file is not there any more: record without -i".to_owned(),
+        libc::EINVAL => "a range of the filter is empty or no code: record without -i".to_owned(),
+        errno => format!("{}: record without -i", io::Error::from_raw_os_error(errno)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_name_setting_value_and_remedy() {
+        let text =
+            |errno, paranoid| RecordError::Open { whom: "thread 7".into(), errno, paranoid }.to_string();
+        let denied = text(libc::EACCES, Some(3));
+        assert!(denied.starts_with("cannot trace thread 7: not permitted (kernel.perf_event_paranoid is 3"));
+        assert!(denied.contains("setcap cap_perfmon"));
+        assert!(text(libc::EBUSY, None).contains("another tracer"));
+        let locked = RecordError::Map { bytes: 1 << 20, errno: libc::EPERM }.to_string();
+        assert!(
+            locked.starts_with("cannot map a buffer of 1024 KB") && locked.contains("mlock_kb"),
+            "{locked}"
+        );
+        let filter = RecordError::Filter { filter: "filter 0x1/0x2@/x".into(), errno: libc::EOPNOTSUPP };
+        assert!(filter.to_string().contains("`filter 0x1/0x2@/x`: more ranges"));
+    }
+
+    #[test]
+    fn usage_is_told_from_the_machine() {
+        assert!(RecordError::NoProcess(Pid(7)).is_usage());
+        assert!(!RecordError::NoClock.is_usage());
+        assert_eq!(RecordError::NoThread(Tid(7)).to_string(), "-T 7: there is no such thread");
+    }
+}

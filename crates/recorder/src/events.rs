@@ -1,0 +1,156 @@
+//! The events of a recording: the trace, and the sideband on a dummy event of its own.
+//!
+//! The sideband is not on the trace's event, which the kernel disables when its buffer is full: whoever is switched out then,
+//! or maps a file, is recorded all the same.
+
+use model::{AuxOwner, Tid};
+use perfdata::write::{Attr, PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
+
+use crate::plan::{Layout, Plan};
+use crate::sys::{EventFd, Scope};
+
+/// The trace's event is the first in the file, the sideband's the second.
+pub(crate) const TRACE: usize = 0;
+/// See [`TRACE`].
+pub(crate) const SIDEBAND: usize = 1;
+
+/// The kernel is told when a buffer of trace has so little left of it empty that this part of it is full: early enough to be
+/// read before it is full, seldom enough to cost nothing.
+const WATERMARK_SHARE: u64 = 4;
+
+/// What the kernel's perf can do that is younger than Intel PT.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelCan {
+    /// Build ids in MMAP2 (5.12).
+    pub build_ids: bool,
+    /// Events that threads inherit and processes do not (5.13).
+    pub inherit_by_threads: bool,
+}
+
+impl KernelCan {
+    /// Tries, on this thread.
+    #[must_use]
+    pub fn probe() -> Self {
+        let opens = |flags| {
+            let flags = flags | Attr::DISABLED | Attr::EXCLUDE_KERNEL | Attr::EXCLUDE_HV;
+            EventFd::open(&dummy(flags), Scope::Thread(Tid(0))).is_ok()
+        };
+        Self {
+            build_ids: opens(Attr::MMAP | Attr::MMAP2 | Attr::BUILD_ID),
+            inherit_by_threads: opens(Attr::INHERIT | Attr::INHERIT_THREAD),
+        }
+    }
+}
+
+/// The two attrs of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Attrs {
+    pub(crate) trace: Attr,
+    pub(crate) sideband: Attr,
+}
+
+/// What the attrs depend on, but for the plan and the kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Purpose {
+    /// The PMU's number.
+    pub(crate) pmu: u32,
+    /// Its config.
+    pub(crate) config: u64,
+    /// Child processes, too.
+    pub(crate) follow: bool,
+    /// Begin when the program is executed.
+    pub(crate) on_exec: bool,
+}
+
+impl Attrs {
+    pub(crate) fn new(purpose: Purpose, plan: &Plan, can: KernelCan) -> Self {
+        let given = |on: bool, flag: u64| if on { flag } else { 0 };
+        let inherit = match plan.layout {
+            Layout::TasksByCpu => {
+                Attr::INHERIT | given(!purpose.follow && can.inherit_by_threads, Attr::INHERIT_THREAD)
+            }
+            Layout::Threads | Layout::WholeCpus => 0,
+        };
+        let user = Attr::DISABLED | Attr::EXCLUDE_KERNEL | Attr::EXCLUDE_HV | inherit;
+        let names = Attr::COMM | Attr::COMM_EXEC | Attr::TASK;
+        let mappings = Attr::MMAP | Attr::MMAP2 | given(can.build_ids, Attr::BUILD_ID);
+        let watermark = (plan.trace_bytes / WATERMARK_SHARE).min(u64::from(u32::MAX));
+        Self {
+            trace: Attr {
+                event_type: purpose.pmu,
+                config: purpose.config,
+                flags: user | given(purpose.on_exec, Attr::ENABLE_ON_EXEC),
+                aux_watermark: watermark as u32,
+            },
+            sideband: dummy(user | names | mappings | Attr::CONTEXT_SWITCH),
+        }
+    }
+}
+
+fn dummy(flags: u64) -> Attr {
+    Attr { event_type: PERF_TYPE_SOFTWARE, config: PERF_COUNT_SW_DUMMY, flags, aux_watermark: 0 }
+}
+
+/// The open events of one buffer.
+#[derive(Debug)]
+pub(crate) struct BufferEvents {
+    /// perf's number of the buffer.
+    pub(crate) index: u32,
+    /// Whose trace it holds.
+    pub(crate) owner: AuxOwner,
+    /// Those of the trace; the first one has the buffer.
+    pub(crate) trace: Vec<EventFd>,
+    /// Those of the sideband, with output into it.
+    pub(crate) sideband: Vec<EventFd>,
+}
+
+impl BufferEvents {
+    /// Starts or goes on to trace.  An event whose thread has ended cannot, and need not.
+    pub(crate) fn enable_trace(&self) {
+        self.trace.iter().for_each(|event| drop(event.enable()));
+    }
+
+    /// Starts to record sideband.
+    pub(crate) fn enable_sideband(&self) {
+        self.sideband.iter().for_each(|event| drop(event.enable()));
+    }
+
+    /// Stops the trace, and only then the sideband.
+    pub(crate) fn disable(&self) {
+        self.trace.iter().chain(&self.sideband).for_each(|event| drop(event.disable()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attrs(layout: Layout, follow: bool, can: KernelCan) -> Attrs {
+        let plan = Plan { layout, buffers: 1, trace_bytes: 1 << 20, records_bytes: 1 << 16, events: 2 };
+        Attrs::new(Purpose { pmu: 8, config: 0x2401, follow, on_exec: false }, &plan, can)
+    }
+
+    const ALL: KernelCan = KernelCan { build_ids: true, inherit_by_threads: true };
+
+    #[test]
+    fn only_events_of_tasks_by_cpu_are_inherited() {
+        let inherits = |attrs: Attrs| {
+            let flags = [attrs.trace.flags, attrs.sideband.flags];
+            flags.map(|flags| (flags & Attr::INHERIT != 0, flags & Attr::INHERIT_THREAD != 0))
+        };
+        assert_eq!(inherits(attrs(Layout::TasksByCpu, false, ALL)), [(true, true); 2]);
+        assert_eq!(inherits(attrs(Layout::TasksByCpu, true, ALL)), [(true, false); 2]);
+        assert_eq!(inherits(attrs(Layout::TasksByCpu, false, KernelCan::default())), [(true, false); 2]);
+        assert_eq!(inherits(attrs(Layout::Threads, false, ALL)), [(false, false); 2]);
+    }
+
+    #[test]
+    fn sideband_is_not_on_the_trace() {
+        let Attrs { trace, sideband } = attrs(Layout::Threads, false, ALL);
+        let tells =
+            Attr::MMAP | Attr::MMAP2 | Attr::COMM | Attr::TASK | Attr::CONTEXT_SWITCH | Attr::BUILD_ID;
+        assert_eq!((trace.flags & tells, sideband.flags & tells), (0, tells));
+        assert_eq!((trace.aux_watermark, sideband.aux_watermark), (1 << 18, 0));
+        assert_eq!(trace.flags & sideband.flags & Attr::EXCLUDE_KERNEL, Attr::EXCLUDE_KERNEL);
+    }
+}

@@ -1,0 +1,89 @@
+//! The file up to the first record of the window: all that a reader must know, even if nothing follows.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use model::{Ns, TscClock};
+use perfdata::write::{Event, Features, IntelPtInfo, Writer, id_index};
+
+use crate::attach::OpenBuffer;
+use crate::events::{Attrs, SIDEBAND, TRACE};
+use crate::newborns::event_ids;
+use crate::plan::Layout;
+use crate::pmu::Pmu;
+use crate::pt_config::PtSettings;
+use crate::snapshot::Snapshot;
+
+/// What the file says of the trace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head<'a> {
+    pub(crate) pmu: &'a Pmu,
+    pub(crate) settings: &'a PtSettings,
+    pub(crate) attrs: Attrs,
+    pub(crate) layout: Layout,
+    pub(crate) clock: TscClock,
+    /// IP filter; empty: none.
+    pub(crate) filter: &'a str,
+}
+
+/// Creates the file; one that is there already gets the name `FILE.old`, as perf does it.
+pub(crate) fn create(
+    path: &Path,
+    head: &Head<'_>,
+    buffers: &[OpenBuffer],
+    features: &Features,
+    snapshots: &[Snapshot],
+) -> io::Result<Writer<File>> {
+    if path.is_file() {
+        fs::rename(path, old(path))?;
+    }
+    let events = head.events(buffers);
+    let ids = id_index(&events);
+    let mut writer = Writer::new(File::create(path)?, events)?;
+    let info = head.info();
+    writer.record(&info.auxtrace_info())?;
+    writer.record(&info.time_conv())?;
+    ids.iter().try_for_each(|record| writer.record(record))?;
+    writer.feature_records(features)?;
+    snapshots.iter().try_for_each(|snapshot| writer.record(&snapshot.records(Ns(0))))?;
+    Ok(writer)
+}
+
+fn old(path: &Path) -> PathBuf {
+    let mut name = path.to_path_buf().into_os_string();
+    name.push(".old");
+    name.into()
+}
+
+impl Head<'_> {
+    fn events(&self, buffers: &[OpenBuffer]) -> Vec<Event> {
+        let mut events = [
+            Event { name: self.settings.event.clone(), attr: self.attrs.trace, ids: Vec::new() },
+            Event { name: "dummy:u".to_owned(), attr: self.attrs.sideband, ids: Vec::new() },
+        ];
+        const { assert!(TRACE == 0 && SIDEBAND == 1) };
+        for (number, id) in buffers.iter().flat_map(|buffer| event_ids(&buffer.events)) {
+            if let Some(event) = events.get_mut(number) {
+                event.ids.push(id);
+            }
+        }
+        events.into()
+    }
+
+    fn info(&self) -> IntelPtInfo {
+        IntelPtInfo {
+            pmu_type: self.pmu.number,
+            clock: self.clock,
+            have_sched_switch: match self.layout {
+                Layout::TasksByCpu => 2,
+                Layout::WholeCpus => 3,
+                Layout::Threads => 0,
+            },
+            per_cpu_buffers: self.layout != Layout::Threads,
+            tsc_ctc_ratio: self.pmu.tsc_ctc_ratio,
+            max_nonturbo_ratio: self.pmu.max_nonturbo_ratio,
+            filter: self.filter.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! IP filters: which ranges of which files are traced.
+//!
+//! The kernel takes `filter 0xSTART/0xSIZE@FILE`, opens FILE, and compares its inode with that of whatever the target maps.  What
+//! a path says is not enough for that: the target may live in another file system (a container), its file may have been replaced,
+//! and on overlayfs the inode that is mapped is that of the layer below.  So a file is named by a path behind which there is
+//! certainly the inode that is mapped, or not at all.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use model::{FileOffset, Pid};
+use rustix::fs::{major, minor, statfs};
+
+use crate::overlay;
+use crate::procfs::{MapsLine, Proc};
+
+/// `f_type` of file systems whose devices and inodes are not those that `/proc/PID/maps` shows.
+const OVERLAYFS: u64 = 0x794c_7630;
+const BTRFS: u64 = 0x9123_683e;
+
+/// A stretch of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IpRange {
+    /// The file as its process names it: what the recording says.
+    pub mapped_as: String,
+    /// The file as the kernel finds it.
+    pub file: PathBuf,
+    /// First byte.
+    pub start: FileOffset,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Ranges, for the kernel.
+#[must_use]
+pub fn for_kernel(ranges: &[IpRange]) -> String {
+    joined(ranges, |range| range.file.to_string_lossy().into_owned())
+}
+
+/// Ranges, for the recording: perf and our reader look for the names of the mappings.
+#[must_use]
+pub fn for_recording(ranges: &[IpRange]) -> String {
+    joined(ranges, |range| range.mapped_as.clone())
+}
+
+fn joined(ranges: &[IpRange], name: impl Fn(&IpRange) -> String) -> String {
+    let text = |range: &IpRange| format!("filter {:#x}/{:#x}@{}", range.start.0, range.bytes, name(range));
+    ranges.iter().map(text).collect::<Vec<_>>().join(",")
+}
+
+/// The file of a mapping, by a path that the kernel's filters can use; `None` if there is none.
+#[must_use]
+pub fn file_of_mapping(proc: &Proc, pid: Pid, line: &MapsLine) -> Option<PathBuf> {
+    let as_here = PathBuf::from(&line.path);
+    let as_there = proc.directory(pid).join("root").join(line.path.strip_prefix('/')?);
+    let by_mapping = proc.directory(pid).join("map_files").join(format!("{:x}-{:x}", line.start, line.end));
+    let candidates = [as_here, as_there, by_mapping];
+    if let Some(direct) = candidates.iter().find(|path| writable(path) && is_mapped(path, line)) {
+        return Some(direct.clone());
+    }
+    // Older kernels show the inode of the layer, newer ones that of the overlay.
+    let overlay_is_mapped = candidates.iter().any(|path| shows(path, line));
+    let layers = overlay::layers(&proc.mounts(pid)?, Path::new(&line.path));
+    let mut files = layers.into_iter().filter(|path| writable(path) && path.is_file());
+    files.find(|path| overlay_is_mapped || is_mapped(path, line))
+}
+
+/// The file that a program will be executed from, by a path that the kernel's filters can use; `None` if there is none.
+#[must_use]
+pub fn file_of_program(proc: &Proc, path: &Path) -> Option<PathBuf> {
+    let path = fs::canonicalize(path).ok()?;
+    if file_system(&path) == Some(OVERLAYFS) {
+        let own = Pid(i32::try_from(std::process::id()).ok()?);
+        let layers = overlay::layers(&proc.mounts(own)?, &path);
+        return layers.into_iter().find(|path| writable(path) && path.is_file());
+    }
+    (writable(&path) && path.is_file()).then_some(path)
+}
+
+/// The path can be written into a filter: the kernel ends it at a space or a comma.
+fn writable(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    !bytes.is_empty() && !bytes.iter().any(|byte| byte.is_ascii_whitespace() || *byte == b',')
+}
+
+/// Behind the path there is the inode that is mapped.
+fn is_mapped(path: &Path, line: &MapsLine) -> bool {
+    match file_system(path) {
+        // Whatever it shows, what is mapped is a file of a layer.
+        Some(OVERLAYFS) => false,
+        // Each subvolume shows a device of its own.
+        Some(BTRFS) => fs::metadata(path).is_ok_and(|file| file.is_file() && file.ino() == line.inode),
+        _ => shows(path, line),
+    }
+}
+
+/// The file has the device and the inode that the mapping has.
+fn shows(path: &Path, line: &MapsLine) -> bool {
+    fs::metadata(path).is_ok_and(|file| {
+        let device = (major(file.dev()), minor(file.dev()));
+        file.is_file() && (device, file.ino()) == (line.device, line.inode)
+    })
+}
+
+fn file_system(path: &Path) -> Option<u64> {
+    u64::try_from(statfs(path).ok()?.f_type).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_and_the_recording_name_a_file_differently() {
+        let range = |start| IpRange {
+            mapped_as: "/bin/x".into(),
+            file: "/proc/7/root/bin/x".into(),
+            start: FileOffset(start),
+            bytes: 0x58,
+        };
+        let ranges = [range(0x1180), range(0x2000)];
+        assert_eq!(
+            for_kernel(&ranges),
+            "filter 0x1180/0x58@/proc/7/root/bin/x,filter 0x2000/0x58@/proc/7/root/bin/x"
+        );
+        assert_eq!(for_recording(&ranges[..1]), "filter 0x1180/0x58@/bin/x");
+    }
+
+    #[test]
+    fn this_program_is_found_by_what_it_has_mapped() {
+        let own = std::env::current_exe().unwrap();
+        let pid = Pid(std::process::id() as i32);
+        let proc = Proc::host();
+        let maps = proc.maps(pid).unwrap();
+        let line = maps.iter().find(|line| line.executable() && Path::new(&line.path) == own).unwrap();
+        let found = file_of_mapping(&proc, pid, line).unwrap();
+        assert_eq!(fs::metadata(&found).unwrap().ino(), line.inode);
+        let other = MapsLine { inode: line.inode + 1, ..line.clone() };
+        assert_eq!(file_of_mapping(&proc, pid, &other), None, "another file is there now");
+        assert!(file_of_program(&proc, &own).is_some());
+    }
+
+    #[test]
+    fn a_name_that_the_kernel_would_cut_is_not_used() {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, usable) in [("plain", true), ("with space", false), ("a,b", false)] {
+            let path = directory.path().join(name);
+            fs::write(&path, "x").unwrap();
+            assert_eq!(file_of_program(&Proc::host(), &path).is_some(), usable, "{name}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Records Intel PT of running programs into a `perf.data` file.
+//!
+//! ```text
+//! pmu         what sysfs says of the trace unit      --pt_config-->  the event's config
+//! procfs      what /proc says of the target          --snapshot-->   records true from the start
+//! ip_filter   which file an IP filter must name      (overlay: where files of overlayfs are)
+//! plan        how many buffers, whose, how large
+//! attach      opens events, maps buffers             (events: their attrs; error: why not)
+//! session     one recording: open, head of the file, window, end
+//!   window      enable, wait, disable
+//!   drain       buffers to file; newborns: threads that are born meanwhile
+//!   output      the file that all write to           (file_head: what it begins with)
+//! doctor      what this machine lets us record
+//! sys         system calls and mapped rings: the only `unsafe`
+//! ```
+//!
+//! The decoder never sees any of this: recorder and decoder meet in the file.  Nothing here prints, exits or reads the
+//! environment.  `docs/recording.md` says why things are as they are.
+
+mod attach;
+pub mod cpu_list;
+mod descriptors;
+pub mod doctor;
+mod drain;
+mod error;
+mod events;
+mod file_head;
+pub mod ip_filter;
+mod losses;
+pub mod machine;
+mod newborns;
+mod output;
+mod overlay;
+pub mod plan;
+pub mod pmu;
+pub mod procfs;
+mod pt_config;
+mod session;
+mod snapshot;
+mod sys;
+#[cfg(test)]
+mod tests;
+mod window;
+
+pub use cpu_list::CpuList;
+pub use error::RecordError;
+pub use events::KernelCan;
+pub use ip_filter::IpRange;
+pub use losses::Losses;
+pub use plan::{Layout, Plan, PlanError};
+pub use pmu::{Pmu, PmuError};
+pub use procfs::{MapsLine, Proc};
+pub use pt_config::{PtConfigError, PtSettings};
+pub use session::{Job, Request, Session, Summary, Target};
+pub use snapshot::{BuildIdOf, Mapping, Snapshot};
+pub use sys::Interrupts;
+pub use window::Ended;

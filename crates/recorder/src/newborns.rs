@@ -1,0 +1,121 @@
+//! Threads that are born while each thread has a buffer of its own: the kernel lets none inherit events with such buffers, so
+//! they are opened when their creator's FORK record is read.  What they did before is a gap, `not yet attached`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use model::{AuxOwner, Ns, Pid, Tid};
+use perfdata::write::{Event, EventId, id_index};
+
+use crate::attach::{OpenBuffer, Opener};
+use crate::events::{BufferEvents, SIDEBAND, TRACE};
+use crate::losses::Birth;
+use crate::output::Output;
+use crate::snapshot::{BuildIdOf, Snapshot};
+
+/// Opens events for newborn threads.
+pub(crate) struct Newborns<'a> {
+    opener: &'a Opener,
+    build_id: BuildIdOf<'a>,
+    /// Child processes, too.
+    follow: bool,
+    next_index: AtomicU32,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Threads that have events.
+    tids: BTreeSet<Tid>,
+    /// What is in the file of each process.
+    snapshots: BTreeMap<Pid, Snapshot>,
+}
+
+impl<'a> Newborns<'a> {
+    /// `snapshots` and `buffers` are what there is so far.
+    pub(crate) fn new(
+        opener: &'a Opener,
+        build_id: BuildIdOf<'a>,
+        follow: bool,
+        snapshots: &[Snapshot],
+        buffers: &[OpenBuffer],
+    ) -> Self {
+        let tids = buffers.iter().filter_map(|buffer| match buffer.events.owner {
+            AuxOwner::Thread(tid) => Some(tid),
+            AuxOwner::Cpu(_) => None,
+        });
+        let known = Known {
+            tids: tids.collect(),
+            snapshots: snapshots.iter().map(|snapshot| (snapshot.pid, snapshot.clone())).collect(),
+        };
+        let next_index = AtomicU32::new(buffers.len() as u32);
+        Self { opener, build_id, follow, next_index, known: Mutex::new(known) }
+    }
+
+    /// Opens the thread, and those that it has created before anybody watched it.
+    pub(crate) fn attend(&self, birth: Birth, output: &Output, now: &dyn Fn() -> Ns) -> Vec<OpenBuffer> {
+        let pid = Pid(birth.pid);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.follow && !known.snapshots.contains_key(&pid) {
+            return Vec::new();
+        }
+        let mut opened = Vec::new();
+        loop {
+            let tids = self.opener.proc.tasks(pid).unwrap_or_default();
+            let new: Vec<Tid> = tids.into_iter().filter(|tid| known.tids.insert(*tid)).collect();
+            if new.is_empty() {
+                break;
+            }
+            for tid in new {
+                let index = self.next_index.fetch_add(1, Ordering::Relaxed);
+                // One that cannot be opened stays a gap, like one that was too short-lived.
+                if let Ok(Some(buffer)) = self.opener.thread(index, tid) {
+                    introduce(&buffer.events, output);
+                    buffer.events.enable_sideband();
+                    buffer.events.enable_trace();
+                    opened.push(buffer);
+                }
+            }
+        }
+        if !opened.is_empty() {
+            self.tell_what_changed(pid, &mut known, output, now());
+        }
+        opened
+    }
+
+    /// What the thread mapped before it was watched.
+    fn tell_what_changed(&self, pid: Pid, known: &mut Known, output: &Output, now: Ns) {
+        let mut snapshot = Snapshot::of(&self.opener.proc, pid, self.build_id);
+        let before = known.snapshots.insert(pid, snapshot.clone()).unwrap_or_default();
+        snapshot.threads.clear();
+        snapshot.mappings.retain(|mapping| !before.mappings.contains(mapping));
+        output.put(|writer| writer.record(&snapshot.records(now)));
+    }
+}
+
+/// Writes the ids of a new buffer's events, before any record has them.
+fn introduce(events: &BufferEvents, output: &Output) {
+    let numbered: Vec<(usize, EventId)> = event_ids(events);
+    let ids = numbered.iter().map(|(_, id)| *id).collect();
+    let event = Event { name: String::new(), attr: perfdata::write::Attr::default(), ids };
+    output.put(|writer| {
+        numbered.iter().for_each(|(event, id)| writer.add_id(*event, *id));
+        id_index(&[event]).iter().try_for_each(|record| writer.record(record))
+    });
+}
+
+/// The ids of a buffer's events, with the number of the event in the file.
+pub(crate) fn event_ids(events: &BufferEvents) -> Vec<(usize, EventId)> {
+    let (cpu, tid) = match events.owner {
+        AuxOwner::Cpu(cpu) => (i32::try_from(cpu.0).unwrap_or(-1), -1),
+        AuxOwner::Thread(tid) => (-1, tid.0),
+    };
+    let index = events.index;
+    let trace = events.trace.iter().map(|event| (TRACE, event));
+    let sideband = events.sideband.iter().map(|event| (SIDEBAND, event));
+    let ids = trace.chain(sideband);
+    // A descriptor that is open has an id.
+    ids.filter_map(|(number, event)| Some((number, EventId { id: event.id().ok()?, index, cpu, tid })))
+        .collect()
+}

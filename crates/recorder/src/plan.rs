@@ -1,0 +1,254 @@
+//! How many buffers of which size, and whose: decided before anything is opened, from what this process may have.
+
+use std::fmt;
+
+use crate::procfs::{Proc, field};
+
+const PAGE_BYTES: u64 = 4096;
+/// More than this in one buffer is drained no faster.
+const TRACE_MAX_BYTES: u64 = 32 << 20;
+/// A trace unit that stops all the time for a smaller one measures itself.
+const TRACE_MIN_BYTES: u64 = 16 << 10;
+const RECORDS_MAX_BYTES: u64 = 512 << 10;
+const RECORDS_MIN_BYTES: u64 = 2 * PAGE_BYTES;
+/// The records are about one part in so many of what is mapped.
+const RECORDS_SHARE: u64 = 8;
+/// All buffers together take at most one part in so many of the memory that is free.
+const MEMORY_SHARE: u64 = 4;
+/// Descriptors that are not of events: the file, objects, standard streams.
+const OTHER_DESCRIPTORS: u64 = 64;
+
+/// CAP_IPC_LOCK, as a bit of `CapEff`.
+const CAP_IPC_LOCK: u64 = 1 << 14;
+
+/// Who shares a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Events of the traced threads on each CPU, inherited by the threads that they create; one buffer for each CPU.
+    TasksByCpu,
+    /// One event and one buffer for each thread; newborn threads are opened when their birth is seen.
+    Threads,
+    /// One event and one buffer for each CPU, whoever runs there.
+    WholeCpus,
+}
+
+/// What this process may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Means {
+    /// Memory that perf may lock for it; `None`: as much as there is.
+    pub locked_bytes: Option<u64>,
+    /// Memory that is free.
+    pub available_bytes: u64,
+    /// File descriptors.
+    pub descriptors: u64,
+}
+
+impl Means {
+    /// Of this process, which has `descriptors`, on a machine with so many CPUs.
+    #[must_use]
+    pub fn here(proc: &Proc, cpus: usize, descriptors: u64) -> Self {
+        let status = proc.text("self/status").unwrap_or_default();
+        let capabilities = field(&status, "CapEff:").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+        let may_lock_all = capabilities.is_some_and(|all| all & CAP_IPC_LOCK != 0)
+            || proc.setting("kernel/perf_event_paranoid") == Some(-1);
+        let by_setting = proc.setting("kernel/perf_event_mlock_kb").unwrap_or(516).max(0) as u64 * 1024;
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
+        let limited = limit.map(|limit| limit.saturating_add(by_setting.saturating_mul(cpus as u64)));
+        Self {
+            locked_bytes: limited.filter(|_| !may_lock_all),
+            available_bytes: proc.memory_available_bytes().unwrap_or(1 << 30),
+            descriptors,
+        }
+    }
+
+    /// Bytes for each of so many buffers.
+    fn share(&self, buffers: u64) -> u64 {
+        let all = self.locked_bytes.unwrap_or(u64::MAX).min(self.available_bytes / MEMORY_SHARE);
+        all / buffers.max(1)
+    }
+}
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Threads that there are now; 0: whole CPUs.
+    pub threads: usize,
+    /// CPUs to trace on.
+    pub cpus: usize,
+    /// One buffer for each thread (`-t`).
+    pub per_thread: bool,
+    /// Size of each buffer of trace (`-m`).
+    pub trace_bytes: Option<u64>,
+}
+
+/// The decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Who shares a buffer.
+    pub layout: Layout,
+    /// Buffers to begin with.
+    pub buffers: u64,
+    /// Size of each for trace; a power of two.
+    pub trace_bytes: u64,
+    /// Size of each for records; a power of two.
+    pub records_bytes: u64,
+    /// Events to begin with.
+    pub events: u64,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// Too few descriptors even for one buffer a thread.
+    #[error(
+        "{threads} threads need {needed} file descriptors, and this process may have {limit}: ulimit -n {needed} (as root), \
+         or fewer threads (-T)"
+    )]
+    Descriptors {
+        /// Threads.
+        threads: usize,
+        /// How many are needed.
+        needed: u64,
+        /// How many there may be.
+        limit: u64,
+    },
+    /// Not enough memory that may be locked.
+    #[error(
+        "{buffers} buffers of trace need {needed} KB of locked memory, and this process may have {limit} KB: \
+         sudo sysctl kernel.perf_event_mlock_kb={setting}, or ulimit -l unlimited, or CAP_IPC_LOCK, or fewer threads (-T) \
+         or CPUs (-C)"
+    )]
+    LockedMemory {
+        /// Buffers.
+        buffers: u64,
+        /// KB for the smallest that make sense.
+        needed: u64,
+        /// KB that there may be.
+        limit: u64,
+        /// KB for each CPU that would be enough.
+        setting: u64,
+    },
+}
+
+impl Plan {
+    /// Decides.
+    ///
+    /// # Errors
+    /// Too few descriptors, or too little memory, for what was asked.
+    pub fn new(asked: Asked, means: Means) -> Result<Self, PlanError> {
+        let (threads, cpus) = (asked.threads as u64, asked.cpus as u64);
+        let left = means.descriptors.saturating_sub(OTHER_DESCRIPTORS);
+        // Two events each: the trace, and the sideband.
+        let by_cpu = threads.saturating_mul(cpus).saturating_mul(2);
+        let (layout, buffers, events) = match threads {
+            0 => (Layout::WholeCpus, cpus, cpus * 2),
+            _ if !asked.per_thread && by_cpu <= left => (Layout::TasksByCpu, cpus, by_cpu),
+            _ => (Layout::Threads, threads, threads * 2),
+        };
+        if events > left {
+            let needed = events + OTHER_DESCRIPTORS;
+            return Err(PlanError::Descriptors { threads: asked.threads, needed, limit: means.descriptors });
+        }
+        let share = means.share(buffers);
+        let records_bytes =
+            floor_power_of_two(share / RECORDS_SHARE).clamp(RECORDS_MIN_BYTES, RECORDS_MAX_BYTES);
+        let fits = share.saturating_sub(records_bytes + PAGE_BYTES);
+        let trace_bytes = match asked.trace_bytes {
+            Some(bytes) => bytes.max(PAGE_BYTES).next_power_of_two(),
+            None => floor_power_of_two(fits).min(TRACE_MAX_BYTES),
+        };
+        if trace_bytes < TRACE_MIN_BYTES && asked.trace_bytes.is_none() {
+            let needed = buffers * (TRACE_MIN_BYTES + RECORDS_MIN_BYTES + PAGE_BYTES) * 9 / 8 / 1024;
+            let limit = share * buffers / 1024;
+            return Err(PlanError::LockedMemory {
+                buffers,
+                needed,
+                limit,
+                setting: needed.div_ceil(cpus.max(1)),
+            });
+        }
+        Ok(Self { layout, buffers, trace_bytes, records_bytes, events })
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whose = match self.layout {
+            Layout::TasksByCpu => "of the traced threads on each CPU",
+            Layout::Threads => "of each thread",
+            Layout::WholeCpus => "of each CPU",
+        };
+        write!(
+            f,
+            "{} buffers {whose}, {} KB of trace and {} KB of records each; {} events",
+            self.buffers,
+            self.trace_bytes / 1024,
+            self.records_bytes / 1024,
+            self.events
+        )
+    }
+}
+
+fn floor_power_of_two(bytes: u64) -> u64 {
+    match bytes {
+        0 => 0,
+        bytes => 1 << bytes.ilog2(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOT: Means = Means { locked_bytes: None, available_bytes: 16 << 30, descriptors: 1 << 20 };
+    /// Debian's defaults on four CPUs: 8 MB by ulimit -l, 516 KB for each CPU.
+    const USER: Means = Means { locked_bytes: Some((8 << 20) + 4 * 516 * 1024), descriptors: 1024, ..ROOT };
+
+    fn plan(asked: Asked, means: Means) -> Plan {
+        Plan::new(asked, means).unwrap()
+    }
+
+    const ONE: Asked = Asked { threads: 1, cpus: 4, per_thread: false, trace_bytes: None };
+
+    #[test]
+    fn buffers_share_what_there_is() {
+        let root = plan(ONE, ROOT);
+        assert_eq!((root.layout, root.buffers, root.events), (Layout::TasksByCpu, 4, 8));
+        assert_eq!((root.trace_bytes, root.records_bytes), (32 << 20, 512 << 10));
+        let user = plan(ONE, USER);
+        assert_eq!((user.trace_bytes, user.records_bytes), (2 << 20, 256 << 10));
+        let together = user.buffers * (user.trace_bytes + user.records_bytes + PAGE_BYTES);
+        assert!(together <= USER.locked_bytes.unwrap());
+        let small = plan(ONE, Means { available_bytes: 256 << 20, ..ROOT });
+        assert_eq!(small.trace_bytes, 8 << 20);
+    }
+
+    #[test]
+    fn too_many_descriptors_mean_one_buffer_a_thread() {
+        let many = Asked { threads: 300, ..ONE };
+        assert_eq!(plan(many, ROOT).layout, Layout::TasksByCpu);
+        let few = plan(many, Means { descriptors: 1024, ..ROOT });
+        assert_eq!((few.layout, few.buffers, few.events), (Layout::Threads, 300, 600));
+        let error = Plan::new(Asked { threads: 1000, ..ONE }, Means { descriptors: 1024, ..ROOT });
+        assert_eq!(error, Err(PlanError::Descriptors { threads: 1000, needed: 2064, limit: 1024 }));
+    }
+
+    #[test]
+    fn what_was_asked_for_is_done() {
+        let asked = Asked { per_thread: true, trace_bytes: Some(3 << 20), ..ONE };
+        assert_eq!((plan(asked, USER).layout, plan(asked, USER).trace_bytes), (Layout::Threads, 4 << 20));
+        assert_eq!(plan(Asked { threads: 0, ..ONE }, ROOT).layout, Layout::WholeCpus);
+        assert_eq!(plan(Asked { trace_bytes: Some(1), ..ONE }, USER).trace_bytes, PAGE_BYTES);
+    }
+
+    #[test]
+    fn too_little_memory_says_how_much_is_enough() {
+        let means = Means { locked_bytes: Some(64 << 10), ..USER };
+        let Err(PlanError::LockedMemory { buffers, limit, setting, .. }) = Plan::new(ONE, means) else {
+            panic!("64 KB are too few for four buffers")
+        };
+        assert_eq!((buffers, limit), (4, 64));
+        let enough = Means { locked_bytes: Some(4 * setting * 1024), ..USER };
+        assert_eq!(plan(ONE, enough).trace_bytes, TRACE_MIN_BYTES);
+    }
+}

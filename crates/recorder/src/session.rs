@@ -1,0 +1,297 @@
+//! One recording, from opened events to a whole file.
+//!
+//! ```text
+//! open     events of all threads, buffers                    nothing runs yet
+//! record   enable the sideband; snapshot; header of the file
+//!          drains begin; enable the trace                    |
+//!          time, Ctrl-C, the target's end, a full disk       | the window
+//!          disable all events: the first thing at its end    |
+//!          drains read what is left; features; whole file
+//! ```
+
+use std::ffi::{CString, OsString};
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use model::{Pid, Tid};
+use perfdata::write::Features;
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::attach::{OpenBuffer, Opener};
+use crate::cpu_list::CpuList;
+use crate::descriptors;
+use crate::drain::{Drain, Shared};
+use crate::error::RecordError;
+use crate::events::{Attrs, KernelCan, Purpose};
+use crate::file_head::{self, Head};
+use crate::ip_filter::{self, IpRange};
+use crate::losses::Losses;
+use crate::newborns::Newborns;
+use crate::output::Output;
+use crate::plan::{Asked, Layout, Means, Plan};
+use crate::pmu::Pmu;
+use crate::procfs::Proc;
+use crate::pt_config::PtSettings;
+use crate::snapshot::{BuildIdOf, Snapshot};
+use crate::sys::{HeldChild, Interrupts};
+use crate::window::{Ended, Passed, Window};
+
+/// Whom to trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Processes, all threads of each.
+    Processes(Vec<Pid>),
+    /// Threads.
+    Threads(Vec<Tid>),
+    /// A program that is started for it, and its arguments.
+    Program(Vec<OsString>),
+    /// Whoever runs on the CPUs of [`Request::cpus`].
+    WholeCpus,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Whom.
+    pub target: Target,
+    /// On which CPUs; `None`: on all.
+    pub cpus: Option<CpuList>,
+    /// One buffer for each thread.
+    pub per_thread: bool,
+    /// Child processes, too.
+    pub follow: bool,
+    /// Settings of the trace unit: `cyc=1,mtc_period=3`.
+    pub pt_config: Option<String>,
+    /// What to trace; empty: everything.
+    pub filter: Vec<IpRange>,
+    /// Bytes of each buffer of trace.
+    pub trace_bytes: Option<u64>,
+}
+
+/// What became of a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Why the window ended.
+    pub ended: Ended,
+    /// How long the window was.
+    pub window: Duration,
+    /// From the beginning to the window.
+    pub start_up: Duration,
+    /// Size of the file.
+    pub file_bytes: u64,
+    /// By buffer.
+    pub losses: Vec<Losses>,
+}
+
+/// Records are read at least this often.
+const TICK: Duration = Duration::from_millis(100);
+/// Newborn threads are noticed in this time.
+const NEWBORN_TICK: Duration = Duration::from_millis(5);
+/// More drains do not write faster: there is one file.
+const DRAINS_MAX: usize = 4;
+
+/// Where to, and for how long.
+#[derive(Clone, Copy)]
+pub struct Job<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// What it says of machine and command.
+    pub features: &'a Features,
+    /// How long; `None`: until the target ends.
+    pub window: Option<Duration>,
+    /// Reads build ids, where the kernel does not tell them: of what is mapped before the window.
+    pub build_id: BuildIdOf<'a>,
+    /// Ends the window early.
+    pub interrupts: &'a Interrupts,
+}
+
+/// Opened events that do nothing yet.
+#[derive(Debug)]
+pub struct Session {
+    request: Request,
+    pmu: Pmu,
+    settings: PtSettings,
+    opener: Opener,
+    buffers: Vec<OpenBuffer>,
+    program: Option<HeldChild>,
+    began: Instant,
+}
+
+impl Session {
+    /// Opens the events of everything that is asked for.
+    ///
+    /// # Errors
+    /// It cannot be; nothing is left behind.
+    pub fn open(request: Request, pmu: Pmu) -> Result<Self, RecordError> {
+        let began = Instant::now();
+        let proc = Proc::host();
+        let settings = PtSettings::new(&pmu, request.pt_config.as_deref())?;
+        check_target(&request.target, &proc)?;
+        let program = match &request.target {
+            Target::Program(words) => {
+                Some(HeldChild::spawn(words).map_err(|e| RecordError::program(words, e))?)
+            }
+            _ => None,
+        };
+        let mut list = || tids(&request.target, program.as_ref(), &proc);
+        let cpus = request.cpus.clone().unwrap_or_else(|| CpuList::online(Path::new("/sys")));
+        let asked = Asked {
+            threads: list().len(),
+            cpus: cpus.0.len(),
+            per_thread: request.per_thread,
+            trace_bytes: request.trace_bytes,
+        };
+        let plan = Plan::new(asked, Means::here(&proc, cpus.0.len(), descriptors::raise_limit()))?;
+        let purpose = Purpose {
+            pmu: pmu.number,
+            config: settings.config,
+            follow: request.follow,
+            on_exec: program.is_some(),
+        };
+        let attrs = Attrs::new(purpose, &plan, KernelCan::probe());
+        let text = ip_filter::for_kernel(&request.filter);
+        let filter = (!text.is_empty()).then(|| CString::new(text)).transpose().map_err(|error| {
+            RecordError::System {
+                what: "a file of the IP filter has a zero in its name",
+                error: error.into(),
+            }
+        })?;
+        let opener = Opener { attrs, plan, filter, proc: proc.clone() };
+        let buffers = match plan.layout {
+            Layout::TasksByCpu => opener.tasks_by_cpu(&cpus.0, &mut list)?,
+            Layout::WholeCpus => opener.whole_cpus(&cpus.0)?,
+            Layout::Threads => opener.threads(&mut list)?,
+        };
+        Ok(Self { request, pmu, settings, opener, buffers, program, began })
+    }
+
+    /// What was decided.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.opener.plan
+    }
+
+    /// How the trace unit is programmed, as perf writes it.
+    #[must_use]
+    pub fn event(&self) -> &str {
+        &self.settings.event
+    }
+
+    /// Records into a new file, for the window or until the target ends.  A file that is there already gets the name
+    /// `FILE.old`.
+    ///
+    /// # Errors
+    /// The file cannot be written: what was written before can be read.  Or the trace's times mean nothing here, or the
+    /// program cannot be executed: then there is no file.
+    pub fn record(self, job: &Job<'_>) -> Result<Summary, RecordError> {
+        let Self { request, pmu, settings, opener, buffers, program, began } = self;
+        let clock = buffers.iter().find_map(|buffer| buffer.ring.clock()).ok_or(RecordError::NoClock)?;
+        buffers.iter().for_each(|buffer| buffer.events.enable_sideband());
+        let snapshots = snapshots(&request.target, &opener.proc, job.build_id);
+        let filter = &ip_filter::for_recording(&request.filter);
+        let head = Head {
+            pmu: &pmu,
+            settings: &settings,
+            attrs: opener.attrs,
+            layout: opener.plan.layout,
+            clock,
+            filter,
+        };
+        let not_written = |error| RecordError::Output { path: job.path.to_path_buf(), error };
+        let writer =
+            file_head::create(job.path, &head, &buffers, job.features, &snapshots).map_err(not_written)?;
+        let output = Output::new(writer);
+        let newborns = Newborns::new(&opener, job.build_id, request.follow, &snapshots, &buffers);
+        // Of threads that were named one by one nobody wants the children.
+        let wanted = opener.plan.layout == Layout::Threads && !matches!(request.target, Target::Threads(_));
+        let shared = Shared {
+            output: &output,
+            newborns: wanted.then_some(&newborns),
+            stop: eventfd(0, EventfdFlags::CLOEXEC)
+                .map_err(|error| RecordError::System { what: "eventfd", error: error.into() })?,
+            events: Mutex::new(Vec::new()),
+            clock,
+            tick: if wanted { NEWBORN_TICK } else { TICK },
+        };
+        let drains: Vec<Drain<'_>> =
+            dealt(buffers).into_iter().map(|buffers| Drain::new(&shared, buffers)).collect();
+        let window = Window {
+            target: &request.target,
+            length: job.window,
+            shared: &shared,
+            proc: &opener.proc,
+            interrupts: job.interrupts,
+        };
+        let (passed, losses) = std::thread::scope(|scope| {
+            let running: Vec<_> = drains.into_iter().map(|drain| scope.spawn(|| drain.run())).collect();
+            let passed = window.pass(program, began);
+            // The count is what makes it readable; it cannot be full.
+            let _ = rustix::io::write(&shared.stop, &1u64.to_ne_bytes());
+            let losses: Vec<Losses> =
+                running.into_iter().flat_map(|drain| drain.join().unwrap_or_default()).collect();
+            (passed, losses)
+        });
+        drop(shared);
+        let file = output.finish(job.features);
+        let Passed { ended, window, start_up } = passed.inspect_err(|_| {
+            // Nothing has run.
+            let _ = fs::remove_file(job.path);
+        })?;
+        let file_bytes = file.map_err(not_written)?;
+        Ok(Summary { ended, window, start_up, file_bytes, losses })
+    }
+}
+
+/// A process or thread that is not there is told by its number.
+fn check_target(target: &Target, proc: &Proc) -> Result<(), RecordError> {
+    match target {
+        Target::Processes(pids) => pids
+            .iter()
+            .find(|pid| proc.tasks(**pid).is_err())
+            .map_or(Ok(()), |pid| Err(RecordError::NoProcess(*pid))),
+        Target::Threads(tids) => tids
+            .iter()
+            .find(|tid| proc.process_of(**tid).is_err())
+            .map_or(Ok(()), |tid| Err(RecordError::NoThread(*tid))),
+        Target::Program(_) | Target::WholeCpus => Ok(()),
+    }
+}
+
+/// The threads that there are now.
+fn tids(target: &Target, program: Option<&HeldChild>, proc: &Proc) -> Vec<Tid> {
+    match target {
+        Target::Processes(pids) => pids.iter().flat_map(|pid| proc.tasks(*pid).unwrap_or_default()).collect(),
+        Target::Threads(tids) => tids.clone(),
+        Target::Program(_) => program.map(|child| Tid(child.pid().0)).into_iter().collect(),
+        Target::WholeCpus => Vec::new(),
+    }
+}
+
+/// What is there before the window.  A program that is yet to be executed tells all of itself.
+fn snapshots(target: &Target, proc: &Proc, build_id: BuildIdOf<'_>) -> Vec<Snapshot> {
+    let mut pids = match target {
+        Target::Processes(pids) => pids.clone(),
+        Target::Threads(tids) => tids.iter().filter_map(|tid| proc.process_of(*tid).ok()).collect(),
+        Target::Program(_) => Vec::new(),
+        Target::WholeCpus => proc.processes().unwrap_or_default(),
+    };
+    pids.sort_unstable();
+    pids.dedup();
+    pids.into_iter().map(|pid| Snapshot::of(proc, pid, build_id)).collect()
+}
+
+/// The buffers, for as many drains as there shall be.
+fn dealt(buffers: Vec<OpenBuffer>) -> Vec<Vec<OpenBuffer>> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(DRAINS_MAX);
+    let mut hands: Vec<Vec<OpenBuffer>> = Vec::new();
+    hands.resize_with(workers.min(buffers.len()).max(1), Vec::new);
+    let count = hands.len();
+    for (number, buffer) in buffers.into_iter().enumerate() {
+        if let Some(hand) = hands.get_mut(number % count) {
+            hand.push(buffer);
+        }
+    }
+    hands
+}

@@ -1,0 +1,124 @@
+//! Recording without a trace unit: the trace's event is a dummy, too, so that buffers, sideband, drains and file are those of a
+//! real recording and only the trace is missing.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use model::{Pid, Sideband, Tid, TscClock};
+use perfdata::Listed;
+use perfdata::write::Features;
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::attach::Opener;
+use crate::cpu_list::CpuList;
+use crate::drain::{Drain, Shared};
+use crate::events::{Attrs, KernelCan, Purpose};
+use crate::file_head::{self, Head};
+use crate::newborns::Newborns;
+use crate::output::Output;
+use crate::plan::{Layout, Plan};
+use crate::pmu::Pmu;
+use crate::procfs::Proc;
+use crate::pt_config::PtSettings;
+use crate::snapshot::Snapshot;
+
+/// A recording of this process while `act` runs, and what is in its file; `None`: perf is not permitted here.
+fn recorded(layout: Layout, act: impl FnOnce()) -> Option<Vec<Listed>> {
+    let proc = Proc::host();
+    let pid = Pid(std::process::id() as i32);
+    let plan = Plan { layout, buffers: 1, trace_bytes: 0, records_bytes: 1 << 16, events: 2 };
+    let purpose = Purpose { pmu: 1, config: 9, follow: false, on_exec: false };
+    let attrs = Attrs::new(purpose, &plan, KernelCan::probe());
+    let opener = Opener { attrs, plan, filter: None, proc: proc.clone() };
+    let mut list = || proc.tasks(pid).unwrap();
+    let opened = match layout {
+        Layout::TasksByCpu => opener.tasks_by_cpu(&CpuList::online(Path::new("/sys")).0, &mut list),
+        Layout::Threads => opener.threads(&mut list),
+        Layout::WholeCpus => opener.whole_cpus(&CpuList::online(Path::new("/sys")).0),
+    };
+    let buffers = match opened {
+        Ok(buffers) => buffers,
+        Err(why) => {
+            println!("skipped: {why}");
+            return None;
+        }
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("perf.data");
+    let settings = PtSettings { config: 9, event: "dummy".into() };
+    let clock = buffers[0].ring.clock().unwrap_or(TscClock { shift: 0, mult: 1, zero: 0 });
+    let pmu = Pmu::default();
+    let head = Head { pmu: &pmu, settings: &settings, attrs, layout, clock, filter: "" };
+    buffers.iter().for_each(|buffer| buffer.events.enable_sideband());
+    let snapshots = [Snapshot::of(&proc, pid, &|_| None)];
+    let writer = file_head::create(&path, &head, &buffers, &Features::default(), &snapshots).unwrap();
+    let output = Output::new(writer);
+    let newborns = Newborns::new(&opener, &|_| None, false, &snapshots, &buffers);
+    let shared = Shared {
+        output: &output,
+        newborns: (layout == Layout::Threads).then_some(&newborns),
+        stop: eventfd(0, EventfdFlags::CLOEXEC).unwrap(),
+        events: Mutex::new(vec![]),
+        clock,
+        tick: Duration::from_millis(1),
+    };
+    let drain = Drain::new(&shared, buffers);
+    std::thread::scope(|scope| {
+        let running = scope.spawn(move || drain.run());
+        act();
+        shared.all_events().iter().for_each(|events| events.disable());
+        rustix::io::write(&shared.stop, &1u64.to_ne_bytes()).unwrap();
+        assert!(running.join().unwrap().iter().all(|losses| !losses.any()));
+    });
+    drop(shared);
+    output.finish(&Features::default()).unwrap();
+    let mut listed = vec![];
+    let damage =
+        perfdata::File::open(&path).unwrap().list(&mut |record| listed.push(record.clone())).unwrap();
+    assert_eq!(damage, None);
+    Some(listed)
+}
+
+/// A thread that is born, lives for ten naps, and dies; its number.
+fn short_life() -> Tid {
+    let nap = || {
+        (0..10).for_each(|_| std::thread::sleep(Duration::from_millis(5)));
+        // PID/task/TID
+        let own = std::fs::read_link("/proc/thread-self").unwrap();
+        own.file_name().unwrap().to_str().unwrap().parse().unwrap()
+    };
+    Tid(std::thread::spawn(nap).join().unwrap())
+}
+
+/// What was recorded of a thread, by name of the record.
+fn of_thread(listed: &[Listed], tid: Tid) -> BTreeSet<&'static str> {
+    let named = |listed: &Listed| match &listed.record.body {
+        Sideband::Switch { out: true, .. } if listed.record.tid == Some(tid) => Some("out"),
+        Sideband::Switch { out: false, .. } if listed.record.tid == Some(tid) => Some("in"),
+        Sideband::Fork { tid: newborn, .. } if *newborn == tid => Some("born"),
+        Sideband::Exit { tid: dead, .. } if *dead == tid => Some("died"),
+        _ => None,
+    };
+    listed.iter().filter_map(named).collect()
+}
+
+#[test]
+fn threads_inherit_events_of_cpus() {
+    let mut tid = Tid(0);
+    let Some(listed) = recorded(Layout::TasksByCpu, || tid = short_life()) else { return };
+    assert_eq!(of_thread(&listed, tid), ["born", "died", "in", "out"].into());
+    // The threads that there were before are told of without a time.
+    let main = Tid(std::process::id() as i32);
+    let named = |l: &Listed| matches!(&l.record.body, Sideband::Comm { tid, .. } if *tid == main);
+    assert!(listed.iter().any(|l| named(l) && l.record.time.is_none()));
+}
+
+/// Only its first instants may be missing.
+#[test]
+fn newborn_threads_get_a_buffer_of_their_own() {
+    let mut tid = Tid(0);
+    let Some(listed) = recorded(Layout::Threads, || tid = short_life()) else { return };
+    assert_eq!(of_thread(&listed, tid), ["born", "died", "in", "out"].into());
+}

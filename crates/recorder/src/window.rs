@@ -1,0 +1,139 @@
+//! The window: from the moment the trace is on until it is off.
+
+use std::process::Child;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use model::{Pid, Tid};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Signal, kill_process};
+
+use crate::drain::Shared;
+use crate::error::RecordError;
+use crate::events::BufferEvents;
+use crate::procfs::Proc;
+use crate::session::Target;
+use crate::sys::{HeldChild, Interrupts};
+
+/// Why the window ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was as long as was asked for.
+    InTime,
+    /// All that was traced has ended.
+    TargetGone,
+    /// A signal came.
+    Interrupted,
+    /// The file could not be written.
+    OutputFailed,
+}
+
+/// What there is to say of a window that has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Passed {
+    pub(crate) ended: Ended,
+    pub(crate) window: Duration,
+    pub(crate) start_up: Duration,
+}
+
+/// The target is looked at this often for whether it lives.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A window that is yet to come.
+pub(crate) struct Window<'a> {
+    pub(crate) target: &'a Target,
+    /// `None`: until the target ends.
+    pub(crate) length: Option<Duration>,
+    pub(crate) shared: &'a Shared<'a>,
+    pub(crate) proc: &'a Proc,
+    pub(crate) interrupts: &'a Interrupts,
+}
+
+impl Window<'_> {
+    /// Switches the trace on, waits, and switches it off.
+    ///
+    /// # Errors
+    /// The program cannot be executed.
+    pub(crate) fn pass(&self, program: Option<HeldChild>, began: Instant) -> Result<Passed, RecordError> {
+        let mut child = match program {
+            // Its events are enabled by `execve`.
+            Some(held) => Some(held.release().map_err(|error| self.not_executed(error))?),
+            None => {
+                for_all(&self.shared.all_events(), BufferEvents::enable_trace);
+                None
+            }
+        };
+        let start = Instant::now();
+        let ended = self.wait(start, &mut child);
+        for_all(&self.shared.all_events(), BufferEvents::disable);
+        let window = start.elapsed();
+        if let Some(child) = child.filter(|_| ended != Ended::TargetGone) {
+            // It was started for the recording, and ends with it.
+            let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+            let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
+        }
+        Ok(Passed { ended, window, start_up: start.duration_since(began) })
+    }
+
+    fn wait(&self, start: Instant, child: &mut Option<Child>) -> Ended {
+        loop {
+            let left = self.length.map(|length| length.saturating_sub(start.elapsed()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ended::InTime;
+            }
+            if self.is_interrupted(left.unwrap_or(LOOK).min(LOOK)) {
+                return Ended::Interrupted;
+            }
+            if self.shared.output.failed() {
+                return Ended::OutputFailed;
+            }
+            let lives = match child {
+                // One that cannot be asked has been waited for already.
+                Some(child) => matches!(child.try_wait(), Ok(None)),
+                None => self.target_lives(),
+            };
+            if !lives {
+                return Ended::TargetGone;
+            }
+        }
+    }
+
+    /// Waits for a signal, so long at most.
+    fn is_interrupted(&self, at_most: Duration) -> bool {
+        let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
+        let mut fds = [PollFd::new(self.interrupts, PollFlags::IN)];
+        // A wait that was broken off is short.
+        let _ = poll(&mut fds, Some(&timeout));
+        self.interrupts.take()
+    }
+
+    fn not_executed(&self, error: std::io::Error) -> RecordError {
+        let words: &[_] = if let Target::Program(words) = self.target { words } else { &[] };
+        RecordError::program(words, error)
+    }
+
+    fn target_lives(&self) -> bool {
+        match self.target {
+            Target::Processes(pids) => pids.iter().any(|pid| process_lives(self.proc, *pid)),
+            Target::Threads(tids) => tids.iter().any(|tid| self.proc.lives(*tid)),
+            Target::Program(_) | Target::WholeCpus => true,
+        }
+    }
+}
+
+/// The first thread of a process may end before the others.
+fn process_lives(proc: &Proc, pid: Pid) -> bool {
+    proc.lives(Tid(pid.0)) || proc.tasks(pid).unwrap_or_default().iter().any(|tid| proc.lives(*tid))
+}
+
+/// Does it for all buffers, on all CPUs: each event is switched where its thread runs.
+fn for_all(events: &[Arc<BufferEvents>], switch: impl Fn(&BufferEvents) + Sync) {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let share = events.len().div_ceil(workers).max(1);
+    let switch = &switch;
+    std::thread::scope(|scope| {
+        for events in events.chunks(share) {
+            scope.spawn(move || events.iter().for_each(|events| switch(events)));
+        }
+    });
+}
