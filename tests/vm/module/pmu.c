@@ -40,6 +40,7 @@ static void start(struct perf_event *event, int flags)
         event->hw.state = PERF_HES_STOPPED;
         return;
     }
+    atomic64_inc(&counters.starts);
     event->hw.state = 0;
     event->hw.config = 1;
     if (first)

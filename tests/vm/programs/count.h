@@ -2,7 +2,10 @@
 #ifndef COUNT_H
 #define COUNT_H
 
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
 
 #define NI __attribute__((noipa))
 
@@ -17,5 +20,25 @@ struct count {
 #define COUNTED(function) static struct count count_##function = { #function, 0, 0 }
 #define PRINT(function)                                                                                     \
     printf("count %s %lu %lu\n", count_##function.name, count_##function.entered, count_##function.returned)
+
+static volatile sig_atomic_t may_begin;
+
+static void on_usr1(int signal)
+{
+    (void)signal;
+    may_begin = 1;
+}
+
+// With WAIT in the environment: naps until SIGUSR1 says that it is traced, so that all of its work is.
+__attribute__((constructor)) static void wait_until_traced(void)
+{
+    struct timespec nap = { 0, 1000000 };
+    if (!getenv("WAIT"))
+        return;
+    signal(SIGUSR1, on_usr1);
+    while (!may_begin)
+        nanosleep(&nap, NULL);
+    unsetenv("WAIT"); // what it executes must not wait
+}
 
 #endif

@@ -1,125 +1,207 @@
 //! The live cases.
 
-use crate::case::{Case, Losses, Word};
+use crate::case::{Case, Losses, Recorder, Start, Word};
 
-const NEST: &[&str] = &["nest", "20"];
 const NEST_FUNCTIONS: &[&str] = &["leaf", "mid", "outer"];
 const THREADS_FUNCTIONS: &[&str] = &["inner", "work", "locked", "jumper", "fibonacci"];
 
-/// `perf record` with CYC, and an MTC about every 20 us: the emulated CPU takes so long for an instruction.
-const PERF: &[&str] =
-    &["perf", "record", "-B", "-N", "-e", "intel_pt/cyc,mtc_period=9/u", "-o", Word::DATA, Word::TARGET];
+/// By perf, with CYC, and an MTC about every 20 us: the emulated CPU takes so long for an instruction.
+const PERF: Case = Case {
+    name: "",
+    knobs: &[],
+    cpus: 1,
+    target: &["nest", "20"],
+    start: Start::ByRecorder,
+    recorder: Recorder::Perf,
+    arguments: &["-e", "intel_pt/cyc,mtc_period=9/u", Word::TARGET],
+    counted: &[],
+    losses: Losses::None,
+};
 
-/// What most cases have in common.
-const LIKE_PERF: Case =
-    Case { name: "", knobs: &[], cpus: 1, target: NEST, command: PERF, counted: &[], losses: Losses::None };
+/// The command on a running target: one second is long here, and the target's end is the window's.
+const LIVE: Case = Case {
+    start: Start::Waits,
+    recorder: Recorder::FuncLatency,
+    arguments: &["-p", Word::PID, "-d", "20", "-f", "leaf", "-f", "mid", "-f", "outer"],
+    ..PERF
+};
 
 /// All of them, in the order in which they run.
 pub const CASES: &[Case] = &[
-    Case { name: "perf-nest", counted: NEST_FUNCTIONS, ..LIKE_PERF },
+    Case { name: "perf-nest", counted: NEST_FUNCTIONS, ..PERF },
     Case {
         name: "perf-noretcomp",
-        command: &[
-            "perf",
-            "record",
-            "-B",
-            "-N",
-            "-e",
-            "intel_pt/cyc,noretcomp/u",
-            "-o",
-            Word::DATA,
-            Word::TARGET,
-        ],
+        arguments: &["-e", "intel_pt/cyc,noretcomp/u", Word::TARGET],
         counted: NEST_FUNCTIONS,
-        ..LIKE_PERF
+        ..PERF
     },
     Case {
         name: "perf-long-tnt",
         knobs: &[("long_tnt", 1)],
-        command: &["perf", "record", "-B", "-N", "-e", "intel_pt/mtc=0/u", "-o", Word::DATA, Word::TARGET],
+        arguments: &["-e", "intel_pt/mtc=0/u", Word::TARGET],
         counted: NEST_FUNCTIONS,
-        ..LIKE_PERF
+        ..PERF
     },
     Case {
         name: "perf-filter",
         target: &["nest", "200"],
-        command: &[
-            "perf",
-            "record",
-            "-B",
-            "-N",
-            "-e",
-            "intel_pt/cyc/u",
-            "--filter",
-            "filter outer @ {programs}/nest",
-            "-o",
-            Word::DATA,
-            Word::TARGET,
-        ],
+        arguments: &["-e", "intel_pt/cyc/u", "--filter", "filter outer @ {programs}/nest", Word::TARGET],
         counted: &["outer"],
-        ..LIKE_PERF
+        ..PERF
     },
-    Case { name: "perf-threads", target: &["threads"], counted: THREADS_FUNCTIONS, ..LIKE_PERF },
+    Case { name: "perf-threads", target: &["threads"], counted: THREADS_FUNCTIONS, ..PERF },
     Case {
         name: "perf-threads-filters",
         target: &["threads"],
-        command: &[
-            "perf",
-            "record",
-            "-B",
-            "-N",
+        arguments: &[
             "-e",
             "intel_pt/cyc/u",
             "--filter",
             "filter work @ {programs}/threads, filter inner @ {programs}/threads",
-            "-o",
-            Word::DATA,
             Word::TARGET,
         ],
         counted: &["inner", "work"],
-        ..LIKE_PERF
+        ..PERF
     },
-    Case {
-        name: "perf-100-threads",
-        target: &["threads", "100", "1"],
-        counted: THREADS_FUNCTIONS,
-        ..LIKE_PERF
-    },
-    Case { name: "perf-migrant", cpus: 2, target: &["migrant"], counted: &["step", "journey"], ..LIKE_PERF },
-    Case { name: "perf-two-cpus", cpus: 2, target: &["threads"], counted: THREADS_FUNCTIONS, ..LIKE_PERF },
-    Case { name: "perf-family", target: &["family"], counted: &["chore"], ..LIKE_PERF },
+    Case { name: "perf-100-threads", target: &["threads", "100", "1"], counted: THREADS_FUNCTIONS, ..PERF },
+    Case { name: "perf-migrant", cpus: 2, target: &["migrant"], counted: &["step", "journey"], ..PERF },
+    Case { name: "perf-two-cpus", cpus: 2, target: &["threads"], counted: THREADS_FUNCTIONS, ..PERF },
+    Case { name: "perf-family", target: &["family"], counted: &["chore"], ..PERF },
     Case {
         name: "perf-attach",
         target: &["server"],
-        command: &[
-            "perf",
-            "record",
-            "-B",
-            "-N",
-            "--per-thread",
-            "-p",
-            Word::PID,
-            "-e",
-            "intel_pt/cyc/u",
-            "-o",
-            Word::DATA,
-            "sleep",
-            "0.3",
-        ],
-        ..LIKE_PERF
+        start: Start::Runs,
+        arguments: &["--per-thread", "-p", Word::PID, "-e", "intel_pt/cyc/u", "sleep", "0.3"],
+        counted: &["hot", "handle"],
+        ..PERF
     },
     Case {
         name: "perf-exit",
-        target: &["server", "500"],
-        command: &["perf", "record", "-B", "-N", "-p", Word::PID, "-e", "intel_pt/cyc/u", "-o", Word::DATA],
-        ..LIKE_PERF
+        target: &["server", "20"],
+        start: Start::Waits,
+        arguments: &["-p", Word::PID, "-e", "intel_pt/cyc/u"],
+        counted: &["hot", "handle"],
+        ..PERF
+    },
+    Case { name: "perf-overflow", knobs: &[("overflow_every", 1000)], losses: Losses::Overflows, ..PERF },
+    Case { name: "perf-full", knobs: &[("full_every", 20_000)], losses: Losses::Full, ..PERF },
+    Case { name: "perf-damage", knobs: &[("damage_every", 20_000)], losses: Losses::Damage, ..PERF },
+    Case { name: "live-nest", counted: NEST_FUNCTIONS, ..LIVE },
+    Case {
+        name: "live-launched",
+        start: Start::ByRecorder,
+        arguments: &["-f", "outer", "--", Word::TARGET],
+        counted: NEST_FUNCTIONS,
+        ..LIVE
     },
     Case {
-        name: "perf-overflow",
-        knobs: &[("overflow_every", 1000)],
-        losses: Losses::Overflows,
-        ..LIKE_PERF
+        name: "live-filter",
+        target: &["nest", "200"],
+        arguments: &["-p", Word::PID, "-d", "20", "-i", "-f", "outer"],
+        counted: &["outer"],
+        ..LIVE
     },
-    Case { name: "perf-full", knobs: &[("full_every", 20_000)], losses: Losses::Full, ..LIKE_PERF },
-    Case { name: "perf-damage", knobs: &[("damage_every", 20_000)], losses: Losses::Damage, ..LIKE_PERF },
+    Case {
+        name: "live-filter-launched",
+        target: &["nest", "200"],
+        start: Start::ByRecorder,
+        arguments: &["-i", "-f", "outer", "-f", "leaf", "--", Word::TARGET],
+        counted: &["outer", "leaf"],
+        ..LIVE
+    },
+    Case {
+        name: "live-ancestor",
+        arguments: &["-p", Word::PID, "-d", "20", "-i", "-f", "leaf", "-a", "outer"],
+        counted: &["leaf"],
+        ..LIVE
+    },
+    Case {
+        name: "live-thread-buffers",
+        arguments: &["-p", Word::PID, "-d", "20", "-t", "-f", "outer"],
+        counted: NEST_FUNCTIONS,
+        ..LIVE
+    },
+    Case {
+        name: "live-tid",
+        arguments: &["-T", Word::PID, "-d", "20", "-f", "outer"],
+        counted: NEST_FUNCTIONS,
+        ..LIVE
+    },
+    Case {
+        name: "live-cpu",
+        arguments: &["-C", "0", "-p", Word::PID, "-d", "20", "-f", "outer"],
+        counted: NEST_FUNCTIONS,
+        ..LIVE
+    },
+    Case {
+        name: "live-off-cpu",
+        target: &["server", "20"],
+        arguments: &["-p", Word::PID, "-d", "20", "-o", "-f", "handle"],
+        counted: &["hot", "handle"],
+        ..LIVE
+    },
+    Case {
+        name: "live-window",
+        target: &["server"],
+        start: Start::Runs,
+        arguments: &["-p", Word::PID, "-d", "0.3", "-f", "handle"],
+        counted: &["hot", "handle"],
+        ..LIVE
+    },
+    Case {
+        name: "live-window-thread-buffers",
+        target: &["server"],
+        start: Start::Runs,
+        arguments: &["-p", Word::PID, "-d", "0.3", "-t", "-f", "handle"],
+        counted: &["hot", "handle"],
+        ..LIVE
+    },
+    Case {
+        name: "live-threads",
+        target: &["threads"],
+        arguments: &["-p", Word::PID, "-d", "20", "-f", "work"],
+        counted: THREADS_FUNCTIONS,
+        ..LIVE
+    },
+    Case {
+        name: "live-100-threads",
+        target: &["threads", "100", "1"],
+        arguments: &["-p", Word::PID, "-d", "30", "-f", "work"],
+        counted: THREADS_FUNCTIONS,
+        ..LIVE
+    },
+    Case {
+        name: "live-migrant",
+        cpus: 2,
+        target: &["migrant"],
+        arguments: &["-p", Word::PID, "-d", "20", "-f", "journey"],
+        counted: &["step", "journey"],
+        ..LIVE
+    },
+    Case {
+        name: "live-migrant-thread-buffers",
+        cpus: 2,
+        target: &["migrant"],
+        arguments: &["-p", Word::PID, "-d", "20", "-t", "-f", "journey"],
+        counted: &["step", "journey"],
+        ..LIVE
+    },
+    Case {
+        name: "live-two-cpus",
+        cpus: 2,
+        target: &["threads"],
+        arguments: &["-p", Word::PID, "-d", "20", "-f", "work"],
+        counted: THREADS_FUNCTIONS,
+        ..LIVE
+    },
+    Case {
+        name: "live-family",
+        target: &["family"],
+        arguments: &["-p", Word::PID, "-d", "20", "--follow", "-f", "chore"],
+        counted: &["chore"],
+        ..LIVE
+    },
+    Case { name: "live-overflow", knobs: &[("overflow_every", 1000)], losses: Losses::Overflows, ..LIVE },
+    Case { name: "live-full", knobs: &[("full_every", 20_000)], losses: Losses::Full, ..LIVE },
+    Case { name: "live-damage", knobs: &[("damage_every", 20_000)], losses: Losses::Damage, ..LIVE },
 ];

@@ -13,9 +13,9 @@ use tracegen::truth::verify::{EventVerifier, KernelText};
 use tracegen::truth::{File, Kind};
 use truth_tests::{Opened, pipeline};
 
-use crate::case::{Case, Losses};
+use crate::case::{Case, Losses, Recorder, Start};
 use crate::paths::Vm;
-use crate::{crystal, log};
+use crate::{counts, crystal, log};
 
 /// What a case has shown.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,8 +38,8 @@ pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
         let said = fs::read_to_string(vm.of_case(case.name, "err")).unwrap_or_default();
         bail!("the command ended with {end}\n{said}");
     }
-    let data = vm.of_case(case.name, "data");
-    if case.command.first() == Some(&"perf") {
+    let data = vm.data(case);
+    if case.recorder == Recorder::Perf {
         crystal::tell(&data, ratio(vm)?)?;
     }
     let file = pipeline::open(&data)?;
@@ -49,9 +49,11 @@ pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
     let (events, gaps) = same_events(&opened, &truth)?;
     let report = report(vm, &data, case.counted)?;
     same_losses(&report, case.losses, &gaps, &truth)?;
-    if !case.counted.is_empty() {
+    if case.start == Start::Runs {
+        counts::same_as_logged(&report, case.counted, &truth, &data)?;
+    } else {
         let printed = fs::read_to_string(vm.of_case(case.name, "out"))?;
-        case.counted.iter().try_for_each(|function| same_counts(&report, function, &printed))?;
+        counts::same_as_printed(&report, case.counted, &printed)?;
     }
     let gaps = gaps.0.values().map(|gaps| gaps.len() as u64).sum();
     Ok(Checked { events, gaps, counted: case.counted.len() })
@@ -149,62 +151,4 @@ fn same_losses(report: &Value, losses: Losses, gaps: &Gaps, truth: &File) -> Res
         ensure!((logged > 0) == (losses == of), "{logged} {name} in a case of {losses:?}");
     }
     Ok(())
-}
-
-/// The report's counts of a function are those that the target has printed.
-fn same_counts(report: &Value, function: &str, printed: &str) -> Result<()> {
-    let (entered, returned) = counts(printed, function)
-        .with_context(|| format!("the target has printed no count of {function}: {printed}"))?;
-    let functions = report["functions"].as_array().map_or(&[][..], Vec::as_slice);
-    let found = functions.iter().find(|found| found["name"] == function);
-    let calls = &found.with_context(|| format!("the report has no {function}"))?["calls"];
-    let [complete, unwound, open_start, open_end, cut] =
-        ["complete", "unwound", "open_start", "open_end", "cut"].map(|kind| calls[kind].as_u64());
-    let all = complete.zip(unwound).map(|(complete, unwound)| complete + unwound);
-    let is_same = complete == Some(returned) && all == Some(entered);
-    let is_whole = [open_start, open_end, cut] == [Some(0); 3];
-    ensure!(
-        is_same && is_whole,
-        "{function} was entered {entered} and left {returned} times; reported: {calls}"
-    );
-    Ok(())
-}
-
-/// `count NAME entered returned`
-fn counts(printed: &str, function: &str) -> Option<(u64, u64)> {
-    printed.lines().find_map(|line| {
-        let mut words = line.strip_prefix("count ")?.split(' ');
-        let is_it = words.next() == Some(function);
-        Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?)).filter(|_| is_it)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-    use super::*;
-
-    #[test]
-    fn counts_are_read_by_name() {
-        let printed = "hello\ncount leaf 12 11\ncount le 3 3\n";
-        assert_eq!(counts(printed, "leaf"), Some((12, 11)));
-        assert_eq!(counts(printed, "le"), Some((3, 3)));
-        assert_eq!(counts(printed, "lea"), None);
-    }
-
-    #[test]
-    fn a_report_with_other_counts_is_refused() {
-        let calls = |complete: u64, cut: u64| {
-            let calls =
-                format!(r#"{{"complete":{complete},"unwound":1,"open_start":0,"open_end":0,"cut":{cut}}}"#);
-            let text = format!(r#"{{"functions":[{{"name":"f","calls":{calls}}}]}}"#);
-            serde_json::from_str::<Value>(&text).unwrap()
-        };
-        assert!(same_counts(&calls(2, 0), "f", "count f 3 2").is_ok());
-        assert!(same_counts(&calls(2, 0), "f", "count f 4 2").is_err());
-        assert!(same_counts(&calls(3, 0), "f", "count f 3 2").is_err());
-        assert!(same_counts(&calls(2, 1), "f", "count f 3 2").is_err());
-        assert!(same_counts(&calls(2, 0), "g", "count g 3 2").is_err());
-    }
 }

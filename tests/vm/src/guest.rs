@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::case::{Case, Word};
+use crate::case::{Case, Start};
 use crate::cases::CASES;
 use crate::paths::Vm;
 
@@ -63,14 +63,17 @@ fn healthy() -> Result<()> {
     bad.map_or(Ok(()), |line| bail!("the kernel says: {line}"))
 }
 
-/// How the command ended, as text: `exit status: 0`.
+/// How the recorder ended, as text: `exit status: 0`.
 fn run_case(vm: &Vm, case: &Case) -> Result<String> {
     for (knob, value) in case.knobs {
         set_knob(knob, *value)?;
     }
     set_online(case.cpus > 1)?;
     fs::write(LOG, "0").context(LOG)?;
-    let end = if case.attaches() { attach(vm, case) } else { launch(vm, case) };
+    let end = match case.start {
+        Start::ByRecorder => launch(vm, case),
+        Start::Waits | Start::Runs => attach(vm, case),
+    };
     fs::copy(LOG, vm.of_case(case.name, "log")).context(LOG)?;
     for (knob, _) in case.knobs {
         set_knob(knob, 0)?;
@@ -91,25 +94,53 @@ fn set_online(second: bool) -> Result<()> {
     fs::write(SECOND_CPU, u8::from(second).to_string()).context(SECOND_CPU)
 }
 
-/// The command starts the target.
+/// The recorder starts the target: both print to one file.
 fn launch(vm: &Vm, case: &Case) -> Result<ExitStatus> {
-    let mut child = recorder(vm, case, None)?.stdout(create(vm, case, "out")?).spawn()?;
-    wait(&mut child)
+    let mut recorder = recorder(vm, case, None)?.stdout(create(vm, case, "out")?).spawn()?;
+    wait(&mut recorder)
 }
 
-/// The target runs, the command comes and goes, the target is told to end.
+/// The target runs, the recorder comes and goes.
 fn attach(vm: &Vm, case: &Case) -> Result<ExitStatus> {
-    let [program, arguments @ ..] = case.target else { bail!("a case without a target") };
-    let mut target = Command::new(vm.programs().join(program));
-    let mut target = target.args(arguments).stdout(create(vm, case, "out")?).spawn()?;
+    let mut target = command(&case.target_words(&vm.programs().display().to_string()))?;
+    if case.start == Start::Waits {
+        target.env("WAIT", "1");
+    }
+    let mut target = target.stdout(create(vm, case, "out")?).spawn()?;
     sleep(HEAD_START);
-    let end = recorder(vm, case, Some(target.id())).and_then(|mut recorder| {
-        let mut recorder = recorder.stdout(create(vm, case, "report")?).spawn()?;
-        wait(&mut recorder)
-    });
-    Command::new("kill").arg(target.id().to_string()).status()?;
+    let end = record_running(vm, case, &target);
+    if case.start == Start::Runs || end.is_err() {
+        signal("TERM", &target)?;
+    }
     wait(&mut target)?;
     end
+}
+
+fn record_running(vm: &Vm, case: &Case, target: &Child) -> Result<ExitStatus> {
+    let starts = starts()?;
+    let report = create(vm, case, "report")?;
+    let mut recorder = recorder(vm, case, Some(target.id()))?.stdout(report).spawn()?;
+    if case.start == Start::Waits {
+        let begun = Instant::now();
+        while self::starts()? == starts && begun.elapsed() < LIMIT && recorder.try_wait()?.is_none() {
+            sleep(Duration::from_millis(5));
+        }
+        signal("USR1", target)?;
+    }
+    wait(&mut recorder)
+}
+
+/// How often the PMU was started.
+fn starts() -> Result<u64> {
+    let text = fs::read_to_string(COUNTERS).context(COUNTERS)?;
+    let starts = text.lines().find_map(|line| line.strip_prefix("starts ")?.parse().ok());
+    starts.with_context(|| format!("{COUNTERS} has no starts"))
+}
+
+fn signal(name: &str, process: &Child) -> Result<()> {
+    let kill = Command::new("kill").arg(format!("-{name}")).arg(process.id().to_string()).status()?;
+    ensure!(kill.success(), "kill -{name}: {kill}");
+    Ok(())
 }
 
 fn create(vm: &Vm, case: &Case, kind: &str) -> Result<File> {
@@ -117,29 +148,16 @@ fn create(vm: &Vm, case: &Case, kind: &str) -> Result<File> {
     File::create(&path).with_context(|| path.display().to_string())
 }
 
-/// The command with its words filled in.
-fn recorder(vm: &Vm, case: &Case, pid: Option<u32>) -> Result<Command> {
-    let programs = vm.programs().display().to_string();
-    let fill = |word: &str| word.replace(Word::PROGRAMS, &programs);
-    let mut words = Vec::new();
-    for word in case.command {
-        match *word {
-            Word::TARGET => {
-                words.extend(case.target.iter().map(|word| (*word).to_owned()));
-                if let (Some(program), Some(path)) =
-                    (case.target.first(), words.iter_mut().rev().nth(case.target.len() - 1))
-                {
-                    *path = format!("{programs}/{program}");
-                }
-            }
-            Word::DATA => words.push(vm.of_case(case.name, "data").display().to_string()),
-            Word::PID => words.extend(pid.map(|pid| pid.to_string())),
-            word => words.push(fill(word)),
-        }
-    }
-    let [program, arguments @ ..] = &words[..] else { bail!("a case without a command") };
+fn command(words: &[String]) -> Result<Command> {
+    let [program, arguments @ ..] = words else { bail!("a case without a command") };
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stderr(create(vm, case, "err")?);
+    command.args(arguments).stdin(Stdio::null());
+    Ok(command)
+}
+
+fn recorder(vm: &Vm, case: &Case, pid: Option<u32>) -> Result<Command> {
+    let mut command = command(&case.command(vm, pid))?;
+    command.stderr(create(vm, case, "err")?);
     Ok(command)
 }
 

@@ -11,6 +11,7 @@
 pub mod case;
 pub mod cases;
 pub mod check;
+mod counts;
 mod crystal;
 pub mod guest;
 pub mod log;

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::case::{Case, Recorder};
+
 /// `target/vm`.
 #[derive(Clone, Debug)]
 pub struct Vm(PathBuf);
@@ -37,7 +39,17 @@ impl Vm {
         self.0.join("selection")
     }
 
-    /// A file of a case: `data`, what was recorded; `log`, the module's; `out` and `err`, what was printed; `end`, how it ended.
+    /// What a case has recorded.
+    #[must_use]
+    pub fn data(&self, case: &Case) -> PathBuf {
+        match case.recorder {
+            Recorder::Perf => self.of_case(case.name, "data"),
+            Recorder::FuncLatency => self.of_case(case.name, "recording").join("perf.data"),
+        }
+    }
+
+    /// A file of a case: `log`, the module's; `out`, what the target has printed; `report` and `err`, what the recorder has;
+    /// `end`, how that ended.
     #[must_use]
     pub fn of_case(&self, name: &str, kind: &str) -> PathBuf {
         self.0.join("out").join(format!("{name}.{kind}"))

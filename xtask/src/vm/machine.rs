@@ -77,7 +77,7 @@ fn qemu(kernel: &Kernel, directory: &Path, archive: &Path) -> Command {
         "-cpu",
         "Skylake-Client-v4",
         "-smp",
-        "1",
+        "2",
         "-m",
         "768",
     ]);
