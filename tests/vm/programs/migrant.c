@@ -7,7 +7,7 @@
 
 #include "count.h"
 
-COUNTED(step);
+COUNTED(stride);
 COUNTED(journey);
 static volatile long sink;
 
@@ -19,19 +19,19 @@ static void move_to(int cpu)
     sched_setaffinity(0, sizeof(set), &set);
 }
 
-NI void step(int x)
+NI void stride(int x)
 {
-    ENTER(step);
+    ENTER(stride);
     sink += x;
-    LEAVE(step);
+    LEAVE(stride);
 }
 
 NI void journey(int x)
 {
     ENTER(journey);
-    step(x);
+    stride(x);
     move_to(x & 1);
-    step(x);
+    stride(x);
     LEAVE(journey);
 }
 
@@ -40,7 +40,7 @@ int main(int argc, char **argv)
     int rounds = argc > 1 ? atoi(argv[1]) : 20;
     for (int i = 0; i < rounds; i++)
         journey(i);
-    PRINT(step);
+    PRINT(stride);
     PRINT(journey);
     return 0;
 }

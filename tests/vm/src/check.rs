@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::BufReader;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use decoder::DecodeOptions;
 use model::{AuxOffset, EventSink, GapCause, Pid, SpaceId, Tid, TraceEvent};
 use serde_json::Value;
+use tracegen::truth::verify::perf_script::{self, Branches};
 use tracegen::truth::verify::{EventVerifier, KernelText};
 use tracegen::truth::{File, Kind};
 use truth_tests::{Opened, pipeline};
@@ -47,7 +49,14 @@ pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
     let clock = opened.recording.clock.context("the recording has no clock")?;
     let truth = log::convert(&vm.of_case(case.name, "log"), clock, &vm.of_case(case.name, "truth"))?;
     let (events, gaps) = same_events(&opened, &truth)?;
-    let report = report(vm, &data, case.counted)?;
+    if matches!(case.losses, Losses::None | Losses::Overflows) {
+        perf_agrees(&data, &truth)?;
+    }
+    let counted: Vec<&str> = case.counted.iter().flat_map(|function| ["-f", function]).collect();
+    let report = report(vm, &data, if counted.is_empty() { &["-f", "main"] } else { &counted })?;
+    if case.recorder == Recorder::FuncLatency && case.start != Start::ByRecorder {
+        same_as_live(vm, case, &data)?;
+    }
     same_losses(&report, case.losses, &gaps, &truth)?;
     if case.start == Start::Runs {
         counts::same_as_logged(&report, case.counted, &truth, &data)?;
@@ -119,17 +128,39 @@ fn same_events(opened: &Opened<'_>, truth: &File) -> Result<(u64, Gaps)> {
     Ok((events, sink.gaps))
 }
 
-/// `func_latency report` on some functions, or on any.
-fn report(vm: &Vm, data: &Path, functions: &[&str]) -> Result<Value> {
+/// perf's own decoder finds the same branches.  Not behind damage: it goes on in front of the next PSB, on luck.
+fn perf_agrees(data: &Path, truth: &File) -> Result<()> {
+    let mut perf = Command::new("perf");
+    perf.args(["script", "--itrace=be", "--ns", "-F", "tid,time,flags,ip,addr", "-i"]).arg(data);
+    let mut perf = perf.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context("perf script")?;
+    let script = perf.stdout.take().context("perf script has no output")?;
+    let agreement = perf_script::compare(truth, BufReader::new(script), Branches::All)?;
+    let done = perf.wait()?;
+    ensure!(done.success() && agreement.agrees(), "perf script: {done}\n{agreement}");
+    Ok(())
+}
+
+/// `func_latency report` with these arguments.
+fn report(vm: &Vm, data: &Path, arguments: &[&str]) -> Result<Value> {
     let mut command = Command::new(vm.func_latency());
-    command.args(["report", "--check", "--format", "json", "-i"]).arg(data);
-    for function in if functions.is_empty() { &["main"] } else { functions } {
-        command.args(["-f", function]);
-    }
+    command.args(["report", "--check", "--format", "json", "-i"]).arg(data).args(arguments);
     let output = command.output().with_context(|| format!("{command:?}"))?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{command:?}: {}\n{said}", output.status);
     Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// What the command has reported in the machine is what it reports of the same file outside.
+fn same_as_live(vm: &Vm, case: &Case, data: &Path) -> Result<()> {
+    let live = fs::read(vm.of_case(case.name, "report"))?;
+    let live: Value = serde_json::from_slice(&live).context("the live report")?;
+    let pairs = case.arguments.windows(2).filter(|pair| matches!(pair, ["-f" | "-a", _]));
+    let later = report(vm, data, &pairs.flatten().copied().collect::<Vec<_>>())?;
+    for part in ["/functions", "/loss/by_cause", "/loss/threads", "/trace/span_ns", "/trace/aux_bytes"] {
+        let (live, later) = (live.pointer(part), later.pointer(part));
+        ensure!(live.is_some() && live == later, "{part}: live {live:?}\nlater {later:?}");
+    }
+    Ok(())
 }
 
 /// The trace has the losses of the log, of the kind that was asked for only, and the report's section of losses has the gaps.
