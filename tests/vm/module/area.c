@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: MIT OR GPL-2.0
 /* The AUX area: whole packets go in, unless a knob says otherwise. */
 #include "soft_pt.h"
 

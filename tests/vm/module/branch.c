@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: MIT OR GPL-2.0
 /* What kind of branch an instruction is: as much decoding as that needs. */
 #include <linux/uaccess.h>
 

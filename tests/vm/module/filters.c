@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: MIT OR GPL-2.0
 /* IP filters: perf gives ranges of files, and where they are mapped; the unit asks about addresses. */
 #include "soft_pt.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: MIT OR GPL-2.0
 /* Parameters, begin and end. */
 #define pr_fmt(text) "soft_pt: " text
 #include <asm/tsc.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: MIT OR GPL-2.0
 /* Intel PT packets (SDM volume 3, "Trace Packets and Data Types"), each with the time in front that belongs to it. */
 #include <asm/div64.h>
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: MIT OR GPL-2.0
 /* The PMU as the perf core calls it. */
 #include <linux/hrtimer.h>
 #include <linux/module.h>

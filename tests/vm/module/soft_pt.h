@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
  * soft_pt: a PMU called intel_pt on machines without Intel PT, for tests in a virtual machine.
  *

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: MIT OR GPL-2.0
 /* What the PMU says of itself in /sys/bus/event_source/devices/intel_pt: a Skylake's, with CYC. */
 #include <linux/device.h>
 

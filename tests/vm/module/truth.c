@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: MIT OR GPL-2.0
 /*
  * The log of what really happened (debugfs `log`): every taken branch, and every way in and out, in order.
  *

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: MIT OR GPL-2.0
 /* The trace unit of a CPU: what the program does goes in, packets come out. */
 #include <asm/msr.h>
 

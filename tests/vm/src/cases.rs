@@ -65,7 +65,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "perf-long-tnt",
         knobs: &[("long_tnt", 1)],
-        arguments: &["-e", "intel_pt/mtc=0/u", Word::TARGET],
+        arguments: &["-e", "intel_pt/mtc_period=9/u", Word::TARGET],
         counted: NEST_FUNCTIONS,
         ..PERF
     },

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use vm_tests::cases::CASES;
+use vm_tests::guest::{GOOD, TRIALS};
 use vm_tests::paths::Vm;
 use vm_tests::{check, guest};
 
@@ -18,7 +19,8 @@ fn main() -> ExitCode {
         ["guest", directory] => run_all(&Vm::new(Path::new(directory))),
         ["check", directory, ref names @ ..] => check_all(&Vm::new(Path::new(directory)), names),
         ["list"] => {
-            CASES.iter().for_each(|case| println!("{}", case.name));
+            let names = CASES.iter().map(|case| case.name).chain(TRIALS.iter().map(|trial| trial.name));
+            names.for_each(|name| println!("{name}"));
             true
         }
         _ => {
@@ -52,6 +54,17 @@ fn check_all(vm: &Vm, names: &[&str]) -> bool {
                 println!("vm {} ... FAILED\n{error:#}", case.name);
                 failed += 1;
             }
+        }
+    }
+    for trial in TRIALS.iter().filter(|trial| names.is_empty() || names.contains(&trial.name)) {
+        let end = std::fs::read_to_string(vm.of_case(trial.name, "end"));
+        let end = end.unwrap_or_else(|error| format!("it did not run: {error}"));
+        if end.starts_with(GOOD) {
+            println!("vm {} ... {end}", trial.name);
+            passed += 1;
+        } else {
+            println!("vm {} ... FAILED\n{end}", trial.name);
+            failed += 1;
         }
     }
     println!("vm: {passed} passed; {failed} failed");
