@@ -15,8 +15,8 @@ const LEAVING_NS: u64 = 2_000;
 /// How far off the estimate of a stay in the scheduler may be.
 const SCHEDULER_NS: u64 = 200;
 
-/// Calls behind a guess that tell which row is its own.
-const FORESIGHT: usize = 16;
+/// Calls behind a guess that tell which row is its own: in a loop all are alike, and only its end tells.
+const FORESIGHT: usize = 1 << 12;
 
 /// What of the rows must be the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,13 +33,17 @@ pub enum Compare {
 pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, compare: Compare) -> String {
     let mut text = String::new();
     let mut threads: BTreeMap<Tid, (Vec<&CallRow>, Vec<&Row>)> = BTreeMap::new();
-    for row in
-        report.rows.iter().filter(|r| compare == Compare::All || r.status != analyzer::Status::OpenStart)
-    {
-        threads.entry(row.tid).or_default().0.push(row);
+    let at_entry = already_at_entry(opened, report, calls);
+    let may_differ = |tid, number| number == 0 && at_entry.contains(&tid);
+    for row in report.rows.iter().filter(|row| !may_differ(row.tid, row.id.number)) {
+        if compare == Compare::All || row.status != analyzer::Status::OpenStart {
+            threads.entry(row.tid).or_default().0.push(row);
+        }
     }
-    for row in calls.rows.iter().filter(|r| compare == Compare::All || is_entered(r)) {
-        threads.entry(row.tid).or_default().1.push(row);
+    for row in calls.rows.iter().filter(|row| !may_differ(row.tid, row.number)) {
+        if compare == Compare::All || is_entered(row) {
+            threads.entry(row.tid).or_default().1.push(row);
+        }
     }
     for (tid, (ours, truth)) in &mut threads {
         // By entry: starts are estimates, and may be equal.
@@ -65,6 +69,19 @@ pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, 
         }
     }
     text
+}
+
+/// Threads that were at the first instruction of the function when tracing of them began: behind an IP filter that looks
+/// as if they had just come there.
+fn already_at_entry(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls) -> Vec<Tid> {
+    let looks_entered = |found: &&Row| {
+        let is_it = |row: &&CallRow| (row.tid, row.id.number) == (found.tid, found.number);
+        let first = report.rows.iter().find(is_it);
+        first.is_some_and(|row| row.status != analyzer::Status::OpenStart && starts_at(row, found))
+    };
+    let found = calls.rows.iter().filter(|row| row.number == 0 && row.status == Status::OpenStart);
+    let has_filter = opened.recording.pt.has_ip_filter;
+    found.filter(|_| has_filter).filter(looks_entered).map(|row| row.tid).collect()
 }
 
 /// Children of counted calls whose number is not the oracle's, described; empty if there are none.
@@ -147,8 +164,11 @@ impl<'a> Iterator for Pairs<'_, 'a> {
 
 fn is_entry_of(ours: &CallRow, truth: &Row) -> bool {
     let is_found = ours.status == analyzer::Status::OpenStart;
-    is_found == (truth.status == Status::OpenStart)
-        && truth.start.0.abs_diff(ours.start_ns.0) <= ours.error_ns
+    is_found == (truth.status == Status::OpenStart) && starts_at(ours, truth)
+}
+
+fn starts_at(ours: &CallRow, truth: &Row) -> bool {
+    truth.start.0.abs_diff(ours.start_ns.0) <= ours.error_ns
 }
 
 fn is_entered(row: &Row) -> bool {

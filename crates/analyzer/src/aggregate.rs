@@ -56,7 +56,7 @@ impl Aggregate {
             sums.count(row, children);
         } else {
             // One that is too short to be asked for has no part in the figures.
-            sums.open_ns.push(row.latency_ns.max(self.request.latency.min_ns));
+            sums.open_ns.push(row.at_least_ns().max(self.request.latency.min_ns));
             sums.list_open(row);
         }
         if self.request.rows {
@@ -114,7 +114,7 @@ impl FunctionSums {
 
     /// Keeps the longest few of the calls that had not ended.
     fn list_open(&mut self, row: &CallRow) {
-        let order = |r: &CallRow| (std::cmp::Reverse(r.latency_ns), r.start_ns, r.id);
+        let order = |r: &CallRow| (std::cmp::Reverse(r.at_least_ns()), r.start_ns, r.id);
         let at = self.longest_open.partition_point(|r| order(r) < order(row));
         if at < FunctionReport::LONGEST_OPEN {
             self.longest_open.insert(at, *row);

@@ -146,7 +146,7 @@ impl<'a> Thread<'a> {
                 self.unexplained(session, to);
             } else {
                 self.runs(to.function);
-                self.may_have_left_all();
+                self.may_have_left_all(self.stack.len());
             }
         }
     }
@@ -227,13 +227,19 @@ impl<'a> Thread<'a> {
     }
 
     /// Tracing starts.
+    /// Nothing is known of what ran before.
+    fn is_without_past(&self) -> bool {
+        self.stack.is_empty() && self.left.is_none() && !self.base_known
+    }
+
     fn start(&mut self, session: &mut Session<'a>, to: Target, after_gap: bool) {
         self.off_cpu.start(self.now);
         self.window.is_in_filter(self.now.point);
         let resumed = self.interrupted_at.take() == Some(to.ip);
-        // What was lost may have been that it was interrupted there.
-        let may_resume = after_gap && session.around.has_ip_filter && to.at_entry;
         let first = std::mem::take(&mut self.is_new);
+        // What was lost may have been that it was interrupted there.
+        let is_behind_gap = after_gap || !first && self.is_without_past();
+        let may_resume = is_behind_gap && session.around.has_ip_filter && to.at_entry;
         self.base_known |= first && !after_gap && !session.around.has_ip_filter && to.at_entry;
         self.base_known |= first && self.executed.is_some_and(|executed| executed <= self.now.hi);
         match self.left.take() {

@@ -16,9 +16,10 @@ use model::{AuxOffset, EventSink, EventTime, FunctionId, FunctionSet, Ns, Pid, S
 use rustc_hash::FxHashMap;
 
 use crate::analysis::Analysis;
+use crate::histogram::Bucket;
 use crate::report::{
     CallRow, CallerReport, CauseLoss, ChildRow, CutCause, ErrorBound, FunctionReport, Loss, Report, Status,
-    ThreadLoss,
+    ThreadLoss, Total,
 };
 use crate::request::{Request, Surroundings};
 use crate::stats::{Quantiles, Stats};
@@ -125,6 +126,19 @@ pub fn check(report: &Report) -> Vec<Violation> {
     found.0
 }
 
+/// A sum of calls, and where the first of them is.
+#[derive(Clone, Copy)]
+struct Sum {
+    function: FunctionId,
+    first: Option<Place>,
+}
+
+impl Sum {
+    fn of(f: &FunctionReport, is_in: impl Fn(&CallRow) -> bool) -> Self {
+        Self { function: f.id, first: f.rows.iter().find(|row| is_in(row)).map(Place::of) }
+    }
+}
+
 #[derive(Default)]
 struct Found(Vec<Violation>);
 
@@ -136,9 +150,9 @@ impl Found {
     }
 
     /// The two are the same, or that is a violation.
-    fn same<T: PartialEq + fmt::Debug>(&mut self, function: FunctionId, what: &str, is: T, must: T) {
+    fn same<T: PartialEq + fmt::Debug>(&mut self, sum: Sum, what: &str, is: T, must: T) {
         if is != must {
-            self.add(Some(function), None, format!("{what}: {is:?}, not {must:?}"));
+            self.add(Some(sum.function), sum.first, format!("{what}: {is:?}, not {must:?}"));
         }
     }
 
@@ -169,22 +183,21 @@ impl Found {
         add_sums(&mut of_threads, &loss.unowned);
         let whole = sums([&loss.by_cause]);
         let of_cpus = sums(loss.cpus.iter().map(|cpu| &cpu.by_cause));
+        let first = first_loss(&loss.by_cause);
         for (what, parts) in [("threads", of_threads), ("CPUs", of_cpus)] {
             if parts != whole {
                 let what = format!("losses of all {what} are not the whole: {parts:?}, not {whole:?}");
-                self.add(None, None, what);
+                self.add(None, first, what);
             }
         }
         let lost_ns = loss.threads.iter().map(|thread| thread.lost_ns).fold(0, u64::saturating_add);
         if lost_ns != loss.lost_ns {
-            self.add(None, None, format!("lost time of all threads: {lost_ns}, not {}", loss.lost_ns));
+            self.add(None, first, format!("lost time of all threads: {lost_ns}, not {}", loss.lost_ns));
         }
     }
 
     fn window(&mut self, thread: &ThreadLoss) {
-        let first = thread.by_cause.iter().map(|cause| cause.first).min();
-        let (time, at) = first.map_or((Ns(0), None), |first| (first.time, Some(first.at)));
-        let place = Some(Place { tid: thread.tid, time, at });
+        let place = first_loss(&thread.by_cause).or(Some(Place { tid: thread.tid, time: Ns(0), at: None }));
         if thread.observed_ns.checked_add(thread.lost_ns) != Some(thread.window_ns) {
             self.add(None, place, format!("observed and lost time are not the window: {thread:?}"));
         }
@@ -199,22 +212,29 @@ impl Found {
 
     fn function(&mut self, f: &FunctionReport) {
         let calls = &f.calls;
-        let open = calls.open_start + calls.open_end + calls.cut;
-        self.same(f.id, "counted calls", f.latency.count, calls.complete + calls.unwound);
-        self.same(f.id, "calls not seen to end", f.tails.calls, open);
-        let buckets = f.histogram.iter().map(|bucket| bucket.count).sum();
-        self.same(f.id, "calls in the histogram", f.latency.count, buckets);
-        self.whole(f.id, "children", &f.children, &f.latency, &f.off_cpu);
-        self.bounds(f.id, &f.latency, &f.error);
+        let (open, counted) = (calls.open_start + calls.open_end + calls.cut, calls.complete + calls.unwound);
+        let all = Sum::of(f, |row| row.status.counted());
+        self.same(all, "counted calls", f.latency.count, counted);
+        self.same(Sum::of(f, |row| !row.status.counted()), "calls not seen to end", f.tails.calls, open);
+        self.whole(all, &f.children, &f.histogram, (&f.latency, &f.off_cpu), &f.error);
         let sum = |of: fn(&CallerReport) -> u64| f.callers.iter().map(of).fold(0, u64::saturating_add);
-        self.same(f.id, "calls of all callers", sum(|c| c.latency.count), f.latency.count);
-        self.same(f.id, "time of all callers", sum(|c| c.latency.sum_ns), f.latency.sum_ns);
-        self.same(f.id, "off-CPU time of all callers", sum(|c| c.off_cpu.sum_ns), f.off_cpu.sum_ns);
+        self.same(all, "calls of all callers", sum(|c| c.latency.count), f.latency.count);
+        self.same(all, "time of all callers", sum(|c| c.latency.sum_ns), f.latency.sum_ns);
+        self.same(all, "off-CPU time of all callers", sum(|c| c.off_cpu.sum_ns), f.off_cpu.sum_ns);
+        let mut by_caller: BTreeMap<_, (Sum, Total)> = BTreeMap::new();
+        for row in f.rows.iter().filter(|row| row.status.counted()) {
+            let first = || (Sum { function: f.id, first: Some(Place::of(row)) }, Total::default());
+            let (_, total) = by_caller.entry((row.caller, row.site)).or_insert_with(first);
+            total.add(Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns });
+        }
+        self.same(all, "callers", f.callers.len(), by_caller.len());
         for caller in &f.callers {
-            let buckets = caller.histogram.iter().map(|bucket| bucket.count).sum();
-            self.same(f.id, "calls in a caller's histogram", caller.latency.count, buckets);
-            self.whole(f.id, "a caller's children", &caller.children, &caller.latency, &caller.off_cpu);
-            self.bounds(f.id, &caller.latency, &caller.error);
+            let (calls, total) =
+                by_caller.remove(&(caller.caller, caller.site)).unwrap_or((all, Total::default()));
+            let (latency, off_cpu) = (&caller.latency, &caller.off_cpu);
+            let is = Total { count: latency.count, sum_ns: latency.sum_ns, off_cpu_ns: off_cpu.sum_ns };
+            self.same(calls, "a caller's calls", is, total);
+            self.whole(calls, &caller.children, &caller.histogram, (latency, off_cpu), &caller.error);
         }
         if let Some(row) = &f.overfull {
             let what = format!("the children of this call took longer than itself: {row:?}");
@@ -223,26 +243,31 @@ impl Found {
         self.rows(f);
     }
 
-    /// Children and `*self` are the whole.
-    fn whole(&mut self, id: FunctionId, what: &str, rows: &[ChildRow], latency: &Stats, off_cpu: &Stats) {
-        let sum = |of: fn(&ChildRow) -> u64| rows.iter().map(of).fold(0, u64::saturating_add);
+    /// The histogram has all calls, children and `*self` are the whole, and every figure is between its bounds.
+    fn whole(
+        &mut self,
+        calls: Sum,
+        children: &[ChildRow],
+        histogram: &[Bucket],
+        (latency, off_cpu): (&Stats, &Stats),
+        error: &ErrorBound,
+    ) {
+        let buckets = histogram.iter().map(|bucket| bucket.count).sum();
+        self.same(calls, "calls in the histogram", latency.count, buckets);
+        let sum = |of: fn(&ChildRow) -> u64| children.iter().map(of).fold(0, u64::saturating_add);
         let is = (sum(|row| row.total.sum_ns), sum(|row| row.total.off_cpu_ns));
-        self.same(id, &format!("{what} and *self"), is, (latency.sum_ns, off_cpu.sum_ns));
-    }
-
-    /// Every figure is between its bounds.
-    fn bounds(&mut self, id: FunctionId, latency: &Stats, error: &ErrorBound) {
+        self.same(calls, "children and *self", is, (latency.sum_ns, off_cpu.sum_ns));
         let Some(spread) = &latency.spread else { return };
         let figures =
             [spread.min_ns, spread.p50_ns, spread.p90_ns, spread.p99_ns, spread.p999_ns, spread.max_ns];
+        let mut wrong = |what| self.add(Some(calls.function), calls.first, what);
         if !figures.is_sorted() {
-            self.add(Some(id), None, format!("percentiles are out of order: {figures:?}"));
+            wrong(format!("percentiles are out of order: {figures:?}"));
         }
         for ((figure, low), high) in figures.into_iter().zip(in_order(&error.low)).zip(in_order(&error.high))
         {
             if low.is_none_or(|low| low > figure) || high.is_none_or(|high| high < figure) {
-                let what = format!("a figure is outside of its bounds: {figure} in {low:?}, {high:?}");
-                self.add(Some(id), None, what);
+                wrong(format!("a figure is outside of its bounds: {figure} in {low:?}, {high:?}"));
             }
         }
     }
@@ -254,9 +279,10 @@ impl Found {
             [Status::Complete, Status::Unwound, Status::OpenStart, Status::OpenEnd, Status::Cut].map(count);
         let calls = &f.calls;
         let counted = [calls.complete, calls.unwound, calls.open_start, calls.open_end, calls.cut];
-        self.same(f.id, "rows by status", statuses, counted);
+        self.same(Sum::of(f, |_| true), "rows by status", statuses, counted);
         let sum = f.rows.iter().filter(|row| row.status.counted()).map(|row| row.latency_ns);
-        self.same(f.id, "time of all rows", sum.fold(0, u64::saturating_add), f.latency.sum_ns);
+        let all = Sum::of(f, |row| row.status.counted());
+        self.same(all, "time of all rows", sum.fold(0, u64::saturating_add), f.latency.sum_ns);
     }
 
     /// In each thread a call begins and ends inside the one that it began in.
@@ -296,9 +322,18 @@ impl Found {
             *lost.entry(cause.cause.name()).or_default() += cause.calls;
         }
         if cut != lost {
-            self.add(None, None, format!("calls cut by gaps: {lost:?}, not {cut:?}"));
+            self.add(
+                None,
+                first_loss(&report.loss.by_cause),
+                format!("calls cut by gaps: {lost:?}, not {cut:?}"),
+            );
         }
     }
+}
+
+fn first_loss(by_cause: &[CauseLoss]) -> Option<Place> {
+    let first = by_cause.iter().map(|cause| cause.first).min()?;
+    Some(Place { tid: first.tid, time: first.time, at: Some(first.at) })
 }
 
 fn in_order(q: &Quantiles) -> [Option<u64>; 6] {

@@ -147,8 +147,8 @@ impl<'a> Thread<'a> {
                 if is_guess {
                     self.guess(session, 0);
                 }
+                self.may_have_left_all(only.frame + 1);
                 self.close_to(session, only.frame + 1, Status::Unwound);
-                self.may_have_left_all();
             }
             _ => {
                 let undecided = Undecided {
@@ -218,14 +218,10 @@ impl<'a> Thread<'a> {
             if undecided.is_guess {
                 self.guess(session, 0);
             }
+            // Where the function is open more than once an older call of it may have been made from the same place.
+            self.may_have_left_all(landed + 1);
             self.close_to(session, landed + 1, Status::Unwound);
             let is_unsettled = !undecided.is_guess && undecided.verdict() == Verdict::Wait;
-            // A frame that may return anywhere was not told by where it returns: an older one may as well.
-            let base = self.stack.get(self.group_base(landed));
-            let is_anywhere = base.is_some_and(|b| matches!(b.kind, FrameKind::Filter | FrameKind::Found));
-            if is_unsettled || is_anywhere {
-                self.may_have_left_all();
-            }
             if is_unsettled {
                 // Those that are open whichever it was go on, unless what comes may be taken for their return.
                 let current = candidates().map(|candidate| candidate.current).min();

@@ -104,7 +104,7 @@ fn key(cause: GapCause) -> Cause {
 }
 
 /// Causes that are neither the trace unit's nor the kernel's doing, nor a matter of when tracing began.
-const ERRORS: [u8; 5] = [2, 3, 4, 5, 6];
+const ERRORS: [u8; 6] = [2, 3, 4, 5, 6, 7];
 
 /// Order of causes in tables: as they are declared.
 const fn order(cause: GapCause) -> u8 {
@@ -115,10 +115,11 @@ const fn order(cause: GapCause) -> u8 {
         GapCause::Desync { .. } => 3,
         GapCause::MissingCode { .. } => 4,
         GapCause::UnmappedCode { .. } => 5,
-        GapCause::UnknownThread => 6,
-        GapCause::NoSync => 7,
-        GapCause::NotYetAttached => 8,
-        GapCause::BetweenSnapshots => 9,
+        GapCause::NarrowCode { .. } => 6,
+        GapCause::UnknownThread => 7,
+        GapCause::NoSync => 8,
+        GapCause::NotYetAttached => 9,
+        GapCause::BetweenSnapshots => 10,
     }
 }
 
@@ -150,16 +151,17 @@ mod tests {
             (1, None, 50, desync(7)),
             (1, None, 60, desync(8)),
             (-1, None, 70, GapCause::NoSync),
+            (2, Some(Cpu(1)), 80, GapCause::NarrowCode { ip: model::Avma(9) }),
         ];
         for (tid, cpu, from, cause) in gaps {
             ledger.add(Tid(tid), cpu, &gap(from, cause), if tid > 0 { 5 } else { 0 });
         }
         ledger.has_cut(Tid(2), Cut { cause: CutCause::Gap(missing(2)), cpu: Some(Cpu(0)) });
         ledger.has_cut(Tid(2), Cut { cause: CutCause::StackSwitch, cpu: Some(Cpu(0)) });
-        let loss = ledger.finish(vec![thread(1, 20), thread(2, 10)]);
-        assert_eq!((loss.overflows, loss.truncated, loss.errors, loss.lost_ns), (1, 0, 5, 30));
-        assert_eq!(loss.coverage, 0.85);
-        assert_eq!(loss.percent(), 15.0);
+        let loss = ledger.finish(vec![thread(1, 20), thread(2, 15)]);
+        assert_eq!((loss.overflows, loss.truncated, loss.errors, loss.lost_ns), (1, 0, 6, 35));
+        assert_eq!(loss.coverage, 0.825);
+        assert_eq!(loss.percent(), 17.5);
         let one_percent = Ledger::default().finish(vec![thread(1, 1)]);
         assert_eq!((one_percent.percent(), 100.0 * (1.0 - one_percent.coverage) > 1.0), (1.0, true));
         assert_eq!(loss.untimed, Untimed { count: 1, bytes: 3 });
@@ -183,18 +185,20 @@ mod tests {
             "desync x2 6 B 10 ns 0 calls (50, 1, 50)",
             "missing code 1 x1 3 B 5 ns 0 calls (10, 2, 10)",
             "missing code 2 x2 6 B 10 ns 1 calls (30, 2, 30)",
+            "32-bit code x1 3 B 5 ns 0 calls (80, 2, 80)",
             "no sync x1 3 B 0 ns 0 calls (70, -1, 70)",
         ];
         assert_eq!(text(&loss.by_cause), expect);
-        assert_eq!(text(&loss.unowned), expect[4..]);
+        assert_eq!(text(&loss.unowned), expect[5..]);
         let of_two = [
             "missing code 1 x1 3 B 5 ns 0 calls (10, 2, 10)",
             "missing code 2 x1 3 B 5 ns 1 calls (30, 2, 30)",
+            "32-bit code x1 3 B 5 ns 0 calls (80, 2, 80)",
         ];
         assert_eq!(text(&loss.threads[1].by_cause), of_two);
         let cpus: Vec<_> =
             loss.cpus.iter().map(|c| (c.cpu.map(|cpu| cpu.0), text(&c.by_cause).len())).collect();
-        assert_eq!(cpus, [(None, 2), (Some(0), 2), (Some(1), 1)]);
+        assert_eq!(cpus, [(None, 2), (Some(0), 2), (Some(1), 2)]);
     }
 
     /// Coverage was 100 %, and nothing told of what could not be decoded.

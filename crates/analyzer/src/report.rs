@@ -473,3 +473,11 @@ pub struct CallRow {
     /// The packet of its entry.
     pub aux_offset: AuxOffset,
 }
+
+impl CallRow {
+    /// What it has taken for certain.
+    #[must_use]
+    pub const fn at_least_ns(&self) -> u64 {
+        self.latency_ns.saturating_sub(self.error_ns)
+    }
+}

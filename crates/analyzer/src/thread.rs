@@ -36,7 +36,7 @@ pub(crate) struct Thread<'a> {
     /// So many of the outermost frames may have been left: control has landed in a function of theirs, or in an older
     /// call of it that was not seen.
     unproved: usize,
-    /// When they may have been, some function was open more than once: so may any have been before.
+    /// Some function was open more than once at a loss or a landing: so may any have been before what was seen.
     is_in_recursion: bool,
     /// Control has landed in one of several frames, and what followed told in which.
     pub(crate) has_chosen: bool,
@@ -197,6 +197,7 @@ impl<'a> Thread<'a> {
         self.window.dead(died, reborn);
         (self.left, self.away, self.interrupted_at) = (None, None, None);
         self.ghosts = Ghosts::default();
+        self.is_in_recursion = false;
         self.base_known = true;
     }
 
@@ -316,13 +317,18 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Control has landed where it may as well be in a frame that is older than what was seen.
-    pub(crate) fn may_have_left_all(&mut self) {
+    /// Control has landed in one of the outermost `open` frames, or as well in one that is older than what was seen.
+    pub(crate) fn may_have_left_all(&mut self, open: usize) {
         if !self.base_known {
-            let mut functions = FxHashSet::default();
-            self.is_in_recursion = !self.stack.iter().all(|frame| functions.insert(frame.function));
-            self.unproved = self.stack.len();
+            self.look_for_recursion();
+            self.unproved = open;
         }
+    }
+
+    fn look_for_recursion(&mut self) {
+        let mut functions = FxHashSet::default();
+        self.is_in_recursion =
+            self.is_in_recursion || !self.stack.iter().all(|frame| functions.insert(frame.function));
     }
 
     /// The frame on top returns where it must: it was not left, unless an older call of it was made from the same place.
@@ -365,6 +371,7 @@ impl<'a> Thread<'a> {
             CutCause::StackSwitch => self.ghosts.add_elsewhere(calls),
             _ => self.ghosts.add(calls),
         }
+        self.look_for_recursion();
         self.cut_by = Some(Cut { cause, cpu: self.cpu(session) });
         self.close_to(session, 0, Status::Cut);
     }

@@ -218,7 +218,7 @@ impl Clock {
 
     /// A TSC packet.  Outside of PSB+ it says that clocks had stopped (SDM, TSC packet).
     pub(crate) fn tsc(&mut self, low_56: u64, in_psb: bool) {
-        let tsc = complete_tsc(low_56, self.reference);
+        let tsc = Tsc::of_packet(low_56, self.reference);
         let backwards = self.packet.is_some_and(|(before, _)| tsc < before);
         self.aligned = None;
         if tsc > self.latest || backwards {
@@ -348,19 +348,6 @@ impl Clock {
             self.measured = own.or(self.measured);
         }
         self.timeline.settle();
-    }
-}
-
-/// The TSC whose low 56 bits are given, nearest to `reference`.
-pub(crate) fn complete_tsc(low_56: u64, reference: Tsc) -> Tsc {
-    const WRAP: u64 = 1 << 56;
-    let tsc = reference.0 & !(WRAP - 1) | low_56 & (WRAP - 1);
-    if tsc.saturating_add(WRAP / 2) < reference.0 {
-        Tsc(tsc.saturating_add(WRAP))
-    } else if tsc > reference.0.saturating_add(WRAP / 2) {
-        Tsc(tsc.checked_sub(WRAP).unwrap_or(tsc))
-    } else {
-        Tsc(tsc)
     }
 }
 

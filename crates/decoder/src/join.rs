@@ -7,10 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use model::{AuxOwner, EventSink, EventTime, Ns, Tid, TraceEvent};
+use model::{AuxOwner, EventSink, EventTime, Ns, Tid, TraceEvent, Tsc};
 use packet::Packet;
 
-use crate::clock::complete_tsc;
 use crate::output::Stretch;
 use crate::reader;
 use crate::segment::{Segment, segments};
@@ -71,7 +70,7 @@ fn groups<'a>(context: &Context<'a>, segment_bytes: u64) -> Vec<Vec<Timed<'a>>> 
 fn start_time(context: &Context<'_>, segment: &Segment<'_>) -> Ns {
     let packets = reader::packets(&segment.pieces).take(64);
     let tsc = packets.filter_map(|(_, p)| if let Ok(Packet::Tsc(tsc)) = p { Some(tsc) } else { None }).next();
-    tsc.map_or(Ns(0), |low| context.conversion().to_ns(complete_tsc(low, context.reference())))
+    tsc.map_or(Ns(0), |low| context.conversion().to_ns(Tsc::of_packet(low, context.reference())))
 }
 
 /// Decoding threads.

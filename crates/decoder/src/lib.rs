@@ -139,7 +139,7 @@ impl<'a> Context<'a> {
 
     /// A TSC near the recording, to complete the 56 bits that packets have.
     pub(crate) fn reference(&self) -> Tsc {
-        self.conversion().to_tsc(self.recording.time_span.map_or(Ns(0), |(first, _)| first))
+        self.recording.tsc_near(self.conversion())
     }
 }
 

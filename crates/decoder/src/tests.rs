@@ -27,11 +27,15 @@ macro_rules! cases {
 }
 
 cases! {
+    block_of_items
+    block_of_items_ended_by_an_overflow
+    block_of_items_followed_by_another
     bytes_before_the_first_psb
     call_that_leaves_the_trace_is_not_pushed
     call_to_the_next_instruction_is_not_pushed
     calls_returns_and_jumps
     code_of_32_bits
+    code_that_is_exchanged
     contradiction_lasts_until_an_address
     damage_is_skipped_to_the_next_psb
     deferred_tip_left_over_bits
@@ -117,6 +121,7 @@ cases! {
     time_by_mtc
     time_first_cyc_behind_psb
     time_never_runs_backwards
+    time_that_contradicts_itself
     time_while_tracing_is_off
     time_with_one_anchor
     time_without_cyc
@@ -134,6 +139,7 @@ cases! {
     two_threads_on_one_cpu
     virtual_machine
     virtual_machine_at_a_psb
+    vmcs_and_mnt
     vsyscall
     what_ran_before_a_psb_is_seen_once
 }

@@ -171,6 +171,9 @@ pub struct BundleArgs {
     /// Look for the objects below this directory, not at their own places
     #[arg(long, value_name = "DIR")]
     pub symfs: Option<PathBuf>,
+    /// Where the kernel's code is.
+    #[command(flatten)]
+    pub kernel: KernelArgs,
 }
 
 /// `func_latency dump`.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use image::{BundledBytes, KernelOptions};
+use image::BundledBytes;
 
 use crate::config::BundleConfig;
 use crate::exit::Exit;
@@ -18,24 +18,36 @@ use crate::{messages, recording};
 pub(crate) fn run(config: &BundleConfig) -> Result<Exit> {
     let file = recording::open(&config.input)?;
     let recording = recording::read(&file)?;
-    let (image, _) = recording::load(&recording, config.symfs.as_deref(), &KernelOptions::default());
+    let (image, _) = recording::load(&recording, config.symfs.as_deref(), &config.kernel);
     for problem in image.problems() {
         messages::warn(problem.what);
     }
     let mut total = copy_recording(&config.input, &config.output.join("perf.data"))?;
-    let files = image.bundle();
+    for name in image.files_of_one_name() {
+        messages::warn(format!(
+            "several files were mapped as {name}, and elsewhere nothing tells them apart: none of them is in the bundle; record \
+             with build ids (perf record --buildid-mmap)"
+        ));
+    }
+    let mut files = image.bundle();
+    // What perf copied beside the recording is copied with it.
+    if recording.pt.kernel && !has_own_kernel(&config.input) {
+        if !image.has_kernel_text() {
+            messages::warn(
+                "the trace has kernel code, and the kernel's text is not here: it is skipped in every report, there as here; \
+                 /proc/kcore can be read by root, on the machine that recorded, until that is started again (or: --kcore DIR, \
+                 --vmlinux FILE)",
+            );
+        }
+        files.extend(image.bundle_of_kernel());
+    }
     for file in &files {
         let target = config.output.join(&file.path);
-        total += match file.bytes {
+        total += match &file.bytes {
             BundledBytes::Borrowed(bytes) => write(bytes, &target)?,
+            BundledBytes::Made(bytes) => write(bytes, &target)?,
             BundledBytes::File(source) => copy(source, &target)?,
         };
-    }
-    if recording.pt.kernel && !config.input.join("kcore_dir").is_dir() {
-        messages::warn(
-            "the trace has kernel code, and the kernel's text is not in the bundle: without it that is skipped, and the report another; \
-             take a copy of /proc/kcore and /proc/kallsyms along (report --kcore DIR), or vmlinux (--vmlinux FILE)",
-        );
     }
     let directory = config.output.display();
     messages::note(format!(
@@ -44,6 +56,11 @@ pub(crate) fn run(config: &BundleConfig) -> Result<Exit> {
         size(total)
     ));
     Ok(Exit::Done)
+}
+
+/// `perf record --kcore` put the kernel's text into the recording's directory.
+fn has_own_kernel(recording: &Path) -> bool {
+    recording.join("kcore_dir").is_dir()
 }
 
 /// A file, or a directory (`perf record --threads`, `--kcore`) with all that is in it.

@@ -130,6 +130,22 @@ impl ReportConfig {
             off_cpu: false,
         })
     }
+
+    /// Which calls were asked for, in words; empty: all.
+    pub(crate) fn only(&self) -> Vec<String> {
+        let mut only = Vec::new();
+        if let Some(window) = self.window {
+            only.push(format!("that start from {} to {} ns (--ti)", window.from.0, window.to.0));
+        }
+        if self.latency_ns != NsRange::ALL {
+            only.push(format!("of {} (--li)", self.latency_ns));
+        }
+        if let Some(Ancestor { function, latency_ns }) = &self.ancestor {
+            let of = if *latency_ns == NsRange::ALL { String::new() } else { format!(" of {latency_ns}") };
+            only.push(format!("below a call of {function}{of} (-a)"));
+        }
+        only
+    }
 }
 
 /// What `bundle` does.
@@ -141,6 +157,8 @@ pub struct BundleConfig {
     pub output: PathBuf,
     /// Where objects are looked for first.
     pub symfs: Option<PathBuf>,
+    /// Where the kernel's code is.
+    pub kernel: KernelOptions,
 }
 
 impl BundleConfig {
@@ -149,8 +167,9 @@ impl BundleConfig {
     /// # Errors
     /// Wrong usage: the directory holds something that would be overwritten or mixed up.
     pub fn new(args: BundleArgs) -> Result<Self> {
-        let symfs = checked_symfs(args.symfs)?;
-        Self { input: input_path(args.input), output: args.output, symfs }.checked()
+        let input = input_path(args.input);
+        let kernel = kernel_options(args.kernel, &input)?;
+        Self { kernel, input, output: args.output, symfs: checked_symfs(args.symfs)? }.checked()
     }
 
     /// Nothing that is there already is overwritten or mixed up.

@@ -97,6 +97,15 @@ impl FromStr for NsRange {
     }
 }
 
+impl fmt::Display for NsRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.min, self.max) {
+            (min, u64::MAX) => write!(f, "{min} ns or more"),
+            (min, max) => write!(f, "{min} to {max} ns"),
+        }
+    }
+}
+
 /// `start,min,max` in ns of perf's clock: from start + min to start + max.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeWindow {

@@ -1,12 +1,13 @@
-//! What this machine keeps of programs that ran: caches of files by build id, and the vDSO of its kernel.
+//! What this machine keeps of programs that ran: caches of files by build id, the vDSO of its kernel, and
+//! whether its files are those that were recorded.
 
 use std::env;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use image::{HostVdso, ImageOptions, KernelOptions};
-use model::Recording;
+use image::{HostFiles, HostVdso, ImageOptions, KernelOptions};
+use model::{BuildId, Recording};
 
 /// A vDSO has two to four pages.
 const VDSO_MAX_BYTES: u64 = 1 << 20;
@@ -20,12 +21,14 @@ pub(crate) fn image_options(
     let places = live_options(symfs);
     let host_vdso =
         places.host_vdso.map(|vdso| HostVdso { same_kernel_release: same_kernel(recording), ..vdso });
-    ImageOptions { host_vdso, kernel: kernel.clone(), clock: recording.clock, ..places }
+    let host_files = places.host_files.filter(|_| same_kernel(recording) && same_machine(recording));
+    ImageOptions { host_vdso, host_files, kernel: kernel.clone(), clock: recording.clock, ..places }
 }
 
 /// Where the objects of what runs here are looked for.
 pub(crate) fn live_options(symfs: Option<&Path>) -> ImageOptions {
     let home = || directory("HOME");
+    let mounts = symfs.is_none().then(|| fs::read_to_string("/proc/self/mountinfo").ok()).flatten();
     let caches = || directory("XDG_CACHE_HOME").or_else(|| Some(home()?.join(".cache")));
     ImageOptions {
         symfs: symfs.map(Path::to_path_buf),
@@ -33,6 +36,7 @@ pub(crate) fn live_options(symfs: Option<&Path>) -> ImageOptions {
         debuginfod_cache: directory("DEBUGINFOD_CACHE_PATH")
             .or_else(|| Some(caches()?.join("debuginfod_client"))),
         host_vdso: own_vdso().map(|bytes| HostVdso { bytes, same_kernel_release: true }),
+        host_files: mounts.map(|mounts| HostFiles::of_mounts(&mounts)),
         ..ImageOptions::default()
     }
 }
@@ -44,6 +48,16 @@ fn directory(variable: &str) -> Option<PathBuf> {
 fn same_kernel(recording: &Recording<'_>) -> bool {
     let here = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
     recording.kernel_release.as_deref().is_some_and(|there| here.is_some_and(|here| here.trim() == there))
+}
+
+fn same_machine(recording: &Recording<'_>) -> bool {
+    let here = fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    recording.hostname.as_deref().is_some_and(|there| here.is_some_and(|here| here.trim() == there))
+}
+
+/// The build id of the vDSO: the kernel tells it of files only.
+pub(crate) fn vdso_build_id() -> Option<BuildId> {
+    image::build_id_in(&own_vdso()?)
 }
 
 /// The vDSO of this process: every process of a kernel has the same.

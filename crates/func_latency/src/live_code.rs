@@ -64,7 +64,8 @@ impl LiveCode {
             Source::Processes(snapshots) => snapshots.iter().find_map(|snapshot| {
                 let line = snapshot.mappings.iter().map(|mapping| &mapping.line).find(|line| {
                     let inside = offset.0.checked_sub(line.offset);
-                    line.path == name && inside.is_some_and(|inside| inside < line.end - line.start)
+                    line.undeleted_path() == name
+                        && inside.is_some_and(|inside| inside < line.end - line.start)
                 })?;
                 ip_filter::file_of_mapping(proc, snapshot.pid, line)
             }),
@@ -92,10 +93,11 @@ fn whole(number: u64, file: &Path) -> Option<SidebandRecord> {
         file_offset: FileOffset(0),
         path: file.to_str()?.to_owned(),
         build_id: None,
+        inode: None,
         executable: true,
         kernel: false,
     };
-    let body = Sideband::Mmap(mmap);
+    let body = Sideband::from(mmap);
     Some(SidebandRecord { time: None, cpu: None, pid: None, tid: None, file_offset: 0, body })
 }
 

@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::live_code::LiveCode;
 use crate::record_config::{RecordConfig, Then};
 use crate::render::units::{counted, duration, size};
-use crate::{bundle_command, ip_ranges, messages, report_command, target};
+use crate::{bundle_command, host, ip_ranges, messages, report_command, target};
 
 /// `--history=1`: record only.
 const HISTORY_RECORD: u8 = 1;
@@ -76,7 +76,8 @@ fn make(config: &RecordConfig, interrupts: &Interrupts) -> Result<Summary> {
         request.filter = filter(config, report, &pmu, &proc)?;
     }
     let command_line = std::env::args().collect();
-    let features = machine::features(&proc, &CpuList::online("/sys".as_ref()), &pmu, command_line);
+    let mut features = machine::features(&proc, &CpuList::online("/sys".as_ref()), &pmu, command_line);
+    features.build_ids.extend(host::vdso_build_id().map(|id| ("[vdso]".to_owned(), id)));
     let session = Session::open(request, pmu)?;
     if config.verbose {
         messages::note(format!("{}; {}", session.event(), session.plan()));
@@ -152,6 +153,12 @@ fn tell(config: &RecordConfig, summary: &Summary) {
         ));
     }
     losses(&summary.losses).into_iter().for_each(messages::warn);
+    if summary.refused_threads > 0 {
+        messages::warn(format!(
+            "{} could not be traced: no descriptors or memory that may be locked were left; a smaller -m, or no -t",
+            counted(summary.refused_threads, "newborn thread")
+        ));
+    }
 }
 
 /// What was lost, by buffer, and what helps.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
+use image::KernelOptions;
 use model::{Pid, Tid};
 use recorder::{Proc, Request, Target};
 
@@ -142,8 +143,8 @@ fn window(args: &RecordArgs) -> Result<Option<Duration>> {
 impl BundleConfig {
     /// Of a recording that is yet to be made.
     fn of_recording(input: &Path, output: &Path) -> Result<Self> {
-        let config = Self { input: input.to_path_buf(), output: output.to_path_buf(), symfs: None };
-        config.checked()
+        let kernel = KernelOptions::default();
+        Self { input: input.to_path_buf(), output: output.to_path_buf(), symfs: None, kernel }.checked()
     }
 }
 

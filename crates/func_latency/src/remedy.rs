@@ -77,8 +77,12 @@ const fn remedy(cause: GapCause) -> &'static str {
              func_latency bundle"
         }
         GapCause::UnmappedCode { .. } => {
-            "the recording has no mapping of the code, or it is of 32 bits, which is not followed: record from the program's start, or with perf's own buffers larger \
+            "the recording has no mapping of the code: record from the program's start, or with perf's own buffers larger \
              (-m 4M)"
+        }
+        GapCause::NarrowCode { .. } => {
+            "code of 32 bits ran, which is not followed: record a program that is built for 64 bits, or leave other code out with \
+             an IP filter (perf record --filter 'filter FUNC')"
         }
         GapCause::UnknownThread => {
             "the recording does not say who ran: record with --switch-events, and larger buffers for it (-m 4M)"

@@ -58,6 +58,7 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
         decoder: config.decoder.name(),
         clock_offsets: recording.clock_offsets,
         inlined: &inlined,
+        only: &config.only(),
         problems: &problems,
         srcline: config.srcline,
         unfold: config.unfold,

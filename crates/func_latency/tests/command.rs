@@ -100,13 +100,37 @@ fn wrong_usage_is_2() {
 }
 
 #[test]
-fn recording_is_not_supported_and_says_what_to_do() {
-    check_failure(&[], 3, "func_latency report -i perf.data -f FUNC");
-    check_failure(
-        &["-b", "bin/mysqld", "-f", "do_command", "-d", "1", "-s", "-p", "77", "-o", "-i", "-t"],
-        3,
-        "perf record -e intel_pt/cyc/u --switch-events --per-thread -p 77 -- sleep 1",
-    );
+fn recording_needs_to_know_whom_and_what() {
+    check_failure(&[], 2, "-f FUNC");
+    check_failure(&["-f", "f"], 2, "-p PID, -T TID, -C CPUS, or -- CMD");
+    check_failure(&["-f", "f", "-C", "0", "-i"], 2, "-p or -T");
+    check_failure(&["-f", "f", "-p", "1", "-d", "-1"], 2, "-d");
+    check_failure(&["record", "-p", "1", "-m", "1T"], 2, "-m");
+}
+
+/// With `-d`, `-s`, `-t` and all that PT_PERF's users have in their scripts.
+#[test]
+fn without_a_trace_unit_nothing_is_recorded() {
+    if Path::new("/sys/bus/event_source/devices/intel_pt").exists() {
+        println!("skipped: this machine has Intel PT");
+        return;
+    }
+    let own = std::process::id().to_string();
+    check_failure(&["-f", "main", "-d", "1", "-s", "-p", &own, "-o", "-i", "-t"], 3, "func_latency doctor");
+    let directory = scratch("without-a-trace-unit");
+    let name = directory.to_str().unwrap();
+    check_failure(&["-d", "1", "-p", &own, "-t", "-D", name, "--history=1"], 3, "no Intel PT");
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0, "a file is left behind");
+}
+
+#[test]
+fn the_doctor_says_what_there_is() {
+    let output = run(&["doctor"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    for what in ["processor", "kernel driver", "permission", "locked memory", "container"] {
+        assert!(text.lines().any(|line| line.contains(&format!(" {what}: "))), "{what}: {text}");
+    }
+    assert_eq!(output.status.code(), Some(if text.contains("nothing can be recorded") { 3 } else { 0 }));
 }
 
 #[test]

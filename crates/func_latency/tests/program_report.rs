@@ -249,6 +249,26 @@ fn a_full_disk_is_an_error() {
     }
 }
 
+/// A program that was built anew was decoded as if it had run.
+#[test]
+fn without_build_ids_a_program_that_was_replaced_is_another_one() {
+    let directory = recorded("inode");
+    program::write_with_inode(&directory);
+    let (here, stderr) = check(&directory, &["report", "-f", "f", "--format", "json"], 0);
+    assert_eq!(stderr, "");
+    // The old one stays, or its inode would be free for the new one.
+    std::fs::rename(directory.join("program"), directory.join("old")).unwrap();
+    std::fs::copy(directory.join("old"), directory.join("program")).unwrap();
+    let output = command(&directory, &["report", "-f", "f"]).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    if output.status.success() {
+        return println!("skipped: the inodes of this file system say nothing");
+    }
+    assert!(stderr.contains("/program is another file than the one that ran"), "{stderr}");
+    let taken = check(&directory, &["report", "-f", "f", "--format", "json", "--symfs", "/"], 0);
+    assert_eq!(taken, (here, String::new()), "who says so may use it");
+}
+
 #[test]
 fn a_bundle_gives_the_same_report_without_the_program() {
     let directory = recorded("bundle");

@@ -275,6 +275,7 @@ fn check_golden(name: &str, actual: &[u8]) {
 
 fn check_text(name: &str, report: &Report, srcline: bool, unfold: bool, width: usize) {
     let problems = ["/usr/lib/libz.so.1 is missing (looked for /usr/lib/libz.so.1)".to_owned()];
+    let only = ["that start from 5 to 9 ns (--ti)".to_owned(), "of 100 ns or more (--li)".to_owned()];
     let view = View {
         clock_offsets: ClockOffsets::default(),
         report,
@@ -283,6 +284,7 @@ fn check_text(name: &str, report: &Report, srcline: bool, unfold: bool, width: u
         aux_bytes: 52_100_000,
         decoder: "func_latency",
         inlined: &[Some(17), Some(0)],
+        only: if unfold { &only } else { &[] },
         problems: if report.loss.coverage < 1.0 { &problems } else { &[] },
         srcline,
         unfold,
@@ -318,6 +320,7 @@ fn no_latency_is_called_exact() {
         aux_bytes: 0,
         decoder: "func_latency",
         inlined: &[],
+        only: &[],
         problems: &[],
         srcline: false,
         unfold: false,
@@ -353,6 +356,7 @@ fn callers_have_the_digits_of_their_own_error() {
         aux_bytes: 0,
         decoder: "func_latency",
         inlined: &[],
+        only: &[],
         problems: &[],
         srcline: false,
         unfold: false,
@@ -377,6 +381,7 @@ fn errors_as_large_as_the_figures_stand_at_histogram_and_children() {
             aux_bytes: 0,
             decoder: "func_latency",
             inlined: &[],
+            only: &[],
             problems: &[],
             srcline: false,
             unfold: false,
@@ -421,6 +426,7 @@ fn no_counted_call_no_cpu_percent() {
         aux_bytes: 0,
         decoder: "func_latency",
         inlined: &[],
+        only: &[],
         problems: &[],
         srcline: false,
         unfold: false,
@@ -442,6 +448,7 @@ fn json_report() {
         aux_bytes: 52_100_000,
         decoder: "func_latency",
         inlined: &[Some(17)],
+        only: &[],
         problems: &["/usr/lib/libz.so.1 is missing".to_owned()],
         srcline: true,
         unfold: false,

@@ -33,6 +33,20 @@ pub enum ObjectError {
         /// As the recording names it.
         name: String,
     },
+    /// It is another file than the one that was mapped.
+    #[error(
+        "{} is another file than the one that ran (inode {file}, but the recording's is {recording}): it was replaced, or is of \
+         another container",
+        .path.display()
+    )]
+    Inode {
+        /// The file.
+        path: PathBuf,
+        /// Its inode.
+        file: u64,
+        /// The inode of what ran.
+        recording: u64,
+    },
     /// No such file.
     #[error("{name} is missing (looked for {})", list(.tried))]
     Missing {
@@ -80,6 +94,10 @@ impl ObjectError {
             }
             Self::NoVdso { .. } => {
                 "perf keeps a copy of it in ~/.debug on the machine that recorded: give that directory with --symfs"
+            }
+            Self::Inode { .. } => {
+                "give the files that ran with --symfs DIR (--symfs / takes those that are here), or record with build ids \
+                 (perf record --buildid-mmap)"
             }
             Self::Missing { .. }
             | Self::Unreadable { .. }

@@ -14,7 +14,7 @@ use crate::elf::Elf;
 use crate::error::{ObjectError, Problem};
 use crate::functions::Function;
 use crate::jit_code::Dumps;
-use crate::kernel::KernelText;
+use crate::kernel::{KernelText, Origin};
 use crate::lines::{Lines, SourceLine};
 use crate::name_index::NameIndex;
 use crate::object_file::{Loaded, ObjectFile};
@@ -33,7 +33,7 @@ pub struct Image {
     /// The first function id of each object; one more at the end.
     bases: Vec<u32>,
     pub(crate) names: OnceLock<NameIndex>,
-    kernel_problem: Option<ObjectError>,
+    pub(crate) kernel_origin: Origin,
 }
 
 impl Image {
@@ -44,15 +44,15 @@ impl Image {
     pub fn load(sideband: &[SidebandRecord], options: &ImageOptions) -> Self {
         let dumps = Dumps::find(sideband, options);
         let maps = PerfMaps::find(sideband, options);
-        let (mut spaces, mapped) = Spaces::new(&dumps.add_to(&maps.name(sideband)));
+        let (mut spaces, mapped) =
+            Spaces::new(&dumps.add_to(&maps.name(sideband)), options.host_files.as_ref());
         let load = |object| match (dumps.get(&object), maps.get(&object)) {
             (Some(dump), _) => ObjectFile::of_jitdump(object.key, dump),
             (None, Some(map)) => ObjectFile::of_perf_map(object.key, map),
             (None, None) => ObjectFile::load(object, options),
         };
         let mut objects: Vec<_> = mapped.into_par_iter().map(load).collect();
-        let KernelText { objects: of_kernel, mappings, problem: kernel_problem } =
-            KernelText::load(sideband, options);
+        let KernelText { objects: of_kernel, mappings, origin } = KernelText::load(sideband, options);
         let first = u32::try_from(objects.len()).unwrap_or(u32::MAX);
         objects.extend(of_kernel);
         spaces.kernel = mappings;
@@ -67,7 +67,7 @@ impl Image {
             next = next.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
             bases.push(next);
         }
-        Self { spaces, objects, bases, names: OnceLock::new(), kernel_problem }
+        Self { spaces, objects, bases, names: OnceLock::new(), kernel_origin: origin }
     }
 
     /// All objects, in the order in which they were first mapped.
@@ -127,7 +127,7 @@ impl Image {
                 }
             }
         }
-        if let Some(error) = &self.kernel_problem {
+        if let Some(error) = &self.kernel_origin.problem {
             list.push(Problem { object: None, what: error.to_string(), unusable: true });
         }
         if self.spaces.unfollowed > 0 {

@@ -47,7 +47,9 @@ fn count(file: &[u8], name: &str) -> Option<u64> {
         // does not name.
         let abbreviations = dwarf.debug_abbrev.reader().slice();
         let between_units = memchr::memmem::find(abbreviations, REFERENCE_BETWEEN_UNITS).is_some();
-        let may_have = units.par_iter().zip(&named).filter(|(_, own)| between_units || !own.is_empty());
+        let refers =
+            |unit: &UnitHeader<Reader<'_>>| between_units && may_refer(bytes_of(unit, dwarf), &entries);
+        let may_have = units.par_iter().zip(&named).filter(|(unit, own)| !own.is_empty() || refers(unit));
         may_have.map(|(unit, _)| instances(dwarf, *unit, &entries)).sum()
     })
 }
@@ -76,6 +78,18 @@ fn with_units<T>(
 
 /// An abbreviation's `DW_AT_abstract_origin` of form `DW_FORM_ref_addr`.
 const REFERENCE_BETWEEN_UNITS: &[u8] = &[0x31, 0x10];
+
+/// The bytes of a unit may be a reference to one of these entries.
+fn may_refer(unit: &[u8], entries: &Entries) -> bool {
+    let is_there = |entry: &DebugInfoOffset| match u32::try_from(entry.0) {
+        Ok(offset) => memchr::memmem::find(unit, &offset.to_le_bytes()).is_some(),
+        Err(_) => true, // eight bytes, in 64-bit DWARF
+    };
+    entries.len() > SEARCHES_MAX || entries.iter().any(is_there)
+}
+
+/// Parsing a unit takes as long as so many searches of it.
+const SEARCHES_MAX: usize = 32;
 
 /// A unit's part of `.debug_info`; all of it if the header does not say.
 fn bytes_of<'a>(unit: &UnitHeader<Reader<'a>>, dwarf: &Dwarf<Reader<'a>>) -> &'a [u8] {
@@ -256,6 +270,32 @@ mod tests {
             left_out
         });
         assert!(left_out.is_some_and(|count| count > 10), "{left_out:?}");
+    }
+
+    /// This binary has references between units: rustc inlines across them.
+    #[test]
+    fn units_that_are_left_out_have_no_instances() {
+        let file = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let counts = with_units(&file, |dwarf, units| {
+            let (mut elsewhere, mut left_out) = (0, 0);
+            for name in ["image::demangle::demangle", "core::str::converts::from_utf8"] {
+                let of_units = units.iter().map(|unit| (unit, named(dwarf, *unit, name)));
+                let named: Vec<_> = of_units.collect();
+                let entries: Entries = named.iter().flat_map(|(_, own)| own).copied().collect();
+                assert!(entries.len() <= SEARCHES_MAX);
+                for (unit, _) in named.iter().filter(|(_, own)| own.is_empty()) {
+                    let instances = instances(dwarf, **unit, &entries);
+                    if may_refer(bytes_of(unit, dwarf), &entries) {
+                        elsewhere += instances;
+                    } else {
+                        assert_eq!(instances, 0, "{name}");
+                        left_out += 1;
+                    }
+                }
+            }
+            (elsewhere, left_out)
+        });
+        assert!(counts.is_some_and(|(_, left_out)| left_out > 10), "{counts:?}");
     }
 
     #[test]

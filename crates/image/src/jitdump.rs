@@ -81,9 +81,9 @@ impl Dump {
         self.code.placements.iter().map(move |placement| {
             let Placement { time, start, len, file_offset } = *placement;
             let path = name.to_owned();
-            let (build_id, executable, kernel) = (None, true, false);
-            let body =
-                Sideband::Mmap(Mmap { pid, start, len, file_offset, path, build_id, executable, kernel });
+            let (build_id, inode, executable, kernel) = (None, None, true, false);
+            let mmap = Mmap { pid, start, len, file_offset, path, build_id, inode, executable, kernel };
+            let body = Sideband::from(mmap);
             SidebandRecord { time, cpu: None, pid: Some(pid), tid: None, file_offset: 0, body }
         })
     }

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! sideband  --space-->        which object is mapped at an address, when
-//! objects   --locate-->       the file that serves each, known by its build id (vdso, build_id_dirs)
+//! objects   --locate-->       the file that serves each, known by its build id (vdso, build_id_dirs) or inode (host_files)
 //! kernel    --kernel-->       its text, from kcore or vmlinux, in every address space
 //! jitdump   --jit_code-->     code that programs wrote, as mappings of the dump's bytes
 //! perf maps --perf_map-->     names of code that is not there
@@ -34,6 +34,7 @@ mod elf;
 mod error;
 mod find;
 mod functions;
+mod host_files;
 mod image;
 mod inlines;
 mod jit_code;
@@ -48,6 +49,7 @@ mod named_code;
 mod nearest;
 mod needle;
 mod object_file;
+mod one_per_path;
 mod options;
 mod padding;
 mod perf_map;
@@ -63,9 +65,10 @@ mod vdso;
 pub use bundle::{BundledBytes, BundledFile};
 pub use error::{ObjectError, Problem};
 pub use find::{FindError, FunctionMatch, MatchedBy};
+pub use host_files::HostFiles;
 pub use image::Image;
 pub use kernel::KernelOptions;
 pub use lines::SourceLine;
-pub use locate::build_id_of;
+pub use locate::{build_id_in, build_id_of};
 pub use options::{HostVdso, ImageOptions};
 pub use query::Query;

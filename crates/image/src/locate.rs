@@ -4,12 +4,14 @@
 //! by name     --symfs: DIR/path, then DIR/.build-id, then DIR/file name        otherwise: the path itself
 //! by build id /proc/PID/root/path (another mount namespace), perf's and debuginfod's caches
 //! ```
-//! A build id decides wherever the recording has one.  A file that is found by build id alone needs one.
+//! A build id decides wherever the recording has one.  A file that is found by build id alone needs one.  Without build
+//! ids the inode does, as far as it can: /proc/PID/root/path is used if it has the recorded one.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use model::{BuildId, Pid};
+use model::{BuildId, Inode, Pid};
 
 use crate::build_id_dirs::{self, Part};
 use crate::contents::Contents;
@@ -24,8 +26,13 @@ use crate::vdso;
 /// The build id of a file; `None` if it cannot be read, is no ELF file, or has none.
 #[must_use]
 pub fn build_id_of(path: &Path) -> Option<BuildId> {
-    let file = MappedFile::open(path).ok()?;
-    Elf::parse(file.bytes()).ok()?.build_id()
+    build_id_in(MappedFile::open(path).ok()?.bytes())
+}
+
+/// [`build_id_of`] a file that is in memory.
+#[must_use]
+pub fn build_id_in(bytes: &[u8]) -> Option<BuildId> {
+    Elf::parse(bytes).ok()?.build_id()
 }
 
 /// The file of an object.
@@ -49,6 +56,10 @@ pub(crate) fn locate(key: &ObjectKey, pid: Pid, options: &ImageOptions) -> Resul
     let by_name = by_name(&key.name, options);
     let mut first_error = None;
     for path in by_name.iter().filter(|_| !key.deleted || key.build_id.is_some() || options.symfs.is_some()) {
+        if let Some(error) = other_file(path, key, options) {
+            first_error.get_or_insert(error);
+            continue;
+        }
         match open(path, key.build_id.as_ref()) {
             Ok(Some(contents)) => return Ok(Located { path: path.clone(), contents, assumption: None }),
             Ok(None) => (),
@@ -58,6 +69,9 @@ pub(crate) fn locate(key: &ObjectKey, pid: Pid, options: &ImageOptions) -> Resul
         }
     }
     if let Some(found) = key.build_id.as_ref().and_then(|id| by_build_id(key, id, pid, options)) {
+        return Ok(found);
+    }
+    if let Some(found) = key.inode.filter(|_| !key.deleted).and_then(|inode| by_inode(key, inode, pid)) {
         return Ok(found);
     }
     // The kernel said that the file which ran has no name any more: what is there now is another one.
@@ -77,10 +91,30 @@ fn by_name(name: &str, options: &ImageOptions) -> Vec<PathBuf> {
     }
 }
 
+/// Says so if the file at `path` has another inode than the one that was mapped.
+fn other_file(path: &Path, key: &ObjectKey, options: &ImageOptions) -> Option<ObjectError> {
+    let (recorded, host) = (key.inode?, options.host_files.as_ref()?);
+    let file = std::fs::metadata(path).ok().filter(|file| host.contradicts(file, recorded))?;
+    Some(ObjectError::Inode { path: path.into(), file: file.ino(), recording: recorded.number })
+}
+
+/// The file as the process sees it, while that lives: a number given to another process since leads to another inode.
+fn by_inode(key: &ObjectKey, inode: Inode, pid: Pid) -> Option<Located> {
+    let path = in_its_namespace(key, pid);
+    std::fs::metadata(&path).ok().filter(|file| file.ino() == inode.number)?;
+    let contents = open(&path, None).ok().flatten()?;
+    Some(Located { path, contents, assumption: None })
+}
+
+fn in_its_namespace(key: &ObjectKey, pid: Pid) -> PathBuf {
+    PathBuf::from(format!("/proc/{}/root{}", pid.0, key.name))
+}
+
 fn by_build_id(key: &ObjectKey, id: &BuildId, pid: Pid, options: &ImageOptions) -> Option<Located> {
-    let in_its_namespace = format!("/proc/{}/root{}", pid.0, key.name);
-    let live = options.symfs.is_none().then(|| PathBuf::from(in_its_namespace));
-    open_first(live.into_iter().chain(build_id_dirs::places(id, Part::Code, options)), id)
+    // A program whose file was deleted still has it.
+    let live = || [in_its_namespace(key, pid), PathBuf::from(format!("/proc/{}/exe", pid.0))];
+    let live = options.symfs.is_none().then(live).into_iter().flatten();
+    open_first(live.chain(build_id_dirs::places(id, Part::Code, options)), id)
 }
 
 /// The first of the files that has this build id.

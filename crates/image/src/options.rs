@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use model::TscClock;
 
+use crate::host_files::HostFiles;
 use crate::kernel::KernelOptions;
 
 /// Where to look.  The image asks no environment: whoever loads it says where this machine keeps what.
@@ -21,6 +22,9 @@ pub struct ImageOptions {
     pub debuginfod_cache: Option<PathBuf>,
     /// The vDSO of the kernel that runs here.
     pub host_vdso: Option<HostVdso>,
+    /// The file systems here, if the recording was made on this machine: then a file with another inode than the recorded
+    /// one is another file.  `None`: inodes say nothing.
+    pub host_files: Option<HostFiles>,
     /// Where to take the kernel's code from.
     pub kernel: KernelOptions,
     /// The recording's clock: tells when code that a program wrote at run time (jitdump) was where.
@@ -44,6 +48,7 @@ impl Default for ImageOptions {
             build_id_cache: None,
             debuginfod_cache: None,
             host_vdso: None,
+            host_files: None,
             kernel: KernelOptions::default(),
             clock: None,
         }

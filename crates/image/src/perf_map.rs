@@ -89,7 +89,7 @@ impl PerfMaps {
 /// The process, if the record maps memory into it that is no file and may be executed.
 fn anonymous_code(record: &SidebandRecord) -> Option<Pid> {
     let Sideband::Mmap(mmap) = &record.body else { return None };
-    let Mmap { pid, path, executable, kernel, build_id, start, .. } = mmap;
+    let Mmap { pid, path, executable, kernel, build_id, start, .. } = &**mmap;
     let is_user_code = *executable && !kernel && !start.is_kernel();
     // A program that was copied to memory (memfd) has a build id; what a runtime writes has none.
     let is_anonymous = build_id.is_none() && ANONYMOUS.iter().any(|name| path.starts_with(name));

@@ -7,9 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::{Avma, BuildId, FileOffset, Mmap, Ns, ObjectId, Pid, Sideband, SidebandRecord, SpaceId};
+use model::{Avma, BuildId, FileOffset, Inode, Mmap, Ns, ObjectId, Pid, Sideband, SidebandRecord, SpaceId};
 use rustc_hash::FxHashMap;
 
+use crate::host_files::HostFiles;
+use crate::one_per_path::OnePerPath;
 use crate::{jitdump, perf_map, vdso};
 
 /// Mappings that all lists together may hold beyond one list per process; 32 bytes each.  A process that
@@ -39,12 +41,14 @@ impl Mapping {
     }
 }
 
-/// What identifies an object: the name that the kernel gave, and the build id.
+/// What identifies an object: the name that the kernel gave, and the build id; without that, the inode.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ObjectKey {
     /// Without ` (deleted)`.
     pub(crate) name: String,
     pub(crate) build_id: Option<BuildId>,
+    /// If there is no build id, and inodes tell files apart.
+    pub(crate) inode: Option<Inode>,
     /// The file was gone or replaced when it was mapped.
     pub(crate) deleted: bool,
 }
@@ -105,8 +109,11 @@ pub(crate) struct Spaces {
 
 impl Spaces {
     /// Follows the sideband; returns the objects by id, too.
-    pub(crate) fn new(sideband: &[SidebandRecord]) -> (Self, Vec<MappedObject>) {
-        let mut build = Build::new(sideband);
+    pub(crate) fn new(
+        sideband: &[SidebandRecord],
+        host_files: Option<&HostFiles>,
+    ) -> (Self, Vec<MappedObject>) {
+        let mut build = Build::new(sideband, host_files);
         for record in sideband {
             build.add(record);
         }
@@ -139,27 +146,30 @@ struct Build {
     processes: BTreeMap<Pid, Vec<Epoch>>,
     objects: Vec<MappedObject>,
     ids: FxHashMap<ObjectKey, ObjectId>,
-    /// The one build id that the recording has for a path: records without one mean it, too.
-    build_ids: FxHashMap<String, Option<BuildId>>,
+    build_ids: OnePerPath<BuildId>,
+    inodes: OnePerPath<Inode>,
+    host_files: Option<HostFiles>,
     copied: usize,
     unfollowed: u64,
 }
 
 impl Build {
-    fn new(sideband: &[SidebandRecord]) -> Self {
-        let mut build_ids: FxHashMap<String, Option<BuildId>> = FxHashMap::default();
+    fn new(sideband: &[SidebandRecord], host_files: Option<&HostFiles>) -> Self {
+        let (mut build_ids, mut inodes) = (OnePerPath::default(), OnePerPath::default());
         for record in sideband {
-            let Sideband::Mmap(Mmap { path, build_id: Some(id), .. }) = &record.body else { continue };
-            let (name, _) = strip_deleted(path);
-            match build_ids.get_mut(name) {
-                None => {
-                    build_ids.insert(name.to_string(), Some(id.clone()));
-                }
-                Some(known) if known.as_ref() != Some(id) => *known = None,
-                Some(_) => (),
+            let Sideband::Mmap(mmap) = &record.body else { continue };
+            let (name, _) = strip_deleted(&mmap.path);
+            if let Some(id) = &mmap.build_id {
+                build_ids.add(name, id);
+            }
+            let told = |inode: &Inode| host_files.is_some_and(|host| host.can_tell(*inode));
+            if let Some(inode) = mmap.inode.filter(told) {
+                inodes.add(name, &inode);
             }
         }
         Self {
+            host_files: host_files.cloned(),
+            inodes,
             processes: BTreeMap::new(),
             objects: Vec::new(),
             ids: FxHashMap::default(),
@@ -273,9 +283,13 @@ impl Build {
 
     fn object(&mut self, mmap: &Mmap) -> ObjectId {
         let (name, deleted) = strip_deleted(&mmap.path);
-        let known = || self.build_ids.get(name).cloned().flatten();
-        let build_id = mmap.build_id.clone().or_else(known);
-        let key = ObjectKey { name: name.to_string(), build_id, deleted };
+        let build_id = mmap.build_id.clone().or_else(|| self.build_ids.get(name));
+        let told = |inode: &Inode| self.host_files.as_ref().is_some_and(|host| host.can_tell(*inode));
+        let inode = || mmap.inode.filter(told).or_else(|| self.inodes.get(name));
+        // A dump of run-time code is known by its name.
+        let has_inode = build_id.is_none() && !jitdump::is_name(name);
+        let inode = has_inode.then(inode).flatten();
+        let key = ObjectKey { name: name.to_string(), build_id, inode, deleted };
         let next = ObjectId(u32::try_from(self.objects.len()).unwrap_or(u32::MAX));
         *self.ids.entry(key).or_insert_with_key(|key| {
             self.objects.push(MappedObject { key: key.clone(), pid: mmap.pid });
@@ -367,10 +381,11 @@ mod tests {
             file_offset: FileOffset(offset),
             path: path.into(),
             build_id: None,
+            inode: None,
             executable: true,
             kernel: false,
         };
-        record(ns, Sideband::Mmap(mmap))
+        record(ns, Sideband::from(mmap))
     }
 
     fn fork(ns: u64, pid: i32, tid: i32, parent: i32) -> SidebandRecord {
@@ -386,7 +401,7 @@ mod tests {
 
     /// `pid@time: start-end object+offset ...` for each of the asked.
     fn check(sideband: &[SidebandRecord], asked: &[(i32, u64)], expect: &[&str]) {
-        let (spaces, objects) = Spaces::new(sideband);
+        let (spaces, objects) = Spaces::new(sideband, None);
         for ((pid, ns), expect) in asked.iter().zip(expect) {
             let id = spaces.at(Pid(*pid), Ns(*ns));
             let mut got = format!("{}:", id.0);
@@ -497,7 +512,7 @@ mod tests {
         let mut with_id = map(0, 7, 0x1000, 0x1000, "/a");
         let Sideband::Mmap(mmap) = &mut with_id.body else { unreachable!() };
         mmap.build_id = Some(BuildId(vec![1, 2]));
-        let (_, objects) = Spaces::new(&[with_id, map(0, 8, 0x1000, 0x1000, "/a")]);
+        let (_, objects) = Spaces::new(&[with_id, map(0, 8, 0x1000, 0x1000, "/a")], None);
         assert_eq!(objects.len(), 1);
     }
 }

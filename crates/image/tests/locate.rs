@@ -4,11 +4,15 @@
 
 mod tiny_elf;
 
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
-use image::{HostVdso, Image, ImageOptions, ObjectError};
+use image::{HostFiles, HostVdso, Image, ImageOptions, ObjectError};
 use model::{
-    Avma, BuildId, CodeSource, FileOffset, FunctionLookup, Mmap, NoCode, Ns, ObjectId, Pid, Sideband,
+    Avma, BuildId, CodeSource, FileOffset, FunctionLookup, Inode, Mmap, NoCode, Ns, ObjectId, Pid, Sideband,
     SidebandRecord, TscClock,
 };
 
@@ -28,10 +32,11 @@ fn map_at(time: Ns, path: &str, start: u64, len: u64, offset: u64, id: Option<&[
         file_offset: FileOffset(offset),
         path: path.into(),
         build_id: id.map(|id| BuildId(id.to_vec())),
+        inode: None,
         executable: true,
         kernel: false,
     };
-    let (time, body) = ((time > Ns(0)).then_some(time), Sideband::Mmap(mmap));
+    let (time, body) = ((time > Ns(0)).then_some(time), Sideband::from(mmap));
     SidebandRecord { time, cpu: None, pid: None, tid: None, file_offset: 0, body }
 }
 
@@ -95,6 +100,88 @@ fn a_replaced_file_is_not_used_without_a_build_id() {
     // Whoever gives a directory says that its files are the right ones.
     let symfs = ImageOptions { symfs: Some("/".into()), ..nowhere() };
     assert!(code_at_base(&Image::load(&[map(&deleted, None)], &symfs)).is_ok());
+}
+
+/// `map` without build id, of a file with this inode on the device that is mounted at [`plain`].
+fn map_inode(pid: i32, path: &Path, number: u64) -> SidebandRecord {
+    let mut record = map(path.to_str().unwrap(), None);
+    if let Sideband::Mmap(mmap) = &mut record.body {
+        mmap.pid = Pid(pid);
+        mmap.inode = Some(Inode { device: (259, 2), number });
+    }
+    record
+}
+
+/// Two plain file systems: the recorded one, and that of a file here, whatever it is.
+fn plain(file: &Path) -> ImageOptions {
+    let dev = std::fs::metadata(file).unwrap().dev();
+    let (major, minor) = (dev >> 8 & 0xfff, dev & 0xff | dev >> 12 & 0xffff_ff00);
+    let mounts = format!("1 0 259:2 / / rw - ext4 x rw\n2 1 {major}:{minor} / /tmp rw - tmpfs x rw\n");
+    ImageOptions { host_files: Some(HostFiles::of_mounts(&mounts)), ..nowhere() }
+}
+
+/// A file that was replaced, or that is of another container, was decoded as if it had run.
+#[test]
+fn a_file_with_another_inode_is_another_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = put(dir.path(), "libtiny.so", &tiny_elf::build());
+    let inode = std::fs::metadata(&path).unwrap().ino();
+    let nobody = i32::MAX;
+    let same = Image::load(&[map_inode(nobody, &path, inode)], &plain(&path));
+    assert_eq!(same.object_path(ObjectId(0)), Some(path.as_path()));
+    assert_eq!(same.problems(), []);
+    let other = [map_inode(nobody, &path, inode + 1)];
+    let error = ObjectError::Inode { path: path.clone(), file: inode, recording: inode + 1 };
+    assert_eq!(Image::load(&other, &plain(&path)).object_error(ObjectId(0)), Some(&error));
+    let with_both = [other[0].clone(), map_inode(nobody, &path, inode)];
+    let both = Image::load(&with_both, &plain(&path));
+    let errors = [0, 1].map(|id| both.object_error(ObjectId(id)));
+    assert_eq!(errors, [Some(&error), None], "two files of one name");
+    assert_eq!(both.files_of_one_name(), BTreeSet::from([path.to_str().unwrap()]));
+    assert_eq!(
+        (both.bundle().len(), same.bundle().len()),
+        (0, 1),
+        "elsewhere one would be taken for the other"
+    );
+    // Where nobody knows, the file is taken by its name.
+    let recorded_only = HostFiles::of_mounts("1 0 259:2 / / rw - ext4 x rw\n");
+    let overlay = HostFiles::of_mounts("1 0 259:2 / / rw - overlay x rw\n");
+    for host_files in [None, Some(recorded_only), Some(overlay)] {
+        let options = ImageOptions { host_files, ..nowhere() };
+        assert_eq!(Image::load(&other, &options).object_error(ObjectId(0)), None, "{options:?}");
+    }
+}
+
+/// A container has another file at the path: the one that its process sees is used while that lives.
+#[test]
+fn the_file_of_a_container_is_found_by_its_inode() {
+    let dir = tempfile::tempdir().unwrap();
+    let inside = put(dir.path(), "inside.so", &tiny_elf::build());
+    let path = put(dir.path(), "libtiny.so", b"another file");
+    let script = "mount --bind \"$1\" \"$2\" && echo mounted && exec sleep 60";
+    let mut container = std::process::Command::new("unshare");
+    container.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]).args([&inside, &path]);
+    let Ok(mut container) = container.stdout(Stdio::piped()).stderr(Stdio::null()).spawn() else {
+        return println!("skipped: no unshare");
+    };
+    let mut said = String::new();
+    let told = BufReader::new(container.stdout.take().unwrap()).read_line(&mut said);
+    let pid = i32::try_from(container.id()).unwrap();
+    let inode = std::fs::metadata(&inside).unwrap().ino();
+    let image = Image::load(&[map_inode(pid, &path, inode)], &plain(&path));
+    container.kill().unwrap();
+    container.wait().unwrap();
+    if told.unwrap() == 0 {
+        return println!("skipped: no mount namespace of our own");
+    }
+    assert_eq!(image.object_error(ObjectId(0)), None);
+    let seen = format!("/proc/{pid}/root{}", path.display());
+    assert_eq!(image.object_path(ObjectId(0)), Some(Path::new(&seen)));
+    assert!(
+        image
+            .code(image.space(Pid(pid), Ns(0)), Avma(BASE))
+            .is_ok_and(|code| code.starts_with(&[0xc3; 0x40]))
+    );
 }
 
 #[test]

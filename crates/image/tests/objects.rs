@@ -21,13 +21,14 @@ fn record(body: Sideband) -> SidebandRecord {
 }
 
 fn map(path: &str, start: u64, build_id: Option<&[u8]>) -> SidebandRecord {
-    record(Sideband::Mmap(Mmap {
+    record(Sideband::from(Mmap {
         pid: PID,
         start: Avma(start),
         len: 0x2000,
         file_offset: FileOffset(tiny_elf::TEXT),
         path: path.into(),
         build_id: build_id.map(|id| BuildId(id.to_vec())),
+        inode: None,
         executable: true,
         kernel: false,
     }))

@@ -39,10 +39,11 @@ fn own_mappings() -> Vec<SidebandRecord> {
                 file_offset: FileOffset(number(words[2])),
                 path: words.get(5)?.to_string(),
                 build_id: None,
+                inode: None,
                 executable: true,
                 kernel: false,
             };
-            let body = Sideband::Mmap(mmap);
+            let body = Sideband::from(mmap);
             Some(SidebandRecord { time: None, cpu: None, pid: None, tid: None, file_offset: 0, body })
         })
         .collect()

@@ -5,6 +5,22 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tsc(pub u64);
 
+impl Tsc {
+    /// The value whose low 56 bits are given, nearest to `near`: a TSC packet has no more (SDM, "TSC Packet").
+    #[must_use]
+    pub const fn of_packet(low_56: u64, near: Self) -> Self {
+        const WRAP: u64 = 1 << 56;
+        let tsc = near.0 & !(WRAP - 1) | low_56 & (WRAP - 1);
+        if tsc.saturating_add(WRAP / 2) < near.0 {
+            Self(tsc.saturating_add(WRAP))
+        } else if tsc >= WRAP && tsc > near.0.saturating_add(WRAP / 2) {
+            Self(tsc - WRAP)
+        } else {
+            Self(tsc)
+        }
+    }
+}
+
 /// Nanoseconds of perf's clock (`perf_clock`, what `perf script` prints and `--ti` takes).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ns(pub u64);
@@ -89,6 +105,20 @@ impl TscClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_upper_bits_are_those_of_the_nearest() {
+        let wrap = 1 << 56;
+        for (low, near, expect) in [
+            (5, 7, 5),
+            (5, 3 * wrap + 7, 3 * wrap + 5),
+            (wrap - 5, 3 * wrap + 7, 3 * wrap - 5),
+            (5, 3 * wrap - 7, 3 * wrap + 5),
+            (wrap - 5, 7, wrap - 5),
+        ] {
+            assert_eq!(Tsc::of_packet(low, Tsc(near)), Tsc(expect), "{low:#x} near {near:#x}");
+        }
+    }
 
     #[test]
     fn a_negative_zero_wraps() {

@@ -28,6 +28,11 @@ pub enum GapCause {
         /// First address without code.
         ip: Avma,
     },
+    /// Code of 32 or 16 bits (MODE.Exec), which is not followed.
+    NarrowCode {
+        /// Where it was entered.
+        ip: Avma,
+    },
     /// The trace of a CPU does not say which thread ran.
     UnknownThread,
     /// The buffer starts before its first PSB.
@@ -49,6 +54,7 @@ impl GapCause {
             Self::Desync { .. } => "desync",
             Self::MissingCode { .. } => "missing code",
             Self::UnmappedCode { .. } => "unmapped code",
+            Self::NarrowCode { .. } => "32-bit code",
             Self::UnknownThread => "unknown thread",
             Self::NoSync => "no sync",
             Self::NotYetAttached => "not yet attached",

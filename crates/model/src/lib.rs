@@ -31,4 +31,4 @@ pub use recording::{
     AuxBuffer, AuxOwner, AuxPiece, AuxRecord, ClockOffsets, CpuModel, Damage, PtConfig, Recording,
 };
 pub use schedule::Schedule;
-pub use sideband::{BuildId, Cpu, Mmap, Pid, Sideband, SidebandRecord, Tid};
+pub use sideband::{BuildId, Cpu, Inode, Mmap, Pid, Sideband, SidebandRecord, Tid};

@@ -1,7 +1,7 @@
 //! A recording, opened: the AUX bytes (borrowed from the mapped file), the sideband, the clock.
 
 use crate::address::{AuxOffset, Avma};
-use crate::clock::{Ns, TscClock};
+use crate::clock::{Ns, Tsc, TscClock};
 use crate::sideband::{Cpu, Pid, SidebandRecord, Tid};
 
 /// Whose trace a buffer holds.
@@ -214,6 +214,8 @@ pub struct Recording<'a> {
     pub cpu_model: Option<CpuModel>,
     /// The release of the kernel that was recorded on (`uname -r`), if the recording has it.
     pub kernel_release: Option<String>,
+    /// The name of the machine that was recorded on (`uname -n`), if the recording has it.
+    pub hostname: Option<String>,
     /// The command line that was recorded with, if known.
     pub command_line: Vec<String>,
     /// Process that the recording is about, if `-p` or a command made it known by its first COMM.
@@ -222,4 +224,12 @@ pub struct Recording<'a> {
     pub time_span: Option<(Ns, Ns)>,
     /// Where the file is truncated or damaged; what precedes it is whole.
     pub damage: Option<Damage>,
+}
+
+impl Recording<'_> {
+    /// A TSC value near the recording, by this clock: see [`Tsc::of_packet`].
+    #[must_use]
+    pub fn tsc_near(&self, clock: TscClock) -> Tsc {
+        clock.to_tsc(self.time_span.map_or(Ns(0), |(first, _)| first))
+    }
 }

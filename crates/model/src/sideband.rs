@@ -25,6 +25,15 @@ impl std::fmt::Display for BuildId {
     }
 }
 
+/// A file as the kernel numbers it: another inode on a device is another file, whatever its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Inode {
+    /// Major and minor number of the file system's device.
+    pub device: (u32, u32),
+    /// Number of the inode there; never 0.
+    pub number: u64,
+}
+
 /// A mapping of a file (or of anonymous memory, `//anon`) into a process, or of kernel text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mmap {
@@ -40,6 +49,9 @@ pub struct Mmap {
     pub path: String,
     /// Build id, if the record (or the header's table) has one.
     pub build_id: Option<BuildId>,
+    /// Which file it was, in records that have no build id in its place.  Its generation is left out: perf writes 0 of
+    /// what was mapped before it came, and no system call tells it.
+    pub inode: Option<Inode>,
     /// Can be executed (`PROT_EXEC`; MMAP records without the data bit).
     pub executable: bool,
     /// Kernel text or module (`PERF_RECORD_MISC_KERNEL`).
@@ -49,8 +61,8 @@ pub struct Mmap {
 /// The body of one sideband record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sideband {
-    /// MMAP, MMAP2.
-    Mmap(Mmap),
+    /// MMAP, MMAP2.  In a box: there are far more switches than mappings, and a server's are kept by the million.
+    Mmap(Box<Mmap>),
     /// COMM; `exec`: the name changed because the process executed a new program.
     Comm {
         /// Process.
@@ -133,6 +145,12 @@ pub enum Sideband {
         /// perf's record type.
         record_type: u32,
     },
+}
+
+impl From<Mmap> for Sideband {
+    fn from(mmap: Mmap) -> Self {
+        Self::Mmap(Box::new(mmap))
+    }
 }
 
 /// A sideband record, with what its sample id says of who and when.

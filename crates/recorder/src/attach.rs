@@ -12,7 +12,7 @@ use std::io;
 use model::{AuxOwner, Cpu, Tid};
 
 use crate::error::RecordError;
-use crate::events::{Attrs, BufferEvents};
+use crate::events::{Attrs, BufferEvents, watermark};
 use crate::plan::Plan;
 use crate::procfs::Proc;
 use crate::sys::{EventFd, Ring, Scope};
@@ -44,6 +44,13 @@ enum Traced {
 }
 
 impl Opener {
+    /// The same for threads that are born later.
+    pub(crate) fn for_newborns(&self) -> Self {
+        let mut newborn = Self { plan: self.plan.for_newborns(), ..self.clone() };
+        newborn.attrs.trace.aux_watermark = watermark(&newborn.plan);
+        newborn
+    }
+
     /// One buffer for each CPU, for these threads.
     ///
     /// # Errors

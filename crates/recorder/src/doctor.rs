@@ -103,20 +103,21 @@ impl Machine<'_> {
 
     fn cpu(&self) -> Finding {
         let (vendor, name) = (self.cpu_info("vendor_id\t"), self.cpu_info("model name\t"));
-        let has_pt = self.cpu_info("flags\t\t").split(' ').any(|flag| flag == "intel_pt");
+        // A virtual machine may hide the flag and have the driver.
+        let has_pt = self.has_pmu() || self.cpu_info("flags\t\t").split(' ').any(|flag| flag == "intel_pt");
         match (vendor.as_str(), has_pt) {
             (_, true) => ok("processor", name),
             ("GenuineIntel", false) => not_ok(
                 "processor",
                 format!("{name}, which does not announce Intel PT"),
-                !self.has_pmu(),
+                true,
                 "nothing can be recorded",
                 "a processor of the 5th generation (Broadwell) or newer, and Intel PT not switched off in the firmware",
             ),
             _ => not_ok(
                 "processor",
                 format!("{name} ({vendor})"),
-                !self.has_pmu(),
+                true,
                 "only Intel's processors have Intel PT",
                 "record on one that has it; recordings can be analysed anywhere",
             ),

@@ -122,10 +122,19 @@ const CAPABILITIES: &str =
 fn why_not_opened(errno: i32, paranoid: Option<i64>) -> String {
     let setting = paranoid.map_or_else(|| "unknown".to_owned(), |value| value.to_string());
     match errno {
-        libc::EACCES | libc::EPERM => format!(
-            "not permitted (kernel.perf_event_paranoid is {setting}, and this user has no CAP_PERFMON): run as root, \
-             or: {CAPABILITIES}; for own processes also: sudo sysctl kernel.perf_event_paranoid=2"
-        ),
+        libc::EACCES | libc::EPERM => {
+            // At 2 and below the own programs are permitted, so it is somebody else's.
+            let for_own = match paranoid {
+                Some(value) if value > 2 => {
+                    "; for own programs also: sudo sysctl kernel.perf_event_paranoid=2"
+                }
+                _ => ", for it is no program of this user",
+            };
+            format!(
+                "not permitted (kernel.perf_event_paranoid is {setting}, and this user has no CAP_PERFMON): run as root, \
+                 or: {CAPABILITIES}{for_own}"
+            )
+        }
         libc::EBUSY => {
             "another tracer has it (perf record, gdb, or another func_latency): end that one first; \
              sudo fuser -v /dev/cpu, or `pgrep -a perf`, may find it"

@@ -74,17 +74,21 @@ impl Attrs {
         let user = Attr::DISABLED | Attr::EXCLUDE_KERNEL | Attr::EXCLUDE_HV | inherit;
         let names = Attr::COMM | Attr::COMM_EXEC | Attr::TASK;
         let mappings = Attr::MMAP | Attr::MMAP2 | given(can.build_ids, Attr::BUILD_ID);
-        let watermark = (plan.trace_bytes / WATERMARK_SHARE).min(u64::from(u32::MAX));
         Self {
             trace: Attr {
                 event_type: purpose.pmu,
                 config: purpose.config,
                 flags: user | given(purpose.on_exec, Attr::ENABLE_ON_EXEC),
-                aux_watermark: watermark as u32,
+                aux_watermark: watermark(plan),
             },
             sideband: dummy(user | names | mappings | Attr::CONTEXT_SWITCH),
         }
     }
+}
+
+/// `aux_watermark` of a buffer.
+pub(crate) fn watermark(plan: &Plan) -> u32 {
+    u32::try_from(plan.trace_bytes / WATERMARK_SHARE).unwrap_or(u32::MAX)
 }
 
 fn dummy(flags: u64) -> Attr {
@@ -126,7 +130,14 @@ mod tests {
     use super::*;
 
     fn attrs(layout: Layout, follow: bool, can: KernelCan) -> Attrs {
-        let plan = Plan { layout, buffers: 1, trace_bytes: 1 << 20, records_bytes: 1 << 16, events: 2 };
+        let plan = Plan {
+            layout,
+            buffers: 1,
+            trace_bytes: 1 << 20,
+            records_bytes: 1 << 16,
+            events: 2,
+            sized: false,
+        };
         Attrs::new(Purpose { pmu: 8, config: 0x2401, follow, on_exec: false }, &plan, can)
     }
 

@@ -2,7 +2,7 @@
 //! they are opened when their creator's FORK record is read.  What they did before is a gap, `not yet attached`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use model::{AuxOwner, Ns, Pid, Tid};
@@ -16,11 +16,13 @@ use crate::snapshot::{BuildIdOf, Snapshot};
 
 /// Opens events for newborn threads.
 pub(crate) struct Newborns<'a> {
-    opener: &'a Opener,
+    opener: Opener,
     build_id: BuildIdOf<'a>,
     /// Child processes, too.
     follow: bool,
     next_index: AtomicU32,
+    /// Threads that live, and that the kernel does not let us trace.
+    refused: AtomicU64,
     known: Mutex<Known>,
 }
 
@@ -35,7 +37,7 @@ struct Known {
 impl<'a> Newborns<'a> {
     /// `snapshots` and `buffers` are what there is so far.
     pub(crate) fn new(
-        opener: &'a Opener,
+        opener: &Opener,
         build_id: BuildIdOf<'a>,
         follow: bool,
         snapshots: &[Snapshot],
@@ -50,7 +52,13 @@ impl<'a> Newborns<'a> {
             snapshots: snapshots.iter().map(|snapshot| (snapshot.pid, snapshot.clone())).collect(),
         };
         let next_index = AtomicU32::new(buffers.len() as u32);
-        Self { opener, build_id, follow, next_index, known: Mutex::new(known) }
+        let (opener, refused) = (opener.for_newborns(), AtomicU64::new(0));
+        Self { opener, build_id, follow, next_index, refused, known: Mutex::new(known) }
+    }
+
+    /// How many could not be opened.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// Opens the thread, and those that it has created before anybody watched it.
@@ -69,12 +77,17 @@ impl<'a> Newborns<'a> {
             }
             for tid in new {
                 let index = self.next_index.fetch_add(1, Ordering::Relaxed);
-                // One that cannot be opened stays a gap, like one that was too short-lived.
-                if let Ok(Some(buffer)) = self.opener.thread(index, tid) {
-                    introduce(&buffer.events, output);
-                    buffer.events.enable_sideband();
-                    buffer.events.enable_trace();
-                    opened.push(buffer);
+                match self.opener.thread(index, tid) {
+                    Ok(Some(buffer)) => {
+                        introduce(&buffer.events, output);
+                        buffer.events.enable_sideband();
+                        buffer.events.enable_trace();
+                        opened.push(buffer);
+                    }
+                    Ok(None) => (), // it has died
+                    Err(_) => {
+                        self.refused.fetch_add(1, Ordering::Relaxed);
+                    }
                 }
             }
         }

@@ -5,8 +5,8 @@ use std::fmt;
 use crate::procfs::{Proc, field};
 
 const PAGE_BYTES: u64 = 4096;
-/// More than this in one buffer is drained no faster.
-const TRACE_MAX_BYTES: u64 = 32 << 20;
+/// At a gigabyte a second, more than a core writes, a drain has 6 ms to come.  The kernel clears all of it at the start.
+const TRACE_MAX_BYTES: u64 = 8 << 20;
 /// A trace unit that stops all the time for a smaller one measures itself.
 const TRACE_MIN_BYTES: u64 = 16 << 10;
 const RECORDS_MAX_BYTES: u64 = 512 << 10;
@@ -20,6 +20,10 @@ const OTHER_DESCRIPTORS: u64 = 64;
 
 /// CAP_IPC_LOCK, as a bit of `CapEff`.
 const CAP_IPC_LOCK: u64 = 1 << 14;
+
+/// Buffers of newborn threads are small: nobody knows how many there will be, and each is opened while its thread runs.
+const NEWBORN_TRACE_BYTES: u64 = 256 << 10;
+const NEWBORN_RECORDS_BYTES: u64 = 32 << 10;
 
 /// Who shares a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +98,8 @@ pub struct Plan {
     pub records_bytes: u64,
     /// Events to begin with.
     pub events: u64,
+    /// The size of the buffers was asked for.
+    pub sized: bool,
 }
 
 /// Why there is no plan.
@@ -167,7 +173,16 @@ impl Plan {
                 setting: needed.div_ceil(cpus.max(1)),
             });
         }
-        Ok(Self { layout, buffers, trace_bytes, records_bytes, events })
+        let sized = asked.trace_bytes.is_some();
+        Ok(Self { layout, buffers, trace_bytes, records_bytes, events, sized })
+    }
+
+    /// The same for a thread that is born later.
+    #[must_use]
+    pub fn for_newborns(self) -> Self {
+        let trace_bytes =
+            if self.sized { self.trace_bytes } else { self.trace_bytes.min(NEWBORN_TRACE_BYTES) };
+        Self { trace_bytes, records_bytes: self.records_bytes.min(NEWBORN_RECORDS_BYTES), ..self }
     }
 }
 
@@ -214,7 +229,7 @@ mod tests {
     fn buffers_share_what_there_is() {
         let root = plan(ONE, ROOT);
         assert_eq!((root.layout, root.buffers, root.events), (Layout::TasksByCpu, 4, 8));
-        assert_eq!((root.trace_bytes, root.records_bytes), (32 << 20, 512 << 10));
+        assert_eq!((root.trace_bytes, root.records_bytes), (8 << 20, 512 << 10));
         let user = plan(ONE, USER);
         assert_eq!((user.trace_bytes, user.records_bytes), (2 << 20, 256 << 10));
         let together = user.buffers * (user.trace_bytes + user.records_bytes + PAGE_BYTES);
@@ -239,6 +254,8 @@ mod tests {
         assert_eq!((plan(asked, USER).layout, plan(asked, USER).trace_bytes), (Layout::Threads, 4 << 20));
         assert_eq!(plan(Asked { threads: 0, ..ONE }, ROOT).layout, Layout::WholeCpus);
         assert_eq!(plan(Asked { trace_bytes: Some(1), ..ONE }, USER).trace_bytes, PAGE_BYTES);
+        assert_eq!(plan(asked, USER).for_newborns().trace_bytes, 4 << 20);
+        assert_eq!(plan(ONE, USER).for_newborns().trace_bytes, NEWBORN_TRACE_BYTES);
     }
 
     #[test]

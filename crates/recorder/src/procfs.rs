@@ -35,6 +35,12 @@ pub struct MapsLine {
 }
 
 impl MapsLine {
+    /// The file's path while it had one.
+    #[must_use]
+    pub fn undeleted_path(&self) -> &str {
+        self.path.strip_suffix(" (deleted)").unwrap_or(&self.path)
+    }
+
     /// Has code.
     #[must_use]
     pub fn executable(&self) -> bool {
@@ -238,6 +244,7 @@ mod tests {
             inode: 1234,
             path: "/usr/bin/a b (deleted)".into(),
         };
+        assert_eq!(expect.undeleted_path(), "/usr/bin/a b");
         assert_eq!(parse_maps_line(line), Some(expect));
         let anonymous = parse_maps_line("7f00-7f10 rw-s 00000000 00:00 0 ").unwrap();
         assert_eq!((anonymous.path.as_str(), anonymous.protection, anonymous.flags), ("", 3, 1));

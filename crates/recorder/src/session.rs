@@ -83,10 +83,12 @@ pub struct Summary {
     pub file_bytes: u64,
     /// By buffer.
     pub losses: Vec<Losses>,
+    /// Newborn threads that the kernel did not let us trace: no descriptors or no memory were left.
+    pub refused_threads: u64,
 }
 
 /// Records are read at least this often.
-const TICK: Duration = Duration::from_millis(100);
+const TICK: Duration = Duration::from_millis(10);
 /// Newborn threads are noticed in this time.
 const NEWBORN_TICK: Duration = Duration::from_millis(5);
 /// More drains do not write faster: there is one file.
@@ -189,7 +191,7 @@ impl Session {
         let Self { request, pmu, settings, opener, buffers, program, began } = self;
         let clock = buffers.iter().find_map(|buffer| buffer.ring.clock()).ok_or(RecordError::NoClock)?;
         buffers.iter().for_each(|buffer| buffer.events.enable_sideband());
-        let snapshots = snapshots(&request.target, &opener.proc, job.build_id);
+        let snapshots = snapshots(&request.target, program.as_ref(), &opener.proc, job.build_id);
         let filter = &ip_filter::for_recording(&request.filter);
         let head = Head {
             pmu: &pmu,
@@ -240,7 +242,8 @@ impl Session {
             let _ = fs::remove_file(job.path);
         })?;
         let file_bytes = file.map_err(not_written)?;
-        Ok(Summary { ended, window, start_up, file_bytes, losses })
+        let refused_threads = newborns.refused();
+        Ok(Summary { ended, window, start_up, file_bytes, losses, refused_threads })
     }
 }
 
@@ -269,8 +272,17 @@ fn tids(target: &Target, program: Option<&HeldChild>, proc: &Proc) -> Vec<Tid> {
     }
 }
 
-/// What is there before the window.  A program that is yet to be executed tells all of itself.
-fn snapshots(target: &Target, proc: &Proc, build_id: BuildIdOf<'_>) -> Vec<Snapshot> {
+/// What is there before the window.
+fn snapshots(
+    target: &Target,
+    program: Option<&HeldChild>,
+    proc: &Proc,
+    build_id: BuildIdOf<'_>,
+) -> Vec<Snapshot> {
+    if let Some(child) = program {
+        // What it has mapped is ours, and is gone when it is executed.
+        return vec![Snapshot { pid: child.pid(), ..Snapshot::default() }];
+    }
     let mut pids = match target {
         Target::Processes(pids) => pids.clone(),
         Target::Threads(tids) => tids.iter().filter_map(|tid| proc.process_of(*tid).ok()).collect(),

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use model::{Avma, BuildId, FileOffset, Mmap, Ns, Pid, Sideband, SidebandRecord, Tid};
+use model::{Avma, BuildId, FileOffset, Inode, Mmap, Ns, Pid, Sideband, SidebandRecord, Tid};
 use perfdata::write::{FileIdentity, Record, SampleId};
 
 use crate::procfs::{MapsLine, Proc};
@@ -73,7 +73,7 @@ impl Snapshot {
             pid: Some(self.pid),
             tid: Some(Tid(self.pid.0)),
             file_offset: 0,
-            body: Sideband::Mmap(mapping.mmap(self.pid)),
+            body: Sideband::from(mapping.mmap(self.pid)),
         };
         self.mappings.iter().map(record).collect()
     }
@@ -105,7 +105,7 @@ impl Mapping {
     }
 
     fn mmap(&self, pid: Pid) -> Mmap {
-        let MapsLine { start, end, offset, .. } = self.line;
+        let MapsLine { start, end, offset, device, inode, .. } = self.line;
         Mmap {
             pid,
             start: Avma(start),
@@ -113,6 +113,7 @@ impl Mapping {
             file_offset: FileOffset(offset),
             path: self.name().to_owned(),
             build_id: self.build_id.clone(),
+            inode: (inode != 0 && self.build_id.is_none()).then_some(Inode { device, number: inode }),
             executable: true,
             kernel: false,
         }

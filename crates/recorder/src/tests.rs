@@ -28,7 +28,7 @@ use crate::snapshot::Snapshot;
 fn recorded(layout: Layout, act: impl FnOnce()) -> Option<Vec<Listed>> {
     let proc = Proc::host();
     let pid = Pid(std::process::id() as i32);
-    let plan = Plan { layout, buffers: 1, trace_bytes: 0, records_bytes: 1 << 16, events: 2 };
+    let plan = Plan { layout, buffers: 1, trace_bytes: 0, records_bytes: 1 << 16, events: 2, sized: false };
     let purpose = Purpose { pmu: 1, config: 9, follow: false, on_exec: false };
     let attrs = Attrs::new(purpose, &plan, KernelCan::probe());
     let opener = Opener { attrs, plan, filter: None, proc: proc.clone() };

@@ -30,10 +30,11 @@ pub(crate) fn mapping(path: &Path, start: u64, len: u64) -> SidebandRecord {
         file_offset: FileOffset(0),
         path: path.to_string_lossy().into_owned(),
         build_id: None,
+        inode: None,
         executable: true,
         kernel: false,
     };
-    SidebandRecord { time: None, cpu: None, pid: None, tid: None, file_offset: 0, body: Sideband::Mmap(mmap) }
+    SidebandRecord { time: None, cpu: None, pid: None, tid: None, file_offset: 0, body: Sideband::from(mmap) }
 }
 
 /// The program's mapping.

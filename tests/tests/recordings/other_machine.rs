@@ -5,7 +5,7 @@ use std::path::Path;
 
 use analyzer::{CallRow, FunctionReport, Status};
 use decoder::DecodeOptions;
-use image::{BundledBytes, Image, ImageOptions};
+use image::{BundledBytes, BundledFile, Image, ImageOptions};
 use model::{FunctionId, Schedule};
 use tracegen::truth::verify::KernelText;
 use truth_tests::{Opened, fixture, pipeline};
@@ -14,11 +14,16 @@ const FUNCTIONS: [&str; 3] = ["outer_fn", "mid", "round_fn"];
 
 /// Writes what the image is made of, but for objects of the file name `but`.
 fn write_bundle(image: &Image, root: &Path, but: &str) {
-    for file in image.bundle().iter().filter(|file| image.object_basename(file.object) != but) {
+    write_files(&image.bundle(), root, |file| image.object_basename(file.object) != but);
+}
+
+fn write_files(files: &[BundledFile<'_>], root: &Path, wanted: impl Fn(&BundledFile<'_>) -> bool) {
+    for file in files.iter().filter(|file| wanted(file)) {
         let path = root.join(&file.path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        match file.bytes {
+        match &file.bytes {
             BundledBytes::Borrowed(bytes) => std::fs::write(path, bytes).unwrap(),
+            BundledBytes::Made(bytes) => std::fs::write(path, bytes).unwrap(),
             BundledBytes::File(source) => drop(std::fs::copy(source, path).unwrap()),
         }
     }
@@ -77,6 +82,27 @@ fn copies_give_the_same_report() {
     let report =
         |opened: &Opened<'_>| format!("{:?}", opened.analyse(&ids(opened), &DecodeOptions::default()));
     assert!(report(&here) == report(&there));
+}
+
+/// The kernel's text is found in the copies by its build id, be it `kcore` or `vmlinux`.
+#[test]
+fn copies_of_the_kernel_give_the_same_report() {
+    let Some(fixture) = fixture("demo-kernel-cpu2") else { return };
+    let file = pipeline::open(&fixture.data).unwrap();
+    let report =
+        |opened: &Opened<'_>| format!("{:?}", opened.analyse(&ids(opened), &DecodeOptions::default()));
+    let mut reports = Vec::new();
+    for kernel in fixture.kernels() {
+        let here = Opened::with_kernel(&file, &kernel).unwrap();
+        let root = tempfile::tempdir().unwrap();
+        write_bundle(&here.image, root.path(), "");
+        write_files(&here.image.bundle_of_kernel(), root.path(), |_| true);
+        let there = with_symfs(&here, root.path());
+        assert_eq!(there.image.has_kernel_text(), kernel.text == KernelText::There, "{kernel:?}");
+        reports.push(report(&here));
+        assert!(reports.last() == Some(&report(&there)), "{kernel:?}");
+    }
+    assert!(reports[0] != reports[1], "without its code the kernel is skipped");
 }
 
 /// What is left is true: behind missing code the trace is lost up to the next PSB, and nothing is made up.

@@ -58,13 +58,14 @@ impl Workshop {
 
     /// An image of one of the files, with debug files below the directory.
     fn image(&self, name: &str) -> Image {
-        let body = Sideband::Mmap(Mmap {
+        let body = Sideband::from(Mmap {
             pid: Pid(7),
             start: Avma(0x7f00_0000_0000),
             len: 0x1_0000,
             file_offset: FileOffset(0),
             path: self.path(name).to_str().unwrap().to_owned(),
             build_id: None,
+            inode: None,
             executable: true,
             kernel: false,
         });

@@ -11,11 +11,12 @@ use truth_tests::{Opened, fixture, pipeline};
 
 const WORKERS: [usize; 4] = [1, 2, 3, 8];
 
-const RECORDINGS: [(&str, &str); 8] = [
+const RECORDINGS: [(&str, &str); 9] = [
     ("demo-kernel-cpu2", "round_fn"),
     ("demo-offcpu", "worker"),
     ("demo", "round_fn"),
     ("demo-cpu2-ovf", "leaf"),
+    ("demo-cpu2-trunc", "leaf"),
     ("demo-filter2", "mid"),
     ("calls-cpu8", "round_cc"),
     ("sq1", "sqlite3VdbeExec"),

@@ -68,9 +68,12 @@ fn calls_that_do_not_nest_are_found() {
 
 #[test]
 fn children_that_are_not_the_whole_are_found() {
-    finds("children and *self: (135, 30), not (136, 30)", |r| r.functions[0].latency.sum_ns += 1);
+    let of_the_first = "thread 7 at 100 ns, AUX offset 0x1: children and *self: (135, 30), not (136, 30)";
+    finds(of_the_first, |r| r.functions[0].latency.sum_ns += 1);
     finds("children and *self", |r| r.functions[0].children[0].total.off_cpu_ns += 1);
-    finds("a caller's children and *self", |r| r.functions[0].callers[0].children[0].total.sum_ns -= 1);
+    finds("thread 7 at 200 ns, AUX offset 0x7: children and *self", |r| {
+        r.functions[0].callers[1].children[0].total.sum_ns -= 1
+    });
     finds("thread 7 at 100 ns, AUX offset 0x1: the children of this call took longer", |r| {
         r.functions[0].overfull = Some(r.functions[0].rows[0]);
     });
@@ -79,6 +82,8 @@ fn children_that_are_not_the_whole_are_found() {
 #[test]
 fn callers_that_are_not_the_function_are_found() {
     finds("calls of all callers: 4, not 3", |r| r.functions[0].callers[0].latency.count += 1);
+    finds("a caller's calls", |r| r.functions[0].callers[0].off_cpu.sum_ns += 1);
+    finds("callers: 2, not 3", |r| drop(r.functions[0].callers.pop()));
     finds("time of all callers", |r| r.functions[0].callers[0].latency.sum_ns += 1);
     finds("off-CPU time of all callers", |r| r.functions[0].callers[0].off_cpu.sum_ns += 1);
 }
@@ -86,9 +91,13 @@ fn callers_that_are_not_the_function_are_found() {
 #[test]
 fn counts_that_differ_are_found() {
     finds("calls in the histogram: 3, not 4", |r| r.functions[0].histogram[0].count += 1);
-    finds("calls in a caller's histogram", |r| r.functions[0].callers[0].histogram[0].count += 1);
-    finds("counted calls: 3, not 4", |r| r.functions[0].calls.unwound += 1);
-    finds("calls not seen to end: 1, not 2", |r| r.functions[0].calls.open_end += 1);
+    finds("calls in the histogram: 1, not 2", |r| r.functions[0].callers[0].histogram[0].count += 1);
+    finds("thread 7 at 100 ns, AUX offset 0x1: counted calls: 3, not 4", |r| {
+        r.functions[0].calls.unwound += 1
+    });
+    finds("thread 7 at 300 ns, AUX offset 0xb: calls not seen to end: 1, not 2", |r| {
+        r.functions[0].calls.open_end += 1
+    });
     finds("rows by status", |r| r.functions[0].rows[0].status = Status::Unwound);
     finds("time of all rows", |r| r.functions[0].rows[2].latency_ns -= 1);
 }
@@ -113,7 +122,9 @@ fn losses_that_do_not_add_up_are_found() {
     finds("thread 8 at 520 ns, AUX offset 0xf: more time outside the IP filter than was observed", |r| {
         r.loss.threads[1].outside_ns = Some(1000);
     });
-    finds("losses of all threads are not the whole", |r| r.loss.by_cause[0].bytes += 1);
+    finds("thread 7 at 320 ns, AUX offset 0xc: losses of all threads are not the whole", |r| {
+        r.loss.by_cause[0].bytes += 1
+    });
     finds("losses of all CPUs are not the whole", |r| r.loss.cpus[0].by_cause[0].calls += 1);
     finds("lost time of all threads: 90, not 91", |r| r.loss.lost_ns += 1);
 }

@@ -316,6 +316,7 @@ fn a_retpoline_in_the_function_itself_is_an_indirect_call_or_jump() {
 #[test]
 fn a_retpoline_does_not_disturb_a_landing() {
     let script = "
+        born 0
         0 start main+4
         100 call main+10 f
         110 call f+10 f

@@ -60,6 +60,40 @@ fn in_recursion_a_return_does_not_tell_which_of_two_calls_was_landed_in() {
 }
 
 #[test]
+fn nor_does_it_behind_a_loss_in_recursion() {
+    let script = "
+        born 0
+        0 start main+4
+        10 call main+10 g
+        20 call g+20 h
+        30 call h+10 g
+        50 gap 60
+        90 resume g+8
+        100 call g+10 f
+        110 call f+10 throw
+        130 ijmp throw+30 f+80
+        150 ret f+90 g+15";
+    check(script, "100 +50 complete g+10 undecided");
+    check(&script.replace("30 call h+10 g", "30 call h+10 k"), "100 +50 complete g+10");
+}
+
+#[test]
+fn nor_does_it_where_several_calls_of_the_function_are_open() {
+    let script = "
+        0 start main+4
+        10 call main+10 f
+        100 call f+20 g
+        110 call g+10 f
+        120 call f+30 throw
+        130 ijmp throw+30 f+80
+        150 ret f+90 g+15
+        160 gap 170";
+    let rows = |end| format!("10 >=150 cut main+10{end}\n110 +40 complete g+10 depth 1{end}");
+    check(script, &rows(" undecided"));
+    check(&format!("born 0\n{script}"), &rows(""));
+}
+
+#[test]
 fn where_a_handler_s_return_leads_tells_whose_it_was() {
     let nested = "
         100 call main+10 f

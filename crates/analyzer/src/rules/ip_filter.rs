@@ -243,6 +243,7 @@ fn whether_the_kernel_or_hidden_code_entered_a_call_is_unknown_until_it_returns(
 fn what_hidden_code_calls_while_a_landing_is_undecided_returns_there() {
     let script = "
         filter
+        born 0
         code call k+10 f
         100 start f
         105 call f+10 f
@@ -268,6 +269,22 @@ fn a_call_unwound_out_of_sight_for_good_is_open() {
         200 start f
         210 out.ret f+40 k+30";
     check(script, "100 >=110 open_end [unknown]\n200 +10 complete [unknown] depth 1");
+}
+
+#[test]
+fn behind_a_loss_an_entry_may_be_a_resume() {
+    // The kernel may have been lost, which had interrupted f there.
+    let script = "
+        filter
+        born 0
+        0 start h
+        10 out.ret h+10 k+15
+        20 gap 90
+        100 start f
+        120 out.ret f+20 k+15
+        200 start f
+        230 out.ret f+20 k+15";
+    check(script, "100 +20 complete [unknown] undecided\n200 +30 complete [unknown]");
 }
 
 #[test]

@@ -65,6 +65,7 @@ fn an_aborted_transaction_unwinds_what_it_had_called() {
 fn a_call_inside_code_without_a_name_is_a_call_while_a_landing_is_undecided_too() {
     // Such code may be many functions: who jumps to g by `push; ret` is the one that was called.
     let script = "
+        born 0
         0 start main+4
         100 call main+10 f
         110 call f+10 f
@@ -102,6 +103,7 @@ fn a_landing_in_the_function_itself_ends_its_callees_only() {
 fn a_landing_in_a_recursive_function_is_settled_by_the_following_returns() {
     // f(1) is called by main, f(2) by f+10, f(3) by f+20.
     let open = "
+        born 0
         0 start main+4
         100 call main+10 f
         110 call f+10 f
@@ -134,6 +136,7 @@ fn a_landing_in_a_recursive_function_is_settled_by_the_following_returns() {
 fn several_returns_may_be_needed_to_settle_a_landing() {
     // All inner activations return to the same place: only how many returns follow tells.
     let open = "
+        born 0
         0 start main+4
         100 call main+10 f
         110 call f+10 f
@@ -165,6 +168,7 @@ fn a_handler_that_interrupts_a_first_instruction_does_not_disturb_a_landing() {
     for restorer in ["restorer+1", "restorer"] {
         let script = format!(
             "
+        born 0
         0 start main+4
         100 call main+10 f
         110 call f+10 f
@@ -252,6 +256,7 @@ fn where_a_handler_had_come_tells_which_activation_of_it_was_landed_in() {
     // Two handlers h, the second in the first; control lands in one of them, which returns: to f, where the first had come,
     // or to g, where the second had.
     let open = "
+        born 0
         0 start main+4
         100 call main+10 f
         110 async f+20
@@ -470,6 +475,7 @@ fn a_second_landing_does_not_settle_the_first() {
 #[test]
 fn a_tail_call_after_a_landing_leaves_the_frame_landed_in() {
     let script = "
+        born 0
         0 start main+4
         100 call main+10 f
         110 call f+10 f

@@ -298,6 +298,15 @@ fn a_handler_that_was_entered_out_of_sight_returns_to_no_new_handler() {
         120 start f
         130 ret f+20 main+15";
     check(script, "120 >=10 open_start [unknown]");
+    let in_the_restorer = "
+        code sigreturn restorer
+        0 start main+4
+        10 gap 90
+        100 resume restorer+5
+        110 syscall restorer+5
+        120 start f
+        130 ret f+20 main+15";
+    check(in_the_restorer, "120 >=10 open_start [unknown]");
 }
 
 #[test]

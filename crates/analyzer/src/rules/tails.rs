@@ -40,6 +40,22 @@ fn the_calls_not_seen_to_end_are_listed_longest_first_with_their_callers() {
 }
 
 #[test]
+fn at_least_is_what_the_errors_leave() {
+    // The first took 10 ns to 45, the second 20 for certain.
+    let script = "
+        0 start main+4
+        100/130/135 call main+10 f
+        145 gap 150
+        150 resume main+15
+        200 call main+10 f
+        220 gap 250";
+    let f = &analyse(script, Request::default()).functions[0];
+    let open: Vec<_> = f.longest_open.iter().map(|row| row.at_least_ns()).collect();
+    assert_eq!(open, [20, 0]);
+    assert_eq!((f.tails.at_least.min_ns, f.tails.at_least.max_ns), (Some(0), Some(20)));
+}
+
+#[test]
 fn more_open_calls_than_are_listed_keep_the_longest() {
     // Thirty recursive calls, one every 10 ns, open at the end: the outermost ten are the longest.
     let calls: String = (0..30).map(|i| format!("{} call f+10 f\n", 100 + 10 * i)).collect();

@@ -52,6 +52,7 @@ impl Lost {
             GapCause::Desync { .. }
             | GapCause::MissingCode { .. }
             | GapCause::UnmappedCode { .. }
+            | GapCause::NarrowCode { .. }
             | GapCause::UnknownThread => false,
         }
     }

@@ -143,7 +143,7 @@ impl Flow<'_> {
 
     /// Goes to an address that a packet gives.  Only 64-bit code is decoded.
     pub(super) fn enter(&mut self, ip: Avma) -> Result<(), GapCause> {
-        if self.long_mode { self.walk.jump_to(ip) } else { Err(GapCause::UnmappedCode { ip }) }
+        if self.long_mode { self.walk.jump_to(ip) } else { Err(GapCause::NarrowCode { ip }) }
     }
 
     /// Finds out who runs now, and in which address space.

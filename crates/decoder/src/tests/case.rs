@@ -8,7 +8,7 @@
 //! [sideband]       optional: time, what; then the buffer is a CPU's
 //! [trace]          see `trace`
 //! [trace of cpu 1] optional: beside that, which is CPU 0's then
-//! [events]         what must come out, see `events`
+//! [events]         what must come out, see `events`; at the end, how often the clock contradicted itself, if it did
 //! ```
 //!
 //! Each case is decoded in one segment and in as many as it has PSBs: the events must be the same.
@@ -146,8 +146,12 @@ pub(super) fn check(name: &str) {
     }
     let outcome = |(way, traces, bytes, decoder): (_, &Vec<Trace>, _, OwnDecoder)| {
         let mut text = Text::new(&code, schedule.is_some(), setup.times);
-        run(&setup, &code, traces, schedule.as_ref(), bytes, &decoder, &mut text);
-        (way, text.into_lines())
+        let stats = run(&setup, &code, traces, schedule.as_ref(), bytes, &decoder, &mut text);
+        let mut lines = text.into_lines();
+        if stats.clock_errors > 0 {
+            lines.push(format!("clock contradictions: {}", stats.clock_errors));
+        }
+        (way, lines)
     };
     let outcomes: Vec<_> = ways.into_iter().map(outcome).collect();
     let expected = sections.lines("events");
@@ -189,7 +193,7 @@ fn schedule(lines: &[&str]) -> Schedule {
                 "switch-out" => (id, switch(true)),
                 "exit" => (id, Sideband::Exit { pid: Pid(7), tid: Tid(id) }),
                 "lost" => (id, Sideband::Lost { count: 1 }),
-                "map" => (id, Sideband::Mmap(mapping(Pid(id)))),
+                "map" => (id, Sideband::from(mapping(Pid(id)))),
                 _ => panic!("[sideband]: {line:?}"),
             };
             SidebandRecord {
@@ -213,6 +217,7 @@ fn mapping(pid: Pid) -> Mmap {
         file_offset: FileOffset(0),
         path: String::new(),
         build_id: None,
+        inode: None,
         executable: true,
         kernel: false,
     }

@@ -4,6 +4,9 @@
 //! .org 0x1000
 //! f:  call g          # a label, an instruction
 //!     jz f
+//! .from 2500          # from this time on
+//! .org 0x1100         # other code stands here
+//!     ret
 //! ```
 //!
 //! A function is 0x100 bytes of addresses; its entry is its first one.  Jumps and calls have 32-bit displacements.
@@ -15,17 +18,22 @@ use model::{
     Pid, SpaceId, Svma,
 };
 
+/// By address.
+type Sections = BTreeMap<u64, Vec<u8>>;
+
 /// Bytes at addresses, and names for some of them.
 #[derive(Default)]
 pub(super) struct Code {
-    sections: BTreeMap<u64, Vec<u8>>,
+    sections: Sections,
+    /// What the code was before, and until when, the first first.
+    earlier: Vec<(Ns, Sections)>,
     labels: BTreeMap<String, u64>,
 }
 
 impl Code {
     /// One section of any bytes.
     pub(super) fn of_bytes(at: u64, bytes: Vec<u8>) -> Self {
-        Self { sections: BTreeMap::from([(at, bytes)]), labels: BTreeMap::new() }
+        Self { sections: BTreeMap::from([(at, bytes)]), ..Self::default() }
     }
 
     pub(super) fn assemble(lines: &[&str]) -> Self {
@@ -43,6 +51,12 @@ impl Code {
             let operand = operand.trim();
             if name == ".org" {
                 org = number(operand);
+                code.sections.remove(&org);
+                continue;
+            }
+            if name == ".from" {
+                code.link(&std::mem::take(&mut fixups));
+                code.earlier.push((Ns(number(operand)), code.sections.clone()));
                 continue;
             }
             let section = code.sections.entry(org).or_default();
@@ -54,13 +68,18 @@ impl Code {
                 section.extend([0; 4]);
             }
         }
-        for (org, at, target) in fixups {
-            let displacement = code.address(target).wrapping_sub(org + at as u64 + 4) as i32;
-            if let Some(field) = code.sections.get_mut(&org).and_then(|s| s.get_mut(at..at + 4)) {
+        code.link(&fixups);
+        code
+    }
+
+    /// Writes the displacements to labels: section, place, label.
+    fn link(&mut self, fixups: &[(u64, usize, &str)]) {
+        for &(org, at, target) in fixups {
+            let displacement = self.address(target).wrapping_sub(org + at as u64 + 4) as i32;
+            if let Some(field) = self.sections.get_mut(&org).and_then(|s| s.get_mut(at..at + 4)) {
                 field.copy_from_slice(&displacement.to_le_bytes());
             }
         }
-        code
     }
 
     /// The address that `label`, `label+0x5` or `0x1005` stands for.
@@ -117,12 +136,15 @@ pub(super) fn number(text: &str) -> u64 {
 }
 
 impl CodeSource for Code {
-    fn space(&self, _: Pid, _: Ns) -> SpaceId {
-        SpaceId(1)
+    fn space(&self, _: Pid, time: Ns) -> SpaceId {
+        let changes = self.earlier.iter().filter(|(until, _)| *until <= time).count();
+        SpaceId(1 + changes as u32)
     }
 
-    fn code(&self, _: SpaceId, ip: Avma) -> Result<&[u8], NoCode> {
-        let section = self.sections.range(..=ip.0).next_back();
+    fn code(&self, space: SpaceId, ip: Avma) -> Result<&[u8], NoCode> {
+        let generation = self.earlier.get(space.0.saturating_sub(1) as usize);
+        let sections = generation.map_or(&self.sections, |(_, sections)| sections);
+        let section = sections.range(..=ip.0).next_back();
         let rest = section.and_then(|(at, bytes)| bytes.get(usize::try_from(ip.0 - at).ok()?..));
         let unmapped = if ip.is_kernel() { NoCode::Kernel } else { NoCode::Unmapped };
         rest.filter(|rest| !rest.is_empty()).ok_or(unmapped)

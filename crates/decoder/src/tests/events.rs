@@ -38,7 +38,7 @@ impl<'a> Text<'a> {
             TraceEvent::Branch(branch) => (self.transfer(&branch.transfer), self.time(branch.time)),
             TraceEvent::Gap(gap) => {
                 let at = match gap.cause {
-                    GapCause::Desync { ip } | GapCause::UnmappedCode { ip } => {
+                    GapCause::Desync { ip } | GapCause::UnmappedCode { ip } | GapCause::NarrowCode { ip } => {
                         format!(" at {}", self.code.name(ip))
                     }
                     _ => String::new(),

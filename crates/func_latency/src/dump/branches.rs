@@ -124,7 +124,7 @@ impl<'a> Names<'a> {
             GapCause::MissingCode { object } => {
                 let _ = write!(line, " {}", self.image.object_name(object));
             }
-            GapCause::Desync { ip } | GapCause::UnmappedCode { ip } => {
+            GapCause::Desync { ip } | GapCause::UnmappedCode { ip } | GapCause::NarrowCode { ip } => {
                 let _ = write!(line, " at {ip}");
             }
             _ => (),

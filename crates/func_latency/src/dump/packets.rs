@@ -24,7 +24,7 @@ pub(super) fn dump(out: &mut dyn Write, recording: &Recording<'_>, config: &Dump
             continue;
         }
         match window {
-            Some((window, clock)) => in_window(out, buffer, window, clock)?,
+            Some((window, clock)) => in_window(out, buffer, window, clock, recording.tsc_near(clock))?,
             None => {
                 for (at, packet) in packets(&buffer.pieces) {
                     line(out, buffer.index, at, &packet)?;
@@ -41,10 +41,11 @@ fn in_window(
     buffer: &AuxBuffer<'_>,
     window: TimeWindow,
     clock: TscClock,
+    near: Tsc,
 ) -> io::Result<()> {
     // A second reader runs ahead to where a stretch ends.
     let mut ahead = packets(&buffer.pieces).filter_map(|(at, packet)| match packet {
-        Ok(Packet::Tsc(tsc)) => Some((at, clock.to_ns(Tsc(tsc)))),
+        Ok(Packet::Tsc(tsc)) => Some((at, clock.to_ns(Tsc::of_packet(tsc, near)))),
         _ => None,
     });
     let mut next = ahead.next();
@@ -84,9 +85,12 @@ mod tests {
 
     #[test]
     fn window_is_cut_at_tsc_packets() {
+        // The packets have the low 56 bits of the clock's 64.
+        let zero = 7 << 56;
         let mut bytes = vec![];
-        for tsc in [100, 200, 300] {
-            for packet in [Packet::Psb, Packet::Tsc(tsc), Packet::PsbEnd, Packet::Mtc(1)] {
+        for tsc in [zero + 100, zero + 200, zero + 300] {
+            let low_56 = tsc & ((1 << 56) - 1);
+            for packet in [Packet::Psb, Packet::Tsc(low_56), Packet::PsbEnd, Packet::Mtc(1)] {
                 packet::encode(&packet, &mut bytes);
             }
         }
@@ -99,7 +103,8 @@ mod tests {
         let clock = TscClock { shift: 0, mult: 1, zero: 0 };
         let dump = |from, to| {
             let mut out = vec![];
-            in_window(&mut out, &buffer, TimeWindow { from: Ns(from), to: Ns(to) }, clock).unwrap();
+            let window = TimeWindow { from: Ns(zero + from), to: Ns(zero.saturating_add(to)) };
+            in_window(&mut out, &buffer, window, clock, Tsc(zero + 1)).unwrap();
             String::from_utf8(out).unwrap()
         };
         let inner = "3 0x0000002c TSC 0xc8\n3 0x00000034 PSBEND\n3 0x00000036 MTC 0x1\n3 0x00000038 PSB\n";

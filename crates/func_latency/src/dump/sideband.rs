@@ -131,13 +131,14 @@ mod tests {
             Sideband::Comm { pid: Pid(7), tid: Tid(8), name: "a\nb".into(), exec: true },
             "COMM exec 7/8 a\\nb",
         );
-        let mapped = Sideband::Mmap(Mmap {
+        let mapped = Sideband::from(Mmap {
             pid: Pid(7),
             start: Avma(0x40_0000),
             len: 0x1000,
             file_offset: FileOffset(0x2000),
             path: "/usr/bin/x".into(),
             build_id: Some(BuildId(vec![0xab, 1])),
+            inode: None,
             executable: true,
             kernel: false,
         });

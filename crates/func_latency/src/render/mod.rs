@@ -32,6 +32,8 @@ pub struct View<'a> {
     /// Inlined instances of each function, which are not counted, or `None` if they were not looked for; in the
     /// order of the report's functions.
     pub inlined: &'a [Option<u64>],
+    /// Which calls were asked for, in words; empty: all.
+    pub only: &'a [String],
     /// What makes the report less than whole: damage, objects that are missing.
     pub problems: &'a [String],
     /// Show source lines.

@@ -6,6 +6,7 @@
 //!         syscall
 //! ```
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use model::{AuxOffset, AuxOwner, AuxRecord, BuildId, Cpu, FileOffset, Ns, Pid, Tid, TscClock};
@@ -29,14 +30,32 @@ pub(crate) fn write(directory: &Path, build_id: &[u8]) -> PathBuf {
     let program = directory.join("program");
     std::fs::write(&program, elf()).unwrap();
     let path = directory.join("perf.data");
-    std::fs::write(&path, recording(program.to_str().unwrap(), build_id, false)).unwrap();
+    std::fs::write(&path, recording(&program, of_build_id(build_id), false, &Features::default())).unwrap();
     path
+}
+
+/// The same of this machine, without build ids, of the program's inode as it is now.
+pub(crate) fn write_with_inode(directory: &Path) {
+    let program = directory.join("program");
+    let file = std::fs::metadata(&program).unwrap();
+    let (dev, inode) = (file.dev(), file.ino());
+    let (major, minor) = ((dev >> 8 & 0xfff) as u32, (dev & 0xff | dev >> 12 & 0xffff_ff00) as u32);
+    let identity = FileIdentity::Inode { major, minor, inode, generation: 0 };
+    let here =
+        |name: &str| std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap().trim().to_owned();
+    let features =
+        Features { hostname: here("hostname"), os_release: here("osrelease"), ..Features::default() };
+    std::fs::write(directory.join("perf.data"), recording(&program, identity, false, &features)).unwrap();
+}
+
+fn of_build_id(id: &[u8]) -> FileIdentity {
+    FileIdentity::BuildId(BuildId(id.to_vec()))
 }
 
 /// The same, but the AUX buffer was full behind the trace, while the program ran on for twice the time.
 pub(crate) fn write_truncated(directory: &Path) {
     let program = directory.join("program");
-    let recording = recording(program.to_str().unwrap(), &BUILD_ID, true);
+    let recording = recording(&program, of_build_id(&BUILD_ID), true, &Features::default());
     std::fs::write(directory.join("perf.data"), recording).unwrap();
 }
 
@@ -130,7 +149,7 @@ fn trace() -> Vec<u8> {
     bytes
 }
 
-fn recording(program: &str, build_id: &[u8], truncated: bool) -> Vec<u8> {
+fn recording(program: &Path, identity: FileIdentity, truncated: bool, features: &Features) -> Vec<u8> {
     let attr = Attr {
         event_type: PMU,
         config: pt_config::TSC | pt_config::CYC | 0x2001,
@@ -164,10 +183,10 @@ fn recording(program: &str, build_id: &[u8], truncated: bool) -> Vec<u8> {
         start: BASE,
         len: 0x2000,
         file_offset: FileOffset(0),
-        identity: FileIdentity::BuildId(BuildId(build_id.to_vec())),
+        identity,
         protection: 5,
         flags: 2,
-        path: program,
+        path: program.to_str().unwrap(),
     };
     let (flags, end) = if truncated { (AuxRecord::TRUNCATED, 1500) } else { (0, 500) };
     let records = [
@@ -187,5 +206,5 @@ fn recording(program: &str, build_id: &[u8], truncated: bool) -> Vec<u8> {
     let chunk =
         AuxChunk { index: 0, owner: AuxOwner::Thread(THREAD), offset: AuxOffset(0), reference: START_TSC };
     writer.aux(&chunk, &[&bytes]).unwrap();
-    writer.finish(&Features::default()).unwrap().into_inner()
+    writer.finish(features).unwrap().into_inner()
 }

@@ -1,4 +1,4 @@
-//! `/proc/kcore`, or what `perf record --kcore` copied of it: an ELF core file of the kernel's memory.
+//! `/proc/kcore`, or what perf or a bundle copied of it: an ELF core file of the kernel's memory.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -7,14 +7,17 @@ use std::path::Path;
 
 use model::{Avma, BuildId};
 use object::LittleEndian;
-use object::elf::{FileHeader64, PT_LOAD, ProgramHeader64};
+use object::elf::{EM_X86_64, ET_CORE, FileHeader64, PT_LOAD, ProgramHeader64};
 use object::read::elf::{FileHeader, ProgramHeader};
 
 const LE: LittleEndian = LittleEndian;
 /// The most bytes of one stretch of text: far more than any kernel has.
 const MAX_TEXT: u64 = 256 << 20;
-/// Its program headers are in front.
-const HEADERS: usize = 1 << 16;
+const HEADER_BYTES: usize = 64;
+const PROGRAM_HEADER_BYTES: usize = 56;
+/// Its program headers are in front, as many as the header can tell of.
+const HEADERS: usize = HEADER_BYTES + PROGRAM_HEADER_BYTES * u16::MAX as usize;
+const READ_EXECUTE: u32 = 5;
 
 pub(super) struct Kcore {
     file: File,
@@ -52,6 +55,30 @@ impl Kcore {
         bytes.truncate(len);
         (len > 0).then_some((from, bytes))
     }
+}
+
+/// An ELF core file of these stretches of memory, of which it has as many as its header can tell of.
+pub(crate) fn write(stretches: &[(Avma, &[u8])]) -> Vec<u8> {
+    let count = u16::try_from(stretches.len()).unwrap_or(u16::MAX);
+    let stretches = stretches.get(..usize::from(count)).unwrap_or_default();
+    let mut out = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+    let halves = |out: &mut Vec<u8>, list: &[u16]| list.iter().for_each(|n| out.extend(n.to_le_bytes()));
+    let words = |out: &mut Vec<u8>, list: &[u32]| list.iter().for_each(|n| out.extend(n.to_le_bytes()));
+    let longs = |out: &mut Vec<u8>, list: &[u64]| list.iter().for_each(|n| out.extend(n.to_le_bytes()));
+    halves(&mut out, &[ET_CORE, EM_X86_64]);
+    words(&mut out, &[1]);
+    longs(&mut out, &[0, HEADER_BYTES as u64, 0]);
+    words(&mut out, &[0]);
+    halves(&mut out, &[HEADER_BYTES as u16, PROGRAM_HEADER_BYTES as u16, count, 0, 0, 0]);
+    let mut offset = (HEADER_BYTES + PROGRAM_HEADER_BYTES * stretches.len()) as u64;
+    for (start, bytes) in stretches {
+        let size = bytes.len() as u64;
+        words(&mut out, &[PT_LOAD, READ_EXECUTE]);
+        longs(&mut out, &[offset, start.0, 0, size, size, 1]);
+        offset += size;
+    }
+    stretches.iter().for_each(|(_, bytes)| out.extend_from_slice(bytes));
+    out
 }
 
 /// Reads until the buffer is full, or there is nothing more.
@@ -93,6 +120,17 @@ fn build_id_of(mut notes: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let (text, module) = (Avma(0xffff_ffff_8100_0000), Avma(0xffff_ffff_c000_0000));
+        std::fs::write(&file, write(&[(text, b"the kernel's"), (module, b"a module's")])).unwrap();
+        let kcore = Kcore::open(file.path()).unwrap();
+        assert_eq!(kcore.read(text, text.plus(0x1000)), Some((text, b"the kernel's".to_vec())));
+        assert_eq!(kcore.read(Avma(module.0 - 8), module.plus(8)), Some((module, b"a module".to_vec())));
+        assert_eq!(kcore.read(text.plus(0x1000), module), None);
+    }
 
     #[test]
     fn the_build_id_among_other_notes() {

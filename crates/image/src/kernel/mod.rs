@@ -7,18 +7,18 @@
 //!           vmlinux   as it was linked: without modules, and without what the kernel patches when it starts and
 //!                     later (alternatives, static keys, ftrace), so that a trace may contradict it
 //! ```
-//! The kernel is mapped in every address space.  In order: what was asked for, `kcore_dir` beside the recording, the
-//! running kernel if it is the recorded one, `vmlinux` with the recorded build id where distributions put it.
+//! The kernel is mapped in every address space.  In order: what was asked for, `kcore_dir` beside the recording, what is
+//! found by build id ([`places`]).
 
 mod kallsyms;
-mod kcore;
+pub(crate) mod kcore;
 mod object;
+pub(crate) mod places;
 
 use std::path::{Path, PathBuf};
 
 use model::{Avma, BuildId, FileOffset, Mmap, ObjectId, Sideband, SidebandRecord};
 
-use crate::build_id_dirs::{self, Part};
 use crate::contents::Contents;
 use crate::elf::Elf;
 use crate::error::ObjectError;
@@ -27,11 +27,12 @@ use crate::object_file::{self, Loaded, ObjectFile};
 use crate::options::ImageOptions;
 use crate::space::{Mapping, ObjectKey};
 use kallsyms::Symbol;
+use places::Place;
 
 /// Where the kernel is linked on x86-64 (`__START_KERNEL`): addresses of kernel code are given as if it had stayed there.
 const LINKED_AT: u64 = 0xffff_ffff_8100_0000;
 /// The name of the kernel without its modules.
-const CORE: &str = "[kernel.kallsyms]";
+pub(crate) const CORE: &str = "[kernel.kallsyms]";
 
 /// Where to take the kernel's code from; by default, where it is found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,6 +71,14 @@ pub(crate) struct KernelText {
     pub(crate) objects: Vec<ObjectFile>,
     /// By address; objects by index in `objects`.
     pub(crate) mappings: Vec<Mapping>,
+    pub(crate) origin: Origin,
+}
+
+/// Where the kernel's text is from.
+#[derive(Default)]
+pub(crate) struct Origin {
+    /// The directory of the `kcore` that it was copied of, if it was; there may be `kallsyms` and `modules`, too.
+    pub(crate) kcore_dir: Option<PathBuf>,
     /// What could not be used of what was asked for.
     pub(crate) problem: Option<ObjectError>,
 }
@@ -80,20 +89,33 @@ impl KernelText {
         let ranges = ranges(sideband);
         let Some(core) = ranges.iter().find(|range| range.is_core()) else { return Self::default() };
         let mut text = Self::default();
-        let KernelOptions { kcore, vmlinux } = &options.kernel;
-        if let Some(path) = kcore {
-            text.problem = text.add_kcore(path, &ranges, options).err();
-        } else if let Some(path) = vmlinux {
-            text.problem = text.add_vmlinux(path, core, options).err();
-        } else if kcore::is_running(core.build_id.as_ref())
-            && text.add_kcore(Path::new("/proc/kcore"), &ranges, options).is_ok()
-        {
-        } else if let Some(id) = &core.build_id {
-            let places = vmlinux_places(id, options);
-            let _found = places.iter().any(|path| text.add_vmlinux(path, core, options).is_ok());
+        let asked = match options.kernel.clone() {
+            KernelOptions { kcore: Some(path), .. } => Some(Place::Kcore(path)),
+            KernelOptions { vmlinux: Some(path), .. } => Some(Place::Vmlinux(path)),
+            KernelOptions { kcore: None, vmlinux: None } => None,
+        };
+        match asked {
+            Some(place) => text.origin.problem = text.add_text(&place, &ranges, core, options).err(),
+            None => {
+                let places = places::all(core.build_id.as_ref(), options);
+                let _found = places.iter().any(|place| text.add_text(place, &ranges, core, options).is_ok());
+            }
         }
         text.mappings.sort_by_key(|mapping| mapping.start);
         text
+    }
+
+    fn add_text(
+        &mut self,
+        place: &Place,
+        ranges: &[Range],
+        core: &Range,
+        options: &ImageOptions,
+    ) -> Result<(), ObjectError> {
+        match place {
+            Place::Kcore(path) => self.add_kcore(path, ranges, options),
+            Place::Vmlinux(path) => self.add_vmlinux(path, core, options),
+        }
     }
 
     fn add_kcore(
@@ -115,25 +137,41 @@ impl KernelText {
         let modules = std::fs::read_to_string(dir.join("modules")).ok();
         let is_there = |range: &&Range| modules.as_deref().is_none_or(|list| has_module(list, range));
         let kcore = kcore::Kcore::open(&file).map_err(unreadable)?;
-        for range in ranges.iter().filter(is_there) {
+        let texts: Vec<_> = (ranges.iter().filter(is_there))
+            .filter_map(|range| Some((range, kcore.read(range.start, end_of(range, &symbols))?)))
+            .collect();
+        if !texts.iter().any(|(range, _)| range.is_core()) {
+            let what = "it does not have the text of the kernel that was recorded".to_owned();
+            return Err(ObjectError::Damaged { path: file, what });
+        }
+        for (range, (start, bytes)) in texts {
             let end = end_of(range, &symbols);
-            let Some((start, bytes)) = kcore.read(range.start, end) else { continue };
             let symbols: Vec<Symbol> =
                 symbols.iter().filter(|s| (start..end).contains(&s.address)).cloned().collect();
             let mapping = (start, bytes.len() as u64, FileOffset(object::TEXT_OFFSET));
             let made = object::write(start.0.wrapping_sub(range.slide()), range.slide(), &bytes, &symbols);
-            let key =
-                ObjectKey { name: range.name.clone(), build_id: range.build_id.clone(), deleted: false };
+            let key = ObjectKey {
+                name: range.name.clone(),
+                build_id: range.build_id.clone(),
+                inode: None,
+                deleted: false,
+            };
             let contents = Contents::Owned(made.into());
             let located = Located { path: file.clone(), contents, assumption: None };
             let loaded = object_file::read(located, &key, options)?;
             self.add(key, loaded, &[mapping]);
         }
+        self.origin.kcore_dir = Some(dir.to_owned());
         Ok(())
     }
 
     fn add_vmlinux(&mut self, path: &Path, core: &Range, options: &ImageOptions) -> Result<(), ObjectError> {
-        let key = ObjectKey { name: core.name.clone(), build_id: core.build_id.clone(), deleted: false };
+        let key = ObjectKey {
+            name: core.name.clone(),
+            build_id: core.build_id.clone(),
+            inode: None,
+            deleted: false,
+        };
         let missing = || ObjectError::Missing { name: key.name.clone(), tried: vec![path.into()] };
         let contents = locate::open(path, key.build_id.as_ref())?.ok_or_else(missing)?;
         let linked_text = Elf::parse(&contents).ok().and_then(|elf| elf.address_of("_text"));
@@ -165,7 +203,7 @@ fn ranges(sideband: &[SidebandRecord]) -> Vec<Range> {
     let mut ranges: Vec<Range> = vec![];
     for record in sideband {
         let Sideband::Mmap(mmap) = &record.body else { continue };
-        let Mmap { start, len, file_offset, path, build_id, kernel: true, .. } = mmap else { continue };
+        let Mmap { start, len, file_offset, path, build_id, kernel: true, .. } = &**mmap else { continue };
         // `[kernel.kallsyms]_text`: the symbol that tells how far the kernel was moved.
         let core = path.strip_prefix(CORE).is_some_and(|symbol| symbol.is_empty() || symbol.starts_with('_'));
         let name = if core { CORE } else { path };
@@ -200,21 +238,6 @@ fn end_of(range: &Range, symbols: &[Symbol]) -> Avma {
     let end = Avma(range.start.0.saturating_add(range.len));
     let text_end = symbols.iter().find(|s| range.is_core() && s.name == "_etext").map(|s| s.address);
     text_end.filter(|text_end| *text_end > range.start).map_or(end, |text_end| end.min(text_end))
-}
-
-/// Where `vmlinux` may be: by build id as any object, or as its own debug file; by name, where its build id decides.
-fn vmlinux_places(id: &BuildId, options: &ImageOptions) -> Vec<PathBuf> {
-    let mut places = build_id_dirs::places(id, Part::Code, options);
-    places.extend(build_id_dirs::places(id, Part::Debug, options));
-    let installed =
-        ["/boot/vmlinux-*", "/usr/lib/debug/boot/vmlinux-*", "/usr/lib/debug/lib/modules/*/vmlinux"];
-    let copied = options.symfs.is_some().then_some("vmlinux*");
-    for pattern in installed.into_iter().chain(copied) {
-        let pattern = options.rooted(Path::new(pattern));
-        let found = pattern.to_str().and_then(|pattern| glob::glob(pattern).ok());
-        places.extend(found.into_iter().flatten().flatten());
-    }
-    places
 }
 
 #[cfg(test)]

@@ -10,16 +10,12 @@ use super::compressed;
 use super::error::Refusal;
 use super::features::{self, Features};
 use super::header::{FileHeader, Layout, Section};
+use super::kept::Kept;
 use super::listing::Listed;
 use super::records::{self, Record, Records};
 use super::sample_id::{self, SampleId};
 use super::sideband;
 use super::tracepoints::Tracepoints;
-
-/// The most sideband records that we keep.  A record of 8 bytes in the file is one of some 140 in memory,
-/// so a file could be made that does not fit it.  Real ones stay below: this is four minutes of 65,000
-/// context switches a second.
-const SIDEBAND_LIMIT: usize = 1 << 24;
 
 /// `PERF_EVENT_UPDATE__NAME`.
 const EVENT_UPDATE_NAME: u64 = 2;
@@ -31,6 +27,12 @@ pub(super) struct Parts<'a, 'm> {
     pub(super) main: &'a [u8],
     /// The files `data.N` of a directory: records and nothing else.
     pub(super) more: &'m [&'a [u8]],
+}
+
+impl Parts<'_, '_> {
+    fn all_bytes(&self) -> usize {
+        self.more.iter().fold(self.main.len(), |sum, more| sum.saturating_add(more.len()))
+    }
 }
 
 /// Reads all of a recording.
@@ -52,7 +54,7 @@ struct Collector<'a, 'l> {
     info: Option<TraceInfo>,
     time_conv: Option<TscClock>,
     buffers: Buffers<'a>,
-    sideband: Vec<SidebandRecord>,
+    sideband: Kept,
     time_span: Option<(Ns, Ns)>,
     features: Features,
     tracepoints: Tracepoints,
@@ -70,7 +72,7 @@ impl<'a, 'l> Collector<'a, 'l> {
             info: None,
             time_conv: None,
             buffers: Buffers::default(),
-            sideband: Vec::new(),
+            sideband: Kept::of_file(parts.all_bytes()),
             time_span: None,
             features: Features::default(),
             tracepoints: Tracepoints::default(),
@@ -116,7 +118,7 @@ impl<'a, 'l> Collector<'a, 'l> {
         match end {
             Some(end) => self.feature_sections(bytes, header, end),
             None if killed => {
-                self.damaged(file_end, "perf was stopped before it closed the file; read to its end");
+                self.damaged(file_end, "the recorder was stopped before it closed the file; read to its end");
             }
             None => {
                 let missing = (u128::from(data.offset) + u128::from(data.size)) - u128::from(file_end);
@@ -315,11 +317,7 @@ impl<'a, 'l> Collector<'a, 'l> {
         if matches!(record.body, Sideband::Aux { .. } | Sideband::Other { .. }) {
             return Ok(());
         }
-        if self.sideband.len() == SIDEBAND_LIMIT {
-            return Err(format!("more than {SIDEBAND_LIMIT} sideband records"));
-        }
-        self.sideband.push(record);
-        Ok(())
+        self.sideband.push(record)
     }
 
     // ---- all together ----
@@ -351,26 +349,27 @@ impl<'a, 'l> Collector<'a, 'l> {
                 instead: "record them with the same cyc, mtc and mtc_period",
             });
         };
-        let first_pid = self.features.asked_pid().or_else(|| first_comm(&self.sideband));
-        for record in &mut self.sideband {
+        let first_pid = self.features.asked_pid().or_else(|| first_comm(&self.sideband.records));
+        for record in &mut self.sideband.records {
             if let Sideband::Mmap(mmap) = &mut record.body {
                 self.features.complete(mmap);
             }
         }
-        self.sideband.sort_by_key(|record| record.time);
+        self.sideband.records.sort_by_key(|record| record.time);
         let mut overlaps = Vec::new();
         let buffers = std::mem::take(&mut self.buffers).finish(pt.snapshot, &mut |d| overlaps.push(d));
         overlaps.into_iter().for_each(|damage| self.note(damage));
         Ok(Recording {
             buffers,
             time_span: self.time_span,
-            sideband: self.sideband,
+            sideband: self.sideband.records,
             pt,
             clock: info.clock().or(self.time_conv),
             clock_offsets: self.features.clock_offsets(pt_clock),
             ip_filter: info.filter,
             cpu_model: self.features.cpu_model,
             kernel_release: self.features.kernel_release,
+            hostname: self.features.hostname,
             command_line: self.features.command_line,
             first_pid,
             damage: self.damage,

@@ -40,6 +40,7 @@ pub(super) struct Features {
     pub(super) command_line: Vec<String>,
     pub(super) cpu_model: Option<CpuModel>,
     pub(super) kernel_release: Option<String>,
+    pub(super) hostname: Option<String>,
     pub(super) event_names: Vec<String>,
     clock: Option<ClockData>,
     build_ids: HashMap<String, Option<BuildId>>,
@@ -52,8 +53,9 @@ impl Features {
         match number {
             BUILD_ID => self.build_id_table(bytes)?,
             OSRELEASE => self.kernel_release = Some(c.counted_string()?),
+            HOSTNAME => self.hostname = Some(c.counted_string()?),
             // Nothing that we use, but a damaged one is damage.
-            HOSTNAME | VERSION | ARCH | CPUDESC => {
+            VERSION | ARCH | CPUDESC => {
                 c.counted_string()?;
             }
             NRCPUS | TOTAL_MEM => {
@@ -202,6 +204,8 @@ mod tests {
         assert_eq!(f.read(CMDLINE, &u32::MAX.to_le_bytes()), None);
         f.read(OSRELEASE, &string("6.1.0-37-amd64", 64)).unwrap();
         assert_eq!(f.kernel_release.as_deref(), Some("6.1.0-37-amd64"));
+        f.read(HOSTNAME, &string("db7", 64)).unwrap();
+        assert_eq!(f.hostname.as_deref(), Some("db7"));
         f.read(CPUID, &string("GenuineIntel,6,78,3", 64)).unwrap();
         assert_eq!(f.cpu_model, Some(CpuModel { family: 6, model: 78, stepping: 3 }));
         f.read(CPUID, &string("AuthenticAMD", 64)).unwrap();
@@ -263,6 +267,7 @@ mod tests {
                 file_offset: FileOffset(0),
                 path: path.into(),
                 build_id: None,
+                inode: None,
                 executable: true,
                 kernel,
             };

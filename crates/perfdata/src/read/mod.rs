@@ -11,6 +11,7 @@
 //! snapshots  what is new in each copy of a ring
 //! features  command line, CPU, build ids, event names
 //! compressed  records of `perf record -z`
+//! kept      the sideband records, as many as a real file may have
 //! collect   the above, put together in one pass
 //! listing   all records, for people
 //! open      a file, or a directory of them
@@ -31,6 +32,7 @@ mod features;
 #[cfg(test)]
 mod fixture;
 mod header;
+mod kept;
 mod listing;
 mod open;
 mod records;

@@ -1,6 +1,6 @@
 //! The bodies of the sideband records (include/uapi/linux/perf_event.h), without their trailers.
 
-use model::{Avma, BuildId, FileOffset, Mmap, Ns, Pid, Sideband, Tid};
+use model::{Avma, BuildId, FileOffset, Inode, Mmap, Ns, Pid, Sideband, Tid};
 
 use super::bytes::{Cursor, text};
 use super::records::{self, Record};
@@ -26,7 +26,7 @@ pub(super) fn read(record: &Record<'_>, body: &[u8]) -> Option<Sideband> {
     let preempted = out && misc & MISC_SWITCH_OUT_PREEMPT != 0;
     Some(match record.kind {
         records::MMAP | records::MMAP2 if !MISC_GUEST.contains(&(misc & MISC_CPUMODE_MASK)) => {
-            Sideband::Mmap(mmap(record, &mut c)?)
+            Sideband::from(mmap(record, &mut c)?)
         }
         records::COMM => {
             let (pid, tid) = pid_tid(&mut c)?;
@@ -76,20 +76,29 @@ fn mmap(record: &Record<'_>, c: &mut Cursor<'_>) -> Option<Mmap> {
     let start = Avma(c.u64()?);
     let len = c.u64()?;
     let file_offset = FileOffset(c.u64()?);
-    let mut build = None;
+    let (mut build, mut inode) = (None, None);
     let mut executable = record.misc & MISC_MMAP_DATA == 0;
     if record.kind == records::MMAP2 {
         let file = c.take(24)?;
         if record.misc & MISC_MMAP_BUILD_ID != 0 {
             let (size, id) = (file.first()?, file.get(4..)?);
             build = build_id(id.get(..usize::from(*size))?);
+        } else {
+            inode = self::inode(file);
         }
         executable = c.u32()? & PROT_EXEC != 0;
         let _flags = c.u32()?;
     }
     let kernel = record.misc & MISC_CPUMODE_MASK == MISC_KERNEL;
     let path = text(c.rest());
-    Some(Mmap { pid, start, len, file_offset, path, build_id: build, executable, kernel })
+    Some(Mmap { pid, start, len, file_offset, path, build_id: build, inode, executable, kernel })
+}
+
+/// The inode in MMAP2; `None` where there is no file, or whoever wrote the record did not know.
+fn inode(bytes: &[u8]) -> Option<Inode> {
+    let mut c = Cursor::new(bytes);
+    let device = (c.u32()?, c.u32()?);
+    Some(Inode { device, number: c.u64().filter(|number| *number != 0)? })
 }
 
 /// A build id; `None` where perf left zeros because it found none.
@@ -125,16 +134,21 @@ mod tests {
             file_offset: FileOffset(0x2000),
             path: "/bin/x".into(),
             build_id: None,
+            inode: None,
             executable: true,
             kernel: false,
         };
-        assert_eq!(m, expect);
+        let number = u64::from_le_bytes([9; 8]);
+        let device = (0x0909_0909, 0x0909_0909);
+        assert_eq!(*m, Mmap { inode: Some(Inode { device, number }), ..expect.clone() });
         let mut file = [0; 24];
+        let Some(Sideband::Mmap(m)) = read_body(records::MMAP2, 2, &mmap2_body(&file)) else { panic!() };
+        assert_eq!(*m, expect);
         file[0] = 3;
         file[4..7].copy_from_slice(&[1, 2, 3]);
         let misc = 2 | MISC_MMAP_BUILD_ID;
         let Some(Sideband::Mmap(m)) = read_body(records::MMAP2, misc, &mmap2_body(&file)) else { panic!() };
-        assert_eq!(m, Mmap { build_id: Some(BuildId(vec![1, 2, 3])), ..expect });
+        assert_eq!(*m, Mmap { build_id: Some(BuildId(vec![1, 2, 3])), ..expect });
         file[0] = 21;
         assert_eq!(read_body(records::MMAP2, misc, &mmap2_body(&file)), None);
     }

@@ -264,7 +264,7 @@ fn perf_was_killed() {
     assert_eq!(r.sideband.len(), 7);
     let damage = r.damage.unwrap();
     assert_eq!(damage.file_offset, bytes.len() as u64);
-    assert_eq!(damage.what, "perf was stopped before it closed the file; read to its end");
+    assert_eq!(damage.what, "the recorder was stopped before it closed the file; read to its end");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! `random_programs OUT [--programs N] [--seed S]`: see `cargo xtask help`.  With `--kept` those whose files are in `OUT`
-//! are checked once more, without a new run.
+//! are checked once more, without a new run; with `--no-timers` they run as in the tests of every change.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         value.and_then(|value| value.parse().ok()).unwrap_or(default)
     };
     let Some(out) = arguments.first() else {
-        eprintln!("random_programs OUT [--programs N] [--seed S] [--kept]");
+        eprintln!("random_programs OUT [--programs N] [--seed S] [--kept | --no-timers]");
         return ExitCode::from(2);
     };
     let plugin = match build_plugin(&default_cache()) {
@@ -36,7 +36,12 @@ fn main() -> ExitCode {
         }
     };
     let (first, count) = (number("--seed", 1), number("--programs", 2000));
-    let runs = if arguments.iter().any(|word| word == "--kept") { Runs::Kept } else { Runs::Timers };
+    let is_given = |name: &str| arguments.iter().any(|word| word == name);
+    let runs = match (is_given("--kept"), is_given("--no-timers")) {
+        (true, _) => Runs::Kept,
+        (false, true) => Runs::NoTimers,
+        (false, false) => Runs::Timers,
+    };
     let seeds = match runs {
         Runs::Kept => kept(Path::new(out)),
         _ => (first..first.saturating_add(count)).collect(),

@@ -275,8 +275,8 @@ fn longest_open(
 fn open_row(view: &View<'_>, call: &CallRow) -> Vec<String> {
     vec![
         caller_name(view.names, call.caller),
-        duration(call.latency_ns),
-        grouped(call.latency_ns),
+        duration(call.at_least_ns()),
+        grouped(call.at_least_ns()),
         duration(call.off_cpu_ns),
         status(call),
         call.tid.0.to_string(),

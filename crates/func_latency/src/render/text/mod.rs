@@ -26,6 +26,10 @@ pub fn write(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<(
         counted(trace.threads, "thread"),
         size(view.aux_bytes)
     )?;
+    if !view.only.is_empty() {
+        let only = view.only.join(", ");
+        writeln!(out, "Only calls {only}. CPU percent and losses are of all the time that was recorded")?;
+    }
     for (i, function) in view.report.functions.iter().enumerate() {
         function::write(out, view, function, view.inlined_of(i).unwrap_or(0), width)?;
     }
