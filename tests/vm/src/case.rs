@@ -22,7 +22,7 @@ pub struct Case {
     /// Functions whose calls the report must have, all of them: as many as the target says, or if it is not recorded from
     /// begin to end, as the log says.
     pub counted: &'static [&'static str],
-    /// What the knobs do.
+    /// What is lost.
     pub losses: Losses,
 }
 
@@ -53,8 +53,10 @@ pub enum Losses {
     None,
     /// Overflows of the trace unit.
     Overflows,
-    /// The AUX area is full.
+    /// The AUX area is full, says a knob.
     Full,
+    /// The AUX area is full, because the recorder is stopped for a while.
+    Stalled,
     /// Bytes are overwritten.
     Damage,
 }

@@ -30,7 +30,6 @@ const LIVE: Case = Case {
 pub const CASES: &[Case] = &[
     // The machine starts with two CPUs; to switch one on again takes half a minute.
     Case { name: "perf-migrant", cpus: 2, target: &["migrant"], counted: &["stride", "journey"], ..PERF },
-    Case { name: "perf-two-cpus", cpus: 2, target: &["threads"], counted: THREADS_FUNCTIONS, ..PERF },
     Case {
         name: "live-migrant",
         cpus: 2,
@@ -90,7 +89,7 @@ pub const CASES: &[Case] = &[
         counted: &["inner", "work"],
         ..PERF
     },
-    Case { name: "perf-100-threads", target: &["threads", "100", "1"], counted: THREADS_FUNCTIONS, ..PERF },
+    Case { name: "perf-50-threads", target: &["threads", "50", "1"], counted: THREADS_FUNCTIONS, ..PERF },
     Case { name: "perf-family", target: &["family"], counted: &["chore"], ..PERF },
     Case {
         name: "perf-attach",
@@ -189,8 +188,8 @@ pub const CASES: &[Case] = &[
         ..LIVE
     },
     Case {
-        name: "live-100-threads",
-        target: &["threads", "100", "1"],
+        name: "live-200-threads",
+        target: &["threads", "200", "1"],
         arguments: &["-p", Word::PID, "-d", "30", "-f", "work"],
         counted: THREADS_FUNCTIONS,
         ..LIVE
@@ -204,5 +203,12 @@ pub const CASES: &[Case] = &[
     },
     Case { name: "live-overflow", knobs: &[("overflow_every", 1000)], losses: Losses::Overflows, ..LIVE },
     Case { name: "live-full", knobs: &[("full_every", 20_000)], losses: Losses::Full, ..LIVE },
+    Case {
+        name: "live-stalled",
+        target: &["nest", "300"],
+        arguments: &["-p", Word::PID, "-d", "20", "-m", "64K", "-f", "outer"],
+        losses: Losses::Stalled,
+        ..LIVE
+    },
     Case { name: "live-damage", knobs: &[("damage_every", 20_000)], losses: Losses::Damage, ..LIVE },
 ];

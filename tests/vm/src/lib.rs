@@ -16,3 +16,4 @@ mod crystal;
 pub mod guest;
 pub mod log;
 pub mod paths;
+mod switches;

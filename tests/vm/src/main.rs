@@ -45,9 +45,11 @@ fn check_all(vm: &Vm, names: &[&str]) -> bool {
     for case in cases {
         match check::check(vm, case) {
             Ok(checked) => {
-                let check::Checked { events, gaps, counted } = checked;
+                let check::Checked { events, gaps, off_cpu, counted } = checked;
                 let name = case.name;
-                println!("vm {name} ... ok: {events} events, {gaps} gaps, {counted} functions counted");
+                println!(
+                    "vm {name} ... ok: {events} events, {gaps} gaps, {off_cpu} times off-CPU, {counted} functions counted"
+                );
                 passed += 1;
             }
             Err(error) => {

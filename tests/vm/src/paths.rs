@@ -48,7 +48,7 @@ impl Vm {
         }
     }
 
-    /// A file of a case: `log`, the module's; `out`, what the target has printed; `report` and `err`, what the recorder has;
+    /// A file of a case: `log`, the module's; `switches`, the scheduler's; `out`, what the target has printed; `report` and `err`, what the recorder has;
     /// `end`, how that ended.
     #[must_use]
     pub fn of_case(&self, name: &str, kind: &str) -> PathBuf {

@@ -16,8 +16,9 @@ pub(super) fn all(kernel: &Kernel, directory: &Path) -> Result {
     module(kernel, directory)?;
     programs(&directory.join("programs"))?;
     let mut build = cargo();
-    build.args(["build", "--profile", "test", "--quiet", "--locked", "--all-features"]);
-    process::run(build.args(BINARIES.iter().flat_map(|binary| ["--package", binary])))
+    // As `cargo test` does, or libraries would be built once more with other features.
+    build.args(["build", "--profile", "test", "--quiet", "--locked", "--workspace", "--all-features"]);
+    process::run(build.args(BINARIES.iter().flat_map(|binary| ["--bin", binary])))
         .map_err(process::perhaps_no_network)?;
     let built = layout::target().join("debug");
     BINARIES.iter().try_for_each(|binary| copy(&built.join(binary), &directory.join(binary)))

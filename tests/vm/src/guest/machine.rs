@@ -12,6 +12,7 @@ const LOG: &str = "/sys/kernel/debug/soft_pt/log";
 const COUNTERS: &str = "/sys/kernel/debug/soft_pt/stat";
 const KNOBS: &str = "/sys/module/soft_pt/parameters";
 const RATIO: &str = "/sys/bus/event_source/devices/intel_pt/tsc_art_ratio";
+const TRACING: &str = "/sys/kernel/tracing";
 const SECOND_CPU: &str = "/sys/devices/system/cpu/cpu1/online";
 
 /// Room in the module's log: 32 MB.
@@ -53,6 +54,22 @@ pub(super) fn empty_log() -> Result<()> {
 /// A copy of the log.
 pub(super) fn save_log(to: &Path) -> Result<()> {
     fs::copy(LOG, to).map(drop).context(LOG)
+}
+
+/// The scheduler's own trace begins anew, in perf's clock.
+pub(super) fn trace_switches() -> Result<()> {
+    for (file, value) in [("trace_clock", "perf"), ("events/sched/sched_switch/enable", "1"), ("trace", "")] {
+        let path = Path::new(TRACING).join(file);
+        fs::write(&path, value).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// A copy of that trace.
+pub(super) fn save_switches(to: &Path) -> Result<()> {
+    let trace = Path::new(TRACING).join("trace");
+    fs::write(to, fs::read(&trace).with_context(|| trace.display().to_string())?)?;
+    Ok(())
 }
 
 /// How often the PMU was started.

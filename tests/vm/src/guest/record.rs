@@ -9,8 +9,11 @@ use anyhow::{Context as _, Result};
 
 use super::machine;
 use super::process::{HEAD_START, LIMIT, command, signal, wait};
-use crate::case::{Case, Start};
+use crate::case::{Case, Losses, Start};
 use crate::paths::Vm;
+
+/// In this time a small buffer fills.
+const STALL: Duration = Duration::from_secs(1);
 
 /// How the recorder ended, as text: `exit status: 0`.
 pub(super) fn run_case(vm: &Vm, case: &Case) -> Result<String> {
@@ -19,11 +22,13 @@ pub(super) fn run_case(vm: &Vm, case: &Case) -> Result<String> {
     }
     machine::set_second_cpu(case.cpus > 1)?;
     machine::empty_log()?;
+    machine::trace_switches()?;
     let end = match case.start {
         Start::ByRecorder => launch(vm, case),
         Start::Waits | Start::Runs => attach(vm, case),
     };
     machine::save_log(&vm.of_case(case.name, "log"))?;
+    machine::save_switches(&vm.of_case(case.name, "switches"))?;
     for (knob, _) in case.knobs {
         machine::set_knob(knob, 0)?;
     }
@@ -62,6 +67,11 @@ fn record_running(vm: &Vm, case: &Case, target: &Child) -> Result<ExitStatus> {
             sleep(Duration::from_millis(5));
         }
         signal("USR1", target)?;
+    }
+    if case.losses == Losses::Stalled {
+        signal("STOP", &recorder)?;
+        sleep(STALL);
+        signal("CONT", &recorder)?;
     }
     wait(&mut recorder)
 }
