@@ -1,7 +1,7 @@
 //! The code of what runs now, before it is recorded: so that a name that nobody has is an error at once, and for IP filters.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,16 @@ use model::{Avma, FileOffset, Mmap, ObjectId, Pid, Sideband, SidebandRecord};
 use recorder::{Proc, Snapshot, Target, ip_filter};
 
 use crate::host;
+
+/// What is known of the code of a target.
+pub(crate) enum Known {
+    /// This.
+    Code(Box<LiveCode>),
+    /// It is everything, and nobody looks through that.
+    TooMuch,
+    /// What a process has mapped may not be read by this user.
+    NotReadable,
+}
 
 /// Code that is mapped, or will be.
 pub(crate) struct LiveCode {
@@ -26,30 +36,33 @@ enum Source {
 }
 
 impl LiveCode {
-    /// Of a target; `None` where that would be everything.
-    pub(crate) fn of(target: &Target, proc: &Proc, object: Option<&str>) -> Option<Self> {
-        let mut pids: Vec<Pid> = match target {
-            Target::Processes(pids) => pids.clone(),
-            Target::Threads(tids) => tids.iter().filter_map(|tid| proc.process_of(*tid).ok()).collect(),
-            Target::Program(words) => return Self::of_program(words.first()?, object),
-            Target::WholeCpus => return None,
+    /// Of a target.
+    pub(crate) fn of(target: &Target, proc: &Proc, object: Option<&str>) -> Known {
+        let pids = match target {
+            Target::Program(words) => return Known::Code(Box::new(Self::of_program(words.first(), object))),
+            Target::WholeCpus => return Known::TooMuch,
+            Target::Processes(_) | Target::Threads(_) => target.processes(proc),
         };
-        pids.sort_unstable();
-        pids.dedup();
+        if pids.iter().any(|pid| proc.maps(*pid).is_err()) {
+            return Known::NotReadable;
+        }
         let snapshots: Vec<Snapshot> =
             pids.into_iter().map(|pid| Snapshot::of(proc, pid, &build_id_of)).collect();
         let sideband: Vec<SidebandRecord> = snapshots.iter().flat_map(Snapshot::sideband).collect();
         let image = Image::load(&sideband, &host::live_options(None));
-        Some(Self { image, source: Source::Processes(snapshots) })
+        Known::Code(Box::new(Self { image, source: Source::Processes(snapshots) }))
     }
 
-    fn of_program(name: &OsStr, object: Option<&str>) -> Option<Self> {
-        let files = found(name).into_iter().chain(object.map(PathBuf::from).filter(|path| path.is_file()));
+    fn of_program(name: Option<&OsString>, object: Option<&str>) -> Self {
+        let files = name
+            .and_then(|name| found(name))
+            .into_iter()
+            .chain(object.map(PathBuf::from).filter(|path| path.is_file()));
         let files: Vec<PathBuf> = files.filter_map(|path| fs::canonicalize(path).ok()).collect();
         let sideband: Vec<SidebandRecord> =
             (1u64..).zip(&files).filter_map(|(n, file)| whole(n, file)).collect();
         let image = Image::load(&sideband, &host::live_options(None));
-        Some(Self { image, source: Source::Program })
+        Self { image, source: Source::Program }
     }
 
     /// All that will be executed is known: a name that is not here is nowhere.
@@ -116,7 +129,7 @@ mod tests {
     fn this_process_has_its_own_functions() {
         let own = Target::Processes(vec![Pid(std::process::id() as i32)]);
         let proc = Proc::host();
-        let code = LiveCode::of(&own, &proc, None).unwrap();
+        let Known::Code(code) = LiveCode::of(&own, &proc, None) else { panic!("it is readable") };
         let name = "this_process_has_its_own_functions".to_owned();
         let found = code.image.find(&image::Query { text: format!("*{name}"), object: None }).unwrap();
         let ranges = code.image.function_file_ranges(found[0].id);
@@ -124,5 +137,8 @@ mod tests {
         assert!(bytes > 0);
         assert!(code.filter_file(found[0].object, start, &proc).is_some());
         assert!(code.is_complete());
+        assert!(matches!(LiveCode::of(&Target::WholeCpus, &proc, None), Known::TooMuch));
+        let nobody = Target::Processes(vec![Pid(i32::MAX)]);
+        assert!(matches!(LiveCode::of(&nobody, &proc, None), Known::NotReadable));
     }
 }

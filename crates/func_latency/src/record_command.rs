@@ -9,7 +9,7 @@ use recorder::{CpuList, Ended, Interrupts, Job, Losses, Pmu, Proc, Session, Summ
 use crate::args::RecordArgs;
 use crate::config::ReportConfig;
 use crate::exit::Exit;
-use crate::live_code::LiveCode;
+use crate::live_code::{Known, LiveCode};
 use crate::record_config::{RecordConfig, Then};
 use crate::render::units::{counted, duration, size};
 use crate::{bundle_command, host, ip_ranges, messages, report_command, target};
@@ -72,6 +72,7 @@ fn make(config: &RecordConfig, interrupts: &Interrupts) -> Result<Summary> {
     let proc = Proc::host();
     let pmu = Pmu::discover("/sys".as_ref()).map_err(recorder::RecordError::from)?;
     let mut request = config.request.clone();
+    request.target.check(&proc)?;
     if let Some(report) = &config.report {
         request.filter = filter(config, report, &pmu, &proc)?;
     }
@@ -102,8 +103,10 @@ fn filter(
     pmu: &Pmu,
     proc: &Proc,
 ) -> Result<Vec<recorder::IpRange>> {
-    let Some(code) = LiveCode::of(&config.request.target, proc, report.object.as_deref()) else {
-        return Ok(Vec::new());
+    let code = match LiveCode::of(&config.request.target, proc, report.object.as_deref()) {
+        Known::Code(code) => code,
+        // What is not readable cannot be recorded either, and the recorder says why.
+        Known::TooMuch | Known::NotReadable => return Ok(Vec::new()),
     };
     if !config.ip_filter && !code.is_complete() {
         return Ok(Vec::new());

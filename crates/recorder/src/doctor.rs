@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::pmu::Pmu;
 use crate::procfs::{Proc, field};
 
+const CAP_SYS_PTRACE: u32 = 19;
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_IPC_LOCK: u32 = 14;
 const CAP_PERFMON: u32 = 38;
@@ -54,6 +55,11 @@ pub fn examine(proc: &Proc, sysfs: &Path) -> Vec<Finding> {
             CAP_PERFMON,
             "programs of other users, and whole CPUs (-C), cannot be traced",
         ),
+        machine.capability(
+            "CAP_SYS_PTRACE",
+            CAP_SYS_PTRACE,
+            "what programs of other users have mapped cannot be read, and their functions are not known",
+        ),
         machine.locked_memory(),
         machine.capability(
             "CAP_CHECKPOINT_RESTORE",
@@ -90,9 +96,9 @@ impl Machine<'_> {
         self.capabilities >> capability & 1 == 1
     }
 
-    /// A capability, which CAP_SYS_ADMIN includes.
+    /// A capability; those that were split off CAP_SYS_ADMIN are included in it.
     fn may(&self, capability: u32) -> bool {
-        self.has(capability) || self.has(CAP_SYS_ADMIN)
+        self.has(capability) || capability != CAP_SYS_PTRACE && self.has(CAP_SYS_ADMIN)
     }
 
     fn cpu_info(&self, name: &str) -> String {
@@ -345,6 +351,7 @@ mod tests {
             [
                 ("permission", true),
                 ("CAP_PERFMON", false),
+                ("CAP_SYS_PTRACE", false),
                 ("locked memory", false),
                 ("CAP_CHECKPOINT_RESTORE", false)
             ]

@@ -50,6 +50,9 @@ pub enum RecordError {
         /// `kernel.perf_event_paranoid`.
         paranoid: Option<i64>,
     },
+    /// What a process has mapped cannot be read: nothing of its code would be known.
+    #[error("cannot read what process {} has mapped (/proc/{}/maps): run as root, or: {CAPABILITIES}", .0.0, .0.0)]
+    NotReadable(Pid),
     /// The kernel does not map a buffer.
     #[error("cannot map a buffer of {} KB: {}", bytes / 1024, why_not_mapped(*.errno))]
     Map {
@@ -116,8 +119,7 @@ impl RecordError {
 }
 
 /// The capabilities that let an ordinary user do all of it.
-const CAPABILITIES: &str =
-    "sudo setcap cap_perfmon,cap_ipc_lock,cap_checkpoint_restore+ep $(command -v func_latency)";
+const CAPABILITIES: &str = "sudo setcap cap_perfmon,cap_sys_ptrace,cap_ipc_lock,cap_checkpoint_restore+ep $(command -v func_latency)";
 
 fn why_not_opened(errno: i32, paranoid: Option<i64>) -> String {
     let setting = paranoid.map_or_else(|| "unknown".to_owned(), |value| value.to_string());

@@ -122,6 +122,12 @@ impl Proc {
         field(&status, "State:").is_some_and(|state| !state.starts_with(['Z', 'X', 'x']))
     }
 
+    /// A thread of the process lives; its first one may have ended before the others.
+    #[must_use]
+    pub fn process_lives(&self, pid: Pid) -> bool {
+        self.lives(Tid(pid.0)) || self.tasks(pid).is_ok_and(|tids| tids.iter().any(|tid| self.lives(*tid)))
+    }
+
     /// The name of a thread.
     ///
     /// # Errors

@@ -51,6 +51,48 @@ pub enum Target {
     WholeCpus,
 }
 
+impl Target {
+    /// All that is named is there, and lives.
+    ///
+    /// # Errors
+    /// The first process or thread that does not.
+    pub fn check(&self, proc: &Proc) -> Result<(), RecordError> {
+        match self {
+            Self::Processes(pids) => {
+                let dead = pids.iter().find(|pid| !proc.process_lives(**pid));
+                dead.map_or(Ok(()), |pid| Err(RecordError::NoProcess(*pid)))
+            }
+            Self::Threads(tids) => {
+                let dead = tids.iter().find(|tid| !proc.lives(**tid));
+                dead.map_or(Ok(()), |tid| Err(RecordError::NoThread(*tid)))
+            }
+            Self::Program(_) | Self::WholeCpus => Ok(()),
+        }
+    }
+
+    /// The processes that are named, or whose threads are.
+    #[must_use]
+    pub fn processes(&self, proc: &Proc) -> Vec<Pid> {
+        let mut pids = match self {
+            Self::Processes(pids) => pids.clone(),
+            Self::Threads(tids) => tids.iter().filter_map(|tid| proc.process_of(*tid).ok()).collect(),
+            Self::Program(_) | Self::WholeCpus => Vec::new(),
+        };
+        pids.sort_unstable();
+        pids.dedup();
+        pids
+    }
+
+    /// Some of it still lives.
+    pub(crate) fn lives(&self, proc: &Proc) -> bool {
+        match self {
+            Self::Processes(pids) => pids.iter().any(|pid| proc.process_lives(*pid)),
+            Self::Threads(tids) => tids.iter().any(|tid| proc.lives(*tid)),
+            Self::Program(_) | Self::WholeCpus => true,
+        }
+    }
+}
+
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
@@ -130,7 +172,7 @@ impl Session {
         let began = Instant::now();
         let proc = Proc::host();
         let settings = PtSettings::new(&pmu, request.pt_config.as_deref())?;
-        check_target(&request.target, &proc)?;
+        request.target.check(&proc)?;
         let program = match &request.target {
             Target::Program(words) => {
                 Some(HeldChild::spawn(words).map_err(|e| RecordError::program(words, e))?)
@@ -166,6 +208,13 @@ impl Session {
             Layout::WholeCpus => opener.whole_cpus(&cpus.0)?,
             Layout::Threads => opener.threads(&mut list)?,
         };
+        // The kernel may let us trace what it does not let us look at.
+        let unreadable = |pid: &Pid| {
+            proc.maps(*pid).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+        };
+        if let Some(pid) = request.target.processes(&proc).into_iter().find(unreadable) {
+            return Err(RecordError::NotReadable(pid));
+        }
         Ok(Self { request, pmu, settings, opener, buffers, program, began })
     }
 
@@ -247,21 +296,6 @@ impl Session {
     }
 }
 
-/// A process or thread that is not there is told by its number.
-fn check_target(target: &Target, proc: &Proc) -> Result<(), RecordError> {
-    match target {
-        Target::Processes(pids) => pids
-            .iter()
-            .find(|pid| proc.tasks(**pid).is_err())
-            .map_or(Ok(()), |pid| Err(RecordError::NoProcess(*pid))),
-        Target::Threads(tids) => tids
-            .iter()
-            .find(|tid| proc.process_of(**tid).is_err())
-            .map_or(Ok(()), |tid| Err(RecordError::NoThread(*tid))),
-        Target::Program(_) | Target::WholeCpus => Ok(()),
-    }
-}
-
 /// The threads that there are now.
 fn tids(target: &Target, program: Option<&HeldChild>, proc: &Proc) -> Vec<Tid> {
     match target {
@@ -283,14 +317,10 @@ fn snapshots(
         // What it has mapped is ours, and is gone when it is executed.
         return vec![Snapshot { pid: child.pid(), ..Snapshot::default() }];
     }
-    let mut pids = match target {
-        Target::Processes(pids) => pids.clone(),
-        Target::Threads(tids) => tids.iter().filter_map(|tid| proc.process_of(*tid).ok()).collect(),
-        Target::Program(_) => Vec::new(),
+    let pids = match target {
         Target::WholeCpus => proc.processes().unwrap_or_default(),
+        _ => target.processes(proc),
     };
-    pids.sort_unstable();
-    pids.dedup();
     pids.into_iter().map(|pid| Snapshot::of(proc, pid, build_id)).collect()
 }
 

@@ -4,7 +4,6 @@ use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use model::{Pid, Tid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, kill_process};
 
@@ -90,7 +89,7 @@ impl Window<'_> {
             let lives = match child {
                 // One that cannot be asked has been waited for already.
                 Some(child) => matches!(child.try_wait(), Ok(None)),
-                None => self.target_lives(),
+                None => self.target.lives(self.proc),
             };
             if !lives {
                 return Ended::TargetGone;
@@ -111,19 +110,6 @@ impl Window<'_> {
         let words: &[_] = if let Target::Program(words) = self.target { words } else { &[] };
         RecordError::program(words, error)
     }
-
-    fn target_lives(&self) -> bool {
-        match self.target {
-            Target::Processes(pids) => pids.iter().any(|pid| process_lives(self.proc, *pid)),
-            Target::Threads(tids) => tids.iter().any(|tid| self.proc.lives(*tid)),
-            Target::Program(_) | Target::WholeCpus => true,
-        }
-    }
-}
-
-/// The first thread of a process may end before the others.
-fn process_lives(proc: &Proc, pid: Pid) -> bool {
-    proc.lives(Tid(pid.0)) || proc.tasks(pid).unwrap_or_default().iter().any(|tid| proc.lives(*tid))
 }
 
 /// Does it for all buffers, on all CPUs: each event is switched where its thread runs.
