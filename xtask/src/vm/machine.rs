@@ -33,7 +33,9 @@ pub(super) fn run(kernel: &Kernel, directory: &Path) -> Result {
     let archive = directory.join("initramfs.cpio");
     first_files(kernel, &files)?;
     pack(&files, &archive)?;
+    let complaints = directory.join("qemu.err");
     let mut qemu = qemu(kernel, directory, &archive);
+    qemu.stderr(fs::File::create(&complaints).map_err(|e| format!("{}: {e}", complaints.display()))?);
     let start = Instant::now();
     let mut child = qemu.spawn().map_err(|e| process::cannot_start(&qemu, &e))?;
     let ended = pass_on(&mut child, start);
@@ -44,7 +46,11 @@ pub(super) fn run(kernel: &Kernel, directory: &Path) -> Result {
     println!("vm: the machine ran {}", seconds(start.elapsed()));
     match (ended, status.success()) {
         (true, true) => Ok(()),
-        (true, false) => Err(format!("`{}` failed: {status}", process::command_line(&qemu))),
+        (true, false) => {
+            let said = fs::read_to_string(&complaints).unwrap_or_default();
+            let said = process::last_lines(&said, 5);
+            Err(format!("`{}` failed: {status}\n{said}", process::command_line(&qemu)))
+        }
         (false, _) => Err(format!("the machine did not end within {}", seconds(LIMIT))),
     }
 }
@@ -66,7 +72,8 @@ fn pass_on(child: &mut Child, start: Instant) -> bool {
     }
 }
 
-/// The console is our standard output; nothing but the two shared directories leads out.  Mitigations only cost time.
+/// The console is our standard output; nothing but the two shared directories leads out.  Mitigations only cost time, and
+/// the check of the timer fails where emulation is slow.
 fn qemu(kernel: &Kernel, directory: &Path, archive: &Path) -> Command {
     let share = |id: &str, path: &Path, options: &str| {
         let path = path.display();
@@ -77,14 +84,13 @@ fn qemu(kernel: &Kernel, directory: &Path, archive: &Path) -> Command {
     qemu.args(["-accel", "tcg,thread=single,tb-size=128", "-cpu", CPU, "-smp", "2", "-m", "768"]);
     qemu.args(["-no-reboot", "-nodefaults", "-display", "none", "-serial", "stdio", "-monitor", "none"]);
     qemu.arg("-kernel").arg(kernel.image()).arg("-initrd").arg(archive);
-    let options = "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off tsc=reliable";
+    let options = "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off tsc=reliable no_timer_check";
     qemu.arg("-append").arg(format!("{options} vm_share={}", directory.display()));
     qemu.arg("-fsdev").arg(share("root", Path::new("/"), "readonly=on,multidevs=remap"));
     qemu.args(["-device", "virtio-9p-pci,fsdev=root,mount_tag=root"]);
     qemu.arg("-fsdev").arg(share("share", directory, "multidevs=remap"));
     qemu.args(["-device", "virtio-9p-pci,fsdev=share,mount_tag=share"]);
-    // It warns of each feature of the processor that it does not emulate.
-    qemu.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    qemu.stdin(Stdio::null()).stdout(Stdio::piped());
     qemu
 }
 

@@ -42,6 +42,7 @@ pub(crate) fn stage(names: &[&str]) -> Result<Outcome> {
         Err(why) => return Ok(Outcome::Skipped(why)),
     };
     build::all(&kernel, &directory)?;
+    all_are_known(names)?;
     fresh_results(names)?;
     machine::run(&kernel, &directory)?;
     process::run(Command::new(directory.join("vm_tests")).arg("check").arg(&directory).args(names))?;
@@ -51,6 +52,15 @@ pub(crate) fn stage(names: &[&str]) -> Result<Outcome> {
 /// `target/vm`: the machine has it at the same place.
 fn directory() -> PathBuf {
     layout::target().join("vm")
+}
+
+/// A name that nothing has would run nothing.
+fn all_are_known(names: &[&str]) -> Result {
+    let known = process::capture(Command::new(directory().join("vm_tests")).arg("list"))?;
+    match names.iter().find(|name| known.lines().all(|known| known != **name)) {
+        Some(name) => Err(format!("vm: no case {name}; there are:\n{known}")),
+        None => Ok(()),
+    }
 }
 
 /// Nothing of an older run, and the cases to run if not all.

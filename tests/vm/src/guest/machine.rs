@@ -74,15 +74,25 @@ pub(super) fn save_switches(to: &Path) -> Result<()> {
 
 /// How often the PMU was started.
 pub(super) fn starts() -> Result<u64> {
+    counter("starts")
+}
+
+/// One of the module's counters.
+fn counter(name: &str) -> Result<u64> {
     let text = fs::read_to_string(COUNTERS).context(COUNTERS)?;
-    let starts = text.lines().find_map(|line| line.strip_prefix("starts ")?.parse().ok());
-    starts.with_context(|| format!("{COUNTERS} has no starts"))
+    let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+    let value = lines.find_map(|(found, value)| (found == name).then(|| value.parse().ok())?);
+    value.with_context(|| format!("{COUNTERS} has no {name}"))
 }
 
 /// What the checker wants to know of the module.
 pub(super) fn save_facts(vm: &Vm) -> Result<()> {
     fs::copy(RATIO, vm.of_run("ratio")).context(RATIO)?;
     fs::copy(COUNTERS, vm.of_run("counters")).context(COUNTERS)?;
+    for wrong in ["desyncs", "unread"] {
+        let times = counter(wrong)?;
+        ensure!(times == 0, "the module did not understand the code that ran: {wrong} {times}");
+    }
     Ok(())
 }
 
