@@ -62,10 +62,10 @@ const fn remedy(cause: GapCause) -> &'static str {
     match cause {
         GapCause::Overflow => {
             "the processor wrote trace faster than memory takes it: record less, with an IP filter \
-             (perf record --filter 'filter FUNC'), or without cyc"
+             (-i; perf record --filter 'filter FUNC'), or without cyc (--pt_config cyc=0)"
         }
         GapCause::Truncated => {
-            "the AUX buffer was full: make it larger (perf record -m,64M), or record fewer threads, or with an IP filter"
+            "the AUX buffer was full: make it larger (-m 64M; perf record -m,64M), or record fewer threads, or with an IP filter"
         }
         GapCause::DamagedPacket => "the file is damaged there: was it copied whole?",
         GapCause::Desync { .. } => {

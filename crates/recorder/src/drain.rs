@@ -18,6 +18,7 @@ use perfdata::write::{AuxChunk, Record, SampleId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::attach::OpenBuffer;
+use crate::clocks;
 use crate::events::BufferEvents;
 use crate::losses::Losses;
 use crate::newborns::Newborns;
@@ -42,7 +43,7 @@ pub(crate) struct Shared<'a> {
 
 impl Shared<'_> {
     fn now(&self) -> Ns {
-        self.clock.to_ns(tsc())
+        clocks::now(self.clock)
     }
 
     /// All events that there are.

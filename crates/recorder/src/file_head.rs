@@ -8,6 +8,7 @@ use model::{Ns, TscClock};
 use perfdata::write::{Event, Features, IntelPtInfo, Writer, id_index};
 
 use crate::attach::OpenBuffer;
+use crate::clocks;
 use crate::events::{Attrs, SIDEBAND, TRACE};
 use crate::newborns::event_ids;
 use crate::plan::Layout;
@@ -46,6 +47,7 @@ pub(crate) fn create(
     writer.record(&info.time_conv())?;
     ids.iter().try_for_each(|record| writer.record(record))?;
     writer.feature_records(features)?;
+    writer.clock_sample(&clocks::sample(head.clock))?;
     snapshots.iter().try_for_each(|snapshot| writer.record(&snapshot.records(Ns(0))))?;
     Ok(writer)
 }

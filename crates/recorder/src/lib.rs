@@ -18,6 +18,7 @@
 //! environment.  `docs/recording.md` says why things are as they are.
 
 mod attach;
+mod clocks;
 pub mod cpu_list;
 mod descriptors;
 pub mod doctor;

@@ -20,6 +20,7 @@ use perfdata::write::Features;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::attach::{OpenBuffer, Opener};
+use crate::clocks;
 use crate::cpu_list::CpuList;
 use crate::descriptors;
 use crate::drain::{Drain, Shared};
@@ -285,6 +286,7 @@ impl Session {
             (passed, losses)
         });
         drop(shared);
+        output.put(|writer| writer.clock_sample(&clocks::sample(clock)));
         let file = output.finish(job.features);
         let Passed { ended, window, start_up } = passed.inspect_err(|_| {
             // Nothing has run.

@@ -7,6 +7,7 @@ use model::{BuildId, ClockOffsets, CpuModel, Mmap, Pid};
 
 use super::bytes::{Cursor, text};
 use super::sideband::{self, BUILD_ID_MAX};
+use crate::write::CLOCK_SAMPLE;
 
 // HEADER_* of tools/perf/util/header.h.  What is not here is stepped over by its size.
 pub(super) const TRACING_DATA: u32 = 1;
@@ -43,6 +44,8 @@ pub(super) struct Features {
     pub(super) hostname: Option<String>,
     pub(super) event_names: Vec<String>,
     clock: Option<ClockData>,
+    /// What our own recorder has compared.
+    clock_offsets: Option<ClockOffsets>,
     build_ids: HashMap<String, Option<BuildId>>,
 }
 
@@ -66,6 +69,14 @@ impl Features {
                 return (c.u32()? == METHOD_ZSTD).then_some(());
             }
             CLOCK_DATA => self.clock = Some(ClockData::read(&mut c)?),
+            CLOCK_SAMPLE => {
+                let (time_ns, monotonic_ns, real_ns) = (c.u64()?, c.u64()?, c.u64()?);
+                let difference = |other: u64| i64::try_from(i128::from(other) - i128::from(time_ns)).ok();
+                let offsets =
+                    ClockOffsets { monotonic_ns: difference(monotonic_ns), realtime_ns: difference(real_ns) };
+                // Of the samples of one recording the first: clocks drift apart.
+                self.clock_offsets.get_or_insert(offsets);
+            }
             CPUID => self.cpu_model = cpu_model(&c.counted_string()?),
             CMDLINE => {
                 let count = c.u32()?;
@@ -117,8 +128,12 @@ impl Features {
         }
     }
 
-    /// What perf's clock is in others, if the events' clock is the one that perf compared with real time.
+    /// What the events' clock is in others: perf's own, if our recorder compared that, or the one that perf compared with
+    /// real time.
     pub(super) fn clock_offsets(&self, events_clock: Option<u32>) -> ClockOffsets {
+        if let Some(offsets) = self.clock_offsets.filter(|_| events_clock.is_none()) {
+            return offsets;
+        }
         let Some(clock) = self.clock.filter(|clock| events_clock == Some(clock.id)) else {
             return ClockOffsets::default();
         };

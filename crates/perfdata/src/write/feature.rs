@@ -1,6 +1,6 @@
 //! Feature sections: what stands behind the records and describes machine and recording.
 
-use model::BuildId;
+use model::{BuildId, Ns};
 
 use super::event::{ATTR_SIZE, Event};
 use super::le::Append;
@@ -22,6 +22,30 @@ mod bit {
 
 /// perf's NAME_ALIGN.
 const PATH_ALIGNMENT: usize = 64;
+
+/// Feature of [`ClockSample`]: a number that perf does not have, and whose records it steps over.
+pub(crate) const CLOCK_SAMPLE: u32 = 1 << 16;
+
+/// One instant in three clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockSample {
+    /// In perf's clock, that of the records.
+    pub time: Ns,
+    /// CLOCK_MONOTONIC.
+    pub monotonic_ns: u64,
+    /// Real time since 1970.
+    pub realtime_ns: u64,
+}
+
+impl ClockSample {
+    pub(super) fn body(&self) -> Vec<u8> {
+        let mut body = vec![];
+        [u64::from(CLOCK_SAMPLE), self.time.0, self.monotonic_ns, self.realtime_ns]
+            .into_iter()
+            .for_each(|word| body.u64(word));
+        body
+    }
+}
 
 /// Machine and recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -26,7 +26,8 @@ use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 
 pub use auxtrace::{AuxChunk, IntelPtInfo, id_index, pt_config};
 pub use event::{ATTR_SIZE, Attr, Event, EventId, PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
-pub use feature::Features;
+pub(crate) use feature::CLOCK_SAMPLE;
+pub use feature::{ClockSample, Features};
 pub use record::{FileIdentity, Record, SampleId};
 
 use auxtrace::{AUXTRACE_SIZE, FINISHED_ROUND, HEADER_FEATURE};
@@ -143,6 +144,14 @@ impl<W: Write + Seek> Writer<W> {
             self.put(&user_record(HEADER_FEATURE, &body))?;
         }
         Ok(())
+    }
+
+    /// What perf's clock is in others, at one instant.
+    ///
+    /// # Errors
+    /// What the file says.
+    pub fn clock_sample(&mut self, sample: &ClockSample) -> io::Result<()> {
+        self.put(&user_record(HEADER_FEATURE, &sample.body()))
     }
 
     /// Writes the features and completes the header.  Returns the whole file.

@@ -3,9 +3,9 @@
 use std::io::{self, Cursor, ErrorKind, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use model::{AuxOffset, AuxOwner, Cpu, CpuModel, TscClock};
+use model::{AuxOffset, AuxOwner, ClockOffsets, Cpu, CpuModel, Ns, TscClock};
 
-use super::{AuxChunk, Event, EventId, Features, IntelPtInfo, Writer};
+use super::{AuxChunk, ClockSample, Event, EventId, Features, IntelPtInfo, Writer};
 use crate::write::{Attr, PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
 
 const CHUNK: AuxChunk =
@@ -39,6 +39,9 @@ fn started<W: Write + Seek>(out: W) -> Writer<W> {
         ..Features::default()
     };
     writer.feature_records(&features).unwrap();
+    let sample = ClockSample { time: Ns(1000), monotonic_ns: 400, realtime_ns: 5000 };
+    writer.clock_sample(&sample).unwrap();
+    writer.clock_sample(&ClockSample { realtime_ns: 5001, ..sample }).unwrap();
     writer
 }
 
@@ -73,6 +76,8 @@ fn a_killed_recorder_leaves_the_machine_and_half_a_payload() {
     let recording = crate::parse(&file[..whole + 48 + 30], Path::new("killed")).unwrap();
     assert_eq!(recording.cpu_model, Some(CpuModel { family: 6, model: 85, stepping: 7 }));
     assert_eq!(recording.command_line, ["func_latency"]);
+    let offsets = ClockOffsets { monotonic_ns: Some(-600), realtime_ns: Some(4000) };
+    assert_eq!(recording.clock_offsets, offsets);
     let pieces: Vec<usize> = recording.buffers[0].pieces.iter().map(|piece| piece.bytes.len()).collect();
     assert_eq!(pieces, [8, 30]);
     assert!(recording.damage.is_some());
