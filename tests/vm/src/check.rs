@@ -51,7 +51,7 @@ pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
     let clock = opened.recording.clock.context("the recording has no clock")?;
     let truth = log::convert(&vm.of_case(case.name, "log"), clock, &vm.of_case(case.name, "truth"))?;
     let (events, gaps) = same_events(&opened, &truth)?;
-    let off_cpu = switches::same_as_traced(&opened, &vm.of_case(case.name, "switches"))?;
+    let off_cpu = switches::same_as_traced(&opened, &truth, &vm.of_case(case.name, "switches"))?;
     if matches!(case.losses, Losses::None | Losses::Overflows) {
         perf_agrees(&data, &truth)?;
     }

@@ -21,7 +21,7 @@ const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 /// Where the refused recordings were to be written; everybody may.
 const PLACE: &str = "/tmp/refused";
 
-/// A command that must be refused.
+/// A command that must be refused.  Or not: with `code` 0.
 struct Refusal {
     /// What is wrong.
     what: &'static str,
@@ -59,7 +59,7 @@ const ROOT: Refusal = Refusal {
     says: &[],
 };
 
-const REFUSALS: [Refusal; 9] = [
+const REFUSALS: [Refusal; 10] = [
     Refusal {
         what: "no such process",
         arguments: &["-p", "4000000", "-f", "handle"],
@@ -101,6 +101,14 @@ const REFUSALS: [Refusal; 9] = [
         ..ROOT
     },
     Refusal {
+        what: "an ordinary user's own process",
+        by_root: false,
+        target_of_root: false,
+        arguments: &["-p", Word::PID, "-d", "0.5", "-f", "handle"],
+        code: 0,
+        ..ROOT
+    },
+    Refusal {
         what: "paranoid 3",
         paranoid: 3,
         by_root: false,
@@ -131,7 +139,8 @@ pub(super) fn all(vm: &Vm) -> Result<String> {
         }
     }
     ensure!(wrong.is_empty(), "refusals:{wrong}");
-    Ok(format!("{} refusals, each with code, setting and fix", REFUSALS.len()))
+    let refused = REFUSALS.iter().filter(|refusal| refusal.code != 0).count();
+    Ok(format!("{refused} refusals, each with code, setting and fix; an ordinary user records own processes"))
 }
 
 fn one(vm: &Vm, refusal: &Refusal) -> Result<()> {
@@ -201,8 +210,13 @@ fn refuse(vm: &Vm, refusal: &Refusal, target: &Child) -> Result<()> {
     for words in refusal.says {
         ensure!(said.contains(words), "does not say `{words}`: {said}");
     }
-    let left: Vec<_> =
-        fs::read_dir(Path::new(PLACE))?.filter_map(|entry| Some(entry.ok()?.file_name())).collect();
+    let data = Path::new(PLACE).join("perf.data");
+    ensure!(data.exists() == (refusal.code == 0), "{}: there {}", data.display(), data.exists());
+    if refusal.code == 0 {
+        fs::remove_file(data)?;
+    }
+    let files = fs::read_dir(Path::new(PLACE))?;
+    let left: Vec<_> = files.filter_map(|entry| Some(entry.ok()?.file_name())).collect();
     ensure!(left.is_empty(), "leaves {left:?}");
     Ok(())
 }
