@@ -545,7 +545,7 @@ mod tests {
         assert_eq!(file.clock(), CLOCK);
         assert_eq!(file.threads()[0].events, 0);
         let thread = file.thread(Tid(6)).unwrap();
-        assert_eq!((thread.first, thread.last), (Tsc(7_000), events[14].tsc));
+        assert_eq!((thread.first, thread.last), (Tsc(7_000), events.last().unwrap().tsc));
         assert_eq!(file.events(thread).collect::<Vec<_>>(), events);
     }
 
