@@ -143,13 +143,17 @@ fn perf_agrees(data: &Path, truth: &File) -> Result<()> {
     Ok(())
 }
 
+/// `func_latency report` ends so if it has seen no call: all of them may be lost.
+const NO_CALLS: i32 = 1;
+
 /// `func_latency report` with these arguments.
 fn report(vm: &Vm, data: &Path, arguments: &[&str]) -> Result<Value> {
     let mut command = Command::new(vm.func_latency());
     command.args(["report", "--check", "--format", "json", "-i"]).arg(data).args(arguments);
     let output = command.output().with_context(|| format!("{command:?}"))?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?}: {}\n{said}", output.status);
+    let code = output.status.code();
+    ensure!(matches!(code, Some(0 | NO_CALLS)), "{command:?}: {}\n{said}", output.status);
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
