@@ -40,7 +40,7 @@ pub(crate) struct Thread<'a> {
     is_in_recursion: bool,
     /// Control has landed in one of several frames, and what followed told in which.
     pub(crate) has_chosen: bool,
-    /// That was wrong, or it has switched stacks: what is found running may have been entered in sight.
+    /// That was wrong, or may have been, or it has switched stacks: what is found running may have been entered in sight.
     pub(crate) is_lost: bool,
     /// The thread was seen from its first instruction: no frame is older than the recording.
     pub(crate) base_known: bool,
@@ -197,7 +197,7 @@ impl<'a> Thread<'a> {
         self.window.dead(died, reborn);
         (self.left, self.away, self.interrupted_at) = (None, None, None);
         self.ghosts = Ghosts::default();
-        self.is_in_recursion = false;
+        (self.is_in_recursion, self.is_lost) = (false, false);
         self.base_known = true;
     }
 
@@ -312,6 +312,8 @@ impl<'a> Thread<'a> {
     pub(crate) fn pop_group(&mut self, session: &mut Session<'a>, by_jump: bool) {
         while let Some(frame) = self.close(session, Status::Complete, by_jump) {
             if frame.chain == 0 {
+                // Below may be frames that were taken for left.
+                self.is_lost |= frame.undecided && self.stack.is_empty();
                 break;
             }
         }

@@ -104,8 +104,8 @@ fn recording_needs_to_know_whom_and_what() {
     check_failure(&[], 2, "-f FUNC");
     check_failure(&["-f", "f"], 2, "-p PID, -T TID, -C CPUS, or -- CMD");
     check_failure(&["-f", "f", "-C", "0", "-i"], 2, "-p or -T");
-    check_failure(&["-f", "f", "-p", "1", "-d", "-1"], 2, "-d");
-    check_failure(&["record", "-p", "1", "-m", "1T"], 2, "-m");
+    check_failure(&["-f", "f", "-p", "1", "-d", "0"], 2, "-d 0");
+    check_failure(&["record", "-p", "1", "-m", "1T"], 2, "--aux_size");
 }
 
 /// With `-d`, `-s`, `-t` and all that PT_PERF's users have in their scripts.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::pmu::Pmu;
+use crate::pmu::{Pmu, PmuError};
 use crate::procfs::{Proc, field};
 
 const CAP_SYS_PTRACE: u32 = 19;
@@ -39,13 +39,12 @@ pub struct Trouble {
 /// Looks at everything.
 #[must_use]
 pub fn examine(proc: &Proc, sysfs: &Path) -> Vec<Finding> {
-    let machine = Machine { proc, sysfs, capabilities: capabilities(proc) };
-    vec![
-        machine.cpu(),
-        machine.virtual_machine(),
-        machine.pmu(),
-        machine.timing(),
-        machine.ip_filters(),
+    let pmu = Pmu::discover(sysfs);
+    let machine = Machine { proc, sysfs, has_pmu: pmu.is_ok(), capabilities: capabilities(proc) };
+    let mut findings = vec![machine.cpu(), machine.virtual_machine(), driver(&pmu)];
+    // Of a trace unit that is not there nothing more is said.
+    findings.extend(pmu.iter().flat_map(|pmu| [time_packets(pmu), ip_filters(pmu)]));
+    findings.extend([
         machine.clock(),
         machine.kernel(),
         machine.lockdown(),
@@ -67,12 +66,14 @@ pub fn examine(proc: &Proc, sysfs: &Path) -> Vec<Finding> {
             "files that were deleted or replaced while they run cannot be read",
         ),
         machine.container(),
-    ]
+    ]);
+    findings
 }
 
 struct Machine<'a> {
     proc: &'a Proc,
     sysfs: &'a Path,
+    has_pmu: bool,
     /// `CapEff`.
     capabilities: u64,
 }
@@ -110,7 +111,7 @@ impl Machine<'_> {
     fn cpu(&self) -> Finding {
         let (vendor, name) = (self.cpu_info("vendor_id\t"), self.cpu_info("model name\t"));
         // A virtual machine may hide the flag and have the driver.
-        let has_pt = self.has_pmu() || self.cpu_info("flags\t\t").split(' ').any(|flag| flag == "intel_pt");
+        let has_pt = self.has_pmu || self.cpu_info("flags\t\t").split(' ').any(|flag| flag == "intel_pt");
         match (vendor.as_str(), has_pt) {
             (_, true) => ok("processor", name),
             ("GenuineIntel", false) => not_ok(
@@ -132,7 +133,7 @@ impl Machine<'_> {
 
     fn virtual_machine(&self) -> Finding {
         let virtual_machine = self.cpu_info("flags\t\t").split(' ').any(|flag| flag == "hypervisor");
-        match (virtual_machine, self.has_pmu()) {
+        match (virtual_machine, self.has_pmu) {
             (false, _) => ok("virtual machine", "no"),
             (true, true) => ok("virtual machine", "yes, and it was given Intel PT"),
             (true, false) => not_ok(
@@ -140,59 +141,8 @@ impl Machine<'_> {
                 "yes, and it was not given Intel PT",
                 true,
                 "nothing can be recorded",
-                "on the host: modprobe kvm_intel pt_mode=1, and a guest CPU with intel_pt; or record on bare metal",
+                "record on bare metal, or, on a host with Intel PT: modprobe kvm_intel pt_mode=1, and a guest CPU with intel_pt",
             ),
-        }
-    }
-
-    fn has_pmu(&self) -> bool {
-        Pmu::discover(self.sysfs).is_ok()
-    }
-
-    fn pmu(&self) -> Finding {
-        match Pmu::discover(self.sysfs) {
-            Ok(pmu) => ok("kernel driver", format!("{}, type {}", Pmu::NAME, pmu.number)),
-            Err(error) => not_ok(
-                "kernel driver",
-                error.to_string(),
-                true,
-                "nothing can be recorded",
-                "dmesg | grep -i 'intel pt' says why, if the processor has it",
-            ),
-        }
-    }
-
-    fn timing(&self) -> Finding {
-        let Ok(pmu) = Pmu::discover(self.sysfs) else { return ok("time packets", "none without the driver") };
-        match (pmu.cap("psb_cyc"), pmu.cap("mtc")) {
-            (0, 0) => not_ok(
-                "time packets",
-                "TSC only",
-                false,
-                "times are known to some 100 us",
-                "a processor of the 6th generation (Skylake) or newer has MTC and CYC packets",
-            ),
-            (0, _) => not_ok(
-                "time packets",
-                "TSC, MTC",
-                false,
-                "times are known to a microsecond",
-                "a processor with CYC packets",
-            ),
-            _ => ok("time packets", "TSC, MTC, CYC"),
-        }
-    }
-
-    fn ip_filters(&self) -> Finding {
-        match Pmu::discover(self.sysfs).map_or(0, |pmu| pmu.address_filters) {
-            0 => not_ok(
-                "IP filters",
-                "none",
-                false,
-                "-i is not possible: everything that the threads run is traced",
-                "a processor of the 6th generation (Skylake) or newer",
-            ),
-            ranges => ok("IP filters", format!("{ranges} ranges")),
         }
     }
 
@@ -302,6 +252,52 @@ impl Machine<'_> {
     }
 }
 
+fn driver(pmu: &Result<Pmu, PmuError>) -> Finding {
+    match pmu {
+        Ok(pmu) => ok("kernel driver", format!("{}, type {}", Pmu::NAME, pmu.number)),
+        Err(error) => not_ok(
+            "kernel driver",
+            error.to_string(),
+            true,
+            "nothing can be recorded",
+            "dmesg | grep -i 'intel pt' says why, if the processor has it",
+        ),
+    }
+}
+
+fn time_packets(pmu: &Pmu) -> Finding {
+    match (pmu.cap("psb_cyc"), pmu.cap("mtc")) {
+        (0, 0) => not_ok(
+            "time packets",
+            "TSC only",
+            false,
+            "times are known to some 100 us",
+            "a processor of the 6th generation (Skylake) or newer has MTC and CYC packets",
+        ),
+        (0, _) => not_ok(
+            "time packets",
+            "TSC, MTC",
+            false,
+            "times are known to a microsecond",
+            "a processor with CYC packets",
+        ),
+        _ => ok("time packets", "TSC, MTC, CYC"),
+    }
+}
+
+fn ip_filters(pmu: &Pmu) -> Finding {
+    match pmu.address_filters {
+        0 => not_ok(
+            "IP filters",
+            "none",
+            false,
+            "-i is not possible: everything that the threads run is traced",
+            "a processor of the 6th generation (Skylake) or newer",
+        ),
+        ranges => ok("IP filters", format!("{ranges} ranges")),
+    }
+}
+
 fn capabilities(proc: &Proc) -> u64 {
     let status = proc.text("self/status").unwrap_or_default();
     field(&status, "CapEff:").and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0)
@@ -369,7 +365,6 @@ mod tests {
                 ("processor", true),
                 ("virtual machine", true),
                 ("kernel driver", true),
-                ("IP filters", false),
                 ("kernel's clock", false),
                 ("kernel", false)
             ]

@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
-use model::{Pid, Tid};
+use model::{Cpu, Pid, Tid};
 
+use crate::cpu_list::CpuList;
 use crate::plan::PlanError;
 use crate::pmu::PmuError;
 use crate::procfs::Proc;
@@ -29,6 +30,14 @@ pub enum RecordError {
     /// There is no such thread.
     #[error("-T {}: there is no such thread", .0.0)]
     NoThread(Tid),
+    /// There is no such CPU, or it is switched off.
+    #[error("-C {}: there is no such CPU; those that run are {online}", cpu.0)]
+    NoCpu {
+        /// Which.
+        cpu: Cpu,
+        /// Those that there are.
+        online: CpuList,
+    },
     /// All that was to be traced ended before it could be.
     #[error("all threads ended before they could be traced")]
     AllGone,
@@ -99,7 +108,12 @@ impl RecordError {
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
-            Self::Config(_) | Self::NoProcess(_) | Self::NoThread(_) | Self::Program { .. } | Self::AllGone
+            Self::Config(_)
+                | Self::NoProcess(_)
+                | Self::NoThread(_)
+                | Self::NoCpu { .. }
+                | Self::Program { .. }
+                | Self::AllGone
         )
     }
 
@@ -125,12 +139,12 @@ fn why_not_opened(errno: i32, paranoid: Option<i64>) -> String {
     let setting = paranoid.map_or_else(|| "unknown".to_owned(), |value| value.to_string());
     match errno {
         libc::EACCES | libc::EPERM => {
-            // At 2 and below the own programs are permitted, so it is somebody else's.
+            // At 2 and below one's own programs are permitted.
             let for_own = match paranoid {
                 Some(value) if value > 2 => {
                     "; for own programs also: sudo sysctl kernel.perf_event_paranoid=2"
                 }
-                _ => ", for it is no program of this user",
+                _ => "; without that only programs of one's own can be traced, and no whole CPUs",
             };
             format!(
                 "not permitted (kernel.perf_event_paranoid is {setting}, and this user has no CAP_PERFMON): run as root, \
@@ -138,8 +152,7 @@ fn why_not_opened(errno: i32, paranoid: Option<i64>) -> String {
             )
         }
         libc::EBUSY => {
-            "another tracer has it (perf record, gdb, or another func_latency): end that one first; \
-             sudo fuser -v /dev/cpu, or `pgrep -a perf`, may find it"
+            "another tracer has it: end that one first (pgrep -a 'perf|gdb|func_latency' may find it)"
                 .to_owned()
         }
         libc::EMFILE | libc::ENFILE => {

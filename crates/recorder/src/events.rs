@@ -49,6 +49,16 @@ pub(crate) struct Attrs {
     pub(crate) sideband: Attr,
 }
 
+/// Who inherits the events of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heirs {
+    Nobody,
+    /// The threads that it creates.
+    Threads,
+    /// The processes, too.
+    Processes,
+}
+
 /// What the attrs depend on, but for the plan and the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Purpose {
@@ -56,8 +66,8 @@ pub(crate) struct Purpose {
     pub(crate) pmu: u32,
     /// Its config.
     pub(crate) config: u64,
-    /// Child processes, too.
-    pub(crate) follow: bool,
+    /// Whom of those that are born meanwhile.
+    pub(crate) heirs: Heirs,
     /// Begin when the program is executed.
     pub(crate) on_exec: bool,
 }
@@ -66,9 +76,11 @@ impl Attrs {
     pub(crate) fn new(purpose: Purpose, plan: &Plan, can: KernelCan) -> Self {
         let given = |on: bool, flag: u64| if on { flag } else { 0 };
         let inherit = match plan.layout {
-            Layout::TasksByCpu => {
-                Attr::INHERIT | given(!purpose.follow && can.inherit_by_threads, Attr::INHERIT_THREAD)
-            }
+            Layout::TasksByCpu => match purpose.heirs {
+                Heirs::Nobody => 0,
+                Heirs::Threads => Attr::INHERIT | given(can.inherit_by_threads, Attr::INHERIT_THREAD),
+                Heirs::Processes => Attr::INHERIT,
+            },
             Layout::Threads | Layout::WholeCpus => 0,
         };
         let user = Attr::DISABLED | Attr::EXCLUDE_KERNEL | Attr::EXCLUDE_HV | inherit;
@@ -129,7 +141,7 @@ impl BufferEvents {
 mod tests {
     use super::*;
 
-    fn attrs(layout: Layout, follow: bool, can: KernelCan) -> Attrs {
+    fn attrs(layout: Layout, heirs: Heirs, can: KernelCan) -> Attrs {
         let plan = Plan {
             layout,
             buffers: 1,
@@ -138,7 +150,7 @@ mod tests {
             events: 2,
             sized: false,
         };
-        Attrs::new(Purpose { pmu: 8, config: 0x2401, follow, on_exec: false }, &plan, can)
+        Attrs::new(Purpose { pmu: 8, config: 0x2401, heirs, on_exec: false }, &plan, can)
     }
 
     const ALL: KernelCan = KernelCan { build_ids: true, inherit_by_threads: true };
@@ -149,15 +161,17 @@ mod tests {
             let flags = [attrs.trace.flags, attrs.sideband.flags];
             flags.map(|flags| (flags & Attr::INHERIT != 0, flags & Attr::INHERIT_THREAD != 0))
         };
-        assert_eq!(inherits(attrs(Layout::TasksByCpu, false, ALL)), [(true, true); 2]);
-        assert_eq!(inherits(attrs(Layout::TasksByCpu, true, ALL)), [(true, false); 2]);
-        assert_eq!(inherits(attrs(Layout::TasksByCpu, false, KernelCan::default())), [(true, false); 2]);
-        assert_eq!(inherits(attrs(Layout::Threads, false, ALL)), [(false, false); 2]);
+        let by_cpu = Layout::TasksByCpu;
+        assert_eq!(inherits(attrs(by_cpu, Heirs::Threads, ALL)), [(true, true); 2]);
+        assert_eq!(inherits(attrs(by_cpu, Heirs::Processes, ALL)), [(true, false); 2]);
+        assert_eq!(inherits(attrs(by_cpu, Heirs::Threads, KernelCan::default())), [(true, false); 2]);
+        assert_eq!(inherits(attrs(by_cpu, Heirs::Nobody, ALL)), [(false, false); 2]);
+        assert_eq!(inherits(attrs(Layout::Threads, Heirs::Threads, ALL)), [(false, false); 2]);
     }
 
     #[test]
     fn sideband_is_not_on_the_trace() {
-        let Attrs { trace, sideband } = attrs(Layout::Threads, false, ALL);
+        let Attrs { trace, sideband } = attrs(Layout::Threads, Heirs::Threads, ALL);
         let tells =
             Attr::MMAP | Attr::MMAP2 | Attr::COMM | Attr::TASK | Attr::CONTEXT_SWITCH | Attr::BUILD_ID;
         assert_eq!((trace.flags & tells, sideband.flags & tells), (0, tells));

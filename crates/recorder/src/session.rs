@@ -25,7 +25,7 @@ use crate::cpu_list::CpuList;
 use crate::descriptors;
 use crate::drain::{Drain, Shared};
 use crate::error::RecordError;
-use crate::events::{Attrs, KernelCan, Purpose};
+use crate::events::{Attrs, Heirs, KernelCan, Purpose};
 use crate::file_head::{self, Head};
 use crate::ip_filter::{self, IpRange};
 use crate::losses::Losses;
@@ -181,7 +181,11 @@ impl Session {
             _ => None,
         };
         let mut list = || tids(&request.target, program.as_ref(), &proc);
-        let cpus = request.cpus.clone().unwrap_or_else(|| CpuList::online(Path::new("/sys")));
+        let online = CpuList::online(Path::new("/sys"));
+        let cpus = request.cpus.clone().unwrap_or_else(|| online.clone());
+        if let Some(cpu) = cpus.0.iter().find(|cpu| !online.0.contains(cpu)) {
+            return Err(RecordError::NoCpu { cpu: *cpu, online });
+        }
         let asked = Asked {
             threads: list().len(),
             cpus: cpus.0.len(),
@@ -192,7 +196,12 @@ impl Session {
         let purpose = Purpose {
             pmu: pmu.number,
             config: settings.config,
-            follow: request.follow,
+            heirs: match request.target {
+                // Who names threads one by one wants no others.
+                Target::Threads(_) => Heirs::Nobody,
+                _ if request.follow => Heirs::Processes,
+                _ => Heirs::Threads,
+            },
             on_exec: program.is_some(),
         };
         let attrs = Attrs::new(purpose, &plan, KernelCan::probe());
@@ -256,7 +265,6 @@ impl Session {
             file_head::create(job.path, &head, &buffers, job.features, &snapshots).map_err(not_written)?;
         let output = Output::new(writer);
         let newborns = Newborns::new(&opener, job.build_id, request.follow, &snapshots, &buffers);
-        // Of threads that were named one by one nobody wants the children.
         let wanted = opener.plan.layout == Layout::Threads && !matches!(request.target, Target::Threads(_));
         let shared = Shared {
             output: &output,

@@ -14,7 +14,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::attach::Opener;
 use crate::cpu_list::CpuList;
 use crate::drain::{Drain, Shared};
-use crate::events::{Attrs, KernelCan, Purpose};
+use crate::events::{Attrs, Heirs, KernelCan, Purpose};
 use crate::file_head::{self, Head};
 use crate::newborns::Newborns;
 use crate::output::Output;
@@ -29,7 +29,7 @@ fn recorded(layout: Layout, act: impl FnOnce()) -> Option<Vec<Listed>> {
     let proc = Proc::host();
     let pid = Pid(std::process::id() as i32);
     let plan = Plan { layout, buffers: 1, trace_bytes: 0, records_bytes: 1 << 16, events: 2, sized: false };
-    let purpose = Purpose { pmu: 1, config: 9, follow: false, on_exec: false };
+    let purpose = Purpose { pmu: 1, config: 9, heirs: Heirs::Threads, on_exec: false };
     let attrs = Attrs::new(purpose, &plan, KernelCan::probe());
     let opener = Opener { attrs, plan, filter: None, proc: proc.clone() };
     let mut list = || proc.tasks(pid).unwrap();

@@ -94,6 +94,20 @@ fn nor_does_it_where_several_calls_of_the_function_are_open() {
 }
 
 #[test]
+fn what_an_undecided_frame_returns_to_may_have_been_entered_in_sight() {
+    let script = "
+        0 start g+4
+        10 call g+10 h
+        20 call h+10 throw
+        30 ijmp throw+30 g+80
+        40 ret g+90 f+15
+        60 ret f+20 main+15";
+    check(script, "40 >=20 open_start [unknown] undecided");
+    let no_throw = "0 start g+4\n 40 ret g+90 f+15\n 60 ret f+20 main+15";
+    check(no_throw, "40 >=20 open_start [unknown]");
+}
+
+#[test]
 fn where_a_handler_s_return_leads_tells_whose_it_was() {
     let nested = "
         100 call main+10 f

@@ -91,6 +91,15 @@ mod tests {
         assert!(child.wait().unwrap().success());
     }
 
+    /// Ctrl-C ended the recording and not the program.
+    #[test]
+    fn signals_that_are_held_back_here_reach_the_program() {
+        let _interrupts = crate::Interrupts::hold().unwrap();
+        let test = "grep -q 'SigBlk:.0000000000000000' /proc/self/status";
+        let child = HeldChild::spawn(&["sh".into(), "-c".into(), test.into()]).unwrap();
+        assert!(child.release().unwrap().wait().unwrap().success());
+    }
+
     #[test]
     fn what_cannot_be_executed_is_an_error() {
         let child = HeldChild::spawn(&["/no/such/program".into()]).unwrap();

@@ -359,7 +359,9 @@ impl Stack<'_> {
                 // known where that was, it looks so where it is at the first instruction of a handler.
                 let is_called = interrupted.map_or(self.handlers.contains(&function), |ip| ip != event.to);
                 if is_called && self.code.is_entry(function, event.to) {
-                    self.push_handler(self.instant(), interrupted, event.to, self.lost);
+                    // Or it is a handler further out that has returned.
+                    let unsure = !self.handlers.contains(&function);
+                    self.push_handler(self.instant(), interrupted, event.to, self.lost).unsure |= unsure;
                 }
             }
             Some(Kernel::Syscall { site, since, .. }) => self.kernel_child(site, Entered::Syscall, since),
