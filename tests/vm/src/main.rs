@@ -47,8 +47,9 @@ fn check_all(vm: &Vm, names: &[&str]) -> bool {
             Ok(checked) => {
                 let check::Checked { events, gaps, off_cpu, counted } = checked;
                 let name = case.name;
+                let off_cpu = off_cpu.map_or_else(String::new, |times| format!(", {times} times off-CPU"));
                 println!(
-                    "vm {name} ... ok: {events} events, {gaps} gaps, {off_cpu} times off-CPU, {counted} functions counted"
+                    "vm {name} ... ok: {events} events, {gaps} gaps{off_cpu}, {counted} functions counted"
                 );
                 passed += 1;
             }

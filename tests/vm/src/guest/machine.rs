@@ -58,7 +58,13 @@ pub(super) fn save_log(to: &Path) -> Result<()> {
 
 /// The scheduler's own trace begins anew, in perf's clock.
 pub(super) fn trace_switches() -> Result<()> {
-    for (file, value) in [("trace_clock", "perf"), ("events/sched/sched_switch/enable", "1"), ("trace", "")] {
+    let settings = [
+        ("buffer_size_kb", "8192"), // nothing of a case is overwritten
+        ("trace_clock", "perf"),
+        ("events/sched/sched_switch/enable", "1"),
+        ("trace", ""),
+    ];
+    for (file, value) in settings {
         let path = Path::new(TRACING).join(file);
         fs::write(&path, value).with_context(|| path.display().to_string())?;
     }

@@ -91,7 +91,7 @@ const REFUSALS: [Refusal; 10] = [
     Refusal {
         what: "another tracer",
         obstacle: Obstacle::Busy,
-        says: &["another tracer", "perf record"],
+        says: &["another tracer", "end that one first"],
         ..ROOT
     },
     Refusal {
