@@ -65,12 +65,12 @@ static void put_damage(struct unit *u, unsigned int bytes)
     atomic64_inc(&counters.damaged);
 }
 
-/* Writes a packet; false if it is lost. */
+/* Writes a packet; false if it is lost.  In an overflow all are, those of time, too. */
 bool area_put(struct unit *u, const u8 *packet, unsigned int bytes)
 {
     struct area *area = u->area;
 
-    if (!u->tracing || u->muted)
+    if (!u->tracing || u->muted || u->losing)
         return false;
     if (full_every && u->enabled && area->to_full >= full_every) {
         area->to_full = 0;

@@ -38,7 +38,7 @@ void unit_off(struct unit *u)
 
 static void psb_if_due(struct unit *u)
 {
-    if (u->tracing && u->area->since_psb >= 2048ULL << CONFIG_PSB_PERIOD(u->config))
+    if (u->tracing && !u->losing && u->area->since_psb >= 2048ULL << CONFIG_PSB_PERIOD(u->config))
         packet_psb(u);
 }
 
