@@ -217,7 +217,7 @@ void packet_psb(struct unit *u)
     if (u->psb_whole && u->area->blind) {
         u->area->blind = false;
         u->shown = u->enabled;
-        if (u->enabled && !u->losing) {
+        if (u->enabled) {
             truth_note(u, RESUME, 0, 0, u->ip);
             truth_tell(u, u->pendings);
         }
