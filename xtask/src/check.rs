@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::process::{self, Result, cargo};
 use crate::stages::{Outcome, Stages};
-use crate::{bench, deny, fixtures, fuzz, layout, setup, tidy};
+use crate::{bench, deny, fixtures, fuzz, layout, setup, tidy, vm};
 
 /// How much is tested.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,7 @@ pub(crate) fn run(extent: Extent) -> Result {
         stages.run("test", || cargo_test(extent).map(done));
         stages.run("instructions", bench::count_instructions);
     }
+    stages.run("vm", || vm::stage(&[]));
     if extent == Extent::Full {
         stages.run("fuzz", || fuzz::full().map(done));
     }

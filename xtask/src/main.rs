@@ -16,6 +16,7 @@ mod setup;
 mod soak;
 mod stages;
 mod tidy;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -36,6 +37,7 @@ cargo xtask COMMAND
   soak [--rounds N]              run the small programs anew, record them in every way with other dice, compare
   random [--programs N]          random programs (2000), recorded in random ways, against the truth
       --seed S                   the first of their seeds; what is wrong names it
+  vm [NAME..]                    live cases, recorded by a real kernel in a virtual machine; two minutes
   bench [NAME..]                 decoding speed and memory beside libipt and perf script, in one run
       --quick                    the cases that take under five minutes
       --append                   add the result to docs/benchmarks.md
@@ -70,6 +72,7 @@ fn dispatch(args: &[&str]) -> process::Result {
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["soak", rest @ ..] => soak::run(rest),
         ["random", rest @ ..] => random::run(rest),
+        ["vm", rest @ ..] => vm::run(rest),
         ["bench", rest @ ..] => bench::run(rest),
         ["tidy"] => tidy::run(),
         other => Err(format!("do not know `{}`; see cargo xtask help", other.join(" "))),

@@ -36,10 +36,32 @@ const NEEDS: &[Need] = &[
     },
 ];
 
+/// What the virtual machine needs besides: where it cannot be had, its tests are skipped.
+const VM_NEEDS: &[Need] = &[
+    Need { package: "qemu-system-x86", probe: "qemu-system-x86_64", purpose: "the virtual machine" },
+    Need {
+        package: "linux-headers-amd64",
+        probe: "/var/lib/dpkg/info/linux-headers-amd64.list",
+        purpose: "building its PMU; 60 MB on disk",
+    },
+    Need { package: "busybox-static", probe: "/bin/busybox", purpose: "its first process" },
+    Need { package: "cpio", probe: "cpio", purpose: "its first file system" },
+    Need { package: "make", probe: "make", purpose: "building its PMU" },
+    Need { package: "kmod", probe: "/sbin/insmod", purpose: "loading its PMU" },
+];
+
 /// Installs what is missing when root, else prints the command that does.
 pub(crate) fn run(extent: Extent) -> Result {
     let of_full_run = if extent == Extent::Full { FULL_NEEDS } else { &[] };
-    let needs: Vec<&Need> = NEEDS.iter().chain(of_full_run).collect();
+    provide(&NEEDS.iter().chain(of_full_run).collect::<Vec<_>>())
+}
+
+/// The same for the virtual machine.
+pub(crate) fn virtual_machine() -> Result {
+    provide(&VM_NEEDS.iter().collect::<Vec<_>>())
+}
+
+fn provide(needs: &[&Need]) -> Result {
     let missing: Vec<&Need> = needs.iter().copied().filter(|need| !present(need.probe)).collect();
     if missing.is_empty() {
         println!("setup: all {} packages are there", needs.len());

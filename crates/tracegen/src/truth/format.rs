@@ -59,12 +59,15 @@ pub enum Kind {
     Truncated = 14,
     /// The scheduler put the thread on a CPU; both addresses are 0.  With [`Flags::LOST`] packets of that CPU were being lost.
     SwitchIn = 15,
+    /// Bytes of the trace were overwritten: until the next PSB packets tell of nothing.  `from` is the next instruction,
+    /// `to` is 0.
+    Damaged = 16,
 }
 
 impl Kind {
     const MASK: u8 = 0x1f;
 
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Call,
         Self::IndirectCall,
         Self::Return,
@@ -80,9 +83,12 @@ impl Kind {
         Self::SwitchOut,
         Self::Truncated,
         Self::SwitchIn,
+        Self::Damaged,
     ];
 
-    fn from_byte(byte: u8) -> Option<Self> {
+    /// The kind that the low five bits of `byte` are the number of.
+    #[must_use]
+    pub fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.get(usize::from(byte & Self::MASK).checked_sub(1)?).copied()
     }
 
@@ -105,6 +111,7 @@ impl Kind {
             Self::SwitchOut => "swout",
             Self::Truncated => "trunc",
             Self::SwitchIn => "swin",
+            Self::Damaged => "damage",
         }
     }
 
@@ -134,6 +141,12 @@ impl Flags {
     pub const LOST: Self = Self(0x40);
     /// `Enter`: a signal handler was entered.  `Syscall`: it was rt_sigreturn.
     pub const SIGNAL: Self = Self(0x80);
+
+    /// Those in the upper three bits of `byte`.
+    #[must_use]
+    pub const fn from_byte(byte: u8) -> Self {
+        Self(byte & !Kind::MASK)
+    }
 
     /// All of `other` are set.
     #[must_use]
@@ -459,7 +472,7 @@ impl Events<'_> {
         let to = from.plus(unzigzag(self.varint()?));
         self.last = tsc;
         self.last_to = to;
-        Some(Event { kind, flags: Flags(byte & !Kind::MASK), tsc, from, to })
+        Some(Event { kind, flags: Flags::from_byte(byte), tsc, from, to })
     }
 
     fn varint(&mut self) -> Option<u64> {
@@ -532,7 +545,7 @@ mod tests {
         assert_eq!(file.clock(), CLOCK);
         assert_eq!(file.threads()[0].events, 0);
         let thread = file.thread(Tid(6)).unwrap();
-        assert_eq!((thread.first, thread.last), (Tsc(7_000), events[14].tsc));
+        assert_eq!((thread.first, thread.last), (Tsc(7_000), events.last().unwrap().tsc));
         assert_eq!(file.events(thread).collect::<Vec<_>>(), events);
     }
 

@@ -20,7 +20,7 @@ impl Stack<'_> {
                 }
                 self.on_loss(event);
             }
-            Kind::Overflow => self.loss(),
+            Kind::Overflow | Kind::Damaged => self.loss(),
             Kind::Truncated => {
                 self.kernel = None; // tracing stopped in the kernel: what comes next is no return from it
                 self.loss();

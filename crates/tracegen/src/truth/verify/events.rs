@@ -296,7 +296,8 @@ impl Thread<'_> {
     fn continued_gap<'e>(&self, event: &'e TraceEvent) -> Option<&'e Gap> {
         match (self.context.back(), event) {
             (Some(TraceEvent::Gap(before)), TraceEvent::Gap(gap)) => {
-                (before.cause == gap.cause && gap.cause == GapCause::Truncated).then_some(gap)
+                let parts = matches!(gap.cause, GapCause::Truncated | GapCause::DamagedPacket);
+                (before.cause == gap.cause && parts).then_some(gap)
             }
             _ => None,
         }
@@ -390,11 +391,7 @@ fn is_inner_jump(event: &TraceEvent) -> bool {
 fn fits(item: &Item, event: &TraceEvent) -> bool {
     let transfer = match event {
         TraceEvent::Gap(gap) => {
-            return match item.what {
-                Expected::Gap { truncated: true } => gap.cause == GapCause::Truncated,
-                Expected::Gap { truncated: false } => gap.cause == GapCause::Overflow,
-                _ => false,
-            };
+            return matches!(item.what, Expected::Gap(loss) if loss.is_told_by(gap.cause));
         }
         TraceEvent::Branch(branch) => &branch.transfer,
     };

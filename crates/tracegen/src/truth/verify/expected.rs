@@ -1,8 +1,30 @@
 //! What a right decoder says of a thread, from its truth.
 
-use model::{AsyncCause, Avma, BranchKind, EndKind, TraceEvent, Tsc};
+use model::{AsyncCause, Avma, BranchKind, EndKind, GapCause, TraceEvent, Tsc};
 
 use crate::truth::{Event, Events, Kind};
+
+/// How packets were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    Overflow,
+    Truncated,
+    Damaged,
+    /// In another thread on the same CPU, which the trace says.
+    OfBefore,
+}
+
+impl Loss {
+    /// A gap with this cause is such a loss.
+    pub(super) fn is_told_by(self, cause: GapCause) -> bool {
+        match self {
+            Self::Overflow => cause == GapCause::Overflow,
+            Self::Truncated => cause == GapCause::Truncated,
+            Self::Damaged => cause == GapCause::DamagedPacket,
+            Self::OfBefore => matches!(cause, GapCause::Truncated | GapCause::DamagedPacket),
+        }
+    }
+}
 
 /// What must stand in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +32,7 @@ pub(super) enum Expected {
     Branch(BranchKind),
     Start { after_overflow: bool },
     End(EndKind),
-    Gap { truncated: bool },
+    Gap(Loss),
 }
 
 /// An event of the truth that the trace shows.
@@ -108,16 +130,20 @@ impl<'a> Shown<'a> {
                 self.lost = false; // a loss is one CPU's
                 return None;
             }
-            Kind::Overflow | Kind::Truncated => {
+            Kind::Overflow | Kind::Truncated | Kind::Damaged => {
                 self.lost = true;
-                return Some(Expected::Gap { truncated: event.kind == Kind::Truncated });
+                return Some(Expected::Gap(match event.kind {
+                    Kind::Overflow => Loss::Overflow,
+                    Kind::Truncated => Loss::Truncated,
+                    _ => Loss::Damaged,
+                }));
             }
             _ => (),
         }
         if event.is_lost() {
             // A loss that began while another thread ran on this CPU goes on in this thread.
             let announced = std::mem::replace(&mut self.lost, true);
-            return (!announced).then_some(Expected::Gap { truncated: true });
+            return (!announced).then_some(Expected::Gap(Loss::OfBefore));
         }
         self.lost = false;
         if self.kernel != KernelText::There && event.is_in_kernel() {

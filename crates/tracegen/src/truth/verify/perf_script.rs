@@ -159,7 +159,7 @@ struct Thread<'a> {
 /// Whether perf prints it.
 fn is_printed(event: &Event, which: Branches) -> bool {
     let only_in_truth = match event.kind {
-        Kind::Overflow | Kind::Truncated | Kind::SwitchOut | Kind::SwitchIn => true,
+        Kind::Overflow | Kind::Truncated | Kind::Damaged | Kind::SwitchOut | Kind::SwitchIn => true,
         Kind::Resume => event.to == Avma(0),
         kind => which == Branches::CallsAndReturns && kind.is_jump() && !event.left_filter(),
     };

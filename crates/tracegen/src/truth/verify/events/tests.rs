@@ -197,3 +197,18 @@ fn a_jump_that_the_truth_leaves_out_may_stand_before_a_call_to_the_next_instruct
     assert!(verdict.agrees(), "{verdict}");
     assert_eq!((verdict.matched(), verdict.extra_jumps), (2, 0));
 }
+
+#[test]
+fn damage_is_a_gap_of_its_own_cause_in_each_stay_on_a_cpu() {
+    let lines = [
+        (Kind::Damaged, Flags::NONE, 100, 0x100, 0),
+        (Kind::Call, Flags::LOST, 150, 0x104, 0x200),
+        (Kind::Resume, Flags::NONE, 200, 0, 0x210),
+    ];
+    let damage = |from, to| gap(from, to, GapCause::DamagedPacket);
+    let right = verdict(&lines, &[damage(99, 140), damage(145, 199), start(200, 0x210, true)]);
+    assert!(right.agrees() && right.times_agree(), "{right}");
+    assert_eq!((right.gaps(), right.threads[0].gap_parts), (1, 1));
+    let wrong = verdict(&lines, &[gap(99, 199, GapCause::Truncated), start(200, 0x210, true)]);
+    assert!(!wrong.agrees());
+}

@@ -1,0 +1,157 @@
+//! What a live case is.
+
+use crate::paths::Vm;
+
+/// Something that is recorded in the virtual machine, and what must hold of it.
+#[derive(Debug)]
+pub struct Case {
+    /// Its name, and that of its files.
+    pub name: &'static str,
+    /// Parameters of the module while it is recorded (`module/module.c`).
+    pub knobs: &'static [(&'static str, u64)],
+    /// How many CPUs there are: 1, or 2 where threads are to migrate.
+    pub cpus: u32,
+    /// The traced program of `programs`, and its arguments.
+    pub target: &'static [&'static str],
+    /// When that runs.
+    pub start: Start,
+    /// Who records.
+    pub recorder: Recorder,
+    /// With what arguments; for [`Word`]s of them something else is filled in.
+    pub arguments: &'static [&'static str],
+    /// Functions whose calls the report must have, all of them: as many as the target says, or if it is not recorded from
+    /// begin to end, as the log says.
+    pub counted: &'static [&'static str],
+    /// What is lost.
+    pub losses: Losses,
+}
+
+/// When the target runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// The recorder starts it.
+    ByRecorder,
+    /// Before, and it waits with its work until it is traced.
+    Waits,
+    /// Before and behind: it is told to end.
+    Runs,
+}
+
+/// Who records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorder {
+    /// `perf record`.
+    Perf,
+    /// `func_latency`, which reports, too.
+    FuncLatency,
+}
+
+/// How a case loses packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Losses {
+    /// Not at all.
+    None,
+    /// Overflows of the trace unit.
+    Overflows,
+    /// The AUX area is full, says a knob.
+    Full,
+    /// The AUX area is full, because the recorder is stopped for a while.
+    Stalled,
+    /// Bytes are overwritten.
+    Damage,
+}
+
+/// Words of a command that stand for something else.
+#[derive(Debug)]
+pub struct Word;
+
+impl Word {
+    /// The target, with its arguments.
+    pub const TARGET: &str = "{target}";
+    /// The running target's process.
+    pub const PID: &str = "{pid}";
+    /// Where the programs are; may stand inside a word.
+    pub const PROGRAMS: &str = "{programs}";
+}
+
+impl Case {
+    /// The words of its command; `pid` is the target's, if it runs already.
+    #[must_use]
+    pub fn command(&self, vm: &Vm, pid: Option<u32>) -> Vec<String> {
+        let place = |path: &std::path::Path| path.display().to_string();
+        let mut words = match self.recorder {
+            Recorder::Perf => {
+                let data = place(&vm.data(self));
+                ["perf", "record", "-B", "-N", "-o", &data].map(str::to_owned).to_vec()
+            }
+            Recorder::FuncLatency => {
+                let directory = place(&vm.of_case(self.name, "recording"));
+                vec![place(&vm.func_latency()), "--format".into(), "json".into(), "-D".into(), directory]
+            }
+        };
+        let programs = place(&vm.programs());
+        for word in self.arguments {
+            match *word {
+                Word::TARGET => words.extend(self.target_words(&programs)),
+                Word::PID => words.extend(pid.map(|pid| pid.to_string())),
+                word => words.push(word.replace(Word::PROGRAMS, &programs)),
+            }
+        }
+        words
+    }
+
+    /// The target's command.
+    #[must_use]
+    pub fn target_words(&self, programs: &str) -> Vec<String> {
+        let path = |(at, word): (usize, &&str)| match at {
+            0 => format!("{programs}/{word}"),
+            _ => (*word).to_owned(),
+        };
+        self.target.iter().enumerate().map(path).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::cases::CASES;
+
+    #[test]
+    fn words_are_filled_in() {
+        let case = Case {
+            name: "x",
+            knobs: &[],
+            cpus: 1,
+            target: &["nest", "3"],
+            start: Start::Waits,
+            recorder: Recorder::Perf,
+            arguments: &["-p", Word::PID, "--filter", "filter f @ {programs}/nest", Word::TARGET],
+            counted: &[],
+            losses: Losses::None,
+        };
+        assert_eq!(
+            case.command(&Vm::new(Path::new("/vm")), Some(7))[4..],
+            [
+                "-o",
+                "/vm/out/x.data",
+                "-p",
+                "7",
+                "--filter",
+                "filter f @ /vm/programs/nest",
+                "/vm/programs/nest",
+                "3"
+            ]
+        );
+    }
+
+    #[test]
+    fn names_are_unique_and_a_target_is_started_once() {
+        for (at, case) in CASES.iter().enumerate() {
+            assert!(CASES[..at].iter().all(|other| other.name != case.name), "{}", case.name);
+            let starts = case.arguments.contains(&Word::TARGET);
+            assert_eq!(starts, case.start == Start::ByRecorder, "{}", case.name);
+        }
+    }
+}

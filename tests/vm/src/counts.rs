@@ -1,0 +1,113 @@
+//! How often functions were called: what the report says, what the target has printed, what the log says.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use tracegen::truth::File;
+use tracegen::truth::calls::{Oracle, Status};
+
+/// Calls of one function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Counts {
+    complete: u64,
+    unwound: u64,
+    open_start: u64,
+    open_end: u64,
+    cut: u64,
+}
+
+/// The report has the counts that the target has printed: all calls, from begin to end.
+pub(crate) fn same_as_printed(report: &Value, functions: &[&str], printed: &str) -> Result<()> {
+    for function in functions {
+        let (entered, returned) = printed_counts(printed, function)
+            .with_context(|| format!("the target has printed no count of {function}: {printed}"))?;
+        let all = Counts {
+            complete: returned,
+            unwound: entered.saturating_sub(returned),
+            open_start: 0,
+            open_end: 0,
+            cut: 0,
+        };
+        let found = reported(report, function)?;
+        ensure!(
+            found == all,
+            "{function} was entered {entered} and left {returned} times, reported: {found:?}"
+        );
+    }
+    Ok(())
+}
+
+/// The report has the calls that follow from the log by the oracle's rules.
+pub(crate) fn same_as_logged(report: &Value, functions: &[&str], truth: &File, data: &Path) -> Result<()> {
+    let mut oracle = Oracle::new(truth, data)?;
+    for function in functions {
+        let calls = oracle.calls(function)?;
+        let count = |status| calls.count(status) as u64;
+        let logged = Counts {
+            complete: count(Status::Complete),
+            unwound: count(Status::Unwound),
+            open_start: count(Status::OpenStart),
+            open_end: count(Status::OpenEnd),
+            cut: count(Status::Cut),
+        };
+        let found = reported(report, function)?;
+        ensure!(found == logged, "{function}: logged {logged:?}, reported {found:?}");
+        ensure!(logged.complete > 0, "{function} was not called");
+    }
+    Ok(())
+}
+
+/// `count NAME entered returned`
+fn printed_counts(printed: &str, function: &str) -> Option<(u64, u64)> {
+    printed.lines().find_map(|line| {
+        let mut words = line.strip_prefix("count ")?.split(' ');
+        let is_it = words.next() == Some(function);
+        Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?)).filter(|_| is_it)
+    })
+}
+
+fn reported(report: &Value, function: &str) -> Result<Counts> {
+    let functions = report["functions"].as_array().map_or(&[][..], Vec::as_slice);
+    let found = functions.iter().find(|found| found["name"] == function);
+    let calls = &found.with_context(|| format!("the report has no {function}"))?["calls"];
+    let count =
+        |kind: &str| calls[kind].as_u64().with_context(|| format!("{function}: {calls} has no {kind}"));
+    Ok(Counts {
+        complete: count("complete")?,
+        unwound: count("unwound")?,
+        open_start: count("open_start")?,
+        open_end: count("open_end")?,
+        cut: count("cut")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn counts_are_read_by_name() {
+        let printed = "hello\ncount leaf 12 11\ncount le 3 3\n";
+        assert_eq!(printed_counts(printed, "leaf"), Some((12, 11)));
+        assert_eq!(printed_counts(printed, "le"), Some((3, 3)));
+        assert_eq!(printed_counts(printed, "lea"), None);
+    }
+
+    #[test]
+    fn a_report_with_other_counts_is_refused() {
+        let check = |complete: u64, cut: u64, printed: &str| {
+            let calls =
+                format!(r#"{{"complete":{complete},"unwound":1,"open_start":0,"open_end":0,"cut":{cut}}}"#);
+            let text = format!(r#"{{"functions":[{{"name":"f","calls":{calls}}}]}}"#);
+            same_as_printed(&serde_json::from_str(&text).unwrap(), &["f"], printed)
+        };
+        assert!(check(2, 0, "count f 3 2").is_ok());
+        assert!(check(2, 0, "count f 4 2").is_err());
+        assert!(check(3, 0, "count f 3 2").is_err());
+        assert!(check(2, 1, "count f 3 2").is_err());
+        assert!(check(2, 0, "count g 3 2").is_err());
+    }
+}

@@ -1,0 +1,101 @@
+//! The recorder dies, or its disk is full: the target runs on, and there is a file that opens.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::process::{HEAD_START, command, runs_on, signal, wait};
+use crate::paths::Vm;
+
+/// Half of them from the start on, half from when the file is there.
+const KILLS: u32 = 20;
+const KILLS_APART: Duration = Duration::from_millis(30);
+
+/// A file system that is full at once.
+const SMALL_DISK: &str = "/tmp/small";
+
+/// `kill -9` at [`KILLS`] moments: the target runs on, what is there of the file opens, and the next recording is a whole one.
+pub(super) fn killed(vm: &Vm) -> Result<String> {
+    let directory = vm.of_case("killed", "recording");
+    let mut target = target(vm)?;
+    let mut opened = 0;
+    for number in 0..KILLS {
+        let mut recorder = record(vm, &target, &directory, "5")?.stderr(Stdio::null()).spawn()?;
+        let data = directory.join("perf.data");
+        while number % 2 == 1 && !data.exists() {
+            ensure!(recorder.try_wait()?.is_none(), "it ended without a file");
+            sleep(Duration::from_millis(1));
+        }
+        sleep(KILLS_APART * number);
+        recorder.kill()?;
+        recorder.wait()?;
+        runs_on(&mut target)?;
+        if fs::metadata(&data).is_ok_and(|meta| meta.len() > 0) {
+            opens(vm, &data).with_context(|| format!("killed behind {:?}", KILLS_APART * number))?;
+            opened += 1;
+        }
+        remove(&directory)?;
+    }
+    let end = record(vm, &target, &directory, "0.2")?.output()?;
+    let said = String::from_utf8_lossy(&end.stderr);
+    ensure!(end.status.success(), "the next recording: {}\n{said}", end.status);
+    opens(vm, &directory.join("perf.data"))?;
+    runs_on(&mut target)?;
+    end_of(target)?;
+    ensure!(opened >= KILLS / 4, "only {opened} of the killed recordings had begun");
+    Ok(format!("killed {KILLS} times, {opened} files, all open"))
+}
+
+/// The disk is full in the window: that is said, and what was written opens.
+pub(super) fn disk_full(vm: &Vm) -> Result<String> {
+    let disk = Path::new(SMALL_DISK);
+    fs::create_dir_all(disk)?;
+    let mount = ["-t", "tmpfs", "-o", "size=128k", "tmpfs", SMALL_DISK];
+    ensure!(Command::new("mount").args(mount).status()?.success(), "cannot mount {SMALL_DISK}");
+    let mut target = target(vm)?;
+    let end = record(vm, &target, disk, "5")?.output()?;
+    let said = String::from_utf8_lossy(&end.stderr).into_owned();
+    ensure!(end.status.code() == Some(3) && said.contains("No space left"), "{}: {said}", end.status);
+    opens(vm, &disk.join("perf.data"))?;
+    runs_on(&mut target)?;
+    end_of(target)?;
+    Ok("the file opens up to where the disk was full".to_owned())
+}
+
+fn target(vm: &Vm) -> Result<Child> {
+    let program = vm.programs().join("server").display().to_string();
+    let target = command(&[program])?.stdout(Stdio::null()).spawn()?;
+    sleep(HEAD_START);
+    Ok(target)
+}
+
+fn end_of(mut target: Child) -> Result<()> {
+    signal("TERM", &target)?;
+    wait(&mut target).map(drop)
+}
+
+fn record(vm: &Vm, target: &Child, directory: &Path, seconds: &str) -> Result<Command> {
+    let mut record = command(&[vm.func_latency().display().to_string()])?;
+    record.args(["record", "-p", &target.id().to_string(), "-d", seconds, "-D"]).arg(directory);
+    record.stdout(Stdio::null());
+    Ok(record)
+}
+
+fn opens(vm: &Vm, data: &Path) -> Result<()> {
+    let dump = Command::new(vm.func_latency()).args(["dump", "--sideband", "-i"]).arg(data).output()?;
+    if !dump.status.success() {
+        bail!("{} does not open: {}", data.display(), String::from_utf8_lossy(&dump.stderr));
+    }
+    Ok(())
+}
+
+fn remove(directory: &Path) -> Result<()> {
+    if directory.exists() {
+        fs::remove_dir_all(directory).with_context(|| directory.display().to_string())?;
+    }
+    Ok(())
+}

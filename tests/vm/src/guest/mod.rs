@@ -1,0 +1,71 @@
+//! In the virtual machine: runs the cases and the trials, and leaves what was recorded, logged and printed in `target/vm/out`.
+
+mod cost;
+mod crashes;
+mod machine;
+mod process;
+mod record;
+mod refusals;
+
+use std::fs;
+use std::io;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+
+use crate::cases::CASES;
+use crate::paths::Vm;
+
+/// Something that is tried, and judged in the machine already.
+pub struct Trial {
+    /// Its name.
+    pub name: &'static str,
+    /// Says what it has seen; an error if that is wrong.
+    run: fn(&Vm) -> Result<String>,
+}
+
+/// All of them, in the order in which they run, behind the cases.
+pub const TRIALS: [Trial; 4] = [
+    Trial { name: "cost", run: cost::cost },
+    Trial { name: "killed", run: crashes::killed },
+    Trial { name: "disk-full", run: crashes::disk_full },
+    Trial { name: "refusals", run: refusals::all },
+];
+
+/// What the line of a trial begins with that has seen what it should.
+pub const GOOD: &str = "ok: ";
+
+/// Loads the module and runs everything, or what is selected.  What fails is the checker's to find.
+///
+/// # Errors
+/// The machine is not as it should be, or its kernel complains.
+pub fn run(vm: &Vm) -> Result<()> {
+    machine::load_module(vm)?;
+    let selection = selection(vm)?;
+    let is_selected = |name: &str| selection.as_ref().is_none_or(|names| names.lines().any(|n| n == name));
+    for case in CASES.iter().filter(|case| is_selected(case.name)) {
+        tell(vm, case.name, || record::run_case(vm, case))?;
+    }
+    machine::save_facts(vm)?;
+    for trial in TRIALS.iter().filter(|trial| is_selected(trial.name)) {
+        tell(vm, trial.name, || (trial.run)(vm).map(|seen| format!("{GOOD}{seen}")))?;
+    }
+    machine::is_healthy()
+}
+
+/// Runs it, and says how it ended on the console and in its file.
+fn tell(vm: &Vm, name: &str, run: impl FnOnce() -> Result<String>) -> Result<()> {
+    let start = Instant::now();
+    let end = run().unwrap_or_else(|error| format!("{error:#}"));
+    println!("vm: {name}: {end}, {:.1} s", start.elapsed().as_secs_f64());
+    fs::write(vm.of_case(name, "end"), end).with_context(|| format!("the end of {name}"))
+}
+
+/// The names of what is to run; `None`: everything.
+fn selection(vm: &Vm) -> Result<Option<String>> {
+    match fs::read_to_string(vm.selection()) {
+        Ok(names) => Ok(Some(names)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).context("the selection of cases"),
+    }
+}

@@ -1,0 +1,88 @@
+//! Runs a case: the recorder starts the target, or comes while it runs.
+
+use std::fs::File;
+use std::process::{Child, Command, ExitStatus};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+
+use super::machine;
+use super::process::{HEAD_START, LIMIT, command, signal, wait};
+use crate::case::{Case, Losses, Start};
+use crate::paths::Vm;
+
+/// In this time a small buffer fills.
+const STALL: Duration = Duration::from_secs(1);
+
+/// How the recorder ended, as text: `exit status: 0`.
+pub(super) fn run_case(vm: &Vm, case: &Case) -> Result<String> {
+    for (knob, value) in case.knobs {
+        machine::set_knob(knob, *value)?;
+    }
+    machine::set_second_cpu(case.cpus > 1)?;
+    machine::empty_log()?;
+    machine::trace_switches()?;
+    let end = match case.start {
+        Start::ByRecorder => launch(vm, case),
+        Start::Waits | Start::Runs => attach(vm, case),
+    };
+    machine::save_log(&vm.of_case(case.name, "log"))?;
+    machine::save_switches(&vm.of_case(case.name, "switches"))?;
+    for (knob, _) in case.knobs {
+        machine::set_knob(knob, 0)?;
+    }
+    Ok(end?.to_string())
+}
+
+/// The recorder starts the target: both print to one file.
+fn launch(vm: &Vm, case: &Case) -> Result<ExitStatus> {
+    let mut recorder = recorder(vm, case, None)?.stdout(create(vm, case, "out")?).spawn()?;
+    wait(&mut recorder)
+}
+
+/// The target runs, the recorder comes and goes.
+fn attach(vm: &Vm, case: &Case) -> Result<ExitStatus> {
+    let mut target = command(&case.target_words(&vm.programs().display().to_string()))?;
+    if case.start == Start::Waits {
+        target.env("WAIT", "1");
+    }
+    let mut target = target.stdout(create(vm, case, "out")?).spawn()?;
+    sleep(HEAD_START);
+    let end = record_running(vm, case, &target);
+    if case.start == Start::Runs || end.is_err() {
+        signal("TERM", &target)?;
+    }
+    wait(&mut target)?;
+    end
+}
+
+fn record_running(vm: &Vm, case: &Case, target: &Child) -> Result<ExitStatus> {
+    let starts = machine::starts()?;
+    let report = create(vm, case, "report")?;
+    let mut recorder = recorder(vm, case, Some(target.id()))?.stdout(report).spawn()?;
+    if case.start == Start::Waits {
+        let begun = Instant::now();
+        while machine::starts()? == starts && begun.elapsed() < LIMIT && recorder.try_wait()?.is_none() {
+            sleep(Duration::from_millis(5));
+        }
+        signal("USR1", target)?;
+    }
+    if case.losses == Losses::Stalled {
+        signal("STOP", &recorder)?;
+        sleep(STALL);
+        signal("CONT", &recorder)?;
+    }
+    wait(&mut recorder)
+}
+
+fn create(vm: &Vm, case: &Case, kind: &str) -> Result<File> {
+    let path = vm.of_case(case.name, kind);
+    File::create(&path).with_context(|| path.display().to_string())
+}
+
+fn recorder(vm: &Vm, case: &Case, pid: Option<u32>) -> Result<Command> {
+    let mut command = command(&case.command(vm, pid))?;
+    command.stderr(create(vm, case, "err")?);
+    Ok(command)
+}

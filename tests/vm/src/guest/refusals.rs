@@ -1,0 +1,222 @@
+//! What the command says where it cannot record: exit code, setting, value and fix; and nothing stays behind.
+
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::machine;
+use super::process::{HEAD_START, command, runs_on, signal, wait};
+use crate::case::Word;
+use crate::paths::Vm;
+
+/// An ordinary user (`nobody`).
+const USER: u32 = 65534;
+
+const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
+
+/// Where the refused recordings were to be written; everybody may.
+const PLACE: &str = "/tmp/refused";
+
+/// A command that must be refused.  Or not: with `code` 0.
+struct Refusal {
+    /// What is wrong.
+    what: &'static str,
+    /// `kernel.perf_event_paranoid`.
+    paranoid: i32,
+    /// Who is refused, and whose the target is: root, or [`USER`].
+    by_root: bool,
+    target_of_root: bool,
+    /// What else is wrong with the machine.
+    obstacle: Obstacle,
+    arguments: &'static [&'static str],
+    code: i32,
+    says: &'static [&'static str],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Obstacle {
+    None,
+    /// `ulimit -l 64`.
+    LittleToLock,
+    /// perf records the target.
+    Busy,
+    /// The module is not there.
+    NoPmu,
+}
+
+const ROOT: Refusal = Refusal {
+    what: "",
+    paranoid: 2,
+    by_root: true,
+    target_of_root: true,
+    obstacle: Obstacle::None,
+    arguments: &["-p", Word::PID, "-d", "1", "-f", "handle"],
+    code: 3,
+    says: &[],
+};
+
+const REFUSALS: [Refusal; 10] = [
+    Refusal {
+        what: "no such process",
+        arguments: &["-p", "4000000", "-f", "handle"],
+        code: 2,
+        says: &["-p 4000000", "no such process"],
+        ..ROOT
+    },
+    Refusal {
+        what: "no such function",
+        arguments: &["-p", Word::PID, "-f", "no_such_function"],
+        code: 2,
+        says: &["no_such_function"],
+        ..ROOT
+    },
+    Refusal {
+        what: "a filter on whole CPUs",
+        arguments: &["-C", "0", "-i", "-f", "handle"],
+        code: 2,
+        says: &["-p"],
+        ..ROOT
+    },
+    Refusal {
+        what: "a setting that the PMU does not have",
+        arguments: &["-p", Word::PID, "-f", "handle", "--pt_config", "mtc_period=1"],
+        code: 2,
+        says: &["mtc_period"],
+        ..ROOT
+    },
+    Refusal {
+        what: "another tracer",
+        obstacle: Obstacle::Busy,
+        says: &["another tracer", "end that one first"],
+        ..ROOT
+    },
+    Refusal {
+        what: "somebody else's process",
+        by_root: false,
+        says: &["perf_event_paranoid is 2", "setcap"],
+        ..ROOT
+    },
+    Refusal {
+        what: "an ordinary user's own process",
+        by_root: false,
+        target_of_root: false,
+        arguments: &["-p", Word::PID, "-d", "0.5", "-f", "handle"],
+        code: 0,
+        ..ROOT
+    },
+    Refusal {
+        what: "paranoid 3",
+        paranoid: 3,
+        by_root: false,
+        target_of_root: false,
+        says: &["perf_event_paranoid is 3", "sysctl kernel.perf_event_paranoid=2"],
+        ..ROOT
+    },
+    Refusal {
+        what: "more than may be locked",
+        by_root: false,
+        target_of_root: false,
+        obstacle: Obstacle::LittleToLock,
+        arguments: &["-p", Word::PID, "-d", "1", "-f", "handle", "-m", "64M"],
+        says: &["ulimit -l", "-m"],
+        ..ROOT
+    },
+    Refusal { what: "no PMU", obstacle: Obstacle::NoPmu, says: &["intel_pt", "doctor"], ..ROOT },
+];
+
+/// All of [`REFUSALS`].
+pub(super) fn all(vm: &Vm) -> Result<String> {
+    fs::create_dir_all(PLACE)?;
+    fs::set_permissions(PLACE, std::os::unix::fs::PermissionsExt::from_mode(0o777))?;
+    let mut wrong = String::new();
+    for refusal in &REFUSALS {
+        if let Err(error) = one(vm, refusal) {
+            wrong += &format!("\n  {}: {error:#}", refusal.what);
+        }
+    }
+    ensure!(wrong.is_empty(), "refusals:{wrong}");
+    let refused = REFUSALS.iter().filter(|refusal| refusal.code != 0).count();
+    Ok(format!("{refused} refusals, each with code, setting and fix; an ordinary user records own processes"))
+}
+
+fn one(vm: &Vm, refusal: &Refusal) -> Result<()> {
+    let before = fs::read_to_string(PARANOID).context(PARANOID)?;
+    fs::write(PARANOID, refusal.paranoid.to_string()).context(PARANOID)?;
+    let mut target = target(vm, refusal.target_of_root)?;
+    let obstacle = raise(refusal.obstacle, &target)?;
+    let refused = refuse(vm, refusal, &target);
+    if let Some(mut perf) = obstacle {
+        signal("INT", &perf)?;
+        wait(&mut perf)?;
+    }
+    if refusal.obstacle == Obstacle::NoPmu {
+        machine::load_module(vm)?;
+    }
+    fs::write(PARANOID, before.trim()).context(PARANOID)?;
+    let lives = runs_on(&mut target);
+    signal("TERM", &target)?;
+    wait(&mut target)?;
+    refused.and(lives)
+}
+
+fn target(vm: &Vm, of_root: bool) -> Result<Child> {
+    let mut target = command(&[vm.programs().join("server").display().to_string()])?;
+    if !of_root {
+        target.uid(USER).gid(USER);
+    }
+    let target = target.stdout(Stdio::null()).spawn()?;
+    sleep(HEAD_START);
+    Ok(target)
+}
+
+/// Makes it impossible; perf, if that is what does it.
+fn raise(obstacle: Obstacle, target: &Child) -> Result<Option<Child>> {
+    match obstacle {
+        Obstacle::None | Obstacle::LittleToLock => Ok(None),
+        Obstacle::NoPmu => machine::unload_module().map(|()| None),
+        Obstacle::Busy => {
+            let starts = machine::starts()?;
+            let mut perf = Command::new("perf");
+            perf.args(["record", "-B", "-N", "--per-thread", "-e", "intel_pt//u", "-o", "/tmp/busy.data"]);
+            let perf = perf.args(["-p", &target.id().to_string()]).stderr(Stdio::null()).spawn()?;
+            while machine::starts()? == starts {
+                sleep(HEAD_START);
+            }
+            Ok(Some(perf))
+        }
+    }
+}
+
+/// The command is refused as it should be, and has left no file.
+fn refuse(vm: &Vm, refusal: &Refusal, target: &Child) -> Result<()> {
+    let mut words = Vec::new();
+    if refusal.obstacle == Obstacle::LittleToLock {
+        words.extend(["prlimit", "--memlock=65536:65536"].map(str::to_owned));
+    }
+    words.extend([vm.func_latency().display().to_string(), "-D".to_owned(), PLACE.to_owned()]);
+    let pid = target.id().to_string();
+    words.extend(refusal.arguments.iter().map(|word| word.replace(Word::PID, &pid)));
+    let mut command = command(&words)?;
+    if !refusal.by_root {
+        command.uid(USER).gid(USER);
+    }
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(refusal.code), "{}, not {}: {said}", output.status, refusal.code);
+    for words in refusal.says {
+        ensure!(said.contains(words), "does not say `{words}`: {said}");
+    }
+    let data = Path::new(PLACE).join("perf.data");
+    ensure!(data.exists() == (refusal.code == 0), "{}: there {}", data.display(), data.exists());
+    if refusal.code == 0 {
+        fs::remove_file(data)?;
+    }
+    let files = fs::read_dir(Path::new(PLACE))?;
+    let left: Vec<_> = files.filter_map(|entry| Some(entry.ok()?.file_name())).collect();
+    ensure!(left.is_empty(), "leaves {left:?}");
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! `vm_tests guest DIR` runs the cases in the virtual machine, `vm_tests check DIR [NAME..]` checks them outside, with DIR
+//! `target/vm`; `vm_tests list` names them.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use vm_tests::cases::CASES;
+use vm_tests::guest::{GOOD, TRIALS};
+use vm_tests::paths::Vm;
+use vm_tests::{check, guest};
+
+/// What is in the file `end` of a run in which the machine did what it should.
+const GOOD_END: &str = "the machine has run all cases";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match arguments[..] {
+        ["guest", directory] => run_all(&Vm::new(Path::new(directory))),
+        ["check", directory, ref names @ ..] => check_all(&Vm::new(Path::new(directory)), names),
+        ["list"] => {
+            let names = CASES.iter().map(|case| case.name).chain(TRIALS.iter().map(|trial| trial.name));
+            names.for_each(|name| println!("{name}"));
+            true
+        }
+        _ => {
+            eprintln!("vm_tests guest DIR | check DIR [NAME..] | list");
+            return ExitCode::from(2);
+        }
+    };
+    if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Says how it ended on the console and in a file; true if all is well with the machine.
+fn run_all(vm: &Vm) -> bool {
+    let end = guest::run(vm).map_or_else(|error| format!("{error:#}"), |()| GOOD_END.to_owned());
+    println!("vm: {end}");
+    std::fs::write(vm.of_run("end"), &end).is_ok() && end == GOOD_END
+}
+
+/// A line for each case, and one for all, as the test runner prints them; true if all pass.
+fn check_all(vm: &Vm, names: &[&str]) -> bool {
+    let cases = CASES.iter().filter(|case| names.is_empty() || names.contains(&case.name));
+    let (mut passed, mut failed) = (0, 0);
+    for case in cases {
+        match check::check(vm, case) {
+            Ok(checked) => {
+                let check::Checked { events, gaps, off_cpu, counted } = checked;
+                let name = case.name;
+                let off_cpu = off_cpu.map_or_else(String::new, |times| format!(", {times} times off-CPU"));
+                println!(
+                    "vm {name} ... ok: {events} events, {gaps} gaps{off_cpu}, {counted} functions counted"
+                );
+                passed += 1;
+            }
+            Err(error) => {
+                println!("vm {} ... FAILED\n{error:#}", case.name);
+                failed += 1;
+            }
+        }
+    }
+    for trial in TRIALS.iter().filter(|trial| names.is_empty() || names.contains(&trial.name)) {
+        let end = std::fs::read_to_string(vm.of_case(trial.name, "end"));
+        let end = end.unwrap_or_else(|error| format!("it did not run: {error}"));
+        if end.starts_with(GOOD) {
+            println!("vm {} ... {end}", trial.name);
+            passed += 1;
+        } else {
+            println!("vm {} ... FAILED\n{end}", trial.name);
+            failed += 1;
+        }
+    }
+    println!("vm: {passed} passed; {failed} failed");
+    let end = std::fs::read_to_string(vm.of_run("end")).unwrap_or_else(|error| format!("no end: {error}"));
+    if end != GOOD_END {
+        println!("vm: {end}");
+    }
+    failed == 0 && passed > 0 && end == GOOD_END
+}
