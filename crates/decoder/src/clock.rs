@@ -36,6 +36,7 @@ pub(crate) struct Slot(pub(crate) u32);
 
 impl Slot {
     /// The one behind it, which may not be there yet; at the latest the end of the segment is one.
+    #[inline]
     pub(crate) fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }

@@ -8,7 +8,7 @@ use packet::Tnt;
 use crate::Context;
 use crate::block::{Block, BlockId, Terminator};
 use crate::clock::Slot;
-use crate::effects::{EffectId, Effects, End, MAX_DIRECT, Program, no_code, stopped_at};
+use crate::effects::{Effects, End, MAX_DIRECT, Place, Program, no_code, stopped_at};
 use crate::graph::BlockGraph;
 use crate::output::Output;
 use crate::return_stack::ReturnStack;
@@ -157,6 +157,7 @@ impl Walk<'_> {
         Err(self.endless(step))
     }
 
+    #[inline(always)]
     fn program(&mut self) -> Program<'_> {
         let Self { context, graph, effects, space, .. } = self;
         Program { context, graph, effects, space: *space }
@@ -167,12 +168,13 @@ impl Walk<'_> {
     /// A TNT packet's time is that of its first branch (SDM, "Cycle Packet Semantics"); simulators write the time of its
     /// last.  By either, no branch is earlier than the flow packet before or later than the one behind, and the first
     /// not later than the packet's time.
-    #[inline]
-    fn apply(&mut self, step: &mut Step, id: EffectId) -> Walked<End> {
-        let effect = self.effects.get(id);
+    #[inline(always)]
+    fn apply(&mut self, step: &mut Step, place: Place) -> Walked<End> {
+        let effect = self.effects.get(place);
+        self.tnt.drop_oldest(effect.bits);
         let is_first = self.first_bit.is_none() && effect.bits > 0;
-        if effect.has_edges() {
-            self.output.effect(*step, self.work, id, is_first);
+        if let Some(edges) = effect.edges {
+            self.output.effect(*step, self.work, edges, is_first);
         }
         if effect.returns {
             self.stack.pop();
@@ -181,7 +183,7 @@ impl Walk<'_> {
             self.stack.push(call);
         }
         if effect.end == End::Lost {
-            return Err(self.lost(*step, id, is_first));
+            return Err(self.lost(*step, place, is_first));
         }
         if is_first {
             self.first_bit = Some(self.work.wrapping_add(effect.first_work));
@@ -194,8 +196,8 @@ impl Walk<'_> {
 
     /// Goes as far as an effect goes that ends where code and packet contradict each other.
     #[cold]
-    fn lost(&mut self, mut step: Step, id: EffectId, is_first: bool) -> GapCause {
-        let effect = *self.effects.get(id);
+    fn lost(&mut self, mut step: Step, place: Place, is_first: bool) -> GapCause {
+        let effect = *self.effects.get(place);
         self.work = self.work.wrapping_add(effect.work);
         self.block = effect.next;
         if is_first {
@@ -223,17 +225,15 @@ impl Walk<'_> {
     pub(crate) fn follow_tnt(&mut self, mut step: Step) -> Walked<()> {
         while !self.tnt.is_empty() {
             let (block, bits) = (self.block, self.tnt);
-            let id = self.program().of_bits(block, bits);
-            self.tnt.drop_oldest(self.effects.get(id).bits);
-            match self.apply(&mut step, id)? {
-                End::Used => (),
-                End::Return => {
-                    let (block, is_taken) = (self.block, self.tnt.pop() == Some(true));
-                    let call = self.stack.pop().filter(|_| is_taken);
-                    let id = self.program().of_return(block, call);
-                    self.apply(&mut step, id)?;
-                }
-                _ => return Ok(()), // a TIP comes first
+            let place = self.program().of_bits(block, bits);
+            let mut end = self.apply(&mut step, place)?;
+            while end == End::Return {
+                let (block, bits, call) = (self.block, self.tnt, self.stack.pop());
+                let place = self.program().of_return(block, call, bits);
+                end = self.apply(&mut step, place)?;
+            }
+            if end != End::Used {
+                return Ok(()); // a TIP comes first
             }
         }
         Ok(())
@@ -243,8 +243,8 @@ impl Walk<'_> {
     #[inline]
     pub(crate) fn follow_tip(&mut self, mut step: Step, ip: Avma) -> Walked<bool> {
         let block = self.block;
-        let id = self.program().of_address(block, ip);
-        let end = self.apply(&mut step, id)?;
+        let place = self.program().of_address(block, ip);
+        let end = self.apply(&mut step, place)?;
         if end == End::Used {
             return Ok(false);
         }

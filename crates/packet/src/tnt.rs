@@ -1,11 +1,17 @@
 //! The bits of a TNT packet.
 
 /// Up to 47 branch results, oldest first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tnt {
-    /// Oldest result in bit `len - 1`, youngest in bit 0.
-    bits: u64,
-    len: u8,
+    /// As packets store them: below a stop bit, the oldest in the highest place.
+    payload: u64,
+}
+
+impl Default for Tnt {
+    /// No result.
+    fn default() -> Self {
+        Self { payload: 1 }
+    }
 }
 
 impl Tnt {
@@ -18,67 +24,73 @@ impl Tnt {
     #[must_use]
     pub const fn new(bits: u64, len: u8) -> Self {
         let len = if len > Self::LONG_MAX { Self::LONG_MAX } else { len };
-        Self { bits: bits & ((1 << len) - 1), len }
+        Self { payload: bits & ((1 << len) - 1) | 1 << len }
     }
 
     /// The results below a stop bit, which is the highest bit set: how packets store them.
     #[inline]
     #[must_use]
     pub(crate) const fn below_stop_bit(payload: u64) -> Option<Self> {
-        match payload.checked_ilog2() {
-            Some(len) if len > 0 => Some(Self::new(payload, len as u8)),
-            _ => None,
-        }
+        if payload > 1 && payload >> Self::LONG_MAX <= 1 { Some(Self { payload }) } else { None }
+    }
+
+    /// The results below a stop bit, which is the highest bit set: a number that no other results have, and not 0.
+    #[inline]
+    #[must_use]
+    pub const fn with_stop_bit(self) -> u64 {
+        self.payload
     }
 
     /// How many results.
+    #[inline]
     #[must_use]
     pub const fn len(self) -> u8 {
-        self.len
+        63 - self.payload.leading_zeros() as u8
     }
 
     /// No result.
+    #[inline]
     #[must_use]
     pub const fn is_empty(self) -> bool {
-        self.len == 0
+        self.payload == 1
     }
 
     /// The results, the oldest in bit `len - 1`.
     #[must_use]
     pub const fn bits(self) -> u64 {
-        self.bits
+        self.payload & !(1 << self.len())
     }
 
     /// Takes the oldest result.
     #[inline]
     pub fn pop(&mut self) -> Option<bool> {
-        self.len = self.len.checked_sub(1)?;
-        Some(self.bits >> self.len & 1 != 0)
+        let last = self.len().checked_sub(1)?;
+        let taken = self.payload >> last & 1 != 0;
+        self.drop_oldest(1);
+        Some(taken)
     }
 
     /// The `count` oldest results, or all if there are not so many; they stay.
     #[inline]
     #[must_use]
     pub const fn oldest(self, count: u8) -> Self {
-        let len = if self.len < count { self.len } else { count };
-        Self::new(self.bits >> (self.len - len), len)
+        Self { payload: self.payload >> self.len().saturating_sub(count) }
     }
 
     /// Takes the `count` oldest results, or all if there are not so many.
     #[inline]
     pub fn drop_oldest(&mut self, count: u8) {
-        self.len = self.len.saturating_sub(count);
+        let stop = 1 << self.len().saturating_sub(count);
+        self.payload = self.payload & (stop - 1) | stop;
     }
 
     /// Adds a youngest result; false if there is no room for one of `LONG_MAX`.
     #[must_use]
     pub fn push(&mut self, taken: bool) -> bool {
-        if self.len >= Self::LONG_MAX {
+        if self.len() >= Self::LONG_MAX {
             return false;
         }
-        let kept = self.bits & ((1 << self.len) - 1);
-        self.bits = kept << 1 | u64::from(taken);
-        self.len += 1;
+        self.payload = self.payload << 1 | u64::from(taken);
         true
     }
 }

@@ -69,6 +69,7 @@ impl Timeline {
     }
 
     /// The slot that is next.
+    #[inline]
     pub(super) fn next(&self) -> Slot {
         Slot(self.marks.len() as u32)
     }
