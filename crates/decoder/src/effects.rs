@@ -22,6 +22,7 @@ use packet::Tnt;
 use crate::Context;
 use crate::block::BlockId;
 use crate::graph::BlockGraph;
+use crate::return_stack::ReturnStack;
 use path::Path;
 pub(crate) use path::{MAX_DIRECT, no_code, stopped_at};
 
@@ -102,6 +103,8 @@ pub(crate) struct Effect {
     pub(crate) bits: u8,
     /// It returned to a call before it.
     pub(crate) returns: bool,
+    /// The next block's end is a return that may be compressed: a bit that follows is of that.
+    pub(crate) is_at_return: bool,
     /// Instructions passed.
     pub(crate) work: u32,
     /// ... up to the branch of its first bit.
@@ -115,13 +118,11 @@ pub(crate) struct Effect {
 /// The calls that have not returned, oldest first.
 #[derive(Clone, Copy, Debug)]
 enum Calls {
-    Few(u8, [BlockId; FEW]),
+    None,
+    One(BlockId),
     /// From and to, in [`Effects::calls`].
-    Many(u32, u32),
+    More(u32, u32),
 }
-
-/// Calls that the memo's entry has itself, so that it fills a cache line.
-const FEW: usize = 4;
 
 /// The effects that the memo remembers, and all edges that were met.
 pub(crate) struct Effects {
@@ -146,7 +147,7 @@ struct Key {
 impl Key {
     #[inline]
     fn bits(block: BlockId, bits: Tnt) -> Self {
-        Self { detail: bits.with_stop_bit(), block: block.0 }
+        Self { detail: bits.number::<BITS>(), block: block.0 }
     }
 
     #[inline]
@@ -156,7 +157,7 @@ impl Key {
 
     #[inline]
     fn returns(block: BlockId, call: BlockId, bits: Tnt) -> Self {
-        Self { detail: u64::from(call.0) << (BITS + 1) | bits.with_stop_bit(), block: block.0 | 1 << 31 }
+        Self { detail: u64::from(call.0) << (BITS + 1) | bits.number::<BITS>(), block: block.0 | 1 << 31 }
     }
 
     /// Fibonacci hashing, to one of so many places.
@@ -186,10 +187,11 @@ impl Entry {
             end: End::Lost,
             bits: 0,
             returns: false,
+            is_at_return: false,
             work: 0,
             first_work: 0,
             edges: None,
-            calls: Calls::Few(0, [BlockId::NONE; FEW]),
+            calls: Calls::None,
             failure: 0,
         },
     };
@@ -232,14 +234,17 @@ impl Effects {
         &self.edges[id.0 as usize]
     }
 
-    /// The calls that have not returned, oldest first.
+    /// Pushes the calls that have not returned.
     #[inline]
-    pub(crate) fn calls<'a>(&'a self, effect: &'a Effect) -> &'a [BlockId] {
-        match &effect.calls {
-            Calls::Few(count, calls) => calls.get(..usize::from(*count)),
-            Calls::Many(from, to) => self.calls.get(*from as usize..*to as usize),
+    pub(crate) fn push_calls(&self, effect: &Effect, stack: &mut ReturnStack) {
+        match effect.calls {
+            Calls::None => (),
+            Calls::One(call) => stack.push(call),
+            Calls::More(from, to) => {
+                let calls = self.calls.get(from as usize..to as usize).unwrap_or_default();
+                calls.iter().for_each(|&call| stack.push(call));
+            }
         }
-        .unwrap_or_default()
     }
 
     /// Of one that ends with [`End::Lost`].
@@ -280,7 +285,7 @@ impl Program<'_> {
     /// What the oldest of these bits do at `block`: up to [`BITS`] of them.
     #[inline]
     pub(crate) fn of_bits(&mut self, block: BlockId, bits: Tnt) -> Place {
-        let bits = bits.oldest(BITS);
+        let bits = bits.oldest::<BITS>();
         self.effect(Key::bits(block, bits), block, |path| path.follow(bits))
     }
 
@@ -294,7 +299,7 @@ impl Program<'_> {
     /// bits behind its own do.  Without a call it contradicts its bit.
     #[inline]
     pub(crate) fn of_return(&mut self, block: BlockId, call: Option<BlockId>, bits: Tnt) -> Place {
-        let bits = bits.oldest(BITS);
+        let bits = bits.oldest::<BITS>();
         let key = Key::returns(block, call.unwrap_or(BlockId::NONE), bits);
         self.effect(key, block, |path| path.follow_return(call, bits))
     }

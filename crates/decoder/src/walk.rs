@@ -35,6 +35,8 @@ pub(crate) struct Walk<'a> {
     /// The block whose first instruction is next.
     pub(crate) block: BlockId,
     pub(crate) stack: ReturnStack,
+    /// The last block that was found to end with a return that may be compressed: the next bit at it is of that.
+    pub(crate) at_return: BlockId,
     /// Kernel code was skipped: the stack has what the running thread called, and not what the trace unit has.
     pub(crate) own_calls: bool,
     /// The ranges that are traced.
@@ -179,9 +181,7 @@ impl Walk<'_> {
         if effect.returns {
             self.stack.pop();
         }
-        for &call in self.effects.calls(effect) {
-            self.stack.push(call);
-        }
+        self.effects.push_calls(effect, &mut self.stack);
         if effect.end == End::Lost {
             return Err(self.lost(*step, place, is_first));
         }
@@ -191,6 +191,9 @@ impl Walk<'_> {
         }
         self.work = self.work.wrapping_add(effect.work);
         self.block = effect.next;
+        if effect.is_at_return {
+            self.at_return = effect.next;
+        }
         Ok(effect.end)
     }
 
@@ -224,9 +227,12 @@ impl Walk<'_> {
     #[inline]
     pub(crate) fn follow_tnt(&mut self, mut step: Step) -> Walked<()> {
         while !self.tnt.is_empty() {
-            let (block, bits) = (self.block, self.tnt);
-            let place = self.program().of_bits(block, bits);
-            let mut end = self.apply(&mut step, place)?;
+            let mut end = End::Return;
+            if self.block != self.at_return {
+                let (block, bits) = (self.block, self.tnt);
+                let place = self.program().of_bits(block, bits);
+                end = self.apply(&mut step, place)?;
+            }
             while end == End::Return {
                 let (block, bits, call) = (self.block, self.tnt, self.stack.pop());
                 let place = self.program().of_return(block, call, bits);

@@ -3,14 +3,17 @@
 /// Up to 47 branch results, oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tnt {
-    /// As packets store them: below a stop bit, the oldest in the highest place.
-    payload: u64,
+    /// The results from the highest bit on, oldest first, and a stop bit behind the youngest: taking some is a shift.
+    results: u64,
 }
+
+/// No result, only the stop bit.
+const EMPTY: u64 = 1 << 63;
 
 impl Default for Tnt {
     /// No result.
     fn default() -> Self {
-        Self { payload: 1 }
+        Self { results: EMPTY }
     }
 }
 
@@ -24,64 +27,70 @@ impl Tnt {
     #[must_use]
     pub const fn new(bits: u64, len: u8) -> Self {
         let len = if len > Self::LONG_MAX { Self::LONG_MAX } else { len };
-        Self { payload: bits & ((1 << len) - 1) | 1 << len }
+        Self { results: (bits << 1 | 1) << (63 - len) }
     }
 
     /// The results below a stop bit, which is the highest bit set: how packets store them.
     #[inline]
     #[must_use]
     pub(crate) const fn below_stop_bit(payload: u64) -> Option<Self> {
-        if payload > 1 && payload >> Self::LONG_MAX <= 1 { Some(Self { payload }) } else { None }
-    }
-
-    /// The results below a stop bit, which is the highest bit set: a number that no other results have, and not 0.
-    #[inline]
-    #[must_use]
-    pub const fn with_stop_bit(self) -> u64 {
-        self.payload
+        match payload.checked_ilog2() {
+            Some(len) if len > 0 => Some(Self::new(payload, len as u8)),
+            _ => None,
+        }
     }
 
     /// How many results.
     #[inline]
     #[must_use]
     pub const fn len(self) -> u8 {
-        63 - self.payload.leading_zeros() as u8
+        63 - self.results.trailing_zeros() as u8
     }
 
     /// No result.
     #[inline]
     #[must_use]
     pub const fn is_empty(self) -> bool {
-        self.payload == 1
+        self.results == EMPTY
     }
 
     /// The results, the oldest in bit `len - 1`.
     #[must_use]
     pub const fn bits(self) -> u64 {
-        self.payload & !(1 << self.len())
+        self.results >> 1 >> (63 - self.len())
+    }
+
+    /// A number that no other results have; below `1 << (n + 1)` for up to `n` of [`Self::oldest`].
+    #[inline]
+    #[must_use]
+    pub const fn number<const N: u8>(self) -> u64 {
+        self.results >> (63 - N)
     }
 
     /// Takes the oldest result.
     #[inline]
     pub fn pop(&mut self) -> Option<bool> {
-        let last = self.len().checked_sub(1)?;
-        let taken = self.payload >> last & 1 != 0;
+        let taken = !self.is_empty() && self.results & EMPTY != 0;
+        let popped = (!self.is_empty()).then_some(taken);
         self.drop_oldest(1);
-        Some(taken)
+        popped
     }
 
-    /// The `count` oldest results, or all if there are not so many; they stay.
+    /// The `N` oldest results, or all if there are not so many; they stay.  `N` is at most [`Self::LONG_MAX`].
     #[inline]
     #[must_use]
-    pub const fn oldest(self, count: u8) -> Self {
-        Self { payload: self.payload >> self.len().saturating_sub(count) }
+    pub const fn oldest<const N: u8>(self) -> Self {
+        let stop = EMPTY >> N;
+        if self.results & (stop - 1) == 0 { self } else { Self { results: self.results & !(stop - 1) | stop } }
     }
 
     /// Takes the `count` oldest results, or all if there are not so many.
     #[inline]
     pub fn drop_oldest(&mut self, count: u8) {
-        let stop = 1 << self.len().saturating_sub(count);
-        self.payload = self.payload & (stop - 1) | stop;
+        self.results = match self.results.checked_shl(count.into()) {
+            Some(left) if left != 0 => left,
+            _ => EMPTY,
+        };
     }
 
     /// Adds a youngest result; false if there is no room for one of `LONG_MAX`.
@@ -90,7 +99,7 @@ impl Tnt {
         if self.len() >= Self::LONG_MAX {
             return false;
         }
-        self.payload = self.payload << 1 | u64::from(taken);
+        *self = Self::new(self.bits() << 1 | u64::from(taken), self.len() + 1);
         true
     }
 }
@@ -126,9 +135,9 @@ mod tests {
     #[test]
     fn the_oldest_come_first() {
         let mut tnt = Tnt::new(0b10_1100, 6);
-        assert_eq!(tnt.oldest(4), Tnt::new(0b1011, 4));
+        assert_eq!(tnt.oldest::<4>(), Tnt::new(0b1011, 4));
         tnt.drop_oldest(4);
-        assert_eq!((tnt.oldest(4), tnt.to_string().as_str()), (Tnt::new(0, 2), "NN"));
+        assert_eq!((tnt.oldest::<4>(), tnt.to_string().as_str()), (Tnt::new(0, 2), "NN"));
         tnt.drop_oldest(3);
         assert!(tnt.is_empty());
     }

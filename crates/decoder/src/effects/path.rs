@@ -3,7 +3,7 @@
 use model::{Avma, GapCause, NoCode, SpaceId};
 use packet::Tnt;
 
-use super::{Calls, Edge, EdgeId, Effect, Effects, End, FEW, Failure, Role};
+use super::{Calls, Edge, EdgeId, Effect, Effects, End, Failure, Role};
 use crate::Context;
 use crate::block::{Block, BlockId, Terminator};
 use crate::graph::BlockGraph;
@@ -77,19 +77,21 @@ impl<'a> Path<'a> {
     }
 
     pub(super) fn finish(self, end: Walked<End>) -> Effect {
-        let Self { effects, block: next, bits, returns, work, first_work, first_edge, calls, .. } = self;
+        let Self { context, graph, effects, block: next, bits, returns, work, first_work, first_edge, calls, space: _ } = self;
+        let is_at_return =
+            context.recording.pt.return_compression && graph.block(next).terminator == Terminator::Return;
         let has_edges = effects.edges.len() > first_edge;
         if let Some(last) = effects.edges.last_mut().filter(|_| has_edges) {
             last.is_last = true;
         }
-        let mut few = [BlockId::NONE; FEW];
-        let calls = if let Some(room) = few.get_mut(..calls.len()) {
-            room.copy_from_slice(&calls);
-            Calls::Few(calls.len() as u8, few)
-        } else {
-            let from = effects.calls.len() as u32;
-            effects.calls.extend_from_slice(&calls);
-            Calls::Many(from, effects.calls.len() as u32)
+        let calls = match calls[..] {
+            [] => Calls::None,
+            [call] => Calls::One(call),
+            _ => {
+                let from = effects.calls.len() as u32;
+                effects.calls.extend_from_slice(&calls);
+                Calls::More(from, effects.calls.len() as u32)
+            }
         };
         let failure = effects.failures.len() as u32;
         let end = end.unwrap_or_else(|failure| {
@@ -101,6 +103,7 @@ impl<'a> Path<'a> {
             end,
             bits,
             returns,
+            is_at_return,
             work,
             first_work: first_work.unwrap_or(work),
             edges: has_edges.then_some(EdgeId(first_edge as u32)),
