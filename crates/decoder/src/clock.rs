@@ -170,7 +170,7 @@ impl Clock {
     /// At least so many ticks since the last anchor.
     fn least_since_anchor(&self) -> u128 {
         let Some(cycle) = self.cycle().filter(|_| self.has_cyc) else { return 0 };
-        interval::ticks(self.since.least.saturating_sub(self.unseen_cycles), cycle.low)
+        interval::ticks(self.since.least().saturating_sub(self.unseen_cycles), cycle.low)
     }
 
     /// It is not later than this.

@@ -9,11 +9,9 @@
 //! A compressed return to a call of the same effect is part of it; one to a call before it ends the effect with
 //! [`End::Return`], as only the stack knows where it goes.
 //!
-//! The memo has the effects themselves, one to a cache line: a packet is worth one look into memory, and another one only
-//! where its branches are transfers.
-//!
 //! The memo never changes what is decoded: an effect follows from code and packet alone.
 
+mod memo;
 mod path;
 
 use model::{Avma, BranchKind, GapCause, SpaceId, Target};
@@ -23,12 +21,10 @@ use crate::Context;
 use crate::block::BlockId;
 use crate::graph::BlockGraph;
 use crate::return_stack::ReturnStack;
+use memo::{Key, Memo};
+pub(crate) use memo::Place;
 use path::Path;
 pub(crate) use path::{MAX_DIRECT, no_code, stopped_at};
-
-/// Where an effect is in the memo, until the next one is looked for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place(usize);
 
 /// Index of an [`Edge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -130,71 +126,9 @@ pub(crate) struct Effects {
     /// Of effects that have many.
     calls: Vec<BlockId>,
     failures: Vec<Failure>,
-    /// Found by key: what falls on the same place takes it.
-    memo: Box<[Entry]>,
+    memo: Memo,
     pub(crate) hits: u64,
     pub(crate) misses: u64,
-}
-
-/// What an effect is of: a block, and what a packet says there or what is returned to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Key {
-    detail: u64,
-    /// The block's number, and what `detail` is.
-    block: u32,
-}
-
-impl Key {
-    #[inline]
-    fn bits(block: BlockId, bits: Tnt) -> Self {
-        Self { detail: bits.number::<BITS>(), block: block.0 }
-    }
-
-    #[inline]
-    fn address(block: BlockId, ip: Avma) -> Self {
-        Self { detail: ip.0, block: block.0 | 1 << 30 }
-    }
-
-    #[inline]
-    fn returns(block: BlockId, call: BlockId, bits: Tnt) -> Self {
-        Self { detail: u64::from(call.0) << (BITS + 1) | bits.number::<BITS>(), block: block.0 | 1 << 31 }
-    }
-
-    /// Fibonacci hashing, to one of so many places.
-    #[inline]
-    fn place(self, places: usize) -> usize {
-        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mixed = (self.detail.rotate_left(32) ^ u64::from(self.block)).wrapping_mul(GOLDEN);
-        ((mixed >> 32) * places as u64 >> 32) as usize
-    }
-}
-
-/// A place of the memo: a cache line.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-struct Entry {
-    key: Key,
-    effect: Effect,
-}
-
-const _: () = assert!(size_of::<Entry>() == 64);
-
-impl Entry {
-    const EMPTY: Self = Self {
-        key: Key { detail: 0, block: u32::MAX },
-        effect: Effect {
-            next: BlockId::NONE,
-            end: End::Lost,
-            bits: 0,
-            returns: false,
-            is_at_return: false,
-            work: 0,
-            first_work: 0,
-            edges: None,
-            calls: Calls::None,
-            failure: 0,
-        },
-    };
 }
 
 /// Bits of a TNT packet that make one effect: all of a short one.  More would make more effects, fewer more lookups.
@@ -203,13 +137,13 @@ const BITS: u8 = 8;
 const MAX_BYTES: usize = 64 << 20;
 
 impl Effects {
-    /// A memo of so many places, at least one.
+    /// With a memo of at most so many places, and at least one.
     pub(crate) fn new(entries: usize) -> Self {
         Self {
             edges: vec![],
             calls: vec![],
             failures: vec![],
-            memo: vec![Entry::EMPTY; entries.max(1)].into_boxed_slice(),
+            memo: Memo::new(entries),
             hits: 0,
             misses: 0,
         }
@@ -217,7 +151,7 @@ impl Effects {
 
     #[inline]
     pub(crate) fn get(&self, place: Place) -> &Effect {
-        &self.memo[place.0].effect
+        self.memo.get(place)
     }
 
     /// The edges of an effect, of which this is the first, with their numbers.
@@ -262,14 +196,7 @@ impl Effects {
         self.edges = vec![];
         self.calls = vec![];
         self.failures = vec![];
-        self.memo.fill(Entry::EMPTY);
-    }
-
-    /// The place of `key`, and whether its effect is there.
-    #[inline]
-    fn find(&self, key: Key) -> (Place, bool) {
-        let place = key.place(self.memo.len());
-        (Place(place), self.memo[place].key == key)
+        self.memo.clear();
     }
 }
 
@@ -312,28 +239,27 @@ impl Program<'_> {
         block: BlockId,
         walk: impl FnOnce(&mut Path<'_>) -> Result<End, Failure>,
     ) -> Place {
-        let (place, is_known) = self.effects.find(key);
-        if is_known {
-            self.effects.hits += 1;
-        } else {
-            self.work_out(place, key, block, walk);
+        match self.effects.memo.find(key) {
+            Some(place) => {
+                self.effects.hits += 1;
+                place
+            }
+            None => self.work_out(key, block, walk),
         }
-        place
     }
 
     #[cold]
     #[inline(never)]
     fn work_out(
         &mut self,
-        place: Place,
         key: Key,
         block: BlockId,
         walk: impl FnOnce(&mut Path<'_>) -> Result<End, Failure>,
-    ) {
+    ) -> Place {
         let mut path = Path::new(self.context, self.graph, self.effects, self.space, block);
         let end = walk(&mut path);
         let effect = path.finish(end);
-        self.effects.memo[place.0] = Entry { key, effect };
         self.effects.misses += 1;
+        self.effects.memo.add(key, effect)
     }
 }

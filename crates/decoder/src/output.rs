@@ -194,8 +194,9 @@ impl Output {
             stretch.left_out = self.pruned.left_out;
             stretch.events.reserve_exact(self.pruned.kept.len());
             for kept in &self.pruned.kept {
-                let event = self.event(&mut times, graph, effects, *kept);
-                stretch.events.extend(event);
+                if let Some(event) = self.event(&mut times, graph, effects, *kept) {
+                    stretch.events.push(event);
+                }
             }
             stretch.bound_from_behind();
         }

@@ -22,14 +22,17 @@ pub(super) const FRACTION: u32 = 16;
 const MAX_CYCLES: u64 = 1 << 62;
 
 /// Ticks, with fraction, of so many cycles.
+#[inline]
 pub(super) fn ticks(cycles: u64, length: u64) -> u128 {
     u128::from(cycles) * u128::from(length)
 }
 
+#[inline]
 pub(super) fn floor(ticks: u128) -> Tsc {
     Tsc(u64::try_from(ticks >> FRACTION).unwrap_or(u64::MAX))
 }
 
+#[inline]
 pub(super) fn ceil(ticks: u128) -> Tsc {
     floor(ticks + ((1 << FRACTION) - 1))
 }
@@ -56,10 +59,10 @@ impl Anchor {
 /// What passed since the last anchor, as far as it was counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Span {
-    /// At least this many core cycles (without CYC: branches).
-    pub(super) least: u64,
-    /// At most this many, breaks apart.
+    /// At most this many core cycles, breaks apart (without CYC: branches).
     pub(super) most: u64,
+    /// Of these so many may have passed before.
+    pub(super) doubtful: u64,
     /// How often an unknown time passed in between: tracing was off, or packets were lost.
     pub(super) breaks: u32,
 }
@@ -69,9 +72,15 @@ impl Span {
     #[inline]
     pub(super) fn add_cycles(&mut self, cycles: u64, straddles: bool) {
         self.most = self.most.saturating_add(cycles).min(MAX_CYCLES);
-        if !straddles {
-            self.least = self.least.saturating_add(cycles).min(MAX_CYCLES);
+        if straddles {
+            self.doubtful = self.doubtful.saturating_add(cycles).min(MAX_CYCLES);
         }
+    }
+
+    /// At least this many core cycles.
+    #[inline]
+    pub(super) fn least(&self) -> u64 {
+        self.most.saturating_sub(self.doubtful)
     }
 }
 
@@ -111,8 +120,8 @@ impl Interval {
         let (mut lo, mut hi, mut contradict) = (left.lo, right.hi, false);
         if let Some(cycle) = cycle {
             let slack = ticks(unseen, cycle.high);
-            let rest_min = ticks(all.least.saturating_sub(since.least), cycle.low);
-            lo = lo.max((left.lo + ticks(since.least, cycle.low)).saturating_sub(slack));
+            let rest_min = ticks(all.least().saturating_sub(since.least()), cycle.low);
+            lo = lo.max((left.lo + ticks(since.least(), cycle.low)).saturating_sub(slack));
             hi = hi.min((right.hi + slack).saturating_sub(rest_min));
             let most = left.hi + ticks(since.most, cycle.high) + slack;
             if since.breaks == 0 && !self.stalls {
@@ -154,7 +163,7 @@ pub(super) struct Open {
 pub(super) fn behind(anchor: Anchor, since: Span, cycle: Option<Range>, unseen: u64) -> Open {
     let Some(cycle) = cycle else { return Open { lo: anchor.lo, point: anchor.lo, hi: None } };
     let slack = ticks(unseen, cycle.high);
-    let lo = anchor.lo + ticks(since.least, cycle.low).saturating_sub(slack);
+    let lo = anchor.lo + ticks(since.least(), cycle.low).saturating_sub(slack);
     let hi = anchor.hi + ticks(since.most, cycle.high) + slack;
     let point = anchor.best() + ticks(since.most, cycle.middle());
     Open { lo, point, hi: (since.breaks == 0).then_some(hi) }

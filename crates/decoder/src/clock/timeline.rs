@@ -77,7 +77,8 @@ impl Timeline {
     #[inline]
     pub(super) fn push(&mut self, since: Span, work: u32) -> Slot {
         let slot = self.next();
-        self.marks.push(Mark { since, work });
+        let Span { most, doubtful, breaks } = since;
+        self.marks.push(Mark { since: Span { most, doubtful, breaks }, work });
         slot
     }
 
