@@ -203,7 +203,7 @@ impl Clock {
 
     /// Tracing was off up to here, or packets were lost: any time may have passed.
     pub(crate) fn discontinuity(&mut self) {
-        self.since.breaks = self.since.breaks.saturating_add(1);
+        self.since.doubt.breaks = self.since.doubt.breaks.saturating_add(1);
     }
 
     /// Packets were lost up to here: the next CYC may count cycles that others have counted.

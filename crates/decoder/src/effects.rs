@@ -21,8 +21,8 @@ use crate::Context;
 use crate::block::BlockId;
 use crate::graph::BlockGraph;
 use crate::return_stack::ReturnStack;
-use memo::{Key, Memo};
 pub(crate) use memo::Place;
+use memo::{Key, Memo};
 use path::Path;
 pub(crate) use path::{MAX_DIRECT, no_code, stopped_at};
 
@@ -139,14 +139,7 @@ const MAX_BYTES: usize = 64 << 20;
 impl Effects {
     /// With a memo of at most so many places, and at least one.
     pub(crate) fn new(entries: usize) -> Self {
-        Self {
-            edges: vec![],
-            calls: vec![],
-            failures: vec![],
-            memo: Memo::new(entries),
-            hits: 0,
-            misses: 0,
-        }
+        Self { edges: vec![], calls: vec![], failures: vec![], memo: Memo::new(entries), hits: 0, misses: 0 }
     }
 
     #[inline]
@@ -159,7 +152,10 @@ impl Effects {
     pub(crate) fn edges(&self, first: EdgeId) -> impl Iterator<Item = (EdgeId, &Edge)> {
         let mut is_more = true;
         let edges = self.edges.get(first.0 as usize..).unwrap_or_default();
-        (first.0..).map(EdgeId).zip(edges).take_while(move |(_, edge)| std::mem::replace(&mut is_more, !edge.is_last))
+        (first.0..)
+            .map(EdgeId)
+            .zip(edges)
+            .take_while(move |(_, edge)| std::mem::replace(&mut is_more, !edge.is_last))
     }
 
     /// The edge with this number.

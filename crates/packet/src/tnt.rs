@@ -81,7 +81,11 @@ impl Tnt {
     #[must_use]
     pub const fn oldest<const N: u8>(self) -> Self {
         let stop = EMPTY >> N;
-        if self.results & (stop - 1) == 0 { self } else { Self { results: self.results & !(stop - 1) | stop } }
+        if self.results & (stop - 1) == 0 {
+            self
+        } else {
+            Self { results: self.results & !(stop - 1) | stop }
+        }
     }
 
     /// Takes the `count` oldest results, or all if there are not so many.

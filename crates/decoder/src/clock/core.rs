@@ -184,7 +184,7 @@ impl Span {
     pub(super) fn cycle(&self, left: Anchor, right: Anchor, unseen: u64) -> Option<Range> {
         let (shortest, longest) = (right.lo.saturating_sub(left.hi), right.hi.saturating_sub(left.lo));
         let is_vague = (longest - shortest).saturating_mul(MEASURABLE.into()) >= longest;
-        if self.breaks != 0 || is_vague || self.least() <= unseen.saturating_mul(MEASURABLE) {
+        if self.doubt.breaks != 0 || is_vague || self.least() <= unseen.saturating_mul(MEASURABLE) {
             return None;
         }
         let per_cycle = |ticks: u128, cycles: u64| u64::try_from(ticks / u128::from(cycles.max(1))).ok();

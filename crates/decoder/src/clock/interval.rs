@@ -61,8 +61,14 @@ impl Anchor {
 pub(super) struct Span {
     /// At most this many core cycles, breaks apart (without CYC: branches).
     pub(super) most: u64,
-    /// Of these so many may have passed before.
-    pub(super) doubtful: u64,
+    pub(super) doubt: Doubt,
+}
+
+/// What is not certain of a [`Span`].  It seldom changes from one packet to the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Doubt {
+    /// So many of the cycles may have passed before the anchor.
+    cycles: u64,
     /// How often an unknown time passed in between: tracing was off, or packets were lost.
     pub(super) breaks: u32,
 }
@@ -73,14 +79,14 @@ impl Span {
     pub(super) fn add_cycles(&mut self, cycles: u64, straddles: bool) {
         self.most = self.most.saturating_add(cycles).min(MAX_CYCLES);
         if straddles {
-            self.doubtful = self.doubtful.saturating_add(cycles).min(MAX_CYCLES);
+            self.doubt.cycles = self.doubt.cycles.saturating_add(cycles).min(MAX_CYCLES);
         }
     }
 
     /// At least this many core cycles.
     #[inline]
     pub(super) fn least(&self) -> u64 {
-        self.most.saturating_sub(self.doubtful)
+        self.most.saturating_sub(self.doubt.cycles)
     }
 }
 
@@ -124,10 +130,10 @@ impl Interval {
             lo = lo.max((left.lo + ticks(since.least(), cycle.low)).saturating_sub(slack));
             hi = hi.min((right.hi + slack).saturating_sub(rest_min));
             let most = left.hi + ticks(since.most, cycle.high) + slack;
-            if since.breaks == 0 && !self.stalls {
+            if since.doubt.breaks == 0 && !self.stalls {
                 hi = hi.min(most);
             }
-            if since.breaks == all.breaks && !self.stalls {
+            if since.doubt.breaks == all.doubt.breaks && !self.stalls {
                 let rest_max = ticks(all.most.saturating_sub(since.most), cycle.high);
                 lo = lo.max(right.lo.saturating_sub(rest_max + slack));
             }
@@ -143,10 +149,10 @@ impl Interval {
     fn point(&self, since: Span, cycle: Option<Range>) -> u128 {
         let (left, right, all) = (self.left.best(), self.right.best(), self.all);
         match cycle.map(Range::middle) {
-            Some(length) if all.breaks != 0 && since.breaks == all.breaks => {
+            Some(length) if all.doubt.breaks != 0 && since.doubt.breaks == all.doubt.breaks => {
                 right.saturating_sub(ticks(all.most.saturating_sub(since.most), length))
             }
-            Some(length) if all.breaks != 0 => left + ticks(since.most, length),
+            Some(length) if all.doubt.breaks != 0 => left + ticks(since.most, length),
             _ => left + part(right.saturating_sub(left), since.most, all.most.max(1)),
         }
     }
@@ -166,7 +172,7 @@ pub(super) fn behind(anchor: Anchor, since: Span, cycle: Option<Range>, unseen: 
     let lo = anchor.lo + ticks(since.least(), cycle.low).saturating_sub(slack);
     let hi = anchor.hi + ticks(since.most, cycle.high) + slack;
     let point = anchor.best() + ticks(since.most, cycle.middle());
-    Open { lo, point, hi: (since.breaks == 0).then_some(hi) }
+    Open { lo, point, hi: (since.doubt.breaks == 0).then_some(hi) }
 }
 
 /// `whole * share / all`, roughly if that is too much for 128 bits; `share` is at most `all`, which is not 0.

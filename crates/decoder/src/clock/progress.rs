@@ -58,11 +58,10 @@ fn passed_since(end: u32, start: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::interval::Span;
     use super::*;
 
     fn marks(work: impl IntoIterator<Item = u32>) -> Vec<Mark> {
-        work.into_iter().map(|work| Mark { since: Span::default(), work }).collect()
+        work.into_iter().map(|work| Mark { most: 0, doubt: 0, work }).collect()
     }
 
     #[test]

@@ -77,7 +77,19 @@ impl<'a> Path<'a> {
     }
 
     pub(super) fn finish(self, end: Walked<End>) -> Effect {
-        let Self { context, graph, effects, block: next, bits, returns, work, first_work, first_edge, calls, space: _ } = self;
+        let Self {
+            context,
+            graph,
+            effects,
+            block: next,
+            bits,
+            returns,
+            work,
+            first_work,
+            first_edge,
+            calls,
+            space: _,
+        } = self;
         let is_at_return =
             context.recording.pt.return_compression && graph.block(next).terminator == Terminator::Return;
         let has_edges = effects.edges.len() > first_edge;
