@@ -17,6 +17,7 @@ mod core;
 mod crystal;
 mod interval;
 mod progress;
+mod ticks;
 mod timeline;
 mod times;
 
@@ -26,6 +27,7 @@ use core::{CoreRatio, Measured, Multiples, Range};
 use crystal::Crystal;
 pub(crate) use crystal::CrystalRatio;
 use interval::{Anchor, Interval, Span};
+use ticks::Ticks;
 pub(crate) use timeline::Marks;
 use timeline::{Rule, Timeline};
 pub(crate) use times::Times;
@@ -164,13 +166,13 @@ impl Clock {
     /// The best guess of now, without the next anchor.
     pub(crate) fn now_estimate(&self) -> Ns {
         let cycle = self.cycle().map_or(0, Range::middle);
-        self.anchor.map_or(Ns(0), |anchor| self.ns(anchor.best() + interval::ticks(self.since.most, cycle)))
+        self.anchor.map_or(Ns(0), |anchor| self.ns(anchor.best() + u128::of(self.since.most, cycle)))
     }
 
     /// At least so many ticks since the last anchor.
     fn least_since_anchor(&self) -> u128 {
         let Some(cycle) = self.cycle().filter(|_| self.has_cyc) else { return 0 };
-        interval::ticks(self.since.least().saturating_sub(self.unseen_cycles), cycle.low)
+        u128::of(self.since.least().saturating_sub(self.unseen_cycles), cycle.low)
     }
 
     /// It is not later than this.
@@ -286,11 +288,11 @@ impl Clock {
     }
 
     fn ns(&self, ticks: u128) -> Ns {
-        self.conversion.to_ns(interval::floor(ticks))
+        self.conversion.to_ns(ticks::floor(ticks))
     }
 
     fn ns_up(&self, ticks: u128) -> Ns {
-        self.conversion.to_ns(interval::ceil(ticks))
+        self.conversion.to_ns(ticks::ceil(ticks))
     }
 
     /// The time is `anchor` here: an interval ends, and the next one begins.
@@ -311,16 +313,7 @@ impl Clock {
         if measured.is_some() || !self.has_cyc {
             self.settle_waiting(measured, cbr);
         }
-        let cycle = None;
-        self.timeline.close(Rule::Between(Interval {
-            left,
-            right,
-            all,
-            cbr,
-            measured,
-            cycle,
-            stalls: false,
-        }));
+        self.timeline.close(Rule::Between(Interval::new(left, right, all, cbr, measured)));
         if !self.has_cyc {
             self.settle_waiting(None, None);
         }
@@ -344,7 +337,8 @@ impl Clock {
             let own = interval.measured.filter(|_| !(interval.stalls && is_witnessed));
             let measured = [self.measured, own, behind];
             let cycle = core::length(cbr, measured);
-            interval.cycle = cycle.filter(|_| self.has_cyc && !core::is_unknown(measured));
+            let cycle = cycle.filter(|_| self.has_cyc && !core::is_unknown(measured));
+            interval.settle(cycle, self.unseen_cycles);
             self.errors += u64::from(interval.contradicts(self.unseen_cycles));
             self.measured = own.or(self.measured);
         }

@@ -107,9 +107,9 @@ pub fn decode_common(bytes: &[u8; MAX_PACKET_LEN]) -> Option<(Packet, usize)> {
         };
     }
     let ip_bytes = first >> 5;
-    let len = IpPayload::stored_len(ip_bytes).filter(|&len| first & 0x1f == 0x0d && len > 0)?;
+    let len = IpPayload::stored_len(ip_bytes).filter(|_| first & 0x1f == 0x0d)?;
     let [_, stored @ .., _, _, _, _, _, _, _] = *bytes;
-    let value = u64::from_le_bytes(stored) & u64::MAX >> (64 - 8 * len);
+    let value = u64::from_le_bytes(stored) & u64::MAX.checked_shr(64 - 8 * len as u32).unwrap_or(0);
     Some((Packet::Tip(IpPayload { ip_bytes, value }), 1 + len))
 }
 

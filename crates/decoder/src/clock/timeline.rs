@@ -8,6 +8,7 @@ use model::{EventTime, Ns, TscClock};
 use super::Slot;
 use super::core::Range;
 use super::interval::{self, Anchor, Doubt, Interval, Span};
+use super::ticks;
 
 /// When the slots of a part were.
 pub(super) enum Rule {
@@ -143,11 +144,11 @@ impl Timeline {
     }
 
     fn ns(&self, ticks: u128) -> Ns {
-        self.conversion.to_ns(interval::floor(ticks))
+        self.conversion.to_ns(ticks::floor(ticks))
     }
 
     fn ns_up(&self, ticks: u128) -> Ns {
-        self.conversion.to_ns(interval::ceil(ticks))
+        self.conversion.to_ns(ticks::ceil(ticks))
     }
 
     /// The time of a slot; none if there is no such slot, or no part has it.  `near`: the number of a part nearby, and then
