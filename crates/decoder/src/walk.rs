@@ -246,7 +246,7 @@ impl Walk<'_> {
     }
 
     /// Follows a TIP; true if it was a far transfer, which only ends the trace of the present code.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn follow_tip(&mut self, mut step: Step, ip: Avma) -> Walked<bool> {
         let block = self.block;
         let place = self.program().of_address(block, ip);
@@ -254,6 +254,13 @@ impl Walk<'_> {
         if end == End::Used {
             return Ok(false);
         }
+        self.end_far(step, end, ip);
+        Ok(true)
+    }
+
+    /// Emits the end of the present code by a TIP to `ip`.
+    #[cold]
+    fn end_far(&mut self, step: Step, end: End, ip: Avma) {
         let block = self.graph.block(self.block);
         let kind = match (end, block.branch_kind()) {
             (End::Vsyscall, Some(kind)) => EndKind::Branch(kind),
@@ -261,7 +268,6 @@ impl Walk<'_> {
         };
         let from = block.last;
         self.end(step, kind, from, Some(ip));
-        Ok(true)
     }
 
     /// An event interrupted execution before the instruction at `ip`.

@@ -153,6 +153,7 @@ impl Timeline {
 
     /// The time of a slot; none if there is no such slot, or no part has it.  `near`: the number of a part nearby, and then
     /// that of the slot's own.
+    #[inline]
     pub(super) fn time(&self, slot: Slot, near: &mut usize) -> Option<EventTime> {
         let Mark { most, doubt, .. } = *self.marks.get(slot.0 as usize)?;
         let since = Span { most, doubt: *self.doubts.get(doubt as usize)? };
@@ -172,6 +173,7 @@ impl Timeline {
         self.parts.get(part).is_some_and(|part| part.first <= slot && slot < end)
     }
 
+    #[inline]
     fn by_rule(&self, rule: &Rule, since: Span) -> EventTime {
         match rule {
             Rule::Before(anchor) => EventTime { lo: Ns(0), point: *anchor, hi: *anchor },

@@ -39,15 +39,21 @@ impl<'a> Times<'a> {
     pub(crate) fn at(&mut self, slot: Slot) -> EventTime {
         let place = slot.0 as usize % RECENT;
         if self.recent[place] != slot {
-            self.recent[place] = slot;
-            self.recent_times[place] = self.timeline.time(slot, &mut self.near).unwrap_or_default();
+            self.work_out(slot, place);
         }
         self.recent_times[place]
     }
 
+    #[inline(never)]
+    fn work_out(&mut self, slot: Slot, place: usize) {
+        let EventTime { lo, point, hi } = self.timeline.time(slot, &mut self.near).unwrap_or_default();
+        self.recent[place] = slot;
+        self.recent_times[place] = EventTime { lo, point, hi };
+    }
+
     /// The time of what happened behind `lo` and not behind `slot`, when `work` instructions had passed.  The same slot
     /// twice: with it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn between(&mut self, lo: Slot, slot: Slot, work: u32) -> EventTime {
         let (before, time) = (self.at(lo), self.at(slot));
         if lo == slot {
