@@ -350,27 +350,6 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// A TNT in code that is followed.
-    #[inline(always)]
-    fn follow_tnt(&mut self, at: AuxOffset, tnt: Tnt) {
-        self.clock.progress(1);
-        self.behind_tnt = false; // what follows is behind all branches of the TNT before
-        let step = self.step(at);
-        (self.behind_tnt, self.tnt_lo) = (true, step.lo);
-        if !self.walk.tnt.is_empty() {
-            let ip = self.walk.position().ip;
-            return self.check(Err(GapCause::Desync { ip }), at);
-        }
-        (self.walk.tnt, self.walk.first_bit) = (tnt, None);
-        self.open_tnt = true;
-        let walked = self.walk.follow_tnt(step);
-        if let Some(work) = self.walk.first_bit {
-            self.clock.reached(step.slot, work);
-        }
-        self.clock.progress(u64::from(tnt.len()).saturating_sub(1));
-        self.check(walked, at);
-    }
-
     fn tip(&mut self, at: AuxOffset, payload: IpPayload) {
         let ip = self.last_ip.expand(payload).map(Avma);
         let fup = self.fup.take().and_then(|fup| fup.of_tip(ip));
@@ -409,22 +388,6 @@ impl<'a> Flow<'a> {
             (State::Kernel, _) => self.end_waiting(at),
             _ => (),
         }
-    }
-
-    /// A TIP in code that is followed, without a FUP before it.
-    #[inline(always)]
-    fn follow_tip(&mut self, at: AuxOffset, ip: Avma) {
-        self.clock.progress(1);
-        let deferred = self.behind_tnt || !self.walk.tnt.is_empty();
-        let step = if deferred { self.among_tnt(at) } else { self.step(at) };
-        let walked = self.walk.follow_tip(step, ip);
-        if !deferred {
-            self.clock.reached(step.slot, self.walk.work);
-        }
-        if matches!(walked, Ok(false)) && self.walk.tnt.is_empty() {
-            return; // nearly always
-        }
-        self.arrived(step, ip, walked);
     }
 
     /// A TIP went to `ip`: goes on with what following it gave, and whether it was a far transfer.

@@ -2,8 +2,8 @@
 //!
 //! They mean here what they mean anywhere; this only passes by all the questions whose answers they do not change.
 
-use model::{AuxOffset, Avma};
-use packet::{MAX_PACKET_LEN, Packet};
+use model::{AuxOffset, Avma, GapCause};
+use packet::{MAX_PACKET_LEN, Packet, Tnt};
 
 use super::events::FupUse;
 use super::{Flow, State};
@@ -38,5 +38,42 @@ impl Flow<'_> {
             rest = rest.get(len..).unwrap_or_default();
         }
         self.reader.passed(run, rest);
+    }
+
+    /// A TNT in code that is followed.
+    #[inline(always)]
+    pub(super) fn follow_tnt(&mut self, at: AuxOffset, tnt: Tnt) {
+        self.clock.progress(1);
+        self.behind_tnt = false; // what follows is behind all branches of the TNT before
+        let step = self.step(at);
+        (self.behind_tnt, self.tnt_lo) = (true, step.lo);
+        if !self.walk.tnt.is_empty() {
+            let ip = self.walk.position().ip;
+            return self.check(Err(GapCause::Desync { ip }), at);
+        }
+        (self.walk.tnt, self.walk.first_bit) = (tnt, None);
+        self.open_tnt = true;
+        let walked = self.walk.follow_tnt(step);
+        if let Some(work) = self.walk.first_bit {
+            self.clock.reached(step.slot, work);
+        }
+        self.clock.progress(u64::from(tnt.len()).saturating_sub(1));
+        self.check(walked, at);
+    }
+
+    /// A TIP in code that is followed, without a FUP before it.
+    #[inline(always)]
+    pub(super) fn follow_tip(&mut self, at: AuxOffset, ip: Avma) {
+        self.clock.progress(1);
+        let deferred = self.behind_tnt || !self.walk.tnt.is_empty();
+        let step = if deferred { self.among_tnt(at) } else { self.step(at) };
+        let walked = self.walk.follow_tip(step, ip);
+        if !deferred {
+            self.clock.reached(step.slot, self.walk.work);
+        }
+        if matches!(walked, Ok(false)) && self.walk.tnt.is_empty() {
+            return; // nearly always
+        }
+        self.arrived(step, ip, walked);
     }
 }
