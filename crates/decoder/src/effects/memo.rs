@@ -42,7 +42,7 @@ impl Key {
     fn place(self, places: usize) -> usize {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
         let mixed = (self.detail.rotate_left(32) ^ u64::from(self.block)).wrapping_mul(GOLDEN);
-        ((mixed >> 32) * places as u64 >> 32) as usize
+        (((mixed >> 32) * places as u64) >> 32) as usize
     }
 }
 
