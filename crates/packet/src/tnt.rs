@@ -145,4 +145,16 @@ mod tests {
         tnt.drop_oldest(3);
         assert!(tnt.is_empty());
     }
+
+    #[test]
+    fn numbers_differ() {
+        let all: Vec<_> =
+            (0..=8).flat_map(|len| (0..1_u64 << len).map(move |bits| Tnt::new(bits, len))).collect();
+        let mut numbers: Vec<_> = all.iter().map(|tnt| tnt.number::<8>()).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!((numbers.len(), numbers.last()), (all.len(), Some(&511)));
+        let long = Tnt::new(0x5555_2aaa_5555, 47);
+        assert_eq!(long.oldest::<8>(), Tnt::new(long.bits() >> 39, 8));
+    }
 }
