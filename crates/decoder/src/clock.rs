@@ -17,6 +17,7 @@ mod core;
 mod crystal;
 mod interval;
 mod progress;
+mod ticks;
 mod timeline;
 mod times;
 
@@ -26,6 +27,7 @@ use core::{CoreRatio, Measured, Multiples, Range};
 use crystal::Crystal;
 pub(crate) use crystal::CrystalRatio;
 use interval::{Anchor, Interval, Span};
+use ticks::Ticks;
 pub(crate) use timeline::Marks;
 use timeline::{Rule, Timeline};
 pub(crate) use times::Times;
@@ -36,6 +38,7 @@ pub(crate) struct Slot(pub(crate) u32);
 
 impl Slot {
     /// The one behind it, which may not be there yet; at the latest the end of the segment is one.
+    #[inline]
     pub(crate) fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
@@ -163,13 +166,13 @@ impl Clock {
     /// The best guess of now, without the next anchor.
     pub(crate) fn now_estimate(&self) -> Ns {
         let cycle = self.cycle().map_or(0, Range::middle);
-        self.anchor.map_or(Ns(0), |anchor| self.ns(anchor.best() + interval::ticks(self.since.most, cycle)))
+        self.anchor.map_or(Ns(0), |anchor| self.ns(anchor.best() + u128::of(self.since.most, cycle)))
     }
 
     /// At least so many ticks since the last anchor.
     fn least_since_anchor(&self) -> u128 {
         let Some(cycle) = self.cycle().filter(|_| self.has_cyc) else { return 0 };
-        interval::ticks(self.since.least.saturating_sub(self.unseen_cycles), cycle.low)
+        u128::of(self.since.least().saturating_sub(self.unseen_cycles), cycle.low)
     }
 
     /// It is not later than this.
@@ -202,7 +205,7 @@ impl Clock {
 
     /// Tracing was off up to here, or packets were lost: any time may have passed.
     pub(crate) fn discontinuity(&mut self) {
-        self.since.breaks = self.since.breaks.saturating_add(1);
+        self.since.doubt.breaks = self.since.doubt.breaks.saturating_add(1);
     }
 
     /// Packets were lost up to here: the next CYC may count cycles that others have counted.
@@ -285,11 +288,11 @@ impl Clock {
     }
 
     fn ns(&self, ticks: u128) -> Ns {
-        self.conversion.to_ns(interval::floor(ticks))
+        self.conversion.to_ns(ticks::floor(ticks))
     }
 
     fn ns_up(&self, ticks: u128) -> Ns {
-        self.conversion.to_ns(interval::ceil(ticks))
+        self.conversion.to_ns(ticks::ceil(ticks))
     }
 
     /// The time is `anchor` here: an interval ends, and the next one begins.
@@ -310,16 +313,7 @@ impl Clock {
         if measured.is_some() || !self.has_cyc {
             self.settle_waiting(measured, cbr);
         }
-        let cycle = None;
-        self.timeline.close(Rule::Between(Interval {
-            left,
-            right,
-            all,
-            cbr,
-            measured,
-            cycle,
-            stalls: false,
-        }));
+        self.timeline.close(Rule::Between(Interval::new(left, right, all, cbr, measured)));
         if !self.has_cyc {
             self.settle_waiting(None, None);
         }
@@ -343,7 +337,8 @@ impl Clock {
             let own = interval.measured.filter(|_| !(interval.stalls && is_witnessed));
             let measured = [self.measured, own, behind];
             let cycle = core::length(cbr, measured);
-            interval.cycle = cycle.filter(|_| self.has_cyc && !core::is_unknown(measured));
+            let cycle = cycle.filter(|_| self.has_cyc && !core::is_unknown(measured));
+            interval.settle(cycle, self.unseen_cycles);
             self.errors += u64::from(interval.contradicts(self.unseen_cycles));
             self.measured = own.or(self.measured);
         }

@@ -1,16 +1,17 @@
 //! What packets do to where execution is, worked out once for each block and packet.
 //!
 //! ```text
-//! (block, TNT bits)      --> direct branches and the bits' ones: calls pushed, transfers, the next block
-//! (block, address)       --> direct branches and the indirect one of a TIP
-//! (block, calling block) --> one compressed return
+//! (block, TNT bits)       --> direct branches and the bits' ones: calls pushed, transfers, the next block
+//! (block, address)        --> direct branches and the indirect one of a TIP
+//! (block, call, TNT bits) --> a compressed return to behind the call, and what the bits behind its own do
 //! ```
 //!
-//! A compressed return to a call of the same packet is part of the effect; one to a call before it ends the effect with
+//! A compressed return to a call of the same effect is part of it; one to a call before it ends the effect with
 //! [`End::Return`], as only the stack knows where it goes.
 //!
 //! The memo never changes what is decoded: an effect follows from code and packet alone.
 
+mod memo;
 mod path;
 
 use model::{Avma, BranchKind, GapCause, SpaceId, Target};
@@ -19,12 +20,11 @@ use packet::Tnt;
 use crate::Context;
 use crate::block::BlockId;
 use crate::graph::BlockGraph;
+use crate::return_stack::ReturnStack;
+pub(crate) use memo::Place;
+use memo::{Key, Memo};
 use path::Path;
 pub(crate) use path::{MAX_DIRECT, no_code, stopped_at};
-
-/// Index in [`Effects`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EffectId(pub(crate) u32);
 
 /// Index of an [`Edge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +45,10 @@ pub(crate) struct Edge {
     /// The function that it left is asked about, and the one that it reached.
     pub(crate) from_asked: bool,
     pub(crate) to_asked: bool,
+    /// It is behind the effect's first bit.
+    pub(crate) is_behind_first: bool,
+    /// No other one of the same effect follows.
+    pub(crate) is_last: bool,
 }
 
 /// What a branch is to the calls that are open.
@@ -95,80 +99,36 @@ pub(crate) struct Effect {
     pub(crate) bits: u8,
     /// It returned to a call before it.
     pub(crate) returns: bool,
+    /// The next block's end is a return that may be compressed: a bit that follows is of that.
+    pub(crate) is_at_return: bool,
     /// Instructions passed.
     pub(crate) work: u32,
-    /// ... up to the branch of its first bit, and how many of its edges are not behind that.
+    /// ... up to the branch of its first bit.
     pub(crate) first_work: u32,
-    pub(crate) first_edges: u32,
-    edges: (u32, u32),
-    calls: (u32, u32),
+    /// The first of its branches that are transfers.
+    pub(crate) edges: Option<EdgeId>,
+    calls: Calls,
     failure: u32,
 }
 
-impl Effect {
-    /// Some of its branches are transfers.
-    pub(crate) fn has_edges(&self) -> bool {
-        self.edges.0 != self.edges.1
-    }
-
-    /// The first of its edges that is behind its first bit.
-    pub(crate) fn behind_first(&self) -> EdgeId {
-        EdgeId(self.edges.0 + self.first_edges)
-    }
+/// The calls that have not returned, oldest first.
+#[derive(Clone, Copy, Debug)]
+enum Calls {
+    None,
+    One(BlockId),
+    /// From and to, in [`Effects::calls`].
+    More(u32, u32),
 }
 
-/// All effects that were met, and the memo that finds them.
+/// The effects that the memo remembers, and all edges that were met.
 pub(crate) struct Effects {
-    effects: Vec<Effect>,
     edges: Vec<Edge>,
+    /// Of effects that have many.
     calls: Vec<BlockId>,
     failures: Vec<Failure>,
-    /// Found by key: what falls on the same place takes it.
-    memo: Box<[Entry]>,
+    memo: Memo,
     pub(crate) hits: u64,
     pub(crate) misses: u64,
-}
-
-/// What an effect is of: a block, and what a packet says there or what is returned to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Key {
-    detail: u64,
-    /// The block's number, and what `detail` is.
-    block: u32,
-}
-
-impl Key {
-    fn bits(block: BlockId, bits: Tnt) -> Self {
-        Self { detail: 1 << bits.len() | bits.bits(), block: block.0 }
-    }
-
-    fn address(block: BlockId, ip: Avma) -> Self {
-        Self { detail: ip.0, block: block.0 | 1 << 30 }
-    }
-
-    fn call(block: BlockId, call: Option<BlockId>) -> Self {
-        Self { detail: u64::from(call.unwrap_or(BlockId::NONE).0), block: block.0 | 1 << 31 }
-    }
-
-    /// Fibonacci hashing.
-    #[inline]
-    fn place(self) -> usize {
-        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mixed = (self.detail.rotate_left(32) ^ u64::from(self.block)).wrapping_mul(GOLDEN);
-        ((mixed ^ mixed >> 32).wrapping_mul(GOLDEN) >> 32) as usize
-    }
-}
-
-/// A place of the memo: sixteen bytes.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    detail: u64,
-    block: u32,
-    effect: EffectId,
-}
-
-impl Entry {
-    const EMPTY: Self = Self { detail: 0, block: u32::MAX, effect: EffectId(0) };
 }
 
 /// Bits of a TNT packet that make one effect: all of a short one.  More would make more effects, fewer more lookups.
@@ -177,34 +137,25 @@ const BITS: u8 = 8;
 const MAX_BYTES: usize = 64 << 20;
 
 impl Effects {
-    /// A memo of at least `entries` places.
+    /// With a memo of at most so many places, and at least one.
     pub(crate) fn new(entries: usize) -> Self {
-        let entries = entries.max(1).next_power_of_two();
-        Self {
-            effects: vec![],
-            edges: vec![],
-            calls: vec![],
-            failures: vec![],
-            memo: vec![Entry::EMPTY; entries].into_boxed_slice(),
-            hits: 0,
-            misses: 0,
-        }
+        Self { edges: vec![], calls: vec![], failures: vec![], memo: Memo::new(entries), hits: 0, misses: 0 }
     }
 
     #[inline]
-    pub(crate) fn get(&self, id: EffectId) -> &Effect {
-        &self.effects[id.0 as usize]
+    pub(crate) fn get(&self, place: Place) -> &Effect {
+        self.memo.get(place)
     }
 
-    /// The branches that are transfers, in order.
+    /// The edges of an effect, of which this is the first, with their numbers.
     #[inline]
-    pub(crate) fn edges(&self, effect: &Effect) -> &[Edge] {
-        self.edges.get(effect.edges.0 as usize..effect.edges.1 as usize).unwrap_or_default()
-    }
-
-    /// The same with their numbers.
-    pub(crate) fn numbered(&self, effect: &Effect) -> impl ExactSizeIterator<Item = (EdgeId, &Edge)> {
-        self.edges(effect).iter().enumerate().map(|(i, edge)| (EdgeId(effect.edges.0 + i as u32), edge))
+    pub(crate) fn edges(&self, first: EdgeId) -> impl Iterator<Item = (EdgeId, &Edge)> {
+        let mut is_more = true;
+        let edges = self.edges.get(first.0 as usize..).unwrap_or_default();
+        (first.0..)
+            .map(EdgeId)
+            .zip(edges)
+            .take_while(move |(_, edge)| std::mem::replace(&mut is_more, !edge.is_last))
     }
 
     /// The edge with this number.
@@ -213,10 +164,17 @@ impl Effects {
         &self.edges[id.0 as usize]
     }
 
-    /// The calls that have not returned, oldest first.
+    /// Pushes the calls that have not returned.
     #[inline]
-    pub(crate) fn calls(&self, effect: &Effect) -> &[BlockId] {
-        self.calls.get(effect.calls.0 as usize..effect.calls.1 as usize).unwrap_or_default()
+    pub(crate) fn push_calls(&self, effect: &Effect, stack: &mut ReturnStack) {
+        match effect.calls {
+            Calls::None => (),
+            Calls::One(call) => stack.push(call),
+            Calls::More(from, to) => {
+                let calls = self.calls.get(from as usize..to as usize).unwrap_or_default();
+                calls.iter().for_each(|&call| stack.push(call));
+            }
+        }
     }
 
     /// Of one that ends with [`End::Lost`].
@@ -226,33 +184,15 @@ impl Effects {
 
     /// There is too much of it: time to begin anew.
     pub(crate) fn is_full(&self) -> bool {
-        size_of_val(&self.effects[..]) + size_of_val(&self.edges[..]) > MAX_BYTES
+        size_of_val(&self.edges[..]) > MAX_BYTES
     }
 
     /// Forgets all effects, but not how often the memo helped.
     pub(crate) fn clear(&mut self) {
-        self.effects = vec![];
         self.edges = vec![];
         self.calls = vec![];
         self.failures = vec![];
-        self.memo.fill(Entry::EMPTY);
-    }
-
-    /// What is known by `key`, or else what `build` says.
-    #[inline]
-    fn find(&mut self, key: Key, build: impl FnOnce(&mut Self) -> Effect) -> EffectId {
-        let place = key.place() & (self.memo.len() - 1);
-        let Entry { detail, block, effect } = self.memo[place];
-        if (Key { detail, block }) == key {
-            self.hits += 1;
-            return effect;
-        }
-        self.misses += 1;
-        let effect = build(self);
-        let id = EffectId(self.effects.len() as u32);
-        self.effects.push(effect);
-        self.memo[place] = Entry { detail: key.detail, block: key.block, effect: id };
-        id
+        self.memo.clear();
     }
 }
 
@@ -267,38 +207,55 @@ pub(crate) struct Program<'a> {
 impl Program<'_> {
     /// What the oldest of these bits do at `block`: up to [`BITS`] of them.
     #[inline]
-    pub(crate) fn of_bits(&mut self, block: BlockId, bits: Tnt) -> EffectId {
-        let bits = bits.oldest(BITS);
-        let key = Key::bits(block, bits);
-        let Self { context, graph, effects, space } = self;
-        effects.find(key, |effects| {
-            let mut path = Path::new(context, graph, effects, *space, block);
-            let end = path.follow(bits);
-            path.finish(end)
-        })
+    pub(crate) fn of_bits(&mut self, block: BlockId, bits: Tnt) -> Place {
+        let bits = bits.oldest::<BITS>();
+        self.effect(Key::bits(block, bits), block, |path| path.follow(bits))
     }
 
     /// What a TIP with this address does at `block`.
     #[inline]
-    pub(crate) fn of_address(&mut self, block: BlockId, ip: Avma) -> EffectId {
-        let key = Key::address(block, ip);
-        let Self { context, graph, effects, space } = self;
-        effects.find(key, |effects| {
-            let mut path = Path::new(context, graph, effects, *space, block);
-            let end = path.jump(ip);
-            path.finish(end)
-        })
+    pub(crate) fn of_address(&mut self, block: BlockId, ip: Avma) -> Place {
+        self.effect(Key::address(block, ip), block, |path| path.jump(ip))
     }
 
-    /// What a compressed return behind `call` does at the end of `block`; without one it contradicts its bit.
+    /// What a compressed return at the end of `block`, whose bit is the first of these, to behind `call` does, and what the
+    /// bits behind its own do.  Without a call it contradicts its bit.
     #[inline]
-    pub(crate) fn of_return(&mut self, block: BlockId, call: Option<BlockId>) -> EffectId {
-        let key = Key::call(block, call);
-        let Self { context, graph, effects, space } = self;
-        effects.find(key, |effects| {
-            let mut path = Path::new(context, graph, effects, *space, block);
-            let end = path.return_to(call);
-            path.finish(end)
-        })
+    pub(crate) fn of_return(&mut self, block: BlockId, call: Option<BlockId>, bits: Tnt) -> Place {
+        let bits = bits.oldest::<BITS>();
+        let key = Key::returns(block, call.unwrap_or(BlockId::NONE), bits);
+        self.effect(key, block, |path| path.follow_return(call, bits))
+    }
+
+    /// What is known by `key`; else `walk` works it out, from `block` on.
+    #[inline]
+    fn effect(
+        &mut self,
+        key: Key,
+        block: BlockId,
+        walk: impl FnOnce(&mut Path<'_>) -> Result<End, Failure>,
+    ) -> Place {
+        match self.effects.memo.find(key) {
+            Some(place) => {
+                self.effects.hits += 1;
+                place
+            }
+            None => self.work_out(key, block, walk),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn work_out(
+        &mut self,
+        key: Key,
+        block: BlockId,
+        walk: impl FnOnce(&mut Path<'_>) -> Result<End, Failure>,
+    ) -> Place {
+        let mut path = Path::new(self.context, self.graph, self.effects, self.space, block);
+        let end = walk(&mut path);
+        let effect = path.finish(end);
+        self.effects.misses += 1;
+        self.effects.memo.add(key, effect)
     }
 }

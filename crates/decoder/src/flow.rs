@@ -144,6 +144,7 @@ impl<'a> Flow<'a> {
                 space: SpaceId::default(),
                 block: BlockId::NONE,
                 stack: ReturnStack::new(),
+                at_return: BlockId::NONE,
                 filter: IpFilter::parse(&recording.ip_filter),
                 own_calls: false,
                 tnt: Tnt::default(),
@@ -344,25 +345,9 @@ impl<'a> Flow<'a> {
         if matches!(self.state, State::Kernel) {
             self.end_waiting(at);
         }
-        if !matches!(self.state, State::On) {
-            return;
+        if matches!(self.state, State::On) {
+            self.follow_tnt(at, tnt);
         }
-        self.clock.progress(1);
-        self.behind_tnt = false; // what follows is behind all branches of the TNT before
-        let step = self.step(at);
-        (self.behind_tnt, self.tnt_lo) = (true, step.lo);
-        if !self.walk.tnt.is_empty() {
-            let ip = self.walk.position().ip;
-            return self.check(Err(GapCause::Desync { ip }), at);
-        }
-        (self.walk.tnt, self.walk.first_bit) = (tnt, None);
-        self.open_tnt = true;
-        let walked = self.walk.follow_tnt(step);
-        if let Some(work) = self.walk.first_bit {
-            self.clock.reached(step.slot, work);
-        }
-        self.clock.progress(u64::from(tnt.len()).saturating_sub(1));
-        self.check(walked, at);
     }
 
     fn tip(&mut self, at: AuxOffset, payload: IpPayload) {
@@ -371,40 +356,20 @@ impl<'a> Flow<'a> {
         self.fup_use = FupUse::default();
         match (self.state, ip) {
             (State::On, Some(ip)) => {
+                let Some(Fup { ip: from, interruption, .. }) = fup else { return self.follow_tip(at, ip) };
                 self.clock.progress(1);
                 // FUP forces TNT and all deferred TIPs out (SDM, "Deferred TIPs"): the TIP behind one has not waited.
-                let deferred = fup.is_none() && (self.behind_tnt || !self.walk.tnt.is_empty());
-                let step = if deferred { self.among_tnt(at) } else { self.step(at) };
-                let walked = match fup {
-                    Some(Fup { ip: from, interruption: Interruption::Event(cause), .. }) => {
+                let step = self.step(at);
+                let walked = match interruption {
+                    Interruption::Event(cause) => {
                         self.walk.follow_async(step, cause, from, Some(ip)).map(|()| true)
                     }
-                    Some(Fup { ip: from, interruption: Interruption::Abort, .. }) => {
+                    Interruption::Abort => {
                         self.walk.follow_abort(step, from, ip, self.errata.bdm64).map(|()| false)
                     }
-                    None => self.walk.follow_tip(step, ip),
                 };
-                if !deferred {
-                    self.clock.reached(step.slot, self.walk.work);
-                }
-                match walked {
-                    Ok(true) => self.far(step, ip),
-                    Ok(false) => {
-                        self.walk.first_bit.get_or_insert(self.walk.work);
-                        let walked = self.walk.follow_tnt(step);
-                        self.check(walked, at);
-                    }
-                    Err(cause) if self.in_kernel() => {
-                        self.skip_kernel(cause);
-                        if !ip.is_kernel() {
-                            self.arrive(step, ip, true);
-                        }
-                    }
-                    Err(cause) => {
-                        self.lose(cause, at, true);
-                        self.recover(step, ip);
-                    }
-                }
+                self.clock.reached(step.slot, self.walk.work);
+                self.arrived(step, ip, walked);
             }
             (State::On, None) => {
                 let ip = self.walk.position().ip;
@@ -422,6 +387,28 @@ impl<'a> Flow<'a> {
             }
             (State::Kernel, _) => self.end_waiting(at),
             _ => (),
+        }
+    }
+
+    /// A TIP went to `ip`: goes on with what following it gave, and whether it was a far transfer.
+    fn arrived(&mut self, step: Step, ip: Avma, walked: Result<bool, GapCause>) {
+        match walked {
+            Ok(true) => self.far(step, ip),
+            Ok(false) => {
+                self.walk.first_bit.get_or_insert(self.walk.work);
+                let walked = self.walk.follow_tnt(step);
+                self.check(walked, step.at);
+            }
+            Err(cause) if self.in_kernel() => {
+                self.skip_kernel(cause);
+                if !ip.is_kernel() {
+                    self.arrive(step, ip, true);
+                }
+            }
+            Err(cause) => {
+                self.lose(cause, step.at, true);
+                self.recover(step, ip);
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use model::AuxOffset;
 use model::{BranchEvent, EventTime, Gap, GapCause, Ns, Pid, SpaceId, Tid, TraceEvent, Transfer};
 
 use crate::clock::{Clock, Slot, Times};
-use crate::effects::{EdgeId, EffectId, Effects};
+use crate::effects::{EdgeId, Effects};
 use crate::graph::BlockGraph;
 use crate::owner::Running;
 use crate::prune::Pruned;
@@ -108,10 +108,10 @@ struct Record {
 
 #[derive(Clone, Copy, Debug)]
 enum What {
-    /// The branches of an effect.
-    Effect(EffectId),
-    /// ... of a TNT packet: those behind its first bit are of the next slot.
-    Tnt(EffectId),
+    /// The branches of an effect, of which this is the first.
+    Effect(EdgeId),
+    /// ... with the first bit of a TNT packet: those behind it are of the next slot.
+    Tnt(EdgeId),
     /// An index in [`Output::others`].
     Other(u32),
 }
@@ -150,10 +150,11 @@ impl Output {
         self.records.push(Record { at, what, lo, slot, work });
     }
 
-    /// The branches of an effect that began when `work` instructions had passed; `splits`: with the first bit of a TNT.
+    /// The branches of an effect, of which this is the first, that began when `work` instructions had passed; `splits`: with
+    /// the first bit of a TNT.
     #[inline]
-    pub(crate) fn effect(&mut self, step: Step, work: u32, effect: EffectId, splits: bool) {
-        let what = if splits { What::Tnt(effect) } else { What::Effect(effect) };
+    pub(crate) fn effect(&mut self, step: Step, work: u32, edges: EdgeId, splits: bool) {
+        let what = if splits { What::Tnt(edges) } else { What::Effect(edges) };
         self.records.push(Record { at: step.at, what, lo: step.lo, slot: step.slot, work });
     }
 
@@ -193,8 +194,9 @@ impl Output {
             stretch.left_out = self.pruned.left_out;
             stretch.events.reserve_exact(self.pruned.kept.len());
             for kept in &self.pruned.kept {
-                let event = self.event(&mut times, graph, effects, *kept);
-                stretch.events.extend(event);
+                if let Some(event) = self.event(&mut times, graph, effects, *kept) {
+                    stretch.events.push(event);
+                }
             }
             stretch.bound_from_behind();
         }
@@ -212,13 +214,12 @@ impl Output {
         for (record, number) in
             self.records.get(records.clone()).unwrap_or_default().iter().zip(records.start..)
         {
-            let (What::Effect(effect) | What::Tnt(effect)) = record.what else {
+            let (What::Effect(first) | What::Tnt(first)) = record.what else {
                 pruned.other(Kept { record: number as u32, edge: None });
                 continue;
             };
-            let mut edges = effects.numbered(effects.get(effect));
-            while let Some((id, edge)) = edges.next() {
-                let is_last = number + 1 == last && edges.len() == 0;
+            for (id, edge) in effects.edges(first) {
+                let is_last = number + 1 == last && edge.is_last;
                 pruned.branch(edge, is_last, Kept { record: number as u32, edge: Some(id) });
             }
         }
@@ -235,7 +236,7 @@ impl Output {
         let Record { at, what, lo, slot, work } = *self.records.get(kept.record as usize)?;
         if let Some(id) = kept.edge {
             let edge = effects.edge(id);
-            let is_behind = matches!(what, What::Tnt(effect) if id >= effects.get(effect).behind_first());
+            let is_behind = edge.is_behind_first && matches!(what, What::Tnt(_));
             let slot = if is_behind { slot.next() } else { slot };
             let (from, to) = (graph.block(edge.from), graph.block(edge.to).start);
             let transfer = Transfer::Branch { kind: from.branch_kind()?, from: from.last, to };

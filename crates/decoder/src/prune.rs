@@ -154,6 +154,8 @@ mod tests {
                 address,
                 from_asked: asked(from),
                 to_asked: running.last().is_some_and(|name| asked(*name)),
+                is_behind_first: false,
+                is_last: true,
             };
             pruned.branch(&edge, number == words.len(), *word);
         }

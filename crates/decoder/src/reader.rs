@@ -38,6 +38,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The offset of the next packet.
+    #[inline]
     pub(crate) fn offset(&self) -> AuxOffset {
         self.base.plus(self.at as u64)
     }
@@ -53,22 +54,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// How many bytes from here on packets may start in, before `end`, that lie in one piece as they are.
-    pub(crate) fn run(&self, end: AuxOffset) -> usize {
+    /// The bytes from here on that lie in one piece as they are.  A packet that starts before `end` has
+    /// [`MAX_PACKET_LEN`] of them from its start on, and one that starts behind it has not.
+    pub(crate) fn run(&self, end: AuxOffset) -> &'a [u8] {
         let is_plain = matches!(self.block, Context::Flow) && !self.skd007;
-        let whole = (self.bytes.len() + 1).saturating_sub(self.at + MAX_PACKET_LEN);
-        let before_end = usize::try_from(end.0.saturating_sub(self.offset().0)).unwrap_or(usize::MAX);
-        if is_plain { whole.min(before_end) } else { 0 }
+        let starts = usize::try_from(end.0.saturating_sub(self.offset().0)).unwrap_or(usize::MAX);
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let len = starts.saturating_add(MAX_PACKET_LEN - 1).min(rest.len());
+        if is_plain && starts > 0 { rest.get(..len).unwrap_or_default() } else { &[] }
     }
 
-    /// The next packet, if it is one of those that most of a trace is, in [`Self::run`].
-    #[inline]
-    pub(crate) fn next_common(&mut self) -> Option<(AuxOffset, Packet)> {
-        let bytes = self.bytes.get(self.at..)?.first_chunk()?;
-        let start = self.offset();
-        let (packet, len) = packet::decode_common(bytes)?;
-        self.at += len;
-        Some((start, packet))
+    /// Moves on to where only `rest` of [`Self::run`]'s `run` is left.
+    pub(crate) fn passed(&mut self, run: &[u8], rest: &[u8]) {
+        self.at += run.len() - rest.len();
     }
 
     /// The next packet; `None` at the end.

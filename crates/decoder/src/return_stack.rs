@@ -24,16 +24,16 @@ impl ReturnStack {
 
     #[inline]
     pub(crate) fn push(&mut self, call: BlockId) {
-        self.top = (self.top + 1) % DEPTH;
-        self.entries[self.top] = call;
+        self.top = self.top.wrapping_add(1);
+        self.entries[self.top % DEPTH] = call;
         self.len = (self.len + 1).min(DEPTH);
     }
 
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<BlockId> {
         self.len = self.len.checked_sub(1)?;
-        let popped = self.entries[self.top];
-        self.top = (self.top + DEPTH - 1) % DEPTH;
+        let popped = self.entries[self.top % DEPTH];
+        self.top = self.top.wrapping_sub(1);
         Some(popped)
     }
 }

@@ -62,7 +62,7 @@ pub(crate) struct Known {
     pub(crate) marks: Marks,
 }
 
-/// Far more than a program's busy parts need; 16 bytes each.
+/// Far more than a program's busy parts need; a cache line each, but only as many as there are effects.
 const MEMO_ENTRIES: usize = 1 << 18;
 
 impl Default for OwnDecoder {

@@ -8,7 +8,7 @@ use packet::Tnt;
 use crate::Context;
 use crate::block::{Block, BlockId, Terminator};
 use crate::clock::Slot;
-use crate::effects::{EffectId, Effects, End, MAX_DIRECT, Program, no_code, stopped_at};
+use crate::effects::{Effects, End, MAX_DIRECT, Place, Program, no_code, stopped_at};
 use crate::graph::BlockGraph;
 use crate::output::Output;
 use crate::return_stack::ReturnStack;
@@ -35,6 +35,8 @@ pub(crate) struct Walk<'a> {
     /// The block whose first instruction is next.
     pub(crate) block: BlockId,
     pub(crate) stack: ReturnStack,
+    /// The last block that was found to end with a return that may be compressed: the next bit at it is of that.
+    pub(crate) at_return: BlockId,
     /// Kernel code was skipped: the stack has what the running thread called, and not what the trace unit has.
     pub(crate) own_calls: bool,
     /// The ranges that are traced.
@@ -157,6 +159,7 @@ impl Walk<'_> {
         Err(self.endless(step))
     }
 
+    #[inline(always)]
     fn program(&mut self) -> Program<'_> {
         let Self { context, graph, effects, space, .. } = self;
         Program { context, graph, effects, space: *space }
@@ -167,21 +170,20 @@ impl Walk<'_> {
     /// A TNT packet's time is that of its first branch (SDM, "Cycle Packet Semantics"); simulators write the time of its
     /// last.  By either, no branch is earlier than the flow packet before or later than the one behind, and the first
     /// not later than the packet's time.
-    #[inline]
-    fn apply(&mut self, step: &mut Step, id: EffectId) -> Walked<End> {
-        let effect = self.effects.get(id);
+    #[inline(always)]
+    fn apply(&mut self, step: &mut Step, place: Place) -> Walked<End> {
+        let effect = self.effects.get(place);
+        self.tnt.drop_oldest(effect.bits);
         let is_first = self.first_bit.is_none() && effect.bits > 0;
-        if effect.has_edges() {
-            self.output.effect(*step, self.work, id, is_first);
+        if let Some(edges) = effect.edges {
+            self.output.effect(*step, self.work, edges, is_first);
         }
         if effect.returns {
             self.stack.pop();
         }
-        for &call in self.effects.calls(effect) {
-            self.stack.push(call);
-        }
+        self.effects.push_calls(effect, &mut self.stack);
         if effect.end == End::Lost {
-            return Err(self.lost(*step, id, is_first));
+            return Err(self.lost(*step, place, is_first));
         }
         if is_first {
             self.first_bit = Some(self.work.wrapping_add(effect.first_work));
@@ -189,13 +191,16 @@ impl Walk<'_> {
         }
         self.work = self.work.wrapping_add(effect.work);
         self.block = effect.next;
+        if effect.is_at_return {
+            self.at_return = effect.next;
+        }
         Ok(effect.end)
     }
 
     /// Goes as far as an effect goes that ends where code and packet contradict each other.
     #[cold]
-    fn lost(&mut self, mut step: Step, id: EffectId, is_first: bool) -> GapCause {
-        let effect = *self.effects.get(id);
+    fn lost(&mut self, mut step: Step, place: Place, is_first: bool) -> GapCause {
+        let effect = *self.effects.get(place);
         self.work = self.work.wrapping_add(effect.work);
         self.block = effect.next;
         if is_first {
@@ -222,32 +227,40 @@ impl Walk<'_> {
     #[inline]
     pub(crate) fn follow_tnt(&mut self, mut step: Step) -> Walked<()> {
         while !self.tnt.is_empty() {
-            let (block, bits) = (self.block, self.tnt);
-            let id = self.program().of_bits(block, bits);
-            self.tnt.drop_oldest(self.effects.get(id).bits);
-            match self.apply(&mut step, id)? {
-                End::Used => (),
-                End::Return => {
-                    let (block, is_taken) = (self.block, self.tnt.pop() == Some(true));
-                    let call = self.stack.pop().filter(|_| is_taken);
-                    let id = self.program().of_return(block, call);
-                    self.apply(&mut step, id)?;
-                }
-                _ => return Ok(()), // a TIP comes first
+            let mut end = End::Return;
+            if self.block != self.at_return {
+                let (block, bits) = (self.block, self.tnt);
+                let place = self.program().of_bits(block, bits);
+                end = self.apply(&mut step, place)?;
+            }
+            while end == End::Return {
+                let (block, bits, call) = (self.block, self.tnt, self.stack.pop());
+                let place = self.program().of_return(block, call, bits);
+                end = self.apply(&mut step, place)?;
+            }
+            if end != End::Used {
+                return Ok(()); // a TIP comes first
             }
         }
         Ok(())
     }
 
     /// Follows a TIP; true if it was a far transfer, which only ends the trace of the present code.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn follow_tip(&mut self, mut step: Step, ip: Avma) -> Walked<bool> {
         let block = self.block;
-        let id = self.program().of_address(block, ip);
-        let end = self.apply(&mut step, id)?;
+        let place = self.program().of_address(block, ip);
+        let end = self.apply(&mut step, place)?;
         if end == End::Used {
             return Ok(false);
         }
+        self.end_far(step, end, ip);
+        Ok(true)
+    }
+
+    /// Emits the end of the present code by a TIP to `ip`.
+    #[cold]
+    fn end_far(&mut self, step: Step, end: End, ip: Avma) {
         let block = self.graph.block(self.block);
         let kind = match (end, block.branch_kind()) {
             (End::Vsyscall, Some(kind)) => EndKind::Branch(kind),
@@ -255,7 +268,6 @@ impl Walk<'_> {
         };
         let from = block.last;
         self.end(step, kind, from, Some(ip));
-        Ok(true)
     }
 
     /// An event interrupted execution before the instruction at `ip`.

@@ -79,6 +79,7 @@ impl TscClock {
     /// perf's time of a TSC value, rounded down: `zero + (quot * mult) + ((rem * mult) >> shift)`, as
     /// `tsc_to_perf_time` in tools/perf/util/tsc.c has it; but it does not wrap: a later TSC is never earlier.
     #[must_use]
+    #[inline]
     pub fn to_ns(self, tsc: Tsc) -> Ns {
         let scaled = (u128::from(tsc.0) * u128::from(self.mult)) >> self.shift.min(127);
         // `zero` is negative (wrapped) where the TSC ran before the kernel's clock started.

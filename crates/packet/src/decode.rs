@@ -96,7 +96,7 @@ pub fn decode(bytes: &[u8], context: Context) -> Result<(Packet, usize), PacketE
 pub fn decode_common(bytes: &[u8; MAX_PACKET_LEN]) -> Option<(Packet, usize)> {
     let [first, second, ..] = *bytes;
     if first & 1 == 0 {
-        return Some((Packet::Tnt(Tnt::below_stop_bit(u64::from(first >> 1)).filter(|_| first > 2)?), 1));
+        return Some((Packet::Tnt(Tnt::below_stop_bit(u64::from(first >> 1))?), 1));
     }
     if first & 3 == 3 {
         let low = u64::from(first >> 3);
@@ -106,7 +106,11 @@ pub fn decode_common(bytes: &[u8; MAX_PACKET_LEN]) -> Option<(Packet, usize)> {
             (true, true) => None,
         };
     }
-    if first & 0x1f == 0x0d { decode_ip(bytes, first).ok() } else { None }
+    let ip_bytes = first >> 5;
+    let len = IpPayload::stored_len(ip_bytes).filter(|_| first & 0x1f == 0x0d)?;
+    let [_, stored @ .., _, _, _, _, _, _, _] = *bytes;
+    let value = u64::from_le_bytes(stored) & u64::MAX.checked_shr(64 - 8 * len as u32).unwrap_or(0);
+    Some((Packet::Tip(IpPayload { ip_bytes, value }), 1 + len))
 }
 
 /// The CYC packet at the start of `bytes`: cycles and length.

@@ -1,11 +1,20 @@
 //! The bits of a TNT packet.
 
 /// Up to 47 branch results, oldest first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tnt {
-    /// Oldest result in bit `len - 1`, youngest in bit 0.
-    bits: u64,
-    len: u8,
+    /// The results from the highest bit on, oldest first, and a stop bit behind the youngest: taking some is a shift.
+    results: u64,
+}
+
+/// No result, only the stop bit.
+const EMPTY: u64 = 1 << 63;
+
+impl Default for Tnt {
+    /// No result.
+    fn default() -> Self {
+        Self { results: EMPTY }
+    }
 }
 
 impl Tnt {
@@ -18,7 +27,7 @@ impl Tnt {
     #[must_use]
     pub const fn new(bits: u64, len: u8) -> Self {
         let len = if len > Self::LONG_MAX { Self::LONG_MAX } else { len };
-        Self { bits: bits & ((1 << len) - 1), len }
+        Self { results: (bits << 1 | 1) << (63 - len) }
     }
 
     /// The results below a stop bit, which is the highest bit set: how packets store them.
@@ -32,53 +41,69 @@ impl Tnt {
     }
 
     /// How many results.
+    #[inline]
     #[must_use]
     pub const fn len(self) -> u8 {
-        self.len
+        63 - self.results.trailing_zeros() as u8
     }
 
     /// No result.
+    #[inline]
     #[must_use]
     pub const fn is_empty(self) -> bool {
-        self.len == 0
+        self.results == EMPTY
     }
 
     /// The results, the oldest in bit `len - 1`.
     #[must_use]
     pub const fn bits(self) -> u64 {
-        self.bits
+        self.results >> 1 >> (63 - self.len())
+    }
+
+    /// A number that no other results have; below `1 << (n + 1)` for up to `n` of [`Self::oldest`].
+    #[inline]
+    #[must_use]
+    pub const fn number<const N: u8>(self) -> u64 {
+        self.results >> (63 - N)
     }
 
     /// Takes the oldest result.
     #[inline]
     pub fn pop(&mut self) -> Option<bool> {
-        self.len = self.len.checked_sub(1)?;
-        Some(self.bits >> self.len & 1 != 0)
+        let taken = !self.is_empty() && self.results & EMPTY != 0;
+        let popped = (!self.is_empty()).then_some(taken);
+        self.drop_oldest(1);
+        popped
     }
 
-    /// The `count` oldest results, or all if there are not so many; they stay.
+    /// The `N` oldest results, or all if there are not so many; they stay.  `N` is at most [`Self::LONG_MAX`].
     #[inline]
     #[must_use]
-    pub const fn oldest(self, count: u8) -> Self {
-        let len = if self.len < count { self.len } else { count };
-        Self::new(self.bits >> (self.len - len), len)
+    pub const fn oldest<const N: u8>(self) -> Self {
+        let stop = EMPTY >> N;
+        if self.results & (stop - 1) == 0 {
+            self
+        } else {
+            Self { results: self.results & !(stop - 1) | stop }
+        }
     }
 
     /// Takes the `count` oldest results, or all if there are not so many.
     #[inline]
     pub fn drop_oldest(&mut self, count: u8) {
-        self.len = self.len.saturating_sub(count);
+        self.results = match self.results.checked_shl(count.into()) {
+            Some(left) if left != 0 => left,
+            _ => EMPTY,
+        };
     }
 
     /// Adds a youngest result; false if there is no room for one of `LONG_MAX`.
     #[must_use]
     pub fn push(&mut self, taken: bool) -> bool {
-        if self.len >= Self::LONG_MAX {
+        if self.len() >= Self::LONG_MAX {
             return false;
         }
-        let kept = self.bits & ((1 << self.len) - 1);
-        self.bits = kept << 1 | u64::from(taken);
-        self.len += 1;
+        *self = Self::new(self.bits() << 1 | u64::from(taken), self.len() + 1);
         true
     }
 }
@@ -114,10 +139,22 @@ mod tests {
     #[test]
     fn the_oldest_come_first() {
         let mut tnt = Tnt::new(0b10_1100, 6);
-        assert_eq!(tnt.oldest(4), Tnt::new(0b1011, 4));
+        assert_eq!(tnt.oldest::<4>(), Tnt::new(0b1011, 4));
         tnt.drop_oldest(4);
-        assert_eq!((tnt.oldest(4), tnt.to_string().as_str()), (Tnt::new(0, 2), "NN"));
+        assert_eq!((tnt.oldest::<4>(), tnt.to_string().as_str()), (Tnt::new(0, 2), "NN"));
         tnt.drop_oldest(3);
         assert!(tnt.is_empty());
+    }
+
+    #[test]
+    fn numbers_differ() {
+        let all: Vec<_> =
+            (0..=8).flat_map(|len| (0..1_u64 << len).map(move |bits| Tnt::new(bits, len))).collect();
+        let mut numbers: Vec<_> = all.iter().map(|tnt| tnt.number::<8>()).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!((numbers.len(), numbers.last()), (all.len(), Some(&511)));
+        let long = Tnt::new(0x5555_2aaa_5555, 47);
+        assert_eq!(long.oldest::<8>(), Tnt::new(long.bits() >> 39, 8));
     }
 }

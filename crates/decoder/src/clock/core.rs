@@ -5,7 +5,8 @@
 //! wrong.  So it is believed only where the frequencies that the anchors around measure agree with it; where they do
 //! not, these are the bounds: the frequency changes less often than MTC packets come.
 
-use super::interval::{Anchor, FRACTION, Span};
+use super::interval::{Anchor, Span};
+use super::ticks::FRACTION;
 
 /// CBR counts multiples of the bus clock, whose own frequency is not exactly the nominal one, and spread: the true
 /// ratio may be off by this part (1/128).
@@ -184,12 +185,12 @@ impl Span {
     pub(super) fn cycle(&self, left: Anchor, right: Anchor, unseen: u64) -> Option<Range> {
         let (shortest, longest) = (right.lo.saturating_sub(left.hi), right.hi.saturating_sub(left.lo));
         let is_vague = (longest - shortest).saturating_mul(MEASURABLE.into()) >= longest;
-        if self.breaks != 0 || is_vague || self.least <= unseen.saturating_mul(MEASURABLE) {
+        if self.doubt.breaks != 0 || is_vague || self.least() <= unseen.saturating_mul(MEASURABLE) {
             return None;
         }
         let per_cycle = |ticks: u128, cycles: u64| u64::try_from(ticks / u128::from(cycles.max(1))).ok();
         let low = per_cycle(shortest, self.most.saturating_add(unseen))?;
-        let high = per_cycle(longest, self.least - unseen)?.saturating_add(1);
+        let high = per_cycle(longest, self.least() - unseen)?.saturating_add(1);
         Some(Range { low, high })
     }
 }

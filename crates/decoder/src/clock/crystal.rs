@@ -13,7 +13,8 @@
 use model::{AuxBuffer, AuxPiece};
 use packet::Packet;
 
-use super::interval::{Anchor, FRACTION};
+use super::interval::Anchor;
+use super::ticks::FRACTION;
 use crate::reader;
 
 /// Ratios are in TSC ticks for a tick of the crystal, with this many fractional bits.

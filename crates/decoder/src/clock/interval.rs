@@ -15,30 +15,16 @@
 use model::Tsc;
 
 use super::core::{Measured, Multiples, Range};
+use super::ticks::{FRACTION, Ticks};
 
-/// Time spans are in TSC ticks with this many fractional bits.
-pub(super) const FRACTION: u32 = 16;
 /// Counts of cycles saturate here, so that sums of them, as ticks, cannot overflow.
 const MAX_CYCLES: u64 = 1 << 62;
 
-/// Ticks, with fraction, of so many cycles.
-pub(super) fn ticks(cycles: u64, length: u64) -> u128 {
-    u128::from(cycles) * u128::from(length)
-}
-
-pub(super) fn floor(ticks: u128) -> Tsc {
-    Tsc(u64::try_from(ticks >> FRACTION).unwrap_or(u64::MAX))
-}
-
-pub(super) fn ceil(ticks: u128) -> Tsc {
-    floor(ticks + ((1 << FRACTION) - 1))
-}
-
 /// A place in the stream at which the TSC is known: from `lo` to `hi`, with fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Anchor {
-    pub(super) lo: u128,
-    pub(super) hi: u128,
+pub(super) struct Anchor<T = u128> {
+    pub(super) lo: T,
+    pub(super) hi: T,
 }
 
 impl Anchor {
@@ -47,19 +33,33 @@ impl Anchor {
         Self { lo: at, hi: at }
     }
 
+    /// The same, counted from `origin`, which is before it; none if that is too far.
+    fn since(self, origin: u128) -> Option<Anchor<u64>> {
+        let since = |at: u128| u64::try_from(at.checked_sub(origin)?).ok().filter(|&at| at < 2 * ROOM);
+        Some(Anchor { lo: since(self.lo)?, hi: since(self.hi)? })
+    }
+}
+
+impl<T: Ticks> Anchor<T> {
     /// The best guess: a tick's rounding on both sides, and packets are rarely late.
-    pub(super) fn best(self) -> u128 {
-        self.lo + ((self.hi - self.lo) / 2).min(1 << FRACTION)
+    pub(super) fn best(self) -> T {
+        self.lo + (self.hi - self.lo).half().min(T::ONE)
     }
 }
 
 /// What passed since the last anchor, as far as it was counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Span {
-    /// At least this many core cycles (without CYC: branches).
-    pub(super) least: u64,
-    /// At most this many, breaks apart.
+    /// At most this many core cycles, breaks apart (without CYC: branches).
     pub(super) most: u64,
+    pub(super) doubt: Doubt,
+}
+
+/// What is not certain of a [`Span`].  It seldom changes from one packet to the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Doubt {
+    /// So many of the cycles may have passed before the anchor.
+    cycles: u64,
     /// How often an unknown time passed in between: tracing was off, or packets were lost.
     pub(super) breaks: u32,
 }
@@ -69,9 +69,15 @@ impl Span {
     #[inline]
     pub(super) fn add_cycles(&mut self, cycles: u64, straddles: bool) {
         self.most = self.most.saturating_add(cycles).min(MAX_CYCLES);
-        if !straddles {
-            self.least = self.least.saturating_add(cycles).min(MAX_CYCLES);
+        if straddles {
+            self.doubt.cycles = self.doubt.cycles.saturating_add(cycles).min(MAX_CYCLES);
         }
+    }
+
+    /// At least this many core cycles.
+    #[inline]
+    pub(super) fn least(&self) -> u64 {
+        self.most.saturating_sub(self.doubt.cycles)
     }
 }
 
@@ -86,19 +92,57 @@ pub(super) struct Interval {
     /// Time passed in it that cycles do not account for, nobody knows where.
     pub(super) stalls: bool,
     /// How long a cycle is, once that is settled, if it is known.
-    pub(super) cycle: Option<Range>,
+    cycle: Option<Range>,
+    near: Option<Near>,
 }
 
+/// An interval's ends in 64 bits: from [`ROOM`] before its left one, so that nothing in it is less than 0.
+#[derive(Clone, Copy)]
+struct Near {
+    origin: u128,
+    left: Anchor<u64>,
+    right: Anchor<u64>,
+}
+
+/// Intervals and their cycles are shorter than this where 64 bits do: a second and more.
+const ROOM: u64 = 1 << (32 + FRACTION);
+
 /// Bounds and estimate of a time, in ticks with fraction.
-pub(super) struct Bounds {
-    pub(super) lo: u128,
-    pub(super) point: u128,
-    pub(super) hi: u128,
+pub(super) struct Bounds<T = u128> {
+    pub(super) lo: T,
+    pub(super) point: T,
+    pub(super) hi: T,
     /// The packets contradict each other.
     pub(super) contradict: bool,
 }
 
 impl Interval {
+    /// Of which nothing is settled yet.
+    pub(super) fn new(
+        left: Anchor,
+        right: Anchor,
+        all: Span,
+        cbr: Option<Multiples>,
+        measured: Option<Measured>,
+    ) -> Self {
+        Self { left, right, all, cbr, measured, stalls: false, cycle: None, near: None }
+    }
+
+    /// How long a cycle is, is settled.
+    pub(super) fn settle(&mut self, cycle: Option<Range>, unseen: u64) {
+        self.cycle = cycle;
+        self.near = self.near(unseen);
+    }
+
+    /// None if it does not fit 64 bits, or is so near to the TSC's 0 that times could be less.
+    fn near(&self, unseen: u64) -> Option<Near> {
+        let origin = self.left.lo.checked_sub(ROOM.into())?;
+        let cycles = self.all.most.checked_add(unseen)?;
+        let longest = cycles.checked_mul(self.cycle.map_or(1, |cycle| cycle.high))?;
+        let (left, right) = (self.left.since(origin)?, self.right.since(origin)?);
+        (longest < ROOM).then_some(Near { origin, left, right })
+    }
+
     /// All its cycles do not fit between its anchors.
     pub(super) fn contradicts(&self, unseen: u64) -> bool {
         self.bounds(self.all, unseen).contradict
@@ -106,20 +150,35 @@ impl Interval {
 
     /// Of a slot `since` behind the left anchor.
     pub(super) fn bounds(&self, since: Span, unseen: u64) -> Bounds {
-        let cycle = self.cycle;
-        let (left, right, all) = (self.left, self.right, self.all);
+        let Some(Near { origin, left, right }) = self.near else {
+            return self.bounds_between(self.left, self.right, since, unseen);
+        };
+        let Bounds { lo, point, hi, contradict } = self.bounds_between(left, right, since, unseen);
+        let at = |ticks: u64| origin + u128::from(ticks);
+        Bounds { lo: at(lo), point: at(point), hi: at(hi), contradict }
+    }
+
+    #[inline]
+    fn bounds_between<T: Ticks>(
+        &self,
+        left: Anchor<T>,
+        right: Anchor<T>,
+        since: Span,
+        unseen: u64,
+    ) -> Bounds<T> {
+        let (cycle, all) = (self.cycle, self.all);
         let (mut lo, mut hi, mut contradict) = (left.lo, right.hi, false);
         if let Some(cycle) = cycle {
-            let slack = ticks(unseen, cycle.high);
-            let rest_min = ticks(all.least.saturating_sub(since.least), cycle.low);
-            lo = lo.max((left.lo + ticks(since.least, cycle.low)).saturating_sub(slack));
+            let slack = T::of(unseen, cycle.high);
+            let rest_min = T::of(all.least().saturating_sub(since.least()), cycle.low);
+            lo = lo.max((left.lo + T::of(since.least(), cycle.low)).saturating_sub(slack));
             hi = hi.min((right.hi + slack).saturating_sub(rest_min));
-            let most = left.hi + ticks(since.most, cycle.high) + slack;
-            if since.breaks == 0 && !self.stalls {
+            let most = left.hi + T::of(since.most, cycle.high) + slack;
+            if since.doubt.breaks == 0 && !self.stalls {
                 hi = hi.min(most);
             }
-            if since.breaks == all.breaks && !self.stalls {
-                let rest_max = ticks(all.most.saturating_sub(since.most), cycle.high);
+            if since.doubt.breaks == all.doubt.breaks && !self.stalls {
+                let rest_max = T::of(all.most.saturating_sub(since.most), cycle.high);
                 lo = lo.max(right.lo.saturating_sub(rest_max + slack));
             }
             contradict = lo > hi;
@@ -128,17 +187,18 @@ impl Interval {
                 (lo, hi) = (left.lo, right.hi.max(most));
             }
         }
-        Bounds { lo, point: self.point(since, cycle).clamp(lo, hi), hi, contradict }
+        Bounds { lo, point: self.point(left.best(), right.best(), since).clamp(lo, hi), hi, contradict }
     }
 
-    fn point(&self, since: Span, cycle: Option<Range>) -> u128 {
-        let (left, right, all) = (self.left.best(), self.right.best(), self.all);
-        match cycle.map(Range::middle) {
-            Some(length) if all.breaks != 0 && since.breaks == all.breaks => {
-                right.saturating_sub(ticks(all.most.saturating_sub(since.most), length))
+    #[inline]
+    fn point<T: Ticks>(&self, left: T, right: T, since: Span) -> T {
+        let all = self.all;
+        match self.cycle.map(Range::middle) {
+            Some(length) if all.doubt.breaks != 0 && since.doubt.breaks == all.doubt.breaks => {
+                right.saturating_sub(T::of(all.most.saturating_sub(since.most), length))
             }
-            Some(length) if all.breaks != 0 => left + ticks(since.most, length),
-            _ => left + part(right.saturating_sub(left), since.most, all.most.max(1)),
+            Some(length) if all.doubt.breaks != 0 => left + T::of(since.most, length),
+            _ => left + right.saturating_sub(left).part(since.most, all.most.max(1)),
         }
     }
 }
@@ -153,18 +213,47 @@ pub(super) struct Open {
 /// Of a slot `since` behind the last anchor.
 pub(super) fn behind(anchor: Anchor, since: Span, cycle: Option<Range>, unseen: u64) -> Open {
     let Some(cycle) = cycle else { return Open { lo: anchor.lo, point: anchor.lo, hi: None } };
-    let slack = ticks(unseen, cycle.high);
-    let lo = anchor.lo + ticks(since.least, cycle.low).saturating_sub(slack);
-    let hi = anchor.hi + ticks(since.most, cycle.high) + slack;
-    let point = anchor.best() + ticks(since.most, cycle.middle());
-    Open { lo, point, hi: (since.breaks == 0).then_some(hi) }
+    let slack = u128::of(unseen, cycle.high);
+    let lo = anchor.lo + u128::of(since.least(), cycle.low).saturating_sub(slack);
+    let hi = anchor.hi + u128::of(since.most, cycle.high) + slack;
+    let point = anchor.best() + u128::of(since.most, cycle.middle());
+    Open { lo, point, hi: (since.doubt.breaks == 0).then_some(hi) }
 }
 
-/// `whole * share / all`, roughly if that is too much for 128 bits; `share` is at most `all`, which is not 0.
-fn part(whole: u128, share: u64, all: u64) -> u128 {
-    if let Some(product) = u64::try_from(whole).ok().and_then(|whole| whole.checked_mul(share)) {
-        return u128::from(product / all); // nearly always, and quicker
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// However many bits do.
+        #[test]
+        fn near_bounds_are_those_of_any_interval(
+            tsc in 1_u64 << 33..1 << 50,
+            lens in [0_u64..1 << 20, 0..1 << 34, 0..1 << 20],
+            all in 1_u64..1 << 30,
+            (since, straddle) in (0_u64..=1 << 30, 0_u64..100),
+            (breaks, all_breaks) in (0_u32..2, 0_u32..3),
+            cycle in proptest::option::of((1_u64..1 << 18, 0_u64..1 << 12)),
+            stalls: bool,
+        ) {
+            let left = u128::from(tsc) << FRACTION;
+            let right = left + u128::from(lens[1]);
+            let anchor = |lo: u128, len: u64| Anchor { lo, hi: lo + u128::from(len) };
+            let span = |most: u64, breaks: u32| Span { most, doubt: Doubt { cycles: straddle.min(most), breaks } };
+            let all = span(all, all_breaks);
+            let mut interval =
+                Interval::new(anchor(left, lens[0]), anchor(right, lens[2]), all, None, None);
+            interval.stalls = stalls;
+            interval.settle(cycle.map(|(low, more)| Range { low, high: low + more }), 2);
+            prop_assert!(interval.near.is_some());
+            let since = span(since.min(all.most), breaks.min(all_breaks));
+            let near = interval.bounds(since, 2);
+            interval.near = None;
+            let far = interval.bounds(since, 2);
+            prop_assert_eq!((near.lo, near.point, near.hi), (far.lo, far.point, far.hi));
+            prop_assert_eq!(near.contradict, far.contradict);
+        }
     }
-    let (share, all) = (u128::from(share), u128::from(all));
-    whole.checked_mul(share).map_or(whole / all * share, |product| product / all)
 }

@@ -24,6 +24,7 @@ impl Progress<'_> {
 
     /// The first slot behind `lo`, but not behind `hi`, that stands for what happened when `work` instructions had passed,
     /// or later.
+    #[inline]
     pub(super) fn behind(self, lo: u32, hi: u32, work: u32) -> u32 {
         let mut slot = hi.max(lo + 1);
         while slot - 1 > lo && self.passed(slot - 1).is_some_and(|passed| passed_since(work, passed) == 0) {
@@ -34,6 +35,7 @@ impl Progress<'_> {
 
     /// The estimate for an event between `behind` and the slot before it, whose times are `to` and `from`, when `work`
     /// instructions had passed.
+    #[inline]
     pub(super) fn share(self, behind: u32, work: u32, from: Ns, to: Ns) -> Ns {
         let (Some(start), Some(end)) = (self.passed(behind.saturating_sub(1)), self.passed(behind)) else {
             return to;
@@ -56,11 +58,10 @@ fn passed_since(end: u32, start: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::interval::Span;
     use super::*;
 
     fn marks(work: impl IntoIterator<Item = u32>) -> Vec<Mark> {
-        work.into_iter().map(|work| Mark { since: Span::default(), work }).collect()
+        work.into_iter().map(|work| Mark { most: 0, doubt: 0, work }).collect()
     }
 
     #[test]

@@ -7,7 +7,8 @@ use model::{EventTime, Ns, TscClock};
 
 use super::Slot;
 use super::core::Range;
-use super::interval::{self, Anchor, Interval, Span};
+use super::interval::{self, Anchor, Doubt, Interval, Span};
+use super::ticks;
 
 /// When the slots of a part were.
 pub(super) enum Rule {
@@ -32,11 +33,13 @@ struct Part {
     bound: Option<(Ns, Ns)>,
 }
 
-/// What had passed at a flow packet.
+/// What had passed at a flow packet: small, for each has one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
-    /// Since the anchor before it.
-    pub(super) since: Span,
+    /// [`Span::most`] since the anchor before it.
+    pub(super) most: u64,
+    /// [`Span::doubt`], in [`Timeline::doubts`].
+    pub(super) doubt: u32,
     /// Instructions, wrapping, when what it stands for happened: its packet was followed to there.
     pub(super) work: u32,
 }
@@ -50,6 +53,10 @@ pub(super) struct Timeline {
     /// See [`super::Clock`].
     unseen_cycles: u64,
     pub(super) marks: Vec<Mark>,
+    /// Each different from the one before it.
+    doubts: Vec<Doubt>,
+    /// The last of them.
+    doubt: Doubt,
     parts: Vec<Part>,
     /// The first slot that is in no part yet.
     open: Slot,
@@ -61,7 +68,16 @@ impl Timeline {
     pub(super) fn new(conversion: TscClock, unseen_cycles: u64, marks: Marks) -> Self {
         let mut marks = marks.0;
         marks.clear();
-        Self { conversion, unseen_cycles, marks, parts: vec![], open: Slot(0), waiting: 0 }
+        Self {
+            conversion,
+            unseen_cycles,
+            marks,
+            doubts: vec![Doubt::default()],
+            doubt: Doubt::default(),
+            parts: vec![],
+            open: Slot(0),
+            waiting: 0,
+        }
     }
 
     pub(super) fn into_marks(self) -> Marks {
@@ -69,6 +85,7 @@ impl Timeline {
     }
 
     /// The slot that is next.
+    #[inline]
     pub(super) fn next(&self) -> Slot {
         Slot(self.marks.len() as u32)
     }
@@ -76,7 +93,11 @@ impl Timeline {
     #[inline]
     pub(super) fn push(&mut self, since: Span, work: u32) -> Slot {
         let slot = self.next();
-        self.marks.push(Mark { since, work });
+        if since.doubt != self.doubt {
+            self.doubts.push(since.doubt);
+            self.doubt = since.doubt;
+        }
+        self.marks.push(Mark { most: since.most, doubt: self.doubts.len() as u32 - 1, work });
         slot
     }
 
@@ -123,17 +144,19 @@ impl Timeline {
     }
 
     fn ns(&self, ticks: u128) -> Ns {
-        self.conversion.to_ns(interval::floor(ticks))
+        self.conversion.to_ns(ticks::floor(ticks))
     }
 
     fn ns_up(&self, ticks: u128) -> Ns {
-        self.conversion.to_ns(interval::ceil(ticks))
+        self.conversion.to_ns(ticks::ceil(ticks))
     }
 
     /// The time of a slot; none if there is no such slot, or no part has it.  `near`: the number of a part nearby, and then
     /// that of the slot's own.
+    #[inline]
     pub(super) fn time(&self, slot: Slot, near: &mut usize) -> Option<EventTime> {
-        let since = self.marks.get(slot.0 as usize)?.since;
+        let Mark { most, doubt, .. } = *self.marks.get(slot.0 as usize)?;
+        let since = Span { most, doubt: *self.doubts.get(doubt as usize)? };
         if !self.has(*near, slot) {
             let is_next = self.has(*near + 1, slot);
             let search = || self.parts.partition_point(|part| part.first <= slot).saturating_sub(1);
@@ -150,6 +173,7 @@ impl Timeline {
         self.parts.get(part).is_some_and(|part| part.first <= slot && slot < end)
     }
 
+    #[inline]
     fn by_rule(&self, rule: &Rule, since: Span) -> EventTime {
         match rule {
             Rule::Before(anchor) => EventTime { lo: Ns(0), point: *anchor, hi: *anchor },

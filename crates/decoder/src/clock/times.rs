@@ -9,36 +9,51 @@ use super::timeline::Timeline;
 /// Slots whose times are kept; those of one event are neighbours, and so are those of the next.
 const RECENT: usize = 8;
 
+/// No packet of a segment has this one.
+const NOBODY: Slot = Slot(u32::MAX);
+
 /// Answers when slots were.
 pub(crate) struct Times<'a> {
     timeline: &'a Timeline,
     progress: Progress<'a>,
-    /// By the slot's lowest bits.
-    recent: [Option<(Slot, EventTime)>; RECENT],
+    /// By the slot's lowest bits: whose times they are.
+    recent: [Slot; RECENT],
+    recent_times: [EventTime; RECENT],
     /// The part of the timeline that was asked for last.
     near: usize,
 }
 
 impl<'a> Times<'a> {
     pub(super) fn new(timeline: &'a Timeline) -> Self {
-        Self { timeline, progress: Progress(&timeline.marks), recent: [None; RECENT], near: 0 }
+        Self {
+            timeline,
+            progress: Progress(&timeline.marks),
+            recent: [NOBODY; RECENT],
+            recent_times: [EventTime::default(); RECENT],
+            near: 0,
+        }
     }
 
     /// The time of a slot; 0 if nothing says.
+    #[inline]
     pub(crate) fn at(&mut self, slot: Slot) -> EventTime {
-        let place = &mut self.recent[slot.0 as usize % RECENT];
-        match *place {
-            Some((of, time)) if of == slot => time,
-            _ => {
-                let time = self.timeline.time(slot, &mut self.near).unwrap_or_default();
-                *place = Some((slot, time));
-                time
-            }
+        let place = slot.0 as usize % RECENT;
+        if self.recent[place] != slot {
+            self.work_out(slot, place);
         }
+        self.recent_times[place]
+    }
+
+    #[inline(never)]
+    fn work_out(&mut self, slot: Slot, place: usize) {
+        let EventTime { lo, point, hi } = self.timeline.time(slot, &mut self.near).unwrap_or_default();
+        self.recent[place] = slot;
+        self.recent_times[place] = EventTime { lo, point, hi };
     }
 
     /// The time of what happened behind `lo` and not behind `slot`, when `work` instructions had passed.  The same slot
     /// twice: with it.
+    #[inline(always)]
     pub(crate) fn between(&mut self, lo: Slot, slot: Slot, work: u32) -> EventTime {
         let (before, time) = (self.at(lo), self.at(slot));
         if lo == slot {
@@ -46,8 +61,9 @@ impl<'a> Times<'a> {
         }
         let earliest = before.lo.min(time.lo);
         let behind = self.progress.behind(lo.0, slot.0, work);
-        let (from, to) = (self.at(Slot(behind - 1)), self.at(Slot(behind)));
-        let point = self.progress.share(behind, work, from.point, to.point);
+        let from = if behind - 1 == lo.0 { before.point } else { self.at(Slot(behind - 1)).point };
+        let to = if behind == slot.0 { time.point } else { self.at(Slot(behind)).point };
+        let point = self.progress.share(behind, work, from, to);
         EventTime { lo: earliest, point: point.clamp(earliest, time.hi), hi: time.hi }
     }
 }

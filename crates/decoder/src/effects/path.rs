@@ -3,7 +3,7 @@
 use model::{Avma, GapCause, NoCode, SpaceId};
 use packet::Tnt;
 
-use super::{Edge, Effect, Effects, End, Failure, Role};
+use super::{Calls, Edge, EdgeId, Effect, Effects, End, Failure, Role};
 use crate::Context;
 use crate::block::{Block, BlockId, Terminator};
 use crate::graph::BlockGraph;
@@ -37,10 +37,11 @@ pub(super) struct Path<'a> {
     bits: u8,
     returns: bool,
     work: u32,
-    /// Instructions and edges up to the branch of the first bit.
-    first: Option<(u32, u32)>,
-    first_edge: u32,
-    first_call: u32,
+    /// Instructions up to the branch of the first bit.
+    first_work: Option<u32>,
+    first_edge: usize,
+    /// The calls that have not returned, oldest first.
+    calls: Vec<BlockId>,
 }
 
 type Walked<T> = Result<T, Failure>;
@@ -59,7 +60,7 @@ impl<'a> Path<'a> {
         space: SpaceId,
         block: BlockId,
     ) -> Self {
-        let (first_edge, first_call) = (effects.edges.len() as u32, effects.calls.len() as u32);
+        let first_edge = effects.edges.len();
         Self {
             context,
             graph,
@@ -69,23 +70,58 @@ impl<'a> Path<'a> {
             bits: 0,
             returns: false,
             work: 0,
-            first: None,
+            first_work: None,
             first_edge,
-            first_call,
+            calls: vec![],
         }
     }
 
     pub(super) fn finish(self, end: Walked<End>) -> Effect {
-        let Self { effects, block: next, bits, returns, work, first, first_edge, first_call, .. } = self;
-        let edges = (first_edge, effects.edges.len() as u32);
-        let (first_work, first_edges) = first.unwrap_or((work, edges.1 - edges.0));
-        let calls = (first_call, effects.calls.len() as u32);
+        let Self {
+            context,
+            graph,
+            effects,
+            block: next,
+            bits,
+            returns,
+            work,
+            first_work,
+            first_edge,
+            calls,
+            space: _,
+        } = self;
+        let is_at_return =
+            context.recording.pt.return_compression && graph.block(next).terminator == Terminator::Return;
+        let has_edges = effects.edges.len() > first_edge;
+        if let Some(last) = effects.edges.last_mut().filter(|_| has_edges) {
+            last.is_last = true;
+        }
+        let calls = match calls[..] {
+            [] => Calls::None,
+            [call] => Calls::One(call),
+            _ => {
+                let from = effects.calls.len() as u32;
+                effects.calls.extend_from_slice(&calls);
+                Calls::More(from, effects.calls.len() as u32)
+            }
+        };
         let failure = effects.failures.len() as u32;
         let end = end.unwrap_or_else(|failure| {
             effects.failures.push(failure);
             End::Lost
         });
-        Effect { next, end, bits, returns, work, first_work, first_edges, edges, calls, failure }
+        Effect {
+            next,
+            end,
+            bits,
+            returns,
+            is_at_return,
+            work,
+            first_work: first_work.unwrap_or(work),
+            edges: has_edges.then_some(EdgeId(first_edge as u32)),
+            calls,
+            failure,
+        }
     }
 
     fn here(&self) -> Block {
@@ -113,6 +149,8 @@ impl<'a> Path<'a> {
                 address: address.0,
                 from_asked: self.context.is_asked(from.last.function),
                 to_asked: self.context.is_asked(target.function),
+                is_behind_first: self.first_work.is_some(),
+                is_last: false,
             });
         }
         self.block = to;
@@ -162,7 +200,7 @@ impl<'a> Path<'a> {
                 Terminator::Call { to, push } => {
                     self.pass(&block);
                     if push {
-                        self.effects.calls.push(self.block);
+                        self.calls.push(self.block);
                     }
                     self.taken(to)?;
                 }
@@ -182,15 +220,8 @@ impl<'a> Path<'a> {
         self.bits += 1;
         let work = self.work;
         let walked = branch(self);
-        let edges = self.effects.edges.len() as u32 - self.first_edge;
-        self.first.get_or_insert((work, edges));
+        self.first_work.get_or_insert(work);
         walked
-    }
-
-    /// The last call of this effect that has not returned.
-    fn pop(&mut self) -> Option<BlockId> {
-        let is_known = self.effects.calls.len() as u32 > self.first_call;
-        if is_known { self.effects.calls.pop() } else { None }
     }
 
     pub(super) fn follow(&mut self, mut bits: Tnt) -> Walked<End> {
@@ -203,7 +234,7 @@ impl<'a> Path<'a> {
                     self.bit(|path| if is_taken { path.taken(taken) } else { path.not_taken() })?;
                 }
                 Terminator::Return if self.context.recording.pt.return_compression => {
-                    let Some(call) = self.pop() else { return Ok(End::Return) };
+                    let Some(call) = self.calls.pop() else { return Ok(End::Return) };
                     let is_taken = bits.pop() == Some(true);
                     self.return_to(is_taken.then_some(call))?;
                 }
@@ -217,8 +248,15 @@ impl<'a> Path<'a> {
         Ok(End::Used)
     }
 
+    /// A compressed return behind `call`, and what the bits behind its own do.
+    pub(super) fn follow_return(&mut self, call: Option<BlockId>, mut bits: Tnt) -> Walked<End> {
+        let is_taken = bits.pop() == Some(true);
+        self.return_to(call.filter(|_| is_taken))?;
+        self.follow(bits)
+    }
+
     /// A compressed return behind `call`; without one it contradicts its bit.
-    pub(super) fn return_to(&mut self, call: Option<BlockId>) -> Walked<End> {
+    fn return_to(&mut self, call: Option<BlockId>) -> Walked<()> {
         let block = self.here();
         self.pass(&block);
         self.bit(|path| {
@@ -231,8 +269,7 @@ impl<'a> Path<'a> {
                 }
                 _ => Err(GapCause::Desync { ip: block.last.ip }.into()),
             }
-        })?;
-        Ok(End::Used)
+        })
     }
 
     /// An indirect branch to `ip`.
@@ -248,8 +285,8 @@ impl<'a> Path<'a> {
         }
         self.pass(&block);
         match block.terminator {
-            Terminator::IndirectCall => self.effects.calls.push(self.block),
-            Terminator::Return => self.returns = self.pop().is_none(),
+            Terminator::IndirectCall => self.calls.push(self.block),
+            Terminator::Return => self.returns = self.calls.pop().is_none(),
             _ => (),
         }
         let to = self.graph.at(self.context, self.space, ip);
