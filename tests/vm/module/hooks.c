@@ -97,19 +97,7 @@ static int on_debug_trap(struct notifier_block *block, unsigned long what, void 
     return *dr6 & DR_TRAP_BITS ? NOTIFY_DONE : NOTIFY_STOP;
 }
 
-/* uprobes take TF for a debugger's and send SIGTRAP: hide it from them. */
-static int on_breakpoint(struct notifier_block *block, unsigned long what, void *data)
-{
-    struct die_args *args = data;
-    bool stepped = this_cpu_ptr(&units)->tracing && !test_thread_flag(TIF_SINGLESTEP);
-
-    if (what == DIE_INT3 && user_mode(args->regs) && stepped)
-        args->regs->flags &= ~X86_EFLAGS_TF;
-    return NOTIFY_DONE;
-}
-
 static struct notifier_block debug_trap = { .notifier_call = on_debug_trap, .priority = 1 };
-static struct notifier_block breakpoint = { .notifier_call = on_breakpoint, .priority = INT_MAX };
 
 /* The unit sees user code from the next return on. */
 void hooks_arm(struct unit *u)
@@ -158,7 +146,6 @@ int hooks_init(void)
     int error;
 
     register_die_notifier(&debug_trap);
-    register_die_notifier(&breakpoint);
     for_each_kernel_tracepoint(find_probe, NULL);
     for (i = 0; i < ARRAY_SIZE(probes); i++) {
         error = probes[i].at ? tracepoint_probe_register(probes[i].at, probes[i].function, NULL) : -ENOENT;
@@ -180,5 +167,4 @@ void hooks_exit(void)
             tracepoint_probe_unregister(probes[i].at, probes[i].function, NULL);
     tracepoint_synchronize_unregister();
     unregister_die_notifier(&debug_trap);
-    unregister_die_notifier(&breakpoint);
 }
