@@ -86,18 +86,15 @@ impl<'a> CodeMap<'a> {
         RESTORERS.iter().any(|restorer| code.starts_with(restorer))
     }
 
-    /// The system call at `ip` is a restorer's.
-    pub(crate) fn is_sigreturn(&self, space: SpaceId, ip: Avma) -> bool {
+    /// The system call in front of `ip` is a restorer's.
+    pub(crate) fn is_behind_restorer(&self, space: SpaceId, ip: Avma) -> bool {
         RESTORERS.iter().any(|restorer| {
-            let start = ip.0.checked_sub((restorer.len() - SYSCALL.len()) as u64);
+            let start = ip.0.checked_sub(restorer.len() as u64);
             let code = start.and_then(|start| self.around.code.code(space, Avma(start)).ok());
             code.is_some_and(|code| code.starts_with(restorer))
         })
     }
 }
-
-/// The instruction at the end of each of the below.
-const SYSCALL: [u8; 2] = *b"\x0f\x05";
 
 /// `mov $__NR_rt_sigreturn, %rax` or `%eax`, `syscall`: what libgcc's unwinder knows it by, too
 /// (`x86_64_fallback_frame_state`).

@@ -85,7 +85,7 @@ impl<'a> Thread<'a> {
         if entry.goes_on_at(to.ip) {
             return self.add_kernel_stay(session, entry.child_kind(), entry.site(), entry.since);
         }
-        let is_sigreturn = || session.map.is_sigreturn(entry.space, entry.from.ip);
+        let is_sigreturn = || session.map.is_behind_restorer(entry.space, entry.from.next_ip());
         let is_restorer =
             |top: &Frame| top.kind == FrameKind::Found && (top.entry != Avma(0) || is_sigreturn());
         if entry.syscall && self.stack.last().is_some_and(is_restorer) {
