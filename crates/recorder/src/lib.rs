@@ -42,6 +42,7 @@ mod sys;
 #[cfg(test)]
 mod tests;
 mod window;
+mod workers;
 
 pub use cpu_list::CpuList;
 pub use error::RecordError;

@@ -39,6 +39,7 @@ use crate::pt_config::PtSettings;
 use crate::snapshot::{BuildIdOf, Snapshot};
 use crate::sys::{HeldChild, Interrupts};
 use crate::window::{Ended, Passed, Window};
+use crate::workers::Workers;
 
 /// Whom to trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -223,7 +224,8 @@ impl Session {
                 error: error.into(),
             }
         })?;
-        let opener = Opener { attrs, plan, filter, proc: proc.clone() };
+        descriptors::make_room(plan.events);
+        let opener = Opener { attrs, plan, filter, proc: proc.clone(), workers: Workers::here() };
         let buffers = match plan.layout {
             Layout::TasksByCpu => opener.tasks_by_cpu(&cpus.0, &mut list)?,
             Layout::WholeCpus => opener.whole_cpus(&cpus.0)?,
@@ -231,7 +233,7 @@ impl Session {
         };
         // The kernel may let us trace what it does not let us look at.
         for pid in request.target.processes(&proc) {
-            proc.maps(pid).map_err(|error| match error.kind() {
+            proc.may_read_maps(pid).map_err(|error| match error.kind() {
                 std::io::ErrorKind::PermissionDenied => RecordError::NotReadable(pid),
                 _ => RecordError::NoProcess(pid),
             })?;
@@ -296,13 +298,14 @@ impl Session {
             buffers.extend(late);
         }
         let drains: Vec<Drain<'_>> =
-            dealt(buffers).into_iter().map(|buffers| Drain::new(&shared, buffers)).collect();
+            dealt(buffers, opener.workers).into_iter().map(|buffers| Drain::new(&shared, buffers)).collect();
         let window = Window {
             target: &request.target,
             length: job.window,
             shared: &shared,
             proc: &opener.proc,
             interrupts: job.interrupts,
+            workers: opener.workers,
         };
         let (passed, losses) = std::thread::scope(|scope| {
             let running: Vec<_> = drains.into_iter().map(|drain| scope.spawn(|| drain.run())).collect();
@@ -361,10 +364,9 @@ fn snapshots(
 }
 
 /// The buffers, for as many drains as there shall be.
-fn dealt(buffers: Vec<OpenBuffer>) -> Vec<Vec<OpenBuffer>> {
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(DRAINS_MAX);
+fn dealt(buffers: Vec<OpenBuffer>, workers: Workers) -> Vec<Vec<OpenBuffer>> {
     let mut hands: Vec<Vec<OpenBuffer>> = Vec::new();
-    hands.resize_with(workers.min(buffers.len()).max(1), Vec::new);
+    hands.resize_with(workers.at_most(DRAINS_MAX.min(buffers.len())), Vec::new);
     let count = hands.len();
     for (number, buffer) in buffers.into_iter().enumerate() {
         if let Some(hand) = hands.get_mut(number % count) {

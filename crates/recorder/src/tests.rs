@@ -24,6 +24,7 @@ use crate::pmu::Pmu;
 use crate::procfs::Proc;
 use crate::pt_config::PtSettings;
 use crate::snapshot::Snapshot;
+use crate::workers::Workers;
 
 /// A recording of this process while `act` runs, and what is in its file; `None`: perf is not permitted here.
 fn recorded(layout: Layout, act: impl FnOnce()) -> Option<Vec<Listed>> {
@@ -32,7 +33,7 @@ fn recorded(layout: Layout, act: impl FnOnce()) -> Option<Vec<Listed>> {
     let plan = Plan { layout, buffers: 1, trace_bytes: 0, records_bytes: 1 << 16, events: 2, sized: false };
     let purpose = Purpose { pmu: 1, config: 9, heirs: Heirs::Threads, on_exec: false };
     let attrs = Attrs::new(purpose, &plan, KernelCan::probe());
-    let opener = Opener { attrs, plan, filter: None, proc: proc.clone() };
+    let opener = Opener { attrs, plan, filter: None, proc: proc.clone(), workers: Workers::here() };
     let mut list = || proc.tasks(pid).unwrap();
     let opened = match layout {
         Layout::TasksByCpu => opener.tasks_by_cpu(&CpuList::online(Path::new("/sys")).0, &mut list),
