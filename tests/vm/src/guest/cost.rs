@@ -18,9 +18,6 @@ use crate::paths::Vm;
 /// In memory: what is measured is not the disk.
 const PLACE: &str = "/tmp/cost";
 
-/// The emulator translates code anew wherever it lies, which takes longer than to run it: it stays where it is.
-const RANDOM_ADDRESSES: &str = "/proc/sys/kernel/randomize_va_space";
-
 const THREADS: &str = "100";
 
 /// A start takes no longer than this, ...
@@ -44,10 +41,7 @@ const TRIES: usize = 6;
 pub(super) fn cost(vm: &Vm) -> Result<String> {
     machine::set_second_cpu(false)?;
     machine::set_knob("quiet", 1)?;
-    let random = fs::read_to_string(RANDOM_ADDRESSES).context(RANDOM_ADDRESSES)?;
-    fs::write(RANDOM_ADDRESSES, "0").context(RANDOM_ADDRESSES)?;
     let seen = quiet(vm);
-    fs::write(RANDOM_ADDRESSES, random.trim()).context(RANDOM_ADDRESSES)?;
     machine::set_knob("flood_kib_per_ms", 0)?;
     machine::set_knob("quiet", 0)?;
     seen
@@ -55,21 +49,18 @@ pub(super) fn cost(vm: &Vm) -> Result<String> {
 
 fn quiet(vm: &Vm) -> Result<String> {
     fs::create_dir_all(PLACE)?;
-    // Not from the host's disk, page by page.
-    let func_latency = Path::new(PLACE).join("func_latency");
-    fs::copy(vm.func_latency(), &func_latency)?;
-    let said = [start_up(vm, &func_latency)?, drained(vm, &func_latency)?].join("; ");
+    let said = [start_up(vm)?, drained(vm)?].join("; ");
     fs::remove_dir_all(PLACE)?;
     Ok(said)
 }
 
 /// The start on threads that all sleep: what is measured is not what they do.
-fn start_up(vm: &Vm, func_latency: &Path) -> Result<String> {
+fn start_up(vm: &Vm) -> Result<String> {
     let target = Target::start(vm, THREADS)?;
     signal("STOP", &target.0)?;
     let (mut ours_ms, mut kernels_ms) = (f64::MAX, f64::MAX);
     for _ in 0..TRIES {
-        ours_ms = ours_ms.min(record(func_latency, &target, Duration::from_millis(10))?.start_up_ms);
+        ours_ms = ours_ms.min(record(vm, &target, Duration::from_millis(10))?.start_up_ms);
         kernels_ms = kernels_ms.min(opened_ms(vm, &target)?);
     }
     let said =
@@ -88,12 +79,12 @@ fn opened_ms(vm: &Vm, target: &Target) -> Result<f64> {
 }
 
 /// The rate at which a flood is drained, beside that of plain writing.
-fn drained(vm: &Vm, func_latency: &Path) -> Result<String> {
+fn drained(vm: &Vm) -> Result<String> {
     let target = Target::start(vm, "0")?;
     let (mut best_share, mut said) = (0.0, String::new());
     for _ in 0..TRIES {
         machine::set_knob("flood_kib_per_ms", FLOOD_KIB_PER_MS)?;
-        let flooded = record(func_latency, &target, FLOOD)?;
+        let flooded = record(vm, &target, FLOOD)?;
         machine::set_knob("flood_kib_per_ms", 0)?;
         let drained = flooded.bytes as f64 / flooded.written_in.as_secs_f64();
         let plainly = write()? as f64 / FLOOD.as_secs_f64();
@@ -118,8 +109,8 @@ struct Recorded {
     written_in: Duration,
 }
 
-fn record(func_latency: &Path, target: &Target, window: Duration) -> Result<Recorded> {
-    let mut record = command(&[func_latency.display().to_string()])?;
+fn record(vm: &Vm, target: &Target, window: Duration) -> Result<Recorded> {
+    let mut record = command(&[vm.func_latency().display().to_string()])?;
     let seconds = window.as_secs_f64().to_string();
     record.args(["record", "-p", &target.0.id().to_string(), "-d", &seconds, "-D", PLACE]);
     let start = Instant::now();

@@ -2,6 +2,9 @@
 
 mod cost;
 mod crashes;
+mod endings;
+mod files;
+mod live;
 mod machine;
 mod process;
 mod record;
@@ -25,10 +28,15 @@ pub struct Trial {
 }
 
 /// All of them, in the order in which they run, behind the cases.
-pub const TRIALS: [Trial; 4] = [
+pub const TRIALS: [Trial; 9] = [
     Trial { name: "cost", run: cost::cost },
     Trial { name: "killed", run: crashes::killed },
     Trial { name: "disk-full", run: crashes::disk_full },
+    Trial { name: "signals", run: endings::signals },
+    Trial { name: "second-signal", run: endings::second_signal },
+    Trial { name: "started-program", run: endings::started_program },
+    Trial { name: "filtered-files", run: files::filtered },
+    Trial { name: "bundle", run: files::bundled },
     Trial { name: "refusals", run: refusals::all },
 ];
 
