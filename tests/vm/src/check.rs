@@ -60,6 +60,7 @@ pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
     };
     if matches!(case.losses, Losses::None | Losses::Overflows) {
         perf_agrees(&data, &truth)?;
+        perf_reports(&data, case.counted)?;
     }
     let counted: Vec<&str> = case.counted.iter().flat_map(|function| ["-f", function]).collect();
     let report = report(vm, &data, if counted.is_empty() { &["-f", "main"] } else { &counted })?;
@@ -146,6 +147,21 @@ fn perf_agrees(data: &Path, truth: &File) -> Result<()> {
     let agreement = perf_script::compare(truth, BufReader::new(script), Branches::All)?;
     let done = perf.wait()?;
     ensure!(done.success() && agreement.agrees(), "perf script: {done}\n{agreement}");
+    Ok(())
+}
+
+/// `perf report` takes the file, and finds the functions.
+fn perf_reports(data: &Path, functions: &[&str]) -> Result<()> {
+    let mut perf = Command::new("perf");
+    perf.args(["report", "--stdio", "--itrace=b", "--sort", "sym", "-i"]).arg(data);
+    let output = perf.stdin(Stdio::null()).output().context("perf report")?;
+    let (found, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let missing = functions.iter().find(|function| !found.contains(&format!("[.] {function}")));
+    ensure!(
+        output.status.success() && missing.is_none(),
+        "perf report: no {missing:?}: {}\n{said}",
+        output.status
+    );
     Ok(())
 }
 

@@ -66,7 +66,7 @@ pub(super) fn second_signal(vm: &Vm) -> Result<String> {
 pub(super) fn started_program(vm: &Vm) -> Result<String> {
     let place = Place::new("started-program")?;
     let program = vm.programs().join("server").display().to_string();
-    let mut live = Live::start(vm, &place, &["-d", "3", "-f", "handle", "--", &program])?;
+    let mut live = Live::start(vm, &place, &["-d", "1.5", "-f", "handle", "--", &program])?;
     let ended = live.end()?;
     ensure!(ended.status.success(), "{}: {}", ended.status, ended.said);
     // The program has printed its counts to the same stdout, and behind them stands the report.

@@ -9,6 +9,7 @@ mod machine;
 mod process;
 mod record;
 mod refusals;
+mod targets;
 
 use std::fs;
 use std::io;
@@ -28,13 +29,14 @@ pub struct Trial {
 }
 
 /// All of them, in the order in which they run, behind the cases.
-pub const TRIALS: [Trial; 9] = [
+pub const TRIALS: [Trial; 10] = [
     Trial { name: "cost", run: cost::cost },
     Trial { name: "killed", run: crashes::killed },
     Trial { name: "disk-full", run: crashes::disk_full },
     Trial { name: "signals", run: endings::signals },
     Trial { name: "second-signal", run: endings::second_signal },
     Trial { name: "started-program", run: endings::started_program },
+    Trial { name: "processes", run: targets::processes },
     Trial { name: "filtered-files", run: files::filtered },
     Trial { name: "bundle", run: files::bundled },
     Trial { name: "refusals", run: refusals::all },

@@ -59,7 +59,7 @@ const ROOT: Refusal = Refusal {
     says: &[],
 };
 
-const REFUSALS: [Refusal; 10] = [
+const REFUSALS: [Refusal; 12] = [
     Refusal {
         what: "no such process",
         arguments: &["-p", "4000000", "-f", "handle"],
@@ -123,6 +123,19 @@ const REFUSALS: [Refusal; 10] = [
         obstacle: Obstacle::LittleToLock,
         arguments: &["-p", Word::PID, "-d", "1", "-f", "handle", "-m", "64M"],
         says: &["ulimit -l", "-m"],
+        ..ROOT
+    },
+    Refusal {
+        what: "more ranges than there are",
+        arguments: &["-p", Word::PID, "-i", "-f", "handle", "-f", "getenv", "-f", "strtok_r"],
+        code: 2,
+        says: &["2 ranges", "fewer functions"],
+        ..ROOT
+    },
+    Refusal {
+        what: "more memory than there is",
+        arguments: &["-p", Word::PID, "-f", "handle", "-m", "64G"],
+        says: &["65536 MB", "a smaller -m"],
         ..ROOT
     },
     Refusal { what: "no PMU", obstacle: Obstacle::NoPmu, says: &["intel_pt", "doctor"], ..ROOT },

@@ -1,0 +1,40 @@
+//! More than one target.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use super::live::{Live, Place, complete, end_of, server};
+use crate::paths::Vm;
+
+/// `-p A,B`: the calls of both processes.
+pub(super) fn processes(vm: &Vm) -> Result<String> {
+    let place = Place::new("processes")?;
+    let targets = [server(vm)?, server(vm)?];
+    let pids = targets.each_ref().map(|target| target.id().to_string());
+    let rows = place.path("rows.jsonl");
+    let rows_to = rows.display().to_string();
+    let arguments = ["-p", &pids.join(","), "-d", "0.5", "-f", "handle", "--rows", &rows_to];
+    let ended = Live::start(vm, &place, &arguments)?.end()?;
+    targets.into_iter().try_for_each(end_of)?;
+    let calls = complete(&ended.report()?).unwrap_or(0);
+    ensure!(calls > 0, "no calls: {}", ended.said);
+    let callers = threads_with_calls(&rows)?;
+    ensure!(callers == pids.iter().cloned().collect(), "-p {pids:?}, and calls of {callers:?}");
+    Ok(format!("{calls} calls of {} processes", callers.len()))
+}
+
+/// The threads whose complete calls the rows have.
+fn threads_with_calls(rows: &Path) -> Result<BTreeSet<String>> {
+    let mut threads = BTreeSet::new();
+    for line in fs::read_to_string(rows)?.lines() {
+        let row: Value = serde_json::from_str(line)?;
+        if row["status"] == "complete" {
+            threads.insert(row["tid"].as_str().context("a row without a thread")?.to_owned());
+        }
+    }
+    Ok(threads)
+}
