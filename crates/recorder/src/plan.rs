@@ -198,8 +198,9 @@ impl fmt::Display for Plan {
         };
         write!(
             f,
-            "{} buffers {whose}, {} KB of trace and {} KB of records each; {} events",
+            "{} buffer{} {whose}, {} KB of trace and {} KB of records each; {} events",
             self.buffers,
+            if self.buffers == 1 { "" } else { "s" },
             self.trace_bytes / 1024,
             self.records_bytes / 1024,
             self.events

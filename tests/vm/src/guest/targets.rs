@@ -1,4 +1,4 @@
-//! More than one target.
+//! More than one target, and a look at one.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::live::{Live, Place, complete, end_of, server};
+use super::live::{Ended, Live, Place, complete, end_of, server};
 use crate::paths::Vm;
 
 /// `-p A,B`: the calls of both processes.
@@ -25,6 +25,32 @@ pub(super) fn processes(vm: &Vm) -> Result<String> {
     let callers = threads_with_calls(&rows)?;
     ensure!(callers == pids.iter().cloned().collect(), "-p {pids:?}, and calls of {callers:?}");
     Ok(format!("{calls} calls of {} processes", callers.len()))
+}
+
+/// `--preview`: what would be recorded, by a try of which nothing is left.
+pub(super) fn preview(vm: &Vm) -> Result<String> {
+    let place = Place::new("preview")?;
+    let target = server(vm)?;
+    let pid = target.id().to_string();
+    let mut rates = Vec::new();
+    for (filter, traced) in [(&["-i"][..], "1 range\n"), (&[], "all user code that runs there\n")] {
+        let arguments = [&["--preview", "-p", &pid, "-f", "handle"], filter].concat();
+        let Ended { status, report, said } = Live::start(vm, &place, &arguments)?.end()?;
+        ensure!(status.success(), "{status}: {said}");
+        let whom = format!("whom      process {pid} (server), 1 thread\n");
+        let function = format!("function  handle ({}+0x", vm.programs().join("server").display());
+        for part in [&whom, &function, &format!("traced    {traced}")] {
+            ensure!(report.contains(part), "does not say `{part}`: {report}");
+        }
+        rates.extend(report.lines().filter_map(|line| line.strip_prefix("rate      ")).map(str::to_owned));
+        ensure!(
+            !place.path("perf.data").exists() && !place.path("perf.data.preview").exists(),
+            "leaves a file"
+        );
+    }
+    end_of(target)?;
+    ensure!(rates.len() == 2 && rates.iter().all(|rate| !rate.starts_with("0 B")), "rates: {rates:?}");
+    Ok(rates.join("; without -i: "))
 }
 
 /// The threads whose complete calls the rows have.
