@@ -30,6 +30,7 @@ impl Prepared {
     pub(crate) fn new(config: &RecordConfig, interrupts: &Interrupts) -> Result<Self> {
         let proc = Proc::host();
         let pmu = Pmu::discover("/sys".as_ref()).map_err(recorder::RecordError::from)?;
+        let pmu = pmu.with_processors_ratio();
         config.request.target.check(&proc)?;
         let aim = Aim::of(config, &pmu, &proc)?;
         give_up_if_interrupted(interrupts)?;

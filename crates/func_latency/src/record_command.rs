@@ -82,6 +82,9 @@ fn announce(config: &RecordConfig, Prepared { aim, session, .. }: &Prepared) {
             messages::note(recorder::ip_filter::for_kernel(&aim.ranges));
         }
         messages::note(format!("{}; {}", session.event(), session.plan()));
+        if session.pmu().tsc_ctc_ratio == (0, 0) {
+            messages::note("the rate of the crystal clock is not told here, and is measured by the trace");
+        }
     }
 }
 

@@ -247,6 +247,12 @@ impl Session {
         &self.opener.plan
     }
 
+    /// The trace unit.
+    #[must_use]
+    pub fn pmu(&self) -> &Pmu {
+        &self.pmu
+    }
+
     /// How the trace unit is programmed, as perf writes it.
     #[must_use]
     pub fn event(&self) -> &str {
