@@ -2,6 +2,7 @@
 
 mod cost;
 mod crashes;
+mod doctor;
 mod endings;
 mod files;
 mod live;
@@ -29,7 +30,7 @@ pub struct Trial {
 }
 
 /// All of them, in the order in which they run, behind the cases.
-pub const TRIALS: [Trial; 11] = [
+pub const TRIALS: [Trial; 12] = [
     Trial { name: "cost", run: cost::cost },
     Trial { name: "killed", run: crashes::killed },
     Trial { name: "disk-full", run: crashes::disk_full },
@@ -40,6 +41,7 @@ pub const TRIALS: [Trial; 11] = [
     Trial { name: "preview", run: targets::preview },
     Trial { name: "filtered-files", run: files::filtered },
     Trial { name: "bundle", run: files::bundled },
+    Trial { name: "doctor", run: doctor::doctor },
     Trial { name: "refusals", run: refusals::all },
 ];
 

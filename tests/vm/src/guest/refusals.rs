@@ -14,9 +14,9 @@ use crate::case::Word;
 use crate::paths::Vm;
 
 /// An ordinary user (`nobody`).
-const USER: u32 = 65534;
+pub(super) const USER: u32 = 65534;
 
-const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
+pub(super) const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 
 /// Where the refused recordings were to be written; everybody may.
 const PLACE: &str = "/tmp/refused";
