@@ -77,6 +77,14 @@ fn announce(config: &RecordConfig, Prepared { aim, session, .. }: &Prepared) {
             messages::list(&aim.left_out)
         ));
     }
+    if let Some(bytes) = session.refused_bytes() {
+        messages::note(format!(
+            "the kernel has no buffers of {} KB for us: they have {} KB each, and are full earlier (other recordings of this \
+             user, ulimit -l, little free memory)",
+            bytes / 1024,
+            session.plan().trace_bytes / 1024
+        ));
+    }
     if config.verbose {
         if !aim.ranges.is_empty() {
             messages::note(recorder::ip_filter::for_kernel(&aim.ranges));

@@ -29,9 +29,10 @@ use crate::sys::{Ring, tsc};
 /// AUXTRACE payloads have whole words (perf's PERF_AUXTRACE_RECORD_ALIGNMENT): zeros are PAD packets.
 const PAYLOAD_ALIGNMENT: u64 = 8;
 
-/// The hardware stops at the end of a page, and writes no half packet: so little may be left of a buffer that is full
-/// (pt_buffer_reset_markers in arch/x86/events/intel/pt.c).
-const NEARLY_FULL_BYTES: u64 = 2 * 4096;
+/// The hardware stops at the end of the region in front of the one that the tail is in (pt_buffer_reset_markers in
+/// arch/x86/events/intel/pt.c), and a region is up to half of the buffer (a watermark, since Linux 6.2): so much may be free of
+/// one that is full.  To enable what is enabled does no harm.
+const FREE_SHARE: u64 = 2;
 
 /// What all drains share.
 pub(crate) struct Shared<'a> {
@@ -204,7 +205,10 @@ impl Drained {
             self.tell_that_it_was_full(head, shared);
         }
         let lost = self.losses.lost_records > lost_before;
-        self.go_on(noticed.full || lost || written > 0 && room < NEARLY_FULL_BYTES, shared);
+        self.go_on(
+            noticed.full || lost || written > 0 && room <= self.ring.trace_bytes() / FREE_SHARE,
+            shared,
+        );
         let births = noticed.births.into_iter().filter(|_| !shared.is_ending());
         births
             .filter_map(|birth| Some((shared.newborns?, birth)))

@@ -128,6 +128,11 @@ impl RecordError {
         )
     }
 
+    /// Smaller buffers may be mapped.
+    pub(crate) fn is_too_large(&self) -> bool {
+        matches!(self, Self::Map { errno: libc::EPERM | libc::ENOMEM, .. })
+    }
+
     pub(crate) fn open(whom: String, error: &io::Error, proc: &Proc) -> Self {
         let paranoid = proc.setting("kernel/perf_event_paranoid");
         let may = capabilities(proc) & (CAP_PERFMON | CAP_SYS_ADMIN) != 0;

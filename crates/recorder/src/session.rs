@@ -169,6 +169,8 @@ pub struct Session {
     request: Request,
     pmu: Pmu,
     settings: PtSettings,
+    /// What was to be; the opener has what is.
+    planned: Plan,
     opener: Opener,
     buffers: Vec<OpenBuffer>,
     program: Option<HeldChild>,
@@ -216,7 +218,6 @@ impl Session {
             },
             on_exec: program.is_some(),
         };
-        let attrs = Attrs::new(purpose, &plan, KernelCan::probe());
         let text = ip_filter::for_kernel(&request.filter);
         let filter = (!text.is_empty()).then(|| CString::new(text)).transpose().map_err(|error| {
             RecordError::System {
@@ -225,12 +226,18 @@ impl Session {
             }
         })?;
         descriptors::make_room(plan.events);
-        let opener = Opener { attrs, plan, filter, proc: proc.clone(), workers: Workers::here() };
-        let buffers = match plan.layout {
-            Layout::TasksByCpu => opener.tasks_by_cpu(&cpus.0, &mut list)?,
-            Layout::WholeCpus => opener.whole_cpus(&cpus.0)?,
-            Layout::Threads => opener.threads(&mut list)?,
+        let (can, workers) = (KernelCan::probe(), Workers::here());
+        let open = |plan: Plan| {
+            let attrs = Attrs::new(purpose, &plan, can);
+            let opener = Opener { attrs, plan, filter: filter.clone(), proc: proc.clone(), workers };
+            let buffers = match plan.layout {
+                Layout::TasksByCpu => opener.tasks_by_cpu(&cpus.0, &mut list),
+                Layout::WholeCpus => opener.whole_cpus(&cpus.0),
+                Layout::Threads => opener.threads(&mut list),
+            };
+            Ok((opener, buffers?))
         };
+        let (opener, buffers) = largest(plan, open)?;
         // The kernel may let us trace what it does not let us look at.
         for pid in request.target.processes(&proc) {
             proc.may_read_maps(pid).map_err(|error| match error.kind() {
@@ -238,7 +245,14 @@ impl Session {
                 _ => RecordError::NoProcess(pid),
             })?;
         }
-        Ok(Self { request, pmu, settings, opener, buffers, program, began })
+        Ok(Self { request, pmu, settings, planned: plan, opener, buffers, program, began })
+    }
+
+    /// The size of the buffers of trace that could not be had, where they are smaller now.
+    #[must_use]
+    pub fn refused_bytes(&self) -> Option<u64> {
+        let planned = self.planned.trace_bytes;
+        (planned > self.opener.plan.trace_bytes).then_some(planned)
     }
 
     /// What was decided.
@@ -266,7 +280,7 @@ impl Session {
     /// The file cannot be written: what was written before can be read.  Or the trace's times mean nothing here, or the
     /// program cannot be executed: then there is no file.
     pub fn record(self, job: &Job<'_>) -> Result<Summary, RecordError> {
-        let Self { request, pmu, settings, opener, buffers, program, began } = self;
+        let Self { request, pmu, settings, opener, buffers, program, began, .. } = self;
         let clock = buffers.iter().find_map(|buffer| buffer.ring.clock()).ok_or(RecordError::NoClock)?;
         buffers.iter().for_each(|buffer| buffer.events.enable_sideband());
         let snapshots = snapshots(&request.target, program.as_ref(), &opener.proc, job.build_id);
@@ -338,6 +352,19 @@ impl Session {
         let file_bytes = file.map_err(not_written)?;
         let refused_threads = newborns.refused();
         Ok(Summary { ended, window, start_up, file_bytes, losses, refused_threads })
+    }
+}
+
+/// Opens by this plan, or by the next smaller one that the kernel lets us have.
+fn largest<T>(
+    mut plan: Plan,
+    mut open: impl FnMut(Plan) -> Result<T, RecordError>,
+) -> Result<T, RecordError> {
+    loop {
+        match open(plan) {
+            Err(error) if error.is_too_large() => plan = plan.smaller().ok_or(error)?,
+            opened => return opened,
+        }
     }
 }
 

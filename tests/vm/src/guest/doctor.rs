@@ -1,13 +1,12 @@
 //! `func_latency doctor`: the machine as it is, without permission, without the PMU.
 
-use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 
 use super::machine;
-use super::refusals::{PARANOID, USER};
+use super::refusals::USER;
 use crate::paths::Vm;
 
 /// Whether it can record, and what it says.
@@ -17,11 +16,7 @@ pub(super) fn doctor(vm: &Vm) -> Result<String> {
     {
         ensure!(all.contains(line), "does not say `{line}`: {all}");
     }
-    let before = fs::read_to_string(PARANOID).context(PARANOID)?;
-    fs::write(PARANOID, "3").context(PARANOID)?;
-    let forbidden = examined(vm, Some(USER), 3);
-    fs::write(PARANOID, before.trim()).context(PARANOID)?;
-    let forbidden = forbidden?;
+    let forbidden = machine::with_paranoid(3, || examined(vm, Some(USER), 3))?;
     for line in
         ["not ok  permission: kernel.perf_event_paranoid is 3", "not ok  locked memory: ulimit -l is "]
     {

@@ -1,6 +1,8 @@
 //! The command on a target of a trial.
 
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::sleep;
@@ -20,6 +22,8 @@ impl Place {
     pub(super) fn new(name: &str) -> Result<Self> {
         let path = Path::new("/tmp").join(name);
         fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
+        // Whoever records.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777))?;
         Ok(Self(path))
     }
 
@@ -45,10 +49,18 @@ impl Drop for Place {
     }
 }
 
+/// The user of everything that does not name one.
+const ROOT: u32 = 0;
+
 /// A program of [`Vm::programs`] that runs until it is told to end.
 pub(super) fn server(vm: &Vm) -> Result<Child> {
+    server_of(ROOT, vm)
+}
+
+/// That, of this user.
+pub(super) fn server_of(user: u32, vm: &Vm) -> Result<Child> {
     let program = vm.programs().join("server").display().to_string();
-    let target = command(&[program])?.stdout(Stdio::null()).spawn()?;
+    let target = command(&[program])?.uid(user).gid(user).stdout(Stdio::null()).spawn()?;
     sleep(HEAD_START);
     Ok(target)
 }
@@ -78,9 +90,15 @@ pub(super) struct Ended {
 
 impl Live {
     pub(super) fn start(vm: &Vm, place: &Place, arguments: &[&str]) -> Result<Self> {
+        Self::start_by(ROOT, vm, place, arguments)
+    }
+
+    /// By this user.
+    pub(super) fn start_by(user: u32, vm: &Vm, place: &Place, arguments: &[&str]) -> Result<Self> {
         let (report, said) = (place.path("report"), place.path("said"));
         let mut command = Command::new(vm.func_latency());
         command.args(["--format", "json", "-D"]).arg(place.root()).args(arguments).stdin(Stdio::null());
+        command.uid(user).gid(user);
         let command = command.stdout(File::create(&report)?).stderr(File::create(&said)?).spawn()?;
         Ok(Self { command, report, said, data: place.path("perf.data") })
     }

@@ -30,7 +30,7 @@ pub struct Trial {
 }
 
 /// All of them, in the order in which they run, behind the cases.
-pub const TRIALS: [Trial; 12] = [
+pub const TRIALS: [Trial; 13] = [
     Trial { name: "cost", run: cost::cost },
     Trial { name: "killed", run: crashes::killed },
     Trial { name: "disk-full", run: crashes::disk_full },
@@ -38,6 +38,7 @@ pub const TRIALS: [Trial; 12] = [
     Trial { name: "second-signal", run: endings::second_signal },
     Trial { name: "started-program", run: endings::started_program },
     Trial { name: "processes", run: targets::processes },
+    Trial { name: "two-recordings", run: targets::two_recordings },
     Trial { name: "preview", run: targets::preview },
     Trial { name: "filtered-files", run: files::filtered },
     Trial { name: "bundle", run: files::bundled },

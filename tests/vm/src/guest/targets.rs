@@ -7,7 +7,9 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::live::{Ended, Live, Place, complete, end_of, server};
+use super::live::{Ended, Live, Place, complete, end_of, server, server_of};
+use super::machine;
+use super::refusals::USER;
 use crate::paths::Vm;
 
 /// `-p A,B`: the calls of both processes.
@@ -25,6 +27,32 @@ pub(super) fn processes(vm: &Vm) -> Result<String> {
     let callers = threads_with_calls(&rows)?;
     ensure!(callers == pids.iter().cloned().collect(), "-p {pids:?}, and calls of {callers:?}");
     Ok(format!("{calls} calls of {} processes", callers.len()))
+}
+
+/// An ordinary user's second recording has what the first one has left of the memory that may be locked.
+pub(super) fn two_recordings(vm: &Vm) -> Result<String> {
+    machine::with_paranoid(2, || two_of_a_user(vm))
+}
+
+fn two_of_a_user(vm: &Vm) -> Result<String> {
+    let places = [Place::new("first")?, Place::new("second")?];
+    let targets = [server_of(USER, vm)?, server_of(USER, vm)?];
+    let mut live = Vec::new();
+    for (place, target) in places.iter().zip(&targets) {
+        let starts = machine::starts()?;
+        let pid = target.id().to_string();
+        let mut started = Live::start_by(USER, vm, place, &["-p", &pid, "-d", "3", "-f", "handle"])?;
+        started.wait_for_trace(starts)?;
+        live.push(started);
+    }
+    let ended = live.iter_mut().map(Live::end).collect::<Result<Vec<_>>>()?;
+    targets.into_iter().try_for_each(end_of)?;
+    let smaller: Vec<bool> = ended.iter().map(|ended| ended.said.contains("has no buffers of")).collect();
+    ensure!(smaller == [false, true], "smaller buffers: {smaller:?}\n{}{}", ended[0].said, ended[1].said);
+    for ended in &ended {
+        ensure!(complete(&ended.report()?).unwrap_or(0) > 0, "no calls: {}", ended.said);
+    }
+    Ok("the second one has smaller buffers".to_owned())
 }
 
 /// `--preview`: what would be recorded, by a try of which nothing is left.
