@@ -119,6 +119,12 @@ fn tell(config: &RecordConfig, summary: &Summary) {
         ));
     }
     losses(&summary.losses).into_iter().for_each(messages::warn);
+    if !summary.untraced_cpus.0.is_empty() {
+        messages::warn(format!(
+            "CPU {} was switched on in the window: what ran there was not traced, and no loss tells of it",
+            summary.untraced_cpus
+        ));
+    }
     if summary.refused_threads > 0 {
         messages::warn(format!(
             "{} could not be traced: no descriptors or memory that may be locked were left; a smaller -m, or no -t",

@@ -23,6 +23,15 @@ use crate::workers::Workers;
 pub(crate) struct OpenBuffer {
     pub(crate) events: BufferEvents,
     pub(crate) ring: Ring,
+    /// Records that were read before there is a file.
+    pub(crate) early: Vec<u8>,
+}
+
+impl OpenBuffer {
+    /// Makes room for more records.
+    pub(crate) fn read_early(&mut self) {
+        self.ring.take_records(&mut self.early);
+    }
 }
 
 /// How buffers are opened.
@@ -219,7 +228,8 @@ impl Half {
 
     fn whole(self) -> Option<OpenBuffer> {
         let Self { index, owner, trace, sideband, ring } = self;
-        ring.map(|ring| OpenBuffer { events: BufferEvents { index, owner, trace, sideband }, ring })
+        let events = BufferEvents { index, owner, trace, sideband };
+        ring.map(|ring| OpenBuffer { events, ring, early: Vec::new() })
     }
 }
 

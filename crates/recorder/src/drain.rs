@@ -69,6 +69,8 @@ impl Shared<'_> {
 struct Drained {
     events: Arc<BufferEvents>,
     ring: Ring,
+    /// Records from before there was a file: the first ones.
+    early: Vec<u8>,
     /// Which of the trace's events to wait for: one whose thread has ended would be ready for ever.
     waits_for: usize,
     /// The last pass found the buffer full.
@@ -93,7 +95,7 @@ impl<'a> Drain<'a> {
         drain
     }
 
-    fn add(&mut self, OpenBuffer { events, ring }: OpenBuffer) {
+    fn add(&mut self, OpenBuffer { events, ring, early }: OpenBuffer) {
         let losses = Losses::none(events.owner);
         let events = Arc::new(events);
         let mut all = self.shared.events.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,7 +106,7 @@ impl<'a> Drain<'a> {
             events.disable_trace();
             events.disable_sideband();
         }
-        self.buffers.push(Drained { events, ring, waits_for: 0, was_full: false, losses });
+        self.buffers.push(Drained { events, ring, early, waits_for: 0, was_full: false, losses });
     }
 
     /// Drains until [`Shared::stop`] is readable, and then once more.
@@ -191,6 +193,7 @@ impl Drained {
     /// Reads the buffer; returns those of threads that were born.
     fn drain(&mut self, records: &mut Vec<u8>, shared: &Shared<'_>) -> Vec<OpenBuffer> {
         let head = self.ring.trace_head();
+        records.append(&mut self.early);
         self.ring.take_records(records);
         let lost_before = self.losses.lost_records;
         let noticed = self.losses.notice(records);

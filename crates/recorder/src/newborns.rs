@@ -9,6 +9,7 @@ use model::{AuxOwner, Ns, Pid, Tid};
 use perfdata::write::{Event, EventId, id_index};
 
 use crate::attach::{OpenBuffer, Opener};
+use crate::build_ids::BuildIds;
 use crate::events::{BufferEvents, SIDEBAND, TRACE};
 use crate::output::Output;
 use crate::snapshot::{BuildIdOf, Snapshot};
@@ -16,7 +17,7 @@ use crate::snapshot::{BuildIdOf, Snapshot};
 /// Opens events for newborn threads.
 pub(crate) struct Newborns<'a> {
     opener: Opener,
-    build_id: BuildIdOf<'a>,
+    build_ids: BuildIds<'a>,
     /// Child processes, too.
     follow: bool,
     next_index: AtomicU32,
@@ -52,7 +53,8 @@ impl<'a> Newborns<'a> {
         };
         let next_index = AtomicU32::new(buffers.len() as u32);
         let (opener, refused) = (opener.for_newborns(), AtomicU64::new(0));
-        Self { opener, build_id, follow, next_index, refused, known: Mutex::new(known) }
+        let build_ids = BuildIds::new(build_id);
+        Self { opener, build_ids, follow, next_index, refused, known: Mutex::new(known) }
     }
 
     /// How many could not be opened.
@@ -102,7 +104,7 @@ impl<'a> Newborns<'a> {
 
     /// What the thread mapped before it was watched.
     fn tell_what_changed(&self, pid: Pid, known: &mut Known, output: &Output, now: Ns) {
-        let mut snapshot = Snapshot::of(&self.opener.proc, pid, self.build_id);
+        let mut snapshot = Snapshot::of(&self.opener.proc, pid, &|path| self.build_ids.of(path));
         let before = known.snapshots.insert(pid, snapshot.clone()).unwrap_or_default();
         snapshot.threads.clear();
         snapshot.mappings.retain(|mapping| !before.mappings.contains(mapping));

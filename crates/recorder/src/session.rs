@@ -9,18 +9,18 @@
 //!          drains read what is left; features; whole file
 //! ```
 
-use std::ffi::{CString, OsString};
+use std::ffi::CString;
 use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use model::{Pid, Tid};
 use perfdata::write::{Features, time_conv};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::attach::{OpenBuffer, Opener};
+use crate::build_ids::BuildIds;
 use crate::clocks;
 use crate::cpu_list::CpuList;
 use crate::descriptors;
@@ -38,72 +38,9 @@ use crate::procfs::Proc;
 use crate::pt_config::PtSettings;
 use crate::snapshot::{BuildIdOf, Snapshot};
 use crate::sys::{HeldChild, Interrupts};
+use crate::target::Target;
 use crate::window::{Ended, Passed, Window};
 use crate::workers::Workers;
-
-/// Whom to trace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// Processes, all threads of each.
-    Processes(Vec<Pid>),
-    /// Threads.
-    Threads(Vec<Tid>),
-    /// A program that is started for it, and its arguments.
-    Program(Vec<OsString>),
-    /// Whoever runs on the CPUs of [`Request::cpus`].
-    WholeCpus,
-}
-
-impl Target {
-    /// All that is named is there, and lives.
-    ///
-    /// # Errors
-    /// The first process or thread that does not.
-    pub fn check(&self, proc: &Proc) -> Result<(), RecordError> {
-        match self {
-            Self::Processes(pids) => {
-                for pid in pids {
-                    let tid = Tid(pid.0);
-                    match proc.process_of(tid) {
-                        Ok(process) if process != *pid => {
-                            return Err(RecordError::NoLeader { tid, process });
-                        }
-                        Ok(_) if proc.process_lives(*pid) => (),
-                        _ => return Err(RecordError::NoProcess(*pid)),
-                    }
-                }
-                Ok(())
-            }
-            Self::Threads(tids) => {
-                let dead = tids.iter().find(|tid| !proc.lives(**tid));
-                dead.map_or(Ok(()), |tid| Err(RecordError::NoThread(*tid)))
-            }
-            Self::Program(_) | Self::WholeCpus => Ok(()),
-        }
-    }
-
-    /// The processes that are named, or whose threads are.
-    #[must_use]
-    pub fn processes(&self, proc: &Proc) -> Vec<Pid> {
-        let mut pids = match self {
-            Self::Processes(pids) => pids.clone(),
-            Self::Threads(tids) => tids.iter().filter_map(|tid| proc.process_of(*tid).ok()).collect(),
-            Self::Program(_) | Self::WholeCpus => Vec::new(),
-        };
-        pids.sort_unstable();
-        pids.dedup();
-        pids
-    }
-
-    /// Some of it still lives.
-    pub(crate) fn lives(&self, proc: &Proc) -> bool {
-        match self {
-            Self::Processes(pids) => pids.iter().any(|pid| proc.process_lives(*pid)),
-            Self::Threads(tids) => tids.iter().any(|tid| proc.lives(*tid)),
-            Self::Program(_) | Self::WholeCpus => true,
-        }
-    }
-}
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,6 +76,8 @@ pub struct Summary {
     pub losses: Vec<Losses>,
     /// Newborn threads that the kernel did not let us trace: no descriptors or no memory were left.
     pub refused_threads: u64,
+    /// CPUs that were switched on meanwhile: what ran there has no trace.
+    pub untraced_cpus: CpuList,
 }
 
 /// Records are read at least this often.
@@ -171,6 +110,8 @@ pub struct Session {
     settings: PtSettings,
     /// What was to be; the opener has what is.
     planned: Plan,
+    /// The CPUs that run when the events are opened.
+    online: CpuList,
     opener: Opener,
     buffers: Vec<OpenBuffer>,
     program: Option<HeldChild>,
@@ -193,7 +134,7 @@ impl Session {
             }
             _ => None,
         };
-        let mut list = || tids(&request.target, program.as_ref(), &proc);
+        let mut list = || request.target.threads(program.as_ref(), &proc);
         let online = CpuList::online(Path::new("/sys"));
         let cpus = request.cpus.clone().unwrap_or_else(|| online.clone());
         if let Some(cpu) = cpus.0.iter().find(|cpu| !online.0.contains(cpu)) {
@@ -245,7 +186,7 @@ impl Session {
                 _ => RecordError::NoProcess(pid),
             })?;
         }
-        Ok(Self { request, pmu, settings, planned: plan, opener, buffers, program, began })
+        Ok(Self { request, pmu, settings, planned: plan, online, opener, buffers, program, began })
     }
 
     /// The size of the buffers of trace that could not be had, where they are smaller now.
@@ -280,10 +221,11 @@ impl Session {
     /// The file cannot be written: what was written before can be read.  Or the trace's times mean nothing here, or the
     /// program cannot be executed: then there is no file.
     pub fn record(self, job: &Job<'_>) -> Result<Summary, RecordError> {
-        let Self { request, pmu, settings, opener, buffers, program, began, .. } = self;
+        let Self { request, pmu, settings, online, opener, mut buffers, program, began, .. } = self;
         let clock = buffers.iter().find_map(|buffer| buffer.ring.clock()).ok_or(RecordError::NoClock)?;
         buffers.iter().for_each(|buffer| buffer.events.enable_sideband());
-        let snapshots = snapshots(&request.target, program.as_ref(), &opener.proc, job.build_id);
+        let snapshots =
+            snapshots(&request.target, program.as_ref(), &opener.proc, job.build_id, &mut buffers);
         let filter = &ip_filter::for_recording(&request.filter);
         let head = Head {
             pmu: &pmu,
@@ -309,7 +251,6 @@ impl Session {
             tick: if wanted { NEWBORN_TICK } else { TICK },
             ending: AtomicBool::new(false),
         };
-        let mut buffers = buffers;
         if let Some(newborns) = shared.newborns {
             // Who was born before the sideband was on has no FORK record.
             let late = snapshots
@@ -351,7 +292,12 @@ impl Session {
         let losses = losses.into_iter().flatten().collect();
         let file_bytes = file.map_err(not_written)?;
         let refused_threads = newborns.refused();
-        Ok(Summary { ended, window, start_up, file_bytes, losses, refused_threads })
+        let untraced_cpus = match (&request.cpus, opener.plan.layout) {
+            // Nobody asked for others; an event of a thread is there wherever the thread is.
+            (Some(_), _) | (None, Layout::Threads) => CpuList::default(),
+            (None, _) => CpuList::online(Path::new("/sys")).without(&online),
+        };
+        Ok(Summary { ended, window, start_up, file_bytes, losses, refused_threads, untraced_cpus })
     }
 }
 
@@ -368,22 +314,13 @@ fn largest<T>(
     }
 }
 
-/// The threads that there are now.
-fn tids(target: &Target, program: Option<&HeldChild>, proc: &Proc) -> Vec<Tid> {
-    match target {
-        Target::Processes(pids) => pids.iter().flat_map(|pid| proc.tasks(*pid).unwrap_or_default()).collect(),
-        Target::Threads(tids) => tids.clone(),
-        Target::Program(_) => program.map(|child| Tid(child.pid().0)).into_iter().collect(),
-        Target::WholeCpus => Vec::new(),
-    }
-}
-
-/// What is there before the window.
+/// What is there before the window.  To look at all processes of a large machine takes a while, in which the buffers are read.
 fn snapshots(
     target: &Target,
     program: Option<&HeldChild>,
     proc: &Proc,
     build_id: BuildIdOf<'_>,
+    buffers: &mut [OpenBuffer],
 ) -> Vec<Snapshot> {
     if let Some(child) = program {
         // What it has mapped is ours, and is gone when it is executed.
@@ -393,7 +330,17 @@ fn snapshots(
         Target::WholeCpus => proc.processes().unwrap_or_default(),
         _ => target.processes(proc),
     };
-    pids.into_iter().map(|pid| Snapshot::of(proc, pid, build_id)).collect()
+    let build_ids = BuildIds::new(build_id);
+    let mut read = Instant::now();
+    let mut snapshots = Vec::with_capacity(pids.len());
+    for pid in pids {
+        snapshots.push(Snapshot::of(proc, pid, &|path| build_ids.of(path)));
+        if read.elapsed() > TICK {
+            buffers.iter_mut().for_each(OpenBuffer::read_early);
+            read = Instant::now();
+        }
+    }
+    snapshots
 }
 
 /// The buffers, for as many drains as there shall be.

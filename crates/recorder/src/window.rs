@@ -13,8 +13,8 @@ use crate::drain::Shared;
 use crate::error::RecordError;
 use crate::events::BufferEvents;
 use crate::procfs::Proc;
-use crate::session::Target;
 use crate::sys::{HeldChild, Interrupts};
+use crate::target::Target;
 use crate::workers::Workers;
 
 /// Why the window ended.
