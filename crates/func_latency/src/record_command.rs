@@ -48,9 +48,9 @@ fn not_yet(args: &RecordArgs) -> Vec<&'static str> {
 }
 
 fn execute(args: RecordArgs, then: Then) -> Result<Exit> {
+    let config = RecordConfig::new(args, then)?;
     // Before any thread is made: one that does not hold them back would die of them.
     let interrupts = Interrupts::hold().context("cannot hold signals back")?;
-    let config = RecordConfig::new(args, then)?;
     if config.then == Then::Preview {
         return preview_command::run(&config, &interrupts);
     }

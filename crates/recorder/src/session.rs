@@ -271,8 +271,6 @@ impl Session {
         let (passed, losses) = std::thread::scope(|scope| {
             let running: Vec<_> = drains.into_iter().map(|drain| scope.spawn(|| drain.run())).collect();
             let passed = window.pass(program, began);
-            // The first Ctrl-C ends the window, the second one us; what is in the file stays whole.
-            job.interrupts.give_back();
             // The count is what makes it readable; it cannot be full.
             let _ = rustix::io::write(&shared.stop, &1u64.to_ne_bytes());
             let read: Result<Vec<Vec<Losses>>, _> = running.into_iter().map(|drain| drain.join()).collect();

@@ -77,6 +77,8 @@ impl Window<'_> {
         for_all(self.workers, &mut events, BufferEvents::disable_trace);
         for_all(self.workers, &mut events, BufferEvents::disable_sideband);
         let window = start.elapsed();
+        // The first Ctrl-C ends the window, the second one us; what is in the file stays whole.
+        self.interrupts.give_back();
         if let Some(child) = child.filter(|_| ended != Ended::TargetGone) {
             end(child);
         }
