@@ -1,7 +1,7 @@
 //! Without a subcommand: record and report.  `record`: record only.
 
 use anyhow::{Context, Result};
-use recorder::{Ended, Interrupts, Losses, Summary};
+use recorder::{Ended, Interrupts, Layout, Losses, Summary, Target};
 
 use crate::args::RecordArgs;
 use crate::config::ReportConfig;
@@ -84,6 +84,16 @@ fn announce(config: &RecordConfig, Prepared { aim, session, .. }: &Prepared) {
             bytes / 1024,
             session.plan().trace_bytes / 1024
         ));
+    }
+    let request = &config.request;
+    if session.plan().layout == Layout::Threads
+        && !request.per_thread
+        && !matches!(request.target, Target::Threads(_))
+    {
+        messages::note(
+            "these are too many threads to have events of each on each CPU: each has a buffer of its own (as with -t), and one that \
+             is born meanwhile is traced a few ms later",
+        );
     }
     if config.verbose {
         if !aim.ranges.is_empty() {

@@ -200,7 +200,7 @@ impl Opener {
             None => {
                 let (records, bytes) = (self.plan.records_bytes as usize, self.plan.trace_bytes as usize);
                 let map = || Ring::map(&trace, records, bytes);
-                half.ring = Some(map().map_err(|error| RecordError::map(self.plan.trace_bytes, &error))?);
+                half.ring = Some(map().map_err(|error| RecordError::map(self.plan, &error, &self.proc))?);
             }
         }
         let leader = half.trace.first().unwrap_or(&trace);

@@ -5,7 +5,7 @@
 //! target      whom
 //! procfs      what /proc says of the target          --snapshot-->   records true from the start
 //! ip_filter   which file an IP filter must name      (overlay: where files of overlayfs are)
-//! plan        how many buffers, whose, how large
+//! plan        how many buffers, whose, how large     (means: what this process may have)
 //! attach      opens events, maps buffers             (events: their attrs; error: why not)
 //! snapshot    threads and mappings at the start      (build_ids: each file is read once)
 //! session     one recording: open, head of the file, window, end
@@ -32,6 +32,7 @@ mod file_head;
 pub mod ip_filter;
 mod losses;
 pub mod machine;
+mod means;
 mod newborns;
 mod output;
 mod overlay;
@@ -53,6 +54,7 @@ pub use error::RecordError;
 pub use events::KernelCan;
 pub use ip_filter::IpRange;
 pub use losses::Losses;
+pub use means::{LockLimit, Means};
 pub use plan::{Layout, Plan, PlanError};
 pub use pmu::{Pmu, PmuError};
 pub use procfs::{MapsLine, Proc};
