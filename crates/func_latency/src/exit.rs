@@ -128,7 +128,7 @@ mod tests {
             Some(Exit::NotPossible),
         );
         check(recorder::RecordError::NoProcess(model::Pid(7)).into(), Some(Exit::Usage));
-        check(recorder::RecordError::NoClock.into(), Some(Exit::NotPossible));
+        check(recorder::RecordError::NoClock { remedy: "" }.into(), Some(Exit::NotPossible));
         check(io::Error::from(io::ErrorKind::BrokenPipe).into(), None);
         check(io::Error::from(io::ErrorKind::StorageFull).into(), Some(Exit::NotPossible));
         let deep: anyhow::Result<()> = Err(io::Error::from(io::ErrorKind::BrokenPipe)).context("writing");

@@ -94,11 +94,11 @@ pub enum RecordError {
         errno: i32,
     },
     /// Times of the trace cannot be told in perf's clock.
-    #[error(
-        "the kernel's clock here is not the TSC, so nothing in a trace has a time: \
-         echo tsc | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource"
-    )]
-    NoClock,
+    #[error("the kernel's clock here is not the TSC, so nothing in a trace has a time; {remedy}")]
+    NoClock {
+        /// What helps.
+        remedy: &'static str,
+    },
     /// The file cannot be written.
     #[error("cannot write {path}: {error}")]
     Output {
@@ -250,9 +250,10 @@ fn why_not_filtered(errno: i32) -> String {
 mod tests {
     use std::os::fd::{AsFd, AsRawFd};
 
-    use perfdata::write::{Attr, PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
+    use perfdata::write::Attr;
 
     use super::*;
+    use crate::events::dummy;
     use crate::plan::Layout;
     use crate::sys::{EventFd, Scope};
 
@@ -299,12 +300,7 @@ mod tests {
     /// What it printed had no process in it.
     #[test]
     fn the_command_that_finds_other_tracers_names_processes() {
-        let attr = Attr {
-            event_type: PERF_TYPE_SOFTWARE,
-            config: PERF_COUNT_SW_DUMMY,
-            flags: Attr::DISABLED | Attr::EXCLUDE_KERNEL,
-            aux_watermark: 0,
-        };
+        let attr = dummy(Attr::DISABLED | Attr::EXCLUDE_KERNEL);
         let event = match EventFd::open(&attr, Scope::Thread(Tid(0))) {
             Ok(event) => event,
             Err(why) => return println!("skipped: no events here: {why}"),
@@ -318,7 +314,7 @@ mod tests {
     #[test]
     fn usage_is_told_from_the_machine() {
         assert!(RecordError::NoProcess(Pid(7)).is_usage());
-        assert!(!RecordError::NoClock.is_usage());
+        assert!(!RecordError::NoClock { remedy: "" }.is_usage());
         let leader = RecordError::NoLeader { tid: Tid(8), process: Pid(7) }.to_string();
         assert_eq!(leader, "-p 8: a thread of process 7: -p 7 for all of that, -T 8 for the thread alone");
         assert_eq!(RecordError::NoThread(Tid(7)).to_string(), "-T 7: there is no such thread");

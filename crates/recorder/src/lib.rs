@@ -12,7 +12,7 @@
 //!   window      enable, wait, disable
 //!   drain       buffers to file; newborns: threads that are born meanwhile
 //!   output      the file that all write to           (file_head: what it begins with)
-//! doctor      what this machine lets us record
+//! doctor      what this machine lets us record           (kernel_clock: whether a trace has times)
 //! sys         system calls and mapped rings: the only `unsafe`
 //! ```
 //!
@@ -30,6 +30,7 @@ mod error;
 mod events;
 mod file_head;
 pub mod ip_filter;
+mod kernel_clock;
 mod losses;
 pub mod machine;
 mod means;

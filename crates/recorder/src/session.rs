@@ -29,6 +29,7 @@ use crate::error::RecordError;
 use crate::events::{Attrs, Heirs, KernelCan, Purpose};
 use crate::file_head::{self, Head};
 use crate::ip_filter::{self, IpRange};
+use crate::kernel_clock;
 use crate::losses::Losses;
 use crate::means::Means;
 use crate::newborns::Newborns;
@@ -223,7 +224,10 @@ impl Session {
     /// program cannot be executed: then there is no file.
     pub fn record(self, job: &Job<'_>) -> Result<Summary, RecordError> {
         let Self { request, pmu, settings, online, opener, mut buffers, program, began, .. } = self;
-        let clock = buffers.iter().find_map(|buffer| buffer.ring.clock()).ok_or(RecordError::NoClock)?;
+        let clock = buffers
+            .iter()
+            .find_map(|buffer| buffer.ring.clock())
+            .ok_or_else(|| RecordError::NoClock { remedy: kernel_clock::remedy(&opener.proc) })?;
         buffers.iter().for_each(|buffer| buffer.events.enable_sideband());
         let snapshots =
             snapshots(&request.target, program.as_ref(), &opener.proc, job.build_id, &mut buffers);
