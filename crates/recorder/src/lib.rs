@@ -11,7 +11,7 @@
 //! session     one recording: open, head of the file, window, end
 //!   window      enable, wait, disable
 //!   drain       buffers to file; newborns: threads that are born meanwhile
-//!   output      the file that all write to           (file_head: what it begins with)
+//!   output      the file that all write to           (file_head: what it begins with; new_file: where it comes to be)
 //! doctor      what this machine lets us record           (kernel_clock: whether a trace has times)
 //! sys         system calls and mapped rings: the only `unsafe`
 //! ```
@@ -34,6 +34,7 @@ mod kernel_clock;
 mod losses;
 pub mod machine;
 mod means;
+mod new_file;
 mod newborns;
 mod output;
 mod overlay;

@@ -10,7 +10,6 @@
 //! ```
 
 use std::ffi::CString;
-use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -32,6 +31,7 @@ use crate::ip_filter::{self, IpRange};
 use crate::kernel_clock;
 use crate::losses::Losses;
 use crate::means::Means;
+use crate::new_file::NewFile;
 use crate::newborns::Newborns;
 use crate::output::Output;
 use crate::plan::{Asked, Layout, Plan};
@@ -228,7 +228,7 @@ impl Session {
             .iter()
             .find_map(|buffer| buffer.ring.clock())
             .ok_or_else(|| RecordError::NoClock { remedy: kernel_clock::remedy(&opener.proc) })?;
-        buffers.iter().for_each(|buffer| buffer.events.enable_sideband());
+        opener.workers.all(&mut buffers, |buffer| buffer.events.enable_sideband());
         let snapshots =
             snapshots(&request.target, program.as_ref(), &opener.proc, job.build_id, &mut buffers);
         let filter = &ip_filter::for_recording(&request.filter);
@@ -241,8 +241,9 @@ impl Session {
             filter,
         };
         let not_written = |error| RecordError::Output { path: job.path.to_path_buf(), error };
+        let (place, file) = NewFile::create(job.path)?;
         let writer =
-            file_head::create(job.path, &head, &buffers, job.features, &snapshots).map_err(not_written)?;
+            file_head::write(file, &head, &buffers, job.features, &snapshots).map_err(not_written)?;
         let output = Output::new(writer);
         let newborns = Newborns::new(&opener, job.build_id, request.follow, &snapshots, &buffers);
         let wanted = opener.plan.layout == Layout::Threads && !matches!(request.target, Target::Threads(_));
@@ -275,7 +276,7 @@ impl Session {
         };
         let (passed, losses) = std::thread::scope(|scope| {
             let running: Vec<_> = drains.into_iter().map(|drain| scope.spawn(|| drain.run())).collect();
-            let passed = window.pass(program, began);
+            let passed = window.pass(program, place, began);
             // The count is what makes it readable; it cannot be full.
             let _ = rustix::io::write(&shared.stop, &1u64.to_ne_bytes());
             let read: Result<Vec<Vec<Losses>>, _> = running.into_iter().map(|drain| drain.join()).collect();
@@ -284,10 +285,7 @@ impl Session {
         drop(shared);
         output.put(|writer| writer.record(&time_conv(clock, Some(&clocks::sample(clock)))));
         let file = output.finish(job.features);
-        let Passed { ended, window, start_up } = passed.inspect_err(|_| {
-            // Nothing has run.
-            let _ = fs::remove_file(job.path);
-        })?;
+        let Passed { ended, window, start_up } = passed?;
         let losses = losses.map_err(|_| RecordError::System {
             what: "a thread that reads buffers failed",
             error: std::io::ErrorKind::Other.into(),
