@@ -125,6 +125,13 @@ fn tell(config: &RecordConfig, summary: &Summary) {
             summary.untraced_cpus
         ));
     }
+    if summary.missed_threads > 0 {
+        messages::warn(format!(
+            "{} ended before they could be traced, and nothing is known of them: without -t threads are traced from their \
+             first instruction on",
+            counted(summary.missed_threads, "newborn thread")
+        ));
+    }
     if summary.refused_threads > 0 {
         messages::warn(format!(
             "{} could not be traced: no descriptors or memory that may be locked were left; a smaller -m, or no -t",
