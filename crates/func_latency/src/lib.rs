@@ -32,6 +32,7 @@ mod host;
 mod ip_ranges;
 mod live_code;
 mod messages;
+pub mod one_call;
 mod printable;
 mod progress;
 mod record_command;
