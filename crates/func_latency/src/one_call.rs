@@ -7,9 +7,11 @@
 
 use analyzer::{Analysis, CallRow, CallTree, Request, Status, Surroundings, TreeSink, Trees};
 use decoder::{Context, DecodeOptions, Part, SegmentDecoder};
-use model::{AuxBuffer, AuxOffset, FunctionId, Ns, Recording, Schedule, Tid};
-
 use image::Image;
+use model::{AuxOffset, FunctionId, Ns, Recording, Schedule, Tid};
+
+/// Segments more on either side, attempt by attempt; after that all is decoded.
+const AROUND: [usize; 4] = [0, 1, 4, 16];
 
 /// How a row knows its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,24 +83,17 @@ pub fn open(
     key: &CallKey,
     twin: usize,
 ) -> Option<OpenedCall> {
-    let whole: u64 = place.recording.buffers.iter().map(AuxBuffer::len).sum();
-    let (mut around, mut bytes, mut attempts) = (0, 0, 0);
-    loop {
-        let part =
-            Part { tid: key.tid, from: key.start, to: Ns(key.start.0.saturating_add(key.latency_ns)), around };
-        let (found, decoded) = look(place, decoder, function, key, twin, Some(part));
-        (bytes, attempts) = (bytes + decoded, attempts + 1);
+    let to = Ns(key.start.0.saturating_add(key.latency_ns));
+    let part = |around| Part { tid: key.tid, from: key.start, to, around };
+    let mut bytes = 0;
+    for (part, attempts) in AROUND.map(|around| Some(part(around))).into_iter().chain([None]).zip(1..) {
+        let (found, decoded) = look(place, decoder, function, key, twin, part);
+        bytes += decoded;
         if let Some((row, tree)) = found {
             return Some(OpenedCall { row, tree, bytes, attempts });
         }
-        // In the end the part is all of the buffers that the thread was in, and still seen without what it was before.
-        if decoded >= whole || around > place.recording.buffers.iter().map(|b| b.pieces.len()).sum::<usize>() + (whole >> 12) as usize {
-            break;
-        }
-        around = (around * 4).max(1);
     }
-    let (found, decoded) = look(place, decoder, function, key, twin, None);
-    found.map(|(row, tree)| OpenedCall { row, tree, bytes: bytes + decoded, attempts: attempts + 1 })
+    None
 }
 
 fn look(
