@@ -114,6 +114,12 @@ pub struct Step<'t> {
 }
 
 impl CallTree {
+    /// Of nodes in the order of their entry.
+    #[must_use]
+    pub fn new(nodes: Vec<Node>) -> Self {
+        Self { nodes }
+    }
+
     /// All nodes.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {

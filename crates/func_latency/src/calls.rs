@@ -75,7 +75,11 @@ impl<'a> Opened<'a> {
             functions: wanted.iter().map(|w| w.function.id).collect(),
             ancestor,
             latency: range(config.latency_ns),
-            starts: config.window.map(|w| StartWindow { start: w.from, min_ns: 0, max_ns: w.to.since(w.from) }),
+            starts: config.window.map(|w| StartWindow {
+                start: w.from,
+                min_ns: 0,
+                max_ns: w.to.since(w.from),
+            }),
             tids: self.tids()?,
             rows: false,
             stack_switches: !image.stack_switchers().is_empty(),

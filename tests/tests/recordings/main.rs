@@ -3,6 +3,7 @@
 
 mod damage;
 mod decode_matches_truth;
+mod exports;
 mod filter_agrees;
 mod hard_cases;
 #[cfg(feature = "libipt")]
@@ -16,4 +17,5 @@ mod records_match_perf;
 mod rows_match_oracle;
 mod snapshots;
 mod stripped_objects;
+mod trees;
 mod workers_do_not_matter;
