@@ -204,7 +204,7 @@ const STYLE: GraphStyle =
 fn draw(style: GraphStyle) -> Vec<u8> {
     let mut out = Vec::new();
     graph::write(&mut out, &sample(), &FakeNames, &style).unwrap();
-    String::from_utf8(out).unwrap().replace("h;x", "h").into_bytes()
+    out
 }
 
 #[test]

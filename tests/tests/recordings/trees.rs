@@ -73,8 +73,9 @@ fn check(name: &str, root: &str, names: &[&str], least: usize) {
             *own_rows.entry(call).or_default() += 1;
         }
         for call in mine {
-            let left = own_rows.get_mut(&call).filter(|left| **left > 0);
-            *left.unwrap_or_else(|| panic!("{name}: {name_of} has no row like {call:?}")) -= 1;
+            let left = own_rows.entry(call).or_default();
+            assert!(*left > 0, "{name}: {name_of} has no row like {call:?}");
+            *left -= 1;
         }
         found += inside;
     }
