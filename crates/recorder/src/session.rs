@@ -78,6 +78,8 @@ pub struct Summary {
     pub losses: Vec<Losses>,
     /// Newborn threads that the kernel did not let us trace: no descriptors or no memory were left.
     pub refused_threads: u64,
+    /// Threads that were born and had ended before they could be traced, each with a buffer of its own.
+    pub missed_threads: u64,
     /// CPUs that were switched on meanwhile: what ran there has no trace.
     pub untraced_cpus: CpuList,
 }
@@ -292,13 +294,22 @@ impl Session {
         })?;
         let losses = losses.into_iter().flatten().collect();
         let file_bytes = file.map_err(not_written)?;
-        let refused_threads = newborns.refused();
+        let (refused_threads, missed_threads) = (newborns.refused(), newborns.missed());
         let untraced_cpus = match (&request.cpus, opener.plan.layout) {
             // Nobody asked for others; an event of a thread is there wherever the thread is.
             (Some(_), _) | (None, Layout::Threads) => CpuList::default(),
             (None, _) => CpuList::online(Path::new("/sys")).without(&online),
         };
-        Ok(Summary { ended, window, start_up, file_bytes, losses, refused_threads, untraced_cpus })
+        Ok(Summary {
+            ended,
+            window,
+            start_up,
+            file_bytes,
+            losses,
+            refused_threads,
+            missed_threads,
+            untraced_cpus,
+        })
     }
 }
 
