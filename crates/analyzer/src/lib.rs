@@ -13,6 +13,7 @@
 //!        filter     what lies outside the IP filter                  -> stack of frames (thread, stack)
 //!     -> a call ends: its row, what its children took (thread, ended, children), and if asked for its tree (tree)
 //!     -> aggregate  figures by function and caller                   -> Report
+//!   trees of slow and of typical calls -> ledger  what makes the difference
 //! ```
 //!
 //! What a call is, when it counts as complete and what a child is: `docs/architecture.md`, and the tests in
@@ -31,6 +32,7 @@ mod ghosts;
 pub mod histogram;
 mod kernel;
 mod landing;
+pub mod ledger;
 mod loss;
 mod off_cpu;
 pub mod report;
@@ -45,8 +47,10 @@ pub mod tree;
 mod window;
 
 pub use analysis::Analysis;
+pub use children::ChildKey;
 pub use check::{CheckedAnalysis, Violation, check};
 pub use histogram::Bucket;
+pub use ledger::Ledger;
 pub use report::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
     CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Place, Report, Status, Tails, ThreadLoss,

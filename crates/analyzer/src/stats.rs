@@ -62,7 +62,7 @@ impl Stats {
 }
 
 /// Index of a percentile among `len` sorted values.
-fn nearest_rank(per_mille: usize, len: usize) -> usize {
+pub(crate) fn nearest_rank(per_mille: usize, len: usize) -> usize {
     (per_mille * len).div_ceil(1000).saturating_sub(1)
 }
 

@@ -44,6 +44,8 @@ pub trait TreeSink {
 pub enum Trees {
     /// Of these calls, whatever their function.
     Calls(Vec<CallId>),
+    /// Of each call of a wanted function: that of one that calls itself has those of the calls inside.
+    Every,
     /// Of each outermost call of a wanted function.
     Outermost,
     /// As [`Self::Outermost`], with calls that are alike (callee, site, callers) in one node.
@@ -56,6 +58,7 @@ impl Trees {
     pub(crate) fn has(&self, call: CallId, depth: u32) -> bool {
         match self {
             Self::Calls(calls) => calls.contains(&call),
+            Self::Every => true,
             Self::Outermost | Self::Merged => depth == 0,
             Self::Threads => false,
         }
@@ -82,7 +85,9 @@ pub struct Node {
 }
 
 impl Node {
-    pub(crate) fn key(&self) -> ChildKey {
+    /// What it has in common with others that are alike.
+    #[must_use]
+    pub fn key(&self) -> ChildKey {
         ChildKey { kind: self.kind, function: self.function, site: self.site }
     }
 

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use recorder::CpuList;
 
-use crate::filter::{Ancestor, ByteSize, CandidateNumber, NsRange, TidRange, TimeWindow};
+use crate::filter::{
+    Ancestor, ByteSize, CallName, CandidateNumber, NsRange, Percentile, TidRange, TimeWindow,
+};
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done; 1 no call of any kind was seen, or more was lost than --max-loss allows; 2 wrong usage;
@@ -32,6 +34,8 @@ pub enum Command {
     Record(Box<RecordArgs>),
     /// Report the calls of a function from a recording
     Report(Box<ReportArgs>),
+    /// Say why the slow calls of a function were slow
+    Explain(Box<ExplainArgs>),
     /// Print what is in a recording, one line each
     Dump(DumpArgs),
     /// Copy a recording and the files that it needs into a directory, for another machine
@@ -48,6 +52,24 @@ pub struct ReportArgs {
     #[command(flatten)]
     pub input: InputArgs,
     /// Which calls, and how to show them.
+    #[command(flatten)]
+    pub query: QueryArgs,
+}
+
+/// `func_latency explain`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct ExplainArgs {
+    /// Explain this call, by its id in the rows
+    #[arg(value_name = "ID", conflicts_with_all = ["slow", "li"])]
+    pub call: Option<CallName>,
+    /// The recording [default: perf.data]
+    #[arg(short, long, value_name = "FILE")]
+    pub input: Option<PathBuf>,
+    /// Explain the calls from this percentile on [default: p99]; or those of --li
+    #[arg(long, value_name = "pNN", conflicts_with = "li")]
+    pub slow: Option<Percentile>,
+    /// Which function, and how to show it.
     #[command(flatten)]
     pub query: QueryArgs,
 }

@@ -10,10 +10,10 @@ use image::KernelOptions;
 use model::Pid;
 
 use crate::args::{
-    BundleArgs, DecoderChoice, DumpArgs, Format, InputArgs, KernelArgs, QueryArgs, RecordArgs, ReportArgs,
+    BundleArgs, DecoderChoice, DumpArgs, ExplainArgs, Format, InputArgs, KernelArgs, QueryArgs, RecordArgs, ReportArgs,
 };
 use crate::exit::{Exit, failure};
-use crate::filter::{Ancestor, NsRange, TidSet, TimeWindow};
+use crate::filter::{Ancestor, CallName, NsRange, Percentile, TidSet, TimeWindow};
 
 /// What `report` does.
 #[derive(Clone, Debug)]
@@ -145,6 +145,45 @@ impl ReportConfig {
             only.push(format!("below a call of {function}{of} (-a)"));
         }
         only
+    }
+}
+
+/// What `explain` does.
+#[derive(Clone, Debug)]
+pub struct ExplainConfig {
+    /// Which function's calls, of which recording.
+    pub report: ReportConfig,
+    /// Which of them are slow.
+    pub slow: SlowCalls,
+}
+
+/// Which calls are to be explained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlowCalls {
+    /// From this percentile on.
+    From(Percentile),
+    /// Of this latency.
+    Of(NsRange),
+    /// One.
+    One(CallName),
+}
+
+impl ExplainConfig {
+    /// Of `explain`'s arguments.
+    ///
+    /// # Errors
+    /// Wrong usage.
+    pub fn new(args: ExplainArgs) -> Result<Self> {
+        let ExplainArgs { call, input, slow, query } = args;
+        let input = input_path(InputArgs { file: None, input });
+        let slow = match (call, query.li) {
+            (Some(call), _) => SlowCalls::One(call),
+            (None, Some(latency_ns)) => SlowCalls::Of(latency_ns),
+            (None, None) => SlowCalls::From(slow.unwrap_or(Percentile(990))),
+        };
+        // It says which calls are slow, not which are looked at.
+        let query = QueryArgs { li: None, ..query };
+        Ok(Self { report: ReportConfig::of_query(input, query)?, slow })
     }
 }
 

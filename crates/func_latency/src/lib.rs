@@ -9,6 +9,7 @@
 //! doctor_command  what this machine lets us record
 //! report_command  recording -> image, decoder, analyzer -> render::{text, json, rows}
 //!     target      -f, -b, -I, -a: names to functions
+//! explain_command  recording -> slow and typical calls -> analyzer::ledger -> render::explain
 //! bundle_command  recording and image -> a directory for another machine
 //! dump        packets, branches, sideband, one per line
 //! remedy      what to do about a loss
@@ -27,6 +28,7 @@ mod decoding;
 mod doctor_command;
 pub mod dump;
 pub mod exit;
+mod explain_command;
 pub mod filter;
 mod host;
 mod ip_ranges;
@@ -48,7 +50,7 @@ use anyhow::Result;
 use clap::Parser;
 
 use args::{Command, CommandLine};
-use config::{BundleConfig, DumpConfig, ReportConfig};
+use config::{BundleConfig, DumpConfig, ExplainConfig, ReportConfig};
 use exit::Exit;
 
 /// Runs the command with the process's arguments.
@@ -81,6 +83,7 @@ pub fn run() -> ExitCode {
 fn dispatch(command_line: CommandLine) -> Result<Exit> {
     match command_line.command {
         Some(Command::Report(args)) => report_command::run(&ReportConfig::new(*args)?),
+        Some(Command::Explain(args)) => explain_command::run(&ExplainConfig::new(*args)?),
         Some(Command::Bundle(args)) => bundle_command::run(&BundleConfig::new(args)?),
         Some(Command::Dump(args)) => dump::run(&DumpConfig::new(args)?),
         Some(Command::Record(args)) => record_command::record(*args),

@@ -76,7 +76,7 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
 }
 
 /// What makes the report less than whole; said on stderr, too.
-fn problems(recording: &Recording<'_>, image: &Image) -> Vec<String> {
+pub(crate) fn problems(recording: &Recording<'_>, image: &Image) -> Vec<String> {
     let mut problems: Vec<String> = recording::damage(recording).into_iter().collect();
     for problem in image.problems() {
         messages::warn(&problem.what);
@@ -113,7 +113,7 @@ fn explain_missing_code(report: &Report, image: &Image, problems: &mut Vec<Strin
     }
 }
 
-fn request(
+pub(crate) fn request(
     config: &ReportConfig,
     recording: &Recording<'_>,
     schedule: &Schedule,
@@ -191,7 +191,7 @@ fn analyse(
     (analysis.finish(), Vec::new())
 }
 
-fn decode(
+pub(crate) fn decode(
     config: &ReportConfig,
     recording: &Recording<'_>,
     schedule: &Schedule,
@@ -226,17 +226,20 @@ fn decode(
 }
 
 fn write_report(format: Format, view: &View<'_>) -> std::io::Result<()> {
-    let stdout = stdout();
-    let width = match stdout.is_terminal() {
-        true => terminal_size::terminal_size().map_or(WIDTH, |(width, _)| usize::from(width.0)),
-        false => WIDTH,
-    };
-    let mut out = BufWriter::new(stdout.lock());
+    let mut out = BufWriter::new(stdout().lock());
     match format {
-        Format::Text => text::write(&mut Printable(&mut out), view, width)?,
+        Format::Text => text::write(&mut Printable(&mut out), view, text_width())?,
         Format::Json => json::write(&mut out, view)?,
     }
     out.flush()
+}
+
+/// Columns of text on stdout.
+pub(crate) fn text_width() -> usize {
+    match stdout().is_terminal() {
+        true => terminal_size::terminal_size().map_or(WIDTH, |(width, _)| usize::from(width.0)),
+        false => WIDTH,
+    }
 }
 
 fn verbose(config: &ReportConfig, started: Instant, what: &str) {
@@ -247,7 +250,7 @@ fn verbose(config: &ReportConfig, started: Instant, what: &str) {
 }
 
 /// A call of any status.
-fn seen(calls: &CallCounts) -> bool {
+pub(crate) fn seen(calls: &CallCounts) -> bool {
     let CallCounts { complete, unwound, open_start, open_end, cut } = *calls;
     [complete, unwound, open_start, open_end, cut].iter().any(|n| *n > 0)
 }

@@ -1,5 +1,6 @@
 //! The report as text, JSON and rows.
 
+pub mod explain;
 pub mod histogram;
 pub(crate) mod image_names;
 pub mod json;
