@@ -22,7 +22,8 @@ use crate::{messages, recording};
 /// for the trees of those calls.
 pub(crate) fn run(config: &ExplainConfig) -> Result<Exit> {
     let ExplainConfig { report: of_report, slow } = config;
-    let decoder = of_report.decoder.decoder()?;
+    // A decoder serves one sink: what it remembers is about what that asks for.
+    let (of_rows, of_trees) = (of_report.decoder.decoder()?, of_report.decoder.decoder()?);
     let file = recording::open(&of_report.input)?;
     let recording = recording::read_timed(&file)?;
     let (image, schedule) = recording::load(&recording, of_report.symfs.as_deref(), &of_report.kernel);
@@ -33,14 +34,14 @@ pub(crate) fn run(config: &ExplainConfig) -> Result<Exit> {
     let names = ImageNames::new(&image, true);
 
     let mut analysis = Analysis::new(&all, around);
-    decode(of_report, &recording, &schedule, &image, &*decoder, &mut analysis);
+    decode(of_report, &recording, &schedule, &image, &*of_rows, &mut analysis);
     let function = the_one(analysis.finish(), &|id| image.function_name(id))?;
     let groups = Groups::choose(&function.rows, of_args(*slow)).map_err(no_groups)?;
 
     let mut ledger = LedgerOfCalls::new(&groups, &schedule);
     let one = Request { functions: vec![function.id], rows: false, ..all };
     let mut analysis = Analysis::with_trees(&one, around, &mut ledger);
-    decode(of_report, &recording, &schedule, &image, &*decoder, &mut analysis);
+    decode(of_report, &recording, &schedule, &image, &*of_trees, &mut analysis);
     let _same = analysis.finish();
     let ledger = ledger.finish();
     let Some(comparison) = ledger.compare() else { return Err(no_groups(ChoiceError::NoCalls)) };

@@ -11,6 +11,7 @@ mod gaps;
 mod guesses;
 mod ip_filter;
 mod landings;
+mod ledger;
 mod script;
 mod signals;
 mod tails;
