@@ -1,0 +1,114 @@
+//! `explain` against planted causes: `fixtures/programs/causes.c` says what makes the slow calls of each function slow.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use truth_tests::{Fixture, fixture};
+
+/// Why the slow calls of a function are slow.
+struct Planted {
+    recording: &'static str,
+    function: &'static str,
+    /// The row that has most of the difference.
+    row: &'static str,
+    /// The callee at which the way down ends, and why there.
+    end: (&'static str, &'static str),
+}
+
+const fn planted(
+    recording: &'static str,
+    function: &'static str,
+    row: &'static str,
+    end: (&'static str, &'static str),
+) -> Planted {
+    Planted { recording, function, row, end }
+}
+
+const CAUSES: [Planted; 10] = [
+    planted("causes", "one_more_trip", "*self", ("one_more_trip", "own")),
+    planted("causes", "another_branch", "*self", ("another_branch", "own")),
+    planted("causes", "waits_for_lock", "[blocked]", ("__lll_lock_wait", "more_often")),
+    planted("causes", "dear_child", "deep_1", ("deep_3", "own")),
+    planted("causes", "more_calls", "piece", ("piece", "more_often")),
+    planted("causes", "deeper", "descends", ("descends", "more_often")),
+    planted("causes", "system_calls", "[kernel]", ("syscall", "more_often")),
+    planted("causes", "signalled", "on_fault", ("on_fault", "more_often")),
+    planted("causes-ticks", "disturbed", "[interrupts and faults]", ("[interrupt]", "more_often")),
+    planted("causes-cpu1", "disturbed", "[preempted]", ("[interrupt]", "more_often")),
+];
+
+/// What `explain` says of a function, with more arguments.
+fn explain(data: &Path, function: &str, arguments: &[&str]) -> Value {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency_under_test"));
+    command.arg("explain").arg("-i").arg(data).args(["-f", function, "--format", "json"]).args(arguments);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{function}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The rows are the whole: their sums are those of the groups, and their differences the difference, to the nanosecond.
+fn adds_up(function: &str, explained: &Value) {
+    let sum = |key: &str| -> i64 {
+        explained["rows"].as_array().unwrap().iter().map(|row| row[key].as_i64().unwrap()).sum()
+    };
+    assert_eq!(sum("difference_ns"), explained["difference_ns"].as_i64().unwrap(), "{function}");
+    assert_eq!(sum("slow_sum_ns"), explained["slow"]["sum_ns"].as_i64().unwrap(), "{function}");
+    assert_eq!(sum("typical_sum_ns"), explained["typical"]["sum_ns"].as_i64().unwrap(), "{function}");
+    let shares = explained["rows"].as_array().unwrap().iter().map(|row| row["variance_share"].as_f64().unwrap());
+    assert!((shares.sum::<f64>() - 1.0).abs() < 1e-9, "{function}");
+}
+
+/// The function's slow calls, by their place among its calls: one in fifty.
+fn are_planted(explained: &Value) -> bool {
+    let ids = explained["slow"]["ids"].as_array().unwrap();
+    let numbers = ids.iter().map(|id| id.as_str().unwrap().rsplit_once('-').unwrap().1.parse::<u64>().unwrap());
+    numbers.into_iter().all(|number| number % 50 == 25)
+}
+
+#[test]
+fn every_planted_cause_is_named_first() {
+    for Planted { recording, function, row, end } in CAUSES {
+        let Some(Fixture { data, .. }) = fixture(recording) else { return };
+        let explained = explain(&data, function, &[]);
+        adds_up(function, &explained);
+        let cause = &explained["cause"];
+        let leading = &explained["rows"][cause["row"].as_u64().unwrap() as usize];
+        let last = cause["path"].as_array().unwrap().last().unwrap();
+        let found = (leading["name"].as_str().unwrap(), (last["name"].as_str().unwrap(), cause["why"].as_str().unwrap()));
+        assert_eq!(found, (row, end), "{function}: {explained:#}");
+        let share = leading["difference_ns"].as_f64().unwrap() / explained["difference_ns"].as_f64().unwrap();
+        assert!(share > 0.75, "{function}: {share}");
+        if recording == "causes" {
+            assert!(are_planted(&explained), "{function}: {explained:#}");
+        }
+    }
+}
+
+#[test]
+fn without_a_cause_there_is_none() {
+    let Some(Fixture { data, .. }) = fixture("causes") else { return };
+    for (function, percentile) in [("no_cause", "p99"), ("no_cause", "p99.9"), ("no_cause", "p90"), ("disturbed", "p99")] {
+        let explained = explain(&data, function, &["--slow", percentile]);
+        adds_up(function, &explained);
+        assert_eq!(explained["cause"], Value::Null, "{function} {percentile}: {explained:#}");
+    }
+}
+
+#[test]
+fn slow_calls_are_those_that_were_asked_for() {
+    let Some(Fixture { data, .. }) = fixture("causes") else { return };
+    let of = |arguments: &[&str]| {
+        let explained = explain(&data, "more_calls", arguments);
+        adds_up("more_calls", &explained);
+        explained
+    };
+    // All eight planted ones are far from the others.
+    let all = of(&["--li", "2000,"]);
+    assert_eq!(all["slow"]["calls"].as_u64(), Some(8));
+    assert!(are_planted(&all));
+    let id = all["slow"]["ids"][7].as_str().unwrap();
+    let one = of(&[id]);
+    assert_eq!(one["slow"]["ids"], serde_json::json!([id]));
+    assert_eq!(one["cause"]["path"][1]["name"], "piece");
+}
