@@ -1,6 +1,6 @@
 //! What all threads share while a recording is analysed.
 
-use model::{AuxOwner, FunctionSet, SpaceId};
+use model::{AuxOffset, AuxOwner, FunctionSet, SpaceId};
 use rustc_hash::FxHashMap;
 
 use crate::aggregate::Aggregate;
@@ -61,8 +61,8 @@ impl<'a> Session<'a> {
     }
 
     /// Somebody wants the tree of this call.
-    pub(crate) fn wants_tree(&self, call: CallId, depth: u32) -> bool {
-        self.trees.as_ref().is_some_and(|(_, wanted)| wanted.has(call, depth))
+    pub(crate) fn wants_tree(&self, call: CallId, depth: u32, entry: AuxOffset) -> bool {
+        self.trees.as_ref().is_some_and(|(_, wanted)| wanted.has(call, depth, entry))
     }
 
     /// A call of the wanted function number `wanted` has ended, or will not be seen to end; with its tree, if that is wanted.

@@ -103,8 +103,8 @@ impl<'a> Thread<'a> {
             is_in_recursion: false,
             has_chosen: false,
             is_lost: false,
-            base_known: life.is_some_and(|l| l.born.is_some()),
-            executed: life.and_then(|l| l.executed),
+            base_known: !around.is_part && life.is_some_and(|l| l.born.is_some()),
+            executed: life.and_then(|l| l.executed).filter(|_| !around.is_part),
             interrupted_at: None,
             is_new: true,
             window: ThreadWindow::new(life, around.window, around.has_ip_filter),
@@ -276,7 +276,7 @@ impl<'a> Thread<'a> {
         open.depth += 1;
         open.entered += u64::from(!activation.reported);
         let id = CallId { tid: self.tid, number: activation.number };
-        activation.has_tree = !activation.reported && session.wants_tree(id, activation.depth);
+        activation.has_tree = !activation.reported && session.wants_tree(id, activation.depth, self.at);
         if activation.has_tree {
             self.trees.open();
         }

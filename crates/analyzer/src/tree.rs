@@ -17,7 +17,7 @@ mod merge;
 mod paths;
 
 use model::schedule::OffCpu;
-use model::{FunctionId, Ns, Schedule, Tid};
+use model::{AuxOffset, FunctionId, Ns, Schedule, Tid};
 
 use crate::children::ChildKey;
 use crate::report::{CallId, CallRow, ChildKind, Place, Status, Total};
@@ -44,6 +44,8 @@ pub trait TreeSink {
 pub enum Trees {
     /// Of these calls, whatever their function.
     Calls(Vec<CallId>),
+    /// Of the calls that were entered at these packets, of any buffer.
+    EnteredAt(Vec<AuxOffset>),
     /// Of each call of a wanted function: that of one that calls itself has those of the calls inside.
     Every,
     /// Of each outermost call of a wanted function.
@@ -55,9 +57,10 @@ pub enum Trees {
 }
 
 impl Trees {
-    pub(crate) fn has(&self, call: CallId, depth: u32) -> bool {
+    pub(crate) fn has(&self, call: CallId, depth: u32, entry: AuxOffset) -> bool {
         match self {
             Self::Calls(calls) => calls.contains(&call),
+            Self::EnteredAt(packets) => packets.contains(&entry),
             Self::Every => true,
             Self::Outermost | Self::Merged => depth == 0,
             Self::Threads => false,

@@ -1,13 +1,17 @@
 //! The command line as it was typed.  [`crate::config`] makes sense of it.
 
+mod explain;
+mod trees;
+
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use recorder::CpuList;
 
-use crate::filter::{
-    Ancestor, ByteSize, CallName, CandidateNumber, NsRange, Percentile, TidRange, TimeWindow,
-};
+use crate::filter::{Ancestor, ByteSize, CandidateNumber, NsRange, TidRange, TimeWindow};
+
+pub use explain::ExplainArgs;
+pub use trees::{ExportArgs, ExportFormat, GraphArgs, ShowArgs, Weight};
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done; 1 no call of any kind was seen, or more was lost than --max-loss allows; 2 wrong usage;
@@ -34,6 +38,12 @@ pub enum Command {
     Record(Box<RecordArgs>),
     /// Report the calls of a function from a recording
     Report(Box<ReportArgs>),
+    /// Open one call: its tree
+    Show(Box<ShowArgs>),
+    /// Write the calls for other tools: flame graphs, pprof, Firefox Profiler, Perfetto, rows
+    Export(Box<ExportArgs>),
+    /// Print the call graph, as perf report does
+    Graph(Box<GraphArgs>),
     /// Say why the slow calls of a function were slow
     Explain(Box<ExplainArgs>),
     /// Print what is in a recording, one line each
@@ -56,24 +66,6 @@ pub struct ReportArgs {
     pub query: QueryArgs,
 }
 
-/// `func_latency explain`.
-#[derive(Debug, Args)]
-#[command(after_help = AFTER_HELP)]
-pub struct ExplainArgs {
-    /// Explain this call, by its id in the rows
-    #[arg(value_name = "ID", conflicts_with_all = ["slow", "li"])]
-    pub call: Option<CallName>,
-    /// The recording [default: perf.data]
-    #[arg(short, long, value_name = "FILE")]
-    pub input: Option<PathBuf>,
-    /// Explain the calls from this percentile on [default: p99]; or those of --li
-    #[arg(long, value_name = "pNN", conflicts_with = "li")]
-    pub slow: Option<Percentile>,
-    /// Which function, and how to show it.
-    #[command(flatten)]
-    pub query: QueryArgs,
-}
-
 /// The recording, by position or with `-i`.
 #[derive(Debug, Args)]
 pub struct InputArgs {
@@ -85,9 +77,9 @@ pub struct InputArgs {
     pub input: Option<PathBuf>,
 }
 
-/// Which calls, and how to show them: the same when reporting and when recording.
+/// Which calls, and how to find them.
 #[derive(Clone, Debug, Default, Args)]
-pub struct QueryArgs {
+pub struct CallsArgs {
     /// Function: demangled name, unique prefix, glob or address; repeat it for several
     #[arg(short = 'f', long = "func", value_name = "FUNC")]
     pub functions: Vec<String>,
@@ -125,6 +117,17 @@ pub struct QueryArgs {
     /// Only calls that start from start + min to start + max (ns of perf's clock)
     #[arg(long, value_name = "start,min,max")]
     pub ti: Option<TimeWindow>,
+    /// Say on stderr what is done and how long it takes
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// Which calls, and how to report them: the same when reporting and when recording.
+#[derive(Clone, Debug, Default, Args)]
+pub struct QueryArgs {
+    /// Which calls.
+    #[command(flatten)]
+    pub calls: CallsArgs,
     /// Show file:line of call sites
     #[arg(long)]
     pub srcline: bool,
@@ -144,9 +147,9 @@ pub struct QueryArgs {
     /// Check the report against itself: times run forward, calls nest, sums add up (exit code 5 if not)
     #[arg(long)]
     pub check: bool,
-    /// Say on stderr what is done and how long it takes
-    #[arg(short, long)]
-    pub verbose: bool,
+    /// Write a flame graph of exact times, flamegraph-KIND.svg in the directory of -D: of the calls, or without -f of all
+    #[arg(short = 'F', long, value_enum, value_name = "KIND")]
+    pub flamegraph: Option<Weight>,
 }
 
 /// Where the kernel's code is; by default, where it is found.
@@ -278,9 +281,6 @@ pub struct RecordArgs {
     /// Latency by code block
     #[arg(short = 'c', long = "code_block")]
     pub code_block: bool,
-    /// Flame graph: latency or cpu
-    #[arg(short = 'F', long, value_name = "KIND")]
-    pub flamegraph: Option<String>,
     /// 1: record only; 2: report the recording in the directory of -D
     #[arg(long, value_name = "1|2")]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=2))]
@@ -324,6 +324,7 @@ mod tests {
             "-b bin/mysqld -f do_command -d 1 -p 77 -s -i -t --li=0,200000",
             "-b bin/mysqld -f do_command -d 1 -p 77 -s -i -t -l --tu=1 --ti=5133313694755869,100000,200000",
             "--flamegraph=latency -d 1 -p 77 -t -s",
+            "-F cpu -d 1 -p 77 -t -s",
             "-d 10 -p 77 -t --history=1",
             "-b bin/mysqld -f do_command -d 1 -s -t -l --history=2",
             "-d 10 -p 77 -t -D trace1 --history=1",
@@ -348,7 +349,7 @@ mod tests {
         ] {
             let Some(Command::Report(args)) = parse(words).unwrap().command else { panic!("{words:?}") };
             assert_eq!(args.input.file.or(args.input.input), Some(PathBuf::from("x.data")));
-            assert_eq!(args.query.functions, ["a", "b"]);
+            assert_eq!(args.query.calls.functions, ["a", "b"]);
         }
         assert!(parse(&["func_latency", "report", "x", "-i", "y", "-f", "a"]).is_err());
     }

@@ -66,6 +66,22 @@ impl TidSet {
     }
 }
 
+/// `tid-number`: the id of a call, as rows have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallNumber(pub CallId);
+
+impl FromStr for CallNumber {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let id = text.split_once('-').and_then(|(tid, number)| {
+            let tid = tid.parse().ok().filter(|tid| *tid > 0)?;
+            Some(CallId { tid: Tid(tid), number: number.parse().ok()? })
+        });
+        id.map(Self).ok_or_else(|| format!("`{text}` is no id of a call (example: 1234-17; report --rows has them)"))
+    }
+}
+
 /// `min,max` in ns, both included; either may be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NsRange {
@@ -212,22 +228,6 @@ impl fmt::Display for Percentile {
     }
 }
 
-/// `77-3`: a call as rows name it, thread and number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallName(pub CallId);
-
-impl FromStr for CallName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.split_once('-').and_then(|(tid, number)| Some((tid.parse().ok()?, number.parse().ok()?)));
-        match parts {
-            Some((tid, number)) => Ok(Self(CallId { tid: Tid(tid), number })),
-            None => Err(format!("`{text}` is no call's id (example: 77-3, as `report --rows` writes them)")),
-        }
-    }
-}
-
 /// `64M`: bytes, or K, M, G of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteSize(pub u64);
@@ -314,9 +314,9 @@ mod tests {
 
     #[test]
     fn calls() {
-        assert_eq!("77-3".parse(), Ok(CallName(CallId { tid: Tid(77), number: 3 })));
+        assert_eq!("77-3".parse(), Ok(CallNumber(CallId { tid: Tid(77), number: 3 })));
         for wrong in ["", "77", "77-", "-3", "a-3", "77-3-4"] {
-            assert!(wrong.parse::<CallName>().is_err(), "{wrong}");
+            assert!(wrong.parse::<CallNumber>().is_err(), "{wrong}");
         }
     }
 

@@ -46,7 +46,6 @@ fn not_yet(args: &RecordArgs) -> Vec<&'static str> {
         (args.timeline, "-l"),
         (args.tu.is_some(), "--tu"),
         (args.code_block, "-c"),
-        (args.flamegraph.is_some(), "--flamegraph"),
     ];
     options.into_iter().filter(|(given, _)| *given).map(|(_, name)| name).collect()
 }
@@ -114,7 +113,7 @@ fn filter(
     pmu: &Pmu,
     proc: &Proc,
 ) -> Result<Vec<recorder::IpRange>> {
-    let code = match LiveCode::of(&config.request.target, proc, report.object.as_deref()) {
+    let code = match LiveCode::of(&config.request.target, proc, report.calls.object.as_deref()) {
         Known::Code(code) => code,
         // What is not readable cannot be recorded either, and the recorder says why.
         Known::TooMuch | Known::NotReadable => return Ok(Vec::new()),
@@ -122,9 +121,9 @@ fn filter(
     if !config.ip_filter && !code.is_complete() {
         return Ok(Vec::new());
     }
-    let functions = target::wanted(&code.image, report, Remarks::Later)?;
-    let ancestor = match &report.ancestor {
-        Some(ancestor) => Some(target::ancestor(&code.image, report, &ancestor.function, Remarks::Later)?),
+    let functions = target::wanted(&code.image, &report.calls, Remarks::Later)?;
+    let ancestor = match &report.calls.ancestor {
+        Some(ancestor) => Some(target::ancestor(&code.image, &report.calls, &ancestor.function, Remarks::Later)?),
         None => None,
     };
     if !config.ip_filter {

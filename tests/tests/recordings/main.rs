@@ -9,6 +9,7 @@ mod hard_cases;
 #[cfg(feature = "libipt")]
 mod libipt_agrees;
 mod missing_code_matches_perf;
+mod one_call;
 mod oracle_matches_counters;
 mod other_machine;
 mod perf_script_agrees;

@@ -278,6 +278,7 @@ fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Repo
         window: (Ns(0), Ns(1000)),
         scheduler: None,
         has_ip_filter,
+        is_part: false,
         buffers: &[],
     };
     let mut analysis = match sink {

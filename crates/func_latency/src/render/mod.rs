@@ -1,6 +1,7 @@
 //! The report as text, JSON and rows.
 
 pub mod explain;
+pub mod graph;
 pub mod histogram;
 pub(crate) mod image_names;
 pub mod json;
@@ -8,6 +9,7 @@ pub mod names;
 pub mod rows;
 pub mod table;
 pub mod text;
+pub mod tree;
 pub mod units;
 
 use analyzer::Report;

@@ -37,7 +37,7 @@ pub fn child_name(names: &dyn Names, child: &ChildRow) -> String {
     callee_name(names, child.kind, child.function)
 }
 
-/// Name of a child of this kind.
+/// Name of what ran, in a child's row or a node of a tree.
 #[must_use]
 pub fn callee_name(names: &dyn Names, kind: ChildKind, function: FunctionId) -> String {
     match kind {

@@ -1,0 +1,54 @@
+//! What `explain` does, resolved and checked.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::args::{CallsArgs, ExplainArgs, Format};
+use crate::config::{CallsConfig, NO_FUNCTION};
+use crate::exit::{Exit, failure};
+use crate::filter::{CallNumber, NsRange, Percentile};
+
+/// What `explain` does.
+#[derive(Clone, Debug)]
+pub(crate) struct ExplainConfig {
+    /// Which function, of which recording.
+    pub(crate) calls: CallsConfig,
+    /// Which of its calls are slow.
+    pub(crate) slow: SlowCalls,
+    /// Form of the explanation.
+    pub(crate) format: Format,
+}
+
+/// Which calls are to be explained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SlowCalls {
+    /// From this percentile on.
+    From(Percentile),
+    /// Of this latency.
+    Of(NsRange),
+    /// One.
+    One(CallNumber),
+}
+
+impl ExplainConfig {
+    /// Of `explain`'s arguments.
+    ///
+    /// # Errors
+    /// Wrong usage.
+    pub(crate) fn new(args: ExplainArgs) -> Result<Self> {
+        let ExplainArgs { id, input, slow, calls, format } = args;
+        if calls.functions.is_empty() {
+            return Err(failure(Exit::Usage, NO_FUNCTION));
+        }
+        let slow = match (id, calls.li) {
+            (Some(id), _) => SlowCalls::One(id),
+            (None, Some(latency_ns)) => SlowCalls::Of(latency_ns),
+            (None, None) => SlowCalls::From(slow.unwrap_or(Percentile(990))),
+        };
+        // It says which calls are slow, not which are looked at.
+        let calls = CallsArgs { li: None, ..calls };
+        let input = input.unwrap_or_else(|| PathBuf::from("perf.data"));
+        Ok(Self { calls: CallsConfig::new(input, calls)?, slow, format })
+    }
+}
