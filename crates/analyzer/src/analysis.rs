@@ -26,12 +26,8 @@ impl<'a> Analysis<'a> {
 
     fn start(request: &Request, session: Session<'a>) -> Self {
         let around = session.around;
-        let mut analysis = Self {
-            session,
-            threads: FxHashMap::default(),
-            tids: request.tids.clone(),
-            events: 0,
-        };
+        let mut analysis =
+            Self { session, threads: FxHashMap::default(), tids: request.tids.clone(), events: 0 };
         for (tid, life) in around.schedule.threads() {
             if life.trace_start.is_some() {
                 analysis.thread(tid); // traced, though it may never have run

@@ -131,7 +131,13 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
     fn path(&mut self, caller: Option<usize>, key: K, kind: ChildKind) -> usize {
         let Some(caller) = caller else {
             if self.paths.is_empty() {
-                self.paths.push(Path { key, kind, caller: None, these: Sums::default(), base: Sums::default() });
+                self.paths.push(Path {
+                    key,
+                    kind,
+                    caller: None,
+                    these: Sums::default(),
+                    base: Sums::default(),
+                });
             }
             return 0;
         };

@@ -13,7 +13,8 @@
 //!        filter     what lies outside the IP filter                  -> stack of frames (thread, stack)
 //!     -> a call ends: its row, what its children took (thread, ended, children), and if asked for its tree (tree)
 //!     -> aggregate  figures by function and caller                   -> Report
-//!   trees of slow and of typical calls -> ledger  what makes the difference
+//!   trees of slow and of typical calls -> ledger       what makes the difference
+//!   all their branches                 -> branch_path  where they part
 //! ```
 //!
 //! What a call is, when it counts as complete and what a child is: `docs/architecture.md`, and the tests in
@@ -21,6 +22,7 @@
 
 mod aggregate;
 mod analysis;
+pub mod branch_path;
 mod branches;
 mod call_site;
 pub mod check;
@@ -47,8 +49,8 @@ pub mod tree;
 mod window;
 
 pub use analysis::Analysis;
-pub use children::ChildKey;
 pub use check::{CheckedAnalysis, Violation, check};
+pub use children::ChildKey;
 pub use histogram::Bucket;
 pub use ledger::Ledger;
 pub use report::{

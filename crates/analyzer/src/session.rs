@@ -66,13 +66,7 @@ impl<'a> Session<'a> {
     }
 
     /// A call of the wanted function number `wanted` has ended, or will not be seen to end; with its tree, if that is wanted.
-    pub(crate) fn call(
-        &mut self,
-        wanted: u32,
-        row: &CallRow,
-        children: &ChildSums,
-        tree: Option<&CallTree>,
-    ) {
+    pub(crate) fn call(&mut self, wanted: u32, row: &CallRow, children: &ChildSums, tree: Option<&CallTree>) {
         let is_reported = self.calls.add(wanted, row, children);
         self.limits.undecided_calls += u64::from(is_reported && row.undecided);
         if let Some(cut) = row.cut_by.filter(|_| is_reported) {

@@ -116,7 +116,8 @@ impl ReportConfig {
         if let Some(percent) = query.max_loss.filter(|p| !(0.0..=100.0).contains(p)) {
             return Err(failure(Exit::Usage, format!("--max-loss {percent}: not between 0 and 100 percent")));
         }
-        let flamegraph = |weight: Weight| (weight, directory.join(format!("flamegraph-{}.svg", weight.name())));
+        let flamegraph =
+            |weight: Weight| (weight, directory.join(format!("flamegraph-{}.svg", weight.name())));
         Ok(Self {
             calls: CallsConfig::new(input, query.calls)?,
             srcline: query.srcline,
@@ -138,7 +139,10 @@ impl CallsConfig {
     pub(crate) fn new(input: PathBuf, calls: CallsArgs) -> Result<Self> {
         let chooses = calls.ancestor.is_some() || calls.li.is_some() || calls.ti.is_some();
         if calls.functions.is_empty() && chooses {
-            return Err(failure(Exit::Usage, "-a, --li and --ti choose calls of a function: name it with -f FUNC"));
+            return Err(failure(
+                Exit::Usage,
+                "-a, --li and --ti choose calls of a function: name it with -f FUNC",
+            ));
         }
         Ok(Self {
             kernel: kernel_options(calls.kernel, &input)?,

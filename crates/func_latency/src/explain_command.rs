@@ -2,8 +2,9 @@
 
 use std::io::{BufWriter, Write, stdout};
 
+use analyzer::branch_path::BranchRecorder;
 use analyzer::ledger::{ChoiceError, Groups, LedgerOfCalls, Slow};
-use analyzer::{LatencyRange, Request};
+use analyzer::{CallRow, LatencyRange, Request};
 use anyhow::{Context, Result};
 
 use crate::args::Format;
@@ -12,23 +13,32 @@ use crate::exit::{Exit, failure};
 use crate::explain_config::{ExplainConfig, SlowCalls};
 use crate::printable::Printable;
 use crate::recording;
-use crate::render::explain::{self, Explanation};
+use crate::render::explain::{self, Branches, Explanation};
 use crate::render::image_names::ImageNames;
 use crate::render::units::grouped;
 use crate::report_command::text_width;
 use crate::target::{self, Remarks};
 
-/// The recording is decoded twice: once for the latencies, which say which calls are slow and which are typical, and once
-/// for the trees of those calls.
+/// Typical calls whose branches are compared with those of a slow one.
+const TWINS: usize = 8;
+
+/// The recording is decoded three times: for the latencies, which say which calls are slow and which are typical, for the
+/// trees of those calls, and for all branches of some of them.
 pub(crate) fn run(config: &ExplainConfig) -> Result<Exit> {
     let calls = &config.calls;
     // A decoder serves one sink: what it remembers is about that.
-    let (of_rows, of_trees) = (calls.decoder.decoder()?, calls.decoder.decoder()?);
+    let [of_rows, of_trees, of_branches] =
+        [calls.decoder.decoder()?, calls.decoder.decoder()?, calls.decoder.decoder()?];
     let file = recording::open(&calls.input)?;
     let recording = recording::read_timed(&file)?;
     let (image, schedule) = recording::load(&recording, calls.symfs.as_deref(), &calls.kernel);
-    let opened =
-        Opened { config: calls, recording: &recording, schedule: &schedule, image: &image, decoder: &*of_rows };
+    let opened = Opened {
+        config: calls,
+        recording: &recording,
+        schedule: &schedule,
+        image: &image,
+        decoder: &*of_rows,
+    };
     opened.problems();
     let wanted = target::wanted(&image, calls, Remarks::Now)?;
     let [function] = wanted.as_slice() else {
@@ -43,6 +53,10 @@ pub(crate) fn run(config: &ExplainConfig) -> Result<Exit> {
     Opened { decoder: &*of_trees, ..opened }.trees(&wanted, &mut ledger)?;
     let ledger = ledger.finish();
     let Some(comparison) = ledger.compare() else { return Err(no_groups(ChoiceError::NoCalls)) };
+    let compared = compared(&groups);
+    let mut branches = BranchRecorder::new(&compared, &image);
+    Opened { decoder: &*of_branches, ..opened }.decode_branches(true, &mut branches);
+    let paths = branches.finish();
     let explanation = Explanation {
         names: &ImageNames::new(&image, true),
         input: &calls.input.display().to_string(),
@@ -51,9 +65,21 @@ pub(crate) fn run(config: &ExplainConfig) -> Result<Exit> {
         groups: &groups,
         ledger: &ledger,
         comparison: &comparison,
+        parting: Branches::of(&compared, &paths),
     };
     write(config.format, &explanation).context("cannot write to stdout")?;
     Ok(Exit::Done)
+}
+
+/// A slow call, which is in the middle of the slow ones, and typical calls that are the nearest to the median, of the same
+/// caller if there are any.
+fn compared(groups: &Groups) -> Vec<CallRow> {
+    let Some(slow) = groups.slow.get(groups.slow.len() / 2) else { return Vec::new() };
+    let is_its = |row: &&CallRow| (row.caller, row.site) == (slow.caller, slow.site);
+    let of_caller: Vec<CallRow> = groups.typical.iter().filter(is_its).take(TWINS).copied().collect();
+    let twins =
+        if of_caller.is_empty() { groups.typical.iter().take(TWINS).copied().collect() } else { of_caller };
+    [vec![*slow], twins].concat()
 }
 
 fn no_groups(error: ChoiceError) -> anyhow::Error {

@@ -78,7 +78,8 @@ impl FromStr for CallNumber {
             let tid = tid.parse().ok().filter(|tid| *tid > 0)?;
             Some(CallId { tid: Tid(tid), number: number.parse().ok()? })
         });
-        id.map(Self).ok_or_else(|| format!("`{text}` is no id of a call (example: 1234-17; report --rows has them)"))
+        id.map(Self)
+            .ok_or_else(|| format!("`{text}` is no id of a call (example: 1234-17; report --rows has them)"))
     }
 }
 

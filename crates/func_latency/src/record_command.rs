@@ -42,11 +42,7 @@ pub(crate) fn record(args: RecordArgs) -> Result<Exit> {
 
 /// Options that reports do not have yet.
 fn not_yet(args: &RecordArgs) -> Vec<&'static str> {
-    let options = [
-        (args.timeline, "-l"),
-        (args.tu.is_some(), "--tu"),
-        (args.code_block, "-c"),
-    ];
+    let options = [(args.timeline, "-l"), (args.tu.is_some(), "--tu"), (args.code_block, "-c")];
     options.into_iter().filter(|(given, _)| *given).map(|(_, name)| name).collect()
 }
 
@@ -123,7 +119,9 @@ fn filter(
     }
     let functions = target::wanted(&code.image, &report.calls, Remarks::Later)?;
     let ancestor = match &report.calls.ancestor {
-        Some(ancestor) => Some(target::ancestor(&code.image, &report.calls, &ancestor.function, Remarks::Later)?),
+        Some(ancestor) => {
+            Some(target::ancestor(&code.image, &report.calls, &ancestor.function, Remarks::Later)?)
+        }
         None => None,
     };
     if !config.ip_filter {

@@ -50,7 +50,8 @@ impl RecordConfig {
     pub(crate) fn new(args: RecordArgs, then: Then) -> Result<Self> {
         let usage = |message: &str| Err(failure(Exit::Usage, message));
         if args.query.calls.functions.is_empty()
-            && (then == Then::Report && args.query.flamegraph.is_none() || args.ip_filter) {
+            && (then == Then::Report && args.query.flamegraph.is_none() || args.ip_filter)
+        {
             return usage("which function? Name it with -f FUNC");
         }
         let target = target(&args)?;

@@ -31,8 +31,13 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     let file = recording::open(&calls.input)?;
     let recording = recording::read_timed(&file)?;
     let (image, schedule) = recording::load(&recording, calls.symfs.as_deref(), &calls.kernel);
-    let opened =
-        Opened { config: calls, recording: &recording, schedule: &schedule, image: &image, decoder: &*decoder };
+    let opened = Opened {
+        config: calls,
+        recording: &recording,
+        schedule: &schedule,
+        image: &image,
+        decoder: &*decoder,
+    };
     let mut problems = opened.problems();
     let wanted = target::wanted(&image, calls, Remarks::Now)?;
     let request = Request { rows: config.rows.is_some(), ..opened.request(&wanted)? };

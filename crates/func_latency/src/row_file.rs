@@ -120,7 +120,9 @@ mod tests {
     fn what_is_no_row_is_said_with_the_file() {
         let (_directory, csv) = file(RowsForm::Csv, &format!("{HEADER}7-0,f,100,20,0,done,,0x1f\n"));
         let id = CallId { tid: Tid(7), number: 0 };
-        assert!(find(&csv, "f", id).unwrap_err().to_string().contains("row 1 is not as report --rows writes it"));
+        assert!(
+            find(&csv, "f", id).unwrap_err().to_string().contains("row 1 is not as report --rows writes it")
+        );
         let (_directory, json) = file(RowsForm::JsonLines, "{}\n");
         assert!(find(&json, "f", id).is_err());
     }

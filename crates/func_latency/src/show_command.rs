@@ -25,8 +25,13 @@ pub(crate) fn run(config: &ShowConfig) -> Result<Exit> {
     let file = recording::open(&calls.input)?;
     let recording = recording::read_timed(&file)?;
     let (image, schedule) = recording::load(&recording, calls.symfs.as_deref(), &calls.kernel);
-    let opened =
-        Opened { config: calls, recording: &recording, schedule: &schedule, image: &image, decoder: &*decoder };
+    let opened = Opened {
+        config: calls,
+        recording: &recording,
+        schedule: &schedule,
+        image: &image,
+        decoder: &*decoder,
+    };
     opened.problems();
     let wanted = target::wanted(&image, calls, Remarks::Now)?;
     let [function] = wanted.as_slice() else {
@@ -56,7 +61,8 @@ pub(crate) fn run(config: &ShowConfig) -> Result<Exit> {
         let OpenedCall { bytes, attempts, .. } = call;
         messages::note(format!("{} of trace decoded, in {}", size(bytes), counted(attempts, "attempt")));
     }
-    let view = tree::View { id: config.id, call: &call, names: &names, schedule: &schedule, limits: config.limits };
+    let view =
+        tree::View { id: config.id, call: &call, names: &names, schedule: &schedule, limits: config.limits };
     let mut out = BufWriter::new(stdout().lock());
     let written = match config.format {
         Format::Text => tree::write_text(&mut Printable(&mut out), &view),
@@ -69,7 +75,8 @@ pub(crate) fn run(config: &ShowConfig) -> Result<Exit> {
 /// The call's key, among the rows of its function.
 fn of_rows(rows: &[CallRow], config: &ShowConfig) -> Result<(CallKey, usize)> {
     let Some(row) = rows.iter().find(|row| row.id == config.id) else {
-        let message = format!("no call {}: {} (report --rows has them)", config.id, counted(rows.len() as u64, "call"));
+        let message =
+            format!("no call {}: {} (report --rows has them)", config.id, counted(rows.len() as u64, "call"));
         return Err(failure(Exit::Nothing, message));
     };
     let key = CallKey::of(row);

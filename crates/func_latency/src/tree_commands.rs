@@ -42,7 +42,8 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
                 export::write_file(path, |out| out.write_all(&profile))?;
             }
             ExportFormat::Firefox => {
-                let mut profile = firefox::Profile::new(names, opened.schedule, opened.surroundings().window.0);
+                let mut profile =
+                    firefox::Profile::new(names, opened.schedule, opened.surroundings().window.0);
                 opened.trees(wanted, &mut profile)?;
                 export::write_file(path, |out| profile.write(out))?;
             }
@@ -88,7 +89,8 @@ fn with(
     let file = recording::open(&config.input)?;
     let recording = recording::read_timed(&file)?;
     let (image, schedule) = recording::load(&recording, config.symfs.as_deref(), &config.kernel);
-    let opened = Opened { config, recording: &recording, schedule: &schedule, image: &image, decoder: &*decoder };
+    let opened =
+        Opened { config, recording: &recording, schedule: &schedule, image: &image, decoder: &*decoder };
     opened.problems();
     let wanted = target::wanted(&image, config, Remarks::Now)?;
     work(&opened, &wanted, &ImageNames::new(&image, false))

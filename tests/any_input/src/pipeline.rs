@@ -38,7 +38,8 @@ impl Run {
         let around = Surroundings::of(recording, schedule, image);
         let request = Request { functions: functions.to_vec(), ..Request::default() };
         let mut sink = Both { seen: vec![], analysis: CheckedAnalysis::new(&request, around) };
-        let options = DecodeOptions { workers, all_branches: true, segment_bytes, ..DecodeOptions::default() };
+        let options =
+            DecodeOptions { workers, all_branches: true, segment_bytes, ..DecodeOptions::default() };
         let stats = decode(recording, schedule, image, image, &options, &|_| (), &mut sink);
         let (report, violations) = sink.analysis.finish();
         Self { stats, seen: sink.seen, report, violations }

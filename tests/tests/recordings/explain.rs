@@ -55,14 +55,16 @@ fn adds_up(function: &str, explained: &Value) {
     assert_eq!(sum("difference_ns"), explained["difference_ns"].as_i64().unwrap(), "{function}");
     assert_eq!(sum("slow_sum_ns"), explained["slow"]["sum_ns"].as_i64().unwrap(), "{function}");
     assert_eq!(sum("typical_sum_ns"), explained["typical"]["sum_ns"].as_i64().unwrap(), "{function}");
-    let shares = explained["rows"].as_array().unwrap().iter().map(|row| row["variance_share"].as_f64().unwrap());
+    let shares =
+        explained["rows"].as_array().unwrap().iter().map(|row| row["variance_share"].as_f64().unwrap());
     assert!((shares.sum::<f64>() - 1.0).abs() < 1e-9, "{function}");
 }
 
 /// The function's slow calls, by their place among its calls: one in fifty.
 fn are_planted(explained: &Value) -> bool {
     let ids = explained["slow"]["ids"].as_array().unwrap();
-    let numbers = ids.iter().map(|id| id.as_str().unwrap().rsplit_once('-').unwrap().1.parse::<u64>().unwrap());
+    let numbers =
+        ids.iter().map(|id| id.as_str().unwrap().rsplit_once('-').unwrap().1.parse::<u64>().unwrap());
     numbers.into_iter().all(|number| number % 50 == 25)
 }
 
@@ -75,7 +77,10 @@ fn every_planted_cause_is_named_first() {
         let cause = &explained["cause"];
         let leading = &explained["rows"][cause["row"].as_u64().unwrap() as usize];
         let last = cause["path"].as_array().unwrap().last().unwrap();
-        let found = (leading["name"].as_str().unwrap(), (last["name"].as_str().unwrap(), cause["why"].as_str().unwrap()));
+        let found = (
+            leading["name"].as_str().unwrap(),
+            (last["name"].as_str().unwrap(), cause["why"].as_str().unwrap()),
+        );
         assert_eq!(found, (row, end), "{function}: {explained:#}");
         let share = leading["difference_ns"].as_f64().unwrap() / explained["difference_ns"].as_f64().unwrap();
         assert!(share > 0.75, "{function}: {share}");
@@ -85,10 +90,34 @@ fn every_planted_cause_is_named_first() {
     }
 }
 
+/// The line of the program with this mark.
+fn marked(mark: &str) -> String {
+    let mark = format!("/* cause: {mark} */");
+    let at =
+        include_str!("../../../fixtures/programs/causes.c").lines().position(|line| line.ends_with(&mark));
+    format!("causes.c:{}", at.unwrap() + 1)
+}
+
+#[test]
+fn the_planted_line_is_where_branches_part_first() {
+    let Some(Fixture { data, .. }) = fixture("causes") else { return };
+    for (function, mark) in [("one_more_trip", "trip"), ("another_branch", "branch")] {
+        let branches = &explain(&data, function, &[])["branches"];
+        assert_eq!(branches["first"]["line"].as_str(), Some(&*marked(mark)), "{function}: {branches:#}");
+    }
+    let trips = &explain(&data, "one_more_trip", &[])["branches"]["loops"][0];
+    let counts = ["slow", "typical_min", "typical_max"].map(|key| trips[key].as_u64());
+    assert_eq!((trips["line"].as_str(), counts), (Some(&*marked("trip")), [Some(4), Some(3), Some(3)]));
+    // What runs the same code has no such line.
+    assert_eq!(explain(&data, "no_cause", &[])["branches"]["first"], Value::Null);
+}
+
 #[test]
 fn without_a_cause_there_is_none() {
     let Some(Fixture { data, .. }) = fixture("causes") else { return };
-    for (function, percentile) in [("no_cause", "p99"), ("no_cause", "p99.9"), ("no_cause", "p90"), ("disturbed", "p99")] {
+    for (function, percentile) in
+        [("no_cause", "p99"), ("no_cause", "p99.9"), ("no_cause", "p90"), ("disturbed", "p99")]
+    {
         let explained = explain(&data, function, &["--slow", percentile]);
         adds_up(function, &explained);
         assert_eq!(explained["cause"], Value::Null, "{function} {percentile}: {explained:#}");

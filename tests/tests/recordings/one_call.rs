@@ -67,7 +67,11 @@ fn check(name: &str, symbol: &str) {
             bad += 1;
         }
     }
-    println!("{name}: {} calls, {} bytes each, at most {most}, {attempts} more attempts", rows.len(), bytes / rows.len().max(1) as u64);
+    println!(
+        "{name}: {} calls, {} bytes each, at most {most}, {attempts} more attempts",
+        rows.len(),
+        bytes / rows.len().max(1) as u64
+    );
     assert_eq!(bad, 0, "{name}");
 }
 

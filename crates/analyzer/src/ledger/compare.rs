@@ -128,8 +128,11 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
         let sums_ns = (these.total(), base.total());
         let difference_ns = Pair { calls, counts: calls, sums_ns }.difference_ns();
         let shares = apportion(difference_ns, &pairs);
-        let mut rows: Vec<Row> =
-            pairs.iter().zip(shares).map(|((path, spent, pair), ns)| self.row(*path, *spent, pair, ns)).collect();
+        let mut rows: Vec<Row> = pairs
+            .iter()
+            .zip(shares)
+            .map(|((path, spent, pair), ns)| self.row(*path, *spent, pair, ns))
+            .collect();
         rows.sort_by_key(|row| Reverse(row.difference_ns));
         Some(Comparison { calls, sums_ns, difference_ns, rows })
     }

@@ -99,7 +99,9 @@ impl Groups {
         rows.iter().filter(|row| !row.status.counted()).for_each(|row| left_out.add(row.status));
         let counted: Vec<CallRow> = rows.iter().filter(|row| row.status.counted()).copied().collect();
         let range = match slow {
-            Slow::Percentile(thousandths) => LatencyRange { min_ns: percentile(&counted, thousandths)?, max_ns: u64::MAX },
+            Slow::Percentile(thousandths) => {
+                LatencyRange { min_ns: percentile(&counted, thousandths)?, max_ns: u64::MAX }
+            }
             Slow::Latency(range) => range,
             Slow::Call(id) => {
                 let row = rows.iter().find(|row| row.id == id).ok_or(ChoiceError::NoSuchCall(id))?;
@@ -180,16 +182,19 @@ fn divide<'r>(
     callers
 }
 
-fn outlying(callers: &BTreeMap<Option<From>, OfCaller<'_>>, slow: &[CallRow], typical: &[CallRow]) -> Outlying {
+fn outlying(
+    callers: &BTreeMap<Option<From>, OfCaller<'_>>,
+    slow: &[CallRow],
+    typical: &[CallRow],
+) -> Outlying {
     let of = |calls: &OfCaller<'_>, row: &CallRow| row.latency_ns as f64 - calls.median_ns as f64;
     let above = callers.values().flat_map(|calls| calls.slow.iter().map(move |row| of(calls, row)));
     let away = callers.values().flat_map(|calls| calls.others.iter().map(move |row| of(calls, row).abs()));
     let others: u64 = callers.values().map(|calls| calls.others.len() as u64).sum();
     let deviation_ns = 1.4826 * median(away.collect());
     let deviations = (2.0 * (others.max(1) as f64).ln()).sqrt().max(3.5);
-    let error = |rows: &[CallRow]| {
-        rows.iter().map(|row| row.error_ns as f64).sum::<f64>() / rows.len().max(1) as f64
-    };
+    let error =
+        |rows: &[CallRow]| rows.iter().map(|row| row.error_ns as f64).sum::<f64>() / rows.len().max(1) as f64;
     Outlying {
         above_ns: median(above.collect()),
         reach_ns: (deviations * deviation_ns).max(error(slow) + error(typical)),

@@ -77,12 +77,16 @@ fn a_callee_that_takes_longer_three_levels_down() {
     let bodies = [call(10), call(11), call(10), call(90)];
     let script = calls(&bodies.each_ref().map(String::as_str));
     // 120 - 40: the mean of 40, 40 of three calls, of which the half nearest to the median is two.
-    check(&script, 100, "
+    check(
+        &script,
+        100,
+        "
         1 against 2: 80
         call g at f+10 80
         self 0
         call f at main+20 > call g at f+10 > call h at g+10 > call k at h+10: Own
-    ");
+    ",
+    );
 }
 
 #[test]
@@ -91,69 +95,101 @@ fn a_callee_that_is_called_more_often_and_takes_longer() {
     let three = "10 call f+10 g\n 24 ret g+10 f+15\n 30 call f+10 g\n 44 ret g+10 f+15
         50 call f+10 g\n 64 ret g+10 f+15\n 94 ret f+40 main+25";
     // 3 x 14 - 1 x 10 = 2 more x 10 + 3 x 4 longer
-    check(&calls(&[one, three, one, one]), 90, "
+    check(
+        &calls(&[one, three, one, one]),
+        90,
+        "
         1 against 2: 54
         call g at f+10 32 = 20 + 12
         self 22
         call f at main+20 > call g at f+10: MoreOften
-    ");
+    ",
+    );
 }
 
 #[test]
 fn rows_of_means_that_are_no_integers_add_up() {
     // Means of 121 and 100/3: 87 2/3.  g has 10 1/3 of that, h 10 1/3, f 67: the first of equal rests is rounded up.
     let body = |g: u64, h: u64, end: u64| {
-        format!("0 call f+10 g\n {g} ret g+10 f+15\n {g} call f+20 h\n {} ret h+10 f+25\n {end} ret f+40 main+25", g + h)
+        format!(
+            "0 call f+10 g\n {g} ret g+10 f+15\n {g} call f+20 h\n {} ret h+10 f+25\n {end} ret f+40 main+25",
+            g + h
+        )
     };
-    let bodies = [body(10, 10, 33), body(10, 10, 33), body(9, 9, 34), body(9, 9, 34), body(9, 9, 34), body(20, 20, 121)];
+    let bodies = [
+        body(10, 10, 33),
+        body(10, 10, 33),
+        body(9, 9, 34),
+        body(9, 9, 34),
+        body(9, 9, 34),
+        body(20, 20, 121),
+    ];
     let script = calls(&bodies.each_ref().map(String::as_str));
-    check(&script, 100, "
+    check(
+        &script,
+        100,
+        "
         1 against 3: 87
         self 65
         call g at f+10 11
         call h at f+20 11
         call f at main+20: Own
-    ");
+    ",
+    );
 }
 
 #[test]
 fn time_off_the_cpu_is_a_row_of_its_own_wherever_it_was() {
     let quick = "10 call f+10 g\n 20 ret g+10 f+15\n 40 ret f+40 main+25";
-    let blocked = "10 call f+10 g\n 12 syscall g+4\n 100 start g+6\n 110 ret g+10 f+15\n 130 ret f+40 main+25";
+    let blocked =
+        "10 call f+10 g\n 12 syscall g+4\n 100 start g+6\n 110 ret g+10 f+15\n 130 ret f+40 main+25";
     let script = format!("off 1015 1095\n{}", calls(&[blocked, quick, quick, quick]));
-    check(&script, 100, "
+    check(
+        &script,
+        100,
+        "
         1 against 2: 90
         blocked 80
         kernel 8 = 8 + 0
         call g at f+10 2
         self 0
         call f at main+20 > call g at f+10 > syscall at g+4: MoreOften
-    ");
+    ",
+    );
 }
 
 #[test]
 fn recursion_is_one_callee_however_deep() {
-    let shallow = "10 call f+10 g\n 12 call g+10 g\n 18 ret g+20 g+15\n 20 ret g+20 f+15\n 40 ret f+40 main+25";
+    let shallow =
+        "10 call f+10 g\n 12 call g+10 g\n 18 ret g+20 g+15\n 20 ret g+20 f+15\n 40 ret f+40 main+25";
     let deep = "10 call f+10 g\n 12 call g+10 g\n 16 call g+10 g\n 22 call g+10 g\n 80 ret g+20 g+15\n 81 ret g+20 g+15
         82 ret g+20 g+15\n 84 ret g+20 f+15\n 104 ret f+40 main+25";
-    check(&calls(&[shallow, shallow, shallow, deep]), 100, "
+    check(
+        &calls(&[shallow, shallow, shallow, deep]),
+        100,
+        "
         1 against 2: 64
         call g at f+10 64
         self 0
         call f at main+20 > call g at f+10 > recursion g at g+10: Own
-    ");
+    ",
+    );
 }
 
 #[test]
 fn interrupts_are_a_row() {
     let quick = "40 ret f+40 main+25";
     let interrupted = "10 async f+8\n 30 start f+8\n 60 ret f+40 main+25";
-    check(&calls(&[quick, interrupted, quick, quick]), 60, "
+    check(
+        &calls(&[quick, interrupted, quick, quick]),
+        60,
+        "
         1 against 2: 20
         interrupts and faults 20 = 20 + 0
         self 0
         call f at main+20 > interrupt: MoreOften
-    ");
+    ",
+    );
 }
 
 const TWO_CALLERS: &str = "
@@ -166,20 +202,28 @@ const TWO_CALLERS: &str = "
 
 #[test]
 fn typical_calls_are_those_of_the_same_caller() {
-    check(TWO_CALLERS, 50, "
+    check(
+        TWO_CALLERS,
+        50,
+        "
         1 against 1: 80
         self 80
         call f at main+20: Own
-    ");
+    ",
+    );
 }
 
 #[test]
 fn where_a_caller_has_slow_calls_only_those_of_all_callers_are_typical() {
-    check(TWO_CALLERS, 30, "
+    check(
+        TWO_CALLERS,
+        30,
+        "
         3 against 1 of all callers: 40
         self 40
         call f at main+20: Own
-    ");
+    ",
+    );
 }
 
 #[test]

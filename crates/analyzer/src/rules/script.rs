@@ -30,8 +30,8 @@ use model::{
 };
 
 use crate::{
-    CallRow, CallTree, Caller, CheckedAnalysis, ChildKind, ChildRow, FunctionReport, Place, Report, Request, Status, Step,
-    Surroundings, TreeSink, Violation,
+    CallRow, CallTree, Caller, CheckedAnalysis, ChildKind, ChildRow, FunctionReport, Place, Report, Request,
+    Status, Step, Surroundings, TreeSink, Violation,
 };
 
 const SLOT: u64 = 0x1000;

@@ -52,7 +52,8 @@ impl<'a> Profile<'a> {
     /// # Errors
     /// What `out` says.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        let threads: Vec<Value> = self.threads.iter().map(|(tid, thread)| self.thread(*tid, thread)).collect();
+        let threads: Vec<Value> =
+            self.threads.iter().map(|(tid, thread)| self.thread(*tid, thread)).collect();
         let profile = json!({
             "meta": {
                 "preprocessedProfileVersion": VERSION,

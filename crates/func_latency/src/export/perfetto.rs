@@ -137,7 +137,8 @@ impl<'a> Trace<'a> {
             ..packet
         };
         if std::mem::take(&mut self.is_first) {
-            let event_names = [PREEMPTED, OFF].map(|(iid, name)| EventName { iid, name: name.to_owned() }).to_vec();
+            let event_names =
+                [PREEMPTED, OFF].map(|(iid, name)| EventName { iid, name: name.to_owned() }).to_vec();
             packet.sequence_flags |= INCREMENTAL_STATE_CLEARED;
             packet.interned_data = Some(InternedData { event_names });
         }
@@ -154,7 +155,8 @@ impl<'a> Trace<'a> {
             let thread = Some(ThreadDescriptor { pid, tid: tid.0, thread_name });
             let own = TrackDescriptor { uuid: track, name: None, thread, parent_uuid: None };
             let name = Some("off-CPU".to_owned());
-            let off_cpu = TrackDescriptor { uuid: track | OFF_CPU, name, thread: None, parent_uuid: Some(track) };
+            let off_cpu =
+                TrackDescriptor { uuid: track | OFF_CPU, name, thread: None, parent_uuid: Some(track) };
             for descriptor in [own, off_cpu] {
                 self.packet(TracePacket { track_descriptor: Some(descriptor), ..TracePacket::default() });
             }

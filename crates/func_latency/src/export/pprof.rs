@@ -102,7 +102,8 @@ pub fn profile(tree: &CallTree, names: &dyn Names, window: (Ns, Ns), clocks: Clo
     let mut labels = Labels::new(names);
     let mut strings = Strings::new();
     let types = [("calls", "count"), ("latency", "nanoseconds"), ("cpu", "nanoseconds")];
-    let sample_type = types.map(|(kind, unit)| ValueType { kind: strings.number(kind), unit: strings.number(unit) });
+    let sample_type =
+        types.map(|(kind, unit)| ValueType { kind: strings.number(kind), unit: strings.number(unit) });
     let mut path: Vec<u64> = Vec::new();
     let mut sample = Vec::new();
     for step in tree.walk() {

@@ -99,7 +99,13 @@ impl Graph {
     }
 
     /// Adds a function to the graph below each function that is above it; `inside`: the branches of its caller there.
-    fn add_callee(&mut self, inside: Vec<usize>, label: usize, total_ns: u64, is_outermost: bool) -> Vec<usize> {
+    fn add_callee(
+        &mut self,
+        inside: Vec<usize>,
+        label: usize,
+        total_ns: u64,
+        is_outermost: bool,
+    ) -> Vec<usize> {
         let mut branches: Vec<usize> =
             inside.into_iter().map(|branch| self.child(branch, label, total_ns)).collect();
         if is_outermost {
@@ -119,7 +125,12 @@ pub fn write(out: &mut dyn Write, tree: &CallTree, names: &dyn Names, style: &Gr
     let Graph { functions, whole_ns, .. } = &graph;
     let below = if style.callee { "who called it" } else { "what it called" };
     let of = if style.fractal { "the function above" } else { "all" };
-    writeln!(out, "{} {}; below each function {below}, in % of {of}\n", duration(*whole_ns), style.weight.name())?;
+    writeln!(
+        out,
+        "{} {}; below each function {below}, in % of {of}\n",
+        duration(*whole_ns),
+        style.weight.name()
+    )?;
     let mut order: Vec<usize> = (0..functions.len()).collect();
     let total = |label: &usize| functions.get(*label).map_or(0, |function| function.total_ns);
     order.sort_by(|a, b| total(b).cmp(&total(a)).then_with(|| labels.name(*a).cmp(labels.name(*b))));
@@ -192,4 +203,3 @@ impl Drawing<'_> {
         Ok(())
     }
 }
-

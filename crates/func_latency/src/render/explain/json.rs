@@ -4,10 +4,11 @@
 use std::io::{self, Write};
 
 use analyzer::ChildKind;
+use analyzer::branch_path::{Parting, Trips};
 use analyzer::ledger::{End, Level, Row, Spent, Typical};
 use serde::Serialize;
 
-use super::Explanation;
+use super::{Branches, Explanation};
 
 /// Name and version of the contract.
 pub const SCHEMA: &str = "func_latency_explain/1";
@@ -29,6 +30,41 @@ struct Document {
     rows: Vec<Entry>,
     /// Null: the slow calls are no outliers.
     cause: Option<Cause>,
+    /// Null: the branches of the calls were not found.
+    branches: Option<Parted>,
+}
+
+/// A slow call's branches against those of typical calls.
+#[derive(Serialize)]
+struct Parted {
+    slow: String,
+    /// The one with which it has most in common.
+    typical: String,
+    typical_calls: usize,
+    /// Branches were left out: the calls took too many.
+    is_cut: bool,
+    /// Null: the two took the same branches.
+    first: Option<Branch>,
+    /// Loops with other trip counts than in any of the typical calls.
+    loops: Vec<Loop>,
+}
+
+#[derive(Serialize)]
+struct Branch {
+    site: String,
+    line: Option<String>,
+    common_branches: usize,
+    slow: String,
+    typical: String,
+}
+
+#[derive(Serialize)]
+struct Loop {
+    site: String,
+    line: Option<String>,
+    slow: u64,
+    typical_min: u64,
+    typical_max: u64,
 }
 
 #[derive(Serialize)]
@@ -141,6 +177,33 @@ fn document(explanation: &Explanation<'_>) -> Document {
         },
         rows: comparison.rows.iter().map(|row| entry(explanation, row)).collect(),
         cause: if outlying.is_so() { cause(explanation) } else { None },
+        branches: explanation.parting.as_ref().map(|branches| parted(explanation, branches)),
+    }
+}
+
+fn parted(explanation: &Explanation<'_>, branches: &Branches) -> Parted {
+    let names = explanation.names;
+    let first = |first: &Parting| Branch {
+        site: names.site(first.at),
+        line: names.line(first.at),
+        common_branches: first.common,
+        slow: explanation.way(first.these),
+        typical: explanation.way(first.base),
+    };
+    let trips = |trips: &Trips| Loop {
+        site: names.site(trips.from),
+        line: names.line(trips.from),
+        slow: trips.these,
+        typical_min: trips.base.0,
+        typical_max: trips.base.1,
+    };
+    Parted {
+        slow: branches.slow.id.to_string(),
+        typical: branches.typical.id.to_string(),
+        typical_calls: branches.others,
+        is_cut: branches.is_cut,
+        first: branches.first.as_ref().map(first),
+        loops: branches.loops.iter().map(trips).collect(),
     }
 }
 

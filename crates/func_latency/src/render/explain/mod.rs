@@ -3,15 +3,16 @@
 pub mod json;
 pub mod text;
 
+use analyzer::branch_path::{BranchPath, Parting, To, Trips, Way};
 use analyzer::ledger::{Comparison, Descent, Groups, Level, Row, Spent};
-use analyzer::{ChildKey, Ledger};
+use analyzer::{CallRow, ChildKey, Ledger, Place};
 use model::FunctionId;
 
 use super::Names;
 use super::names::callee_name;
 
 /// What the ledger of slow and typical calls says.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Explanation<'a> {
     /// What ids are called.
     pub names: &'a dyn Names,
@@ -27,6 +28,47 @@ pub struct Explanation<'a> {
     pub ledger: &'a Ledger<ChildKey>,
     /// What makes the difference.
     pub comparison: &'a Comparison,
+    /// Where a slow call's branches part from those of typical ones; `None`: they were not found.
+    pub parting: Option<Branches>,
+}
+
+/// The branches of a slow call against those of typical ones.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Branches {
+    /// The slow call.
+    pub slow: CallRow,
+    /// The typical one with which it has most branches in common.
+    pub typical: CallRow,
+    /// How many typical ones there are.
+    pub others: usize,
+    /// Where the two part; `None`: they do not.
+    pub first: Option<Parting>,
+    /// Loops that the slow call went through more or less often than all of the typical ones.
+    pub loops: Vec<Trips>,
+    /// Not all branches were compared.
+    pub is_cut: bool,
+}
+
+impl Branches {
+    /// Compares the first of `paths` with the others; `rows`: whose they are.
+    #[must_use]
+    pub fn of(rows: &[CallRow], paths: &[Option<BranchPath>]) -> Option<Self> {
+        let known = rows.iter().zip(paths).filter_map(|(row, path)| Some((row, path.as_ref()?)));
+        let (mut slow, mut others): (Vec<_>, Vec<_>) = known.partition(|(row, _)| rows.first() == Some(row));
+        let (slow_row, slow) = slow.pop()?;
+        // The first of equals is the nearest to the median.
+        others.sort_by_key(|(_, path)| std::cmp::Reverse(slow.common(path)));
+        let (typical_row, typical) = others.first()?;
+        let paths: Vec<&BranchPath> = others.iter().map(|(_, path)| *path).collect();
+        Some(Self {
+            slow: *slow_row,
+            typical: **typical_row,
+            others: others.len(),
+            first: slow.parts_from(typical),
+            loops: slow.other_trips(&paths),
+            is_cut: slow.is_cut || paths.iter().any(|path| path.is_cut),
+        })
+    }
 }
 
 impl Explanation<'_> {
@@ -54,6 +96,24 @@ impl Explanation<'_> {
         match site.filter(|_| path != 0) {
             Some(site) => (Some(self.names.site(site)), self.names.line(site)),
             None => (None, None),
+        }
+    }
+
+    /// `file:line`, or else `object+0xoffset`.
+    fn line_or_site(&self, place: Place) -> String {
+        self.names.line(place).unwrap_or_else(|| self.names.site(place))
+    }
+
+    /// What a call did at a branch.
+    fn way(&self, way: Way) -> String {
+        match way {
+            Way::On => "goes straight on".to_owned(),
+            Way::To(To::Place(to)) => format!("goes to {}", self.line_or_site(to)),
+            Way::To(To::Kernel) => "makes a system call".to_owned(),
+            Way::To(To::Handler(to)) => {
+                format!("is interrupted for a signal handler, {}", self.line_or_site(to))
+            }
+            Way::To(To::Outside) => "leaves the traced code".to_owned(),
         }
     }
 

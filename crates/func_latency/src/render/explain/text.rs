@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
+use analyzer::branch_path::Trips;
 use analyzer::ledger::{Descent, End, Level, Row, Spent, Typical};
 
-use super::Explanation;
+use super::{Branches, Explanation};
 use crate::render::names::file_name;
 use crate::render::table::{Align, Table, bar};
 use crate::render::units::{counted, grouped, mean_duration};
@@ -12,6 +13,8 @@ use crate::render::units::{counted, grouped, mean_duration};
 const BAR: usize = 20;
 /// Ids of slow calls that are listed.
 const IDS: usize = 8;
+/// Loops that are listed.
+const LOOPS: usize = 8;
 
 /// Writes the explanation into lines of about `width` columns; no name is cut for it.
 ///
@@ -25,7 +28,10 @@ pub fn write(out: &mut dyn Write, explanation: &Explanation<'_>, width: usize) -
         rows(out, explanation, width)?;
         way(out, explanation, row, &descent, width)?;
     }
-    Ok(())
+    match &explanation.parting {
+        Some(branches) => parting(out, explanation, branches, width),
+        None => Ok(()),
+    }
 }
 
 fn head(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<()> {
@@ -115,10 +121,13 @@ fn cause(explanation: &Explanation<'_>, row: &Row, descent: &Descent) -> String 
             }
             _ => format!("{name}{at} takes longer itself"),
         },
-        (Spent::Kernel, _) => format!("system calls take {}, most in {name}{at} {times}", per_call(row.sums_ns)),
+        (Spent::Kernel, _) => {
+            format!("system calls take {}, most in {name}{at} {times}", per_call(row.sums_ns))
+        }
         (Spent::Interrupts, _) => format!("interrupts and faults take {}", per_call(row.sums_ns)),
         (spent, _) => {
-            let chain: Vec<String> = descent.levels.iter().map(|level| explanation.path_name(level.path)).collect();
+            let chain: Vec<String> =
+                descent.levels.iter().map(|level| explanation.path_name(level.path)).collect();
             format!("{} for {}, most in {}", spent.name(), per_call(row.sums_ns), chain.join(" > "))
         }
     }
@@ -202,6 +211,61 @@ fn way(
         ]);
     }
     table.write(out, width)
+}
+
+fn parting(
+    out: &mut dyn Write,
+    explanation: &Explanation<'_>,
+    branches: &Branches,
+    width: usize,
+) -> io::Result<()> {
+    let Branches { slow, typical, others, first, loops, is_cut } = branches;
+    writeln!(out, "\n{}", "-".repeat(width))?;
+    let known = if *is_cut { ", as far as branches were kept" } else { "" };
+    let Some(first) = first else {
+        return writeln!(
+            out,
+            "The slow call {} took the same branches as the typical call {}{known}",
+            slow.id, typical.id
+        );
+    };
+    let site = explanation.names.site(first.at);
+    let line = explanation.names.line(first.at).map(|line| format!("{line} ({site})")).unwrap_or(site);
+    writeln!(out, "First divergent branch: {line}, after {} in common", grouped(first.common as u64))?;
+    writeln!(out, "  the slow call {} {}", slow.id, explanation.way(first.these))?;
+    writeln!(out, "  the typical call {} {}", typical.id, explanation.way(first.base))?;
+    if loops.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "\nLoops with other trip counts than in {}{known}",
+        counted(*others as u64, "typical call")
+    )?;
+    let mut table = Table::new(&[
+        ("jump back", Align::Left),
+        ("to", Align::Left),
+        ("slow", Align::Right),
+        ("typical", Align::Right),
+    ]);
+    for Trips { from, to, these, base } in loops.iter().take(LOOPS) {
+        let base = if base.0 == base.1 {
+            grouped(base.0)
+        } else {
+            format!("{} to {}", grouped(base.0), grouped(base.1))
+        };
+        table.row(vec![
+            explanation.line_or_site(*from),
+            explanation.line_or_site(*to),
+            grouped(*these),
+            base,
+        ]);
+    }
+    table.write(out, width)?;
+    match loops.len().checked_sub(LOOPS) {
+        Some(more) if more > 0 => writeln!(out, "  ... and {}", counted(more as u64, "loop")),
+        _ => Ok(()),
+    }
 }
 
 /// With its sign, but for 0.
