@@ -15,6 +15,7 @@
 //!     -> aggregate  figures by function and caller                   -> Report
 //!   trees of slow and of typical calls -> ledger       what makes the difference
 //!   all their branches                 -> branch_path  where they part
+//!   trees of all calls                 -> modes        the ways that calls go
 //! ```
 //!
 //! What a call is, when it counts as complete and what a child is: `docs/architecture.md`, and the tests in
@@ -36,6 +37,7 @@ mod kernel;
 mod landing;
 pub mod ledger;
 mod loss;
+pub mod modes;
 mod off_cpu;
 pub mod report;
 pub mod request;

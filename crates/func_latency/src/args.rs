@@ -10,7 +10,7 @@ use recorder::CpuList;
 
 use crate::filter::{Ancestor, ByteSize, CandidateNumber, NsRange, TidRange, TimeWindow};
 
-pub use explain::ExplainArgs;
+pub use explain::{ExplainArgs, ModesArgs};
 pub use trees::{ExportArgs, ExportFormat, GraphArgs, ShowArgs, Weight};
 
 const AFTER_HELP: &str = "\
@@ -46,6 +46,8 @@ pub enum Command {
     Graph(Box<GraphArgs>),
     /// Say why the slow calls of a function were slow
     Explain(Box<ExplainArgs>),
+    /// Tell apart the ways that calls of a function go, and which humps of the histogram they make
+    Modes(Box<ModesArgs>),
     /// Print what is in a recording, one line each
     Dump(DumpArgs),
     /// Copy a recording and the files that it needs into a directory, for another machine

@@ -1,11 +1,11 @@
-//! What `explain` does, resolved and checked.
+//! What `explain` and `modes` do, resolved and checked.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::args::{CallsArgs, ExplainArgs, Format};
-use crate::config::{CallsConfig, NO_FUNCTION};
+use crate::args::{CallsArgs, ExplainArgs, Format, ModesArgs};
+use crate::config::{CallsConfig, NO_FUNCTION, input_path};
 use crate::exit::{Exit, failure};
 use crate::filter::{CallNumber, NsRange, Percentile};
 
@@ -38,9 +38,6 @@ impl ExplainConfig {
     /// Wrong usage.
     pub(crate) fn new(args: ExplainArgs) -> Result<Self> {
         let ExplainArgs { id, input, slow, calls, format } = args;
-        if calls.functions.is_empty() {
-            return Err(failure(Exit::Usage, NO_FUNCTION));
-        }
         let slow = match (id, calls.li) {
             (Some(id), _) => SlowCalls::One(id),
             (None, Some(latency_ns)) => SlowCalls::Of(latency_ns),
@@ -49,6 +46,33 @@ impl ExplainConfig {
         // It says which calls are slow, not which are looked at.
         let calls = CallsArgs { li: None, ..calls };
         let input = input.unwrap_or_else(|| PathBuf::from("perf.data"));
-        Ok(Self { calls: CallsConfig::new(input, calls)?, slow, format })
+        Ok(Self { calls: of_function(input, calls)?, slow, format })
     }
+}
+
+/// What `modes` does.
+#[derive(Clone, Debug)]
+pub(crate) struct ModesConfig {
+    /// Which function, of which recording.
+    pub(crate) calls: CallsConfig,
+    /// Form of the list.
+    pub(crate) format: Format,
+}
+
+impl ModesConfig {
+    /// Of `modes`'s arguments.
+    ///
+    /// # Errors
+    /// Wrong usage.
+    pub(crate) fn new(args: ModesArgs) -> Result<Self> {
+        Ok(Self { calls: of_function(input_path(args.input), args.calls)?, format: args.format })
+    }
+}
+
+/// A function must be named.
+fn of_function(input: PathBuf, calls: CallsArgs) -> Result<CallsConfig> {
+    if calls.functions.is_empty() {
+        return Err(failure(Exit::Usage, NO_FUNCTION));
+    }
+    CallsConfig::new(input, calls)
 }

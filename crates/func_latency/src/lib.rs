@@ -9,7 +9,8 @@
 //! doctor_command  what this machine lets us record
 //! report_command  recording -> image, decoder, analyzer -> render::{text, json, rows}
 //!     target      -f, -b, -I, -a: names to functions
-//! explain_command  recording -> slow and typical calls -> analyzer::ledger -> render::explain
+//! explain_command  slow and typical calls -> analyzer::{ledger, branch_path} -> render::explain
+//! modes_command   the ways that calls go -> render::modes
 //! show_command    one call's tree -> render::tree     one_call: from the trace around it
 //! tree_commands   trees of all calls -> export::{folded, flamegraph, pprof, firefox, perfetto}, render::graph
 //!     calls       what the commands that follow calls share: recording, request, decoding
@@ -40,6 +41,7 @@ mod host;
 mod ip_ranges;
 mod live_code;
 mod messages;
+mod modes_command;
 pub mod one_call;
 mod printable;
 mod progress;
@@ -63,7 +65,7 @@ use clap::Parser;
 use args::{Command, CommandLine};
 use config::{BundleConfig, DumpConfig, ReportConfig};
 use exit::Exit;
-use explain_config::ExplainConfig;
+use explain_config::{ExplainConfig, ModesConfig};
 use tree_config::{ExportConfig, GraphConfig, ShowConfig};
 
 /// Runs the command with the process's arguments.
@@ -97,6 +99,7 @@ fn dispatch(command_line: CommandLine) -> Result<Exit> {
     match command_line.command {
         Some(Command::Report(args)) => report_command::run(&ReportConfig::new(*args)?),
         Some(Command::Explain(args)) => explain_command::run(&ExplainConfig::new(*args)?),
+        Some(Command::Modes(args)) => modes_command::run(&ModesConfig::new(*args)?),
         Some(Command::Show(args)) => show_command::run(&ShowConfig::new(*args)?),
         Some(Command::Export(args)) => tree_commands::export(&ExportConfig::new(*args)?),
         Some(Command::Graph(args)) => tree_commands::graph(&GraphConfig::new(*args)?),

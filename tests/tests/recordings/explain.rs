@@ -1,4 +1,4 @@
-//! `explain` against planted causes: `fixtures/programs/causes.c` says what makes the slow calls of each function slow.
+//! `explain` and `modes` against planted causes: `fixtures/programs/causes.c` says what makes the slow calls of each function slow.
 
 use std::path::Path;
 use std::process::Command;
@@ -40,9 +40,13 @@ const CAUSES: [Planted; 10] = [
 
 /// What `explain` says of a function, with more arguments.
 fn explain(data: &Path, function: &str, arguments: &[&str]) -> Value {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency_under_test"));
-    command.arg("explain").arg("-i").arg(data).args(["-f", function, "--format", "json"]).args(arguments);
-    let output = command.output().unwrap();
+    run("explain", data, function, arguments)
+}
+
+fn run(command: &str, data: &Path, function: &str, arguments: &[&str]) -> Value {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_func_latency_under_test"));
+    process.arg(command).arg("-i").arg(data).args(["-f", function, "--format", "json"]).args(arguments);
+    let output = process.output().unwrap();
     assert!(output.status.success(), "{function}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -140,4 +144,29 @@ fn slow_calls_are_those_that_were_asked_for() {
     let one = of(&[id]);
     assert_eq!(one["slow"]["ids"], serde_json::json!([id]));
     assert_eq!(one["cause"]["path"][1]["name"], "piece");
+}
+
+#[test]
+fn calls_are_told_apart_by_the_way_that_they_go() {
+    let Some(Fixture { data, .. }) = fixture("causes") else { return };
+    for (function, with) in [
+        ("signalled", Some("on_fault")),
+        ("waits_for_lock", Some("__lll_lock_wait")),
+        ("system_calls", Some("syscall")),
+        // A callee that is called again and again is called, and what only takes longer goes no other way.
+        ("more_calls", None),
+        ("deeper", None),
+        ("another_branch", None),
+        ("no_cause", None),
+    ] {
+        let modes = run("modes", &data, function, &[]);
+        let found: Vec<(u64, Option<&str>)> = modes["modes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|mode| (mode["calls"].as_u64().unwrap(), mode["with"][0].as_str()))
+            .collect();
+        let expect = if with.is_some() { vec![(392, None), (8, with)] } else { vec![(400, None)] };
+        assert_eq!(found, expect, "{function}");
+    }
 }

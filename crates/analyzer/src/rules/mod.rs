@@ -12,6 +12,7 @@ mod guesses;
 mod ip_filter;
 mod landings;
 mod ledger;
+mod modes;
 mod script;
 mod signals;
 mod tails;

@@ -1,10 +1,10 @@
-//! Commands that say what makes calls slow: `explain`.
+//! Commands that say what makes calls slow: `explain`, `modes`.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{AFTER_HELP, CallsArgs, Format};
+use super::{AFTER_HELP, CallsArgs, Format, InputArgs};
 use crate::filter::{CallNumber, Percentile};
 
 /// `func_latency explain`.
@@ -24,6 +24,21 @@ pub struct ExplainArgs {
     #[command(flatten)]
     pub calls: CallsArgs,
     /// Form of the explanation
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub format: Format,
+}
+
+/// `func_latency modes`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct ModesArgs {
+    /// Which file.
+    #[command(flatten)]
+    pub input: InputArgs,
+    /// Which function.
+    #[command(flatten)]
+    pub calls: CallsArgs,
+    /// Form of the list
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub format: Format,
 }

@@ -5,6 +5,7 @@ pub mod graph;
 pub mod histogram;
 pub(crate) mod image_names;
 pub mod json;
+pub mod modes;
 pub mod names;
 pub mod rows;
 pub mod table;
