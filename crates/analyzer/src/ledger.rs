@@ -16,6 +16,7 @@ mod compare;
 mod descend;
 mod gather;
 mod groups;
+mod shift;
 mod spent;
 mod variance;
 
@@ -29,8 +30,9 @@ use crate::tree::{CallTree, Node};
 
 pub use compare::{Comparison, Row};
 pub use descend::{Descent, End, Level};
-pub use gather::LedgerOfCalls;
+pub use gather::{AllCalls, LedgerOfCalls};
 pub use groups::{ChoiceError, Groups, Outlying, Slow, Typical};
+pub use shift::Shift;
 pub use spent::{Parts, Spent};
 
 use variance::Variance;

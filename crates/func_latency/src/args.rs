@@ -10,7 +10,7 @@ use recorder::CpuList;
 
 use crate::filter::{Ancestor, ByteSize, CandidateNumber, NsRange, TidRange, TimeWindow};
 
-pub use explain::{ExplainArgs, ModesArgs};
+pub use explain::{DiffArgs, ExplainArgs, ModesArgs};
 pub use trees::{ExportArgs, ExportFormat, GraphArgs, ShowArgs, Weight};
 
 const AFTER_HELP: &str = "\
@@ -48,6 +48,8 @@ pub enum Command {
     Explain(Box<ExplainArgs>),
     /// Tell apart the ways that calls of a function go, and which humps of the histogram they make
     Modes(Box<ModesArgs>),
+    /// Say what makes the calls of a function take longer in recording B than in A
+    Diff(Box<DiffArgs>),
     /// Print what is in a recording, one line each
     Dump(DumpArgs),
     /// Copy a recording and the files that it needs into a directory, for another machine

@@ -15,6 +15,7 @@ use crate::printable::Printable;
 use crate::recording;
 use crate::render::explain::{self, Branches, Explanation};
 use crate::render::image_names::ImageNames;
+use crate::render::ledger::LedgerView;
 use crate::render::units::grouped;
 use crate::report_command::text_width;
 use crate::target::{self, Remarks};
@@ -57,14 +58,14 @@ pub(crate) fn run(config: &ExplainConfig) -> Result<Exit> {
     let mut branches = BranchRecorder::new(&compared, &image);
     Opened { decoder: &*of_branches, ..opened }.decode_branches(true, &mut branches);
     let paths = branches.finish();
+    let names = ImageNames::new(&image, true);
     let explanation = Explanation {
-        names: &ImageNames::new(&image, true),
+        names: &names,
         input: &calls.input.display().to_string(),
         function: function.function.id,
         asked: &asked(config.slow, &groups),
         groups: &groups,
-        ledger: &ledger,
-        comparison: &comparison,
+        ledger: &LedgerView::new(&ledger, comparison, |path| explain::callee(&names, &ledger, path)),
         parting: Branches::of(&compared, &paths),
     };
     write(config.format, &explanation).context("cannot write to stdout")?;

@@ -1,10 +1,10 @@
-//! What `explain` and `modes` do, resolved and checked.
+//! What `explain`, `modes` and `diff` do, resolved and checked.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::args::{CallsArgs, ExplainArgs, Format, ModesArgs};
+use crate::args::{CallsArgs, DiffArgs, ExplainArgs, Format, ModesArgs};
 use crate::config::{CallsConfig, NO_FUNCTION, input_path};
 use crate::exit::{Exit, failure};
 use crate::filter::{CallNumber, NsRange, Percentile};
@@ -66,6 +66,28 @@ impl ModesConfig {
     /// Wrong usage.
     pub(crate) fn new(args: ModesArgs) -> Result<Self> {
         Ok(Self { calls: of_function(input_path(args.input), args.calls)?, format: args.format })
+    }
+}
+
+/// What `diff` does.
+#[derive(Clone, Debug)]
+pub(crate) struct DiffConfig {
+    /// Which function, of the recording that the other one is compared with.
+    pub(crate) base: CallsConfig,
+    /// ... of that one.
+    pub(crate) these: CallsConfig,
+    /// Form of the comparison.
+    pub(crate) format: Format,
+}
+
+impl DiffConfig {
+    /// Of `diff`'s arguments.
+    ///
+    /// # Errors
+    /// Wrong usage.
+    pub(crate) fn new(args: DiffArgs) -> Result<Self> {
+        let DiffArgs { base, these, calls, format } = args;
+        Ok(Self { base: of_function(base, calls.clone())?, these: of_function(these, calls)?, format })
     }
 }
 

@@ -11,6 +11,7 @@
 //!     target      -f, -b, -I, -a: names to functions
 //! explain_command  slow and typical calls -> analyzer::{ledger, branch_path} -> render::explain
 //! modes_command   the ways that calls go -> render::modes
+//! diff_command    the calls of two recordings -> analyzer::ledger -> render::diff
 //! show_command    one call's tree -> render::tree     one_call: from the trace around it
 //! tree_commands   trees of all calls -> export::{folded, flamegraph, pprof, firefox, perfetto}, render::graph
 //!     calls       what the commands that follow calls share: recording, request, decoding
@@ -30,6 +31,7 @@ mod bundle_command;
 mod calls;
 pub mod config;
 mod decoding;
+mod diff_command;
 mod doctor_command;
 pub mod dump;
 pub mod exit;
@@ -65,7 +67,7 @@ use clap::Parser;
 use args::{Command, CommandLine};
 use config::{BundleConfig, DumpConfig, ReportConfig};
 use exit::Exit;
-use explain_config::{ExplainConfig, ModesConfig};
+use explain_config::{DiffConfig, ExplainConfig, ModesConfig};
 use tree_config::{ExportConfig, GraphConfig, ShowConfig};
 
 /// Runs the command with the process's arguments.
@@ -100,6 +102,7 @@ fn dispatch(command_line: CommandLine) -> Result<Exit> {
         Some(Command::Report(args)) => report_command::run(&ReportConfig::new(*args)?),
         Some(Command::Explain(args)) => explain_command::run(&ExplainConfig::new(*args)?),
         Some(Command::Modes(args)) => modes_command::run(&ModesConfig::new(*args)?),
+        Some(Command::Diff(args)) => diff_command::run(&DiffConfig::new(*args)?),
         Some(Command::Show(args)) => show_command::run(&ShowConfig::new(*args)?),
         Some(Command::Export(args)) => tree_commands::export(&ExportConfig::new(*args)?),
         Some(Command::Graph(args)) => tree_commands::graph(&GraphConfig::new(*args)?),

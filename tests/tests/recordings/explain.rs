@@ -1,4 +1,4 @@
-//! `explain` and `modes` against planted causes: `fixtures/programs/causes.c` says what makes the slow calls of each function slow.
+//! `explain`, `modes` and `diff` against planted causes: `fixtures/programs/causes.c` says what makes the slow calls of each function slow.
 
 use std::path::Path;
 use std::process::Command;
@@ -57,8 +57,8 @@ fn adds_up(function: &str, explained: &Value) {
         explained["rows"].as_array().unwrap().iter().map(|row| row[key].as_i64().unwrap()).sum()
     };
     assert_eq!(sum("difference_ns"), explained["difference_ns"].as_i64().unwrap(), "{function}");
-    assert_eq!(sum("slow_sum_ns"), explained["slow"]["sum_ns"].as_i64().unwrap(), "{function}");
-    assert_eq!(sum("typical_sum_ns"), explained["typical"]["sum_ns"].as_i64().unwrap(), "{function}");
+    assert_eq!(sum("these_sum_ns"), explained["slow"]["sum_ns"].as_i64().unwrap(), "{function}");
+    assert_eq!(sum("base_sum_ns"), explained["typical"]["sum_ns"].as_i64().unwrap(), "{function}");
     let shares =
         explained["rows"].as_array().unwrap().iter().map(|row| row["variance_share"].as_f64().unwrap());
     assert!((shares.sum::<f64>() - 1.0).abs() < 1e-9, "{function}");
@@ -66,7 +66,7 @@ fn adds_up(function: &str, explained: &Value) {
 
 /// The function's slow calls, by their place among its calls: one in fifty.
 fn are_planted(explained: &Value) -> bool {
-    let ids = explained["slow"]["ids"].as_array().unwrap();
+    let ids = explained["slow_ids"].as_array().unwrap();
     let numbers =
         ids.iter().map(|id| id.as_str().unwrap().rsplit_once('-').unwrap().1.parse::<u64>().unwrap());
     numbers.into_iter().all(|number| number % 50 == 25)
@@ -140,9 +140,9 @@ fn slow_calls_are_those_that_were_asked_for() {
     let all = of(&["--li", "2000,"]);
     assert_eq!(all["slow"]["calls"].as_u64(), Some(8));
     assert!(are_planted(&all));
-    let id = all["slow"]["ids"][7].as_str().unwrap();
+    let id = all["slow_ids"][7].as_str().unwrap();
     let one = of(&[id]);
-    assert_eq!(one["slow"]["ids"], serde_json::json!([id]));
+    assert_eq!(one["slow_ids"], serde_json::json!([id]));
     assert_eq!(one["cause"]["path"][1]["name"], "piece");
 }
 
@@ -168,5 +168,35 @@ fn calls_are_told_apart_by_the_way_that_they_go() {
             .collect();
         let expect = if with.is_some() { vec![(392, None), (8, with)] } else { vec![(400, None)] };
         assert_eq!(found, expect, "{function}");
+    }
+}
+
+/// What `diff` says of B against A.
+fn diff(base: &Path, these: &Path, function: &str) -> Value {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_func_latency_under_test"));
+    process.arg("diff").args([base, these]).args(["-f", function, "--format", "json"]);
+    let output = process.output().unwrap();
+    assert!(output.status.success(), "{function}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn recordings_differ_if_something_else_happened_in_them() {
+    let names = ["causes", "causes-again", "causes-cpu1"];
+    let [Some(first), Some(again), Some(shared)] = names.map(fixture) else { return };
+    let sum = |found: &Value, key: &str| -> i64 {
+        found["rows"].as_array().unwrap().iter().map(|row| row[key].as_i64().unwrap()).sum()
+    };
+    for function in ["no_cause", "more_calls", "disturbed"] {
+        let found = diff(&first.data, &again.data, function);
+        assert_eq!(found["exceeds_spread"], Value::Bool(false), "{function}: {found:#}");
+        assert_eq!(sum(&found, "difference_ns"), found["difference_ns"].as_i64().unwrap(), "{function}");
+    }
+    let found = diff(&first.data, &shared.data, "disturbed");
+    assert_eq!(found["exceeds_spread"], Value::Bool(true), "{found:#}");
+    assert_eq!(found["rows"][0]["name"], "[preempted]", "{found:#}");
+    assert_eq!(found["cause"]["path"][1]["name"], "[interrupt]", "{found:#}");
+    for (side, sums) in [("these", "these_sum_ns"), ("base", "base_sum_ns")] {
+        assert_eq!(sum(&found, sums), found[side]["sum_ns"].as_i64().unwrap(), "{found:#}");
     }
 }

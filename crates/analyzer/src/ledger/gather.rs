@@ -1,12 +1,14 @@
-//! The ledger of two groups of calls of one recording.
+//! The ledger of two groups of calls, of one recording or of two.
 
-use model::Schedule;
+use std::hash::Hash;
+
+use model::{Ns, Schedule, Tid};
 use rustc_hash::FxHashMap;
 
 use super::{Groups, Ledger, Side};
 use crate::children::ChildKey;
-use crate::report::{CallId, CallRow};
-use crate::tree::{CallTree, TreeSink, Trees};
+use crate::report::{CallCounts, CallId, CallRow};
+use crate::tree::{CallTree, Node, TreeSink, Trees};
 
 /// Takes the trees of a function's calls into a ledger; the variance is that of all that were seen from entry to end.
 pub struct LedgerOfCalls<'a> {
@@ -40,6 +42,45 @@ impl TreeSink for LedgerOfCalls<'_> {
         if call.status.counted() {
             let side = self.sides.get(&call.id).copied();
             self.ledger.add(side, (call.tid, tree), self.schedule, |node| node.key());
+        }
+    }
+}
+
+/// Takes all calls of a recording into one side of a ledger.
+pub struct AllCalls<'a, K, F> {
+    ledger: &'a mut Ledger<K>,
+    side: Side,
+    schedule: &'a Schedule,
+    key: F,
+    calls: Vec<(Ns, Tid, u64)>,
+    left_out: CallCounts,
+}
+
+impl<'a, K, F> AllCalls<'a, K, F> {
+    /// `key` names the callee of a node as it is named in the other recording.
+    pub fn new(ledger: &'a mut Ledger<K>, side: Side, schedule: &'a Schedule, key: F) -> Self {
+        Self { ledger, side, schedule, key, calls: Vec::new(), left_out: CallCounts::default() }
+    }
+
+    /// The latencies of the calls, in the order of their starts, and calls that are not compared.
+    #[must_use]
+    pub fn finish(mut self) -> (Vec<u64>, CallCounts) {
+        self.calls.sort_unstable();
+        (self.calls.into_iter().map(|(.., latency_ns)| latency_ns).collect(), self.left_out)
+    }
+}
+
+impl<K: Copy + Eq + Hash, F: FnMut(&Node) -> K> TreeSink for AllCalls<'_, K, F> {
+    fn wanted(&self) -> Trees {
+        Trees::Every
+    }
+
+    fn call(&mut self, call: &CallRow, tree: &CallTree) {
+        if call.status.counted() {
+            self.ledger.add(Some(self.side), (call.tid, tree), self.schedule, &mut self.key);
+            self.calls.push((call.start_ns, call.tid, call.latency_ns));
+        } else {
+            self.left_out.add(call.status);
         }
     }
 }

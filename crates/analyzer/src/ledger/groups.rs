@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::report::{CallCounts, CallId, CallRow, Caller, Place, Status};
 use crate::request::LatencyRange;
+use crate::stats::{mean, nearest_rank};
 
 /// Which calls are the slow ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +132,7 @@ impl Groups {
 fn percentile(rows: &[CallRow], thousandths: u16) -> Result<u64, ChoiceError> {
     let mut latencies: Vec<u64> = rows.iter().map(|row| row.latency_ns).collect();
     latencies.sort_unstable();
-    let rank = crate::stats::nearest_rank(usize::from(thousandths), latencies.len());
+    let rank = nearest_rank(usize::from(thousandths), latencies.len());
     latencies.get(rank).copied().ok_or(ChoiceError::NoCalls)
 }
 
@@ -193,8 +194,7 @@ fn outlying(
     let others: u64 = callers.values().map(|calls| calls.others.len() as u64).sum();
     let deviation_ns = 1.4826 * median(away.collect());
     let deviations = (2.0 * (others.max(1) as f64).ln()).sqrt().max(3.5);
-    let error =
-        |rows: &[CallRow]| rows.iter().map(|row| row.error_ns as f64).sum::<f64>() / rows.len().max(1) as f64;
+    let error = |rows: &[CallRow]| mean(&rows.iter().map(|row| row.error_ns as f64).collect::<Vec<_>>());
     Outlying {
         above_ns: median(above.collect()),
         reach_ns: (deviations * deviation_ns).max(error(slow) + error(typical)),

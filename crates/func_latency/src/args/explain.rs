@@ -1,4 +1,4 @@
-//! Commands that say what makes calls slow: `explain`, `modes`.
+//! Commands that say what makes calls slow: `explain`, `modes`, `diff`.
 
 use std::path::PathBuf;
 
@@ -39,6 +39,24 @@ pub struct ModesArgs {
     #[command(flatten)]
     pub calls: CallsArgs,
     /// Form of the list
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub format: Format,
+}
+
+/// `func_latency diff`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct DiffArgs {
+    /// The recording that the other one is compared with
+    #[arg(value_name = "A")]
+    pub base: PathBuf,
+    /// The recording whose calls take longer, or less
+    #[arg(value_name = "B")]
+    pub these: PathBuf,
+    /// Which function.
+    #[command(flatten)]
+    pub calls: CallsArgs,
+    /// Form of the comparison
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub format: Format,
 }

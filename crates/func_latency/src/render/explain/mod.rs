@@ -4,11 +4,12 @@ pub mod json;
 pub mod text;
 
 use analyzer::branch_path::{BranchPath, Parting, To, Trips, Way};
-use analyzer::ledger::{Comparison, Descent, Groups, Level, Row, Spent};
+use analyzer::ledger::Groups;
 use analyzer::{CallRow, ChildKey, Ledger, Place};
 use model::FunctionId;
 
 use super::Names;
+use super::ledger::{Callee, LedgerView};
 use super::names::callee_name;
 
 /// What the ledger of slow and typical calls says.
@@ -24,10 +25,8 @@ pub struct Explanation<'a> {
     pub asked: &'a str,
     /// Which calls are compared.
     pub groups: &'a Groups,
-    /// What they spent their time on.
-    pub ledger: &'a Ledger<ChildKey>,
     /// What makes the difference.
-    pub comparison: &'a Comparison,
+    pub ledger: &'a LedgerView,
     /// Where a slow call's branches part from those of typical ones; `None`: they were not found.
     pub parting: Option<Branches>,
 }
@@ -72,33 +71,6 @@ impl Branches {
 }
 
 impl Explanation<'_> {
-    /// The row that most of the difference comes from, and the way down to where it arises.
-    fn cause(&self) -> Option<(&Row, Descent)> {
-        self.comparison.leading().map(|row| (row, self.ledger.descend(row)))
-    }
-
-    fn row_name(&self, row: &Row) -> String {
-        match (row.path, row.spent) {
-            (0, Spent::Running) => "*self".to_owned(),
-            (0, spent) => format!("[{}]", spent.name()),
-            (path, _) => self.path_name(path),
-        }
-    }
-
-    fn path_name(&self, path: usize) -> String {
-        let key = self.ledger.paths().get(path).map(|path| path.key);
-        key.map_or_else(String::new, |key| callee_name(self.names, key.kind, key.function))
-    }
-
-    /// Where a callee was called: `object+0xoffset`, and its line.
-    fn place(&self, path: usize) -> (Option<String>, Option<String>) {
-        let site = self.ledger.paths().get(path).and_then(|path| path.key.site);
-        match site.filter(|_| path != 0) {
-            Some(site) => (Some(self.names.site(site)), self.names.line(site)),
-            None => (None, None),
-        }
-    }
-
     /// `file:line`, or else `object+0xoffset`.
     fn line_or_site(&self, place: Place) -> String {
         self.names.line(place).unwrap_or_else(|| self.names.site(place))
@@ -116,16 +88,17 @@ impl Explanation<'_> {
             Way::To(To::Outside) => "leaves the traced code".to_owned(),
         }
     }
+}
 
-    /// How often one call did this, on average: the slow ones, the typical ones.
-    fn per_call(&self, counts: (u64, u64)) -> (f64, f64) {
-        let (slow, typical) = self.comparison.calls;
-        (counts.0 as f64 / slow as f64, counts.1 as f64 / typical as f64)
-    }
-
-    /// How long each took, on average; `None`: it was not called.
-    fn each_ns(level: &Level) -> (Option<f64>, Option<f64>) {
-        let mean = |sum: u64, count: u64| (count > 0).then(|| sum as f64 / count as f64);
-        (mean(level.sums_ns.0, level.counts.0), mean(level.sums_ns.1, level.counts.1))
+/// A callee of one recording's ledger; the first is the function itself, and who called that differs.
+#[must_use]
+pub fn callee(names: &dyn Names, ledger: &Ledger<ChildKey>, path: usize) -> Callee {
+    let Some(known) = ledger.paths().get(path) else { return Callee::default() };
+    let site = known.key.site.filter(|_| path != 0);
+    Callee {
+        name: callee_name(names, known.kind, known.key.function),
+        kind: known.kind.name(),
+        site: site.map(|site| names.site(site)),
+        line: site.and_then(|site| names.line(site)),
     }
 }

@@ -3,14 +3,15 @@
 use std::io::{self, Write};
 
 use analyzer::branch_path::Trips;
-use analyzer::ledger::{Descent, End, Level, Row, Spent, Typical};
+use analyzer::ledger::Typical;
 
 use super::{Branches, Explanation};
+use crate::render::ledger::text::{Titles, signed};
+use crate::render::ledger::{self, LedgerView};
 use crate::render::names::file_name;
-use crate::render::table::{Align, Table, bar};
+use crate::render::table::{Align, Table};
 use crate::render::units::{counted, grouped, mean_duration};
 
-const BAR: usize = 20;
 /// Ids of slow calls that are listed.
 const IDS: usize = 8;
 /// Loops that are listed.
@@ -23,11 +24,9 @@ const LOOPS: usize = 8;
 pub fn write(out: &mut dyn Write, explanation: &Explanation<'_>, width: usize) -> io::Result<()> {
     let width = width.clamp(80, 200);
     head(out, explanation)?;
-    if let Some((row, descent)) = explanation.cause() {
-        verdict(out, explanation, row, &descent)?;
-        rows(out, explanation, width)?;
-        way(out, explanation, row, &descent, width)?;
-    }
+    verdict(out, explanation)?;
+    let titles = Titles { these: "slow: times", base: "typical: times" };
+    ledger::text::write(out, explanation.ledger, titles, width)?;
     match &explanation.parting {
         Some(branches) => parting(out, explanation, branches, width),
         None => Ok(()),
@@ -35,7 +34,7 @@ pub fn write(out: &mut dyn Write, explanation: &Explanation<'_>, width: usize) -
 }
 
 fn head(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<()> {
-    let Explanation { names, groups, comparison, .. } = explanation;
+    let Explanation { names, groups, ledger: LedgerView { comparison, .. }, .. } = explanation;
     let name = names.function(explanation.function);
     let object = names.object_of(explanation.function);
     let object = object.map(|path| format!(" ({})", file_name(&path))).unwrap_or_default();
@@ -68,17 +67,12 @@ fn head(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<()> {
 }
 
 /// The answer in a sentence or two.
-fn verdict(
-    out: &mut dyn Write,
-    explanation: &Explanation<'_>,
-    row: &Row,
-    descent: &Descent,
-) -> io::Result<()> {
+fn verdict(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<()> {
     let outlying = explanation.groups.outlying;
     let reach = format!(
         "{} above their callers' median, where {} spread like the other {} reach {}",
         mean_duration(outlying.above_ns.max(0.0)),
-        if explanation.comparison.calls.0 == 1 { "a call" } else { "calls" },
+        if explanation.ledger.comparison.calls.0 == 1 { "a call" } else { "calls" },
         grouped(outlying.others),
         mean_duration(outlying.reach_ns)
     );
@@ -86,131 +80,8 @@ fn verdict(
         writeln!(out, "\nNo cause: the slow calls are no outliers ({reach}).")?;
         return writeln!(out, "The rows say where they differ from typical ones, which may be chance.");
     }
-    let what = cause(explanation, row, descent);
-    writeln!(out, "\nCause: {what}")?;
-    writeln!(
-        out,
-        "  {} of {} ns; the slow calls are outliers ({reach})",
-        signed(row.difference_ns),
-        signed(explanation.comparison.difference_ns)
-    )
-}
-
-/// What is different, where.
-fn cause(explanation: &Explanation<'_>, row: &Row, descent: &Descent) -> String {
-    let Some(last) = descent.levels.last() else { return String::new() };
-    let name = explanation.path_name(last.path);
-    let (site, line) = explanation.place(last.path);
-    let at = line.or(site).map(|at| format!(", called at {at},")).unwrap_or_default();
-    let (slow, typical) = explanation.per_call(last.counts);
-    let per_call = |sums: (u64, u64)| {
-        let (slow, typical) = explanation.per_call(sums);
-        format!("{} a call instead of {}", mean_duration(slow), mean_duration(typical))
-    };
-    let times = format!("{} times a call instead of {}", times(slow), times(typical));
-    match (row.spent, descent.end) {
-        (Spent::Running, End::MoreOften) => format!("{name}{at} is called {times}"),
-        (Spent::Running, End::Several) => format!("several callees of {name}{at} take longer"),
-        (Spent::Running, End::Own) if last.path == 0 => {
-            format!("{name}'s own code takes {}", per_call(row.sums_ns))
-        }
-        (Spent::Running, End::Own) => match Explanation::each_ns(last) {
-            (Some(slow), Some(typical)) => {
-                let (slow, typical) = (mean_duration(slow), mean_duration(typical));
-                format!("{name}{at} takes longer itself: {slow} each instead of {typical}")
-            }
-            _ => format!("{name}{at} takes longer itself"),
-        },
-        (Spent::Kernel, _) => {
-            format!("system calls take {}, most in {name}{at} {times}", per_call(row.sums_ns))
-        }
-        (Spent::Interrupts, _) => format!("interrupts and faults take {}", per_call(row.sums_ns)),
-        (spent, _) => {
-            let chain: Vec<String> =
-                descent.levels.iter().map(|level| explanation.path_name(level.path)).collect();
-            format!("{} for {}, most in {}", spent.name(), per_call(row.sums_ns), chain.join(" > "))
-        }
-    }
-}
-
-fn rows(out: &mut dyn Write, explanation: &Explanation<'_>, width: usize) -> io::Result<()> {
-    let comparison = explanation.comparison;
-    writeln!(out, "\n{}", "-".repeat(width))?;
-    let mut table = Table::new(&[
-        ("where", Align::Left),
-        ("ns", Align::Right),
-        ("share %", Align::Right),
-        ("of the difference", Align::Left),
-        ("called more often", Align::Right),
-        ("each longer", Align::Right),
-        ("variance %", Align::Right),
-        ("line", Align::Left),
-    ]);
-    let whole = comparison.difference_ns;
-    for row in &comparison.rows {
-        let (site, line) = explanation.place(row.path);
-        let dash = || "-".to_owned();
-        let dearer = row.more_often_ns.map(|more_often| row.difference_ns.saturating_sub(more_often));
-        let runs_along = row.difference_ns.signum() == whole.signum();
-        let part = if runs_along { row.difference_ns.unsigned_abs() } else { 0 };
-        table.row(vec![
-            explanation.row_name(row),
-            signed(row.difference_ns),
-            if whole == 0 { dash() } else { percent(row.difference_ns as f64 / whole as f64) },
-            bar(part, whole.unsigned_abs(), BAR),
-            row.more_often_ns.map_or_else(dash, signed),
-            dearer.map_or_else(dash, signed),
-            row.variance_share.map_or_else(dash, percent),
-            line.or(site).unwrap_or_default(),
-        ]);
-    }
-    let mut sum = vec!["[difference]".to_owned(), signed(whole), "100.0".to_owned()];
-    sum.resize_with(8, String::new);
-    table.row(sum);
-    table.write(out, width)
-}
-
-fn way(
-    out: &mut dyn Write,
-    explanation: &Explanation<'_>,
-    row: &Row,
-    descent: &Descent,
-    width: usize,
-) -> io::Result<()> {
-    if descent.levels.len() < 2 {
-        return Ok(());
-    }
-    writeln!(out, "\n{}\nDown the heaviest path of {}", "-".repeat(width), explanation.row_name(row))?;
-    let mut table = Table::new(&[
-        ("callee", Align::Left),
-        ("ns", Align::Right),
-        ("called more often", Align::Right),
-        ("each longer", Align::Right),
-        ("slow: times", Align::Right),
-        ("each", Align::Right),
-        ("typical: times", Align::Right),
-        ("each", Align::Right),
-        ("line", Align::Left),
-    ]);
-    for (depth, level) in descent.levels.iter().enumerate() {
-        let Level { path, counts, difference_ns, more_often_ns, .. } = *level;
-        let (slow, typical) = explanation.per_call(counts);
-        let (slow_each, typical_each) = Explanation::each_ns(level);
-        let each = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), mean_duration);
-        let (site, line) = explanation.place(path);
-        table.row(vec![
-            format!("{}{}", "  ".repeat(depth), explanation.path_name(path)),
-            signed(difference_ns),
-            signed(more_often_ns),
-            signed(difference_ns.saturating_sub(more_often_ns)),
-            times(slow),
-            each(slow_each),
-            times(typical),
-            each(typical_each),
-            line.or(site).unwrap_or_default(),
-        ]);
-    }
-    table.write(out, width)
+    let Some((what, of)) = ledger::text::cause(explanation.ledger) else { return Ok(()) };
+    writeln!(out, "\nCause: {what}\n  {of}; the slow calls are outliers ({reach})")
 }
 
 fn parting(
@@ -266,23 +137,4 @@ fn parting(
         Some(more) if more > 0 => writeln!(out, "  ... and {}", counted(more as u64, "loop")),
         _ => Ok(()),
     }
-}
-
-/// With its sign, but for 0.
-fn signed(ns: i64) -> String {
-    let sign = match ns.signum() {
-        1 => "+",
-        -1 => "-",
-        _ => "",
-    };
-    format!("{sign}{}", grouped(ns.unsigned_abs()))
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1}", 100.0 * share)
-}
-
-/// How often, on average: `1`, `0.04`, `30`.
-fn times(mean: f64) -> String {
-    if mean == mean.trunc() { format!("{mean:.0}") } else { format!("{mean:.2}") }
 }
