@@ -6,9 +6,11 @@ use analyzer::ledger::{End, Level, Row, Spent};
 
 use super::{Cause, LedgerView, each_ns};
 use crate::render::table::{Align, Table, bar};
-use crate::render::units::{grouped, mean_duration};
+use crate::render::units::{counted, grouped, mean_duration};
 
 const BAR: usize = 20;
+/// Rows that are listed one by one; of more, those that have least of the difference are one row.
+const ROWS: usize = 20;
 
 /// Titles of the columns that say how often a call of each group called something.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +91,14 @@ fn rows(out: &mut dyn Write, view: &LedgerView, width: usize) -> io::Result<()> 
         ("line", Align::Left),
     ]);
     let whole = view.comparison.difference_ns;
-    for (row, callee) in view.comparison.rows.iter().zip(&view.callees) {
+    let share = |ns: i64| if whole == 0 { "-".to_owned() } else { percent(ns as f64 / whole as f64) };
+    let listed = listed(&view.comparison.rows);
+    let mut others = (0_u64, 0_i64);
+    for ((row, callee), is_listed) in view.comparison.rows.iter().zip(&view.callees).zip(listed) {
+        if !is_listed {
+            others = (others.0 + 1, others.1 + row.difference_ns);
+            continue;
+        }
         let dash = || "-".to_owned();
         let longer = row.more_often_ns.map(|more_often| row.difference_ns.saturating_sub(more_often));
         let runs_along = row.difference_ns.signum() == whole.signum();
@@ -97,7 +106,7 @@ fn rows(out: &mut dyn Write, view: &LedgerView, width: usize) -> io::Result<()> 
         table.row(vec![
             callee.name.clone(),
             signed(row.difference_ns),
-            if whole == 0 { dash() } else { percent(row.difference_ns as f64 / whole as f64) },
+            share(row.difference_ns),
             bar(part, whole.unsigned_abs(), BAR),
             row.more_often_ns.map_or_else(dash, signed),
             longer.map_or_else(dash, signed),
@@ -105,10 +114,35 @@ fn rows(out: &mut dyn Write, view: &LedgerView, width: usize) -> io::Result<()> 
             callee.line_or_site(),
         ]);
     }
-    let mut sum = vec!["[difference]".to_owned(), signed(whole), "100.0".to_owned()];
-    sum.resize_with(8, String::new);
-    table.row(sum);
+    if others.0 > 0 {
+        table.row(filled(vec![
+            format!("[{}]", counted(others.0, "other row")),
+            signed(others.1),
+            share(others.1),
+        ]));
+    }
+    table.row(filled(vec!["[difference]".to_owned(), signed(whole), "100.0".to_owned()]));
     table.write(out, width)
+}
+
+/// A row of the table of rows of which the last cells are empty.
+fn filled(mut cells: Vec<String>) -> Vec<String> {
+    cells.resize_with(8, String::new);
+    cells
+}
+
+/// Which rows are listed one by one.
+fn listed(rows: &[Row]) -> Vec<bool> {
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    let size = |at: usize| rows.get(at).map_or(0, |row| row.difference_ns.unsigned_abs());
+    order.sort_by_key(|at| std::cmp::Reverse(size(*at)));
+    let mut listed = vec![false; rows.len()];
+    for at in order.into_iter().take(ROWS) {
+        if let Some(is_listed) = listed.get_mut(at) {
+            *is_listed = true;
+        }
+    }
+    listed
 }
 
 fn way(
