@@ -7,7 +7,7 @@ use crate::aggregate::Aggregate;
 use crate::children::ChildSums;
 use crate::code_map::CodeMap;
 use crate::loss::Ledger;
-use crate::report::{CallId, CallRow, Limits};
+use crate::report::{CallRow, Limits};
 use crate::request::{Ancestor, Request, Roles, Surroundings};
 use crate::stack::Activation;
 use crate::tree::{CallTree, TreeSink, Trees};
@@ -61,8 +61,8 @@ impl<'a> Session<'a> {
     }
 
     /// Somebody wants the tree of this call.
-    pub(crate) fn wants_tree(&self, call: CallId, depth: u32, entry: AuxOffset) -> bool {
-        self.trees.as_ref().is_some_and(|(_, wanted)| wanted.has(call, depth, entry))
+    pub(crate) fn wants_tree(&self, depth: u32, entry: AuxOffset) -> bool {
+        self.trees.as_ref().is_some_and(|(_, wanted)| wanted.has(depth, entry))
     }
 
     /// A call of the wanted function number `wanted` has ended, or will not be seen to end; with its tree, if that is wanted.

@@ -275,8 +275,7 @@ impl<'a> Thread<'a> {
         open.is_recursive |= open.depth > 0;
         open.depth += 1;
         open.entered += u64::from(!activation.reported);
-        let id = CallId { tid: self.tid, number: activation.number };
-        activation.has_tree = !activation.reported && session.wants_tree(id, activation.depth, self.at);
+        activation.has_tree = !activation.reported && session.wants_tree(activation.depth, self.at);
         if activation.has_tree {
             self.trees.open();
         }

@@ -20,7 +20,7 @@ use model::schedule::OffCpu;
 use model::{AuxOffset, FunctionId, Ns, Schedule, Tid};
 
 use crate::children::ChildKey;
-use crate::report::{CallId, CallRow, ChildKind, Place, Status, Total};
+use crate::report::{CallRow, ChildKind, Place, Status, Total};
 
 pub(crate) use gather::{Gatherer, Part};
 pub use paths::Paths;
@@ -34,17 +34,13 @@ pub trait TreeSink {
     fn call(&mut self, call: &CallRow, tree: &CallTree);
 
     /// All that was seen of a thread ([`Trees::Threads`]): a tree for each function that nobody was seen to call.
-    fn thread(&mut self, tid: Tid, trees: &CallTree) {
-        let _ = (tid, trees);
-    }
+    fn thread(&mut self, _tid: Tid, _trees: &CallTree) {}
 }
 
 /// Which trees a [`TreeSink`] wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trees {
-    /// Of these calls, whatever their function.
-    Calls(Vec<CallId>),
-    /// Of the calls that were entered at these packets, of any buffer.
+    /// Of the calls of wanted functions that were entered at these packets, of any buffer.
     EnteredAt(Vec<AuxOffset>),
     /// Of each call of a wanted function: that of one that calls itself has those of the calls inside.
     Every,
@@ -57,9 +53,9 @@ pub enum Trees {
 }
 
 impl Trees {
-    pub(crate) fn has(&self, call: CallId, depth: u32, entry: AuxOffset) -> bool {
+    /// A call of a wanted function that is inside of `depth` others of it.
+    pub(crate) fn has(&self, depth: u32, entry: AuxOffset) -> bool {
         match self {
-            Self::Calls(calls) => calls.contains(&call),
             Self::EnteredAt(packets) => packets.contains(&entry),
             Self::Every => true,
             Self::Outermost | Self::Merged => depth == 0,
@@ -119,6 +115,12 @@ pub struct Step<'t> {
 }
 
 impl CallTree {
+    /// Of nodes in the order of their entry.
+    #[must_use]
+    pub fn new(nodes: Vec<Node>) -> Self {
+        Self { nodes }
+    }
+
     /// All nodes.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {

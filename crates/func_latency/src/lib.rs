@@ -57,7 +57,7 @@ mod row_file;
 mod show_command;
 mod target;
 mod tree_commands;
-mod tree_config;
+pub mod tree_config;
 
 use std::process::ExitCode;
 

@@ -76,6 +76,8 @@ pub struct Place<'a> {
 
 /// Opens the call of `function` that `key` says; of several that are the same to it, number `twin`, in the order of their
 /// entries.  `None`: the recording does not have it.
+///
+/// `decoder`: one that decodes for nobody but this, for one call or many.
 pub fn open(
     place: Place<'_>,
     decoder: &dyn SegmentDecoder,

@@ -50,6 +50,8 @@ pub(crate) fn run(config: &ShowConfig) -> Result<Exit> {
         }
     };
     let place = Place { recording: &recording, schedule: &schedule, image: &image, workers: calls.workers };
+    // What the other one remembers is about the rows: it has left out the calls inside.
+    let decoder = calls.decoder.decoder()?;
     let Some(call) = one_call::open(place, &*decoder, function, &key, twin) else {
         let message = format!(
             "the recording has no call {} as the row says: is the row of this recording, and of this version?",

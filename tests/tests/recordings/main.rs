@@ -4,6 +4,7 @@
 mod damage;
 mod decode_matches_truth;
 mod explain;
+mod exports;
 mod filter_agrees;
 mod hard_cases;
 #[cfg(feature = "libipt")]
@@ -17,4 +18,5 @@ mod records_match_perf;
 mod rows_match_oracle;
 mod snapshots;
 mod stripped_objects;
+mod trees;
 mod workers_do_not_matter;

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
+use model::AuxOffset;
+
 use super::script::{analyse, analyse_trees, id};
 use crate::children::ChildSums;
-use crate::{
-    Ancestor, CallId, CallRow, CallTree, ChildRow, LatencyRange, Paths, Request, Total, TreeSink, Trees,
-};
+use crate::{Ancestor, CallRow, CallTree, ChildRow, LatencyRange, Paths, Request, Total, TreeSink, Trees};
 
 /// A small generator of random numbers (xorshift64*): the same events on every run.
 struct Random(u64);
@@ -77,14 +77,14 @@ fn sums_hold_for_any_sequence_of_events() {
 
 /// Sums what the roots of trees called.
 struct Children {
-    calls: Vec<CallId>,
+    entries: Vec<AuxOffset>,
     sums: ChildSums,
     total: Total,
 }
 
 impl TreeSink for Children {
     fn wanted(&self) -> Trees {
-        Trees::Calls(self.calls.clone())
+        Trees::EnteredAt(self.entries.clone())
     }
 
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
@@ -106,8 +106,8 @@ fn the_first_level_of_all_trees_is_the_children() {
     for seed in 1..=200 {
         let script = random_script(seed, seed % 2 == 0);
         let report = analyse(&script, Request::default());
-        let calls = report.functions[0].rows.iter().map(|row| row.id).collect();
-        let mut children = Children { calls, sums: ChildSums::default(), total: Total::default() };
+        let entries = report.functions[0].rows.iter().map(|row| row.aux_offset).collect();
+        let mut children = Children { entries, sums: ChildSums::default(), total: Total::default() };
         let with_trees = analyse_trees(&script, Request::default(), &mut children);
         assert!(with_trees == report, "seed {seed}: trees change nothing");
         let rows = children.sums.rows(children.total, |_| 0.0);

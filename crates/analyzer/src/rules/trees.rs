@@ -1,8 +1,8 @@
 //! The trees of calls: what is a node, whose, and its times.
 
 use super::script::{analyse_trees, id, tree_text};
-use crate::{CallId, CallRow, CallTree, Paths, Request, TreeSink, Trees};
-use model::Tid;
+use crate::{CallRow, CallTree, Paths, Request, TreeSink, Trees};
+use model::{AuxOffset, Tid};
 
 /// Keeps trees as text.
 struct Text {
@@ -126,12 +126,11 @@ fn a_call_inside_of_another_has_a_tree_of_its_own_if_it_is_asked_for() {
       recursion f at f+10 110 +30 self 20
         call g at f+10 120 +10";
     check(RECURSION, Trees::Outermost, whole);
-    let call = |number| CallId { tid: Tid(7), number };
     let inner = "
     call f at f+10 110 +30 self 20
       call g at f+10 120 +10";
-    check(RECURSION, Trees::Calls(vec![call(1)]), inner);
-    check(RECURSION, Trees::Calls(vec![call(1), call(0)]), &format!("{inner}{whole}"));
+    check(RECURSION, Trees::EnteredAt(vec![AuxOffset(2)]), inner);
+    check(RECURSION, Trees::EnteredAt(vec![AuxOffset(2), AuxOffset(1)]), &format!("{inner}{whole}"));
 }
 
 #[test]

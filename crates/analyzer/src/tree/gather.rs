@@ -20,8 +20,8 @@ use crate::stack::Frame;
 /// Nodes that are kept before those that are alike become one, where that is all that is asked for.
 const MERGED_MAX: usize = if cfg!(test) { 8 } else { 1 << 16 };
 
-/// ... and where each call is asked for.  Beyond this, memory counts for more: 1 GB.
-const SINGLE_MAX: usize = 1 << 24;
+/// ... and where each call is asked for.  Beyond this, memory counts for more: some 300 MB.
+const SINGLE_MAX: usize = 1 << 22;
 
 /// One thread's nodes.
 #[derive(Debug, Default)]
@@ -197,7 +197,7 @@ fn by_entry(nodes: &[Node], into: &mut Vec<Node>) {
     into.extend_from_slice(nodes);
     let places = into.get_mut(base..).unwrap_or_default();
     // Backwards a node comes before its subtree, of which the last comes first: room is filled from its end.
-    let mut rooms = vec![0..nodes.len()];
+    let mut rooms: Vec<Range<usize>> = std::iter::once(0..nodes.len()).collect();
     for node in nodes.iter().rev() {
         while rooms.len() > 1 && rooms.last().is_some_and(Range::is_empty) {
             rooms.pop();

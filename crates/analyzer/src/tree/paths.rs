@@ -30,7 +30,7 @@ impl Paths {
     /// The paths, in the order in which they were first taken.
     #[must_use]
     pub fn finish(self) -> CallTree {
-        CallTree { nodes: self.merged.by_entry() }
+        CallTree::new(self.merged.by_entry())
     }
 }
 
