@@ -94,6 +94,26 @@ fn every_planted_cause_is_named_first() {
     }
 }
 
+#[test]
+fn the_text_says_it_in_a_sentence() {
+    let Some(Fixture { data, .. }) = fixture("causes") else { return };
+    for (function, line) in [
+        ("more_calls", "Cause: piece, called at causes.c:"),
+        ("more_calls", ", is called 30 times a call instead of 10"),
+        ("deeper", ", is called 40 times a call instead of 8"),
+        ("signalled", "Cause: on_fault is called 1 time a call instead of 0"),
+        ("waits_for_lock", "most in waits_for_lock > pthread_mutex_lock > __lll_lock_wait"),
+        ("dear_child", ", takes longer itself: "),
+        ("no_cause", "No cause: the slow calls are no outliers"),
+        ("no_cause", " took the same branches as the typical call "),
+    ] {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_func_latency_under_test"));
+        let output = process.arg("explain").arg("-i").arg(&data).args(["-f", function]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains(line), "{function}: no `{line}` in\n{text}");
+    }
+}
+
 /// The line of the program with this mark.
 fn marked(mark: &str) -> String {
     let mark = format!("/* cause: {mark} */");

@@ -3,7 +3,7 @@
 use std::hash::Hash;
 
 use super::compare::Pair;
-use super::{Ledger, Row, Side};
+use super::{Ledger, Parts, Row, Side, Spent};
 
 /// A callee on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
         let totals = (self.totals(Side::These), self.totals(Side::Base));
         let level = |path: usize| {
             let sums = |side| self.paths().get(path).map(|path| path.sums(side)).unwrap_or_default();
-            let total = |totals: &[super::Parts]| totals.get(path).map_or(0, |parts| parts.get(row.spent));
+            let total = |totals: &[Parts]| totals.get(path).map_or(0, |parts| parts.get(row.spent));
             let counts = (sums(Side::These).count, sums(Side::Base).count);
             let pair = Pair { calls, counts, sums_ns: (total(&totals.0), total(&totals.1)) };
             Level {
@@ -60,15 +60,16 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
                 more_often_ns: pair.more_often_ns(),
             }
         };
-        let mut levels = vec![level(0)];
-        if row.path == 0 && row.spent == super::Spent::Running {
+        let mut last = level(0);
+        let mut levels = vec![last];
+        if row.path == 0 && row.spent == Spent::Running {
             return Descent { levels, end: End::Own };
         }
         if row.path != 0 {
-            levels.push(level(row.path));
+            last = level(row.path);
+            levels.push(last);
         }
         loop {
-            let Some(last) = levels.last().copied() else { break };
             let is_most = |ns: i64| sign * ns.saturating_mul(2) >= sign * last.difference_ns;
             if last.path != 0 && is_most(last.more_often_ns) {
                 return Descent { levels, end: End::MoreOften };
@@ -80,20 +81,21 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
                 Some(best) if sign * best.difference_ns >= sign * callee.difference_ns => Some(best),
                 _ => Some(callee),
             });
-            let below_ns = heaviest.map_or(0, |callee| callee.difference_ns);
             match heaviest {
-                Some(callee) if is_most(below_ns) => levels.push(callee),
-                _ => {
-                    let own = self.own_difference_ns(last.path, row.spent, calls);
-                    let end = if is_most(own) || heaviest.is_none() { End::Own } else { End::Several };
-                    return Descent { levels, end };
+                Some(callee) if is_most(callee.difference_ns) => {
+                    last = callee;
+                    levels.push(last);
+                }
+                None => return Descent { levels, end: End::Own },
+                Some(_) => {
+                    let is_own = is_most(self.own_difference_ns(last.path, row.spent, calls));
+                    return Descent { levels, end: if is_own { End::Own } else { End::Several } };
                 }
             }
         }
-        Descent { levels, end: End::Own }
     }
 
-    fn own_difference_ns(&self, path: usize, spent: super::Spent, calls: (u64, u64)) -> i64 {
+    fn own_difference_ns(&self, path: usize, spent: Spent, calls: (u64, u64)) -> i64 {
         let own = |side| self.paths().get(path).map_or(0, |path| path.sums(side).own.get(spent));
         Pair { calls, counts: calls, sums_ns: (own(Side::These), own(Side::Base)) }.difference_ns()
     }

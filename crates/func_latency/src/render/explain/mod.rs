@@ -76,6 +76,12 @@ impl Explanation<'_> {
         self.names.line(place).unwrap_or_else(|| self.names.site(place))
     }
 
+    /// ... without where the line was inlined.
+    fn short_place(&self, place: Place) -> String {
+        let line = self.line_or_site(place);
+        line.split_once(" inlined at ").map_or(line.clone(), |(line, _)| format!("{line} (inlined)"))
+    }
+
     /// What a call did at a branch.
     fn way(&self, way: Way) -> String {
         match way {

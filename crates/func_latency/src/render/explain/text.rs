@@ -125,12 +125,7 @@ fn parting(
         } else {
             format!("{} to {}", grouped(base.0), grouped(base.1))
         };
-        table.row(vec![
-            explanation.line_or_site(*from),
-            explanation.line_or_site(*to),
-            grouped(*these),
-            base,
-        ]);
+        table.row(vec![explanation.short_place(*from), explanation.short_place(*to), grouped(*these), base]);
     }
     table.write(out, width)?;
     match loops.len().checked_sub(LOOPS) {

@@ -22,8 +22,15 @@ pub struct Callee {
 }
 
 impl Callee {
-    fn line_or_site(&self) -> String {
-        self.line.as_ref().or(self.site.as_ref()).cloned().unwrap_or_default()
+    /// Its line, or else its site.
+    fn place(&self) -> &str {
+        self.line.as_deref().or(self.site.as_deref()).unwrap_or_default()
+    }
+
+    /// ... without where the line was inlined.
+    fn short_place(&self) -> String {
+        let place = self.place();
+        place.split_once(" inlined at ").map_or(place.to_owned(), |(line, _)| format!("{line} (inlined)"))
     }
 }
 

@@ -28,8 +28,10 @@ pub fn cause(view: &LedgerView) -> Option<(String, String)> {
     let row = view.comparison.rows.get(*row)?;
     let (last, callee) = (descent.levels.last()?, callees.last()?);
     let name = &callee.name;
-    let at = callee.line_or_site();
-    let at = if at.is_empty() { at } else { format!(", called at {at},") };
+    let at = match callee.place() {
+        "" => String::new(),
+        place => format!(", called at {place},"),
+    };
     let per_call = |sums: (u64, u64)| {
         let (these, base) = view.per_call(sums);
         format!("{} a call instead of {}", mean_duration(these), mean_duration(base))
@@ -53,9 +55,11 @@ pub fn cause(view: &LedgerView) -> Option<(String, String)> {
             }
             _ => format!("{name}{at} takes {longer} itself"),
         },
-        (Spent::Kernel, _) => {
+        (Spent::Kernel, End::MoreOften) => {
             format!("system calls take {}, most in {name}{at} {}", per_call(row.sums_ns), often(last.counts))
         }
+        (Spent::Kernel, _) if last.path == 0 => format!("system calls take {}", per_call(row.sums_ns)),
+        (Spent::Kernel, _) => format!("system calls take {}, most in {name}", per_call(row.sums_ns)),
         (Spent::Interrupts, _) => format!("interrupts and faults take {}", per_call(row.sums_ns)),
         (spent, _) => {
             let chain: Vec<&str> = callees.iter().map(|callee| callee.name.as_str()).collect();
@@ -111,7 +115,7 @@ fn rows(out: &mut dyn Write, view: &LedgerView, width: usize) -> io::Result<()> 
             row.more_often_ns.map_or_else(dash, signed),
             longer.map_or_else(dash, signed),
             row.variance_share.map_or_else(dash, percent),
-            callee.line_or_site(),
+            callee.short_place(),
         ]);
     }
     if others.0 > 0 {
@@ -187,7 +191,7 @@ fn way(
             each(these_each),
             times(base),
             each(base_each),
-            callee.line_or_site(),
+            callee.short_place(),
         ]);
     }
     table.write(out, width)
