@@ -112,7 +112,7 @@ impl BranchPath {
     }
 
     /// Loops that this call went through more or less often than each of the others; first those of which the ratio is
-    /// largest, which puts a loop before those inside of it.
+    /// largest, and of equals those with fewest trips, which puts a loop before those inside of it.
     #[must_use]
     pub fn other_trips(&self, others: &[&Self]) -> Vec<Trips> {
         let of_others: Vec<_> = others.iter().map(|other| other.trips()).collect();
@@ -129,7 +129,7 @@ impl BranchPath {
         };
         let is_other = |trips: &Trips| trips.these < trips.base.0 || trips.base.1 < trips.these;
         let mut other: Vec<Trips> = loops.into_iter().map(trips).filter(is_other).collect();
-        other.sort_by(|a, b| b.ratio().total_cmp(&a.ratio()));
+        other.sort_by(|a, b| b.ratio().total_cmp(&a.ratio()).then(a.these.cmp(&b.these)));
         other
     }
 

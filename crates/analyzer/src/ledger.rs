@@ -16,6 +16,7 @@ mod compare;
 mod descend;
 mod gather;
 mod groups;
+mod left_out;
 mod shift;
 mod spent;
 mod variance;
@@ -32,6 +33,7 @@ pub use compare::{Comparison, Row};
 pub use descend::{Descent, End, Level};
 pub use gather::{AllCalls, LedgerOfCalls};
 pub use groups::{ChoiceError, Groups, Outlying, Slow, Typical};
+pub use left_out::LeftOut;
 pub use shift::Shift;
 pub use spent::{Parts, Spent};
 

@@ -16,6 +16,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use rustc_hash::FxHashMap;
 
 use crate::children::ChildKey;
+use crate::ledger::LeftOut;
 use crate::report::{CallId, CallRow, ChildKind};
 use crate::stats::Stats;
 use crate::tree::{CallTree, Node, TreeSink, Trees};
@@ -65,6 +66,8 @@ pub struct Modes {
     pub modes: Vec<Mode>,
     /// Latencies of the calls that go others, in ascending order.
     pub others_ns: Vec<u64>,
+    /// Calls of which it is not known which way they went, or too deep inside of others.
+    pub left_out: LeftOut,
 }
 
 /// Sorts the calls of a function by their ways; only those that were seen from entry to end.
@@ -72,6 +75,7 @@ pub struct Modes {
 pub struct ModesOfCalls {
     tables: [Table; DEPTHS.len()],
     scratch: Scratch,
+    left_out: LeftOut,
 }
 
 #[derive(Debug, Default)]
@@ -91,8 +95,9 @@ impl ModesOfCalls {
     /// The ways at the depth that counts.
     #[must_use]
     pub fn finish(self) -> Modes {
+        let left_out = self.left_out;
         let mut found: Vec<Modes> =
-            self.tables.into_iter().zip(DEPTHS).map(|(t, depth)| t.finish(depth)).collect();
+            self.tables.into_iter().zip(DEPTHS).map(|(t, depth)| t.finish(depth, left_out)).collect();
         let deepest = found.iter().rposition(Modes::is_clear).unwrap_or(0);
         found.swap_remove(deepest)
     }
@@ -130,11 +135,11 @@ impl Table {
         }
     }
 
-    fn finish(mut self, depth: usize) -> Modes {
+    fn finish(mut self, depth: usize, left_out: LeftOut) -> Modes {
         self.modes.iter_mut().for_each(|mode| mode.latencies_ns.sort_unstable());
         self.others_ns.sort_unstable();
         self.modes.sort_by_key(|mode| (Reverse(mode.latencies_ns.len()), mode.first));
-        Modes { depth, modes: self.modes, others_ns: self.others_ns }
+        Modes { depth, modes: self.modes, others_ns: self.others_ns, left_out }
     }
 }
 
@@ -144,16 +149,20 @@ impl TreeSink for ModesOfCalls {
     }
 
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
-        if !call.status.counted() {
+        if !self.left_out.compares(call) {
             return;
         }
-        let Self { tables, scratch } = self;
+        let Self { tables, scratch, .. } = self;
         scratch.depths.clear();
         scratch.depths.extend(tree.walk().map(|step| step.depth));
         for (table, depth) in tables.iter_mut().zip(DEPTHS) {
             let way = scratch.way(tree.nodes(), depth);
             table.add(way, call, || callees(tree, depth));
         }
+    }
+
+    fn too_deep(&mut self, call: &CallRow) {
+        self.left_out.compares(call);
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::io::{BufWriter, Write, stdout};
 
-use analyzer::ledger::{AllCalls, Shift, Side};
-use analyzer::{CallCounts, ChildKind, Ledger, Node};
+use analyzer::ledger::{AllCalls, LeftOut, Shift, Side};
+use analyzer::{ChildKind, Ledger, Node};
 use anyhow::{Context, Result};
 use model::FunctionId;
 
@@ -74,7 +74,7 @@ fn add(
     ledger: &mut Ledger<usize>,
     callees: &mut Callees,
 ) -> Result<Recorded> {
-    let mut recorded = (Vec::new(), CallCounts::default());
+    let mut recorded = (Vec::new(), LeftOut::default());
     tree_commands::with(config, |opened, wanted, names| {
         if wanted.len() != 1 {
             let message = format!("diff takes one function, and -f names {}", wanted.len());

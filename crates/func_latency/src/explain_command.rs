@@ -86,7 +86,7 @@ fn compared(groups: &Groups) -> Vec<CallRow> {
 fn no_groups(error: ChoiceError) -> anyhow::Error {
     let exit = match error {
         ChoiceError::NoCalls | ChoiceError::NoOthers | ChoiceError::NoSlowCalls => Exit::Nothing,
-        ChoiceError::NoSuchCall(_) | ChoiceError::NotWhole(..) => Exit::Usage,
+        ChoiceError::NoSuchCall(_) | ChoiceError::NotWhole(..) | ChoiceError::TooDeep(_) => Exit::Usage,
     };
     failure(exit, error.to_string())
 }

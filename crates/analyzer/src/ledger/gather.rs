@@ -5,9 +5,9 @@ use std::hash::Hash;
 use model::{Ns, Schedule, Tid};
 use rustc_hash::FxHashMap;
 
-use super::{Groups, Ledger, Side};
+use super::{Groups, Ledger, LeftOut, Side};
 use crate::children::ChildKey;
-use crate::report::{CallCounts, CallId, CallRow};
+use crate::report::{CallId, CallRow};
 use crate::tree::{CallTree, Node, TreeSink, Trees};
 
 /// Takes the trees of a function's calls into a ledger; the variance is that of all that were seen from entry to end.
@@ -53,18 +53,18 @@ pub struct AllCalls<'a, K, F> {
     schedule: &'a Schedule,
     key: F,
     calls: Vec<(Ns, Tid, u64)>,
-    left_out: CallCounts,
+    left_out: LeftOut,
 }
 
 impl<'a, K, F> AllCalls<'a, K, F> {
     /// `key` names the callee of a node as it is named in the other recording.
     pub fn new(ledger: &'a mut Ledger<K>, side: Side, schedule: &'a Schedule, key: F) -> Self {
-        Self { ledger, side, schedule, key, calls: Vec::new(), left_out: CallCounts::default() }
+        Self { ledger, side, schedule, key, calls: Vec::new(), left_out: LeftOut::default() }
     }
 
     /// The latencies of the calls, in the order of their starts, and calls that are not compared.
     #[must_use]
-    pub fn finish(mut self) -> (Vec<u64>, CallCounts) {
+    pub fn finish(mut self) -> (Vec<u64>, LeftOut) {
         self.calls.sort_unstable();
         (self.calls.into_iter().map(|(.., latency_ns)| latency_ns).collect(), self.left_out)
     }
@@ -76,11 +76,13 @@ impl<K: Copy + Eq + Hash, F: FnMut(&Node) -> K> TreeSink for AllCalls<'_, K, F> 
     }
 
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
-        if call.status.counted() {
+        if self.left_out.compares(call) {
             self.ledger.add(Some(self.side), (call.tid, tree), self.schedule, &mut self.key);
             self.calls.push((call.start_ns, call.tid, call.latency_ns));
-        } else {
-            self.left_out.add(call.status);
         }
+    }
+
+    fn too_deep(&mut self, call: &CallRow) {
+        self.left_out.compares(call);
     }
 }

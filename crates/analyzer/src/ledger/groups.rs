@@ -6,9 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::report::{CallCounts, CallId, CallRow, Caller, Place, Status};
+use super::LeftOut;
+use crate::report::{CallId, CallRow, Caller, Place, Status};
 use crate::request::LatencyRange;
 use crate::stats::{mean, nearest_rank};
+use crate::tree::NESTED_MAX;
 
 /// Which calls are the slow ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +41,8 @@ pub struct Groups {
     pub typical: Vec<CallRow>,
     /// Whose typical calls they are.
     pub whose: Typical,
-    /// Calls that were not seen from entry to end, and are in neither group; `complete` and `unwound` are 0.
-    pub left_out: CallCounts,
+    /// Calls that are in neither group, because they cannot be compared.
+    pub left_out: LeftOut,
     /// Whether the slow calls are slow.
     pub outlying: Outlying,
 }
@@ -80,6 +82,9 @@ pub enum ChoiceError {
     /// That call was not seen from entry to end.
     #[error("call {0} was not seen from entry to end ({status}): its time cannot be compared", status = .1.name())]
     NotWhole(CallId, Status),
+    /// That call is inside of too many others.
+    #[error("call {0} is inside of {NESTED_MAX} calls of the same function, or more: it is not compared")]
+    TooDeep(CallId),
     /// No call is slow.
     #[error("no call that was seen from entry to end has such a latency")]
     NoSlowCalls,
@@ -96,9 +101,8 @@ impl Groups {
     /// # Errors
     /// There is nothing to compare.
     pub fn choose(rows: &[CallRow], slow: Slow) -> Result<Self, ChoiceError> {
-        let mut left_out = CallCounts::default();
-        rows.iter().filter(|row| !row.status.counted()).for_each(|row| left_out.add(row.status));
-        let counted: Vec<CallRow> = rows.iter().filter(|row| row.status.counted()).copied().collect();
+        let mut left_out = LeftOut::default();
+        let counted: Vec<CallRow> = rows.iter().filter(|row| left_out.compares(row)).copied().collect();
         let range = match slow {
             Slow::Percentile(thousandths) => {
                 LatencyRange { min_ns: percentile(&counted, thousandths)?, max_ns: u64::MAX }
@@ -108,6 +112,9 @@ impl Groups {
                 let row = rows.iter().find(|row| row.id == id).ok_or(ChoiceError::NoSuchCall(id))?;
                 if !row.status.counted() {
                     return Err(ChoiceError::NotWhole(id, row.status));
+                }
+                if row.depth >= NESTED_MAX {
+                    return Err(ChoiceError::TooDeep(id));
                 }
                 LatencyRange::ALL
             }

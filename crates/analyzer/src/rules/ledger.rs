@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use super::script::{analyse, analyse_trees, callee_text, schedule};
-use crate::ledger::{ChoiceError, Groups, Ledger, LedgerOfCalls, Slow, Spent, Typical};
+use crate::ledger::{ChoiceError, Groups, Ledger, LedgerOfCalls, LeftOut, Slow, Spent, Typical};
+use crate::modes::ModesOfCalls;
+use crate::tree::NESTED_MAX;
 use crate::{CallRow, ChildKey, LatencyRange, Request};
 
 fn rows(script: &str) -> Vec<CallRow> {
@@ -247,6 +249,21 @@ fn only_calls_that_were_seen_from_entry_to_end_are_compared() {
     assert_eq!(error(range(0)), ChoiceError::NoOthers);
     assert_eq!(error(range(91)), ChoiceError::NoSlowCalls);
     assert_eq!(Groups::choose(&[], Slow::Percentile(990)).unwrap_err(), ChoiceError::NoCalls);
+}
+
+#[test]
+fn calls_inside_of_too_many_others_are_left_out() {
+    let mut script = String::from("0 start main+4\n10 call main+20 f\n");
+    let depth = u64::from(NESTED_MAX) + 3;
+    (1..depth).for_each(|i| writeln!(script, "{} call f+10 f", 10 + i).unwrap());
+    (1..depth).for_each(|i| writeln!(script, "{} ret f+20 f+15", 400 + i).unwrap());
+    script += "900 ret f+20 main+25";
+    let groups = Groups::choose(&rows(&script), Slow::Percentile(990)).unwrap();
+    assert_eq!(groups.left_out, LeftOut { nested: 3, ..LeftOut::default() });
+    let mut modes = ModesOfCalls::default();
+    let _ = analyse_trees(&script, Request::default(), &mut modes);
+    let modes = modes.finish();
+    assert_eq!((modes.calls() as u64, modes.left_out), (depth - 3, groups.left_out));
 }
 
 /// Whether the slowest percent of calls with these latencies are outliers.

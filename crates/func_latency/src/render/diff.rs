@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
-use analyzer::ledger::Shift;
-use analyzer::{CallCounts, Stats};
+use analyzer::Stats;
+use analyzer::ledger::{LeftOut, Shift};
 use serde::Serialize;
 
-use super::ledger::json::{Cause, Entry};
+use super::ledger::json::{Cause, Entry, NotCompared};
 use super::ledger::text::{Titles, signed};
 use super::ledger::{self, LedgerView};
 use super::table::{Align, Table};
@@ -22,8 +22,8 @@ pub struct Recorded {
     pub input: String,
     /// Latencies in the order of the calls' starts.
     pub latencies_ns: Vec<u64>,
-    /// Calls that were not seen from entry to end.
-    pub left_out: CallCounts,
+    /// Calls that are not compared.
+    pub left_out: LeftOut,
 }
 
 impl Recorded {
@@ -74,13 +74,9 @@ pub fn write_text(out: &mut dyn Write, difference: &Difference<'_>, width: usize
         table.row([cells, figures.map(duration).to_vec()].concat());
     }
     table.write(out, width)?;
-    for (name, CallCounts { open_start, open_end, cut, .. }) in [("A", base.left_out), ("B", these.left_out)]
-    {
-        if open_start + open_end + cut > 0 {
-            writeln!(
-                out,
-                "  not compared in {name}: {open_start} open at start, {open_end} open at end, {cut} cut"
-            )?;
+    for (name, recorded) in [("A", base), ("B", these)] {
+        if let Some(left_out) = ledger::text::left_out(&recorded.left_out) {
+            writeln!(out, "  not compared in {name}: {left_out}")?;
         }
     }
     let (more, than) =
@@ -125,9 +121,7 @@ struct Group<'a> {
     p90_ns: Option<u64>,
     p99_ns: Option<u64>,
     max_ns: Option<u64>,
-    open_start: u64,
-    open_end: u64,
-    cut: u64,
+    not_compared: NotCompared,
     /// Blocks of calls that follow one another.
     blocks: usize,
 }
@@ -155,7 +149,6 @@ pub fn write_json(out: &mut dyn Write, difference: &Difference<'_>) -> io::Resul
 
 fn group(recorded: &Recorded, blocks: usize) -> Group<'_> {
     let stats = recorded.stats();
-    let CallCounts { open_start, open_end, cut, .. } = recorded.left_out;
     Group {
         input: &recorded.input,
         calls: stats.count,
@@ -165,9 +158,7 @@ fn group(recorded: &Recorded, blocks: usize) -> Group<'_> {
         p90_ns: stats.spread.map(|spread| spread.p90_ns),
         p99_ns: stats.spread.map(|spread| spread.p99_ns),
         max_ns: stats.spread.map(|spread| spread.max_ns),
-        open_start,
-        open_end,
-        cut,
+        not_compared: recorded.left_out.into(),
         blocks,
     }
 }

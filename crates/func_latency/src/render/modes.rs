@@ -8,6 +8,8 @@ use model::FunctionId;
 use serde::Serialize;
 
 use super::Names;
+use super::ledger::json::NotCompared;
+use super::ledger::text::left_out;
 use super::names::{callee_name, file_name};
 use super::table::{Align, Table};
 use super::units::{counted, duration, grouped, percent, share};
@@ -80,6 +82,9 @@ pub fn write_text(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Res
         1 => "of the first level".to_owned(),
         depth => format!("of the first {depth} levels"),
     });
+    if let Some(left_out) = left_out(&view.modes.left_out) {
+        writeln!(out, "  not counted: {left_out}")?;
+    }
     writeln!(out, "  calls go the same way if they make the same calls, {levels}, in the same order\n")?;
     let mut table = Table::new(&[
         ("way", Align::Left),
@@ -160,6 +165,7 @@ struct Document {
     modes: Vec<Entry>,
     /// Calls of ways that were too many to be told apart.
     others: usize,
+    not_counted: NotCompared,
 }
 
 #[derive(Serialize)]
@@ -208,6 +214,7 @@ pub fn write_json(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
         depth: view.depth(),
         modes: view.modes.modes.iter().map(entry).collect(),
         others: view.modes.others_ns.len(),
+        not_counted: view.modes.left_out.into(),
     };
     serde_json::to_writer_pretty(&mut *out, &document)?;
     writeln!(out)

@@ -8,7 +8,7 @@ use analyzer::ledger::Typical;
 use serde::Serialize;
 
 use super::{Branches, Explanation};
-use crate::render::ledger::json::{Cause, Entry};
+use crate::render::ledger::json::{Cause, Entry, NotCompared};
 use crate::render::ledger::{self, LedgerView};
 
 /// Name and version of the contract.
@@ -77,13 +77,6 @@ struct Group {
     mean_ns: f64,
 }
 
-#[derive(Serialize)]
-struct NotCompared {
-    open_start: u64,
-    open_end: u64,
-    cut: u64,
-}
-
 /// Whether the slow calls are farther from their callers' median than what is spread like the others reaches.
 #[derive(Serialize)]
 struct Outlying {
@@ -118,11 +111,7 @@ fn document<'a>(explanation: &Explanation<'a>) -> Document<'a> {
             Typical::SameCallers => "same_callers",
             Typical::AllCallers => "all_callers",
         },
-        not_compared: NotCompared {
-            open_start: groups.left_out.open_start,
-            open_end: groups.left_out.open_end,
-            cut: groups.left_out.cut,
-        },
+        not_compared: groups.left_out.into(),
         difference_ns: comparison.difference_ns,
         outlying: Outlying {
             is_so: outlying.is_so(),

@@ -53,15 +53,8 @@ fn head(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<()> {
     let ids: Vec<String> = groups.slow.iter().take(IDS).map(|row| row.id.to_string()).collect();
     let more = if groups.slow.len() > IDS { ", ..." } else { "" };
     writeln!(out, "  slowest: {}{more}", ids.join(", "))?;
-    let left = groups.left_out;
-    if left.open_start + left.open_end + left.cut > 0 {
-        writeln!(
-            out,
-            "  not compared: {} open at start, {} open at end, {} cut",
-            grouped(left.open_start),
-            grouped(left.open_end),
-            grouped(left.cut)
-        )?;
+    if let Some(left_out) = ledger::text::left_out(&groups.left_out) {
+        writeln!(out, "  not compared: {left_out}")?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //! asked about, `base`: those that they are compared with), differences are of the means; those of the rows add up to the
 //! whole.
 
-use analyzer::ledger::{End, Level, Row};
+use analyzer::ledger::{End, LeftOut, Level, Row};
 use serde::Serialize;
 
 use super::{Callee, LedgerView};
@@ -50,6 +50,22 @@ struct OnPath<'a> {
     difference_ns: i64,
     more_often_ns: i64,
     each_longer_ns: i64,
+}
+
+/// Calls that are not compared.
+#[derive(Serialize)]
+pub struct NotCompared {
+    open_start: u64,
+    open_end: u64,
+    cut: u64,
+    /// Too deep inside of others of their function.
+    nested: u64,
+}
+
+impl From<LeftOut> for NotCompared {
+    fn from(LeftOut { open_start, open_end, cut, nested }: LeftOut) -> Self {
+        Self { open_start, open_end, cut, nested }
+    }
 }
 
 /// All rows.

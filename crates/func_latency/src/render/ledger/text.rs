@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use analyzer::ledger::{End, Level, Row, Spent};
+use analyzer::ledger::{End, LeftOut, Level, Row, Spent};
 
 use super::{Cause, LedgerView, each_ns};
 use crate::render::table::{Align, Table, bar};
@@ -195,6 +195,21 @@ fn way(
         ]);
     }
     table.write(out, width)
+}
+
+/// Calls that are not compared, if there are any: `1 open at end, 2 cut`.
+#[must_use]
+pub fn left_out(left_out: &LeftOut) -> Option<String> {
+    let LeftOut { open_start, open_end, cut, nested } = *left_out;
+    let counts = [
+        (open_start, "open at start"),
+        (open_end, "open at end"),
+        (cut, "cut"),
+        (nested, "too deep inside of others"),
+    ];
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    let list: Vec<String> = counts.map(|(count, what)| format!("{} {what}", grouped(*count))).collect();
+    (!list.is_empty()).then(|| list.join(", "))
 }
 
 /// With its sign, but for 0.
