@@ -127,6 +127,12 @@ impl Clock {
         Times::new(&self.timeline)
     }
 
+    /// The next slot that is made.
+    #[inline]
+    pub(crate) fn next_slot(&self) -> Slot {
+        self.timeline.next()
+    }
+
     /// A slot for the flow packet at hand, met when `work` instructions had passed.
     #[inline]
     pub(crate) fn slot(&mut self, work: u32) -> Slot {

@@ -153,7 +153,7 @@ impl Output {
     /// The branches of an effect, of which this is the first, that began when `work` instructions had passed; `splits`: with
     /// the first bit of a TNT.
     #[inline]
-    pub(crate) fn effect(&mut self, step: Step, work: u32, edges: EdgeId, splits: bool) {
+    pub(crate) fn effect(&mut self, step: &Step, work: u32, edges: EdgeId, splits: bool) {
         let what = if splits { What::Tnt(edges) } else { What::Effect(edges) };
         self.records.push(Record { at: step.at, what, lo: step.lo, slot: step.slot, work });
     }

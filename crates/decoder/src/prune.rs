@@ -155,6 +155,7 @@ mod tests {
                 from_asked: asked(from),
                 to_asked: running.last().is_some_and(|name| asked(*name)),
                 is_behind_first: false,
+                is_open: false,
                 is_last: true,
             };
             pruned.branch(&edge, number == words.len(), *word);

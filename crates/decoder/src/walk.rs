@@ -8,7 +8,7 @@ use packet::Tnt;
 use crate::Context;
 use crate::block::{Block, BlockId, Terminator};
 use crate::clock::Slot;
-use crate::effects::{Effects, End, MAX_DIRECT, Place, Program, no_code, stopped_at};
+use crate::effects::{Asked, Effect, Effects, End, MAX_DIRECT, Place, Program, no_code, stopped_at};
 use crate::graph::BlockGraph;
 use crate::output::Output;
 use crate::return_stack::ReturnStack;
@@ -159,56 +159,66 @@ impl Walk<'_> {
         Err(self.endless(step))
     }
 
+    /// The effect here of what is asked.
     #[inline(always)]
-    fn program(&mut self) -> Program<'_> {
-        let Self { context, graph, effects, space, .. } = self;
-        Program { context, graph, effects, space: *space }
+    fn effect(&mut self, asked: Asked) -> Place {
+        match self.effects.find(self.block, asked) {
+            Some(place) => place,
+            None => self.work_out(asked),
+        }
     }
 
-    /// Does what an effect says.
-    ///
-    /// A TNT packet's time is that of its first branch (SDM, "Cycle Packet Semantics"); simulators write the time of its
-    /// last.  By either, no branch is earlier than the flow packet before or later than the one behind, and the first
-    /// not later than the packet's time.
+    #[cold]
+    #[inline(never)]
+    fn work_out(&mut self, asked: Asked) -> Place {
+        let Self { context, graph, effects, space, .. } = self;
+        Program { context, graph, effects, space: *space }.work_out(self.block, asked)
+    }
+
+    /// Does what an effect says; `has_first`: that of the first bit of the TNT that is being followed, and others.
     #[inline(always)]
-    fn apply(&mut self, step: &mut Step, place: Place) -> Walked<End> {
+    fn apply(&mut self, step: &Step, place: Place, has_first: bool) -> End {
         let effect = self.effects.get(place);
-        self.tnt.drop_oldest(effect.bits);
-        let is_first = self.first_bit.is_none() && effect.bits > 0;
-        if let Some(edges) = effect.edges {
-            self.output.effect(*step, self.work, edges, is_first);
-        }
         if effect.returns {
             self.stack.pop();
         }
-        self.effects.push_calls(effect, &mut self.stack);
-        if effect.end == End::Lost {
-            return Err(self.lost(*step, place, is_first));
-        }
-        if is_first {
-            self.first_bit = Some(self.work.wrapping_add(effect.first_work));
-            step.slot = step.slot.next();
+        if let Some(edges) = effect.edges() {
+            self.output.effect(step, self.work, edges, has_first);
+            if effect.calls {
+                self.effects.push_calls(edges, &mut self.stack);
+            }
         }
         self.work = self.work.wrapping_add(effect.work);
         self.block = effect.next;
-        if effect.is_at_return {
+        if effect.end == End::Return {
             self.at_return = effect.next;
         }
-        Ok(effect.end)
+        effect.end
     }
 
     /// Goes as far as an effect goes that ends where code and packet contradict each other.
     #[cold]
-    fn lost(&mut self, mut step: Step, place: Place, is_first: bool) -> GapCause {
+    fn lost(&mut self, mut step: Step, place: Place) -> GapCause {
         let effect = *self.effects.get(place);
-        self.work = self.work.wrapping_add(effect.work);
+        self.tnt.drop_oldest(effect.bits);
+        let is_first = self.first_bit.is_none() && effect.bits > 0;
+        let begin = self.work;
+        self.work = begin.wrapping_add(effect.work);
         self.block = effect.next;
         if is_first {
-            self.first_bit = Some(self.work.wrapping_sub(effect.work).wrapping_add(effect.first_work));
+            self.first_bit = Some(begin.wrapping_add(effect.first_work));
+        }
+        if effect.returns {
+            self.stack.pop();
         }
         let Some(failure) = self.effects.failure(&effect) else {
             return self.desync(self.graph.block(self.block));
         };
+        if let Some(edges) = failure.edges.some() {
+            self.output.effect(&step, begin, edges, is_first);
+        }
+        failure.calls.iter().for_each(|&call| self.stack.push(call));
+        let (cause, endless) = (failure.cause, failure.endless);
         if let Some((kind, to)) = failure.branch {
             let has_bit = !matches!(kind, BranchKind::Call | BranchKind::Jump);
             if is_first && effect.bits > u8::from(has_bit) {
@@ -217,28 +227,40 @@ impl Walk<'_> {
             let from = self.graph.block(self.block).last;
             self.emit_branch(step, kind, from, to);
         }
-        if failure.endless {
+        if endless {
             self.output.take_back(step.at);
         }
-        failure.cause
+        cause
     }
 
     /// Follows the pending TNT bits; what is left of them waits for a TIP.
-    #[inline]
+    ///
+    /// A TNT packet's time is that of its first branch (SDM, "Cycle Packet Semantics"); simulators write the time of its
+    /// last.  By either, no branch is earlier than the flow packet before or later than the one behind, and the first
+    /// not later than the packet's time.
+    #[inline(always)]
     pub(crate) fn follow_tnt(&mut self, mut step: Step) -> Walked<()> {
         while !self.tnt.is_empty() {
-            let mut end = End::Return;
-            if self.block != self.at_return {
-                let (block, bits) = (self.block, self.tnt);
-                let place = self.program().of_bits(block, bits);
-                end = self.apply(&mut step, place)?;
+            let place = if self.block == self.at_return {
+                let call = self.stack.pop();
+                self.effect(Asked::compressed(call, self.tnt))
+            } else {
+                self.effect(Asked::bits(self.tnt))
+            };
+            let Effect { bits, first_work, end, .. } = *self.effects.get(place);
+            if end == End::Lost {
+                return Err(self.lost(step, place));
             }
-            while end == End::Return {
-                let (block, bits, call) = (self.block, self.tnt, self.stack.pop());
-                let place = self.program().of_return(block, call, bits);
-                end = self.apply(&mut step, place)?;
+            let has_first = bits > 0 && self.first_bit.is_none();
+            if has_first {
+                self.first_bit = Some(self.work.wrapping_add(first_work));
             }
-            if end != End::Used {
+            self.tnt.drop_oldest(bits);
+            self.apply(&step, place, has_first);
+            if has_first {
+                step.slot = step.slot.next();
+            }
+            if end == End::Indirect {
                 return Ok(()); // a TIP comes first
             }
         }
@@ -247,21 +269,27 @@ impl Walk<'_> {
 
     /// Follows a TIP; true if it was a far transfer, which only ends the trace of the present code.
     #[inline(always)]
-    pub(crate) fn follow_tip(&mut self, mut step: Step, ip: Avma) -> Walked<bool> {
-        let block = self.block;
-        let place = self.program().of_address(block, ip);
-        let end = self.apply(&mut step, place)?;
-        if end == End::Used {
-            return Ok(false);
+    pub(crate) fn follow_tip(&mut self, step: Step, ip: Avma) -> Walked<bool> {
+        let place = self.effect(Asked::Address(ip));
+        if self.effects.get(place).end == End::Lost {
+            return Err(self.lost(step, place));
         }
-        self.end_far(step, end, ip);
-        Ok(true)
+        match self.apply(&step, place, false) {
+            end @ (End::Far | End::Vsyscall) => {
+                self.end_far(step, end, ip);
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Emits the end of the present code by a TIP to `ip`.
     #[cold]
     fn end_far(&mut self, step: Step, end: End, ip: Avma) {
         let block = self.graph.block(self.block);
+        if end == End::Vsyscall && block.terminator == Terminator::IndirectCall {
+            self.stack.push(self.block);
+        }
         let kind = match (end, block.branch_kind()) {
             (End::Vsyscall, Some(kind)) => EndKind::Branch(kind),
             _ => EndKind::Syscall,

@@ -15,6 +15,7 @@ impl IpPayload {
     pub const NONE: Self = Self { ip_bytes: 0, value: 0 };
 
     /// How many bytes are stored; `None` for the reserved encodings.
+    #[inline]
     #[must_use]
     pub const fn stored_len(ip_bytes: u8) -> Option<usize> {
         match ip_bytes {

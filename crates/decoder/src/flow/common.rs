@@ -7,6 +7,7 @@ use packet::{MAX_PACKET_LEN, Packet, Tnt};
 
 use super::events::FupUse;
 use super::{Flow, State};
+use crate::walk::Step;
 
 impl Flow<'_> {
     /// Follows such packets up to the first other one.
@@ -44,21 +45,23 @@ impl Flow<'_> {
     #[inline(always)]
     pub(super) fn follow_tnt(&mut self, at: AuxOffset, tnt: Tnt) {
         self.clock.progress(1);
-        self.behind_tnt = false; // what follows is behind all branches of the TNT before
-        let step = self.step(at);
-        (self.behind_tnt, self.tnt_lo) = (true, step.lo);
-        if !self.walk.tnt.is_empty() {
-            let ip = self.walk.position().ip;
-            return self.check(Err(GapCause::Desync { ip }), at);
-        }
-        (self.walk.tnt, self.walk.first_bit) = (tnt, None);
-        self.open_tnt = true;
-        let walked = self.walk.follow_tnt(step);
-        if let Some(work) = self.walk.first_bit {
-            self.clock.reached(step.slot, work);
-        }
+        // What follows is behind all branches of the TNT before.
+        let (lo, slot) = (self.flow_slot, self.clock.next_slot());
+        (self.flow_slot, self.tnt_lo) = (slot, lo);
+        (self.open_tnt, self.behind_tnt) = (true, true);
+        let before = self.walk.work;
+        let walked = if self.walk.tnt.is_empty() {
+            (self.walk.tnt, self.walk.first_bit) = (tnt, None);
+            self.walk.follow_tnt(Step { lo, own: slot, slot, at })
+        } else {
+            self.walk.first_bit = Some(before);
+            Err(GapCause::Desync { ip: self.walk.position().ip })
+        };
+        self.clock.slot(self.walk.first_bit.unwrap_or(before));
         self.clock.progress(u64::from(tnt.len()).saturating_sub(1));
-        self.check(walked, at);
+        if walked.is_err() {
+            self.check(walked, at);
+        }
     }
 
     /// A TIP in code that is followed, without a FUP before it.
