@@ -21,7 +21,6 @@ use crate::Context;
 use crate::block::BlockId;
 use crate::graph::BlockGraph;
 use crate::return_stack::ReturnStack;
-pub(crate) use memo::Place;
 use memo::{Key, Memo};
 use path::Path;
 pub(crate) use path::{MAX_DIRECT, no_code, stopped_at};
@@ -155,15 +154,10 @@ impl Effects {
 
     /// What is remembered of it.
     #[inline]
-    pub(crate) fn find(&mut self, block: BlockId, asked: Asked) -> Option<Place> {
-        let place = self.memo.find(Key::new(block, asked))?;
+    pub(crate) fn find(&mut self, block: BlockId, asked: Asked) -> Option<Effect> {
+        let effect = *self.memo.find(Key::new(block, asked))?;
         self.hits += 1;
-        Some(place)
-    }
-
-    #[inline]
-    pub(crate) fn get(&self, place: Place) -> &Effect {
-        self.memo.get(place)
+        Some(effect)
     }
 
     /// The edges of an effect, of which this is the first, with their numbers.
@@ -250,7 +244,7 @@ pub(crate) struct Program<'a> {
 
 impl Program<'_> {
     /// Works out what nobody remembers.
-    pub(crate) fn work_out(&mut self, block: BlockId, asked: Asked) -> Place {
+    pub(crate) fn work_out(&mut self, block: BlockId, asked: Asked) -> Effect {
         let mut path = Path::new(self.context, self.graph, self.effects, self.space, block);
         let end = match asked {
             Asked::Bits(bits) => path.follow(bits),
@@ -259,6 +253,7 @@ impl Program<'_> {
         };
         let effect = path.finish(end);
         self.effects.misses += 1;
-        self.effects.memo.add(Key::new(block, asked), effect)
+        self.effects.memo.add(Key::new(block, asked), effect);
+        effect
     }
 }

@@ -8,7 +8,7 @@ use packet::Tnt;
 use crate::Context;
 use crate::block::{Block, BlockId, Terminator};
 use crate::clock::Slot;
-use crate::effects::{Asked, Effect, Effects, End, MAX_DIRECT, Place, Program, no_code, stopped_at};
+use crate::effects::{Asked, Effect, Effects, End, MAX_DIRECT, Program, no_code, stopped_at};
 use crate::graph::BlockGraph;
 use crate::output::Output;
 use crate::return_stack::ReturnStack;
@@ -161,24 +161,23 @@ impl Walk<'_> {
 
     /// The effect here of what is asked.
     #[inline(always)]
-    fn effect(&mut self, asked: Asked) -> Place {
+    fn effect(&mut self, asked: Asked) -> Effect {
         match self.effects.find(self.block, asked) {
-            Some(place) => place,
+            Some(effect) => effect,
             None => self.work_out(asked),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn work_out(&mut self, asked: Asked) -> Place {
+    fn work_out(&mut self, asked: Asked) -> Effect {
         let Self { context, graph, effects, space, .. } = self;
         Program { context, graph, effects, space: *space }.work_out(self.block, asked)
     }
 
     /// Does what an effect says; `has_first`: that of the first bit of the TNT that is being followed, and others.
     #[inline(always)]
-    fn apply(&mut self, step: &Step, place: Place, has_first: bool) -> End {
-        let effect = self.effects.get(place);
+    fn apply(&mut self, step: &Step, effect: Effect, has_first: bool) {
         if effect.returns {
             self.stack.pop();
         }
@@ -193,13 +192,11 @@ impl Walk<'_> {
         if effect.end == End::Return {
             self.at_return = effect.next;
         }
-        effect.end
     }
 
     /// Goes as far as an effect goes that ends where code and packet contradict each other.
     #[cold]
-    fn lost(&mut self, mut step: Step, place: Place) -> GapCause {
-        let effect = *self.effects.get(place);
+    fn lost(&mut self, mut step: Step, effect: Effect) -> GapCause {
         self.tnt.drop_oldest(effect.bits);
         let is_first = self.first_bit.is_none() && effect.bits > 0;
         let begin = self.work;
@@ -241,26 +238,25 @@ impl Walk<'_> {
     #[inline(always)]
     pub(crate) fn follow_tnt(&mut self, mut step: Step) -> Walked<()> {
         while !self.tnt.is_empty() {
-            let place = if self.block == self.at_return {
+            let effect = if self.block == self.at_return {
                 let call = self.stack.pop();
                 self.effect(Asked::compressed(call, self.tnt))
             } else {
                 self.effect(Asked::bits(self.tnt))
             };
-            let Effect { bits, first_work, end, .. } = *self.effects.get(place);
-            if end == End::Lost {
-                return Err(self.lost(step, place));
+            if effect.end == End::Lost {
+                return Err(self.lost(step, effect));
             }
-            let has_first = bits > 0 && self.first_bit.is_none();
+            let has_first = effect.bits > 0 && self.first_bit.is_none();
             if has_first {
-                self.first_bit = Some(self.work.wrapping_add(first_work));
+                self.first_bit = Some(self.work.wrapping_add(effect.first_work));
             }
-            self.tnt.drop_oldest(bits);
-            self.apply(&step, place, has_first);
+            self.tnt.drop_oldest(effect.bits);
+            self.apply(&step, effect, has_first);
             if has_first {
                 step.slot = step.slot.next();
             }
-            if end == End::Indirect {
+            if effect.end == End::Indirect {
                 return Ok(()); // a TIP comes first
             }
         }
@@ -270,11 +266,12 @@ impl Walk<'_> {
     /// Follows a TIP; true if it was a far transfer, which only ends the trace of the present code.
     #[inline(always)]
     pub(crate) fn follow_tip(&mut self, step: Step, ip: Avma) -> Walked<bool> {
-        let place = self.effect(Asked::Address(ip));
-        if self.effects.get(place).end == End::Lost {
-            return Err(self.lost(step, place));
+        let effect = self.effect(Asked::Address(ip));
+        if effect.end == End::Lost {
+            return Err(self.lost(step, effect));
         }
-        match self.apply(&step, place, false) {
+        self.apply(&step, effect, false);
+        match effect.end {
             end @ (End::Far | End::Vsyscall) => {
                 self.end_far(step, end, ip);
                 Ok(true)

@@ -75,18 +75,6 @@ impl Line {
     );
 }
 
-/// Where an effect is in the memo, until the next one is remembered.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place(usize);
-
-impl Place {
-    /// The other place of its line.
-    #[inline]
-    fn beside(self) -> Self {
-        Self(self.0 ^ 1)
-    }
-}
-
 /// A memo begins with so many lines: 128 KB.
 const FIRST_LINES: usize = 1 << 11;
 
@@ -109,32 +97,28 @@ impl Memo {
 
     /// Where a key's effect stands, if it is not beside that.
     #[inline]
-    fn place(&self, key: Key) -> Place {
-        Place(key.hash() & (self.lines.len() * 2 - 1))
+    fn place(&self, key: Key) -> usize {
+        key.hash() & (self.lines.len() * 2 - 1)
     }
 
     #[inline]
-    fn entry(&self, Place(place): Place) -> &Entry {
+    fn entry(&self, place: usize) -> &Entry {
         &self.lines[place / 2].0[place % 2]
     }
 
     #[inline]
-    pub(super) fn get(&self, place: Place) -> &Effect {
-        &self.entry(place).effect
-    }
-
-    #[inline]
-    pub(super) fn find(&self, key: Key) -> Option<Place> {
+    pub(super) fn find(&self, key: Key) -> Option<&Effect> {
         let place = self.place(key);
-        if self.entry(place).key == key {
-            return Some(place);
+        let entry = self.entry(place);
+        if entry.key == key {
+            return Some(&entry.effect);
         }
-        let beside = place.beside();
-        (self.entry(beside).key == key).then_some(beside)
+        let beside = self.entry(place ^ 1);
+        (beside.key == key).then_some(&beside.effect)
     }
 
     /// Remembers the effect of a key that was not found.
-    pub(super) fn add(&mut self, key: Key, effect: Effect) -> Place {
+    pub(super) fn add(&mut self, key: Key, effect: Effect) {
         if self.used >= self.lines.len() && self.lines.len() * 2 <= self.most {
             let larger = empty(self.lines.len() * 2);
             self.used = 0;
@@ -144,18 +128,17 @@ impl Memo {
                 }
             }
         }
-        self.put(Entry { key, effect })
+        self.put(Entry { key, effect });
     }
 
     /// At its place if that is free; else beside it if that is; else it takes its place.
-    fn put(&mut self, entry: Entry) -> Place {
+    fn put(&mut self, entry: Entry) {
         let place = self.place(entry.key);
-        let is_free = |place: &Place| self.entry(*place).key == Key::NONE;
-        let free = [place, place.beside()].into_iter().find(is_free);
+        let is_free = |place: &usize| self.entry(*place).key == Key::NONE;
+        let free = [place, place ^ 1].into_iter().find(is_free);
         self.used += usize::from(free.is_some());
-        let Place(place) = free.unwrap_or(place);
+        let place = free.unwrap_or(place);
         self.lines[place / 2].0[place % 2] = entry;
-        Place(place)
     }
 
     /// Forgets all effects.
