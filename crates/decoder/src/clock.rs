@@ -344,7 +344,7 @@ impl Clock {
             let measured = [self.measured, own, behind];
             let cycle = core::length(cbr, measured);
             let cycle = cycle.filter(|_| self.has_cyc && !core::is_unknown(measured));
-            interval.settle(cycle, self.unseen_cycles);
+            interval.settle(cycle, self.unseen_cycles, self.conversion);
             self.errors += u64::from(interval.contradicts(self.unseen_cycles));
             self.measured = own.or(self.measured);
         }

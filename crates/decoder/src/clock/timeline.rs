@@ -25,12 +25,20 @@ pub(super) enum Rule {
     Unknown,
 }
 
-/// The slots from `first` on, up to the next part's.
+/// The slots from `first` on, up to `end`, which is the next part's first.
 struct Part {
     first: Slot,
+    end: Slot,
     rule: Rule,
     /// Packets that contradict the rule say so much.
     bound: Option<(Ns, Ns)>,
+}
+
+impl Part {
+    #[inline]
+    fn has(&self, slot: Slot) -> bool {
+        self.first <= slot && slot < self.end
+    }
 }
 
 /// What had passed at a flow packet: small, for each has one.
@@ -111,9 +119,9 @@ impl Timeline {
 
     /// All slots that are in no part yet are one.
     pub(super) fn close(&mut self, rule: Rule) {
-        let next = self.next();
-        let first = std::mem::replace(&mut self.open, next);
-        self.parts.push(Part { first, rule, bound: None });
+        let end = self.next();
+        let first = std::mem::replace(&mut self.open, end);
+        self.parts.push(Part { first, end, rule, bound: None });
     }
 
     /// The intervals that wait for what is measured behind them.
@@ -157,31 +165,27 @@ impl Timeline {
     pub(super) fn time(&self, slot: Slot, near: &mut usize) -> Option<EventTime> {
         let Mark { most, doubt, .. } = *self.marks.get(slot.0 as usize)?;
         let since = Span { most, doubt: *self.doubts.get(doubt as usize)? };
-        if !self.has(*near, slot) {
-            let is_next = self.has(*near + 1, slot);
-            let search = || self.parts.partition_point(|part| part.first <= slot).saturating_sub(1);
-            *near = if is_next { *near + 1 } else { search() };
+        let mut part = self.parts.get(*near)?;
+        if !part.has(slot) {
+            *near = self.number(slot, *near);
+            part = self.parts.get(*near).filter(|part| part.has(slot))?;
         }
-        let part = self.parts.get(*near).filter(|part| part.first <= slot && slot < self.open)?;
         let time = self.by_rule(&part.rule, since);
         Some(part.bound.map_or(time, |(lo, hi)| EventTime { lo, point: time.point.clamp(lo, hi), hi }))
     }
 
-    /// The slot is in the part with this number.
-    fn has(&self, part: usize, slot: Slot) -> bool {
-        let end = self.parts.get(part + 1).map_or(self.open, |next| next.first);
-        self.parts.get(part).is_some_and(|part| part.first <= slot && slot < end)
+    /// The number of the part that has the slot, if one has: mostly one that is beside `near`.
+    fn number(&self, slot: Slot, near: usize) -> usize {
+        let beside = [near + 1, near.wrapping_sub(1)];
+        let found = beside.into_iter().find(|&part| self.parts.get(part).is_some_and(|part| part.has(slot)));
+        found.unwrap_or_else(|| self.parts.partition_point(|part| part.first <= slot).saturating_sub(1))
     }
 
     #[inline]
     fn by_rule(&self, rule: &Rule, since: Span) -> EventTime {
         match rule {
             Rule::Before(anchor) => EventTime { lo: Ns(0), point: *anchor, hi: *anchor },
-            Rule::Between(interval) => {
-                let bounds = interval.bounds(since, self.unseen_cycles);
-                let (lo, hi) = (self.ns(bounds.lo), self.ns_up(bounds.hi));
-                EventTime { lo, point: self.ns(bounds.point).clamp(lo, hi), hi }
-            }
+            Rule::Between(interval) => interval.time(since, self.unseen_cycles, self.conversion),
             Rule::Behind { anchor, cycle, end } => {
                 let bounds = interval::behind(*anchor, since, *cycle, self.unseen_cycles);
                 let lo = self.ns(bounds.lo);
