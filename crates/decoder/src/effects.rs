@@ -154,8 +154,8 @@ impl Effects {
 
     /// What is remembered of it.
     #[inline]
-    pub(crate) fn find(&mut self, block: BlockId, asked: Asked) -> Option<Effect> {
-        let effect = *self.memo.find(Key::new(block, asked))?;
+    pub(crate) fn find(&mut self, block: BlockId, asked: Asked) -> Option<&Effect> {
+        let effect = self.memo.find(Key::new(block, asked))?;
         self.hits += 1;
         Some(effect)
     }
@@ -242,9 +242,9 @@ pub(crate) struct Program<'a> {
     pub(crate) space: SpaceId,
 }
 
-impl Program<'_> {
+impl<'a> Program<'a> {
     /// Works out what nobody remembers.
-    pub(crate) fn work_out(&mut self, block: BlockId, asked: Asked) -> Effect {
+    pub(crate) fn work_out(self, block: BlockId, asked: Asked) -> &'a Effect {
         let mut path = Path::new(self.context, self.graph, self.effects, self.space, block);
         let end = match asked {
             Asked::Bits(bits) => path.follow(bits),
@@ -253,7 +253,6 @@ impl Program<'_> {
         };
         let effect = path.finish(end);
         self.effects.misses += 1;
-        self.effects.memo.add(Key::new(block, asked), effect);
-        effect
+        self.effects.memo.add(Key::new(block, asked), effect)
     }
 }

@@ -356,7 +356,10 @@ impl<'a> Flow<'a> {
         self.fup_use = FupUse::default();
         match (self.state, ip) {
             (State::On, Some(ip)) => {
-                let Some(Fup { ip: from, interruption, .. }) = fup else { return self.follow_tip(at, ip) };
+                let Some(Fup { ip: from, interruption, .. }) = fup else {
+                    self.follow_tip(at, ip);
+                    return;
+                };
                 self.clock.progress(1);
                 // FUP forces TNT and all deferred TIPs out (SDM, "Deferred TIPs"): the TIP behind one has not waited.
                 let step = self.step(at);

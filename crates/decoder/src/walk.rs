@@ -162,15 +162,16 @@ impl Walk<'_> {
     /// The effect here of what is asked.
     #[inline(always)]
     fn effect(&mut self, asked: Asked) -> Effect {
-        match self.effects.find(self.block, asked) {
+        let effect = match self.effects.find(self.block, asked) {
             Some(effect) => effect,
             None => self.work_out(asked),
-        }
+        };
+        *effect
     }
 
     #[cold]
     #[inline(never)]
-    fn work_out(&mut self, asked: Asked) -> Effect {
+    fn work_out(&mut self, asked: Asked) -> &Effect {
         let Self { context, graph, effects, space, .. } = self;
         Program { context, graph, effects, space: *space }.work_out(self.block, asked)
     }

@@ -66,14 +66,17 @@ pub(super) struct Doubt {
     pub(super) breaks: u32,
 }
 
+impl Doubt {
+    /// Some of these cycles, nobody knows how many, lie before the anchor.
+    pub(super) fn add_cycles(&mut self, cycles: u64) {
+        self.cycles = self.cycles.saturating_add(cycles).min(MAX_CYCLES);
+    }
+}
+
 impl Span {
-    /// `straddles`: some of these cycles, nobody knows how many, lie before the anchor.
     #[inline]
-    pub(super) fn add_cycles(&mut self, cycles: u64, straddles: bool) {
+    pub(super) fn add_cycles(&mut self, cycles: u64) {
         self.most = self.most.saturating_add(cycles).min(MAX_CYCLES);
-        if straddles {
-            self.doubt.cycles = self.doubt.cycles.saturating_add(cycles).min(MAX_CYCLES);
-        }
     }
 
     /// At least this many core cycles.

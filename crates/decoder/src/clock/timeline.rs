@@ -63,8 +63,6 @@ pub(super) struct Timeline {
     pub(super) marks: Vec<Mark>,
     /// Each different from the one before it.
     doubts: Vec<Doubt>,
-    /// The last of them.
-    doubt: Doubt,
     parts: Vec<Part>,
     /// The first slot that is in no part yet.
     open: Slot,
@@ -81,7 +79,6 @@ impl Timeline {
             unseen_cycles,
             marks,
             doubts: vec![Doubt::default()],
-            doubt: Doubt::default(),
             parts: vec![],
             open: Slot(0),
             waiting: 0,
@@ -98,15 +95,19 @@ impl Timeline {
         Slot(self.marks.len() as u32)
     }
 
+    /// A slot, at so many cycles at most since the last anchor.
     #[inline]
-    pub(super) fn push(&mut self, since: Span, work: u32) -> Slot {
+    pub(super) fn push(&mut self, most: u64, work: u32) -> Slot {
         let slot = self.next();
-        if since.doubt != self.doubt {
-            self.doubts.push(since.doubt);
-            self.doubt = since.doubt;
-        }
-        self.marks.push(Mark { most: since.most, doubt: self.doubts.len() as u32 - 1, work });
+        self.marks.push(Mark { most, doubt: self.doubts.len() as u32 - 1, work });
         slot
+    }
+
+    /// What is not certain of the slots that follow.
+    pub(super) fn doubt(&mut self, doubt: Doubt) {
+        if self.doubts.last() != Some(&doubt) {
+            self.doubts.push(doubt);
+        }
     }
 
     /// What `slot` stands for happened when `work` instructions had passed.

@@ -118,7 +118,7 @@ impl Memo {
     }
 
     /// Remembers the effect of a key that was not found.
-    pub(super) fn add(&mut self, key: Key, effect: Effect) {
+    pub(super) fn add(&mut self, key: Key, effect: Effect) -> &Effect {
         if self.used >= self.lines.len() && self.lines.len() * 2 <= self.most {
             let larger = empty(self.lines.len() * 2);
             self.used = 0;
@@ -128,17 +128,19 @@ impl Memo {
                 }
             }
         }
-        self.put(Entry { key, effect });
+        self.put(Entry { key, effect })
     }
 
     /// At its place if that is free; else beside it if that is; else it takes its place.
-    fn put(&mut self, entry: Entry) {
+    fn put(&mut self, entry: Entry) -> &Effect {
         let place = self.place(entry.key);
         let is_free = |place: &usize| self.entry(*place).key == Key::NONE;
         let free = [place, place ^ 1].into_iter().find(is_free);
         self.used += usize::from(free.is_some());
         let place = free.unwrap_or(place);
-        self.lines[place / 2].0[place % 2] = entry;
+        let free = &mut self.lines[place / 2].0[place % 2];
+        *free = entry;
+        &free.effect
     }
 
     /// Forgets all effects.
