@@ -14,7 +14,7 @@
 mod memo;
 mod path;
 
-use model::{Avma, BranchKind, GapCause, SpaceId, Target};
+use model::{Avma, BranchKind, GapCause, SpaceId, Target, Transfer};
 use packet::Tnt;
 
 use crate::Context;
@@ -38,13 +38,11 @@ impl EdgeId {
     }
 }
 
-/// A branch between two blocks.
+/// A branch between two blocks: what is asked of each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
     /// The block whose last instruction branched.
     pub(crate) from: BlockId,
-    /// The block that it went to.
-    pub(crate) to: BlockId,
     /// Instructions passed, since the effect's beginning.
     pub(crate) work: u32,
     pub(crate) role: Role,
@@ -135,6 +133,8 @@ impl Effect {
 /// The effects that the memo remembers, and all edges that were met.
 pub(crate) struct Effects {
     edges: Vec<Edge>,
+    /// What each of them is for whoever asked.
+    transfers: Vec<Transfer>,
     failures: Vec<Failure>,
     memo: Memo,
     pub(crate) hits: u64,
@@ -149,7 +149,7 @@ const MAX_BYTES: usize = 64 << 20;
 impl Effects {
     /// With a memo of at most so many places, and at least one.
     pub(crate) fn new(entries: usize) -> Self {
-        Self { edges: vec![], failures: vec![], memo: Memo::new(entries), hits: 0, misses: 0 }
+        Self { edges: vec![], transfers: vec![], failures: vec![], memo: Memo::new(entries), hits: 0, misses: 0 }
     }
 
     /// What is remembered of it.
@@ -160,27 +160,22 @@ impl Effects {
         Some(effect)
     }
 
-    /// The edges of an effect, of which this is the first, with their numbers.
+    /// The edges of an effect from its first one on, and those of others behind its last.
     #[inline]
-    pub(crate) fn edges(&self, first: EdgeId) -> impl Iterator<Item = (EdgeId, &Edge)> {
-        let mut is_more = true;
-        let edges = self.edges.get(first.0 as usize..).unwrap_or_default();
-        (first.0..)
-            .map(EdgeId)
-            .zip(edges)
-            .take_while(move |(_, edge)| std::mem::replace(&mut is_more, !edge.is_last))
+    pub(crate) fn edges(&self, first: EdgeId) -> &[Edge] {
+        self.edges.get(first.0 as usize..).unwrap_or_default()
     }
 
-    /// The edge with this number.
+    /// The transfer that an edge is.
     #[inline]
-    pub(crate) fn edge(&self, id: EdgeId) -> &Edge {
-        &self.edges[id.0 as usize]
+    pub(crate) fn transfer(&self, id: EdgeId) -> Transfer {
+        self.transfers[id.0 as usize]
     }
 
     /// Pushes the calls of an effect that have not returned.
     #[inline]
     pub(crate) fn push_calls(&self, edges: EdgeId, stack: &mut ReturnStack) {
-        for edge in self.edges.get(edges.0 as usize..).unwrap_or_default() {
+        for edge in self.edges(edges) {
             if edge.is_open {
                 stack.push(edge.from);
             }
@@ -197,12 +192,13 @@ impl Effects {
 
     /// There is too much of it: time to begin anew.
     pub(crate) fn is_full(&self) -> bool {
-        size_of_val(&self.edges[..]) > MAX_BYTES
+        size_of_val(&self.edges[..]) + size_of_val(&self.transfers[..]) > MAX_BYTES
     }
 
     /// Forgets all effects, but not how often the memo helped.
     pub(crate) fn clear(&mut self) {
         self.edges = vec![];
+        self.transfers = vec![];
         self.failures = vec![];
         self.memo.clear();
     }

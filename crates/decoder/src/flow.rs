@@ -546,7 +546,7 @@ impl<'a> Flow<'a> {
             overflows: std::mem::take(&mut self.walk.output.overflows),
             clock_errors: self.clock.errors,
             kernel_desyncs: self.kernel_desyncs,
-            stretches: self.walk.output.finish(&self.clock, self.walk.graph, self.walk.effects),
+            stretches: self.walk.output.finish(&self.clock, self.walk.effects),
         };
         (output, self.clock.into_marks())
     }

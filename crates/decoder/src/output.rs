@@ -7,7 +7,6 @@ use model::{BranchEvent, EventTime, Gap, GapCause, Ns, Pid, SpaceId, Tid, TraceE
 
 use crate::clock::{Clock, Slot, Times};
 use crate::effects::{EdgeId, Effects};
-use crate::graph::BlockGraph;
 use crate::owner::Running;
 use crate::prune::Pruned;
 use crate::walk::Step;
@@ -184,7 +183,7 @@ impl Output {
     }
 
     /// The stretches, with the times that `clock` has settled.
-    pub(crate) fn finish(&mut self, clock: &Clock, graph: &BlockGraph, effects: &Effects) -> Vec<Stretch> {
+    pub(crate) fn finish(&mut self, clock: &Clock, effects: &Effects) -> Vec<Stretch> {
         let mut stretches = std::mem::take(&mut self.stretches);
         let mut ends: Vec<usize> = stretches.iter().map(|(_, first)| *first).skip(1).collect();
         ends.push(self.records.len());
@@ -194,7 +193,7 @@ impl Output {
             stretch.left_out = self.pruned.left_out;
             stretch.events.reserve_exact(self.pruned.kept.len());
             for kept in &self.pruned.kept {
-                if let Some(event) = self.event(&mut times, graph, effects, *kept) {
+                if let Some(event) = self.event(&mut times, effects, *kept) {
                     stretch.events.push(event);
                 }
             }
@@ -218,30 +217,25 @@ impl Output {
                 pruned.other(Kept { record: number as u32, edge: None });
                 continue;
             };
-            for (id, edge) in effects.edges(first) {
+            for (edge, id) in effects.edges(first).iter().zip(first.0..) {
                 let is_last = number + 1 == last && edge.is_last;
-                pruned.branch(edge, is_last, Kept { record: number as u32, edge: Some(id) });
+                pruned.branch(edge, is_last, Kept { record: number as u32, edge: Some(EdgeId(id)) });
+                if edge.is_last {
+                    break;
+                }
             }
         }
     }
 
     /// What is kept, as an event with its time.
-    fn event(
-        &self,
-        times: &mut Times<'_>,
-        graph: &BlockGraph,
-        effects: &Effects,
-        kept: Kept,
-    ) -> Option<TraceEvent> {
+    fn event(&self, times: &mut Times<'_>, effects: &Effects, kept: Kept) -> Option<TraceEvent> {
         let Record { at, what, lo, slot, work } = *self.records.get(kept.record as usize)?;
         if let Some(id) = kept.edge {
-            let edge = effects.edge(id);
+            let edge = effects.edges(id).first()?;
             let is_behind = edge.is_behind_first && matches!(what, What::Tnt(_));
             let slot = if is_behind { slot.next() } else { slot };
-            let (from, to) = (graph.block(edge.from), graph.block(edge.to).start);
-            let transfer = Transfer::Branch { kind: from.branch_kind()?, from: from.last, to };
             let time = times.between(lo, slot, work.wrapping_add(edge.work));
-            return Some(TraceEvent::Branch(BranchEvent { time, at, transfer }));
+            return Some(TraceEvent::Branch(BranchEvent { time, at, transfer: effects.transfer(id) }));
         }
         let What::Other(index) = what else { return None };
         Some(match *self.others.get(index as usize)? {

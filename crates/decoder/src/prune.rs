@@ -148,7 +148,6 @@ mod tests {
             let asked = |name: char| name.is_uppercase();
             let edge = Edge {
                 from: BlockId::NONE,
-                to: BlockId::NONE,
                 work: 0,
                 role,
                 address,

@@ -1,6 +1,6 @@
 //! Working out one effect: from a block on, by direct branches and what the packet says.
 
-use model::{Avma, GapCause, NoCode, SpaceId};
+use model::{Avma, BranchKind, GapCause, NoCode, SpaceId, Transfer};
 use packet::Tnt;
 
 use super::{Edge, EdgeId, Effect, Effects, End, Failure, Role};
@@ -139,11 +139,12 @@ impl<'a> Path<'a> {
             _ if from.last.function == target.function || target.at_entry => (Role::Jump, target.ip),
             _ => (Role::Landing, target.ip),
         };
-        let is_transfer = |kind| self.context.is_transfer(kind, from.last.function, target.function);
-        if from.branch_kind().is_some_and(is_transfer) {
+        let kind = from.branch_kind();
+        let is_transfer = |kind: &BranchKind| self.context.is_transfer(*kind, from.last.function, target.function);
+        if let Some(kind) = kind.filter(is_transfer) {
+            self.effects.transfers.push(Transfer::Branch { kind, from: from.last, to: target });
             self.effects.edges.push(Edge {
                 from: self.block,
-                to,
                 work: self.work,
                 role,
                 address: address.0,
