@@ -166,10 +166,10 @@ impl Effects {
         self.edges.get(first.0 as usize..).unwrap_or_default()
     }
 
-    /// The transfer that an edge is.
+    /// An edge, and the transfer that it is.
     #[inline]
-    pub(crate) fn transfer(&self, id: EdgeId) -> Transfer {
-        self.transfers[id.0 as usize]
+    pub(crate) fn edge(&self, EdgeId(id): EdgeId) -> (&Edge, &Transfer) {
+        (&self.edges[id as usize], &self.transfers[id as usize])
     }
 
     /// Pushes the calls of an effect that have not returned.
