@@ -33,7 +33,7 @@ use timeline::{Rule, Timeline};
 pub(crate) use times::Times;
 
 /// A flow packet's number: what its time is asked by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Slot(pub(crate) u32);
 
 impl Slot {

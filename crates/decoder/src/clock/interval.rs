@@ -177,7 +177,7 @@ impl Interval {
     }
 
     /// Of a slot `since` behind the left anchor.
-    #[inline]
+    #[inline(always)]
     fn bounds<T: Ticks>(
         &self,
         left: Anchor<T>,

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     fn marks(work: impl IntoIterator<Item = u32>) -> Vec<Mark> {
-        work.into_iter().map(|work| Mark { most: 0, doubt: 0, work }).collect()
+        work.into_iter().map(|work| Mark { most: 0, work }).collect()
     }
 
     #[test]

@@ -25,44 +25,63 @@ pub(super) enum Rule {
     Unknown,
 }
 
-/// The slots from `first` on, up to `end`, which is the next part's first.
+/// The slots from `first` on, up to the next part's.
 struct Part {
     first: Slot,
-    end: Slot,
     rule: Rule,
     /// Packets that contradict the rule say so much.
     bound: Option<(Ns, Ns)>,
 }
 
-impl Part {
-    #[inline]
-    fn has(&self, slot: Slot) -> bool {
-        self.first <= slot && slot < self.end
-    }
-}
-
 /// What had passed at a flow packet: small, for each has one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
-    /// [`Span::most`] since the anchor before it.
-    pub(super) most: u64,
-    /// [`Span::doubt`], in [`Timeline::doubts`].
-    pub(super) doubt: u32,
+    /// [`Span::most`] since the anchor before it, less that of its run.
+    pub(super) most: u32,
     /// Instructions, wrapping, when what it stands for happened: its packet was followed to there.
     pub(super) work: u32,
+}
+
+/// What the marks from `first` on have in common, up to the next run's.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    first: Slot,
+    most: u64,
+    doubt: Doubt,
+}
+
+/// The number of the last of `all` that begins not behind `slot`, `first` saying where they do: mostly one beside `near`.
+#[inline]
+fn last_begun<T>(all: &[T], first: impl Fn(&T) -> Slot, slot: Slot, near: usize) -> usize {
+    let has = |&number: &usize| {
+        all.get(number).is_some_and(|one| first(one) <= slot)
+            && all.get(number + 1).is_none_or(|next| slot < first(next))
+    };
+    let search = || all.partition_point(|one| first(one) <= slot).saturating_sub(1);
+    [near, near + 1, near.saturating_sub(1)].into_iter().find(has).unwrap_or_else(search)
 }
 
 /// Room for those of a segment.
 #[derive(Debug, Default)]
 pub(crate) struct Marks(Vec<Mark>);
 
+/// The part and the run, by number, of the slots from `first` on, up to `end`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Near {
+    first: Slot,
+    end: Slot,
+    part: usize,
+    run: usize,
+}
+
 pub(super) struct Timeline {
     conversion: TscClock,
     /// See [`super::Clock`].
     unseen_cycles: u64,
     pub(super) marks: Vec<Mark>,
-    /// Each different from the one before it.
-    doubts: Vec<Doubt>,
+    runs: Vec<Run>,
+    /// The last of them.
+    run: Run,
     parts: Vec<Part>,
     /// The first slot that is in no part yet.
     open: Slot,
@@ -74,11 +93,13 @@ impl Timeline {
     pub(super) fn new(conversion: TscClock, unseen_cycles: u64, marks: Marks) -> Self {
         let mut marks = marks.0;
         marks.clear();
+        let run = Run { first: Slot(0), most: 0, doubt: Doubt::default() };
         Self {
             conversion,
             unseen_cycles,
             marks,
-            doubts: vec![Doubt::default()],
+            runs: vec![run],
+            run,
             parts: vec![],
             open: Slot(0),
             waiting: 0,
@@ -99,14 +120,24 @@ impl Timeline {
     #[inline]
     pub(super) fn push(&mut self, most: u64, work: u32) -> Slot {
         let slot = self.next();
-        self.marks.push(Mark { most, doubt: self.doubts.len() as u32 - 1, work });
+        let in_run = u32::try_from(most.wrapping_sub(self.run.most));
+        let most = in_run.unwrap_or_else(|_| self.begin_run(most, self.run.doubt));
+        self.marks.push(Mark { most, work });
         slot
+    }
+
+    /// The slots that follow are another run, `most` cycles behind the last anchor; what is left of these.
+    #[cold]
+    fn begin_run(&mut self, most: u64, doubt: Doubt) -> u32 {
+        self.run = Run { first: self.next(), most, doubt };
+        self.runs.push(self.run);
+        0
     }
 
     /// What is not certain of the slots that follow.
     pub(super) fn doubt(&mut self, doubt: Doubt) {
-        if self.doubts.last() != Some(&doubt) {
-            self.doubts.push(doubt);
+        if self.run.doubt != doubt {
+            self.begin_run(self.run.most, doubt);
         }
     }
 
@@ -120,9 +151,9 @@ impl Timeline {
 
     /// All slots that are in no part yet are one.
     pub(super) fn close(&mut self, rule: Rule) {
-        let end = self.next();
-        let first = std::mem::replace(&mut self.open, end);
-        self.parts.push(Part { first, end, rule, bound: None });
+        let next = self.next();
+        let first = std::mem::replace(&mut self.open, next);
+        self.parts.push(Part { first, rule, bound: None });
     }
 
     /// The intervals that wait for what is measured behind them.
@@ -160,26 +191,31 @@ impl Timeline {
         self.conversion.to_ns(ticks::ceil(ticks))
     }
 
-    /// The time of a slot; none if there is no such slot, or no part has it.  `near`: the number of a part nearby, and then
-    /// that of the slot's own.
+    /// The time of a slot; none if there is no such slot, or no part has it.  `near`: where it may be, and then where it is.
     #[inline]
-    pub(super) fn time(&self, slot: Slot, near: &mut usize) -> Option<EventTime> {
-        let Mark { most, doubt, .. } = *self.marks.get(slot.0 as usize)?;
-        let since = Span { most, doubt: *self.doubts.get(doubt as usize)? };
-        let mut part = self.parts.get(*near)?;
-        if !part.has(slot) {
-            *near = self.number(slot, *near);
-            part = self.parts.get(*near).filter(|part| part.has(slot))?;
+    pub(super) fn time(&self, slot: Slot, near: &mut Near) -> Option<EventTime> {
+        let mark = self.marks.get(slot.0 as usize)?;
+        if slot < near.first || slot >= near.end {
+            *near = self.look_up(slot, *near);
         }
+        let (run, part) = (self.runs.get(near.run)?, self.parts.get(near.part)?);
+        if slot < part.first || slot >= self.open {
+            return None;
+        }
+        let since = Span { most: run.most + u64::from(mark.most), doubt: run.doubt };
         let time = self.by_rule(&part.rule, since);
         Some(part.bound.map_or(time, |(lo, hi)| EventTime { lo, point: time.point.clamp(lo, hi), hi }))
     }
 
-    /// The number of the part that has the slot, if one has: mostly one that is beside `near`.
-    fn number(&self, slot: Slot, near: usize) -> usize {
-        let beside = [near + 1, near.wrapping_sub(1)];
-        let found = beside.into_iter().find(|&part| self.parts.get(part).is_some_and(|part| part.has(slot)));
-        found.unwrap_or_else(|| self.parts.partition_point(|part| part.first <= slot).saturating_sub(1))
+    /// The part and the run of a slot, if it has any.
+    fn look_up(&self, slot: Slot, near: Near) -> Near {
+        let run = last_begun(&self.runs, |run| run.first, slot, near.run);
+        let part = last_begun(&self.parts, |part| part.first, slot, near.part);
+        let first = |part: &Part, run: &Run| part.first.max(run.first);
+        let (part_end, run_end) =
+            (self.parts.get(part + 1).map_or(self.open, |next| next.first), self.runs.get(run + 1).map(|next| next.first));
+        let first = self.parts.get(part).zip(self.runs.get(run)).map_or(Slot(0), |(part, run)| first(part, run));
+        Near { first, end: run_end.map_or(part_end, |run_end| run_end.min(part_end)), part, run }
     }
 
     #[inline]
