@@ -33,13 +33,12 @@ impl Key {
         Self { detail: detail.to_ne_bytes(), block: block.0 | kind << 30 }
     }
 
-    /// Fibonacci hashing.  What the packet says is mixed on its own: it is known long before the block is.
+    /// Fibonacci hashing of what the packet says, which is known long before the block is: that costs nothing more.
     #[inline]
     fn hash(self) -> usize {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-        const OTHER: u64 = 0xd6e8_feb8_6659_fd93;
-        let detail = u64::from_ne_bytes(self.detail).wrapping_mul(OTHER);
-        ((detail ^ u64::from(self.block).wrapping_mul(GOLDEN)) >> 32) as usize
+        let detail = u64::from_ne_bytes(self.detail).wrapping_mul(GOLDEN) >> 32;
+        (detail ^ u64::from(self.block) << 1) as usize
     }
 }
 
