@@ -149,7 +149,14 @@ const MAX_BYTES: usize = 64 << 20;
 impl Effects {
     /// With a memo of at most so many places, and at least one.
     pub(crate) fn new(entries: usize) -> Self {
-        Self { edges: vec![], transfers: vec![], failures: vec![], memo: Memo::new(entries), hits: 0, misses: 0 }
+        Self {
+            edges: vec![],
+            transfers: vec![],
+            failures: vec![],
+            memo: Memo::new(entries),
+            hits: 0,
+            misses: 0,
+        }
     }
 
     /// What is remembered of it.

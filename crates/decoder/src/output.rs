@@ -228,7 +228,9 @@ impl Output {
     /// Adds what is kept to `events`, with its time.
     #[inline(always)]
     fn event(&self, times: &mut Times<'_>, effects: &Effects, kept: Kept, events: &mut Vec<TraceEvent>) {
-        let Some(&Record { at, what, lo, slot, work }) = self.records.get(kept.record as usize) else { return };
+        let Some(&Record { at, what, lo, slot, work }) = self.records.get(kept.record as usize) else {
+            return;
+        };
         let (slot, work, transfer) = match kept.edge {
             Some(id) => {
                 let (edge, transfer) = effects.edge(id);

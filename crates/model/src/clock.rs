@@ -96,7 +96,8 @@ impl TscClock {
     /// The same conversion for TSC values from `origin` to `span` ticks behind it; `None` if that does not fit 64 bits.
     #[must_use]
     pub fn behind(self, origin: Tsc, span: u64) -> Option<ClockBehind> {
-        let rest = u128::from(origin.0) * u128::from(self.mult) & (1_u128.checked_shl(self.shift.into())? - 1);
+        let rest =
+            u128::from(origin.0) * u128::from(self.mult) & (1_u128.checked_shl(self.shift.into())? - 1);
         let rest = u64::try_from(rest).ok()?;
         let (mult, shift) = (u64::from(self.mult), u32::from(self.shift));
         let behind = ClockBehind { ns: self.to_ns(origin).0, rest, mult, shift };
@@ -112,7 +113,9 @@ impl TscClock {
         let scaled = (u128::from(tsc.0) * u128::from(self.mult)) >> self.shift.min(127);
         let scaled = u64::try_from(scaled).ok();
         let zero = self.zero as i64;
-        scaled.is_some_and(|scaled| if zero < 0 { scaled >= zero.unsigned_abs() } else { scaled <= u64::MAX - self.zero })
+        scaled.is_some_and(|scaled| {
+            if zero < 0 { scaled >= zero.unsigned_abs() } else { scaled <= u64::MAX - self.zero }
+        })
     }
 
     /// The largest TSC value whose [`Self::to_ns`] is at most `ns` (0 before the clock's zero).
@@ -141,7 +144,9 @@ impl ClockBehind {
     #[must_use]
     #[inline]
     pub fn to_ns(&self, ticks: u64) -> Ns {
-        Ns(self.ns.wrapping_add(self.rest.wrapping_add(ticks.wrapping_mul(self.mult)) >> (self.shift % u64::BITS)))
+        Ns(self
+            .ns
+            .wrapping_add(self.rest.wrapping_add(ticks.wrapping_mul(self.mult)) >> (self.shift % u64::BITS)))
     }
 }
 
@@ -160,7 +165,11 @@ mod tests {
             for origin in [100_000_000_001, 3_000_000_000_000] {
                 let behind = clock.behind(Tsc(origin), 1 << 32).unwrap();
                 for ticks in [0, 1, 2, 3, 1000, 12_345_678, (1 << 32) - 1, 1 << 32] {
-                    assert_eq!(behind.to_ns(ticks), clock.to_ns(Tsc(origin + ticks)), "{clock:?} {origin} {ticks}");
+                    assert_eq!(
+                        behind.to_ns(ticks),
+                        clock.to_ns(Tsc(origin + ticks)),
+                        "{clock:?} {origin} {ticks}"
+                    );
                 }
             }
         }

@@ -178,13 +178,7 @@ impl Interval {
 
     /// Of a slot `since` behind the left anchor.
     #[inline(always)]
-    fn bounds<T: Ticks>(
-        &self,
-        left: Anchor<T>,
-        right: Anchor<T>,
-        since: Span,
-        unseen: u64,
-    ) -> Bounds<T> {
+    fn bounds<T: Ticks>(&self, left: Anchor<T>, right: Anchor<T>, since: Span, unseen: u64) -> Bounds<T> {
         let (cycle, all) = (self.cycle, self.all);
         let (mut lo, mut hi, mut contradict) = (left.lo, right.hi, false);
         if let Some(cycle) = cycle {

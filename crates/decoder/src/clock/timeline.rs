@@ -209,13 +209,12 @@ impl Timeline {
 
     /// The part and the run of a slot, if it has any.
     fn look_up(&self, slot: Slot, near: Near) -> Near {
-        let run = last_begun(&self.runs, |run| run.first, slot, near.run);
         let part = last_begun(&self.parts, |part| part.first, slot, near.part);
-        let first = |part: &Part, run: &Run| part.first.max(run.first);
-        let (part_end, run_end) =
-            (self.parts.get(part + 1).map_or(self.open, |next| next.first), self.runs.get(run + 1).map(|next| next.first));
-        let first = self.parts.get(part).zip(self.runs.get(run)).map_or(Slot(0), |(part, run)| first(part, run));
-        Near { first, end: run_end.map_or(part_end, |run_end| run_end.min(part_end)), part, run }
+        let run = last_begun(&self.runs, |run| run.first, slot, near.run);
+        let part_first = |number: usize| self.parts.get(number).map_or(self.open, |part| part.first);
+        let run_first = |number: usize| self.runs.get(number).map_or(Slot(u32::MAX), |run| run.first);
+        let first = part_first(part).max(run_first(run));
+        Near { first, end: part_first(part + 1).min(run_first(run + 1)), part, run }
     }
 
     #[inline]

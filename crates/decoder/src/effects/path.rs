@@ -140,7 +140,8 @@ impl<'a> Path<'a> {
             _ => (Role::Landing, target.ip),
         };
         let kind = from.branch_kind();
-        let is_transfer = |kind: &BranchKind| self.context.is_transfer(*kind, from.last.function, target.function);
+        let is_transfer =
+            |kind: &BranchKind| self.context.is_transfer(*kind, from.last.function, target.function);
         if let Some(kind) = kind.filter(is_transfer) {
             self.effects.transfers.push(Transfer::Branch { kind, from: from.last, to: target });
             self.effects.edges.push(Edge {
