@@ -38,7 +38,7 @@ impl EdgeId {
     }
 }
 
-/// A branch between two blocks: what is asked of each.
+/// A branch between two blocks: what every one is asked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
     /// The block whose last instruction branched.
@@ -123,7 +123,7 @@ pub(crate) struct Effect {
 }
 
 impl Effect {
-    /// The first of its branches that are transfers, if it has any and is not lost.
+    /// The first of its branches that are transfers, if it has any; of one that is not lost.
     #[inline]
     pub(crate) fn edges(&self) -> Option<EdgeId> {
         self.edges.some()
@@ -133,7 +133,7 @@ impl Effect {
 /// The effects that the memo remembers, and all edges that were met.
 pub(crate) struct Effects {
     edges: Vec<Edge>,
-    /// What each of them is for whoever asked.
+    /// What each of them is to who gets it: few are asked that.
     transfers: Vec<Transfer>,
     failures: Vec<Failure>,
     memo: Memo,
@@ -147,7 +147,7 @@ const BITS: u8 = 8;
 const MAX_BYTES: usize = 64 << 20;
 
 impl Effects {
-    /// With a memo of at most so many places, and at least one.
+    /// With a memo of at most so many entries, and at least a line of them.
     pub(crate) fn new(entries: usize) -> Self {
         Self {
             edges: vec![],
@@ -199,7 +199,8 @@ impl Effects {
 
     /// There is too much of it: time to begin anew.
     pub(crate) fn is_full(&self) -> bool {
-        size_of_val(&self.edges[..]) + size_of_val(&self.transfers[..]) > MAX_BYTES
+        let edges = size_of_val(&self.edges[..]) + size_of_val(&self.transfers[..]);
+        edges + size_of_val(&self.failures[..]) > MAX_BYTES
     }
 
     /// Forgets all effects, but not how often the memo helped.

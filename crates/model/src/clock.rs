@@ -96,9 +96,8 @@ impl TscClock {
     /// The same conversion for TSC values from `origin` to `span` ticks behind it; `None` if that does not fit 64 bits.
     #[must_use]
     pub fn behind(self, origin: Tsc, span: u64) -> Option<ClockBehind> {
-        let rest =
-            u128::from(origin.0) * u128::from(self.mult) & (1_u128.checked_shl(self.shift.into())? - 1);
-        let rest = u64::try_from(rest).ok()?;
+        let fraction = 1_u128.checked_shl(self.shift.into())? - 1;
+        let rest = u64::try_from((u128::from(origin.0) * u128::from(self.mult)) & fraction).ok()?;
         let (mult, shift) = (u64::from(self.mult), u32::from(self.shift));
         let behind = ClockBehind { ns: self.to_ns(origin).0, rest, mult, shift };
         span.checked_mul(mult)?.checked_add(rest)?;

@@ -87,7 +87,7 @@ pub(super) struct Memo {
 }
 
 impl Memo {
-    /// A memo of at most so many entries, but at least those of one line.
+    /// A memo of at most so many entries, and at least a line of them.
     pub(super) fn new(most: usize) -> Self {
         let most = (most / 2).max(1);
         let lines = 1 << FIRST_LINES.min(most).ilog2();
@@ -137,9 +137,9 @@ impl Memo {
         let free = [place, place ^ 1].into_iter().find(is_free);
         self.used += usize::from(free.is_some());
         let place = free.unwrap_or(place);
-        let free = &mut self.lines[place / 2].0[place % 2];
-        *free = entry;
-        &free.effect
+        let stays = &mut self.lines[place / 2].0[place % 2];
+        *stays = entry;
+        &stays.effect
     }
 
     /// Forgets all effects.

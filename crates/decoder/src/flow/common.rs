@@ -42,7 +42,8 @@ impl Flow<'_> {
         self.reader.passed(run, rest);
     }
 
-    /// A slot for the flow packet at hand, which is no earlier than all branches before, once it is followed.
+    /// The step to the flow packet at hand, which is behind all branches of the one before.  Its slot is made once it is
+    /// followed, and not written twice.
     #[inline(always)]
     fn next_step(&mut self, at: AuxOffset) -> Step {
         let (lo, slot) = (self.flow_slot, self.clock.next_slot());
