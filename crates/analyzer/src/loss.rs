@@ -120,6 +120,7 @@ const fn order(cause: GapCause) -> u8 {
         GapCause::NoSync => 8,
         GapCause::NotYetAttached => 9,
         GapCause::BetweenSnapshots => 10,
+        GapCause::FullRing => 11,
     }
 }
 

@@ -14,6 +14,7 @@ pub mod event;
 pub mod function_set;
 pub mod gap;
 pub mod ip_filter;
+pub mod probed;
 pub mod recording;
 pub mod schedule;
 pub mod sideband;
@@ -27,6 +28,7 @@ pub use event::{
 pub use function_set::FunctionSet;
 pub use gap::{Gap, GapCause};
 pub use ip_filter::IpFilter;
+pub use probed::{LostCalls, OffCpuSplit, ProbedCall, ProbedEnd, ProbedThread};
 pub use recording::{
     AuxBuffer, AuxOwner, AuxPiece, AuxRecord, ClockOffsets, CpuModel, Damage, PtConfig, Recording,
 };

@@ -1,0 +1,26 @@
+//! Times the calls of functions by probes at their entries and ends, where there is no Intel PT.
+//!
+//! ```text
+//! probe_points  a function's code -> where it is probed                  (pure)
+//! programs      the eBPF programs that pair entries with ends (bpf/probes.bpf.c), loaded
+//! attach        probes in processes
+//! session       one run: records of calls -> a sink
+//! wire          what programs and user space agree on (bpf/probes.h)
+//! cost          what a probe costs here
+//! ```
+//!
+//! The programs pair entries and ends in the kernel, by the place of the return address on the stack, and write one record
+//! for each call.  They also follow the scheduler, so that each call has its time off the CPU.  `docs/uprobes.md` says
+//! why things are as they are.
+
+mod attach;
+mod error;
+mod probe_points;
+mod programs;
+mod session;
+mod wire;
+
+pub use attach::{ProbedFunction, ProbedPlace};
+pub use error::BpfError;
+pub use probe_points::{CodeError, CodePart, FunctionCode, ProbePoint, ProbePoints};
+pub use session::{ProbeSink, Room, Session, Summary};

@@ -1,0 +1,255 @@
+//! What the programs write, byte by byte: `bpf/probes.h`.
+//!
+//! A test holds the sizes and places against the types that the compiled object has.
+
+use model::{Avma, Cpu, LostCalls, Ns, OffCpuSplit, Pid, ProbedCall, ProbedEnd, ProbedThread, Tid};
+
+/// Bytes of a `struct call`.
+const CALL_BYTES: usize = 112;
+/// Bytes of a `struct frame`.
+const FRAME_BYTES: usize = 88;
+/// Where the frames of a `struct thread` begin.
+const FRAMES_AT: usize = 112;
+/// `MAX_DEPTH`.
+pub(crate) const MAX_DEPTH: usize = 128;
+/// Bytes of a `struct thread`.
+pub(crate) const THREAD_BYTES: usize = FRAMES_AT + MAX_DEPTH * FRAME_BYTES;
+
+/// What a probe does; several at one place do one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// A call begins.
+    Entry = 1,
+    /// It returns.
+    Return = 2,
+    /// It jumps out of its function.
+    Jump = 4,
+    /// It jumps to its own first instruction.
+    Loop = 8,
+}
+
+/// "There is no condition", "there is no register".
+pub(crate) const NONE: u8 = 0xff;
+
+/// What is told in the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// A call has ended.
+    Call(ProbedCall),
+    /// A thread has.
+    Thread(ProbedThread),
+}
+
+/// A record of the ring: the calls of its thread that were lost before it, and what it tells.  `None`: it is none of ours.
+pub(crate) fn record(bytes: &[u8]) -> Option<(Option<LostCalls>, Told)> {
+    let bytes = bytes.get(..CALL_BYTES)?;
+    let (how, is_child) = (*bytes.get(110)?, *bytes.get(111)? != 0);
+    let u64_at = |at| long(bytes, at);
+    let u32_at = |at| word(bytes, at);
+    let tid = Tid(u32_at(96) as i32);
+    let (start, end) = (Ns(u64_at(0)), Ns(u64_at(8)));
+    let lost = lost_calls(tid, u64_at(80), u64_at(64), u64_at(72));
+    if how == END_OF_THREAD {
+        return Some((lost, Told::Thread(ProbedThread { tid, born: start, died: Some(end) })));
+    }
+    let call = ProbedCall {
+        function: u32_at(88) as usize,
+        pid: Pid(u32_at(92) as i32),
+        tid,
+        cpu: Cpu(u32_at(100)),
+        start,
+        end,
+        off_cpu: off_cpu(bytes, 16),
+        return_address: address(u64_at(40)),
+        number: u64_at(48),
+        parent: is_child.then(|| u64_at(56)),
+        probes: u64::from(u32_at(104)),
+        depth: u32_at(108) & 0xffff,
+        end_kind: *ENDS.get(usize::from(how))?,
+    };
+    Some((lost, Told::Call(call)))
+}
+
+/// `enum end`.
+const ENDS: [ProbedEnd; 5] =
+    [ProbedEnd::Return, ProbedEnd::Jump, ProbedEnd::Unseen, ProbedEnd::ThreadEnd, ProbedEnd::NoEntry];
+/// The one of them that is no call's.
+const END_OF_THREAD: u8 = 5;
+
+fn off_cpu(bytes: &[u8], at: usize) -> OffCpuSplit {
+    let [blocked_ns, runnable_ns, preempted_ns] = [at, at + 8, at + 16].map(|at| long(bytes, at));
+    OffCpuSplit { blocked_ns, runnable_ns, preempted_ns }
+}
+
+fn address(value: u64) -> Option<Avma> {
+    (value != 0).then_some(Avma(value))
+}
+
+fn lost_calls(tid: Tid, count: u64, from: u64, to: u64) -> Option<LostCalls> {
+    (count > 0).then_some(LostCalls { tid, count, from: Ns(from), to: Ns(to) })
+}
+
+/// A `struct thread` as it was when the probes had been removed.
+pub(crate) struct ThreadState {
+    /// When the thread was born.
+    pub(crate) born: Ns,
+    /// Calls that were lost since its last record.
+    pub(crate) lost: Option<LostCalls>,
+    /// Calls that were open, outermost first; up to when the probes were removed, at `now`.
+    pub(crate) open: Vec<ProbedCall>,
+}
+
+/// The state of a thread; `None`: it is none of ours.
+pub(crate) fn thread(tid: Tid, bytes: &[u8], now: Ns) -> Option<ThreadState> {
+    let bytes = bytes.get(..THREAD_BYTES)?;
+    let u64_at = |at| long(bytes, at);
+    let whole = Thread {
+        tid,
+        pid: Pid(word(bytes, 96) as i32),
+        now,
+        probes: u64_at(48),
+        off_cpu: so_far(bytes, now),
+    };
+    let depth = word(bytes, 100) as usize;
+    let mut open: Vec<ProbedCall> = Vec::new();
+    for frame in bytes.get(FRAMES_AT..)?.chunks_exact(FRAME_BYTES).take(depth) {
+        open.push(whole.open_call(frame, open.last().map(|parent| parent.number)));
+    }
+    Some(ThreadState {
+        born: Ns(u64_at(64)),
+        lost: lost_calls(tid, u64_at(72), u64_at(80), u64_at(88)),
+        open,
+    })
+}
+
+/// What frames of a thread share.
+struct Thread {
+    tid: Tid,
+    pid: Pid,
+    now: Ns,
+    probes: u64,
+    off_cpu: OffCpuSplit,
+}
+
+impl Thread {
+    fn open_call(&self, frame: &[u8], parent: Option<u64>) -> ProbedCall {
+        let is_child = frame.get(82).is_some_and(|byte| *byte != 0);
+        let at_entry = off_cpu(frame, 16);
+        ProbedCall {
+            function: word(frame, 72) as usize,
+            pid: self.pid,
+            tid: self.tid,
+            cpu: Cpu(word(frame, 76)),
+            start: Ns(long(frame, 8)),
+            end: self.now,
+            off_cpu: OffCpuSplit {
+                blocked_ns: self.off_cpu.blocked_ns.saturating_sub(at_entry.blocked_ns),
+                runnable_ns: self.off_cpu.runnable_ns.saturating_sub(at_entry.runnable_ns),
+                preempted_ns: self.off_cpu.preempted_ns.saturating_sub(at_entry.preempted_ns),
+            },
+            return_address: address(long(frame, 40)),
+            number: long(frame, 48),
+            parent: parent.filter(|_| is_child),
+            probes: self.probes.saturating_sub(long(frame, 56)),
+            depth: word(frame, 80) & 0xffff,
+            end_kind: ProbedEnd::Open,
+        }
+    }
+}
+
+/// Off the CPU up to `now`, where the thread may be off it: as `comes_back` of the programs.
+fn so_far(thread: &[u8], now: Ns) -> OffCpuSplit {
+    let mut off_cpu = off_cpu(thread, 0);
+    let (out, woken) = (long(thread, 24), long(thread, 32));
+    if out == 0 {
+        return off_cpu;
+    }
+    let woken = if woken < out { now.0 } else { woken };
+    if thread.get(104).is_some_and(|is_preempted| *is_preempted != 0) {
+        off_cpu.preempted_ns += now.0.saturating_sub(out);
+    } else {
+        off_cpu.blocked_ns += woken.saturating_sub(out);
+        off_cpu.runnable_ns += now.0.saturating_sub(woken);
+    }
+    off_cpu
+}
+
+fn long(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes)
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use libbpf_rs::btf::types::Struct;
+    use libbpf_rs::btf::{Btf, HasSize};
+
+    use super::*;
+
+    /// Sizes and places are those of the C structures that were compiled.
+    #[test]
+    fn the_object_has_these_structures() {
+        let btf = Btf::from_raw("probes", crate::programs::OBJECT).unwrap().unwrap();
+        let check = |name: &str, bytes: usize, fields: &[(&str, u32)]| {
+            let of: Struct<'_> = btf.type_by_name(name).unwrap_or_else(|| panic!("struct {name}"));
+            assert_eq!(of.size(), bytes, "{name}");
+            for (field, at) in fields {
+                let member = of.iter().find(|m| m.name.is_some_and(|n| n == *field)).unwrap();
+                let libbpf_rs::btf::types::MemberAttr::Normal { offset } = member.attr else {
+                    panic!("{field}")
+                };
+                assert_eq!(offset / 8, *at, "{name}.{field}");
+            }
+        };
+        let call = [
+            ("start", 0),
+            ("end", 8),
+            ("blocked", 16),
+            ("caller", 40),
+            ("number", 48),
+            ("parent", 56),
+            ("lost_from", 64),
+            ("lost_to", 72),
+            ("lost", 80),
+            ("function", 88),
+            ("pid", 92),
+            ("tid", 96),
+            ("cpu", 100),
+            ("probes", 104),
+            ("depth", 108),
+            ("how", 110),
+            ("is_child", 111),
+        ];
+        check("call", CALL_BYTES, &call);
+        let frame = [
+            ("start", 8),
+            ("blocked", 16),
+            ("caller", 40),
+            ("number", 48),
+            ("probes", 56),
+            ("function", 72),
+            ("cpu", 76),
+            ("depth", 80),
+            ("is_child", 82),
+        ];
+        check("frame", FRAME_BYTES, &frame);
+        let thread = [
+            ("blocked", 0),
+            ("out", 24),
+            ("woken", 32),
+            ("probes", 48),
+            ("born", 64),
+            ("lost", 72),
+            ("lost_from", 80),
+            ("lost_to", 88),
+            ("pid", 96),
+            ("depth", 100),
+            ("is_preempted", 104),
+            ("frames", FRAMES_AT as u32),
+        ];
+        check("thread", THREAD_BYTES, &thread);
+    }
+}

@@ -1,0 +1,96 @@
+//! Calls as probes at entries and returns see them: paired already, one by one, without what ran in between.
+
+use crate::address::Avma;
+use crate::clock::Ns;
+use crate::sideband::{Cpu, Pid, Tid};
+
+/// One call that was paired by its stack pointer.  Times are those of `CLOCK_MONOTONIC`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProbedCall {
+    /// Which of the probed functions, by its place among them.
+    pub function: usize,
+    /// Process.
+    pub pid: Pid,
+    /// Thread.
+    pub tid: Tid,
+    /// CPU at entry.
+    pub cpu: Cpu,
+    /// When the probe at the entry was hit; without an entry, when the return was.
+    pub start: Ns,
+    /// When the probe at the end was hit; without one, when the call was certainly still running.
+    pub end: Ns,
+    /// Off the CPU in between.
+    pub off_cpu: OffCpuSplit,
+    /// Where it returns to; `None`: that could not be read.
+    pub return_address: Option<Avma>,
+    /// Of the entry, among those of all probed functions in the thread, from 0.
+    pub number: u64,
+    /// The call that is its caller, by number, if this is the call of a child.
+    pub parent: Option<u64>,
+    /// Probes that were hit inside, which took part of its time.
+    pub probes: u64,
+    /// Activations of the same function below.
+    pub depth: u32,
+    /// How it ended.
+    pub end_kind: ProbedEnd,
+}
+
+/// How a probed call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbedEnd {
+    /// It returned.
+    Return,
+    /// It jumped out of its function.
+    Jump,
+    /// Its frame was gone when its thread was seen next: an exception or `longjmp` unwound it.
+    Unseen,
+    /// Its thread ended inside.
+    ThreadEnd,
+    /// It returned, and its entry was not seen.
+    NoEntry,
+    /// It was running when the probes were removed.
+    Open,
+}
+
+/// Time off the CPU, by what the thread did there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OffCpuSplit {
+    /// Asleep: until it was woken.
+    pub blocked_ns: u64,
+    /// Woken up, and waiting for a CPU.
+    pub runnable_ns: u64,
+    /// Not asleep, and waiting for a CPU that another thread was given.
+    pub preempted_ns: u64,
+}
+
+impl OffCpuSplit {
+    /// All of it.
+    #[must_use]
+    pub const fn total_ns(&self) -> u64 {
+        self.blocked_ns.saturating_add(self.runnable_ns).saturating_add(self.preempted_ns)
+    }
+}
+
+/// Calls of a thread whose records had no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostCalls {
+    /// Thread.
+    pub tid: Tid,
+    /// Their number.
+    pub count: u64,
+    /// Their first entry.
+    pub from: Ns,
+    /// Their last end.
+    pub to: Ns,
+}
+
+/// How long a probed thread lived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProbedThread {
+    /// Thread.
+    pub tid: Tid,
+    /// When it was born.
+    pub born: Ns,
+    /// When it died, if it did.
+    pub died: Option<Ns>,
+}
