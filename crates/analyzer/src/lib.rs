@@ -15,6 +15,8 @@
 //!     -> aggregate  figures by function and caller                   -> Report
 //! ```
 //!
+//! [`ProbedAnalysis`] takes calls that probes have paired already ([`model::ProbeSink`]) to the same figures.
+//!
 //! What a call is, when it counts as complete and what a child is: `docs/architecture.md`, and the tests in
 //! `rules`, one for each rule.  Functions are ids and instructions are places here; it is `image` that names them.
 
@@ -32,6 +34,7 @@ mod kernel;
 mod landing;
 mod loss;
 mod off_cpu;
+mod probed;
 pub mod report;
 pub mod request;
 #[cfg(test)]
@@ -45,6 +48,7 @@ mod window;
 pub use analysis::Analysis;
 pub use check::{CheckedAnalysis, Violation, check};
 pub use histogram::Bucket;
+pub use probed::{ProbeCost, ProbedAnalysis};
 pub use report::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
     CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Place, Report, Status, Tails, ThreadLoss,

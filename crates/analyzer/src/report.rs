@@ -397,6 +397,8 @@ pub enum CutCause {
     StackSwitch,
     /// The stack became deeper than the analysis follows.
     StackTooDeep,
+    /// It was gone when its thread was seen next: unwound, or left in a way that has no probe.
+    Unseen,
 }
 
 impl CutCause {
@@ -407,6 +409,7 @@ impl CutCause {
             Self::Gap(cause) => cause.name(),
             Self::StackSwitch => "stack switch",
             Self::StackTooDeep => "stack too deep",
+            Self::Unseen => "end not seen",
         }
     }
 }

@@ -91,6 +91,7 @@ static __noinline void fill(struct call *call, struct thread *thread, struct fra
 	call->runnable = thread->runnable - frame->runnable;
 	call->preempted = thread->preempted - frame->preempted;
 	call->caller = frame->caller;
+	call->entry = frame->entry;
 	call->number = frame->number;
 	call->parent = parent ? parent->number : 0;
 	call->lost_from = thread->lost_from;
@@ -104,17 +105,24 @@ static __noinline void fill(struct call *call, struct thread *thread, struct fra
 	call->is_child = frame->is_child;
 }
 
-/* The record of a call.  What has no room is counted, and told with the thread's next record. */
-static __noinline void emit(struct thread *thread, __u32 tid, struct frame *frame, __u64 end, __u8 how)
+/*
+ * The record of a call.  What has no room is counted, and told with the thread's next record.
+ *
+ * Not static, as what follows: the verifier looks at such a function once, not at each place that calls it.
+ */
+__noinline int emit(struct thread *thread, struct frame *frame, __u32 tid, __u64 end, __u8 how)
 {
-	struct call *call = bpf_ringbuf_reserve(&calls, sizeof(*call), 0);
+	struct call *call;
 
+	if (!thread || !frame)
+		return 0;
+	call = bpf_ringbuf_reserve(&calls, sizeof(*call), 0);
 	if (!call) {
 		if (!thread->lost || frame->start < thread->lost_from)
 			thread->lost_from = frame->start;
 		thread->lost_to = end;
 		thread->lost++;
-		return;
+		return 0;
 	}
 	fill(call, thread, frame);
 	call->end = end;
@@ -123,22 +131,43 @@ static __noinline void emit(struct thread *thread, __u32 tid, struct frame *fram
 	/* User space looks by itself, every few ms: waking it costs more than all of this. */
 	bpf_ringbuf_submit(call, BPF_RB_NO_WAKEUP);
 	thread->lost = 0;
+	return 0;
 }
 
 /* Ends the frames that are below `sp`, and so are gone. */
-static __noinline void drop_dead(struct thread *thread, __u32 tid, __u64 sp, bool on_signal_stack)
+__noinline int drop_dead(struct thread *thread, __u32 tid, __u64 sp, bool on_signal_stack)
 {
+	if (!thread)
+		return 0;
 	for (int i = 0; i < MAX_DEPTH; i++) {
 		struct frame *frame = innermost(thread);
 
 		if (!frame)
-			return;
+			break;
 		/* What a signal interrupted waits on its own stack; a handler that control has left is gone. */
 		if (frame->on_signal_stack == on_signal_stack ? frame->sp >= sp : on_signal_stack)
-			return;
-		emit(thread, tid, frame, thread->seen, END_UNSEEN);
+			break;
+		emit(thread, frame, tid, thread->seen, END_UNSEEN);
 		thread->depth--;
 	}
+	return 0;
+}
+
+/* Activations of the function that are open. */
+__noinline int depth_of(struct thread *thread, __u32 function)
+{
+	int depth = 0;
+
+	if (!thread)
+		return 0;
+	for (__u32 i = 0; i < MAX_DEPTH; i++) {
+		struct frame *frame = frame_at(thread, i);
+
+		if (i >= thread->depth || !frame)
+			break;
+		depth += frame->function == function;
+	}
+	return depth;
 }
 
 /* kernel/signal.c, __on_sig_stack() */
@@ -223,7 +252,7 @@ static __noinline void enter(struct thread *thread, struct pt_regs *regs, struct
 {
 	struct frame *frame;
 	__u64 caller = 0;
-	__u16 depth = 0;
+	__u16 depth;
 
 	bpf_probe_read_user(&caller, sizeof(caller), (void *)hit->sp);
 	drop_dead(thread, hit->tid, hit->sp, hit->on_signal_stack);
@@ -240,13 +269,7 @@ static __noinline void enter(struct thread *thread, struct pt_regs *regs, struct
 	/* A child is what a call in question calls itself. */
 	if (hit->is_child && (!frame || frame->is_child))
 		return;
-	for (__u32 i = 0; i < MAX_DEPTH; i++) {
-		struct frame *below = frame_at(thread, i);
-
-		if (i >= thread->depth || !below)
-			break;
-		depth += below->function == hit->function;
-	}
+	depth = depth_of(thread, hit->function);
 	frame = frame_at(thread, thread->depth);
 	thread->numbers++;
 	if (!frame) {
@@ -285,7 +308,7 @@ static __always_inline void leave_unknown(struct thread *thread, struct hit *hit
 		.probes = thread->probes,
 	};
 
-	emit(thread, hit->tid, &frame, hit->now, END_NO_ENTRY);
+	emit(thread, &frame, hit->tid, hit->now, END_NO_ENTRY);
 }
 
 static __noinline void leave(struct thread *thread, struct pt_regs *regs, struct hit *hit, __u64 cookie, __u8 how)
@@ -302,7 +325,7 @@ static __noinline void leave(struct thread *thread, struct pt_regs *regs, struct
 			if (length && register_value(regs, number) - frame->entry < *length)
 				return;
 		}
-		emit(thread, hit->tid, frame, hit->now, how);
+		emit(thread, frame, hit->tid, hit->now, how);
 		thread->depth--;
 		return;
 	}
@@ -443,11 +466,11 @@ int BPF_PROG(on_exit, struct task_struct *task)
 
 		if (!frame)
 			break;
-		emit(thread, tid, frame, now, END_THREAD);
+		emit(thread, frame, tid, now, END_THREAD);
 		thread->depth--;
 	}
 	life.start = thread->born;
-	emit(thread, tid, &life, now, END_OF_THREAD);
+	emit(thread, &life, tid, now, END_OF_THREAD);
 	/* That one was lost itself, as what it should have told. */
 	if (thread->lost)
 		count_more(COUNTER_LOST_WITH_THREADS, thread->lost - 1);

@@ -33,6 +33,7 @@ struct call {
 	__u64 runnable; /* ... woken up, waiting for a CPU */
 	__u64 preempted; /* ... not asleep, waiting for a CPU */
 	__u64 caller;   /* return address; 0: it could not be read */
+	__u64 entry;    /* address of the function */
 	__u64 number;   /* of the entry, in its thread */
 	__u64 parent;   /* of a child: the number of the call that called it */
 	__u64 lost_from; /* of calls of this thread whose records had no room since the one before: first entry, last end */

@@ -14,6 +14,7 @@
 //! why things are as they are.
 
 mod attach;
+mod cost;
 mod error;
 mod probe_points;
 mod programs;
@@ -21,6 +22,7 @@ mod session;
 mod wire;
 
 pub use attach::{ProbedFunction, ProbedPlace};
+pub use cost::{Cost, Costs};
 pub use error::BpfError;
 pub use probe_points::{CodeError, CodePart, FunctionCode, ProbePoint, ProbePoints};
-pub use session::{ProbeSink, Room, Session, Summary};
+pub use session::{Room, Session, Summary};

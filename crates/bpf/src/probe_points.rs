@@ -63,10 +63,15 @@ pub enum CodeError {
     #[error("it has no code that can be read")]
     Empty,
     /// Its bytes are not all instructions.
-    #[error("its code is not instructions throughout (at {0})")]
+    #[error("its code is not instructions throughout (at {0}), and a probe inside of one would break the program")]
     NoInstruction(Svma),
+    /// The kernel places no probe at an instruction with `lock` (arch/x86/kernel/uprobes.c, `is_prefix_bad`).
+    #[error("its first instruction has a `lock`, where the kernel places no probe")]
+    LockedEntry,
     /// A jump contradicts the division into instructions.
-    #[error("a jump at {from} leads into the middle of an instruction, to {to}")]
+    #[error(
+        "a jump at {from} leads into the middle of an instruction, to {to}: a probe inside of one would break the program"
+    )]
     MiddleOfInstruction {
         /// The jump.
         from: Svma,
@@ -119,6 +124,9 @@ impl ProbePoints {
             .iter()
             .find(|i| i.ip() == code.entry.0)
             .ok_or(CodeError::NoInstruction(code.entry))?;
+        if entry.has_lock_prefix() {
+            return Err(CodeError::LockedEntry);
+        }
         Ok(Self {
             points,
             callees,
@@ -324,6 +332,7 @@ mod tests {
         // jmp into the middle of mov $imm32, %eax
         let middle = CodeError::MiddleOfInstruction { from: Svma(0x1000), to: Svma(0x1003) };
         assert_eq!(points(&[0xeb, 1, 0xb8, 0, 0, 0, 0, 0xc3]), Err(middle));
+        assert_eq!(points(&[0xf0, 0xff, 0x07, 0xc3]), Err(CodeError::LockedEntry)); // lock incl (%rdi)
         // je behind the lock of lock cmpxchg
         assert!(points(&[0x74, 1, 0xf0, 0x0f, 0xb1, 0x0f, 0xc3]).is_ok());
     }

@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{Link, MapCore, MapFlags, RingBufferBuilder};
-use model::{LostCalls, Ns, OffCpuSplit, ProbedCall, ProbedEnd, ProbedThread, Tid};
+use model::{LostCalls, Ns, OffCpuSplit, ProbeSink, ProbedCall, ProbedEnd, ProbedThread, Tid};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::attach::{ProbedFunction, Which, attach};
@@ -25,21 +25,13 @@ const INTERVAL: Duration = Duration::from_millis(5);
 /// What is read at a time: a ring that is filled as fast as it is read must not keep us from seeing the window's end.
 const RECORDS_MAX: usize = 1 << 20;
 
-/// Takes what is seen: the calls of a thread in the order of their ends.
-pub trait ProbeSink {
-    /// A call has ended, or was open when the probes were removed.
-    fn call(&mut self, call: &ProbedCall);
-    /// Records of calls had no room.
-    fn lost(&mut self, lost: &LostCalls);
-    /// A thread that had calls, at its end or at that of the window.
-    fn thread(&mut self, thread: &ProbedThread);
-}
-
 /// What is said of a run as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// From when to when entries were probed.
     pub window: (Ns, Ns),
+    /// What is to be added to times to get real time.
+    pub realtime_offset_ns: i64,
     /// Entries that were deeper on the stack than is followed.
     pub too_deep: u64,
     /// Entries of threads for which there was no room.
@@ -140,6 +132,7 @@ impl Session {
         let counter = |index| self.programs.sum("counters", index);
         Ok(Summary {
             window: (from, to),
+            realtime_offset_ns: clock(ClockId::Realtime) as i64 - clock(ClockId::Monotonic) as i64,
             too_deep: counter(0),
             no_room: counter(1),
             odd_returns: counter(2),
@@ -215,6 +208,9 @@ fn within(call: &ProbedCall, (from, to): (Ns, Ns)) -> Option<ProbedCall> {
     if call.start > to || call.end < from {
         return None;
     }
+    if call.end_kind == ProbedEnd::NoEntry {
+        return (call.end <= to).then_some(ProbedCall { start: from, ..*call });
+    }
     if call.end <= to {
         return Some(*call);
     }
@@ -228,6 +224,10 @@ fn within(call: &ProbedCall, (from, to): (Ns, Ns)) -> Option<ProbedCall> {
 }
 
 fn now() -> Ns {
-    let time = clock_gettime(ClockId::Monotonic);
-    Ns(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    Ns(clock(ClockId::Monotonic))
+}
+
+fn clock(id: ClockId) -> u64 {
+    let time = clock_gettime(id);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

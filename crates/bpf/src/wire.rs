@@ -5,7 +5,7 @@
 use model::{Avma, Cpu, LostCalls, Ns, OffCpuSplit, Pid, ProbedCall, ProbedEnd, ProbedThread, Tid};
 
 /// Bytes of a `struct call`.
-const CALL_BYTES: usize = 112;
+const CALL_BYTES: usize = 120;
 /// Bytes of a `struct frame`.
 const FRAME_BYTES: usize = 88;
 /// Where the frames of a `struct thread` begin.
@@ -43,28 +43,29 @@ pub(crate) enum Told {
 /// A record of the ring: the calls of its thread that were lost before it, and what it tells.  `None`: it is none of ours.
 pub(crate) fn record(bytes: &[u8]) -> Option<(Option<LostCalls>, Told)> {
     let bytes = bytes.get(..CALL_BYTES)?;
-    let (how, is_child) = (*bytes.get(110)?, *bytes.get(111)? != 0);
+    let (how, is_child) = (*bytes.get(118)?, *bytes.get(119)? != 0);
     let u64_at = |at| long(bytes, at);
     let u32_at = |at| word(bytes, at);
-    let tid = Tid(u32_at(96) as i32);
+    let tid = Tid(u32_at(104) as i32);
     let (start, end) = (Ns(u64_at(0)), Ns(u64_at(8)));
-    let lost = lost_calls(tid, u64_at(80), u64_at(64), u64_at(72));
+    let lost = lost_calls(tid, u64_at(88), u64_at(72), u64_at(80));
     if how == END_OF_THREAD {
         return Some((lost, Told::Thread(ProbedThread { tid, born: start, died: Some(end) })));
     }
     let call = ProbedCall {
-        function: u32_at(88) as usize,
-        pid: Pid(u32_at(92) as i32),
+        function: u32_at(96) as usize,
+        pid: Pid(u32_at(100) as i32),
         tid,
-        cpu: Cpu(u32_at(100)),
+        cpu: Cpu(u32_at(108)),
         start,
         end,
         off_cpu: off_cpu(bytes, 16),
         return_address: address(u64_at(40)),
-        number: u64_at(48),
-        parent: is_child.then(|| u64_at(56)),
-        probes: u64::from(u32_at(104)),
-        depth: u32_at(108) & 0xffff,
+        entry: Avma(u64_at(48)),
+        number: u64_at(56),
+        parent: is_child.then(|| u64_at(64)),
+        probes: u64::from(u32_at(112)),
+        depth: u32_at(116) & 0xffff,
         end_kind: *ENDS.get(usize::from(how))?,
     };
     Some((lost, Told::Call(call)))
@@ -148,6 +149,7 @@ impl Thread {
                 preempted_ns: self.off_cpu.preempted_ns.saturating_sub(at_entry.preempted_ns),
             },
             return_address: address(long(frame, 40)),
+            entry: Avma(long(frame, 64)),
             number: long(frame, 48),
             parent: parent.filter(|_| is_child),
             probes: self.probes.saturating_sub(long(frame, 56)),
@@ -209,19 +211,20 @@ mod tests {
             ("end", 8),
             ("blocked", 16),
             ("caller", 40),
-            ("number", 48),
-            ("parent", 56),
-            ("lost_from", 64),
-            ("lost_to", 72),
-            ("lost", 80),
-            ("function", 88),
-            ("pid", 92),
-            ("tid", 96),
-            ("cpu", 100),
-            ("probes", 104),
-            ("depth", 108),
-            ("how", 110),
-            ("is_child", 111),
+            ("entry", 48),
+            ("number", 56),
+            ("parent", 64),
+            ("lost_from", 72),
+            ("lost_to", 80),
+            ("lost", 88),
+            ("function", 96),
+            ("pid", 100),
+            ("tid", 104),
+            ("cpu", 108),
+            ("probes", 112),
+            ("depth", 116),
+            ("how", 118),
+            ("is_child", 119),
         ];
         check("call", CALL_BYTES, &call);
         let frame = [
@@ -230,6 +233,7 @@ mod tests {
             ("caller", 40),
             ("number", 48),
             ("probes", 56),
+            ("entry", 64),
             ("function", 72),
             ("cpu", 76),
             ("depth", 80),

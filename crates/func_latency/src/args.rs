@@ -158,6 +158,15 @@ pub enum DecoderChoice {
     Libipt,
 }
 
+/// What times the calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BackendChoice {
+    /// Intel PT: the hardware's trace of every branch
+    Pt,
+    /// Probes at the function's entry and ends, by eBPF: any machine, one function, at a cost for each call
+    Uprobe,
+}
+
 /// `func_latency bundle`.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
@@ -272,6 +281,12 @@ pub struct RecordArgs {
     /// Settings of the trace unit: cyc=1,mtc_period=3 (see docs/recording.md)
     #[arg(long = "pt_config", alias = "pt-config", value_name = "TERMS")]
     pub pt_config: Option<String>,
+    /// What times the calls [default: pt where there is a trace unit, else uprobe]
+    #[arg(long, value_enum, value_name = "BACKEND")]
+    pub backend: Option<BackendChoice>,
+    /// Refuse probes that would cost more than this share of the program's CPU time
+    #[arg(long = "max-overhead", value_name = "PCT", default_value_t = 20.0)]
+    pub max_overhead: f64,
     /// Program to run and trace
     #[arg(last = true, value_name = "CMD")]
     pub program: Vec<String>,

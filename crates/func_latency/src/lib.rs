@@ -6,6 +6,7 @@
 //! record_command  record_config -> recorder -> perf.data, and then report_command
 //!     live_code       the code of what runs now: functions are named and ranges chosen before anything is recorded
 //!     ip_ranges       functions -> ranges of the IP filter
+//! uprobe      the same by probes, where there is no trace unit: functions -> calls -> the same report
 //! doctor_command  what this machine lets us record
 //! report_command  recording -> image, decoder, analyzer -> render::{text, json, rows}
 //!     target      -f, -b, -I, -a: names to functions
@@ -41,6 +42,8 @@ mod remedy;
 pub mod render;
 mod report_command;
 mod target;
+#[cfg(feature = "bpf")]
+mod uprobe;
 
 use std::process::ExitCode;
 

@@ -4,9 +4,9 @@ use std::fs;
 
 use anyhow::{Context, Result};
 use image::build_id_of;
-use recorder::{CpuList, Ended, Interrupts, Job, Losses, Pmu, Proc, Session, Summary, machine};
+use recorder::{CpuList, Ended, Interrupts, Job, Losses, Pmu, Proc, Session, Summary, Target, machine};
 
-use crate::args::RecordArgs;
+use crate::args::{BackendChoice, RecordArgs};
 use crate::config::ReportConfig;
 use crate::exit::{Exit, failure};
 use crate::live_code::{Known, LiveCode};
@@ -55,6 +55,9 @@ fn execute(args: RecordArgs, then: Then) -> Result<Exit> {
     // Before any thread is made: one that does not hold them back would die of them.
     let interrupts = Interrupts::hold().context("cannot hold signals back")?;
     let config = RecordConfig::new(args, then)?;
+    if let Some(report) = config.report.as_ref().filter(|_| is_for_probes(&config)) {
+        return probe(&config, report, &interrupts);
+    }
     let summary = make(&config, &interrupts)?;
     // The window is over: from here on Ctrl-C ends us at once.
     drop(interrupts);
@@ -66,6 +69,36 @@ fn execute(args: RecordArgs, then: Then) -> Result<Exit> {
         Some(report) if config.then == Then::Report => report_command::run(report),
         _ => Ok(Exit::Done),
     }
+}
+
+/// Probes time the calls: they were asked for, or there is no trace unit and they can do what was asked for.
+fn is_for_probes(config: &RecordConfig) -> bool {
+    match config.backend {
+        Some(backend) => backend == BackendChoice::Uprobe,
+        None => {
+            let runs_already = matches!(config.request.target, Target::Processes(_) | Target::Threads(_));
+            cfg!(feature = "bpf")
+                && config.then == Then::Report
+                && runs_already
+                && Pmu::discover("/sys".as_ref()).is_err()
+        }
+    }
+}
+
+#[cfg(feature = "bpf")]
+fn probe(config: &RecordConfig, report: &ReportConfig, interrupts: &Interrupts) -> Result<Exit> {
+    if config.backend.is_none() {
+        messages::note(
+            "no Intel PT here: calls are timed by uprobes (func_latency doctor says what Intel PT needs)",
+        );
+    }
+    crate::uprobe::run(config, report, interrupts)
+}
+
+#[cfg(not(feature = "bpf"))]
+fn probe(_: &RecordConfig, _: &ReportConfig, _: &Interrupts) -> Result<Exit> {
+    let message = "--backend uprobe: this func_latency was built without eBPF (cargo build --features bpf)";
+    Err(failure(Exit::NotPossible, message))
 }
 
 /// Makes the recording.

@@ -8,7 +8,7 @@ use image::KernelOptions;
 use model::{Pid, Tid};
 use recorder::{Proc, Request, Target};
 
-use crate::args::RecordArgs;
+use crate::args::{BackendChoice, RecordArgs};
 use crate::config::{BundleConfig, ReportConfig};
 use crate::exit::{Exit, failure};
 
@@ -40,6 +40,10 @@ pub(crate) struct RecordConfig {
     pub(crate) bundle: Option<BundleConfig>,
     /// Say what is done.
     pub(crate) verbose: bool,
+    /// What times the calls, if that was asked for.
+    pub(crate) backend: Option<BackendChoice>,
+    /// What probes may cost, as a share of the program's CPU time.
+    pub(crate) max_overhead_percent: f64,
 }
 
 impl RecordConfig {
@@ -78,6 +82,8 @@ impl RecordConfig {
             then,
             bundle: bundle.transpose()?,
             verbose: args.query.verbose,
+            backend: args.backend,
+            max_overhead_percent: args.max_overhead,
             report: report(args)?,
             output,
             request,

@@ -28,7 +28,7 @@ pub use event::{
 pub use function_set::FunctionSet;
 pub use gap::{Gap, GapCause};
 pub use ip_filter::IpFilter;
-pub use probed::{LostCalls, OffCpuSplit, ProbedCall, ProbedEnd, ProbedThread};
+pub use probed::{LostCalls, OffCpuSplit, ProbeSink, ProbedCall, ProbedEnd, ProbedThread};
 pub use recording::{
     AuxBuffer, AuxOwner, AuxPiece, AuxRecord, ClockOffsets, CpuModel, Damage, PtConfig, Recording,
 };

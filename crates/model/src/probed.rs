@@ -23,6 +23,8 @@ pub struct ProbedCall {
     pub off_cpu: OffCpuSplit,
     /// Where it returns to; `None`: that could not be read.
     pub return_address: Option<Avma>,
+    /// The first instruction of the function; 0 if its entry was not seen.
+    pub entry: Avma,
     /// Of the entry, among those of all probed functions in the thread, from 0.
     pub number: u64,
     /// The call that is its caller, by number, if this is the call of a child.
@@ -93,4 +95,14 @@ pub struct ProbedThread {
     pub born: Ns,
     /// When it died, if it did.
     pub died: Option<Ns>,
+}
+
+/// Takes what probes see: the calls of a thread in the order of their ends.
+pub trait ProbeSink {
+    /// A call has ended, or was open when the probes were removed.
+    fn call(&mut self, call: &ProbedCall);
+    /// Records of calls had no room.
+    fn lost(&mut self, lost: &LostCalls);
+    /// A thread that had calls, at its end or at that of the window.
+    fn thread(&mut self, thread: &ProbedThread);
 }
