@@ -55,17 +55,12 @@ struct {
 
 static const struct thread no_thread;
 
-static __always_inline void count_more(__u32 counter, __u64 more)
+static __always_inline void count(__u32 counter)
 {
 	__u64 *value = bpf_map_lookup_elem(&counters, &counter);
 
 	if (value)
-		*value += more;
-}
-
-static __always_inline void count(__u32 counter)
-{
-	count_more(counter, 1);
+		(*value)++;
 }
 
 static __always_inline struct frame *frame_at(struct thread *thread, __u32 index)
@@ -106,7 +101,7 @@ static __noinline void fill(struct call *call, struct thread *thread, struct fra
 }
 
 /*
- * The record of a call.  What has no room is counted, and told with the thread's next record.
+ * The record of a call, or of a thread's end.  Calls that have no room are counted, and told with the thread's next record.
  *
  * Not static, as what follows: the verifier looks at such a function once, not at each place that calls it.
  */
@@ -118,6 +113,8 @@ __noinline int emit(struct thread *thread, struct frame *frame, __u32 tid, __u64
 		return 0;
 	call = bpf_ringbuf_reserve(&calls, sizeof(*call), 0);
 	if (!call) {
+		if (how == END_OF_THREAD)
+			return 1;
 		if (!thread->lost || frame->start < thread->lost_from)
 			thread->lost_from = frame->start;
 		thread->lost_to = end;
@@ -228,13 +225,16 @@ static __always_inline struct thread *thread_of(struct task_struct *task, __u32 
 {
 	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
 
-	if (thread)
+	if (thread && !thread->died)
 		return thread;
-	bpf_map_update_elem(&threads, &tid, &no_thread, BPF_NOEXIST);
-	thread = bpf_map_lookup_elem(&threads, &tid);
+	if (!thread) {
+		bpf_map_update_elem(&threads, &tid, &no_thread, BPF_NOEXIST);
+		thread = bpf_map_lookup_elem(&threads, &tid);
+	}
 	if (thread) {
 		thread->pid = pid;
 		thread->born = BPF_CORE_READ(task, start_time);
+		thread->died = 0;
 	}
 	return thread;
 }
@@ -470,10 +470,9 @@ int BPF_PROG(on_exit, struct task_struct *task)
 		thread->depth--;
 	}
 	life.start = thread->born;
-	emit(thread, &life, tid, now, END_OF_THREAD);
-	/* That one was lost itself, as what it should have told. */
-	if (thread->lost)
-		count_more(COUNTER_LOST_WITH_THREADS, thread->lost - 1);
-	bpf_map_delete_elem(&threads, &tid);
+	thread->died = now;
+	/* What could not be told is read from here at the end. */
+	if (!emit(thread, &life, tid, now, END_OF_THREAD))
+		bpf_map_delete_elem(&threads, &tid);
 	return 0;
 }

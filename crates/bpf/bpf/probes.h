@@ -77,6 +77,7 @@ struct thread {
 	__u64 probes;   /* that were hit so far */
 	__u64 numbers;  /* entries so far */
 	__u64 born;
+	__u64 died;     /* 0: it lives, or its number is another one's now */
 	__u64 lost, lost_from, lost_to; /* see struct call */
 	__u32 pid;
 	__u32 depth;
@@ -90,8 +91,7 @@ enum counter {
 	COUNTER_TOO_DEEP = 0,    /* entries deeper than MAX_DEPTH */
 	COUNTER_NO_ROOM = 1,     /* entries of threads for which there was no room */
 	COUNTER_ODD_RETURN = 2,  /* returns from where no call of that function stands on the stack */
-	COUNTER_LOST_WITH_THREADS = 3, /* lost calls of threads that have ended meanwhile */
-	COUNTERS = 4,
+	COUNTERS = 3,
 };
 
 #endif

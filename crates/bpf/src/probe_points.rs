@@ -63,7 +63,9 @@ pub enum CodeError {
     #[error("it has no code that can be read")]
     Empty,
     /// Its bytes are not all instructions.
-    #[error("its code is not instructions throughout (at {0}), and a probe inside of one would break the program")]
+    #[error(
+        "its code is not instructions throughout (at {0}), and a probe inside of one would break the program"
+    )]
     NoInstruction(Svma),
     /// The kernel places no probe at an instruction with `lock` (arch/x86/kernel/uprobes.c, `is_prefix_bad`).
     #[error("its first instruction has a `lock`, where the kernel places no probe")]

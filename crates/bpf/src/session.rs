@@ -38,8 +38,6 @@ pub struct Summary {
     pub no_room: u64,
     /// Returns from where no call was known to be: the thread has switched its stack.
     pub odd_returns: u64,
-    /// Calls of threads that ended while the ring was full.
-    pub lost_with_threads: u64,
 }
 
 /// How much room there is.
@@ -136,7 +134,6 @@ impl Session {
             too_deep: counter(0),
             no_room: counter(1),
             odd_returns: counter(2),
-            lost_with_threads: counter(3),
         })
     }
 
@@ -161,7 +158,7 @@ impl Session {
         for tid in tids {
             let bytes = map.lookup(&tid.0.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default();
             let Some(state) = wire::thread(tid, &bytes, taken.window.1) else { continue };
-            taken.thread(&ProbedThread { tid, born: state.born, died: None });
+            taken.thread(&state.life);
             state.lost.iter().for_each(|lost| taken.lost(lost));
             state.open.iter().rev().for_each(|call| taken.call(call));
         }

@@ -9,7 +9,7 @@ const CALL_BYTES: usize = 120;
 /// Bytes of a `struct frame`.
 const FRAME_BYTES: usize = 88;
 /// Where the frames of a `struct thread` begin.
-const FRAMES_AT: usize = 112;
+const FRAMES_AT: usize = 120;
 /// `MAX_DEPTH`.
 pub(crate) const MAX_DEPTH: usize = 128;
 /// Bytes of a `struct thread`.
@@ -92,8 +92,8 @@ fn lost_calls(tid: Tid, count: u64, from: u64, to: u64) -> Option<LostCalls> {
 
 /// A `struct thread` as it was when the probes had been removed.
 pub(crate) struct ThreadState {
-    /// When the thread was born.
-    pub(crate) born: Ns,
+    /// Its life.
+    pub(crate) life: ProbedThread,
     /// Calls that were lost since its last record.
     pub(crate) lost: Option<LostCalls>,
     /// Calls that were open, outermost first; up to when the probes were removed, at `now`.
@@ -106,21 +106,19 @@ pub(crate) fn thread(tid: Tid, bytes: &[u8], now: Ns) -> Option<ThreadState> {
     let u64_at = |at| long(bytes, at);
     let whole = Thread {
         tid,
-        pid: Pid(word(bytes, 96) as i32),
+        pid: Pid(word(bytes, 104) as i32),
         now,
         probes: u64_at(48),
         off_cpu: so_far(bytes, now),
     };
-    let depth = word(bytes, 100) as usize;
+    let depth = word(bytes, 108) as usize;
     let mut open: Vec<ProbedCall> = Vec::new();
     for frame in bytes.get(FRAMES_AT..)?.chunks_exact(FRAME_BYTES).take(depth) {
         open.push(whole.open_call(frame, open.last().map(|parent| parent.number)));
     }
-    Some(ThreadState {
-        born: Ns(u64_at(64)),
-        lost: lost_calls(tid, u64_at(72), u64_at(80), u64_at(88)),
-        open,
-    })
+    let died = Some(Ns(u64_at(72))).filter(|died| died.0 != 0);
+    let life = ProbedThread { tid, born: Ns(u64_at(64)), died };
+    Some(ThreadState { life, lost: lost_calls(tid, u64_at(80), u64_at(88), u64_at(96)), open })
 }
 
 /// What frames of a thread share.
@@ -167,7 +165,7 @@ fn so_far(thread: &[u8], now: Ns) -> OffCpuSplit {
         return off_cpu;
     }
     let woken = if woken < out { now.0 } else { woken };
-    if thread.get(104).is_some_and(|is_preempted| *is_preempted != 0) {
+    if thread.get(112).is_some_and(|is_preempted| *is_preempted != 0) {
         off_cpu.preempted_ns += now.0.saturating_sub(out);
     } else {
         off_cpu.blocked_ns += woken.saturating_sub(out);
@@ -246,12 +244,13 @@ mod tests {
             ("woken", 32),
             ("probes", 48),
             ("born", 64),
-            ("lost", 72),
-            ("lost_from", 80),
-            ("lost_to", 88),
-            ("pid", 96),
-            ("depth", 100),
-            ("is_preempted", 104),
+            ("died", 72),
+            ("lost", 80),
+            ("lost_from", 88),
+            ("lost_to", 96),
+            ("pid", 104),
+            ("depth", 108),
+            ("is_preempted", 112),
             ("frames", FRAMES_AT as u32),
         ];
         check("thread", THREAD_BYTES, &thread);

@@ -35,9 +35,8 @@ fn of_function(code: &LiveCode, function: &FunctionMatch, proc: &Proc) -> Result
         Some(part) => code.places(function.object, part.file_offset, proc),
         None => Vec::new(),
     };
-    let points = ProbePoints::of(&FunctionCode { entry: function.entry, parts }).map_err(|error| {
-        refused(error.to_string())
-    })?;
+    let points = ProbePoints::of(&FunctionCode { entry: function.entry, parts })
+        .map_err(|error| refused(error.to_string()))?;
     let places: Vec<ProbedPlace> =
         places.into_iter().map(|(pid, file): (_, PathBuf)| ProbedPlace { pid, file }).collect();
     if places.is_empty() {

@@ -137,10 +137,4 @@ fn tell(config: &RecordConfig, summary: &bpf::Summary) {
             counted(summary.no_room, "call")
         ));
     }
-    if summary.lost_with_threads > 0 {
-        messages::warn(format!(
-            "{} were lost with threads that ended while the ring was full (what helps: a larger -m)",
-            counted(summary.lost_with_threads, "call")
-        ));
-    }
 }

@@ -58,7 +58,12 @@ static void plain()
 PROBED long recursive(long depth)
 {
 	COUNT();
-	return depth <= 1 ? 1 : recursive(depth - 1) + recursive(depth - 1) + 1;
+	if (depth <= 1)
+		return 1;
+	long first = recursive(depth - 1);
+	long second = recursive(depth - 1);
+	asm volatile("" : "+r"(second)); // no loop instead of the second call
+	return first + second;
 }
 
 // Deeper than is followed.
