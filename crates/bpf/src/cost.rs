@@ -12,6 +12,7 @@ use model::{FileOffset, LostCalls, Pid, ProbeSink, ProbedCall, ProbedThread, Svm
 
 use crate::attach::{ProbedFunction, ProbedPlace};
 use crate::error::BpfError;
+use crate::idle::{self, Idle};
 use crate::probe_points::{CodePart, FunctionCode, ProbePoints};
 use crate::session::{Room, Session};
 
@@ -49,16 +50,16 @@ impl Costs {
             doing: "cannot measure what a probe costs",
             what: what.to_owned(),
         };
-        let idle = [idle::PUSH, idle::MOV];
-        let probed: Option<Vec<ProbedFunction>> = idle.iter().map(own_function).collect();
+        let functions = [idle::PUSH, idle::MOV];
+        let probed: Option<Vec<ProbedFunction>> = functions.iter().map(own_function).collect();
         let probed = probed.ok_or_else(|| unknown("own code is not found"))?;
-        let bare = idle.each_ref().map(fastest);
+        let bare = functions.each_ref().map(fastest);
         let mut session = Session::open(probed, Room { threads: 64, ring_bytes: 1 << 20 })?;
         let mut latencies = Latencies::default();
         let with_probes = Cell::new([Duration::ZERO; 2]);
         // The calls are made when all probes are there: at the first look whether it is over.
         let is_over = || {
-            with_probes.set(idle.each_ref().map(fastest));
+            with_probes.set(functions.each_ref().map(fastest));
             true
         };
         session.record(Duration::from_secs(1), &is_over, &mut latencies)?;
@@ -78,7 +79,7 @@ const CALLS: u32 = 500;
 const ROUNDS: usize = 5;
 
 /// Of several rounds, which may be interrupted, the fastest.
-fn fastest(function: &idle::Function) -> Duration {
+fn fastest(function: &Idle) -> Duration {
     let round = || {
         let started = Instant::now();
         (0..CALLS).for_each(|_| function.call());
@@ -92,7 +93,7 @@ fn per_call_ns(round: Duration) -> u64 {
 }
 
 /// Where the function is in our own file.
-fn own_function(function: &idle::Function) -> Option<ProbedFunction> {
+fn own_function(function: &Idle) -> Option<ProbedFunction> {
     let address = function.address();
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let offset = maps.lines().find_map(|line| offset_in_file(line, address))?;
@@ -134,49 +135,6 @@ impl ProbeSink for Latencies {
     fn lost(&mut self, _: &LostCalls) {}
 
     fn thread(&mut self, _: &ProbedThread) {}
-}
-
-/// Functions that do nothing: of a known first instruction, so in assembly.
-#[allow(unsafe_code, reason = "assembly is called through a C signature")]
-mod idle {
-    use std::arch::global_asm;
-
-    global_asm!(
-        ".pushsection .text.func_latency_idle, \"ax\", @progbits",
-        ".globl func_latency_idle_push, func_latency_idle_mov",
-        "func_latency_idle_push: push rbp",
-        "pop rbp",
-        "ret",
-        "func_latency_idle_mov: mov eax, edi",
-        "ret",
-        ".popsection",
-    );
-
-    unsafe extern "C" {
-        fn func_latency_idle_push();
-        fn func_latency_idle_mov();
-    }
-
-    pub(super) struct Function(unsafe extern "C" fn(), &'static [u8]);
-
-    pub(super) const PUSH: Function = Function(func_latency_idle_push, &[0x55, 0x5d, 0xc3]);
-    pub(super) const MOV: Function = Function(func_latency_idle_mov, &[0x89, 0xf8, 0xc3]);
-
-    impl Function {
-        pub(super) fn call(&self) {
-            // SAFETY: it takes nothing, returns nothing, and leaves stack and saved registers as they were.
-            unsafe { (self.0)() }
-        }
-
-        pub(super) fn address(&self) -> u64 {
-            self.0 as usize as u64
-        }
-
-        /// Its code: what the assembler makes of it.
-        pub(super) const fn code(&self) -> &'static [u8] {
-            self.1
-        }
-    }
 }
 
 #[cfg(test)]

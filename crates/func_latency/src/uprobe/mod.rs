@@ -5,8 +5,10 @@
 //! overhead   how often they are called x what a probe costs here -> go on, or refuse
 //! (bpf)      calls
 //! report     calls -> the same report
+//! doctor     what this machine lets us probe
 //! ```
 
+pub(crate) mod doctor;
 mod functions;
 mod overhead;
 mod report;

@@ -46,7 +46,7 @@ pub(super) fn write(
         error_line(out, function)?;
         cpu_line(out, view, function)?;
     }
-    counts(out, function, inlined)?;
+    counts(out, view, function, inlined)?;
     if !function.children.is_empty() {
         rule(out, '-', width)?;
         writeln!(out, "Children of [{name}]")?;
@@ -207,7 +207,7 @@ fn cpu_line(out: &mut dyn Write, view: &View<'_>, function: &FunctionReport) -> 
     writeln!(out, "  CPU percent: {cpu} (100 % is one core{estimated}{note})")
 }
 
-fn counts(out: &mut dyn Write, function: &FunctionReport, inlined: u64) -> io::Result<()> {
+fn counts(out: &mut dyn Write, view: &View<'_>, function: &FunctionReport, inlined: u64) -> io::Result<()> {
     let calls = &function.calls;
     writeln!(
         out,
@@ -220,9 +220,11 @@ fn counts(out: &mut dyn Write, function: &FunctionReport, inlined: u64) -> io::R
     )?;
     if function.ended_by_jump > 0 {
         let ended = counted(function.ended_by_jump, "call");
+        let has_filter = view.report.loss.threads.iter().any(|thread| thread.outside_ns.is_some());
+        let out_of = if has_filter { "the IP filter" } else { "the function" };
         writeln!(
             out,
-            "  {ended} ended at a jump out of the IP filter: where they went on was not traced, and they took that long or longer"
+            "  {ended} ended at a jump out of {out_of}: where they went on was not traced, and they took that long or longer"
         )?;
     }
     if function.undecided > 0 {
