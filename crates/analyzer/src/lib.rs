@@ -34,6 +34,7 @@ mod kernel;
 mod landing;
 mod loss;
 mod off_cpu;
+mod off_cpu_causes;
 mod probed;
 pub mod report;
 pub mod request;
@@ -48,6 +49,7 @@ mod window;
 pub use analysis::Analysis;
 pub use check::{CheckedAnalysis, Violation, check};
 pub use histogram::Bucket;
+pub use off_cpu_causes::{KernelNames, OffCpuCauses, Reason, ReasonRow, WakerRow};
 pub use probed::{ProbeCost, ProbedAnalysis};
 pub use report::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use model::schedule::ThreadLife;
 use model::{
-    AuxOffset, Avma, EventTime, FunctionId, Gap, GapCause, LostCalls, Ns, ProbeSink, ProbedCall, ProbedEnd,
-    ProbedThread, SpaceId, Tid,
+    AuxOffset, Avma, EventTime, FunctionId, Gap, GapCause, LostCalls, Ns, OffCpuInterval, ProbeSink,
+    ProbedCall, ProbedEnd, ProbedThread, SpaceId, Tid,
 };
 use rustc_hash::FxHashMap;
 
@@ -21,6 +21,7 @@ use crate::analysis::percent_of_a_core;
 use crate::children::{ChildKey, ChildSums};
 use crate::code_map::CodeMap;
 use crate::loss::Ledger;
+use crate::off_cpu_causes::{CauseSums, Intervals, KernelNames};
 use crate::report::{
     CallId, CallRow, Caller, ChildKind, Cut, CutCause, Limits, Place, Report, Status, ThreadLoss, Total,
     TraceSummary,
@@ -47,6 +48,10 @@ pub struct ProbedAnalysis<'a> {
     calls: Aggregate,
     /// What children took of calls that have not ended yet.
     children: FxHashMap<(Tid, u64), ChildSums>,
+    intervals: Intervals,
+    /// By wanted function.
+    causes: Vec<CauseSums>,
+    kernel: &'a dyn KernelNames,
     threads: BTreeMap<Tid, (Option<Ns>, Option<Ns>)>,
     lost: BTreeMap<Tid, Vec<LostCalls>>,
     seen: u64,
@@ -60,6 +65,7 @@ impl<'a> ProbedAnalysis<'a> {
         functions: Vec<(FunctionId, ProbeCost)>,
         threads: &[Tid],
         around: Surroundings<'a>,
+        kernel: &'a dyn KernelNames,
     ) -> Self {
         Self {
             around,
@@ -68,6 +74,9 @@ impl<'a> ProbedAnalysis<'a> {
             functions,
             calls: Aggregate::new(request),
             children: FxHashMap::default(),
+            intervals: Intervals::default(),
+            causes: request.functions.iter().map(|_| CauseSums::default()).collect(),
+            kernel,
             threads: threads.iter().map(|tid| (*tid, (None, None))).collect(),
             lost: BTreeMap::new(),
             seen: 0,
@@ -90,6 +99,10 @@ impl<'a> ProbedAnalysis<'a> {
         let loss = ledger.finish(threads);
         let span_ns = window.1.since(window.0);
         let scale = percent_of_a_core(span_ns, loss.coverage);
+        let mut functions = self.calls.finish(|on_cpu_ns| on_cpu_ns as f64 * scale);
+        for (function, causes) in functions.iter_mut().zip(self.causes) {
+            function.off_cpu_causes = Some(causes.finish());
+        }
         Report {
             trace: TraceSummary {
                 window,
@@ -98,7 +111,7 @@ impl<'a> ProbedAnalysis<'a> {
                 events: self.seen,
                 off_cpu_known: true,
             },
-            functions: self.calls.finish(|on_cpu_ns| on_cpu_ns as f64 * scale),
+            functions,
             loss,
             limits,
         }
@@ -193,13 +206,24 @@ impl ProbeSink for ProbedAnalysis<'_> {
         }
         let row = self.row(call, function, cost);
         let children = self.children.remove(&(call.tid, call.number)).unwrap_or_default();
-        self.calls.add(call.function as u32, &row, &children);
+        let is_reported = self.calls.add(call.function as u32, &row, &children);
+        let counts = is_reported && row.status.counted() && row.depth == 0;
+        let mut sums = self.causes.get_mut(call.function).filter(|_| counts);
+        sums.iter_mut().for_each(|sums| sums.add_split(call.off_cpu));
+        self.intervals.of_call(call, sums);
+    }
+
+    fn off_cpu(&mut self, interval: &OffCpuInterval) {
+        if self.is_asked_for(interval.tid) {
+            self.intervals.add(interval, self.kernel);
+        }
     }
 
     fn lost(&mut self, lost: &LostCalls) {
         if self.is_asked_for(lost.tid) {
             self.threads.entry(lost.tid).or_default();
             self.lost.entry(lost.tid).or_default().push(*lost);
+            self.intervals.forget(lost.tid);
         }
     }
 

@@ -41,6 +41,7 @@ struct task_struct {
 	unsigned long sas_ss_sp;
 	unsigned long sas_ss_size;
 	unsigned int __state;
+	unsigned int flags;
 };
 
 /* Before Linux 5.14. */

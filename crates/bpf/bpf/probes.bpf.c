@@ -423,6 +423,47 @@ static __always_inline void comes_back(struct thread *thread, __u64 now)
 	thread->runnable += now - woken;
 }
 
+static __noinline void fill_interval(struct interval *interval, struct thread *thread)
+{
+	interval->out = thread->out;
+	interval->woken = thread->woken < thread->out ? 0 : thread->woken;
+	interval->outermost = thread->frames[0].number;
+	interval->syscall = thread->syscall;
+	interval->waker_pid = thread->waker_pid;
+	interval->waker_tid = thread->waker_tid;
+	__builtin_memcpy(interval->waker_comm, thread->waker_comm, COMM_LEN);
+	__builtin_memcpy(interval->stack, thread->stack, sizeof(interval->stack));
+	interval->is_preempted = thread->is_preempted;
+}
+
+/* Tells why a thread with open calls was off the CPU. */
+static __noinline void tell(struct thread *thread, __u32 tid, __u64 now)
+{
+	struct interval *interval;
+
+	if (!thread->out || !thread->depth)
+		return;
+	interval = bpf_ringbuf_reserve(&calls, sizeof(*interval), 0);
+	if (!interval) {
+		count(COUNTER_LOST_INTERVALS);
+		return;
+	}
+	fill_interval(interval, thread);
+	interval->in = now;
+	interval->tid = tid;
+	bpf_ringbuf_submit(interval, BPF_RB_NO_WAKEUP);
+}
+
+/* The system call that the thread is in: its number stands there from the entry on, and is negative in interrupts and faults. */
+static __always_inline __s32 current_syscall(struct task_struct *task)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	__s64 number = NO_SYSCALL;
+
+	bpf_probe_read_kernel(&number, sizeof(number), &regs->orig_ax);
+	return number >= 0 && number < 1024 ? number : NO_SYSCALL;
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
@@ -434,10 +475,35 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	if (leaves) {
 		leaves->out = now;
 		leaves->is_preempted = preempt || !sleeps(prev);
+		if (leaves->depth) {
+			leaves->syscall = current_syscall(prev);
+			leaves->stack[0] = 0;
+			if (leaves->syscall == NO_SYSCALL && !leaves->is_preempted) {
+				long bytes = bpf_get_stack(ctx, leaves->stack, sizeof(leaves->stack), 0);
+
+				if (bytes >= 0 && bytes < (long)sizeof(leaves->stack))
+					leaves->stack[(__u64)bytes / 8 % STACK_LEN] = 0;
+			}
+		}
 	}
-	if (comes)
+	if (comes) {
+		tell(comes, in, now);
 		comes_back(comes, now);
+	}
 	return 0;
+}
+
+/*
+ * A timer or a device wakes on the time of whoever runs when it interrupts.  A thread wakes others in system calls; where the
+ * current one is in none, and is not the kernel's own, it was interrupted.  An interrupt inside a system call is not told apart.
+ */
+static __always_inline bool is_interrupt(struct task_struct *current)
+{
+	const unsigned int kernel_thread = 0x00200000; /* include/linux/sched.h, PF_KTHREAD */
+
+	if (BPF_CORE_READ(current, pid) == 0)
+		return 1;
+	return !(BPF_CORE_READ(current, flags) & kernel_thread) && current_syscall(current) == NO_SYSCALL;
 }
 
 SEC("tp_btf/sched_waking")
@@ -446,8 +512,16 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	__u32 tid = BPF_CORE_READ(task, pid);
 	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
 
-	if (thread)
-		thread->woken = bpf_ktime_get_ns();
+	if (!thread)
+		return 0;
+	thread->woken = bpf_ktime_get_ns();
+	if (is_interrupt(bpf_get_current_task_btf())) {
+		thread->waker_pid = thread->waker_tid = 0;
+		return 0;
+	}
+	thread->waker_pid = bpf_get_current_pid_tgid() >> 32;
+	thread->waker_tid = bpf_get_current_pid_tgid();
+	bpf_get_current_comm(thread->waker_comm, sizeof(thread->waker_comm));
 	return 0;
 }
 

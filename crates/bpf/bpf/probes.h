@@ -49,6 +49,27 @@ struct call {
 	__u8 is_child;
 };
 
+/* Addresses of the kernel's stack that are told. */
+#define STACK_LEN 16
+#define COMM_LEN 16
+#define NO_SYSCALL -1
+
+/* Why a thread with open calls was off the CPU, and who woke it. */
+struct interval {
+	__u64 out;
+	__u64 woken;    /* 0: it was preempted, or nobody was seen to wake it */
+	__u64 in;
+	__u64 outermost; /* number of its outermost open call */
+	__u32 tid;
+	__s32 syscall;  /* that it was in; NO_SYSCALL: none */
+	__u32 waker_pid; /* 0: an interrupt */
+	__u32 waker_tid;
+	char waker_comm[COMM_LEN];
+	__u64 stack[STACK_LEN]; /* of the kernel when it went off, innermost first; 0: no more */
+	__u8 is_preempted;
+	__u8 unused[7];
+};
+
 /* Deeper calls are not followed. */
 #define MAX_DEPTH 128
 
@@ -82,7 +103,12 @@ struct thread {
 	__u32 pid;
 	__u32 depth;
 	__u8 is_preempted; /* it did not sleep when it went off the CPU */
-	__u8 unused[7];
+	__u8 unused[3];
+	__s32 syscall;  /* see struct interval, as what follows */
+	__u32 waker_pid;
+	__u32 waker_tid;
+	char waker_comm[COMM_LEN];
+	__u64 stack[STACK_LEN];
 	struct frame frames[MAX_DEPTH];
 };
 
@@ -91,7 +117,8 @@ enum counter {
 	COUNTER_TOO_DEEP = 0,    /* entries deeper than MAX_DEPTH */
 	COUNTER_NO_ROOM = 1,     /* entries of threads for which there was no room */
 	COUNTER_ODD_RETURN = 2,  /* returns from where no call of that function stands on the stack */
-	COUNTERS = 3,
+	COUNTER_LOST_INTERVALS = 3, /* struct interval that had no room */
+	COUNTERS = 4,
 };
 
 #endif

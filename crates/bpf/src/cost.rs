@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process;
 use std::time::{Duration, Instant};
 
-use model::{FileOffset, LostCalls, Pid, ProbeSink, ProbedCall, ProbedThread, Svma};
+use model::{FileOffset, LostCalls, OffCpuInterval, Pid, ProbeSink, ProbedCall, ProbedThread, Svma};
 
 use crate::attach::{ProbedFunction, ProbedPlace};
 use crate::error::BpfError;
@@ -131,6 +131,8 @@ impl ProbeSink for Latencies {
             latencies.push(call.end.since(call.start));
         }
     }
+
+    fn off_cpu(&mut self, _: &OffCpuInterval) {}
 
     fn lost(&mut self, _: &LostCalls) {}
 

@@ -36,6 +36,8 @@ pub struct Summary {
     pub too_deep: u64,
     /// Entries of threads for which there was no room.
     pub no_room: u64,
+    /// Times off the CPU whose records had no room: reasons and wakers do not have them.
+    pub lost_intervals: u64,
     /// Returns from where no call was known to be: the thread has switched its stack.
     pub odd_returns: u64,
 }
@@ -134,6 +136,7 @@ impl Session {
             too_deep: counter(0),
             no_room: counter(1),
             odd_returns: counter(2),
+            lost_intervals: counter(3),
         })
     }
 
@@ -177,6 +180,7 @@ impl Taken<'_> {
         let Some((lost, told)) = wire::record(bytes) else { return };
         lost.iter().for_each(|lost| self.lost(lost));
         match told {
+            Told::OffCpu(interval) => self.sink.off_cpu(&interval),
             Told::Call(call) => self.call(&call),
             Told::Thread(thread) => self.thread(&thread),
         }

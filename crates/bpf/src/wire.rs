@@ -2,14 +2,17 @@
 //!
 //! A test holds the sizes and places against the types that the compiled object has.
 
-use model::{Avma, Cpu, LostCalls, Ns, OffCpuSplit, Pid, ProbedCall, ProbedEnd, ProbedThread, Tid};
+use model::{
+    Avma, Cpu, LostCalls, Ns, OffCpuInterval, OffCpuSplit, Pid, ProbedCall, ProbedEnd, ProbedThread, Tid,
+    Waker,
+};
 
 /// Bytes of a `struct call`.
 const CALL_BYTES: usize = 120;
 /// Bytes of a `struct frame`.
 const FRAME_BYTES: usize = 88;
 /// Where the frames of a `struct thread` begin.
-const FRAMES_AT: usize = 120;
+const FRAMES_AT: usize = 272;
 /// `MAX_DEPTH`.
 pub(crate) const MAX_DEPTH: usize = 128;
 /// Bytes of a `struct thread`.
@@ -31,9 +34,16 @@ pub(crate) enum Action {
 /// "There is no condition", "there is no register".
 pub(crate) const NONE: u8 = 0xff;
 
+/// Bytes of a `struct interval`.
+const INTERVAL_BYTES: usize = 200;
+/// `STACK_LEN`.
+const STACK_LEN: usize = 16;
+
 /// What is told in the ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
+    /// A thread with open calls was off the CPU.
+    OffCpu(OffCpuInterval),
     /// A call has ended.
     Call(ProbedCall),
     /// A thread has.
@@ -42,6 +52,10 @@ pub(crate) enum Told {
 
 /// A record of the ring: the calls of its thread that were lost before it, and what it tells.  `None`: it is none of ours.
 pub(crate) fn record(bytes: &[u8]) -> Option<(Option<LostCalls>, Told)> {
+    // The two kinds are known by their lengths.
+    if bytes.len() >= INTERVAL_BYTES {
+        return Some((None, Told::OffCpu(interval(bytes))));
+    }
     let bytes = bytes.get(..CALL_BYTES)?;
     let (how, is_child) = (*bytes.get(118)?, *bytes.get(119)? != 0);
     let u64_at = |at| long(bytes, at);
@@ -69,6 +83,35 @@ pub(crate) fn record(bytes: &[u8]) -> Option<(Option<LostCalls>, Told)> {
         end_kind: *ENDS.get(usize::from(how))?,
     };
     Some((lost, Told::Call(call)))
+}
+
+fn interval(bytes: &[u8]) -> OffCpuInterval {
+    let is_preempted = bytes.get(192).is_some_and(|byte| *byte != 0);
+    let woken = Some(Ns(long(bytes, 8))).filter(|woken| woken.0 != 0 && !is_preempted);
+    let syscall = u32::try_from(word(bytes, 36) as i32).ok();
+    let has_stack = syscall.is_none() && !is_preempted;
+    let stack = (0..STACK_LEN).map_while(|index| address(long(bytes, 64 + 8 * index)));
+    OffCpuInterval {
+        tid: Tid(word(bytes, 32) as i32),
+        out: Ns(long(bytes, 0)),
+        woken,
+        back: Ns(long(bytes, 16)),
+        is_preempted,
+        outermost: long(bytes, 24),
+        syscall,
+        stack: stack.take(if has_stack { STACK_LEN } else { 0 }).collect(),
+        waker: woken.map(|_| waker(bytes)),
+    }
+}
+
+fn waker(bytes: &[u8]) -> Waker {
+    let (pid, tid) = (word(bytes, 40) as i32, word(bytes, 44) as i32);
+    if tid == 0 {
+        return Waker::Interrupt;
+    }
+    let name = bytes.get(48..64).unwrap_or_default();
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    Waker::Thread { pid: Pid(pid), tid: Tid(tid), name: String::from_utf8_lossy(name).into_owned() }
 }
 
 /// `enum end`.
@@ -238,6 +281,20 @@ mod tests {
             ("is_child", 82),
         ];
         check("frame", FRAME_BYTES, &frame);
+        let interval = [
+            ("out", 0),
+            ("woken", 8),
+            ("in", 16),
+            ("outermost", 24),
+            ("tid", 32),
+            ("syscall", 36),
+            ("waker_pid", 40),
+            ("waker_tid", 44),
+            ("waker_comm", 48),
+            ("stack", 64),
+            ("is_preempted", 192),
+        ];
+        check("interval", INTERVAL_BYTES, &interval);
         let thread = [
             ("blocked", 0),
             ("out", 24),

@@ -28,7 +28,9 @@ pub use event::{
 pub use function_set::FunctionSet;
 pub use gap::{Gap, GapCause};
 pub use ip_filter::IpFilter;
-pub use probed::{LostCalls, OffCpuSplit, ProbeSink, ProbedCall, ProbedEnd, ProbedThread};
+pub use probed::{
+    LostCalls, OffCpuInterval, OffCpuSplit, ProbeSink, ProbedCall, ProbedEnd, ProbedThread, Waker,
+};
 pub use recording::{
     AuxBuffer, AuxOwner, AuxPiece, AuxRecord, ClockOffsets, CpuModel, Damage, PtConfig, Recording,
 };

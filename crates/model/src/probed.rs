@@ -73,6 +73,68 @@ impl OffCpuSplit {
     }
 }
 
+impl OffCpuSplit {
+    /// This and `more`.
+    pub const fn add(&mut self, more: Self) {
+        self.blocked_ns = self.blocked_ns.saturating_add(more.blocked_ns);
+        self.runnable_ns = self.runnable_ns.saturating_add(more.runnable_ns);
+        self.preempted_ns = self.preempted_ns.saturating_add(more.preempted_ns);
+    }
+}
+
+/// Once that a thread with open calls was off the CPU, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffCpuInterval {
+    /// Thread.
+    pub tid: Tid,
+    /// When it went off.
+    pub out: Ns,
+    /// When it was woken; `None`: it was preempted, or nobody was seen to wake it.
+    pub woken: Option<Ns>,
+    /// When it came back.
+    pub back: Ns,
+    /// It did not sleep.
+    pub is_preempted: bool,
+    /// Its outermost open call, by number.
+    pub outermost: u64,
+    /// The system call that it was in.
+    pub syscall: Option<u32>,
+    /// The kernel's stack when it went off, innermost first; empty if it was preempted or in a system call.
+    pub stack: Vec<Avma>,
+    /// Who woke it.
+    pub waker: Option<Waker>,
+}
+
+/// Who wakes a thread.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Waker {
+    /// A timer or a device.
+    Interrupt,
+    /// A thread.
+    Thread {
+        /// Its process.
+        pid: Pid,
+        /// It.
+        tid: Tid,
+        /// Its name.
+        name: String,
+    },
+}
+
+impl OffCpuInterval {
+    /// What it did there.
+    #[must_use]
+    pub fn split(&self) -> OffCpuSplit {
+        if self.is_preempted {
+            return OffCpuSplit { preempted_ns: self.back.since(self.out), ..OffCpuSplit::default() };
+        }
+        // Where no wake-up was seen it cannot be told how long it waited for a CPU.
+        let woken = self.woken.unwrap_or(self.back);
+        let (blocked_ns, runnable_ns) = (woken.since(self.out), self.back.since(woken));
+        OffCpuSplit { blocked_ns, runnable_ns, preempted_ns: 0 }
+    }
+}
+
 /// Calls of a thread whose records had no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostCalls {
@@ -101,6 +163,8 @@ pub struct ProbedThread {
 pub trait ProbeSink {
     /// A call has ended, or was open when the probes were removed.
     fn call(&mut self, call: &ProbedCall);
+    /// A thread with open calls was off the CPU: before the records of those calls.
+    fn off_cpu(&mut self, interval: &OffCpuInterval);
     /// Records of calls had no room.
     fn lost(&mut self, lost: &LostCalls);
     /// A thread that had calls, at its end or at that of the window.

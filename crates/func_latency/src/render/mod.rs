@@ -3,6 +3,7 @@
 pub mod histogram;
 pub(crate) mod image_names;
 pub mod json;
+mod json_causes;
 pub mod names;
 pub mod rows;
 pub mod table;

@@ -1,7 +1,8 @@
 //! What ids are called: functions, objects, call sites.
 
-use analyzer::{Caller, ChildKind, ChildRow, Place};
-use model::{FunctionId, ObjectId};
+use analyzer::{Caller, ChildKind, ChildRow, Place, Reason};
+use model::{FunctionId, ObjectId, Waker};
+use syscalls::Sysno;
 
 /// Names of what a report speaks of.
 pub trait Names {
@@ -40,6 +41,29 @@ pub fn child_name(names: &dyn Names, child: &ChildRow) -> String {
         ChildKind::Own => "*self".to_owned(),
         ChildKind::Signal if child.function == FunctionId::UNKNOWN => "[signal]".to_owned(),
         _ => names.function(child.function),
+    }
+}
+
+/// What a thread waited for.
+#[must_use]
+pub fn reason_name(reason: &Reason) -> String {
+    match reason {
+        Reason::Syscall(number) => {
+            let known = Sysno::new(*number as usize);
+            known.map_or_else(|| format!("system call {number}"), |syscall| syscall.name().to_owned())
+        }
+        Reason::Kernel(function) => format!("[kernel] {function}"),
+        Reason::Preempted => "[preempted]".to_owned(),
+        Reason::Unknown => "[unknown]".to_owned(),
+    }
+}
+
+/// Who woke a thread.
+#[must_use]
+pub fn waker_name(waker: &Waker) -> String {
+    match waker {
+        Waker::Interrupt => "[interrupt]".to_owned(),
+        Waker::Thread { tid, name, .. } => format!("{name} ({})", tid.0),
     }
 }
 

@@ -29,7 +29,7 @@ use crate::messages;
 use crate::record_config::RecordConfig;
 use crate::render::units::{counted, duration};
 use crate::target::{self, Remarks};
-use report::Seen;
+use report::{Kernel, Seen};
 
 /// The ring, if `-m` does not say.
 const RING_BYTES: u64 = 16 << 20;
@@ -70,7 +70,8 @@ pub(crate) fn run(config: &RecordConfig, report: &ReportConfig, interrupts: &Int
     };
     let request = report::request(report, &config.request.target, &code, &wanted);
     let schedule = Schedule::default();
-    let mut analysis = report::analysis(&request, &code, &schedule, &probed, &costs);
+    let kernel = Kernel::default();
+    let mut analysis = report::analysis(&request, &code, &schedule, &probed, &costs, &kernel);
     let window = config.window.unwrap_or(Duration::from_secs(1));
     let summary = session.record(window, &is_over, &mut analysis)?;
     tell(config, &summary);
@@ -132,6 +133,12 @@ fn tell(config: &RecordConfig, summary: &bpf::Summary) {
     let window_ns = summary.window.1.since(summary.window.0);
     if config.window.is_some_and(|window| u128::from(window_ns) + 1_000_000 < window.as_nanos()) {
         messages::note(format!("it ended after {}", duration(window_ns)));
+    }
+    if summary.lost_intervals > 0 {
+        messages::warn(format!(
+            "{} off the CPU had no room in the ring: reasons and wakers do not have them (what helps: a larger -m)",
+            counted(summary.lost_intervals, "time")
+        ));
     }
     if summary.no_room > 0 {
         messages::warn(format!(

@@ -1,11 +1,13 @@
 //! From probed calls to the same report.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
-use analyzer::{ProbeCost, ProbedAnalysis, Report, Request, Surroundings};
+use analyzer::{KernelNames, ProbeCost, ProbedAnalysis, Report, Request, Surroundings};
 use anyhow::{Context, Result};
 use bpf::{Costs, ProbedFunction};
-use model::{ClockOffsets, Ns, Pid, Schedule};
+use image::KernelSymbols;
+use model::{Avma, ClockOffsets, Ns, Pid, Schedule};
 use recorder::Target;
 
 use crate::config::ReportConfig;
@@ -45,6 +47,7 @@ pub(super) fn analysis<'a>(
     schedule: &'a Schedule,
     probed: &[ProbedFunction],
     costs: &Costs,
+    kernel: &'a Kernel,
 ) -> ProbedAnalysis<'a> {
     let around = Surroundings {
         code: &code.image,
@@ -61,7 +64,17 @@ pub(super) fn analysis<'a>(
     };
     let functions = request.functions.iter().copied().zip(probed.iter().map(cost)).collect();
     let threads = if request.tids.is_empty() { code.threads() } else { request.tids.clone() };
-    ProbedAnalysis::new(request, functions, &threads, around)
+    ProbedAnalysis::new(request, functions, &threads, around, kernel)
+}
+
+/// The running kernel's functions: read when one is asked for.
+#[derive(Default)]
+pub(super) struct Kernel(OnceCell<KernelSymbols>);
+
+impl KernelNames for Kernel {
+    fn name(&self, address: Avma) -> Option<&str> {
+        self.0.get_or_init(|| KernelSymbols::read("/proc/kallsyms".as_ref())).name(address)
+    }
 }
 
 /// What there is to report.

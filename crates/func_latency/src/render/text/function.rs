@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use analyzer::{CallCounts, CallRow, ErrorBound, FunctionReport, Quantiles, Spread, Stats, Tails};
 
-use super::{callers, children, rule, uncertain};
+use super::{callers, children, off_cpu, rule, uncertain};
 use crate::render::names::{caller_name, file_name};
 use crate::render::table::{Align, Table};
 use crate::render::units::{
@@ -52,6 +52,9 @@ pub(super) fn write(
         writeln!(out, "Children of [{name}]")?;
         children::write(out, view, &function.children, width)?;
         uncertain::children(out, function.latency.sum_ns, function.error.sum_ns)?;
+    }
+    if let Some(causes) = &function.off_cpu_causes {
+        off_cpu::write(out, causes, &name, width)?;
     }
     callers::write(out, view, function, &name, width)?;
     longest_open(out, view, function, &name, width)

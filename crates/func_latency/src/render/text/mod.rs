@@ -4,6 +4,7 @@ mod callers;
 mod children;
 mod function;
 mod loss;
+mod off_cpu;
 mod uncertain;
 
 use std::io::{self, Write};
