@@ -221,15 +221,73 @@ fn a_full_ring_loses_calls_and_counts_each() {
     assert!(loss["coverage"].as_f64().unwrap() < 1.0, "{loss}");
 }
 
-/// It slept, and the processor had nothing else to do with it: less than 5 % are the calls' own work and probes.
-#[test]
-fn sleep_is_time_off_the_cpu() {
-    for case in ["sleep", "futex"] {
-        let Some(seen) = probed(case, &["waits"], &[]) else { return };
-        assert_eq!((seen.calls(0), seen.counted.as_slice()), ([20, 0, 0, 0], &[20][..]), "{case}");
-        let (off_cpu, all) = (seen.off_cpu_ns(), seen.latency_ns());
-        assert!(off_cpu <= all && off_cpu as f64 > 0.95 * all as f64, "{case}: {off_cpu} of {all}");
+/// Time off the CPU of all calls: asleep, awake, preempted, by the name of what they waited for.
+struct OffCpu {
+    causes: Value,
+    all_ns: u64,
+}
+
+impl OffCpu {
+    fn of(seen: &Seen) -> Self {
+        let causes = seen.report["functions"][0]["off_cpu_causes"].clone();
+        let all_ns = seen.off_cpu_ns();
+        let parts = ["blocked_ns", "runnable_ns", "preempted_ns"].map(|part| causes[part].as_u64().unwrap());
+        assert_eq!(parts.iter().sum::<u64>(), all_ns, "{causes}");
+        Self { causes, all_ns }
     }
+
+    /// What a reason has of all time off the CPU.
+    fn share(&self, reason: &str) -> f64 {
+        let rows = self.causes["reasons"].as_array().unwrap();
+        let ns = |row: &Value| {
+            let parts = ["blocked_ns", "runnable_ns", "preempted_ns"].map(|part| row[part].as_u64().unwrap());
+            parts.iter().sum::<u64>()
+        };
+        let of_reason = rows.iter().filter(|row| row["name"] == reason).map(ns).sum::<u64>();
+        of_reason as f64 / self.all_ns as f64
+    }
+}
+
+#[test]
+fn a_sleeping_call_is_blocked_for_as_long_as_it_asked() {
+    let Some(seen) = probed("sleep", &["waits"], &[]) else { return };
+    assert_eq!((seen.calls(0), seen.counted.as_slice()), ([20, 0, 0, 0], &[20][..]));
+    let off_cpu = OffCpu::of(&seen);
+    assert!(off_cpu.share("clock_nanosleep") > 0.95, "{}", off_cpu.causes);
+    // It asked for 20 times 20 ms; timers are late by a tenth of a ms.
+    let blocked_ms = off_cpu.causes["blocked_ns"].as_u64().unwrap() as f64 / 1e6;
+    assert!((400.0..420.0).contains(&blocked_ms), "{}", off_cpu.causes);
+}
+
+#[test]
+fn a_call_that_waits_for_another_thread_names_it() {
+    let Some(seen) = probed("futex", &["waits"], &[]) else { return };
+    assert_eq!((seen.calls(0), seen.counted.as_slice()), ([20, 0, 0, 0], &[20][..]));
+    let off_cpu = OffCpu::of(&seen);
+    assert!(off_cpu.share("futex") > 0.95, "{}", off_cpu.causes);
+    let waker = &off_cpu.causes["wakers"][0];
+    assert!(waker["name"].as_str().unwrap().starts_with("uprobes-truth ("), "{}", off_cpu.causes);
+    assert_eq!(waker["count"], 20);
+    assert_ne!(waker["tid"], waker["pid"], "it is the other thread that wakes");
+}
+
+#[test]
+fn a_call_that_writes_to_disk_waits_in_fsync() {
+    let Some(seen) = probed("fsync", &["waits"], &[]) else { return };
+    assert_eq!((seen.calls(0), seen.counted.as_slice()), ([50, 0, 0, 0], &[50][..]));
+    let off_cpu = OffCpu::of(&seen);
+    // On a file system in memory it does not wait.
+    let share = off_cpu.share("fsync");
+    assert!(off_cpu.all_ns < 1_000_000 || share > 0.95, "{}", off_cpu.causes);
+}
+
+#[test]
+fn calls_that_spin_against_more_threads_than_cpus_are_preempted() {
+    let Some(seen) = probed("spin", &["waits"], &[]) else { return };
+    assert_eq!(seen.calls(0)[0], seen.counted[0]);
+    let off_cpu = OffCpu::of(&seen);
+    assert!(off_cpu.share("[preempted]") > 0.95, "{}", off_cpu.causes);
+    assert!(off_cpu.all_ns > seen.latency_ns() / 4, "{} of {}", off_cpu.all_ns, seen.latency_ns());
 }
 
 #[test]

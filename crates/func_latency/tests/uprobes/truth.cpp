@@ -148,12 +148,12 @@ static int word;
 
 PROBED void waits(int what)
 {
-	static int file = open("/var/tmp", O_TMPFILE | O_RDWR, 0600);
 	COUNT();
 	switch (what) {
 	case 's': sleep_ms(20); break;
 	case 'f': syscall(SYS_futex, &word, FUTEX_WAIT, 0, nullptr, nullptr, 0); break;
 	case 'd':
+		static int file = open("/var/tmp", O_TMPFILE | O_RDWR, 0600);
 		if (write(file, "data", 4) != 4 || fsync(file) != 0)
 			abort();
 		break;
