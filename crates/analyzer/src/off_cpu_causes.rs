@@ -218,7 +218,7 @@ mod tests {
             count: 1,
             split: split(8, 2, 0),
         };
-        assert_eq!(inner.finish().reasons, [fault.clone()]);
+        assert_eq!(inner.finish().reasons, std::slice::from_ref(&fault));
         let outer = outer.finish();
         let futex = ReasonRow { reason: Reason::Syscall(202), count: 1, split: split(5, 5, 0) };
         let preempted = ReasonRow { reason: Reason::Preempted, count: 1, split: split(0, 0, 1) };

@@ -185,7 +185,12 @@ impl<'a> ProbedAnalysis<'a> {
         if !matches!(call.end_kind, ProbedEnd::Return | ProbedEnd::Jump) {
             return;
         }
-        let (_, site) = self.caller(call);
+        let (caller, site) = self.caller(call);
+        let is_direct =
+            matches!(caller, Caller::Function { function, .. } if self.request.functions.contains(&function));
+        if !is_direct {
+            return;
+        }
         let key = ChildKey { kind: ChildKind::Call, function, site };
         let off_cpu_ns = call.off_cpu.total_ns();
         let total = Total { count: 1, sum_ns: call.end.since(call.start), off_cpu_ns };

@@ -287,6 +287,9 @@ pub struct RecordArgs {
     /// Refuse probes that would cost more than this share of the program's CPU time
     #[arg(long = "max-overhead", value_name = "PCT", default_value_t = 20.0)]
     pub max_overhead: f64,
+    /// Probes for the children: as many as this at functions that the code calls directly
+    #[arg(long = "max-probes", value_name = "N", default_value_t = 100)]
+    pub max_probes: usize,
     /// Program to run and trace
     #[arg(last = true, value_name = "CMD")]
     pub program: Vec<String>,

@@ -42,8 +42,9 @@ pub(crate) struct RecordConfig {
     pub(crate) verbose: bool,
     /// What times the calls, if that was asked for.
     pub(crate) backend: Option<BackendChoice>,
-    /// What probes may cost, as a share of the program's CPU time.
-    pub(crate) max_overhead_percent: f64,
+    /// What probes may cost.
+    #[cfg(feature = "bpf")]
+    pub(crate) probing: crate::uprobe::ProbeLimits,
 }
 
 impl RecordConfig {
@@ -83,7 +84,11 @@ impl RecordConfig {
             bundle: bundle.transpose()?,
             verbose: args.query.verbose,
             backend: args.backend,
-            max_overhead_percent: args.max_overhead,
+            #[cfg(feature = "bpf")]
+            probing: crate::uprobe::ProbeLimits {
+                most_percent: args.max_overhead,
+                most_probes: args.max_probes,
+            },
             report: report(args)?,
             output,
             request,

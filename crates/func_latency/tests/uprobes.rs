@@ -155,6 +155,24 @@ fn a_tail_call_ends_at_its_jump_and_its_callee_is_called_by_return_address() {
     assert_eq!(seen.callers(2), named(&[("landed", 300)]));
 }
 
+/// `work` that a child calls is the child's.
+#[test]
+fn children_are_what_a_call_calls_itself() {
+    let Some(seen) = probed("children", &["calls_others"], &[]) else { return };
+    assert_eq!((seen.calls(0), seen.counted.as_slice()), ([100, 0, 0, 0], &[500][..]));
+    let children = seen.report["functions"][0]["children"].as_array().unwrap();
+    // glibc has more than one name for it.
+    let name = |child: &'_ Value| child["name"].as_str().unwrap().trim_start_matches('_').to_owned();
+    let mut named: Vec<(String, u64)> =
+        children.iter().map(|child| (name(child), child["count"].as_u64().unwrap())).collect();
+    named.sort();
+    // One row for each call site.
+    let expect = ["*self", "getppid", "landed", "work", "work"].map(|name| (name.to_owned(), 100));
+    assert_eq!(named, expect, "{children:?}");
+    let Some(alone) = probed("children", &["calls_others"], &["--max-probes", "0"]) else { return };
+    assert_eq!(alone.report["functions"][0]["children"].as_array().unwrap().len(), 1, "*self");
+}
+
 #[test]
 fn a_conditional_jump_leaves_only_where_its_condition_holds() {
     let Some(seen) = probed("condition", &["leaves_by_condition", "work"], &[]) else { return };

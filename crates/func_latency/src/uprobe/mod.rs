@@ -1,8 +1,8 @@
 //! `--backend uprobe`: calls timed by probes, where there is no Intel PT.
 //!
 //! ```text
-//! functions  wanted functions -> where they are probed, and in which processes
-//! overhead   how often they are called x what a probe costs here -> go on, or refuse
+//! functions  wanted functions, and what they call -> where they are probed, and in which processes
+//! overhead   how often they are called x what a probe costs here -> which children, or refuse
 //! (bpf)      calls
 //! report     calls -> the same report
 //! doctor     what this machine lets us probe
@@ -12,6 +12,8 @@ pub(crate) mod doctor;
 mod functions;
 mod overhead;
 mod report;
+
+pub(crate) use overhead::ProbeLimits;
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -29,6 +31,8 @@ use crate::messages;
 use crate::record_config::RecordConfig;
 use crate::render::units::{counted, duration};
 use crate::target::{self, Remarks};
+use functions::Candidate;
+use overhead::Moment;
 use report::{Kernel, Seen};
 
 /// The ring, if `-m` does not say.
@@ -49,29 +53,31 @@ pub(crate) fn run(config: &RecordConfig, report: &ReportConfig, interrupts: &Int
         }
     };
     let wanted = target::wanted(&code.image, report, Remarks::Now)?;
-    let probed = functions::probed(&code, &wanted, &proc)?;
+    let mut candidates = functions::wanted(&code, &wanted, &proc)?;
+    if config.probing.most_probes > 0 {
+        candidates.extend(functions::children(&code, &candidates, &proc));
+    }
     let costs = Costs::measure()?;
     let room = Room { threads: room_for_threads(code.threads().len()), ring_bytes: ring_bytes(config)? };
-    let mut session = Session::open(probed.clone(), room)?;
-    overhead::check(
-        &mut session,
-        &probed,
-        &costs,
-        &config.request.target.processes(&proc),
-        config.max_overhead_percent,
-    )?;
+    let moment = {
+        let mut session = Session::open(probed(&candidates), room)?;
+        Moment::of(&mut session, &config.request.target.processes(&proc))?
+    };
+    let (chosen, cost) = overhead::choose(candidates, wanted.len(), &moment, &costs, config.probing)?;
+    messages::note(cost);
+    let mut session = Session::open(probed(&chosen), room)?;
     // Ctrl-C before the window, too, ends it.
     let is_placed = Cell::new(false);
     let is_over = || {
         if !is_placed.replace(true) && config.verbose {
-            messages::note(format!("{} placed", counted(number_of_probes(&probed), "probe")));
+            messages::note(format!("{} placed", counted(number_of_probes(&chosen), "probe")));
         }
         interrupts.take() || !lives(&config.request.target, &proc)
     };
     let request = report::request(report, &config.request.target, &code, &wanted);
     let schedule = Schedule::default();
     let kernel = Kernel::default();
-    let mut analysis = report::analysis(&request, &code, &schedule, &probed, &costs, &kernel);
+    let mut analysis = report::analysis(&request, &code, &schedule, &chosen, &costs, &kernel);
     let window = config.window.unwrap_or(Duration::from_secs(1));
     let summary = session.record(window, &is_over, &mut analysis)?;
     tell(config, &summary);
@@ -81,7 +87,7 @@ pub(crate) fn run(config: &RecordConfig, report: &ReportConfig, interrupts: &Int
         report: analysis.finish(summary.window, limits),
         realtime_offset_ns: summary.realtime_offset_ns,
     };
-    report::write(report, &code, &probed, wanted, seen, &costs)
+    report::write(report, &code, &chosen, wanted, seen, &costs)
 }
 
 /// What this backend cannot do is refused, not left out.
@@ -108,8 +114,13 @@ fn check(config: &RecordConfig, report: &ReportConfig, proc: &Proc) -> Result<()
     Ok(())
 }
 
-fn number_of_probes(functions: &[ProbedFunction]) -> u64 {
-    functions.iter().map(|function| (function.points.points.len() * function.places.len()) as u64).sum()
+fn probed(candidates: &[Candidate]) -> Vec<ProbedFunction> {
+    candidates.iter().map(|candidate| candidate.probed.clone()).collect()
+}
+
+fn number_of_probes(chosen: &[Candidate]) -> u64 {
+    let of = |function: &ProbedFunction| (function.points.points.len() * function.places.len()) as u64;
+    chosen.iter().map(|candidate| of(&candidate.probed)).sum()
 }
 
 /// Threads come and go: twice as many as there are, and some.

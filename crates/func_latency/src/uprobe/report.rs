@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use analyzer::{KernelNames, ProbeCost, ProbedAnalysis, Report, Request, Surroundings};
 use anyhow::{Context, Result};
-use bpf::{Costs, ProbedFunction};
+use bpf::Costs;
 use image::KernelSymbols;
 use model::{Avma, ClockOffsets, Ns, Pid, Schedule};
 use recorder::Target;
@@ -15,11 +15,13 @@ use crate::exit::Exit;
 use crate::filter::NsRange;
 use crate::live_code::LiveCode;
 use crate::render::image_names::ImageNames;
-use crate::render::units::duration;
+use crate::render::units::{counted, duration};
 use crate::render::{View, rows};
 use crate::report_command::{leave_out_uncalled, seen, write_report};
 use crate::target::{self, Wanted};
 use crate::{messages, remedy};
+
+use super::functions::Candidate;
 
 /// What is asked of the analysis.
 pub(super) fn request(config: &ReportConfig, target: &Target, code: &LiveCode, wanted: &[Wanted]) -> Request {
@@ -45,7 +47,7 @@ pub(super) fn analysis<'a>(
     request: &Request,
     code: &'a LiveCode,
     schedule: &'a Schedule,
-    probed: &[ProbedFunction],
+    chosen: &[Candidate],
     costs: &Costs,
     kernel: &'a Kernel,
 ) -> ProbedAnalysis<'a> {
@@ -58,11 +60,11 @@ pub(super) fn analysis<'a>(
         has_ip_filter: false,
         buffers: &[],
     };
-    let cost = |function: &ProbedFunction| {
-        let cost = costs.of(&function.points);
-        ProbeCost { own_ns: cost.inside_ns, hit_ns: cost.call_ns / 2 }
+    let function = |candidate: &Candidate| {
+        let cost = costs.of(&candidate.probed.points);
+        (candidate.id, ProbeCost { own_ns: cost.inside_ns, hit_ns: cost.call_ns / 2 })
     };
-    let functions = request.functions.iter().copied().zip(probed.iter().map(cost)).collect();
+    let functions = chosen.iter().map(function).collect();
     let threads = if request.tids.is_empty() { code.threads() } else { request.tids.clone() };
     ProbedAnalysis::new(request, functions, &threads, around, kernel)
 }
@@ -92,7 +94,7 @@ pub(super) struct Seen {
 pub(super) fn write(
     config: &ReportConfig,
     code: &LiveCode,
-    probed: &[ProbedFunction],
+    chosen: &[Candidate],
     wanted: Vec<Wanted>,
     seen: Seen,
     costs: &Costs,
@@ -108,14 +110,14 @@ pub(super) fn write(
     let view = View {
         report: &report,
         names: &names,
-        input: &format!("uprobes in {}", processes(probed)),
+        input: &format!("uprobes in {}", processes(chosen)),
         aux_bytes: 0,
         decoder: "uprobe",
         // Its times are those of that clock.
         clock_offsets: ClockOffsets { monotonic_ns: Some(0), realtime_ns: Some(realtime_offset_ns) },
         inlined: &inlined,
         only: &config.only(),
-        problems: &limits(code, probed, costs),
+        problems: &limits(code, chosen, costs),
         srcline: config.srcline,
         unfold: config.unfold,
     };
@@ -126,26 +128,33 @@ pub(super) fn write(
     Ok(if violations.is_empty() { verdict(config, &report, &wanted, &names) } else { Exit::Inconsistent })
 }
 
-fn processes(probed: &[ProbedFunction]) -> String {
+fn processes(chosen: &[Candidate]) -> String {
     let pids: BTreeSet<Pid> =
-        probed.iter().flat_map(|function| &function.places).map(|place| place.pid).collect();
+        chosen.iter().flat_map(|candidate| &candidate.probed.places).map(|place| place.pid).collect();
     let names: Vec<String> = pids.iter().map(|pid| pid.0.to_string()).collect();
     let noun = if names.len() == 1 { "process" } else { "processes" };
     format!("{noun} {}", messages::list(&names))
 }
 
 /// What a report of probes does not know.
-fn limits(code: &LiveCode, probed: &[ProbedFunction], costs: &Costs) -> Vec<String> {
-    let inside: BTreeSet<u64> = probed.iter().map(|function| costs.of(&function.points).inside_ns).collect();
+fn limits(code: &LiveCode, chosen: &[Candidate], costs: &Costs) -> Vec<String> {
+    let inside: BTreeSet<u64> =
+        chosen.iter().map(|candidate| costs.of(&candidate.probed.points).inside_ns).collect();
     let inside: Vec<String> = inside.into_iter().map(duration).collect();
-    let mut limits = vec![
-        format!(
-            "timed by uprobes: each latency has in it what its own probes take (measured here: {}), which is its error; callers \
+    let mut limits = vec![format!(
+        "timed by uprobes: each latency has in it what its own probes take (measured here: {}), which is its error; callers \
              are known by return address, and a call that an exception or longjmp unwound is cut, as its end is not seen",
-            inside.join(" or ")
+        inside.join(" or ")
+    )];
+    let children = chosen.iter().filter(|candidate| candidate.probed.is_child).count() as u64;
+    limits.push(match children {
+        0 => "no child was probed: their time is in *self".to_owned(),
+        _ => format!(
+            "{} that the code calls directly were probed, as far as they fit (--max-probes, --max-overhead); the time of all else \
+             that is called is in *self",
+            counted(children, "function")
         ),
-        "children are not told apart: their time is in *self".to_owned(),
-    ];
+    });
     let switchers = code.image.stack_switchers();
     if !switchers.is_empty() {
         let names: Vec<&str> = switchers.iter().map(|id| code.image.object_basename(*id)).collect();

@@ -120,6 +120,17 @@ PROBED long throws_from_below(long n)
 	return value + 1;
 }
 
+// Calls `work` twice and `landed`, which calls `work` itself, by itself, and `getppid` by the linkage table.
+PROBED long calls_others(long n)
+{
+	COUNT();
+	long first = work(n);
+	long second = work(first + getppid());
+	long third = landed(second);
+	asm volatile("" : "+r"(third)); // no tail call
+	return first + third;
+}
+
 static jmp_buf before;
 
 PROBED long jumps_back(long n)
@@ -194,6 +205,10 @@ int main(int argc, char **argv)
 	} else if (is("tail")) {
 		for (long n = 0; n < 300; n++)
 			jumper(n);
+		printf("called %ld\n", called.load());
+	} else if (is("children")) {
+		for (long n = 0; n < 100; n++)
+			calls_others(n);
 		printf("called %ld\n", called.load());
 	} else if (is("condition")) {
 		for (long n = 0; n < 300; n++)
