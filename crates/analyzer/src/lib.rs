@@ -49,7 +49,7 @@ mod window;
 pub use analysis::Analysis;
 pub use check::{CheckedAnalysis, Violation, check};
 pub use histogram::Bucket;
-pub use off_cpu_causes::{KernelNames, OffCpuCauses, Reason, ReasonRow, WakerRow};
+pub use off_cpu_causes::{KernelNames, OffCpuCauses, Reason, ReasonRow, Waker, WakerRow};
 pub use probed::{ProbeCost, ProbedAnalysis};
 pub use report::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,

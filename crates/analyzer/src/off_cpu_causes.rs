@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{Avma, OffCpuInterval, OffCpuSplit, ProbedCall, Tid, Waker};
+use model::{Avma, OffCpuInterval, OffCpuSplit, Pid, ProbedCall, Tid, WakerSeen};
 use rustc_hash::FxHashMap;
 
 /// Names of the kernel's functions.
@@ -64,10 +64,33 @@ pub enum Reason {
     Unknown,
 }
 
+/// Who wakes a thread.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Waker {
+    /// A timer or a device.
+    Interrupt,
+    /// A thread.
+    Thread {
+        /// Its process.
+        pid: Pid,
+        /// It.
+        tid: Tid,
+        /// Its name.
+        name: String,
+    },
+}
+
+/// What an interval has come to.
+struct Known {
+    interval: OffCpuInterval,
+    reason: Reason,
+    waker: Option<Waker>,
+}
+
 /// Intervals of all threads, until the calls that they are in have ended.
 #[derive(Default)]
 pub(crate) struct Intervals {
-    threads: FxHashMap<Tid, Vec<(OffCpuInterval, Reason)>>,
+    threads: FxHashMap<Tid, Vec<Known>>,
 }
 
 /// Sums of one function.
@@ -80,8 +103,12 @@ pub(crate) struct CauseSums {
 
 impl Intervals {
     pub(crate) fn add(&mut self, interval: &OffCpuInterval, names: &dyn KernelNames) {
-        let reason = reason(interval, names);
-        self.threads.entry(interval.tid).or_default().push((interval.clone(), reason));
+        let known = Known {
+            interval: interval.clone(),
+            reason: reason(interval, names),
+            waker: interval.waker.as_ref().map(|seen| waker(seen, names)),
+        };
+        self.threads.entry(interval.tid).or_default().push(known);
     }
 
     /// Records of calls of this thread were lost: which calls its intervals are in is not known.
@@ -93,10 +120,10 @@ impl Intervals {
     pub(crate) fn of_call(&mut self, call: &ProbedCall, sums: Option<&mut CauseSums>) {
         let Some(intervals) = self.threads.get_mut(&call.tid) else { return };
         if let Some(sums) = sums {
-            let inside = |i: &&(OffCpuInterval, Reason)| call.start <= i.0.out && i.0.back <= call.end;
-            intervals.iter().filter(inside).for_each(|(interval, reason)| sums.add(interval, reason));
+            let inside = |known: &&Known| call.start <= known.interval.out && known.interval.back <= call.end;
+            intervals.iter().filter(inside).for_each(|known| sums.add(known));
         }
-        intervals.retain(|(interval, _)| interval.outermost != call.number);
+        intervals.retain(|known| known.interval.outermost != call.number);
         if intervals.is_empty() {
             self.threads.remove(&call.tid);
         }
@@ -109,12 +136,12 @@ impl CauseSums {
         self.split.add(split);
     }
 
-    fn add(&mut self, interval: &OffCpuInterval, reason: &Reason) {
-        let split = interval.split();
-        let (count, sum) = self.reasons.entry(reason.clone()).or_default();
+    fn add(&mut self, known: &Known) {
+        let split = known.interval.split();
+        let (count, sum) = self.reasons.entry(known.reason.clone()).or_default();
         *count += 1;
         sum.add(split);
-        if let Some(waker) = &interval.waker {
+        if let Some(waker) = &known.waker {
             let (count, blocked_ns) = self.wakers.entry(waker.clone()).or_default();
             *count += 1;
             *blocked_ns = blocked_ns.saturating_add(split.blocked_ns);
@@ -145,6 +172,23 @@ fn reason(interval: &OffCpuInterval, names: &dyn KernelNames) -> Reason {
     function.map_or(Reason::Unknown, |name| Reason::Kernel(name.to_owned()))
 }
 
+fn waker(seen: &WakerSeen, names: &dyn KernelNames) -> Waker {
+    let mut named = seen.stack.iter().filter_map(|address| names.name(*address)).peekable();
+    let is_interrupt = match named.peek() {
+        None => seen.is_perhaps_interrupted,
+        Some(_) => named.any(is_interrupt_entry),
+    };
+    if is_interrupt {
+        return Waker::Interrupt;
+    }
+    Waker::Thread { pid: seen.pid, tid: seen.tid, name: seen.name.clone() }
+}
+
+/// Where the processor goes when it is interrupted (arch/x86/include/asm/idtentry.h).
+fn is_interrupt_entry(name: &str) -> bool {
+    name.starts_with("asm_sysvec_") || name == "asm_common_interrupt" || name == "asm_exc_nmi"
+}
+
 /// What only switches, and our own program in front of it.
 fn is_scheduler(name: &str) -> bool {
     const PREFIXES: [&str; 7] =
@@ -162,7 +206,16 @@ mod tests {
 
     impl KernelNames for Kernel {
         fn name(&self, address: Avma) -> Option<&str> {
-            ["bpf_trace_run4", "__schedule", "schedule", "folio_wait_bit"].get(address.0 as usize).copied()
+            let names = [
+                "bpf_trace_run4",
+                "__schedule",
+                "schedule",
+                "folio_wait_bit",
+                "try_to_wake_up",
+                "asm_sysvec_apic_timer_interrupt",
+                "do_syscall_64",
+            ];
+            names.get(address.0 as usize).copied()
         }
     }
 
@@ -176,7 +229,13 @@ mod tests {
             outermost: 0,
             syscall: None,
             stack: vec![],
-            waker: woken.map(|_| Waker::Interrupt),
+            waker: woken.map(|_| WakerSeen {
+                pid: Pid(8),
+                tid: Tid(9),
+                name: "w".to_owned(),
+                stack: vec![],
+                is_perhaps_interrupted: true,
+            }),
         }
     }
 
@@ -224,5 +283,23 @@ mod tests {
         let preempted = ReasonRow { reason: Reason::Preempted, count: 1, split: split(0, 0, 1) };
         assert_eq!(outer.reasons, [futex, fault, preempted]);
         assert_eq!(outer.wakers, [WakerRow { waker: Waker::Interrupt, count: 2, blocked_ns: 13 }]);
+    }
+
+    /// A timer goes off while another thread is in a system call, or the kernel's own threads run.
+    #[test]
+    fn the_stack_tells_an_interrupt_from_who_was_interrupted() {
+        let seen = |stack: &[u64], is_perhaps_interrupted| WakerSeen {
+            pid: Pid(8),
+            tid: Tid(9),
+            name: "w".to_owned(),
+            stack: stack.iter().copied().map(Avma).collect(),
+            is_perhaps_interrupted,
+        };
+        let thread = Waker::Thread { pid: Pid(8), tid: Tid(9), name: "w".to_owned() };
+        assert_eq!(waker(&seen(&[4, 5, 6], false), &Kernel), Waker::Interrupt);
+        assert_eq!(waker(&seen(&[4, 6], true), &Kernel), thread);
+        // Without names it is a guess.
+        assert_eq!(waker(&seen(&[99], true), &Kernel), Waker::Interrupt);
+        assert_eq!(waker(&seen(&[], false), &Kernel), thread);
     }
 }

@@ -433,7 +433,9 @@ static __noinline void fill_interval(struct interval *interval, struct thread *t
 	interval->waker_tid = thread->waker_tid;
 	__builtin_memcpy(interval->waker_comm, thread->waker_comm, COMM_LEN);
 	__builtin_memcpy(interval->stack, thread->stack, sizeof(interval->stack));
+	__builtin_memcpy(interval->waker_stack, thread->waker_stack, sizeof(interval->waker_stack));
 	interval->is_preempted = thread->is_preempted;
+	interval->is_interrupt = thread->is_interrupt;
 }
 
 /* Tells why a thread with open calls was off the CPU. */
@@ -494,8 +496,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 }
 
 /*
- * A timer or a device wakes on the time of whoever runs when it interrupts.  A thread wakes others in system calls; where the
- * current one is in none, and is not the kernel's own, it was interrupted.  An interrupt inside a system call is not told apart.
+ * A timer or a device wakes on the time of whoever runs when it interrupts.  The stack tells, to who knows its names.  For who
+ * does not: a thread wakes others in system calls; where the current one is in none, and is not the kernel's own, it was interrupted.
  */
 static __always_inline bool is_interrupt(struct task_struct *current)
 {
@@ -511,17 +513,22 @@ int BPF_PROG(on_waking, struct task_struct *task)
 {
 	__u32 tid = BPF_CORE_READ(task, pid);
 	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
+	long bytes;
 
 	if (!thread)
 		return 0;
 	thread->woken = bpf_ktime_get_ns();
-	if (is_interrupt(bpf_get_current_task_btf())) {
-		thread->waker_pid = thread->waker_tid = 0;
+	if (!thread->depth)
 		return 0;
-	}
+	thread->is_interrupt = is_interrupt(bpf_get_current_task_btf());
 	thread->waker_pid = bpf_get_current_pid_tgid() >> 32;
 	thread->waker_tid = bpf_get_current_pid_tgid();
 	bpf_get_current_comm(thread->waker_comm, sizeof(thread->waker_comm));
+	bytes = bpf_get_stack(ctx, thread->waker_stack, sizeof(thread->waker_stack), 0);
+	if (bytes < 0)
+		bytes = 0;
+	if (bytes < (long)sizeof(thread->waker_stack))
+		thread->waker_stack[(__u64)bytes / 8 % WAKER_STACK_LEN] = 0;
 	return 0;
 }
 

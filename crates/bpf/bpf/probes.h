@@ -51,6 +51,7 @@ struct call {
 
 /* Addresses of the kernel's stack that are told. */
 #define STACK_LEN 16
+#define WAKER_STACK_LEN 32
 #define COMM_LEN 16
 #define NO_SYSCALL -1
 
@@ -62,12 +63,14 @@ struct interval {
 	__u64 outermost; /* number of its outermost open call */
 	__u32 tid;
 	__s32 syscall;  /* that it was in; NO_SYSCALL: none */
-	__u32 waker_pid; /* 0: an interrupt */
+	__u32 waker_pid; /* who was current when it was woken */
 	__u32 waker_tid;
 	char waker_comm[COMM_LEN];
 	__u64 stack[STACK_LEN]; /* of the kernel when it went off, innermost first; 0: no more */
+	__u64 waker_stack[WAKER_STACK_LEN];
 	__u8 is_preempted;
-	__u8 unused[7];
+	__u8 is_interrupt; /* the waker was probably only interrupted */
+	__u8 unused[6];
 };
 
 /* Deeper calls are not followed. */
@@ -103,12 +106,14 @@ struct thread {
 	__u32 pid;
 	__u32 depth;
 	__u8 is_preempted; /* it did not sleep when it went off the CPU */
-	__u8 unused[3];
-	__s32 syscall;  /* see struct interval, as what follows */
+	__u8 is_interrupt; /* see struct interval, as what follows */
+	__u8 unused[2];
+	__s32 syscall;
 	__u32 waker_pid;
 	__u32 waker_tid;
 	char waker_comm[COMM_LEN];
 	__u64 stack[STACK_LEN];
+	__u64 waker_stack[WAKER_STACK_LEN];
 	struct frame frames[MAX_DEPTH];
 };
 

@@ -23,6 +23,8 @@ pub struct Cost {
     pub call_ns: u64,
     /// Of that, what a call's own latency has in it.
     pub inside_ns: u64,
+    /// Of that, the probe at the entry: what counting alone costs.
+    pub entry_ns: u64,
 }
 
 /// Costs by the kind of the first instruction.
@@ -68,15 +70,17 @@ impl Costs {
         let [inside_push, inside_mov] = latencies.medians();
         let cost = |with: Duration, bare, inside_ns: Option<u64>| {
             let inside_ns = inside_ns.ok_or_else(|| unknown("no call was seen"))?;
-            Ok(Cost { call_ns: per_call_ns(with.saturating_sub(bare)), inside_ns })
+            let call_ns = per_call_ns(with.saturating_sub(bare));
+            // Inside is what comes behind the entry's time stamp and before the return's: about as much as one probe.
+            Ok(Cost { call_ns, inside_ns, entry_ns: inside_ns.min(call_ns) })
         };
         Ok(Self { emulated: cost(push, bare_push, inside_push)?, stepped: cost(mov, bare_mov, inside_mov)? })
     }
 }
 
-/// Calls that are measured at a time, and times.
-const CALLS: u32 = 500;
-const ROUNDS: usize = 5;
+/// Calls that are measured at a time, fewer than fit between two interruptions, and times.
+const CALLS: u32 = 50;
+const ROUNDS: usize = 50;
 
 /// Of several rounds, which may be interrupted, the fastest.
 fn fastest(function: &Idle) -> Duration {

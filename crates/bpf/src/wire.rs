@@ -4,7 +4,7 @@
 
 use model::{
     Avma, Cpu, LostCalls, Ns, OffCpuInterval, OffCpuSplit, Pid, ProbedCall, ProbedEnd, ProbedThread, Tid,
-    Waker,
+    WakerSeen,
 };
 
 /// Bytes of a `struct call`.
@@ -12,7 +12,7 @@ const CALL_BYTES: usize = 120;
 /// Bytes of a `struct frame`.
 const FRAME_BYTES: usize = 88;
 /// Where the frames of a `struct thread` begin.
-const FRAMES_AT: usize = 272;
+const FRAMES_AT: usize = 528;
 /// `MAX_DEPTH`.
 pub(crate) const MAX_DEPTH: usize = 128;
 /// Bytes of a `struct thread`.
@@ -35,9 +35,11 @@ pub(crate) enum Action {
 pub(crate) const NONE: u8 = 0xff;
 
 /// Bytes of a `struct interval`.
-const INTERVAL_BYTES: usize = 200;
+const INTERVAL_BYTES: usize = 456;
 /// `STACK_LEN`.
 const STACK_LEN: usize = 16;
+/// `WAKER_STACK_LEN`.
+const WAKER_STACK_LEN: usize = 32;
 
 /// What is told in the ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,11 +88,10 @@ pub(crate) fn record(bytes: &[u8]) -> Option<(Option<LostCalls>, Told)> {
 }
 
 fn interval(bytes: &[u8]) -> OffCpuInterval {
-    let is_preempted = bytes.get(192).is_some_and(|byte| *byte != 0);
+    let is_preempted = bytes.get(448).is_some_and(|byte| *byte != 0);
     let woken = Some(Ns(long(bytes, 8))).filter(|woken| woken.0 != 0 && !is_preempted);
     let syscall = u32::try_from(word(bytes, 36) as i32).ok();
     let has_stack = syscall.is_none() && !is_preempted;
-    let stack = (0..STACK_LEN).map_while(|index| address(long(bytes, 64 + 8 * index)));
     OffCpuInterval {
         tid: Tid(word(bytes, 32) as i32),
         out: Ns(long(bytes, 0)),
@@ -99,19 +100,24 @@ fn interval(bytes: &[u8]) -> OffCpuInterval {
         is_preempted,
         outermost: long(bytes, 24),
         syscall,
-        stack: stack.take(if has_stack { STACK_LEN } else { 0 }).collect(),
+        stack: stack(bytes, 64, if has_stack { STACK_LEN } else { 0 }),
         waker: woken.map(|_| waker(bytes)),
     }
 }
 
-fn waker(bytes: &[u8]) -> Waker {
-    let (pid, tid) = (word(bytes, 40) as i32, word(bytes, 44) as i32);
-    if tid == 0 {
-        return Waker::Interrupt;
+fn waker(bytes: &[u8]) -> WakerSeen {
+    let name = bytes.get(48..64).unwrap_or_default().split(|byte| *byte == 0).next().unwrap_or_default();
+    WakerSeen {
+        pid: Pid(word(bytes, 40) as i32),
+        tid: Tid(word(bytes, 44) as i32),
+        name: String::from_utf8_lossy(name).into_owned(),
+        stack: stack(bytes, 192, WAKER_STACK_LEN),
+        is_perhaps_interrupted: bytes.get(449).is_some_and(|byte| *byte != 0),
     }
-    let name = bytes.get(48..64).unwrap_or_default();
-    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-    Waker::Thread { pid: Pid(pid), tid: Tid(tid), name: String::from_utf8_lossy(name).into_owned() }
+}
+
+fn stack(bytes: &[u8], at: usize, len: usize) -> Vec<Avma> {
+    (0..len).map_while(|index| address(long(bytes, at + 8 * index))).collect()
 }
 
 /// `enum end`.
@@ -292,7 +298,9 @@ mod tests {
             ("waker_tid", 44),
             ("waker_comm", 48),
             ("stack", 64),
-            ("is_preempted", 192),
+            ("waker_stack", 192),
+            ("is_preempted", 448),
+            ("is_interrupt", 449),
         ];
         check("interval", INTERVAL_BYTES, &interval);
         let thread = [

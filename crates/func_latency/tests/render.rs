@@ -8,13 +8,11 @@ use analyzer::histogram::histogram;
 use analyzer::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
     CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, OffCpuCauses, Place, Quantiles, Reason,
-    ReasonRow, Report, Stats, Status, Tails, ThreadLoss, Total, TraceSummary, Untimed, WakerRow,
+    ReasonRow, Report, Stats, Status, Tails, ThreadLoss, Total, TraceSummary, Untimed, Waker, WakerRow,
 };
 use func_latency::config::RowsForm;
 use func_latency::render::{Names, View, json, rows, text};
-use model::{
-    AuxOffset, ClockOffsets, Cpu, FunctionId, GapCause, Ns, ObjectId, OffCpuSplit, Pid, Svma, Tid, Waker,
-};
+use model::{AuxOffset, ClockOffsets, Cpu, FunctionId, GapCause, Ns, ObjectId, OffCpuSplit, Pid, Svma, Tid};
 
 const FUNCTIONS: [&str; 6] = [
     "[unknown]",

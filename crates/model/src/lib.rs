@@ -29,7 +29,7 @@ pub use function_set::FunctionSet;
 pub use gap::{Gap, GapCause};
 pub use ip_filter::IpFilter;
 pub use probed::{
-    LostCalls, OffCpuInterval, OffCpuSplit, ProbeSink, ProbedCall, ProbedEnd, ProbedThread, Waker,
+    LostCalls, OffCpuInterval, OffCpuSplit, ProbeSink, ProbedCall, ProbedEnd, ProbedThread, WakerSeen,
 };
 pub use recording::{
     AuxBuffer, AuxOwner, AuxPiece, AuxRecord, ClockOffsets, CpuModel, Damage, PtConfig, Recording,

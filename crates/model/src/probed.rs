@@ -101,24 +101,23 @@ pub struct OffCpuInterval {
     pub syscall: Option<u32>,
     /// The kernel's stack when it went off, innermost first; empty if it was preempted or in a system call.
     pub stack: Vec<Avma>,
-    /// Who woke it.
-    pub waker: Option<Waker>,
+    /// On whose time it was woken.
+    pub waker: Option<WakerSeen>,
 }
 
-/// Who wakes a thread.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Waker {
-    /// A timer or a device.
-    Interrupt,
-    /// A thread.
-    Thread {
-        /// Its process.
-        pid: Pid,
-        /// It.
-        tid: Tid,
-        /// Its name.
-        name: String,
-    },
+/// Who was on the CPU that a thread was woken from: it has woken it, or was interrupted by what did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WakerSeen {
+    /// Process.
+    pub pid: Pid,
+    /// Thread.
+    pub tid: Tid,
+    /// Its name.
+    pub name: String,
+    /// The kernel's stack, innermost first.
+    pub stack: Vec<Avma>,
+    /// It was in no system call, in which threads wake others.
+    pub is_perhaps_interrupted: bool,
 }
 
 impl OffCpuInterval {

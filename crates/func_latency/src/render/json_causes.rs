@@ -1,7 +1,7 @@
 //! Why calls were off the CPU, as JSON.
 
-use analyzer::{OffCpuCauses, Reason, ReasonRow, WakerRow};
-use model::{OffCpuSplit, Waker};
+use analyzer::{OffCpuCauses, Reason, ReasonRow, Waker, WakerRow};
+use model::OffCpuSplit;
 use serde::Serialize;
 
 use super::names::{reason_name, waker_name};

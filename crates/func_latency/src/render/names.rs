@@ -1,7 +1,7 @@
 //! What ids are called: functions, objects, call sites.
 
-use analyzer::{Caller, ChildKind, ChildRow, Place, Reason};
-use model::{FunctionId, ObjectId, Waker};
+use analyzer::{Caller, ChildKind, ChildRow, Place, Reason, Waker};
+use model::{FunctionId, ObjectId};
 use syscalls::Sysno;
 
 /// Names of what a report speaks of.

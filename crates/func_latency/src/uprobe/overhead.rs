@@ -61,9 +61,12 @@ pub(super) fn choose(
     let cost_ns = |(candidate, calls): &(Candidate, u64)| {
         calls.saturating_mul(costs.of(&candidate.probed.points).call_ns)
     };
-    // While calls were counted about half of what all will cost, the probes at the entries, was there.
-    let counting_ns = all.iter().chain(&children).map(cost_ns).sum::<u64>() / 2;
-    let own_ns = moment.taken_ns.saturating_sub(counting_ns).max(1);
+    // What counting took is in it; that is an estimate, and the program's own part is never nothing.
+    let entry_ns = |(candidate, calls): &(Candidate, u64)| {
+        calls.saturating_mul(costs.of(&candidate.probed.points).entry_ns)
+    };
+    let counting_ns = all.iter().chain(&children).map(entry_ns).sum::<u64>();
+    let own_ns = moment.taken_ns.saturating_sub(counting_ns).max(moment.taken_ns / 100).max(1);
     let mut expected = Expected { calls: 0, cost_ns: 0, own_ns };
     all.iter().for_each(|one| expected.add(one.1, cost_ns(one)));
     if expected.percent() > limits.most_percent {
@@ -153,8 +156,8 @@ mod tests {
         let candidates = (0..5).map(|id| candidate(id, id > 0)).collect();
         let moment = Moment { calls: vec![100, 1_000, 0, 50, 50], taken_ns: 1_600_000 };
         let costs = Costs {
-            emulated: Cost { call_ns: 1_000, inside_ns: 500 },
-            stepped: Cost { call_ns: 9_000, inside_ns: 500 },
+            emulated: Cost { call_ns: 1_000, inside_ns: 500, entry_ns: 500 },
+            stepped: Cost { call_ns: 9_000, inside_ns: 500, entry_ns: 500 },
         };
         let (chosen, text) =
             choose(candidates, 1, &moment, &costs, ProbeLimits { most_percent, most_probes })?;
