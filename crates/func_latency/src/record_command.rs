@@ -42,12 +42,7 @@ pub(crate) fn record(args: RecordArgs) -> Result<Exit> {
 
 /// Options that reports do not have yet.
 fn not_yet(args: &RecordArgs) -> Vec<&'static str> {
-    let options = [
-        (args.timeline, "-l"),
-        (args.tu.is_some(), "--tu"),
-        (args.code_block, "-c"),
-        (args.flamegraph.is_some(), "--flamegraph"),
-    ];
+    let options = [(args.timeline, "-l"), (args.tu.is_some(), "--tu"), (args.code_block, "-c")];
     options.into_iter().filter(|(given, _)| *given).map(|(_, name)| name).collect()
 }
 
@@ -55,8 +50,8 @@ fn execute(args: RecordArgs, then: Then) -> Result<Exit> {
     // Before any thread is made: one that does not hold them back would die of them.
     let interrupts = Interrupts::hold().context("cannot hold signals back")?;
     let config = RecordConfig::new(args, then)?;
-    if let Some(report) = config.report.as_ref().filter(|_| is_for_probes(&config)) {
-        return probe(&config, report, &interrupts);
+    if is_for_probes(&config) {
+        return probe(&config, &interrupts);
     }
     let summary = make(&config, &interrupts)?;
     // The window is over: from here on Ctrl-C ends us at once.
@@ -77,16 +72,20 @@ fn is_for_probes(config: &RecordConfig) -> bool {
         Some(backend) => backend == BackendChoice::Uprobe,
         None => {
             let runs_already = matches!(config.request.target, Target::Processes(_) | Target::Threads(_));
-            cfg!(feature = "bpf")
-                && config.then == Then::Report
-                && runs_already
-                && Pmu::discover("/sys".as_ref()).is_err()
+            let is_of_functions = config.report.as_ref().is_some_and(|report| report.flamegraph.is_none());
+            let can = cfg!(feature = "bpf") && config.then == Then::Report && runs_already && is_of_functions;
+            can && Pmu::discover("/sys".as_ref()).is_err()
         }
     }
 }
 
 #[cfg(feature = "bpf")]
-fn probe(config: &RecordConfig, report: &ReportConfig, interrupts: &Interrupts) -> Result<Exit> {
+fn probe(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit> {
+    let Some(report) = config.report.as_ref().filter(|_| config.then == Then::Report) else {
+        let message =
+            "--backend uprobe makes no recording: it reports what -f FUNC -p PID names, without `record`";
+        return Err(failure(Exit::Usage, message));
+    };
     if config.backend.is_none() {
         messages::note(
             "no Intel PT here: calls are timed by uprobes (func_latency doctor says what Intel PT needs)",
@@ -96,7 +95,7 @@ fn probe(config: &RecordConfig, report: &ReportConfig, interrupts: &Interrupts) 
 }
 
 #[cfg(not(feature = "bpf"))]
-fn probe(_: &RecordConfig, _: &ReportConfig, _: &Interrupts) -> Result<Exit> {
+fn probe(_: &RecordConfig, _: &Interrupts) -> Result<Exit> {
     let message = "--backend uprobe: this func_latency was built without eBPF (cargo build --features bpf)";
     Err(failure(Exit::NotPossible, message))
 }
@@ -147,7 +146,7 @@ fn filter(
     pmu: &Pmu,
     proc: &Proc,
 ) -> Result<Vec<recorder::IpRange>> {
-    let code = match LiveCode::of(&config.request.target, proc, report.object.as_deref()) {
+    let code = match LiveCode::of(&config.request.target, proc, report.calls.object.as_deref()) {
         Known::Code(code) => code,
         // What is not readable cannot be recorded either, and the recorder says why.
         Known::TooMuch | Known::NotReadable => return Ok(Vec::new()),
@@ -155,9 +154,11 @@ fn filter(
     if !config.ip_filter && !code.is_complete() {
         return Ok(Vec::new());
     }
-    let functions = target::wanted(&code.image, report, Remarks::Later)?;
-    let ancestor = match &report.ancestor {
-        Some(ancestor) => Some(target::ancestor(&code.image, report, &ancestor.function, Remarks::Later)?),
+    let functions = target::wanted(&code.image, &report.calls, Remarks::Later)?;
+    let ancestor = match &report.calls.ancestor {
+        Some(ancestor) => {
+            Some(target::ancestor(&code.image, &report.calls, &ancestor.function, Remarks::Later)?)
+        }
         None => None,
     };
     if !config.ip_filter {

@@ -45,14 +45,14 @@ const RING_BYTES: u64 = 16 << 20;
 pub(crate) fn run(config: &RecordConfig, report: &ReportConfig, interrupts: &Interrupts) -> Result<Exit> {
     let proc = Proc::host();
     check(config, report, &proc)?;
-    let code = match LiveCode::of(&config.request.target, &proc, report.object.as_deref()) {
+    let code = match LiveCode::of(&config.request.target, &proc, report.calls.object.as_deref()) {
         Known::Code(code) => code,
         Known::TooMuch | Known::NotReadable => {
             let message = "what the process has mapped may not be read: run as its user with CAP_SYS_PTRACE, or as root";
             return Err(failure(Exit::NotPossible, message));
         }
     };
-    let wanted = target::wanted(&code.image, report, Remarks::Now)?;
+    let wanted = target::wanted(&code.image, &report.calls, Remarks::Now)?;
     let mut candidates = functions::wanted(&code, &wanted, &proc)?;
     if config.probing.most_probes > 0 {
         candidates.extend(functions::children(&code, &candidates, &proc));
@@ -102,8 +102,11 @@ fn check(config: &RecordConfig, report: &ReportConfig, proc: &Proc) -> Result<()
             "uprobes do not take -C or --follow: all threads of the processes of -p are probed, on every CPU",
         );
     }
-    if report.ancestor.is_some() {
+    if report.calls.ancestor.is_some() {
         return refused("-a needs Intel PT: uprobes see only the function itself");
+    }
+    if report.flamegraph.is_some() {
+        return refused("-F needs Intel PT: uprobes see no call trees");
     }
     if config.bundle.is_some() {
         return refused("--bundle: uprobes make no recording; --format json and --rows keep what they see");

@@ -25,7 +25,7 @@ use super::functions::Candidate;
 
 /// What is asked of the analysis.
 pub(super) fn request(config: &ReportConfig, target: &Target, code: &LiveCode, wanted: &[Wanted]) -> Request {
-    let NsRange { min, max } = config.latency_ns;
+    let NsRange { min, max } = config.calls.latency_ns;
     let starts = |w: crate::filter::TimeWindow| analyzer::StartWindow {
         start: w.from,
         min_ns: 0,
@@ -35,7 +35,7 @@ pub(super) fn request(config: &ReportConfig, target: &Target, code: &LiveCode, w
         functions: wanted.iter().map(|w| w.function.id).collect(),
         ancestor: None,
         latency: analyzer::LatencyRange { min_ns: min, max_ns: max },
-        starts: config.window.map(starts),
+        starts: config.calls.window.map(starts),
         tids: if let Target::Threads(tids) = target { tids.clone() } else { Vec::new() },
         rows: config.rows.is_some() || config.check,
         stack_switches: !code.image.stack_switchers().is_empty(),
@@ -58,6 +58,7 @@ pub(super) fn analysis<'a>(
         window: (Ns(0), Ns(0)),
         scheduler: None,
         has_ip_filter: false,
+        is_part: false,
         buffers: &[],
     };
     let function = |candidate: &Candidate| {
@@ -116,7 +117,7 @@ pub(super) fn write(
         // Its times are those of that clock.
         clock_offsets: ClockOffsets { monotonic_ns: Some(0), realtime_ns: Some(realtime_offset_ns) },
         inlined: &inlined,
-        only: &config.only(),
+        only: &config.calls.only(),
         problems: &limits(code, chosen, costs),
         srcline: config.srcline,
         unfold: config.unfold,
