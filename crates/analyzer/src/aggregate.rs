@@ -160,6 +160,7 @@ impl FunctionSums {
             children: all.children.rows(figures.total(), percent),
             histogram: figures.histogram,
             callers,
+            off_cpu_causes: None,
             longest_open: self.longest_open,
             rows: self.rows,
             overfull: self.overfull,

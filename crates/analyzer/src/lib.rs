@@ -18,6 +18,8 @@
 //!   trees of all calls                 -> modes        the ways that calls go
 //! ```
 //!
+//! [`ProbedAnalysis`] takes calls that probes have paired already ([`model::ProbeSink`]) to the same figures.
+//!
 //! What a call is, when it counts as complete and what a child is: `docs/architecture.md`, and the tests in
 //! `rules`, one for each rule.  Functions are ids and instructions are places here; it is `image` that names them.
 
@@ -39,6 +41,8 @@ pub mod ledger;
 mod loss;
 pub mod modes;
 mod off_cpu;
+mod off_cpu_causes;
+mod probed;
 pub mod report;
 pub mod request;
 #[cfg(test)]
@@ -55,6 +59,8 @@ pub use check::{CheckedAnalysis, Violation, check};
 pub use children::ChildKey;
 pub use histogram::Bucket;
 pub use ledger::Ledger;
+pub use off_cpu_causes::{KernelNames, OffCpuCauses, Reason, ReasonRow, Waker, WakerRow};
+pub use probed::{ProbeCost, ProbedAnalysis};
 pub use report::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
     CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Place, Report, Status, Tails, ThreadLoss,

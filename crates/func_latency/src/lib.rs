@@ -9,6 +9,7 @@
 //!     live_code       the code of what runs now: functions are named and ranges chosen before anything is recorded
 //!     ip_ranges       functions -> ranges of the IP filter
 //! preview_command what a recording would be
+//! uprobe      the same by probes, where there is no trace unit: functions -> calls -> the same report
 //! doctor_command  what this machine lets us record
 //! report_command  recording -> image, decoder, analyzer -> render::{text, json, rows}
 //!     target      -f, -b, -I, -a: names to functions
@@ -64,6 +65,8 @@ mod show_command;
 mod target;
 mod tree_commands;
 pub mod tree_config;
+#[cfg(feature = "bpf")]
+mod uprobe;
 
 use std::process::ExitCode;
 

@@ -6,6 +6,7 @@ pub mod graph;
 pub mod histogram;
 pub(crate) mod image_names;
 pub mod json;
+mod json_causes;
 pub mod ledger;
 pub mod modes;
 pub mod names;
