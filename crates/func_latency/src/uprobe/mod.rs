@@ -45,7 +45,9 @@ const RING_BYTES: u64 = 16 << 20;
 pub(crate) fn run(config: &RecordConfig, report: &ReportConfig, interrupts: &Interrupts) -> Result<Exit> {
     let proc = Proc::host();
     check(config, report, &proc)?;
-    let code = match LiveCode::of(&config.request.target, &proc, report.calls.object.as_deref()) {
+    let object = report.calls.object.as_deref();
+    // To read the symbols of a large program takes a while, and there is nothing to clean up yet.
+    let code = match interrupts.let_kill_during(|| LiveCode::of(&config.request.target, &proc, object)) {
         Known::Code(code) => code,
         Known::TooMuch | Known::NotReadable => {
             let message = "what the process has mapped may not be read: run as its user with CAP_SYS_PTRACE, or as root";
