@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::process::{self, Result, cargo};
 use crate::stages::{Outcome, Stages};
-use crate::{bench, deny, fixtures, fuzz, layout, setup, tidy, vm};
+use crate::{bench, bpf, deny, fixtures, fuzz, layout, setup, tidy, vm};
 
 /// How much is tested.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,6 +26,7 @@ pub(crate) fn run(extent: Extent) -> Result {
     }
     stages.run("fmt", || component(extent, "fmt", &["--all", "--check"]));
     stages.run("tidy", || tidy::run().map(done));
+    stages.run("bpf", bpf::check);
     stages.run("clippy", || clippy(extent));
     stages.run("deny", if extent == Extent::Full { deny::full } else { deny::quick });
     let lane: &[&str] = if extent == Extent::Full { &["--all"] } else { &[] };
@@ -47,14 +48,17 @@ fn free_disk() -> Result<String> {
     Ok(table.lines().last().unwrap_or("unknown").trim().to_owned())
 }
 
-/// With all features, and as a plain `cargo build` has it.
+/// With all features, as a plain `cargo build` has it, and the command without any.
 fn clippy(extent: Extent) -> Result<Outcome> {
     let strict = ["--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
     let all = [&["--all-features"], &strict[..]].concat();
-    match component(extent, "clippy", &all)? {
-        Outcome::Done => component(extent, "clippy", &strict),
-        skipped => Ok(skipped),
+    let none = ["-p", "func_latency", "--no-default-features", "--locked", "--quiet", "--", "-D", "warnings"];
+    for arguments in [&all[..], &strict, &none] {
+        if let Outcome::Skipped(why) = component(extent, "clippy", arguments)? {
+            return Ok(Outcome::Skipped(why));
+        }
     }
+    Ok(Outcome::Done)
 }
 
 fn done((): ()) -> Outcome {

@@ -84,7 +84,7 @@ impl Aggregate {
 }
 
 impl CallCounts {
-    fn add(&mut self, status: Status) {
+    pub(crate) fn add(&mut self, status: Status) {
         *match status {
             Status::OpenStart => &mut self.open_start,
             Status::Cut => &mut self.cut,
@@ -160,6 +160,7 @@ impl FunctionSums {
             children: all.children.rows(figures.total(), percent),
             histogram: figures.histogram,
             callers,
+            off_cpu_causes: None,
             longest_open: self.longest_open,
             rows: self.rows,
             overfull: self.overfull,

@@ -1,5 +1,6 @@
 //! The command line as it was typed.  [`crate::config`] makes sense of it.
 
+mod explain;
 mod trees;
 
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use recorder::CpuList;
 
 use crate::filter::{Ancestor, ByteSize, CandidateNumber, NsRange, TidRange, TimeWindow};
 
+pub use explain::{DiffArgs, ExplainArgs, ModesArgs};
 pub use trees::{ExportArgs, ExportFormat, GraphArgs, ShowArgs, Weight};
 
 const AFTER_HELP: &str = "\
@@ -42,6 +44,12 @@ pub enum Command {
     Export(Box<ExportArgs>),
     /// Print the call graph, as perf report does
     Graph(Box<GraphArgs>),
+    /// Say why the slow calls of a function were slow
+    Explain(Box<ExplainArgs>),
+    /// Tell apart the ways that calls of a function go, and which humps of the histogram they make
+    Modes(Box<ModesArgs>),
+    /// Say what makes the calls of a function take longer in recording B than in A
+    Diff(Box<DiffArgs>),
     /// Print what is in a recording, one line each
     Dump(DumpArgs),
     /// Copy a recording and the files that it needs into a directory, for another machine
@@ -179,6 +187,15 @@ pub enum DecoderChoice {
     Libipt,
 }
 
+/// What times the calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BackendChoice {
+    /// Intel PT: the hardware's trace of every branch
+    Pt,
+    /// Probes at the function's entry and ends, by eBPF: any machine, one function, at a cost for each call
+    Uprobe,
+}
+
 /// `func_latency bundle`.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
@@ -293,6 +310,15 @@ pub struct RecordArgs {
     /// Settings of the trace unit: cyc=1,mtc_period=3 (see docs/recording.md)
     #[arg(long = "pt_config", alias = "pt-config", value_name = "TERMS")]
     pub pt_config: Option<String>,
+    /// What times the calls [default: pt where there is a trace unit, else uprobe]
+    #[arg(long, value_enum, value_name = "BACKEND")]
+    pub backend: Option<BackendChoice>,
+    /// Refuse probes that would cost more than this share of the program's CPU time
+    #[arg(long = "max-overhead", value_name = "PCT", default_value_t = 20.0)]
+    pub max_overhead: f64,
+    /// Probes for the children: as many as this at functions that the code calls directly
+    #[arg(long = "max-probes", value_name = "N", default_value_t = 100)]
+    pub max_probes: usize,
     /// Program to run and trace
     #[arg(last = true, value_name = "CMD")]
     pub program: Vec<String>,

@@ -60,6 +60,10 @@ pub fn of_error(error: &anyhow::Error) -> Option<Exit> {
         if let Some(error) = cause.downcast_ref::<recorder::RecordError>() {
             return Some(if error.is_usage() { Exit::Usage } else { Exit::NotPossible });
         }
+        #[cfg(feature = "bpf")]
+        if cause.is::<bpf::BpfError>() {
+            return Some(Exit::NotPossible);
+        }
         if let Some(error) = cause.downcast_ref::<perfdata::ReadError>() {
             return Some(match error {
                 perfdata::ReadError::Open(error) => of_open(error),

@@ -8,7 +8,7 @@ use image::KernelOptions;
 use model::{Pid, Tid};
 use recorder::{Proc, Request, Target};
 
-use crate::args::RecordArgs;
+use crate::args::{BackendChoice, RecordArgs};
 use crate::config::{BundleConfig, ReportConfig};
 use crate::exit::{Exit, failure};
 
@@ -42,6 +42,11 @@ pub(crate) struct RecordConfig {
     pub(crate) bundle: Option<BundleConfig>,
     /// Say what is done.
     pub(crate) verbose: bool,
+    /// What times the calls, if that was asked for.
+    pub(crate) backend: Option<BackendChoice>,
+    /// What probes may cost.
+    #[cfg(feature = "bpf")]
+    pub(crate) probing: crate::uprobe::ProbeLimits,
 }
 
 impl RecordConfig {
@@ -86,6 +91,12 @@ impl RecordConfig {
             then,
             bundle: bundle.transpose()?,
             verbose: args.query.calls.verbose,
+            backend: args.backend,
+            #[cfg(feature = "bpf")]
+            probing: crate::uprobe::ProbeLimits {
+                most_percent: args.max_overhead,
+                most_probes: args.max_probes,
+            },
             report: report(args)?,
             output,
             request,

@@ -125,18 +125,21 @@ fn analyse(
     (analysis.finish(), Vec::new())
 }
 
-fn write_report(format: Format, view: &View<'_>) -> std::io::Result<()> {
-    let stdout = stdout();
-    let width = match stdout.is_terminal() {
-        true => terminal_size::terminal_size().map_or(WIDTH, |(width, _)| usize::from(width.0)),
-        false => WIDTH,
-    };
-    let mut out = BufWriter::new(stdout.lock());
+pub(crate) fn write_report(format: Format, view: &View<'_>) -> std::io::Result<()> {
+    let mut out = BufWriter::new(stdout().lock());
     match format {
-        Format::Text => text::write(&mut Printable(&mut out), view, width)?,
+        Format::Text => text::write(&mut Printable(&mut out), view, text_width())?,
         Format::Json => json::write(&mut out, view)?,
     }
     out.flush()
+}
+
+/// Columns of text on stdout.
+pub(crate) fn text_width() -> usize {
+    match stdout().is_terminal() {
+        true => terminal_size::terminal_size().map_or(WIDTH, |(width, _)| usize::from(width.0)),
+        false => WIDTH,
+    }
 }
 
 fn verbose(config: &ReportConfig, started: Instant, what: &str) {
@@ -147,13 +150,13 @@ fn verbose(config: &ReportConfig, started: Instant, what: &str) {
 }
 
 /// A call of any status.
-fn seen(calls: &CallCounts) -> bool {
+pub(crate) fn seen(calls: &CallCounts) -> bool {
     let CallCounts { complete, unwound, open_start, open_end, cut } = *calls;
     [complete, unwound, open_start, open_end, cut].iter().any(|n| *n > 0)
 }
 
 /// Leaves out what a pattern matched and nothing called, unless nothing else is there.
-fn leave_out_uncalled(report: &mut Report, wanted: Vec<Wanted>) -> Vec<Wanted> {
+pub(crate) fn leave_out_uncalled(report: &mut Report, wanted: Vec<Wanted>) -> Vec<Wanted> {
     if !report.functions.iter().any(|f| seen(&f.calls)) {
         return wanted;
     }

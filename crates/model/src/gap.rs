@@ -41,6 +41,8 @@ pub enum GapCause {
     NotYetAttached,
     /// Snapshots were recorded: what ran between two was overwritten, or not traced while one was copied.
     BetweenSnapshots,
+    /// The ring of probed calls was full: one gap for each call whose record had no room.
+    FullRing,
 }
 
 impl GapCause {
@@ -59,6 +61,7 @@ impl GapCause {
             Self::NoSync => "no sync",
             Self::NotYetAttached => "not yet attached",
             Self::BetweenSnapshots => "between snapshots",
+            Self::FullRing => "full ring",
         }
     }
 }

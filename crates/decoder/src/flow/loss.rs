@@ -48,7 +48,8 @@ impl Lost {
             | GapCause::DamagedPacket
             | GapCause::NoSync
             | GapCause::NotYetAttached
-            | GapCause::BetweenSnapshots => true,
+            | GapCause::BetweenSnapshots
+            | GapCause::FullRing => true,
             GapCause::Desync { .. }
             | GapCause::MissingCode { .. }
             | GapCause::UnmappedCode { .. }

@@ -1,9 +1,14 @@
 //! The report as text, JSON and rows.
 
+pub mod diff;
+pub mod explain;
 pub mod graph;
 pub mod histogram;
 pub(crate) mod image_names;
 pub mod json;
+mod json_causes;
+pub mod ledger;
+pub mod modes;
 pub mod names;
 pub mod rows;
 pub mod table;
