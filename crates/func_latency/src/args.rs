@@ -273,6 +273,9 @@ pub struct RecordArgs {
     /// Size of each buffer of trace: 64M [default: by number of buffers and free memory]
     #[arg(short = 'm', long = "aux_size", value_name = "SIZE")]
     pub aux_size: Option<ByteSize>,
+    /// Say what would be recorded: which functions and ranges, which buffers, at which rate (0.1 s are tried), and stop
+    #[arg(long, conflicts_with_all = ["history", "bundle"])]
+    pub preview: bool,
     /// Copy the recording and the files that it needs into this directory, too
     #[arg(long, value_name = "DIR")]
     pub bundle: Option<PathBuf>,

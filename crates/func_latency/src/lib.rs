@@ -4,8 +4,11 @@
 //! args        the command line as typed (filter: values of its options)
 //! config      resolved and checked
 //! record_command  record_config -> recorder -> perf.data, and then report_command
+//!     prepared        all that comes before the window
+//!     aim             what is named, in what runs now
 //!     live_code       the code of what runs now: functions are named and ranges chosen before anything is recorded
 //!     ip_ranges       functions -> ranges of the IP filter
+//! preview_command what a recording would be
 //! doctor_command  what this machine lets us record
 //! report_command  recording -> image, decoder, analyzer -> render::{text, json, rows}
 //!     target      -f, -b, -I, -a: names to functions
@@ -26,6 +29,7 @@
 //! Results go to stdout and depend on nothing but the recording and the options; everything else goes to stderr.
 //! Only this crate prints, exits and reads the environment.
 
+mod aim;
 pub mod args;
 mod bundle_command;
 mod calls;
@@ -45,6 +49,8 @@ mod live_code;
 mod messages;
 mod modes_command;
 pub mod one_call;
+mod prepared;
+mod preview_command;
 mod printable;
 mod progress;
 mod record_command;
