@@ -13,9 +13,10 @@ use crate::args::Format;
 use crate::config::ReportConfig;
 use crate::exit::{Exit, failure};
 use crate::filter::TidSet;
-use crate::printable::Printable;
+use crate::printable::{Printable, PrintableNames};
 use crate::progress::Progress;
 use crate::render::image_names::ImageNames;
+use crate::render::timeline::{self, TimelineStyle};
 use crate::render::units::{counted, duration, size};
 use crate::render::{Names, View, json, rows, text};
 use crate::target::{self, Remarks, Wanted};
@@ -23,6 +24,9 @@ use crate::{messages, recording, remedy};
 
 /// Columns of the text where there is no terminal that has some.
 const WIDTH: usize = 120;
+
+/// The same of a plot.
+const PLOT_WIDTH: usize = 80;
 
 pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     let started = Instant::now();
@@ -63,7 +67,7 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
         srcline: config.srcline,
         unfold: config.unfold,
     };
-    write_report(config.format, &view).context("cannot write to stdout")?;
+    write_report(config, &view).context("cannot write to stdout")?;
     verbose(config, started, "written");
     for violation in &violations {
         messages::inconsistent(violation, &names);
@@ -138,7 +142,7 @@ fn request(
             max_ns: w.to.since(w.from),
         }),
         tids: tids(config, recording, schedule)?,
-        rows: config.rows.is_some(),
+        rows: config.rows.is_some() || config.timeline.is_some(),
         stack_switches: !image.stack_switchers().is_empty(),
     })
 }
@@ -225,18 +229,30 @@ fn decode(
     }
 }
 
-fn write_report(format: Format, view: &View<'_>) -> std::io::Result<()> {
+fn write_report(config: &ReportConfig, view: &View<'_>) -> std::io::Result<()> {
     let stdout = stdout();
-    let width = match stdout.is_terminal() {
-        true => terminal_size::terminal_size().map_or(WIDTH, |(width, _)| usize::from(width.0)),
-        false => WIDTH,
-    };
+    let terminal = stdout.is_terminal().then(terminal_size::terminal_size).flatten();
+    let width = terminal.map(|(width, _)| usize::from(width.0));
     let mut out = BufWriter::new(stdout.lock());
-    match format {
-        Format::Text => text::write(&mut Printable(&mut out), view, width)?,
+    match config.format {
+        Format::Text => text::write(&mut Printable(&mut out), view, width.unwrap_or(WIDTH))?,
         Format::Json => json::write(&mut out, view)?,
     }
+    if let Some(timeline) = config.timeline {
+        let style = TimelineStyle {
+            bin_calls: timeline.bin_calls as usize,
+            window: config.window.map(|window| (window.from, window.to)),
+            colour: timeline.colour && stdout.is_terminal() && !no_color_in_environment(),
+            width: width.unwrap_or(PLOT_WIDTH),
+        };
+        timeline::write(&mut out, &View { names: &PrintableNames(view.names), ..*view }, &style)?;
+    }
     out.flush()
+}
+
+/// <https://no-color.org>: set, and not empty.
+fn no_color_in_environment() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
 fn verbose(config: &ReportConfig, started: Instant, what: &str) {

@@ -7,6 +7,7 @@ pub mod names;
 pub mod rows;
 pub mod table;
 pub mod text;
+pub mod timeline;
 pub mod units;
 
 use analyzer::Report;
