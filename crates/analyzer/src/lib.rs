@@ -34,6 +34,7 @@ mod loss;
 mod off_cpu;
 pub mod report;
 pub mod request;
+mod row_children;
 #[cfg(test)]
 mod rules;
 mod session;
@@ -44,6 +45,7 @@ mod window;
 
 pub use analysis::Analysis;
 pub use check::{CheckedAnalysis, Violation, check};
+pub use children::ChildKey;
 pub use histogram::Bucket;
 pub use report::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
@@ -51,4 +53,5 @@ pub use report::{
     Total, TraceSummary, Untimed,
 };
 pub use request::{Ancestor, LatencyRange, Request, StartWindow, Surroundings, scheduler};
+pub use row_children::{RowChild, RowChildren};
 pub use stats::{Quantiles, Spread, Stats};

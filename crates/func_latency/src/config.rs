@@ -54,6 +54,8 @@ pub struct ReportConfig {
     pub timeline: Option<Timeline>,
     /// Where rows go.
     pub rows: Option<RowsFile>,
+    /// Where the page goes.
+    pub html: Option<PathBuf>,
     /// Fail above this share of lost time, percent.
     pub max_loss_percent: Option<f64>,
     /// Check the report against itself.
@@ -136,6 +138,7 @@ impl ReportConfig {
             format: query.format,
             timeline: timeline(query.timeline, query.tu, query.no_color, query.format)?,
             rows: query.rows.map(rows_file).transpose()?,
+            html: query.html,
             max_loss_percent: query.max_loss,
             check: query.check,
             verbose: query.verbose,

@@ -142,7 +142,8 @@ fn request(
             max_ns: w.to.since(w.from),
         }),
         tids: tids(config, recording, schedule)?,
-        rows: config.rows.is_some() || config.timeline.is_some(),
+        rows: config.rows.is_some() || config.timeline.is_some() || config.html.is_some(),
+        row_children: config.html.is_some(),
         stack_switches: !image.stack_switchers().is_empty(),
     })
 }

@@ -7,8 +7,8 @@ use std::path::Path;
 use analyzer::histogram::histogram;
 use analyzer::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
-    CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Place, Quantiles, Report, Stats, Status,
-    Tails, ThreadLoss, Total, TraceSummary, Untimed,
+    CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Place, Quantiles, Report, RowChildren,
+    Stats, Status, Tails, ThreadLoss, Total, TraceSummary, Untimed,
 };
 use func_latency::config::RowsForm;
 use func_latency::render::{Names, View, json, rows, text};
@@ -168,6 +168,7 @@ fn function() -> FunctionReport {
         ],
         longest_open: vec![open, cut],
         rows: vec![complete, open, cut],
+        row_children: RowChildren::default(),
         overfull: None,
     }
 }
@@ -189,6 +190,7 @@ fn empty_function() -> FunctionReport {
         callers: vec![],
         longest_open: vec![],
         rows: vec![],
+        row_children: RowChildren::default(),
         overfull: None,
     }
 }
