@@ -18,7 +18,7 @@ use crate::progress::Progress;
 use crate::render::image_names::ImageNames;
 use crate::render::timeline::{self, TimelineStyle};
 use crate::render::units::{counted, duration, size};
-use crate::render::{Names, View, json, rows, text};
+use crate::render::{Names, View, html, json, rows, text};
 use crate::target::{self, Remarks, Wanted};
 use crate::{messages, recording, remedy};
 
@@ -67,6 +67,9 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
         srcline: config.srcline,
         unfold: config.unfold,
     };
+    if let Some(path) = &config.html {
+        html::write_file(path, &view)?;
+    }
     write_report(config, &view).context("cannot write to stdout")?;
     verbose(config, started, "written");
     for violation in &violations {

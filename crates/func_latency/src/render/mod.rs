@@ -1,6 +1,7 @@
 //! The report as text, JSON and rows.
 
 pub mod histogram;
+pub mod html;
 pub(crate) mod image_names;
 pub mod json;
 pub mod names;

@@ -1,6 +1,6 @@
 //! What ids are called: functions, objects, call sites.
 
-use analyzer::{Caller, ChildKind, ChildRow, Place};
+use analyzer::{Caller, ChildKind, Place};
 use model::{FunctionId, ObjectId};
 
 /// Names of what a report speaks of.
@@ -33,13 +33,13 @@ pub fn caller_name(names: &dyn Names, caller: Caller) -> String {
 
 /// Name of what took time inside a call.
 #[must_use]
-pub fn child_name(names: &dyn Names, child: &ChildRow) -> String {
-    match child.kind {
+pub fn child_name(names: &dyn Names, kind: ChildKind, function: FunctionId) -> String {
+    match kind {
         ChildKind::Syscall => "[syscall]".to_owned(),
         ChildKind::Interrupt => "[interrupt]".to_owned(),
         ChildKind::Own => "*self".to_owned(),
-        ChildKind::Signal if child.function == FunctionId::UNKNOWN => "[signal]".to_owned(),
-        _ => names.function(child.function),
+        ChildKind::Signal if function == FunctionId::UNKNOWN => "[signal]".to_owned(),
+        _ => names.function(function),
     }
 }
 

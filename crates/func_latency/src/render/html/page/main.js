@@ -1,0 +1,332 @@
+// What the page shows now, and what changes it.
+
+const meta = JSON.parse(document.getElementById("meta").textContent);
+const beginNs = BigInt(meta.begin_ns);
+const byId = (id) => document.getElementById(id);
+const plot = new Plot(byId("base"), byId("overlay"), byId("histogram"));
+
+/** Everything that the page is drawn from. */
+const state = { calls: null, visible: null, all: null, side: null, view: null, brush: null, hovered: null, cursor: null, picked: null };
+
+/** All that is seen from entry to end and not: by the values of the filter for status. */
+const STATUS_FILTERS = [["all", null], ["ended in sight", [0, 1]], ["did not end in sight", [2, 3, 4]],
+  ...STATUSES.map((name, status) => [name.replace("_", " at "), [status]])];
+
+function wholeView(calls) {
+  const logs = calls.order.length ? [calls.log[calls.order[0]], calls.log[calls.order[calls.count - 1]]] : [0, 1];
+  const [from, to] = logs[1] - logs[0] < 0.3 ? [logs[0] - 0.15, logs[1] + 0.15] : logs;
+  const edge = (to - from) * 0.04;
+  return { fromTime: 0, toTime: Math.max(meta.span_ns, calls.start[calls.count - 1] ?? 0, 1), fromLog: from - edge, toLog: to + edge };
+}
+
+async function showFunction(number) {
+  byId("page").ariaBusy = "true";
+  const table = meta.functions[number];
+  byId("title").textContent = table.name;
+  const calls = new Calls(table, await unpack(byId(`calls-${number}`).textContent));
+  Object.assign(state, { calls, view: wholeView(calls), hovered: null, cursor: null, picked: null });
+  fillFilters(calls);
+  const counted = calls.order.filter((i) => calls.isCounted(i));
+  const parts = [meta.input, `${counted.length.toLocaleString("en-US")} calls`, `${duration(meta.span_ns)} recorded`, ...meta.only.map((only) => `only calls ${only}`)];
+  if (calls.count > counted.length) parts.push(`${grouped(calls.count - counted.length)} did not end in sight`);
+  parts.push(meta.coverage < 1 ? `${(100 * (1 - meta.coverage)).toFixed(2)} % of the threads' time was lost` : "nothing was lost");
+  if (!meta.off_cpu_known) parts.push("off-CPU time is not known");
+  byId("subtitle").textContent = parts.join(" · ");
+  filter();
+  state.brush = counted.length >= 100 ? slowest(10) : null;
+  redraw();
+  byId("page").ariaBusy = "false";
+}
+
+function fillFilters(calls) {
+  const fill = (id, all, names) => {
+    const option = (name, value) => element("option", { value }, name);
+    byId(id).replaceChildren(option(all, ""), ...names.map((name, i) => option(name, String(i))));
+  };
+  fill("filter-thread", `all ${calls.table.threads.length}`, calls.table.threads);
+  fill("filter-caller", `all ${calls.table.callers.length}`, callerNames(calls));
+  byId("filter-status").replaceChildren(...STATUS_FILTERS.map(([name], i) => element("option", { value: String(i) }, name)));
+}
+
+/** The brush of the slowest so many of a thousand calls that are visible. */
+function slowest(perMille) {
+  const { calls, visible } = state;
+  const ended = calls.order.filter((i) => visible[i] === OTHERS && calls.isCounted(i));
+  if (ended.length === 0) return null;
+  const first = ended[Math.min(Math.floor(((1000 - perMille) * ended.length) / 1000), ended.length - 1)];
+  return { fromTime: 0, toTime: Infinity, fromLatency: calls.latency[first], toLatency: Infinity };
+}
+
+/** The filters decide what is visible. */
+function filter() {
+  const value = (id) => (byId(id).value === "" ? null : Number(byId(id).value));
+  const [, statuses] = STATUS_FILTERS[value("filter-status")];
+  state.visible = filtered(state.calls, { thread: value("filter-thread"), caller: value("filter-caller"), statuses });
+  state.all = Tally.of(state.calls, state.visible, OTHERS);
+}
+
+function refilter() {
+  filter();
+  redraw();
+}
+
+/** The place, the filters or the colours have changed: all is drawn anew. */
+function redraw() {
+  const width = byId("plots").clientWidth - SIDE_WIDTH - 8;
+  plot.layout(Math.max(width, 320), state.view);
+  const drawn = plot.draw(state.calls, state.visible);
+  // For tests and other tools: what is drawn, and where.
+  const { left, right, top, bottom } = plot.area();
+  Object.assign(byId("plot").dataset, drawn, { left, right, top, bottom }, state.view);
+  showLegend(drawn);
+  rebrush();
+}
+
+function showLegend({ kind, shown, singles, densest }) {
+  const key = (className, text) => element("span", { className: `key ${className}` }, text);
+  const some = kind === "heat"
+    ? key("heat", `colour: calls in one place, 1 to ${grouped(densest)} (logarithmic)`)
+    : key("call", "a call");
+  const p999 = state.calls.table.p999_ns;
+  const slow = p999 === null ? null : key("slow", `slower than p99.9 (${duration(p999)})`);
+  byId("legend").replaceChildren(...[some, slow, key("open", "did not end in sight: took longer"),
+    element("span", {}, `${counted(shown, "call")} in view, ${grouped(singles)} drawn one by one`)].filter(Boolean));
+}
+
+/** The brush has changed: both sides are compared anew. */
+function rebrush() {
+  const { calls, visible, brush } = state;
+  const started = performance.now();
+  const brushed = brush !== null;
+  state.side = sides(calls, visible, brush);
+  const both = compare(calls, state.side, state.all);
+  plot.drawHistogram(calls, state.side, brushed);
+  showFigures(both, brushed);
+  showFactors(calls, both, brushed);
+  showChildren(calls, both, brushed);
+  showGroup("callers", "Callers", callerNames(calls), both, "callers", brushed);
+  showGroup("threads", "Threads", threadNames(calls), both, "threads", brushed);
+  showGroup("cpus", "CPUs at entry", cpuNames(calls), both, "cpus", brushed);
+  showSlowest(calls, state.side, brushed, pick);
+  showBrush();
+  drawMarks();
+  Object.assign(byId("page").dataset, { brushed: both[BRUSHED].count, others: both[OTHERS].count, brushMs: performance.now() - started });
+}
+
+/** The brush in numbers, which can be changed, too. */
+function showBrush() {
+  const { brush } = state;
+  const text = (ns) => (brush === null || ns === 0 || ns === Infinity ? "" : duration(ns));
+  const values = brush === null ? ["", "", "", ""] : [brush.fromTime, brush.toTime, brush.fromLatency, brush.toLatency].map(text);
+  BRUSH_INPUTS.forEach((id, i) => (byId(id).value = values[i]));
+  byId("zoom").disabled = byId("clear").disabled = brush === null;
+}
+
+const BRUSH_INPUTS = ["from-time", "to-time", "from-latency", "to-latency"];
+
+function drawMarks() {
+  const marks = [[state.picked, 3], [state.cursor, 2], [state.hovered, 1.5]].filter(([i]) => i !== null);
+  plot.drawOverlay(state.calls, state.brush, marks);
+  showTip(state.hovered ?? state.cursor);
+}
+
+function showTip(i) {
+  const tip = byId("tip");
+  tip.hidden = i === null;
+  if (i === null) return;
+  const { calls } = state;
+  const caller = calls.table.callers[calls.caller[i]];
+  const off = calls.offCpu[i] > 0 ? `, off-CPU ${duration(calls.offCpu[i])}` : "";
+  const cpu = calls.cpu[i] ? `, CPU ${calls.cpu[i] - 1}` : "";
+  const lines = [
+    `${calls.id(i)}: ${latencyText(calls, i)}${off}`,
+    `at ${duration(calls.start[i])}, thread ${calls.table.threads[calls.thread[i]]}${cpu}`,
+    `from ${placed(caller)}`,
+    calls.isCounted(i) ? `± ${duration(calls.error[i])}` : `did not end in sight: ${calls.status(i).replace("_", " at ")}`,
+  ];
+  tip.replaceChildren(...lines.map((line) => element("div", {}, line)));
+  tip.dataset.call = calls.id(i);
+  const [x, y] = plot.placeOf(calls, i);
+  const isRight = x > plot.width / 2;
+  tip.style.left = isRight ? "" : `${x + 14}px`;
+  tip.style.right = isRight ? `${byId("plots").clientWidth - x + 14}px` : "";
+  tip.style.top = `${Math.max(y - 20, 0)}px`;
+}
+
+function setBrush(brush) {
+  state.brush = brush;
+  rebrush();
+}
+
+function pick(i) {
+  state.picked = i;
+  showDetails(state.calls, i, beginNs, () => pick(null));
+  drawMarks();
+  if (i !== null) byId("details").scrollIntoView({ block: "nearest" });
+}
+
+/** Once for all changes before the next picture. */
+function oncePerFrame(change) {
+  let waiting = null;
+  return (...args) => {
+    if (waiting === null) {
+      requestAnimationFrame(() => {
+        const latest = waiting;
+        waiting = null;
+        change(...latest);
+      });
+    }
+    waiting = args;
+  };
+}
+
+function listenToPointer() {
+  const area = byId("plots");
+  let from = null;
+  const place = (event) => {
+    const box = byId("base").getBoundingClientRect();
+    return [event.clientX - box.left, event.clientY - box.top];
+  };
+  const brushTo = oncePerFrame((from, to) => setBrush(plot.brushBetween(from, to)));
+  const hover = oncePerFrame((x, y) => {
+    state.hovered = plot.nearest(state.calls, state.visible, x, y);
+    drawMarks();
+  });
+  const isDrag = (to) => Math.hypot(to[0] - from[0], to[1] - from[1]) > DRAG;
+  area.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0) return;
+    event.preventDefault(); // no selection of text
+    byId("plot").focus({ preventScroll: true });
+    from = place(event);
+    area.setPointerCapture(event.pointerId);
+  });
+  area.addEventListener("pointermove", (event) => {
+    const to = place(event);
+    if (from !== null && isDrag(to)) brushTo(from, to);
+    else if (from === null) hover(...to);
+  });
+  area.addEventListener("pointerup", (event) => {
+    if (from === null) return;
+    const to = place(event);
+    if (isDrag(to)) brushTo(from, to);
+    else pick(plot.nearest(state.calls, state.visible, ...to));
+    from = null;
+  });
+  area.addEventListener("pointercancel", () => (from = null));
+  area.addEventListener("pointerleave", () => {
+    state.hovered = null;
+    drawMarks();
+  });
+}
+
+/** The next of the calls that are drawn one by one (or of all, if there are none), in time. */
+function nextInTime(step) {
+  const { calls, visible } = state;
+  const all = [...calls.order].filter((i) => visible[i] === OTHERS);
+  const singles = all.filter((i) => calls.isSingle(i));
+  const stops = (singles.length ? singles : all).sort((a, b) => a - b);
+  const at = state.cursor ?? (step > 0 ? -1 : calls.count);
+  return (step > 0 ? stops.find((i) => i > at) : stops.findLast((i) => i < at)) ?? state.cursor;
+}
+
+/** The next slower or faster of all visible calls. */
+function nextInLatency(step) {
+  const { calls, visible } = state;
+  const stops = calls.order.filter((i) => visible[i] === OTHERS);
+  if (state.cursor === null) return stops.at(-1) ?? null;
+  return stops[stops.indexOf(state.cursor) + step] ?? state.cursor;
+}
+
+const PLOT_KEYS = {
+  ArrowRight: () => (state.cursor = nextInTime(1)),
+  ArrowLeft: () => (state.cursor = nextInTime(-1)),
+  ArrowUp: () => (state.cursor = nextInLatency(1)),
+  ArrowDown: () => (state.cursor = nextInLatency(-1)),
+  Enter: () => pick(state.cursor),
+};
+
+const PAGE_KEYS = {
+  Escape: () => (state.picked === null ? setBrush(null) : pick(null)),
+  z: () => zoom(),
+  0: () => showWhole(),
+  t: () => switchTheme(),
+};
+
+function listenToKeys() {
+  byId("plot").addEventListener("keydown", (event) => {
+    const act = PLOT_KEYS[event.key];
+    if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    act();
+    drawMarks();
+  });
+  document.addEventListener("keydown", (event) => {
+    const isTyping = /^(INPUT|SELECT)$/.test(event.target.tagName);
+    if (!PAGE_KEYS[event.key] || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+    PAGE_KEYS[event.key]();
+  });
+}
+
+/** The view becomes the brush. */
+function zoom() {
+  const { brush, view } = state;
+  if (brush === null) return;
+  const log = (ns) => Math.log10(Math.max(ns, 1));
+  const zoomed = {
+    fromTime: Math.max(brush.fromTime, view.fromTime),
+    toTime: Math.min(brush.toTime, view.toTime),
+    fromLog: Math.max(log(brush.fromLatency) - 0.01, view.fromLog),
+    toLog: Math.min(log(brush.toLatency) + 0.01, view.toLog),
+  };
+  if (zoomed.toTime <= zoomed.fromTime || zoomed.toLog <= zoomed.fromLog) return;
+  state.view = zoomed;
+  redraw();
+}
+
+function showWhole() {
+  state.view = wholeView(state.calls);
+  redraw();
+}
+
+function switchTheme() {
+  const root = document.documentElement;
+  const wantsDark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const isDark = (root.dataset.theme ?? (wantsDark ? "dark" : "light")) === "dark";
+  root.dataset.theme = isDark ? "light" : "dark";
+  redraw();
+}
+
+function brushFromInputs() {
+  const [fromTime, toTime, fromLatency, toLatency] = BRUSH_INPUTS.map((id) => parseDuration(byId(id).value));
+  const or = (value, otherwise) => (Number.isNaN(value) ? otherwise : value);
+  const brush = { fromTime: or(fromTime, 0), toTime: or(toTime, Infinity), fromLatency: or(fromLatency, 0), toLatency: or(toLatency, Infinity) };
+  const isWhole = brush.fromTime === 0 && brush.fromLatency === 0 && brush.toTime === Infinity && brush.toLatency === Infinity;
+  setBrush(isWhole ? null : brush);
+}
+
+function listenToControls() {
+  const click = (id, act) => byId(id).addEventListener("click", act);
+  click("theme", switchTheme);
+  click("slow-1", () => setBrush(slowest(10)));
+  click("slow-01", () => setBrush(slowest(1)));
+  click("clear", () => setBrush(null));
+  click("zoom", zoom);
+  click("whole", showWhole);
+  byId("controls").addEventListener("submit", (event) => event.preventDefault());
+  byId("function").addEventListener("change", () => showFunction(Number(byId("function").value)));
+  for (const id of ["filter-thread", "filter-caller", "filter-status"]) byId(id).addEventListener("change", refilter);
+  for (const id of BRUSH_INPUTS) byId(id).addEventListener("change", brushFromInputs);
+  addEventListener("resize", oncePerFrame(redraw));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  matchMedia("print").addEventListener("change", redraw); // paper is light
+}
+
+byId("function").replaceChildren(...meta.functions.map((f, i) => element("option", { value: String(i) }, f.name)));
+byId("function-label").hidden = meta.functions.length < 2;
+byId("problems").hidden = meta.problems.length === 0;
+byId("problems").replaceChildren(...meta.problems.map((problem) => element("li", {}, problem)));
+document.title = `func_latency: ${meta.functions.map((f) => f.name).join(", ")}`;
+listenToPointer();
+listenToKeys();
+listenToControls();
+if (meta.functions.length) await showFunction(0);
