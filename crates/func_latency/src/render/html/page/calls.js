@@ -1,7 +1,7 @@
 // The calls of a function: typed arrays with one value for each call, in the order of their start.
 // What is read here is written by `calls.rs` and `columns.rs`, in the same order.
 
-const STATUSES = ["complete", "unwound", "open_start", "open_end", "cut"];
+const STATUSES = ["complete", "unwound", "open at start", "open at end", "cut"];
 /** The last status of calls that were seen from entry to end. */
 const UNWOUND = 1;
 const UNDECIDED = 1 << 3;

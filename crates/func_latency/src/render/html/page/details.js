@@ -39,7 +39,7 @@ function rowOf(calls, i, beginNs) {
     ["began at", `${duration(calls.start[i])} (${beginNs + BigInt(calls.start[i])} ns of perf's clock)`],
     ["thread", calls.table.threads[calls.thread[i]] + (calls.cpu[i] ? `, on CPU ${calls.cpu[i] - 1}` : "")],
     ["caller", placed(caller) + (caller.tail ? ", by a jump" : "")],
-    ["status", [calls.status(i).replace("_", " at "), ...uncertain].join("; ")],
+    ["status", [calls.status(i), ...uncertain].join("; ")],
   ];
 }
 

@@ -10,7 +10,7 @@ const state = { calls: null, visible: null, all: null, side: null, view: null, b
 
 /** All that is seen from entry to end and not: by the values of the filter for status. */
 const STATUS_FILTERS = [["all", null], ["ended in sight", [0, 1]], ["did not end in sight", [2, 3, 4]],
-  ...STATUSES.map((name, status) => [name.replace("_", " at "), [status]])];
+  ...STATUSES.map((name, status) => [name, [status]])];
 
 function wholeView(calls) {
   const logs = calls.order.length ? [calls.log[calls.order[0]], calls.log[calls.order[calls.count - 1]]] : [0, 1];
@@ -26,14 +26,15 @@ async function showFunction(number) {
   const calls = new Calls(table, await unpack(byId(`calls-${number}`).textContent));
   Object.assign(state, { calls, view: wholeView(calls), hovered: null, cursor: null, picked: null });
   fillFilters(calls);
-  const counted = calls.order.filter((i) => calls.isCounted(i));
-  const parts = [meta.input, `${counted.length.toLocaleString("en-US")} calls`, `${duration(meta.span_ns)} recorded`, ...meta.only.map((only) => `only calls ${only}`)];
-  if (calls.count > counted.length) parts.push(`${grouped(calls.count - counted.length)} did not end in sight`);
+  const ended = calls.order.filter((i) => calls.isCounted(i));
+  const object = table.object?.split("/").at(-1) ?? "no object";
+  const parts = [`${meta.input}, ${object}`, counted(ended.length, "call"), `${duration(meta.span_ns)} recorded`, ...meta.only.map((only) => `only calls ${only}`)];
+  if (calls.count > ended.length) parts.push(`${grouped(calls.count - ended.length)} did not end in sight`);
   parts.push(meta.coverage < 1 ? `${(100 * (1 - meta.coverage)).toFixed(2)} % of the threads' time was lost` : "nothing was lost");
   if (!meta.off_cpu_known) parts.push("off-CPU time is not known");
   byId("subtitle").textContent = parts.join(" · ");
   filter();
-  state.brush = counted.length >= 100 ? slowest(10) : null;
+  state.brush = ended.length >= 100 ? slowest(10) : null;
   redraw();
   byId("page").ariaBusy = "false";
 }
@@ -132,9 +133,9 @@ function drawMarks() {
 
 function showTip(i) {
   const tip = byId("tip");
-  tip.hidden = i === null;
-  if (i === null) return;
   const { calls } = state;
+  tip.hidden = i === null || !plot.isInView(calls, i);
+  if (tip.hidden) return;
   const caller = calls.table.callers[calls.caller[i]];
   const off = calls.offCpu[i] > 0 ? `, off-CPU ${duration(calls.offCpu[i])}` : "";
   const cpu = calls.cpu[i] ? `, CPU ${calls.cpu[i] - 1}` : "";
@@ -142,7 +143,7 @@ function showTip(i) {
     `${calls.id(i)}: ${latencyText(calls, i)}${off}`,
     `at ${duration(calls.start[i])}, thread ${calls.table.threads[calls.thread[i]]}${cpu}`,
     `from ${placed(caller)}`,
-    calls.isCounted(i) ? `± ${duration(calls.error[i])}` : `did not end in sight: ${calls.status(i).replace("_", " at ")}`,
+    calls.isCounted(i) ? `± ${duration(calls.error[i])}` : `did not end in sight: ${calls.status(i)}`,
   ];
   tip.replaceChildren(...lines.map((line) => element("div", {}, line)));
   tip.dataset.call = calls.id(i);
@@ -196,7 +197,7 @@ function listenToPointer() {
   area.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
     event.preventDefault(); // no selection of text
-    byId("plot").focus({ preventScroll: true });
+    byId("plot").focus({ preventScroll: true, focusVisible: false });
     from = place(event);
     area.setPointerCapture(event.pointerId);
   });

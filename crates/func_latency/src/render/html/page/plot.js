@@ -3,7 +3,7 @@
 /** More calls are drawn as a heat map; the slowest and those that did not end are still drawn one by one. */
 const SCATTER_MAX = 50_000;
 
-const MARGIN = { left: 66, right: 10, top: 10, bottom: 34 };
+const MARGIN = { left: 66, right: 18, top: 10, bottom: 34 };
 const HEIGHT = 440;
 const SIDE_WIDTH = 190;
 
@@ -46,7 +46,8 @@ class Plot {
     const singles = shown.filter((i) => calls.isSingle(i));
     const many = shown.length - singles.length;
     const densest = isHeat ? this.drawHeat(context, calls, shown) : this.drawDots(context, calls, shown);
-    singles.forEach((i) => this.drawSingle(context, calls, i));
+    const radius = singles.length > 300 ? 2 : 3.5;
+    singles.forEach((i) => this.drawSingle(context, calls, i, radius));
     context.restore();
     return { kind: isHeat ? "heat" : "scatter", shown: shown.length, singles: singles.length, many, densest };
   }
@@ -113,12 +114,12 @@ class Plot {
   }
 
   /** A slow call is a disc; one that did not end an arrow that points to where it went. */
-  drawSingle(context, calls, i) {
+  drawSingle(context, calls, i, radius) {
     const [x, y] = this.placeOf(calls, i);
     context.beginPath();
     if (calls.isCounted(i)) {
       context.fillStyle = this.theme.slow;
-      context.arc(x, y, 3.5, 0, 2 * Math.PI);
+      context.arc(x, y, radius, 0, 2 * Math.PI);
     } else {
       context.fillStyle = this.theme.open;
       context.moveTo(x, y - 6);
@@ -128,12 +129,17 @@ class Plot {
     }
     context.fill();
     context.strokeStyle = this.theme.paper;
-    context.lineWidth = 0.75;
+    context.lineWidth = radius / 5;
     context.stroke();
   }
 
   placeOf(calls, i) {
     return [this.x.place(calls.start[i]), this.y.place(calls.log[i])];
+  }
+
+  isInView(calls, i) {
+    const [x, y] = this.placeOf(calls, i);
+    return x >= this.x.low && x <= this.x.high && y <= this.y.low && y >= this.y.high;
   }
 
   /** The brush, and the calls that the pointer, the keys and a click are at. */
@@ -152,8 +158,8 @@ class Plot {
       context.strokeRect(left, top, right - left, bottom - top);
     }
     for (const [i, width] of marks) {
+      if (!this.isInView(calls, i)) continue;
       const [x, y] = this.placeOf(calls, i);
-      if (x < this.x.low || x > this.x.high || y > this.y.low || y < this.y.high) continue;
       context.strokeStyle = this.theme.picked;
       context.lineWidth = width;
       context.beginPath();
