@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::path::Path;
+mod golden;
 
 use analyzer::histogram::histogram;
 use analyzer::{
@@ -12,6 +12,7 @@ use analyzer::{
 };
 use func_latency::config::RowsForm;
 use func_latency::render::{Names, View, json, rows, text};
+use golden::check_golden;
 use model::{AuxOffset, ClockOffsets, Cpu, FunctionId, GapCause, Ns, ObjectId, Svma, Tid};
 
 const FUNCTIONS: [&str; 6] = [
@@ -260,19 +261,6 @@ fn whole_report() -> Report {
     report.limits = Limits::default();
     report.functions.truncate(1);
     report
-}
-
-fn check_golden(name: &str, actual: &[u8]) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(name);
-    if std::env::var_os("UPDATE_GOLDENS").is_some() {
-        std::fs::write(&path, actual).unwrap();
-    }
-    let actual = String::from_utf8(actual.to_vec()).unwrap();
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    for (number, (actual, expected)) in actual.lines().zip(expected.lines()).enumerate() {
-        assert_eq!(actual, expected, "{name}, line {}", number + 1);
-    }
-    assert_eq!(actual.lines().count(), expected.lines().count(), "lines of {name}");
 }
 
 fn check_text(name: &str, report: &Report, srcline: bool, unfold: bool, width: usize) {

@@ -98,7 +98,8 @@ fn legend(
     if function.rows.iter().any(|row| !row.status.counted()) {
         writeln!(out, "  an arrow is a call that was not seen from entry to end: it took longer")?;
     }
-    writeln!(out, "  time 0 is {from_ns} ns of perf's clock: --ti {from_ns},MIN,MAX shows the calls between")
+    writeln!(out, "  time 0 is {from_ns} ns of perf's clock;")?;
+    writeln!(out, "  --ti {from_ns},MIN,MAX shows the calls from MIN to MAX ns behind it")
 }
 
 /// The calls of one plot: those of a thread together, in the order of their start.

@@ -94,16 +94,25 @@ function childRows(groups, both, brushed) {
   return { rows: rows.filter(({ means }) => means[OTHERS] + means[BRUSHED] > 0), total };
 }
 
+/** The first rows, and one that is the sum of all others: they still add up. */
+function withRest(rows) {
+  const rest = rows.slice(ROWS_SHOWN);
+  if (rest.length < 2) return rows;
+  const sum = (of) => rest.reduce((sum, row) => sum + of(row), 0);
+  const means = [OTHERS, BRUSHED].map((s) => sum((row) => row.means[s]));
+  return [...rows.slice(0, ROWS_SHOWN), { name: `${rest.length} others`, means, more: sum((row) => row.more) }];
+}
+
 function showChildren(calls, both, brushed) {
   const { rows, total } = childRows(calls.groups.all, both, brushed);
   const titles = brushed ? ["brushed", "others", "difference"] : ["average"];
   const cells = ({ name, means, more }) =>
     brushed ? [name, duration(means[BRUSHED]), duration(means[OTHERS]), (more > 0 ? "+" : "") + duration(more)] : [name, duration(more)];
-  const body = [...rows.slice(0, ROWS_SHOWN).map(cells), { cells: cells(total), className: "total" }];
+  const body = [...withRest(rows).map(cells), { cells: cells(total), className: "total" }];
   const oneIn = calls.table.children_of_one_in;
   const sampled = oneIn > 1 ? note(`Children of the slowest 1 % and of one in ${oneIn} of the other calls are in this page.`) : null;
   card("children", "Where the time of one call goes",
-    table([["child", NAME], ...titles.map((title) => [title, NUMBER])], body), more(rows.length), sampled);
+    table([["child", NAME], ...titles.map((title) => [title, NUMBER])], body), sampled);
 }
 
 /** Threads, callers or CPUs, the most over-represented first. */
