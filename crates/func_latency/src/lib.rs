@@ -7,7 +7,7 @@
 //!     live_code       the code of what runs now: functions are named and ranges chosen before anything is recorded
 //!     ip_ranges       functions -> ranges of the IP filter
 //! doctor_command  what this machine lets us record
-//! report_command  recording -> image, decoder, analyzer -> render::{text, json, rows}
+//! report_command  recording -> image, decoder, analyzer -> render::{text, timeline, json, rows, html}
 //!     target      -f, -b, -I, -a: names to functions
 //! bundle_command  recording and image -> a directory for another machine
 //! dump        packets, branches, sideband, one per line

@@ -1,4 +1,4 @@
-//! The report as text, JSON and rows.
+//! The report as text, timeline, JSON, rows and page.
 
 pub mod histogram;
 pub mod html;

@@ -189,7 +189,8 @@ fn slow_calls_are_brushed_explained_and_opened() {
 
 #[test]
 fn keys_filters_and_axes_reach_every_call() {
-    let report = made_up::report(5_000);
+    let mut report = made_up::report(5_000);
+    report.functions.push(made_up::no_calls());
     let Some(mut opened) = Opened::new("keys", &report) else { return };
     let rows = &report.functions[0].rows;
     let details =
@@ -205,6 +206,21 @@ fn keys_filters_and_axes_reach_every_call() {
     assert_eq!(opened.browser.value(details), longest.id.to_string());
     opened.browser.key("Escape");
     assert_eq!(opened.browser.value(details), "");
+    let single = opened.number("plot", "singles");
+    assert!(single >= 4.0, "the walk through them needs some");
+    let tip = "document.getElementById('tip').dataset.call";
+    opened.browser.value("document.getElementById('plot').focus()");
+    let spread = report.functions[0].latency.spread.unwrap();
+    let slow: Vec<&CallRow> =
+        rows.iter().filter(|row| !row.status.counted() || row.latency_ns > spread.p999_ns).collect();
+    let at = slow.iter().position(|row| row.id == longest.id).unwrap();
+    opened.browser.key("ArrowLeft");
+    assert_eq!(opened.browser.value(tip), slow[at - 1].id.to_string());
+    opened.browser.key("ArrowDown");
+    let mut order: Vec<&CallRow> = rows.iter().collect();
+    order.sort_by_key(|row| row.latency_ns);
+    let faster = order[order.iter().position(|row| row.id == slow[at - 1].id).unwrap() - 1];
+    assert_eq!(opened.browser.value(tip), faster.id.to_string());
 
     // Beside the axes a brush is of latency or of time alone.
     let (left, top) = opened.corner();
@@ -245,6 +261,13 @@ fn keys_filters_and_axes_reach_every_call() {
     let first = rows.iter().map(|row| (row.caller, row.site)).min().unwrap();
     let of_caller = rows.iter().filter(|row| (row.caller, row.site) == first).count() as f64;
     assert_eq!(opened.number("plot", "shown"), of_caller);
+
+    // A function that was not called, and back: filters are as they were at first.
+    for (function, calls) in [("1", 0.0), ("0", 5_000.0)] {
+        opened.choose("function", function);
+        opened.browser.wait_for("document.getElementById('page').ariaBusy === 'false'");
+        assert_eq!(opened.number("plot", "shown"), calls);
+    }
 
     let print = serde_json::json!({ "media": "print" });
     opened.browser.call("Emulation.setEmulatedMedia", print);

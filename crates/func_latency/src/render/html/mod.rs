@@ -26,7 +26,7 @@ const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/style.css");
 
 /// One script in the order in which its parts need each other.
-const SCRIPT: [&str; 8] = [
+const SCRIPT: [&str; 9] = [
     include_str!("page/units.js"),
     include_str!("page/calls.js"),
     include_str!("page/compare.js"),
@@ -34,6 +34,7 @@ const SCRIPT: [&str; 8] = [
     include_str!("page/plot.js"),
     include_str!("page/tables.js"),
     include_str!("page/details.js"),
+    include_str!("page/input.js"),
     include_str!("page/main.js"),
 ];
 

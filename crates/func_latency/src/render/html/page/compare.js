@@ -4,7 +4,14 @@ const OTHERS = 0;
 const BRUSHED = 1;
 const HIDDEN = 2;
 
-const QUANTILES = [["min", 0], ["p50", 500], ["p90", 900], ["p99", 990], ["p99.9", 999], ["max", 1000]];
+const QUANTILES = [
+  ["min", 0],
+  ["p50", 500],
+  ["p90", 900],
+  ["p99", 990],
+  ["p99.9", 999],
+  ["max", 1000],
+];
 
 // The loops here run over all calls while the pointer moves: they read typed arrays, and make no objects.
 
@@ -161,9 +168,13 @@ function evidence(brushed, ofBrushed, others, ofOthers) {
   if (ofBrushed === 0 || ofOthers === 0 || brushed / ofBrushed <= others / ofOthers) return 0;
   const share = (brushed + others) / (ofBrushed + ofOthers);
   const term = (seen, expected) => (seen > 0 ? seen * Math.log(seen / expected) : 0);
-  return 2 * (
-    term(brushed, ofBrushed * share) + term(ofBrushed - brushed, ofBrushed * (1 - share)) +
-    term(others, ofOthers * share) + term(ofOthers - others, ofOthers * (1 - share)));
+  return (
+    2 *
+    (term(brushed, ofBrushed * share) +
+      term(ofBrushed - brushed, ofBrushed * (1 - share)) +
+      term(others, ofOthers * share) +
+      term(ofOthers - others, ofOthers * (1 - share)))
+  );
 }
 
 /** The most over-represented first: name, and count and share of each side. */
@@ -171,16 +182,28 @@ function ranked(names, counts, of) {
   const rows = names.map((name, i) => {
     const both = counts.map((of) => of[i]);
     const shares = both.map((count, s) => (of[s] ? count / of[s] : 0));
-    return { name, index: i, counts: both, shares, evidence: evidence(both[BRUSHED], of[BRUSHED], both[OTHERS], of[OTHERS]) };
+    return {
+      name,
+      index: i,
+      counts: both,
+      shares,
+      evidence: evidence(both[BRUSHED], of[BRUSHED], both[OTHERS], of[OTHERS]),
+    };
   });
   const some = rows.filter((row) => row.counts[OTHERS] + row.counts[BRUSHED] > 0);
-  return some.sort((a, b) => b.evidence - a.evidence || b.counts[BRUSHED] - a.counts[BRUSHED] ||
-    b.counts[OTHERS] - a.counts[OTHERS] || a.index - b.index);
+  return some.sort(
+    (a, b) =>
+      b.evidence - a.evidence ||
+      b.counts[BRUSHED] - a.counts[BRUSHED] ||
+      b.counts[OTHERS] - a.counts[OTHERS] ||
+      a.index - b.index,
+  );
 }
 
 const threadNames = (calls) => calls.table.threads.map((tid) => `thread ${tid}`);
 const callerNames = (calls) => calls.table.callers.map(placed);
-const cpuNames = (calls) => Array.from({ length: calls.cpuCount }, (_, cpu) => (cpu ? `CPU ${cpu - 1}` : "CPU not known"));
+const cpuNames = (calls) =>
+  Array.from({ length: calls.cpuCount }, (_, cpu) => (cpu ? `CPU ${cpu - 1}` : "CPU not known"));
 
 /** What is more frequent among the brushed calls than among the others, the surest first. */
 function factors(calls, both) {
@@ -189,15 +212,30 @@ function factors(calls, both) {
     const rows = ranked(names, counts, of("count"));
     return rows.length > 1 ? rows : []; // what all calls have tells nothing
   };
-  const one = (name, what) => ranked([name], of(what).map((count) => [count]), of("count"));
+  const one = (name, what) =>
+    ranked(
+      [name],
+      of(what).map((count) => [count]),
+      of("count"),
+    );
   const rows = [
     ...dimension(threadNames(calls), of("threads")),
-    ...dimension(callerNames(calls).map((name) => `called from ${name}`), of("callers")),
-    ...dimension(cpuNames(calls).map((name) => `began on ${name}`), of("cpus")),
+    ...dimension(
+      callerNames(calls).map((name) => `called from ${name}`),
+      of("callers"),
+    ),
+    ...dimension(
+      cpuNames(calls).map((name) => `began on ${name}`),
+      of("cpus"),
+    ),
     ...one("was off its CPU", "wentOff"),
     ...one("was left by an exception or longjmp", "unwound"),
     ...one("did not end in sight", "open"),
-    ...ranked(calls.groups.all.map((group) => `has ${group.name}`), of("childCalls"), of("withChildren")),
+    ...ranked(
+      calls.groups.all.map((group) => `has ${group.name}`),
+      of("childCalls"),
+      of("withChildren"),
+    ),
   ];
   return rows.filter((row) => row.evidence > SURE).sort((a, b) => b.evidence - a.evidence);
 }

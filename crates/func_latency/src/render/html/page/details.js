@@ -2,7 +2,9 @@
 
 /** The call of the median latency among those of the same caller that were seen to end; `null`: there is no other. */
 function typicalCall(calls, i) {
-  const same = calls.order.filter((k) => calls.caller[k] === calls.caller[i] && calls.isCounted(k) && calls.hasChildren[k] && k !== i);
+  const same = calls.order.filter(
+    (k) => calls.caller[k] === calls.caller[i] && calls.isCounted(k) && calls.hasChildren[k] && k !== i,
+  );
   return same.length ? same[Math.ceil(same.length / 2) - 1] : null;
 }
 
@@ -50,21 +52,35 @@ function showDetails(calls, i, beginNs, close) {
   const twin = typicalCall(calls, i);
   const rows = rowOf(calls, i, beginNs);
   const twinRows = twin === null ? null : rowOf(calls, twin, beginNs);
-  const facts = rows.map(([title, text], k) => twinRows ? [title, text, twinRows[k][1]] : [title, text]);
-  const titles = [["", NAME], [`call ${calls.id(i)}`, "word"]];
+  const facts = rows.map(([title, text], k) => (twinRows ? [title, text, twinRows[k][1]] : [title, text]));
+  const titles = [
+    ["", NAME],
+    [`call ${calls.id(i)}`, "word"],
+  ];
   if (twin !== null) titles.push([`typical: ${calls.id(twin)}`, "word"]);
   section.dataset.call = calls.id(i);
   section.dataset.typical = twin === null ? "" : calls.id(twin);
   section.replaceChildren(
-    element("h2", {}, `Call ${calls.id(i)}`, element("button", { type: "button", className: "close", onclick: close, title: "close (Esc)" }, "Close")),
-    twin === null ? note("No other call of this caller was seen to end.") : note("Beside it the typical call of the same caller: the one with the median latency."),
+    element(
+      "h2",
+      {},
+      `Call ${calls.id(i)}`,
+      element("button", { type: "button", className: "close", onclick: close, title: "close (Esc)" }, "Close"),
+    ),
+    twin === null
+      ? note("No other call of this caller was seen to end.")
+      : note("Beside it the typical call of the same caller: the one with the median latency."),
     table(titles, facts),
-    childrenBeside(calls, i, twin));
+    childrenBeside(calls, i, twin),
+  );
 }
 
 /** Both calls' children, the greatest difference first. */
 function childrenBeside(calls, i, twin) {
-  if (!calls.hasChildren[i]) return note("The children of this call are not in this page: it is one of the ordinary ones, of which only some have theirs.");
+  if (!calls.hasChildren[i])
+    return note(
+      "The children of this call are not in this page: it is one of the ordinary ones, of which only some have theirs.",
+    );
   const [of, ofTwin] = [childrenOf(calls, i), twin === null ? new Map() : childrenOf(calls, twin)];
   const none = { count: 0, ns: 0, offCpu: 0 };
   const both = [...new Set([...of.keys(), ...ofTwin.keys()])].map((key) => {
@@ -75,9 +91,18 @@ function childrenBeside(calls, i, twin) {
   const most = Math.max(...both.map((row) => Math.abs(row.more)), 1);
   const time = ({ count, ns }) => (count ? duration(ns) : "–");
   const rows = both.map(({ name, a, b, more }) => ({
-    cells: twin === null
-      ? [name, a.count ? grouped(a.count) : "–", time(a), duration(a.offCpu)]
-      : [name, grouped(a.count), time(a), duration(a.offCpu), grouped(b.count), time(b), (more > 0 ? "+" : "") + duration(more)],
+    cells:
+      twin === null
+        ? [name, a.count ? grouped(a.count) : "–", time(a), duration(a.offCpu)]
+        : [
+            name,
+            grouped(a.count),
+            time(a),
+            duration(a.offCpu),
+            grouped(b.count),
+            time(b),
+            (more > 0 ? "+" : "") + duration(more),
+          ],
     className: twin !== null && Math.abs(more) > most / 4 ? "differs" : "",
   }));
   const columns = ["times", "time", "off-CPU", ...(twin === null ? [] : ["typical: times", "time", "difference"])];

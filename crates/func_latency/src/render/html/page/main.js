@@ -1,4 +1,4 @@
-// What the page shows now, and what changes it.
+// What the page shows now, from the state that `input.js` changes.
 
 const meta = JSON.parse(document.getElementById("meta").textContent);
 const beginNs = BigInt(meta.begin_ns);
@@ -6,17 +6,40 @@ const byId = (id) => document.getElementById(id);
 const plot = new Plot(byId("base"), byId("overlay"), byId("histogram"));
 
 /** Everything that the page is drawn from. */
-const state = { calls: null, visible: null, all: null, side: null, view: null, brush: null, hovered: null, cursor: null, picked: null };
+const state = {
+  calls: null,
+  /** Which calls the filters let through, as sides, and the tally of those. */
+  visible: null,
+  all: null,
+  side: null,
+  view: null,
+  /** What the plot says that it has drawn. */
+  drawn: null,
+  brush: null,
+  /** Calls: at the pointer, where the keys have gone, the one whose details are shown. */
+  hovered: null,
+  cursor: null,
+  picked: null,
+};
 
 /** All that is seen from entry to end and not: by the values of the filter for status. */
-const STATUS_FILTERS = [["all", null], ["ended in sight", [0, 1]], ["did not end in sight", [2, 3, 4]],
-  ...STATUSES.map((name, status) => [name, [status]])];
+const STATUS_FILTERS = [
+  ["all", null],
+  ["ended in sight", [0, 1]],
+  ["did not end in sight", [2, 3, 4]],
+  ...STATUSES.map((name, status) => [name, [status]]),
+];
 
 function wholeView(calls) {
   const logs = calls.order.length ? [calls.log[calls.order[0]], calls.log[calls.order[calls.count - 1]]] : [0, 1];
   const [from, to] = logs[1] - logs[0] < 0.3 ? [logs[0] - 0.15, logs[1] + 0.15] : logs;
   const edge = (to - from) * 0.04;
-  return { fromTime: 0, toTime: Math.max(meta.span_ns, calls.start[calls.count - 1] ?? 0, 1), fromLog: from - edge, toLog: to + edge };
+  return {
+    fromTime: 0,
+    toTime: Math.max(meta.span_ns, calls.start[calls.count - 1] ?? 0, 1),
+    fromLog: from - edge,
+    toLog: to + edge,
+  };
 }
 
 async function showFunction(number) {
@@ -28,9 +51,18 @@ async function showFunction(number) {
   fillFilters(calls);
   const ended = calls.order.filter((i) => calls.isCounted(i));
   const object = table.object?.split("/").at(-1) ?? "no object";
-  const parts = [`${meta.input}, ${object}`, counted(ended.length, "call"), `${duration(meta.span_ns)} recorded`, ...meta.only.map((only) => `only calls ${only}`)];
+  const parts = [
+    `${meta.input}, ${object}`,
+    counted(ended.length, "call"),
+    `${duration(meta.span_ns)} recorded`,
+    ...meta.only.map((only) => `only calls ${only}`),
+  ];
   if (calls.count > ended.length) parts.push(`${grouped(calls.count - ended.length)} did not end in sight`);
-  parts.push(meta.coverage < 1 ? `${(100 * (1 - meta.coverage)).toFixed(2)} % of the threads' time was lost` : "nothing was lost");
+  parts.push(
+    meta.coverage < 1
+      ? `${(100 * (1 - meta.coverage)).toFixed(2)} % of the threads' time was lost`
+      : "nothing was lost",
+  );
   if (!meta.off_cpu_known) parts.push("off-CPU time is not known");
   byId("subtitle").textContent = parts.join(" · ");
   filter();
@@ -46,7 +78,9 @@ function fillFilters(calls) {
   };
   fill("filter-thread", `all ${calls.table.threads.length}`, calls.table.threads);
   fill("filter-caller", `all ${calls.table.callers.length}`, callerNames(calls));
-  byId("filter-status").replaceChildren(...STATUS_FILTERS.map(([name], i) => element("option", { value: String(i) }, name)));
+  byId("filter-status").replaceChildren(
+    ...STATUS_FILTERS.map(([name], i) => element("option", { value: String(i) }, name)),
+  );
 }
 
 /** The brush of the slowest so many of a thousand calls that are visible. */
@@ -76,6 +110,7 @@ function redraw() {
   const width = byId("plots").clientWidth - SIDE_WIDTH - 8;
   plot.layout(Math.max(width, 320), state.view);
   const drawn = plot.draw(state.calls, state.visible);
+  state.drawn = drawn;
   // For tests and other tools: what is drawn, and where.
   const { left, right, top, bottom } = plot.area();
   Object.assign(byId("plot").dataset, drawn, { left, right, top, bottom }, state.view);
@@ -85,13 +120,20 @@ function redraw() {
 
 function showLegend({ kind, shown, singles, densest }) {
   const key = (className, text) => element("span", { className: `key ${className}` }, text);
-  const some = kind === "heat"
-    ? key("heat", `colour: calls in one place, 1 to ${grouped(densest)} (logarithmic)`)
-    : key("call", "a call");
+  const some =
+    kind === "heat"
+      ? key("heat", `colour: calls in one place, 1 to ${grouped(densest)} (logarithmic)`)
+      : key("call", "a call");
   const p999 = state.calls.table.p999_ns;
   const slow = p999 === null ? null : key("slow", `slower than p99.9 (${duration(p999)})`);
-  byId("legend").replaceChildren(...[some, slow, key("open", "did not end in sight: took longer"),
-    element("span", {}, `${counted(shown, "call")} in view, ${grouped(singles)} drawn one by one`)].filter(Boolean));
+  byId("legend").replaceChildren(
+    ...[
+      some,
+      slow,
+      key("open", "did not end in sight: took longer"),
+      element("span", {}, `${counted(shown, "call")} in view, ${grouped(singles)} drawn one by one`),
+    ].filter(Boolean),
+  );
 }
 
 /** The brush has changed: both sides are compared anew. */
@@ -111,14 +153,19 @@ function rebrush() {
   showSlowest(calls, state.side, brushed, pick);
   showBrush();
   drawMarks();
-  Object.assign(byId("page").dataset, { brushed: both[BRUSHED].count, others: both[OTHERS].count, brushMs: performance.now() - started });
+  Object.assign(byId("page").dataset, {
+    brushed: both[BRUSHED].count,
+    others: both[OTHERS].count,
+    brushMs: performance.now() - started,
+  });
 }
 
 /** The brush in numbers, which can be changed, too. */
 function showBrush() {
   const { brush } = state;
   const text = (ns) => (brush === null || ns === 0 || ns === Infinity ? "" : duration(ns));
-  const values = brush === null ? ["", "", "", ""] : [brush.fromTime, brush.toTime, brush.fromLatency, brush.toLatency].map(text);
+  const values =
+    brush === null ? ["", "", "", ""] : [brush.fromTime, brush.toTime, brush.fromLatency, brush.toLatency].map(text);
   BRUSH_INPUTS.forEach((id, i) => (byId(id).value = values[i]));
   byId("zoom").disabled = byId("clear").disabled = brush === null;
 }
@@ -126,7 +173,11 @@ function showBrush() {
 const BRUSH_INPUTS = ["from-time", "to-time", "from-latency", "to-latency"];
 
 function drawMarks() {
-  const marks = [[state.picked, 3], [state.cursor, 2], [state.hovered, 1.5]].filter(([i]) => i !== null);
+  const marks = [
+    [state.picked, 3],
+    [state.cursor, 2],
+    [state.hovered, 1.5],
+  ].filter(([i]) => i !== null);
   plot.drawOverlay(state.calls, state.brush, marks);
   showTip(state.hovered ?? state.cursor);
 }
@@ -166,108 +217,6 @@ function pick(i) {
   if (i !== null) byId("details").scrollIntoView({ block: "nearest" });
 }
 
-/** Once for all changes before the next picture. */
-function oncePerFrame(change) {
-  let waiting = null;
-  return (...args) => {
-    if (waiting === null) {
-      requestAnimationFrame(() => {
-        const latest = waiting;
-        waiting = null;
-        change(...latest);
-      });
-    }
-    waiting = args;
-  };
-}
-
-function listenToPointer() {
-  const area = byId("plots");
-  let from = null;
-  const place = (event) => {
-    const box = byId("base").getBoundingClientRect();
-    return [event.clientX - box.left, event.clientY - box.top];
-  };
-  const brushTo = oncePerFrame((from, to) => setBrush(plot.brushBetween(from, to)));
-  const hover = oncePerFrame((x, y) => {
-    state.hovered = plot.nearest(state.calls, state.visible, x, y);
-    drawMarks();
-  });
-  const isDrag = (to) => Math.hypot(to[0] - from[0], to[1] - from[1]) > DRAG;
-  area.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0) return;
-    event.preventDefault(); // no selection of text
-    byId("plot").focus({ preventScroll: true, focusVisible: false });
-    from = place(event);
-    area.setPointerCapture(event.pointerId);
-  });
-  area.addEventListener("pointermove", (event) => {
-    const to = place(event);
-    if (from !== null && isDrag(to)) brushTo(from, to);
-    else if (from === null) hover(...to);
-  });
-  area.addEventListener("pointerup", (event) => {
-    if (from === null) return;
-    const to = place(event);
-    if (isDrag(to)) brushTo(from, to);
-    else pick(plot.nearest(state.calls, state.visible, ...to));
-    from = null;
-  });
-  area.addEventListener("pointercancel", () => (from = null));
-  area.addEventListener("pointerleave", () => {
-    state.hovered = null;
-    drawMarks();
-  });
-}
-
-/** The next of the calls that are drawn one by one (or of all, if there are none), in time. */
-function nextInTime(step) {
-  const { calls, visible } = state;
-  const all = [...calls.order].filter((i) => visible[i] === OTHERS);
-  const singles = all.filter((i) => calls.isSingle(i));
-  const stops = (singles.length ? singles : all).sort((a, b) => a - b);
-  const at = state.cursor ?? (step > 0 ? -1 : calls.count);
-  return (step > 0 ? stops.find((i) => i > at) : stops.findLast((i) => i < at)) ?? state.cursor;
-}
-
-/** The next slower or faster of all visible calls. */
-function nextInLatency(step) {
-  const { calls, visible } = state;
-  const stops = calls.order.filter((i) => visible[i] === OTHERS);
-  if (state.cursor === null) return stops.at(-1) ?? null;
-  return stops[stops.indexOf(state.cursor) + step] ?? state.cursor;
-}
-
-const PLOT_KEYS = {
-  ArrowRight: () => (state.cursor = nextInTime(1)),
-  ArrowLeft: () => (state.cursor = nextInTime(-1)),
-  ArrowUp: () => (state.cursor = nextInLatency(1)),
-  ArrowDown: () => (state.cursor = nextInLatency(-1)),
-  Enter: () => pick(state.cursor),
-};
-
-const PAGE_KEYS = {
-  Escape: () => (state.picked === null ? setBrush(null) : pick(null)),
-  z: () => zoom(),
-  0: () => showWhole(),
-  t: () => switchTheme(),
-};
-
-function listenToKeys() {
-  byId("plot").addEventListener("keydown", (event) => {
-    const act = PLOT_KEYS[event.key];
-    if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
-    event.preventDefault();
-    act();
-    drawMarks();
-  });
-  document.addEventListener("keydown", (event) => {
-    const isTyping = /^(INPUT|SELECT)$/.test(event.target.tagName);
-    if (!PAGE_KEYS[event.key] || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
-    PAGE_KEYS[event.key]();
-  });
-}
-
 /** The view becomes the brush. */
 function zoom() {
   const { brush, view } = state;
@@ -295,31 +244,6 @@ function switchTheme() {
   const isDark = (root.dataset.theme ?? (wantsDark ? "dark" : "light")) === "dark";
   root.dataset.theme = isDark ? "light" : "dark";
   redraw();
-}
-
-function brushFromInputs() {
-  const [fromTime, toTime, fromLatency, toLatency] = BRUSH_INPUTS.map((id) => parseDuration(byId(id).value));
-  const or = (value, otherwise) => (Number.isNaN(value) ? otherwise : value);
-  const brush = { fromTime: or(fromTime, 0), toTime: or(toTime, Infinity), fromLatency: or(fromLatency, 0), toLatency: or(toLatency, Infinity) };
-  const isWhole = brush.fromTime === 0 && brush.fromLatency === 0 && brush.toTime === Infinity && brush.toLatency === Infinity;
-  setBrush(isWhole ? null : brush);
-}
-
-function listenToControls() {
-  const click = (id, act) => byId(id).addEventListener("click", act);
-  click("theme", switchTheme);
-  click("slow-1", () => setBrush(slowest(10)));
-  click("slow-01", () => setBrush(slowest(1)));
-  click("clear", () => setBrush(null));
-  click("zoom", zoom);
-  click("whole", showWhole);
-  byId("controls").addEventListener("submit", (event) => event.preventDefault());
-  byId("function").addEventListener("change", () => showFunction(Number(byId("function").value)));
-  for (const id of ["filter-thread", "filter-caller", "filter-status"]) byId(id).addEventListener("change", refilter);
-  for (const id of BRUSH_INPUTS) byId(id).addEventListener("change", brushFromInputs);
-  addEventListener("resize", oncePerFrame(redraw));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  matchMedia("print").addEventListener("change", redraw); // paper is light
 }
 
 byId("function").replaceChildren(...meta.functions.map((f, i) => element("option", { value: String(i) }, f.name)));

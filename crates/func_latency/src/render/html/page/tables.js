@@ -14,7 +14,11 @@ function element(tag, properties = {}, ...children) {
 
 /** A table; columns: `[title, class]`; a row is an array of cells, or `{ cells, ...properties }`. */
 function table(columns, rows) {
-  const head = element("tr", {}, ...columns.map(([title, className]) => element("th", { className, scope: "col" }, title)));
+  const head = element(
+    "tr",
+    {},
+    ...columns.map(([title, className]) => element("th", { className, scope: "col" }, title)),
+  );
   const body = rows.map((row) => {
     const { cells, ...properties } = Array.isArray(row) ? { cells: row } : row;
     const cell = (content, i) => element(i ? "td" : "th", { className: columns[i][1], scope: i ? "" : "row" }, content);
@@ -68,12 +72,35 @@ function times([others, brushed]) {
 
 function showFactors(calls, both, brushed) {
   const title = "What is different about the brushed calls";
-  if (!brushed) return card("factors", title, note("Brush some calls, and what they have more often than the others is listed here."));
+  if (!brushed)
+    return card(
+      "factors",
+      title,
+      note("Brush some calls, and what they have more often than the others is listed here."),
+    );
   const found = factors(calls, both);
-  if (found.length === 0) return card("factors", title, note("Nothing: no thread, caller, CPU or child is more frequent among them than chance has it."));
-  const rows = found.slice(0, ROWS_SHOWN).map((row) =>
-    [row.name, shareBars(row.shares), percent(row.shares[BRUSHED]), percent(row.shares[OTHERS]), times(row.shares)]);
-  const columns = [["", NAME], ["", "bar"], ["brushed", NUMBER], ["others", NUMBER], ["", NUMBER]];
+  if (found.length === 0)
+    return card(
+      "factors",
+      title,
+      note("Nothing: no thread, caller, CPU or child is more frequent among them than chance has it."),
+    );
+  const rows = found
+    .slice(0, ROWS_SHOWN)
+    .map((row) => [
+      row.name,
+      shareBars(row.shares),
+      percent(row.shares[BRUSHED]),
+      percent(row.shares[OTHERS]),
+      times(row.shares),
+    ]);
+  const columns = [
+    ["", NAME],
+    ["", "bar"],
+    ["brushed", NUMBER],
+    ["others", NUMBER],
+    ["", NUMBER],
+  ];
   card("factors", title, table(columns, rows), more(found.length));
 }
 
@@ -107,23 +134,48 @@ function showChildren(calls, both, brushed) {
   const { rows, total } = childRows(calls.groups.all, both, brushed);
   const titles = brushed ? ["brushed", "others", "difference"] : ["average"];
   const cells = ({ name, means, more }) =>
-    brushed ? [name, duration(means[BRUSHED]), duration(means[OTHERS]), (more > 0 ? "+" : "") + duration(more)] : [name, duration(more)];
+    brushed
+      ? [name, duration(means[BRUSHED]), duration(means[OTHERS]), (more > 0 ? "+" : "") + duration(more)]
+      : [name, duration(more)];
   const body = [...withRest(rows).map(cells), { cells: cells(total), className: "total" }];
   const oneIn = calls.table.children_of_one_in;
-  const sampled = oneIn > 1 ? note(`Children of the slowest 1 % and of one in ${oneIn} of the other calls are in this page.`) : null;
-  card("children", "Where the time of one call goes",
-    table([["child", NAME], ...titles.map((title) => [title, NUMBER])], body), sampled);
+  const sampled =
+    oneIn > 1 ? note(`Children of the slowest 1 % and of one in ${oneIn} of the other calls are in this page.`) : null;
+  card(
+    "children",
+    "Where the time of one call goes",
+    table([["child", NAME], ...titles.map((title) => [title, NUMBER])], body),
+    sampled,
+  );
 }
 
 /** Threads, callers or CPUs, the most over-represented first. */
 function showGroup(id, title, names, both, what, brushed) {
-  const all = ranked(names, both.map((tally) => tally[what]), both.map((tally) => tally.count));
+  const all = ranked(
+    names,
+    both.map((tally) => tally[what]),
+    both.map((tally) => tally.count),
+  );
   const columns = brushed
-    ? [["", NAME], ["", "bar"], ["brushed", NUMBER], ["others", NUMBER]]
-    : [["", NAME], ["", "bar"], ["calls", NUMBER], ["share", NUMBER]];
-  const rows = all.slice(0, ROWS_SHOWN).map((row) => brushed
-    ? [row.name, shareBars(row.shares), percent(row.shares[BRUSHED]), percent(row.shares[OTHERS])]
-    : [row.name, shareBars([row.shares[OTHERS], 0]), grouped(row.counts[OTHERS]), percent(row.shares[OTHERS])]);
+    ? [
+        ["", NAME],
+        ["", "bar"],
+        ["brushed", NUMBER],
+        ["others", NUMBER],
+      ]
+    : [
+        ["", NAME],
+        ["", "bar"],
+        ["calls", NUMBER],
+        ["share", NUMBER],
+      ];
+  const rows = all
+    .slice(0, ROWS_SHOWN)
+    .map((row) =>
+      brushed
+        ? [row.name, shareBars(row.shares), percent(row.shares[BRUSHED]), percent(row.shares[OTHERS])]
+        : [row.name, shareBars([row.shares[OTHERS], 0]), grouped(row.counts[OTHERS]), percent(row.shares[OTHERS])],
+    );
   card(id, title, table(columns, rows), more(all.length));
 }
 
@@ -137,9 +189,26 @@ function showSlowest(calls, side, brushed, pick) {
   const rows = slowest.map((i) => {
     const button = element("button", { type: "button", className: "link", onclick: () => pick(i) }, calls.id(i));
     const caller = placed(calls.table.callers[calls.caller[i]]);
-    return { cells: [button, latencyText(calls, i), duration(calls.offCpu[i]), duration(calls.start[i]), calls.status(i), caller], dataset: { call: i } };
+    return {
+      cells: [
+        button,
+        latencyText(calls, i),
+        duration(calls.offCpu[i]),
+        duration(calls.start[i]),
+        calls.status(i),
+        caller,
+      ],
+      dataset: { call: i },
+    };
   });
-  const columns = [["call", NAME], ["latency", NUMBER], ["off-CPU", NUMBER], ["began at", NUMBER], ["status", "word"], ["caller", "word"]];
+  const columns = [
+    ["call", NAME],
+    ["latency", NUMBER],
+    ["off-CPU", NUMBER],
+    ["began at", NUMBER],
+    ["status", "word"],
+    ["caller", "word"],
+  ];
   card("slowest", brushed ? "The slowest of the brushed calls" : "The slowest calls", table(columns, rows));
 }
 

@@ -1,6 +1,11 @@
 // Numbers as people read them, as in the report on the terminal.
 
-const UNITS = [["ns", 1], ["us", 1e3], ["ms", 1e6], ["s", 1e9]];
+const UNITS = [
+  ["ns", 1],
+  ["us", 1e3],
+  ["ms", 1e6],
+  ["s", 1e9],
+];
 
 /** `564 ns`, `12.2 us`: three digits. */
 function duration(ns) {
