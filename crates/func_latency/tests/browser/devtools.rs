@@ -180,6 +180,12 @@ impl Browser {
         std::fs::write(path, BASE64_STANDARD.decode(picture["data"].as_str().unwrap()).unwrap()).unwrap();
     }
 
+    /// Writes the page as it is printed.
+    pub(crate) fn print(&mut self, path: &Path) {
+        let paper = self.call("Page.printToPDF", json!({ "printBackground": false }));
+        std::fs::write(path, BASE64_STANDARD.decode(paper["data"].as_str().unwrap()).unwrap()).unwrap();
+    }
+
     /// Errors that the page has thrown or written, and what it has loaded besides itself.
     pub(crate) fn complaints(&mut self, page: &Path) -> Vec<String> {
         self.call("Runtime.evaluate", json!({ "expression": "0" })); // what was sent before has come

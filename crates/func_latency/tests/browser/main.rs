@@ -8,6 +8,7 @@ mod devtools;
 #[path = "../made_up/mod.rs"]
 mod made_up;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use analyzer::{CallRow, Report, Stats};
@@ -62,6 +63,22 @@ impl Opened {
         let y = of("bottom") - share * (of("bottom") - of("top"));
         let (left, top) = self.corner();
         (left + x, top + y)
+    }
+
+    /// How many ordinary calls are in the fullest cell of the heat map, counted without the page.
+    fn densest_cell(&mut self, report: &Report, p999_ns: u64) -> f64 {
+        const CELL: (f64, f64) = (4.0, 5.0);
+        let mut cells: HashMap<(u64, u64), u32> = HashMap::new();
+        let mut of = |what| self.number("plot", what);
+        let (from, to, low, high) = (of("fromTime"), of("toTime"), of("fromLog"), of("toLog"));
+        let (width, height) = (of("right") - of("left"), of("bottom") - of("top"));
+        let ordinary = |row: &&CallRow| row.status.counted() && row.latency_ns <= p999_ns;
+        for row in report.functions[0].rows.iter().filter(ordinary) {
+            let x = (start(row) as f64 - from) / (to - from) * width;
+            let y = ((row.latency_ns as f64).log10() - low) / (high - low) * height;
+            *cells.entry(((x / CELL.0) as u64, (y / CELL.1) as u64)).or_default() += 1;
+        }
+        cells.into_values().max().unwrap().into()
     }
 
     /// Where in the window the plot begins.
@@ -274,7 +291,8 @@ fn keys_filters_and_axes_reach_every_call() {
     opened.browser.key("t"); // paper is light, whatever the screen is
     let paper = opened.browser.value("getComputedStyle(document.body).backgroundColor");
     assert_eq!(paper, "rgb(255, 255, 255)");
-    opened.screenshot("print.png");
+    let paper = opened.directory.join("paper.pdf");
+    opened.browser.print(&paper);
     opened.finish();
 }
 
@@ -293,6 +311,9 @@ fn a_million_calls_are_small_and_fast() {
     let singles = report.functions[0].rows.iter().filter(singles).count() as f64;
     assert_eq!(opened.number("plot", "singles"), singles);
     assert_eq!(opened.number("plot", "many"), CALLS as f64 - singles);
+    let densest = opened.densest_cell(&report, spread.p999_ns);
+    // The two logarithms may differ in their last bit, and a call be in the next cell.
+    assert!((opened.number("plot", "densest") - densest).abs() <= 3.0, "{densest}");
     opened.screenshot("light.png");
 
     let mut fastest_ms = f64::MAX;
