@@ -316,6 +316,17 @@ fn a_million_calls_are_small_and_fast() {
     assert!((opened.number("plot", "densest") - densest).abs() <= 3.0, "{densest}");
     opened.screenshot("light.png");
 
+    // More children than the page takes: it says so, and has those of the slowest.
+    let sampled = opened.browser.text("#children");
+    assert!(sampled.contains("of the slowest 1 % and of one in 2 of the other calls"), "{sampled}");
+    let ended = report.functions[0].rows.iter().filter(|row| row.status.counted());
+    let slowest = *ended.max_by_key(|row| row.latency_ns).unwrap();
+    let at = opened.place(start(&slowest), slowest.latency_ns);
+    opened.browser.click(at);
+    let details = opened.rows("details");
+    assert!(details.iter().any(|row| row.starts_with("fsync|1|")), "{details:?}");
+    opened.browser.key("Escape");
+
     let mut fastest_ms = f64::MAX;
     for step in 0..8 {
         let (from, to) =

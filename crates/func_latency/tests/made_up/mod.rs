@@ -1,7 +1,7 @@
 //! A report of calls that were never made, with a cause for the slow ones: what draws calls is tested with it.
 //!
 //! ```text
-//! 8 threads, 3 call sites, children `lookup` and `copy`
+//! 8 threads, 4 call sites, children `lookup` and sometimes `copy`, and `buf_page_get` at three sites
 //! in thread 1003, from 40 to 45 % of the time, one call in four waits in `fsync`: off its CPU, a hundred times as long
 //! one call in a thousand is slow for nothing; the last ones of some threads did not end
 //! ```
@@ -25,7 +25,7 @@ pub(crate) const SPAN_NS: u64 = 2_000_000_000;
 const THREADS: u64 = 8;
 const SLOW_THREAD: u64 = 3;
 
-const FUNCTIONS: [&str; 7] = [
+const FUNCTIONS: [&str; 8] = [
     "[unknown]",
     "row_search_mvcc",
     "ha_innobase::index_read",
@@ -33,6 +33,7 @@ const FUNCTIONS: [&str; 7] = [
     "lookup",
     "copy",
     "fsync",
+    "buf_page_get",
 ];
 
 /// Names of it; one of them is hostile.
@@ -82,7 +83,8 @@ pub(crate) fn report(calls: u64) -> Report {
     let mut dice = Dice(7);
     let mut numbers = [0; THREADS as usize];
     let mut function = FunctionReport { id: FunctionId(1), ..no_calls() };
-    function.row_children.keys = [4, 5, 6].map(child_key).to_vec();
+    let children = [(4, 0x40), (5, 0x50), (6, 0x60), (7, 0x70), (7, 0x74), (7, 0x78)];
+    function.row_children.keys = children.map(|(function, svma)| child_key(function, svma)).to_vec();
     for call in 0..calls {
         let start = SPAN_NS / 50 + call * (SPAN_NS / calls / 100 * 96) + dice.roll(50);
         let thread = dice.roll(THREADS);
@@ -137,8 +139,8 @@ pub(crate) fn no_calls() -> FunctionReport {
     }
 }
 
-fn child_key(function: u32) -> ChildKey {
-    ChildKey { kind: ChildKind::Call, function: FunctionId(function), site: place(u64::from(function) << 4) }
+fn child_key(function: u32, svma: u64) -> ChildKey {
+    ChildKey { kind: ChildKind::Call, function: FunctionId(function), site: place(svma) }
 }
 
 fn place(svma: u64) -> Option<Place> {
@@ -156,8 +158,10 @@ fn one_call(
     let lookup = dice.around(900) * slow;
     let copy = (dice.roll(3) == 0).then(|| dice.around(4_000));
     let fsync = waits.then(|| dice.around(300_000));
+    let pages = [(); 3].map(|()| Some(dice.around(20)));
     let children: Vec<RowChild> = [Some(lookup), copy, fsync]
         .into_iter()
+        .chain(pages)
         .zip(0..)
         .filter_map(|(ns, key)| {
             let off_cpu_ns = if key == 2 { ns? - 5_000 } else { 0 };

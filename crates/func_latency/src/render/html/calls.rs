@@ -27,8 +27,10 @@ pub(super) struct Function {
     children: Vec<Child>,
     /// What cut calls; the first stands for nothing.
     causes: Vec<&'static str>,
-    /// One in so many of the ordinary calls has its children in the page; the slowest and those that did not end all have.
+    /// One in so many of the calls up to `p99_ns` has its children in the page; those above and those that did not end all
+    /// have.
     children_of_one_in: usize,
+    p99_ns: u64,
 }
 
 #[derive(Serialize)]
@@ -101,6 +103,7 @@ pub(super) fn pack(
         children: children(names, function),
         causes: causes.0.into_keys().collect(),
         children_of_one_in: one_in,
+        p99_ns: p99_ns(function),
     };
     Ok((packed, columns.finish()?))
 }
@@ -132,15 +135,26 @@ fn flags(row: &CallRow) -> u64 {
     status | u64::from(row.undecided) << 3 | u64::from(row.ended_by_jump) << 4
 }
 
+/// One in so many, without a rhythm: calls may have one, too.
+const fn is_sampled(number: u64, one_in: u64) -> bool {
+    const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
+    (number.wrapping_mul(GOLDEN_RATIO) >> 32) % one_in == 0
+}
+
+/// 0 if no call was seen from entry to end.
+fn p99_ns(function: &FunctionReport) -> u64 {
+    function.latency.spread.map_or(0, |spread| spread.p99_ns)
+}
+
 /// Four columns of children behind one of how many each call has (and one more; 0: they are not in the page).  Returns one
 /// in how many ordinary calls has them.
 fn put_children(columns: &mut Columns, function: &FunctionReport, children_max: usize) -> io::Result<usize> {
     let rows = &function.rows;
     let all: usize = (0..rows.len()).map(|number| function.row_children.of(number).len()).sum();
     let one_in = all.div_ceil(children_max.max(1)).max(1);
-    let slow_ns = function.latency.spread.map_or(0, |spread| spread.p99_ns);
+    let slow_ns = p99_ns(function);
     let is_in = |number: usize, row: &CallRow| {
-        number % one_in == 0 || !row.status.counted() || row.latency_ns > slow_ns
+        is_sampled(number as u64, one_in as u64) || !row.status.counted() || row.latency_ns > slow_ns
     };
     let shown =
         || rows.iter().enumerate().filter(|(number, row)| is_in(*number, row)).map(|(number, _)| number);
@@ -178,4 +192,27 @@ fn children(names: &dyn Names, function: &FunctionReport) -> Vec<Child> {
         line: key.site.and_then(|site| names.line(site)),
     };
     function.row_children.keys.iter().map(named).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever the rhythm, about as many of each beat are taken.
+    #[test]
+    fn samples_have_no_rhythm() {
+        for one_in in [2, 3, 8] {
+            for beats in [2, 3, 4, 8] {
+                let of_beat =
+                    |beat| (0..80_000).filter(|n| n % beats == beat && is_sampled(*n, one_in)).count() as u64;
+                let expected = 80_000 / beats / one_in;
+                let all: Vec<u64> = (0..beats).map(of_beat).collect();
+                assert!(
+                    all.iter().all(|n| n.abs_diff(expected) < expected / 10),
+                    "{one_in}, {beats}: {all:?}"
+                );
+            }
+        }
+        assert!((0..100).all(|number| is_sampled(number, 1)));
+    }
 }

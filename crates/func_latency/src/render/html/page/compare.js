@@ -43,12 +43,13 @@ function sides(calls, visible, brush) {
 /** What can be added up of a set of calls.  Times are whole ns: sums and differences are exact. */
 class Tally {
   constructor(calls) {
+    this.table = calls.table;
     this.groups = calls.groups ??= childGroups(calls.table);
     Object.assign(this, { count: 0, open: 0, unwound: 0, wentOff: 0, latency: 0, offCpu: 0 });
     this.threads = new Float64Array(calls.table.threads.length);
     this.callers = new Float64Array(calls.table.callers.length);
     this.cpus = new Float64Array(calls.cpuCount);
-    // Of the calls that ended and whose children are in the page.
+    // Of the calls that ended, as far as the page has their children.
     Object.assign(this, { withChildren: 0, latencyWithChildren: 0 });
     this.childNs = new Float64Array(this.groups.all.length);
     this.childCalls = new Float64Array(this.groups.all.length);
@@ -80,15 +81,18 @@ class Tally {
 
   addChildren({ count, flags, latency, hasChildren, childrenFrom, childKey, childNs }, side, wanted) {
     const { ofKey, all } = this.groups;
+    const { p99_ns, children_of_one_in } = this.table;
     const lastCall = new Int32Array(all.length).fill(-1);
     for (let i = 0; i < count; i++) {
       if (side[i] !== wanted || !hasChildren[i] || (flags[i] & 7) > UNWOUND) continue;
-      this.withChildren++;
-      this.latencyWithChildren += latency[i];
+      // An ordinary call may stand for several.
+      const weight = latency[i] > p99_ns ? 1 : children_of_one_in;
+      this.withChildren += weight;
+      this.latencyWithChildren += weight * latency[i];
       for (let c = childrenFrom[i]; c < childrenFrom[i + 1]; c++) {
         const group = ofKey[childKey[c]];
-        this.childNs[group] += childNs[c];
-        if (lastCall[group] !== i) this.childCalls[group]++;
+        this.childNs[group] += weight * childNs[c];
+        if (lastCall[group] !== i) this.childCalls[group] += weight;
         lastCall[group] = i;
       }
     }

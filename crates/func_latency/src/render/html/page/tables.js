@@ -140,7 +140,11 @@ function showChildren(calls, both, brushed) {
   const body = [...withRest(rows).map(cells), { cells: cells(total), className: "total" }];
   const oneIn = calls.table.children_of_one_in;
   const sampled =
-    oneIn > 1 ? note(`Children of the slowest 1 % and of one in ${oneIn} of the other calls are in this page.`) : null;
+    oneIn > 1
+      ? note(
+          `Children of the slowest 1 % and of one in ${oneIn} of the other calls are in this page: these means are estimates.`,
+        )
+      : null;
   card(
     "children",
     "Where the time of one call goes",
