@@ -319,3 +319,27 @@ fn a_page_of_both_calls() {
     assert_eq!(one, page("4"));
     check(&directory, &["report", "-f", "f", "--html", "no/such/dir/calls.html"], 3);
 }
+
+/// On a terminal it is as wide as that, and in colours unless somebody does not want them.
+#[test]
+fn a_timeline_on_a_terminal() {
+    let directory = recorded("terminal");
+    let shown = |no_color: &str, options: &str| {
+        let program = env!("CARGO_BIN_EXE_func_latency");
+        let line = format!("stty cols 100 rows 40 && {program} report -f f -l {options}");
+        let mut script = Command::new("script");
+        script.args(["-qec", &line, "/dev/null"]).env("NO_COLOR", no_color).current_dir(&directory);
+        script.stdin(Stdio::null()).output().map(|output| String::from_utf8(output.stdout).unwrap())
+    };
+    let Ok(coloured) = shown("", "") else {
+        println!("skipped: no `script`, which has a terminal to write to");
+        return;
+    };
+    assert!(coloured.contains("\x1b[1;31m"), "{coloured}");
+    let axis = coloured.lines().find(|line| line.contains('└')).unwrap();
+    assert_eq!(axis.trim_end().chars().count(), 100, "{coloured}");
+    for (no_color, options) in [("1", ""), ("", "--no-color")] {
+        let plain = shown(no_color, options).unwrap();
+        assert!(plain.contains('└') && !plain.contains('\x1b'), "{plain}");
+    }
+}
