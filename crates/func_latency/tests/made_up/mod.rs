@@ -7,7 +7,6 @@
 //! ```
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-#![allow(dead_code, reason = "each test needs some of it")]
 
 use analyzer::{
     CallCounts, CallId, CallRow, Caller, ChildKey, ChildKind, FunctionReport, Loss, Place, Report, RowChild,

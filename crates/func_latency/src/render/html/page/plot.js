@@ -10,6 +10,9 @@ const SIDE_WIDTH = 190;
 /** A cell of the heat map, in pixels. */
 const CELL = { width: 4, height: 5 };
 
+/** The radius of a single call; of many, half of it, and without a rim, so that they do not hide each other. */
+const DISC = 3.5;
+
 /** A pointer is at what is nearer than this, and does not drag before it has gone further. */
 const REACH = 12;
 const DRAG = 4;
@@ -46,7 +49,7 @@ class Plot {
     const singles = shown.filter((i) => calls.isSingle(i));
     const many = shown.length - singles.length;
     const densest = isHeat ? this.drawHeat(context, calls, shown) : this.drawDots(context, calls, shown);
-    const radius = singles.length > 300 ? 2 : 3.5;
+    const radius = singles.length > 300 ? DISC / 2 : DISC;
     singles.forEach((i) => this.drawSingle(context, calls, i, radius));
     context.restore();
     return { kind: isHeat ? "heat" : "scatter", shown: shown.length, singles: singles.length, many, densest };
@@ -128,8 +131,9 @@ class Plot {
       context.closePath();
     }
     context.fill();
+    if (radius < DISC) return;
     context.strokeStyle = this.theme.paper;
-    context.lineWidth = radius / 5;
+    context.lineWidth = 0.75;
     context.stroke();
   }
 
