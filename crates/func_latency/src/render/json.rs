@@ -364,7 +364,7 @@ fn slots(buckets: &[Bucket]) -> Vec<Slot> {
 
 fn children(names: &dyn Names, rows: &[ChildRow]) -> Vec<Child> {
     let child = |row: &ChildRow| Child {
-        name: child_name(names, row.kind, row.function),
+        name: child_name(names, row),
         kind: row.kind.name(),
         site: row.site.map(|site| names.site(site)),
         line: line(names, row.site),

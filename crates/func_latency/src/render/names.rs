@@ -1,6 +1,6 @@
 //! What ids are called: functions, objects, call sites.
 
-use analyzer::{Caller, ChildKind, Place};
+use analyzer::{Caller, ChildKind, ChildRow, Place};
 use model::{FunctionId, ObjectId};
 
 /// Names of what a report speaks of.
@@ -33,7 +33,13 @@ pub fn caller_name(names: &dyn Names, caller: Caller) -> String {
 
 /// Name of what took time inside a call.
 #[must_use]
-pub fn child_name(names: &dyn Names, kind: ChildKind, function: FunctionId) -> String {
+pub fn child_name(names: &dyn Names, child: &ChildRow) -> String {
+    callee_name(names, child.kind, child.function)
+}
+
+/// Name of what ran, in a child's row or a node of a tree.
+#[must_use]
+pub fn callee_name(names: &dyn Names, kind: ChildKind, function: FunctionId) -> String {
     match kind {
         ChildKind::Syscall => "[syscall]".to_owned(),
         ChildKind::Interrupt => "[interrupt]".to_owned(),

@@ -7,7 +7,7 @@ use analyzer::{CallRow, FunctionReport, RowChild, Status};
 use serde::Serialize;
 
 use super::columns::{Columns, zigzag};
-use crate::render::names::{caller_name, child_name};
+use crate::render::names::{callee_name, caller_name};
 use crate::render::{Names, View};
 
 /// More children than these make a page too large: then only some of the calls have theirs.
@@ -186,7 +186,7 @@ fn named_caller(names: &dyn Names, caller: analyzer::Caller, site: Option<analyz
 
 fn children(names: &dyn Names, function: &FunctionReport) -> Vec<Child> {
     let named = |key: &analyzer::ChildKey| Child {
-        name: child_name(names, key.kind, key.function),
+        name: callee_name(names, key.kind, key.function),
         kind: key.kind.name(),
         site: key.site.map(|site| names.site(site)),
         line: key.site.and_then(|site| names.line(site)),

@@ -77,7 +77,7 @@ fn average(sum: u64, count: u64) -> String {
 }
 
 fn shown_name(view: &View<'_>, row: &ChildRow) -> String {
-    let name = child_name(view.names, row.kind, row.function);
+    let name = child_name(view.names, row);
     match row.kind {
         ChildKind::Tail => format!("{name} (tail call)"),
         ChildKind::Recursion => format!("{name} (recursion)"),

@@ -1,5 +1,12 @@
 // What people do: pointer, keys and controls.
 
+const BRUSH_INPUTS = {
+  "from-time": "fromTime",
+  "to-time": "toTime",
+  "from-latency": "fromLatency",
+  "to-latency": "toLatency",
+};
+
 /** Once for all changes before the next picture. */
 function oncePerFrame(change) {
   let waiting = null;
@@ -105,17 +112,12 @@ function listenToKeys() {
   });
 }
 
-function brushFromInputs() {
-  const [fromTime, toTime, fromLatency, toLatency] = BRUSH_INPUTS.map((id) => parseDuration(byId(id).value));
-  const or = (value, otherwise) => (Number.isNaN(value) ? otherwise : value);
-  const brush = {
-    fromTime: or(fromTime, 0),
-    toTime: or(toTime, Infinity),
-    fromLatency: or(fromLatency, 0),
-    toLatency: or(toLatency, Infinity),
-  };
-  const isWhole =
-    brush.fromTime === 0 && brush.fromLatency === 0 && brush.toTime === Infinity && brush.toLatency === Infinity;
+/** One bound of the brush has been typed in; the others stay as exact as they are. */
+function brushFromInput(id) {
+  const field = BRUSH_INPUTS[id];
+  const typed = parseDuration(byId(id).value);
+  const brush = { ...WHOLE, ...state.brush, [field]: Number.isNaN(typed) ? WHOLE[field] : typed };
+  const isWhole = Object.keys(WHOLE).every((field) => brush[field] === WHOLE[field]);
   setBrush(isWhole ? null : brush);
 }
 
@@ -130,7 +132,7 @@ function listenToControls() {
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
   byId("function").addEventListener("change", () => showFunction(Number(byId("function").value)));
   for (const id of ["filter-thread", "filter-caller", "filter-status"]) byId(id).addEventListener("change", refilter);
-  for (const id of BRUSH_INPUTS) byId(id).addEventListener("change", brushFromInputs);
+  for (const id of Object.keys(BRUSH_INPUTS)) byId(id).addEventListener("change", () => brushFromInput(id));
   addEventListener("resize", oncePerFrame(redraw));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   matchMedia("print").addEventListener("change", redraw); // paper is light

@@ -46,7 +46,9 @@ async function showFunction(number) {
   byId("page").ariaBusy = "true";
   const table = meta.functions[number];
   byId("title").textContent = table.name;
-  const calls = new Calls(table, await unpack(byId(`calls-${number}`).textContent));
+  const bytes = await unpack(byId(`calls-${number}`).textContent);
+  if (Number(byId("function").value) !== number) return; // another one has been chosen meanwhile
+  const calls = new Calls(table, bytes);
   Object.assign(state, { calls, view: wholeView(calls), hovered: null, cursor: null, picked: null });
   fillFilters(calls);
   const ended = calls.order.filter((i) => calls.isCounted(i));
@@ -89,7 +91,7 @@ function slowest(perMille) {
   const ended = calls.order.filter((i) => visible[i] === OTHERS && calls.isCounted(i));
   if (ended.length === 0) return null;
   const first = ended[Math.min(Math.floor(((1000 - perMille) * ended.length) / 1000), ended.length - 1)];
-  return { fromTime: 0, toTime: Infinity, fromLatency: calls.latency[first], toLatency: Infinity };
+  return { ...WHOLE, fromLatency: calls.latency[first] };
 }
 
 /** The filters decide what is visible. */
@@ -163,14 +165,11 @@ function rebrush() {
 /** The brush in numbers, which can be changed, too. */
 function showBrush() {
   const { brush } = state;
-  const text = (ns) => (brush === null || ns === 0 || ns === Infinity ? "" : duration(ns));
-  const values =
-    brush === null ? ["", "", "", ""] : [brush.fromTime, brush.toTime, brush.fromLatency, brush.toLatency].map(text);
-  BRUSH_INPUTS.forEach((id, i) => (byId(id).value = values[i]));
+  for (const [id, field] of Object.entries(BRUSH_INPUTS)) {
+    byId(id).value = brush === null || brush[field] === WHOLE[field] ? "" : duration(brush[field]);
+  }
   byId("zoom").disabled = byId("clear").disabled = brush === null;
 }
-
-const BRUSH_INPUTS = ["from-time", "to-time", "from-latency", "to-latency"];
 
 function drawMarks() {
   const marks = [
@@ -251,7 +250,7 @@ byId("function-label").hidden = meta.functions.length < 2;
 byId("problems").hidden = meta.problems.length === 0;
 byId("problems").replaceChildren(...meta.problems.map((problem) => element("li", {}, problem)));
 document.title = `func_latency: ${meta.functions.map((f) => f.name).join(", ")}`;
+await showFunction(0);
 listenToPointer();
 listenToKeys();
 listenToControls();
-if (meta.functions.length) await showFunction(0);

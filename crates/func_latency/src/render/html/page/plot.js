@@ -17,6 +17,9 @@ const DISC = 3.5;
 const REACH = 12;
 const DRAG = 4;
 
+/** A brush of everything. */
+const WHOLE = { fromTime: 0, toTime: Infinity, fromLatency: 0, toLatency: Infinity };
+
 class Plot {
   constructor(base, overlay, histogram) {
     Object.assign(this, { base, overlay, histogram });
@@ -221,11 +224,10 @@ class Plot {
     const x = [fromX, toX].map((x) => this.x.value(clamp(x, this.x.low, this.x.high))).sort((a, b) => a - b);
     const y = [fromY, toY].map((y) => this.y.value(clamp(y, this.y.high, this.y.low))).sort((a, b) => a - b);
     const latency = y.map((log) => 10 ** log);
-    const whole = { fromTime: 0, toTime: Infinity, fromLatency: 0, toLatency: Infinity };
     const ofTime = { fromTime: Math.floor(x[0]), toTime: Math.ceil(x[1]) };
     const ofLatency = { fromLatency: Math.floor(latency[0]), toLatency: Math.ceil(latency[1]) };
-    if (fromX < this.x.low || fromX > this.width) return { ...whole, ...ofLatency };
-    if (fromY > this.y.low) return { ...whole, ...ofTime };
+    if (fromX < this.x.low || fromX > this.width) return { ...WHOLE, ...ofLatency };
+    if (fromY > this.y.low) return { ...WHOLE, ...ofTime };
     return { ...ofTime, ...ofLatency };
   }
 }

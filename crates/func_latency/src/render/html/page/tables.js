@@ -72,19 +72,14 @@ function times([others, brushed]) {
 
 function showFactors(calls, both, brushed) {
   const title = "What is different about the brushed calls";
-  if (!brushed)
-    return card(
-      "factors",
-      title,
-      note("Brush some calls, and what they have more often than the others is listed here."),
-    );
-  const found = factors(calls, both);
-  if (found.length === 0)
-    return card(
-      "factors",
-      title,
-      note("Nothing: no thread, caller, CPU or child is more frequent among them than chance has it."),
-    );
+  const found = brushed ? factors(calls, both) : [];
+  if (found.length === 0) {
+    const why = brushed
+      ? "Nothing: no thread, caller, CPU or child is more frequent among them than chance has it."
+      : "Brush some calls, and what they have more often than the others is listed here.";
+    card("factors", title, note(why));
+    return;
+  }
   const rows = found
     .slice(0, ROWS_SHOWN)
     .map((row) => [
