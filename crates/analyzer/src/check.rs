@@ -24,6 +24,7 @@ use crate::report::{
 };
 use crate::request::{Request, Surroundings};
 use crate::stats::{Quantiles, Stats};
+use crate::tree::TreeSink;
 
 /// Violations that are kept; one defect may show at every event.
 const VIOLATIONS_MAX: usize = 100;
@@ -80,12 +81,23 @@ impl<'a> CheckedAnalysis<'a> {
     /// As [`Analysis::new`]; rows and their children are kept, because it is they that show whether calls nest.
     #[must_use]
     pub fn new(request: &Request, around: Surroundings<'a>) -> Self {
-        let request = Request { rows: true, row_children: true, ..request.clone() };
+        let request = with_rows(request);
         Self {
             analysis: Analysis::new(&request, around),
             last: FxHashMap::default(),
             found: Found::default(),
         }
+    }
+
+    /// As [`Analysis::with_trees`].
+    #[must_use]
+    pub fn with_trees(
+        request: &Request,
+        around: Surroundings<'a>,
+        sink: &'a mut (dyn TreeSink + 'a),
+    ) -> Self {
+        let request = with_rows(request);
+        Self { analysis: Analysis::with_trees(&request, around, sink), ..Self::new(&request, around) }
     }
 
     /// As [`Analysis::finish`], and what is wrong; nothing, unless this program has a defect.
@@ -96,6 +108,11 @@ impl<'a> CheckedAnalysis<'a> {
         found.0.extend(check(&report));
         (report, found.0)
     }
+}
+
+/// What is checked is in them.
+fn with_rows(request: &Request) -> Request {
+    Request { rows: true, row_children: true, ..request.clone() }
 }
 
 impl EventSink for CheckedAnalysis<'_> {

@@ -31,15 +31,19 @@ pub(crate) fn run(
     let pool = Pool::new(decoder, options.workers);
     let mut join = Join { stats: DecodeStats::default(), last: BTreeMap::new(), progress, sink };
     for group in groups(context, decoder.segment_bytes(options.segment_bytes)) {
+        let group = match &options.part {
+            Some(part) => part.of(context, group),
+            None => group,
+        };
         join.group(context, &pool, &group);
     }
     join.stats
 }
 
 /// A segment, and the time before which none of its stretches is given out.
-struct Timed<'a> {
-    start: Ns,
-    segment: Segment<'a>,
+pub(crate) struct Timed<'a> {
+    pub(crate) start: Ns,
+    pub(crate) segment: Segment<'a>,
 }
 
 /// Segments that must be merged by time, in the order of decoding.

@@ -42,7 +42,7 @@ pub(crate) fn record(args: RecordArgs) -> Result<Exit> {
 
 /// Options that reports do not have yet.
 fn not_yet(args: &RecordArgs) -> Vec<&'static str> {
-    let options = [(args.code_block, "-c"), (args.flamegraph.is_some(), "--flamegraph")];
+    let options = [(args.code_block, "-c")];
     options.into_iter().filter(|(given, _)| *given).map(|(_, name)| name).collect()
 }
 
@@ -109,7 +109,7 @@ fn filter(
     pmu: &Pmu,
     proc: &Proc,
 ) -> Result<Vec<recorder::IpRange>> {
-    let code = match LiveCode::of(&config.request.target, proc, report.object.as_deref()) {
+    let code = match LiveCode::of(&config.request.target, proc, report.calls.object.as_deref()) {
         Known::Code(code) => code,
         // What is not readable cannot be recorded either, and the recorder says why.
         Known::TooMuch | Known::NotReadable => return Ok(Vec::new()),
@@ -117,9 +117,11 @@ fn filter(
     if !config.ip_filter && !code.is_complete() {
         return Ok(Vec::new());
     }
-    let functions = target::wanted(&code.image, report, Remarks::Later)?;
-    let ancestor = match &report.ancestor {
-        Some(ancestor) => Some(target::ancestor(&code.image, report, &ancestor.function, Remarks::Later)?),
+    let functions = target::wanted(&code.image, &report.calls, Remarks::Later)?;
+    let ancestor = match &report.calls.ancestor {
+        Some(ancestor) => {
+            Some(target::ancestor(&code.image, &report.calls, &ancestor.function, Remarks::Later)?)
+        }
         None => None,
     };
     if !config.ip_filter {

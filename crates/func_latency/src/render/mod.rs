@@ -1,5 +1,6 @@
 //! The report as text, timeline, JSON, rows and page.
 
+pub mod graph;
 pub mod histogram;
 pub mod html;
 pub(crate) mod image_names;
@@ -9,6 +10,7 @@ pub mod rows;
 pub mod table;
 pub mod text;
 pub mod timeline;
+pub mod tree;
 pub mod units;
 
 use analyzer::Report;
