@@ -14,7 +14,7 @@ use crate::config::{CallsConfig, ReportConfig};
 use crate::exit::Exit;
 use crate::export::flamegraph;
 use crate::filter::TidSet;
-use crate::printable::{Printable, PrintableNames};
+use crate::printable::{Printable, PrintableNames, printable};
 use crate::render::image_names::ImageNames;
 use crate::render::timeline::{self, TimelineStyle};
 use crate::render::units::{counted, duration};
@@ -152,7 +152,8 @@ fn write_report(config: &ReportConfig, view: &View<'_>) -> std::io::Result<()> {
             colour: timeline.colour && stdout.is_terminal() && !no_color_in_environment(),
             width: width.unwrap_or(PLOT_WIDTH),
         };
-        timeline::write(&mut out, &View { names: &PrintableNames(view.names), ..*view }, &style)?;
+        let harmless = View { names: &PrintableNames(view.names), input: &printable(view.input), ..*view };
+        timeline::write(&mut out, &harmless, &style)?;
     }
     out.flush()
 }

@@ -191,6 +191,8 @@ fn slow_calls_are_brushed_explained_and_opened() {
     assert!(details[0].contains(&format!("({} ±", grouped(slowest.latency_ns))), "{details:?}");
     assert!(details[2].contains(&format!("({} ns of perf's clock)", slowest.start_ns.0)), "{details:?}");
     assert!(details.iter().any(|row| row.starts_with("fsync|1|")), "{details:?}");
+    let next = format!("func_latency show {id} -i perf.data -f FUNC");
+    assert!(opened.browser.text("#details").contains(&next));
     opened.screenshot("opened.png");
 
     // A name of the program is text, whatever it looks like.

@@ -38,7 +38,8 @@ pub struct TimelineStyle {
     pub width: usize,
 }
 
-/// Draws the rows of all functions.  Names are written as they are: the view's must be harmless to a terminal.
+/// Draws the rows of all functions.  The names of the view, and that of its file, are written as they are: they must be
+/// harmless to a terminal.
 ///
 /// # Errors
 /// What `out` says.

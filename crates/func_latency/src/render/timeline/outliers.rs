@@ -49,7 +49,8 @@ pub(super) fn write(
         }
         table.row(cells);
     }
-    table.write(out, width)
+    table.write(out, width)?;
+    writeln!(out, "  what is inside of one of them: func_latency show ID -i {} -f FUNC", view.input)
 }
 
 /// A call that entered the figures and is among the slowest.

@@ -71,6 +71,7 @@ function showDetails(calls, i, beginNs, close) {
       ? note("No other call of this caller was seen to end.")
       : note("Beside it the typical call of the same caller: the one with the median latency."),
     table(titles, facts),
+    note(`What is inside: func_latency show ${calls.id(i)} -i ${meta.input} -f FUNC`),
     childrenBeside(calls, i, twin),
   );
 }
