@@ -90,7 +90,7 @@ impl Aggregate {
 }
 
 impl CallCounts {
-    fn add(&mut self, status: Status) {
+    pub(crate) fn add(&mut self, status: Status) {
         *match status {
             Status::OpenStart => &mut self.open_start,
             Status::Cut => &mut self.cut,

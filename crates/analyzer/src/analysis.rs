@@ -1,6 +1,6 @@
 //! The whole: events of all threads in, one report out.
 
-use model::{EventSink, FunctionSet, Ns, Pid, SpaceId, Tid, TraceEvent};
+use model::{AuxOffset, EventSink, EventTime, FunctionSet, Gap, GapCause, Ns, Pid, SpaceId, Tid, TraceEvent};
 use rustc_hash::FxHashMap;
 
 use crate::report::{Report, TraceSummary};
@@ -29,11 +29,25 @@ impl<'a> Analysis<'a> {
         let mut analysis =
             Self { session, threads: FxHashMap::default(), tids: request.tids.clone(), events: 0 };
         for (tid, life) in around.schedule.threads() {
-            if life.trace_start.is_some() {
+            let late = life.not_yet_attached();
+            if life.trace_start.is_some() || late.is_some() {
                 analysis.thread(tid); // traced, though it may never have run
+            }
+            if let Some((born, attached)) = late {
+                analysis.not_yet_attached(tid, born, attached);
             }
         }
         analysis
+    }
+
+    /// What a newborn thread did before it was attached to nobody knows: its frames neither.
+    fn not_yet_attached(&mut self, tid: Tid, born: Ns, attached: Ns) {
+        let (from, to) = (EventTime::exact(born), EventTime::exact(attached));
+        let gap = Gap { from, to, bytes: 0, at: AuxOffset(0), cause: GapCause::NotYetAttached };
+        let (session, thread) = self.thread(tid);
+        if let Some(thread) = thread {
+            thread.event(session, SpaceId::default(), &TraceEvent::Gap(gap));
+        }
     }
 
     /// An analysis that gives the trees of calls to `sink`.  It needs every call that the wanted functions led to, so

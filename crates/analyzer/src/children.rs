@@ -24,9 +24,9 @@ impl Total {
 pub struct ChildKey {
     /// What it is.
     pub kind: ChildKind,
-    /// The function that ran; `UNKNOWN` for system calls and interrupts.
+    /// The function; `UNKNOWN` for system calls and interrupts.
     pub function: FunctionId,
-    /// The instruction that called, as in [`ChildRow::site`].
+    /// The instruction that entered it.
     pub site: Option<Place>,
 }
 

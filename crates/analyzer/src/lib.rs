@@ -13,6 +13,9 @@
 //!        filter     what lies outside the IP filter                  -> stack of frames (thread, stack)
 //!     -> a call ends: its row, what its children took (thread, ended, children), and if asked for its tree (tree)
 //!     -> aggregate  figures by function and caller                   -> Report
+//!   trees of slow and of typical calls -> ledger       what makes the difference
+//!   all their branches                 -> branch_path  where they part
+//!   trees of all calls                 -> modes        the ways that calls go
 //! ```
 //!
 //! What a call is, when it counts as complete and what a child is: `docs/architecture.md`, and the tests in
@@ -20,6 +23,7 @@
 
 mod aggregate;
 mod analysis;
+pub mod branch_path;
 mod branches;
 mod call_site;
 pub mod check;
@@ -31,7 +35,9 @@ mod ghosts;
 pub mod histogram;
 mod kernel;
 mod landing;
+pub mod ledger;
 mod loss;
+pub mod modes;
 mod off_cpu;
 pub mod report;
 pub mod request;
@@ -49,6 +55,7 @@ pub use analysis::Analysis;
 pub use check::{CheckedAnalysis, Violation, check};
 pub use children::ChildKey;
 pub use histogram::Bucket;
+pub use ledger::Ledger;
 pub use report::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
     CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Place, Report, Status, Tails, ThreadLoss,

@@ -1,5 +1,6 @@
 //! The command line as it was typed.  [`crate::config`] makes sense of it.
 
+mod explain;
 mod trees;
 
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use recorder::CpuList;
 
 use crate::filter::{Ancestor, ByteSize, CandidateNumber, NsRange, TidRange, TimeWindow};
 
+pub use explain::{DiffArgs, ExplainArgs, ModesArgs};
 pub use trees::{ExportArgs, ExportFormat, GraphArgs, ShowArgs, Weight};
 
 const AFTER_HELP: &str = "\
@@ -42,6 +44,12 @@ pub enum Command {
     Export(Box<ExportArgs>),
     /// Print the call graph, as perf report does
     Graph(Box<GraphArgs>),
+    /// Say why the slow calls of a function were slow
+    Explain(Box<ExplainArgs>),
+    /// Tell apart the ways that calls of a function go, and which humps of the histogram they make
+    Modes(Box<ModesArgs>),
+    /// Say what makes the calls of a function take longer in recording B than in A
+    Diff(Box<DiffArgs>),
     /// Print what is in a recording, one line each
     Dump(DumpArgs),
     /// Copy a recording and the files that it needs into a directory, for another machine
@@ -278,6 +286,9 @@ pub struct RecordArgs {
     /// Size of each buffer of trace: 64M [default: by number of buffers and free memory]
     #[arg(short = 'm', long = "aux_size", value_name = "SIZE")]
     pub aux_size: Option<ByteSize>,
+    /// Say what would be recorded: which functions and ranges, which buffers, at which rate (0.1 s are tried), and stop
+    #[arg(long, conflicts_with_all = ["history", "bundle"])]
+    pub preview: bool,
     /// Copy the recording and the files that it needs into this directory, too
     #[arg(long, value_name = "DIR")]
     pub bundle: Option<PathBuf>,

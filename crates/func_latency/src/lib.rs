@@ -4,11 +4,17 @@
 //! args        the command line as typed (filter: values of its options)
 //! config      resolved and checked
 //! record_command  record_config -> recorder -> perf.data, and then report_command
+//!     prepared        all that comes before the window
+//!     aim             what is named, in what runs now
 //!     live_code       the code of what runs now: functions are named and ranges chosen before anything is recorded
 //!     ip_ranges       functions -> ranges of the IP filter
+//! preview_command what a recording would be
 //! doctor_command  what this machine lets us record
 //! report_command  recording -> image, decoder, analyzer -> render::{text, timeline, json, rows, html}
 //!     target      -f, -b, -I, -a: names to functions
+//! explain_command  slow and typical calls -> analyzer::{ledger, branch_path} -> render::explain
+//! modes_command   the ways that calls go -> render::modes
+//! diff_command    the calls of two recordings -> analyzer::ledger -> render::diff
 //! show_command    one call's tree -> render::tree     one_call: from the trace around it
 //! tree_commands   trees of all calls -> export::{folded, flamegraph, pprof, firefox, perfetto}, render::graph
 //!     calls       what the commands that follow calls share: recording, request, decoding
@@ -23,21 +29,28 @@
 //! Results go to stdout and depend on nothing but the recording and the options; everything else goes to stderr.
 //! Only this crate prints, exits and reads the environment.
 
+mod aim;
 pub mod args;
 mod bundle_command;
 mod calls;
 pub mod config;
 mod decoding;
+mod diff_command;
 mod doctor_command;
 pub mod dump;
 pub mod exit;
+mod explain_command;
+mod explain_config;
 pub mod export;
 pub mod filter;
 mod host;
 mod ip_ranges;
 mod live_code;
 mod messages;
+mod modes_command;
 pub mod one_call;
+mod prepared;
+mod preview_command;
 mod printable;
 mod progress;
 mod record_command;
@@ -60,6 +73,7 @@ use clap::Parser;
 use args::{Command, CommandLine};
 use config::{BundleConfig, DumpConfig, ReportConfig};
 use exit::Exit;
+use explain_config::{DiffConfig, ExplainConfig, ModesConfig};
 use tree_config::{ExportConfig, GraphConfig, ShowConfig};
 
 /// Runs the command with the process's arguments.
@@ -92,6 +106,9 @@ pub fn run() -> ExitCode {
 fn dispatch(command_line: CommandLine) -> Result<Exit> {
     match command_line.command {
         Some(Command::Report(args)) => report_command::run(&ReportConfig::new(*args)?),
+        Some(Command::Explain(args)) => explain_command::run(&ExplainConfig::new(*args)?),
+        Some(Command::Modes(args)) => modes_command::run(&ModesConfig::new(*args)?),
+        Some(Command::Diff(args)) => diff_command::run(&DiffConfig::new(*args)?),
         Some(Command::Show(args)) => show_command::run(&ShowConfig::new(*args)?),
         Some(Command::Export(args)) => tree_commands::export(&ExportConfig::new(*args)?),
         Some(Command::Graph(args)) => tree_commands::graph(&GraphConfig::new(*args)?),

@@ -1,19 +1,15 @@
 //! Without a subcommand: record and report.  `record`: record only.
 
-use std::fs;
-
 use anyhow::{Context, Result};
-use image::build_id_of;
-use recorder::{CpuList, Ended, Interrupts, Job, Losses, Pmu, Proc, Session, Summary, machine};
+use recorder::{Ended, Interrupts, Losses, Summary};
 
 use crate::args::RecordArgs;
 use crate::config::ReportConfig;
-use crate::exit::{Exit, failure};
-use crate::live_code::{Known, LiveCode};
+use crate::exit::Exit;
+use crate::prepared::Prepared;
 use crate::record_config::{RecordConfig, Then};
 use crate::render::units::{counted, duration, size};
-use crate::target::Remarks;
-use crate::{bundle_command, host, ip_ranges, messages, report_command, target};
+use crate::{bundle_command, messages, preview_command, report_command};
 
 /// `--history=1`: record only.
 const HISTORY_RECORD: u8 = 1;
@@ -50,7 +46,12 @@ fn execute(args: RecordArgs, then: Then) -> Result<Exit> {
     // Before any thread is made: one that does not hold them back would die of them.
     let interrupts = Interrupts::hold().context("cannot hold signals back")?;
     let config = RecordConfig::new(args, then)?;
-    let summary = make(&config, &interrupts)?;
+    if config.then == Then::Preview {
+        return preview_command::run(&config, &interrupts);
+    }
+    let prepared = Prepared::new(&config, &interrupts)?;
+    announce(&config, &prepared);
+    let summary = prepared.record(&config.output, config.window, &interrupts)?;
     // The window is over: from here on Ctrl-C ends us at once.
     drop(interrupts);
     tell(&config, &summary);
@@ -63,82 +64,31 @@ fn execute(args: RecordArgs, then: Then) -> Result<Exit> {
     }
 }
 
-/// Makes the recording.
-fn make(config: &RecordConfig, interrupts: &Interrupts) -> Result<Summary> {
-    let proc = Proc::host();
-    let pmu = Pmu::discover("/sys".as_ref()).map_err(recorder::RecordError::from)?;
-    let mut request = config.request.clone();
-    request.target.check(&proc)?;
-    if let Some(report) = &config.report {
-        request.filter = filter(config, report, &pmu, &proc)?;
-    }
-    give_up_if_interrupted(interrupts)?;
-    let command_line = std::env::args().collect();
-    let mut features = machine::features(&proc, &CpuList::online("/sys".as_ref()), &pmu, command_line);
-    features.build_ids.extend(host::vdso_build_id().map(|id| ("[vdso]".to_owned(), id)));
-    let session = Session::open(request, pmu)?;
-    give_up_if_interrupted(interrupts)?;
-    if config.verbose {
-        messages::note(format!("{}; {}", session.event(), session.plan()));
-    }
-    if let Some(directory) = config.output.parent().filter(|path| !path.as_os_str().is_empty()) {
-        fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
-    }
-    let job = Job {
-        path: &config.output,
-        features: &features,
-        window: config.window,
-        build_id: &build_id_of,
-        interrupts,
-    };
-    Ok(session.record(&job)?)
-}
-
-/// Ctrl-C before there is a window.
-fn give_up_if_interrupted(interrupts: &Interrupts) -> Result<()> {
-    match interrupts.take() {
-        true => Err(failure(Exit::NotPossible, "interrupted before the window began: nothing was recorded")),
-        false => Ok(()),
-    }
-}
-
-/// The ranges of `-i`.  Functions that nobody has are an error now, and not when all is recorded.
-fn filter(
-    config: &RecordConfig,
-    report: &ReportConfig,
-    pmu: &Pmu,
-    proc: &Proc,
-) -> Result<Vec<recorder::IpRange>> {
-    let code = match LiveCode::of(&config.request.target, proc, report.calls.object.as_deref()) {
-        Known::Code(code) => code,
-        // What is not readable cannot be recorded either, and the recorder says why.
-        Known::TooMuch | Known::NotReadable => return Ok(Vec::new()),
-    };
-    if !config.ip_filter && !code.is_complete() {
-        return Ok(Vec::new());
-    }
-    let functions = target::wanted(&code.image, &report.calls, Remarks::Later)?;
-    let ancestor = match &report.calls.ancestor {
-        Some(ancestor) => {
-            Some(target::ancestor(&code.image, &report.calls, &ancestor.function, Remarks::Later)?)
-        }
-        None => None,
-    };
-    if !config.ip_filter {
-        return Ok(Vec::new());
-    }
-    let chosen = ip_ranges::choose(&code, &functions, ancestor.as_ref(), pmu.address_filters, proc)?;
-    if !chosen.left_out.is_empty() {
+/// Says what will be recorded, before it is.
+fn announce(config: &RecordConfig, Prepared { aim, session, .. }: &Prepared) {
+    if !aim.left_out.is_empty() {
         messages::warn(format!(
-            "-i: the processor has {} ranges; {} did not fit, so that a throw or a return from there is not seen",
-            pmu.address_filters,
-            messages::list(&chosen.left_out)
+            "-i: the processor has no more ranges; {} did not fit, so that a throw or a return from there is not seen",
+            messages::list(&aim.left_out)
+        ));
+    }
+    if let Some(bytes) = session.refused_bytes() {
+        messages::note(format!(
+            "the kernel has no buffers of {} KB for us: they have {} KB each, and are full earlier (other recordings of this \
+             user, ulimit -l, little free memory)",
+            bytes / 1024,
+            session.plan().trace_bytes / 1024
         ));
     }
     if config.verbose {
-        messages::note(recorder::ip_filter::for_kernel(&chosen.ranges));
+        if !aim.ranges.is_empty() {
+            messages::note(recorder::ip_filter::for_kernel(&aim.ranges));
+        }
+        messages::note(format!("{}; {}", session.event(), session.plan()));
+        if session.pmu().tsc_ctc_ratio == (0, 0) {
+            messages::note("the rate of the crystal clock is not told here, and is measured by the trace");
+        }
     }
-    Ok(chosen.ranges)
 }
 
 /// Says what became of it, and what was lost.
@@ -164,6 +114,19 @@ fn tell(config: &RecordConfig, summary: &Summary) {
         ));
     }
     losses(&summary.losses).into_iter().for_each(messages::warn);
+    if !summary.untraced_cpus.0.is_empty() {
+        messages::warn(format!(
+            "CPU {} was switched on in the window: what ran there was not traced, and no loss tells of it",
+            summary.untraced_cpus
+        ));
+    }
+    if summary.missed_threads > 0 {
+        messages::warn(format!(
+            "{} ended before they could be traced, and nothing is known of them: without -t threads are traced from their \
+             first instruction on",
+            counted(summary.missed_threads, "newborn thread")
+        ));
+    }
     if summary.refused_threads > 0 {
         messages::warn(format!(
             "{} could not be traced: no descriptors or memory that may be locked were left; a smaller -m, or no -t",

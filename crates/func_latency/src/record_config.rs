@@ -19,6 +19,8 @@ pub(crate) enum Then {
     Keep,
     /// Reports it.
     Report,
+    /// Throws it away, and says what it was like.
+    Preview,
 }
 
 /// What a recording is of, and what becomes of it.
@@ -49,6 +51,7 @@ impl RecordConfig {
     /// Wrong usage.
     pub(crate) fn new(args: RecordArgs, then: Then) -> Result<Self> {
         let usage = |message: &str| Err(failure(Exit::Usage, message));
+        let then = if args.preview { Then::Preview } else { then };
         if args.query.calls.functions.is_empty()
             && (then == Then::Report && args.query.flamegraph.is_none() || args.ip_filter)
         {
@@ -59,6 +62,9 @@ impl RecordConfig {
             return usage(
                 "-i: the kernel filters only what certain threads run: name them with -p or -T, beside -C",
             );
+        }
+        if then == Then::Preview && !args.program.is_empty() {
+            return usage("--preview: of what runs already; a program is not started for it");
         }
         if args.query.calls.symfs.is_some() {
             return usage("--symfs: what runs here is recorded with its own files");
@@ -192,6 +198,7 @@ mod tests {
             "-f f -p 7 -d 0",
             "-f f -p 7 -d NaN",
             "-f f -p 7 -- a",
+            "-f f --preview -- a",
             "-f f -p 7 --symfs /",
         ] {
             let error = config(line).unwrap_err();

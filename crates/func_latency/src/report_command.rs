@@ -137,20 +137,17 @@ fn analyse(
 }
 
 fn write_report(config: &ReportConfig, view: &View<'_>) -> std::io::Result<()> {
-    let stdout = stdout();
-    let terminal = stdout.is_terminal().then(terminal_size::terminal_size).flatten();
-    let width = terminal.map(|(width, _)| usize::from(width.0));
-    let mut out = BufWriter::new(stdout.lock());
+    let mut out = BufWriter::new(stdout().lock());
     match config.format {
-        Format::Text => text::write(&mut Printable(&mut out), view, width.unwrap_or(WIDTH))?,
+        Format::Text => text::write(&mut Printable(&mut out), view, text_width())?,
         Format::Json => json::write(&mut out, view)?,
     }
     if let Some(timeline) = config.timeline {
         let style = TimelineStyle {
             bin_calls: timeline.bin_calls as usize,
             window: config.calls.window.map(|window| (window.from, window.to)),
-            colour: timeline.colour && stdout.is_terminal() && !no_color_in_environment(),
-            width: width.unwrap_or(PLOT_WIDTH),
+            colour: timeline.colour && stdout().is_terminal() && !no_color_in_environment(),
+            width: terminal_width().unwrap_or(PLOT_WIDTH),
         };
         let harmless = View { names: &PrintableNames(view.names), input: &printable(view.input), ..*view };
         timeline::write(&mut out, &harmless, &style)?;
@@ -161,6 +158,17 @@ fn write_report(config: &ReportConfig, view: &View<'_>) -> std::io::Result<()> {
 /// <https://no-color.org>: set, and not empty.
 fn no_color_in_environment() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+}
+
+/// Columns of text on stdout.
+pub(crate) fn text_width() -> usize {
+    terminal_width().unwrap_or(WIDTH)
+}
+
+/// Columns of the terminal, if stdout is one.
+fn terminal_width() -> Option<usize> {
+    let size = stdout().is_terminal().then(terminal_size::terminal_size).flatten();
+    size.map(|(width, _)| usize::from(width.0))
 }
 
 fn verbose(config: &ReportConfig, started: Instant, what: &str) {

@@ -19,7 +19,7 @@ pub mod schedule;
 pub mod sideband;
 
 pub use address::{AuxOffset, Avma, FileOffset, Svma};
-pub use clock::{EventTime, Ns, Tsc, TscClock};
+pub use clock::{ClockBehind, EventTime, Ns, Tsc, TscClock};
 pub use code::{CodeSource, FunctionAt, FunctionId, FunctionKind, FunctionLookup, NoCode, ObjectId, SpaceId};
 pub use event::{
     AsyncCause, BranchEvent, BranchKind, EndKind, EventSink, Site, Target, TraceEvent, Transfer,

@@ -16,12 +16,22 @@ use crate::events::{Attrs, BufferEvents, watermark};
 use crate::plan::Plan;
 use crate::procfs::Proc;
 use crate::sys::{EventFd, Ring, Scope};
+use crate::workers::Workers;
 
 /// A buffer and its events.
 #[derive(Debug)]
 pub(crate) struct OpenBuffer {
     pub(crate) events: BufferEvents,
     pub(crate) ring: Ring,
+    /// Records that were read before there is a file.
+    pub(crate) early: Vec<u8>,
+}
+
+impl OpenBuffer {
+    /// Makes room for more records.
+    pub(crate) fn read_early(&mut self) {
+        self.ring.take_records(&mut self.early);
+    }
 }
 
 /// How buffers are opened.
@@ -32,6 +42,7 @@ pub(crate) struct Opener {
     /// IP filter, in the kernel's syntax.
     pub(crate) filter: Option<CString>,
     pub(crate) proc: Proc,
+    pub(crate) workers: Workers,
 }
 
 /// A server may create threads for ever; those that come later are newborns.
@@ -74,7 +85,7 @@ impl Opener {
             }
             let open = |halves: &[Half]| halves.iter().map(|half| half.trace.len()).sum::<usize>();
             let before = open(&halves);
-            in_parallel(&mut halves, &|half| match half.owner {
+            self.workers.each(&mut halves, |half| match half.owner {
                 AuxOwner::Cpu(cpu) => self.open_on_cpu(half, cpu, &new, first),
                 AuxOwner::Thread(_) => Ok(()),
             })?;
@@ -115,7 +126,7 @@ impl Opener {
             if new.is_empty() {
                 break;
             }
-            in_parallel(&mut new, &|half| self.open_once(half))?;
+            self.workers.each(&mut new, |half| self.open_once(half))?;
             buffers.extend(new.into_iter().filter_map(Half::whole));
         }
         // Threads that have ended leave no holes in the numbers.
@@ -140,7 +151,7 @@ impl Opener {
     pub(crate) fn whole_cpus(&self, cpus: &[Cpu]) -> Result<Vec<OpenBuffer>, RecordError> {
         let mut halves: Vec<Half> =
             (0..).zip(cpus).map(|(index, cpu)| Half::new(index, AuxOwner::Cpu(*cpu))).collect();
-        in_parallel(&mut halves, &|half| self.open_once(half))?;
+        self.workers.each(&mut halves, |half| self.open_once(half))?;
         Ok(halves.into_iter().filter_map(Half::whole).collect())
     }
 
@@ -217,24 +228,9 @@ impl Half {
 
     fn whole(self) -> Option<OpenBuffer> {
         let Self { index, owner, trace, sideband, ring } = self;
-        ring.map(|ring| OpenBuffer { events: BufferEvents { index, owner, trace, sideband }, ring })
+        let events = BufferEvents { index, owner, trace, sideband };
+        ring.map(|ring| OpenBuffer { events, ring, early: Vec::new() })
     }
-}
-
-/// Opens on all CPUs at once: what one `perf_event_open` waits for, another CPU can do meanwhile.
-fn in_parallel(
-    halves: &mut [Half],
-    open: &(dyn Fn(&mut Half) -> Result<(), RecordError> + Sync),
-) -> Result<(), RecordError> {
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    let share = halves.len().div_ceil(workers).max(1);
-    std::thread::scope(|scope| {
-        let part = |halves: &mut [Half]| halves.iter_mut().try_for_each(open);
-        let threads: Vec<_> =
-            halves.chunks_mut(share).map(|halves| scope.spawn(move || part(halves))).collect();
-        let failed = || RecordError::System { what: "a thread failed", error: io::ErrorKind::Other.into() };
-        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| Err(failed())))
-    })
 }
 
 /// The thread has ended.

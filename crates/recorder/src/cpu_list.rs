@@ -23,6 +23,14 @@ impl CpuList {
     }
 }
 
+impl CpuList {
+    /// Those of `self` that are not in `others`.
+    #[must_use]
+    pub fn without(&self, others: &Self) -> Self {
+        Self(self.0.iter().filter(|cpu| !others.0.contains(cpu)).copied().collect())
+    }
+}
+
 impl FromStr for CpuList {
     type Err = String;
 
@@ -61,6 +69,8 @@ mod tests {
     fn lists() {
         let list = |text: &str| text.parse::<CpuList>().map(|list| list.to_string());
         assert_eq!(list("3,0-1,1").as_deref(), Ok("0,1,3"));
+        let [all, some]: [CpuList; 2] = ["0-3", "1,3"].map(|text| text.parse().unwrap());
+        assert_eq!((all.without(&some).to_string(), some.without(&all).0.len()), ("0,2".to_owned(), 0));
         for wrong in ["", "x", "3-1", "-1", "0-99999"] {
             assert!(list(wrong).is_err(), "{wrong}");
         }

@@ -1,8 +1,12 @@
 //! What this machine lets us record: facts from `/proc` and `/sys`, each with what it costs and what helps.
 
+mod trace_unit;
+
 use std::path::Path;
 
-use crate::pmu::{Pmu, PmuError};
+use rustix::process::{Resource, getrlimit};
+
+use crate::pmu::Pmu;
 use crate::procfs::{
     CAP_CHECKPOINT_RESTORE, CAP_IPC_LOCK, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, Proc, capabilities,
     field,
@@ -36,11 +40,11 @@ pub struct Trouble {
 /// Looks at everything.
 #[must_use]
 pub fn examine(proc: &Proc, sysfs: &Path) -> Vec<Finding> {
-    let pmu = Pmu::discover(sysfs);
+    let pmu = Pmu::discover(sysfs).map(Pmu::with_processors_ratio);
     let machine = Machine { proc, sysfs, has_pmu: pmu.is_ok(), capabilities: capabilities(proc) };
-    let mut findings = vec![machine.cpu(), machine.virtual_machine(), driver(&pmu)];
+    let mut findings = vec![machine.cpu(), machine.virtual_machine(), trace_unit::driver(&pmu)];
     // Of a trace unit that is not there nothing more is said.
-    findings.extend(pmu.iter().flat_map(|pmu| [time_packets(pmu), ip_filters(pmu)]));
+    findings.extend(pmu.iter().flat_map(trace_unit::findings));
     findings.extend([
         machine.clock(),
         machine.kernel(),
@@ -218,7 +222,9 @@ impl Machine<'_> {
 
     fn locked_memory(&self) -> Finding {
         let setting = self.proc.setting("kernel/perf_event_mlock_kb").unwrap_or(0);
-        let found = format!("kernel.perf_event_mlock_kb is {setting} for each CPU");
+        let limit = getrlimit(Resource::Memlock).current;
+        let limit = limit.map_or_else(|| "unlimited".to_owned(), |bytes| format!("{} KB", bytes / 1024));
+        let found = format!("ulimit -l is {limit}, kernel.perf_event_mlock_kb is {setting} for each CPU");
         // Not included in CAP_SYS_ADMIN.
         if self.has(CAP_IPC_LOCK) {
             return ok("locked memory", format!("{found}; CAP_IPC_LOCK: as much as there is"));
@@ -228,7 +234,8 @@ impl Machine<'_> {
             found,
             false,
             "buffers are small, so that more is lost",
-            "sudo setcap cap_ipc_lock+ep $(command -v func_latency), or sudo sysctl kernel.perf_event_mlock_kb=65536",
+            "sudo setcap cap_ipc_lock+ep $(command -v func_latency), or ulimit -l unlimited (as root), or sudo sysctl \
+             kernel.perf_event_mlock_kb=65536",
         )
     }
 
@@ -246,52 +253,6 @@ impl Machine<'_> {
             ),
             _ => ok("container", "no"),
         }
-    }
-}
-
-fn driver(pmu: &Result<Pmu, PmuError>) -> Finding {
-    match pmu {
-        Ok(pmu) => ok("kernel driver", format!("{}, type {}", Pmu::NAME, pmu.number)),
-        Err(error) => not_ok(
-            "kernel driver",
-            error.to_string(),
-            true,
-            "nothing can be recorded",
-            "dmesg | grep -i 'intel pt' says why, if the processor has it",
-        ),
-    }
-}
-
-fn time_packets(pmu: &Pmu) -> Finding {
-    match (pmu.cap("psb_cyc"), pmu.cap("mtc")) {
-        (0, 0) => not_ok(
-            "time packets",
-            "TSC only",
-            false,
-            "times are known to some 100 us",
-            "a processor of the 6th generation (Skylake) or newer has MTC and CYC packets",
-        ),
-        (0, _) => not_ok(
-            "time packets",
-            "TSC, MTC",
-            false,
-            "times are known to a microsecond",
-            "a processor with CYC packets",
-        ),
-        _ => ok("time packets", "TSC, MTC, CYC"),
-    }
-}
-
-fn ip_filters(pmu: &Pmu) -> Finding {
-    match pmu.address_filters {
-        0 => not_ok(
-            "IP filters",
-            "none",
-            false,
-            "-i is not possible: everything that the threads run is traced",
-            "a processor of the 6th generation (Skylake) or newer",
-        ),
-        ranges => ok("IP filters", format!("{ranges} ranges")),
     }
 }
 

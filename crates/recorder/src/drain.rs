@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use model::{AuxOwner, AuxRecord, Cpu, Ns, Pid, Tid, TscClock};
+use model::{AuxOwner, AuxRecord, Cpu, Ns, Tid, TscClock};
 use perfdata::write::{AuxChunk, Record, SampleId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -29,9 +29,10 @@ use crate::sys::{Ring, tsc};
 /// AUXTRACE payloads have whole words (perf's PERF_AUXTRACE_RECORD_ALIGNMENT): zeros are PAD packets.
 const PAYLOAD_ALIGNMENT: u64 = 8;
 
-/// The hardware stops at the end of a page, and writes no half packet: so little may be left of a buffer that is full
-/// (pt_buffer_reset_markers in arch/x86/events/intel/pt.c).
-const NEARLY_FULL_BYTES: u64 = 2 * 4096;
+/// The hardware stops at the end of the region in front of the one that the tail is in (pt_buffer_reset_markers in
+/// arch/x86/events/intel/pt.c), and a region is up to half of the buffer (a watermark, since Linux 6.2): so much may be free of
+/// one that is full.  To enable what is enabled does no harm.
+const FREE_SHARE: u64 = 2;
 
 /// What all drains share.
 pub(crate) struct Shared<'a> {
@@ -68,6 +69,8 @@ impl Shared<'_> {
 struct Drained {
     events: Arc<BufferEvents>,
     ring: Ring,
+    /// Records from before there was a file: the first ones.
+    early: Vec<u8>,
     /// Which of the trace's events to wait for: one whose thread has ended would be ready for ever.
     waits_for: usize,
     /// The last pass found the buffer full.
@@ -92,7 +95,7 @@ impl<'a> Drain<'a> {
         drain
     }
 
-    fn add(&mut self, OpenBuffer { events, ring }: OpenBuffer) {
+    fn add(&mut self, OpenBuffer { events, ring, early }: OpenBuffer) {
         let losses = Losses::none(events.owner);
         let events = Arc::new(events);
         let mut all = self.shared.events.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,7 +106,7 @@ impl<'a> Drain<'a> {
             events.disable_trace();
             events.disable_sideband();
         }
-        self.buffers.push(Drained { events, ring, waits_for: 0, was_full: false, losses });
+        self.buffers.push(Drained { events, ring, early, waits_for: 0, was_full: false, losses });
     }
 
     /// Drains until [`Shared::stop`] is readable, and then once more.
@@ -190,6 +193,7 @@ impl Drained {
     /// Reads the buffer; returns those of threads that were born.
     fn drain(&mut self, records: &mut Vec<u8>, shared: &Shared<'_>) -> Vec<OpenBuffer> {
         let head = self.ring.trace_head();
+        records.append(&mut self.early);
         self.ring.take_records(records);
         let lost_before = self.losses.lost_records;
         let noticed = self.losses.notice(records);
@@ -204,11 +208,14 @@ impl Drained {
             self.tell_that_it_was_full(head, shared);
         }
         let lost = self.losses.lost_records > lost_before;
-        self.go_on(noticed.full || lost || written > 0 && room < NEARLY_FULL_BYTES, shared);
+        self.go_on(
+            noticed.full || lost || written > 0 && room <= self.ring.trace_bytes() / FREE_SHARE,
+            shared,
+        );
         let births = noticed.births.into_iter().filter(|_| !shared.is_ending());
         births
             .filter_map(|birth| Some((shared.newborns?, birth)))
-            .flat_map(|(newborns, birth)| newborns.attend(Pid(birth.pid), shared.output, &|| shared.now()))
+            .flat_map(|(newborns, birth)| newborns.attend_birth(birth, shared.output, &|| shared.now()))
             .collect()
     }
 

@@ -73,7 +73,7 @@ pub enum RecordError {
     #[error("cannot read what process {} has mapped (/proc/{}/maps): run as root, or: {CAPABILITIES}", .0.0, .0.0)]
     NotReadable(Pid),
     /// The kernel does not map a buffer.
-    #[error("cannot map a buffer of {} KB: {}", bytes / 1024, why_not_mapped(*.errno))]
+    #[error("cannot map a buffer of {}: {}", size(*.bytes), why_not_mapped(*.errno))]
     Map {
         /// Its size.
         bytes: u64,
@@ -126,6 +126,11 @@ impl RecordError {
                 | Self::Program { .. }
                 | Self::AllGone
         )
+    }
+
+    /// Smaller buffers may be mapped.
+    pub(crate) fn is_too_large(&self) -> bool {
+        matches!(self, Self::Map { errno: libc::EPERM | libc::ENOMEM, .. })
     }
 
     pub(crate) fn open(whom: String, error: &io::Error, proc: &Proc) -> Self {
@@ -184,6 +189,14 @@ fn why_not_opened(errno: i32, paranoid: Option<i64>, may: bool) -> String {
     }
 }
 
+/// Of a buffer: a power of two.
+fn size(bytes: u64) -> String {
+    match bytes >> 20 {
+        0 => format!("{} KB", bytes >> 10),
+        megabytes => format!("{megabytes} MB"),
+    }
+}
+
 fn why_not_mapped(errno: i32) -> String {
     match errno {
         libc::EPERM => format!(
@@ -224,10 +237,7 @@ mod tests {
         assert!(root.to_string().contains("seccomp"), "root in a container was told to be root");
         assert!(text(libc::EBUSY, None).contains("another tracer"));
         let locked = RecordError::Map { bytes: 1 << 20, errno: libc::EPERM }.to_string();
-        assert!(
-            locked.starts_with("cannot map a buffer of 1024 KB") && locked.contains("mlock_kb"),
-            "{locked}"
-        );
+        assert!(locked.starts_with("cannot map a buffer of 1 MB") && locked.contains("mlock_kb"), "{locked}");
         let filter = RecordError::Filter { filter: "filter 0x1/0x2@/x".into(), errno: libc::EOPNOTSUPP };
         assert!(filter.to_string().contains("`filter 0x1/0x2@/x`: more ranges"));
     }

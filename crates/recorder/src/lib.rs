@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! pmu         what sysfs says of the trace unit      --pt_config-->  the event's config
+//! target      whom
 //! procfs      what /proc says of the target          --snapshot-->   records true from the start
 //! ip_filter   which file an IP filter must name      (overlay: where files of overlayfs are)
 //! plan        how many buffers, whose, how large
 //! attach      opens events, maps buffers             (events: their attrs; error: why not)
+//! snapshot    threads and mappings at the start      (build_ids: each file is read once)
 //! session     one recording: open, head of the file, window, end
 //!   window      enable, wait, disable
 //!   drain       buffers to file; newborns: threads that are born meanwhile
@@ -18,6 +20,7 @@
 //! environment.  `docs/recording.md` says why things are as they are.
 
 mod attach;
+mod build_ids;
 mod clocks;
 pub mod cpu_list;
 mod descriptors;
@@ -39,9 +42,11 @@ mod pt_config;
 mod session;
 mod snapshot;
 mod sys;
+mod target;
 #[cfg(test)]
 mod tests;
 mod window;
+mod workers;
 
 pub use cpu_list::CpuList;
 pub use error::RecordError;
@@ -52,7 +57,8 @@ pub use plan::{Layout, Plan, PlanError};
 pub use pmu::{Pmu, PmuError};
 pub use procfs::{MapsLine, Proc};
 pub use pt_config::{PtConfigError, PtSettings};
-pub use session::{Job, Request, Session, Summary, Target};
+pub use session::{Job, Request, Session, Summary};
 pub use snapshot::{BuildIdOf, Mapping, Snapshot};
 pub use sys::Interrupts;
+pub use target::Target;
 pub use window::Ended;

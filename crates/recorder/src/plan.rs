@@ -180,6 +180,15 @@ impl Plan {
         Ok(Self { layout, buffers, trace_bytes, records_bytes, events, sized })
     }
 
+    /// The next best, where the kernel does not map these buffers: others of this user have locked memory, too, and some
+    /// machines have no large stretches of it.  `None`: they cannot be smaller, or their size was asked for.
+    #[must_use]
+    pub fn smaller(self) -> Option<Self> {
+        let trace_bytes = self.trace_bytes / 2;
+        let records_bytes = (self.records_bytes / 2).max(RECORDS_MIN_BYTES);
+        (!self.sized && trace_bytes >= TRACE_MIN_BYTES).then_some(Self { trace_bytes, records_bytes, ..self })
+    }
+
     /// The same for a thread that is born later.
     #[must_use]
     pub fn for_newborns(self) -> Self {
@@ -198,8 +207,9 @@ impl fmt::Display for Plan {
         };
         write!(
             f,
-            "{} buffers {whose}, {} KB of trace and {} KB of records each; {} events",
+            "{} buffer{} {whose}, {} KB of trace and {} KB of records each; {} events",
             self.buffers,
+            if self.buffers == 1 { "" } else { "s" },
             self.trace_bytes / 1024,
             self.records_bytes / 1024,
             self.events
@@ -264,6 +274,15 @@ mod tests {
         assert_eq!(plan(Asked { trace_bytes: Some(1), ..ONE }, USER).trace_bytes, PAGE_BYTES);
         assert_eq!(plan(asked, USER).for_newborns().trace_bytes, 4 << 20);
         assert_eq!(plan(ONE, USER).for_newborns().trace_bytes, NEWBORN_TRACE_BYTES);
+    }
+
+    #[test]
+    fn buffers_that_cannot_be_had_are_halved_unless_their_size_was_asked_for() {
+        let sizes: Vec<u64> = std::iter::successors(Some(plan(ONE, ROOT)), |plan| plan.smaller())
+            .map(|plan| plan.trace_bytes)
+            .collect();
+        assert_eq!((sizes[0], sizes[1], sizes.last()), (8 << 20, 4 << 20, Some(&TRACE_MIN_BYTES)));
+        assert_eq!(plan(Asked { trace_bytes: Some(8 << 20), ..ONE }, ROOT).smaller(), None);
     }
 
     #[test]

@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::sys::tsc_ctc_ratio;
+
 /// Which bits of `perf_event_attr.config` a term is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bits {
@@ -103,6 +105,15 @@ impl Pmu {
         })
     }
 
+    /// With the ratio of the clocks that the processor tells, if the kernel is too old to (or, in a virtual machine, knows
+    /// none): perf takes that, too.
+    #[must_use]
+    pub fn with_processors_ratio(self) -> Self {
+        let known = self.tsc_ctc_ratio != (0, 0);
+        let tsc_ctc_ratio = if known { self.tsc_ctc_ratio } else { tsc_ctc_ratio().unwrap_or((0, 0)) };
+        Self { tsc_ctc_ratio, ..self }
+    }
+
     /// A capability; 0 if the kernel does not know it.
     #[must_use]
     pub fn cap(&self, name: &str) -> u64 {
@@ -151,8 +162,9 @@ pub(crate) mod tests {
     }
 
     /// What a processor of the sixth generation says.
-    pub(crate) const SKYLAKE: [(&str, &str); 18] = [
+    pub(crate) const SKYLAKE: [(&str, &str); 19] = [
         ("type", "8\n"),
+        ("caps/topa_multiple_entries", "1\n"),
         ("format/pt", "config:0\n"),
         ("format/cyc", "config:1\n"),
         ("format/mtc", "config:9\n"),
@@ -180,6 +192,14 @@ pub(crate) mod tests {
         assert_eq!((pmu.tsc_ctc_ratio, pmu.max_nonturbo_ratio), ((216, 2), 26));
         assert_eq!(pmu.format["mtc_period"], Bits { first: 14, last: 17 });
         assert_eq!((pmu.cap("mtc_periods"), pmu.cap("tnt_disable")), (0x249, 0));
+    }
+
+    #[test]
+    fn what_the_kernel_tells_of_the_clocks_counts() {
+        let ratio =
+            |tsc_ctc_ratio| Pmu { tsc_ctc_ratio, ..Pmu::default() }.with_processors_ratio().tsc_ctc_ratio;
+        assert_eq!(ratio((167, 1)), (167, 1));
+        assert_eq!(ratio((0, 0)), tsc_ctc_ratio().unwrap_or((0, 0)));
     }
 
     #[test]

@@ -153,6 +153,14 @@ impl Proc {
         Ok(String::from_utf8_lossy(&text).lines().filter_map(parse_maps_line).collect())
     }
 
+    /// What a process has mapped may be read: the kernel decides that when the file is opened.
+    ///
+    /// # Errors
+    /// There is no such process, or it may not be read.
+    pub fn may_read_maps(&self, pid: Pid) -> io::Result<()> {
+        fs::File::open(self.directory(pid).join("maps")).map(drop)
+    }
+
     /// Where the file of a mapping can be opened, and is certainly that file: by the mapping itself
     /// (`map_files`, for which root or CAP_CHECKPOINT_RESTORE is needed), else by its path as the process sees it, if device
     /// and inode are the same.
@@ -298,6 +306,7 @@ mod tests {
         let empty = tempfile::tempdir().unwrap();
         let nothing = Proc::at(empty.path());
         assert!(nothing.tasks(Pid(1)).is_err() && nothing.maps(Pid(1)).is_err());
+        assert!(nothing.may_read_maps(Pid(1)).is_err());
         assert!(!nothing.lives(Tid(1)));
         assert_eq!(
             (nothing.setting("kernel/perf_event_paranoid"), nothing.memory_available_bytes()),

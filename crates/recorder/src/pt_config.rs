@@ -32,6 +32,14 @@ pub enum PtConfigError {
         /// The largest.
         max: u64,
     },
+    /// One is of no use without the other.
+    #[error("--pt_config {term}=1: only with {other}=1")]
+    Without {
+        /// The term.
+        term: &'static str,
+        /// The other.
+        other: &'static str,
+    },
     /// The processor cannot do that.
     #[error("--pt_config {term}={value}: this processor can do {can}")]
     NotHere {
@@ -48,9 +56,29 @@ pub enum PtConfigError {
 /// at 24 MHz), PSB every 2^(11+3) bytes.
 const WANTED_PERIOD: u64 = 3;
 
-/// Settings that have values: the term, the mask of possible values, and what switches them on.
+// What the driver refuses with a bare EINVAL (pt_event_valid in arch/x86/events/intel/pt.c): it offers all terms, whatever the
+// processor can do.
+
+/// Settings that have values: the term, and the mask of possible values.
 const PERIODS: [(&str, &str); 3] =
     [("mtc_period", "mtc_periods"), ("psb_period", "psb_periods"), ("cyc_thresh", "cycle_thresholds")];
+
+/// The term, and what the processor must be able to do for it.
+const NEEDS: [(&str, &str); 10] = [
+    ("cyc", "psb_cyc"),
+    ("cyc_thresh", "psb_cyc"),
+    ("psb_period", "psb_cyc"),
+    ("mtc", "mtc"),
+    ("mtc_period", "mtc"),
+    ("ptw", "ptwrite"),
+    ("fup_on_ptw", "ptwrite"),
+    ("pwr_evt", "power_event_trace"),
+    ("event", "event_trace"),
+    ("notnt", "tnt_disable"),
+];
+
+/// The term, and the one without which it is refused.  `pt` says that `branch` means what it says.
+const PAIRS: [(&str, &str); 2] = [("branch", "pt"), ("fup_on_ptw", "ptw")];
 
 impl PtSettings {
     /// What is best for latencies here, changed by what `terms` says (`cyc=1,mtc_period=0`; no value is 1).
@@ -63,6 +91,7 @@ impl PtSettings {
             let (name, value) = term.split_once('=').unwrap_or((term, "1"));
             set(pmu, &mut values, name, value)?;
         }
+        check(pmu, &values)?;
         let mut config = 0;
         let mut written = Vec::new();
         for (name, value) in values {
@@ -85,7 +114,7 @@ type Values = std::collections::BTreeMap<String, u64>;
 /// that from drifting.
 fn defaults(pmu: &Pmu) -> Values {
     let mut values: Values = ["pt", "branch", "tsc"].map(|name| (name.to_owned(), 1)).into();
-    if pmu.cap("mtc") != 0 {
+    if pmu.cap("mtc") != 0 && pmu.cap("mtc_periods") != 0 {
         values.insert("mtc".to_owned(), 1);
         values.extend(nearest(pmu.cap("mtc_periods")).map(|period| ("mtc_period".to_owned(), period)));
     }
@@ -112,22 +141,40 @@ fn set(pmu: &Pmu, values: &mut Values, name: &str, text: &str) -> Result<(), PtC
         Ok(value) if value <= bits.max() => value,
         _ => return Err(PtConfigError::Value { term, value: text.to_owned(), max: bits.max() }),
     };
-    if let Some((_, cap)) = PERIODS.iter().find(|(period, _)| *period == name) {
-        let mask = pmu.cap(cap);
-        if value > 0 && mask >> value & 1 == 0 {
-            let can: Vec<String> =
-                (0..64).filter(|value| mask >> value & 1 == 1).map(|value| value.to_string()).collect();
-            let can = if can.is_empty() { "only 0".to_owned() } else { can.join(", ") };
-            return Err(PtConfigError::NotHere { term, value, can });
-        }
-    }
     values.insert(term, value);
     Ok(())
+}
+
+/// The driver will take them.
+fn check(pmu: &Pmu, values: &Values) -> Result<(), PtConfigError> {
+    let value_of = |name: &str| values.get(name).copied().unwrap_or(0);
+    let not_here = |term: &str, can: String| {
+        Err(PtConfigError::NotHere { term: term.to_owned(), value: value_of(term), can })
+    };
+    if let Some((term, _)) = NEEDS.iter().find(|(term, cap)| value_of(term) > 0 && pmu.cap(cap) == 0) {
+        return not_here(term, "only 0".to_owned());
+    }
+    for (term, cap) in PERIODS {
+        let (value, mask) = (value_of(term), pmu.cap(cap));
+        // 0 is what the others have when nothing is said of them.
+        let matters = value > 0 || term == "mtc_period" && value_of("mtc") > 0;
+        if matters && mask >> value & 1 == 0 {
+            let can = (0..64).filter(|value| mask >> value & 1 == 1).map(|value: u32| value.to_string());
+            let can = can.collect::<Vec<_>>().join(", ");
+            return not_here(term, if can.is_empty() { "none".to_owned() } else { can });
+        }
+    }
+    // Kernels that do not know the other one have no such rule.
+    let alone = PAIRS
+        .iter()
+        .find(|(term, other)| value_of(term) > 0 && value_of(other) == 0 && pmu.format.contains_key(*other));
+    alone.map_or(Ok(()), |(term, other)| Err(PtConfigError::Without { term, other }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pmu::Bits;
     use crate::pmu::tests::{SKYLAKE, sysfs};
 
     fn pmu(without: &[&str]) -> Pmu {
@@ -161,12 +208,41 @@ mod tests {
         );
     }
 
+    /// The driver has all terms in its format, and refuses them with EINVAL.
+    #[test]
+    fn what_the_processor_cannot_do_is_refused_by_name() {
+        let refused = |without: &[&str], terms: &str| {
+            let mut pmu = pmu(without);
+            let terms_of_driver =
+                [("ptw", 12), ("fup_on_ptw", 5), ("pwr_evt", 4), ("event", 31), ("notnt", 55)];
+            pmu.format
+                .extend(terms_of_driver.map(|(term, at)| (term.to_owned(), Bits { first: at, last: at })));
+            PtSettings::new(&pmu, Some(terms)).unwrap_err().to_string()
+        };
+        for term in ["ptw", "fup_on_ptw", "pwr_evt", "event", "notnt"] {
+            let expect = format!("--pt_config {term}=1: this processor can do only 0");
+            assert_eq!(refused(&[], term), expect);
+        }
+        let old = &["caps/psb_cyc", "caps/mtc", "caps/mtc_periods"];
+        for term in ["cyc", "mtc", "psb_period"] {
+            assert_eq!(refused(old, term), format!("--pt_config {term}=1: this processor can do only 0"));
+        }
+        let none = refused(&["caps/mtc_periods"], "mtc");
+        assert_eq!(none, "--pt_config mtc_period=0: this processor can do none");
+        let mut without_0 = pmu(&[]);
+        without_0.caps.insert("mtc_periods".into(), 0x248);
+        let error = PtSettings::new(&without_0, Some("mtc_period=0")).unwrap_err().to_string();
+        assert_eq!(error, "--pt_config mtc_period=0: this processor can do 3, 6, 9");
+        assert!(PtSettings::new(&without_0, Some("mtc_period=0,mtc=0")).is_ok());
+    }
+
     #[test]
     fn what_cannot_be_is_refused_by_name() {
         let refused = |terms: &str| PtSettings::new(&pmu(&[]), Some(terms)).unwrap_err().to_string();
         assert!(refused("speed=1").starts_with("--pt_config speed: the trace unit here has no such setting"));
         assert_eq!(refused("mtc_period=16"), "--pt_config mtc_period=16: not a number from 0 to 15");
         assert_eq!(refused("mtc_period=4"), "--pt_config mtc_period=4: this processor can do 0, 3, 6, 9");
+        assert_eq!(refused("pt=0"), "--pt_config branch=1: only with pt=1");
         assert_eq!(refused("cyc=x"), "--pt_config cyc=x: not a number from 0 to 1");
     }
 }

@@ -9,18 +9,18 @@
 //!          drains read what is left; features; whole file
 //! ```
 
-use std::ffi::{CString, OsString};
+use std::ffi::CString;
 use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use model::{Pid, Tid};
 use perfdata::write::{Features, time_conv};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::attach::{OpenBuffer, Opener};
+use crate::build_ids::BuildIds;
 use crate::clocks;
 use crate::cpu_list::CpuList;
 use crate::descriptors;
@@ -38,71 +38,9 @@ use crate::procfs::Proc;
 use crate::pt_config::PtSettings;
 use crate::snapshot::{BuildIdOf, Snapshot};
 use crate::sys::{HeldChild, Interrupts};
+use crate::target::Target;
 use crate::window::{Ended, Passed, Window};
-
-/// Whom to trace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// Processes, all threads of each.
-    Processes(Vec<Pid>),
-    /// Threads.
-    Threads(Vec<Tid>),
-    /// A program that is started for it, and its arguments.
-    Program(Vec<OsString>),
-    /// Whoever runs on the CPUs of [`Request::cpus`].
-    WholeCpus,
-}
-
-impl Target {
-    /// All that is named is there, and lives.
-    ///
-    /// # Errors
-    /// The first process or thread that does not.
-    pub fn check(&self, proc: &Proc) -> Result<(), RecordError> {
-        match self {
-            Self::Processes(pids) => {
-                for pid in pids {
-                    let tid = Tid(pid.0);
-                    match proc.process_of(tid) {
-                        Ok(process) if process != *pid => {
-                            return Err(RecordError::NoLeader { tid, process });
-                        }
-                        Ok(_) if proc.process_lives(*pid) => (),
-                        _ => return Err(RecordError::NoProcess(*pid)),
-                    }
-                }
-                Ok(())
-            }
-            Self::Threads(tids) => {
-                let dead = tids.iter().find(|tid| !proc.lives(**tid));
-                dead.map_or(Ok(()), |tid| Err(RecordError::NoThread(*tid)))
-            }
-            Self::Program(_) | Self::WholeCpus => Ok(()),
-        }
-    }
-
-    /// The processes that are named, or whose threads are.
-    #[must_use]
-    pub fn processes(&self, proc: &Proc) -> Vec<Pid> {
-        let mut pids = match self {
-            Self::Processes(pids) => pids.clone(),
-            Self::Threads(tids) => tids.iter().filter_map(|tid| proc.process_of(*tid).ok()).collect(),
-            Self::Program(_) | Self::WholeCpus => Vec::new(),
-        };
-        pids.sort_unstable();
-        pids.dedup();
-        pids
-    }
-
-    /// Some of it still lives.
-    pub(crate) fn lives(&self, proc: &Proc) -> bool {
-        match self {
-            Self::Processes(pids) => pids.iter().any(|pid| proc.process_lives(*pid)),
-            Self::Threads(tids) => tids.iter().any(|tid| proc.lives(*tid)),
-            Self::Program(_) | Self::WholeCpus => true,
-        }
-    }
-}
+use crate::workers::Workers;
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,6 +76,10 @@ pub struct Summary {
     pub losses: Vec<Losses>,
     /// Newborn threads that the kernel did not let us trace: no descriptors or no memory were left.
     pub refused_threads: u64,
+    /// Threads that were born and had ended before they could be traced, each with a buffer of its own.
+    pub missed_threads: u64,
+    /// CPUs that were switched on meanwhile: what ran there has no trace.
+    pub untraced_cpus: CpuList,
 }
 
 /// Records are read at least this often.
@@ -168,6 +110,10 @@ pub struct Session {
     request: Request,
     pmu: Pmu,
     settings: PtSettings,
+    /// What was to be; the opener has what is.
+    planned: Plan,
+    /// The CPUs that run when the events are opened.
+    online: CpuList,
     opener: Opener,
     buffers: Vec<OpenBuffer>,
     program: Option<HeldChild>,
@@ -190,7 +136,7 @@ impl Session {
             }
             _ => None,
         };
-        let mut list = || tids(&request.target, program.as_ref(), &proc);
+        let mut list = || request.target.threads(program.as_ref(), &proc);
         let online = CpuList::online(Path::new("/sys"));
         let cpus = request.cpus.clone().unwrap_or_else(|| online.clone());
         if let Some(cpu) = cpus.0.iter().find(|cpu| !online.0.contains(cpu)) {
@@ -215,7 +161,6 @@ impl Session {
             },
             on_exec: program.is_some(),
         };
-        let attrs = Attrs::new(purpose, &plan, KernelCan::probe());
         let text = ip_filter::for_kernel(&request.filter);
         let filter = (!text.is_empty()).then(|| CString::new(text)).transpose().map_err(|error| {
             RecordError::System {
@@ -223,26 +168,46 @@ impl Session {
                 error: error.into(),
             }
         })?;
-        let opener = Opener { attrs, plan, filter, proc: proc.clone() };
-        let buffers = match plan.layout {
-            Layout::TasksByCpu => opener.tasks_by_cpu(&cpus.0, &mut list)?,
-            Layout::WholeCpus => opener.whole_cpus(&cpus.0)?,
-            Layout::Threads => opener.threads(&mut list)?,
+        descriptors::make_room(plan.events);
+        let (can, workers) = (KernelCan::probe(), Workers::here());
+        let open = |plan: Plan| {
+            let attrs = Attrs::new(purpose, &plan, can);
+            let opener = Opener { attrs, plan, filter: filter.clone(), proc: proc.clone(), workers };
+            let buffers = match plan.layout {
+                Layout::TasksByCpu => opener.tasks_by_cpu(&cpus.0, &mut list),
+                Layout::WholeCpus => opener.whole_cpus(&cpus.0),
+                Layout::Threads => opener.threads(&mut list),
+            };
+            Ok((opener, buffers?))
         };
+        let (opener, buffers) = largest(plan, open)?;
         // The kernel may let us trace what it does not let us look at.
         for pid in request.target.processes(&proc) {
-            proc.maps(pid).map_err(|error| match error.kind() {
+            proc.may_read_maps(pid).map_err(|error| match error.kind() {
                 std::io::ErrorKind::PermissionDenied => RecordError::NotReadable(pid),
                 _ => RecordError::NoProcess(pid),
             })?;
         }
-        Ok(Self { request, pmu, settings, opener, buffers, program, began })
+        Ok(Self { request, pmu, settings, planned: plan, online, opener, buffers, program, began })
+    }
+
+    /// The size of the buffers of trace that could not be had, where they are smaller now.
+    #[must_use]
+    pub fn refused_bytes(&self) -> Option<u64> {
+        let planned = self.planned.trace_bytes;
+        (planned > self.opener.plan.trace_bytes).then_some(planned)
     }
 
     /// What was decided.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.opener.plan
+    }
+
+    /// The trace unit.
+    #[must_use]
+    pub fn pmu(&self) -> &Pmu {
+        &self.pmu
     }
 
     /// How the trace unit is programmed, as perf writes it.
@@ -258,10 +223,11 @@ impl Session {
     /// The file cannot be written: what was written before can be read.  Or the trace's times mean nothing here, or the
     /// program cannot be executed: then there is no file.
     pub fn record(self, job: &Job<'_>) -> Result<Summary, RecordError> {
-        let Self { request, pmu, settings, opener, buffers, program, began } = self;
+        let Self { request, pmu, settings, online, opener, mut buffers, program, began, .. } = self;
         let clock = buffers.iter().find_map(|buffer| buffer.ring.clock()).ok_or(RecordError::NoClock)?;
         buffers.iter().for_each(|buffer| buffer.events.enable_sideband());
-        let snapshots = snapshots(&request.target, program.as_ref(), &opener.proc, job.build_id);
+        let snapshots =
+            snapshots(&request.target, program.as_ref(), &opener.proc, job.build_id, &mut buffers);
         let filter = &ip_filter::for_recording(&request.filter);
         let head = Head {
             pmu: &pmu,
@@ -287,7 +253,6 @@ impl Session {
             tick: if wanted { NEWBORN_TICK } else { TICK },
             ending: AtomicBool::new(false),
         };
-        let mut buffers = buffers;
         if let Some(newborns) = shared.newborns {
             // Who was born before the sideband was on has no FORK record.
             let late = snapshots
@@ -296,13 +261,14 @@ impl Session {
             buffers.extend(late);
         }
         let drains: Vec<Drain<'_>> =
-            dealt(buffers).into_iter().map(|buffers| Drain::new(&shared, buffers)).collect();
+            dealt(buffers, opener.workers).into_iter().map(|buffers| Drain::new(&shared, buffers)).collect();
         let window = Window {
             target: &request.target,
             length: job.window,
             shared: &shared,
             proc: &opener.proc,
             interrupts: job.interrupts,
+            workers: opener.workers,
         };
         let (passed, losses) = std::thread::scope(|scope| {
             let running: Vec<_> = drains.into_iter().map(|drain| scope.spawn(|| drain.run())).collect();
@@ -327,27 +293,45 @@ impl Session {
         })?;
         let losses = losses.into_iter().flatten().collect();
         let file_bytes = file.map_err(not_written)?;
-        let refused_threads = newborns.refused();
-        Ok(Summary { ended, window, start_up, file_bytes, losses, refused_threads })
+        let (refused_threads, missed_threads) = (newborns.refused(), newborns.missed());
+        let untraced_cpus = match (&request.cpus, opener.plan.layout) {
+            // Nobody asked for others; an event of a thread is there wherever the thread is.
+            (Some(_), _) | (None, Layout::Threads) => CpuList::default(),
+            (None, _) => CpuList::online(Path::new("/sys")).without(&online),
+        };
+        Ok(Summary {
+            ended,
+            window,
+            start_up,
+            file_bytes,
+            losses,
+            refused_threads,
+            missed_threads,
+            untraced_cpus,
+        })
     }
 }
 
-/// The threads that there are now.
-fn tids(target: &Target, program: Option<&HeldChild>, proc: &Proc) -> Vec<Tid> {
-    match target {
-        Target::Processes(pids) => pids.iter().flat_map(|pid| proc.tasks(*pid).unwrap_or_default()).collect(),
-        Target::Threads(tids) => tids.clone(),
-        Target::Program(_) => program.map(|child| Tid(child.pid().0)).into_iter().collect(),
-        Target::WholeCpus => Vec::new(),
+/// Opens by this plan, or by the next smaller one that the kernel lets us have.
+fn largest<T>(
+    mut plan: Plan,
+    mut open: impl FnMut(Plan) -> Result<T, RecordError>,
+) -> Result<T, RecordError> {
+    loop {
+        match open(plan) {
+            Err(error) if error.is_too_large() => plan = plan.smaller().ok_or(error)?,
+            opened => return opened,
+        }
     }
 }
 
-/// What is there before the window.
+/// What is there before the window.  To look at all processes of a large machine takes a while, in which the buffers are read.
 fn snapshots(
     target: &Target,
     program: Option<&HeldChild>,
     proc: &Proc,
     build_id: BuildIdOf<'_>,
+    buffers: &mut [OpenBuffer],
 ) -> Vec<Snapshot> {
     if let Some(child) = program {
         // What it has mapped is ours, and is gone when it is executed.
@@ -357,14 +341,23 @@ fn snapshots(
         Target::WholeCpus => proc.processes().unwrap_or_default(),
         _ => target.processes(proc),
     };
-    pids.into_iter().map(|pid| Snapshot::of(proc, pid, build_id)).collect()
+    let build_ids = BuildIds::new(build_id);
+    let mut read = Instant::now();
+    let mut snapshots = Vec::with_capacity(pids.len());
+    for pid in pids {
+        snapshots.push(Snapshot::of(proc, pid, &|path| build_ids.of(path)));
+        if read.elapsed() > TICK {
+            buffers.iter_mut().for_each(OpenBuffer::read_early);
+            read = Instant::now();
+        }
+    }
+    snapshots
 }
 
 /// The buffers, for as many drains as there shall be.
-fn dealt(buffers: Vec<OpenBuffer>) -> Vec<Vec<OpenBuffer>> {
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(DRAINS_MAX);
+fn dealt(buffers: Vec<OpenBuffer>, workers: Workers) -> Vec<Vec<OpenBuffer>> {
     let mut hands: Vec<Vec<OpenBuffer>> = Vec::new();
-    hands.resize_with(workers.min(buffers.len()).max(1), Vec::new);
+    hands.resize_with(workers.at_most(DRAINS_MAX.min(buffers.len())), Vec::new);
     let count = hands.len();
     for (number, buffer) in buffers.into_iter().enumerate() {
         if let Some(hand) = hands.get_mut(number % count) {

@@ -17,6 +17,17 @@ pub(crate) use event::{EventFd, Scope};
 pub(crate) use ring::Ring;
 pub use signals::Interrupts;
 
+/// Ticks of the TSC for ticks of the crystal clock: CPUID leaf 15H, EBX / EAX.  `None` if the processor, or the hypervisor,
+/// does not tell.
+#[allow(unused_unsafe, reason = "newer compilers take the instruction for safe")]
+pub(crate) fn tsc_ctc_ratio() -> Option<(u32, u32)> {
+    const LEAF: u32 = 0x15;
+    // SAFETY: every x86-64 processor has the instruction.
+    let leaf = |number| unsafe { core::arch::x86_64::__cpuid(number) };
+    let ratio = (leaf(0).eax >= LEAF).then(|| leaf(LEAF))?;
+    (ratio.eax != 0 && ratio.ebx != 0).then_some((ratio.ebx, ratio.eax))
+}
+
 /// The TSC now.
 pub(crate) fn tsc() -> Tsc {
     // SAFETY: every x86-64 processor has the instruction, and Linux does not forbid it.

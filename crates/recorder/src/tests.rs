@@ -12,7 +12,7 @@ use perfdata::Listed;
 use perfdata::write::Features;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::attach::Opener;
+use crate::attach::{OpenBuffer, Opener};
 use crate::cpu_list::CpuList;
 use crate::drain::{Drain, Shared};
 use crate::events::{Attrs, Heirs, KernelCan, Purpose};
@@ -24,22 +24,24 @@ use crate::pmu::Pmu;
 use crate::procfs::Proc;
 use crate::pt_config::PtSettings;
 use crate::snapshot::Snapshot;
+use crate::workers::Workers;
 
-/// A recording of this process while `act` runs, and what is in its file; `None`: perf is not permitted here.
-fn recorded(layout: Layout, act: impl FnOnce()) -> Option<Vec<Listed>> {
+/// A recording of this process while `early` runs, before there is a file, and `act`; what is in the file.  `None`: perf is
+/// not permitted here.
+fn recorded(layout: Layout, early: impl FnOnce(), act: impl FnOnce()) -> Option<Vec<Listed>> {
     let proc = Proc::host();
     let pid = Pid(std::process::id() as i32);
     let plan = Plan { layout, buffers: 1, trace_bytes: 0, records_bytes: 1 << 16, events: 2, sized: false };
     let purpose = Purpose { pmu: 1, config: 9, heirs: Heirs::Threads, on_exec: false };
     let attrs = Attrs::new(purpose, &plan, KernelCan::probe());
-    let opener = Opener { attrs, plan, filter: None, proc: proc.clone() };
+    let opener = Opener { attrs, plan, filter: None, proc: proc.clone(), workers: Workers::here() };
     let mut list = || proc.tasks(pid).unwrap();
     let opened = match layout {
         Layout::TasksByCpu => opener.tasks_by_cpu(&CpuList::online(Path::new("/sys")).0, &mut list),
         Layout::Threads => opener.threads(&mut list),
         Layout::WholeCpus => opener.whole_cpus(&CpuList::online(Path::new("/sys")).0),
     };
-    let buffers = match opened {
+    let mut buffers = match opened {
         Ok(buffers) => buffers,
         Err(why) => {
             println!("skipped: {why}");
@@ -53,6 +55,8 @@ fn recorded(layout: Layout, act: impl FnOnce()) -> Option<Vec<Listed>> {
     let pmu = Pmu::default();
     let head = Head { pmu: &pmu, settings: &settings, attrs, layout, clock, filter: "" };
     buffers.iter().for_each(|buffer| buffer.events.enable_sideband());
+    early();
+    buffers.iter_mut().for_each(OpenBuffer::read_early);
     let snapshots = [Snapshot::of(&proc, pid, &|_| None)];
     let writer = file_head::create(&path, &head, &buffers, &Features::default(), &snapshots).unwrap();
     let output = Output::new(writer);
@@ -109,8 +113,12 @@ fn of_thread(listed: &[Listed], tid: Tid) -> BTreeSet<&'static str> {
 #[test]
 fn threads_inherit_events_of_cpus() {
     let mut tid = Tid(0);
-    let Some(listed) = recorded(Layout::TasksByCpu, || tid = short_life()) else { return };
+    let mut early = Tid(0);
+    let Some(listed) = recorded(Layout::TasksByCpu, || early = short_life(), || tid = short_life()) else {
+        return;
+    };
     assert_eq!(of_thread(&listed, tid), ["born", "died", "in", "out"].into());
+    assert_eq!(of_thread(&listed, early), ["born", "died", "in", "out"].into());
     // The threads that there were before are told of without a time.
     let main = Tid(std::process::id() as i32);
     let named = |l: &Listed| matches!(&l.record.body, Sideband::Comm { tid, .. } if *tid == main);
@@ -121,6 +129,6 @@ fn threads_inherit_events_of_cpus() {
 #[test]
 fn newborn_threads_get_a_buffer_of_their_own() {
     let mut tid = Tid(0);
-    let Some(listed) = recorded(Layout::Threads, || tid = short_life()) else { return };
+    let Some(listed) = recorded(Layout::Threads, || (), || tid = short_life()) else { return };
     assert_eq!(of_thread(&listed, tid), ["born", "died", "in", "out"].into());
 }

@@ -1,5 +1,6 @@
 //! The window: from the moment the trace is on until it is off.
 
+use std::convert::Infallible;
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,8 +13,9 @@ use crate::drain::Shared;
 use crate::error::RecordError;
 use crate::events::BufferEvents;
 use crate::procfs::Proc;
-use crate::session::Target;
 use crate::sys::{HeldChild, Interrupts};
+use crate::target::Target;
+use crate::workers::Workers;
 
 /// Why the window ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +52,7 @@ pub(crate) struct Window<'a> {
     pub(crate) shared: &'a Shared<'a>,
     pub(crate) proc: &'a Proc,
     pub(crate) interrupts: &'a Interrupts,
+    pub(crate) workers: Workers,
 }
 
 impl Window<'_> {
@@ -62,7 +65,7 @@ impl Window<'_> {
             // Its events are enabled by `execve`.
             Some(held) => Some(held.release().map_err(|error| self.not_executed(error))?),
             None => {
-                for_all(&self.shared.all_events(), BufferEvents::enable_trace);
+                for_all(self.workers, &mut self.shared.all_events(), BufferEvents::enable_trace);
                 None
             }
         };
@@ -70,9 +73,9 @@ impl Window<'_> {
         let ended = self.wait(start, &mut child);
         self.shared.ending.store(true, Ordering::SeqCst);
         // All of the trace first: who is switched out meanwhile is still told.
-        let events = self.shared.all_events();
-        for_all(&events, BufferEvents::disable_trace);
-        for_all(&events, BufferEvents::disable_sideband);
+        let mut events = self.shared.all_events();
+        for_all(self.workers, &mut events, BufferEvents::disable_trace);
+        for_all(self.workers, &mut events, BufferEvents::disable_sideband);
         let window = start.elapsed();
         if let Some(child) = child.filter(|_| ended != Ended::TargetGone) {
             end(child);
@@ -132,13 +135,9 @@ fn end(mut child: Child) {
 }
 
 /// Does it for all buffers, on all CPUs: each event is switched where its thread runs.
-fn for_all(events: &[Arc<BufferEvents>], switch: impl Fn(&BufferEvents) + Sync) {
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    let share = events.len().div_ceil(workers).max(1);
-    let switch = &switch;
-    std::thread::scope(|scope| {
-        for events in events.chunks(share) {
-            scope.spawn(move || events.iter().for_each(|events| switch(events)));
-        }
+fn for_all(workers: Workers, events: &mut [Arc<BufferEvents>], switch: impl Fn(&BufferEvents) + Sync) {
+    let Ok(()) = workers.each(events, |events| {
+        switch(events);
+        Ok::<(), Infallible>(())
     });
 }

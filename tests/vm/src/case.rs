@@ -59,6 +59,8 @@ pub enum Losses {
     Stalled,
     /// Bytes are overwritten.
     Damage,
+    /// Newborn threads run before they are attached to.
+    Births,
 }
 
 /// Words of a command that stand for something else.

@@ -60,6 +60,7 @@ pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
     };
     if matches!(case.losses, Losses::None | Losses::Overflows) {
         perf_agrees(&data, &truth)?;
+        perf_reports(&data, case.counted)?;
     }
     let counted: Vec<&str> = case.counted.iter().flat_map(|function| ["-f", function]).collect();
     let report = report(vm, &data, if counted.is_empty() { &["-f", "main"] } else { &counted })?;
@@ -67,7 +68,8 @@ pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
         same_as_live(vm, case, &data)?;
     }
     same_losses(&report, case.losses, &gaps, &truth)?;
-    if case.start == Start::Runs {
+    // What ran before a thread was attached to is not in the log either.
+    if case.start == Start::Runs || case.losses == Losses::Births {
         counts::same_as_logged(&report, case.counted, &truth, &data)?;
     } else {
         let printed = fs::read_to_string(vm.of_case(case.name, "out"))?;
@@ -149,6 +151,21 @@ fn perf_agrees(data: &Path, truth: &File) -> Result<()> {
     Ok(())
 }
 
+/// `perf report` takes the file, and finds the functions.
+fn perf_reports(data: &Path, functions: &[&str]) -> Result<()> {
+    let mut perf = Command::new("perf");
+    perf.args(["report", "--stdio", "--itrace=b", "--sort", "sym", "-i"]).arg(data);
+    let output = perf.stdin(Stdio::null()).output().context("perf report")?;
+    let (found, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let missing = functions.iter().find(|function| !found.contains(&format!("[.] {function}")));
+    ensure!(
+        output.status.success() && missing.is_none(),
+        "perf report: no {missing:?}: {}\n{said}",
+        output.status
+    );
+    Ok(())
+}
+
 /// `func_latency report` ends so if it has seen no call: all of them may be lost.
 const NO_CALLS: i32 = 1;
 
@@ -194,5 +211,8 @@ fn same_losses(report: &Value, losses: Losses, gaps: &Gaps, truth: &File) -> Res
         ensure!(reported == Some(count), "the report has {reported:?} {name}, the trace {count} gaps");
         ensure!((logged > 0) == of.contains(&losses), "{logged} {name} in a case of {losses:?}");
     }
+    let causes = report["loss"]["by_cause"].as_array().map_or(&[][..], Vec::as_slice);
+    let late = causes.iter().any(|loss| loss["cause"] == GapCause::NotYetAttached.name());
+    ensure!(late == (losses == Losses::Births), "threads attached late: {late}, in a case of {losses:?}");
     Ok(())
 }

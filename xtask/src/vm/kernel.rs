@@ -10,8 +10,8 @@ use crate::process::{self, Result};
 /// Where Debian's headers are.
 const SOURCES: &str = "/usr/src";
 
-/// What the machine needs to see the host's files, in the order of loading: Debian 12's.
-pub(super) const MODULES: [&str; 10] = [
+/// What the machine needs to see the host's files, in the order of loading, and overlays, which cases mount: Debian 12's.
+pub(super) const MODULES: [&str; 11] = [
     "fs/netfs/netfs.ko",
     "fs/fscache/fscache.ko",
     "net/9p/9pnet.ko",
@@ -22,6 +22,7 @@ pub(super) const MODULES: [&str; 10] = [
     "drivers/virtio/virtio_pci_modern_dev.ko",
     "drivers/virtio/virtio_pci_legacy_dev.ko",
     "drivers/virtio/virtio_pci.ko",
+    "fs/overlayfs/overlay.ko",
 ];
 
 /// A kernel, unpacked.

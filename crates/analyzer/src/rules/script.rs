@@ -9,7 +9,7 @@
 //!   code call k+10 f          there is a call instruction
 //!   code sigreturn restorer   ... a system call that ends a handler
 //!   off 120 150               off the CPU;  `off 120` for ever;  `off 120 150 5`: then on CPU 5, not on 3
-//!   born 5                    also `died 90`, `traced 5`, `executed 5`
+//!   born 5                    also `died 90`, `traced 5`, `executed 5`;  `late`: attached to while it ran
 //!
 //!   100 start f               tracing starts;  `95/100/110`: known to lie from 95 to 110
 //!   100 resume f+4            ... after a gap
@@ -144,6 +144,7 @@ fn sideband(word: &str, args: &[&str], tid: Tid, out: &mut Vec<SidebandRecord>) 
             out.push(record(at(0), tid, Sideband::Comm { pid: Pid(7), tid, name: String::new(), exec: true }))
         }
         "traced" => out.push(record(at(0), tid, Sideband::ItraceStart { pid: Pid(7), tid })),
+        "late" => out.push(SidebandRecord { time: None, ..record(0, tid, Sideband::AttachedLate { tid }) }),
         "died" => out.push(record(at(0), tid, Sideband::Exit { pid: Pid(7), tid })),
         _ => panic!("what is {word}?"),
     }
@@ -194,6 +195,18 @@ impl Program {
             _ => panic!("what is {word}?"),
         }
     }
+}
+
+/// The times off the CPU of a script of one thread.
+pub(super) fn schedule(script: &str) -> Schedule {
+    let mut records = Vec::new();
+    for line in script.lines() {
+        let mut words = line.split_whitespace();
+        if let Some(word @ "off") = words.next() {
+            sideband(word, &words.collect::<Vec<_>>(), Tid(7), &mut records);
+        }
+    }
+    Schedule::new(&records)
 }
 
 /// The report on a script, asked for `f` unless `request` says otherwise.
@@ -247,7 +260,7 @@ fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Repo
                 let gap = Gap { from, to, bytes: 16, at, cause: cause(why) };
                 events.push((tid, space, TraceEvent::Gap(gap)));
             }
-            [word @ ("off" | "born" | "died" | "traced" | "executed"), ref args @ ..] => {
+            [word @ ("off" | "born" | "died" | "traced" | "executed" | "late"), ref args @ ..] => {
                 sideband(word, args, tid, &mut records)
             }
             [at, word, ref args @ ..] => {
@@ -321,7 +334,7 @@ pub(super) fn row_text(row: &CallRow) -> String {
     text
 }
 
-fn callee_text(kind: ChildKind, function: FunctionId, site: Option<Place>) -> String {
+pub(super) fn callee_text(kind: ChildKind, function: FunctionId, site: Option<Place>) -> String {
     let name = NAMES[function.0 as usize];
     match (function, site) {
         (FunctionId::UNKNOWN, None) => kind.name().to_string(),

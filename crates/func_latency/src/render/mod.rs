@@ -1,10 +1,14 @@
 //! The report as text, timeline, JSON, rows and page.
 
+pub mod diff;
+pub mod explain;
 pub mod graph;
 pub mod histogram;
 pub mod html;
 pub(crate) mod image_names;
 pub mod json;
+pub mod ledger;
+pub mod modes;
 pub mod names;
 pub mod rows;
 pub mod table;

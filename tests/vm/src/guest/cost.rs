@@ -1,26 +1,33 @@
-//! What recording costs, on perf's own code alone: the module traces nothing, or pads as fast as it can.  An emulated processor's
-//! times say nothing of a real one's; what is held is the rate beside that of plain writing here and now.
+//! What recording costs, on perf's own code alone: the module traces nothing, or pads as fast as it can.
+//!
+//! An emulated processor is slow, and its host is busy: so each figure stands beside what the same kernel takes here and now for
+//! the least that must be done, and the best of some tries counts.
 
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
 use super::machine;
-use super::process::{HEAD_START, command};
+use super::process::{HEAD_START, command, signal};
 use crate::paths::Vm;
 
 /// In memory: what is measured is not the disk.
 const PLACE: &str = "/tmp/cost";
 
 const THREADS: &str = "100";
-const WINDOW: Duration = Duration::from_secs(1);
+
+/// A start takes no longer than this, ...
+const START_UP_MS: f64 = 100.0;
+/// ... or, where even that is too much for the host, than so many times the kernel's own part.
+const START_UP_SHARE: f64 = 8.0;
 
 /// More than can be drained.
 const FLOOD_KIB_PER_MS: u64 = 512;
+const FLOOD: Duration = Duration::from_secs(1);
 
 /// What is written at once.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -28,8 +35,11 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// The least share of the rate of plain writing.
 const LEAST_SHARE: f64 = 0.8;
 
+const TRIES: usize = 6;
+
 /// Starts on many threads, and drains a flood.
 pub(super) fn cost(vm: &Vm) -> Result<String> {
+    machine::set_second_cpu(false)?;
     machine::set_knob("quiet", 1)?;
     let seen = quiet(vm);
     machine::set_knob("flood_kib_per_ms", 0)?;
@@ -39,53 +49,99 @@ pub(super) fn cost(vm: &Vm) -> Result<String> {
 
 fn quiet(vm: &Vm) -> Result<String> {
     fs::create_dir_all(PLACE)?;
-    let many = record(vm, &Target::start(vm, THREADS)?)?;
+    let said = [start_up(vm)?, drained(vm)?].join("; ");
+    fs::remove_dir_all(PLACE)?;
+    Ok(said)
+}
+
+/// The start on threads that all sleep: what is measured is not what they do.
+fn start_up(vm: &Vm) -> Result<String> {
+    let target = Target::start(vm, THREADS)?;
+    signal("STOP", &target.0)?;
+    let (mut ours_ms, mut kernels_ms) = (f64::MAX, f64::MAX);
+    for _ in 0..TRIES {
+        ours_ms = ours_ms.min(record(vm, &target, Duration::from_millis(10))?.start_up_ms);
+        kernels_ms = kernels_ms.min(opened_ms(vm, &target)?);
+    }
+    let said =
+        format!("start-up on {THREADS} threads took {ours_ms:.1} ms, the kernel's part {kernels_ms:.1} ms");
+    ensure!(ours_ms < START_UP_MS || ours_ms < kernels_ms * START_UP_SHARE, "{said}");
+    Ok(said)
+}
+
+/// How long it takes to do nothing but open the events and map the buffers.
+fn opened_ms(vm: &Vm, target: &Target) -> Result<f64> {
+    let opens = Command::new(vm.programs().join("opens")).arg(target.0.id().to_string()).output()?;
+    let said = String::from_utf8_lossy(&opens.stderr);
+    ensure!(opens.status.success(), "opens: {}: {said}", opens.status);
+    let us: f64 = String::from_utf8_lossy(&opens.stdout).trim().parse().context("opens")?;
+    Ok(us / 1e3)
+}
+
+/// The rate at which a flood is drained, beside that of plain writing.
+fn drained(vm: &Vm) -> Result<String> {
     let target = Target::start(vm, "0")?;
-    let empty = record(vm, &target)?;
-    machine::set_knob("flood_kib_per_ms", FLOOD_KIB_PER_MS)?;
-    let flooded = record(vm, &target)?;
-    machine::set_knob("flood_kib_per_ms", 0)?;
-    // What is left in the buffer at the end of the window is drained behind it.
-    let drain = WINDOW + flooded.elapsed.saturating_sub(empty.elapsed);
-    let drained = flooded.bytes as f64 / drain.as_secs_f64();
-    let written = write()? as f64 / WINDOW.as_secs_f64();
-    let rates = format!("{:.1} MB/s drained, {:.1} MB/s plainly written", drained / 1e6, written / 1e6);
-    ensure!(drained >= written * LEAST_SHARE, "{rates}");
-    Ok(format!("start-up on {THREADS} threads took {}; {rates}", many.start_up))
+    let (mut best_share, mut said) = (0.0, String::new());
+    for _ in 0..TRIES {
+        machine::set_knob("flood_kib_per_ms", FLOOD_KIB_PER_MS)?;
+        let flooded = record(vm, &target, FLOOD)?;
+        machine::set_knob("flood_kib_per_ms", 0)?;
+        let drained = flooded.bytes as f64 / flooded.written_in.as_secs_f64();
+        let plainly = write()? as f64 / FLOOD.as_secs_f64();
+        if drained / plainly > best_share {
+            best_share = drained / plainly;
+            said = format!("{:.1} MB/s drained, {:.1} MB/s plainly written", drained / 1e6, plainly / 1e6);
+        }
+        if best_share >= LEAST_SHARE {
+            return Ok(said);
+        }
+    }
+    Err(anyhow::Error::msg(said))
 }
 
 /// A recording.
 struct Recorded {
     /// How long its start took, as the command says it.
-    start_up: String,
+    start_up_ms: f64,
     /// The size of its file.
     bytes: u64,
-    /// How long the command ran.
-    elapsed: Duration,
+    /// From the window's begin to the command's end: what is left in the buffer is drained behind the window.
+    written_in: Duration,
 }
 
-fn record(vm: &Vm, target: &Target) -> Result<Recorded> {
+fn record(vm: &Vm, target: &Target, window: Duration) -> Result<Recorded> {
     let mut record = command(&[vm.func_latency().display().to_string()])?;
-    let seconds = WINDOW.as_secs_f64().to_string();
+    let seconds = window.as_secs_f64().to_string();
     record.args(["record", "-p", &target.0.id().to_string(), "-d", &seconds, "-D", PLACE]);
     let start = Instant::now();
     let output = record.output()?;
     let elapsed = start.elapsed();
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{}: {said}", output.status);
-    let start_up = said.split("start-up took ").nth(1).and_then(|rest| rest.lines().next());
-    let start_up = start_up.with_context(|| format!("no start-up in: {said}"))?.to_owned();
+    let start_up_ms = milliseconds(&said).with_context(|| format!("no start-up in: {said}"))?;
     let bytes = fs::metadata(Path::new(PLACE).join("perf.data"))?.len();
-    Ok(Recorded { start_up, bytes, elapsed })
+    let written_in = elapsed.saturating_sub(Duration::from_secs_f64(start_up_ms / 1e3));
+    Ok(Recorded { start_up_ms, bytes, written_in })
 }
 
-/// Bytes that are written to a file in [`WINDOW`].
+/// `start-up took 45.1 ms`, or s.
+fn milliseconds(said: &str) -> Option<f64> {
+    let mut words = said.split("start-up took ").nth(1)?.split_whitespace();
+    let (number, unit) = (words.next()?.parse::<f64>().ok()?, words.next()?);
+    match unit {
+        "ms" => Some(number),
+        "s" => Some(number * 1e3),
+        _ => None,
+    }
+}
+
+/// Bytes that are written to a file in [`FLOOD`].
 fn write() -> Result<u64> {
     let path = Path::new(PLACE).join("plain");
     let mut file = File::create(&path)?;
     let chunk = vec![0_u8; CHUNK_BYTES];
     let (start, mut bytes) = (Instant::now(), 0);
-    while start.elapsed() < WINDOW {
+    while start.elapsed() < FLOOD {
         file.write_all(&chunk)?;
         bytes += CHUNK_BYTES as u64;
     }

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::process::{HEAD_START, command, runs_on, signal, wait};
+use super::live::{end_of, server};
+use super::process::{command, runs_on};
 use crate::paths::Vm;
 
 /// Half of them from the start on, half from when the file is there.
@@ -21,7 +22,7 @@ const SMALL_DISK: &str = "/tmp/small";
 /// `kill -9` at [`KILLS`] moments: the target runs on, what is there of the file opens, and the next recording is a whole one.
 pub(super) fn killed(vm: &Vm) -> Result<String> {
     let directory = vm.of_case("killed", "recording");
-    let mut target = target(vm)?;
+    let mut target = server(vm)?;
     let mut opened = 0;
     for number in 0..KILLS {
         let mut recorder = record(vm, &target, &directory, "5")?.stderr(Stdio::null()).spawn()?;
@@ -56,7 +57,7 @@ pub(super) fn disk_full(vm: &Vm) -> Result<String> {
     fs::create_dir_all(disk)?;
     let mount = ["-t", "tmpfs", "-o", "size=128k", "tmpfs", SMALL_DISK];
     ensure!(Command::new("mount").args(mount).status()?.success(), "cannot mount {SMALL_DISK}");
-    let mut target = target(vm)?;
+    let mut target = server(vm)?;
     let end = record(vm, &target, disk, "5")?.output()?;
     let said = String::from_utf8_lossy(&end.stderr).into_owned();
     ensure!(end.status.code() == Some(3) && said.contains("No space left"), "{}: {said}", end.status);
@@ -66,18 +67,6 @@ pub(super) fn disk_full(vm: &Vm) -> Result<String> {
     Ok("the file opens up to where the disk was full".to_owned())
 }
 
-fn target(vm: &Vm) -> Result<Child> {
-    let program = vm.programs().join("server").display().to_string();
-    let target = command(&[program])?.stdout(Stdio::null()).spawn()?;
-    sleep(HEAD_START);
-    Ok(target)
-}
-
-fn end_of(mut target: Child) -> Result<()> {
-    signal("TERM", &target)?;
-    wait(&mut target).map(drop)
-}
-
 fn record(vm: &Vm, target: &Child, directory: &Path, seconds: &str) -> Result<Command> {
     let mut record = command(&[vm.func_latency().display().to_string()])?;
     record.args(["record", "-p", &target.id().to_string(), "-d", seconds, "-D"]).arg(directory);
@@ -85,7 +74,8 @@ fn record(vm: &Vm, target: &Child, directory: &Path, seconds: &str) -> Result<Co
     Ok(record)
 }
 
-fn opens(vm: &Vm, data: &Path) -> Result<()> {
+/// The file can be read.
+pub(super) fn opens(vm: &Vm, data: &Path) -> Result<()> {
     let dump = Command::new(vm.func_latency()).args(["dump", "--sideband", "-i"]).arg(data).output()?;
     if !dump.status.success() {
         bail!("{} does not open: {}", data.display(), String::from_utf8_lossy(&dump.stderr));

@@ -13,6 +13,7 @@ const COUNTERS: &str = "/sys/kernel/debug/soft_pt/stat";
 const KNOBS: &str = "/sys/module/soft_pt/parameters";
 const RATIO: &str = "/sys/bus/event_source/devices/intel_pt/tsc_art_ratio";
 const TRACING: &str = "/sys/kernel/tracing";
+const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 const SECOND_CPU: &str = "/sys/devices/system/cpu/cpu1/online";
 
 /// Room in the module's log: 32 MB.
@@ -30,6 +31,15 @@ pub(super) fn unload_module() -> Result<()> {
     let rmmod = Command::new("rmmod").arg("soft_pt").status()?;
     ensure!(rmmod.success(), "rmmod: {rmmod}");
     Ok(())
+}
+
+/// While it runs `kernel.perf_event_paranoid` is `value`.
+pub(super) fn with_paranoid<T>(value: i32, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    let before = fs::read_to_string(PARANOID).context(PARANOID)?;
+    fs::write(PARANOID, value.to_string()).context(PARANOID)?;
+    let done = run();
+    fs::write(PARANOID, before.trim()).context(PARANOID)?;
+    done
 }
 
 /// A parameter of the module.

@@ -2,10 +2,15 @@
 
 mod cost;
 mod crashes;
+mod doctor;
+mod endings;
+mod files;
+mod live;
 mod machine;
 mod process;
 mod record;
 mod refusals;
+mod targets;
 
 use std::fs;
 use std::io;
@@ -25,10 +30,19 @@ pub struct Trial {
 }
 
 /// All of them, in the order in which they run, behind the cases.
-pub const TRIALS: [Trial; 4] = [
+pub const TRIALS: [Trial; 13] = [
     Trial { name: "cost", run: cost::cost },
     Trial { name: "killed", run: crashes::killed },
     Trial { name: "disk-full", run: crashes::disk_full },
+    Trial { name: "signals", run: endings::signals },
+    Trial { name: "second-signal", run: endings::second_signal },
+    Trial { name: "started-program", run: endings::started_program },
+    Trial { name: "processes", run: targets::processes },
+    Trial { name: "two-recordings", run: targets::two_recordings },
+    Trial { name: "preview", run: targets::preview },
+    Trial { name: "filtered-files", run: files::filtered },
+    Trial { name: "bundle", run: files::bundled },
+    Trial { name: "doctor", run: doctor::doctor },
     Trial { name: "refusals", run: refusals::all },
 ];
 

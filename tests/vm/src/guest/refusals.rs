@@ -6,17 +6,16 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 
+use super::live::server_of;
 use super::machine;
 use super::process::{HEAD_START, command, runs_on, signal, wait};
 use crate::case::Word;
 use crate::paths::Vm;
 
 /// An ordinary user (`nobody`).
-const USER: u32 = 65534;
-
-const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
+pub(super) const USER: u32 = 65534;
 
 /// Where the refused recordings were to be written; everybody may.
 const PLACE: &str = "/tmp/refused";
@@ -59,7 +58,7 @@ const ROOT: Refusal = Refusal {
     says: &[],
 };
 
-const REFUSALS: [Refusal; 10] = [
+const REFUSALS: [Refusal; 12] = [
     Refusal {
         what: "no such process",
         arguments: &["-p", "4000000", "-f", "handle"],
@@ -125,6 +124,19 @@ const REFUSALS: [Refusal; 10] = [
         says: &["ulimit -l", "-m"],
         ..ROOT
     },
+    Refusal {
+        what: "more ranges than there are",
+        arguments: &["-p", Word::PID, "-i", "-f", "handle", "-f", "getenv", "-f", "strtok_r"],
+        code: 2,
+        says: &["2 ranges", "fewer functions"],
+        ..ROOT
+    },
+    Refusal {
+        what: "more memory than there is",
+        arguments: &["-p", Word::PID, "-f", "handle", "-m", "64G"],
+        says: &["65536 MB", "a smaller -m"],
+        ..ROOT
+    },
     Refusal { what: "no PMU", obstacle: Obstacle::NoPmu, says: &["intel_pt", "doctor"], ..ROOT },
 ];
 
@@ -144,11 +156,9 @@ pub(super) fn all(vm: &Vm) -> Result<String> {
 }
 
 fn one(vm: &Vm, refusal: &Refusal) -> Result<()> {
-    let before = fs::read_to_string(PARANOID).context(PARANOID)?;
-    fs::write(PARANOID, refusal.paranoid.to_string()).context(PARANOID)?;
-    let mut target = target(vm, refusal.target_of_root)?;
+    let mut target = server_of(if refusal.target_of_root { 0 } else { USER }, vm)?;
     let obstacle = raise(refusal.obstacle, &target)?;
-    let refused = refuse(vm, refusal, &target);
+    let refused = machine::with_paranoid(refusal.paranoid, || refuse(vm, refusal, &target));
     if let Some(mut perf) = obstacle {
         signal("INT", &perf)?;
         wait(&mut perf)?;
@@ -156,21 +166,10 @@ fn one(vm: &Vm, refusal: &Refusal) -> Result<()> {
     if refusal.obstacle == Obstacle::NoPmu {
         machine::load_module(vm)?;
     }
-    fs::write(PARANOID, before.trim()).context(PARANOID)?;
     let lives = runs_on(&mut target);
     signal("TERM", &target)?;
     wait(&mut target)?;
     refused.and(lives)
-}
-
-fn target(vm: &Vm, of_root: bool) -> Result<Child> {
-    let mut target = command(&[vm.programs().join("server").display().to_string()])?;
-    if !of_root {
-        target.uid(USER).gid(USER);
-    }
-    let target = target.stdout(Stdio::null()).spawn()?;
-    sleep(HEAD_START);
-    Ok(target)
 }
 
 /// Makes it impossible; perf, if that is what does it.

@@ -1,0 +1,80 @@
+//! What a recording is aimed at: the functions of `-f` and `-a` in what runs now, and the ranges of `-i`.
+
+use anyhow::Result;
+use image::FunctionMatch;
+use recorder::{IpRange, Pmu, Proc};
+
+use crate::config::ReportConfig;
+use crate::ip_ranges;
+use crate::live_code::{Known, LiveCode};
+use crate::record_config::RecordConfig;
+use crate::target::{self, Remarks};
+
+/// What is known before anything is recorded.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Aim {
+    /// The functions, and the ancestor behind them; empty if that is not known yet.
+    pub(crate) functions: Vec<Place>,
+    /// The IP filter; empty: everything is traced.
+    pub(crate) ranges: Vec<IpRange>,
+    /// What did not fit into it.
+    pub(crate) left_out: Vec<String>,
+}
+
+/// Where a function is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Its name, with parameter types.
+    pub(crate) name: String,
+    /// As its process names the file.
+    pub(crate) object: String,
+    /// File offset and size of each part, the entry's first.
+    pub(crate) parts: Vec<(u64, u64)>,
+}
+
+impl Aim {
+    /// Of a command line.
+    ///
+    /// # Errors
+    /// A function that nobody has, or one that the IP filter cannot have: now, and not when all is recorded.
+    pub(crate) fn of(config: &RecordConfig, pmu: &Pmu, proc: &Proc) -> Result<Self> {
+        match &config.report {
+            Some(report) => Self::at(config, report, pmu, proc),
+            None => Ok(Self::default()),
+        }
+    }
+
+    fn at(config: &RecordConfig, report: &ReportConfig, pmu: &Pmu, proc: &Proc) -> Result<Self> {
+        let code = match LiveCode::of(&config.request.target, proc, report.calls.object.as_deref()) {
+            Known::Code(code) => code,
+            // What is not readable cannot be recorded either, and the recorder says why.
+            Known::TooMuch | Known::NotReadable => return Ok(Self::default()),
+        };
+        if !config.ip_filter && !code.is_complete() {
+            return Ok(Self::default());
+        }
+        let functions = target::wanted(&code.image, &report.calls, Remarks::Later)?;
+        let ancestor = match &report.calls.ancestor {
+            Some(ancestor) => {
+                Some(target::ancestor(&code.image, &report.calls, &ancestor.function, Remarks::Later)?)
+            }
+            None => None,
+        };
+        let place = |function: &FunctionMatch| Place {
+            name: function.full_name.clone(),
+            object: function.object_name.clone(),
+            parts: code
+                .image
+                .function_file_ranges(function.id)
+                .into_iter()
+                .map(|(start, bytes)| (start.0, bytes))
+                .collect(),
+        };
+        let places = functions.iter().map(|wanted| &wanted.function).chain(&ancestor).map(place).collect();
+        if !config.ip_filter {
+            return Ok(Self { functions: places, ..Self::default() });
+        }
+        let chosen = ip_ranges::choose(&code, &functions, ancestor.as_ref(), pmu.address_filters, proc)?;
+        Ok(Self { functions: places, ranges: chosen.ranges, left_out: chosen.left_out })
+    }
+}

@@ -1,0 +1,215 @@
+//! `--preview`: what would be recorded, and at which rate.  For that a tenth of a second is recorded, and thrown away.
+
+use std::fs;
+use std::io::{BufWriter, Write, stdout};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use recorder::{Interrupts, Plan, Proc, Summary, Target};
+
+use crate::aim::{Aim, Place};
+use crate::exit::Exit;
+use crate::prepared::Prepared;
+use crate::record_config::RecordConfig;
+use crate::render::units::{counted, duration, size};
+
+/// So long is tried.
+const TRIAL: Duration = Duration::from_millis(100);
+
+/// Records for [`TRIAL`], beside where the recording would be, and says what that showed.
+///
+/// # Errors
+/// Whatever would be one of the recording.
+pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit> {
+    let prepared = Prepared::new(config, interrupts)?;
+    let (plan, event) = (*prepared.session.plan(), prepared.session.event().to_owned());
+    let aim = prepared.aim.clone();
+    let path = config.output.with_file_name("perf.data.preview");
+    let recorded = prepared.record(&path, Some(TRIAL), interrupts);
+    // Nothing is left of it, whatever became of it.
+    let _ = fs::remove_file(&path);
+    let summary = recorded?;
+    let preview = Preview {
+        whom: whom(&config.request.target, &Proc::host()),
+        aim: &aim,
+        event: &event,
+        plan,
+        summary: &summary,
+        window: config.window,
+    };
+    preview.write(&mut BufWriter::new(stdout().lock())).context("cannot write to stdout")?;
+    Ok(Exit::Done)
+}
+
+/// What there is to say.
+struct Preview<'a> {
+    whom: String,
+    aim: &'a Aim,
+    event: &'a str,
+    plan: Plan,
+    summary: &'a Summary,
+    window: Option<Duration>,
+}
+
+impl Preview<'_> {
+    fn write(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        writeln!(out, "whom      {}", self.whom)?;
+        for function in &self.aim.functions {
+            writeln!(out, "function  {}", of_function(function))?;
+        }
+        match &self.aim.ranges[..] {
+            [] => writeln!(out, "traced    all user code that runs there")?,
+            ranges => {
+                writeln!(out, "traced    {}", counted(ranges.len() as u64, "range"))?;
+                for range in ranges {
+                    let (start, end) = (range.start.0, range.start.0.saturating_add(range.bytes));
+                    writeln!(out, "          {}+{start:#x} to {end:#x}", range.mapped_as)?;
+                }
+            }
+        }
+        for name in &self.aim.left_out {
+            writeln!(out, "not       {name}: there are no more ranges")?;
+        }
+        writeln!(out, "settings  {}", self.event)?;
+        writeln!(out, "buffers   {}", self.plan)?;
+        writeln!(out, "start-up  {}", duration(ns(self.summary.start_up)))?;
+        writeln!(out, "rate      {}", self.rate())?;
+        out.flush()
+    }
+
+    /// `at least 1.20 MB/s, as 100 ms showed: at least 12.0 MB in 10.0 s`.
+    fn rate(&self) -> String {
+        let bytes: u64 = self.summary.losses.iter().map(|losses| losses.trace_bytes).sum();
+        let tried_ns = ns(self.summary.window).max(1);
+        let in_time = |time: Duration| (u128::from(bytes) * time.as_nanos() / u128::from(tried_ns)) as u64;
+        // What was lost has no size.
+        let lossy = self.summary.losses.iter().any(recorder::Losses::any);
+        let at_least = if lossy { "at least " } else { "" };
+        let mut said = format!(
+            "{at_least}{}/s, as {} showed",
+            size(in_time(Duration::from_secs(1))),
+            duration(tried_ns)
+        );
+        if let Some(window) = self.window {
+            said += &format!(": {at_least}{} in {}", size(in_time(window)), duration(ns(window)));
+        }
+        if lossy {
+            said += "; some was lost already: a larger -m, or -i";
+        }
+        said
+    }
+}
+
+/// `handle (/usr/bin/server+0x1180, 88 bytes, and a cold part of 12)`.
+fn of_function(Place { name, object, parts }: &Place) -> String {
+    let Some(((start, bytes), cold)) = parts.split_first() else {
+        return format!("{name} ({object})");
+    };
+    let cold: u64 = cold.iter().map(|(_, bytes)| bytes).sum();
+    let cold = if cold > 0 { format!(", and {cold} in cold parts") } else { String::new() };
+    format!("{name} ({object}+{start:#x}, {bytes} bytes{cold})")
+}
+
+fn whom(target: &Target, proc: &Proc) -> String {
+    match target {
+        Target::Processes(pids) => {
+            let of = |pid: &model::Pid| {
+                let name = proc.name(*pid, model::Tid(pid.0)).unwrap_or_default();
+                let threads = proc.tasks(*pid).map_or(0, |tids| tids.len() as u64);
+                format!("process {} ({name}), {}", pid.0, counted(threads, "thread"))
+            };
+            pids.iter().map(of).collect::<Vec<_>>().join("; ")
+        }
+        Target::Threads(tids) => counted(tids.len() as u64, "thread"),
+        Target::Program(_) => "a program".to_owned(),
+        Target::WholeCpus => "whoever runs on these CPUs".to_owned(),
+    }
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{AuxOwner, Cpu, FileOffset};
+    use recorder::{Ended, IpRange, Layout, Losses};
+
+    use super::*;
+
+    fn losses(trace_bytes: u64, full: u64) -> Losses {
+        let owner = AuxOwner::Cpu(Cpu(0));
+        Losses { owner, trace_bytes, full, collisions: 0, partial: 0, lost_records: 0 }
+    }
+
+    fn text(aim: &Aim, losses: Vec<Losses>) -> String {
+        let plan = Plan {
+            layout: Layout::TasksByCpu,
+            buffers: 1,
+            trace_bytes: 1 << 20,
+            records_bytes: 1 << 16,
+            events: 2,
+            sized: false,
+        };
+        let summary = Summary {
+            ended: Ended::InTime,
+            window: Duration::from_millis(100),
+            start_up: Duration::from_millis(3),
+            file_bytes: 9,
+            losses,
+            refused_threads: 0,
+            missed_threads: 0,
+            untraced_cpus: recorder::CpuList::default(),
+        };
+        let preview = Preview {
+            whom: "process 7 (x), 1 thread".to_owned(),
+            aim,
+            event: "intel_pt/pt/u",
+            plan,
+            summary: &summary,
+            window: Some(Duration::from_secs(10)),
+        };
+        let mut out = Vec::new();
+        preview.write(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_preview_of_everything() {
+        let expect = "whom      process 7 (x), 1 thread\n\
+                      traced    all user code that runs there\n\
+                      settings  intel_pt/pt/u\n\
+                      buffers   1 buffer of the traced threads on each CPU, 1024 KB of trace and 64 KB of records each; 2 events\n\
+                      start-up  3.00 ms\n\
+                      rate      1.20 MB/s, as 100 ms showed: 12.0 MB in 10.0 s\n";
+        assert_eq!(text(&Aim::default(), vec![losses(100_000, 0), losses(20_000, 0)]), expect);
+    }
+
+    #[test]
+    fn a_preview_of_ranges_and_of_losses() {
+        let aim = Aim {
+            functions: vec![Place {
+                name: "f(int)".to_owned(),
+                object: "/bin/x".to_owned(),
+                parts: vec![(0x1180, 88), (0x1000, 12)],
+            }],
+            ranges: vec![IpRange {
+                mapped_as: "/bin/x".to_owned(),
+                file: "/proc/7/root/bin/x".into(),
+                start: FileOffset(0x1180),
+                bytes: 88,
+            }],
+            left_out: vec!["the cold part of f".to_owned()],
+        };
+        let text = text(&aim, vec![losses(100_000, 1)]);
+        let expect = [
+            "function  f(int) (/bin/x+0x1180, 88 bytes, and 12 in cold parts)\n",
+            "traced    1 range\n          /bin/x+0x1180 to 0x11d8\n",
+            "not       the cold part of f: there are no more ranges\n",
+            "rate      at least 1.00 MB/s, as 100 ms showed: at least 10.0 MB in 10.0 s; some was lost already: a larger -m, or -i\n",
+        ];
+        for part in expect {
+            assert!(text.contains(part), "{part}{text}");
+        }
+    }
+}
