@@ -16,6 +16,13 @@ pub(crate) enum Extent {
     Full,
 }
 
+/// Whether the tests of the page can run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Browser {
+    Here,
+    Missing,
+}
+
 /// Runs the stages; an error if any failed.
 pub(crate) fn run(extent: Extent) -> Result {
     let mut stages = Stages::new();
@@ -31,7 +38,17 @@ pub(crate) fn run(extent: Extent) -> Result {
     stages.run("deny", if extent == Extent::Full { deny::full } else { deny::quick });
     let lane: &[&str] = if extent == Extent::Full { &["--all"] } else { &[] };
     if stages.run("fixtures", || fixtures::run(lane).map(done)) {
-        stages.run("test", || cargo_test(extent).map(done));
+        let mut browser = Browser::Missing;
+        stages.run("browser", || {
+            Ok(match setup::browser() {
+                Ok(()) => {
+                    browser = Browser::Here;
+                    Outcome::Done
+                }
+                Err(why) => Outcome::Skipped(why),
+            })
+        });
+        stages.run("test", || cargo_test(extent, browser).map(done));
         stages.run("instructions", bench::count_instructions);
     }
     stages.run("vm", || vm::stage(&[]));
@@ -84,12 +101,15 @@ fn rustup_name(component: &str) -> &str {
 }
 
 /// `cargo test` as it prints, and its closing lines again at the end, where they can be found.
-fn cargo_test(extent: Extent) -> Result {
+fn cargo_test(extent: Extent, browser: Browser) -> Result {
     let mut command = cargo();
     command.args(["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"]);
     command.env("FUNC_LATENCY_REQUIRE_FIXTURES", "1");
     if extent == Extent::Full {
         command.env("FUNC_LATENCY_FULL", "1");
+    }
+    if browser == Browser::Here {
+        command.env("FUNC_LATENCY_REQUIRE_BROWSER", "1");
     }
     let (success, results) = tee(&mut command, &mut std::io::stdout())?;
     println!("\nclosing lines of cargo test:");

@@ -59,6 +59,14 @@ const VM_NEEDS: &[Need] = &[
     Need { package: "kmod", probe: "/sbin/insmod", purpose: "loading its PMU" },
 ];
 
+/// What the tests of the page need besides: where it cannot be had, they are skipped.  Without a window it needs the fewest
+/// packages: 18, where a whole browser takes a desktop's libraries along.
+const BROWSER_NEEDS: &[Need] = &[Need {
+    package: "chromium-headless-shell",
+    probe: "chromium-headless-shell",
+    purpose: "the page of --html; 220 MB on disk",
+}];
+
 /// Installs what is missing when root, else prints the command that does.
 pub(crate) fn run(extent: Extent) -> Result {
     let of_full_run = if extent == Extent::Full { FULL_NEEDS } else { &[] };
@@ -68,6 +76,11 @@ pub(crate) fn run(extent: Extent) -> Result {
 /// The same for the virtual machine.
 pub(crate) fn virtual_machine() -> Result {
     provide(&VM_NEEDS.iter().collect::<Vec<_>>())
+}
+
+/// The same for the browser.
+pub(crate) fn browser() -> Result {
+    if present("chromium") { Ok(()) } else { provide(&BROWSER_NEEDS.iter().collect::<Vec<_>>()) }
 }
 
 fn provide(needs: &[&Need]) -> Result {

@@ -49,6 +49,11 @@ impl ChildSums {
         sum
     }
 
+    /// In no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ChildKey, Total)> + '_ {
+        self.0.iter().map(|(key, total)| (*key, *total))
+    }
+
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }

@@ -45,6 +45,7 @@ mod off_cpu_causes;
 mod probed;
 pub mod report;
 pub mod request;
+mod row_children;
 #[cfg(test)]
 mod rules;
 mod session;
@@ -67,5 +68,6 @@ pub use report::{
     Total, TraceSummary, Untimed,
 };
 pub use request::{Ancestor, LatencyRange, Request, StartWindow, Surroundings, scheduler};
+pub use row_children::{RowChild, RowChildren};
 pub use stats::{Quantiles, Spread, Stats};
 pub use tree::{CallTree, Node, Paths, Step, TreeSink, Trees, off_cpu_spans};

@@ -6,6 +6,7 @@ use model::{AuxOffset, Cpu, FunctionId, GapCause, Ns, ObjectId, Svma, Tid};
 
 use crate::histogram::Bucket;
 use crate::off_cpu_causes::OffCpuCauses;
+use crate::row_children::RowChildren;
 use crate::stats::{Quantiles, Stats};
 
 /// The report on one recording.
@@ -200,6 +201,8 @@ pub struct FunctionReport {
     pub longest_open: Vec<CallRow>,
     /// Every call by start, if rows were asked for.
     pub rows: Vec<CallRow>,
+    /// The children of each row, if they were asked for.
+    pub row_children: RowChildren,
     /// A call whose children took longer than itself.  There is none: [`crate::check`].
     pub overfull: Option<CallRow>,
 }

@@ -77,12 +77,6 @@ impl Session {
         Ok(Self { programs, functions })
     }
 
-    /// Many probes are placed at once.
-    #[must_use]
-    pub fn has_multi(&self) -> bool {
-        self.programs.has_multi
-    }
-
     /// How often each function is entered in so long.
     ///
     /// # Errors

@@ -116,10 +116,10 @@ pub struct CallsArgs {
     #[arg(short, long, value_name = "FUNC[#min,max]")]
     pub ancestor: Option<Ancestor>,
     /// Only calls of this latency (ns, both included; either may be left out)
-    #[arg(long, value_name = "min,max")]
+    #[arg(long, alias = "latency_interval", value_name = "min,max")]
     pub li: Option<NsRange>,
     /// Only calls that start from start + min to start + max (ns of perf's clock)
-    #[arg(long, value_name = "start,min,max")]
+    #[arg(long, alias = "time_interval", value_name = "start,min,max")]
     pub ti: Option<TimeWindow>,
     /// Say on stderr what is done and how long it takes
     #[arg(short, long)]
@@ -141,9 +141,22 @@ pub struct QueryArgs {
     /// Form of the report
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub format: Format,
+    /// Draw latency over time, by thread: a dot for each call, and the slowest calls one by one
+    #[arg(short = 'l', long)]
+    pub timeline: bool,
+    /// In the timeline, draw N calls of a thread as their least, median and most
+    #[arg(long, alias = "timeline_unit", value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub tu: u32,
+    /// No colours, on a terminal either (as with NO_COLOR in the environment)
+    #[arg(long)]
+    pub no_color: bool,
     /// Write one row for every call; the extension says in which form
     #[arg(long, value_name = "FILE.{jsonl,csv}")]
     pub rows: Option<PathBuf>,
+    /// Write a page for the browser with every call in it: plot, brush, filters; one file that needs no network
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Fail (exit code 1) when more than this share of the threads' time was lost, and say why and what helps; gaps
     /// without a known time are only warned of, but 0 allows no gap at all, and no damaged file
     #[arg(long, value_name = "PCT")]
@@ -288,12 +301,6 @@ pub struct RecordArgs {
     /// Copy the recording and the files that it needs into this directory, too
     #[arg(long, value_name = "DIR")]
     pub bundle: Option<PathBuf>,
-    /// Latency over time
-    #[arg(short = 'l', long)]
-    pub timeline: bool,
-    /// Unit of the timeline
-    #[arg(long, value_name = "N")]
-    pub tu: Option<u64>,
     /// Latency by code block
     #[arg(short = 'c', long = "code_block")]
     pub code_block: bool,

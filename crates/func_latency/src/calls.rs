@@ -82,6 +82,7 @@ impl<'a> Opened<'a> {
             }),
             tids: self.tids()?,
             rows: false,
+            row_children: false,
             stack_switches: !image.stack_switchers().is_empty(),
         })
     }

@@ -11,7 +11,7 @@
 //! preview_command what a recording would be
 //! uprobe      the same by probes, where there is no trace unit: functions -> calls -> the same report
 //! doctor_command  what this machine lets us record
-//! report_command  recording -> image, decoder, analyzer -> render::{text, json, rows}
+//! report_command  recording -> image, decoder, analyzer -> render::{text, timeline, json, rows, html}
 //!     target      -f, -b, -I, -a: names to functions
 //! explain_command  slow and typical calls -> analyzer::{ledger, branch_path} -> render::explain
 //! modes_command   the ways that calls go -> render::modes

@@ -38,7 +38,7 @@ pub(crate) fn record(args: RecordArgs) -> Result<Exit> {
 
 /// Options that reports do not have yet.
 fn not_yet(args: &RecordArgs) -> Vec<&'static str> {
-    let options = [(args.timeline, "-l"), (args.tu.is_some(), "--tu"), (args.code_block, "-c")];
+    let options = [(args.code_block, "-c")];
     options.into_iter().filter(|(given, _)| *given).map(|(_, name)| name).collect()
 }
 

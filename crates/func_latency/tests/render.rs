@@ -2,16 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::path::Path;
+mod golden;
 
 use analyzer::histogram::histogram;
 use analyzer::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
     CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, OffCpuCauses, Place, Quantiles, Reason,
-    ReasonRow, Report, Stats, Status, Tails, ThreadLoss, Total, TraceSummary, Untimed, Waker, WakerRow,
+    ReasonRow, Report, RowChildren, Stats, Status, Tails, ThreadLoss, Total, TraceSummary, Untimed, Waker,
+    WakerRow,
 };
 use func_latency::config::RowsForm;
 use func_latency::render::{Names, View, json, rows, text};
+use golden::check_golden;
 use model::{AuxOffset, ClockOffsets, Cpu, FunctionId, GapCause, Ns, ObjectId, OffCpuSplit, Pid, Svma, Tid};
 
 const FUNCTIONS: [&str; 6] = [
@@ -169,6 +171,7 @@ fn function() -> FunctionReport {
         off_cpu_causes: Some(causes()),
         longest_open: vec![open, cut],
         rows: vec![complete, open, cut],
+        row_children: RowChildren::default(),
         overfull: None,
     }
 }
@@ -209,6 +212,7 @@ fn empty_function() -> FunctionReport {
         off_cpu_causes: None,
         longest_open: vec![],
         rows: vec![],
+        row_children: RowChildren::default(),
         overfull: None,
     }
 }
@@ -278,19 +282,6 @@ fn whole_report() -> Report {
     report.limits = Limits::default();
     report.functions.truncate(1);
     report
-}
-
-fn check_golden(name: &str, actual: &[u8]) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(name);
-    if std::env::var_os("UPDATE_GOLDENS").is_some() {
-        std::fs::write(&path, actual).unwrap();
-    }
-    let actual = String::from_utf8(actual.to_vec()).unwrap();
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    for (number, (actual, expected)) in actual.lines().zip(expected.lines()).enumerate() {
-        assert_eq!(actual, expected, "{name}, line {}", number + 1);
-    }
-    assert_eq!(actual.lines().count(), expected.lines().count(), "lines of {name}");
 }
 
 fn check_text(name: &str, report: &Report, srcline: bool, unfold: bool, width: usize) {

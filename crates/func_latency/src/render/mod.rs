@@ -1,9 +1,10 @@
-//! The report as text, JSON and rows.
+//! The report as text, timeline, JSON, rows and page.
 
 pub mod diff;
 pub mod explain;
 pub mod graph;
 pub mod histogram;
+pub mod html;
 pub(crate) mod image_names;
 pub mod json;
 mod json_causes;
@@ -13,6 +14,7 @@ pub mod names;
 pub mod rows;
 pub mod table;
 pub mod text;
+pub mod timeline;
 pub mod tree;
 pub mod units;
 

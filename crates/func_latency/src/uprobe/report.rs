@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use analyzer::{KernelNames, ProbeCost, ProbedAnalysis, Report, Request, Surroundings};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use bpf::Costs;
 use image::KernelSymbols;
 use model::{Avma, ClockOffsets, Ns, Pid, Schedule};
@@ -17,7 +17,7 @@ use crate::live_code::LiveCode;
 use crate::render::image_names::ImageNames;
 use crate::render::units::{counted, duration};
 use crate::render::{View, rows};
-use crate::report_command::{leave_out_uncalled, seen, write_report};
+use crate::report_command::{leave_out_uncalled, seen, with_rows, write_report};
 use crate::target::{self, Wanted};
 use crate::{messages, remedy};
 
@@ -31,15 +31,18 @@ pub(super) fn request(config: &ReportConfig, target: &Target, code: &LiveCode, w
         min_ns: 0,
         max_ns: w.to.since(w.from),
     };
-    Request {
+    let request = Request {
         functions: wanted.iter().map(|w| w.function.id).collect(),
         ancestor: None,
         latency: analyzer::LatencyRange { min_ns: min, max_ns: max },
         starts: config.calls.window.map(starts),
         tids: if let Target::Threads(tids) = target { tids.clone() } else { Vec::new() },
-        rows: config.rows.is_some() || config.check,
+        rows: false,
+        row_children: false,
         stack_switches: !code.image.stack_switchers().is_empty(),
-    }
+    };
+    let request = with_rows(config, request);
+    Request { rows: request.rows || config.check, ..request }
 }
 
 /// An analysis of the calls of these functions.
@@ -122,7 +125,7 @@ pub(super) fn write(
         srcline: config.srcline,
         unfold: config.unfold,
     };
-    write_report(config.format, &view).context("cannot write to stdout")?;
+    write_report(config, &view)?;
     for violation in &violations {
         messages::inconsistent(violation, &names);
     }
