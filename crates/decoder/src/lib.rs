@@ -31,6 +31,7 @@ mod segment;
 mod segment_decoder;
 #[cfg(test)]
 mod tests;
+mod untraced;
 mod walk;
 
 use model::{

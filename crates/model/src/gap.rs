@@ -39,6 +39,8 @@ pub enum GapCause {
     NoSync,
     /// The thread lived before it was attached to.
     NotYetAttached,
+    /// The thread ran on a CPU that was not traced.
+    UntracedCpu,
     /// Snapshots were recorded: what ran between two was overwritten, or not traced while one was copied.
     BetweenSnapshots,
 }
@@ -58,6 +60,7 @@ impl GapCause {
             Self::UnknownThread => "unknown thread",
             Self::NoSync => "no sync",
             Self::NotYetAttached => "not yet attached",
+            Self::UntracedCpu => "untraced CPU",
             Self::BetweenSnapshots => "between snapshots",
         }
     }

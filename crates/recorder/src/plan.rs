@@ -78,6 +78,8 @@ pub struct Asked {
     pub threads: usize,
     /// CPUs to trace on.
     pub cpus: usize,
+    /// CPUs to know switches of, and not to trace on.
+    pub watched_cpus: usize,
     /// One buffer for each thread (`-t`).
     pub per_thread: bool,
     /// Only on these CPUs (`-C`): a buffer of a thread has what it does anywhere.
@@ -93,6 +95,8 @@ pub struct Plan {
     pub layout: Layout,
     /// Buffers to begin with.
     pub buffers: u64,
+    /// Further buffers, for records only.
+    pub watched: u64,
     /// Size of each for trace; a power of two.
     pub trace_bytes: u64,
     /// Size of each for records; a power of two.
@@ -146,9 +150,11 @@ impl Plan {
         let (threads, cpus) = (asked.threads as u64, asked.cpus as u64);
         let left = means.descriptors.saturating_sub(OTHER_DESCRIPTORS);
         // Two events each: the trace, and the sideband.
-        let by_cpu = threads.saturating_mul(cpus).saturating_mul(2);
+        let watched = asked.watched_cpus as u64;
+        let on_cpus = cpus * 2 + watched;
+        let by_cpu = threads.saturating_mul(on_cpus);
         let (layout, buffers, events) = match threads {
-            0 => (Layout::WholeCpus, cpus, cpus * 2),
+            0 => (Layout::WholeCpus, cpus, on_cpus),
             _ if asked.only_these_cpus => (Layout::TasksByCpu, cpus, by_cpu),
             _ if !asked.per_thread && by_cpu <= left.min(EVENTS_MAX) => (Layout::TasksByCpu, cpus, by_cpu),
             _ => (Layout::Threads, threads, threads * 2),
@@ -158,16 +164,24 @@ impl Plan {
             return Err(PlanError::Descriptors { threads: asked.threads, needed, limit: means.descriptors });
         }
         // What newborn threads will need is not given away.
-        let share = if layout == Layout::Threads { means.share(buffers) / 2 } else { means.share(buffers) };
+        let share = match layout {
+            Layout::Threads => means.share(buffers) / 2,
+            // Buffers for records only have as much for them as the others.
+            Layout::TasksByCpu | Layout::WholeCpus => means.share(buffers + watched.div_ceil(RECORDS_SHARE)),
+        };
         let records_bytes =
             floor_power_of_two(share / RECORDS_SHARE).clamp(RECORDS_MIN_BYTES, RECORDS_MAX_BYTES);
-        let fits = share.saturating_sub(records_bytes + PAGE_BYTES);
+        let in_watched = (records_bytes + PAGE_BYTES) * watched;
+        let all = means.share(1).saturating_sub(in_watched);
+        let fits = share.min(all / buffers.max(1)).saturating_sub(records_bytes + PAGE_BYTES);
         let trace_bytes = match asked.trace_bytes {
             Some(bytes) => bytes.max(PAGE_BYTES).next_power_of_two(),
             None => floor_power_of_two(fits).min(TRACE_MAX_BYTES),
         };
         if trace_bytes < TRACE_MIN_BYTES && asked.trace_bytes.is_none() {
-            let needed = buffers * (TRACE_MIN_BYTES + RECORDS_MIN_BYTES + PAGE_BYTES) * 9 / 8 / 1024;
+            let in_watched = watched * (RECORDS_MIN_BYTES + PAGE_BYTES);
+            let in_buffers = buffers * (TRACE_MIN_BYTES + RECORDS_MIN_BYTES + PAGE_BYTES);
+            let needed = (in_buffers + in_watched) * 9 / 8 / 1024;
             let limit = share * buffers / 1024;
             return Err(PlanError::LockedMemory {
                 buffers,
@@ -177,7 +191,7 @@ impl Plan {
             });
         }
         let sized = asked.trace_bytes.is_some();
-        Ok(Self { layout, buffers, trace_bytes, records_bytes, events, sized })
+        Ok(Self { layout, buffers, watched, trace_bytes, records_bytes, events, sized })
     }
 
     /// The next best, where the kernel does not map these buffers: others of this user have locked memory, too, and some
@@ -207,11 +221,15 @@ impl fmt::Display for Plan {
         };
         write!(
             f,
-            "{} buffer{} {whose}, {} KB of trace and {} KB of records each; {} events",
+            "{} buffer{} {whose}, {} KB of trace and {} KB of records each{}; {} events",
             self.buffers,
             if self.buffers == 1 { "" } else { "s" },
             self.trace_bytes / 1024,
             self.records_bytes / 1024,
+            match self.watched {
+                0 => String::new(),
+                watched => format!(", {watched} more of records only"),
+            },
             self.events
         )
     }
@@ -237,7 +255,7 @@ mod tests {
     }
 
     const ONE: Asked =
-        Asked { threads: 1, cpus: 4, per_thread: false, only_these_cpus: false, trace_bytes: None };
+        Asked { threads: 1, cpus: 4, watched_cpus: 0, per_thread: false, only_these_cpus: false, trace_bytes: None };
 
     #[test]
     fn buffers_share_what_there_is() {
@@ -250,6 +268,30 @@ mod tests {
         assert!(together <= USER.locked_bytes.unwrap());
         let small = plan(ONE, Means { available_bytes: 256 << 20, ..ROOT });
         assert_eq!(small.trace_bytes, 8 << 20);
+    }
+
+    #[test]
+    fn cpus_that_are_only_watched_have_buffers_for_records() {
+        let asked = Asked { cpus: 1, watched_cpus: 63, only_these_cpus: true, ..ONE };
+        let whole = Asked { threads: 0, ..asked };
+        let mapped = |plan: Plan| {
+            let records = plan.records_bytes + PAGE_BYTES;
+            plan.buffers * (plan.trace_bytes + records) + plan.watched * records
+        };
+        for (asked, means) in [(asked, USER), (asked, ROOT), (whole, ROOT)] {
+            let plan = plan(asked, means);
+            assert_eq!((plan.buffers, plan.watched, plan.events), (1, 63, 65));
+            assert!(mapped(plan) <= means.share(1), "{plan}");
+        }
+        assert_eq!(plan(Asked { threads: 9, ..asked }, ROOT).events, 9 * 65);
+        assert!(plan(asked, USER).to_string().ends_with(", 63 more of records only; 65 events"));
+        let Err(PlanError::LockedMemory { setting, .. }) =
+            Plan::new(asked, Means { locked_bytes: Some(64 << 10), ..USER })
+        else {
+            panic!("64 KB are too few for 64 buffers")
+        };
+        let enough = Means { locked_bytes: Some(setting * 1024), ..USER };
+        assert!(plan(asked, enough).trace_bytes >= TRACE_MIN_BYTES);
     }
 
     #[test]
