@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use analyzer::{CheckedAnalysis, Report, Request, Surroundings};
+use analyzer::{CheckedAnalysis, Report, Request, Surroundings, TreeSink};
 use decoder::{Context, DecodeOptions, DecodeStats, OwnDecoder, SegmentDecoder};
 use image::{Image, ImageOptions, Query};
 use model::{Avma, EventSink, FunctionId, Recording, Schedule};
@@ -121,6 +121,26 @@ impl<'a> Opened<'a> {
         let request = Request { functions: functions.to_vec(), ..Request::default() };
         let mut analysis = CheckedAnalysis::new(&request, around);
         self.decode_with(decoder, options, &mut analysis);
+        let (report, violations) = analysis.finish();
+        assert!(violations.is_empty(), "{violations:#?}");
+        report
+    }
+
+    /// Reports on functions, and gives the trees of their calls to `sink`.
+    ///
+    /// # Panics
+    /// As [`Self::analyse`].
+    #[must_use]
+    pub fn analyse_trees(
+        &self,
+        functions: &[FunctionId],
+        options: &DecodeOptions,
+        sink: &mut dyn TreeSink,
+    ) -> Report {
+        let around = Surroundings::of(&self.recording, &self.schedule, &self.image);
+        let request = Request { functions: functions.to_vec(), ..Request::default() };
+        let mut analysis = CheckedAnalysis::with_trees(&request, around, sink);
+        self.decode(options, &mut analysis);
         let (report, violations) = analysis.finish();
         assert!(violations.is_empty(), "{violations:#?}");
         report

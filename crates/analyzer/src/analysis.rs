@@ -1,12 +1,13 @@
 //! The whole: events of all threads in, one report out.
 
-use model::{EventSink, FunctionSet, Ns, Pid, SpaceId, Tid, TraceEvent};
+use model::{AuxOffset, EventSink, EventTime, FunctionSet, Gap, GapCause, Ns, Pid, SpaceId, Tid, TraceEvent};
 use rustc_hash::FxHashMap;
 
 use crate::report::{Report, TraceSummary};
 use crate::request::{Request, Surroundings};
 use crate::session::Session;
 use crate::thread::Thread;
+use crate::tree::TreeSink;
 
 /// Turns the events of all threads into a [`Report`], in one pass.
 pub struct Analysis<'a> {
@@ -20,18 +21,44 @@ impl<'a> Analysis<'a> {
     /// An analysis that has seen nothing yet.
     #[must_use]
     pub fn new(request: &Request, around: Surroundings<'a>) -> Self {
-        let mut analysis = Self {
-            session: Session::new(request, around),
-            threads: FxHashMap::default(),
-            tids: request.tids.clone(),
-            events: 0,
-        };
+        Self::start(request, Session::new(request, around))
+    }
+
+    fn start(request: &Request, session: Session<'a>) -> Self {
+        let around = session.around;
+        let mut analysis =
+            Self { session, threads: FxHashMap::default(), tids: request.tids.clone(), events: 0 };
         for (tid, life) in around.schedule.threads() {
-            if life.trace_start.is_some() {
+            let late = life.not_yet_attached();
+            if life.trace_start.is_some() || late.is_some() {
                 analysis.thread(tid); // traced, though it may never have run
+            }
+            if let Some((born, attached)) = late {
+                analysis.not_yet_attached(tid, born, attached);
             }
         }
         analysis
+    }
+
+    /// What a newborn thread did before it was attached to nobody knows: its frames neither.
+    fn not_yet_attached(&mut self, tid: Tid, born: Ns, attached: Ns) {
+        let (from, to) = (EventTime::exact(born), EventTime::exact(attached));
+        let gap = Gap { from, to, bytes: 0, at: AuxOffset(0), cause: GapCause::NotYetAttached };
+        let (session, thread) = self.thread(tid);
+        if let Some(thread) = thread {
+            thread.event(session, SpaceId::default(), &TraceEvent::Gap(gap));
+        }
+    }
+
+    /// An analysis that gives the trees of calls to `sink`.  It needs every call that the wanted functions led to, so
+    /// that nothing may be left out ([`EventSink::asks_about`]).
+    #[must_use]
+    pub fn with_trees(
+        request: &Request,
+        around: Surroundings<'a>,
+        sink: &'a mut (dyn TreeSink + 'a),
+    ) -> Self {
+        Self::start(request, Session::new(request, around).with_trees(sink))
     }
 
     /// The thread's state; `None` if it was not asked for.
@@ -76,7 +103,7 @@ impl<'a> Analysis<'a> {
 
 impl EventSink for Analysis<'_> {
     fn asks_about(&self) -> Option<FunctionSet> {
-        Some(self.session.asks_about())
+        self.session.asks_about()
     }
 
     fn left_out(&mut self, tid: Tid, transfers: u64) {

@@ -240,7 +240,8 @@ impl<'a> Thread<'a> {
         // What was lost may have been that it was interrupted there.
         let is_behind_gap = after_gap || !first && self.is_without_past();
         let may_resume = is_behind_gap && session.around.has_ip_filter && to.at_entry;
-        self.base_known |= first && !after_gap && !session.around.has_ip_filter && to.at_entry;
+        let may_be_first = first && !after_gap && !session.around.is_part;
+        self.base_known |= may_be_first && !session.around.has_ip_filter && to.at_entry;
         self.base_known |= first && self.executed.is_some_and(|executed| executed <= self.now.hi);
         match self.left.take() {
             Some(Left::Kernel(entry)) if !self.stack.is_empty() => self.back_from_kernel(session, entry, to),

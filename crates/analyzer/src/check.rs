@@ -23,6 +23,7 @@ use crate::report::{
 };
 use crate::request::{Request, Surroundings};
 use crate::stats::{Quantiles, Stats};
+use crate::tree::TreeSink;
 
 /// Violations that are kept; one defect may show at every event.
 const VIOLATIONS_MAX: usize = 100;
@@ -85,6 +86,17 @@ impl<'a> CheckedAnalysis<'a> {
             last: FxHashMap::default(),
             found: Found::default(),
         }
+    }
+
+    /// As [`Analysis::with_trees`].
+    #[must_use]
+    pub fn with_trees(
+        request: &Request,
+        around: Surroundings<'a>,
+        sink: &'a mut (dyn TreeSink + 'a),
+    ) -> Self {
+        let request = Request { rows: true, ..request.clone() };
+        Self { analysis: Analysis::with_trees(&request, around, sink), ..Self::new(&request, around) }
     }
 
     /// As [`Analysis::finish`], and what is wrong; nothing, unless this program has a defect.

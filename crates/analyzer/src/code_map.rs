@@ -170,6 +170,7 @@ mod tests {
             window: (Ns(0), Ns(0)),
             scheduler: None,
             has_ip_filter: false,
+            is_part: false,
             buffers: &[],
         });
         let mut counts = || {

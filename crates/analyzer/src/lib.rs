@@ -11,7 +11,7 @@
 //!        landing    exceptions and longjmp: which frame did control land in?
 //!        kernel     system calls, interrupts, signals
 //!        filter     what lies outside the IP filter                  -> stack of frames (thread, stack)
-//!     -> a call ends: its row, and what its children took (thread, children)
+//!     -> a call ends: its row, what its children took (thread, ended, children), and if asked for its tree (tree)
 //!     -> aggregate  figures by function and caller                   -> Report
 //! ```
 //!
@@ -25,6 +25,7 @@ mod call_site;
 pub mod check;
 mod children;
 mod code_map;
+mod ended;
 mod filter;
 mod ghosts;
 pub mod histogram;
@@ -40,6 +41,7 @@ mod session;
 mod stack;
 pub mod stats;
 mod thread;
+pub mod tree;
 mod window;
 
 pub use analysis::Analysis;
@@ -52,3 +54,4 @@ pub use report::{
 };
 pub use request::{Ancestor, LatencyRange, Request, StartWindow, Surroundings, scheduler};
 pub use stats::{Quantiles, Spread, Stats};
+pub use tree::{CallTree, Node, Paths, Step, TreeSink, Trees, off_cpu_spans};

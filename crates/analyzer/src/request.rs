@@ -103,6 +103,8 @@ pub struct Surroundings<'a> {
     pub scheduler: Option<Avma>,
     /// Only code inside IP filter ranges was traced.
     pub has_ip_filter: bool,
+    /// Only a part of the recording is analysed: what is not seen to be entered may be older than that.
+    pub is_part: bool,
     /// The AUX buffers: whose they are, and perf's numbers of them.
     pub buffers: &'a [AuxBuffer<'a>],
 }
@@ -122,6 +124,7 @@ impl<'a> Surroundings<'a> {
             window: recording.time_span.unwrap_or((Ns(0), Ns(0))),
             scheduler: scheduler(recording, schedule),
             has_ip_filter: recording.pt.has_ip_filter,
+            is_part: false,
             buffers: &recording.buffers,
         }
     }

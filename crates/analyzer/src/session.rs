@@ -1,6 +1,6 @@
 //! What all threads share while a recording is analysed.
 
-use model::{AuxOwner, FunctionSet, SpaceId};
+use model::{AuxOffset, AuxOwner, FunctionSet, SpaceId};
 use rustc_hash::FxHashMap;
 
 use crate::aggregate::Aggregate;
@@ -10,6 +10,7 @@ use crate::loss::Ledger;
 use crate::report::{CallRow, Limits};
 use crate::request::{Ancestor, Request, Roles, Surroundings};
 use crate::stack::Activation;
+use crate::tree::{CallTree, TreeSink, Trees};
 
 /// Activations that are kept for reuse, so that a call costs no allocation.
 const SPARE_MAX: usize = 256;
@@ -23,6 +24,8 @@ pub(crate) struct Session<'a> {
     pub(crate) calls: Aggregate,
     pub(crate) loss: Ledger,
     pub(crate) limits: Limits,
+    /// Who takes trees, and which.
+    pub(crate) trees: Option<(&'a mut (dyn TreeSink + 'a), Trees)>,
     /// Activations for reuse, empty.
     #[expect(clippy::vec_box, reason = "frames hold boxes, which move in and out of here as they are")]
     pub(crate) spare: Vec<Box<Activation>>,
@@ -43,6 +46,7 @@ impl<'a> Session<'a> {
             calls: Aggregate::new(request),
             loss: Ledger::default(),
             limits: Limits::default(),
+            trees: None,
             spare: Vec::new(),
             held_events: 0,
             wanted_len: request.functions.len(),
@@ -50,20 +54,39 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// A call of the wanted function number `wanted` has ended, or will not be seen to end.
-    pub(crate) fn call(&mut self, wanted: u32, row: &CallRow, children: &ChildSums) {
+    /// The same, with somebody who takes trees.
+    pub(crate) fn with_trees(self, sink: &'a mut (dyn TreeSink + 'a)) -> Self {
+        let wanted = sink.wanted();
+        Self { trees: Some((sink, wanted)), ..self }
+    }
+
+    /// Somebody wants the tree of this call.
+    pub(crate) fn wants_tree(&self, depth: u32, entry: AuxOffset) -> bool {
+        self.trees.as_ref().is_some_and(|(_, wanted)| wanted.has(depth, entry))
+    }
+
+    /// A call of the wanted function number `wanted` has ended, or will not be seen to end; with its tree, if that is wanted.
+    pub(crate) fn call(&mut self, wanted: u32, row: &CallRow, children: &ChildSums, tree: Option<&CallTree>) {
         let is_reported = self.calls.add(wanted, row, children);
         self.limits.undecided_calls += u64::from(is_reported && row.undecided);
         if let Some(cut) = row.cut_by.filter(|_| is_reported) {
             self.loss.has_cut(row.tid, cut);
         }
+        if let (Some((sink, _)), Some(tree)) = (&mut self.trees, tree.filter(|_| is_reported)) {
+            sink.call(row, tree);
+        }
     }
 
     /// The functions whose calls this is about.
-    pub(crate) fn asks_about(&self) -> FunctionSet {
+    ///
+    /// `None`: about all, for trees have every call.
+    pub(crate) fn asks_about(&self) -> Option<FunctionSet> {
+        if self.trees.is_some() {
+            return None;
+        }
         let at_scheduler = |entry| self.around.functions.function_at(SpaceId::default(), entry).id;
         let functions = self.roles.functions();
-        functions.iter().chain(self.around.scheduler.map(at_scheduler)).collect()
+        Some(functions.iter().chain(self.around.scheduler.map(at_scheduler)).collect())
     }
 
     pub(crate) fn wanted_len(&self) -> usize {

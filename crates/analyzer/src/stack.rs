@@ -12,6 +12,7 @@ use model::{AuxOffset, Avma, Cpu, EventTime, FunctionId, SpaceId};
 
 use crate::children::ChildSums;
 use crate::report::CallRow;
+use crate::tree::CallTree;
 
 /// Frames that a stack may have.  More than an 8 MB stack can hold (a frame takes at least 16 bytes there).
 pub(crate) const DEPTH_MAX: usize = 1 << 20;
@@ -77,6 +78,8 @@ pub(crate) struct Frame {
     pub(crate) start: EventTime,
     /// The thread's off-CPU time at `start`.
     pub(crate) off_cpu_ns: u64,
+    /// Where the nodes of its subtree begin, while a tree is gathered.
+    pub(crate) first: usize,
     /// Only calls that matter to the request have one.
     pub(crate) activation: Option<Box<Activation>>,
 }
@@ -112,6 +115,8 @@ pub(crate) struct Activation {
     pub(crate) number: u64,
     /// Open activations of the function below.
     pub(crate) depth: u32,
+    /// Somebody wants its tree.
+    pub(crate) has_tree: bool,
     pub(crate) cpu: Option<Cpu>,
     pub(crate) at: AuxOffset,
     pub(crate) children: ChildSums,
@@ -119,11 +124,10 @@ pub(crate) struct Activation {
     pub(crate) waiting: Vec<WaitingCall>,
 }
 
-/// The function on top, and what its call gathers if it is wanted.
-pub(crate) fn running(stack: &mut [Frame]) -> Option<(FunctionId, &mut Activation)> {
+/// What the call on top gathers, if it is wanted.
+pub(crate) fn running(stack: &mut [Frame]) -> Option<&mut Activation> {
     let top = stack.iter_mut().rev().find(|frame| frame.kind != FrameKind::Inner)?;
-    let activation = top.activation.as_deref_mut().filter(|a| a.wanted.is_some())?;
-    Some((top.function, activation))
+    top.activation.as_deref_mut().filter(|a| a.wanted.is_some())
 }
 
 /// A call that enters the figures if its ancestor's latency fits.
@@ -132,4 +136,5 @@ pub(crate) struct WaitingCall {
     pub(crate) wanted: u32,
     pub(crate) row: CallRow,
     pub(crate) children: ChildSums,
+    pub(crate) tree: Option<CallTree>,
 }

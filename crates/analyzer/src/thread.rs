@@ -3,19 +3,18 @@
 //! interrupts, signals) and [`crate::filter`].
 
 use model::{
-    AuxOffset, AuxOwner, Avma, Cpu, EventTime, FunctionId, FunctionKind, Gap, Ns, Site, SpaceId, Target, Tid,
-    TraceEvent,
+    AuxOffset, AuxOwner, Avma, Cpu, EventTime, FunctionId, Gap, Ns, Site, SpaceId, Target, Tid, TraceEvent,
 };
 use rustc_hash::FxHashSet;
 
-use crate::children::ChildKey;
 use crate::ghosts::Ghosts;
 use crate::kernel::Left;
 use crate::landing::Undecided;
 use crate::off_cpu::OffCpuClock;
-use crate::report::{CallId, CallRow, Caller, ChildKind, Cut, CutCause, Status, Total};
+use crate::report::{CallId, CallRow, Caller, Cut, CutCause, Status};
 use crate::session::Session;
-use crate::stack::{Activation, CHAIN_MAX, DEPTH_MAX, Frame, FrameKind, NOT_KNOWN, WaitingCall, running};
+use crate::stack::{Activation, CHAIN_MAX, DEPTH_MAX, Frame, FrameKind, NOT_KNOWN, WaitingCall};
+use crate::tree::{Gatherer, Node, Trees};
 use crate::window::ThreadWindow;
 
 /// What is known of a thread up to its current event.
@@ -63,6 +62,7 @@ pub(crate) struct Thread<'a> {
     last: EventTime,
     /// What cuts the frames that end now.
     cut_by: Option<Cut>,
+    pub(crate) trees: Gatherer,
 }
 
 /// What of a wanted function has been entered.
@@ -78,11 +78,11 @@ struct Open {
 
 /// How a frame ends.
 #[derive(Clone, Copy)]
-struct Ending {
-    time: EventTime,
-    off_cpu_ns: u64,
-    status: Status,
-    by_jump: bool,
+pub(crate) struct Ending {
+    pub(crate) time: EventTime,
+    pub(crate) off_cpu_ns: u64,
+    pub(crate) status: Status,
+    pub(crate) by_jump: bool,
 }
 
 impl<'a> Thread<'a> {
@@ -103,8 +103,8 @@ impl<'a> Thread<'a> {
             is_in_recursion: false,
             has_chosen: false,
             is_lost: false,
-            base_known: life.is_some_and(|l| l.born.is_some()),
-            executed: life.and_then(|l| l.executed),
+            base_known: !around.is_part && life.is_some_and(|l| l.born.is_some()),
+            executed: life.and_then(|l| l.executed).filter(|_| !around.is_part),
             interrupted_at: None,
             is_new: true,
             window: ThreadWindow::new(life, around.window, around.has_ip_filter),
@@ -115,6 +115,7 @@ impl<'a> Thread<'a> {
             ancestors: Vec::new(),
             last: EventTime::default(),
             cut_by: None,
+            trees: Gatherer::new(session.trees.as_ref().map(|(_, wanted)| wanted)),
         }
     }
 
@@ -168,6 +169,7 @@ impl<'a> Thread<'a> {
             _ => self.interrupted_at,
         };
         self.off_cpu.pass(EventTime::exact(gap.to.lo));
+        self.trees.forget_base();
         self.base_known = false;
         self.is_new = false;
         self.last = gap.to;
@@ -187,6 +189,9 @@ impl<'a> Thread<'a> {
             self.now = EventTime::exact(end.max(self.last.point));
         }
         self.close_to(session, 0, Status::OpenEnd);
+        if let Some((sink, Trees::Threads)) = &mut session.trees {
+            sink.thread(self.tid, self.trees.finish());
+        }
     }
 
     /// The thread has died, and what comes now is another one with the same number.
@@ -232,6 +237,7 @@ impl<'a> Thread<'a> {
             undecided: self.is_lost && kind == FrameKind::Found,
             start: self.now,
             off_cpu_ns: self.off_cpu.total_ns(),
+            first: 0,
             activation: None,
         }
     }
@@ -243,11 +249,12 @@ impl<'a> Thread<'a> {
             self.cut_all(session, CutCause::StackTooDeep);
             frame.chain = 0;
         }
+        frame.first = self.trees.enter(&frame, self.stack.is_empty());
         if entry && let Some(role) = session.roles.get(frame.function) {
             let mut activation = session.spare.pop().unwrap_or_default();
             activation.wanted = role.wanted;
             activation.ancestor = role.ancestor;
-            activation.reported = false;
+            (activation.reported, activation.has_tree) = (false, false);
             self.activate(session, &frame, &mut activation);
             frame.activation = Some(activation);
         }
@@ -268,6 +275,10 @@ impl<'a> Thread<'a> {
         open.is_recursive |= open.depth > 0;
         open.depth += 1;
         open.entered += u64::from(!activation.reported);
+        activation.has_tree = !activation.reported && session.wants_tree(activation.depth, self.at);
+        if activation.has_tree {
+            self.trees.open();
+        }
     }
 
     /// A function that is running now and whose entry was not seen.
@@ -383,7 +394,11 @@ impl<'a> Thread<'a> {
         self.ghosts.returned(to.ip);
         let mut frame = self.frame(to.function, FrameKind::Found);
         frame.entry = if to.at_entry { to.ip } else { Avma(0) };
+        let base = self.trees.base();
         self.push(session, frame, true);
+        if let Some(caller) = self.stack.last_mut() {
+            self.trees.enter_caller(base, caller);
+        }
     }
 
     /// Ends the frame on top, now, or when it left the IP filter for good.
@@ -402,50 +417,19 @@ impl<'a> Thread<'a> {
         if let Some((time, off_cpu_ns)) = self.away.take() {
             end = Ending { time, off_cpu_ns, status, by_jump: true };
         }
-        if let Some(activation) = frame.activation.take() {
+        let activation = frame.activation.take();
+        let has_tree = activation.as_ref().is_some_and(|activation| activation.has_tree);
+        if let Some(activation) = activation {
             self.end_activation(session, &frame, activation, end);
         }
         self.add_as_child(session, &frame, end);
+        if has_tree {
+            self.trees.close();
+        }
+        if self.stack.is_empty() && status != Status::Complete {
+            self.trees.forget_base();
+        }
         Some(frame)
-    }
-
-    /// Adds a frame that has ended to what the frame below did.
-    fn add_as_child(&mut self, session: &mut Session<'a>, frame: &Frame, end: Ending) {
-        let Some((parent, activation)) = running(&mut self.stack) else { return };
-        let kind = match frame.kind {
-            FrameKind::Found | FrameKind::Signal | FrameKind::Inner => return,
-            FrameKind::Interrupted | FrameKind::InterruptedSyscall => ChildKind::Signal,
-            // Out of the IP filter it stands for all that ran behind it.
-            _ if session.map.kind(frame.function) == FunctionKind::Plt && !frame.hidden => return,
-            FrameKind::Tail => ChildKind::Tail,
-            FrameKind::Call | FrameKind::Filter if frame.function == parent => ChildKind::Recursion,
-            FrameKind::Call | FrameKind::Filter => ChildKind::Call,
-        };
-        let site = if frame.kind.is_mark() { None } else { session.map.place(frame.space, frame.site) };
-        let total = Total {
-            count: 1,
-            sum_ns: end.time.point.since(frame.start.point),
-            off_cpu_ns: end.off_cpu_ns.saturating_sub(frame.off_cpu_ns),
-        };
-        activation.children.add(ChildKey { kind, function: frame.function, site }, total);
-    }
-
-    /// Adds a stay in the kernel, which began at `since` and ends now, to what the frame on top did.
-    pub(crate) fn add_kernel_stay(
-        &mut self,
-        session: &mut Session<'a>,
-        kind: ChildKind,
-        site: Avma,
-        since: (EventTime, u64),
-    ) {
-        let Some((_, activation)) = running(&mut self.stack) else { return };
-        let total = Total {
-            count: 1,
-            sum_ns: self.now.point.since(since.0.point),
-            off_cpu_ns: self.off_cpu.total_ns().saturating_sub(since.1),
-        };
-        let site = session.map.place(self.space, site);
-        activation.children.add(ChildKey { kind, function: FunctionId::UNKNOWN, site }, total);
     }
 
     fn end_activation(
@@ -468,7 +452,8 @@ impl<'a> Thread<'a> {
             }
             if !activation.reported {
                 let row = self.row(session, frame, &activation, end);
-                self.hand_over(session, wanted, row, &mut activation);
+                let root = activation.has_tree.then(|| self.root(session, frame, end));
+                self.hand_over(session, wanted, row, root, &mut activation);
             }
         }
         activation.children.clear();
@@ -482,18 +467,20 @@ impl<'a> Thread<'a> {
         session: &mut Session<'a>,
         wanted: u32,
         row: CallRow,
+        root: Option<(usize, Node)>,
         activation: &mut Activation,
     ) {
+        let tree = root.map(|(first, root)| self.trees.tree(first, root));
         let Some(ancestor) = session.ancestor else {
-            return session.call(wanted, &row, &activation.children);
+            return session.call(wanted, &row, &activation.children, tree);
         };
         let Some(&below) = self.ancestors.last() else { return };
         if ancestor.latency == crate::request::LatencyRange::ALL {
-            return session.call(wanted, &row, &activation.children);
+            return session.call(wanted, &row, &activation.children, tree);
         }
         if let Some(below) = self.stack.get_mut(below).and_then(|f| f.activation.as_mut()) {
             let children = std::mem::take(&mut activation.children);
-            below.waiting.push(WaitingCall { wanted, row, children });
+            below.waiting.push(WaitingCall { wanted, row, children, tree: tree.cloned() });
         }
     }
 
@@ -514,7 +501,7 @@ impl<'a> Thread<'a> {
         };
         if fits {
             for call in activation.waiting.drain(..) {
-                session.call(call.wanted, &call.row, &call.children);
+                session.call(call.wanted, &call.row, &call.children, call.tree.as_ref());
             }
         } else if let Some(below) = self.ancestors.last().and_then(|&i| self.stack.get_mut(i))
             && let Some(below) = below.activation.as_mut()

@@ -32,17 +32,21 @@ pub(crate) fn run(
     let pool = Pool::new(decoder, options.workers);
     let mut join = Join { stats: DecodeStats::default(), last: BTreeMap::new(), progress, sink };
     let Groups { threads, cpus } = groups(context, decoder.segment_bytes(options.segment_bytes));
+    let wanted = |group| match &options.part {
+        Some(part) => part.of(context, group),
+        None => group,
+    };
     for group in threads {
-        join.group(context, &pool, &group, Stays::none());
+        join.group(context, &pool, &wanted(group), Stays::none());
     }
-    join.group(context, &pool, &cpus, Stays::on_untraced_cpus(context));
+    join.group(context, &pool, &wanted(cpus), Stays::on_untraced_cpus(context));
     join.stats
 }
 
 /// A segment, and the time before which none of its stretches is given out.
-struct Timed<'a> {
-    start: Ns,
-    segment: Segment<'a>,
+pub(crate) struct Timed<'a> {
+    pub(crate) start: Ns,
+    pub(crate) segment: Segment<'a>,
 }
 
 /// Segments that must be merged by time, in the order of decoding.

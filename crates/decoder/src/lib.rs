@@ -24,6 +24,7 @@ mod graph;
 mod join;
 mod output;
 mod owner;
+mod part;
 mod prune;
 mod reader;
 mod return_stack;
@@ -41,6 +42,7 @@ use model::{
 
 pub use output::Stretch;
 pub use owner::{LostPart, Owner, Running};
+pub use part::Part;
 pub use reader::packets;
 pub use segment::Segment;
 pub use segment_decoder::{OwnDecoder, SegmentDecoder, SegmentOutput};
@@ -54,11 +56,13 @@ pub struct DecodeOptions {
     pub all_branches: bool,
     /// Segments are cut at the first PSB behind this many bytes.
     pub segment_bytes: u64,
+    /// Only this; `None`: all of the recording.
+    pub part: Option<Part>,
 }
 
 impl Default for DecodeOptions {
     fn default() -> Self {
-        Self { workers: 1, all_branches: false, segment_bytes: 1 << 18 }
+        Self { workers: 1, all_branches: false, segment_bytes: 1 << 18, part: None }
     }
 }
 

@@ -45,7 +45,7 @@ impl Aim {
     }
 
     fn at(config: &RecordConfig, report: &ReportConfig, pmu: &Pmu, proc: &Proc) -> Result<Self> {
-        let code = match LiveCode::of(&config.request.target, proc, report.object.as_deref()) {
+        let code = match LiveCode::of(&config.request.target, proc, report.calls.object.as_deref()) {
             Known::Code(code) => code,
             // What is not readable cannot be recorded either, and the recorder says why.
             Known::TooMuch | Known::NotReadable => return Ok(Self::default()),
@@ -53,10 +53,10 @@ impl Aim {
         if !config.ip_filter && !code.is_complete() {
             return Ok(Self::default());
         }
-        let functions = target::wanted(&code.image, report, Remarks::Later)?;
-        let ancestor = match &report.ancestor {
+        let functions = target::wanted(&code.image, &report.calls, Remarks::Later)?;
+        let ancestor = match &report.calls.ancestor {
             Some(ancestor) => {
-                Some(target::ancestor(&code.image, report, &ancestor.function, Remarks::Later)?)
+                Some(target::ancestor(&code.image, &report.calls, &ancestor.function, Remarks::Later)?)
             }
             None => None,
         };

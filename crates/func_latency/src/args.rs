@@ -1,11 +1,15 @@
 //! The command line as it was typed.  [`crate::config`] makes sense of it.
 
+mod trees;
+
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use recorder::CpuList;
 
 use crate::filter::{Ancestor, ByteSize, CandidateNumber, NsRange, TidRange, TimeWindow};
+
+pub use trees::{ExportArgs, ExportFormat, GraphArgs, ShowArgs, Weight};
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done; 1 no call of any kind was seen, or more was lost than --max-loss allows; 2 wrong usage;
@@ -32,6 +36,12 @@ pub enum Command {
     Record(Box<RecordArgs>),
     /// Report the calls of a function from a recording
     Report(Box<ReportArgs>),
+    /// Open one call: its tree
+    Show(Box<ShowArgs>),
+    /// Write the calls for other tools: flame graphs, pprof, Firefox Profiler, Perfetto, rows
+    Export(Box<ExportArgs>),
+    /// Print the call graph, as perf report does
+    Graph(Box<GraphArgs>),
     /// Print what is in a recording, one line each
     Dump(DumpArgs),
     /// Copy a recording and the files that it needs into a directory, for another machine
@@ -63,9 +73,9 @@ pub struct InputArgs {
     pub input: Option<PathBuf>,
 }
 
-/// Which calls, and how to show them: the same when reporting and when recording.
+/// Which calls, and how to find them.
 #[derive(Clone, Debug, Default, Args)]
-pub struct QueryArgs {
+pub struct CallsArgs {
     /// Function: demangled name, unique prefix, glob or address; repeat it for several
     #[arg(short = 'f', long = "func", value_name = "FUNC")]
     pub functions: Vec<String>,
@@ -103,6 +113,17 @@ pub struct QueryArgs {
     /// Only calls that start from start + min to start + max (ns of perf's clock)
     #[arg(long, value_name = "start,min,max")]
     pub ti: Option<TimeWindow>,
+    /// Say on stderr what is done and how long it takes
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// Which calls, and how to report them: the same when reporting and when recording.
+#[derive(Clone, Debug, Default, Args)]
+pub struct QueryArgs {
+    /// Which calls.
+    #[command(flatten)]
+    pub calls: CallsArgs,
     /// Show file:line of call sites
     #[arg(long)]
     pub srcline: bool,
@@ -122,9 +143,9 @@ pub struct QueryArgs {
     /// Check the report against itself: times run forward, calls nest, sums add up (exit code 5 if not)
     #[arg(long)]
     pub check: bool,
-    /// Say on stderr what is done and how long it takes
-    #[arg(short, long)]
-    pub verbose: bool,
+    /// Write a flame graph of exact times, flamegraph-KIND.svg in the directory of -D: of the calls, or without -f of all
+    #[arg(short = 'F', long, value_enum, value_name = "KIND")]
+    pub flamegraph: Option<Weight>,
 }
 
 /// Where the kernel's code is; by default, where it is found.
@@ -259,9 +280,6 @@ pub struct RecordArgs {
     /// Latency by code block
     #[arg(short = 'c', long = "code_block")]
     pub code_block: bool,
-    /// Flame graph: latency or cpu
-    #[arg(short = 'F', long, value_name = "KIND")]
-    pub flamegraph: Option<String>,
     /// 1: record only; 2: report the recording in the directory of -D
     #[arg(long, value_name = "1|2")]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=2))]
@@ -305,6 +323,7 @@ mod tests {
             "-b bin/mysqld -f do_command -d 1 -p 77 -s -i -t --li=0,200000",
             "-b bin/mysqld -f do_command -d 1 -p 77 -s -i -t -l --tu=1 --ti=5133313694755869,100000,200000",
             "--flamegraph=latency -d 1 -p 77 -t -s",
+            "-F cpu -d 1 -p 77 -t -s",
             "-d 10 -p 77 -t --history=1",
             "-b bin/mysqld -f do_command -d 1 -s -t -l --history=2",
             "-d 10 -p 77 -t -D trace1 --history=1",
@@ -329,7 +348,7 @@ mod tests {
         ] {
             let Some(Command::Report(args)) = parse(words).unwrap().command else { panic!("{words:?}") };
             assert_eq!(args.input.file.or(args.input.input), Some(PathBuf::from("x.data")));
-            assert_eq!(args.query.functions, ["a", "b"]);
+            assert_eq!(args.query.calls.functions, ["a", "b"]);
         }
         assert!(parse(&["func_latency", "report", "x", "-i", "y", "-f", "a"]).is_err());
     }

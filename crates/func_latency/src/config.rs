@@ -10,17 +10,18 @@ use image::KernelOptions;
 use model::Pid;
 
 use crate::args::{
-    BundleArgs, DecoderChoice, DumpArgs, Format, InputArgs, KernelArgs, QueryArgs, RecordArgs, ReportArgs,
+    BundleArgs, CallsArgs, DecoderChoice, DumpArgs, Format, InputArgs, KernelArgs, QueryArgs, RecordArgs,
+    ReportArgs, Weight,
 };
 use crate::exit::{Exit, failure};
 use crate::filter::{Ancestor, NsRange, TidSet, TimeWindow};
 
-/// What `report` does.
+/// Which calls, of which recording.
 #[derive(Clone, Debug)]
-pub struct ReportConfig {
+pub struct CallsConfig {
     /// The recording.
     pub input: PathBuf,
-    /// Functions as they were asked for; at least one.
+    /// Functions as they were asked for; empty: none was named.
     pub functions: Vec<String>,
     /// Which of several candidates, from 0; `None`: ambiguity is an error.
     pub candidate: Option<usize>,
@@ -44,6 +45,15 @@ pub struct ReportConfig {
     pub latency_ns: NsRange,
     /// Only calls that start here.
     pub window: Option<TimeWindow>,
+    /// Say what is done.
+    pub verbose: bool,
+}
+
+/// What `report` does.
+#[derive(Clone, Debug)]
+pub struct ReportConfig {
+    /// Which calls; without a function there is only a flame graph.
+    pub calls: CallsConfig,
     /// Resolve source lines of call sites.
     pub srcline: bool,
     /// One row for every call site.
@@ -52,12 +62,12 @@ pub struct ReportConfig {
     pub format: Format,
     /// Where rows go.
     pub rows: Option<RowsFile>,
+    /// A flame graph, and where it goes.
+    pub flamegraph: Option<(Weight, PathBuf)>,
     /// Fail above this share of lost time, percent.
     pub max_loss_percent: Option<f64>,
     /// Check the report against itself.
     pub check: bool,
-    /// Say what is done.
-    pub verbose: bool,
     /// Off-CPU time was asked for: say so if it is not known.
     pub off_cpu: bool,
 }
@@ -86,7 +96,7 @@ impl ReportConfig {
     /// # Errors
     /// Wrong usage.
     pub fn new(args: ReportArgs) -> Result<Self> {
-        Self::of_query(input_path(args.input), args.query)
+        Self::of_query(input_path(args.input), Path::new(""), args.query)
     }
 
     /// Of a command line without a subcommand, whose recording is in the directory of `-D`.
@@ -95,39 +105,60 @@ impl ReportConfig {
     /// Wrong usage.
     pub fn of_recording(args: RecordArgs) -> Result<Self> {
         let directory = args.directory.unwrap_or_default();
-        let config = Self::of_query(directory.join("perf.data"), args.query)?;
+        let config = Self::of_query(directory.join("perf.data"), &directory, args.query)?;
         Ok(Self { off_cpu: args.off_cpu, ..config })
     }
 
-    fn of_query(input: PathBuf, query: QueryArgs) -> Result<Self> {
-        if query.functions.is_empty() {
-            return Err(failure(Exit::Usage, "which function? Name it with -f FUNC"));
+    fn of_query(input: PathBuf, directory: &Path, query: QueryArgs) -> Result<Self> {
+        if query.calls.functions.is_empty() && query.flamegraph.is_none() {
+            return Err(failure(Exit::Usage, NO_FUNCTION));
         }
         if let Some(percent) = query.max_loss.filter(|p| !(0.0..=100.0).contains(p)) {
             return Err(failure(Exit::Usage, format!("--max-loss {percent}: not between 0 and 100 percent")));
         }
+        let flamegraph =
+            |weight: Weight| (weight, directory.join(format!("flamegraph-{}.svg", weight.name())));
         Ok(Self {
-            kernel: kernel_options(query.kernel, &input)?,
-            input,
-            functions: query.functions,
-            candidate: query.candidate.map(|n| n.0 - 1),
-            object: query.object,
-            pids: query.pids.into_iter().map(Pid).collect(),
-            tids: TidSet(query.tids),
-            symfs: checked_symfs(query.symfs)?,
-            workers: workers(query.workers),
-            decoder: query.decoder,
-            ancestor: query.ancestor,
-            latency_ns: query.li.unwrap_or(NsRange::ALL),
-            window: query.ti,
+            calls: CallsConfig::new(input, query.calls)?,
             srcline: query.srcline,
             unfold: query.unfold,
             format: query.format,
             rows: query.rows.map(rows_file).transpose()?,
+            flamegraph: query.flamegraph.map(flamegraph),
             max_loss_percent: query.max_loss,
             check: query.check,
-            verbose: query.verbose,
             off_cpu: false,
+        })
+    }
+}
+
+/// What is said where a function must be named.
+pub(crate) const NO_FUNCTION: &str = "which function? Name it with -f FUNC";
+
+impl CallsConfig {
+    pub(crate) fn new(input: PathBuf, calls: CallsArgs) -> Result<Self> {
+        let chooses = calls.ancestor.is_some() || calls.li.is_some() || calls.ti.is_some();
+        if calls.functions.is_empty() && chooses {
+            return Err(failure(
+                Exit::Usage,
+                "-a, --li and --ti choose calls of a function: name it with -f FUNC",
+            ));
+        }
+        Ok(Self {
+            kernel: kernel_options(calls.kernel, &input)?,
+            input,
+            functions: calls.functions,
+            candidate: calls.candidate.map(|n| n.0 - 1),
+            object: calls.object,
+            pids: calls.pids.into_iter().map(Pid).collect(),
+            tids: TidSet(calls.tids),
+            symfs: checked_symfs(calls.symfs)?,
+            workers: workers(calls.workers),
+            decoder: calls.decoder,
+            ancestor: calls.ancestor,
+            latency_ns: calls.li.unwrap_or(NsRange::ALL),
+            window: calls.ti,
+            verbose: calls.verbose,
         })
     }
 
@@ -240,7 +271,7 @@ impl DumpConfig {
     }
 }
 
-fn input_path(input: InputArgs) -> PathBuf {
+pub(crate) fn input_path(input: InputArgs) -> PathBuf {
     input.file.or(input.input).unwrap_or_else(|| PathBuf::from("perf.data"))
 }
 
@@ -283,7 +314,7 @@ fn checked_symfs(symfs: Option<PathBuf>) -> Result<Option<PathBuf>> {
     }
 }
 
-fn rows_file(path: PathBuf) -> Result<RowsFile> {
+pub(crate) fn rows_file(path: PathBuf) -> Result<RowsFile> {
     let form = match Path::new(&path).extension().and_then(OsStr::to_str) {
         Some("jsonl") => RowsForm::JsonLines,
         Some("csv") => RowsForm::Csv,
@@ -300,8 +331,12 @@ mod tests {
     use super::*;
     use crate::exit;
 
+    fn calls_of_f() -> CallsArgs {
+        CallsArgs { functions: vec!["f".to_owned()], ..CallsArgs::default() }
+    }
+
     fn query(change: impl FnOnce(&mut QueryArgs)) -> Result<ReportConfig> {
-        let mut query = QueryArgs { functions: vec!["f".to_owned()], ..QueryArgs::default() };
+        let mut query = QueryArgs { calls: calls_of_f(), ..QueryArgs::default() };
         change(&mut query);
         let input = InputArgs { file: None, input: None };
         ReportConfig::new(ReportArgs { input, query })
@@ -310,19 +345,20 @@ mod tests {
     #[test]
     fn defaults() {
         let config = query(|_| ()).unwrap();
-        assert_eq!(config.input, Path::new("perf.data"));
-        assert_eq!((config.latency_ns, config.candidate, config.rows), (NsRange::ALL, None, None));
-        assert!(config.workers > 0);
+        assert_eq!(config.calls.input, Path::new("perf.data"));
+        assert_eq!((config.calls.latency_ns, config.calls.candidate), (NsRange::ALL, None));
+        assert_eq!((config.rows, config.flamegraph), (None, None));
+        assert!(config.calls.workers > 0);
     }
 
     #[test]
     fn wrong_usage_is_exit_2() {
         let wrong: [fn(&mut QueryArgs); 5] = [
-            |q| q.functions.clear(),
+            |q| q.calls.functions.clear(),
             |q| q.rows = Some("calls.txt".into()),
             |q| q.max_loss = Some(101.0),
             |q| q.max_loss = Some(f64::NAN),
-            |q| q.symfs = Some("/no/such/dir".into()),
+            |q| q.calls.symfs = Some("/no/such/dir".into()),
         ];
         for change in wrong {
             assert_eq!(exit::of_error(&query(change).unwrap_err()), Some(Exit::Usage));
@@ -339,10 +375,10 @@ mod tests {
     #[test]
     fn history_reads_the_result_directory() {
         let args = RecordArgs {
-            query: QueryArgs { functions: vec!["f".to_owned()], ..QueryArgs::default() },
+            query: QueryArgs { calls: calls_of_f(), ..QueryArgs::default() },
             directory: Some("trace1".into()),
             ..RecordArgs::default()
         };
-        assert_eq!(ReportConfig::of_recording(args).unwrap().input, Path::new("trace1/perf.data"));
+        assert_eq!(ReportConfig::of_recording(args).unwrap().calls.input, Path::new("trace1/perf.data"));
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use analyzer::CallId;
 use model::{Ns, Tid};
 
 /// `3` or `3-5`: thread ids, both ends included.
@@ -62,6 +63,23 @@ impl TidSet {
     #[must_use]
     pub fn contains(&self, tid: Tid) -> bool {
         self.0.is_empty() || self.0.iter().any(|range| range.contains(tid))
+    }
+}
+
+/// `tid-number`: the id of a call, as rows have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallNumber(pub CallId);
+
+impl FromStr for CallNumber {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let id = text.split_once('-').and_then(|(tid, number)| {
+            let tid = tid.parse().ok().filter(|tid| *tid > 0)?;
+            Some(CallId { tid: Tid(tid), number: number.parse().ok()? })
+        });
+        id.map(Self)
+            .ok_or_else(|| format!("`{text}` is no id of a call (example: 1234-17; report --rows has them)"))
     }
 }
 

@@ -12,6 +12,9 @@
 //! doctor_command  what this machine lets us record
 //! report_command  recording -> image, decoder, analyzer -> render::{text, json, rows}
 //!     target      -f, -b, -I, -a: names to functions
+//! show_command    one call's tree -> render::tree     one_call: from the trace around it
+//! tree_commands   trees of all calls -> export::{folded, flamegraph, pprof, firefox, perfetto}, render::graph
+//!     calls       what the commands that follow calls share: recording, request, decoding
 //! bundle_command  recording and image -> a directory for another machine
 //! dump        packets, branches, sideband, one per line
 //! remedy      what to do about a loss
@@ -26,16 +29,19 @@
 mod aim;
 pub mod args;
 mod bundle_command;
+mod calls;
 pub mod config;
 mod decoding;
 mod doctor_command;
 pub mod dump;
 pub mod exit;
+pub mod export;
 pub mod filter;
 mod host;
 mod ip_ranges;
 mod live_code;
 mod messages;
+pub mod one_call;
 mod prepared;
 mod preview_command;
 mod printable;
@@ -46,7 +52,11 @@ mod recording;
 mod remedy;
 pub mod render;
 mod report_command;
+mod row_file;
+mod show_command;
 mod target;
+mod tree_commands;
+pub mod tree_config;
 
 use std::process::ExitCode;
 
@@ -56,6 +66,7 @@ use clap::Parser;
 use args::{Command, CommandLine};
 use config::{BundleConfig, DumpConfig, ReportConfig};
 use exit::Exit;
+use tree_config::{ExportConfig, GraphConfig, ShowConfig};
 
 /// Runs the command with the process's arguments.
 #[must_use]
@@ -87,6 +98,9 @@ pub fn run() -> ExitCode {
 fn dispatch(command_line: CommandLine) -> Result<Exit> {
     match command_line.command {
         Some(Command::Report(args)) => report_command::run(&ReportConfig::new(*args)?),
+        Some(Command::Show(args)) => show_command::run(&ShowConfig::new(*args)?),
+        Some(Command::Export(args)) => tree_commands::export(&ExportConfig::new(*args)?),
+        Some(Command::Graph(args)) => tree_commands::graph(&GraphConfig::new(*args)?),
         Some(Command::Bundle(args)) => bundle_command::run(&BundleConfig::new(args)?),
         Some(Command::Dump(args)) => dump::run(&DumpConfig::new(args)?),
         Some(Command::Record(args)) => record_command::record(*args),

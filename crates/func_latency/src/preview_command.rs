@@ -159,6 +159,7 @@ mod tests {
             file_bytes: 9,
             losses,
             refused_threads: 0,
+            missed_threads: 0,
             untraced_cpus: recorder::CpuList::default(),
         };
         let preview = Preview {

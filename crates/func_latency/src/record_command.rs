@@ -38,12 +38,7 @@ pub(crate) fn record(args: RecordArgs) -> Result<Exit> {
 
 /// Options that reports do not have yet.
 fn not_yet(args: &RecordArgs) -> Vec<&'static str> {
-    let options = [
-        (args.timeline, "-l"),
-        (args.tu.is_some(), "--tu"),
-        (args.code_block, "-c"),
-        (args.flamegraph.is_some(), "--flamegraph"),
-    ];
+    let options = [(args.timeline, "-l"), (args.tu.is_some(), "--tu"), (args.code_block, "-c")];
     options.into_iter().filter(|(given, _)| *given).map(|(_, name)| name).collect()
 }
 
@@ -123,6 +118,13 @@ fn tell(config: &RecordConfig, summary: &Summary) {
         messages::warn(format!(
             "CPU {} was switched on in the window: what ran there was not traced, and no loss tells of it",
             summary.untraced_cpus
+        ));
+    }
+    if summary.missed_threads > 0 {
+        messages::warn(format!(
+            "{} ended before they could be traced, and nothing is known of them: without -t threads are traced from their \
+             first instruction on",
+            counted(summary.missed_threads, "newborn thread")
         ));
     }
     if summary.refused_threads > 0 {

@@ -52,7 +52,9 @@ impl RecordConfig {
     pub(crate) fn new(args: RecordArgs, then: Then) -> Result<Self> {
         let usage = |message: &str| Err(failure(Exit::Usage, message));
         let then = if args.preview { Then::Preview } else { then };
-        if args.query.functions.is_empty() && (then == Then::Report || args.ip_filter) {
+        if args.query.calls.functions.is_empty()
+            && (then == Then::Report && args.query.flamegraph.is_none() || args.ip_filter)
+        {
             return usage("which function? Name it with -f FUNC");
         }
         let target = target(&args)?;
@@ -64,7 +66,7 @@ impl RecordConfig {
         if then == Then::Preview && !args.program.is_empty() {
             return usage("--preview: of what runs already; a program is not started for it");
         }
-        if args.query.symfs.is_some() {
+        if args.query.calls.symfs.is_some() {
             return usage("--symfs: what runs here is recorded with its own files");
         }
         let output = args.directory.clone().unwrap_or_default().join("perf.data");
@@ -83,7 +85,7 @@ impl RecordConfig {
             ip_filter: args.ip_filter,
             then,
             bundle: bundle.transpose()?,
-            verbose: args.query.verbose,
+            verbose: args.query.calls.verbose,
             report: report(args)?,
             output,
             request,
@@ -93,28 +95,30 @@ impl RecordConfig {
 
 /// What a report shows of it: the processes that were asked for, and with `--follow` what came of them.
 fn report(args: RecordArgs) -> Result<Option<ReportConfig>> {
-    if args.query.functions.is_empty() {
+    if args.query.calls.functions.is_empty() && args.query.flamegraph.is_none() {
         return Ok(None);
     }
     let follow = args.follow;
-    let config = ReportConfig::of_recording(args)?;
-    let pids = if follow { Vec::new() } else { config.pids };
-    Ok(Some(ReportConfig { pids, ..config }))
+    let mut config = ReportConfig::of_recording(args)?;
+    if follow {
+        config.calls.pids.clear();
+    }
+    Ok(Some(config))
 }
 
 fn target(args: &RecordArgs) -> Result<Target> {
-    let named = !args.query.pids.is_empty() || !args.query.tids.is_empty();
+    let named = !args.query.calls.pids.is_empty() || !args.query.calls.tids.is_empty();
     if !args.program.is_empty() {
         return match named {
             true => Err(failure(Exit::Usage, "-p or -T, or a program to start: not both")),
             false => Ok(Target::Program(args.program.iter().map(Into::into).collect())),
         };
     }
-    if !args.query.tids.is_empty() {
+    if !args.query.calls.tids.is_empty() {
         return Ok(Target::Threads(tids(args)));
     }
-    if !args.query.pids.is_empty() {
-        return Ok(Target::Processes(args.query.pids.iter().copied().map(Pid).collect()));
+    if !args.query.calls.pids.is_empty() {
+        return Ok(Target::Processes(args.query.calls.pids.iter().copied().map(Pid).collect()));
     }
     if args.cpus.is_some() {
         return Ok(Target::WholeCpus);
@@ -130,7 +134,7 @@ fn tids(args: &RecordArgs) -> Vec<Tid> {
         let proc = &proc;
         range.ids().map(Tid).filter(move |tid| alone || proc.process_of(*tid).is_ok()).collect::<Vec<_>>()
     };
-    args.query.tids.iter().flat_map(of_range).collect()
+    args.query.calls.tids.iter().flat_map(of_range).collect()
 }
 
 fn window(args: &RecordArgs) -> Result<Option<Duration>> {
@@ -204,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_report_has_those_that_were_asked_for() {
-        let pids = |line: &str| config(line).unwrap().report.unwrap().pids;
+        let pids = |line: &str| config(line).unwrap().report.unwrap().calls.pids;
         assert_eq!(pids("-f f -p 7"), [Pid(7)]);
         assert_eq!(pids("-f f -p 7 --follow"), []);
         assert_eq!(config("-f f -p 7 -D trace1").unwrap().output, Path::new("trace1/perf.data"));

@@ -3,38 +3,47 @@
 use std::io::{BufWriter, IsTerminal, Write, stdout};
 use std::time::Instant;
 
-use analyzer::{Analysis, CallCounts, CauseLoss, CheckedAnalysis, Report, Request, Surroundings, Violation};
+use analyzer::{Analysis, CallCounts, CauseLoss, CheckedAnalysis, Paths, Report, Request, Violation};
 use anyhow::{Context, Result};
-use decoder::{DecodeOptions, SegmentDecoder};
 use image::Image;
-use model::{AuxOwner, EventSink, Pid, Recording, Schedule, Tid};
+use model::Recording;
 
 use crate::args::Format;
-use crate::config::ReportConfig;
-use crate::exit::{Exit, failure};
+use crate::calls::Opened;
+use crate::config::{CallsConfig, ReportConfig};
+use crate::exit::Exit;
+use crate::export::flamegraph;
 use crate::filter::TidSet;
 use crate::printable::Printable;
-use crate::progress::Progress;
 use crate::render::image_names::ImageNames;
-use crate::render::units::{counted, duration, size};
+use crate::render::units::{counted, duration};
 use crate::render::{Names, View, json, rows, text};
 use crate::target::{self, Remarks, Wanted};
-use crate::{messages, recording, remedy};
+use crate::{messages, recording, remedy, tree_commands};
 
 /// Columns of the text where there is no terminal that has some.
 const WIDTH: usize = 120;
 
 pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     let started = Instant::now();
-    let decoder = config.decoder.decoder()?;
-    let file = recording::open(&config.input)?;
+    let calls = &config.calls;
+    let decoder = calls.decoder.decoder()?;
+    let file = recording::open(&calls.input)?;
     let recording = recording::read_timed(&file)?;
-    let (image, schedule) = recording::load(&recording, config.symfs.as_deref(), &config.kernel);
-    let mut problems = problems(&recording, &image);
-    let wanted = target::wanted(&image, config, Remarks::Now)?;
-    let request = request(config, &recording, &schedule, &image, &wanted)?;
+    let (image, schedule) = recording::load(&recording, calls.symfs.as_deref(), &calls.kernel);
+    let opened = Opened {
+        config: calls,
+        recording: &recording,
+        schedule: &schedule,
+        image: &image,
+        decoder: &*decoder,
+    };
+    let mut problems = opened.problems();
+    let wanted = target::wanted(&image, calls, Remarks::Now)?;
+    let request = Request { rows: config.rows.is_some(), ..opened.request(&wanted)? };
     verbose(config, started, "opened");
-    let (mut report, violations) = analyse(config, &recording, &schedule, &image, &request, &*decoder);
+    let mut paths = config.flamegraph.as_ref().map(|_| tree_commands::paths_of(calls));
+    let (mut report, violations) = analyse(config, &opened, &request, paths.as_mut());
     explain_missing_code(&report, &image, &mut problems);
     verbose(config, started, "decoded and analysed");
     if config.off_cpu && !report.trace.off_cpu_known {
@@ -46,6 +55,13 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     let wanted = leave_out_uncalled(&mut report, wanted);
 
     let names = ImageNames::new(&image, config.srcline);
+    if let (Some(paths), Some((weight, target))) = (paths, &config.flamegraph) {
+        flamegraph::write_file(target, &paths.finish(), *weight, &names)?;
+        messages::note(format!("flame graph: {}", target.display()));
+    }
+    if calls.functions.is_empty() {
+        return Ok(Exit::Done);
+    }
     if let Some(target) = &config.rows {
         rows::write_file(target, &report, &names)?;
     }
@@ -53,12 +69,12 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     let view = View {
         report: &report,
         names: &names,
-        input: &config.input.display().to_string(),
+        input: &calls.input.display().to_string(),
         aux_bytes: recording::aux_bytes(&recording),
-        decoder: config.decoder.name(),
+        decoder: calls.decoder.name(),
         clock_offsets: recording.clock_offsets,
         inlined: &inlined,
-        only: &config.only(),
+        only: &calls.only(),
         problems: &problems,
         srcline: config.srcline,
         unfold: config.unfold,
@@ -75,33 +91,6 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     })
 }
 
-/// What makes the report less than whole; said on stderr, too.
-fn problems(recording: &Recording<'_>, image: &Image) -> Vec<String> {
-    let mut problems: Vec<String> = recording::damage(recording).into_iter().collect();
-    for problem in image.problems() {
-        messages::warn(&problem.what);
-        problems.push(problem.what);
-    }
-    if recording.pt.kernel && recording.pt.user && !image.has_kernel_text() {
-        messages::note(
-            "the kernel was traced, and its code is not here: its time is that of the system calls and interrupts \
-             (--kcore or --vmlinux give the code)",
-        );
-    }
-    let switchers = image.stack_switchers();
-    if !switchers.is_empty() {
-        let names: Vec<&str> = switchers.iter().map(|id| image.object_basename(*id)).collect();
-        let what = format!(
-            "{} may switch stacks (swapcontext or Go): a switch into a function that is also open cannot be told \
-             from unwinding",
-            names.join(", ")
-        );
-        messages::warn(&what);
-        problems.push(what);
-    }
-    problems
-}
-
 /// Memory without a file is a problem only where it was executed.
 fn explain_missing_code(report: &Report, image: &Image, problems: &mut Vec<String>) {
     let objects = report.loss.by_cause.iter().filter_map(CauseLoss::object);
@@ -113,116 +102,27 @@ fn explain_missing_code(report: &Report, image: &Image, problems: &mut Vec<Strin
     }
 }
 
-fn request(
-    config: &ReportConfig,
-    recording: &Recording<'_>,
-    schedule: &Schedule,
-    image: &Image,
-    wanted: &[Wanted],
-) -> Result<Request> {
-    let range = |r: crate::filter::NsRange| analyzer::LatencyRange { min_ns: r.min, max_ns: r.max };
-    let ancestor = match &config.ancestor {
-        Some(ancestor) => Some(analyzer::Ancestor {
-            function: target::ancestor(image, config, &ancestor.function, Remarks::Now)?.id,
-            latency: range(ancestor.latency_ns),
-        }),
-        None => None,
-    };
-    Ok(Request {
-        functions: wanted.iter().map(|w| w.function.id).collect(),
-        ancestor,
-        latency: range(config.latency_ns),
-        starts: config.window.map(|w| analyzer::StartWindow {
-            start: w.from,
-            min_ns: 0,
-            max_ns: w.to.since(w.from),
-        }),
-        tids: tids(config, recording, schedule)?,
-        rows: config.rows.is_some(),
-        stack_switches: !image.stack_switchers().is_empty(),
-    })
-}
-
-/// The threads of `-p` and `-T`; empty: all.
-fn tids(config: &ReportConfig, recording: &Recording<'_>, schedule: &Schedule) -> Result<Vec<Tid>> {
-    if config.pids.is_empty() && config.tids == TidSet::default() {
-        return Ok(Vec::new());
-    }
-    let owners = recording.buffers.iter().filter_map(|buffer| match buffer.owner {
-        AuxOwner::Thread(tid) => Some(tid),
-        AuxOwner::Cpu(_) => None,
-    });
-    let mut known: Vec<Tid> = schedule.threads().map(|(tid, _)| tid).chain(owners).collect();
-    known.sort_unstable();
-    known.dedup();
-    let of_process = |tid: &Tid| {
-        config.pids.is_empty()
-            || config.pids.contains(&schedule.thread(*tid).map_or(Pid(tid.0), |life| life.pid))
-    };
-    let chosen: Vec<Tid> =
-        known.iter().copied().filter(|tid| config.tids.contains(*tid) && of_process(tid)).collect();
-    let list = known.iter().map(|tid| tid.0.to_string()).collect::<Vec<_>>().join(", ");
-    if chosen.is_empty() {
-        let message = format!("-p or -T: no such thread in the recording, which has {list}");
-        return Err(failure(Exit::Nothing, message));
-    }
-    for range in config.tids.0.iter().filter(|range| !known.iter().any(|tid| range.contains(*tid))) {
-        messages::warn(format!("-T {range}: no such thread in the recording, which has {list}"));
-    }
-    Ok(chosen)
-}
-
 fn analyse(
     config: &ReportConfig,
-    recording: &Recording<'_>,
-    schedule: &Schedule,
-    image: &Image,
+    opened: &Opened<'_>,
     request: &Request,
-    decoder: &dyn SegmentDecoder,
+    paths: Option<&mut Paths>,
 ) -> (Report, Vec<Violation>) {
-    let around = Surroundings::of(recording, schedule, image);
+    let around = opened.surroundings();
     if config.check {
-        let mut analysis = CheckedAnalysis::new(request, around);
-        decode(config, recording, schedule, image, decoder, &mut analysis);
+        let mut analysis = match paths {
+            Some(paths) => CheckedAnalysis::with_trees(request, around, paths),
+            None => CheckedAnalysis::new(request, around),
+        };
+        opened.decode(&mut analysis);
         return analysis.finish();
     }
-    let mut analysis = Analysis::new(request, around);
-    decode(config, recording, schedule, image, decoder, &mut analysis);
+    let mut analysis = match paths {
+        Some(paths) => Analysis::with_trees(request, around, paths),
+        None => Analysis::new(request, around),
+    };
+    opened.decode(&mut analysis);
     (analysis.finish(), Vec::new())
-}
-
-fn decode(
-    config: &ReportConfig,
-    recording: &Recording<'_>,
-    schedule: &Schedule,
-    image: &Image,
-    decoder: &dyn SegmentDecoder,
-    sink: &mut dyn EventSink,
-) {
-    let options = DecodeOptions { workers: config.workers, ..DecodeOptions::default() };
-    let progress = Progress::new("decoding", recording::aux_bytes(recording));
-    let report = |done| progress.at(done);
-    let context = decoder::Context::new(recording, schedule, image, false);
-    let stats = decoder::decode_with(decoder, &context, &options, &report, sink);
-    drop(progress);
-    if stats.kernel_desyncs > 0 {
-        let places = counted(stats.kernel_desyncs, "place");
-        messages::warn(format!(
-            "the kernel's code is not what ran at {places}: from there to the return to user code it was skipped"
-        ));
-    }
-    if config.verbose {
-        messages::note(format!(
-            "{} of trace in {}, {}, {}, {}; {}",
-            size(stats.bytes),
-            counted(stats.segments, "segment"),
-            counted(stats.events, "event"),
-            counted(stats.overflows, "overflow"),
-            counted(stats.clock_errors, "clock contradiction"),
-            counted(config.workers as u64, "worker")
-        ));
-        decoder.diagnosis().into_iter().for_each(messages::note);
-    }
 }
 
 fn write_report(format: Format, view: &View<'_>) -> std::io::Result<()> {
@@ -240,7 +140,7 @@ fn write_report(format: Format, view: &View<'_>) -> std::io::Result<()> {
 }
 
 fn verbose(config: &ReportConfig, started: Instant, what: &str) {
-    if config.verbose {
+    if config.calls.verbose {
         let ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         messages::note(format!("{what} after {}", duration(ns)));
     }
@@ -311,13 +211,13 @@ fn no_calls(config: &ReportConfig, recording: &Recording<'_>, report: &Report, n
     if recording.pt.has_ip_filter {
         text = format!("{text}, all inside its IP filter ({})", recording.ip_filter.trim());
     }
-    if restricted(config) {
+    if restricted(&config.calls) {
         text.push_str(", and -a, --li, --ti, -p or -T leave some out");
     }
     text
 }
 
-fn restricted(config: &ReportConfig) -> bool {
+fn restricted(config: &CallsConfig) -> bool {
     config.ancestor.is_some()
         || config.latency_ns != crate::filter::NsRange::ALL
         || config.window.is_some()

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use image::{FindError, FunctionMatch, Image, MatchedBy, Query};
 
-use crate::config::ReportConfig;
+use crate::config::CallsConfig;
 use crate::exit::{Exit, failure};
 use crate::messages;
 
@@ -24,7 +24,7 @@ pub(crate) enum Remarks {
 }
 
 /// The functions of all `-f`, each once, in the order of the command line.
-pub(crate) fn wanted(image: &Image, config: &ReportConfig, remarks: Remarks) -> Result<Vec<Wanted>> {
+pub(crate) fn wanted(image: &Image, config: &CallsConfig, remarks: Remarks) -> Result<Vec<Wanted>> {
     let mut found: Vec<Wanted> = Vec::new();
     for text in &config.functions {
         for function in find(image, config, text, remarks)? {
@@ -62,7 +62,7 @@ pub(crate) fn inlined(image: &Image, wanted: &[Wanted]) -> Vec<Option<u64>> {
 /// The one function of `-a`.
 pub(crate) fn ancestor(
     image: &Image,
-    config: &ReportConfig,
+    config: &CallsConfig,
     text: &str,
     remarks: Remarks,
 ) -> Result<FunctionMatch> {
@@ -76,7 +76,7 @@ pub(crate) fn ancestor(
     }
 }
 
-fn find(image: &Image, config: &ReportConfig, text: &str, remarks: Remarks) -> Result<Vec<FunctionMatch>> {
+fn find(image: &Image, config: &CallsConfig, text: &str, remarks: Remarks) -> Result<Vec<FunctionMatch>> {
     let found = chosen(image, config, text)?;
     if remarks == Remarks::Later {
         return Ok(found);
@@ -91,7 +91,7 @@ fn find(image: &Image, config: &ReportConfig, text: &str, remarks: Remarks) -> R
     Ok(found)
 }
 
-fn chosen(image: &Image, config: &ReportConfig, text: &str) -> Result<Vec<FunctionMatch>> {
+fn chosen(image: &Image, config: &CallsConfig, text: &str) -> Result<Vec<FunctionMatch>> {
     let query = Query { text: text.to_owned(), object: config.object.clone() };
     let error = match image.find(&query) {
         Ok(found) => return Ok(found),
@@ -154,7 +154,7 @@ fn warn_of_resolvers(text: &str, found: &[FunctionMatch]) {
 }
 
 /// The error, what may be meant instead, and how to say so.
-fn explain(image: &Image, config: &ReportConfig, error: &FindError) -> String {
+fn explain(image: &Image, config: &CallsConfig, error: &FindError) -> String {
     let candidates = error.candidates();
     match error {
         FindError::Unknown { text, .. } => {

@@ -51,6 +51,8 @@ pub struct ThreadLife {
     pub executed: Option<Ns>,
     /// First ITRACE_START.
     pub trace_start: Option<Ns>,
+    /// It may have run before that, inside the recording.
+    pub attached_late: bool,
     /// EXIT.
     pub died: Option<Ns>,
     /// The number was given to another thread: times from a death until the next birth.  What is before `died` and behind
@@ -77,6 +79,16 @@ impl ThreadLife {
             }
             _ => self.born = time,
         }
+    }
+}
+
+impl ThreadLife {
+    /// From its birth until it was traced (or died), where it may have run without.  Not of a number that several threads
+    /// had.
+    #[must_use]
+    pub fn not_yet_attached(&self) -> Option<(Ns, Ns)> {
+        let born = self.born.filter(|_| self.attached_late && self.dead.is_empty())?;
+        Some((born, self.trace_start.or(self.died)?.max(born)))
     }
 }
 
@@ -204,6 +216,7 @@ impl Schedule {
             Sideband::SchedSwitch { prev, preempted, next } if !self.has_switch_records => {
                 self.sched_switch(record, *prev, *preempted, *next);
             }
+            Sideband::AttachedLate { tid } => self.threads.entry(*tid).or_default().attached_late = true,
             Sideband::Lost { .. } => self.lost(record),
             _ => (),
         }

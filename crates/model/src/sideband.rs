@@ -126,6 +126,11 @@ pub enum Sideband {
         /// Thread.
         tid: Tid,
     },
+    /// The events of this thread were opened while it ran: ID_INDEX names them behind the recording's first time.
+    AttachedLate {
+        /// Thread.
+        tid: Tid,
+    },
     /// LOST: records that did not fit their ring buffer.
     Lost {
         /// How many.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use model::{AuxOwner, AuxRecord, Cpu, Ns, Pid, Tid, TscClock};
+use model::{AuxOwner, AuxRecord, Cpu, Ns, Tid, TscClock};
 use perfdata::write::{AuxChunk, Record, SampleId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -215,7 +215,7 @@ impl Drained {
         let births = noticed.births.into_iter().filter(|_| !shared.is_ending());
         births
             .filter_map(|birth| Some((shared.newborns?, birth)))
-            .flat_map(|(newborns, birth)| newborns.attend(Pid(birth.pid), shared.output, &|| shared.now()))
+            .flat_map(|(newborns, birth)| newborns.attend_birth(birth, shared.output, &|| shared.now()))
             .collect()
     }
 

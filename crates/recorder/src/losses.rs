@@ -1,6 +1,6 @@
 //! What the kernel says it could not write, counted from its records.
 
-use model::{AuxOwner, AuxRecord};
+use model::{AuxOwner, AuxRecord, Pid, Tid};
 
 /// PERF_RECORD_LOST.
 const LOST: u32 = 2;
@@ -30,8 +30,8 @@ pub struct Losses {
 /// Who was born, from a FORK record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Birth {
-    pub(crate) pid: i32,
-    pub(crate) tid: i32,
+    pub(crate) pid: Pid,
+    pub(crate) tid: Tid,
 }
 
 /// What a batch of records has to say to the one who reads them.
@@ -71,7 +71,8 @@ impl Losses {
                 LOST => self.lost_records += word(body, 1),
                 FORK => {
                     let (pids, tids) = (word(body, 0), word(body, 1));
-                    noticed.births.push(Birth { pid: pids as u32 as i32, tid: tids as u32 as i32 });
+                    let (pid, tid) = (Pid(pids as u32 as i32), Tid(tids as u32 as i32));
+                    noticed.births.push(Birth { pid, tid });
                 }
                 _ => (),
             }
@@ -96,7 +97,7 @@ fn word(body: &[u8], index: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use model::{Ns, Pid, Tid};
+    use model::Ns;
     use perfdata::write::{Record, SampleId};
 
     use super::*;
@@ -115,7 +116,7 @@ mod tests {
 
         let mut losses = Losses::none(AuxOwner::Thread(Tid(7)));
         let noticed = losses.notice(&records);
-        assert_eq!(noticed, Noticed { full: true, births: vec![Birth { pid: 7, tid: 9 }] });
+        assert_eq!(noticed, Noticed { full: true, births: vec![Birth { pid: Pid(7), tid: Tid(9) }] });
         assert_eq!((losses.full, losses.partial, losses.collisions, losses.lost_records), (1, 1, 1, 3));
         assert!(losses.any() && !Losses::none(losses.owner).any());
         assert_eq!(losses.notice(&records[..3]), Noticed::default());

@@ -11,6 +11,7 @@ use perfdata::write::{Event, EventId, id_index};
 use crate::attach::{OpenBuffer, Opener};
 use crate::build_ids::BuildIds;
 use crate::events::{BufferEvents, SIDEBAND, TRACE};
+use crate::losses::Birth;
 use crate::output::Output;
 use crate::snapshot::{BuildIdOf, Snapshot};
 
@@ -23,6 +24,8 @@ pub(crate) struct Newborns<'a> {
     next_index: AtomicU32,
     /// Threads that live, and that the kernel does not let us trace.
     refused: AtomicU64,
+    /// Threads that were dead by then.
+    missed: AtomicU64,
     known: Mutex<Known>,
 }
 
@@ -52,9 +55,10 @@ impl<'a> Newborns<'a> {
             snapshots: snapshots.iter().map(|snapshot| (snapshot.pid, snapshot.clone())).collect(),
         };
         let next_index = AtomicU32::new(buffers.len() as u32);
-        let (opener, refused) = (opener.for_newborns(), AtomicU64::new(0));
+        let opener = opener.for_newborns();
+        let (refused, missed) = (AtomicU64::new(0), AtomicU64::new(0));
         let build_ids = BuildIds::new(build_id);
-        Self { opener, build_ids, follow, next_index, refused, known: Mutex::new(known) }
+        Self { opener, build_ids, follow, next_index, refused, missed, known: Mutex::new(known) }
     }
 
     /// How many could not be opened.
@@ -65,6 +69,22 @@ impl<'a> Newborns<'a> {
     /// The thread has ended: its number may be given to another one.
     pub(crate) fn forget(&self, tid: Tid) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).tids.remove(&tid);
+    }
+
+    /// How many had ended before they were looked for.
+    pub(crate) fn missed(&self) -> u64 {
+        self.missed.load(Ordering::Relaxed)
+    }
+
+    /// Opens a thread that was born, and whoever else of its process has no events yet.
+    pub(crate) fn attend_birth(&self, born: Birth, output: &Output, now: &dyn Fn() -> Ns) -> Vec<OpenBuffer> {
+        let opened = self.attend(born.pid, output, now);
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_ours = self.follow || known.snapshots.contains_key(&born.pid);
+        if is_ours && !known.tids.contains(&born.tid) {
+            self.missed.fetch_add(1, Ordering::Relaxed);
+        }
+        opened
     }
 
     /// Opens the threads of a process that have no events yet.
@@ -87,9 +107,13 @@ impl<'a> Newborns<'a> {
                         introduce(&buffer.events, output);
                         buffer.events.enable_sideband();
                         buffer.events.enable_trace();
-                        opened.push(buffer);
+                        // From here on its EXIT is recorded; one that came before is not.
+                        match self.opener.proc.lives(tid) {
+                            true => opened.push(buffer),
+                            false => drop(known.tids.remove(&tid)),
+                        }
                     }
-                    Ok(None) => (), // it has died
+                    Ok(None) => drop(known.tids.remove(&tid)), // it has died
                     Err(_) => {
                         self.refused.fetch_add(1, Ordering::Relaxed);
                     }

@@ -76,6 +76,8 @@ pub struct Summary {
     pub losses: Vec<Losses>,
     /// Newborn threads that the kernel did not let us trace: no descriptors or no memory were left.
     pub refused_threads: u64,
+    /// Threads that were born and had ended before they could be traced, each with a buffer of its own.
+    pub missed_threads: u64,
     /// CPUs that were switched on meanwhile: what ran there has no trace.
     pub untraced_cpus: CpuList,
 }
@@ -301,8 +303,17 @@ impl Session {
         })?;
         let losses = losses.into_iter().flatten().collect();
         let file_bytes = file.map_err(not_written)?;
-        let refused_threads = newborns.refused();
-        Ok(Summary { ended, window, start_up, file_bytes, losses, refused_threads, untraced_cpus })
+        let (refused_threads, missed_threads) = (newborns.refused(), newborns.missed());
+        Ok(Summary {
+            ended,
+            window,
+            start_up,
+            file_bytes,
+            losses,
+            refused_threads,
+            missed_threads,
+            untraced_cpus,
+        })
     }
 }
 

@@ -3,11 +3,13 @@
 
 mod damage;
 mod decode_matches_truth;
+mod exports;
 mod filter_agrees;
 mod hard_cases;
 #[cfg(feature = "libipt")]
 mod libipt_agrees;
 mod missing_code_matches_perf;
+mod one_call;
 mod oracle_matches_counters;
 mod other_machine;
 mod perf_script_agrees;
@@ -15,4 +17,5 @@ mod records_match_perf;
 mod rows_match_oracle;
 mod snapshots;
 mod stripped_objects;
+mod trees;
 mod workers_do_not_matter;

@@ -59,6 +59,8 @@ pub enum Losses {
     Stalled,
     /// Bytes are overwritten.
     Damage,
+    /// Newborn threads run before they are attached to.
+    Births,
 }
 
 /// Words of a command that stand for something else.
@@ -81,7 +83,7 @@ impl Case {
         let place = |path: &std::path::Path| path.display().to_string();
         let mut words = match self.recorder {
             Recorder::Perf => {
-                let data = place(&vm.data(self));
+                let data = place(&vm.perf_output(self));
                 ["perf", "record", "-B", "-N", "-o", &data].map(str::to_owned).to_vec()
             }
             Recorder::FuncLatency => {
@@ -135,7 +137,7 @@ mod tests {
             case.command(&Vm::new(Path::new("/vm")), Some(7))[4..],
             [
                 "-o",
-                "/vm/out/x.data",
+                "/tmp/x.data",
                 "-p",
                 "7",
                 "--filter",

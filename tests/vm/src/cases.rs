@@ -188,6 +188,14 @@ pub const CASES: &[Case] = &[
         ..LIVE
     },
     Case {
+        name: "live-newborn-thread-buffers",
+        target: &["births"],
+        arguments: &["-p", Word::PID, "-d", "20", "-t", "-f", "stage"],
+        counted: &["leaf", "stage"],
+        losses: Losses::Births,
+        ..LIVE
+    },
+    Case {
         name: "live-200-threads",
         target: &["threads", "200", "1"],
         arguments: &["-p", Word::PID, "-d", "30", "-f", "work"],

@@ -68,7 +68,8 @@ pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
         same_as_live(vm, case, &data)?;
     }
     same_losses(&report, case.losses, &gaps, &truth)?;
-    if case.start == Start::Runs {
+    // What ran before a thread was attached to is not in the log either.
+    if case.start == Start::Runs || case.losses == Losses::Births {
         counts::same_as_logged(&report, case.counted, &truth, &data)?;
     } else {
         let printed = fs::read_to_string(vm.of_case(case.name, "out"))?;
@@ -210,5 +211,8 @@ fn same_losses(report: &Value, losses: Losses, gaps: &Gaps, truth: &File) -> Res
         ensure!(reported == Some(count), "the report has {reported:?} {name}, the trace {count} gaps");
         ensure!((logged > 0) == of.contains(&losses), "{logged} {name} in a case of {losses:?}");
     }
+    let causes = report["loss"]["by_cause"].as_array().map_or(&[][..], Vec::as_slice);
+    let late = causes.iter().any(|loss| loss["cause"] == GapCause::NotYetAttached.name());
+    ensure!(late == (losses == Losses::Births), "threads attached late: {late}, in a case of {losses:?}");
     Ok(())
 }

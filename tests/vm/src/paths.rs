@@ -48,6 +48,13 @@ impl Vm {
         }
     }
 
+    /// Where perf writes in the machine: in memory.  To wait for a write to a shared directory would be two more context
+    /// switches, which it records, and writes: where writing takes long enough, without end.
+    #[must_use]
+    pub fn perf_output(&self, case: &Case) -> PathBuf {
+        Path::new("/tmp").join(format!("{}.data", case.name))
+    }
+
     /// A file of a case: `log`, the module's; `switches`, the scheduler's; `out`, what the target has printed; `report` and `err`, what the recorder has;
     /// `end`, how that ended.
     #[must_use]

@@ -2,8 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::script::{analyse, id};
-use crate::{Ancestor, LatencyRange, Request};
+use model::AuxOffset;
+
+use super::script::{analyse, analyse_trees, id};
+use crate::children::ChildSums;
+use crate::{Ancestor, CallRow, CallTree, ChildRow, LatencyRange, Paths, Request, Total, TreeSink, Trees};
 
 /// A small generator of random numbers (xorshift64*): the same events on every run.
 struct Random(u64);
@@ -70,4 +73,76 @@ fn sums_hold_for_any_sequence_of_events() {
             assert_eq!(ids.len(), f.rows.len(), "seed {seed}: ids are unique");
         }
     }
+}
+
+/// Sums what the roots of trees called.
+struct Children {
+    entries: Vec<AuxOffset>,
+    sums: ChildSums,
+    total: Total,
+}
+
+impl TreeSink for Children {
+    fn wanted(&self) -> Trees {
+        Trees::EnteredAt(self.entries.clone())
+    }
+
+    fn call(&mut self, call: &CallRow, tree: &CallTree) {
+        let sizes: usize = tree.roots().map(|root| root.size).sum();
+        assert_eq!(sizes, tree.nodes().len());
+        let own: u64 = tree.walk().map(|step| step.own.sum_ns).sum();
+        assert_eq!(own, call.latency_ns, "each part of the time is of one node");
+        if call.status.counted() {
+            for step in tree.walk().filter(|step| step.depth == 1) {
+                self.sums.add(step.node.key(), step.node.total);
+            }
+            self.total.add(tree.nodes()[0].total);
+        }
+    }
+}
+
+#[test]
+fn the_first_level_of_all_trees_is_the_children() {
+    for seed in 1..=200 {
+        let script = random_script(seed, seed % 2 == 0);
+        let report = analyse(&script, Request::default());
+        let entries = report.functions[0].rows.iter().map(|row| row.aux_offset).collect();
+        let mut children = Children { entries, sums: ChildSums::default(), total: Total::default() };
+        let with_trees = analyse_trees(&script, Request::default(), &mut children);
+        assert!(with_trees == report, "seed {seed}: trees change nothing");
+        let rows = children.sums.rows(children.total, |_| 0.0);
+        let without_percent = |row: &ChildRow| ChildRow { cpu_percent: 0.0, ..*row };
+        let expect: Vec<_> = report.functions[0].children.iter().map(without_percent).collect();
+        assert_eq!(rows, expect, "seed {seed}");
+    }
+}
+
+/// Merges the trees of all calls itself.
+struct OneByOne(Paths);
+
+impl TreeSink for OneByOne {
+    fn wanted(&self) -> Trees {
+        Trees::Outermost
+    }
+
+    fn call(&mut self, call: &CallRow, tree: &CallTree) {
+        self.0.call(call, tree);
+    }
+}
+
+#[test]
+fn it_does_not_matter_when_calls_that_are_alike_become_one() {
+    let mut merged = 0;
+    for seed in 1..=200 {
+        let script = random_script(seed, seed % 2 == 0);
+        let request = || Request { functions: vec![id("f"), id("main")], ..Request::default() };
+        let mut early = Paths::of_calls();
+        analyse_trees(&script, request(), &mut early);
+        let mut late = OneByOne(Paths::of_calls());
+        analyse_trees(&script, request(), &mut late);
+        let (early, late) = (early.finish(), late.0.finish());
+        merged += early.nodes().iter().filter(|node| node.total.count > 1).count();
+        assert_eq!(early, late, "seed {seed}");
+    }
+    assert!(merged > 100, "{merged}");
 }

@@ -180,6 +180,29 @@ fn a_thread_with_an_empty_trace_has_a_window_and_no_calls() {
     assert_eq!((lost.window_ns, lost.observed_ns, lost.lost_ns), (400, 0, 400));
 }
 
+/// A newborn thread with a buffer of its own is attached to somewhere in its life: what ran around that is not known.
+#[test]
+fn a_thread_that_is_attached_late_has_a_gap_from_its_birth_on() {
+    let script = "
+        tid 8
+        late
+        born 300
+        traced 350
+        died 700
+        350 start f+8
+        360 ret f+40 main+15
+        400 call main+10 g
+        420 ret g+40 main+15";
+    assert_eq!(rows(&analyse(script, Request::default())), ["350 >=10 open_start [unknown]"]);
+    let report = analyse(script, Request::default());
+    assert_eq!(ledger(&report.loss.by_cause), ["not yet attached x1 0 B 50 ns, 0 cut, first of 8 at 0x0"]);
+    let thread = &report.loss.threads[0];
+    assert_eq!((thread.window_ns, thread.observed_ns, thread.lost_ns), (400, 350, 50));
+    // One that has not run since is not seen at all.
+    let never = analyse("tid 8\nlate\nborn 300\ndied 700", Request::default());
+    assert_eq!(never.loss.threads[0].lost_ns, 400);
+}
+
 #[test]
 fn a_call_that_a_stack_switch_cuts_is_no_loss() {
     let script = "

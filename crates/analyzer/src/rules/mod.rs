@@ -14,3 +14,4 @@ mod landings;
 mod script;
 mod signals;
 mod tails;
+mod trees;

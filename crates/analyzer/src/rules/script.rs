@@ -9,7 +9,7 @@
 //!   code call k+10 f          there is a call instruction
 //!   code sigreturn restorer   ... a system call that ends a handler
 //!   off 120 150               off the CPU;  `off 120` for ever;  `off 120 150 5`: then on CPU 5, not on 3
-//!   born 5                    also `died 90`, `traced 5`, `executed 5`
+//!   born 5                    also `died 90`, `traced 5`, `executed 5`;  `late`: attached to while it ran
 //!
 //!   100 start f               tracing starts;  `95/100/110`: known to lie from 95 to 110
 //!   100 resume f+4            ... after a gap
@@ -30,8 +30,8 @@ use model::{
 };
 
 use crate::{
-    CallRow, Caller, CheckedAnalysis, ChildRow, FunctionReport, Place, Report, Request, Surroundings,
-    Violation,
+    CallRow, CallTree, Caller, CheckedAnalysis, ChildKind, ChildRow, FunctionReport, Place, Report, Request,
+    Status, Step, Surroundings, TreeSink, Violation,
 };
 
 const SLOT: u64 = 0x1000;
@@ -144,6 +144,7 @@ fn sideband(word: &str, args: &[&str], tid: Tid, out: &mut Vec<SidebandRecord>) 
             out.push(record(at(0), tid, Sideband::Comm { pid: Pid(7), tid, name: String::new(), exec: true }))
         }
         "traced" => out.push(record(at(0), tid, Sideband::ItraceStart { pid: Pid(7), tid })),
+        "late" => out.push(SidebandRecord { time: None, ..record(0, tid, Sideband::AttachedLate { tid }) }),
         "died" => out.push(record(at(0), tid, Sideband::Exit { pid: Pid(7), tid })),
         _ => panic!("what is {word}?"),
     }
@@ -206,6 +207,18 @@ pub(super) fn analyse(script: &str, request: Request) -> Report {
 
 /// The same for a script that may be nonsense.
 pub(super) fn analyse_and_check(script: &str, request: Request) -> (Report, Vec<Violation>) {
+    run(script, request, None)
+}
+
+/// [`analyse`], with somebody who takes trees.
+#[track_caller]
+pub(super) fn analyse_trees(script: &str, request: Request, sink: &mut dyn TreeSink) -> Report {
+    let (report, violations) = run(script, request, Some(sink));
+    assert_eq!(violations, [], "{script}");
+    report
+}
+
+fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Report, Vec<Violation>) {
     let mut program = Program { code: vec![0x90; SLOT as usize * NAMES.len()] };
     let (mut events, mut records) = (Vec::new(), Vec::new());
     let mut request = request;
@@ -235,7 +248,7 @@ pub(super) fn analyse_and_check(script: &str, request: Request) -> (Report, Vec<
                 let gap = Gap { from, to, bytes: 16, at, cause: cause(why) };
                 events.push((tid, space, TraceEvent::Gap(gap)));
             }
-            [word @ ("off" | "born" | "died" | "traced" | "executed"), ref args @ ..] => {
+            [word @ ("off" | "born" | "died" | "traced" | "executed" | "late"), ref args @ ..] => {
                 sideband(word, args, tid, &mut records)
             }
             [at, word, ref args @ ..] => {
@@ -254,9 +267,13 @@ pub(super) fn analyse_and_check(script: &str, request: Request) -> (Report, Vec<
         window: (Ns(0), Ns(1000)),
         scheduler: None,
         has_ip_filter,
+        is_part: false,
         buffers: &[],
     };
-    let mut analysis = CheckedAnalysis::new(&request, around);
+    let mut analysis = match sink {
+        Some(sink) => CheckedAnalysis::with_trees(&request, around, sink),
+        None => CheckedAnalysis::new(&request, around),
+    };
     for (tid, space, event) in &events {
         analysis.events(Pid(7), *tid, *space, &[*event]);
     }
@@ -305,14 +322,40 @@ pub(super) fn row_text(row: &CallRow) -> String {
     text
 }
 
-fn child_text(child: &ChildRow) -> String {
-    let name = NAMES[child.function.0 as usize];
-    let mut text = match (child.function, child.site) {
-        (FunctionId::UNKNOWN, None) => child.kind.name().to_string(),
-        (FunctionId::UNKNOWN, Some(_)) => format!("{} at {}", child.kind.name(), site_text(child.site)),
-        (_, None) => format!("{} {name}", child.kind.name()),
-        (_, Some(_)) => format!("{} {name} at {}", child.kind.name(), site_text(child.site)),
+fn callee_text(kind: ChildKind, function: FunctionId, site: Option<Place>) -> String {
+    let name = NAMES[function.0 as usize];
+    match (function, site) {
+        (FunctionId::UNKNOWN, None) => kind.name().to_string(),
+        (FunctionId::UNKNOWN, Some(_)) => format!("{} at {}", kind.name(), site_text(site)),
+        (_, None) => format!("{} {name}", kind.name()),
+        (_, Some(_)) => format!("{} {name} at {}", kind.name(), site_text(site)),
+    }
+}
+
+/// Each node, indented by its depth: what it is, `start +total`, and what is not usual.
+pub(super) fn tree_text(tree: &CallTree) -> Vec<String> {
+    let line = |Step { node, depth, own }: Step<'_>| {
+        let (callee, total) = (callee_text(node.kind, node.function, node.site), node.total);
+        let mut text = format!("{:1$}{callee} {2} +{3}", "", 2 * depth, node.start.0, total.sum_ns);
+        if own.sum_ns != total.sum_ns {
+            write!(text, " self {}", own.sum_ns).unwrap();
+        }
+        if total.off_cpu_ns != 0 {
+            write!(text, " off {} self {}", total.off_cpu_ns, own.off_cpu_ns).unwrap();
+        }
+        if total.count != 1 {
+            write!(text, " x{}", total.count).unwrap();
+        }
+        if node.status != Status::Complete {
+            write!(text, " {}", node.status.name()).unwrap();
+        }
+        text
     };
+    tree.walk().map(line).collect()
+}
+
+fn child_text(child: &ChildRow) -> String {
+    let mut text = callee_text(child.kind, child.function, child.site);
     write!(text, " x{} {}", child.total.count, child.total.sum_ns).unwrap();
     if child.total.off_cpu_ns != 0 {
         write!(text, " off {}", child.total.off_cpu_ns).unwrap();

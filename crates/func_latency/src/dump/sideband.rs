@@ -39,6 +39,7 @@ fn concerns(record: &SidebandRecord, tids: &TidSet) -> bool {
         | Sideband::Fork { tid, .. }
         | Sideband::Exit { tid, .. }
         | Sideband::ItraceStart { tid, .. }
+        | Sideband::AttachedLate { tid }
         | Sideband::SchedSwitch { next: tid, .. } => Some(*tid),
         Sideband::Mmap(mmap) => Some(Tid(mmap.pid.0)),
         _ => None,
@@ -90,6 +91,7 @@ fn details(f: &mut fmt::Formatter<'_>, body: &Sideband) -> fmt::Result {
             let how = if *preempted { "preempted" } else { "blocked" };
             write!(f, " sched_switch {} {how} next {}", prev.0, next.0)
         }
+        Sideband::AttachedLate { tid } => write!(f, " late {}", tid.0),
         Sideband::Lost { count } => write!(f, " {count}"),
         Sideband::Aux { offset, size, flags } => {
             write!(f, " offset {offset:#x} size {size:#x} flags {flags:#x}")

@@ -1,5 +1,6 @@
 //! The report as text, JSON and rows.
 
+pub mod graph;
 pub mod histogram;
 pub(crate) mod image_names;
 pub mod json;
@@ -7,6 +8,7 @@ pub mod names;
 pub mod rows;
 pub mod table;
 pub mod text;
+pub mod tree;
 pub mod units;
 
 use analyzer::Report;

@@ -34,12 +34,18 @@ pub fn caller_name(names: &dyn Names, caller: Caller) -> String {
 /// Name of what took time inside a call.
 #[must_use]
 pub fn child_name(names: &dyn Names, child: &ChildRow) -> String {
-    match child.kind {
+    callee_name(names, child.kind, child.function)
+}
+
+/// Name of what ran, in a child's row or a node of a tree.
+#[must_use]
+pub fn callee_name(names: &dyn Names, kind: ChildKind, function: FunctionId) -> String {
+    match kind {
         ChildKind::Syscall => "[syscall]".to_owned(),
         ChildKind::Interrupt => "[interrupt]".to_owned(),
         ChildKind::Own => "*self".to_owned(),
-        ChildKind::Signal if child.function == FunctionId::UNKNOWN => "[signal]".to_owned(),
-        _ => names.function(child.function),
+        ChildKind::Signal if function == FunctionId::UNKNOWN => "[signal]".to_owned(),
+        _ => names.function(function),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The trace: payloads and PERF_RECORD_AUX, sorted into the buffers that they belong to.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use model::{AuxBuffer, AuxOffset, AuxOwner, AuxPiece, AuxRecord, Cpu, Damage, Tid};
 
@@ -70,16 +70,19 @@ impl<'a> Buffers<'a> {
         self.by_index.entry(index).or_insert_with(empty)
     }
 
-    /// Takes the body of an ID_INDEX record; `None` if it is shorter than it says.
-    pub(super) fn add_ids(&mut self, body: &[u8]) -> Option<()> {
+    /// Takes the body of an ID_INDEX record; returns the threads that have buffers of their own by it.  `None` if it is
+    /// shorter than it says.
+    pub(super) fn add_ids(&mut self, body: &[u8]) -> Option<BTreeSet<Tid>> {
+        let mut threads = BTreeSet::new();
         let mut c = Cursor::new(body);
         for _ in 0..c.u64()? {
             let (id, index, cpu, tid) = (c.u64()?, c.u64()?, c.u64()?, c.u64()?);
             // Absent is -1, in 64 bits here; the low half of it is the -1 of AUXTRACE.
             let entry = IdEntry { index: u32::try_from(index).ok(), owner: owner(cpu as u32, tid as u32) };
             self.ids.insert(id, entry);
+            threads.extend(if let AuxOwner::Thread(tid) = entry.owner { Some(tid) } else { None });
         }
-        Some(())
+        Some(threads)
     }
 
     /// The CPUs that events were opened on, by ID_INDEX.
@@ -233,7 +236,7 @@ mod tests {
         ids.extend(
             [100, 1, 5, none, 101, 9, none, 71, 102, none, 4, 1].iter().flat_map(|w: &u64| w.to_le_bytes()),
         );
-        assert_eq!(b.add_ids(&ids), Some(()));
+        assert_eq!(b.add_ids(&ids), Some([Tid(71)].into()));
         // The id decides, then the CPU, then the thread.
         assert_eq!(b.index_of(&said(Some(100), Some(4), Some(70), 8)), Some(1));
         assert_eq!(b.index_of(&said(Some(102), Some(5), None, 8)), Some(0));

@@ -1,6 +1,10 @@
 //! One pass over a file: everything that a [`Recording`] is made of.
 
-use model::{AuxOffset, AuxRecord, CpuCoverage, Damage, Ns, Pid, Recording, Sideband, SidebandRecord, TscClock};
+use std::collections::BTreeSet;
+
+use model::{
+    AuxOffset, AuxRecord, CpuCoverage, Damage, Ns, Pid, Recording, Sideband, SidebandRecord, Tid, TscClock,
+};
 
 use super::attr::{Event, Events};
 use super::auxtrace::{self, TraceInfo};
@@ -247,13 +251,27 @@ impl<'a, 'l> Collector<'a, 'l> {
                 }
                 Some(())
             }
-            records::ID_INDEX => self.buffers.add_ids(record.body),
+            records::ID_INDEX => match self.buffers.add_ids(record.body) {
+                Some(threads) => return self.attached(record.offset, threads),
+                None => None,
+            },
             records::HEADER_BUILD_ID => self.features.add_build_id(record.misc, record.body),
             records::EVENT_UPDATE => self.event_update(record.body),
             // They say nothing that we use, are about the order of reading only, or are newer than we are.
             _ => Some(()),
         };
         whole.ok_or_else(|| too_short(record))
+    }
+
+    /// Events of these threads are there.  If the recording is under way, they were opened while the threads ran.
+    fn attached(&mut self, file_offset: u64, threads: BTreeSet<Tid>) -> Result<(), String> {
+        if self.time_span.is_none() {
+            return Ok(());
+        }
+        threads.into_iter().try_for_each(|tid| {
+            let body = Sideband::AttachedLate { tid };
+            self.keep(SidebandRecord { time: None, cpu: None, pid: None, tid: Some(tid), file_offset, body })
+        })
     }
 
     fn feature_record(&mut self, body: &[u8]) -> Option<()> {

@@ -118,6 +118,23 @@ fn buffers_of_threads_whatever_cpu_their_records_came_from() {
     }
 }
 
+/// func_latency opens newborn threads so; perf never does.
+#[test]
+fn a_thread_whose_events_come_behind_a_time_was_attached_late() {
+    let mut f = Fixture::new(128);
+    f.info("");
+    f.id_index(&[(fixture::PT_ID, 0, None, Some(41))]);
+    f.kernel(records::AUX, 0, &words(&[0, 8, 0]), &trailer(41, 41, 20, 1, fixture::PT_ID));
+    f.id_index(&[(fixture::PT_ID + 1, 1, None, Some(42)), (fixture::PT_ID + 2, 1, None, Some(42))]);
+    f.auxtrace(0, 0, 41, None, &[1; 8]);
+    for bytes in f.layouts() {
+        let r = read(&bytes).unwrap();
+        let late = |record: &&SidebandRecord| matches!(record.body, Sideband::AttachedLate { .. });
+        let late: Vec<_> = r.sideband.iter().filter(late).map(|record| record.tid).collect();
+        assert_eq!(late, [Some(Tid(42))]);
+    }
+}
+
 #[test]
 fn without_an_id_index_the_cpu_or_the_thread_decides() {
     for owner in [Some(3), None] {

@@ -261,9 +261,8 @@ mod tests {
         u64::from_le_bytes(file[at..at + 8].try_into().unwrap())
     }
 
-    fn small_file() -> Vec<u8> {
-        let mut writer = Writer::new(Cursor::new(vec![]), events()).unwrap();
-        let info = IntelPtInfo {
+    pub(super) fn info() -> IntelPtInfo {
+        IntelPtInfo {
             pmu_type: 8,
             clock: TscClock { shift: 31, mult: 7, zero: 9 },
             have_sched_switch: 2,
@@ -271,7 +270,12 @@ mod tests {
             tsc_ctc_ratio: (250, 2),
             max_nonturbo_ratio: 30,
             filter: "filter 0x10/0x20@/x".into(),
-        };
+        }
+    }
+
+    fn small_file() -> Vec<u8> {
+        let mut writer = Writer::new(Cursor::new(vec![]), events()).unwrap();
+        let info = info();
         writer.record(&info.auxtrace_info()).unwrap();
         writer.record(&info.time_conv()).unwrap();
         id_index(&events()).iter().for_each(|record| writer.record(record).unwrap());
@@ -327,16 +331,7 @@ mod tests {
     #[test]
     fn the_reader_reads_what_was_written() {
         let mut writer = Writer::new(Cursor::new(vec![]), events()).unwrap();
-        let clock = TscClock { shift: 31, mult: 7, zero: 9 };
-        let info = IntelPtInfo {
-            pmu_type: 8,
-            clock,
-            have_sched_switch: 2,
-            per_cpu_buffers: true,
-            tsc_ctc_ratio: (250, 2),
-            max_nonturbo_ratio: 30,
-            filter: "filter 0x10/0x20@/x".into(),
-        };
+        let info = info();
         writer.record(&info.auxtrace_info()).unwrap();
         let id = SampleId { pid: Pid(5), tid: Tid(6), time: Ns(70), cpu: Cpu(1), id: 21 };
         let mut records = vec![];
@@ -370,7 +365,7 @@ mod tests {
 
         let recording = crate::read::parse(&file, Path::new("small")).unwrap();
         assert_eq!(recording.damage, None);
-        assert_eq!((recording.clock, recording.pt.tsc_ctc_ratio), (Some(clock), (250, 2)));
+        assert_eq!((recording.clock, recording.pt.tsc_ctc_ratio), (Some(info.clock), (250, 2)));
         assert_eq!(recording.ip_filter, info.filter);
         assert_eq!(recording.command_line, ["a", "b c"]);
         assert_eq!(recording.cpu_model, Some(CpuModel { family: 6, model: 85, stepping: 7 }));

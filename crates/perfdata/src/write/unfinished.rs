@@ -3,9 +3,10 @@
 use std::io::{self, Cursor, ErrorKind, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use model::{AuxOffset, AuxOwner, ClockOffsets, Cpu, CpuModel, Ns, TscClock};
+use model::{AuxOffset, AuxOwner, ClockOffsets, Cpu, CpuModel, Ns};
 
 use super::{AuxChunk, ClockSample, Event, EventId, Features, IntelPtInfo, Writer, time_conv};
+use crate::write::tests::info;
 use crate::write::{Attr, PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
 
 const CHUNK: AuxChunk =
@@ -23,15 +24,7 @@ fn events() -> Vec<Event> {
 /// A file with all that is known before the first byte of trace.
 fn started<W: Write + Seek>(out: W) -> Writer<W> {
     let mut writer = Writer::new(out, events()).unwrap();
-    let info = IntelPtInfo {
-        pmu_type: 8,
-        clock: TscClock { shift: 31, mult: 7, zero: 9 },
-        have_sched_switch: 2,
-        per_cpu_buffers: false,
-        tsc_ctc_ratio: (250, 2),
-        max_nonturbo_ratio: 30,
-        filter: String::new(),
-    };
+    let info = IntelPtInfo { per_cpu_buffers: false, ..info() };
     writer.record(&info.auxtrace_info()).unwrap();
     let features = Features {
         cpuid: "GenuineIntel,6,85,7".into(),

@@ -1,6 +1,7 @@
 //! Runs a case: the recorder starts the target, or comes while it runs.
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use anyhow::{Context as _, Result};
 
 use super::machine;
 use super::process::{HEAD_START, LIMIT, command, signal, wait};
-use crate::case::{Case, Losses, Start};
+use crate::case::{Case, Losses, Recorder, Start};
 use crate::paths::Vm;
 
 /// In this time a small buffer fills.
@@ -32,7 +33,17 @@ pub(super) fn run_case(vm: &Vm, case: &Case) -> Result<String> {
     for (knob, _) in case.knobs {
         machine::set_knob(knob, 0)?;
     }
-    Ok(end?.to_string())
+    let end = end?;
+    if case.recorder == Recorder::Perf {
+        move_file(&vm.perf_output(case), &vm.data(case))?;
+    }
+    Ok(end.to_string())
+}
+
+/// Also from one file system to another.
+fn move_file(from: &Path, to: &Path) -> Result<()> {
+    fs::copy(from, to).with_context(|| format!("{} to {}", from.display(), to.display()))?;
+    fs::remove_file(from).with_context(|| from.display().to_string())
 }
 
 /// The recorder starts the target: both print to one file.

@@ -327,11 +327,13 @@ struct MappedFile {
     since: Ns,
 }
 
-/// Every MMAP2 record, and the threads of FORK records and of those of exec; `None` if this is no perf.data file.
+/// Every MMAP2 record, and the threads of FORK records and of those of exec, but for those whose events were opened later;
+/// `None` if this is no perf.data file.
 fn records(data: &[u8]) -> Option<(Vec<MappedFile>, HashSet<Tid>)> {
     const COMM: u32 = 3;
     const FORK: u32 = 7;
     const MMAP2: u32 = 10;
+    const ID_INDEX: u32 = 69;
     const AUXTRACE: u32 = 71;
     const MISC_DATA: u16 = 1 << 13;
     const MISC_COMM_EXEC: u16 = 1 << 13;
@@ -341,7 +343,7 @@ fn records(data: &[u8]) -> Option<(Vec<MappedFile>, HashSet<Tid>)> {
     let start = usize::try_from(u64_at(data, 40)?).ok()?;
     let len = usize::try_from(u64_at(data, 48)?).ok()?;
     let mut records = data.get(start..)?.get(..len)?;
-    let (mut maps, mut born) = (vec![], HashSet::new());
+    let (mut maps, mut born, mut late) = (vec![], HashSet::new(), HashSet::new());
     while let Some((head, _)) = records.split_first_chunk::<8>() {
         let record_type = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
         let misc = u16::from_le_bytes([head[4], head[5]]);
@@ -366,11 +368,17 @@ fn records(data: &[u8]) -> Option<(Vec<MappedFile>, HashSet<Tid>)> {
             let (tid, time) = (Tid(u64_at(record, 16)? as i32), u64_at(record, 24)?);
             born.extend((time > 0).then_some(tid));
         }
+        // Who records one buffer for each thread opens newborn ones when a FORK has been read.
+        if record_type == ID_INDEX && !born.is_empty() {
+            let entries = record.get(16..)?.chunks_exact(32);
+            late.extend(entries.filter_map(|entry| Some(Tid(u64_at(entry, 24)? as i32))));
+        }
         if record_type == AUXTRACE {
             size = size.checked_add(usize::try_from(u64_at(record, 8)?).ok()?)?; // its payload follows
         }
         records = records.get(size.max(8)..)?;
     }
+    born.retain(|tid| !late.contains(tid));
     Some((maps, born))
 }
 

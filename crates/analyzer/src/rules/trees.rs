@@ -1,0 +1,249 @@
+//! The trees of calls: what is a node, whose, and its times.
+
+use super::script::{analyse_trees, id, tree_text};
+use crate::{CallRow, CallTree, Paths, Request, TreeSink, Trees};
+use model::{AuxOffset, Tid};
+
+/// Keeps trees as text.
+struct Text {
+    wanted: Trees,
+    lines: Vec<String>,
+}
+
+impl TreeSink for Text {
+    fn wanted(&self) -> Trees {
+        self.wanted.clone()
+    }
+
+    fn call(&mut self, call: &CallRow, tree: &CallTree) {
+        let root = tree.nodes()[0];
+        let of_root = (root.start, root.total.sum_ns, root.total.off_cpu_ns, root.status);
+        assert_eq!(of_root, (call.start_ns, call.latency_ns, call.off_cpu_ns, call.status));
+        self.lines.extend(tree_text(tree));
+    }
+
+    fn thread(&mut self, tid: Tid, trees: &CallTree) {
+        self.lines.push(format!("thread {}", tid.0));
+        self.lines.extend(tree_text(trees));
+    }
+}
+
+#[track_caller]
+fn check(script: &str, wanted: Trees, expect: &str) {
+    let mut text = Text { wanted, lines: Vec::new() };
+    analyse_trees(script, Request::default(), &mut text);
+    let expect: Vec<&str> = expect.lines().filter(|line| !line.trim().is_empty()).collect();
+    let margin = expect.first().map_or(0, |line| line.len() - line.trim_start().len());
+    let expect: Vec<&str> = expect.iter().map(|line| &line[margin..]).collect();
+    assert_eq!(text.lines, expect);
+}
+
+const NESTED: &str = "
+    off 125 128
+    0 start main+4
+    10 call main+10 g
+    20 ret g+10 main+15
+    100 call main+20 f
+    110 call f+10 g
+    120 call g+10 h
+    121 syscall h+4
+    130 start h+6
+    140 ret h+10 g+15
+    141 call g+20 h
+    145 jmp h+8 k
+    150 ret k+10 g+25
+    160 ret g+30 f+15
+    170 async f+20
+    172 start f+20
+    190 call f+30 h
+    195 ret h+10 f+35
+    200 ret f+40 main+25";
+
+#[test]
+fn a_tree_has_every_call_and_the_kernels_part() {
+    let tree = "
+    call f at main+20 100 +100 self 43 off 3 self 0
+      call g at f+10 110 +50 self 21 off 3 self 0
+        call h at g+10 120 +20 self 11 off 3 self 0
+          syscall at h+4 121 +9 off 3 self 3
+        call h at g+20 141 +9 self 4
+          tail k at h+8 145 +5
+      interrupt 170 +2
+      call h at f+30 190 +5";
+    check(NESTED, Trees::Outermost, tree);
+}
+
+#[test]
+fn calls_that_are_alike_are_one_node_where_that_is_asked_for() {
+    let script = "
+        0 start main+4
+        100 call main+20 f
+        110 call f+10 g
+        120 call g+10 h
+        130 ret h+10 g+15
+        140 ret g+30 f+15
+        150 call f+20 g
+        155 ret g+30 f+25
+        160 call f+10 g
+        161 call g+10 h
+        165 ret h+10 g+15
+        166 call g+20 k
+        168 ret k+10 g+25
+        170 ret g+30 f+15
+        200 ret f+40 main+25
+        300 call main+20 f
+        310 call f+20 g
+        320 ret g+10 f+25
+        350 ret f+40 main+25";
+    let mut paths = Paths::of_calls();
+    let report = analyse_trees(script, Request::default(), &mut paths);
+    let tree = paths.finish();
+    let expect = [
+        "call f at main+20 100 +150 self 95 x2",
+        "  call g at f+10 110 +40 self 24 x2",
+        "    call h at g+10 120 +14 x2",
+        "    call k at g+20 166 +2",
+        "  call g at f+20 150 +15 x2",
+    ];
+    assert_eq!(tree_text(&tree), expect);
+    let roots: u64 = tree.roots().map(|root| root.total.sum_ns).sum();
+    assert_eq!(roots, report.functions[0].outermost.sum_ns);
+}
+
+const RECURSION: &str = "
+    0 start main+4
+    100 call main+20 f
+    110 call f+10 f
+    120 call f+10 g
+    130 ret g+10 f+15
+    140 ret f+40 f+15
+    200 ret f+40 main+25";
+
+#[test]
+fn a_call_inside_of_another_has_a_tree_of_its_own_if_it_is_asked_for() {
+    let whole = "
+    call f at main+20 100 +100 self 70
+      recursion f at f+10 110 +30 self 20
+        call g at f+10 120 +10";
+    check(RECURSION, Trees::Outermost, whole);
+    let inner = "
+    call f at f+10 110 +30 self 20
+      call g at f+10 120 +10";
+    check(RECURSION, Trees::EnteredAt(vec![AuxOffset(2)]), inner);
+    check(RECURSION, Trees::EnteredAt(vec![AuxOffset(2), AuxOffset(1)]), &format!("{inner}{whole}"));
+}
+
+#[test]
+fn what_is_nobodys_child_is_its_callers_own_time() {
+    // A stub, and a subroutine inside of the function: what that calls is the function's.
+    let script = "
+        0 start main+4
+        100 call main+20 f
+        110 call f+10 plt
+        112 ijmp plt+4 g
+        120 ret g+10 f+15
+        130 call f+20 f+30
+        132 call f+32 h
+        140 ret h+10 f+37
+        145 ret f+38 f+25
+        200 ret f+40 main+25";
+    let tree = "
+    call f at main+20 100 +100 self 84
+      call g at f+10 112 +8
+      call h at f+32 132 +8";
+    check(script, Trees::Outermost, tree);
+}
+
+#[test]
+fn a_handler_is_a_node_from_the_interruption_on() {
+    let script = "
+        0 start main+4
+        100 call main+20 f
+        120 async f+20
+        125 start handler
+        130 call handler+10 g
+        140 ret g+10 handler+15
+        150 ret handler+20 restorer
+        151 syscall restorer+5
+        160 start f+20
+        200 ret f+40 main+25";
+    let tree = "
+    call f at main+20 100 +100 self 60
+      signal handler 120 +40 self 30
+        call g at handler+10 130 +10";
+    check(script, Trees::Outermost, tree);
+}
+
+#[test]
+fn a_call_that_was_cut_has_what_was_seen() {
+    let script = "
+        0 start main+4
+        100 call main+20 f
+        110 call f+10 g
+        120 gap 130
+        130 resume g+20
+        140 ret g+30 f+15
+        200 ret f+40 main+25";
+    let tree = "
+    call f at main+20 100 +20 self 10 cut
+      call g at f+10 110 +10 cut";
+    check(script, Trees::Outermost, tree);
+}
+
+#[test]
+fn a_tree_waits_for_the_ancestor_that_decides() {
+    use crate::{Ancestor, LatencyRange};
+    let latency = LatencyRange { min_ns: 50, max_ns: u64::MAX };
+    let ancestor = Some(Ancestor { function: id("k"), latency });
+    let script = "
+        0 start main+4
+        100 call main+20 k
+        110 call k+10 f
+        120 ret f+10 k+15
+        130 ret k+40 main+25
+        200 call main+20 k
+        210 call k+10 f
+        215 call f+10 g
+        218 ret g+10 f+15
+        220 ret f+10 k+15
+        290 ret k+40 main+25";
+    let mut text = Text { wanted: Trees::Outermost, lines: Vec::new() };
+    analyse_trees(script, Request { ancestor, ..Request::default() }, &mut text);
+    assert_eq!(text.lines, ["call f at k+10 210 +10 self 7", "  call g at f+10 215 +3"]);
+}
+
+#[test]
+fn a_thread_is_what_was_seen_of_it_below_the_callers_that_returns_tell_of() {
+    // g was running, in f, in main: the returns say so.  After the loss nothing of that is known.
+    let script = "
+        off 60 70
+        50 start g+4
+        55 syscall g+8
+        75 start g+a
+        80 ret g+10 f+15
+        90 call f+20 h
+        95 ret h+10 f+25
+        100 ret f+40 main+25
+        120 call main+30 h
+        130 ret h+10 main+35
+        140 gap 150
+        150 resume h+4
+        160 ret h+10 g+25
+        170 call g+30 k
+        175 ret k+10 g+35
+        180 call g+30 k
+        190 ret k+10 g+35";
+    let tree = "
+    thread 7
+    call main 50 +90 self 30 off 10 self 0 open_start
+      call f 50 +50 self 15 off 10 self 0 open_start
+        call g 50 +30 self 10 off 10 self 0 open_start
+          syscall at g+8 55 +20 off 10 self 10
+        call h at f+20 90 +5
+      call h at main+30 120 +10
+    call g 150 +40 self 15 open_start
+      call h 150 +10 open_start
+      call k at g+30 170 +5
+      call k at g+30 180 +10";
+    check(script, Trees::Threads, tree);
+}

@@ -1,0 +1,176 @@
+//! The tree of a call: every call inside of it, and the kernel's part, with their times.
+//!
+//! A tree is flat: nodes in the order of their entry, each with the number of nodes of its subtree.
+//!
+//! ```text
+//!   f  size 5                 0..5
+//!     g  size 3               1..4
+//!       h  size 1             2
+//!       [syscall]  size 1     3
+//!     h  size 1               4
+//! ```
+//! What is a child is what the report's children are, one level after the other: PLT stubs are nobody's child, a handler's
+//! time begins with the interruption, and what a function found running in the middle does is its caller's own time.
+
+mod gather;
+mod merge;
+mod paths;
+
+use model::schedule::OffCpu;
+use model::{AuxOffset, FunctionId, Ns, Schedule, Tid};
+
+use crate::children::ChildKey;
+use crate::report::{CallRow, ChildKind, Place, Status, Total};
+
+pub(crate) use gather::{Gatherer, Part};
+pub use paths::Paths;
+
+/// Takes trees of calls as they end, from an [`Analysis`](crate::Analysis) that is made for it.
+pub trait TreeSink {
+    /// Which trees; the answer is always the same.
+    fn wanted(&self) -> Trees;
+
+    /// A call that was asked for has ended, or will not be seen to end.  `call` is its row, and the tree's first node.
+    fn call(&mut self, call: &CallRow, tree: &CallTree);
+
+    /// All that was seen of a thread ([`Trees::Threads`]): a tree for each function that nobody was seen to call.
+    fn thread(&mut self, _tid: Tid, _trees: &CallTree) {}
+}
+
+/// Which trees a [`TreeSink`] wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trees {
+    /// Of the calls of wanted functions that were entered at these packets, of any buffer.
+    EnteredAt(Vec<AuxOffset>),
+    /// Of each outermost call of a wanted function.
+    Outermost,
+    /// As [`Self::Outermost`], with calls that are alike (callee, site, callers) in one node.
+    Merged,
+    /// Of all that each thread did, merged.
+    Threads,
+}
+
+impl Trees {
+    /// A call of a wanted function that is inside of `depth` others of it.
+    pub(crate) fn has(&self, depth: u32, entry: AuxOffset) -> bool {
+        match self {
+            Self::EnteredAt(packets) => packets.contains(&entry),
+            Self::Outermost | Self::Merged => depth == 0,
+            Self::Threads => false,
+        }
+    }
+}
+
+/// A call in a tree, or several that are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// What it is; [`ChildKind::Own`] is none.
+    pub kind: ChildKind,
+    /// How much of it was seen; of several, of the first.
+    pub status: Status,
+    /// The function; `UNKNOWN` for system calls and interrupts.
+    pub function: FunctionId,
+    /// The instruction that entered it.
+    pub site: Option<Place>,
+    /// When it was entered; of several, the first.
+    pub start: Ns,
+    /// Time, that of its callees included.
+    pub total: Total,
+    /// Nodes of its subtree, itself included.
+    pub size: usize,
+}
+
+impl Node {
+    pub(crate) fn key(&self) -> ChildKey {
+        ChildKey { kind: self.kind, function: self.function, site: self.site }
+    }
+
+    /// When it ended, if it is one call.
+    #[must_use]
+    pub fn end(&self) -> Ns {
+        Ns(self.start.0.saturating_add(self.total.sum_ns))
+    }
+}
+
+/// A tree, or several: nodes in the order of their entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallTree {
+    nodes: Vec<Node>,
+}
+
+/// A node where a walk meets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step<'t> {
+    /// The node.
+    pub node: &'t Node,
+    /// Nodes above it.
+    pub depth: usize,
+    /// What it took itself: its total without its callees'.
+    pub own: Total,
+}
+
+impl CallTree {
+    /// Of nodes in the order of their entry.
+    #[must_use]
+    pub fn new(nodes: Vec<Node>) -> Self {
+        Self { nodes }
+    }
+
+    /// All nodes.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The roots.
+    pub fn roots(&self) -> impl Iterator<Item = &Node> {
+        siblings(&self.nodes)
+    }
+
+    /// Every node, in the order of entry.
+    pub fn walk(&self) -> impl Iterator<Item = Step<'_>> {
+        let mut ends: Vec<usize> = Vec::new();
+        self.nodes.iter().enumerate().map(move |(at, node)| {
+            while ends.last().is_some_and(|end| *end <= at) {
+                ends.pop();
+            }
+            let depth = ends.len();
+            ends.push(at + node.size);
+            let below = self.nodes.get(at + 1..at + node.size).unwrap_or_default();
+            Step { node, depth, own: own(node, below) }
+        })
+    }
+}
+
+/// Each tree of `nodes`.
+fn siblings(nodes: &[Node]) -> impl Iterator<Item = &Node> {
+    let mut rest = nodes;
+    std::iter::from_fn(move || {
+        let node = rest.first()?;
+        rest = rest.get(node.size.max(1)..).unwrap_or_default();
+        Some(node)
+    })
+}
+
+/// What is left of a node's total; `below`: the rest of its subtree.
+fn own(node: &Node, below: &[Node]) -> Total {
+    let mut inside = Total::default();
+    siblings(below).for_each(|child| inside.add(child.total));
+    Total {
+        count: node.total.count,
+        sum_ns: node.total.sum_ns.saturating_sub(inside.sum_ns),
+        off_cpu_ns: node.total.off_cpu_ns.saturating_sub(inside.off_cpu_ns),
+    }
+}
+
+/// When a thread was off its CPU between two times, by its switch records; clipped to these times.
+pub fn off_cpu_spans(schedule: &Schedule, tid: Tid, from: Ns, to: Ns) -> impl Iterator<Item = OffCpu> + '_ {
+    let all = schedule.thread(tid).map_or(&[][..], |life| &life.off_cpu);
+    let first = all.partition_point(|span| span.to.is_some_and(|end| end <= from));
+    let spans = all.get(first..).unwrap_or_default().iter().take_while(move |span| span.from < to);
+    spans.map(move |span| OffCpu {
+        from: span.from.max(from),
+        to: Some(span.to.map_or(to, |end| end.min(to))),
+        preempted: span.preempted,
+    })
+}

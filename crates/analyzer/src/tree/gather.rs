@@ -1,0 +1,213 @@
+//! The nodes of one thread's trees, gathered as its frames end.
+//!
+//! Only at its end is known what a frame was (a hidden callee is named by where it returns to, a PLT stub makes room for
+//! what it jumps to), so nodes are kept in the order of their *ends*, each behind its subtree:
+//!
+//! ```text
+//!   stack     main   f        g                 first: where its subtree begins
+//!   nodes            [ h a b ][ k l             h, a, b: ended in f;  k, l: in g
+//! ```
+//! What is no node leaves its subtree to its caller, or takes it along.
+
+use std::ops::Range;
+
+use model::Ns;
+
+use super::merge::Merged;
+use super::{CallTree, Node, Trees};
+use crate::stack::Frame;
+
+/// Nodes that are kept before those that are alike become one, where that is all that is asked for.
+const MERGED_MAX: usize = if cfg!(test) { 8 } else { 1 << 16 };
+
+/// ... and where each call is asked for.  Beyond this, memory counts for more: some 300 MB.
+const SINGLE_MAX: usize = 1 << 22;
+
+/// One thread's nodes.
+#[derive(Debug, Default)]
+pub(crate) struct Gatherer {
+    /// By end; a node's subtree is in front of it.
+    nodes: Vec<Node>,
+    /// Trees that are open: while there is none, nothing is kept.
+    open: u32,
+    /// All of the thread is one.
+    is_whole: bool,
+    /// So many nodes are kept before they are merged.
+    limit: usize,
+    base: Option<Base>,
+    scratch: CallTree,
+}
+
+/// Since it was last known what runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Base {
+    /// Where the nodes begin.
+    first: usize,
+    since: Ns,
+    /// The thread's off-CPU time then.
+    off_cpu_ns: u64,
+}
+
+/// What becomes of the nodes inside a frame that ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    /// It is a node, and they are below it.
+    Node(Node),
+    /// It is part of its caller, and so they are the caller's.
+    OfCaller,
+    /// They are part of it, and it is part of its caller's own time.
+    Own,
+}
+
+impl Gatherer {
+    pub(crate) fn new(wanted: Option<&Trees>) -> Self {
+        let is_whole = wanted == Some(&Trees::Threads);
+        let limit = match wanted {
+            Some(Trees::Merged | Trees::Threads) => MERGED_MAX,
+            _ => SINGLE_MAX,
+        };
+        Self { open: u32::from(is_whole), is_whole, limit, ..Self::default() }
+    }
+
+    /// What a frame found running does is shown, too: nobody's children have to add up.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// A frame is entered.  Where its subtree begins.
+    #[inline]
+    pub(crate) fn enter(&mut self, frame: &Frame, is_bottom: bool) -> usize {
+        if is_bottom {
+            let (since, off_cpu_ns) = (frame.start.point, frame.off_cpu_ns);
+            self.base = Some(Base { first: self.nodes.len(), since, off_cpu_ns });
+        }
+        self.nodes.len()
+    }
+
+    /// The frame at the bottom has returned to its caller, which was found so, and is the new bottom.  What was seen since
+    /// it was last known what runs was called by that; `base` is that before.
+    pub(crate) fn enter_caller(&mut self, base: Option<Base>, caller: &mut Frame) {
+        if let Some(Base { first, .. }) = base {
+            caller.first = first;
+            self.base = base;
+        }
+    }
+
+    pub(crate) fn base(&self) -> Option<Base> {
+        self.base
+    }
+
+    /// What was below is not known to go on.
+    pub(crate) fn forget_base(&mut self) {
+        self.base = None;
+    }
+
+    /// Since when a frame is there, by what it has called, and the thread's off-CPU time then.
+    pub(crate) fn start_of(&self, frame: &Frame) -> (Ns, u64) {
+        let base = self.base.filter(|base| self.is_whole && base.first == frame.first);
+        let (start, off_cpu_ns) = (frame.start.point, frame.off_cpu_ns);
+        base.map_or((start, off_cpu_ns), |base| (start.min(base.since), off_cpu_ns.min(base.off_cpu_ns)))
+    }
+
+    /// A call whose tree is wanted is entered.
+    pub(crate) fn open(&mut self) {
+        self.open += 1;
+    }
+
+    /// It has ended; call this after [`Self::leave`].
+    pub(crate) fn close(&mut self) {
+        self.open = self.open.saturating_sub(1);
+        if self.open == 0 {
+            self.nodes.clear();
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.open > 0
+    }
+
+    /// How many nodes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// What begins at `first` has ended, and is no more on the stack.
+    pub(crate) fn leave(&mut self, stack: &mut [Frame], first: usize, part: Part) {
+        match part {
+            Part::Node(node) => {
+                let size = self.nodes.len().saturating_sub(first) + 1;
+                self.nodes.push(Node { size, ..node });
+            }
+            Part::OfCaller => (),
+            Part::Own => self.nodes.truncate(first),
+        }
+        if self.nodes.len() >= self.limit {
+            self.merge(stack);
+        }
+    }
+
+    /// The tree of a call that has ended now, of which `root` is the node.
+    pub(crate) fn tree(&mut self, first: usize, root: Node) -> &CallTree {
+        let inside = self.nodes.get(first..).unwrap_or_default();
+        let nodes = &mut self.scratch.nodes;
+        nodes.clear();
+        nodes.push(Node { size: inside.len() + 1, ..root });
+        by_entry(inside, nodes);
+        &self.scratch
+    }
+
+    /// All that was gathered.
+    pub(crate) fn finish(&mut self) -> &CallTree {
+        self.scratch.nodes.clear();
+        by_entry(&self.nodes, &mut self.scratch.nodes);
+        self.nodes.clear();
+        &self.scratch
+    }
+
+    /// Makes one of those that are alike, below each frame of the stack.
+    fn merge(&mut self, stack: &mut [Frame]) {
+        let mut nodes = Vec::new();
+        let mut done = 0;
+        let mut base = self.base;
+        let of_base = base.iter_mut().map(|base| &mut base.first);
+        for first in of_base.chain(stack.iter_mut().map(|frame| &mut frame.first)) {
+            self.merge_part(done, *first, &mut nodes);
+            done = done.max(*first);
+            *first = nodes.len();
+        }
+        self.base = base;
+        self.merge_part(done, self.nodes.len(), &mut nodes);
+        self.nodes = nodes;
+        self.limit = self.limit.max(2 * self.nodes.len());
+    }
+
+    fn merge_part(&mut self, from: usize, to: usize, into: &mut Vec<Node>) {
+        let part = self.nodes.get(from..to).unwrap_or_default();
+        self.scratch.nodes.clear();
+        by_entry(part, &mut self.scratch.nodes);
+        let mut merged = Merged::default();
+        merged.add(&self.scratch.nodes);
+        merged.by_end(into);
+    }
+}
+
+/// Appends trees whose nodes are in the order of their ends in that of their entries.
+fn by_entry(nodes: &[Node], into: &mut Vec<Node>) {
+    let base = into.len();
+    into.extend_from_slice(nodes);
+    let places = into.get_mut(base..).unwrap_or_default();
+    // Backwards a node comes before its subtree, of which the last comes first: room is filled from its end.
+    let mut rooms: Vec<Range<usize>> = std::iter::once(0..nodes.len()).collect();
+    for node in nodes.iter().rev() {
+        while rooms.len() > 1 && rooms.last().is_some_and(Range::is_empty) {
+            rooms.pop();
+        }
+        let Some(room) = rooms.last_mut() else { return };
+        let (at, end) = (room.end.saturating_sub(node.size), room.end);
+        room.end = at;
+        rooms.push(at + 1..end);
+        if let Some(place) = places.get_mut(at) {
+            *place = *node;
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Commands that look inside of calls: `show`, `export`, `graph`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::{AFTER_HELP, CallsArgs, Format, InputArgs};
+use crate::filter::CallNumber;
+
+/// Which time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Weight {
+    /// All of it
+    #[default]
+    Latency,
+    /// On the CPU
+    Cpu,
+}
+
+impl Weight {
+    /// Its name, as it is typed.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Latency => "latency",
+            Self::Cpu => "cpu",
+        }
+    }
+}
+
+/// `func_latency show`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct ShowArgs {
+    /// The call, by the id of its row
+    #[arg(value_name = "ID")]
+    pub id: CallNumber,
+    /// The recording [default: perf.data]
+    #[arg(short, long, value_name = "FILE")]
+    pub input: Option<PathBuf>,
+    /// Which function.
+    #[command(flatten)]
+    pub calls: CallsArgs,
+    /// The rows of a report (report --rows) say where the call is: only the trace around it is decoded
+    #[arg(long, value_name = "FILE.{jsonl,csv}")]
+    pub rows: Option<PathBuf>,
+    /// Not deeper than N levels below the call
+    #[arg(long, value_name = "N")]
+    pub depth: Option<usize>,
+    /// Only what took so long, at least
+    #[arg(long, value_name = "NS", default_value_t = 0)]
+    pub min: u64,
+    /// Show file:line of call sites
+    #[arg(long)]
+    pub srcline: bool,
+    /// Form of the tree
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub format: Format,
+}
+
+/// `func_latency export`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct ExportArgs {
+    /// Which file.
+    #[command(flatten)]
+    pub input: InputArgs,
+    /// Which calls; folded, flamegraph and pprof without -f: all that was seen.
+    #[command(flatten)]
+    pub calls: CallsArgs,
+    /// For whom
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub format: ExportFormat,
+    /// The file to write
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Which time folded and flamegraph show
+    #[arg(long, value_enum, default_value_t, value_name = "KIND")]
+    pub weight: Weight,
+}
+
+/// What `export` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// Stacks and their own time in ns, one a line (flamegraph.pl, inferno, speedscope)
+    Folded,
+    /// Flame graph, SVG
+    Flamegraph,
+    /// go tool pprof: calls, latency, time on the CPU
+    Pprof,
+    /// Firefox Profiler (profiler.firefox.com): each call's time, by thread
+    Firefox,
+    /// Perfetto (ui.perfetto.dev): calls as slices, off-CPU time beside them, by thread
+    Perfetto,
+    /// One row for every call
+    Csv,
+    /// One row for every call, as JSON
+    Jsonl,
+}
+
+/// `func_latency graph`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct GraphArgs {
+    /// Which file.
+    #[command(flatten)]
+    pub input: InputArgs,
+    /// Which calls; without -f: all that was seen.
+    #[command(flatten)]
+    pub calls: CallsArgs,
+    /// Callers on top: below each function what it called (the default)
+    #[arg(long)]
+    pub caller: bool,
+    /// Callees on top: below each function who called it
+    #[arg(long, conflicts_with = "caller")]
+    pub callee: bool,
+    /// Which time
+    #[arg(long, value_enum, default_value_t, value_name = "KIND")]
+    pub weight: Weight,
+    /// Leave out what is less than this share of all time
+    #[arg(long, value_name = "PCT", default_value_t = 0.5)]
+    pub percent_limit: f64,
+    /// Shares of the function above, not of all time
+    #[arg(long)]
+    pub fractal: bool,
+    /// Not deeper than N levels
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(..=256))]
+    pub depth: u16,
+}

@@ -1,0 +1,56 @@
+//! Folded stacks: `main;f;g 120`, one path of calls and the time that its last function took itself.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use analyzer::{CallTree, Total};
+
+use super::{Labels, STACK_MAX};
+use crate::args::Weight;
+use crate::render::Names;
+
+impl Weight {
+    /// That time, of all.
+    #[must_use]
+    pub const fn of(self, total: &Total) -> u64 {
+        match self {
+            Self::Latency => total.sum_ns,
+            Self::Cpu => total.on_cpu_ns(),
+        }
+    }
+}
+
+/// The paths by name, and the time in ns; without those that took none.
+#[must_use]
+pub fn stacks(tree: &CallTree, names: &dyn Names, weight: Weight) -> BTreeMap<String, u64> {
+    let mut labels = Labels::new(names);
+    let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
+    let mut path = String::new();
+    let mut ends: Vec<usize> = Vec::new(); // of the path's frames
+    for step in tree.walk() {
+        if step.depth < STACK_MAX {
+            ends.truncate(step.depth);
+            path.truncate(ends.last().copied().unwrap_or(0));
+            if !path.is_empty() {
+                path.push(';');
+            }
+            let number = labels.of(step.node);
+            // A semicolon ends a frame, a line end the stack.
+            path.extend(labels.name(number).chars().map(|c| if matches!(c, ';' | '\n') { ':' } else { c }));
+            ends.push(path.len());
+        }
+        let own_ns = weight.of(&step.own);
+        if own_ns > 0 {
+            *stacks.entry(path.clone()).or_default() += own_ns;
+        }
+    }
+    stacks
+}
+
+/// Writes them, by name.
+///
+/// # Errors
+/// What `out` says.
+pub fn write(out: &mut dyn Write, stacks: &BTreeMap<String, u64>) -> io::Result<()> {
+    stacks.iter().try_for_each(|(stack, ns)| writeln!(out, "{stack} {ns}"))
+}

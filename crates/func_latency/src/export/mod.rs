@@ -1,0 +1,73 @@
+//! Calls for other tools, from exact times.
+//!
+//! ```text
+//!   folded, flamegraph, pprof   the paths of all calls, with their own time        analyzer::Paths
+//!   firefox, perfetto           every call on the line of time, by thread          its tree, as it ends
+//! ```
+//! Of the wanted functions' calls, those that count in the report and are in no other call of the same function: what
+//! the exports show adds up to the report's total of them.  (Perfetto shows those that were not seen whole, too.)
+
+pub mod firefox;
+pub mod flamegraph;
+pub mod folded;
+pub mod perfetto;
+pub mod pprof;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use analyzer::Node;
+use anyhow::{Context, Result};
+use model::FunctionId;
+
+use crate::printable::printable;
+use crate::render::Names;
+use crate::render::names::callee_name;
+
+/// Frames of a stack, where each stack is written whole: with many deep ones that would be far more than there is to say.
+/// What is deeper counts to the last frame.
+pub(crate) const STACK_MAX: usize = 1 << 10;
+
+/// Writes a file.
+pub(crate) fn write_file<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<T>) -> Result<T> {
+    let context = || format!("cannot write {}", path.display());
+    let file = File::create(path).with_context(context)?;
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    let written = write(&mut out).with_context(context)?;
+    out.flush().with_context(context)?;
+    Ok(written)
+}
+
+/// What nodes are called, and a number for each name: by first use, from 0.
+pub(crate) struct Labels<'a> {
+    names: &'a dyn Names,
+    numbers: HashMap<String, usize>,
+    labels: Vec<(String, FunctionId)>,
+}
+
+impl<'a> Labels<'a> {
+    pub(crate) fn new(names: &'a dyn Names) -> Self {
+        Self { names, numbers: HashMap::new(), labels: Vec::new() }
+    }
+
+    /// The number of a node's name.
+    pub(crate) fn of(&mut self, node: &Node) -> usize {
+        let label = printable(&callee_name(self.names, node.kind, node.function));
+        let Self { numbers, labels, .. } = self;
+        *numbers.entry(label).or_insert_with_key(|label| {
+            labels.push((label.clone(), node.function));
+            labels.len() - 1
+        })
+    }
+
+    /// All names in the order of their numbers, and the functions that they are of.
+    pub(crate) fn all(&self) -> &[(String, FunctionId)] {
+        &self.labels
+    }
+
+    pub(crate) fn name(&self, number: usize) -> &str {
+        self.labels.get(number).map_or("", |(name, _)| name)
+    }
+}

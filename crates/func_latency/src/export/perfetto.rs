@@ -1,0 +1,217 @@
+//! A trace for Perfetto: calls as slices by thread, and when the thread was off its CPU.
+//!
+//! The messages are those of Perfetto's `protos/perfetto/trace/trace_packet.proto` and the files it imports, as far as
+//! they are used here.  A trace is a sequence of packets, so each is written as it comes.
+//!
+//! ```text
+//!   thread 7   |-- f --------------------|
+//!                |- g -|    |- [syscall]-|
+//!     off-CPU                 |-- -- -|
+//! ```
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+use analyzer::{CallRow, CallTree, Node, TreeSink, Trees, off_cpu_spans};
+use model::{Ns, Pid, Schedule, Tid};
+use prost::Message;
+
+use super::Labels;
+use crate::render::Names;
+
+#[derive(Clone, PartialEq, Message)]
+struct Packets {
+    #[prost(message, repeated, tag = "1")]
+    packet: Vec<TracePacket>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TracePacket {
+    #[prost(uint64, optional, tag = "8")]
+    timestamp: Option<u64>,
+    #[prost(uint32, tag = "10")]
+    trusted_packet_sequence_id: u32,
+    #[prost(message, optional, tag = "11")]
+    track_event: Option<TrackEvent>,
+    #[prost(message, optional, tag = "12")]
+    interned_data: Option<InternedData>,
+    #[prost(uint32, tag = "13")]
+    sequence_flags: u32,
+    #[prost(message, optional, tag = "60")]
+    track_descriptor: Option<TrackDescriptor>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TrackEvent {
+    #[prost(int32, tag = "9")]
+    kind: i32,
+    #[prost(uint64, optional, tag = "10")]
+    name_iid: Option<u64>,
+    #[prost(uint64, tag = "11")]
+    track_uuid: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct InternedData {
+    #[prost(message, repeated, tag = "2")]
+    event_names: Vec<EventName>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct EventName {
+    #[prost(uint64, tag = "1")]
+    iid: u64,
+    #[prost(string, tag = "2")]
+    name: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TrackDescriptor {
+    #[prost(uint64, tag = "1")]
+    uuid: u64,
+    #[prost(string, optional, tag = "2")]
+    name: Option<String>,
+    #[prost(message, optional, tag = "4")]
+    thread: Option<ThreadDescriptor>,
+    #[prost(uint64, optional, tag = "5")]
+    parent_uuid: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ThreadDescriptor {
+    #[prost(int32, tag = "1")]
+    pid: i32,
+    #[prost(int32, tag = "2")]
+    tid: i32,
+    #[prost(string, tag = "5")]
+    thread_name: String,
+}
+
+/// `TrackEvent.Type`.
+const SLICE_BEGIN: i32 = 1;
+const SLICE_END: i32 = 2;
+
+/// `TracePacket.SequenceFlags`.
+const INCREMENTAL_STATE_CLEARED: u32 = 1;
+const NEEDS_INCREMENTAL_STATE: u32 = 2;
+
+/// The one writer of the trace.
+const SEQUENCE: u32 = 1;
+
+/// The off-CPU track of a thread, beside the thread's own, which has its number.
+const OFF_CPU: u64 = 1 << 32;
+
+/// Takes the trees of outermost calls, and writes them.
+pub struct Trace<'a> {
+    out: &'a mut dyn Write,
+    labels: Labels<'a>,
+    schedule: &'a Schedule,
+    known: BTreeSet<Tid>,
+    named: usize,
+    is_first: bool,
+    error: io::Result<()>,
+}
+
+impl<'a> Trace<'a> {
+    /// A trace without calls.
+    pub fn new(out: &'a mut dyn Write, names: &'a dyn Names, schedule: &'a Schedule) -> Self {
+        let labels = Labels::new(names);
+        Self { out, labels, schedule, known: BTreeSet::new(), named: 0, is_first: true, error: Ok(()) }
+    }
+
+    /// Whether all could be written.
+    ///
+    /// # Errors
+    /// What `out` has said.
+    pub fn finish(self) -> io::Result<()> {
+        self.error
+    }
+
+    fn packet(&mut self, packet: TracePacket) {
+        if self.error.is_err() {
+            return;
+        }
+        let mut packet = TracePacket {
+            trusted_packet_sequence_id: SEQUENCE,
+            sequence_flags: NEEDS_INCREMENTAL_STATE,
+            ..packet
+        };
+        if std::mem::take(&mut self.is_first) {
+            let event_names =
+                [PREEMPTED, OFF].map(|(iid, name)| EventName { iid, name: name.to_owned() }).to_vec();
+            packet.sequence_flags |= INCREMENTAL_STATE_CLEARED;
+            packet.interned_data = Some(InternedData { event_names });
+        }
+        let packets = Packets { packet: vec![packet] };
+        self.error = self.out.write_all(&packets.encode_to_vec());
+    }
+
+    fn tracks(&mut self, tid: Tid) -> u64 {
+        let track = u64::try_from(tid.0).unwrap_or(0);
+        if self.known.insert(tid) {
+            let life = self.schedule.thread(tid);
+            let pid = life.map_or(Pid(tid.0), |life| life.pid).0;
+            let thread_name = life.map_or_else(String::new, |life| life.name.clone());
+            let thread = Some(ThreadDescriptor { pid, tid: tid.0, thread_name });
+            let own = TrackDescriptor { uuid: track, name: None, thread, parent_uuid: None };
+            let name = Some("off-CPU".to_owned());
+            let off_cpu =
+                TrackDescriptor { uuid: track | OFF_CPU, name, thread: None, parent_uuid: Some(track) };
+            for descriptor in [own, off_cpu] {
+                self.packet(TracePacket { track_descriptor: Some(descriptor), ..TracePacket::default() });
+            }
+        }
+        track
+    }
+
+    fn slice(&mut self, track_uuid: u64, at: Ns, kind: i32, name_iid: Option<u64>, new_name: Option<&str>) {
+        let event_names = |name: &str| vec![EventName { iid: name_iid.unwrap_or(0), name: name.to_owned() }];
+        self.packet(TracePacket {
+            timestamp: Some(at.0),
+            interned_data: new_name.map(|name| InternedData { event_names: event_names(name) }),
+            track_event: Some(TrackEvent { kind, name_iid, track_uuid }),
+            ..TracePacket::default()
+        });
+    }
+
+    fn begin(&mut self, track: u64, node: &Node) {
+        let number = self.labels.of(node);
+        let is_new = number >= self.named;
+        self.named = self.named.max(number + 1);
+        let name = is_new.then(|| self.labels.name(number).to_owned());
+        self.slice(track, node.start, SLICE_BEGIN, Some(number as u64 + FIRST_NAME), name.as_deref());
+    }
+}
+
+/// Numbers of functions' names are behind those of the others, from 1.
+const FIRST_NAME: u64 = 3;
+const PREEMPTED: (u64, &str) = (1, "preempted");
+const OFF: (u64, &str) = (2, "off-CPU");
+
+impl TreeSink for Trace<'_> {
+    fn wanted(&self) -> Trees {
+        Trees::Outermost
+    }
+
+    fn call(&mut self, call: &CallRow, tree: &CallTree) {
+        let track = self.tracks(call.tid);
+        let mut open: Vec<Ns> = Vec::new();
+        for step in tree.walk() {
+            for end in open.drain(step.depth.min(open.len())..).rev().collect::<Vec<_>>() {
+                self.slice(track, end, SLICE_END, None, None);
+            }
+            self.begin(track, step.node);
+            open.push(step.node.end());
+        }
+        for end in open.into_iter().rev() {
+            self.slice(track, end, SLICE_END, None, None);
+        }
+        let end = Ns(call.start_ns.0.saturating_add(call.latency_ns));
+        let schedule = self.schedule;
+        for span in off_cpu_spans(schedule, call.tid, call.start_ns, end).filter(|_| call.off_cpu_ns > 0) {
+            let (iid, _) = if span.preempted { PREEMPTED } else { OFF };
+            self.slice(track | OFF_CPU, span.from, SLICE_BEGIN, Some(iid), None);
+            self.slice(track | OFF_CPU, span.to.unwrap_or(end), SLICE_END, None, None);
+        }
+    }
+}

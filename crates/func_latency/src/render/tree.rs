@@ -1,0 +1,180 @@
+//! One call's tree, as text and as JSON.
+
+use std::io::{self, Write};
+
+use analyzer::{CallId, Node, Status, Step, Total, off_cpu_spans};
+use model::schedule::OffCpu;
+use model::{Ns, Schedule};
+use serde_json::{Value, json};
+
+use super::Names;
+use super::names::{callee_name, caller_name};
+use super::table::{Align, Table};
+use super::units::{duration, duration_within, grouped};
+use crate::one_call::OpenedCall;
+use crate::tree_config::TreeLimits;
+
+/// A call, and what is shown of it.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// Its id.
+    pub id: CallId,
+    /// Its row and tree.
+    pub call: &'a OpenedCall,
+    /// What ids are called.
+    pub names: &'a dyn Names,
+    /// When its thread was off the CPU.
+    pub schedule: &'a Schedule,
+    /// How much of the tree.
+    pub limits: TreeLimits,
+}
+
+impl View<'_> {
+    fn steps(&self) -> impl Iterator<Item = Step<'_>> {
+        let TreeLimits { depth, min_ns } = self.limits;
+        let is_shown = move |step: &Step<'_>| step.depth <= depth && step.node.total.sum_ns >= min_ns;
+        // What took long enough is in something that did.
+        self.call.tree.walk().filter(move |step| step.depth == 0 || is_shown(step))
+    }
+
+    fn off_cpu(&self) -> impl Iterator<Item = OffCpu> {
+        let row = &self.call.row;
+        let end = Ns(row.start_ns.0.saturating_add(row.latency_ns));
+        off_cpu_spans(self.schedule, row.tid, row.start_ns, end).filter(|_| row.off_cpu_ns > 0)
+    }
+
+    fn name(&self, node: &Node) -> String {
+        callee_name(self.names, node.kind, node.function)
+    }
+}
+
+/// Writes it for people: a line for each call, with the time since the call began.
+///
+/// # Errors
+/// What `out` says.
+pub fn write_text(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
+    let row = &view.call.row;
+    let at_least = if row.status.counted() { "" } else { "at least " };
+    let site = row.site.map(|site| format!(" at {}", view.names.site(site))).unwrap_or_default();
+    writeln!(
+        out,
+        "call {} of [{}], called from {}{site}\nthread {}, start {} ns, {at_least}{} ({} ns +- {}), off-CPU {}, {}{}\n",
+        view.id,
+        view.names.function(row.function),
+        caller_name(view.names, row.caller),
+        row.tid.0,
+        grouped(row.start_ns.0),
+        duration_within(row.latency_ns, row.error_ns),
+        grouped(row.latency_ns),
+        row.error_ns,
+        duration(row.off_cpu_ns),
+        row.status.name(),
+        row.cut_by.map(|cut| format!(" by {}", cut.cause.name())).unwrap_or_default(),
+    )?;
+    let mut table = Table::new(&[
+        ("call", Align::Left),
+        ("since start", Align::Right),
+        ("total", Align::Right),
+        ("self", Align::Right),
+        ("off-CPU", Align::Right),
+        ("", Align::Left),
+    ]);
+    let mut shown = 0;
+    for step in view.steps() {
+        shown += 1;
+        let Step { node, depth, own } = step;
+        let since = node.start.since(row.start_ns);
+        let mut notes = Vec::new();
+        if node.total.count > 1 {
+            notes.push(format!("{} calls", grouped(node.total.count)));
+        }
+        if node.status != Status::Complete {
+            notes.push(node.status.name().to_owned());
+        }
+        notes.extend(node.site.and_then(|site| view.names.line(site)));
+        table.row(vec![
+            indented(depth, view.name(node)),
+            format!("+{}", grouped(since)),
+            grouped(node.total.sum_ns),
+            grouped(own.sum_ns),
+            if node.total.off_cpu_ns == 0 { String::new() } else { grouped(node.total.off_cpu_ns) },
+            notes.join(", "),
+        ]);
+    }
+    table.write(out, usize::MAX)?;
+    let left_out = view.call.tree.nodes().len() - shown;
+    if left_out > 0 {
+        writeln!(out, "  {} more, deeper or shorter than asked for", grouped(left_out as u64))?;
+    }
+    for (span, number) in view.off_cpu().zip(0..) {
+        if number == 0 {
+            writeln!(out, "\n  off the CPU (ns since start, for)")?;
+        }
+        let since = span.from.since(row.start_ns);
+        let for_ns = span.to.map_or(0, |to| to.since(span.from));
+        let how = if span.preempted { ", preempted" } else { "" };
+        writeln!(out, "    +{}  {}{how}", grouped(since), grouped(for_ns))?;
+    }
+    Ok(())
+}
+
+/// A name, farther to the right the deeper it is; at some depth the number of the level has to do.
+fn indented(depth: usize, name: String) -> String {
+    const INDENTED_MAX: usize = 40;
+    match depth.checked_sub(INDENTED_MAX) {
+        None => format!("{:1$}{name}", "", 2 * depth),
+        Some(_) => format!("{:1$}({depth}) {name}", "", 2 * INDENTED_MAX),
+    }
+}
+
+/// Writes it for programs: nodes in the order of their entry, with their depth.
+///
+/// # Errors
+/// What `out` says.
+pub fn write_json(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
+    let row = &view.call.row;
+    let site = |site: Option<analyzer::Place>| site.map(|site| view.names.site(site));
+    let nodes: Vec<Value> = view.steps().map(|step| node(view, &step)).collect();
+    let spans = view.off_cpu().map(|span| {
+        let ns = span.to.map_or(0, |to| to.since(span.from));
+        json!({ "start_ns": span.from.0, "ns": ns, "preempted": span.preempted })
+    });
+    let tree = json!({
+        "schema": "func_latency_call/1",
+        "id": view.id.to_string(),
+        "function": view.names.function(row.function),
+        "tid": row.tid.0.to_string(),
+        "caller": caller_name(view.names, row.caller),
+        "site": site(row.site),
+        "start_ns": row.start_ns.0,
+        "latency_ns": row.latency_ns,
+        "error_ns": row.error_ns,
+        "off_cpu_ns": row.off_cpu_ns,
+        "status": row.status.name(),
+        "cut_by": row.cut_by.map(|cut| cut.cause.name()),
+        "decoded_bytes": view.call.bytes,
+        "off_cpu": spans.collect::<Vec<_>>(),
+        "nodes": nodes,
+    });
+    serde_json::to_writer(&mut *out, &tree)?;
+    writeln!(out)
+}
+
+fn node(view: &View<'_>, step: &Step<'_>) -> Value {
+    let Step { node, depth, own } = step;
+    let Total { count, sum_ns, off_cpu_ns } = node.total;
+    json!({
+        "depth": depth,
+        "name": view.name(node),
+        "kind": node.kind.name(),
+        "site": node.site.map(|site| view.names.site(site)),
+        "line": node.site.and_then(|site| view.names.line(site)),
+        "start_ns": node.start.0,
+        "count": count,
+        "total_ns": sum_ns,
+        "self_ns": own.sum_ns,
+        "off_cpu_ns": off_cpu_ns,
+        "self_off_cpu_ns": own.off_cpu_ns,
+        "status": node.status.name(),
+    })
+}

@@ -1,0 +1,137 @@
+//! What `show`, `export` and `graph` do, resolved and checked.
+
+use std::path::PathBuf;
+
+use analyzer::CallId;
+use anyhow::Result;
+
+use crate::args::{ExportArgs, ExportFormat, Format, GraphArgs, ShowArgs, Weight};
+use crate::config::{CallsConfig, NO_FUNCTION, RowsFile, input_path, rows_file};
+use crate::exit::{Exit, failure};
+
+/// What `show` does.
+#[derive(Clone, Debug)]
+pub(crate) struct ShowConfig {
+    /// Which function, of which recording.
+    pub(crate) calls: CallsConfig,
+    /// Which call of it.
+    pub(crate) id: CallId,
+    /// Where rows are.
+    pub(crate) rows: Option<RowsFile>,
+    /// What of the tree is shown.
+    pub(crate) limits: TreeLimits,
+    /// Resolve source lines of call sites.
+    pub(crate) srcline: bool,
+    /// Form of the tree.
+    pub(crate) format: Format,
+}
+
+/// What of a tree is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeLimits {
+    /// Levels below the root.
+    pub depth: usize,
+    /// Nodes that took less are left out.
+    pub min_ns: u64,
+}
+
+impl ShowConfig {
+    /// Of `show`'s arguments.
+    ///
+    /// # Errors
+    /// Wrong usage.
+    pub(crate) fn new(args: ShowArgs) -> Result<Self> {
+        let input = args.input.unwrap_or_else(|| PathBuf::from("perf.data"));
+        if args.calls.functions.is_empty() {
+            return Err(failure(Exit::Usage, NO_FUNCTION));
+        }
+        Ok(Self {
+            calls: CallsConfig::new(input, args.calls)?,
+            id: args.id.0,
+            rows: args.rows.map(rows_file).transpose()?,
+            limits: TreeLimits { depth: args.depth.unwrap_or(usize::MAX), min_ns: args.min },
+            srcline: args.srcline,
+            format: args.format,
+        })
+    }
+}
+
+/// What `export` does.
+#[derive(Clone, Debug)]
+pub(crate) struct ExportConfig {
+    /// Which calls; without a function: all that was seen.
+    pub(crate) calls: CallsConfig,
+    /// For whom.
+    pub(crate) format: ExportFormat,
+    /// The file.
+    pub(crate) output: PathBuf,
+    /// Which time stacks have.
+    pub(crate) weight: Weight,
+}
+
+impl ExportConfig {
+    /// Of `export`'s arguments.
+    ///
+    /// # Errors
+    /// Wrong usage.
+    pub(crate) fn new(args: ExportArgs) -> Result<Self> {
+        use ExportFormat::{Flamegraph, Folded, Pprof};
+        let of_all = matches!(args.format, Folded | Flamegraph | Pprof);
+        if args.calls.functions.is_empty() && !of_all {
+            return Err(failure(Exit::Usage, NO_FUNCTION));
+        }
+        Ok(Self {
+            calls: CallsConfig::new(input_path(args.input), args.calls)?,
+            format: args.format,
+            output: args.output,
+            weight: args.weight,
+        })
+    }
+}
+
+/// What `graph` does.
+#[derive(Clone, Debug)]
+pub(crate) struct GraphConfig {
+    /// Which calls; without a function: all that was seen.
+    pub(crate) calls: CallsConfig,
+    /// How it is drawn.
+    pub(crate) style: GraphStyle,
+}
+
+/// How a call graph is drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GraphStyle {
+    /// Below each function who called it, not what it called.
+    pub callee: bool,
+    /// Which time.
+    pub weight: Weight,
+    /// What is less than this share of all time is left out, percent.
+    pub percent_limit: f64,
+    /// Shares are of the function above.
+    pub fractal: bool,
+    /// Levels.
+    pub depth: usize,
+}
+
+impl GraphConfig {
+    /// Of `graph`'s arguments.
+    ///
+    /// # Errors
+    /// Wrong usage.
+    pub(crate) fn new(args: GraphArgs) -> Result<Self> {
+        if !(0.0..=100.0).contains(&args.percent_limit) {
+            let message = format!("--percent-limit {}: not between 0 and 100 percent", args.percent_limit);
+            return Err(failure(Exit::Usage, message));
+        }
+        Ok(Self {
+            calls: CallsConfig::new(input_path(args.input), args.calls)?,
+            style: GraphStyle {
+                callee: args.callee,
+                weight: args.weight,
+                percent_limit: args.percent_limit,
+                fractal: args.fractal,
+                depth: usize::from(args.depth),
+            },
+        })
+    }
+}

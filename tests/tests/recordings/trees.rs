@@ -1,0 +1,122 @@
+//! The calls in trees are the calls of the oracle: every call of a function that it has inside of another one's is a node
+//! there, and no others; their times are those of the functions' own rows, which are held against the oracle's, too.
+
+use std::collections::BTreeMap;
+
+use analyzer::{CallRow, CallTree, TreeSink, Trees};
+use decoder::DecodeOptions;
+use model::{FunctionId, Ns, Tid};
+use tracegen::truth::File;
+use tracegen::truth::calls::Oracle;
+use truth_tests::{Opened, fixture, pipeline};
+
+/// Thread, function, start, total, off-CPU time, name of the status.
+type Call = (Tid, FunctionId, Ns, u64, u64, &'static str);
+
+/// The calls of some functions in the trees of another's calls that count.
+struct Nodes {
+    of: Vec<FunctionId>,
+    calls: Vec<Call>,
+    own_ns: u64,
+}
+
+impl TreeSink for Nodes {
+    fn wanted(&self) -> Trees {
+        Trees::Outermost
+    }
+
+    fn call(&mut self, call: &CallRow, tree: &CallTree) {
+        if !call.status.counted() {
+            return;
+        }
+        for step in tree.walk() {
+            let node = step.node;
+            self.own_ns += step.own.sum_ns;
+            if step.depth > 0 && self.of.contains(&node.function) {
+                let total = node.total;
+                let call =
+                    (call.tid, node.function, node.start, total.sum_ns, total.off_cpu_ns, node.status.name());
+                self.calls.push(call);
+            }
+        }
+    }
+}
+
+/// `least`: so many there are in it, by the oracle.
+fn check(name: &str, root: &str, names: &[&str], least: usize) {
+    let Some(fixture) = fixture(name) else { return };
+    let truth = File::load(&fixture.truth).unwrap();
+    let file = pipeline::open(&fixture.data).unwrap();
+    let opened = Opened::new(&file).unwrap();
+    let root_id = opened.function(root).unwrap();
+    let of: Vec<_> = names.iter().map(|name| opened.function(name).unwrap()).collect();
+    let mut nodes = Nodes { of: of.clone(), calls: Vec::new(), own_ns: 0 };
+    let report = opened.analyse_trees(&[root_id], &DecodeOptions::default(), &mut nodes);
+    assert_eq!(nodes.own_ns, report.functions[0].outermost.sum_ns, "{name}: all time is some node's");
+    let mut oracle = Oracle::new(&truth, &fixture.data).unwrap().with_scheduler(opened.scheduler());
+    let roots = oracle.calls(root).unwrap().rows;
+    let is_inside = |tid: Tid, start: Ns, ns: u64| {
+        let around =
+            |r: &tracegen::truth::calls::Row| r.start <= start && start.0 + ns <= r.start.0 + r.latency_ns;
+        roots.iter().any(|r| r.tid == tid && r.status.is_whole() && around(r))
+    };
+    let rows = opened.analyse(&of, &DecodeOptions::default());
+    let mut found = 0;
+    for ((name_of, id), function) in names.iter().zip(&of).zip(&rows.functions) {
+        let mine: Vec<Call> = nodes.calls.iter().filter(|call| call.1 == *id).copied().collect();
+        let inside = oracle.calls(name_of).unwrap().rows.into_iter();
+        let inside = inside.filter(|row| is_inside(row.tid, row.start, row.latency_ns)).count();
+        assert_eq!(mine.len(), inside, "{name}: calls of {name_of} in {root}");
+        let mut own_rows: BTreeMap<Call, u64> = BTreeMap::new();
+        for row in &function.rows {
+            let call = (row.tid, *id, row.start_ns, row.latency_ns, row.off_cpu_ns, row.status.name());
+            *own_rows.entry(call).or_default() += 1;
+        }
+        for call in mine {
+            let left = own_rows.entry(call).or_default();
+            assert!(*left > 0, "{name}: {name_of} has no row like {call:?}");
+            *left -= 1;
+        }
+        found += inside;
+    }
+    println!("{name}: {found} calls in {root}");
+    assert!(found >= least, "{name}: {found} calls in {root}");
+}
+
+const CALLS: &[&str] = &[
+    "simple_fn",
+    "leaf_fn",
+    "fact_rec",
+    "is_even",
+    "is_odd",
+    "ping",
+    "pong",
+    "tail_a",
+    "tail_b",
+    "tail_c",
+    "split_fn",
+    "cold_helper",
+    "throw_rec",
+    "guard_fn",
+    "catch_outer",
+    "rec_catch",
+    "jmp_rec",
+    "jmp_catch",
+    "cmp_fn",
+    "sort_fn",
+    "area_square",
+    "virtual_sum",
+];
+
+#[test]
+fn calls() {
+    check("calls", "round_cc", CALLS, 10_000);
+    check("calls-cpu2", "round_cc", CALLS, 10_000);
+}
+
+#[test]
+fn sqlite() {
+    let names = ["sqlite3VdbeExec", "sqlite3BtreeInsert", "sqlite3VdbeHalt", "sqlite3Malloc", "unixWrite"];
+    check("sq1", "sqlite3_exec", &names, 1_644);
+    check("sq1", "main", &names, 4_681);
+}
