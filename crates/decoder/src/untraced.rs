@@ -35,7 +35,8 @@ impl Stays {
         let (schedule, coverage) = (context.schedule, &context.recording.coverage);
         let (untraced, traced): (Vec<_>, Vec<_>) =
             schedule.cpus().partition(|(cpu, _)| coverage.is_untraced(*cpu));
-        let seen: BTreeSet<Tid> = traced.iter().flat_map(|(_, runs)| runs.iter().map(|run| run.tid)).collect();
+        let seen: BTreeSet<Tid> =
+            traced.iter().flat_map(|(_, runs)| runs.iter().map(|run| run.tid)).collect();
         let first = context.recording.time_span.map_or(Ns(0), |(first, _)| first);
         let runs = untraced.iter().flat_map(|(_, runs)| runs.iter());
         let known = runs.clone().filter(|run| is_traced(schedule, run) && seen.contains(&run.tid));

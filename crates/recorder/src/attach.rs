@@ -50,10 +50,8 @@ pub(crate) struct Places {
 impl Places {
     /// A buffer in the making for each CPU: those with sideband only, and the others.
     fn halves(&self) -> [Vec<Half>; 2] {
-        let traced: Vec<Half> = (0..)
-            .zip(&self.traced.0)
-            .map(|(index, cpu)| Half::new(index, AuxOwner::Cpu(*cpu)))
-            .collect();
+        let traced: Vec<Half> =
+            (0..).zip(&self.traced.0).map(|(index, cpu)| Half::new(index, AuxOwner::Cpu(*cpu))).collect();
         let next = traced.len() as u32;
         let watched = (next..).zip(&self.watched.0);
         let watched = watched.map(|(index, cpu)| Half::of_sideband(index, AuxOwner::Cpu(*cpu)));

@@ -254,8 +254,14 @@ mod tests {
         Plan::new(asked, means).unwrap()
     }
 
-    const ONE: Asked =
-        Asked { threads: 1, cpus: 4, watched_cpus: 0, per_thread: false, only_these_cpus: false, trace_bytes: None };
+    const ONE: Asked = Asked {
+        threads: 1,
+        cpus: 4,
+        watched_cpus: 0,
+        per_thread: false,
+        only_these_cpus: false,
+        trace_bytes: None,
+    };
 
     #[test]
     fn buffers_share_what_there_is() {

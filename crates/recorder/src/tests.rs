@@ -114,8 +114,14 @@ fn short_life() -> Tid {
 /// What was recorded of a thread, by name of the record.
 fn of_thread(listed: &[Listed], tid: Tid) -> BTreeSet<&'static str> {
     let named = |listed: &Listed| match &listed.record.body {
-        Sideband::Switch { out: true, .. } | Sideband::SwitchCpuWide { out: true, .. } if listed.record.tid == Some(tid) => Some("out"),
-        Sideband::Switch { .. } | Sideband::SwitchCpuWide { .. } if listed.record.tid == Some(tid) => Some("in"),
+        Sideband::Switch { out: true, .. } | Sideband::SwitchCpuWide { out: true, .. }
+            if listed.record.tid == Some(tid) =>
+        {
+            Some("out")
+        }
+        Sideband::Switch { .. } | Sideband::SwitchCpuWide { .. } if listed.record.tid == Some(tid) => {
+            Some("in")
+        }
         Sideband::Fork { tid: newborn, .. } if *newborn == tid => Some("born"),
         Sideband::Exit { tid: dead, .. } if *dead == tid => Some("died"),
         _ => None,
@@ -127,7 +133,8 @@ fn of_thread(listed: &[Listed], tid: Tid) -> BTreeSet<&'static str> {
 fn threads_inherit_events_of_cpus() {
     let mut tid = Tid(0);
     let mut early = Tid(0);
-    let Some(listed) = recorded(Layout::TasksByCpu, online(), || early = short_life(), || tid = short_life()) else {
+    let Some(listed) = recorded(Layout::TasksByCpu, online(), || early = short_life(), || tid = short_life())
+    else {
         return;
     };
     assert_eq!(of_thread(&listed, tid), ["born", "died", "in", "out"].into());
@@ -157,8 +164,11 @@ fn who_runs_on_another_cpu_than_the_traced_one_is_told_of() {
         };
         let Some(listed) = recorded(layout, CpuList(vec![first]), || (), there) else { return };
         assert_eq!(of_thread(&listed, tid), ["born", "died", "in", "out"].into(), "{layout:?}");
-        let switches = listed.iter().filter(|l| matches!(l.record.body, Sideband::Switch { .. } | Sideband::SwitchCpuWide { .. }));
-        let cpus: BTreeSet<_> = switches.filter(|l| l.record.tid == Some(tid)).map(|l| l.record.cpu).collect();
+        let switches = listed
+            .iter()
+            .filter(|l| matches!(l.record.body, Sideband::Switch { .. } | Sideband::SwitchCpuWide { .. }));
+        let cpus: BTreeSet<_> =
+            switches.filter(|l| l.record.tid == Some(tid)).map(|l| l.record.cpu).collect();
         assert_eq!(cpus, [Some(last)].into(), "{layout:?}");
     }
 }
