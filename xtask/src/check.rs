@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::process::{self, Result, cargo};
 use crate::stages::{Outcome, Stages};
-use crate::{bench, deny, fixtures, fuzz, layout, setup, tidy, vm};
+use crate::{bench, bpf, deny, fixtures, fuzz, layout, setup, tidy, vm};
 
 /// How much is tested.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -14,6 +14,13 @@ pub(crate) enum Extent {
     Quick,
     /// The long loops and the advisories, too.
     Full,
+}
+
+/// Whether the tests of the page can run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Browser {
+    Here,
+    Missing,
 }
 
 /// Runs the stages; an error if any failed.
@@ -26,11 +33,22 @@ pub(crate) fn run(extent: Extent) -> Result {
     }
     stages.run("fmt", || component(extent, "fmt", &["--all", "--check"]));
     stages.run("tidy", || tidy::run().map(done));
+    stages.run("bpf", bpf::check);
     stages.run("clippy", || clippy(extent));
     stages.run("deny", if extent == Extent::Full { deny::full } else { deny::quick });
     let lane: &[&str] = if extent == Extent::Full { &["--all"] } else { &[] };
     if stages.run("fixtures", || fixtures::run(lane).map(done)) {
-        stages.run("test", || cargo_test(extent).map(done));
+        let mut browser = Browser::Missing;
+        stages.run("browser", || {
+            Ok(match setup::browser() {
+                Ok(()) => {
+                    browser = Browser::Here;
+                    Outcome::Done
+                }
+                Err(why) => Outcome::Skipped(why),
+            })
+        });
+        stages.run("test", || cargo_test(extent, browser).map(done));
         stages.run("instructions", bench::count_instructions);
     }
     stages.run("vm", || vm::stage(&[]));
@@ -47,14 +65,17 @@ fn free_disk() -> Result<String> {
     Ok(table.lines().last().unwrap_or("unknown").trim().to_owned())
 }
 
-/// With all features, and as a plain `cargo build` has it.
+/// With all features, as a plain `cargo build` has it, and the command without any.
 fn clippy(extent: Extent) -> Result<Outcome> {
     let strict = ["--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
     let all = [&["--all-features"], &strict[..]].concat();
-    match component(extent, "clippy", &all)? {
-        Outcome::Done => component(extent, "clippy", &strict),
-        skipped => Ok(skipped),
+    let none = ["-p", "func_latency", "--no-default-features", "--locked", "--quiet", "--", "-D", "warnings"];
+    for arguments in [&all[..], &strict, &none] {
+        if let Outcome::Skipped(why) = component(extent, "clippy", arguments)? {
+            return Ok(Outcome::Skipped(why));
+        }
     }
+    Ok(Outcome::Done)
 }
 
 fn done((): ()) -> Outcome {
@@ -80,12 +101,15 @@ fn rustup_name(component: &str) -> &str {
 }
 
 /// `cargo test` as it prints, and its closing lines again at the end, where they can be found.
-fn cargo_test(extent: Extent) -> Result {
+fn cargo_test(extent: Extent, browser: Browser) -> Result {
     let mut command = cargo();
     command.args(["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"]);
     command.env("FUNC_LATENCY_REQUIRE_FIXTURES", "1");
     if extent == Extent::Full {
         command.env("FUNC_LATENCY_FULL", "1");
+    }
+    if browser == Browser::Here {
+        command.env("FUNC_LATENCY_REQUIRE_BROWSER", "1");
     }
     let (success, results) = tee(&mut command, &mut std::io::stdout())?;
     println!("\nclosing lines of cargo test:");

@@ -2,6 +2,7 @@
 //! toolchain.  One command, one file; `cargo xtask help` lists them.
 
 mod bench;
+mod bpf;
 mod check;
 mod civil;
 mod demo;
@@ -38,6 +39,7 @@ cargo xtask COMMAND
   random [--programs N]          random programs (2000), recorded in random ways, against the truth
       --seed S                   the first of their seeds; what is wrong names it
   vm [NAME..]                    live cases, recorded by a real kernel in a virtual machine; two minutes
+  bpf                            compile the eBPF programs anew, with Debian 12's clang
   bench [NAME..]                 decoding speed and memory beside libipt and perf script, in one run
       --quick                    the cases that take under five minutes
       --append                   add the result to docs/benchmarks.md
@@ -73,6 +75,7 @@ fn dispatch(args: &[&str]) -> process::Result {
         ["soak", rest @ ..] => soak::run(rest),
         ["random", rest @ ..] => random::run(rest),
         ["vm", rest @ ..] => vm::run(rest),
+        ["bpf"] => bpf::run(),
         ["bench", rest @ ..] => bench::run(rest),
         ["tidy"] => tidy::run(),
         other => Err(format!("do not know `{}`; see cargo xtask help", other.join(" "))),

@@ -24,6 +24,16 @@ const NEEDS: &[Need] = &[
     Need { package: "libc6-dev", probe: "/usr/include/stdio.h", purpose: "the C library's headers" },
     Need { package: "binutils", probe: "ld", purpose: "linking" },
     Need { package: "qemu-user", probe: "qemu-x86_64", purpose: "running the traced programs" },
+    Need { package: "libelf-dev", probe: "/usr/include/libelf.h", purpose: "building libbpf" },
+    Need { package: "zlib1g-dev", probe: "/usr/include/zlib.h", purpose: "building libbpf" },
+    Need { package: "make", probe: "make", purpose: "building libbpf" },
+    Need { package: "pkg-config", probe: "pkg-config", purpose: "building libbpf" },
+    Need { package: "clang-14", probe: "clang-14", purpose: "checking the eBPF object; 180 MB on disk" },
+    Need {
+        package: "libbpf-dev",
+        probe: "/usr/include/bpf/bpf_helpers.h",
+        purpose: "checking the eBPF object",
+    },
     Need { package: "libipt-dev", probe: "/usr/include/intel-pt.h", purpose: "the reference decoder" },
     Need { package: "linux-perf", probe: "perf", purpose: "the second opinion on each recording" },
     Need { package: "valgrind", probe: "valgrind", purpose: "counting instructions; 80 MB on disk" },
@@ -46,9 +56,16 @@ const VM_NEEDS: &[Need] = &[
     },
     Need { package: "busybox-static", probe: "/bin/busybox", purpose: "its first process" },
     Need { package: "cpio", probe: "cpio", purpose: "its first file system" },
-    Need { package: "make", probe: "make", purpose: "building its PMU" },
     Need { package: "kmod", probe: "/sbin/insmod", purpose: "loading its PMU" },
 ];
+
+/// What the tests of the page need besides: where it cannot be had, they are skipped.  Without a window it needs the fewest
+/// packages: 18, where a whole browser takes a desktop's libraries along.
+const BROWSER_NEEDS: &[Need] = &[Need {
+    package: "chromium-headless-shell",
+    probe: "chromium-headless-shell",
+    purpose: "the page of --html; 220 MB on disk",
+}];
 
 /// Installs what is missing when root, else prints the command that does.
 pub(crate) fn run(extent: Extent) -> Result {
@@ -59,6 +76,11 @@ pub(crate) fn run(extent: Extent) -> Result {
 /// The same for the virtual machine.
 pub(crate) fn virtual_machine() -> Result {
     provide(&VM_NEEDS.iter().collect::<Vec<_>>())
+}
+
+/// The same for the browser.
+pub(crate) fn browser() -> Result {
+    if present("chromium") { Ok(()) } else { provide(&BROWSER_NEEDS.iter().collect::<Vec<_>>()) }
 }
 
 fn provide(needs: &[&Need]) -> Result {

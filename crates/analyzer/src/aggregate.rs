@@ -8,6 +8,7 @@ use crate::report::{
     CallCounts, CallRow, Caller, CallerReport, ErrorBound, FunctionReport, Place, Status, Tails, Total,
 };
 use crate::request::Request;
+use crate::row_children::{Gathered, RowChildren};
 use crate::stats::{Quantiles, Stats};
 
 /// The calls of all wanted functions so far.
@@ -28,6 +29,8 @@ struct FunctionSums {
     callers: FxHashMap<(Caller, Option<Place>), CallerSums>,
     longest_open: Vec<CallRow>,
     rows: Vec<CallRow>,
+    /// In the order of `rows`.
+    row_children: Gathered,
 }
 
 #[derive(Default)]
@@ -61,6 +64,9 @@ impl Aggregate {
         }
         if self.request.rows {
             sums.rows.push(*row);
+            if self.request.row_children {
+                sums.row_children.add(children);
+            }
         }
         true
     }
@@ -84,7 +90,7 @@ impl Aggregate {
 }
 
 impl CallCounts {
-    fn add(&mut self, status: Status) {
+    pub(crate) fn add(&mut self, status: Status) {
         *match status {
             Status::OpenStart => &mut self.open_start,
             Status::Cut => &mut self.cut,
@@ -122,7 +128,7 @@ impl FunctionSums {
         }
     }
 
-    fn finish(mut self, id: model::FunctionId, percent: &impl Fn(u64) -> f64) -> FunctionReport {
+    fn finish(self, id: model::FunctionId, percent: &impl Fn(u64) -> f64) -> FunctionReport {
         let mut all = CallerSums::default();
         let mut callers = Vec::with_capacity(self.callers.len());
         for ((caller, site), mut sums) in self.callers {
@@ -143,7 +149,7 @@ impl FunctionSums {
         }
         let order = |c: &CallerReport| (std::cmp::Reverse(c.latency.sum_ns), c.caller, c.site);
         callers.sort_by_key(order);
-        self.rows.sort_unstable_by_key(|r| (r.start_ns, r.tid, r.depth, r.id));
+        let (rows, row_children) = in_order(self.rows, self.row_children);
         let tails = Tails::of(&all.latency_ns, &all.error_ns, &self.open_ns);
         let figures = Figures::of(&mut all);
         FunctionReport {
@@ -160,11 +166,21 @@ impl FunctionSums {
             children: all.children.rows(figures.total(), percent),
             histogram: figures.histogram,
             callers,
+            off_cpu_causes: None,
             longest_open: self.longest_open,
-            rows: self.rows,
+            rows,
+            row_children,
             overfull: self.overfull,
         }
     }
+}
+
+/// Rows by start, and their children.
+fn in_order(rows: Vec<CallRow>, children: Gathered) -> (Vec<CallRow>, RowChildren) {
+    let mut numbered: Vec<(usize, CallRow)> = rows.into_iter().enumerate().collect();
+    numbered.sort_unstable_by_key(|(_, r)| (r.start_ns, r.tid, r.depth, r.id));
+    let children = children.in_order(numbered.iter().map(|(number, _)| *number));
+    (numbered.into_iter().map(|(_, row)| row).collect(), children)
 }
 
 impl Tails {

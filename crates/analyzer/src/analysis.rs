@@ -84,8 +84,7 @@ impl<'a> Analysis<'a> {
         }
         let loss = session.loss.finish(windows);
         let span_ns = end.since(window.0);
-        let scale =
-            if span_ns == 0 || loss.coverage == 0.0 { 0.0 } else { 100.0 / (span_ns as f64 * loss.coverage) };
+        let scale = percent_of_a_core(span_ns, loss.coverage);
         Report {
             trace: TraceSummary {
                 window: (window.0, end),
@@ -99,6 +98,11 @@ impl<'a> Analysis<'a> {
             limits: session.limits,
         }
     }
+}
+
+/// Percent of one core that a ns on the CPU is, where so much of the threads' time was seen.
+pub(crate) fn percent_of_a_core(span_ns: u64, coverage: f64) -> f64 {
+    if span_ns == 0 || coverage == 0.0 { 0.0 } else { 100.0 / (span_ns as f64 * coverage) }
 }
 
 impl EventSink for Analysis<'_> {

@@ -16,10 +16,11 @@ use model::{AuxOffset, EventSink, EventTime, FunctionId, FunctionSet, Ns, Pid, S
 use rustc_hash::FxHashMap;
 
 use crate::analysis::Analysis;
+use crate::children::ChildKey;
 use crate::histogram::Bucket;
 use crate::report::{
-    CallRow, CallerReport, CauseLoss, ChildRow, CutCause, ErrorBound, FunctionReport, Loss, Report, Status,
-    ThreadLoss, Total,
+    CallRow, CallerReport, CauseLoss, ChildKind, ChildRow, CutCause, ErrorBound, FunctionReport, Loss,
+    Report, Status, ThreadLoss, Total,
 };
 use crate::request::{Request, Surroundings};
 use crate::stats::{Quantiles, Stats};
@@ -77,10 +78,10 @@ pub struct CheckedAnalysis<'a> {
 }
 
 impl<'a> CheckedAnalysis<'a> {
-    /// As [`Analysis::new`]; rows are kept, because it is they that show whether calls nest.
+    /// As [`Analysis::new`]; rows and their children are kept, because it is they that show whether calls nest.
     #[must_use]
     pub fn new(request: &Request, around: Surroundings<'a>) -> Self {
-        let request = Request { rows: true, ..request.clone() };
+        let request = with_rows(request);
         Self {
             analysis: Analysis::new(&request, around),
             last: FxHashMap::default(),
@@ -95,7 +96,7 @@ impl<'a> CheckedAnalysis<'a> {
         around: Surroundings<'a>,
         sink: &'a mut (dyn TreeSink + 'a),
     ) -> Self {
-        let request = Request { rows: true, ..request.clone() };
+        let request = with_rows(request);
         Self { analysis: Analysis::with_trees(&request, around, sink), ..Self::new(&request, around) }
     }
 
@@ -107,6 +108,11 @@ impl<'a> CheckedAnalysis<'a> {
         found.0.extend(check(&report));
         (report, found.0)
     }
+}
+
+/// What is checked is in them.
+fn with_rows(request: &Request) -> Request {
+    Request { rows: true, row_children: true, ..request.clone() }
 }
 
 impl EventSink for CheckedAnalysis<'_> {
@@ -127,7 +133,7 @@ impl EventSink for CheckedAnalysis<'_> {
     }
 }
 
-/// All that does not hold in a report that has its rows.
+/// All that does not hold in a report that has its rows and their children.
 #[must_use]
 pub fn check(report: &Report) -> Vec<Violation> {
     let mut found = Found::default();
@@ -253,6 +259,7 @@ impl Found {
             self.add(Some(f.id), Some(Place::of(row)), what);
         }
         self.rows(f);
+        self.row_children(f);
     }
 
     /// The histogram has all calls, children and `*self` are the whole, and every figure is between its bounds.
@@ -295,6 +302,31 @@ impl Found {
         let sum = f.rows.iter().filter(|row| row.status.counted()).map(|row| row.latency_ns);
         let all = Sum::of(f, |row| row.status.counted());
         self.same(all, "time of all rows", sum.fold(0, u64::saturating_add), f.latency.sum_ns);
+    }
+
+    /// The children of all counted rows are those of the function, and no call is shorter than its own.
+    fn row_children(&mut self, f: &FunctionReport) {
+        let mut of_rows: BTreeMap<ChildKey, Total> = BTreeMap::new();
+        for (number, row) in f.rows.iter().enumerate() {
+            let mut inside = Total::default();
+            for child in f.row_children.of(number) {
+                inside.add(child.total);
+                if let Some(key) =
+                    f.row_children.keys.get(child.key as usize).filter(|_| row.status.counted())
+                {
+                    of_rows.entry(*key).or_default().add(child.total);
+                }
+            }
+            if inside.sum_ns > row.latency_ns || inside.off_cpu_ns > row.off_cpu_ns {
+                let what = format!("the children of this row took longer than itself: {inside:?} in {row:?}");
+                self.add(Some(f.id), Some(Place::of(row)), what);
+            }
+        }
+        let key = |c: &ChildRow| ChildKey { kind: c.kind, function: c.function, site: c.site };
+        let others = f.children.iter().filter(|child| child.kind != ChildKind::Own);
+        let all = Sum::of(f, |row| row.status.counted());
+        let of_function: BTreeMap<ChildKey, Total> = others.map(|child| (key(child), child.total)).collect();
+        self.same(all, "children of all rows", of_rows, of_function);
     }
 
     /// In each thread a call begins and ends inside the one that it began in.

@@ -21,10 +21,13 @@ impl Total {
 
 /// Which child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ChildKey {
-    pub(crate) kind: ChildKind,
-    pub(crate) function: FunctionId,
-    pub(crate) site: Option<Place>,
+pub struct ChildKey {
+    /// What it is.
+    pub kind: ChildKind,
+    /// The function; `UNKNOWN` for system calls and interrupts.
+    pub function: FunctionId,
+    /// The instruction that entered it.
+    pub site: Option<Place>,
 }
 
 /// Sums by child, of one call or of many.
@@ -44,6 +47,11 @@ impl ChildSums {
             sum.add(*total);
         }
         sum
+    }
+
+    /// In no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ChildKey, Total)> + '_ {
+        self.0.iter().map(|(key, total)| (*key, *total))
     }
 
     pub(crate) fn clear(&mut self) {

@@ -13,13 +13,19 @@
 //!        filter     what lies outside the IP filter                  -> stack of frames (thread, stack)
 //!     -> a call ends: its row, what its children took (thread, ended, children), and if asked for its tree (tree)
 //!     -> aggregate  figures by function and caller                   -> Report
+//!   trees of slow and of typical calls -> ledger       what makes the difference
+//!   all their branches                 -> branch_path  where they part
+//!   trees of all calls                 -> modes        the ways that calls go
 //! ```
+//!
+//! [`ProbedAnalysis`] takes calls that probes have paired already ([`model::ProbeSink`]) to the same figures.
 //!
 //! What a call is, when it counts as complete and what a child is: `docs/architecture.md`, and the tests in
 //! `rules`, one for each rule.  Functions are ids and instructions are places here; it is `image` that names them.
 
 mod aggregate;
 mod analysis;
+pub mod branch_path;
 mod branches;
 mod call_site;
 pub mod check;
@@ -31,10 +37,15 @@ mod ghosts;
 pub mod histogram;
 mod kernel;
 mod landing;
+pub mod ledger;
 mod loss;
+pub mod modes;
 mod off_cpu;
+mod off_cpu_causes;
+mod probed;
 pub mod report;
 pub mod request;
+mod row_children;
 #[cfg(test)]
 mod rules;
 mod session;
@@ -46,12 +57,17 @@ mod window;
 
 pub use analysis::Analysis;
 pub use check::{CheckedAnalysis, Violation, check};
+pub use children::ChildKey;
 pub use histogram::Bucket;
+pub use ledger::Ledger;
+pub use off_cpu_causes::{KernelNames, OffCpuCauses, Reason, ReasonRow, Waker, WakerRow};
+pub use probed::{ProbeCost, ProbedAnalysis};
 pub use report::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
     CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Place, Report, Status, Tails, ThreadLoss,
     Total, TraceSummary, Untimed,
 };
 pub use request::{Ancestor, LatencyRange, Request, StartWindow, Surroundings, scheduler};
+pub use row_children::{RowChild, RowChildren};
 pub use stats::{Quantiles, Spread, Stats};
 pub use tree::{CallTree, Node, Paths, Step, TreeSink, Trees, off_cpu_spans};

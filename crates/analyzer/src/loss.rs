@@ -19,14 +19,19 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// A gap, of which `lost_ns` no earlier gap of the thread covers.
     pub(crate) fn add(&mut self, tid: Tid, cpu: Option<Cpu>, gap: &Gap, lost_ns: u64) {
+        self.add_many(1, tid, cpu, gap, lost_ns);
+    }
+
+    /// So many gaps, of which only the time of all together is known.
+    pub(crate) fn add_many(&mut self, count: u64, tid: Tid, cpu: Option<Cpu>, gap: &Gap, lost_ns: u64) {
         let key = (Some(tid).filter(|tid| tid.0 > 0), cpu, key(gap.cause));
         if key.0.is_none() || gap.to.point <= gap.from.point {
-            self.untimed.count += 1;
+            self.untimed.count += count;
             self.untimed.bytes = self.untimed.bytes.saturating_add(gap.bytes);
         }
         let loss = CauseLoss {
             cause: gap.cause,
-            count: 1,
+            count,
             bytes: gap.bytes,
             lost_ns,
             calls: 0,
@@ -121,6 +126,7 @@ const fn order(cause: GapCause) -> u8 {
         GapCause::NotYetAttached => 9,
         GapCause::UntracedCpu => 10,
         GapCause::BetweenSnapshots => 11,
+        GapCause::FullRing => 12,
     }
 }
 

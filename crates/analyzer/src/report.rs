@@ -5,6 +5,8 @@ use std::fmt;
 use model::{AuxOffset, Cpu, FunctionId, GapCause, Ns, ObjectId, Svma, Tid};
 
 use crate::histogram::Bucket;
+use crate::off_cpu_causes::OffCpuCauses;
+use crate::row_children::RowChildren;
 use crate::stats::{Quantiles, Stats};
 
 /// The report on one recording.
@@ -193,10 +195,14 @@ pub struct FunctionReport {
     pub children: Vec<ChildRow>,
     /// By whom it was called: longest first.
     pub callers: Vec<CallerReport>,
+    /// Why they were off the CPU; `None`: nobody looked.
+    pub off_cpu_causes: Option<OffCpuCauses>,
     /// The longest calls that had not ended, longest first; at most [`FunctionReport::LONGEST_OPEN`].
     pub longest_open: Vec<CallRow>,
     /// Every call by start, if rows were asked for.
     pub rows: Vec<CallRow>,
+    /// The children of each row, if they were asked for.
+    pub row_children: RowChildren,
     /// A call whose children took longer than itself.  There is none: [`crate::check`].
     pub overfull: Option<CallRow>,
 }
@@ -397,6 +403,8 @@ pub enum CutCause {
     StackSwitch,
     /// The stack became deeper than the analysis follows.
     StackTooDeep,
+    /// It was gone when its thread was seen next: unwound, or left in a way that has no probe.
+    Unseen,
 }
 
 impl CutCause {
@@ -407,6 +415,7 @@ impl CutCause {
             Self::Gap(cause) => cause.name(),
             Self::StackSwitch => "stack switch",
             Self::StackTooDeep => "stack too deep",
+            Self::Unseen => "end not seen",
         }
     }
 }

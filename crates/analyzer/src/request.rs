@@ -20,6 +20,8 @@ pub struct Request {
     pub tids: Vec<Tid>,
     /// Keep a row for every call.
     pub rows: bool,
+    /// Keep the children of each row, too.
+    pub row_children: bool,
     /// The programs may switch stacks (they import `swapcontext`, or are Go): control that no open frame explains
     /// is a stack switch, even where it could be an unwinding to a frame older than the recording.
     pub stack_switches: bool,

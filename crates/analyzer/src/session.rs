@@ -72,8 +72,10 @@ impl<'a> Session<'a> {
         if let Some(cut) = row.cut_by.filter(|_| is_reported) {
             self.loss.has_cut(row.tid, cut);
         }
-        if let (Some((sink, _)), Some(tree)) = (&mut self.trees, tree.filter(|_| is_reported)) {
-            sink.call(row, tree);
+        match (&mut self.trees, tree) {
+            (Some((sink, _)), Some(tree)) if is_reported => sink.call(row, tree),
+            (Some((sink, Trees::Every)), None) if is_reported => sink.too_deep(row),
+            _ => (),
         }
     }
 

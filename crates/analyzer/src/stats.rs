@@ -61,8 +61,13 @@ impl Stats {
     }
 }
 
+/// 0 if there are none.
+pub(crate) fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
 /// Index of a percentile among `len` sorted values.
-fn nearest_rank(per_mille: usize, len: usize) -> usize {
+pub(crate) fn nearest_rank(per_mille: usize, len: usize) -> usize {
     (per_mille * len).div_ceil(1000).saturating_sub(1)
 }
 

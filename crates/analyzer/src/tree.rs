@@ -33,15 +33,26 @@ pub trait TreeSink {
     /// A call that was asked for has ended, or will not be seen to end.  `call` is its row, and the tree's first node.
     fn call(&mut self, call: &CallRow, tree: &CallTree);
 
+    /// A call of which there would be a tree, if it were not inside of [`NESTED_MAX`] others ([`Trees::Every`]).
+    fn too_deep(&mut self, call: &CallRow) {
+        let _ = call;
+    }
+
     /// All that was seen of a thread ([`Trees::Threads`]): a tree for each function that nobody was seen to call.
     fn thread(&mut self, _tid: Tid, _trees: &CallTree) {}
 }
+
+/// Calls that are inside of so many others of their function have no tree of their own where there is one of every call: it
+/// would cost the square of the depth.
+pub const NESTED_MAX: u32 = 256;
 
 /// Which trees a [`TreeSink`] wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trees {
     /// Of the calls of wanted functions that were entered at these packets, of any buffer.
     EnteredAt(Vec<AuxOffset>),
+    /// Of each call of a wanted function, but see [`NESTED_MAX`]; if it calls itself, the tree has those of the calls inside.
+    Every,
     /// Of each outermost call of a wanted function.
     Outermost,
     /// As [`Self::Outermost`], with calls that are alike (callee, site, callers) in one node.
@@ -55,6 +66,7 @@ impl Trees {
     pub(crate) fn has(&self, depth: u32, entry: AuxOffset) -> bool {
         match self {
             Self::EnteredAt(packets) => packets.contains(&entry),
+            Self::Every => depth < NESTED_MAX,
             Self::Outermost | Self::Merged => depth == 0,
             Self::Threads => false,
         }
@@ -81,7 +93,9 @@ pub struct Node {
 }
 
 impl Node {
-    pub(crate) fn key(&self) -> ChildKey {
+    /// What it has in common with others that are alike.
+    #[must_use]
+    pub fn key(&self) -> ChildKey {
         ChildKey { kind: self.kind, function: self.function, site: self.site }
     }
 

@@ -26,14 +26,14 @@ use model::{Ns, PtConfig, Tsc, TscClock};
 use core::{CoreRatio, Measured, Multiples, Range};
 use crystal::Crystal;
 pub(crate) use crystal::CrystalRatio;
-use interval::{Anchor, Interval, Span};
+use interval::{Anchor, Doubt, Interval, Span};
 use ticks::Ticks;
 pub(crate) use timeline::Marks;
 use timeline::{Rule, Timeline};
 pub(crate) use times::Times;
 
 /// A flow packet's number: what its time is asked by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Slot(pub(crate) u32);
 
 impl Slot {
@@ -127,11 +127,17 @@ impl Clock {
         Times::new(&self.timeline)
     }
 
+    /// The next slot that is made.
+    #[inline]
+    pub(crate) fn next_slot(&self) -> Slot {
+        self.timeline.next()
+    }
+
     /// A slot for the flow packet at hand, met when `work` instructions had passed.
     #[inline]
     pub(crate) fn slot(&mut self, work: u32) -> Slot {
         self.cyc_fresh = false;
-        self.timeline.push(self.since, work)
+        self.timeline.push(self.since.most, work)
     }
 
     /// As [`Self::slot`], for the packet that gives the TSC at the same time.
@@ -189,23 +195,36 @@ impl Clock {
     #[inline]
     pub(crate) fn cyc(&mut self, cycles: u64) {
         self.cyc_fresh = true;
-        if self.has_cyc {
-            self.since.add_cycles(cycles, self.cyc_straddles);
+        if self.cyc_straddles {
+            self.straddling(cycles);
         }
-        self.cyc_straddles = false;
+        if self.has_cyc {
+            self.since.add_cycles(cycles);
+        }
     }
 
     /// `branches` have passed: what the estimate goes by without CYC.
     #[inline]
     pub(crate) fn progress(&mut self, branches: u64) {
         if !self.has_cyc {
-            self.since.add_cycles(branches, false);
+            self.since.add_cycles(branches);
+        }
+    }
+
+    /// Some of these cycles, nobody knows how many, lie before the anchor.
+    #[cold]
+    fn straddling(&mut self, cycles: u64) {
+        self.cyc_straddles = false;
+        if self.has_cyc {
+            self.since.doubt.add_cycles(cycles);
+            self.timeline.doubt(self.since.doubt);
         }
     }
 
     /// Tracing was off up to here, or packets were lost: any time may have passed.
     pub(crate) fn discontinuity(&mut self) {
         self.since.doubt.breaks = self.since.doubt.breaks.saturating_add(1);
+        self.timeline.doubt(self.since.doubt);
     }
 
     /// Packets were lost up to here: the next CYC may count cycles that others have counted.
@@ -253,7 +272,7 @@ impl Clock {
         self.timeline.bind(first, self.conversion.to_ns(from), self.ns_up(here.hi));
         self.crystal.forget();
         self.anchor = Some(here);
-        self.since = Span::default();
+        self.begin_span();
     }
 
     /// A TMA packet: relates the TSC packet before it to the crystal clock.
@@ -295,10 +314,16 @@ impl Clock {
         self.conversion.to_ns(ticks::ceil(ticks))
     }
 
+    /// Nothing has passed since an anchor; what had since the last one.
+    fn begin_span(&mut self) -> Span {
+        self.timeline.doubt(Doubt::default());
+        std::mem::take(&mut self.since)
+    }
+
     /// The time is `anchor` here: an interval ends, and the next one begins.
     fn set_anchor(&mut self, anchor: Anchor) {
         let cbr = self.ratio.next_interval();
-        let all = std::mem::take(&mut self.since);
+        let all = self.begin_span();
         let Some(left) = self.anchor.replace(anchor) else {
             self.timeline.close(Rule::Before(self.ns_up(anchor.hi)));
             return self.timeline.settle();
@@ -338,7 +363,7 @@ impl Clock {
             let measured = [self.measured, own, behind];
             let cycle = core::length(cbr, measured);
             let cycle = cycle.filter(|_| self.has_cyc && !core::is_unknown(measured));
-            interval.settle(cycle, self.unseen_cycles);
+            interval.settle(cycle, self.unseen_cycles, self.conversion);
             self.errors += u64::from(interval.contradicts(self.unseen_cycles));
             self.measured = own.or(self.measured);
         }

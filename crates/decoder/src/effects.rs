@@ -14,14 +14,13 @@
 mod memo;
 mod path;
 
-use model::{Avma, BranchKind, GapCause, SpaceId, Target};
+use model::{Avma, BranchKind, GapCause, SpaceId, Target, Transfer};
 use packet::Tnt;
 
 use crate::Context;
 use crate::block::BlockId;
 use crate::graph::BlockGraph;
 use crate::return_stack::ReturnStack;
-pub(crate) use memo::Place;
 use memo::{Key, Memo};
 use path::Path;
 pub(crate) use path::{MAX_DIRECT, no_code, stopped_at};
@@ -30,13 +29,20 @@ pub(crate) use path::{MAX_DIRECT, no_code, stopped_at};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EdgeId(pub(crate) u32);
 
-/// A branch between two blocks.
+impl EdgeId {
+    const NONE: Self = Self(u32::MAX);
+
+    #[inline]
+    pub(crate) fn some(self) -> Option<Self> {
+        (self != Self::NONE).then_some(self)
+    }
+}
+
+/// A branch between two blocks: what every one is asked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
     /// The block whose last instruction branched.
     pub(crate) from: BlockId,
-    /// The block that it went to.
-    pub(crate) to: BlockId,
     /// Instructions passed, since the effect's beginning.
     pub(crate) work: u32,
     pub(crate) role: Role,
@@ -47,6 +53,8 @@ pub(crate) struct Edge {
     pub(crate) to_asked: bool,
     /// It is behind the effect's first bit.
     pub(crate) is_behind_first: bool,
+    /// A call that has not returned when the effect ends.
+    pub(crate) is_open: bool,
     /// No other one of the same effect follows.
     pub(crate) is_last: bool,
 }
@@ -70,7 +78,7 @@ pub(crate) enum End {
     Used,
     /// At an indirect branch: the bits that are left belong to what is behind its TIP.
     Indirect,
-    /// At a compressed return, whose bit is next, to a call before this effect.
+    /// At a return that may be compressed, to a call before this effect: if there is another bit, it is of that.
     Return,
     /// At a far transfer, which the TIP was of.
     Far,
@@ -80,51 +88,53 @@ pub(crate) enum End {
     Lost,
 }
 
-/// Why it is lost, and the branch that led to where there is no code.
-#[derive(Clone, Copy, Debug)]
+/// Why it is lost, and what happened before.
+#[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) cause: GapCause,
+    /// The branch that led to where there is no code.
     pub(crate) branch: Option<(BranchKind, Target)>,
     /// An endless loop without packets: nothing of it is true.
     pub(crate) endless: bool,
+    /// The first of the branches before.
+    pub(crate) edges: EdgeId,
+    /// The calls that have not returned, oldest first.
+    pub(crate) calls: Vec<BlockId>,
 }
 
-/// What a packet does at a block.
+/// What a packet does at a block.  It is small, because memory is most of what looking one up costs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effect {
     /// Where execution is behind it.
     pub(crate) next: BlockId,
-    pub(crate) end: End,
-    /// Bits used.
-    pub(crate) bits: u8,
-    /// It returned to a call before it.
-    pub(crate) returns: bool,
-    /// The next block's end is a return that may be compressed: a bit that follows is of that.
-    pub(crate) is_at_return: bool,
     /// Instructions passed.
     pub(crate) work: u32,
     /// ... up to the branch of its first bit.
     pub(crate) first_work: u32,
-    /// The first of its branches that are transfers.
-    pub(crate) edges: Option<EdgeId>,
-    calls: Calls,
-    failure: u32,
+    /// The first of its branches that are transfers.  With [`End::Lost`], the number of its failure.
+    edges: EdgeId,
+    /// Bits used.
+    pub(crate) bits: u8,
+    pub(crate) end: End,
+    /// It returned to a call before it.
+    pub(crate) returns: bool,
+    /// Some of its calls have not returned.
+    pub(crate) calls: bool,
 }
 
-/// The calls that have not returned, oldest first.
-#[derive(Clone, Copy, Debug)]
-enum Calls {
-    None,
-    One(BlockId),
-    /// From and to, in [`Effects::calls`].
-    More(u32, u32),
+impl Effect {
+    /// The first of its branches that are transfers, if it has any; of one that is not lost.
+    #[inline]
+    pub(crate) fn edges(&self) -> Option<EdgeId> {
+        self.edges.some()
+    }
 }
 
 /// The effects that the memo remembers, and all edges that were met.
 pub(crate) struct Effects {
     edges: Vec<Edge>,
-    /// Of effects that have many.
-    calls: Vec<BlockId>,
+    /// What each of them is to who gets it: few are asked that.
+    transfers: Vec<Transfer>,
     failures: Vec<Failure>,
     memo: Memo,
     pub(crate) hits: u64,
@@ -137,62 +147,94 @@ const BITS: u8 = 8;
 const MAX_BYTES: usize = 64 << 20;
 
 impl Effects {
-    /// With a memo of at most so many places, and at least one.
+    /// With a memo of at most so many entries, and at least a line of them.
     pub(crate) fn new(entries: usize) -> Self {
-        Self { edges: vec![], calls: vec![], failures: vec![], memo: Memo::new(entries), hits: 0, misses: 0 }
+        Self {
+            edges: vec![],
+            transfers: vec![],
+            failures: vec![],
+            memo: Memo::new(entries),
+            hits: 0,
+            misses: 0,
+        }
     }
 
+    /// What is remembered of it.
     #[inline]
-    pub(crate) fn get(&self, place: Place) -> &Effect {
-        self.memo.get(place)
+    pub(crate) fn find(&mut self, block: BlockId, asked: Asked) -> Option<&Effect> {
+        let effect = self.memo.find(Key::new(block, asked))?;
+        self.hits += 1;
+        Some(effect)
     }
 
-    /// The edges of an effect, of which this is the first, with their numbers.
+    /// The edges of an effect from its first one on, and those of others behind its last.
     #[inline]
-    pub(crate) fn edges(&self, first: EdgeId) -> impl Iterator<Item = (EdgeId, &Edge)> {
-        let mut is_more = true;
-        let edges = self.edges.get(first.0 as usize..).unwrap_or_default();
-        (first.0..)
-            .map(EdgeId)
-            .zip(edges)
-            .take_while(move |(_, edge)| std::mem::replace(&mut is_more, !edge.is_last))
+    pub(crate) fn edges(&self, first: EdgeId) -> &[Edge] {
+        self.edges.get(first.0 as usize..).unwrap_or_default()
     }
 
-    /// The edge with this number.
+    /// An edge, and the transfer that it is.
     #[inline]
-    pub(crate) fn edge(&self, id: EdgeId) -> &Edge {
-        &self.edges[id.0 as usize]
+    pub(crate) fn edge(&self, EdgeId(id): EdgeId) -> (&Edge, &Transfer) {
+        (&self.edges[id as usize], &self.transfers[id as usize])
     }
 
-    /// Pushes the calls that have not returned.
+    /// Pushes the calls of an effect that have not returned.
     #[inline]
-    pub(crate) fn push_calls(&self, effect: &Effect, stack: &mut ReturnStack) {
-        match effect.calls {
-            Calls::None => (),
-            Calls::One(call) => stack.push(call),
-            Calls::More(from, to) => {
-                let calls = self.calls.get(from as usize..to as usize).unwrap_or_default();
-                calls.iter().for_each(|&call| stack.push(call));
+    pub(crate) fn push_calls(&self, edges: EdgeId, stack: &mut ReturnStack) {
+        for edge in self.edges(edges) {
+            if edge.is_open {
+                stack.push(edge.from);
+            }
+            if edge.is_last {
+                return;
             }
         }
     }
 
     /// Of one that ends with [`End::Lost`].
-    pub(crate) fn failure(&self, effect: &Effect) -> Option<Failure> {
-        self.failures.get(effect.failure as usize).copied()
+    pub(crate) fn failure(&self, effect: &Effect) -> Option<&Failure> {
+        self.failures.get(effect.edges.0 as usize)
     }
 
     /// There is too much of it: time to begin anew.
     pub(crate) fn is_full(&self) -> bool {
-        size_of_val(&self.edges[..]) > MAX_BYTES
+        let edges = size_of_val(&self.edges[..]) + size_of_val(&self.transfers[..]);
+        edges + size_of_val(&self.failures[..]) > MAX_BYTES
     }
 
     /// Forgets all effects, but not how often the memo helped.
     pub(crate) fn clear(&mut self) {
         self.edges = vec![];
-        self.calls = vec![];
+        self.transfers = vec![];
         self.failures = vec![];
         self.memo.clear();
+    }
+}
+
+/// What a packet says at a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asked {
+    /// The first of its branches have these bits, up to [`BITS`].
+    Bits(Tnt),
+    /// The indirect branch of a TIP goes there.
+    Address(Avma),
+    /// It ends with a compressed return to behind this call, which has the first of these bits; branches behind it have
+    /// the others.  Without a call it contradicts its bit.
+    Return(Option<BlockId>, Tnt),
+}
+
+impl Asked {
+    /// As many of these bits as an effect may have.
+    #[inline]
+    pub(crate) fn bits(bits: Tnt) -> Self {
+        Self::Bits(bits.oldest::<BITS>())
+    }
+
+    /// A compressed return, and as many bits.
+    #[inline]
+    pub(crate) fn compressed(call: Option<BlockId>, bits: Tnt) -> Self {
+        Self::Return(call, bits.oldest::<BITS>())
     }
 }
 
@@ -204,58 +246,17 @@ pub(crate) struct Program<'a> {
     pub(crate) space: SpaceId,
 }
 
-impl Program<'_> {
-    /// What the oldest of these bits do at `block`: up to [`BITS`] of them.
-    #[inline]
-    pub(crate) fn of_bits(&mut self, block: BlockId, bits: Tnt) -> Place {
-        let bits = bits.oldest::<BITS>();
-        self.effect(Key::bits(block, bits), block, |path| path.follow(bits))
-    }
-
-    /// What a TIP with this address does at `block`.
-    #[inline]
-    pub(crate) fn of_address(&mut self, block: BlockId, ip: Avma) -> Place {
-        self.effect(Key::address(block, ip), block, |path| path.jump(ip))
-    }
-
-    /// What a compressed return at the end of `block`, whose bit is the first of these, to behind `call` does, and what the
-    /// bits behind its own do.  Without a call it contradicts its bit.
-    #[inline]
-    pub(crate) fn of_return(&mut self, block: BlockId, call: Option<BlockId>, bits: Tnt) -> Place {
-        let bits = bits.oldest::<BITS>();
-        let key = Key::returns(block, call.unwrap_or(BlockId::NONE), bits);
-        self.effect(key, block, |path| path.follow_return(call, bits))
-    }
-
-    /// What is known by `key`; else `walk` works it out, from `block` on.
-    #[inline]
-    fn effect(
-        &mut self,
-        key: Key,
-        block: BlockId,
-        walk: impl FnOnce(&mut Path<'_>) -> Result<End, Failure>,
-    ) -> Place {
-        match self.effects.memo.find(key) {
-            Some(place) => {
-                self.effects.hits += 1;
-                place
-            }
-            None => self.work_out(key, block, walk),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn work_out(
-        &mut self,
-        key: Key,
-        block: BlockId,
-        walk: impl FnOnce(&mut Path<'_>) -> Result<End, Failure>,
-    ) -> Place {
+impl<'a> Program<'a> {
+    /// Works out what nobody remembers.
+    pub(crate) fn work_out(self, block: BlockId, asked: Asked) -> &'a Effect {
         let mut path = Path::new(self.context, self.graph, self.effects, self.space, block);
-        let end = walk(&mut path);
+        let end = match asked {
+            Asked::Bits(bits) => path.follow(bits),
+            Asked::Address(ip) => path.jump(ip),
+            Asked::Return(call, bits) => path.follow_return(call, bits),
+        };
         let effect = path.finish(end);
         self.effects.misses += 1;
-        self.effects.memo.add(key, effect)
+        self.effects.memo.add(Key::new(block, asked), effect)
     }
 }

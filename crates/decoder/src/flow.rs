@@ -11,19 +11,19 @@ mod common;
 mod events;
 mod kernel;
 mod loss;
+mod packets;
 mod sync;
 mod tail;
 
-use events::{Fup, FupUse, Interruption};
+use events::{Fup, FupUse};
 use loss::Lost;
-use model::{AsyncCause, AuxOffset, Avma, GapCause, IpFilter, Ns, SpaceId};
-use packet::{IpPayload, LastIp, Packet, PacketError, Tnt};
+use model::{AuxOffset, Avma, GapCause, IpFilter, Ns, SpaceId};
+use packet::{LastIp, Packet, PacketError, Tnt};
 
 use crate::Context;
 use crate::block::BlockId;
 use crate::clock::{Clock, CrystalRatio, Marks, Slot};
 use crate::errata::Errata;
-use crate::output::Moment;
 use crate::owner::{Owner, Running};
 use crate::reader::{Item, Reader};
 use crate::return_stack::ReturnStack;
@@ -337,201 +337,6 @@ impl<'a> Flow<'a> {
         self.behind_tnt = false;
     }
 
-    #[inline]
-    fn tnt(&mut self, at: AuxOffset, tnt: Tnt) {
-        self.fup = None;
-        self.fup_use = FupUse::default();
-        self.still_lost(true);
-        if matches!(self.state, State::Kernel) {
-            self.end_waiting(at);
-        }
-        if matches!(self.state, State::On) {
-            self.follow_tnt(at, tnt);
-        }
-    }
-
-    fn tip(&mut self, at: AuxOffset, payload: IpPayload) {
-        let ip = self.last_ip.expand(payload).map(Avma);
-        let fup = self.fup.take().and_then(|fup| fup.of_tip(ip));
-        self.fup_use = FupUse::default();
-        match (self.state, ip) {
-            (State::On, Some(ip)) => {
-                let Some(Fup { ip: from, interruption, .. }) = fup else { return self.follow_tip(at, ip) };
-                self.clock.progress(1);
-                // FUP forces TNT and all deferred TIPs out (SDM, "Deferred TIPs"): the TIP behind one has not waited.
-                let step = self.step(at);
-                let walked = match interruption {
-                    Interruption::Event(cause) => {
-                        self.walk.follow_async(step, cause, from, Some(ip)).map(|()| true)
-                    }
-                    Interruption::Abort => {
-                        self.walk.follow_abort(step, from, ip, self.errata.bdm64).map(|()| false)
-                    }
-                };
-                self.clock.reached(step.slot, self.walk.work);
-                self.arrived(step, ip, walked);
-            }
-            (State::On, None) => {
-                let ip = self.walk.position().ip;
-                self.check(Err(GapCause::Desync { ip }), at);
-            }
-            (State::Kernel, Some(ip)) if !ip.is_kernel() => {
-                self.clock.discontinuity();
-                let step = self.step(at);
-                self.arrive(step, ip, true);
-            }
-            (State::Lost(_), Some(ip)) => {
-                self.still_lost(false);
-                let step = self.step(at);
-                self.recover(step, ip);
-            }
-            (State::Kernel, _) => self.end_waiting(at),
-            _ => (),
-        }
-    }
-
-    /// A TIP went to `ip`: goes on with what following it gave, and whether it was a far transfer.
-    fn arrived(&mut self, step: Step, ip: Avma, walked: Result<bool, GapCause>) {
-        match walked {
-            Ok(true) => self.far(step, ip),
-            Ok(false) => {
-                self.walk.first_bit.get_or_insert(self.walk.work);
-                let walked = self.walk.follow_tnt(step);
-                self.check(walked, step.at);
-            }
-            Err(cause) if self.in_kernel() => {
-                self.skip_kernel(cause);
-                if !ip.is_kernel() {
-                    self.arrive(step, ip, true);
-                }
-            }
-            Err(cause) => {
-                self.lose(cause, step.at, true);
-                self.recover(step, ip);
-            }
-        }
-    }
-
-    fn pge(&mut self, at: AuxOffset, payload: IpPayload) {
-        self.fup = None;
-        self.fup_use = FupUse::default();
-        let Some(ip) = self.last_ip.expand(payload).map(Avma) else { return };
-        if matches!(self.state, State::On) {
-            // The end of the last stretch is missing.
-            let before = self.walk.position().ip;
-            self.lose(GapCause::Desync { ip: before }, at, false);
-        }
-        self.clock.discontinuity();
-        let step = self.step(at);
-        self.arrive(step, ip, true);
-        if matches!(self.state, State::Kernel) && self.context.recording.pt.has_ip_filter {
-            self.skipped_start(step, ip);
-        }
-    }
-
-    fn pgd(&mut self, at: AuxOffset, payload: IpPayload) {
-        let ip = self.last_ip.expand(payload).map(Avma);
-        let fup = self.fup.take();
-        self.fup_use = FupUse::default();
-        match self.state {
-            State::On => {
-                self.clock.progress(1);
-                let step = self.step(at);
-                self.clock.discontinuity();
-                let in_kernel = self.in_kernel();
-                let desync =
-                    (!self.walk.tnt.is_empty()).then(|| GapCause::Desync { ip: self.walk.position().ip });
-                let walked = match (desync, fup) {
-                    (Some(cause), _) => Err(cause),
-                    (None, Some(fup)) => self.interrupted(step, fup, ip),
-                    (None, None) => self.walk.follow_end(step, ip),
-                };
-                self.clock.reached(step.slot, self.walk.work);
-                if self.walk.own_calls && !in_kernel && walked.is_ok() {
-                    self.leave_user();
-                }
-                if in_kernel {
-                    // The kernel writes its switch records around those to the trace unit's registers.
-                    walked.unwrap_or_else(|cause| self.skip_kernel(cause));
-                } else if let Err(cause) = walked {
-                    self.lose(cause, at, true);
-                    self.close_gap(step, self.running);
-                } else if self.running.to < self.clock.now_lo() {
-                    // The switch records say that the thread had left before: whose code this was is not sure.
-                    let moment = Moment::At(step.slot);
-                    self.walk.output.gap(moment, moment, 0, at, GapCause::UnknownThread);
-                }
-                self.state = State::Off;
-            }
-            // Behind OVF it is APL11, or behind a FUP that SKD010 has lost.
-            State::Lost(lost) if lost.cause != self.truncation_cause() => {
-                self.still_lost(false);
-                let step = self.step(at);
-                self.close_gap(step, self.running);
-                self.state = State::Off;
-                self.forget_calls();
-            }
-            State::Lost(_) => (),
-            State::Kernel | State::Guest | State::Off | State::Unsynced => {
-                if self.away.in_filter() {
-                    let step = self.step(at);
-                    self.skipped_end(step, ip);
-                }
-                self.clock.discontinuity();
-                self.state = State::Off;
-            }
-        }
-    }
-
-    /// Follows a FUP and TIP.PGD.
-    fn interrupted(&mut self, step: Step, fup: Fup, to: Option<Avma>) -> Result<(), GapCause> {
-        let cause = match fup.interruption {
-            Interruption::Event(cause) => cause,
-            Interruption::Abort => AsyncCause::Unknown,
-        };
-        if self.errata.skd022 && self.walk.is_vm_entry(fup.ip) {
-            return self.walk.follow_end(step, to);
-        }
-        self.walk.follow_async(step, cause, fup.ip, to)
-    }
-
-    fn fup(&mut self, at: AuxOffset, payload: IpPayload) {
-        let ip = self.last_ip.expand(payload).map(Avma);
-        if let Some(psb_ip) = &mut self.psb {
-            if !self.reader.tracing_starts_behind_psb_plus() {
-                *psb_ip = ip;
-            }
-            return;
-        }
-        let fup_use = std::mem::take(&mut self.fup_use);
-        let Some(ip) = ip else { return };
-        if let State::Lost(Lost { overflowed: true, fup_is_late, .. }) = self.state {
-            if self.reader.tracing_is_off() {
-                return;
-            }
-            // Behind OVF: execution goes on here.
-            if fup_is_late {
-                self.still_lost(false);
-            }
-            let step = self.step(at);
-            self.recover(step, ip);
-            if !fup_is_late {
-                return; // OVF's own
-            }
-        }
-        if matches!(self.state, State::On) && !self.walk.tnt.is_empty() {
-            // FUP forces TNT and all deferred TIPs out (SDM, "Deferred TIPs"): no bit is left before one.
-            let ip = self.walk.position().ip;
-            self.lose(GapCause::Desync { ip }, at, true);
-        }
-        let (interruption, may_be_ovf) = match fup_use {
-            FupUse::Bound => return,
-            FupUse::Interruption(interruption) => (interruption, false),
-            FupUse::BehindPsb(psb_ip) => (Interruption::Event(AsyncCause::Unknown), psb_ip == ip),
-        };
-        self.fup = Some(Fup { ip, interruption, may_be_ovf });
-    }
-
     fn finish(mut self) -> (SegmentOutput, Marks) {
         let recording_end = self.context.recording.time_span.map(|(_, last)| last);
         self.lost_at_the_end();
@@ -543,7 +348,7 @@ impl<'a> Flow<'a> {
             overflows: std::mem::take(&mut self.walk.output.overflows),
             clock_errors: self.clock.errors,
             kernel_desyncs: self.kernel_desyncs,
-            stretches: self.walk.output.finish(&self.clock, self.walk.graph, self.walk.effects),
+            stretches: self.walk.output.finish(&self.clock, self.walk.effects),
         };
         (output, self.clock.into_marks())
     }

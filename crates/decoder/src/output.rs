@@ -7,7 +7,6 @@ use model::{BranchEvent, EventTime, Gap, GapCause, Ns, Pid, SpaceId, Tid, TraceE
 
 use crate::clock::{Clock, Slot, Times};
 use crate::effects::{EdgeId, Effects};
-use crate::graph::BlockGraph;
 use crate::owner::Running;
 use crate::prune::Pruned;
 use crate::walk::Step;
@@ -141,7 +140,7 @@ impl Output {
         }
     }
 
-    fn other(&mut self, other: Other, lo: Slot, slot: Slot, work: u32, at: AuxOffset) {
+    fn push_other(&mut self, other: Other, lo: Slot, slot: Slot, work: u32, at: AuxOffset) {
         if self.stretches.is_empty() {
             self.thread(Running::UNKNOWN, SpaceId::default(), Ns(0));
         }
@@ -153,14 +152,14 @@ impl Output {
     /// The branches of an effect, of which this is the first, that began when `work` instructions had passed; `splits`: with
     /// the first bit of a TNT.
     #[inline]
-    pub(crate) fn effect(&mut self, step: Step, work: u32, edges: EdgeId, splits: bool) {
+    pub(crate) fn effect(&mut self, step: &Step, work: u32, edges: EdgeId, splits: bool) {
         let what = if splits { What::Tnt(edges) } else { What::Effect(edges) };
         self.records.push(Record { at: step.at, what, lo: step.lo, slot: step.slot, work });
     }
 
     /// A transfer between the flow packets of two slots; the same slot twice if it is that packet's own.
     pub(crate) fn transfer(&mut self, lo: Slot, slot: Slot, work: u32, at: AuxOffset, transfer: Transfer) {
-        self.other(Other::Transfer(transfer), lo, slot, work, at);
+        self.push_other(Other::Transfer(transfer), lo, slot, work, at);
     }
 
     /// Takes back the transfers that came from the packet at `at`.
@@ -176,15 +175,15 @@ impl Output {
     }
 
     fn is_gap(&self, what: What) -> bool {
-        matches!(what, What::Other(index) if matches!(self.others.get(index as usize), Some(Other::Gap { .. })))
+        matches!(self.other(what), Some(Other::Gap { .. }))
     }
 
     pub(crate) fn gap(&mut self, from: Moment, to: Moment, bytes: u64, at: AuxOffset, cause: GapCause) {
-        self.other(Other::Gap { from, to, bytes, cause }, Slot(0), Slot(0), 0, at);
+        self.push_other(Other::Gap { from, to, bytes, cause }, Slot(0), Slot(0), 0, at);
     }
 
     /// The stretches, with the times that `clock` has settled.
-    pub(crate) fn finish(&mut self, clock: &Clock, graph: &BlockGraph, effects: &Effects) -> Vec<Stretch> {
+    pub(crate) fn finish(&mut self, clock: &Clock, effects: &Effects) -> Vec<Stretch> {
         let mut stretches = std::mem::take(&mut self.stretches);
         let mut ends: Vec<usize> = stretches.iter().map(|(_, first)| *first).skip(1).collect();
         ends.push(self.records.len());
@@ -194,9 +193,7 @@ impl Output {
             stretch.left_out = self.pruned.left_out;
             stretch.events.reserve_exact(self.pruned.kept.len());
             for kept in &self.pruned.kept {
-                if let Some(event) = self.event(&mut times, graph, effects, *kept) {
-                    stretch.events.push(event);
-                }
+                self.event(&mut times, effects, *kept, &mut stretch.events);
             }
             stretch.bound_from_behind();
         }
@@ -218,39 +215,44 @@ impl Output {
                 pruned.other(Kept { record: number as u32, edge: None });
                 continue;
             };
-            for (id, edge) in effects.edges(first) {
+            for (edge, id) in effects.edges(first).iter().zip(first.0..) {
                 let is_last = number + 1 == last && edge.is_last;
-                pruned.branch(edge, is_last, Kept { record: number as u32, edge: Some(id) });
+                pruned.branch(edge, is_last, Kept { record: number as u32, edge: Some(EdgeId(id)) });
+                if edge.is_last {
+                    break;
+                }
             }
         }
     }
 
-    /// What is kept, as an event with its time.
-    fn event(
-        &self,
-        times: &mut Times<'_>,
-        graph: &BlockGraph,
-        effects: &Effects,
-        kept: Kept,
-    ) -> Option<TraceEvent> {
-        let Record { at, what, lo, slot, work } = *self.records.get(kept.record as usize)?;
-        if let Some(id) = kept.edge {
-            let edge = effects.edge(id);
-            let is_behind = edge.is_behind_first && matches!(what, What::Tnt(_));
-            let slot = if is_behind { slot.next() } else { slot };
-            let (from, to) = (graph.block(edge.from), graph.block(edge.to).start);
-            let transfer = Transfer::Branch { kind: from.branch_kind()?, from: from.last, to };
-            let time = times.between(lo, slot, work.wrapping_add(edge.work));
-            return Some(TraceEvent::Branch(BranchEvent { time, at, transfer }));
-        }
-        let What::Other(index) = what else { return None };
-        Some(match *self.others.get(index as usize)? {
-            Other::Transfer(transfer) => {
-                let time = times.between(lo, slot, work);
-                TraceEvent::Branch(BranchEvent { time, at, transfer })
+    /// Adds what is kept to `events`, with its time.
+    #[inline(always)]
+    fn event(&self, times: &mut Times<'_>, effects: &Effects, kept: Kept, events: &mut Vec<TraceEvent>) {
+        let Some(&Record { at, what, lo, slot, work }) = self.records.get(kept.record as usize) else {
+            return;
+        };
+        let (slot, work, transfer) = match kept.edge {
+            Some(id) => {
+                let (edge, transfer) = effects.edge(id);
+                let is_behind = edge.is_behind_first && matches!(what, What::Tnt(_));
+                (if is_behind { slot.next() } else { slot }, work.wrapping_add(edge.work), transfer)
             }
-            Other::Gap { from, to, bytes, cause } => gap(times, from, to, bytes, at, cause),
-        })
+            None => match self.other(what) {
+                Some(Other::Transfer(transfer)) => (slot, work, transfer),
+                Some(&Other::Gap { from, to, bytes, cause }) => {
+                    return events.push(gap(times, from, to, bytes, at, cause));
+                }
+                None => return,
+            },
+        };
+        let time = times.between(lo, slot, work);
+        events.push(TraceEvent::Branch(BranchEvent { time, at, transfer: *transfer }));
+    }
+
+    /// What a record is, if it is no effect.
+    fn other(&self, what: What) -> Option<&Other> {
+        let What::Other(index) = what else { return None };
+        self.others.get(index as usize)
     }
 }
 

@@ -148,13 +148,13 @@ mod tests {
             let asked = |name: char| name.is_uppercase();
             let edge = Edge {
                 from: BlockId::NONE,
-                to: BlockId::NONE,
                 work: 0,
                 role,
                 address,
                 from_asked: asked(from),
                 to_asked: running.last().is_some_and(|name| asked(*name)),
                 is_behind_first: false,
+                is_open: false,
                 is_last: true,
             };
             pruned.branch(&edge, number == words.len(), *word);

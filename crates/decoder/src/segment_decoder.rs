@@ -62,7 +62,7 @@ pub(crate) struct Known {
     pub(crate) marks: Marks,
 }
 
-/// Far more than a program's busy parts need; a cache line each, but only as many as there are effects.
+/// Far more than a program's busy parts need; half a cache line each, but only as many as there are effects.
 const MEMO_ENTRIES: usize = 1 << 18;
 
 impl Default for OwnDecoder {
@@ -72,7 +72,7 @@ impl Default for OwnDecoder {
 }
 
 impl OwnDecoder {
-    /// With another number of places in the memo than usual: what is decoded does not depend on it.
+    /// With another number of places in the memo than usual, two at least: what is decoded does not depend on it.
     #[must_use]
     pub fn with_memo(memo_entries: usize) -> Self {
         Self { memo_entries, known: Mutex::default(), crystal: OnceLock::new() }

@@ -1,14 +1,15 @@
 //! Following code from one flow packet to the next: the packets' answers at branches that need one, and the
 //! direct branches in between, which have no packet.
 
-use model::AuxOffset;
-use model::{AsyncCause, Avma, BranchKind, EndKind, GapCause, IpFilter, Site, SpaceId, Target, Transfer};
+mod ends;
+
+use model::{AuxOffset, Avma, BranchKind, EndKind, GapCause, IpFilter, Site, SpaceId, Target, Transfer};
 use packet::Tnt;
 
 use crate::Context;
 use crate::block::{Block, BlockId, Terminator};
 use crate::clock::Slot;
-use crate::effects::{Effects, End, MAX_DIRECT, Place, Program, no_code, stopped_at};
+use crate::effects::{Asked, Effect, Effects, End, MAX_DIRECT, Program, no_code, stopped_at};
 use crate::graph::BlockGraph;
 use crate::output::Output;
 use crate::return_stack::ReturnStack;
@@ -159,56 +160,64 @@ impl Walk<'_> {
         Err(self.endless(step))
     }
 
+    /// The effect here of what is asked.
     #[inline(always)]
-    fn program(&mut self) -> Program<'_> {
-        let Self { context, graph, effects, space, .. } = self;
-        Program { context, graph, effects, space: *space }
+    fn effect(&mut self, asked: Asked) -> Effect {
+        let effect = match self.effects.find(self.block, asked) {
+            Some(effect) => effect,
+            None => self.work_out(asked),
+        };
+        *effect
     }
 
-    /// Does what an effect says.
-    ///
-    /// A TNT packet's time is that of its first branch (SDM, "Cycle Packet Semantics"); simulators write the time of its
-    /// last.  By either, no branch is earlier than the flow packet before or later than the one behind, and the first
-    /// not later than the packet's time.
+    #[cold]
+    #[inline(never)]
+    fn work_out(&mut self, asked: Asked) -> &Effect {
+        let Self { context, graph, effects, space, .. } = self;
+        Program { context, graph, effects, space: *space }.work_out(self.block, asked)
+    }
+
+    /// Does what an effect says; `has_first`: that of the first bit of the TNT that is being followed, and others.
     #[inline(always)]
-    fn apply(&mut self, step: &mut Step, place: Place) -> Walked<End> {
-        let effect = self.effects.get(place);
-        self.tnt.drop_oldest(effect.bits);
-        let is_first = self.first_bit.is_none() && effect.bits > 0;
-        if let Some(edges) = effect.edges {
-            self.output.effect(*step, self.work, edges, is_first);
-        }
+    fn apply(&mut self, step: &Step, effect: Effect, has_first: bool) {
         if effect.returns {
             self.stack.pop();
         }
-        self.effects.push_calls(effect, &mut self.stack);
-        if effect.end == End::Lost {
-            return Err(self.lost(*step, place, is_first));
-        }
-        if is_first {
-            self.first_bit = Some(self.work.wrapping_add(effect.first_work));
-            step.slot = step.slot.next();
+        if let Some(edges) = effect.edges() {
+            self.output.effect(step, self.work, edges, has_first);
+            if effect.calls {
+                self.effects.push_calls(edges, &mut self.stack);
+            }
         }
         self.work = self.work.wrapping_add(effect.work);
         self.block = effect.next;
-        if effect.is_at_return {
+        if effect.end == End::Return {
             self.at_return = effect.next;
         }
-        Ok(effect.end)
     }
 
     /// Goes as far as an effect goes that ends where code and packet contradict each other.
     #[cold]
-    fn lost(&mut self, mut step: Step, place: Place, is_first: bool) -> GapCause {
-        let effect = *self.effects.get(place);
-        self.work = self.work.wrapping_add(effect.work);
+    fn lost(&mut self, mut step: Step, effect: Effect) -> GapCause {
+        self.tnt.drop_oldest(effect.bits);
+        let is_first = self.first_bit.is_none() && effect.bits > 0;
+        let begin = self.work;
+        self.work = begin.wrapping_add(effect.work);
         self.block = effect.next;
         if is_first {
-            self.first_bit = Some(self.work.wrapping_sub(effect.work).wrapping_add(effect.first_work));
+            self.first_bit = Some(begin.wrapping_add(effect.first_work));
+        }
+        if effect.returns {
+            self.stack.pop();
         }
         let Some(failure) = self.effects.failure(&effect) else {
             return self.desync(self.graph.block(self.block));
         };
+        if let Some(edges) = failure.edges.some() {
+            self.output.effect(&step, begin, edges, is_first);
+        }
+        failure.calls.iter().for_each(|&call| self.stack.push(call));
+        let (cause, endless) = (failure.cause, failure.endless);
         if let Some((kind, to)) = failure.branch {
             let has_bit = !matches!(kind, BranchKind::Call | BranchKind::Jump);
             if is_first && effect.bits > u8::from(has_bit) {
@@ -217,28 +226,39 @@ impl Walk<'_> {
             let from = self.graph.block(self.block).last;
             self.emit_branch(step, kind, from, to);
         }
-        if failure.endless {
+        if endless {
             self.output.take_back(step.at);
         }
-        failure.cause
+        cause
     }
 
     /// Follows the pending TNT bits; what is left of them waits for a TIP.
-    #[inline]
+    ///
+    /// A TNT packet's time is that of its first branch (SDM, "Cycle Packet Semantics"); simulators write the time of its
+    /// last.  By either, no branch is earlier than the flow packet before or later than the one behind, and the first
+    /// not later than the packet's time.
+    #[inline(always)]
     pub(crate) fn follow_tnt(&mut self, mut step: Step) -> Walked<()> {
         while !self.tnt.is_empty() {
-            let mut end = End::Return;
-            if self.block != self.at_return {
-                let (block, bits) = (self.block, self.tnt);
-                let place = self.program().of_bits(block, bits);
-                end = self.apply(&mut step, place)?;
+            let effect = if self.block == self.at_return {
+                let call = self.stack.pop();
+                self.effect(Asked::compressed(call, self.tnt))
+            } else {
+                self.effect(Asked::bits(self.tnt))
+            };
+            if effect.end == End::Lost {
+                return Err(self.lost(step, effect));
             }
-            while end == End::Return {
-                let (block, bits, call) = (self.block, self.tnt, self.stack.pop());
-                let place = self.program().of_return(block, call, bits);
-                end = self.apply(&mut step, place)?;
+            let has_first = effect.bits > 0 && self.first_bit.is_none();
+            if has_first {
+                self.first_bit = Some(self.work.wrapping_add(effect.first_work));
             }
-            if end != End::Used {
+            self.tnt.drop_oldest(effect.bits);
+            self.apply(&step, effect, has_first);
+            if has_first {
+                step.slot = step.slot.next();
+            }
+            if effect.end == End::Indirect {
                 return Ok(()); // a TIP comes first
             }
         }
@@ -247,157 +267,33 @@ impl Walk<'_> {
 
     /// Follows a TIP; true if it was a far transfer, which only ends the trace of the present code.
     #[inline(always)]
-    pub(crate) fn follow_tip(&mut self, mut step: Step, ip: Avma) -> Walked<bool> {
-        let block = self.block;
-        let place = self.program().of_address(block, ip);
-        let end = self.apply(&mut step, place)?;
-        if end == End::Used {
-            return Ok(false);
+    pub(crate) fn follow_tip(&mut self, step: Step, ip: Avma) -> Walked<bool> {
+        let effect = self.effect(Asked::Address(ip));
+        if effect.end == End::Lost {
+            return Err(self.lost(step, effect));
         }
-        self.end_far(step, end, ip);
-        Ok(true)
+        self.apply(&step, effect, false);
+        match effect.end {
+            end @ (End::Far | End::Vsyscall) => {
+                self.end_far(step, end, ip);
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Emits the end of the present code by a TIP to `ip`.
     #[cold]
     fn end_far(&mut self, step: Step, end: End, ip: Avma) {
         let block = self.graph.block(self.block);
+        if end == End::Vsyscall && block.terminator == Terminator::IndirectCall {
+            self.stack.push(self.block);
+        }
         let kind = match (end, block.branch_kind()) {
             (End::Vsyscall, Some(kind)) => EndKind::Branch(kind),
             _ => EndKind::Syscall,
         };
         let from = block.last;
         self.end(step, kind, from, Some(ip));
-    }
-
-    /// An event interrupted execution before the instruction at `ip`.
-    pub(crate) fn follow_async(
-        &mut self,
-        step: Step,
-        cause: AsyncCause,
-        ip: Avma,
-        to: Option<Avma>,
-    ) -> Walked<()> {
-        match self.walk_to(step, ip) {
-            Ok(()) => self.end(step, EndKind::Async(cause), self.site(ip), to),
-            Err(_) if self.is_behind_far(ip) => {
-                let from = self.graph.block(self.block).last;
-                self.end(step, EndKind::Syscall, from, to);
-            }
-            Err(cause) => return Err(cause),
-        }
-        Ok(())
-    }
-
-    /// Nothing runs on past a far transfer, so a FUP with the address behind one is the transfer's own: of a software
-    /// interrupt (SDM, "Packet Generation under Different Enable Conditions": FUP(CLIP), FUP(NLIP), TIP), and of any on Goldmont.
-    fn is_behind_far(&self, ip: Avma) -> bool {
-        let block = self.graph.block(self.block);
-        block.terminator == Terminator::Far && block.last.next_ip() == ip
-    }
-
-    /// A transaction was aborted before the instruction at `ip`, and goes on at `handler`.
-    ///
-    /// `jumps`: the target of a branch right before it may have been wrong (BDM64).
-    pub(crate) fn follow_abort(&mut self, step: Step, ip: Avma, handler: Avma, jumps: bool) -> Walked<()> {
-        if let Err(cause) = self.walk_to(step, ip) {
-            if !jumps {
-                return Err(cause);
-            }
-            self.output.take_back(step.at);
-            self.jump_to(ip)?;
-        }
-        self.branch_to(step, BranchKind::Abort, self.site(ip), handler)
-    }
-
-    /// The instruction at `ip` enters a virtual machine.
-    pub(crate) fn is_vm_entry(&self, ip: Avma) -> bool {
-        let bytes = self.context.code.code(self.space, ip).unwrap_or_default();
-        matches!(bytes, [0x0f, 0x01, 0xc2 | 0xc3, ..]) // VMLAUNCH, VMRESUME
-    }
-
-    /// Follows a TIP.PGD that is not the end of an asynchronous event: a branch left what is traced.
-    ///
-    /// Without IP filter that is a far transfer.  With one, it may be any branch, also a direct one or a
-    /// conditional one (which then has no TNT bit, and may have no address), or running on past the end of the
-    /// range; the address tells.
-    pub(crate) fn follow_end(&mut self, step: Step, ip: Option<Avma>) -> Walked<()> {
-        for steps in 0..MAX_DIRECT {
-            let block = *self.graph.block(self.block);
-            if let Some(ip) = ip.filter(|&ip| block.contains(ip) && (ip != block.start.ip || steps > 0)) {
-                let from = block.before(self.context.code, self.space, ip);
-                self.end(step, EndKind::FallThrough, from.unwrap_or(block.last), Some(ip));
-                return Ok(());
-            }
-            let leaves = match block.terminator {
-                Terminator::Jump { to } | Terminator::Call { to, .. } => match ip {
-                    Some(ip) => ip == to,
-                    None => self.is_filtered_out(to), // SKL014
-                },
-                Terminator::Conditional { taken } => {
-                    let to = match ip {
-                        Some(ip) if ip == taken || ip == block.last.next_ip() => Some(ip),
-                        None if self.context.recording.pt.has_ip_filter => self.hidden_target(&block, taken),
-                        _ => return Err(self.desync(&block)),
-                    };
-                    self.end(step, EndKind::Branch(BranchKind::ConditionalJump), block.last, to);
-                    return Ok(());
-                }
-                Terminator::Continue => false,
-                Terminator::Undecodable(_) => {
-                    if ip == Some(block.last.next_ip()) {
-                        self.end(step, EndKind::FallThrough, block.last, ip);
-                        return Ok(());
-                    }
-                    return Err(stopped_at(&block));
-                }
-                Terminator::Far => true,
-                // Without an address it is user code that was left, or tracing; a near branch does neither.
-                _ if ip.is_none() && !self.context.recording.pt.has_ip_filter => {
-                    return Err(self.desync(&block));
-                }
-                _ => true,
-            };
-            if !leaves {
-                self.direct(step)?;
-                continue;
-            }
-            let kind = block.branch_kind().map_or(EndKind::Syscall, EndKind::Branch);
-            let to = match block.terminator {
-                Terminator::Jump { to } | Terminator::Call { to, .. } => Some(to),
-                // A compressed one has no address (SDM, "Packet Generation under Different Enable Conditions").
-                Terminator::Return => {
-                    let compressed = self.stack.pop().map(|call| self.graph.return_address(call));
-                    ip.or(compressed)
-                }
-                _ => ip,
-            };
-            self.end(step, kind, block.last, to);
-            return Ok(());
-        }
-        Err(self.endless(step))
-    }
-
-    /// The IP filter is known to have no range at `ip`.
-    fn is_filtered_out(&self, ip: Avma) -> bool {
-        let place = self.context.code.file_place(self.space, ip);
-        place.and_then(|(path, offset)| self.filter.covers(path, offset)) == Some(false)
-    }
-
-    /// Where a conditional jump out of the IP filter went if its TIP.PGD does not say (SDM, "TIP.PGD"): one way stays
-    /// inside.  Where the ranges do not tell which, they cover functions: it is the way on unless the function ends there.
-    fn hidden_target(&self, block: &Block, taken: Avma) -> Option<Avma> {
-        match (self.is_filtered_out(taken), self.is_filtered_out(block.last.next_ip())) {
-            (true, false) => return Some(taken),
-            (false, true) => return Some(block.last.next_ip()),
-            _ => (),
-        }
-        let next = self.target(block.last.next_ip());
-        (next.function == block.last.function && !next.at_entry).then_some(taken)
-    }
-
-    /// Emits an end, whose time is the packet's own.
-    fn end(&mut self, step: Step, kind: EndKind, from: Site, to: Option<Avma>) {
-        self.output.transfer(step.own, step.slot, self.work, step.at, Transfer::End { kind, from, to });
     }
 }

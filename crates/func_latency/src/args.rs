@@ -1,5 +1,6 @@
 //! The command line as it was typed.  [`crate::config`] makes sense of it.
 
+mod explain;
 mod trees;
 
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use recorder::CpuList;
 
 use crate::filter::{Ancestor, ByteSize, CandidateNumber, NsRange, TidRange, TimeWindow};
 
+pub use explain::{DiffArgs, ExplainArgs, ModesArgs};
 pub use trees::{ExportArgs, ExportFormat, GraphArgs, ShowArgs, Weight};
 
 const AFTER_HELP: &str = "\
@@ -42,6 +44,12 @@ pub enum Command {
     Export(Box<ExportArgs>),
     /// Print the call graph, as perf report does
     Graph(Box<GraphArgs>),
+    /// Say why the slow calls of a function were slow
+    Explain(Box<ExplainArgs>),
+    /// Tell apart the ways that calls of a function go, and which humps of the histogram they make
+    Modes(Box<ModesArgs>),
+    /// Say what makes the calls of a function take longer in recording B than in A
+    Diff(Box<DiffArgs>),
     /// Print what is in a recording, one line each
     Dump(DumpArgs),
     /// Copy a recording and the files that it needs into a directory, for another machine
@@ -108,10 +116,10 @@ pub struct CallsArgs {
     #[arg(short, long, value_name = "FUNC[#min,max]")]
     pub ancestor: Option<Ancestor>,
     /// Only calls of this latency (ns, both included; either may be left out)
-    #[arg(long, value_name = "min,max")]
+    #[arg(long, alias = "latency_interval", value_name = "min,max")]
     pub li: Option<NsRange>,
     /// Only calls that start from start + min to start + max (ns of perf's clock)
-    #[arg(long, value_name = "start,min,max")]
+    #[arg(long, alias = "time_interval", value_name = "start,min,max")]
     pub ti: Option<TimeWindow>,
     /// Say on stderr what is done and how long it takes
     #[arg(short, long)]
@@ -133,9 +141,22 @@ pub struct QueryArgs {
     /// Form of the report
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub format: Format,
+    /// Draw latency over time, by thread: a dot for each call, and the slowest calls one by one
+    #[arg(short = 'l', long)]
+    pub timeline: bool,
+    /// In the timeline, draw N calls of a thread as their least, median and most
+    #[arg(long, alias = "timeline_unit", value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub tu: u32,
+    /// No colours, on a terminal either (as with NO_COLOR in the environment)
+    #[arg(long)]
+    pub no_color: bool,
     /// Write one row for every call; the extension says in which form
     #[arg(long, value_name = "FILE.{jsonl,csv}")]
     pub rows: Option<PathBuf>,
+    /// Write a page for the browser with every call in it: plot, brush, filters; one file that needs no network
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Fail (exit code 1) when more than this share of the threads' time was lost, and say why and what helps; gaps
     /// without a known time are only warned of, but 0 allows no gap at all, and no damaged file
     #[arg(long, value_name = "PCT")]
@@ -177,6 +198,15 @@ pub enum DecoderChoice {
     Own,
     /// Intel's reference decoder: slower, times without bounds
     Libipt,
+}
+
+/// What times the calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BackendChoice {
+    /// Intel PT: the hardware's trace of every branch
+    Pt,
+    /// Probes at the function's entry and ends, by eBPF: any machine, one function, at a cost for each call
+    Uprobe,
 }
 
 /// `func_latency bundle`.
@@ -271,12 +301,6 @@ pub struct RecordArgs {
     /// Copy the recording and the files that it needs into this directory, too
     #[arg(long, value_name = "DIR")]
     pub bundle: Option<PathBuf>,
-    /// Latency over time
-    #[arg(short = 'l', long)]
-    pub timeline: bool,
-    /// Unit of the timeline
-    #[arg(long, value_name = "N")]
-    pub tu: Option<u64>,
     /// Latency by code block
     #[arg(short = 'c', long = "code_block")]
     pub code_block: bool,
@@ -293,6 +317,15 @@ pub struct RecordArgs {
     /// Settings of the trace unit: cyc=1,mtc_period=3 (see docs/recording.md)
     #[arg(long = "pt_config", alias = "pt-config", value_name = "TERMS")]
     pub pt_config: Option<String>,
+    /// What times the calls [default: pt where there is a trace unit, else uprobe]
+    #[arg(long, value_enum, value_name = "BACKEND")]
+    pub backend: Option<BackendChoice>,
+    /// Refuse probes that would cost more than this share of the program's CPU time
+    #[arg(long = "max-overhead", value_name = "PCT", default_value_t = 20.0)]
+    pub max_overhead: f64,
+    /// Probes for the children: as many as this at functions that the code calls directly
+    #[arg(long = "max-probes", value_name = "N", default_value_t = 100)]
+    pub max_probes: usize,
     /// Program to run and trace
     #[arg(last = true, value_name = "CMD")]
     pub program: Vec<String>,

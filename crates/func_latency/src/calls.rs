@@ -88,6 +88,7 @@ impl<'a> Opened<'a> {
             }),
             tids: self.tids()?,
             rows: false,
+            row_children: false,
             stack_switches: !image.stack_switchers().is_empty(),
         })
     }
@@ -124,11 +125,16 @@ impl<'a> Opened<'a> {
 
     /// Decodes all of it.
     pub(crate) fn decode(&self, sink: &mut dyn EventSink) {
+        self.decode_branches(false, sink);
+    }
+
+    /// Decodes all of it; `all_branches`: with the jumps inside of functions.
+    pub(crate) fn decode_branches(&self, all_branches: bool, sink: &mut dyn EventSink) {
         let Self { config, recording, schedule, image, decoder } = *self;
         let options = DecodeOptions { workers: config.workers, ..DecodeOptions::default() };
         let progress = Progress::new("decoding", recording::aux_bytes(recording));
         let report = |done| progress.at(done);
-        let context = decoder::Context::new(recording, schedule, image, false);
+        let context = decoder::Context::new(recording, schedule, image, all_branches);
         let stats = decoder::decode_with(decoder, &context, &options, &report, sink);
         drop(progress);
         if stats.kernel_desyncs > 0 {

@@ -60,8 +60,12 @@ pub struct ReportConfig {
     pub unfold: bool,
     /// Form of the report.
     pub format: Format,
+    /// Draw a timeline.
+    pub timeline: Option<Timeline>,
     /// Where rows go.
     pub rows: Option<RowsFile>,
+    /// Where the page goes.
+    pub html: Option<PathBuf>,
     /// A flame graph, and where it goes.
     pub flamegraph: Option<(Weight, PathBuf)>,
     /// Fail above this share of lost time, percent.
@@ -70,6 +74,15 @@ pub struct ReportConfig {
     pub check: bool,
     /// Off-CPU time was asked for: say so if it is not known.
     pub off_cpu: bool,
+}
+
+/// How the timeline is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeline {
+    /// So many calls as one.
+    pub bin_calls: u32,
+    /// Colours may be used on a terminal.
+    pub colour: bool,
 }
 
 /// Where per-call rows go.
@@ -123,7 +136,9 @@ impl ReportConfig {
             srcline: query.srcline,
             unfold: query.unfold,
             format: query.format,
+            timeline: timeline(query.timeline, query.tu, query.no_color, query.format)?,
             rows: query.rows.map(rows_file).transpose()?,
+            html: query.html,
             flamegraph: query.flamegraph.map(flamegraph),
             max_loss_percent: query.max_loss,
             check: query.check,
@@ -312,6 +327,16 @@ fn checked_symfs(symfs: Option<PathBuf>) -> Result<Option<PathBuf>> {
         }
         symfs => Ok(symfs),
     }
+}
+
+fn timeline(wanted: bool, bin_calls: u32, no_color: bool, format: Format) -> Result<Option<Timeline>> {
+    if wanted && format != Format::Text {
+        return Err(failure(
+            Exit::Usage,
+            "-l draws on the text report; with --format json, take --rows or --html",
+        ));
+    }
+    Ok(wanted.then_some(Timeline { bin_calls, colour: !no_color }))
 }
 
 pub(crate) fn rows_file(path: PathBuf) -> Result<RowsFile> {

@@ -13,7 +13,10 @@ use crate::exit::Exit;
 /// # Errors
 /// stdout cannot be written.
 pub(crate) fn run() -> Result<Exit> {
-    let findings = examine(&Proc::host(), "/sys".as_ref());
+    #[cfg_attr(not(feature = "bpf"), expect(unused_mut, reason = "nothing is added"))]
+    let mut findings = examine(&Proc::host(), "/sys".as_ref());
+    #[cfg(feature = "bpf")]
+    findings.extend(crate::uprobe::doctor::examine("/sys".as_ref()));
     write(&mut BufWriter::new(stdout().lock()), &findings).context("cannot write to stdout")?;
     let fatal = findings.iter().any(|finding| finding.trouble.as_ref().is_some_and(|trouble| trouble.fatal));
     Ok(if fatal { Exit::NotPossible } else { Exit::Done })

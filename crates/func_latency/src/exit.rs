@@ -60,6 +60,10 @@ pub fn of_error(error: &anyhow::Error) -> Option<Exit> {
         if let Some(error) = cause.downcast_ref::<recorder::RecordError>() {
             return Some(if error.is_usage() { Exit::Usage } else { Exit::NotPossible });
         }
+        #[cfg(feature = "bpf")]
+        if cause.is::<bpf::BpfError>() {
+            return Some(Exit::NotPossible);
+        }
         if let Some(error) = cause.downcast_ref::<perfdata::ReadError>() {
             return Some(match error {
                 perfdata::ReadError::Open(error) => of_open(error),
@@ -128,7 +132,7 @@ mod tests {
             Some(Exit::NotPossible),
         );
         check(recorder::RecordError::NoProcess(model::Pid(7)).into(), Some(Exit::Usage));
-        check(recorder::RecordError::NoClock.into(), Some(Exit::NotPossible));
+        check(recorder::RecordError::NoClock { remedy: "" }.into(), Some(Exit::NotPossible));
         check(io::Error::from(io::ErrorKind::BrokenPipe).into(), None);
         check(io::Error::from(io::ErrorKind::StorageFull).into(), Some(Exit::NotPossible));
         let deep: anyhow::Result<()> = Err(io::Error::from(io::ErrorKind::BrokenPipe)).context("writing");

@@ -203,6 +203,32 @@ impl FromStr for CandidateNumber {
     }
 }
 
+/// `p99` or `p99.9`: a percentile, in thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Percentile(pub u16);
+
+impl FromStr for Percentile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.strip_prefix('p').unwrap_or(text);
+        let (whole, tenths) = digits.split_once('.').unwrap_or((digits, "0"));
+        let number = |digits: &str, most: usize| digits.parse::<u16>().ok().filter(|_| digits.len() <= most);
+        let thousandths = number(whole, 3).zip(number(tenths, 1)).map(|(whole, tenths)| whole * 10 + tenths);
+        let known = thousandths.filter(|thousandths| (1..=1000).contains(thousandths));
+        known.map(Self).ok_or_else(|| format!("`{text}` is no percentile (examples: p99  p99.9)"))
+    }
+}
+
+impl fmt::Display for Percentile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0 / 10, self.0 % 10) {
+            (whole, 0) => write!(f, "p{whole}"),
+            (whole, tenths) => write!(f, "p{whole}.{tenths}"),
+        }
+    }
+}
+
 /// `64M`: bytes, or K, M, G of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteSize(pub u64);
@@ -273,6 +299,25 @@ mod tests {
         assert_eq!(sizes, [1, 4 << 10, 64 << 20, 1 << 30].map(|bytes| Ok(ByteSize(bytes))));
         for wrong in ["", "0", "M", "-1", "1T", "99999999999G"] {
             assert!(wrong.parse::<ByteSize>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn percentiles() {
+        let texts = ["p99", "99.9", "p50", "p100", "p0.1"];
+        let percentiles = texts.map(|text| text.parse::<Percentile>().map(|p| (p.0, p.to_string())));
+        let expect = [(990, "p99"), (999, "p99.9"), (500, "p50"), (1000, "p100"), (1, "p0.1")];
+        assert_eq!(percentiles, expect.map(|(number, text)| Ok((number, text.to_owned()))));
+        for wrong in ["", "p", "p0", "p101", "p99.99", "p-1", "p9.", "x", "p65535"] {
+            assert!(wrong.parse::<Percentile>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn calls() {
+        assert_eq!("77-3".parse(), Ok(CallNumber(CallId { tid: Tid(77), number: 3 })));
+        for wrong in ["", "77", "77-", "-3", "a-3", "77-3-4"] {
+            assert!(wrong.parse::<CallNumber>().is_err(), "{wrong}");
         }
     }
 

@@ -9,9 +9,13 @@
 //!     live_code       the code of what runs now: functions are named and ranges chosen before anything is recorded
 //!     ip_ranges       functions -> ranges of the IP filter
 //! preview_command what a recording would be
+//! uprobe      the same by probes, where there is no trace unit: functions -> calls -> the same report
 //! doctor_command  what this machine lets us record
-//! report_command  recording -> image, decoder, analyzer -> render::{text, json, rows}
+//! report_command  recording -> image, decoder, analyzer -> render::{text, timeline, json, rows, html}
 //!     target      -f, -b, -I, -a: names to functions
+//! explain_command  slow and typical calls -> analyzer::{ledger, branch_path} -> render::explain
+//! modes_command   the ways that calls go -> render::modes
+//! diff_command    the calls of two recordings -> analyzer::ledger -> render::diff
 //! show_command    one call's tree -> render::tree     one_call: from the trace around it
 //! tree_commands   trees of all calls -> export::{folded, flamegraph, pprof, firefox, perfetto}, render::graph
 //!     calls       what the commands that follow calls share: recording, request, decoding
@@ -32,15 +36,19 @@ mod bundle_command;
 mod calls;
 pub mod config;
 mod decoding;
+mod diff_command;
 mod doctor_command;
 pub mod dump;
 pub mod exit;
+mod explain_command;
+mod explain_config;
 pub mod export;
 pub mod filter;
 mod host;
 mod ip_ranges;
 mod live_code;
 mod messages;
+mod modes_command;
 pub mod one_call;
 mod prepared;
 mod preview_command;
@@ -57,6 +65,8 @@ mod show_command;
 mod target;
 mod tree_commands;
 pub mod tree_config;
+#[cfg(feature = "bpf")]
+mod uprobe;
 
 use std::process::ExitCode;
 
@@ -66,6 +76,7 @@ use clap::Parser;
 use args::{Command, CommandLine};
 use config::{BundleConfig, DumpConfig, ReportConfig};
 use exit::Exit;
+use explain_config::{DiffConfig, ExplainConfig, ModesConfig};
 use tree_config::{ExportConfig, GraphConfig, ShowConfig};
 
 /// Runs the command with the process's arguments.
@@ -98,6 +109,9 @@ pub fn run() -> ExitCode {
 fn dispatch(command_line: CommandLine) -> Result<Exit> {
     match command_line.command {
         Some(Command::Report(args)) => report_command::run(&ReportConfig::new(*args)?),
+        Some(Command::Explain(args)) => explain_command::run(&ExplainConfig::new(*args)?),
+        Some(Command::Modes(args)) => modes_command::run(&ModesConfig::new(*args)?),
+        Some(Command::Diff(args)) => diff_command::run(&DiffConfig::new(*args)?),
         Some(Command::Show(args)) => show_command::run(&ShowConfig::new(*args)?),
         Some(Command::Export(args)) => tree_commands::export(&ExportConfig::new(*args)?),
         Some(Command::Graph(args)) => tree_commands::graph(&GraphConfig::new(*args)?),

@@ -6,8 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use image::{Image, build_id_of};
+#[cfg(feature = "bpf")]
+use model::Tid;
 use model::{Avma, FileOffset, Mmap, ObjectId, Pid, Sideband, SidebandRecord};
-use recorder::{Proc, Snapshot, Target, ip_filter};
+use recorder::{MapsLine, Proc, Snapshot, Target, ip_filter};
 
 use crate::host;
 
@@ -75,16 +77,39 @@ impl LiveCode {
         let name = self.image.object_name(object);
         match &self.source {
             Source::Processes(snapshots) => snapshots.iter().find_map(|snapshot| {
-                let line = snapshot.mappings.iter().map(|mapping| &mapping.line).find(|line| {
-                    let inside = offset.0.checked_sub(line.offset);
-                    line.undeleted_path() == name
-                        && inside.is_some_and(|inside| inside < line.end - line.start)
-                })?;
+                let line = mapping_of(snapshot, name, offset)?;
                 ip_filter::file_of_mapping(proc, snapshot.pid, line, offset)
             }),
             Source::Program => ip_filter::file_of_program(proc, Path::new(name)),
         }
     }
+
+    /// The processes that have this place of an object mapped, and how each one's file can be opened.
+    #[cfg(feature = "bpf")]
+    pub(crate) fn places(&self, object: ObjectId, offset: FileOffset, proc: &Proc) -> Vec<(Pid, PathBuf)> {
+        let Source::Processes(snapshots) = &self.source else { return Vec::new() };
+        let name = self.image.object_name(object);
+        let file = |snapshot: &Snapshot| {
+            let line = mapping_of(snapshot, name, offset)?;
+            Some((snapshot.pid, proc.file_of(snapshot.pid, line)?))
+        };
+        snapshots.iter().filter_map(file).collect()
+    }
+
+    /// The threads that there were.
+    #[cfg(feature = "bpf")]
+    pub(crate) fn threads(&self) -> Vec<Tid> {
+        let Source::Processes(snapshots) = &self.source else { return Vec::new() };
+        snapshots.iter().flat_map(|snapshot| &snapshot.threads).map(|(tid, _)| *tid).collect()
+    }
+}
+
+/// The mapping that has this place of an object.
+fn mapping_of<'s>(snapshot: &'s Snapshot, name: &str, offset: FileOffset) -> Option<&'s MapsLine> {
+    snapshot.mappings.iter().map(|mapping| &mapping.line).find(|line| {
+        let inside = offset.0.checked_sub(line.offset);
+        line.undeleted_path() == name && inside.is_some_and(|inside| inside < line.end - line.start)
+    })
 }
 
 /// Where the shell would find a program.

@@ -10,7 +10,6 @@ use perfdata::write::Features;
 use recorder::{CpuList, Interrupts, Job, Pmu, Proc, Request, Session, Summary, machine};
 
 use crate::aim::Aim;
-use crate::exit::{Exit, failure};
 use crate::host;
 use crate::record_config::RecordConfig;
 
@@ -23,23 +22,26 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Finds the functions, opens the events.
+    /// Finds the functions, opens the events.  That may take a while; a signal ends this process at once.
     ///
     /// # Errors
     /// It cannot be recorded; nothing is left behind.
     pub(crate) fn new(config: &RecordConfig, interrupts: &Interrupts) -> Result<Self> {
+        // There is no file yet, and a program that is held ends with us.
+        interrupts.let_kill_during(|| Self::of(config))
+    }
+
+    fn of(config: &RecordConfig) -> Result<Self> {
         let proc = Proc::host();
         let pmu = Pmu::discover("/sys".as_ref()).map_err(recorder::RecordError::from)?;
         let pmu = pmu.with_processors_ratio();
         config.request.target.check(&proc)?;
         let aim = Aim::of(config, &pmu, &proc)?;
-        give_up_if_interrupted(interrupts)?;
         let command_line = std::env::args().collect();
         let mut features = machine::features(&proc, &CpuList::online("/sys".as_ref()), &pmu, command_line);
         features.build_ids.extend(host::vdso_build_id().map(|id| ("[vdso]".to_owned(), id)));
         let request = Request { filter: aim.ranges.clone(), ..config.request.clone() };
         let session = Session::open(request, pmu)?;
-        give_up_if_interrupted(interrupts)?;
         Ok(Self { aim, session, features })
     }
 
@@ -59,13 +61,5 @@ impl Prepared {
         }
         let job = Job { path, features: &self.features, window, build_id: &build_id_of, interrupts };
         Ok(self.session.record(&job)?)
-    }
-}
-
-/// Ctrl-C before there is a window.
-fn give_up_if_interrupted(interrupts: &Interrupts) -> Result<()> {
-    match interrupts.take() {
-        true => Err(failure(Exit::NotPossible, "interrupted before the window began: nothing was recorded")),
-        false => Ok(()),
     }
 }

@@ -5,6 +5,11 @@
 
 use std::io::{self, Write};
 
+use analyzer::Place;
+use model::{FunctionId, ObjectId};
+
+use crate::render::Names;
+
 /// Writes `\u{1b}` for the character with that number, and likewise for each control character but line ends and tabs.
 ///
 /// Each write must hold whole characters, as `write!` has it.
@@ -49,6 +54,31 @@ pub(crate) fn printable(text: &str) -> String {
     // A vector takes everything.
     let _ = out.write_all(text.as_bytes());
     String::from_utf8_lossy(&out.0).into_owned()
+}
+
+/// [`Names`] that are [`printable`].
+pub(crate) struct PrintableNames<'a>(pub(crate) &'a dyn Names);
+
+impl Names for PrintableNames<'_> {
+    fn function(&self, id: FunctionId) -> String {
+        printable(&self.0.function(id))
+    }
+
+    fn object_of(&self, id: FunctionId) -> Option<String> {
+        self.0.object_of(id).as_deref().map(printable)
+    }
+
+    fn object(&self, id: ObjectId) -> String {
+        printable(&self.0.object(id))
+    }
+
+    fn site(&self, place: Place) -> String {
+        printable(&self.0.site(place))
+    }
+
+    fn line(&self, place: Place) -> Option<String> {
+        self.0.line(place).as_deref().map(printable)
+    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Without a subcommand: record and report.  `record`: record only.
 
 use anyhow::{Context, Result};
-use recorder::{Ended, Interrupts, Losses, Summary};
+use recorder::{Ended, Interrupts, Layout, Losses, Pmu, Summary, Target};
 
-use crate::args::RecordArgs;
+use crate::args::{BackendChoice, RecordArgs};
 use crate::config::ReportConfig;
-use crate::exit::Exit;
+use crate::exit::{Exit, failure};
 use crate::prepared::Prepared;
 use crate::record_config::{RecordConfig, Then};
 use crate::render::units::{counted, duration, size};
@@ -38,14 +38,17 @@ pub(crate) fn record(args: RecordArgs) -> Result<Exit> {
 
 /// Options that reports do not have yet.
 fn not_yet(args: &RecordArgs) -> Vec<&'static str> {
-    let options = [(args.timeline, "-l"), (args.tu.is_some(), "--tu"), (args.code_block, "-c")];
+    let options = [(args.code_block, "-c")];
     options.into_iter().filter(|(given, _)| *given).map(|(_, name)| name).collect()
 }
 
 fn execute(args: RecordArgs, then: Then) -> Result<Exit> {
+    let config = RecordConfig::new(args, then)?;
     // Before any thread is made: one that does not hold them back would die of them.
     let interrupts = Interrupts::hold().context("cannot hold signals back")?;
-    let config = RecordConfig::new(args, then)?;
+    if is_for_probes(&config) {
+        return probe(&config, &interrupts);
+    }
     if config.then == Then::Preview {
         return preview_command::run(&config, &interrupts);
     }
@@ -64,6 +67,40 @@ fn execute(args: RecordArgs, then: Then) -> Result<Exit> {
     }
 }
 
+/// Probes time the calls: they were asked for, or there is no trace unit and they can do what was asked for.
+fn is_for_probes(config: &RecordConfig) -> bool {
+    match config.backend {
+        Some(backend) => backend == BackendChoice::Uprobe,
+        None => {
+            let runs_already = matches!(config.request.target, Target::Processes(_) | Target::Threads(_));
+            let is_of_functions = config.report.as_ref().is_some_and(|report| report.flamegraph.is_none());
+            let can = cfg!(feature = "bpf") && config.then == Then::Report && runs_already && is_of_functions;
+            can && Pmu::discover("/sys".as_ref()).is_err()
+        }
+    }
+}
+
+#[cfg(feature = "bpf")]
+fn probe(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit> {
+    let Some(report) = config.report.as_ref().filter(|_| config.then == Then::Report) else {
+        let message =
+            "--backend uprobe makes no recording: it reports what -f FUNC -p PID names, without `record`";
+        return Err(failure(Exit::Usage, message));
+    };
+    if config.backend.is_none() {
+        messages::note(
+            "no Intel PT here: calls are timed by uprobes (func_latency doctor says what Intel PT needs)",
+        );
+    }
+    crate::uprobe::run(config, report, interrupts)
+}
+
+#[cfg(not(feature = "bpf"))]
+fn probe(_: &RecordConfig, _: &Interrupts) -> Result<Exit> {
+    let message = "--backend uprobe: this func_latency was built without eBPF (cargo build --features bpf)";
+    Err(failure(Exit::NotPossible, message))
+}
+
 /// Says what will be recorded, before it is.
 fn announce(config: &RecordConfig, Prepared { aim, session, .. }: &Prepared) {
     if !aim.left_out.is_empty() {
@@ -79,6 +116,16 @@ fn announce(config: &RecordConfig, Prepared { aim, session, .. }: &Prepared) {
             bytes / 1024,
             session.plan().trace_bytes / 1024
         ));
+    }
+    let request = &config.request;
+    if session.plan().layout == Layout::Threads
+        && !request.per_thread
+        && !matches!(request.target, Target::Threads(_))
+    {
+        messages::note(
+            "these are too many threads to have events of each on each CPU: each has a buffer of its own (as with -t), and one that \
+             is born meanwhile is traced a few ms later",
+        );
     }
     if config.verbose {
         if !aim.ranges.is_empty() {

@@ -1,5 +1,6 @@
 //! What to record, resolved and checked.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,9 +9,10 @@ use image::KernelOptions;
 use model::{Pid, Tid};
 use recorder::{Proc, Request, Target};
 
-use crate::args::RecordArgs;
+use crate::args::{BackendChoice, RecordArgs};
 use crate::config::{BundleConfig, ReportConfig};
 use crate::exit::{Exit, failure};
+use crate::filter::TidRange;
 
 /// What the command does with a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,11 @@ pub(crate) struct RecordConfig {
     pub(crate) bundle: Option<BundleConfig>,
     /// Say what is done.
     pub(crate) verbose: bool,
+    /// What times the calls, if that was asked for.
+    pub(crate) backend: Option<BackendChoice>,
+    /// What probes may cost.
+    #[cfg(feature = "bpf")]
+    pub(crate) probing: crate::uprobe::ProbeLimits,
 }
 
 impl RecordConfig {
@@ -86,6 +93,12 @@ impl RecordConfig {
             then,
             bundle: bundle.transpose()?,
             verbose: args.query.calls.verbose,
+            backend: args.backend,
+            #[cfg(feature = "bpf")]
+            probing: crate::uprobe::ProbeLimits {
+                most_percent: args.max_overhead,
+                most_probes: args.max_probes,
+            },
             report: report(args)?,
             output,
             request,
@@ -126,15 +139,19 @@ fn target(args: &RecordArgs) -> Result<Target> {
     Err(failure(Exit::Usage, "whom to trace? -p PID, -T TID, -C CPUS, or -- CMD"))
 }
 
-/// The threads of `-T`: of a range those that there are, and one that was named alone in any case.
+/// The threads of `-T`, each once: of a range those that there are, and one that was named alone in any case.
 fn tids(args: &RecordArgs) -> Vec<Tid> {
     let proc = Proc::host();
-    let of_range = |range: &crate::filter::TidRange| {
-        let alone = range.ids().start() == range.ids().end();
-        let proc = &proc;
-        range.ids().map(Tid).filter(move |tid| alone || proc.process_of(*tid).is_ok()).collect::<Vec<_>>()
-    };
-    args.query.calls.tids.iter().flat_map(of_range).collect()
+    let alone = |range: &&TidRange| range.ids().start() == range.ids().end();
+    let (alone, ranges): (Vec<_>, Vec<_>) = args.query.calls.tids.iter().partition(alone);
+    let mut tids: BTreeSet<Tid> = alone.into_iter().map(|range| Tid(*range.ids().start())).collect();
+    // A range may name more numbers than there are threads: it is these that are gone through.
+    if !ranges.is_empty() {
+        let processes = proc.processes().unwrap_or_default().into_iter();
+        let threads = processes.flat_map(|pid| proc.tasks(pid).unwrap_or_default());
+        tids.extend(threads.filter(|tid| ranges.iter().any(|range| range.contains(*tid))));
+    }
+    tids.into_iter().collect()
 }
 
 fn window(args: &RecordArgs) -> Result<Option<Duration>> {
@@ -178,6 +195,19 @@ mod tests {
         assert_eq!(target("-f f -p 7 -T 9"), Target::Threads(vec![Tid(9)]));
         assert_eq!(target("-f f -C 0-1"), Target::WholeCpus);
         assert_eq!(target("-f f -- a b"), Target::Program(vec!["a".into(), "b".into()]));
+    }
+
+    /// Each number of the range was looked for in `/proc`: minutes, for those that a kernel may have.
+    #[test]
+    fn of_a_range_of_threads_those_that_there_are() {
+        let own = std::process::id();
+        let tids = |line: &str| match config(line).unwrap().request.target {
+            Target::Threads(tids) => tids,
+            other => panic!("{other:?}"),
+        };
+        assert!(tids("-f f -T 1-2000000000").contains(&Tid(own as i32)));
+        let of_own = format!("-f f -T {own},{own}-{own},2000000000");
+        assert_eq!(tids(&of_own), [Tid(own as i32), Tid(2_000_000_000)]);
     }
 
     #[test]

@@ -95,6 +95,9 @@ const fn remedy(cause: GapCause) -> &'static str {
         GapCause::BetweenSnapshots => {
             "snapshots have holes between them: record without -S, or take them more often"
         }
+        GapCause::FullRing => {
+            "calls ended faster than they were read: make the ring larger (-m 256M), or probe a function that is called less often"
+        }
     }
 }
 

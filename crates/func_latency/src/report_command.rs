@@ -14,15 +14,19 @@ use crate::config::{CallsConfig, ReportConfig};
 use crate::exit::Exit;
 use crate::export::flamegraph;
 use crate::filter::TidSet;
-use crate::printable::Printable;
+use crate::printable::{Printable, PrintableNames, printable};
 use crate::render::image_names::ImageNames;
+use crate::render::timeline::{self, TimelineStyle};
 use crate::render::units::{counted, duration};
-use crate::render::{Names, View, json, rows, text};
+use crate::render::{Names, View, html, json, rows, text};
 use crate::target::{self, Remarks, Wanted};
 use crate::{messages, recording, remedy, tree_commands};
 
 /// Columns of the text where there is no terminal that has some.
 const WIDTH: usize = 120;
+
+/// The same of a plot.
+const PLOT_WIDTH: usize = 80;
 
 pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     let started = Instant::now();
@@ -40,7 +44,7 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     };
     let mut problems = opened.problems();
     let wanted = target::wanted(&image, calls, Remarks::Now)?;
-    let request = Request { rows: config.rows.is_some(), ..opened.request(&wanted)? };
+    let request = with_rows(config, opened.request(&wanted)?);
     verbose(config, started, "opened");
     let mut paths = config.flamegraph.as_ref().map(|_| tree_commands::paths_of(calls));
     let (mut report, violations) = analyse(config, &opened, &request, paths.as_mut());
@@ -79,7 +83,7 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
         srcline: config.srcline,
         unfold: config.unfold,
     };
-    write_report(config.format, &view).context("cannot write to stdout")?;
+    write_report(config, &view)?;
     verbose(config, started, "written");
     for violation in &violations {
         messages::inconsistent(violation, &names);
@@ -89,6 +93,13 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     } else {
         Exit::Inconsistent
     })
+}
+
+/// With the rows that what is written besides the report needs.
+pub(crate) fn with_rows(config: &ReportConfig, request: Request) -> Request {
+    let of_each_call = config.html.is_some();
+    let rows = config.rows.is_some() || config.timeline.is_some() || of_each_call;
+    Request { rows, row_children: of_each_call, ..request }
 }
 
 /// Memory without a file is a problem only where it was executed.
@@ -125,18 +136,47 @@ fn analyse(
     (analysis.finish(), Vec::new())
 }
 
-fn write_report(format: Format, view: &View<'_>) -> std::io::Result<()> {
-    let stdout = stdout();
-    let width = match stdout.is_terminal() {
-        true => terminal_size::terminal_size().map_or(WIDTH, |(width, _)| usize::from(width.0)),
-        false => WIDTH,
-    };
-    let mut out = BufWriter::new(stdout.lock());
-    match format {
-        Format::Text => text::write(&mut Printable(&mut out), view, width)?,
+/// The page, if it was asked for, and the report on stdout.
+pub(crate) fn write_report(config: &ReportConfig, view: &View<'_>) -> Result<()> {
+    if let Some(path) = &config.html {
+        html::write_file(path, view)?;
+    }
+    write_text(config, view).context("cannot write to stdout")
+}
+
+fn write_text(config: &ReportConfig, view: &View<'_>) -> std::io::Result<()> {
+    let mut out = BufWriter::new(stdout().lock());
+    match config.format {
+        Format::Text => text::write(&mut Printable(&mut out), view, text_width())?,
         Format::Json => json::write(&mut out, view)?,
     }
+    if let Some(timeline) = config.timeline {
+        let style = TimelineStyle {
+            bin_calls: timeline.bin_calls as usize,
+            window: config.calls.window.map(|window| (window.from, window.to)),
+            colour: timeline.colour && stdout().is_terminal() && !no_color_in_environment(),
+            width: terminal_width().unwrap_or(PLOT_WIDTH),
+        };
+        let harmless = View { names: &PrintableNames(view.names), input: &printable(view.input), ..*view };
+        timeline::write(&mut out, &harmless, &style)?;
+    }
     out.flush()
+}
+
+/// <https://no-color.org>: set, and not empty.
+fn no_color_in_environment() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+}
+
+/// Columns of text on stdout.
+pub(crate) fn text_width() -> usize {
+    terminal_width().unwrap_or(WIDTH)
+}
+
+/// Columns of the terminal, if stdout is one.
+fn terminal_width() -> Option<usize> {
+    let size = stdout().is_terminal().then(terminal_size::terminal_size).flatten();
+    size.map(|(width, _)| usize::from(width.0))
 }
 
 fn verbose(config: &ReportConfig, started: Instant, what: &str) {
@@ -147,13 +187,13 @@ fn verbose(config: &ReportConfig, started: Instant, what: &str) {
 }
 
 /// A call of any status.
-fn seen(calls: &CallCounts) -> bool {
+pub(crate) fn seen(calls: &CallCounts) -> bool {
     let CallCounts { complete, unwound, open_start, open_end, cut } = *calls;
     [complete, unwound, open_start, open_end, cut].iter().any(|n| *n > 0)
 }
 
 /// Leaves out what a pattern matched and nothing called, unless nothing else is there.
-fn leave_out_uncalled(report: &mut Report, wanted: Vec<Wanted>) -> Vec<Wanted> {
+pub(crate) fn leave_out_uncalled(report: &mut Report, wanted: Vec<Wanted>) -> Vec<Wanted> {
     if !report.functions.iter().any(|f| seen(&f.calls)) {
         return wanted;
     }

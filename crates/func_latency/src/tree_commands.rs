@@ -81,7 +81,7 @@ pub(crate) fn graph(config: &GraphConfig) -> Result<Exit> {
 }
 
 /// Opens the recording and finds the functions for `work`.
-fn with(
+pub(crate) fn with(
     config: &CallsConfig,
     work: impl FnOnce(&Opened<'_>, &[Wanted], &ImageNames<'_>) -> Result<Exit>,
 ) -> Result<Exit> {

@@ -116,7 +116,8 @@ fn without_a_trace_unit_nothing_is_recorded() {
         return;
     }
     let own = std::process::id().to_string();
-    check_failure(&["-f", "main", "-d", "1", "-s", "-p", &own, "-o", "-i", "-t"], 3, "func_latency doctor");
+    let pt = ["-f", "main", "-d", "1", "-s", "-p", &own, "-o", "-i", "-t", "--backend", "pt"];
+    check_failure(&pt, 3, "func_latency doctor");
     let directory = scratch("without-a-trace-unit");
     let name = directory.to_str().unwrap();
     check_failure(&["-d", "1", "-p", &own, "-t", "-D", name, "--history=1"], 3, "no Intel PT");

@@ -286,3 +286,60 @@ fn a_bundle_gives_the_same_report_without_the_program() {
     let (_, stderr) = check(&directory, &["bundle", "-i", "there/perf.data", "-o", "there"], 2);
     assert!(stderr.contains("not an empty directory"), "{stderr}");
 }
+
+/// As users of PT_PERF draw it, from what was recorded before; into a file it is never coloured.
+#[test]
+fn a_timeline_of_both_calls() {
+    let directory = recorded("timeline");
+    let words = ["-b", "program", "-f", "f", "-d", "1", "-s", "-t", "-l", "--tu=1", "--history=2"];
+    let (text, _) = check(&directory, &words, 0);
+    let (_, timeline) = text.split_once("Timeline of [f] (program)").unwrap();
+    let axis = "└┬";
+    let expected = "\n\nThread 77: 2 calls, the longest ";
+    assert!(
+        timeline.contains(expected) && timeline.contains(axis) && !timeline.contains('\x1b'),
+        "{timeline}"
+    );
+    assert!(timeline.contains("77-0") && timeline.contains("Calls from p99.9"), "{timeline}");
+    let (with_json, says) = check(&directory, &["report", "-f", "f", "-l", "--format", "json"], 2);
+    assert!(with_json.is_empty() && says.contains("--format json"), "{says}");
+}
+
+/// The same page from every number of workers, with both calls.
+#[test]
+fn a_page_of_both_calls() {
+    let directory = recorded("page");
+    let page = |workers: &str| {
+        check(&directory, &["report", "-f", "f", "--html", "calls.html", "--check", "-w", workers], 0);
+        std::fs::read_to_string(directory.join("calls.html")).unwrap()
+    };
+    let one = page("1");
+    assert!(one.contains("\"name\":\"f\"") && one.contains("\"calls\":2") && one.contains("id=\"calls-0\""));
+    assert!(one.starts_with("<!DOCTYPE html>") && one.ends_with("</html>\n"));
+    assert_eq!(one, page("4"));
+    check(&directory, &["report", "-f", "f", "--html", "no/such/dir/calls.html"], 3);
+}
+
+/// On a terminal it is as wide as that, and in colours unless somebody does not want them.
+#[test]
+fn a_timeline_on_a_terminal() {
+    let directory = recorded("terminal");
+    let shown = |no_color: &str, options: &str| {
+        let program = env!("CARGO_BIN_EXE_func_latency");
+        let line = format!("stty cols 100 rows 40 && {program} report -f f -l {options}");
+        let mut script = Command::new("script");
+        script.args(["-qec", &line, "/dev/null"]).env("NO_COLOR", no_color).current_dir(&directory);
+        script.stdin(Stdio::null()).output().map(|output| String::from_utf8(output.stdout).unwrap())
+    };
+    let Ok(coloured) = shown("", "") else {
+        println!("skipped: no `script`, which has a terminal to write to");
+        return;
+    };
+    assert!(coloured.contains("\x1b[1;31m"), "{coloured}");
+    let axis = coloured.lines().find(|line| line.contains('└')).unwrap();
+    assert_eq!(axis.trim_end().chars().count(), 100, "{coloured}");
+    for (no_color, options) in [("1", ""), ("", "--no-color")] {
+        let plain = shown(no_color, options).unwrap();
+        assert!(plain.contains('└') && !plain.contains('\x1b'), "{plain}");
+    }
+}

@@ -2,17 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::path::Path;
+mod golden;
 
 use analyzer::histogram::histogram;
 use analyzer::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
-    CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Place, Quantiles, Report, Stats, Status,
-    Tails, ThreadLoss, Total, TraceSummary, Untimed,
+    CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, OffCpuCauses, Place, Quantiles, Reason,
+    ReasonRow, Report, RowChildren, Stats, Status, Tails, ThreadLoss, Total, TraceSummary, Untimed, Waker,
+    WakerRow,
 };
 use func_latency::config::RowsForm;
 use func_latency::render::{Names, View, json, rows, text};
-use model::{AuxOffset, ClockOffsets, Cpu, FunctionId, GapCause, Ns, ObjectId, Svma, Tid};
+use golden::check_golden;
+use model::{AuxOffset, ClockOffsets, Cpu, FunctionId, GapCause, Ns, ObjectId, OffCpuSplit, Pid, Svma, Tid};
 
 const FUNCTIONS: [&str; 6] = [
     "[unknown]",
@@ -166,9 +168,29 @@ fn function() -> FunctionReport {
             caller(read, 0x14, &latency[..3], &off_cpu[..3], &children[3..5]),
             caller(Caller::Signal, 0, &latency[4..5], &off_cpu[4..5], &[]),
         ],
+        off_cpu_causes: Some(causes()),
         longest_open: vec![open, cut],
         rows: vec![complete, open, cut],
+        row_children: RowChildren::default(),
         overfull: None,
+    }
+}
+
+fn causes() -> OffCpuCauses {
+    let split = |blocked_ns, runnable_ns, preempted_ns| OffCpuSplit { blocked_ns, runnable_ns, preempted_ns };
+    let reason = |reason, count, split| ReasonRow { reason, count, split };
+    let thread = Waker::Thread { pid: Pid(70), tid: Tid(77), name: "flusher".to_owned() };
+    OffCpuCauses {
+        split: split(1_100_000, 100_000, 50_000),
+        reasons: vec![
+            reason(Reason::Syscall(74), 3, split(1_000_000, 90_000, 0)),
+            reason(Reason::Kernel("folio_wait_bit_common".to_owned()), 1, split(100_000, 10_000, 0)),
+            reason(Reason::Preempted, 2, split(0, 0, 50_000)),
+        ],
+        wakers: vec![
+            WakerRow { waker: thread, count: 3, blocked_ns: 1_000_000 },
+            WakerRow { waker: Waker::Interrupt, count: 1, blocked_ns: 100_000 },
+        ],
     }
 }
 
@@ -187,8 +209,10 @@ fn empty_function() -> FunctionReport {
         histogram: vec![],
         children: vec![],
         callers: vec![],
+        off_cpu_causes: None,
         longest_open: vec![],
         rows: vec![],
+        row_children: RowChildren::default(),
         overfull: None,
     }
 }
@@ -258,19 +282,6 @@ fn whole_report() -> Report {
     report.limits = Limits::default();
     report.functions.truncate(1);
     report
-}
-
-fn check_golden(name: &str, actual: &[u8]) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(name);
-    if std::env::var_os("UPDATE_GOLDENS").is_some() {
-        std::fs::write(&path, actual).unwrap();
-    }
-    let actual = String::from_utf8(actual.to_vec()).unwrap();
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    for (number, (actual, expected)) in actual.lines().zip(expected.lines()).enumerate() {
-        assert_eq!(actual, expected, "{name}, line {}", number + 1);
-    }
-    assert_eq!(actual.lines().count(), expected.lines().count(), "lines of {name}");
 }
 
 fn check_text(name: &str, report: &Report, srcline: bool, unfold: bool, width: usize) {

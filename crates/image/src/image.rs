@@ -152,11 +152,16 @@ impl Image {
     pub fn stack_switchers(&self) -> Vec<ObjectId> {
         let switches = |id: &ObjectId| {
             let elf = self.loaded(*id).and_then(|loaded| Elf::parse(&loaded.contents).ok());
-            elf.is_some_and(|elf| {
-                elf.imports(&["swapcontext", "makecontext"]) || elf.has_section(".gopclntab")
-            })
+            elf.is_some_and(|elf| elf.imports(&["swapcontext", "makecontext"])) || self.is_go(*id)
         };
         self.objects().filter(switches).collect()
+    }
+
+    /// The object was written in Go: its goroutines change stacks and threads inside of calls.
+    #[must_use]
+    pub fn is_go(&self, id: ObjectId) -> bool {
+        let elf = self.loaded(id).and_then(|loaded| Elf::parse(&loaded.contents).ok());
+        elf.is_some_and(|elf| elf.has_section(".gopclntab"))
     }
 
     pub(crate) fn function_id(&self, object: ObjectId, index: u32) -> FunctionId {
@@ -255,11 +260,29 @@ impl Image {
     /// Where the stretches of a function stand in its object's file, the one with its entry first: start and length.
     #[must_use]
     pub fn function_file_ranges(&self, id: FunctionId) -> Vec<(FileOffset, u64)> {
+        self.stretches(id).into_iter().map(|(_, offset, len)| (offset, len)).collect()
+    }
+
+    /// The code of a function, as its object's file has it: each stretch with its linked address and its place in the file,
+    /// the one with its entry first.
+    #[must_use]
+    pub fn function_code(&self, id: FunctionId) -> Vec<(Svma, FileOffset, &[u8])> {
+        let Some((loaded, ..)) = self.function(id) else { return Vec::new() };
+        let bytes = |FileOffset(start): FileOffset, len: u64| {
+            let (start, end) = (usize::try_from(start).ok()?, usize::try_from(start.checked_add(len)?).ok()?);
+            loaded.contents.get(start..end)
+        };
+        let stretches = self.stretches(id).into_iter();
+        stretches.filter_map(|(svma, offset, len)| Some((svma, offset, bytes(offset, len)?))).collect()
+    }
+
+    /// The stretches of a function, the one with its entry first: linked address, place in the file, length.
+    fn stretches(&self, id: FunctionId) -> Vec<(Svma, FileOffset, u64)> {
         let Some((loaded, _, function)) = self.function(id) else { return Vec::new() };
         let in_file = |(Svma(start), len): (Svma, u64)| {
             loaded.code_segments().find_map(|(svma, size, FileOffset(offset))| {
                 let inside = start.checked_sub(svma).filter(|inside| *inside < size)?;
-                Some((FileOffset(offset + inside), len.min(size - inside)))
+                Some((Svma(start), FileOffset(offset + inside), len.min(size - inside)))
             })
         };
         let mut parts = self.function_parts(id);

@@ -67,7 +67,7 @@ pub use error::{ObjectError, Problem};
 pub use find::{FindError, FunctionMatch, MatchedBy};
 pub use host_files::HostFiles;
 pub use image::Image;
-pub use kernel::KernelOptions;
+pub use kernel::{KernelOptions, KernelSymbols};
 pub use lines::SourceLine;
 pub use locate::{build_id_in, build_id_of};
 pub use options::{HostVdso, ImageOptions};

@@ -11,12 +11,14 @@ macro_rules! address {
 
         impl $name {
             /// This address plus `bytes`, wrapping as the hardware does.
+            #[inline]
             #[must_use]
             pub const fn plus(self, bytes: u64) -> Self {
                 Self(self.0.wrapping_add(bytes))
             }
 
             /// Bytes from `start` to here, wrapping.
+            #[inline]
             #[must_use]
             pub const fn minus(self, start: Self) -> u64 {
                 self.0.wrapping_sub(start.0)
@@ -59,6 +61,7 @@ impl Avma {
     pub const KERNEL_HALF: Self = Self(1 << 63);
 
     /// True for the kernel's half of the address space.
+    #[inline]
     #[must_use]
     pub const fn is_kernel(self) -> bool {
         self.0 >= Self::KERNEL_HALF.0

@@ -30,6 +30,7 @@ impl Ns {
     pub const MAX: Self = Self(u64::MAX);
 
     /// Nanoseconds from `earlier` to here; 0 if `earlier` is later.
+    #[inline]
     #[must_use]
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
@@ -92,6 +93,30 @@ impl TscClock {
         })
     }
 
+    /// The same conversion for TSC values from `origin` to `span` ticks behind it; `None` if that does not fit 64 bits.
+    #[must_use]
+    pub fn behind(self, origin: Tsc, span: u64) -> Option<ClockBehind> {
+        let fraction = 1_u128.checked_shl(self.shift.into())? - 1;
+        let rest = u64::try_from((u128::from(origin.0) * u128::from(self.mult)) & fraction).ok()?;
+        let (mult, shift) = (u64::from(self.mult), u32::from(self.shift));
+        let behind = ClockBehind { ns: self.to_ns(origin).0, rest, mult, shift };
+        span.checked_mul(mult)?.checked_add(rest)?;
+        // Where the conversion stops at the ends of time, this would go on.
+        let last = Tsc(origin.0.checked_add(span)?);
+        let fits = shift < u64::BITS && self.is_exact(origin) && self.is_exact(last);
+        fits.then_some(behind)
+    }
+
+    /// The time of `tsc` fits 64 bits.
+    fn is_exact(self, tsc: Tsc) -> bool {
+        let scaled = (u128::from(tsc.0) * u128::from(self.mult)) >> self.shift.min(127);
+        let scaled = u64::try_from(scaled).ok();
+        let zero = self.zero as i64;
+        scaled.is_some_and(|scaled| {
+            if zero < 0 { scaled >= zero.unsigned_abs() } else { scaled <= u64::MAX - self.zero }
+        })
+    }
+
     /// The largest TSC value whose [`Self::to_ns`] is at most `ns` (0 before the clock's zero).
     #[must_use]
     pub fn to_tsc(self, ns: Ns) -> Tsc {
@@ -103,9 +128,62 @@ impl TscClock {
     }
 }
 
+/// [`TscClock`] from some TSC on: the same times for less.
+#[derive(Clone, Copy, Debug)]
+pub struct ClockBehind {
+    /// The origin's time, and what rounding took from it.
+    ns: u64,
+    rest: u64,
+    mult: u64,
+    shift: u32,
+}
+
+impl ClockBehind {
+    /// [`TscClock::to_ns`] of the TSC that is so many ticks behind the origin, not more than its span.
+    #[must_use]
+    #[inline]
+    pub fn to_ns(&self, ticks: u64) -> Ns {
+        Ns(self
+            .ns
+            .wrapping_add(self.rest.wrapping_add(ticks.wrapping_mul(self.mult)) >> (self.shift % u64::BITS)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn behind_an_origin_times_are_the_same() {
+        let clocks = [
+            TscClock { shift: 31, mult: 715_827_883, zero: 18_446_744_041_015_200_657 },
+            TscClock { shift: 10, mult: 341, zero: 17 },
+            TscClock { shift: 0, mult: 1, zero: 0 },
+        ];
+        for clock in clocks {
+            for origin in [100_000_000_001, 3_000_000_000_000] {
+                let behind = clock.behind(Tsc(origin), 1 << 32).unwrap();
+                for ticks in [0, 1, 2, 3, 1000, 12_345_678, (1 << 32) - 1, 1 << 32] {
+                    assert_eq!(
+                        behind.to_ns(ticks),
+                        clock.to_ns(Tsc(origin + ticks)),
+                        "{clock:?} {origin} {ticks}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn behind_an_origin_times_have_no_ends() {
+        let negative = TscClock { shift: 31, mult: 715_827_883, zero: 1 << 63 };
+        assert!(negative.behind(Tsc(5), 1).is_none());
+        let large = TscClock { shift: 0, mult: u32::MAX, zero: 17 };
+        assert!(large.behind(Tsc(1 << 60), 1).is_none());
+        assert!(large.behind(Tsc(5), 1 << 40).is_none());
+        let shift = TscClock { shift: 64, mult: u32::MAX, zero: 17 };
+        assert!(shift.behind(Tsc(5), 1).is_none());
+    }
 
     #[test]
     fn the_upper_bits_are_those_of_the_nearest() {

@@ -20,6 +20,7 @@ pub struct Site {
 
 impl Site {
     /// The address behind the instruction: where a call returns to.
+    #[inline]
     #[must_use]
     pub const fn next_ip(&self) -> Avma {
         self.ip.plus(self.len as u64)
@@ -136,6 +137,7 @@ pub enum Transfer {
 
 impl Transfer {
     /// It is about kernel code: a branch in it, or tracing that starts or stops there.
+    #[inline]
     #[must_use]
     pub const fn is_in_kernel(&self) -> bool {
         match self {
@@ -167,12 +169,14 @@ pub enum TraceEvent {
 
 impl TraceEvent {
     /// It is about kernel code alone.
+    #[inline]
     #[must_use]
     pub const fn is_in_kernel(&self) -> bool {
         matches!(self, Self::Branch(branch) if branch.transfer.is_in_kernel())
     }
 
     /// When it happened; for a gap, when it began.
+    #[inline]
     #[must_use]
     pub fn time(&self) -> EventTime {
         match self {

@@ -43,6 +43,8 @@ pub enum GapCause {
     UntracedCpu,
     /// Snapshots were recorded: what ran between two was overwritten, or not traced while one was copied.
     BetweenSnapshots,
+    /// The ring of probed calls was full: one gap for each call whose record had no room.
+    FullRing,
 }
 
 impl GapCause {
@@ -62,6 +64,7 @@ impl GapCause {
             Self::NotYetAttached => "not yet attached",
             Self::UntracedCpu => "untraced CPU",
             Self::BetweenSnapshots => "between snapshots",
+            Self::FullRing => "full ring",
         }
     }
 }

@@ -14,12 +14,13 @@ pub mod event;
 pub mod function_set;
 pub mod gap;
 pub mod ip_filter;
+pub mod probed;
 pub mod recording;
 pub mod schedule;
 pub mod sideband;
 
 pub use address::{AuxOffset, Avma, FileOffset, Svma};
-pub use clock::{EventTime, Ns, Tsc, TscClock};
+pub use clock::{ClockBehind, EventTime, Ns, Tsc, TscClock};
 pub use code::{CodeSource, FunctionAt, FunctionId, FunctionKind, FunctionLookup, NoCode, ObjectId, SpaceId};
 pub use event::{
     AsyncCause, BranchEvent, BranchKind, EndKind, EventSink, Site, Target, TraceEvent, Transfer,
@@ -27,6 +28,9 @@ pub use event::{
 pub use function_set::FunctionSet;
 pub use gap::{Gap, GapCause};
 pub use ip_filter::IpFilter;
+pub use probed::{
+    LostCalls, OffCpuInterval, OffCpuSplit, ProbeSink, ProbedCall, ProbedEnd, ProbedThread, WakerSeen,
+};
 pub use recording::{
     AuxBuffer, AuxOwner, AuxPiece, AuxRecord, ClockOffsets, CpuCoverage, CpuModel, Damage, PtConfig,
     Recording,

@@ -89,8 +89,8 @@ pub fn decode(bytes: &[u8], context: Context) -> Result<(Packet, usize), PacketE
     }
 }
 
-/// [`decode`] for the packets that most of a trace is: short TNT, CYC, TIP.  `None`: it is another one, or too long to be
-/// common.
+/// [`decode`] for the packets that most of a trace is: short TNT, CYC, TIP with an address.  `None`: it is another one, or
+/// too long to be common.
 #[inline(always)]
 #[must_use]
 pub fn decode_common(bytes: &[u8; MAX_PACKET_LEN]) -> Option<(Packet, usize)> {
@@ -107,10 +107,13 @@ pub fn decode_common(bytes: &[u8; MAX_PACKET_LEN]) -> Option<(Packet, usize)> {
         };
     }
     let ip_bytes = first >> 5;
-    let len = IpPayload::stored_len(ip_bytes).filter(|_| first & 0x1f == 0x0d)?;
+    let bits = IpPayload::stored_bits(ip_bytes);
+    if first & 0x1f != 0x0d || bits == 0 {
+        return None;
+    }
     let [_, stored @ .., _, _, _, _, _, _, _] = *bytes;
-    let value = u64::from_le_bytes(stored) & u64::MAX.checked_shr(64 - 8 * len as u32).unwrap_or(0);
-    Some((Packet::Tip(IpPayload { ip_bytes, value }), 1 + len))
+    let len = (u64::BITS - bits.leading_zeros()) as usize / 8;
+    Some((Packet::Tip(IpPayload { ip_bytes, value: u64::from_le_bytes(stored) & bits }), 1 + len))
 }
 
 /// The CYC packet at the start of `bytes`: cycles and length.
@@ -394,7 +397,7 @@ mod tests {
             }
             let is_common = matches!(
                 decode(&bytes, Context::Flow),
-                Ok((Packet::Cyc(_) | Packet::Tip(_), 1..=2) | (Packet::Tnt(_), 1))
+                Ok((Packet::Cyc(_), 1..=2) | (Packet::Tip(_), 2..) | (Packet::Tnt(_), 1))
             );
             assert!(!is_common || decode_common(&bytes).is_some(), "{first:x}");
         }

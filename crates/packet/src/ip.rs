@@ -15,20 +15,25 @@ impl IpPayload {
     pub const NONE: Self = Self { ip_bytes: 0, value: 0 };
 
     /// How many bytes are stored; `None` for the reserved encodings.
+    #[inline]
     #[must_use]
     pub const fn stored_len(ip_bytes: u8) -> Option<usize> {
-        match ip_bytes {
-            0 => Some(0),
-            1 => Some(2),
-            2 => Some(4),
-            3 | 4 => Some(6),
-            6 => Some(8),
-            _ => None,
+        match STORED_BITS[(ip_bytes & 7) as usize] {
+            0 if ip_bytes != 0 => None,
+            bits => Some(bits.count_ones() as usize / 8),
         }
+    }
+
+    /// The bits of the address that are stored, if any are.
+    #[inline]
+    pub(crate) const fn stored_bits(ip_bytes: u8) -> u64 {
+        STORED_BITS[(ip_bytes & 7) as usize]
     }
 }
 
 const LOW_48: u64 = (1 << 48) - 1;
+/// By `IPBytes`.
+const STORED_BITS: [u64; 8] = [0, 0xffff, 0xffff_ffff, LOW_48, LOW_48, 0, u64::MAX, 0];
 
 const fn sign_extend_48(value: u64) -> u64 {
     ((value << 16) as i64 >> 16) as u64
@@ -47,15 +52,13 @@ impl LastIp {
     /// The address that `payload` stands for; `None` if it has none.
     #[inline]
     pub fn expand(&mut self, payload: IpPayload) -> Option<u64> {
-        let value = payload.value;
-        self.0 = match payload.ip_bytes {
-            1 => self.0 & !0xffff | value & 0xffff,
-            2 => self.0 & !0xffff_ffff | value & 0xffff_ffff,
-            3 => sign_extend_48(value),
-            4 => self.0 & !LOW_48 | value & LOW_48,
-            6 => value,
-            _ => return None,
-        };
+        let IpPayload { ip_bytes, value } = payload;
+        let bits = IpPayload::stored_bits(ip_bytes);
+        if bits == 0 {
+            return None;
+        }
+        let (extended, replaced) = (sign_extend_48(value), self.0 & !bits | value & bits);
+        self.0 = if ip_bytes == 3 { extended } else { replaced };
         Some(self.0)
     }
 

@@ -24,6 +24,7 @@ impl Tnt {
     pub const LONG_MAX: u8 = 47;
 
     /// `len` results, the oldest in the highest bit.  Bits above `len` are ignored.
+    #[inline]
     #[must_use]
     pub const fn new(bits: u64, len: u8) -> Self {
         let len = if len > Self::LONG_MAX { Self::LONG_MAX } else { len };
@@ -34,10 +35,10 @@ impl Tnt {
     #[inline]
     #[must_use]
     pub(crate) const fn below_stop_bit(payload: u64) -> Option<Self> {
-        match payload.checked_ilog2() {
-            Some(len) if len > 0 => Some(Self::new(payload, len as u8)),
-            _ => None,
+        if payload <= 1 {
+            return None;
         }
+        Some(Self { results: (payload << 1 | 1) << payload.leading_zeros() })
     }
 
     /// How many results.
@@ -91,10 +92,8 @@ impl Tnt {
     /// Takes the `count` oldest results, or all if there are not so many.
     #[inline]
     pub fn drop_oldest(&mut self, count: u8) {
-        self.results = match self.results.checked_shl(count.into()) {
-            Some(left) if left != 0 => left,
-            _ => EMPTY,
-        };
+        let left = self.results.checked_shl(count.into()).unwrap_or(0);
+        self.results = if left == 0 { EMPTY } else { left };
     }
 
     /// Adds a youngest result; false if there is no room for one of `LONG_MAX`.

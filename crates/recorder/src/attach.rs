@@ -101,22 +101,31 @@ impl Opener {
     ) -> Result<Vec<OpenBuffer>, RecordError> {
         let mut known: BTreeSet<Tid> = BTreeSet::new();
         let [mut watched, mut halves] = places.halves();
-        loop {
+        for lists in 1_usize.. {
             let first = known.is_empty();
             let new: Vec<Tid> = list().into_iter().filter(|tid| known.insert(*tid)).collect();
             if new.is_empty() {
                 break;
             }
-            let open = |halves: &[Half]| halves.iter().map(|half| half.trace.len()).sum::<usize>();
-            let before = open(&halves);
+            let sum = |halves: &[Half], of: fn(&Half) -> usize| halves.iter().map(of).sum::<usize>();
+            let count =
+                |halves: &[Half]| (sum(halves, |half| half.trace.len()), sum(halves, |half| half.gone));
+            let before = count(&halves);
             for halves in [&mut watched, &mut halves] {
+                let buffers = halves.len();
+                let first_index = halves.first().map_or(0, |half| half.index);
                 self.workers.each(halves, |half| match half.owner {
-                    AuxOwner::Cpu(cpu) => self.open_on_cpu(half, cpu, &new, first),
+                    AuxOwner::Cpu(cpu) => {
+                        let tids = starting_at(&new, half.index - first_index, buffers);
+                        self.open_on_cpu(half, cpu, tids, first)
+                    }
                     AuxOwner::Thread(_) => Ok(()),
                 })?;
             }
-            // All new ones have inherited everything, and so will those that are yet to come.
-            if open(&halves) == before {
+            let (opened, gone) = count(&halves);
+            // All new ones have inherited everything, and so will those that are yet to come.  Of one that has gone nobody
+            // knows: it may have had nothing, and so has what it created.  But a server may create such for ever.
+            if opened == before.0 && (gone == before.1 || lists >= LISTS_MAX) {
                 break;
             }
         }
@@ -129,12 +138,19 @@ impl Opener {
         Ok(buffers)
     }
 
-    fn open_on_cpu(&self, half: &mut Half, cpu: Cpu, tids: &[Tid], first: bool) -> Result<(), RecordError> {
+    fn open_on_cpu(
+        &self,
+        half: &mut Half,
+        cpu: Cpu,
+        tids: impl Iterator<Item = Tid>,
+        first: bool,
+    ) -> Result<(), RecordError> {
         for tid in tids {
-            let scope = Scope::ThreadOnCpu(*tid, cpu);
+            let scope = Scope::ThreadOnCpu(tid, cpu);
             match self.add(half, scope)? {
                 Traced::Already if first => return Err(self.busy(scope)),
-                Traced::Yes | Traced::Gone | Traced::Already => (),
+                Traced::Gone => half.gone += 1,
+                Traced::Yes | Traced::Already => (),
             }
         }
         Ok(())
@@ -246,7 +262,7 @@ impl Opener {
 
     fn map(&self, event: &EventFd, trace_bytes: u64) -> Result<Ring, RecordError> {
         let ring = Ring::map(event, self.plan.records_bytes as usize, trace_bytes as usize);
-        ring.map_err(|error| RecordError::map(trace_bytes, &error))
+        ring.map_err(|error| RecordError::map(self.plan, &error, &self.proc))
     }
 }
 
@@ -260,11 +276,14 @@ struct Half {
     trace: Vec<EventFd>,
     sideband: Vec<EventFd>,
     ring: Option<Ring>,
+    /// Threads that had ended before they could be opened.
+    gone: usize,
 }
 
 impl Half {
     fn new(index: u32, owner: AuxOwner) -> Self {
-        Self { index, owner, sideband_only: false, trace: Vec::new(), sideband: Vec::new(), ring: None }
+        let (trace, sideband, ring) = (Vec::new(), Vec::new(), None);
+        Self { index, owner, sideband_only: false, trace, sideband, ring, gone: 0 }
     }
 
     fn of_sideband(index: u32, owner: AuxOwner) -> Self {
@@ -278,6 +297,13 @@ impl Half {
     }
 }
 
+/// All of them; each buffer, of so many, begins with another one: to open an event locks what its thread has, and workers that
+/// went the same way would wait for each other at every thread.
+fn starting_at(tids: &[Tid], index: u32, buffers: usize) -> impl Iterator<Item = Tid> {
+    let start = index as usize * tids.len() / buffers.max(1);
+    tids.iter().cycle().skip(start).take(tids.len()).copied()
+}
+
 /// The thread has ended.
 fn gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ESRCH)
@@ -288,5 +314,18 @@ fn named(scope: Scope) -> String {
         Scope::Thread(tid) => format!("thread {}", tid.0),
         Scope::ThreadOnCpu(tid, cpu) => format!("thread {} on CPU {}", tid.0, cpu.0),
         Scope::Cpu(cpu) => format!("CPU {}", cpu.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_buffer_begins_with_another_thread() {
+        let tids: Vec<Tid> = (0..5).map(Tid).collect();
+        let order = |index| starting_at(&tids, index, 3).map(|tid| tid.0).collect::<Vec<_>>();
+        assert_eq!([order(0), order(1), order(2)], [[0, 1, 2, 3, 4], [1, 2, 3, 4, 0], [3, 4, 0, 1, 2]]);
+        assert_eq!(starting_at(&[], 1, 3).count(), 0);
     }
 }

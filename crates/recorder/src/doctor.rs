@@ -2,10 +2,12 @@
 
 mod trace_unit;
 
+use std::io;
 use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
+use crate::kernel_clock;
 use crate::pmu::Pmu;
 use crate::procfs::{
     CAP_CHECKPOINT_RESTORE, CAP_IPC_LOCK, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, Proc, capabilities,
@@ -40,8 +42,13 @@ pub struct Trouble {
 /// Looks at everything.
 #[must_use]
 pub fn examine(proc: &Proc, sysfs: &Path) -> Vec<Finding> {
+    examine_with(proc, sysfs, kernel_clock::is_tsc())
+}
+
+fn examine_with(proc: &Proc, sysfs: &Path, clock_is_tsc: io::Result<bool>) -> Vec<Finding> {
     let pmu = Pmu::discover(sysfs).map(Pmu::with_processors_ratio);
-    let machine = Machine { proc, sysfs, has_pmu: pmu.is_ok(), capabilities: capabilities(proc) };
+    let capabilities = capabilities(proc);
+    let machine = Machine { proc, sysfs, has_pmu: pmu.is_ok(), clock_is_tsc, capabilities };
     let mut findings = vec![machine.cpu(), machine.virtual_machine(), trace_unit::driver(&pmu)];
     // Of a trace unit that is not there nothing more is said.
     findings.extend(pmu.iter().flat_map(trace_unit::findings));
@@ -75,6 +82,7 @@ struct Machine<'a> {
     proc: &'a Proc,
     sysfs: &'a Path,
     has_pmu: bool,
+    clock_is_tsc: io::Result<bool>,
     /// `CapEff`.
     capabilities: u64,
 }
@@ -148,16 +156,17 @@ impl Machine<'_> {
     }
 
     fn clock(&self) -> Finding {
-        let path = self.sysfs.join("devices/system/clocksource/clocksource0/current_clocksource");
-        let clock = std::fs::read_to_string(path).unwrap_or_default();
-        match clock.trim() {
-            "tsc" => ok("kernel's clock", "tsc"),
-            other => not_ok(
-                "kernel's clock",
-                if other.is_empty() { "unknown" } else { other },
+        const WHAT: &str = "kernel's clock";
+        let no_time = "nothing can be recorded: if it is not the TSC, nothing in a trace has a time";
+        match &self.clock_is_tsc {
+            Ok(true) => ok(WHAT, "the TSC"),
+            Ok(false) => not_ok(WHAT, "not the TSC", true, no_time, kernel_clock::remedy(self.proc)),
+            Err(error) => not_ok(
+                WHAT,
+                format!("not known: this user may open no event that tells it ({error})"),
                 false,
-                "if the kernel does not take its time from the TSC, nothing in a trace has a time",
-                "echo tsc | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource",
+                no_time,
+                "sudo func_latency doctor",
             ),
         }
     }
@@ -281,23 +290,25 @@ mod tests {
 
     const SKYLAKE_CPU: &str = "vendor_id\t: GenuineIntel\nmodel name\t: Xeon\nflags\t\t: fpu intel_pt\n";
 
-    fn troubles(proc: &tempfile::TempDir, sys: &Path) -> Vec<(&'static str, bool)> {
-        let findings = examine(&Proc::at(proc.path()), sys);
+    fn troubles(
+        proc: &tempfile::TempDir,
+        sys: &Path,
+        clock_is_tsc: io::Result<bool>,
+    ) -> Vec<(&'static str, bool)> {
+        let findings = examine_with(&Proc::at(proc.path()), sys, clock_is_tsc);
         findings.iter().filter_map(|f| f.trouble.as_ref().map(|trouble| (f.what, trouble.fatal))).collect()
     }
 
     #[test]
     fn a_good_machine() {
         let sys = sysfs(&SKYLAKE);
-        let clock = sys.path().join("devices/system/clocksource/clocksource0");
-        fs::create_dir_all(&clock).unwrap();
-        fs::write(clock.join("current_clocksource"), "tsc\n").unwrap();
         let root = proc(SKYLAKE_CPU, "6.1.0-37-amd64", "2", "000001ffffffffff");
-        assert_eq!(troubles(&root, sys.path()), []);
+        assert_eq!(troubles(&root, sys.path(), Ok(true)), []);
         let user = proc(SKYLAKE_CPU, "6.1.0-37-amd64", "3", "0000000000000000");
         assert_eq!(
-            troubles(&user, sys.path()),
+            troubles(&user, sys.path(), Err(io::ErrorKind::PermissionDenied.into())),
             [
+                ("kernel's clock", false),
                 ("permission", true),
                 ("CAP_PERFMON", false),
                 ("CAP_SYS_PTRACE", false),
@@ -313,12 +324,12 @@ mod tests {
         let amd = "vendor_id\t: AuthenticAMD\nmodel name\t: EPYC\nflags\t\t: fpu hypervisor\n";
         let root = proc(amd, "5.4.0", "2", "000001ffffffffff");
         assert_eq!(
-            troubles(&root, empty.path()),
+            troubles(&root, empty.path(), Ok(false)),
             [
                 ("processor", true),
                 ("virtual machine", true),
                 ("kernel driver", true),
-                ("kernel's clock", false),
+                ("kernel's clock", true),
                 ("kernel", false)
             ]
         );

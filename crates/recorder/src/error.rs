@@ -2,12 +2,13 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use model::{Cpu, Pid, Tid};
 
 use crate::cpu_list::CpuList;
-use crate::plan::PlanError;
+use crate::means::LockLimit;
+use crate::plan::{Plan, PlanError};
 use crate::pmu::PmuError;
 use crate::procfs::{CAP_PERFMON, CAP_SYS_ADMIN, Proc, capabilities};
 use crate::pt_config::PtConfigError;
@@ -73,12 +74,16 @@ pub enum RecordError {
     #[error("cannot read what process {} has mapped (/proc/{}/maps): run as root, or: {CAPABILITIES}", .0.0, .0.0)]
     NotReadable(Pid),
     /// The kernel does not map a buffer.
-    #[error("cannot map a buffer of {}: {}", size(*.bytes), why_not_mapped(*.errno))]
+    #[error("cannot map {}: {}", buffers(.plan), why_not_mapped(*.errno, .plan, *.limit, *.available_bytes))]
     Map {
-        /// Its size.
-        bytes: u64,
+        /// All of them.
+        plan: Plan,
         /// What the kernel says.
         errno: i32,
+        /// What may be locked; `None`: as much as there is.
+        limit: Option<LockLimit>,
+        /// Memory that is free.
+        available_bytes: Option<u64>,
     },
     /// The kernel does not take an IP filter.
     #[error("-i: the kernel refuses the filter `{filter}`: {}", why_not_filtered(*.errno))]
@@ -89,11 +94,11 @@ pub enum RecordError {
         errno: i32,
     },
     /// Times of the trace cannot be told in perf's clock.
-    #[error(
-        "the kernel's clock here is not the TSC, so nothing in a trace has a time: \
-         echo tsc | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource"
-    )]
-    NoClock,
+    #[error("the kernel's clock here is not the TSC, so nothing in a trace has a time; {remedy}")]
+    NoClock {
+        /// What helps.
+        remedy: &'static str,
+    },
     /// The file cannot be written.
     #[error("cannot write {path}: {error}")]
     Output {
@@ -144,13 +149,18 @@ impl RecordError {
         Self::Program { program, error }
     }
 
-    pub(crate) fn map(bytes: u64, error: &io::Error) -> Self {
-        Self::Map { bytes, errno: error.raw_os_error().unwrap_or(0) }
+    pub(crate) fn map(plan: Plan, error: &io::Error, proc: &Proc) -> Self {
+        let cpus = CpuList::online(Path::new("/sys")).0.len();
+        let (limit, available_bytes) = (LockLimit::here(proc, cpus), proc.memory_available_bytes());
+        Self::Map { plan, errno: error.raw_os_error().unwrap_or(0), limit, available_bytes }
     }
 }
 
 /// The capabilities that let an ordinary user do all of it.
 const CAPABILITIES: &str = "sudo setcap cap_perfmon,cap_sys_ptrace,cap_ipc_lock,cap_checkpoint_restore+ep $(command -v func_latency)";
+
+/// Prints the descriptors of all events that are open.
+const WHO_HAS_EVENTS: &str = "find /proc/[0-9]*/fd -lname '*perf_event*'";
 
 fn why_not_opened(errno: i32, paranoid: Option<i64>, may: bool) -> String {
     let setting = paranoid.map_or_else(|| "unknown".to_owned(), |value| value.to_string());
@@ -172,8 +182,7 @@ fn why_not_opened(errno: i32, paranoid: Option<i64>, may: bool) -> String {
             )
         }
         libc::EBUSY => {
-            "another tracer has it: end that one first (sudo sh -c 'ls -l /proc/[0-9]*/fd | grep perf_event' finds who has events)"
-                .to_owned()
+            format!("another tracer has it: end that one first (sudo {WHO_HAS_EVENTS} shows by /proc/PID/fd/N who has events)")
         }
         libc::EMFILE | libc::ENFILE => {
             "too many open files: ulimit -n $(cat /proc/sys/fs/nr_open), or one buffer a thread (-t)".to_owned()
@@ -189,21 +198,37 @@ fn why_not_opened(errno: i32, paranoid: Option<i64>, may: bool) -> String {
     }
 }
 
-/// Of a buffer: a power of two.
-fn size(bytes: u64) -> String {
-    match bytes >> 20 {
-        0 => format!("{} KB", bytes >> 10),
+/// `8 buffers of 64 MB`; each is a power of two.
+fn buffers(plan: &Plan) -> String {
+    let size = match plan.trace_bytes >> 20 {
+        0 => format!("{} KB", plan.trace_bytes >> 10),
         megabytes => format!("{megabytes} MB"),
+    };
+    match plan.buffers {
+        1 => format!("a buffer of {size}"),
+        count => format!("{count} buffers of {size}"),
     }
 }
 
-fn why_not_mapped(errno: i32) -> String {
+fn why_not_mapped(errno: i32, plan: &Plan, limit: Option<LockLimit>, available_bytes: Option<u64>) -> String {
+    let needed_bytes = plan.bytes();
+    let needed_kb = needed_bytes / 1024;
     match errno {
-        libc::EPERM => format!(
-            "more than may be locked (ulimit -l and kernel.perf_event_mlock_kb): a smaller -m, or ulimit -l unlimited, \
-             or: {CAPABILITIES}"
-        ),
-        libc::ENOMEM => "there is not so much memory: a smaller -m".to_owned(),
+        libc::EPERM => {
+            let (value, setting) = limit.map_or_else(Default::default, |limit| {
+                let setting_kb = limit.setting_for(needed_bytes);
+                (limit.to_string(), format!("sudo sysctl kernel.perf_event_mlock_kb={setting_kb}, or "))
+            });
+            format!(
+                "{needed_kb} KB in all are more than may be locked ({value}; other recordings of this user count, too): a \
+                 smaller -m, or {setting}ulimit -l unlimited (as root), or: {CAPABILITIES}"
+            )
+        }
+        libc::ENOMEM => {
+            let free =
+                available_bytes.map_or_else(String::new, |bytes| format!(" ({} KB are free)", bytes / 1024));
+            format!("{needed_kb} KB in all are more memory than there is{free}: a smaller -m")
+        }
         libc::EINVAL => "the kernel wants a smaller one: a smaller -m".to_owned(),
         errno => io::Error::from_raw_os_error(errno).to_string(),
     }
@@ -223,7 +248,14 @@ fn why_not_filtered(errno: i32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::{AsFd, AsRawFd};
+
+    use perfdata::write::Attr;
+
     use super::*;
+    use crate::events::dummy;
+    use crate::plan::Layout;
+    use crate::sys::{EventFd, Scope};
 
     #[test]
     fn refusals_name_setting_value_and_remedy() {
@@ -236,16 +268,54 @@ mod tests {
         let root = RecordError::Open { whom: "CPU 0".into(), errno: libc::EPERM, paranoid: None, may: true };
         assert!(root.to_string().contains("seccomp"), "root in a container was told to be root");
         assert!(text(libc::EBUSY, None).contains("another tracer"));
-        let locked = RecordError::Map { bytes: 1 << 20, errno: libc::EPERM }.to_string();
-        assert!(locked.starts_with("cannot map a buffer of 1 MB") && locked.contains("mlock_kb"), "{locked}");
         let filter = RecordError::Filter { filter: "filter 0x1/0x2@/x".into(), errno: libc::EOPNOTSUPP };
         assert!(filter.to_string().contains("`filter 0x1/0x2@/x`: more ranges"));
     }
 
     #[test]
+    fn buffers_that_cannot_be_mapped_are_told_with_what_there_is() {
+        let plan = Plan {
+            watched: 0,
+            layout: Layout::TasksByCpu,
+            buffers: 8,
+            trace_bytes: 64 << 20,
+            records_bytes: 508 << 10,
+            events: 16,
+            sized: true,
+        };
+        let limit = Some(LockLimit { ulimit_bytes: 64 << 10, setting_kb: 516, cpus: 8 });
+        let text =
+            |errno| RecordError::Map { plan, errno, limit, available_bytes: Some(1 << 28) }.to_string();
+        let locked = text(libc::EPERM);
+        for part in [
+            "cannot map 8 buffers of 64 MB: 528384 KB in all are more than may be locked (",
+            "ulimit -l is 64 KB, kernel.perf_event_mlock_kb is 516 for each of 8 CPUs",
+            "a smaller -m, or sudo sysctl kernel.perf_event_mlock_kb=66048, or ",
+        ] {
+            assert!(locked.contains(part), "{part}: {locked}");
+        }
+        let expect = "cannot map 8 buffers of 64 MB: 528384 KB in all are more memory than there is (262144 KB are free): a smaller -m";
+        assert_eq!(text(libc::ENOMEM), expect);
+    }
+
+    /// What it printed had no process in it.
+    #[test]
+    fn the_command_that_finds_other_tracers_names_processes() {
+        let attr = dummy(Attr::DISABLED | Attr::EXCLUDE_KERNEL);
+        let event = match EventFd::open(&attr, Scope::Thread(Tid(0))) {
+            Ok(event) => event,
+            Err(why) => return println!("skipped: no events here: {why}"),
+        };
+        let found = std::process::Command::new("sh").args(["-c", WHO_HAS_EVENTS]).output().unwrap();
+        let own = format!("/proc/{}/fd/{}\n", std::process::id(), event.as_fd().as_raw_fd());
+        let found = String::from_utf8_lossy(&found.stdout);
+        assert!(found.contains(&own), "{own}: {found}");
+    }
+
+    #[test]
     fn usage_is_told_from_the_machine() {
         assert!(RecordError::NoProcess(Pid(7)).is_usage());
-        assert!(!RecordError::NoClock.is_usage());
+        assert!(!RecordError::NoClock { remedy: "" }.is_usage());
         let leader = RecordError::NoLeader { tid: Tid(8), process: Pid(7) }.to_string();
         assert_eq!(leader, "-p 8: a thread of process 7: -p 7 for all of that, -T 8 for the thread alone");
         assert_eq!(RecordError::NoThread(Tid(7)).to_string(), "-T 7: there is no such thread");

@@ -103,7 +103,8 @@ pub(crate) fn watermark(plan: &Plan) -> u32 {
     u32::try_from(plan.trace_bytes / WATERMARK_SHARE).unwrap_or(u32::MAX)
 }
 
-fn dummy(flags: u64) -> Attr {
+/// An event that counts nothing, for its records.
+pub(crate) fn dummy(flags: u64) -> Attr {
     Attr { event_type: PERF_TYPE_SOFTWARE, config: PERF_COUNT_SW_DUMMY, flags, aux_watermark: 0 }
 }
 

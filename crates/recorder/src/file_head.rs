@@ -1,9 +1,7 @@
 //! The file up to the first record of the window: all that a reader must know, even if nothing follows.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
 
 use model::{Ns, TscClock};
 use perfdata::write::{Event, Features, IntelPtInfo, Writer, id_index, time_conv};
@@ -29,21 +27,16 @@ pub(crate) struct Head<'a> {
     pub(crate) filter: &'a str,
 }
 
-/// Creates the file; one that is there already gets the name `FILE.old`, as perf does it.
-pub(crate) fn create(
-    path: &Path,
+/// Writes what stands in front.
+pub(crate) fn write(
+    file: File,
     head: &Head<'_>,
     buffers: &[OpenBuffer],
     features: &Features,
     snapshots: &[Snapshot],
 ) -> io::Result<Writer<File>> {
-    if fs::symlink_metadata(path).is_ok_and(|file| !file.is_dir()) {
-        fs::rename(path, old(path))?;
-    }
     let events = head.events(buffers);
     let ids = id_index(&events);
-    // For its owner only, as perf's are, and never through a link that somebody else has put there.
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     let mut writer = Writer::new(file, events)?;
     let info = head.info();
     writer.record(&info.auxtrace_info())?;
@@ -52,12 +45,6 @@ pub(crate) fn create(
     writer.feature_records(features)?;
     snapshots.iter().try_for_each(|snapshot| writer.record(&snapshot.records(Ns(0))))?;
     Ok(writer)
-}
-
-fn old(path: &Path) -> PathBuf {
-    let mut name = path.to_path_buf().into_os_string();
-    name.push(".old");
-    name.into()
 }
 
 impl Head<'_> {

@@ -5,14 +5,14 @@
 //! target      whom
 //! procfs      what /proc says of the target          --snapshot-->   records true from the start
 //! ip_filter   which file an IP filter must name      (overlay: where files of overlayfs are)
-//! plan        how many buffers, whose, how large
+//! plan        how many buffers, whose, how large     (means: what this process may have)
 //! attach      opens events, maps buffers             (events: their attrs; error: why not)
 //! snapshot    threads and mappings at the start      (build_ids: each file is read once)
 //! session     one recording: open, head of the file, window, end
 //!   window      enable, wait, disable
 //!   drain       buffers to file; newborns: threads that are born meanwhile
-//!   output      the file that all write to           (file_head: what it begins with)
-//! doctor      what this machine lets us record
+//!   output      the file that all write to           (file_head: what it begins with; new_file: where it comes to be)
+//! doctor      what this machine lets us record           (kernel_clock: whether a trace has times)
 //! sys         system calls and mapped rings: the only `unsafe`
 //! ```
 //!
@@ -30,8 +30,11 @@ mod error;
 mod events;
 mod file_head;
 pub mod ip_filter;
+mod kernel_clock;
 mod losses;
 pub mod machine;
+mod means;
+mod new_file;
 mod newborns;
 mod output;
 mod overlay;
@@ -53,6 +56,7 @@ pub use error::RecordError;
 pub use events::KernelCan;
 pub use ip_filter::IpRange;
 pub use losses::Losses;
+pub use means::{LockLimit, Means};
 pub use plan::{Layout, Plan, PlanError};
 pub use pmu::{Pmu, PmuError};
 pub use procfs::{MapsLine, Proc};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::procfs::{CAP_IPC_LOCK, Proc, capabilities};
+use crate::means::{LockLimit, Means};
 
 const PAGE_BYTES: u64 = 4096;
 /// At a gigabyte a second, more than a core writes, a drain has 6 ms to come.  The kernel clears all of it at the start.
@@ -35,40 +35,6 @@ pub enum Layout {
     Threads,
     /// One event and one buffer for each CPU, whoever runs there.
     WholeCpus,
-}
-
-/// What this process may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Means {
-    /// Memory that perf may lock for it; `None`: as much as there is.
-    pub locked_bytes: Option<u64>,
-    /// Memory that is free.
-    pub available_bytes: u64,
-    /// File descriptors.
-    pub descriptors: u64,
-}
-
-impl Means {
-    /// Of this process, which has `descriptors`, on a machine with so many CPUs.
-    #[must_use]
-    pub fn here(proc: &Proc, cpus: usize, descriptors: u64) -> Self {
-        let may_lock_all =
-            capabilities(proc) & CAP_IPC_LOCK != 0 || proc.setting("kernel/perf_event_paranoid") == Some(-1);
-        let by_setting = proc.setting("kernel/perf_event_mlock_kb").unwrap_or(516).max(0) as u64 * 1024;
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
-        let limited = limit.map(|limit| limit.saturating_add(by_setting.saturating_mul(cpus as u64)));
-        Self {
-            locked_bytes: limited.filter(|_| !may_lock_all),
-            available_bytes: proc.memory_available_bytes().unwrap_or(1 << 30),
-            descriptors,
-        }
-    }
-
-    /// Bytes for each of so many buffers.
-    fn share(&self, buffers: u64) -> u64 {
-        let all = self.locked_bytes.unwrap_or(u64::MAX).min(self.available_bytes / MEMORY_SHARE);
-        all / buffers.max(1)
-    }
 }
 
 /// What was asked for.
@@ -125,20 +91,71 @@ pub enum PlanError {
     },
     /// Not enough memory that may be locked.
     #[error(
-        "{buffers} buffers of trace need {needed} KB of locked memory, and this process may have {limit} KB: \
-         sudo sysctl kernel.perf_event_mlock_kb={setting}, or ulimit -l unlimited, or CAP_IPC_LOCK, or fewer threads (-T) \
-         or CPUs (-C)"
+        "{buffers} buffers of trace need {needed_kb} KB of locked memory at least, and this process may have {} KB ({limit}): \
+         sudo sysctl kernel.perf_event_mlock_kb={setting_kb}, or ulimit -l unlimited (as root), or CAP_IPC_LOCK, or fewer \
+         threads (-T) or CPUs (-C)",
+        .limit.bytes() / 1024
     )]
     LockedMemory {
         /// Buffers.
         buffers: u64,
-        /// KB for the smallest that make sense.
-        needed: u64,
-        /// KB that there may be.
-        limit: u64,
-        /// KB for each CPU that would be enough.
-        setting: u64,
+        /// KB for the smallest that make sense, and for those of newborn threads.
+        needed_kb: u64,
+        /// What there may be.
+        limit: LockLimit,
+        /// The setting that would be enough.
+        setting_kb: u64,
     },
+    /// Not enough memory.
+    #[error(
+        "{buffers} buffers of trace need {needed_kb} KB at least, which is more than a quarter of the {available_kb} KB that are \
+         free: end what has the memory, until {enough_kb} KB are, or fewer threads (-T) or CPUs (-C)"
+    )]
+    Memory {
+        /// Buffers.
+        buffers: u64,
+        /// KB for the smallest that make sense, and for those of newborn threads.
+        needed_kb: u64,
+        /// KB that are free.
+        available_kb: u64,
+        /// KB that must be.
+        enough_kb: u64,
+    },
+}
+
+/// Events to begin with: the trace, and the sideband, which is on further CPUs, too.
+fn events(layout: Layout, asked: Asked) -> u64 {
+    let (threads, cpus) = (asked.threads as u64, asked.cpus as u64);
+    let on_cpus = 2 * cpus + asked.watched_cpus as u64;
+    match layout {
+        Layout::TasksByCpu => threads.saturating_mul(on_cpus),
+        Layout::Threads => threads.saturating_mul(2),
+        Layout::WholeCpus => on_cpus,
+    }
+}
+
+/// Descriptors for events.
+fn left(means: Means) -> u64 {
+    means.descriptors.saturating_sub(OTHER_DESCRIPTORS)
+}
+
+/// What is missing for so many shares of what there is, and so many buffers for records only.
+fn too_little(buffers: u64, shares: u64, watched: u64, means: Means) -> PlanError {
+    const { assert!(MEMORY_SHARE == 4, "the text says a quarter") };
+    let records = (shares + watched).saturating_mul(RECORDS_MIN_BYTES + PAGE_BYTES);
+    let needed = records.saturating_add(shares.saturating_mul(TRACE_MIN_BYTES));
+    let needed_kb = needed / 1024;
+    match means.locked {
+        Some(limit) if limit.bytes() < needed => {
+            PlanError::LockedMemory { buffers, needed_kb, limit, setting_kb: limit.setting_for(needed) }
+        }
+        _ => PlanError::Memory {
+            buffers,
+            needed_kb,
+            available_kb: means.available_bytes / 1024,
+            enough_kb: needed_kb.saturating_mul(MEMORY_SHARE),
+        },
+    }
 }
 
 impl Plan {
@@ -147,51 +164,50 @@ impl Plan {
     /// # Errors
     /// Too few descriptors, or too little memory, for what was asked.
     pub fn new(asked: Asked, means: Means) -> Result<Self, PlanError> {
-        let (threads, cpus) = (asked.threads as u64, asked.cpus as u64);
-        let left = means.descriptors.saturating_sub(OTHER_DESCRIPTORS);
-        // Two events each: the trace, and the sideband.
-        let watched = asked.watched_cpus as u64;
-        let on_cpus = cpus * 2 + watched;
-        let by_cpu = threads.saturating_mul(on_cpus);
-        let (layout, buffers, events) = match threads {
-            0 => (Layout::WholeCpus, cpus, on_cpus),
-            _ if asked.only_these_cpus => (Layout::TasksByCpu, cpus, by_cpu),
-            _ if !asked.per_thread && by_cpu <= left.min(EVENTS_MAX) => (Layout::TasksByCpu, cpus, by_cpu),
-            _ => (Layout::Threads, threads, threads * 2),
-        };
-        if events > left {
-            let needed = events + OTHER_DESCRIPTORS;
+        let by_cpu = || Self::with(Layout::TasksByCpu, asked, means);
+        match asked.threads {
+            0 => Self::with(Layout::WholeCpus, asked, means),
+            _ if asked.only_these_cpus => by_cpu(),
+            _ if asked.per_thread => Self::with(Layout::Threads, asked, means),
+            _ if events(Layout::TasksByCpu, asked) <= EVENTS_MAX.min(left(means)) => by_cpu(),
+            // Few large buffers may fit where many small ones do not.
+            _ => Self::with(Layout::Threads, asked, means).or_else(|error| by_cpu().map_err(|_| error)),
+        }
+    }
+
+    fn with(layout: Layout, asked: Asked, means: Means) -> Result<Self, PlanError> {
+        let events = events(layout, asked);
+        if events > left(means) {
+            let needed = events.saturating_add(OTHER_DESCRIPTORS);
             return Err(PlanError::Descriptors { threads: asked.threads, needed, limit: means.descriptors });
         }
-        // What newborn threads will need is not given away.
-        let share = match layout {
-            Layout::Threads => means.share(buffers) / 2,
-            // Buffers for records only have as much for them as the others.
-            Layout::TasksByCpu | Layout::WholeCpus => means.share(buffers + watched.div_ceil(RECORDS_SHARE)),
+        let (buffers, shares, watched) = match layout {
+            Layout::TasksByCpu | Layout::WholeCpus => {
+                (asked.cpus as u64, asked.cpus as u64, asked.watched_cpus as u64)
+            }
+            // What newborn threads will need is not given away.
+            Layout::Threads => (asked.threads as u64, 2 * asked.threads as u64, 0),
         };
+        let all = means.locked_bytes().min(means.available_bytes / MEMORY_SHARE);
+        let share = all / (shares + watched).max(1);
         let records_bytes =
             floor_power_of_two(share / RECORDS_SHARE).clamp(RECORDS_MIN_BYTES, RECORDS_MAX_BYTES);
-        let in_watched = (records_bytes + PAGE_BYTES) * watched;
-        let all = means.share(1).saturating_sub(in_watched);
-        let fits = share.min(all / buffers.max(1)).saturating_sub(records_bytes + PAGE_BYTES);
+        let without_watched = all.saturating_sub(watched * (records_bytes + PAGE_BYTES));
+        let fits = (without_watched / shares.max(1)).saturating_sub(records_bytes + PAGE_BYTES);
         let trace_bytes = match asked.trace_bytes {
             Some(bytes) => bytes.max(PAGE_BYTES).next_power_of_two(),
+            None if fits < TRACE_MIN_BYTES => return Err(too_little(buffers, shares, watched, means)),
             None => floor_power_of_two(fits).min(TRACE_MAX_BYTES),
         };
-        if trace_bytes < TRACE_MIN_BYTES && asked.trace_bytes.is_none() {
-            let in_watched = watched * (RECORDS_MIN_BYTES + PAGE_BYTES);
-            let in_buffers = buffers * (TRACE_MIN_BYTES + RECORDS_MIN_BYTES + PAGE_BYTES);
-            let needed = (in_buffers + in_watched) * 9 / 8 / 1024;
-            let limit = share * buffers / 1024;
-            return Err(PlanError::LockedMemory {
-                buffers,
-                needed,
-                limit,
-                setting: needed.div_ceil(cpus.max(1)),
-            });
-        }
         let sized = asked.trace_bytes.is_some();
         Ok(Self { layout, buffers, watched, trace_bytes, records_bytes, events, sized })
+    }
+
+    /// What all buffers take.
+    pub(crate) fn bytes(&self) -> u64 {
+        let records =
+            self.records_bytes.saturating_add(PAGE_BYTES).saturating_mul(self.buffers + self.watched);
+        records.saturating_add(self.trace_bytes.saturating_mul(self.buffers))
     }
 
     /// The next best, where the kernel does not map these buffers: others of this user have locked memory, too, and some
@@ -246,9 +262,13 @@ fn floor_power_of_two(bytes: u64) -> u64 {
 mod tests {
     use super::*;
 
-    const ROOT: Means = Means { locked_bytes: None, available_bytes: 16 << 30, descriptors: 1 << 20 };
-    /// Debian's defaults on four CPUs: 8 MB by ulimit -l, 516 KB for each CPU.
-    const USER: Means = Means { locked_bytes: Some((8 << 20) + 4 * 516 * 1024), descriptors: 1024, ..ROOT };
+    const ROOT: Means = Means { locked: None, available_bytes: 16 << 30, descriptors: 1 << 20 };
+    /// Debian's defaults on four CPUs.
+    const USER: Means = Means {
+        locked: Some(LockLimit { ulimit_bytes: 8 << 20, setting_kb: 516, cpus: 4 }),
+        descriptors: 1024,
+        ..ROOT
+    };
 
     fn plan(asked: Asked, means: Means) -> Plan {
         Plan::new(asked, means).unwrap()
@@ -270,8 +290,7 @@ mod tests {
         assert_eq!((root.trace_bytes, root.records_bytes), (8 << 20, 512 << 10));
         let user = plan(ONE, USER);
         assert_eq!((user.trace_bytes, user.records_bytes), (2 << 20, 256 << 10));
-        let together = user.buffers * (user.trace_bytes + user.records_bytes + PAGE_BYTES);
-        assert!(together <= USER.locked_bytes.unwrap());
+        assert!(user.bytes() <= USER.locked_bytes());
         let small = plan(ONE, Means { available_bytes: 256 << 20, ..ROOT });
         assert_eq!(small.trace_bytes, 8 << 20);
     }
@@ -280,23 +299,21 @@ mod tests {
     fn cpus_that_are_only_watched_have_buffers_for_records() {
         let asked = Asked { cpus: 1, watched_cpus: 63, only_these_cpus: true, ..ONE };
         let whole = Asked { threads: 0, ..asked };
-        let mapped = |plan: Plan| {
-            let records = plan.records_bytes + PAGE_BYTES;
-            plan.buffers * (plan.trace_bytes + records) + plan.watched * records
-        };
         for (asked, means) in [(asked, USER), (asked, ROOT), (whole, ROOT)] {
             let plan = plan(asked, means);
             assert_eq!((plan.buffers, plan.watched, plan.events), (1, 63, 65));
-            assert!(mapped(plan) <= means.share(1), "{plan}");
+            let all = means.locked_bytes().min(means.available_bytes / MEMORY_SHARE);
+            assert!(plan.bytes() <= all, "{plan}");
         }
         assert_eq!(plan(Asked { threads: 9, ..asked }, ROOT).events, 9 * 65);
         assert!(plan(asked, USER).to_string().ends_with(", 63 more of records only; 65 events"));
-        let Err(PlanError::LockedMemory { setting, .. }) =
-            Plan::new(asked, Means { locked_bytes: Some(64 << 10), ..USER })
+        let locked = LockLimit { ulimit_bytes: 64 << 10, setting_kb: 0, cpus: 64 };
+        let Err(PlanError::LockedMemory { setting_kb, .. }) =
+            Plan::new(asked, Means { locked: Some(locked), ..USER })
         else {
             panic!("64 KB are too few for 64 buffers")
         };
-        let enough = Means { locked_bytes: Some(setting * 1024), ..USER };
+        let enough = Means { locked: Some(LockLimit { setting_kb, ..locked }), ..USER };
         assert!(plan(asked, enough).trace_bytes >= TRACE_MIN_BYTES);
     }
 
@@ -333,14 +350,93 @@ mod tests {
         assert_eq!(plan(Asked { trace_bytes: Some(8 << 20), ..ONE }, ROOT).smaller(), None);
     }
 
+    /// Where one buffer a thread is what is left, and so many do not fit, one a CPU does.
     #[test]
-    fn too_little_memory_says_how_much_is_enough() {
-        let means = Means { locked_bytes: Some(64 << 10), ..USER };
-        let Err(PlanError::LockedMemory { buffers, limit, setting, .. }) = Plan::new(ONE, means) else {
-            panic!("64 KB are too few for four buffers")
-        };
-        assert_eq!((buffers, limit), (4, 64));
-        let enough = Means { locked_bytes: Some(4 * setting * 1024), ..USER };
-        assert_eq!(plan(ONE, enough).trace_bytes, TRACE_MIN_BYTES);
+    fn many_threads_of_an_ordinary_user_have_buffers_by_cpu() {
+        let asked = Asked { threads: 1000, cpus: 64, ..ONE };
+        let limit = LockLimit { ulimit_bytes: 8 << 20, setting_kb: 516, cpus: 64 };
+        let means = Means { locked: Some(limit), descriptors: 1 << 19, ..ROOT };
+        let many = plan(asked, means);
+        assert_eq!((many.layout, many.buffers, many.trace_bytes), (Layout::TasksByCpu, 64, 512 << 10));
+        let one = Plan::new(Asked { per_thread: true, ..asked }, means);
+        assert!(
+            matches!(one, Err(PlanError::LockedMemory { buffers: 1000, .. })),
+            "-t was left out: {one:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let limit = LockLimit { ulimit_bytes: 64 << 10, setting_kb: 0, cpus: 4 };
+        let text = |means| Plan::new(ONE, means).unwrap_err().to_string();
+        let locked = text(Means { locked: Some(limit), ..USER });
+        let expect = "4 buffers of trace need 112 KB of locked memory at least, and this process may have 64 KB \
+                      (ulimit -l is 64 KB, kernel.perf_event_mlock_kb is 0 for each of 4 CPUs): \
+                      sudo sysctl kernel.perf_event_mlock_kb=28, or ";
+        assert!(locked.starts_with(expect), "{locked}");
+        let free = text(Means { available_bytes: 256 << 10, ..ROOT });
+        let expect = "4 buffers of trace need 112 KB at least, which is more than a quarter of the 256 KB that are free: \
+                      end what has the memory, until 448 KB are, or ";
+        assert!(free.starts_with(expect), "root was told of what may be locked: {free}");
+    }
+
+    /// Each kind of trouble is mended once, and then there is a plan.
+    #[test]
+    fn who_does_what_is_said_has_a_plan() {
+        let mut refused = 0;
+        for (asked, means) in all_of_it() {
+            let mut mended = means;
+            for advice in 0.. {
+                match Plan::new(asked, mended) {
+                    Ok(_) => break,
+                    Err(error) => {
+                        refused += 1;
+                        assert!(advice < 3, "{asked:?} {means:?}: {error}");
+                        mended = followed(error, mended);
+                    }
+                }
+            }
+        }
+        assert!(refused > 1000, "{refused}");
+    }
+
+    fn all_of_it() -> impl Iterator<Item = (Asked, Means)> {
+        let threads = [0, 1, 7, 100, 1000, 9000].into_iter();
+        let asked = threads.flat_map(|threads| {
+            [1, 3, 64].into_iter().flat_map(move |cpus| {
+                [(false, false), (true, false), (false, true)].map(|(per_thread, only_these_cpus)| Asked {
+                    threads,
+                    cpus,
+                    watched_cpus: if only_these_cpus { 3 } else { 0 },
+                    per_thread,
+                    only_these_cpus,
+                    trace_bytes: None,
+                })
+            })
+        });
+        asked.flat_map(|asked| {
+            let locked =
+                [(0, 0), (64 << 10, 0), (8 << 20, 516)].into_iter().flat_map(|(ulimit_bytes, setting_kb)| {
+                    // More CPUs may run than are asked for.
+                    [64, 96].map(|cpus| Some(LockLimit { ulimit_bytes, setting_kb, cpus }))
+                });
+            locked.chain([None]).flat_map(move |locked| {
+                [1 << 16, 1 << 24, 1 << 34].into_iter().flat_map(move |available_bytes| {
+                    [64, 1024, 1 << 19]
+                        .map(|descriptors| (asked, Means { locked, available_bytes, descriptors }))
+                })
+            })
+        })
+    }
+
+    /// What there is when that has been done.
+    fn followed(error: PlanError, means: Means) -> Means {
+        match error {
+            PlanError::Descriptors { needed, .. } => Means { descriptors: needed, ..means },
+            PlanError::LockedMemory { setting_kb, limit, .. } => {
+                Means { locked: Some(LockLimit { setting_kb, ..limit }), ..means }
+            }
+            PlanError::Memory { enough_kb, .. } => Means { available_bytes: enough_kb * 1024, ..means },
+        }
     }
 }

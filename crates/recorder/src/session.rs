@@ -10,7 +10,6 @@
 //! ```
 
 use std::ffi::CString;
-use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -29,10 +28,13 @@ use crate::error::RecordError;
 use crate::events::{Attrs, Heirs, KernelCan, Purpose};
 use crate::file_head::{self, Head};
 use crate::ip_filter::{self, IpRange};
+use crate::kernel_clock;
 use crate::losses::Losses;
+use crate::means::Means;
+use crate::new_file::NewFile;
 use crate::newborns::Newborns;
 use crate::output::Output;
-use crate::plan::{Asked, Layout, Means, Plan};
+use crate::plan::{Asked, Layout, Plan};
 use crate::pmu::Pmu;
 use crate::procfs::Proc;
 use crate::pt_config::PtSettings;
@@ -226,8 +228,11 @@ impl Session {
     /// program cannot be executed: then there is no file.
     pub fn record(self, job: &Job<'_>) -> Result<Summary, RecordError> {
         let Self { request, pmu, settings, online, opener, mut buffers, program, began, .. } = self;
-        let clock = buffers.iter().find_map(|buffer| buffer.ring.clock()).ok_or(RecordError::NoClock)?;
-        buffers.iter().for_each(|buffer| buffer.events.enable_sideband());
+        let clock = buffers
+            .iter()
+            .find_map(|buffer| buffer.ring.clock())
+            .ok_or_else(|| RecordError::NoClock { remedy: kernel_clock::remedy(&opener.proc) })?;
+        opener.workers.all(&mut buffers, |buffer| buffer.events.enable_sideband());
         let snapshots =
             snapshots(&request.target, program.as_ref(), &opener.proc, job.build_id, &mut buffers);
         let filter = &ip_filter::for_recording(&request.filter);
@@ -240,8 +245,9 @@ impl Session {
             filter,
         };
         let not_written = |error| RecordError::Output { path: job.path.to_path_buf(), error };
+        let (place, file) = NewFile::create(job.path)?;
         let writer =
-            file_head::create(job.path, &head, &buffers, job.features, &snapshots).map_err(not_written)?;
+            file_head::write(file, &head, &buffers, job.features, &snapshots).map_err(not_written)?;
         let output = Output::new(writer);
         let newborns = Newborns::new(&opener, job.build_id, request.follow, &snapshots, &buffers);
         let wanted = opener.plan.layout == Layout::Threads && !matches!(request.target, Target::Threads(_));
@@ -274,9 +280,7 @@ impl Session {
         };
         let (passed, losses) = std::thread::scope(|scope| {
             let running: Vec<_> = drains.into_iter().map(|drain| scope.spawn(|| drain.run())).collect();
-            let passed = window.pass(program, began);
-            // The first Ctrl-C ends the window, the second one us; what is in the file stays whole.
-            job.interrupts.give_back();
+            let passed = window.pass(program, place, began);
             // The count is what makes it readable; it cannot be full.
             let _ = rustix::io::write(&shared.stop, &1u64.to_ne_bytes());
             let read: Result<Vec<Vec<Losses>>, _> = running.into_iter().map(|drain| drain.join()).collect();
@@ -293,10 +297,7 @@ impl Session {
         // A reader finds the CPUs that nobody knows anything of by this number.
         let cpus = (online.0.len() + untraced_cpus.0.len()) as u32;
         let file = output.finish(&Features { cpus, ..job.features.clone() });
-        let Passed { ended, window, start_up } = passed.inspect_err(|_| {
-            // Nothing has run.
-            let _ = fs::remove_file(job.path);
-        })?;
+        let Passed { ended, window, start_up } = passed?;
         let losses = losses.map_err(|_| RecordError::System {
             what: "a thread that reads buffers failed",
             error: std::io::ErrorKind::Other.into(),

@@ -18,6 +18,7 @@ use crate::cpu_list::CpuList;
 use crate::drain::{Drain, Shared};
 use crate::events::{Attrs, Heirs, KernelCan, Purpose};
 use crate::file_head::{self, Head};
+use crate::new_file::NewFile;
 use crate::newborns::Newborns;
 use crate::output::Output;
 use crate::plan::{Layout, Plan};
@@ -27,6 +28,16 @@ use crate::pt_config::PtSettings;
 use crate::snapshot::Snapshot;
 use crate::workers::Workers;
 
+/// The trace is that of an event that does nothing.
+fn opener(layout: Layout) -> Opener {
+    let records_bytes = 1 << 16;
+    let plan =
+        Plan { layout, buffers: 1, watched: 0, trace_bytes: 0, records_bytes, events: 2, sized: false };
+    let purpose = Purpose { pmu: 1, config: 9, heirs: Heirs::Threads, on_exec: false };
+    let attrs = Attrs::new(purpose, &plan, KernelCan::probe());
+    Opener { attrs, plan, filter: None, proc: Proc::host(), workers: Workers::here() }
+}
+
 /// A recording of this process while `early` runs, before there is a file, and `act`; what is in the file.  `None`: perf is
 /// not permitted here.
 fn recorded(
@@ -35,14 +46,9 @@ fn recorded(
     early: impl FnOnce(),
     act: impl FnOnce(),
 ) -> Option<Vec<Listed>> {
-    let proc = Proc::host();
+    let (proc, opener) = (Proc::host(), opener(layout));
+    let attrs = opener.attrs;
     let pid = Pid(std::process::id() as i32);
-    let records_bytes = 1 << 16;
-    let plan =
-        Plan { layout, buffers: 1, watched: 0, trace_bytes: 0, records_bytes, events: 2, sized: false };
-    let purpose = Purpose { pmu: 1, config: 9, heirs: Heirs::Threads, on_exec: false };
-    let attrs = Attrs::new(purpose, &plan, KernelCan::probe());
-    let opener = Opener { attrs, plan, filter: None, proc: proc.clone(), workers: Workers::here() };
     let mut list = || proc.tasks(pid).unwrap();
     let places = Places { watched: online().without(&traced), traced };
     let opened = match layout {
@@ -67,7 +73,9 @@ fn recorded(
     early();
     buffers.iter_mut().for_each(OpenBuffer::read_early);
     let snapshots = [Snapshot::of(&proc, pid, &|_| None)];
-    let writer = file_head::create(&path, &head, &buffers, &Features::default(), &snapshots).unwrap();
+    let (place, file) = NewFile::create(&path).unwrap();
+    let writer = file_head::write(file, &head, &buffers, &Features::default(), &snapshots).unwrap();
+    place.take_place().unwrap();
     let output = Output::new(writer);
     let newborns = Newborns::new(&opener, &|_| None, false, &snapshots, &buffers);
     let shared = Shared {
@@ -104,11 +112,16 @@ fn online() -> CpuList {
 fn short_life() -> Tid {
     let nap = || {
         (0..10).for_each(|_| std::thread::sleep(Duration::from_millis(5)));
-        // PID/task/TID
-        let own = std::fs::read_link("/proc/thread-self").unwrap();
-        own.file_name().unwrap().to_str().unwrap().parse().unwrap()
+        own_tid()
     };
-    Tid(std::thread::spawn(nap).join().unwrap())
+    std::thread::spawn(nap).join().unwrap()
+}
+
+/// This thread.
+fn own_tid() -> Tid {
+    // PID/task/TID
+    let own = std::fs::read_link("/proc/thread-self").unwrap();
+    Tid(own.file_name().unwrap().to_str().unwrap().parse().unwrap())
 }
 
 /// What was recorded of a thread, by name of the record.
@@ -179,4 +192,18 @@ fn newborn_threads_get_a_buffer_of_their_own() {
     let mut tid = Tid(0);
     let Some(listed) = recorded(Layout::Threads, online(), || (), || tid = short_life()) else { return };
     assert_eq!(of_thread(&listed, tid), ["born", "died", "in", "out"].into());
+}
+
+/// A thread that ended before it had events may have created one that has none, either: it was listed no more.
+#[test]
+fn behind_a_thread_that_has_gone_they_are_listed_again() {
+    let dead = std::thread::spawn(own_tid).join().unwrap();
+    let (first, last) = (own_tid(), Tid(std::process::id() as i32));
+    let mut lists = [vec![first], vec![first, dead], vec![first, last]].into_iter();
+    let mut list = || lists.next().unwrap_or_default();
+    let places = Places { traced: CpuList(vec![model::Cpu(0)]), watched: CpuList::default() };
+    match opener(Layout::TasksByCpu).tasks_by_cpu(&places, &mut list) {
+        Ok(buffers) => assert_eq!(buffers[0].events.trace.len(), 2),
+        Err(why) => println!("skipped: {why}"),
+    }
 }

@@ -1,8 +1,6 @@
 //! The window: from the moment the trace is on until it is off.
 
-use std::convert::Infallible;
 use std::process::Child;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -12,6 +10,7 @@ use rustix::process::{Signal, kill_process};
 use crate::drain::Shared;
 use crate::error::RecordError;
 use crate::events::BufferEvents;
+use crate::new_file::NewFile;
 use crate::procfs::Proc;
 use crate::sys::{HeldChild, Interrupts};
 use crate::target::Target;
@@ -59,13 +58,28 @@ impl Window<'_> {
     /// Switches the trace on, waits, and switches it off.
     ///
     /// # Errors
-    /// The program cannot be executed.
-    pub(crate) fn pass(&self, program: Option<HeldChild>, began: Instant) -> Result<Passed, RecordError> {
+    /// The program cannot be executed, or the file cannot take its place.
+    pub(crate) fn pass(
+        &self,
+        program: Option<HeldChild>,
+        file: NewFile,
+        began: Instant,
+    ) -> Result<Passed, RecordError> {
         let mut child = match program {
             // Its events are enabled by `execve`.
-            Some(held) => Some(held.release().map_err(|error| self.not_executed(error))?),
+            Some(held) => {
+                let child = held.release().map_err(|error| self.not_executed(error))?;
+                match file.take_place() {
+                    Ok(()) => Some(child),
+                    Err(error) => {
+                        end(child);
+                        return Err(error);
+                    }
+                }
+            }
             None => {
-                for_all(self.workers, &mut self.shared.all_events(), BufferEvents::enable_trace);
+                file.take_place()?;
+                self.for_all_events(BufferEvents::enable_trace);
                 None
             }
         };
@@ -73,14 +87,20 @@ impl Window<'_> {
         let ended = self.wait(start, &mut child);
         self.shared.ending.store(true, Ordering::SeqCst);
         // All of the trace first: who is switched out meanwhile is still told.
-        let mut events = self.shared.all_events();
-        for_all(self.workers, &mut events, BufferEvents::disable_trace);
-        for_all(self.workers, &mut events, BufferEvents::disable_sideband);
+        self.for_all_events(BufferEvents::disable_trace);
+        self.for_all_events(BufferEvents::disable_sideband);
         let window = start.elapsed();
+        // The first Ctrl-C ends the window, the second one us; what is in the file stays whole.
+        self.interrupts.give_back();
         if let Some(child) = child.filter(|_| ended != Ended::TargetGone) {
             end(child);
         }
         Ok(Passed { ended, window, start_up: start.duration_since(began) })
+    }
+
+    /// On all CPUs: each event is switched where its thread runs.
+    fn for_all_events(&self, switch: impl Fn(&BufferEvents) + Sync) {
+        self.workers.all(&mut self.shared.all_events(), |events| switch(events));
     }
 
     fn wait(&self, start: Instant, child: &mut Option<Child>) -> Ended {
@@ -132,12 +152,4 @@ fn end(mut child: Child) {
     // One that has ended already cannot be killed, and need not.
     let _ = child.kill();
     let _ = child.wait();
-}
-
-/// Does it for all buffers, on all CPUs: each event is switched where its thread runs.
-fn for_all(workers: Workers, events: &mut [Arc<BufferEvents>], switch: impl Fn(&BufferEvents) + Sync) {
-    let Ok(()) = workers.each(events, |events| {
-        switch(events);
-        Ok::<(), Infallible>(())
-    });
 }

@@ -1,5 +1,6 @@
 //! Work that is shared out over the CPUs: what one `perf_event_open` waits for, another CPU can do meanwhile.
 
+use std::convert::Infallible;
 use std::panic::resume_unwind;
 use std::thread;
 
@@ -16,6 +17,14 @@ impl Workers {
     /// So many, but no more than `most`, and one at least.
     pub(crate) fn at_most(self, most: usize) -> usize {
         self.0.min(most).max(1)
+    }
+
+    /// Does what cannot fail for all items.
+    pub(crate) fn all<T: Send>(self, items: &mut [T], work: impl Fn(&mut T) + Sync) {
+        let Ok(()) = self.each(items, |item| {
+            work(item);
+            Ok::<(), Infallible>(())
+        });
     }
 
     /// Does it for all items.  A share of them is the caller's own, so that one worker needs no thread.

@@ -1,7 +1,10 @@
 //! From a recording to a report, and what must hold on the way whatever is in it.
 
+use analyzer::branch_path::BranchRecorder;
+use analyzer::ledger::Side;
 use analyzer::{
-    CallRow, CallTree, CheckedAnalysis, Report, Request, Surroundings, TreeSink, Trees, Violation,
+    CallRow, CallTree, CheckedAnalysis, ChildKey, Ledger, Report, Request, Surroundings, TreeSink, Trees,
+    Violation,
 };
 use decoder::{DecodeOptions, DecodeStats, decode};
 use image::Image;
@@ -17,12 +20,14 @@ pub(crate) fn check(recording: &Recording<'_>, image: &Image, functions: &[Funct
     let request = Request { functions: functions.to_vec(), ..Request::default() };
     let run = |workers, analysis| Run::new(recording, &schedule, image, analysis, workers, segment_bytes);
     let one = run(1, CheckedAnalysis::new(&request, around));
-    let mut sums = Sums;
+    let mut sums = Sums::new(&schedule, functions);
     let two = run(2, CheckedAnalysis::with_trees(&request, around, &mut sums));
     assert_eq!(one.stats, two.stats);
     assert_eq!(one.seen, two.seen);
     assert_eq!(one.report, two.report);
     assert_eq!(one.violations, []);
+    sums.check_ledger();
+    check_branches(&one, image);
 }
 
 struct Run {
@@ -50,10 +55,34 @@ impl Run {
     }
 }
 
-/// Each part of a call's time is of one node of its tree.
-struct Sums;
+/// Each part of a call's time is of one node of its tree, and in one row of a ledger.
+struct Sums<'a> {
+    schedule: &'a Schedule,
+    /// Whose calls are compared, the odd ones with the even ones.
+    function: Option<FunctionId>,
+    ledger: Ledger<ChildKey>,
+    latencies_ns: (u64, u64),
+    calls: u64,
+}
 
-impl TreeSink for Sums {
+impl<'a> Sums<'a> {
+    fn new(schedule: &'a Schedule, functions: &[FunctionId]) -> Self {
+        let function = functions.first().copied();
+        Self { schedule, function, ledger: Ledger::default(), latencies_ns: (0, 0), calls: 0 }
+    }
+
+    fn check_ledger(&self) {
+        let Some(comparison) = self.ledger.compare() else { return };
+        assert_eq!(comparison.sums_ns, self.latencies_ns);
+        let rows = &comparison.rows;
+        assert_eq!(rows.iter().map(|row| row.difference_ns).sum::<i64>(), comparison.difference_ns);
+        assert_eq!(rows.iter().map(|row| row.sums_ns.0).sum::<u64>(), self.latencies_ns.0);
+        assert_eq!(rows.iter().map(|row| row.sums_ns.1).sum::<u64>(), self.latencies_ns.1);
+        rows.iter().for_each(|row| assert!(!self.ledger.descend(row).levels.is_empty()));
+    }
+}
+
+impl TreeSink for Sums<'_> {
     fn wanted(&self) -> Trees {
         Trees::Outermost
     }
@@ -62,6 +91,35 @@ impl TreeSink for Sums {
         let own = |of: fn(&analyzer::Total) -> u64| tree.walk().map(|step| of(&step.own)).sum::<u64>();
         assert_eq!(own(|total| total.sum_ns), call.latency_ns, "{call:?}");
         assert_eq!(own(|total| total.off_cpu_ns), call.off_cpu_ns, "{call:?}");
+        if Some(call.function) != self.function {
+            return;
+        }
+        self.calls += 1;
+        let (side, sum_ns) = match self.calls % 2 {
+            0 => (Side::Base, &mut self.latencies_ns.1),
+            _ => (Side::These, &mut self.latencies_ns.0),
+        };
+        *sum_ns += call.latency_ns;
+        self.ledger.add(Some(side), (call.tid, tree), self.schedule, |node| node.key());
+    }
+}
+
+/// The branches of the first calls: those that a call has in common with itself are all, and there it does not part.
+fn check_branches(run: &Run, image: &Image) {
+    let Some(rows) = run.report.functions.first().map(|function| &function.rows) else { return };
+    let rows: Vec<CallRow> = rows.iter().take(8).copied().collect();
+    let mut recorder = BranchRecorder::new(&rows, image);
+    for (pid, tid, space, event) in &run.seen {
+        recorder.events(*pid, *tid, *space, &[*event]);
+    }
+    let paths: Vec<_> = recorder.finish().into_iter().flatten().collect();
+    for (path, next) in paths.iter().zip(paths.iter().skip(1)) {
+        assert_eq!((path.parts_from(path), path.other_trips(&[path]).len()), (None, 0));
+        assert_eq!(path.common(next), next.common(path));
+        assert_eq!(
+            path.parts_from(next).map(|parting| parting.at),
+            next.parts_from(path).map(|parting| parting.at)
+        );
     }
 }
 

@@ -73,6 +73,11 @@ fn cases() {
     hard_cases().iter().for_each(|log| check_all(log, check));
 }
 
+#[test]
+fn causes() {
+    check_all("causes", check);
+}
+
 /// perf would need the dump's code as files of its own.
 #[test]
 fn generated_code() {

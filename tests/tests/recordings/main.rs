@@ -3,6 +3,7 @@
 
 mod damage;
 mod decode_matches_truth;
+mod explain;
 mod exports;
 mod filter_agrees;
 mod hard_cases;

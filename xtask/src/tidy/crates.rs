@@ -4,7 +4,7 @@ use super::Finding;
 use super::tree::Tree;
 
 /// The crates in order, and what each may use.  Tests may use any crate.
-const USES: [(&str, &[&str]); 10] = [
+const USES: [(&str, &[&str]); 11] = [
     ("model", &[]),
     ("perfdata", &["model"]),
     ("image", &["model"]),
@@ -13,7 +13,11 @@ const USES: [(&str, &[&str]); 10] = [
     ("libipt", &["decoder", "model"]),
     ("analyzer", &["model"]),
     ("recorder", &["perfdata", "model"]),
-    ("func_latency", &["model", "perfdata", "image", "packet", "decoder", "libipt", "analyzer", "recorder"]),
+    ("bpf", &["model"]),
+    (
+        "func_latency",
+        &["model", "perfdata", "image", "packet", "decoder", "libipt", "analyzer", "recorder", "bpf"],
+    ),
     ("tracegen", &["packet", "perfdata", "model"]),
 ];
 

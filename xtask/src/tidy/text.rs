@@ -7,7 +7,7 @@ use super::tree::Tree;
 const MACHINE_PATHS: [(&str, &str); 3] = [("/wo", "rk/"), ("/ro", "ot/"), ("/ho", "me/")];
 
 /// File types in which blanks are ours to choose; a golden text has them as the program prints them.
-const OURS: [&str; 6] = [".rs", ".toml", ".md", ".c", ".cpp", ".h"];
+const OURS: [&str; 9] = [".rs", ".toml", ".md", ".c", ".cpp", ".h", ".js", ".css", ".html"];
 
 /// Blanks and machine paths.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

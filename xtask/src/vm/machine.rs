@@ -24,7 +24,7 @@ const APPLETS: [&str; 11] =
 /// Without ERMS: `rep movsb`, by which the kernel copies where there is that, is emulated byte by byte.
 const CPU: &str = "Skylake-Client-v4,-erms";
 
-/// All cases together take about a minute and a half.
+/// All cases together take about two minutes where nothing else runs.
 const LIMIT: Duration = Duration::from_secs(10 * 60);
 
 /// Starts the machine, lets it run the cases, and waits until it has ended.

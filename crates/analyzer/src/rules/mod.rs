@@ -11,6 +11,8 @@ mod gaps;
 mod guesses;
 mod ip_filter;
 mod landings;
+mod ledger;
+mod modes;
 mod script;
 mod signals;
 mod tails;

@@ -197,6 +197,18 @@ impl Program {
     }
 }
 
+/// The times off the CPU of a script of one thread.
+pub(super) fn schedule(script: &str) -> Schedule {
+    let mut records = Vec::new();
+    for line in script.lines() {
+        let mut words = line.split_whitespace();
+        if let Some(word @ "off") = words.next() {
+            sideband(word, &words.collect::<Vec<_>>(), Tid(7), &mut records);
+        }
+    }
+    Schedule::new(&records)
+}
+
 /// The report on a script, asked for `f` unless `request` says otherwise.
 #[track_caller]
 pub(super) fn analyse(script: &str, request: Request) -> Report {
@@ -322,7 +334,7 @@ pub(super) fn row_text(row: &CallRow) -> String {
     text
 }
 
-fn callee_text(kind: ChildKind, function: FunctionId, site: Option<Place>) -> String {
+pub(super) fn callee_text(kind: ChildKind, function: FunctionId, site: Option<Place>) -> String {
     let name = NAMES[function.0 as usize];
     match (function, site) {
         (FunctionId::UNKNOWN, None) => kind.name().to_string(),

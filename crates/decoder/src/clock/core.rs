@@ -24,6 +24,7 @@ pub(super) struct Range {
 }
 
 impl Range {
+    #[inline]
     pub(super) fn middle(self) -> u64 {
         self.low + (self.high - self.low) / 2
     }

@@ -12,10 +12,10 @@
 //! anchor on its own side.  Without CYC the number of branches stands in for cycles in the estimate, and the anchors
 //! alone are the bounds.
 
-use model::Tsc;
+use model::{ClockBehind, EventTime, Tsc, TscClock};
 
 use super::core::{Measured, Multiples, Range};
-use super::ticks::{FRACTION, Ticks};
+use super::ticks::{self, FRACTION, Ticks};
 
 /// Counts of cycles saturate here, so that sums of them, as ticks, cannot overflow.
 const MAX_CYCLES: u64 = 1 << 62;
@@ -34,7 +34,8 @@ impl Anchor {
     }
 
     /// The same, counted from `origin`, which is before it; none if that is too far.
-    fn since(self, origin: u128) -> Option<Anchor<u64>> {
+    fn since(self, origin: Tsc) -> Option<Anchor<u64>> {
+        let origin = Anchor::exact(origin).lo;
         let since = |at: u128| u64::try_from(at.checked_sub(origin)?).ok().filter(|&at| at < 2 * ROOM);
         Some(Anchor { lo: since(self.lo)?, hi: since(self.hi)? })
     }
@@ -42,6 +43,7 @@ impl Anchor {
 
 impl<T: Ticks> Anchor<T> {
     /// The best guess: a tick's rounding on both sides, and packets are rarely late.
+    #[inline]
     pub(super) fn best(self) -> T {
         self.lo + (self.hi - self.lo).half().min(T::ONE)
     }
@@ -64,14 +66,17 @@ pub(super) struct Doubt {
     pub(super) breaks: u32,
 }
 
+impl Doubt {
+    /// Some of these cycles, nobody knows how many, lie before the anchor.
+    pub(super) fn add_cycles(&mut self, cycles: u64) {
+        self.cycles = self.cycles.saturating_add(cycles).min(MAX_CYCLES);
+    }
+}
+
 impl Span {
-    /// `straddles`: some of these cycles, nobody knows how many, lie before the anchor.
     #[inline]
-    pub(super) fn add_cycles(&mut self, cycles: u64, straddles: bool) {
+    pub(super) fn add_cycles(&mut self, cycles: u64) {
         self.most = self.most.saturating_add(cycles).min(MAX_CYCLES);
-        if straddles {
-            self.doubt.cycles = self.doubt.cycles.saturating_add(cycles).min(MAX_CYCLES);
-        }
     }
 
     /// At least this many core cycles.
@@ -96,24 +101,25 @@ pub(super) struct Interval {
     near: Option<Near>,
 }
 
-/// An interval's ends in 64 bits: from [`ROOM`] before its left one, so that nothing in it is less than 0.
+/// An interval's ends in 64 bits: from [`ROOM`] and less than a tick more before its left one, so that nothing in it is less
+/// than 0.
 #[derive(Clone, Copy)]
 struct Near {
-    origin: u128,
     left: Anchor<u64>,
     right: Anchor<u64>,
+    clock: ClockBehind,
 }
 
-/// Intervals and their cycles are shorter than this where 64 bits do: a second and more.
-const ROOM: u64 = 1 << (32 + FRACTION);
+/// Intervals and their cycles are shorter than this where 64 bits do: some tenths of a second.
+const ROOM: u64 = 1 << (30 + FRACTION);
 
 /// Bounds and estimate of a time, in ticks with fraction.
-pub(super) struct Bounds<T = u128> {
-    pub(super) lo: T,
-    pub(super) point: T,
-    pub(super) hi: T,
+struct Bounds<T> {
+    lo: T,
+    point: T,
+    hi: T,
     /// The packets contradict each other.
-    pub(super) contradict: bool,
+    contradict: bool,
 }
 
 impl Interval {
@@ -129,43 +135,50 @@ impl Interval {
     }
 
     /// How long a cycle is, is settled.
-    pub(super) fn settle(&mut self, cycle: Option<Range>, unseen: u64) {
+    pub(super) fn settle(&mut self, cycle: Option<Range>, unseen: u64, conversion: TscClock) {
         self.cycle = cycle;
-        self.near = self.near(unseen);
+        self.near = self.near(unseen, conversion);
     }
 
     /// None if it does not fit 64 bits, or is so near to the TSC's 0 that times could be less.
-    fn near(&self, unseen: u64) -> Option<Near> {
-        let origin = self.left.lo.checked_sub(ROOM.into())?;
+    fn near(&self, unseen: u64, conversion: TscClock) -> Option<Near> {
+        let origin = ticks::floor(self.left.lo.checked_sub(ROOM.into())?);
         let cycles = self.all.most.checked_add(unseen)?;
         let longest = cycles.checked_mul(self.cycle.map_or(1, |cycle| cycle.high))?;
         let (left, right) = (self.left.since(origin)?, self.right.since(origin)?);
-        (longest < ROOM).then_some(Near { origin, left, right })
+        let clock = conversion.behind(origin, (4 * ROOM) >> FRACTION)?;
+        (longest < ROOM).then_some(Near { left, right, clock })
     }
 
     /// All its cycles do not fit between its anchors.
     pub(super) fn contradicts(&self, unseen: u64) -> bool {
-        self.bounds(self.all, unseen).contradict
+        match &self.near {
+            Some(near) => self.bounds(near.left, near.right, self.all, unseen).contradict,
+            None => self.bounds(self.left, self.right, self.all, unseen).contradict,
+        }
+    }
+
+    /// The time of a slot `since` behind the left anchor.
+    #[inline]
+    pub(super) fn time(&self, since: Span, unseen: u64, conversion: TscClock) -> EventTime {
+        let (lo, point, hi) = match &self.near {
+            Some(Near { left, right, clock }) => {
+                let Bounds { lo, point, hi, .. } = self.bounds(*left, *right, since, unseen);
+                let up = hi + (u64::ONE - 1);
+                (clock.to_ns(lo >> FRACTION), clock.to_ns(point >> FRACTION), clock.to_ns(up >> FRACTION))
+            }
+            None => {
+                let Bounds { lo, point, hi, .. } = self.bounds(self.left, self.right, since, unseen);
+                let ns = |ticks: u128| conversion.to_ns(ticks::floor(ticks));
+                (ns(lo), ns(point), conversion.to_ns(ticks::ceil(hi)))
+            }
+        };
+        EventTime { lo, point: point.clamp(lo, hi), hi }
     }
 
     /// Of a slot `since` behind the left anchor.
-    pub(super) fn bounds(&self, since: Span, unseen: u64) -> Bounds {
-        let Some(Near { origin, left, right }) = self.near else {
-            return self.bounds_between(self.left, self.right, since, unseen);
-        };
-        let Bounds { lo, point, hi, contradict } = self.bounds_between(left, right, since, unseen);
-        let at = |ticks: u64| origin + u128::from(ticks);
-        Bounds { lo: at(lo), point: at(point), hi: at(hi), contradict }
-    }
-
-    #[inline]
-    fn bounds_between<T: Ticks>(
-        &self,
-        left: Anchor<T>,
-        right: Anchor<T>,
-        since: Span,
-        unseen: u64,
-    ) -> Bounds<T> {
+    #[inline(always)]
+    fn bounds<T: Ticks>(&self, left: Anchor<T>, right: Anchor<T>, since: Span, unseen: u64) -> Bounds<T> {
         let (cycle, all) = (self.cycle, self.all);
         let (mut lo, mut hi, mut contradict) = (left.lo, right.hi, false);
         if let Some(cycle) = cycle {
@@ -232,8 +245,8 @@ mod tests {
         fn near_bounds_are_those_of_any_interval(
             tsc in 1_u64 << 33..1 << 50,
             lens in [0_u64..1 << 20, 0..1 << 34, 0..1 << 20],
-            all in 1_u64..1 << 30,
-            (since, straddle) in (0_u64..=1 << 30, 0_u64..100),
+            all in 1_u64..1 << 27,
+            (since, straddle) in (0_u64..=1 << 27, 0_u64..100),
             (breaks, all_breaks) in (0_u32..2, 0_u32..3),
             cycle in proptest::option::of((1_u64..1 << 18, 0_u64..1 << 12)),
             stalls: bool,
@@ -246,14 +259,13 @@ mod tests {
             let mut interval =
                 Interval::new(anchor(left, lens[0]), anchor(right, lens[2]), all, None, None);
             interval.stalls = stalls;
-            interval.settle(cycle.map(|(low, more)| Range { low, high: low + more }), 2);
-            prop_assert!(interval.near.is_some());
+            let clock = TscClock { shift: 31, mult: 715_827_883, zero: 1_000_000 };
+            interval.settle(cycle.map(|(low, more)| Range { low, high: low + more }), 2, clock);
             let since = span(since.min(all.most), breaks.min(all_breaks));
-            let near = interval.bounds(since, 2);
-            interval.near = None;
-            let far = interval.bounds(since, 2);
-            prop_assert_eq!((near.lo, near.point, near.hi), (far.lo, far.point, far.hi));
-            prop_assert_eq!(near.contradict, far.contradict);
+            let near = (interval.time(since, 2, clock), interval.contradicts(2));
+            prop_assert!(interval.near.take().is_some());
+            let far = (interval.time(since, 2, clock), interval.contradicts(2));
+            prop_assert_eq!(near, far);
         }
     }
 }

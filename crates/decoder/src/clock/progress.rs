@@ -18,6 +18,7 @@ use super::timeline::Mark;
 pub(super) struct Progress<'a>(pub(super) &'a [Mark]);
 
 impl Progress<'_> {
+    #[inline]
     fn passed(self, slot: u32) -> Option<u32> {
         self.0.get(slot as usize).map(|mark| mark.work)
     }
@@ -52,6 +53,7 @@ impl Progress<'_> {
 }
 
 /// Instructions from `start` to `end`, both wrapping; 0 if `end` is earlier.
+#[inline]
 fn passed_since(end: u32, start: u32) -> u64 {
     u64::try_from(end.wrapping_sub(start) as i32).unwrap_or(0)
 }
@@ -61,7 +63,7 @@ mod tests {
     use super::*;
 
     fn marks(work: impl IntoIterator<Item = u32>) -> Vec<Mark> {
-        work.into_iter().map(|work| Mark { most: 0, doubt: 0, work }).collect()
+        work.into_iter().map(|work| Mark { most: 0, work }).collect()
     }
 
     #[test]

@@ -36,27 +36,52 @@ struct Part {
 /// What had passed at a flow packet: small, for each has one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
-    /// [`Span::most`] since the anchor before it.
-    pub(super) most: u64,
-    /// [`Span::doubt`], in [`Timeline::doubts`].
-    pub(super) doubt: u32,
+    /// [`Span::most`] since the anchor before it, less that of its run.
+    pub(super) most: u32,
     /// Instructions, wrapping, when what it stands for happened: its packet was followed to there.
     pub(super) work: u32,
+}
+
+/// What the marks from `first` on have in common, up to the next run's.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    first: Slot,
+    most: u64,
+    doubt: Doubt,
+}
+
+/// The number of the last of `all` that begins not behind `slot`, `first` saying where they do: mostly one beside `near`.
+#[inline]
+fn last_begun<T>(all: &[T], first: impl Fn(&T) -> Slot, slot: Slot, near: usize) -> usize {
+    let has = |&number: &usize| {
+        all.get(number).is_some_and(|one| first(one) <= slot)
+            && all.get(number + 1).is_none_or(|next| slot < first(next))
+    };
+    let search = || all.partition_point(|one| first(one) <= slot).saturating_sub(1);
+    [near, near + 1, near.saturating_sub(1)].into_iter().find(has).unwrap_or_else(search)
 }
 
 /// Room for those of a segment.
 #[derive(Debug, Default)]
 pub(crate) struct Marks(Vec<Mark>);
 
+/// The part and the run, by number, of the slots from `first` on, up to `end`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Near {
+    first: Slot,
+    end: Slot,
+    part: usize,
+    run: usize,
+}
+
 pub(super) struct Timeline {
     conversion: TscClock,
     /// See [`super::Clock`].
     unseen_cycles: u64,
     pub(super) marks: Vec<Mark>,
-    /// Each different from the one before it.
-    doubts: Vec<Doubt>,
+    runs: Vec<Run>,
     /// The last of them.
-    doubt: Doubt,
+    run: Run,
     parts: Vec<Part>,
     /// The first slot that is in no part yet.
     open: Slot,
@@ -68,12 +93,13 @@ impl Timeline {
     pub(super) fn new(conversion: TscClock, unseen_cycles: u64, marks: Marks) -> Self {
         let mut marks = marks.0;
         marks.clear();
+        let run = Run { first: Slot(0), most: 0, doubt: Doubt::default() };
         Self {
             conversion,
             unseen_cycles,
             marks,
-            doubts: vec![Doubt::default()],
-            doubt: Doubt::default(),
+            runs: vec![run],
+            run,
             parts: vec![],
             open: Slot(0),
             waiting: 0,
@@ -90,15 +116,29 @@ impl Timeline {
         Slot(self.marks.len() as u32)
     }
 
+    /// A slot, at so many cycles at most since the last anchor.
     #[inline]
-    pub(super) fn push(&mut self, since: Span, work: u32) -> Slot {
+    pub(super) fn push(&mut self, most: u64, work: u32) -> Slot {
         let slot = self.next();
-        if since.doubt != self.doubt {
-            self.doubts.push(since.doubt);
-            self.doubt = since.doubt;
-        }
-        self.marks.push(Mark { most: since.most, doubt: self.doubts.len() as u32 - 1, work });
+        let in_run = u32::try_from(most.wrapping_sub(self.run.most));
+        let most = in_run.unwrap_or_else(|_| self.begin_run(most, self.run.doubt));
+        self.marks.push(Mark { most, work });
         slot
+    }
+
+    /// The slots that follow are another run, `most` cycles behind the last anchor; what is left of these.
+    #[cold]
+    fn begin_run(&mut self, most: u64, doubt: Doubt) -> u32 {
+        self.run = Run { first: self.next(), most, doubt };
+        self.runs.push(self.run);
+        0
+    }
+
+    /// What is not certain of the slots that follow.
+    pub(super) fn doubt(&mut self, doubt: Doubt) {
+        if self.run.doubt != doubt {
+            self.begin_run(self.run.most, doubt);
+        }
     }
 
     /// What `slot` stands for happened when `work` instructions had passed.
@@ -151,37 +191,37 @@ impl Timeline {
         self.conversion.to_ns(ticks::ceil(ticks))
     }
 
-    /// The time of a slot; none if there is no such slot, or no part has it.  `near`: the number of a part nearby, and then
-    /// that of the slot's own.
+    /// The time of a slot; none if there is no such slot, or no part has it.  `near`: where it may be, and then where it is.
     #[inline]
-    pub(super) fn time(&self, slot: Slot, near: &mut usize) -> Option<EventTime> {
-        let Mark { most, doubt, .. } = *self.marks.get(slot.0 as usize)?;
-        let since = Span { most, doubt: *self.doubts.get(doubt as usize)? };
-        if !self.has(*near, slot) {
-            let is_next = self.has(*near + 1, slot);
-            let search = || self.parts.partition_point(|part| part.first <= slot).saturating_sub(1);
-            *near = if is_next { *near + 1 } else { search() };
+    pub(super) fn time(&self, slot: Slot, near: &mut Near) -> Option<EventTime> {
+        let mark = self.marks.get(slot.0 as usize)?;
+        if slot < near.first || slot >= near.end {
+            *near = self.look_up(slot, *near);
         }
-        let part = self.parts.get(*near).filter(|part| part.first <= slot && slot < self.open)?;
+        let (run, part) = (self.runs.get(near.run)?, self.parts.get(near.part)?);
+        if slot < part.first || slot >= self.open {
+            return None;
+        }
+        let since = Span { most: run.most + u64::from(mark.most), doubt: run.doubt };
         let time = self.by_rule(&part.rule, since);
         Some(part.bound.map_or(time, |(lo, hi)| EventTime { lo, point: time.point.clamp(lo, hi), hi }))
     }
 
-    /// The slot is in the part with this number.
-    fn has(&self, part: usize, slot: Slot) -> bool {
-        let end = self.parts.get(part + 1).map_or(self.open, |next| next.first);
-        self.parts.get(part).is_some_and(|part| part.first <= slot && slot < end)
+    /// The part and the run of a slot, if it has any.
+    fn look_up(&self, slot: Slot, near: Near) -> Near {
+        let part = last_begun(&self.parts, |part| part.first, slot, near.part);
+        let run = last_begun(&self.runs, |run| run.first, slot, near.run);
+        let part_first = |number: usize| self.parts.get(number).map_or(self.open, |part| part.first);
+        let run_first = |number: usize| self.runs.get(number).map_or(Slot(u32::MAX), |run| run.first);
+        let first = part_first(part).max(run_first(run));
+        Near { first, end: part_first(part + 1).min(run_first(run + 1)), part, run }
     }
 
     #[inline]
     fn by_rule(&self, rule: &Rule, since: Span) -> EventTime {
         match rule {
             Rule::Before(anchor) => EventTime { lo: Ns(0), point: *anchor, hi: *anchor },
-            Rule::Between(interval) => {
-                let bounds = interval.bounds(since, self.unseen_cycles);
-                let (lo, hi) = (self.ns(bounds.lo), self.ns_up(bounds.hi));
-                EventTime { lo, point: self.ns(bounds.point).clamp(lo, hi), hi }
-            }
+            Rule::Between(interval) => interval.time(since, self.unseen_cycles, self.conversion),
             Rule::Behind { anchor, cycle, end } => {
                 let bounds = interval::behind(*anchor, since, *cycle, self.unseen_cycles);
                 let lo = self.ns(bounds.lo);

@@ -4,7 +4,7 @@ use model::EventTime;
 
 use super::Slot;
 use super::progress::Progress;
-use super::timeline::Timeline;
+use super::timeline::{Near, Timeline};
 
 /// Slots whose times are kept; those of one event are neighbours, and so are those of the next.
 const RECENT: usize = 8;
@@ -19,8 +19,8 @@ pub(crate) struct Times<'a> {
     /// By the slot's lowest bits: whose times they are.
     recent: [Slot; RECENT],
     recent_times: [EventTime; RECENT],
-    /// The part of the timeline that was asked for last.
-    near: usize,
+    /// Where in the timeline was asked last.
+    near: Near,
 }
 
 impl<'a> Times<'a> {
@@ -30,7 +30,7 @@ impl<'a> Times<'a> {
             progress: Progress(&timeline.marks),
             recent: [NOBODY; RECENT],
             recent_times: [EventTime::default(); RECENT],
-            near: 0,
+            near: Near::default(),
         }
     }
 

@@ -1,123 +1,128 @@
 //! Finds effects by what they are of.
 //!
-//! A busy program has tens of thousands of effects, and each packet asks for another one: looking at memory that no cache
-//! has is most of what a packet costs.  So an effect fills one cache line, its key with it, and the memo is no larger than
-//! the effects that were met need, which also spares the processor's table of pages.  An effect stands at the place
-//! that its key says, or else beside that, in the line that processors fetch along with it.
+//! A busy program has tens of thousands of effects, and each packet asks for another one, which says what the next packet
+//! asks for: waiting for memory is much of what a packet costs.  So an effect and its key are half a cache line, and the
+//! memo is no larger than the effects that were met need, which also spares the processor's table of pages.  An effect
+//! stands at the place that its key says, or else beside that, in the same line.
 
-use model::Avma;
-use packet::Tnt;
-
-use super::{BITS, Calls, Effect, End};
+use super::{Asked, BITS, EdgeId, Effect, End};
 use crate::block::BlockId;
 
-/// What an effect is of: a block, and what a packet says there or what is returned to.
+/// What an effect is of: a block, and what is asked there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    detail: u64,
+    /// 64 bits that need no alignment.
+    detail: [u8; 8],
     /// The block's number, and what `detail` is.
     block: u32,
 }
 
 impl Key {
-    const NONE: Self = Self { detail: 0, block: u32::MAX };
+    const NONE: Self = Self { detail: [0; 8], block: u32::MAX };
 
     #[inline]
-    pub(super) fn bits(block: BlockId, bits: Tnt) -> Self {
-        Self { detail: bits.number::<BITS>(), block: block.0 }
+    pub(super) fn new(block: BlockId, asked: Asked) -> Self {
+        let (detail, kind) = match asked {
+            Asked::Bits(bits) => (bits.number::<BITS>(), 0),
+            Asked::Address(ip) => (ip.0, 1),
+            Asked::Return(call, bits) => {
+                let call = call.unwrap_or(BlockId::NONE);
+                (u64::from(call.0) << (BITS + 1) | bits.number::<BITS>(), 2)
+            }
+        };
+        Self { detail: detail.to_ne_bytes(), block: block.0 | kind << 30 }
     }
 
+    /// Fibonacci hashing of what the packet says, which is known long before the block is: that costs nothing more.
     #[inline]
-    pub(super) fn address(block: BlockId, ip: Avma) -> Self {
-        Self { detail: ip.0, block: block.0 | 1 << 30 }
-    }
-
-    #[inline]
-    pub(super) fn returns(block: BlockId, call: BlockId, bits: Tnt) -> Self {
-        Self { detail: u64::from(call.0) << (BITS + 1) | bits.number::<BITS>(), block: block.0 | 1 << 31 }
-    }
-
-    /// Fibonacci hashing, to one of so many places.
-    #[inline]
-    fn place(self, places: usize) -> usize {
+    fn hash(self) -> usize {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mixed = (self.detail.rotate_left(32) ^ u64::from(self.block)).wrapping_mul(GOLDEN);
-        (((mixed >> 32) * places as u64) >> 32) as usize
+        let detail = u64::from_ne_bytes(self.detail).wrapping_mul(GOLDEN) >> 32;
+        (detail ^ u64::from(self.block) << 1) as usize
     }
 }
 
-/// A place of the memo: a cache line.
+/// Half a line of the memo.
 #[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
 struct Entry {
     key: Key,
     effect: Effect,
 }
 
-const _: () = assert!(size_of::<Entry>() == 64);
+/// A cache line.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Line([Entry; 2]);
 
-impl Entry {
-    const EMPTY: Self = Self {
-        key: Key::NONE,
-        effect: Effect {
-            next: BlockId::NONE,
-            end: End::Lost,
-            bits: 0,
-            returns: false,
-            is_at_return: false,
-            work: 0,
-            first_work: 0,
-            edges: None,
-            calls: Calls::None,
-            failure: 0,
-        },
-    };
+const _: () = assert!(size_of::<Line>() == 64);
+
+impl Line {
+    const EMPTY: Self = Self(
+        [Entry {
+            key: Key::NONE,
+            effect: Effect {
+                next: BlockId::NONE,
+                work: 0,
+                first_work: 0,
+                edges: EdgeId::NONE,
+                bits: 0,
+                end: End::Lost,
+                returns: false,
+                calls: false,
+            },
+        }; 2],
+    );
 }
 
-/// Where an effect is in the memo, until the next one is remembered.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place(usize);
-
-/// A memo begins with so many places: 256 KB.
-const FIRST_PLACES: usize = 1 << 12;
+/// A memo begins with so many lines: 128 KB.
+const FIRST_LINES: usize = 1 << 11;
 
 pub(super) struct Memo {
-    entries: Box<[Entry]>,
+    /// A power of two of them.
+    lines: Box<[Line]>,
+    /// Entries that are not free.
     used: usize,
-    /// It grows to so many places; then what is new takes the place of something else.
+    /// It grows to so many lines; then what is new takes the place of something else.
     most: usize,
 }
 
 impl Memo {
-    /// A memo of at most so many places, and at least one.
+    /// A memo of at most so many entries, and at least a line of them.
     pub(super) fn new(most: usize) -> Self {
-        let most = most.max(1);
-        Self { entries: empty(most.min(FIRST_PLACES)), used: 0, most }
+        let most = (most / 2).max(1);
+        let lines = 1 << FIRST_LINES.min(most).ilog2();
+        Self { lines: empty(lines), used: 0, most }
+    }
+
+    /// Where a key's effect stands, if it is not beside that.
+    #[inline]
+    fn place(&self, key: Key) -> usize {
+        key.hash() & (self.lines.len() * 2 - 1)
     }
 
     #[inline]
-    pub(super) fn get(&self, Place(place): Place) -> &Effect {
-        &self.entries[place].effect
+    fn entry(&self, place: usize) -> &Entry {
+        &self.lines[place / 2].0[place % 2]
     }
 
     #[inline]
-    pub(super) fn find(&self, key: Key) -> Option<Place> {
-        let place = key.place(self.entries.len());
-        if self.entries[place].key == key {
-            return Some(Place(place));
+    pub(super) fn find(&self, key: Key) -> Option<&Effect> {
+        let place = self.place(key);
+        let entry = self.entry(place);
+        if entry.key == key {
+            return Some(&entry.effect);
         }
-        let beside = place ^ 1;
-        let is_beside = self.entries.get(beside).is_some_and(|entry| entry.key == key);
-        is_beside.then_some(Place(beside))
+        let beside = self.entry(place ^ 1);
+        (beside.key == key).then_some(&beside.effect)
     }
 
     /// Remembers the effect of a key that was not found.
-    pub(super) fn add(&mut self, key: Key, effect: Effect) -> Place {
-        if self.used * 2 >= self.entries.len() && self.entries.len() < self.most {
-            let larger = empty((self.entries.len() * 2).min(self.most));
+    pub(super) fn add(&mut self, key: Key, effect: Effect) -> &Effect {
+        if self.used >= self.lines.len() && self.lines.len() * 2 <= self.most {
+            let larger = empty(self.lines.len() * 2);
             self.used = 0;
-            for entry in std::mem::replace(&mut self.entries, larger) {
-                if entry.key != Key::NONE {
+            for Line(entries) in std::mem::replace(&mut self.lines, larger) {
+                for entry in entries.into_iter().filter(|entry| entry.key != Key::NONE) {
                     self.put(entry);
                 }
             }
@@ -126,22 +131,23 @@ impl Memo {
     }
 
     /// At its place if that is free; else beside it if that is; else it takes its place.
-    fn put(&mut self, entry: Entry) -> Place {
-        let place = entry.key.place(self.entries.len());
-        let is_free = |place: usize| self.entries.get(place).is_some_and(|entry| entry.key == Key::NONE);
-        let free = [place, place ^ 1].into_iter().find(|&place| is_free(place));
+    fn put(&mut self, entry: Entry) -> &Effect {
+        let place = self.place(entry.key);
+        let is_free = |place: &usize| self.entry(*place).key == Key::NONE;
+        let free = [place, place ^ 1].into_iter().find(is_free);
         self.used += usize::from(free.is_some());
         let place = free.unwrap_or(place);
-        self.entries[place] = entry;
-        Place(place)
+        let stays = &mut self.lines[place / 2].0[place % 2];
+        *stays = entry;
+        &stays.effect
     }
 
     /// Forgets all effects.
     pub(super) fn clear(&mut self) {
-        *self = Self::new(self.most);
+        *self = Self::new(self.most * 2);
     }
 }
 
-fn empty(places: usize) -> Box<[Entry]> {
-    vec![Entry::EMPTY; places].into_boxed_slice()
+fn empty(lines: usize) -> Box<[Line]> {
+    vec![Line::EMPTY; lines].into_boxed_slice()
 }

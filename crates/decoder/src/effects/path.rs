@@ -1,9 +1,9 @@
 //! Working out one effect: from a block on, by direct branches and what the packet says.
 
-use model::{Avma, GapCause, NoCode, SpaceId};
+use model::{Avma, BranchKind, GapCause, NoCode, SpaceId, Transfer};
 use packet::Tnt;
 
-use super::{Calls, Edge, EdgeId, Effect, Effects, End, Failure, Role};
+use super::{Edge, EdgeId, Effect, Effects, End, Failure, Role};
 use crate::Context;
 use crate::block::{Block, BlockId, Terminator};
 use crate::graph::BlockGraph;
@@ -41,14 +41,21 @@ pub(super) struct Path<'a> {
     first_work: Option<u32>,
     first_edge: usize,
     /// The calls that have not returned, oldest first.
-    calls: Vec<BlockId>,
+    calls: Vec<Call>,
+}
+
+/// A call, and the edge that it is if it is one.
+#[derive(Clone, Copy)]
+struct Call {
+    block: BlockId,
+    edge: usize,
 }
 
 type Walked<T> = Result<T, Failure>;
 
 impl From<GapCause> for Failure {
     fn from(cause: GapCause) -> Self {
-        Self { cause, branch: None, endless: false }
+        Self { cause, branch: None, endless: false, edges: EdgeId::NONE, calls: vec![] }
     }
 }
 
@@ -96,32 +103,25 @@ impl<'a> Path<'a> {
         if let Some(last) = effects.edges.last_mut().filter(|_| has_edges) {
             last.is_last = true;
         }
-        let calls = match calls[..] {
-            [] => Calls::None,
-            [call] => Calls::One(call),
-            _ => {
-                let from = effects.calls.len() as u32;
-                effects.calls.extend_from_slice(&calls);
-                Calls::More(from, effects.calls.len() as u32)
+        let edges = if has_edges { EdgeId(first_edge as u32) } else { EdgeId::NONE };
+        let (end, edges, calls) = match end {
+            Ok(end) => {
+                for call in &calls {
+                    if let Some(edge) = effects.edges.get_mut(call.edge) {
+                        edge.is_open = true;
+                    }
+                }
+                let end = if is_at_return && end == End::Used { End::Return } else { end };
+                (end, edges, !calls.is_empty())
+            }
+            Err(failure) => {
+                let calls = calls.iter().map(|call| call.block).collect();
+                effects.failures.push(Failure { edges, calls, ..failure });
+                (End::Lost, EdgeId(effects.failures.len() as u32 - 1), false)
             }
         };
-        let failure = effects.failures.len() as u32;
-        let end = end.unwrap_or_else(|failure| {
-            effects.failures.push(failure);
-            End::Lost
-        });
-        Effect {
-            next,
-            end,
-            bits,
-            returns,
-            is_at_return,
-            work,
-            first_work: first_work.unwrap_or(work),
-            edges: has_edges.then_some(EdgeId(first_edge as u32)),
-            calls,
-            failure,
-        }
+        let first_work = first_work.unwrap_or(work);
+        Effect { next, work, first_work, edges, bits, end, returns, calls }
     }
 
     fn here(&self) -> Block {
@@ -139,17 +139,20 @@ impl<'a> Path<'a> {
             _ if from.last.function == target.function || target.at_entry => (Role::Jump, target.ip),
             _ => (Role::Landing, target.ip),
         };
-        let is_transfer = |kind| self.context.is_transfer(kind, from.last.function, target.function);
-        if from.branch_kind().is_some_and(is_transfer) {
+        let kind = from.branch_kind();
+        let is_transfer =
+            |kind: &BranchKind| self.context.is_transfer(*kind, from.last.function, target.function);
+        if let Some(kind) = kind.filter(is_transfer) {
+            self.effects.transfers.push(Transfer::Branch { kind, from: from.last, to: target });
             self.effects.edges.push(Edge {
                 from: self.block,
-                to,
                 work: self.work,
                 role,
                 address: address.0,
                 from_asked: self.context.is_asked(from.last.function),
                 to_asked: self.context.is_asked(target.function),
                 is_behind_first: self.first_work.is_some(),
+                is_open: false,
                 is_last: false,
             });
         }
@@ -183,6 +186,11 @@ impl<'a> Path<'a> {
         Ok(())
     }
 
+    /// The branch that is taken next is a call that returns.
+    fn call(&mut self) {
+        self.calls.push(Call { block: self.block, edge: self.effects.edges.len() });
+    }
+
     /// Passes the instructions of the block at hand.
     fn pass(&mut self, block: &Block) {
         self.work = self.work.wrapping_add(block.instructions);
@@ -200,7 +208,7 @@ impl<'a> Path<'a> {
                 Terminator::Call { to, push } => {
                     self.pass(&block);
                     if push {
-                        self.calls.push(self.block);
+                        self.call();
                     }
                     self.taken(to)?;
                 }
@@ -236,7 +244,7 @@ impl<'a> Path<'a> {
                 Terminator::Return if self.context.recording.pt.return_compression => {
                     let Some(call) = self.calls.pop() else { return Ok(End::Return) };
                     let is_taken = bits.pop() == Some(true);
-                    self.return_to(is_taken.then_some(call))?;
+                    self.return_to(is_taken.then_some(call.block))?;
                 }
                 // Deferred TIP: the bits belong to branches behind its target.
                 Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return => {
@@ -284,13 +292,14 @@ impl<'a> Path<'a> {
             return Err(GapCause::Desync { ip: block.last.ip }.into()); // no near branch leads out of the kernel
         }
         self.pass(&block);
+        let to = self.graph.at(self.context, self.space, ip);
+        let is_vsyscall = ip.is_kernel() && to.is_err();
         match block.terminator {
-            Terminator::IndirectCall => self.calls.push(self.block),
+            Terminator::IndirectCall if !is_vsyscall => self.call(),
             Terminator::Return => self.returns = self.calls.pop().is_none(),
             _ => (),
         }
-        let to = self.graph.at(self.context, self.space, ip);
-        if ip.is_kernel() && to.is_err() {
+        if is_vsyscall {
             // A user's address in the kernel's half, whose calls the kernel carries out.
             return Ok(End::Vsyscall);
         }

@@ -7,6 +7,7 @@ use packet::{MAX_PACKET_LEN, Packet, Tnt};
 
 use super::events::FupUse;
 use super::{Flow, State};
+use crate::walk::Step;
 
 impl Flow<'_> {
     /// Follows such packets up to the first other one.
@@ -21,16 +22,17 @@ impl Flow<'_> {
         let run = self.reader.run(whole);
         let end = self.reader.offset().plus(run.len() as u64);
         let mut rest = run;
-        while matches!(self.state, State::On)
+        let mut is_on = matches!(self.state, State::On);
+        while is_on
             && let Some(bytes) = rest.first_chunk()
             && let Some((packet, len)) = packet::decode_common(bytes)
         {
             let at = AuxOffset(end.0 - rest.len() as u64);
             match packet {
-                Packet::Tnt(tnt) => self.follow_tnt(at, tnt),
+                Packet::Tnt(tnt) => is_on = self.follow_tnt(at, tnt),
                 Packet::Cyc(cycles) => self.cyc(cycles),
                 Packet::Tip(payload) => match self.last_ip.expand(payload) {
-                    Some(ip) => self.follow_tip(at, Avma(ip)),
+                    Some(ip) => is_on = self.follow_tip(at, Avma(ip)),
                     None => break,
                 },
                 _ => break,
@@ -40,40 +42,57 @@ impl Flow<'_> {
         self.reader.passed(run, rest);
     }
 
-    /// A TNT in code that is followed.
+    /// The step to the flow packet at hand, which is behind all branches of the one before.  Its slot is made once it is
+    /// followed, and not written twice.
     #[inline(always)]
-    pub(super) fn follow_tnt(&mut self, at: AuxOffset, tnt: Tnt) {
-        self.clock.progress(1);
-        self.behind_tnt = false; // what follows is behind all branches of the TNT before
-        let step = self.step(at);
-        (self.behind_tnt, self.tnt_lo) = (true, step.lo);
-        if !self.walk.tnt.is_empty() {
-            let ip = self.walk.position().ip;
-            return self.check(Err(GapCause::Desync { ip }), at);
-        }
-        (self.walk.tnt, self.walk.first_bit) = (tnt, None);
-        self.open_tnt = true;
-        let walked = self.walk.follow_tnt(step);
-        if let Some(work) = self.walk.first_bit {
-            self.clock.reached(step.slot, work);
-        }
-        self.clock.progress(u64::from(tnt.len()).saturating_sub(1));
-        self.check(walked, at);
+    fn next_step(&mut self, at: AuxOffset) -> Step {
+        let (lo, slot) = (self.flow_slot, self.clock.next_slot());
+        self.flow_slot = slot;
+        Step { lo, own: slot, slot, at }
     }
 
-    /// A TIP in code that is followed, without a FUP before it.
+    /// A TNT in code that is followed; false if that has ended.
     #[inline(always)]
-    pub(super) fn follow_tip(&mut self, at: AuxOffset, ip: Avma) {
+    pub(super) fn follow_tnt(&mut self, at: AuxOffset, tnt: Tnt) -> bool {
+        self.clock.progress(1);
+        let step = self.next_step(at);
+        (self.open_tnt, self.behind_tnt, self.tnt_lo) = (true, true, step.lo);
+        let before = self.walk.work;
+        let walked = if self.walk.tnt.is_empty() {
+            (self.walk.tnt, self.walk.first_bit) = (tnt, None);
+            self.walk.follow_tnt(step)
+        } else {
+            self.walk.first_bit = Some(before);
+            Err(GapCause::Desync { ip: self.walk.position().ip })
+        };
+        self.clock.slot(self.walk.first_bit.unwrap_or(before));
+        self.clock.progress(u64::from(tnt.len()).saturating_sub(1));
+        if walked.is_ok() {
+            return true;
+        }
+        self.check(walked, at);
+        matches!(self.state, State::On)
+    }
+
+    /// A TIP in code that is followed, without a FUP before it; false if that has ended.
+    #[inline(always)]
+    pub(super) fn follow_tip(&mut self, at: AuxOffset, ip: Avma) -> bool {
         self.clock.progress(1);
         let deferred = self.behind_tnt || !self.walk.tnt.is_empty();
-        let step = if deferred { self.among_tnt(at) } else { self.step(at) };
+        let step = if deferred {
+            self.among_tnt(at)
+        } else {
+            self.open_tnt = false;
+            self.next_step(at)
+        };
         let walked = self.walk.follow_tip(step, ip);
         if !deferred {
-            self.clock.reached(step.slot, self.walk.work);
+            self.clock.slot(self.walk.work);
         }
         if matches!(walked, Ok(false)) && self.walk.tnt.is_empty() {
-            return; // nearly always
+            return true; // nearly always
         }
         self.arrived(step, ip, walked);
+        matches!(self.state, State::On)
     }
 }

@@ -49,7 +49,8 @@ impl Lost {
             | GapCause::NoSync
             | GapCause::NotYetAttached
             | GapCause::UntracedCpu
-            | GapCause::BetweenSnapshots => true,
+            | GapCause::BetweenSnapshots
+            | GapCause::FullRing => true,
             GapCause::Desync { .. }
             | GapCause::MissingCode { .. }
             | GapCause::UnmappedCode { .. }

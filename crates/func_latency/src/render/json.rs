@@ -11,6 +11,7 @@ use analyzer::{
 };
 use serde::Serialize;
 
+use super::json_causes::Causes;
 use super::names::{caller_name, child_name};
 use super::rows::Row;
 use super::{Names, View};
@@ -121,6 +122,8 @@ struct Function {
     bounds_ns: Bounds,
     /// The same with the calls that were not seen to end.
     with_open_ns: WithOpen,
+    /// Null: nobody looked.
+    off_cpu_causes: Option<Causes>,
 }
 
 /// Bound of the difference between printed and true latency, over the counted calls.
@@ -317,6 +320,7 @@ fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<
         error_ns: error(&report.error, report.latency.count),
         bounds_ns: bounds(&report.error),
         with_open_ns: with_open(&report.tails),
+        off_cpu_causes: report.off_cpu_causes.as_ref().map(Causes::new),
     }
 }
 

@@ -1,13 +1,20 @@
-//! The report as text, JSON and rows.
+//! The report as text, timeline, JSON, rows and page.
 
+pub mod diff;
+pub mod explain;
 pub mod graph;
 pub mod histogram;
+pub mod html;
 pub(crate) mod image_names;
 pub mod json;
+mod json_causes;
+pub mod ledger;
+pub mod modes;
 pub mod names;
 pub mod rows;
 pub mod table;
 pub mod text;
+pub mod timeline;
 pub mod tree;
 pub mod units;
 

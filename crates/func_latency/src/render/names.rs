@@ -1,7 +1,8 @@
 //! What ids are called: functions, objects, call sites.
 
-use analyzer::{Caller, ChildKind, ChildRow, Place};
+use analyzer::{Caller, ChildKind, ChildRow, Place, Reason, Waker};
 use model::{FunctionId, ObjectId};
+use syscalls::Sysno;
 
 /// Names of what a report speaks of.
 pub trait Names {
@@ -46,6 +47,29 @@ pub fn callee_name(names: &dyn Names, kind: ChildKind, function: FunctionId) -> 
         ChildKind::Own => "*self".to_owned(),
         ChildKind::Signal if function == FunctionId::UNKNOWN => "[signal]".to_owned(),
         _ => names.function(function),
+    }
+}
+
+/// What a thread waited for.
+#[must_use]
+pub fn reason_name(reason: &Reason) -> String {
+    match reason {
+        Reason::Syscall(number) => {
+            let known = Sysno::new(*number as usize);
+            known.map_or_else(|| format!("system call {number}"), |syscall| syscall.name().to_owned())
+        }
+        Reason::Kernel(function) => format!("[kernel] {function}"),
+        Reason::Preempted => "[preempted]".to_owned(),
+        Reason::Unknown => "[unknown]".to_owned(),
+    }
+}
+
+/// Who woke a thread.
+#[must_use]
+pub fn waker_name(waker: &Waker) -> String {
+    match waker {
+        Waker::Interrupt => "[interrupt]".to_owned(),
+        Waker::Thread { tid, name, .. } => format!("{name} ({})", tid.0),
     }
 }
 

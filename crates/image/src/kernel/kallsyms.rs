@@ -13,6 +13,26 @@ pub(super) struct Symbol {
     pub(super) name: String,
 }
 
+/// The running kernel's functions, by address.
+#[derive(Debug, Default)]
+pub struct KernelSymbols(Vec<Symbol>);
+
+impl KernelSymbols {
+    /// Those of `/proc/kallsyms`; none if it cannot be read, or hides its addresses (`kptr_restrict`).
+    #[must_use]
+    pub fn read(path: &Path) -> Self {
+        Self(read(path))
+    }
+
+    /// The function at an address.
+    #[must_use]
+    pub fn name(&self, address: Avma) -> Option<&str> {
+        let after = self.0.partition_point(|symbol| symbol.address <= address);
+        let symbol = self.0.get(after.checked_sub(1)?)?;
+        (address.minus(symbol.address) < symbol.size).then_some(&symbol.name)
+    }
+}
+
 /// By address; empty if the file cannot be read, or hides its addresses (`kptr_restrict`).
 pub(super) fn read(path: &Path) -> Vec<Symbol> {
     std::fs::read_to_string(path).map(|text| parse(&text)).unwrap_or_default()
@@ -53,5 +73,9 @@ mod tests {
             (0xffff_ffff_c000_0000, 0, "f".to_owned()),
         ];
         assert_eq!(symbols, expect);
+        let symbols = KernelSymbols(parse(text));
+        let name = |offset: u64| symbols.name(Avma(0xffff_ffff_8100_0000 + offset));
+        assert_eq!([name(0xf), name(0x10)], [Some("a"), Some("b")]);
+        assert_eq!(symbols.name(Avma(0xffff_ffff_8000_0000)), None);
     }
 }

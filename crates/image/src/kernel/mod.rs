@@ -26,6 +26,7 @@ use crate::locate::{self, Located};
 use crate::object_file::{self, Loaded, ObjectFile};
 use crate::options::ImageOptions;
 use crate::space::{Mapping, ObjectKey};
+pub use kallsyms::KernelSymbols;
 use kallsyms::Symbol;
 use places::Place;
 

@@ -80,7 +80,7 @@ fn who_and_when() {
     let Sideband::Mmap(mmap) = body else { panic!("{body:?}") };
     assert_eq!((mmap.pid, mmap.start, mmap.path.as_str()), (Pid(41), Avma(0x40_0000), "/bin/x"));
     let fork = &r.sideband[3];
-    assert_eq!((fork.cpu, fork.pid, fork.tid), (Some(model::Cpu(0)), Some(Pid(41)), Some(Tid(41))));
+    assert_eq!((fork.cpu, fork.pid, fork.tid), (Some(Cpu(0)), Some(Pid(41)), Some(Tid(41))));
     let born = Sideband::Fork { pid: Pid(41), tid: Tid(42), parent_pid: Pid(41), parent_tid: Tid(41) };
     assert_eq!(fork.body, born);
     assert_eq!(r.sideband[4].body, Sideband::Switch { out: false, preempted: false });

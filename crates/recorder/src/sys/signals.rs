@@ -3,32 +3,58 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::mpsc;
+use std::thread;
 
 /// The signals that end a recording early.
 const SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// The set of [`SIGNALS`].
-fn set() -> libc::sigset_t {
+/// A set of signals.
+fn set(signals: impl Iterator<Item = i32>) -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: the first call initialises the set, which is ours.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
-        for signal in SIGNALS {
+        for signal in signals {
             libc::sigaddset(set.as_mut_ptr(), signal);
         }
         set.assume_init()
     }
 }
 
+/// Whoever started us wants this signal to do nothing: `nohup`, or `&` in a script.
+fn is_ignored(signal: i32) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: with no new action the call only fills `action`, for which zeroes are valid, too.
+    unsafe {
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
+        action.assume_init().sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Holds them back in this thread; which ones, and what was held back before.
+fn hold_back() -> io::Result<(libc::sigset_t, libc::sigset_t)> {
+    // The kernel does not ignore what is held back.
+    let set = set(SIGNALS.into_iter().filter(|signal| !is_ignored(*signal)));
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the sets are ours, and a successful pthread_sigmask initialises `before`.
+    unsafe {
+        match libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, before.as_mut_ptr()) {
+            0 => Ok((set, before.assume_init())),
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+}
+
 /// Lets the signals through again, in a child that has inherited that they are held back.  May be called between fork and
 /// exec.
 pub(super) fn let_through() {
-    let set = set();
+    let set = set(SIGNALS.into_iter());
     // SAFETY: the set is valid for the call, which neither allocates nor locks.
     unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut()) };
 }
 
-/// While it lives SIGINT, SIGTERM and SIGHUP do not kill this process but wait here.
+/// While it lives SIGINT, SIGTERM and SIGHUP do not kill this process but wait here; those that are ignored stay so.
 ///
 /// To be made before any thread: a thread that does not block them would die of them.  When it is dropped they do again
 /// what they did before: a second Ctrl-C kills.
@@ -44,20 +70,33 @@ impl Interrupts {
     /// # Errors
     /// What the kernel says; it has no reason to.
     pub fn hold() -> io::Result<Self> {
-        let set = set();
-        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: the sets are ours, and a successful pthread_sigmask initialises `before`.
+        let (set, before) = hold_back()?;
+        // SAFETY: the set is valid for the call; the descriptor is new, and nobody else knows it.
         unsafe {
-            match libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, before.as_mut_ptr()) {
-                0 => (),
-                error => return Err(io::Error::from_raw_os_error(error)),
-            }
             let fd = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
             if fd < 0 {
                 return Err(io::Error::last_os_error());
             }
-            Ok(Self { fd: OwnedFd::from_raw_fd(fd), before: before.assume_init() })
+            Ok(Self { fd: OwnedFd::from_raw_fd(fd), before })
         }
+    }
+
+    /// Does `work`, in which a signal kills this process as if nothing held it back: there is nothing to clean up yet.
+    ///
+    /// The signals reach one thread that lets them through and does nothing else, so that all threads that `work` makes
+    /// hold them back as this one does.
+    pub fn let_kill_during<T>(&self, work: impl FnOnce() -> T) -> T {
+        let (working, done) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                self.give_back();
+                // Nothing is ever sent: it ends when `working` is dropped.
+                let _ = done.recv();
+            });
+            let result = work();
+            drop(working);
+            result
+        })
     }
 
     /// From here on the signals do again what they did before: the next one ends this process.
@@ -86,5 +125,77 @@ impl AsFd for Interrupts {
 impl Drop for Interrupts {
     fn drop(&mut self) {
         self.give_back();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+    use std::process::Command;
+    use std::time::Duration;
+
+    use rustix::process::{Signal, getpid, kill_process};
+
+    use super::*;
+
+    /// To this thread: another test's would take one that is for the process.
+    fn raise(signal: i32) {
+        // SAFETY: no pointers.
+        assert_eq!(unsafe { libc::raise(signal) }, 0);
+    }
+
+    fn set_action(signal: i32, action: libc::sighandler_t) {
+        // SAFETY: neither of the two actions that are used here runs code of this process.
+        assert_ne!(unsafe { libc::signal(signal, action) }, libc::SIG_ERR);
+    }
+
+    /// A signal that was ignored was queued once it was held back: closing the terminal ended what nohup had started.
+    #[test]
+    fn what_is_ignored_stays_ignored() {
+        set_action(libc::SIGHUP, libc::SIG_IGN);
+        let interrupts = Interrupts::hold().unwrap();
+        raise(libc::SIGHUP);
+        let hung_up = interrupts.take();
+        set_action(libc::SIGHUP, libc::SIG_DFL);
+        assert!(!hung_up);
+        raise(libc::SIGTERM);
+        assert!(interrupts.take(), "SIGTERM is not ignored");
+        assert!(!interrupts.take());
+    }
+
+    /// Where this is set, this process is the one that is to be killed.
+    const VICTIM: &str = "FUNC_LATENCY_TEST_VICTIM";
+
+    /// Symbols of a large program take seconds to read, in which neither Ctrl-C nor kill did anything.
+    #[test]
+    fn before_there_is_anything_to_clean_up_a_signal_kills() {
+        const NAME: &str = "sys::signals::tests::before_there_is_anything_to_clean_up_a_signal_kills";
+        if std::env::var_os(VICTIM).is_none() {
+            let own = std::env::current_exe().unwrap();
+            let mut victim = Command::new(own);
+            victim.args(["--exact", NAME]).env(VICTIM, "1");
+            // Its other threads, which know nothing of this, must not take the signals.
+            // SAFETY: `hold_back` neither allocates nor locks.
+            let victim = unsafe { victim.pre_exec(|| hold_back().map(drop)) }.output().unwrap();
+            assert_eq!(victim.status.signal(), Some(libc::SIGTERM), "{victim:?}");
+            return;
+        }
+        let_through();
+        let interrupts = Interrupts::hold().unwrap();
+        let kill = |signal| kill_process(getpid(), signal).unwrap();
+        kill(Signal::INT);
+        assert!(interrupts.take(), "it is not held back");
+        interrupts.let_kill_during(|| {
+            kill(Signal::TERM);
+            thread::sleep(Duration::from_secs(60));
+        });
+    }
+
+    #[test]
+    fn work_has_its_result_and_the_signals_are_held_back_behind_it() {
+        let interrupts = Interrupts::hold().unwrap();
+        assert_eq!(interrupts.let_kill_during(|| 7), 7);
+        raise(libc::SIGTERM);
+        assert!(interrupts.take());
     }
 }

@@ -12,8 +12,12 @@ use crate::paths::Vm;
 /// Whether it can record, and what it says.
 pub(super) fn doctor(vm: &Vm) -> Result<String> {
     let all = examined(vm, None, 0)?;
-    for line in ["ok      kernel driver: intel_pt", "ok      IP filters: 2 ranges", "ok      crystal clock: "]
-    {
+    for line in [
+        "ok      kernel driver: intel_pt",
+        "ok      IP filters: 2 ranges",
+        "ok      kernel's clock: the TSC",
+        "ok      crystal clock: ",
+    ] {
         ensure!(all.contains(line), "does not say `{line}`: {all}");
     }
     let forbidden = machine::with_paranoid(3, || examined(vm, Some(USER), 3))?;

@@ -90,7 +90,7 @@ const REFUSALS: [Refusal; 12] = [
     Refusal {
         what: "another tracer",
         obstacle: Obstacle::Busy,
-        says: &["another tracer", "end that one first"],
+        says: &["another tracer", "end that one first", "find /proc/"],
         ..ROOT
     },
     Refusal {
@@ -121,7 +121,7 @@ const REFUSALS: [Refusal; 12] = [
         target_of_root: false,
         obstacle: Obstacle::LittleToLock,
         arguments: &["-p", Word::PID, "-d", "1", "-f", "handle", "-m", "64M"],
-        says: &["ulimit -l", "-m"],
+        says: &["a buffer of 64 MB: ", "ulimit -l is 64 KB", "perf_event_mlock_kb is 516", "a smaller -m"],
         ..ROOT
     },
     Refusal {
@@ -134,7 +134,7 @@ const REFUSALS: [Refusal; 12] = [
     Refusal {
         what: "more memory than there is",
         arguments: &["-p", Word::PID, "-f", "handle", "-m", "64G"],
-        says: &["65536 MB", "a smaller -m"],
+        says: &["a buffer of 65536 MB: ", " KB are free", "a smaller -m"],
         ..ROOT
     },
     Refusal { what: "no PMU", obstacle: Obstacle::NoPmu, says: &["intel_pt", "doctor"], ..ROOT },

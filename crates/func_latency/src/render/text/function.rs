@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use analyzer::{CallCounts, CallRow, ErrorBound, FunctionReport, Quantiles, Spread, Stats, Tails};
 
-use super::{callers, children, rule, uncertain};
+use super::{callers, children, off_cpu, rule, uncertain};
 use crate::render::names::{caller_name, file_name};
 use crate::render::table::{Align, Table};
 use crate::render::units::{
@@ -46,12 +46,15 @@ pub(super) fn write(
         error_line(out, function)?;
         cpu_line(out, view, function)?;
     }
-    counts(out, function, inlined)?;
+    counts(out, view, function, inlined)?;
     if !function.children.is_empty() {
         rule(out, '-', width)?;
         writeln!(out, "Children of [{name}]")?;
         children::write(out, view, &function.children, width)?;
         uncertain::children(out, function.latency.sum_ns, function.error.sum_ns)?;
+    }
+    if let Some(causes) = &function.off_cpu_causes {
+        off_cpu::write(out, causes, &name, width)?;
     }
     callers::write(out, view, function, &name, width)?;
     longest_open(out, view, function, &name, width)
@@ -207,7 +210,7 @@ fn cpu_line(out: &mut dyn Write, view: &View<'_>, function: &FunctionReport) -> 
     writeln!(out, "  CPU percent: {cpu} (100 % is one core{estimated}{note})")
 }
 
-fn counts(out: &mut dyn Write, function: &FunctionReport, inlined: u64) -> io::Result<()> {
+fn counts(out: &mut dyn Write, view: &View<'_>, function: &FunctionReport, inlined: u64) -> io::Result<()> {
     let calls = &function.calls;
     writeln!(
         out,
@@ -220,9 +223,11 @@ fn counts(out: &mut dyn Write, function: &FunctionReport, inlined: u64) -> io::R
     )?;
     if function.ended_by_jump > 0 {
         let ended = counted(function.ended_by_jump, "call");
+        let has_filter = view.report.loss.threads.iter().any(|thread| thread.outside_ns.is_some());
+        let out_of = if has_filter { "the IP filter" } else { "the function" };
         writeln!(
             out,
-            "  {ended} ended at a jump out of the IP filter: where they went on was not traced, and they took that long or longer"
+            "  {ended} ended at a jump out of {out_of}: where they went on was not traced, and they took that long or longer"
         )?;
     }
     if function.undecided > 0 {

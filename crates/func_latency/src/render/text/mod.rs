@@ -4,6 +4,7 @@ mod callers;
 mod children;
 mod function;
 mod loss;
+mod off_cpu;
 mod uncertain;
 
 use std::io::{self, Write};
@@ -18,14 +19,13 @@ use super::units::{counted, duration, size};
 pub fn write(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<()> {
     let width = width.clamp(80, 200);
     let trace = &view.report.trace;
-    writeln!(
-        out,
-        "{}: {} of {}, {} of trace",
-        view.input,
-        duration(trace.span_ns),
-        counted(trace.threads, "thread"),
-        size(view.aux_bytes)
-    )?;
+    // Calls without a trace are those of probes.
+    let seen = match view.aux_bytes {
+        0 if trace.events > 0 => counted(trace.events, "call"),
+        bytes => format!("{} of trace", size(bytes)),
+    };
+    let (span, threads) = (duration(trace.span_ns), counted(trace.threads, "thread"));
+    writeln!(out, "{}: {span} of {threads}, {seen}", view.input)?;
     if !view.only.is_empty() {
         let only = view.only.join(", ");
         writeln!(out, "Only calls {only}. CPU percent and losses are of all the time that was recorded")?;

@@ -1,0 +1,184 @@
+//! Why the calls of one group took longer than those of another, to the nanosecond.
+//!
+//! All time of a call is that of its tree's nodes, each of which spends its own in few ways ([`Spent`]).  The ledger has the
+//! sums by path of calls, for both groups:
+//!
+//! ```text
+//!   path               these: count, own time           base: count, own time
+//!   f                      4   running 4000                 200   running 200,000
+//!     g at f+10            4   running  800                 200   running  40,000
+//!       [syscall]          8   kernel 900, blocked 90,000     0
+//! ```
+//! From that come the rows ([`Ledger::compare`]), which add up to the difference of the means, and the way down to the
+//! function that differs ([`Ledger::descend`]).
+
+mod compare;
+mod descend;
+mod gather;
+mod groups;
+mod left_out;
+mod shift;
+mod spent;
+mod variance;
+
+use std::hash::Hash;
+
+use model::{Schedule, Tid};
+use rustc_hash::FxHashMap;
+
+use crate::report::ChildKind;
+use crate::tree::{CallTree, Node};
+
+pub use compare::{Comparison, Row};
+pub use descend::{Descent, End, Level};
+pub use gather::{AllCalls, LedgerOfCalls};
+pub use groups::{ChoiceError, Groups, Outlying, Slow, Typical};
+pub use left_out::LeftOut;
+pub use shift::Shift;
+pub use spent::{Parts, Spent};
+
+use variance::Variance;
+
+/// Which of the two groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The calls that are asked about.
+    These,
+    /// Those that they are compared with.
+    Base,
+}
+
+/// Sums over the calls of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// How often this was called.
+    pub count: u64,
+    /// Time of its own, without that of what it called.
+    pub own: Parts,
+}
+
+/// A callee, called by way of other callees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path<K> {
+    /// The callee.
+    pub key: K,
+    /// The system's part: its time is no code's.
+    pub kind: ChildKind,
+    /// Index of the path to its caller, which is smaller; `None`: the function itself.
+    pub caller: Option<usize>,
+    these: Sums,
+    base: Sums,
+}
+
+impl<K> Path<K> {
+    /// Those of one group.
+    #[must_use]
+    pub const fn sums(&self, side: Side) -> Sums {
+        match side {
+            Side::These => self.these,
+            Side::Base => self.base,
+        }
+    }
+}
+
+/// What the calls of two groups spent their time on; `K` is what tells callees apart.
+#[derive(Clone, Debug)]
+pub struct Ledger<K> {
+    paths: Vec<Path<K>>,
+    places: FxHashMap<(usize, K), usize>,
+    variance: Variance,
+}
+
+impl<K> Default for Ledger<K> {
+    fn default() -> Self {
+        Self { paths: Vec::new(), places: FxHashMap::default(), variance: Variance::default() }
+    }
+}
+
+impl<K: Copy + Eq + Hash> Ledger<K> {
+    /// Adds a call: to a group, if it is in one, and to what the variance is of.  `key` names the callee of a node.
+    pub fn add(
+        &mut self,
+        side: Option<Side>,
+        (tid, tree): (Tid, &CallTree),
+        schedule: &Schedule,
+        mut key: impl FnMut(&Node) -> K,
+    ) {
+        let mut open: Vec<usize> = Vec::new(); // paths
+        let mut child = 0; // the direct callee that the walk is in, or the function itself
+        for step in tree.walk() {
+            open.truncate(step.depth);
+            let own = Parts::of(&step, tid, schedule);
+            let path = match (open.last(), side) {
+                // What a call in neither group did further down is not kept.
+                (Some(_), None) if step.depth > 1 => child,
+                (caller, _) => self.path(caller.copied(), key(step.node), step.node.kind),
+            };
+            if step.depth <= 1 {
+                child = path;
+            }
+            self.variance.spent(child, own);
+            if let (Some(side), Some(path)) = (side, self.paths.get_mut(path)) {
+                let sums = match side {
+                    Side::These => &mut path.these,
+                    Side::Base => &mut path.base,
+                };
+                sums.count += step.node.total.count;
+                sums.own.add(own);
+            }
+            open.push(path);
+        }
+        self.variance.call_ended();
+    }
+
+    /// The path of a callee; recursion goes no deeper.
+    fn path(&mut self, caller: Option<usize>, key: K, kind: ChildKind) -> usize {
+        let Some(caller) = caller else {
+            if self.paths.is_empty() {
+                self.paths.push(Path {
+                    key,
+                    kind,
+                    caller: None,
+                    these: Sums::default(),
+                    base: Sums::default(),
+                });
+            }
+            return 0;
+        };
+        let is_deeper = |path: &Path<K>| path.key == key && path.kind == kind;
+        if kind == ChildKind::Recursion && self.paths.get(caller).is_some_and(is_deeper) {
+            return caller;
+        }
+        let next = self.paths.len();
+        let path = *self.places.entry((caller, key)).or_insert(next);
+        if path == next {
+            let (these, base) = (Sums::default(), Sums::default());
+            self.paths.push(Path { key, kind, caller: Some(caller), these, base });
+        }
+        path
+    }
+
+    /// All paths, each behind that of its caller.
+    #[must_use]
+    pub fn paths(&self) -> &[Path<K>] {
+        &self.paths
+    }
+
+    /// Calls of a group.
+    #[must_use]
+    pub fn calls(&self, side: Side) -> u64 {
+        self.paths.first().map_or(0, |root| root.sums(side).count)
+    }
+
+    /// What the calls of a group spent on each path, all that it called included.
+    fn totals(&self, side: Side) -> Vec<Parts> {
+        let mut totals: Vec<Parts> = self.paths.iter().map(|path| path.sums(side).own).collect();
+        for (at, path) in self.paths.iter().enumerate().rev() {
+            let total = totals.get(at).copied().unwrap_or_default();
+            if let Some(caller) = path.caller.and_then(|caller| totals.get_mut(caller)) {
+                caller.add(total);
+            }
+        }
+        totals
+    }
+}

@@ -1,0 +1,102 @@
+//! Down the path that most of a difference comes from, to where it arises.
+
+use std::hash::Hash;
+
+use super::compare::Pair;
+use super::{Ledger, Parts, Row, Side, Spent};
+
+/// A callee on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// Its path.
+    pub path: usize,
+    /// How often it was called by the calls of each group: these, base.
+    pub counts: (u64, u64),
+    /// Time that it spent in the way that is looked at, with all that it called: these, base.
+    pub sums_ns: (u64, u64),
+    /// What it has of the difference of the means.
+    pub difference_ns: i64,
+    /// Of that, because it was called more often; the rest is because each call took longer.
+    pub more_often_ns: i64,
+}
+
+/// Why the way ends where it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The last one was called more often (or at all).
+    MoreOften,
+    /// The last one takes longer itself.
+    Own,
+    /// It calls several that take longer, none of which has half of the difference.
+    Several,
+}
+
+/// From the function to where the difference arises.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Descent {
+    /// The function, a callee of it, a callee of that, and so on.
+    pub levels: Vec<Level>,
+    /// Why no further.
+    pub end: End,
+}
+
+impl<K: Copy + Eq + Hash> Ledger<K> {
+    /// Where the difference that a row of [`Self::compare`] states arises.
+    #[must_use]
+    pub fn descend(&self, row: &Row) -> Descent {
+        let sign = row.difference_ns.signum();
+        let calls = (self.calls(Side::These), self.calls(Side::Base));
+        let totals = (self.totals(Side::These), self.totals(Side::Base));
+        let level = |path: usize| {
+            let sums = |side| self.paths().get(path).map(|path| path.sums(side)).unwrap_or_default();
+            let total = |totals: &[Parts]| totals.get(path).map_or(0, |parts| parts.get(row.spent));
+            let counts = (sums(Side::These).count, sums(Side::Base).count);
+            let pair = Pair { calls, counts, sums_ns: (total(&totals.0), total(&totals.1)) };
+            Level {
+                path,
+                counts,
+                sums_ns: pair.sums_ns,
+                difference_ns: pair.difference_ns(),
+                more_often_ns: pair.more_often_ns(),
+            }
+        };
+        let mut last = level(0);
+        let mut levels = vec![last];
+        if row.path == 0 && row.spent == Spent::Running {
+            return Descent { levels, end: End::Own };
+        }
+        if row.path != 0 {
+            last = level(row.path);
+            levels.push(last);
+        }
+        loop {
+            let is_most = |ns: i64| sign * ns.saturating_mul(2) >= sign * last.difference_ns;
+            if last.path != 0 && is_most(last.more_often_ns) {
+                return Descent { levels, end: End::MoreOften };
+            }
+            let below = self.paths().iter().enumerate().skip(last.path + 1);
+            let callees = below.filter(|(_, path)| path.caller == Some(last.path)).map(|(at, _)| level(at));
+            // The first of equals.
+            let heaviest = callees.fold(None, |best: Option<Level>, callee| match best {
+                Some(best) if sign * best.difference_ns >= sign * callee.difference_ns => Some(best),
+                _ => Some(callee),
+            });
+            match heaviest {
+                Some(callee) if is_most(callee.difference_ns) => {
+                    last = callee;
+                    levels.push(last);
+                }
+                None => return Descent { levels, end: End::Own },
+                Some(_) => {
+                    let is_own = is_most(self.own_difference_ns(last.path, row.spent, calls));
+                    return Descent { levels, end: if is_own { End::Own } else { End::Several } };
+                }
+            }
+        }
+    }
+
+    fn own_difference_ns(&self, path: usize, spent: Spent, calls: (u64, u64)) -> i64 {
+        let own = |side| self.paths().get(path).map_or(0, |path| path.sums(side).own.get(spent));
+        Pair { calls, counts: calls, sums_ns: (own(Side::These), own(Side::Base)) }.difference_ns()
+    }
+}

@@ -1,0 +1,215 @@
+//! Which calls are the slow ones, which ones they are compared with, and whether they are slow at all.
+//!
+//! A slow call is compared with typical calls of the same caller (the same call site): the half of them that is nearest to
+//! their median.  Of each caller there are as many times more typical calls than slow ones, so that it makes no difference
+//! who called.  Only calls that were seen from entry to end are compared.
+
+use std::collections::BTreeMap;
+
+use super::LeftOut;
+use crate::report::{CallId, CallRow, Caller, Place, Status};
+use crate::request::LatencyRange;
+use crate::stats::{mean, nearest_rank};
+use crate::tree::NESTED_MAX;
+
+/// Which calls are the slow ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slow {
+    /// Those that take no less than this percentile (nearest rank), in thousandths: 990 is p99.
+    Percentile(u16),
+    /// Those of such a latency.
+    Latency(LatencyRange),
+    /// This one.
+    Call(CallId),
+}
+
+/// Which calls the slow ones are compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Typical {
+    /// Those of the same callers.
+    SameCallers,
+    /// Those of all callers: some slow calls have a caller without any others.
+    AllCallers,
+}
+
+/// Slow calls, and what they are compared with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Groups {
+    /// The slow calls, the slowest first.
+    pub slow: Vec<CallRow>,
+    /// The typical ones, the nearest to the median of their caller first.
+    pub typical: Vec<CallRow>,
+    /// Whose typical calls they are.
+    pub whose: Typical,
+    /// Calls that are in neither group, because they cannot be compared.
+    pub left_out: LeftOut,
+    /// Whether the slow calls are slow.
+    pub outlying: Outlying,
+}
+
+/// A test of whether calls are outliers: how far their latencies are from the median of their caller, against how far
+/// those of the others are.  For all others alike, that is measured by the median of the absolute deviations (MAD), which
+/// is 1/1.4826 of the standard deviation where latencies are spread normally, and which a tail of any length leaves alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outlying {
+    /// Median of how far the slow calls are above the median of their caller.
+    pub above_ns: f64,
+    /// So far above may be what is spread like the others: as many of their standard deviations as the largest of as many normal
+    /// values is expected to be above the mean, `sqrt(2 ln n)`, and at least 3.5 (Iglewicz and Hoaglin's modified z-score);
+    /// and no less than the error bounds of a slow and of a typical latency.
+    pub reach_ns: f64,
+    /// The other calls that this was measured on.
+    pub others: u64,
+}
+
+impl Outlying {
+    /// They are.
+    #[must_use]
+    pub fn is_so(&self) -> bool {
+        self.above_ns > self.reach_ns
+    }
+}
+
+/// Why calls cannot be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChoiceError {
+    /// No call of the function was seen from entry to end.
+    #[error("no call was seen from entry to end")]
+    NoCalls,
+    /// No such call.
+    #[error("there is no call {0}; `report --rows` lists them")]
+    NoSuchCall(CallId),
+    /// That call was not seen from entry to end.
+    #[error("call {0} was not seen from entry to end ({status}): its time cannot be compared", status = .1.name())]
+    NotWhole(CallId, Status),
+    /// That call is inside of too many others.
+    #[error("call {0} is inside of {NESTED_MAX} calls of the same function, or more: it is not compared")]
+    TooDeep(CallId),
+    /// No call is slow.
+    #[error("no call that was seen from entry to end has such a latency")]
+    NoSlowCalls,
+    /// All calls are.
+    #[error("all calls are among the slow ones: there is nothing to compare them with")]
+    NoOthers,
+}
+
+type From = (Caller, Option<Place>);
+
+impl Groups {
+    /// Divides the calls of a function.
+    ///
+    /// # Errors
+    /// There is nothing to compare.
+    pub fn choose(rows: &[CallRow], slow: Slow) -> Result<Self, ChoiceError> {
+        let mut left_out = LeftOut::default();
+        let counted: Vec<CallRow> = rows.iter().filter(|row| left_out.compares(row)).copied().collect();
+        let range = match slow {
+            Slow::Percentile(thousandths) => {
+                LatencyRange { min_ns: percentile(&counted, thousandths)?, max_ns: u64::MAX }
+            }
+            Slow::Latency(range) => range,
+            Slow::Call(id) => {
+                let row = rows.iter().find(|row| row.id == id).ok_or(ChoiceError::NoSuchCall(id))?;
+                if !row.status.counted() {
+                    return Err(ChoiceError::NotWhole(id, row.status));
+                }
+                if row.depth >= NESTED_MAX {
+                    return Err(ChoiceError::TooDeep(id));
+                }
+                LatencyRange::ALL
+            }
+        };
+        let is_slow = |row: &CallRow| match slow {
+            Slow::Call(id) => row.id == id,
+            _ => range.contains(row.latency_ns),
+        };
+        let (mut slow, others): (Vec<CallRow>, Vec<CallRow>) = counted.into_iter().partition(is_slow);
+        slow.sort_by_key(|row| (std::cmp::Reverse(row.latency_ns), row.id));
+        if slow.is_empty() {
+            return Err(ChoiceError::NoSlowCalls);
+        }
+        if others.is_empty() {
+            return Err(ChoiceError::NoOthers);
+        }
+        let (typical, whose, outlying) = typical(&slow, &others);
+        Ok(Self { slow, typical, whose, left_out, outlying })
+    }
+}
+
+fn percentile(rows: &[CallRow], thousandths: u16) -> Result<u64, ChoiceError> {
+    let mut latencies: Vec<u64> = rows.iter().map(|row| row.latency_ns).collect();
+    latencies.sort_unstable();
+    let rank = nearest_rank(usize::from(thousandths), latencies.len());
+    latencies.get(rank).copied().ok_or(ChoiceError::NoCalls)
+}
+
+/// A caller's calls: the slow ones, and the others, the nearest to their median first.
+#[derive(Default)]
+struct OfCaller<'r> {
+    slow: Vec<&'r CallRow>,
+    others: Vec<&'r CallRow>,
+    median_ns: u64,
+}
+
+fn typical(slow: &[CallRow], others: &[CallRow]) -> (Vec<CallRow>, Typical, Outlying) {
+    let by_caller = |row: &CallRow| Some((row.caller, row.site));
+    let mut callers = divide(slow, others, by_caller);
+    callers.retain(|_, calls| !calls.slow.is_empty());
+    let mut whose = Typical::SameCallers;
+    if callers.values().any(|calls| calls.others.is_empty()) {
+        callers = divide(slow, others, |_| None);
+        whose = Typical::AllCallers;
+    }
+    for calls in callers.values_mut() {
+        calls.others.sort_by_key(|row| (row.latency_ns, row.id));
+        let middle = calls.others.get(calls.others.len().saturating_sub(1) / 2);
+        calls.median_ns = middle.map_or(0, |row| row.latency_ns);
+        calls.others.sort_by_key(|row| (row.latency_ns.abs_diff(calls.median_ns), row.latency_ns, row.id));
+    }
+    let near = |calls: &OfCaller<'_>| calls.others.len().div_ceil(2);
+    let times = callers.values().map(|calls| near(calls) / calls.slow.len()).min().unwrap_or(1).max(1);
+    let mut typical: Vec<(u64, CallRow)> = Vec::new();
+    for calls in callers.values() {
+        let chosen = calls.others.iter().take(near(calls).min(times.saturating_mul(calls.slow.len())));
+        typical.extend(chosen.map(|row| (row.latency_ns.abs_diff(calls.median_ns), **row)));
+    }
+    typical.sort_by_key(|(far_ns, row)| (*far_ns, row.id));
+    let typical: Vec<CallRow> = typical.into_iter().map(|(_, row)| row).collect();
+    let outlying = outlying(&callers, slow, &typical);
+    (typical, whose, outlying)
+}
+
+fn divide<'r>(
+    slow: &'r [CallRow],
+    others: &'r [CallRow],
+    from: impl Fn(&CallRow) -> Option<From>,
+) -> BTreeMap<Option<From>, OfCaller<'r>> {
+    let mut callers: BTreeMap<Option<From>, OfCaller<'r>> = BTreeMap::new();
+    slow.iter().for_each(|row| callers.entry(from(row)).or_default().slow.push(row));
+    others.iter().for_each(|row| callers.entry(from(row)).or_default().others.push(row));
+    callers
+}
+
+fn outlying(
+    callers: &BTreeMap<Option<From>, OfCaller<'_>>,
+    slow: &[CallRow],
+    typical: &[CallRow],
+) -> Outlying {
+    let of = |calls: &OfCaller<'_>, row: &CallRow| row.latency_ns as f64 - calls.median_ns as f64;
+    let above = callers.values().flat_map(|calls| calls.slow.iter().map(move |row| of(calls, row)));
+    let away = callers.values().flat_map(|calls| calls.others.iter().map(move |row| of(calls, row).abs()));
+    let others: u64 = callers.values().map(|calls| calls.others.len() as u64).sum();
+    let deviation_ns = 1.4826 * median(away.collect());
+    let deviations = (2.0 * (others.max(1) as f64).ln()).sqrt().max(3.5);
+    let error = |rows: &[CallRow]| mean(&rows.iter().map(|row| row.error_ns as f64).collect::<Vec<_>>());
+    Outlying {
+        above_ns: median(above.collect()),
+        reach_ns: (deviations * deviation_ns).max(error(slow) + error(typical)),
+        others,
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
+}

@@ -1,0 +1,107 @@
+//! What time was spent on.
+
+use model::{Schedule, Tid};
+
+use crate::report::ChildKind;
+use crate::tree::{Step, off_cpu_spans};
+
+/// What time was spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Spent {
+    /// Code of the program.
+    Running,
+    /// System calls, on the CPU.
+    Kernel,
+    /// Interrupts and faults, on the CPU.
+    Interrupts,
+    /// Off the CPU, which it gave up.
+    Blocked,
+    /// Off the CPU, which it was taken from.
+    Preempted,
+    /// Off the CPU, and there are no switch records that say why.
+    OffCpu,
+}
+
+impl Spent {
+    /// All of them, in their order.
+    pub const ALL: [Self; 6] =
+        [Self::Running, Self::Kernel, Self::Interrupts, Self::Blocked, Self::Preempted, Self::OffCpu];
+
+    /// Name in tables and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Kernel => "kernel",
+            Self::Interrupts => "interrupts and faults",
+            Self::Blocked => "blocked",
+            Self::Preempted => "preempted",
+            Self::OffCpu => "off the CPU",
+        }
+    }
+}
+
+/// Time by what it was spent on, in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parts([u64; Spent::ALL.len()]);
+
+impl Parts {
+    /// A node's own time.
+    ///
+    /// Time off the CPU is that of the analysis, which knows on which side of an event a switch was; that it was preempted
+    /// the switch records say.
+    pub(crate) fn of(step: &Step<'_>, tid: Tid, schedule: &Schedule) -> Self {
+        let mut parts = Self::default();
+        let running = match step.node.kind {
+            ChildKind::Syscall => Spent::Kernel,
+            ChildKind::Interrupt => Spent::Interrupts,
+            _ => Spent::Running,
+        };
+        *parts.of_kind(running) = step.own.on_cpu_ns();
+        let off_cpu_ns = step.own.off_cpu_ns;
+        if off_cpu_ns == 0 {
+            return parts;
+        }
+        if !schedule.has_switches() {
+            *parts.of_kind(Spent::OffCpu) = off_cpu_ns;
+            return parts;
+        }
+        let spans = off_cpu_spans(schedule, tid, step.node.start, step.node.end());
+        let preempted = spans.filter(|span| span.preempted);
+        let preempted_ns: u64 =
+            preempted.map(|span| span.to.map_or(0, |to| to.since(span.from))).fold(0, u64::saturating_add);
+        *parts.of_kind(Spent::Preempted) = preempted_ns.min(off_cpu_ns);
+        *parts.of_kind(Spent::Blocked) = off_cpu_ns.saturating_sub(preempted_ns);
+        parts
+    }
+
+    fn of_kind(&mut self, spent: Spent) -> &mut u64 {
+        let [running, kernel, interrupts, blocked, preempted, off_cpu] = &mut self.0;
+        match spent {
+            Spent::Running => running,
+            Spent::Kernel => kernel,
+            Spent::Interrupts => interrupts,
+            Spent::Blocked => blocked,
+            Spent::Preempted => preempted,
+            Spent::OffCpu => off_cpu,
+        }
+    }
+
+    /// Time spent on one thing.
+    #[must_use]
+    pub fn get(mut self, spent: Spent) -> u64 {
+        *self.of_kind(spent)
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn total(self) -> u64 {
+        self.0.iter().copied().fold(0, u64::saturating_add)
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        for (mine, more) in self.0.iter_mut().zip(other.0) {
+            *mine = mine.saturating_add(more);
+        }
+    }
+}

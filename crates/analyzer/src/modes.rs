@@ -1,0 +1,219 @@
+//! The ways that calls of a function go, and how long each takes.
+//!
+//! Calls go the same way if they make the same calls in the same order, down to some depth; a callee that is called again
+//! and again is called, and so is one that calls itself.  Interrupts are no way.
+//!
+//! ```text
+//!   f: g g g h      f: g h        the same way
+//!   f: g h k        another one
+//! ```
+//! The deeper one looks, the more ways there are, in the end as many as calls.  So all depths of [`DEPTHS`] are kept, and
+//! the deepest counts at which few ways have nearly all calls.
+
+use std::cmp::Reverse;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use rustc_hash::FxHashMap;
+
+use crate::children::ChildKey;
+use crate::ledger::LeftOut;
+use crate::report::{CallId, CallRow, ChildKind};
+use crate::stats::Stats;
+use crate::tree::{CallTree, Node, TreeSink, Trees};
+
+/// Levels of calls that make a way; the last one: all.
+pub const DEPTHS: [usize; 5] = [1, 2, 3, 5, usize::MAX];
+
+/// So many ways ...
+const FEW: usize = 8;
+/// ... must have so many of ten calls.
+const NEARLY_ALL_OF_TEN: usize = 9;
+
+/// Ways that are told apart; calls that go yet another one are counted together.
+const WAYS_MAX: usize = 1 << 12;
+
+/// A way that calls go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mode {
+    /// The first call that went it.
+    pub first: CallId,
+    /// What that call called, down to the depth that counts, and the time of each: the longest first.
+    pub callees: Vec<(ChildKey, u64)>,
+    /// Latencies of the calls, in ascending order.
+    pub latencies_ns: Vec<u64>,
+}
+
+impl Mode {
+    /// Figures of the latencies.
+    #[must_use]
+    pub fn latency(&self) -> Stats {
+        Stats::of_sorted(&self.latencies_ns)
+    }
+
+    /// Callees that it has and the other has not, the longest first.
+    pub fn not_in<'m>(&'m self, other: &'m Self) -> impl Iterator<Item = ChildKey> + 'm {
+        let has = |key: ChildKey| other.callees.iter().any(|(its, _)| *its == key);
+        self.callees.iter().map(|(key, _)| *key).filter(move |key| !has(*key))
+    }
+}
+
+/// The ways that calls go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Modes {
+    /// Levels of calls that count, of [`DEPTHS`].
+    pub depth: usize,
+    /// All that are told apart, the one that most calls go first.
+    pub modes: Vec<Mode>,
+    /// Latencies of the calls that go others, in ascending order.
+    pub others_ns: Vec<u64>,
+    /// Calls of which it is not known which way they went, or too deep inside of others.
+    pub left_out: LeftOut,
+}
+
+/// Sorts the calls of a function by their ways; only those that were seen from entry to end.
+#[derive(Debug, Default)]
+pub struct ModesOfCalls {
+    tables: [Table; DEPTHS.len()],
+    scratch: Scratch,
+    left_out: LeftOut,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    places: FxHashMap<u64, usize>,
+    modes: Vec<Mode>,
+    others_ns: Vec<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Scratch {
+    depths: Vec<usize>,
+    ways: Vec<u64>,
+}
+
+impl ModesOfCalls {
+    /// The ways at the depth that counts.
+    #[must_use]
+    pub fn finish(self) -> Modes {
+        let left_out = self.left_out;
+        let mut found: Vec<Modes> =
+            self.tables.into_iter().zip(DEPTHS).map(|(t, depth)| t.finish(depth, left_out)).collect();
+        let deepest = found.iter().rposition(Modes::is_clear).unwrap_or(0);
+        found.swap_remove(deepest)
+    }
+}
+
+impl Modes {
+    /// Calls of all ways.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.modes.iter().map(|mode| mode.latencies_ns.len()).sum::<usize>() + self.others_ns.len()
+    }
+
+    fn is_clear(&self) -> bool {
+        let few: usize = self.modes.iter().take(FEW).map(|mode| mode.latencies_ns.len()).sum();
+        few * 10 >= self.calls() * NEARLY_ALL_OF_TEN
+    }
+}
+
+impl Table {
+    fn add(&mut self, way: u64, call: &CallRow, callees: impl FnOnce() -> Vec<(ChildKey, u64)>) {
+        let next = self.modes.len();
+        match self.places.get(&way).and_then(|at| self.modes.get_mut(*at)) {
+            Some(mode) => {
+                mode.latencies_ns.push(call.latency_ns);
+            }
+            None if next < WAYS_MAX => {
+                self.places.insert(way, next);
+                self.modes.push(Mode {
+                    first: call.id,
+                    callees: callees(),
+                    latencies_ns: vec![call.latency_ns],
+                });
+            }
+            None => self.others_ns.push(call.latency_ns),
+        }
+    }
+
+    fn finish(mut self, depth: usize, left_out: LeftOut) -> Modes {
+        self.modes.iter_mut().for_each(|mode| mode.latencies_ns.sort_unstable());
+        self.others_ns.sort_unstable();
+        self.modes.sort_by_key(|mode| (Reverse(mode.latencies_ns.len()), mode.first));
+        Modes { depth, modes: self.modes, others_ns: self.others_ns, left_out }
+    }
+}
+
+impl TreeSink for ModesOfCalls {
+    fn wanted(&self) -> Trees {
+        Trees::Every
+    }
+
+    fn call(&mut self, call: &CallRow, tree: &CallTree) {
+        if !self.left_out.compares(call) {
+            return;
+        }
+        let Self { tables, scratch, .. } = self;
+        scratch.depths.clear();
+        scratch.depths.extend(tree.walk().map(|step| step.depth));
+        for (table, depth) in tables.iter_mut().zip(DEPTHS) {
+            let way = scratch.way(tree.nodes(), depth);
+            table.add(way, call, || callees(tree, depth));
+        }
+    }
+
+    fn too_deep(&mut self, call: &CallRow) {
+        self.left_out.compares(call);
+    }
+}
+
+impl Scratch {
+    /// What a call's way is known by.
+    fn way(&mut self, nodes: &[Node], depth: usize) -> u64 {
+        self.ways.clear();
+        self.ways.resize(nodes.len(), 0);
+        // Backwards: callees before their callers.
+        for (at, node) in nodes.iter().enumerate().rev() {
+            let level = self.depths.get(at).copied().unwrap_or(0);
+            if level > depth {
+                continue;
+            }
+            let mut hasher = DefaultHasher::new();
+            // Who called makes no difference to the way that a call goes.
+            if level > 0 {
+                node.key().hash(&mut hasher);
+            }
+            if level < depth && node.kind != ChildKind::Recursion {
+                self.hash_callees(nodes, at, node.size, &mut hasher);
+            }
+            if let Some(way) = self.ways.get_mut(at) {
+                *way = hasher.finish();
+            }
+        }
+        self.ways.first().copied().unwrap_or(0)
+    }
+
+    fn hash_callees(&self, nodes: &[Node], caller: usize, size: usize, hasher: &mut DefaultHasher) {
+        let mut last = None;
+        let mut at = caller + 1;
+        while let Some(callee) = nodes.get(at).filter(|_| at < caller + size) {
+            let way = self.ways.get(at).copied();
+            if callee.kind != ChildKind::Interrupt && way != last {
+                way.hash(hasher);
+                last = way;
+            }
+            at += callee.size.max(1);
+        }
+    }
+}
+
+fn callees(tree: &CallTree, depth: usize) -> Vec<(ChildKey, u64)> {
+    let mut sums: FxHashMap<ChildKey, u64> = FxHashMap::default();
+    for step in tree.walk().filter(|step| (1..=depth).contains(&step.depth)) {
+        if step.node.kind != ChildKind::Interrupt {
+            *sums.entry(step.node.key()).or_default() += step.node.total.sum_ns;
+        }
+    }
+    let mut callees: Vec<(ChildKey, u64)> = sums.into_iter().collect();
+    callees.sort_unstable_by_key(|(key, ns)| (Reverse(*ns), *key));
+    callees
+}

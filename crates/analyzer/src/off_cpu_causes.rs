@@ -1,0 +1,305 @@
+//! Why calls were off the CPU: what they waited for, and who woke them.
+//!
+//! ```text
+//!   call      |-----------------------------------|
+//!   off CPU         |~~~~~~~~~~|     |~~~~~|          each interval is in every call around it;
+//!   inner            (recursion: not counted twice)   only outermost activations are summed
+//! ```
+//! Intervals come before the records of the calls that they are in.
+
+use std::collections::BTreeMap;
+
+use model::{Avma, OffCpuInterval, OffCpuSplit, Pid, ProbedCall, Tid, WakerSeen};
+use rustc_hash::FxHashMap;
+
+/// Names of the kernel's functions.
+pub trait KernelNames {
+    /// The function at an address; `None`: nobody knows.
+    fn name(&self, address: Avma) -> Option<&str>;
+}
+
+/// Why the outermost counted calls of a function were off the CPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OffCpuCauses {
+    /// All of their time off the CPU.
+    pub split: OffCpuSplit,
+    /// By what they waited for, longest first.
+    pub reasons: Vec<ReasonRow>,
+    /// By who woke them, longest first.
+    pub wakers: Vec<WakerRow>,
+}
+
+/// Time off the CPU for one reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReasonRow {
+    /// What they waited for.
+    pub reason: Reason,
+    /// How often.
+    pub count: u64,
+    /// How long.
+    pub split: OffCpuSplit,
+}
+
+/// Time asleep that one waker ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WakerRow {
+    /// Who.
+    pub waker: Waker,
+    /// How often.
+    pub count: u64,
+    /// How long they had slept.
+    pub blocked_ns: u64,
+}
+
+/// What a thread waits for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// In a system call, by number.
+    Syscall(u32),
+    /// In the kernel without one (page faults, signals): the function that called the scheduler.
+    Kernel(String),
+    /// For a CPU that another thread was given.
+    Preempted,
+    /// Not known.
+    Unknown,
+}
+
+/// Who wakes a thread.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Waker {
+    /// A timer or a device.
+    Interrupt,
+    /// A thread.
+    Thread {
+        /// Its process.
+        pid: Pid,
+        /// It.
+        tid: Tid,
+        /// Its name.
+        name: String,
+    },
+}
+
+/// What an interval has come to.
+struct Known {
+    interval: OffCpuInterval,
+    reason: Reason,
+    waker: Option<Waker>,
+}
+
+/// Intervals of all threads, until the calls that they are in have ended.
+#[derive(Default)]
+pub(crate) struct Intervals {
+    threads: FxHashMap<Tid, Vec<Known>>,
+}
+
+/// Sums of one function.
+#[derive(Default)]
+pub(crate) struct CauseSums {
+    split: OffCpuSplit,
+    reasons: BTreeMap<Reason, (u64, OffCpuSplit)>,
+    wakers: BTreeMap<Waker, (u64, u64)>,
+}
+
+impl Intervals {
+    pub(crate) fn add(&mut self, interval: &OffCpuInterval, names: &dyn KernelNames) {
+        let known = Known {
+            interval: interval.clone(),
+            reason: reason(interval, names),
+            waker: interval.waker.as_ref().map(|seen| waker(seen, names)),
+        };
+        self.threads.entry(interval.tid).or_default().push(known);
+    }
+
+    /// Records of calls of this thread were lost: which calls its intervals are in is not known.
+    pub(crate) fn forget(&mut self, tid: Tid) {
+        self.threads.remove(&tid);
+    }
+
+    /// A call has ended.  Its intervals are added to `sums` if it counts; those of an outermost call are not needed any more.
+    pub(crate) fn of_call(&mut self, call: &ProbedCall, sums: Option<&mut CauseSums>) {
+        let Some(intervals) = self.threads.get_mut(&call.tid) else { return };
+        if let Some(sums) = sums {
+            let inside = |known: &&Known| call.start <= known.interval.out && known.interval.back <= call.end;
+            intervals.iter().filter(inside).for_each(|known| sums.add(known));
+        }
+        intervals.retain(|known| known.interval.outermost != call.number);
+        if intervals.is_empty() {
+            self.threads.remove(&call.tid);
+        }
+    }
+}
+
+impl CauseSums {
+    /// A call's time off the CPU, as it was counted with the call.
+    pub(crate) fn add_split(&mut self, split: OffCpuSplit) {
+        self.split.add(split);
+    }
+
+    fn add(&mut self, known: &Known) {
+        let split = known.interval.split();
+        let (count, sum) = self.reasons.entry(known.reason.clone()).or_default();
+        *count += 1;
+        sum.add(split);
+        if let Some(waker) = &known.waker {
+            let (count, blocked_ns) = self.wakers.entry(waker.clone()).or_default();
+            *count += 1;
+            *blocked_ns = blocked_ns.saturating_add(split.blocked_ns);
+        }
+    }
+
+    pub(crate) fn finish(self) -> OffCpuCauses {
+        let reason = |(reason, (count, split))| ReasonRow { reason, count, split };
+        let waker = |(waker, (count, blocked_ns))| WakerRow { waker, count, blocked_ns };
+        let mut reasons: Vec<ReasonRow> = self.reasons.into_iter().map(reason).collect();
+        let mut wakers: Vec<WakerRow> = self.wakers.into_iter().map(waker).collect();
+        // Stable: equals stay in their own order.
+        reasons.sort_by_key(|row| std::cmp::Reverse(row.split.total_ns()));
+        wakers.sort_by_key(|row| std::cmp::Reverse(row.blocked_ns));
+        OffCpuCauses { split: self.split, reasons, wakers }
+    }
+}
+
+fn reason(interval: &OffCpuInterval, names: &dyn KernelNames) -> Reason {
+    if interval.is_preempted {
+        return Reason::Preempted;
+    }
+    if let Some(syscall) = interval.syscall {
+        return Reason::Syscall(syscall);
+    }
+    let known = interval.stack.iter().filter_map(|address| names.name(*address));
+    let function = known.into_iter().find(|name| !is_scheduler(name));
+    function.map_or(Reason::Unknown, |name| Reason::Kernel(name.to_owned()))
+}
+
+fn waker(seen: &WakerSeen, names: &dyn KernelNames) -> Waker {
+    let mut named = seen.stack.iter().filter_map(|address| names.name(*address)).peekable();
+    let is_interrupt = match named.peek() {
+        None => seen.is_perhaps_interrupted,
+        Some(_) => named.any(is_interrupt_entry),
+    };
+    if is_interrupt {
+        return Waker::Interrupt;
+    }
+    Waker::Thread { pid: seen.pid, tid: seen.tid, name: seen.name.clone() }
+}
+
+/// Where the processor goes when it is interrupted (arch/x86/include/asm/idtentry.h).
+fn is_interrupt_entry(name: &str) -> bool {
+    name.starts_with("asm_sysvec_") || name == "asm_common_interrupt" || name == "asm_exc_nmi"
+}
+
+/// What only switches, and our own program in front of it.
+fn is_scheduler(name: &str) -> bool {
+    const PREFIXES: [&str; 7] =
+        ["bpf_", "__bpf_", "__traceiter_", "schedule", "__schedule", "io_schedule", "preempt_schedule"];
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{Cpu, Ns, Pid, ProbedEnd};
+
+    use super::*;
+
+    struct Kernel;
+
+    impl KernelNames for Kernel {
+        fn name(&self, address: Avma) -> Option<&str> {
+            let names = [
+                "bpf_trace_run4",
+                "__schedule",
+                "schedule",
+                "folio_wait_bit",
+                "try_to_wake_up",
+                "asm_sysvec_apic_timer_interrupt",
+                "do_syscall_64",
+            ];
+            names.get(address.0 as usize).copied()
+        }
+    }
+
+    fn interval(out: u64, woken: Option<u64>, back: u64) -> OffCpuInterval {
+        OffCpuInterval {
+            tid: Tid(7),
+            out: Ns(out),
+            woken: woken.map(Ns),
+            back: Ns(back),
+            is_preempted: woken.is_none(),
+            outermost: 0,
+            syscall: None,
+            stack: vec![],
+            waker: woken.map(|_| WakerSeen {
+                pid: Pid(8),
+                tid: Tid(9),
+                name: "w".to_owned(),
+                stack: vec![],
+                is_perhaps_interrupted: true,
+            }),
+        }
+    }
+
+    fn call(start: u64, end: u64, number: u64) -> ProbedCall {
+        ProbedCall {
+            function: 0,
+            pid: Pid(7),
+            tid: Tid(7),
+            cpu: Cpu(0),
+            start: Ns(start),
+            end: Ns(end),
+            off_cpu: OffCpuSplit::default(),
+            return_address: None,
+            entry: Avma(0),
+            number,
+            parent: None,
+            probes: 1,
+            depth: 0,
+            end_kind: ProbedEnd::Return,
+        }
+    }
+
+    #[test]
+    fn an_interval_is_in_the_calls_around_it() {
+        let mut intervals = Intervals::default();
+        let syscall = OffCpuInterval { syscall: Some(202), ..interval(20, Some(25), 30) };
+        let fault = OffCpuInterval { stack: (0..4).map(Avma).collect(), ..interval(40, Some(48), 50) };
+        for interval in [syscall, fault, interval(60, None, 61)] {
+            intervals.add(&interval, &Kernel);
+        }
+        let (mut inner, mut outer) = (CauseSums::default(), CauseSums::default());
+        intervals.of_call(&call(35, 55, 1), Some(&mut inner));
+        intervals.of_call(&call(10, 70, 0), Some(&mut outer));
+        assert!(intervals.threads.is_empty());
+        let split =
+            |blocked_ns, runnable_ns, preempted_ns| OffCpuSplit { blocked_ns, runnable_ns, preempted_ns };
+        let fault = ReasonRow {
+            reason: Reason::Kernel("folio_wait_bit".to_owned()),
+            count: 1,
+            split: split(8, 2, 0),
+        };
+        assert_eq!(inner.finish().reasons, std::slice::from_ref(&fault));
+        let outer = outer.finish();
+        let futex = ReasonRow { reason: Reason::Syscall(202), count: 1, split: split(5, 5, 0) };
+        let preempted = ReasonRow { reason: Reason::Preempted, count: 1, split: split(0, 0, 1) };
+        assert_eq!(outer.reasons, [futex, fault, preempted]);
+        assert_eq!(outer.wakers, [WakerRow { waker: Waker::Interrupt, count: 2, blocked_ns: 13 }]);
+    }
+
+    /// A timer goes off while another thread is in a system call, or the kernel's own threads run.
+    #[test]
+    fn the_stack_tells_an_interrupt_from_who_was_interrupted() {
+        let seen = |stack: &[u64], is_perhaps_interrupted| WakerSeen {
+            pid: Pid(8),
+            tid: Tid(9),
+            name: "w".to_owned(),
+            stack: stack.iter().copied().map(Avma).collect(),
+            is_perhaps_interrupted,
+        };
+        let thread = Waker::Thread { pid: Pid(8), tid: Tid(9), name: "w".to_owned() };
+        assert_eq!(waker(&seen(&[4, 5, 6], false), &Kernel), Waker::Interrupt);
+        assert_eq!(waker(&seen(&[4, 6], true), &Kernel), thread);
+        // Without names it is a guess.
+        assert_eq!(waker(&seen(&[99], true), &Kernel), Waker::Interrupt);
+        assert_eq!(waker(&seen(&[], false), &Kernel), thread);
+    }
+}

@@ -1,0 +1,249 @@
+//! Calls that probes have paired: the same figures, from less.
+//!
+//! ```text
+//!   calls of children -> sums by the call that called them
+//!   calls             -> row, with what its children took -> aggregate -> Report
+//! ```
+//! A call is known by its entry and its end; its caller by the address that it returns to; a child if it was probed, too.  What
+//! was unwound was not seen to end: it is cut.
+
+use std::collections::BTreeMap;
+
+use model::schedule::ThreadLife;
+use model::{
+    AuxOffset, Avma, EventTime, FunctionId, Gap, GapCause, LostCalls, Ns, OffCpuInterval, ProbeSink,
+    ProbedCall, ProbedEnd, ProbedThread, SpaceId, Tid,
+};
+use rustc_hash::FxHashMap;
+
+use crate::aggregate::Aggregate;
+use crate::analysis::percent_of_a_core;
+use crate::children::{ChildKey, ChildSums};
+use crate::code_map::CodeMap;
+use crate::loss::Ledger;
+use crate::off_cpu_causes::{CauseSums, Intervals, KernelNames};
+use crate::report::{
+    CallId, CallRow, Caller, ChildKind, Cut, CutCause, Limits, Place, Report, Status, ThreadLoss, Total,
+    TraceSummary,
+};
+use crate::request::{Request, Surroundings};
+use crate::window::ThreadWindow;
+
+/// What probes add to the calls that they measure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProbeCost {
+    /// To a call by its own probes.
+    pub own_ns: u64,
+    /// To a call by each probe that is hit inside it.
+    pub hit_ns: u64,
+}
+
+/// Turns probed calls into a [`Report`].
+pub struct ProbedAnalysis<'a> {
+    around: Surroundings<'a>,
+    map: CodeMap<'a>,
+    request: Request,
+    /// Which function a call's number stands for: those that were asked for first, in their order, then children.
+    functions: Vec<(FunctionId, ProbeCost)>,
+    calls: Aggregate,
+    /// What children took of calls that have not ended yet.
+    children: FxHashMap<(Tid, u64), ChildSums>,
+    intervals: Intervals,
+    /// By wanted function.
+    causes: Vec<CauseSums>,
+    kernel: &'a dyn KernelNames,
+    threads: BTreeMap<Tid, (Option<Ns>, Option<Ns>)>,
+    lost: BTreeMap<Tid, Vec<LostCalls>>,
+    seen: u64,
+}
+
+impl<'a> ProbedAnalysis<'a> {
+    /// An analysis of calls of these functions; `threads` are known to have lived when it began.
+    #[must_use]
+    pub fn new(
+        request: &Request,
+        functions: Vec<(FunctionId, ProbeCost)>,
+        threads: &[Tid],
+        around: Surroundings<'a>,
+        kernel: &'a dyn KernelNames,
+    ) -> Self {
+        Self {
+            around,
+            map: CodeMap::new(around),
+            request: request.clone(),
+            functions,
+            calls: Aggregate::new(request),
+            children: FxHashMap::default(),
+            intervals: Intervals::default(),
+            causes: request.functions.iter().map(|_| CauseSums::default()).collect(),
+            kernel,
+            threads: threads.iter().map(|tid| (*tid, (None, None))).collect(),
+            lost: BTreeMap::new(),
+            seen: 0,
+        }
+    }
+
+    fn is_asked_for(&self, tid: Tid) -> bool {
+        self.request.tids.is_empty() || self.request.tids.contains(&tid)
+    }
+
+    /// Everything was seen: does the sums.
+    #[must_use]
+    pub fn finish(self, window: (Ns, Ns), limits: Limits) -> Report {
+        let mut ledger = Ledger::default();
+        let threads: Vec<ThreadLoss> = self
+            .threads
+            .iter()
+            .map(|(tid, life)| self.thread_loss(*tid, *life, window, &mut ledger))
+            .collect();
+        let loss = ledger.finish(threads);
+        let span_ns = window.1.since(window.0);
+        let scale = percent_of_a_core(span_ns, loss.coverage);
+        let mut functions = self.calls.finish(|on_cpu_ns| on_cpu_ns as f64 * scale);
+        for (function, causes) in functions.iter_mut().zip(self.causes) {
+            function.off_cpu_causes = Some(causes.finish());
+        }
+        Report {
+            trace: TraceSummary {
+                window,
+                span_ns,
+                threads: loss.threads.len() as u64,
+                events: self.seen,
+                off_cpu_known: true,
+            },
+            functions,
+            loss,
+            limits,
+        }
+    }
+
+    fn thread_loss(
+        &self,
+        tid: Tid,
+        (born, died): (Option<Ns>, Option<Ns>),
+        window: (Ns, Ns),
+        ledger: &mut Ledger,
+    ) -> ThreadLoss {
+        let life = ThreadLife { born, died, ..ThreadLife::default() };
+        let mut thread = ThreadWindow::new(Some(&life), window, false);
+        for lost in self.lost.get(&tid).into_iter().flatten() {
+            let gap = Gap {
+                from: EventTime::exact(lost.from.max(window.0)),
+                to: EventTime::exact(lost.to.max(window.0)),
+                bytes: 0,
+                at: AuxOffset(0),
+                cause: GapCause::FullRing,
+            };
+            let lost_ns = thread.gap(&gap);
+            ledger.add_many(lost.count, tid, None, &gap, lost_ns);
+        }
+        thread.finish(tid)
+    }
+
+    fn row(&mut self, call: &ProbedCall, function: FunctionId, cost: ProbeCost) -> CallRow {
+        let (status, cut_by) = status(call.end_kind);
+        let (caller, site) = self.caller(call);
+        CallRow {
+            id: CallId { tid: call.tid, number: call.number },
+            tid: call.tid,
+            cpu: Some(call.cpu),
+            start_ns: call.start,
+            latency_ns: call.end.since(call.start),
+            error_ns: cost.own_ns.saturating_add(cost.hit_ns.saturating_mul(call.probes.saturating_sub(1))),
+            off_cpu_ns: call.off_cpu.total_ns(),
+            status,
+            cut_by,
+            caller,
+            site,
+            function,
+            depth: call.depth,
+            ended_by_jump: call.end_kind == ProbedEnd::Jump,
+            undecided: false,
+            aux_buffer: None,
+            aux_offset: AuxOffset(0),
+        }
+    }
+
+    /// Who called, by the address that it returns to.
+    fn caller(&mut self, call: &ProbedCall) -> (Caller, Option<Place>) {
+        let Some(ret) = call.return_address else { return (Caller::Unknown, None) };
+        let space = self.around.code.space(call.pid, call.start);
+        if self.map.is_restorer(space, ret) {
+            return (Caller::Signal, None);
+        }
+        let Some(site) = self.site(space, ret, call.entry) else { return (Caller::Unknown, None) };
+        let function = self.map.function_at(space, site).id;
+        (Caller::Function { function, tail: false }, self.map.place(space, site))
+    }
+
+    fn site(&mut self, space: SpaceId, ret: Avma, entry: Avma) -> Option<Avma> {
+        self.map.call_before(space, ret, entry)
+    }
+
+    /// A child's call ends: it counts if the call that it is in has called it.
+    fn child(&mut self, call: &ProbedCall, parent: u64, function: FunctionId) {
+        if !matches!(call.end_kind, ProbedEnd::Return | ProbedEnd::Jump) {
+            return;
+        }
+        let (caller, site) = self.caller(call);
+        let is_direct =
+            matches!(caller, Caller::Function { function, .. } if self.request.functions.contains(&function));
+        if !is_direct {
+            return;
+        }
+        let key = ChildKey { kind: ChildKind::Call, function, site };
+        let off_cpu_ns = call.off_cpu.total_ns();
+        let total = Total { count: 1, sum_ns: call.end.since(call.start), off_cpu_ns };
+        self.children.entry((call.tid, parent)).or_default().add(key, total);
+    }
+}
+
+impl ProbeSink for ProbedAnalysis<'_> {
+    fn call(&mut self, call: &ProbedCall) {
+        let Some(&(function, cost)) = self.functions.get(call.function) else { return };
+        if !self.is_asked_for(call.tid) {
+            return;
+        }
+        self.seen += 1;
+        self.threads.entry(call.tid).or_default();
+        if let Some(parent) = call.parent {
+            return self.child(call, parent, function);
+        }
+        let row = self.row(call, function, cost);
+        let children = self.children.remove(&(call.tid, call.number)).unwrap_or_default();
+        let is_reported = self.calls.add(call.function as u32, &row, &children);
+        let counts = is_reported && row.status.counted() && row.depth == 0;
+        let mut sums = self.causes.get_mut(call.function).filter(|_| counts);
+        sums.iter_mut().for_each(|sums| sums.add_split(call.off_cpu));
+        self.intervals.of_call(call, sums);
+    }
+
+    fn off_cpu(&mut self, interval: &OffCpuInterval) {
+        if self.is_asked_for(interval.tid) {
+            self.intervals.add(interval, self.kernel);
+        }
+    }
+
+    fn lost(&mut self, lost: &LostCalls) {
+        if self.is_asked_for(lost.tid) {
+            self.threads.entry(lost.tid).or_default();
+            self.lost.entry(lost.tid).or_default().push(*lost);
+            self.intervals.forget(lost.tid);
+        }
+    }
+
+    fn thread(&mut self, thread: &ProbedThread) {
+        if self.is_asked_for(thread.tid) {
+            self.threads.insert(thread.tid, (Some(thread.born), thread.died));
+        }
+    }
+}
+
+const fn status(end: ProbedEnd) -> (Status, Option<Cut>) {
+    match end {
+        ProbedEnd::Return | ProbedEnd::Jump => (Status::Complete, None),
+        ProbedEnd::Unseen => (Status::Cut, Some(Cut { cause: CutCause::Unseen, cpu: None })),
+        ProbedEnd::NoEntry => (Status::OpenStart, None),
+        ProbedEnd::ThreadEnd | ProbedEnd::Open => (Status::OpenEnd, None),
+    }
+}

@@ -1,0 +1,108 @@
+//! What the time inside each single call went to: the children of each row.
+
+use rustc_hash::FxHashMap;
+
+use crate::children::{ChildKey, ChildSums};
+use crate::report::Total;
+
+/// What one child took in one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowChild {
+    /// Which child: index in [`RowChildren::keys`].
+    pub key: u32,
+    /// How often, and how long.
+    pub total: Total,
+}
+
+/// The children of each of a function's rows.  What of a row's latency they leave is its own (`*self`).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RowChildren {
+    /// All children that occur.
+    pub keys: Vec<ChildKey>,
+    /// Row after row; in a row, the longest first.
+    entries: Vec<RowChild>,
+    /// By row: the end of its entries.
+    ends: Vec<usize>,
+}
+
+impl RowChildren {
+    /// Those of the row with this index in [`crate::FunctionReport::rows`]; none if children of rows were not asked for.
+    #[must_use]
+    pub fn of(&self, row: usize) -> &[RowChild] {
+        let begin = row.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        let end = self.ends.get(row).copied().unwrap_or(begin);
+        self.entries.get(begin..end).unwrap_or_default()
+    }
+
+    /// Adds those of the next row, which have a key each.
+    pub fn push(&mut self, children: &[RowChild]) {
+        self.entries.extend_from_slice(children);
+        self.ends.push(self.entries.len());
+    }
+}
+
+/// Children as rows come, which is not the order of the report.
+#[derive(Default)]
+pub(crate) struct Gathered {
+    all: RowChildren,
+    numbers: FxHashMap<ChildKey, u32>,
+}
+
+impl Gathered {
+    /// The next row's.
+    pub(crate) fn add(&mut self, children: &ChildSums) {
+        let mut children: Vec<(ChildKey, Total)> = children.iter().collect();
+        children.sort_unstable_by_key(|(key, total)| (std::cmp::Reverse(total.sum_ns), *key));
+        let numbered: Vec<RowChild> =
+            children.into_iter().map(|(key, total)| RowChild { key: self.number(key), total }).collect();
+        self.all.push(&numbered);
+    }
+
+    fn number(&mut self, key: ChildKey) -> u32 {
+        let keys = &mut self.all.keys;
+        *self.numbers.entry(key).or_insert_with(|| {
+            keys.push(key);
+            // There are fewer call sites than bytes of code.
+            u32::try_from(keys.len() - 1).unwrap_or(u32::MAX)
+        })
+    }
+
+    /// In this order of rows.
+    pub(crate) fn in_order(self, order: impl Iterator<Item = usize>) -> RowChildren {
+        let all = self.all;
+        if all.ends.is_empty() {
+            return all;
+        }
+        let mut sorted = RowChildren { keys: all.keys.clone(), ..RowChildren::default() };
+        order.for_each(|row| sorted.push(all.of(row)));
+        sorted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::ChildKind;
+    use model::FunctionId;
+
+    #[test]
+    fn children_follow_their_rows() {
+        let key = |function| ChildKey { kind: ChildKind::Call, function: FunctionId(function), site: None };
+        let total = |sum_ns| Total { count: 1, sum_ns, off_cpu_ns: 0 };
+        let row = |children: &[(u32, u64)]| {
+            let mut sums = ChildSums::default();
+            children.iter().for_each(|(function, ns)| sums.add(key(*function), total(*ns)));
+            sums
+        };
+        let mut gathered = Gathered::default();
+        for children in [&[(7, 10), (8, 30)][..], &[], &[(7, 5)]] {
+            gathered.add(&row(children));
+        }
+        let sorted = gathered.in_order([2, 0, 1].into_iter());
+        let text = |row| {
+            let child = |c: &RowChild| (sorted.keys[c.key as usize].function.0, c.total.sum_ns);
+            sorted.of(row).iter().map(child).collect::<Vec<_>>()
+        };
+        assert_eq!([0, 1, 2, 3].map(text), [vec![(7, 5)], vec![(8, 30), (7, 10)], vec![], vec![]]);
+    }
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* What programs and user space agree on.  `src/wire.rs` reads it; a test holds the two against each other. */
+#ifndef PROBES_H
+#define PROBES_H
+
+/* A probe's cookie:  action (bits 0-7) | condition (8-15) | register (16-23) | is a child (24) | function (32-63). */
+enum action {
+	ACTION_ENTRY = 1,  /* the first instruction of the function */
+	ACTION_RETURN = 2, /* a return */
+	ACTION_JUMP = 4,   /* a jump that leaves the function */
+	ACTION_LOOP = 8,   /* a jump to the function's own first instruction */
+};
+enum {
+	ALWAYS = 0xff,     /* as condition: there is none; else the low 4 bits of the opcode of Jcc */
+	NO_REGISTER = 0xff, /* as register: the target is known; else the jump leaves if the register's value is outside */
+};
+
+/* How a call ended. */
+enum end {
+	END_RETURN = 0,
+	END_JUMP = 1,   /* a jump out of the function */
+	END_UNSEEN = 2, /* its frame was gone when the thread was seen next: unwound, or left in a way that has no probe */
+	END_THREAD = 3, /* its thread ended inside */
+	END_NO_ENTRY = 4, /* a return of a call whose entry was not seen */
+	END_OF_THREAD = 5, /* no call: a thread has ended that was born at `start` */
+};
+
+/* Times in ns of CLOCK_MONOTONIC. */
+struct call {
+	__u64 start;    /* entry */
+	__u64 end;      /* END_UNSEEN: when it was certainly still running */
+	__u64 blocked;  /* of the time between, asleep */
+	__u64 runnable; /* ... woken up, waiting for a CPU */
+	__u64 preempted; /* ... not asleep, waiting for a CPU */
+	__u64 caller;   /* return address; 0: it could not be read */
+	__u64 entry;    /* address of the function */
+	__u64 number;   /* of the entry, in its thread */
+	__u64 parent;   /* of a child: the number of the call that called it */
+	__u64 lost_from; /* of calls of this thread whose records had no room since the one before: first entry, last end */
+	__u64 lost_to;
+	__u64 lost;     /* how many */
+	__u32 function; /* as in the cookie */
+	__u32 pid;
+	__u32 tid;
+	__u32 cpu;      /* at entry */
+	__u32 probes;   /* that were hit inside */
+	__u16 depth;    /* activations of the same function below */
+	__u8 how;       /* enum end */
+	__u8 is_child;
+};
+
+/* Addresses of the kernel's stack that are told. */
+#define STACK_LEN 16
+#define WAKER_STACK_LEN 32
+#define COMM_LEN 16
+#define NO_SYSCALL -1
+
+/* Why a thread with open calls was off the CPU, and who woke it. */
+struct interval {
+	__u64 out;
+	__u64 woken;    /* 0: it was preempted, or nobody was seen to wake it */
+	__u64 in;
+	__u64 outermost; /* number of its outermost open call */
+	__u32 tid;
+	__s32 syscall;  /* that it was in; NO_SYSCALL: none */
+	__u32 waker_pid; /* who was current when it was woken */
+	__u32 waker_tid;
+	char waker_comm[COMM_LEN];
+	__u64 stack[STACK_LEN]; /* of the kernel when it went off, innermost first; 0: no more */
+	__u64 waker_stack[WAKER_STACK_LEN];
+	__u8 is_preempted;
+	__u8 is_interrupt; /* the waker was probably only interrupted */
+	__u8 unused[6];
+};
+
+/* Deeper calls are not followed. */
+#define MAX_DEPTH 128
+
+struct frame {
+	__u64 sp;       /* where the return address is */
+	__u64 start;
+	__u64 blocked, runnable, preempted; /* the thread's, at entry */
+	__u64 caller;
+	__u64 number;
+	__u64 probes;
+	__u64 entry;    /* address of the function */
+	__u32 function;
+	__u32 cpu;
+	__u16 depth;
+	__u8 is_child;
+	__u8 is_looping; /* it jumps to its own first instruction */
+	__u8 on_signal_stack;
+	__u8 unused[3];
+};
+
+struct thread {
+	__u64 blocked, runnable, preempted; /* so far */
+	__u64 out;      /* off the CPU since; 0: it is on it */
+	__u64 woken;    /* since then; 0: not yet */
+	__u64 seen;     /* when a probe was hit last */
+	__u64 probes;   /* that were hit so far */
+	__u64 numbers;  /* entries so far */
+	__u64 born;
+	__u64 died;     /* 0: it lives, or its number is another one's now */
+	__u64 lost, lost_from, lost_to; /* see struct call */
+	__u32 pid;
+	__u32 depth;
+	__u8 is_preempted; /* it did not sleep when it went off the CPU */
+	__u8 is_interrupt; /* see struct interval, as what follows */
+	__u8 unused[2];
+	__s32 syscall;
+	__u32 waker_pid;
+	__u32 waker_tid;
+	char waker_comm[COMM_LEN];
+	__u64 stack[STACK_LEN];
+	__u64 waker_stack[WAKER_STACK_LEN];
+	struct frame frames[MAX_DEPTH];
+};
+
+/* What is counted. */
+enum counter {
+	COUNTER_TOO_DEEP = 0,    /* entries deeper than MAX_DEPTH */
+	COUNTER_NO_ROOM = 1,     /* entries of threads for which there was no room */
+	COUNTER_ODD_RETURN = 2,  /* returns from where no call of that function stands on the stack */
+	COUNTER_LOST_INTERVALS = 3, /* struct interval that had no room */
+	COUNTERS = 4,
+};
+
+#endif

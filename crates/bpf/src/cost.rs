@@ -1,0 +1,170 @@
+//! What a probe costs here: measured on two functions of our own that do nothing.
+//!
+//! It depends on the first instruction.  The kernel carries out a `push` or a `nop` itself; another instruction it has the
+//! program carry out, and traps again behind it.  A return is always such a one.
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::process;
+use std::time::{Duration, Instant};
+
+use model::{FileOffset, LostCalls, OffCpuInterval, Pid, ProbeSink, ProbedCall, ProbedThread, Svma};
+
+use crate::attach::{ProbedFunction, ProbedPlace};
+use crate::error::BpfError;
+use crate::idle::{self, Idle};
+use crate::probe_points::{CodePart, FunctionCode, ProbePoints};
+use crate::session::{Room, Session};
+
+/// What the probes of a function cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// To the program, for one call: a probe at the entry and one at the return.
+    pub call_ns: u64,
+    /// Of that, what a call's own latency has in it.
+    pub inside_ns: u64,
+    /// Of that, the probe at the entry: what counting alone costs.
+    pub entry_ns: u64,
+}
+
+/// Costs by the kind of the first instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// The kernel carries it out.
+    pub emulated: Cost,
+    /// It does not.
+    pub stepped: Cost,
+}
+
+impl Costs {
+    /// Of a function.
+    #[must_use]
+    pub const fn of(&self, points: &ProbePoints) -> Cost {
+        if points.entry_is_emulated { self.emulated } else { self.stepped }
+    }
+
+    /// Measures them.
+    ///
+    /// # Errors
+    /// The kernel does not let us.
+    pub fn measure() -> Result<Self, BpfError> {
+        let unknown = |what: &str| BpfError::Other {
+            doing: "cannot measure what a probe costs",
+            what: what.to_owned(),
+        };
+        let functions = [idle::PUSH, idle::MOV];
+        let probed: Option<Vec<ProbedFunction>> = functions.iter().map(own_function).collect();
+        let probed = probed.ok_or_else(|| unknown("own code is not found"))?;
+        let bare = functions.each_ref().map(fastest);
+        let mut session = Session::open(probed, Room { threads: 64, ring_bytes: 1 << 20 })?;
+        let mut latencies = Latencies::default();
+        let with_probes = Cell::new([Duration::ZERO; 2]);
+        // The calls are made when all probes are there: at the first look whether it is over.
+        let is_over = || {
+            with_probes.set(functions.each_ref().map(fastest));
+            true
+        };
+        session.record(Duration::from_secs(1), &is_over, &mut latencies)?;
+        let [push, mov] = with_probes.get();
+        let [bare_push, bare_mov] = bare;
+        let [inside_push, inside_mov] = latencies.medians();
+        let cost = |with: Duration, bare, inside_ns: Option<u64>| {
+            let inside_ns = inside_ns.ok_or_else(|| unknown("no call was seen"))?;
+            let call_ns = per_call_ns(with.saturating_sub(bare));
+            // Inside is what comes behind the entry's time stamp and before the return's: about as much as one probe.
+            Ok(Cost { call_ns, inside_ns, entry_ns: inside_ns.min(call_ns) })
+        };
+        Ok(Self { emulated: cost(push, bare_push, inside_push)?, stepped: cost(mov, bare_mov, inside_mov)? })
+    }
+}
+
+/// Calls that are measured at a time, fewer than fit between two interruptions, and times.
+const CALLS: u32 = 50;
+const ROUNDS: usize = 50;
+
+/// Of several rounds, which may be interrupted, the fastest.
+fn fastest(function: &Idle) -> Duration {
+    let round = || {
+        let started = Instant::now();
+        (0..CALLS).for_each(|_| function.call());
+        started.elapsed()
+    };
+    (0..ROUNDS).map(|_| round()).min().unwrap_or_default()
+}
+
+fn per_call_ns(round: Duration) -> u64 {
+    u64::try_from(round.as_nanos()).unwrap_or(u64::MAX) / u64::from(CALLS)
+}
+
+/// Where the function is in our own file.
+fn own_function(function: &Idle) -> Option<ProbedFunction> {
+    let address = function.address();
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let offset = maps.lines().find_map(|line| offset_in_file(line, address))?;
+    let part = CodePart { start: Svma(address), file_offset: FileOffset(offset), bytes: function.code() };
+    let points = ProbePoints::of(&FunctionCode { entry: Svma(address), parts: vec![part] }).ok()?;
+    let place = ProbedPlace { pid: Pid(process::id() as i32), file: PathBuf::from("/proc/self/exe") };
+    Some(ProbedFunction { points, is_child: false, places: vec![place] })
+}
+
+fn offset_in_file(line: &str, address: u64) -> Option<u64> {
+    let mut words = line.split_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    let (start, end) = (number(start)?, number(end)?);
+    let offset = number(words.nth(1)?)?;
+    (start..end).contains(&address).then(|| address - start + offset)
+}
+
+/// Latencies by function.
+#[derive(Default)]
+struct Latencies([Vec<u64>; 2]);
+
+impl Latencies {
+    fn medians(self) -> [Option<u64>; 2] {
+        self.0.map(|mut latencies| {
+            latencies.sort_unstable();
+            latencies.get(latencies.len() / 2).copied()
+        })
+    }
+}
+
+impl ProbeSink for Latencies {
+    fn call(&mut self, call: &ProbedCall) {
+        if let Some(latencies) = self.0.get_mut(call.function) {
+            latencies.push(call.end.since(call.start));
+        }
+    }
+
+    fn off_cpu(&mut self, _: &OffCpuInterval) {}
+
+    fn lost(&mut self, _: &LostCalls) {}
+
+    fn thread(&mut self, _: &ProbedThread) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_of_an_address_in_its_file() {
+        let line = "55d0-55f0 r-xp 00002000 08:01 77 /usr/bin/true";
+        assert_eq!(offset_in_file(line, 0x55e1), Some(0x2011));
+        assert_eq!(offset_in_file(line, 0x55f0), None);
+    }
+
+    #[test]
+    fn what_a_probe_costs_here() {
+        match Costs::measure() {
+            Ok(Costs { emulated, stepped }) => {
+                println!("push: {emulated:?}, mov: {stepped:?}");
+                for cost in [emulated, stepped] {
+                    assert!(cost.inside_ns > 0 && cost.inside_ns <= cost.call_ns, "{cost:?}");
+                }
+            }
+            Err(error @ (BpfError::NotPermitted(_) | BpfError::NoBtf)) => println!("skipped: {error}"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}

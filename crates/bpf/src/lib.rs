@@ -1,0 +1,38 @@
+//! Times the calls of functions by probes at their entries and ends, where there is no Intel PT.
+//!
+//! ```text
+//! probe_points  a function's code -> where it is probed                  (pure)
+//! programs      the eBPF programs that pair entries with ends (bpf/probes.bpf.c), loaded
+//! attach        probes in processes
+//! session       one run: records of calls -> a sink
+//! wire          what programs and user space agree on (bpf/probes.h)
+//! cost          what a probe costs here              (idle: on functions that do nothing)
+//! ```
+//!
+//! The programs pair entries and ends in the kernel, by the place of the return address on the stack, and write one record
+//! for each call.  They also follow the scheduler, so that each call has its time off the CPU.  `docs/uprobes.md` says
+//! why things are as they are.
+
+mod attach;
+mod cost;
+mod error;
+mod idle;
+mod probe_points;
+mod programs;
+mod session;
+mod wire;
+
+pub use attach::{ProbedFunction, ProbedPlace};
+pub use cost::{Cost, Costs};
+pub use error::BpfError;
+pub use probe_points::{CodeError, CodePart, FunctionCode, ProbePoint, ProbePoints};
+pub use session::{Room, Session, Summary};
+
+/// Whether the kernel accepts the programs; true: with links for many probes at once.
+///
+/// # Errors
+/// Why it does not.
+pub fn try_programs() -> Result<bool, BpfError> {
+    let sizes = programs::Sizes { functions: 1, threads: 1, ring_bytes: 4096 };
+    Ok(programs::Programs::load(sizes)?.has_multi)
+}

@@ -1,0 +1,97 @@
+//! The compiled programs, made ready for what is probed.
+
+use std::path::Path;
+
+use libbpf_rs::{ErrorKind, Map, MapCore, Object, ObjectBuilder, OpenObject, ProgramAttachType, ProgramMut};
+
+use crate::error::BpfError;
+
+/// `bpf/probes.bpf.c`, compiled: `cargo xtask bpf` makes it anew.
+pub(crate) const OBJECT: &[u8] = include_bytes!("../objects/probes.bpf.o");
+
+/// What the maps must hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// Functions that are probed.
+    pub(crate) functions: usize,
+    /// Threads with calls, at a time.
+    pub(crate) threads: usize,
+    /// Bytes of the ring; a power of two of at least a page.
+    pub(crate) ring_bytes: u32,
+}
+
+/// Programs that the kernel has accepted.
+pub(crate) struct Programs {
+    object: Object,
+    /// One link holds many probes (Linux 6.6).
+    pub(crate) has_multi: bool,
+}
+
+impl Programs {
+    /// Loads them: with links for many probes, or on older kernels without.
+    pub(crate) fn load(sizes: Sizes) -> Result<Self, BpfError> {
+        if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+            return Err(BpfError::NoBtf);
+        }
+        // What libbpf would print is in the errors.
+        libbpf_rs::set_print(None);
+        let object = match open(sizes, true)?.load() {
+            Ok(object) => return Ok(Self { object, has_multi: true }),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                return Err(BpfError::NotPermitted(String::new()));
+            }
+            Err(_) => open(sizes, false)?.load().map_err(|error| BpfError::Load(format!("{error:#}")))?,
+        };
+        Ok(Self { object, has_multi: false })
+    }
+
+    /// A program; that it is there is a matter of the object.
+    pub(crate) fn program(&self, name: &str) -> Result<ProgramMut<'_>, BpfError> {
+        let found = self.object.progs_mut().find(|program| program.name() == name);
+        found.ok_or_else(|| BpfError::Load(format!("there is no program {name}")))
+    }
+
+    /// A map.
+    pub(crate) fn map(&self, name: &str) -> Result<Map<'_>, BpfError> {
+        let found = self.object.maps().find(|map| map.name() == name);
+        found.ok_or_else(|| BpfError::Load(format!("there is no map {name}")))
+    }
+
+    /// A number for each CPU, summed.
+    pub(crate) fn sum(&self, map: &str, index: u32) -> u64 {
+        let Ok(map) = self.map(map) else { return 0 };
+        let values = map
+            .lookup_percpu(&index.to_ne_bytes(), libbpf_rs::MapFlags::ANY)
+            .ok()
+            .flatten()
+            .unwrap_or_default();
+        let number =
+            |value: &Vec<u8>| value.get(..8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes);
+        values.iter().map(number).sum()
+    }
+}
+
+fn open(sizes: Sizes, multi: bool) -> Result<OpenObject, BpfError> {
+    let failed = |error: libbpf_rs::Error| BpfError::Load(format!("{error:#}"));
+    let mut open =
+        ObjectBuilder::default().name("func_latency").map_err(failed)?.open_memory(OBJECT).map_err(failed)?;
+    let functions = u32::try_from(sizes.functions.max(1)).unwrap_or(u32::MAX);
+    let threads = u32::try_from(sizes.threads.max(1)).unwrap_or(u32::MAX);
+    for mut map in open.maps_mut() {
+        let entries = match map.name().to_str() {
+            Some("threads") => threads,
+            Some("calls") => sizes.ring_bytes,
+            Some("hits" | "lengths") => functions,
+            _ => continue,
+        };
+        map.set_max_entries(entries).map_err(failed)?;
+    }
+    if multi {
+        for mut program in open.progs_mut() {
+            if matches!(program.name().to_str(), Some("on_probe" | "on_count")) {
+                program.set_attach_type(ProgramAttachType::TraceUprobeMulti);
+            }
+        }
+    }
+    Ok(open)
+}

@@ -1,0 +1,140 @@
+//! Where code is left otherwise than by a branch that goes on in it: interruptions, aborts, and the end of tracing.
+
+use model::{AsyncCause, Avma, BranchKind, EndKind, Site, Transfer};
+
+use super::{Step, Walk, Walked};
+use crate::block::{Block, Terminator};
+use crate::effects::{MAX_DIRECT, stopped_at};
+
+impl Walk<'_> {
+    /// An event interrupted execution before the instruction at `ip`.
+    pub(crate) fn follow_async(
+        &mut self,
+        step: Step,
+        cause: AsyncCause,
+        ip: Avma,
+        to: Option<Avma>,
+    ) -> Walked<()> {
+        match self.walk_to(step, ip) {
+            Ok(()) => self.end(step, EndKind::Async(cause), self.site(ip), to),
+            Err(_) if self.is_behind_far(ip) => {
+                let from = self.graph.block(self.block).last;
+                self.end(step, EndKind::Syscall, from, to);
+            }
+            Err(cause) => return Err(cause),
+        }
+        Ok(())
+    }
+
+    /// Nothing runs on past a far transfer, so a FUP with the address behind one is the transfer's own: of a software
+    /// interrupt (SDM, "Packet Generation under Different Enable Conditions": FUP(CLIP), FUP(NLIP), TIP), and of any on Goldmont.
+    fn is_behind_far(&self, ip: Avma) -> bool {
+        let block = self.graph.block(self.block);
+        block.terminator == Terminator::Far && block.last.next_ip() == ip
+    }
+
+    /// A transaction was aborted before the instruction at `ip`, and goes on at `handler`.
+    ///
+    /// `jumps`: the target of a branch right before it may have been wrong (BDM64).
+    pub(crate) fn follow_abort(&mut self, step: Step, ip: Avma, handler: Avma, jumps: bool) -> Walked<()> {
+        if let Err(cause) = self.walk_to(step, ip) {
+            if !jumps {
+                return Err(cause);
+            }
+            self.output.take_back(step.at);
+            self.jump_to(ip)?;
+        }
+        self.branch_to(step, BranchKind::Abort, self.site(ip), handler)
+    }
+
+    /// The instruction at `ip` enters a virtual machine.
+    pub(crate) fn is_vm_entry(&self, ip: Avma) -> bool {
+        let bytes = self.context.code.code(self.space, ip).unwrap_or_default();
+        matches!(bytes, [0x0f, 0x01, 0xc2 | 0xc3, ..]) // VMLAUNCH, VMRESUME
+    }
+
+    /// Follows a TIP.PGD that is not the end of an asynchronous event: a branch left what is traced.
+    ///
+    /// Without IP filter that is a far transfer.  With one, it may be any branch, also a direct one or a
+    /// conditional one (which then has no TNT bit, and may have no address), or running on past the end of the
+    /// range; the address tells.
+    pub(crate) fn follow_end(&mut self, step: Step, ip: Option<Avma>) -> Walked<()> {
+        for steps in 0..MAX_DIRECT {
+            let block = *self.graph.block(self.block);
+            if let Some(ip) = ip.filter(|&ip| block.contains(ip) && (ip != block.start.ip || steps > 0)) {
+                let from = block.before(self.context.code, self.space, ip);
+                self.end(step, EndKind::FallThrough, from.unwrap_or(block.last), Some(ip));
+                return Ok(());
+            }
+            let leaves = match block.terminator {
+                Terminator::Jump { to } | Terminator::Call { to, .. } => match ip {
+                    Some(ip) => ip == to,
+                    None => self.is_filtered_out(to), // SKL014
+                },
+                Terminator::Conditional { taken } => {
+                    let to = match ip {
+                        Some(ip) if ip == taken || ip == block.last.next_ip() => Some(ip),
+                        None if self.context.recording.pt.has_ip_filter => self.hidden_target(&block, taken),
+                        _ => return Err(self.desync(&block)),
+                    };
+                    self.end(step, EndKind::Branch(BranchKind::ConditionalJump), block.last, to);
+                    return Ok(());
+                }
+                Terminator::Continue => false,
+                Terminator::Undecodable(_) => {
+                    if ip == Some(block.last.next_ip()) {
+                        self.end(step, EndKind::FallThrough, block.last, ip);
+                        return Ok(());
+                    }
+                    return Err(stopped_at(&block));
+                }
+                Terminator::Far => true,
+                // Without an address it is user code that was left, or tracing; a near branch does neither.
+                _ if ip.is_none() && !self.context.recording.pt.has_ip_filter => {
+                    return Err(self.desync(&block));
+                }
+                _ => true,
+            };
+            if !leaves {
+                self.direct(step)?;
+                continue;
+            }
+            let kind = block.branch_kind().map_or(EndKind::Syscall, EndKind::Branch);
+            let to = match block.terminator {
+                Terminator::Jump { to } | Terminator::Call { to, .. } => Some(to),
+                // A compressed one has no address (SDM, "Packet Generation under Different Enable Conditions").
+                Terminator::Return => {
+                    let compressed = self.stack.pop().map(|call| self.graph.return_address(call));
+                    ip.or(compressed)
+                }
+                _ => ip,
+            };
+            self.end(step, kind, block.last, to);
+            return Ok(());
+        }
+        Err(self.endless(step))
+    }
+
+    /// The IP filter is known to have no range at `ip`.
+    fn is_filtered_out(&self, ip: Avma) -> bool {
+        let place = self.context.code.file_place(self.space, ip);
+        place.and_then(|(path, offset)| self.filter.covers(path, offset)) == Some(false)
+    }
+
+    /// Where a conditional jump out of the IP filter went if its TIP.PGD does not say (SDM, "TIP.PGD"): one way stays
+    /// inside.  Where the ranges do not tell which, they cover functions: it is the way on unless the function ends there.
+    fn hidden_target(&self, block: &Block, taken: Avma) -> Option<Avma> {
+        match (self.is_filtered_out(taken), self.is_filtered_out(block.last.next_ip())) {
+            (true, false) => return Some(taken),
+            (false, true) => return Some(block.last.next_ip()),
+            _ => (),
+        }
+        let next = self.target(block.last.next_ip());
+        (next.function == block.last.function && !next.at_entry).then_some(taken)
+    }
+
+    /// Emits an end, whose time is the packet's own.
+    pub(super) fn end(&mut self, step: Step, kind: EndKind, from: Site, to: Option<Avma>) {
+        self.output.transfer(step.own, step.slot, self.work, step.at, Transfer::End { kind, from, to });
+    }
+}

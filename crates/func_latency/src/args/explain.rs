@@ -1,0 +1,62 @@
+//! Commands that say what makes calls slow: `explain`, `modes`, `diff`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{AFTER_HELP, CallsArgs, Format, InputArgs};
+use crate::filter::{CallNumber, Percentile};
+
+/// `func_latency explain`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct ExplainArgs {
+    /// Explain this call, by the id of its row
+    #[arg(value_name = "ID", conflicts_with_all = ["slow", "li"])]
+    pub id: Option<CallNumber>,
+    /// The recording [default: perf.data]
+    #[arg(short, long, value_name = "FILE")]
+    pub input: Option<PathBuf>,
+    /// Explain the calls from this percentile on [default: p99]; with --li those of that latency
+    #[arg(long, value_name = "pNN", conflicts_with = "li")]
+    pub slow: Option<Percentile>,
+    /// Which function.
+    #[command(flatten)]
+    pub calls: CallsArgs,
+    /// Form of the explanation
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub format: Format,
+}
+
+/// `func_latency modes`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct ModesArgs {
+    /// Which file.
+    #[command(flatten)]
+    pub input: InputArgs,
+    /// Which function.
+    #[command(flatten)]
+    pub calls: CallsArgs,
+    /// Form of the list
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub format: Format,
+}
+
+/// `func_latency diff`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct DiffArgs {
+    /// The recording that the other one is compared with
+    #[arg(value_name = "A")]
+    pub base: PathBuf,
+    /// The recording whose calls take longer, or less
+    #[arg(value_name = "B")]
+    pub these: PathBuf,
+    /// Which function.
+    #[command(flatten)]
+    pub calls: CallsArgs,
+    /// Form of the comparison
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub format: Format,
+}

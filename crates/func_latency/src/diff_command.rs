@@ -1,0 +1,94 @@
+//! `diff`: what makes the calls of a function take longer, or less, in one recording than in another.
+
+use std::collections::HashMap;
+use std::io::{BufWriter, Write, stdout};
+
+use analyzer::ledger::{AllCalls, LeftOut, Shift, Side};
+use analyzer::{ChildKind, Ledger, Node};
+use anyhow::{Context, Result};
+use model::FunctionId;
+
+use crate::args::Format;
+use crate::config::CallsConfig;
+use crate::exit::{Exit, failure};
+use crate::explain_config::DiffConfig;
+use crate::printable::Printable;
+use crate::render::diff::{self, Difference, Recorded};
+use crate::render::ledger::{Callee, LedgerView};
+use crate::render::names::{Names, callee_name};
+use crate::report_command::text_width;
+use crate::tree_commands;
+
+pub(crate) fn run(config: &DiffConfig) -> Result<Exit> {
+    let mut callees = Callees::default();
+    let mut ledger = Ledger::default();
+    let base = add(&config.base, Side::Base, &mut ledger, &mut callees)?;
+    let these = add(&config.these, Side::These, &mut ledger, &mut callees)?;
+    let Some(comparison) = ledger.compare() else {
+        let message =
+            "no call was seen from entry to end in one of the recordings: there is nothing to compare";
+        return Err(failure(Exit::Nothing, message));
+    };
+    let callee = |path: usize| match ledger.paths().get(path).and_then(|path| callees.known.get(path.key)) {
+        Some((kind, name)) => Callee { name: name.clone(), kind: kind.name(), ..Callee::default() },
+        None => Callee::default(),
+    };
+    let difference = Difference {
+        shift: Shift::of(&these.latencies_ns, &base.latencies_ns),
+        ledger: &LedgerView::new(&ledger, comparison, callee),
+        function: &callee(0).name,
+        these: &these,
+        base: &base,
+    };
+    let mut out = BufWriter::new(stdout().lock());
+    let written = match config.format {
+        Format::Text => diff::write_text(&mut Printable(&mut out), &difference, text_width()),
+        Format::Json => diff::write_json(&mut out, &difference),
+    };
+    written.and_then(|()| out.flush()).context("cannot write to stdout")?;
+    Ok(Exit::Done)
+}
+
+/// Callees of both recordings: they have names in common, not ids, and not the places that they are called from.
+#[derive(Default)]
+struct Callees {
+    known: Vec<(ChildKind, String)>,
+    places: HashMap<(ChildKind, String), usize>,
+}
+
+impl Callees {
+    fn place(&mut self, callee: (ChildKind, String)) -> usize {
+        let next = self.known.len();
+        let place = *self.places.entry(callee.clone()).or_insert(next);
+        if place == next {
+            self.known.push(callee);
+        }
+        place
+    }
+}
+
+/// Adds the calls of a recording to the ledger.
+fn add(
+    config: &CallsConfig,
+    side: Side,
+    ledger: &mut Ledger<usize>,
+    callees: &mut Callees,
+) -> Result<Recorded> {
+    let mut recorded = (Vec::new(), LeftOut::default());
+    tree_commands::with(config, |opened, wanted, names| {
+        if wanted.len() != 1 {
+            let message = format!("diff takes one function, and -f names {}", wanted.len());
+            return Err(failure(Exit::Usage, message));
+        }
+        let mut places: HashMap<(ChildKind, FunctionId), usize> = HashMap::new();
+        let mut calls = AllCalls::new(ledger, side, opened.schedule, |node: &Node| {
+            let name = || callee_name(names as &dyn Names, node.kind, node.function);
+            *places.entry((node.kind, node.function)).or_insert_with(|| callees.place((node.kind, name())))
+        });
+        opened.trees(wanted, &mut calls)?;
+        recorded = calls.finish();
+        Ok(Exit::Done)
+    })?;
+    let (latencies_ns, left_out) = recorded;
+    Ok(Recorded { input: config.input.display().to_string(), latencies_ns, left_out })
+}

@@ -1,0 +1,121 @@
+//! `explain`: why the slow calls of a function were slow.
+
+use std::io::{BufWriter, Write, stdout};
+
+use analyzer::branch_path::BranchRecorder;
+use analyzer::ledger::{ChoiceError, Groups, LedgerOfCalls, Slow};
+use analyzer::{CallRow, LatencyRange, Request};
+use anyhow::{Context, Result};
+
+use crate::args::Format;
+use crate::calls::Opened;
+use crate::exit::{Exit, failure};
+use crate::explain_config::{ExplainConfig, SlowCalls};
+use crate::printable::Printable;
+use crate::recording;
+use crate::render::explain::{self, Branches, Explanation};
+use crate::render::image_names::ImageNames;
+use crate::render::ledger::LedgerView;
+use crate::render::units::grouped;
+use crate::report_command::text_width;
+use crate::target::{self, Remarks};
+
+/// Typical calls whose branches are compared with those of a slow one.
+const TWINS: usize = 8;
+
+/// The recording is decoded three times: for the latencies, which say which calls are slow and which are typical, for the
+/// trees of those calls, and for all branches of some of them.
+pub(crate) fn run(config: &ExplainConfig) -> Result<Exit> {
+    let calls = &config.calls;
+    // A decoder serves one sink: what it remembers is about that.
+    let [of_rows, of_trees, of_branches] =
+        [calls.decoder.decoder()?, calls.decoder.decoder()?, calls.decoder.decoder()?];
+    let file = recording::open(&calls.input)?;
+    let recording = recording::read_timed(&file)?;
+    let (image, schedule) = recording::load(&recording, calls.symfs.as_deref(), &calls.kernel);
+    let opened = Opened {
+        config: calls,
+        recording: &recording,
+        schedule: &schedule,
+        image: &image,
+        decoder: &*of_rows,
+    };
+    opened.problems();
+    let wanted = target::wanted(&image, calls, Remarks::Now)?;
+    let [function] = wanted.as_slice() else {
+        let message = format!("explain takes one function, and -f names {}", wanted.len());
+        return Err(failure(Exit::Usage, message));
+    };
+    let report = opened.report(&Request { rows: true, ..opened.request(&wanted)? });
+    let rows = report.functions.first().map_or(&[][..], |function| &function.rows);
+    let groups = Groups::choose(rows, of_args(config.slow)).map_err(no_groups)?;
+
+    let mut ledger = LedgerOfCalls::new(&groups, &schedule);
+    Opened { decoder: &*of_trees, ..opened }.trees(&wanted, &mut ledger)?;
+    let ledger = ledger.finish();
+    let Some(comparison) = ledger.compare() else { return Err(no_groups(ChoiceError::NoCalls)) };
+    let compared = compared(&groups);
+    let mut branches = BranchRecorder::new(&compared, &image);
+    Opened { decoder: &*of_branches, ..opened }.decode_branches(true, &mut branches);
+    let paths = branches.finish();
+    let names = ImageNames::new(&image, true);
+    let explanation = Explanation {
+        names: &names,
+        input: &calls.input.display().to_string(),
+        function: function.function.id,
+        asked: &asked(config.slow, &groups),
+        groups: &groups,
+        ledger: &LedgerView::new(&ledger, comparison, |path| explain::callee(&names, &ledger, path)),
+        parting: Branches::of(&compared, &paths),
+    };
+    write(config.format, &explanation).context("cannot write to stdout")?;
+    Ok(Exit::Done)
+}
+
+/// A slow call, which is in the middle of the slow ones, and typical calls that are the nearest to the median, of the same
+/// caller if there are any.
+fn compared(groups: &Groups) -> Vec<CallRow> {
+    let Some(slow) = groups.slow.get(groups.slow.len() / 2) else { return Vec::new() };
+    let is_its = |row: &&CallRow| (row.caller, row.site) == (slow.caller, slow.site);
+    let of_caller: Vec<CallRow> = groups.typical.iter().filter(is_its).take(TWINS).copied().collect();
+    let twins =
+        if of_caller.is_empty() { groups.typical.iter().take(TWINS).copied().collect() } else { of_caller };
+    [vec![*slow], twins].concat()
+}
+
+fn no_groups(error: ChoiceError) -> anyhow::Error {
+    let exit = match error {
+        ChoiceError::NoCalls | ChoiceError::NoOthers | ChoiceError::NoSlowCalls => Exit::Nothing,
+        ChoiceError::NoSuchCall(_) | ChoiceError::NotWhole(..) | ChoiceError::TooDeep(_) => Exit::Usage,
+    };
+    failure(exit, error.to_string())
+}
+
+fn of_args(slow: SlowCalls) -> Slow {
+    match slow {
+        SlowCalls::From(percentile) => Slow::Percentile(percentile.0),
+        SlowCalls::Of(range) => Slow::Latency(LatencyRange { min_ns: range.min, max_ns: range.max }),
+        SlowCalls::One(call) => Slow::Call(call.0),
+    }
+}
+
+/// What makes these calls the slow ones, in words.
+fn asked(slow: SlowCalls, groups: &Groups) -> String {
+    match slow {
+        SlowCalls::From(percentile) => {
+            let least = groups.slow.last().map_or(0, |row| row.latency_ns);
+            format!("{percentile}: {} ns or more", grouped(least))
+        }
+        SlowCalls::Of(range) => format!("of {range}"),
+        SlowCalls::One(call) => format!("id {}", call.0),
+    }
+}
+
+fn write(format: Format, explanation: &Explanation<'_>) -> std::io::Result<()> {
+    let mut out = BufWriter::new(stdout().lock());
+    match format {
+        Format::Text => explain::text::write(&mut Printable(&mut out), explanation, text_width())?,
+        Format::Json => explain::json::write(&mut out, explanation)?,
+    }
+    out.flush()
+}

@@ -1,0 +1,100 @@
+//! What `explain`, `modes` and `diff` do, resolved and checked.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::args::{CallsArgs, DiffArgs, ExplainArgs, Format, ModesArgs};
+use crate::config::{CallsConfig, NO_FUNCTION, input_path};
+use crate::exit::{Exit, failure};
+use crate::filter::{CallNumber, NsRange, Percentile};
+
+/// What `explain` does.
+#[derive(Clone, Debug)]
+pub(crate) struct ExplainConfig {
+    /// Which function, of which recording.
+    pub(crate) calls: CallsConfig,
+    /// Which of its calls are slow.
+    pub(crate) slow: SlowCalls,
+    /// Form of the explanation.
+    pub(crate) format: Format,
+}
+
+/// Which calls are to be explained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SlowCalls {
+    /// From this percentile on.
+    From(Percentile),
+    /// Of this latency.
+    Of(NsRange),
+    /// One.
+    One(CallNumber),
+}
+
+impl ExplainConfig {
+    /// Of `explain`'s arguments.
+    ///
+    /// # Errors
+    /// Wrong usage.
+    pub(crate) fn new(args: ExplainArgs) -> Result<Self> {
+        let ExplainArgs { id, input, slow, calls, format } = args;
+        let slow = match (id, calls.li) {
+            (Some(id), _) => SlowCalls::One(id),
+            (None, Some(latency_ns)) => SlowCalls::Of(latency_ns),
+            (None, None) => SlowCalls::From(slow.unwrap_or(Percentile(990))),
+        };
+        // It says which calls are slow, not which are looked at.
+        let calls = CallsArgs { li: None, ..calls };
+        let input = input.unwrap_or_else(|| PathBuf::from("perf.data"));
+        Ok(Self { calls: of_function(input, calls)?, slow, format })
+    }
+}
+
+/// What `modes` does.
+#[derive(Clone, Debug)]
+pub(crate) struct ModesConfig {
+    /// Which function, of which recording.
+    pub(crate) calls: CallsConfig,
+    /// Form of the list.
+    pub(crate) format: Format,
+}
+
+impl ModesConfig {
+    /// Of `modes`'s arguments.
+    ///
+    /// # Errors
+    /// Wrong usage.
+    pub(crate) fn new(args: ModesArgs) -> Result<Self> {
+        Ok(Self { calls: of_function(input_path(args.input), args.calls)?, format: args.format })
+    }
+}
+
+/// What `diff` does.
+#[derive(Clone, Debug)]
+pub(crate) struct DiffConfig {
+    /// Which function, of the recording that the other one is compared with.
+    pub(crate) base: CallsConfig,
+    /// ... of that one.
+    pub(crate) these: CallsConfig,
+    /// Form of the comparison.
+    pub(crate) format: Format,
+}
+
+impl DiffConfig {
+    /// Of `diff`'s arguments.
+    ///
+    /// # Errors
+    /// Wrong usage.
+    pub(crate) fn new(args: DiffArgs) -> Result<Self> {
+        let DiffArgs { base, these, calls, format } = args;
+        Ok(Self { base: of_function(base, calls.clone())?, these: of_function(these, calls)?, format })
+    }
+}
+
+/// A function must be named.
+fn of_function(input: PathBuf, calls: CallsArgs) -> Result<CallsConfig> {
+    if calls.functions.is_empty() {
+        return Err(failure(Exit::Usage, NO_FUNCTION));
+    }
+    CallsConfig::new(input, calls)
+}

@@ -1,0 +1,164 @@
+//! What makes the difference between two recordings.
+
+use std::io::{self, Write};
+
+use analyzer::Stats;
+use analyzer::ledger::{LeftOut, Shift};
+use serde::Serialize;
+
+use super::ledger::json::{Cause, Entry, NotCompared};
+use super::ledger::text::{Titles, signed};
+use super::ledger::{self, LedgerView};
+use super::table::{Align, Table};
+use super::units::{counted, duration, grouped, mean_duration};
+
+/// Name and version of the contract.
+pub const SCHEMA: &str = "func_latency_diff/1";
+
+/// A recording's calls of the function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// The recording's file, as it was named.
+    pub input: String,
+    /// Latencies in the order of the calls' starts.
+    pub latencies_ns: Vec<u64>,
+    /// Calls that are not compared.
+    pub left_out: LeftOut,
+}
+
+impl Recorded {
+    fn stats(&self) -> Stats {
+        let mut sorted = self.latencies_ns.clone();
+        sorted.sort_unstable();
+        Stats::of_sorted(&sorted)
+    }
+}
+
+/// The difference between two recordings: B, these, against A, the base.
+#[derive(Clone, Copy)]
+pub struct Difference<'a> {
+    /// The function.
+    pub function: &'a str,
+    /// B.
+    pub these: &'a Recorded,
+    /// A.
+    pub base: &'a Recorded,
+    /// What makes the difference.
+    pub ledger: &'a LedgerView,
+    /// Whether it is chance.
+    pub shift: Shift,
+}
+
+/// Writes the difference into lines of about `width` columns.
+///
+/// # Errors
+/// What `out` says.
+pub fn write_text(out: &mut dyn Write, difference: &Difference<'_>, width: usize) -> io::Result<()> {
+    let width = width.clamp(80, 200);
+    let Difference { function, these, base, ledger, shift } = difference;
+    writeln!(out, "[{function}]: B, {}, against A, {}\n", these.input, base.input)?;
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        ("calls", Align::Right),
+        ("mean", Align::Right),
+        ("p50", Align::Right),
+        ("p90", Align::Right),
+        ("p99", Align::Right),
+        ("max", Align::Right),
+    ]);
+    for (name, recorded) in [("A", base), ("B", these)] {
+        let stats = recorded.stats();
+        let figures = stats.spread.map_or([0; 4], |s| [s.p50_ns, s.p90_ns, s.p99_ns, s.max_ns]);
+        let mean = stats.spread.map_or(0.0, |spread| spread.mean_ns);
+        let cells = vec![name.to_owned(), grouped(stats.count), mean_duration(mean)];
+        table.row([cells, figures.map(duration).to_vec()].concat());
+    }
+    table.write(out, width)?;
+    for (name, recorded) in [("A", base), ("B", these)] {
+        if let Some(left_out) = ledger::text::left_out(&recorded.left_out) {
+            writeln!(out, "  not compared in {name}: {left_out}")?;
+        }
+    }
+    let (more, than) =
+        (signed(ledger.comparison.difference_ns), if shift.is_so() { "exceeds" } else { "does not exceed" });
+    let (of_these, of_base) = shift.blocks;
+    writeln!(out, "\nThe difference of the means, {more} ns, {than} the spread within each recording:")?;
+    writeln!(
+        out,
+        "  {} of B and {of_base} of A, shared out at random, differ as much with p = {:.4} (below 0.001 is no chance)",
+        counted(of_these as u64, "block"),
+        shift.p_value
+    )?;
+    if let Some((what, of)) = ledger::text::cause(ledger).filter(|_| shift.is_so()) {
+        writeln!(out, "Most of it: {what}\n  {of}")?;
+    }
+    ledger::text::write(out, ledger, Titles { these: "B: times", base: "A: times" }, width)
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    function: &'a str,
+    these: Group<'a>,
+    base: Group<'a>,
+    difference_ns: i64,
+    /// The difference is larger than the spread within each recording explains.
+    exceeds_spread: bool,
+    /// How likely blocks of calls that are shared out at random differ as much.
+    p_value: f64,
+    rows: Vec<Entry<'a>>,
+    /// Null: there is no difference.
+    cause: Option<Cause<'a>>,
+}
+
+#[derive(Serialize)]
+struct Group<'a> {
+    input: &'a str,
+    calls: u64,
+    sum_ns: u64,
+    mean_ns: Option<f64>,
+    p50_ns: Option<u64>,
+    p90_ns: Option<u64>,
+    p99_ns: Option<u64>,
+    max_ns: Option<u64>,
+    not_compared: NotCompared,
+    /// Blocks of calls that follow one another.
+    blocks: usize,
+}
+
+/// Writes the difference as one JSON document and a newline.
+///
+/// # Errors
+/// What `out` says.
+pub fn write_json(out: &mut dyn Write, difference: &Difference<'_>) -> io::Result<()> {
+    let Difference { function, these, base, ledger, shift } = *difference;
+    let document = Document {
+        schema: SCHEMA,
+        function,
+        these: group(these, shift.blocks.0),
+        base: group(base, shift.blocks.1),
+        difference_ns: ledger.comparison.difference_ns,
+        exceeds_spread: shift.is_so(),
+        p_value: shift.p_value,
+        rows: ledger::json::rows(ledger),
+        cause: ledger::json::cause(ledger),
+    };
+    serde_json::to_writer_pretty(&mut *out, &document)?;
+    writeln!(out)
+}
+
+fn group(recorded: &Recorded, blocks: usize) -> Group<'_> {
+    let stats = recorded.stats();
+    Group {
+        input: &recorded.input,
+        calls: stats.count,
+        sum_ns: stats.sum_ns,
+        mean_ns: stats.spread.map(|spread| spread.mean_ns),
+        p50_ns: stats.spread.map(|spread| spread.p50_ns),
+        p90_ns: stats.spread.map(|spread| spread.p90_ns),
+        p99_ns: stats.spread.map(|spread| spread.p99_ns),
+        max_ns: stats.spread.map(|spread| spread.max_ns),
+        not_compared: recorded.left_out.into(),
+        blocks,
+    }
+}

@@ -1,0 +1,152 @@
+//! The explanation as JSON: schema `func_latency_explain/1`.  Keys stand in the order of these structs; new ones may be
+//! added.  In the rows `these` are the slow calls and `base` the typical ones.
+
+use std::io::{self, Write};
+
+use analyzer::branch_path::{Parting, Trips};
+use analyzer::ledger::Typical;
+use serde::Serialize;
+
+use super::{Branches, Explanation};
+use crate::render::ledger::json::{Cause, Entry, NotCompared};
+use crate::render::ledger::{self, LedgerView};
+
+/// Name and version of the contract.
+pub const SCHEMA: &str = "func_latency_explain/1";
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    function: String,
+    object: Option<String>,
+    /// Which calls are slow.
+    asked: String,
+    slow: Group,
+    /// The slowest first.
+    slow_ids: Vec<String>,
+    typical: Group,
+    /// `same_callers` or `all_callers`: whose typical calls these are.
+    typical_of: &'static str,
+    not_compared: NotCompared,
+    difference_ns: i64,
+    outlying: Outlying,
+    rows: Vec<Entry<'a>>,
+    /// Null: the slow calls are no outliers.
+    cause: Option<Cause<'a>>,
+    /// Null: the branches of the calls were not found.
+    branches: Option<Parted>,
+}
+
+/// A slow call's branches against those of typical calls.
+#[derive(Serialize)]
+struct Parted {
+    slow: String,
+    /// The one with which it has most in common.
+    typical: String,
+    typical_calls: usize,
+    /// Branches were left out: the calls took too many.
+    is_cut: bool,
+    /// Null: the two took the same branches.
+    first: Option<Branch>,
+    /// Loops with other trip counts than in any of the typical calls.
+    loops: Vec<Loop>,
+}
+
+#[derive(Serialize)]
+struct Branch {
+    site: String,
+    line: Option<String>,
+    common_branches: usize,
+    slow: String,
+    typical: String,
+}
+
+#[derive(Serialize)]
+struct Loop {
+    site: String,
+    line: Option<String>,
+    slow: u64,
+    typical_min: u64,
+    typical_max: u64,
+}
+
+#[derive(Serialize)]
+struct Group {
+    calls: u64,
+    sum_ns: u64,
+    mean_ns: f64,
+}
+
+/// Whether the slow calls are farther from their callers' median than what is spread like the others reaches.
+#[derive(Serialize)]
+struct Outlying {
+    is_so: bool,
+    above_ns: f64,
+    reach_ns: f64,
+    others: u64,
+}
+
+/// Writes the explanation as one JSON document and a newline.
+///
+/// # Errors
+/// What `out` says.
+pub fn write(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, &document(explanation))?;
+    writeln!(out)
+}
+
+fn document<'a>(explanation: &Explanation<'a>) -> Document<'a> {
+    let Explanation { names, groups, ledger: LedgerView { comparison, .. }, .. } = *explanation;
+    let group = |calls: u64, sum_ns: u64| Group { calls, sum_ns, mean_ns: sum_ns as f64 / calls as f64 };
+    let outlying = groups.outlying;
+    Document {
+        schema: SCHEMA,
+        function: names.function(explanation.function),
+        object: names.object_of(explanation.function),
+        asked: explanation.asked.to_owned(),
+        slow: group(comparison.calls.0, comparison.sums_ns.0),
+        slow_ids: groups.slow.iter().map(|row| row.id.to_string()).collect(),
+        typical: group(comparison.calls.1, comparison.sums_ns.1),
+        typical_of: match groups.whose {
+            Typical::SameCallers => "same_callers",
+            Typical::AllCallers => "all_callers",
+        },
+        not_compared: groups.left_out.into(),
+        difference_ns: comparison.difference_ns,
+        outlying: Outlying {
+            is_so: outlying.is_so(),
+            above_ns: outlying.above_ns,
+            reach_ns: outlying.reach_ns,
+            others: outlying.others,
+        },
+        rows: ledger::json::rows(explanation.ledger),
+        cause: ledger::json::cause(explanation.ledger).filter(|_| outlying.is_so()),
+        branches: explanation.parting.as_ref().map(|branches| parted(explanation, branches)),
+    }
+}
+
+fn parted(explanation: &Explanation<'_>, branches: &Branches) -> Parted {
+    let names = explanation.names;
+    let first = |first: &Parting| Branch {
+        site: names.site(first.at),
+        line: names.line(first.at),
+        common_branches: first.common,
+        slow: explanation.way(first.these),
+        typical: explanation.way(first.base),
+    };
+    let trips = |trips: &Trips| Loop {
+        site: names.site(trips.from),
+        line: names.line(trips.from),
+        slow: trips.these,
+        typical_min: trips.base.0,
+        typical_max: trips.base.1,
+    };
+    Parted {
+        slow: branches.slow.id.to_string(),
+        typical: branches.typical.id.to_string(),
+        typical_calls: branches.others,
+        is_cut: branches.is_cut,
+        first: branches.first.as_ref().map(first),
+        loops: branches.loops.iter().map(trips).collect(),
+    }
+}

@@ -1,0 +1,218 @@
+//! A function's calls as a page has them: tables of threads, callers, children and causes, and columns of their numbers.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use analyzer::{CallRow, FunctionReport, RowChild, Status};
+use serde::Serialize;
+
+use super::columns::{Columns, zigzag};
+use crate::render::names::{callee_name, caller_name};
+use crate::render::{Names, View};
+
+/// More children than these make a page too large: then only some of the calls have theirs.
+pub(super) const CHILDREN_MAX: usize = 3_000_000;
+
+/// A function, and what the numbers in its columns mean.
+#[derive(Serialize)]
+pub(super) struct Function {
+    name: String,
+    object: Option<String>,
+    /// How many values each column of calls has.
+    calls: usize,
+    /// Calls above are drawn one by one; `None`: no call was seen from entry to end.
+    p999_ns: Option<u64>,
+    threads: Vec<String>,
+    callers: Vec<Caller>,
+    children: Vec<Child>,
+    /// What cut calls; the first stands for nothing.
+    causes: Vec<&'static str>,
+    /// One in so many of the calls up to `p99_ns` has its children in the page; those above and those that did not end all
+    /// have.
+    children_of_one_in: usize,
+    p99_ns: u64,
+}
+
+#[derive(Serialize)]
+struct Caller {
+    name: String,
+    /// Jumped, not called.
+    tail: bool,
+    site: Option<String>,
+    line: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Child {
+    name: String,
+    kind: &'static str,
+    site: Option<String>,
+    line: Option<String>,
+}
+
+/// A table of what occurs, in order, and each one's number in it.
+struct Numbers<K>(BTreeMap<K, u64>);
+
+impl<K: Ord> Numbers<K> {
+    fn of(all: impl Iterator<Item = K>) -> Self {
+        let mut numbers: BTreeMap<K, u64> = all.map(|key| (key, 0)).collect();
+        numbers.values_mut().zip(0..).for_each(|(number, i)| *number = i);
+        Self(numbers)
+    }
+
+    fn number(&self, key: &K) -> u64 {
+        self.0.get(key).copied().unwrap_or(0)
+    }
+}
+
+/// The tables and the columns of a function.
+pub(super) fn pack(
+    view: &View<'_>,
+    function: &FunctionReport,
+    children_max: usize,
+) -> io::Result<(Function, String)> {
+    let rows = &function.rows;
+    let threads = Numbers::of(rows.iter().map(|row| row.tid));
+    let callers = Numbers::of(rows.iter().map(|row| (row.caller, row.site)));
+    let causes = Numbers::of(std::iter::once("").chain(rows.iter().map(cause)));
+    let begin = view.report.trace.window.0;
+
+    let mut columns = Columns::new();
+    let starts = || rows.iter().map(|row| row.start_ns.0.saturating_sub(begin.0));
+    let before = std::iter::once(0).chain(starts());
+    columns.put(starts().zip(before).map(|(start, before)| start.saturating_sub(before)))?;
+    columns.put(rows.iter().map(|row| row.latency_ns))?;
+    columns.put(rows.iter().map(|row| row.error_ns))?;
+    columns.put(rows.iter().map(|row| row.off_cpu_ns))?;
+    columns.put(rows.iter().map(|row| threads.number(&row.tid)))?;
+    columns.put(id_steps(rows))?;
+    columns.put(rows.iter().map(|row| row.cpu.map_or(0, |cpu| u64::from(cpu.0) + 1)))?;
+    columns.put(rows.iter().map(flags))?;
+    columns.put(rows.iter().map(|row| callers.number(&(row.caller, row.site))))?;
+    columns.put(rows.iter().map(|row| causes.number(&cause(row))))?;
+    let one_in = put_children(&mut columns, function, children_max)?;
+
+    let names = view.names;
+    let packed = Function {
+        name: names.function(function.id),
+        object: names.object_of(function.id),
+        calls: rows.len(),
+        p999_ns: function.latency.spread.map(|spread| spread.p999_ns),
+        threads: threads.0.keys().map(|tid| tid.0.to_string()).collect(),
+        callers: callers.0.keys().map(|(caller, site)| named_caller(names, *caller, *site)).collect(),
+        children: children(names, function),
+        causes: causes.0.into_keys().collect(),
+        children_of_one_in: one_in,
+        p99_ns: p99_ns(function),
+    };
+    Ok((packed, columns.finish()?))
+}
+
+fn cause(row: &CallRow) -> &'static str {
+    row.cut_by.map_or("", |cut| cut.cause.name())
+}
+
+/// How far each call's number is from the one after the thread's last: 0 nearly always.
+fn id_steps(rows: &[CallRow]) -> impl Iterator<Item = u64> {
+    let mut next: BTreeMap<_, u64> = BTreeMap::new();
+    rows.iter().map(move |row| {
+        let next = next.entry(row.tid).or_default();
+        let step = row.id.number.wrapping_sub(*next) as i64;
+        *next = row.id.number.wrapping_add(1);
+        zigzag(step)
+    })
+}
+
+/// Its status (three bits), and what is uncertain about its end.
+fn flags(row: &CallRow) -> u64 {
+    let status = match row.status {
+        Status::Complete => 0,
+        Status::Unwound => 1,
+        Status::OpenStart => 2,
+        Status::OpenEnd => 3,
+        Status::Cut => 4,
+    };
+    status | u64::from(row.undecided) << 3 | u64::from(row.ended_by_jump) << 4
+}
+
+/// One in so many, without a rhythm: calls may have one, too.
+const fn is_sampled(number: u64, one_in: u64) -> bool {
+    const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
+    (number.wrapping_mul(GOLDEN_RATIO) >> 32) % one_in == 0
+}
+
+/// 0 if no call was seen from entry to end.
+fn p99_ns(function: &FunctionReport) -> u64 {
+    function.latency.spread.map_or(0, |spread| spread.p99_ns)
+}
+
+/// Four columns of children behind one of how many each call has (and one more; 0: they are not in the page).  Returns one
+/// in how many ordinary calls has them.
+fn put_children(columns: &mut Columns, function: &FunctionReport, children_max: usize) -> io::Result<usize> {
+    let rows = &function.rows;
+    let all: usize = (0..rows.len()).map(|number| function.row_children.of(number).len()).sum();
+    let one_in = all.div_ceil(children_max.max(1)).max(1);
+    let slow_ns = p99_ns(function);
+    let is_in = |number: usize, row: &CallRow| {
+        is_sampled(number as u64, one_in as u64) || !row.status.counted() || row.latency_ns > slow_ns
+    };
+    let shown =
+        || rows.iter().enumerate().filter(|(number, row)| is_in(*number, row)).map(|(number, _)| number);
+    let counts = rows.iter().enumerate().map(|(number, row)| match is_in(number, row) {
+        true => function.row_children.of(number).len() as u64 + 1,
+        false => 0,
+    });
+    columns.put(counts)?;
+    let values: [fn(&RowChild) -> u64; 4] = [
+        |child| u64::from(child.key),
+        |child| child.total.count,
+        |child| child.total.sum_ns,
+        |child| child.total.off_cpu_ns,
+    ];
+    for of in values {
+        columns.put(shown().flat_map(|number| function.row_children.of(number)).map(of))?;
+    }
+    Ok(one_in)
+}
+
+fn named_caller(names: &dyn Names, caller: analyzer::Caller, site: Option<analyzer::Place>) -> Caller {
+    Caller {
+        name: caller_name(names, caller),
+        tail: matches!(caller, analyzer::Caller::Function { tail: true, .. }),
+        site: site.map(|site| names.site(site)),
+        line: site.and_then(|site| names.line(site)),
+    }
+}
+
+fn children(names: &dyn Names, function: &FunctionReport) -> Vec<Child> {
+    let named = |key: &analyzer::ChildKey| Child {
+        name: callee_name(names, key.kind, key.function),
+        kind: key.kind.name(),
+        site: key.site.map(|site| names.site(site)),
+        line: key.site.and_then(|site| names.line(site)),
+    };
+    function.row_children.keys.iter().map(named).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever the rhythm, about as many of each beat are taken.
+    #[test]
+    fn samples_have_no_rhythm() {
+        for one_in in [2, 3, 8] {
+            for beats in [2, 3, 4, 8] {
+                let of_beat =
+                    |beat| (0..80_000).filter(|n| n % beats == beat && is_sampled(*n, one_in)).count() as u64;
+                let expected = 80_000 / beats / one_in;
+                let all: Vec<u64> = (0..beats).map(of_beat).collect();
+                assert!(
+                    all.iter().all(|n| n.abs_diff(expected) < expected / 10),
+                    "{one_in}, {beats}: {all:?}"
+                );
+            }
+        }
+        assert!((0..100).all(|number| is_sampled(number, 1)));
+    }
+}

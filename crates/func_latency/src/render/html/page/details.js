@@ -1,0 +1,111 @@
+// One call: its row, and what its time went to beside a typical call of the same caller.
+
+/** The call of the median latency among those of the same caller that were seen to end; `null`: there is no other. */
+function typicalCall(calls, i) {
+  const same = calls.order.filter(
+    (k) => calls.caller[k] === calls.caller[i] && calls.isCounted(k) && calls.hasChildren[k] && k !== i,
+  );
+  return same.length ? same[Math.ceil(same.length / 2) - 1] : null;
+}
+
+/** Time and count of each group of children in one call, with `*self`. */
+function childrenOf(calls, i) {
+  const groups = (calls.groups ??= childGroups(calls.table));
+  const found = new Map();
+  const own = { name: "*self", count: 1, ns: calls.latency[i], offCpu: calls.offCpu[i] };
+  for (let c = calls.childrenFrom[i]; c < calls.childrenFrom[i + 1]; c++) {
+    const { name, kind } = groups.all[groups.ofKey[calls.childKey[c]]];
+    const key = `${kind} ${name}`;
+    const sum = found.get(key) ?? { name, count: 0, ns: 0, offCpu: 0 };
+    sum.count += calls.childCount[c];
+    sum.ns += calls.childNs[c];
+    sum.offCpu += calls.childOffCpu[c];
+    own.ns -= calls.childNs[c];
+    own.offCpu -= calls.childOffCpu[c];
+    found.set(key, sum);
+  }
+  return found.set("*self", own);
+}
+
+/** All that the row has, as pairs of a title and a text. */
+function rowOf(calls, i, beginNs) {
+  const caller = calls.table.callers[calls.caller[i]];
+  const uncertain = [
+    calls.flags[i] & UNDECIDED ? "its end is a guess" : "",
+    calls.flags[i] & ENDED_BY_JUMP ? "it left the IP filter by a jump" : "",
+    calls.cause[i] ? `cut by: ${calls.table.causes[calls.cause[i]]}` : "",
+  ].filter(Boolean);
+  return [
+    ["latency", `${latencyText(calls, i)} (${grouped(calls.latency[i])} ± ${grouped(calls.error[i])} ns)`],
+    ["off-CPU", `${duration(calls.offCpu[i])} (${grouped(calls.offCpu[i])} ns)`],
+    ["began at", `${duration(calls.start[i])} (${beginNs + BigInt(calls.start[i])} ns of perf's clock)`],
+    ["thread", calls.table.threads[calls.thread[i]] + (calls.cpu[i] ? `, on CPU ${calls.cpu[i] - 1}` : "")],
+    ["caller", placed(caller) + (caller.tail ? ", by a jump" : "")],
+    ["status", [calls.status(i), ...uncertain].join("; ")],
+  ];
+}
+
+function showDetails(calls, i, beginNs, close) {
+  const section = document.getElementById("details");
+  section.hidden = i === null;
+  if (i === null) return section.replaceChildren();
+  const twin = typicalCall(calls, i);
+  const rows = rowOf(calls, i, beginNs);
+  const twinRows = twin === null ? null : rowOf(calls, twin, beginNs);
+  const facts = rows.map(([title, text], k) => (twinRows ? [title, text, twinRows[k][1]] : [title, text]));
+  const titles = [
+    ["", NAME],
+    [`call ${calls.id(i)}`, "word"],
+  ];
+  if (twin !== null) titles.push([`typical: ${calls.id(twin)}`, "word"]);
+  section.dataset.call = calls.id(i);
+  section.dataset.typical = twin === null ? "" : calls.id(twin);
+  section.replaceChildren(
+    element(
+      "h2",
+      {},
+      `Call ${calls.id(i)}`,
+      element("button", { type: "button", className: "close", onclick: close, title: "close (Esc)" }, "Close"),
+    ),
+    twin === null
+      ? note("No other call of this caller was seen to end.")
+      : note("Beside it the typical call of the same caller: the one with the median latency."),
+    table(titles, facts),
+    note(`What is inside: func_latency show ${calls.id(i)} -i ${meta.input} -f FUNC`),
+    childrenBeside(calls, i, twin),
+  );
+}
+
+/** Both calls' children, the greatest difference first. */
+function childrenBeside(calls, i, twin) {
+  if (!calls.hasChildren[i])
+    return note(
+      "The children of this call are not in this page: it is one of the ordinary ones, of which only some have theirs.",
+    );
+  const [of, ofTwin] = [childrenOf(calls, i), twin === null ? new Map() : childrenOf(calls, twin)];
+  const none = { count: 0, ns: 0, offCpu: 0 };
+  const both = [...new Set([...of.keys(), ...ofTwin.keys()])].map((key) => {
+    const [a, b] = [of.get(key) ?? none, ofTwin.get(key) ?? none];
+    return { name: a.name ?? b.name, a, b, more: a.ns - b.ns };
+  });
+  both.sort((p, q) => Math.abs(q.more) - Math.abs(p.more));
+  const most = Math.max(...both.map((row) => Math.abs(row.more)), 1);
+  const time = ({ count, ns }) => (count ? duration(ns) : "–");
+  const rows = both.map(({ name, a, b, more }) => ({
+    cells:
+      twin === null
+        ? [name, a.count ? grouped(a.count) : "–", time(a), duration(a.offCpu)]
+        : [
+            name,
+            grouped(a.count),
+            time(a),
+            duration(a.offCpu),
+            grouped(b.count),
+            time(b),
+            (more > 0 ? "+" : "") + duration(more),
+          ],
+    className: twin !== null && Math.abs(more) > most / 4 ? "differs" : "",
+  }));
+  const columns = ["times", "time", "off-CPU", ...(twin === null ? [] : ["typical: times", "time", "difference"])];
+  return table([["child", NAME], ...columns.map((title) => [title, NUMBER])], rows);
+}

@@ -1,0 +1,256 @@
+// What the page shows now, from the state that `input.js` changes.
+
+const meta = JSON.parse(document.getElementById("meta").textContent);
+const beginNs = BigInt(meta.begin_ns);
+const byId = (id) => document.getElementById(id);
+const plot = new Plot(byId("base"), byId("overlay"), byId("histogram"));
+
+/** Everything that the page is drawn from. */
+const state = {
+  calls: null,
+  /** Which calls the filters let through, as sides, and the tally of those. */
+  visible: null,
+  all: null,
+  side: null,
+  view: null,
+  /** What the plot says that it has drawn. */
+  drawn: null,
+  brush: null,
+  /** Calls: at the pointer, where the keys have gone, the one whose details are shown. */
+  hovered: null,
+  cursor: null,
+  picked: null,
+};
+
+/** All that is seen from entry to end and not: by the values of the filter for status. */
+const STATUS_FILTERS = [
+  ["all", null],
+  ["ended in sight", [0, 1]],
+  ["did not end in sight", [2, 3, 4]],
+  ...STATUSES.map((name, status) => [name, [status]]),
+];
+
+function wholeView(calls) {
+  const logs = calls.order.length ? [calls.log[calls.order[0]], calls.log[calls.order[calls.count - 1]]] : [0, 1];
+  const [from, to] = logs[1] - logs[0] < 0.3 ? [logs[0] - 0.15, logs[1] + 0.15] : logs;
+  const edge = (to - from) * 0.04;
+  return {
+    fromTime: 0,
+    toTime: Math.max(meta.span_ns, calls.start[calls.count - 1] ?? 0, 1),
+    fromLog: from - edge,
+    toLog: to + edge,
+  };
+}
+
+async function showFunction(number) {
+  byId("page").ariaBusy = "true";
+  const table = meta.functions[number];
+  byId("title").textContent = table.name;
+  const bytes = await unpack(byId(`calls-${number}`).textContent);
+  if (Number(byId("function").value) !== number) return; // another one has been chosen meanwhile
+  const calls = new Calls(table, bytes);
+  Object.assign(state, { calls, view: wholeView(calls), hovered: null, cursor: null, picked: null });
+  fillFilters(calls);
+  const ended = calls.order.filter((i) => calls.isCounted(i));
+  const object = table.object?.split("/").at(-1) ?? "no object";
+  const parts = [
+    `${meta.input}, ${object}`,
+    counted(ended.length, "call"),
+    `${duration(meta.span_ns)} recorded`,
+    ...meta.only.map((only) => `only calls ${only}`),
+  ];
+  if (calls.count > ended.length) parts.push(`${grouped(calls.count - ended.length)} did not end in sight`);
+  parts.push(
+    meta.coverage < 1
+      ? `${(100 * (1 - meta.coverage)).toFixed(2)} % of the threads' time was lost`
+      : "nothing was lost",
+  );
+  if (!meta.off_cpu_known) parts.push("off-CPU time is not known");
+  byId("subtitle").textContent = parts.join(" · ");
+  filter();
+  state.brush = ended.length >= 100 ? slowest(10) : null;
+  redraw();
+  byId("page").ariaBusy = "false";
+}
+
+function fillFilters(calls) {
+  const fill = (id, all, names) => {
+    const option = (name, value) => element("option", { value }, name);
+    byId(id).replaceChildren(option(all, ""), ...names.map((name, i) => option(name, String(i))));
+  };
+  fill("filter-thread", `all ${calls.table.threads.length}`, calls.table.threads);
+  fill("filter-caller", `all ${calls.table.callers.length}`, callerNames(calls));
+  byId("filter-status").replaceChildren(
+    ...STATUS_FILTERS.map(([name], i) => element("option", { value: String(i) }, name)),
+  );
+}
+
+/** The brush of the slowest so many of a thousand calls that are visible. */
+function slowest(perMille) {
+  const { calls, visible } = state;
+  const ended = calls.order.filter((i) => visible[i] === OTHERS && calls.isCounted(i));
+  if (ended.length === 0) return null;
+  const first = ended[Math.min(Math.floor(((1000 - perMille) * ended.length) / 1000), ended.length - 1)];
+  return { ...WHOLE, fromLatency: calls.latency[first] };
+}
+
+/** The filters decide what is visible. */
+function filter() {
+  const value = (id) => (byId(id).value === "" ? null : Number(byId(id).value));
+  const [, statuses] = STATUS_FILTERS[value("filter-status")];
+  state.visible = filtered(state.calls, { thread: value("filter-thread"), caller: value("filter-caller"), statuses });
+  state.all = Tally.of(state.calls, state.visible, OTHERS);
+}
+
+function refilter() {
+  filter();
+  redraw();
+}
+
+/** The place, the filters or the colours have changed: all is drawn anew. */
+function redraw() {
+  const width = byId("plots").clientWidth - SIDE_WIDTH - 8;
+  plot.layout(Math.max(width, 320), state.view);
+  const drawn = plot.draw(state.calls, state.visible);
+  state.drawn = drawn;
+  // For tests and other tools: what is drawn, and where.
+  const { left, right, top, bottom } = plot.area();
+  Object.assign(byId("plot").dataset, drawn, { left, right, top, bottom }, state.view);
+  showLegend(drawn);
+  rebrush();
+}
+
+function showLegend({ kind, shown, singles, densest }) {
+  const key = (className, text) => element("span", { className: `key ${className}` }, text);
+  const some =
+    kind === "heat"
+      ? key("heat", `colour: calls in one place, 1 to ${grouped(densest)} (logarithmic)`)
+      : key("call", "a call");
+  const p999 = state.calls.table.p999_ns;
+  const slow = p999 === null ? null : key("slow", `slower than p99.9 (${duration(p999)})`);
+  byId("legend").replaceChildren(
+    ...[
+      some,
+      slow,
+      key("open", "did not end in sight: took longer"),
+      element("span", {}, `${counted(shown, "call")} in view, ${grouped(singles)} drawn one by one`),
+    ].filter(Boolean),
+  );
+}
+
+/** The brush has changed: both sides are compared anew. */
+function rebrush() {
+  const { calls, visible, brush } = state;
+  const started = performance.now();
+  const brushed = brush !== null;
+  state.side = sides(calls, visible, brush);
+  const both = compare(calls, state.side, state.all);
+  plot.drawHistogram(calls, state.side, brushed);
+  showFigures(both, brushed);
+  showFactors(calls, both, brushed);
+  showChildren(calls, both, brushed);
+  showGroup("callers", "Callers", callerNames(calls), both, "callers", brushed);
+  showGroup("threads", "Threads", threadNames(calls), both, "threads", brushed);
+  showGroup("cpus", "CPUs at entry", cpuNames(calls), both, "cpus", brushed);
+  showSlowest(calls, state.side, brushed, pick);
+  showBrush();
+  drawMarks();
+  Object.assign(byId("page").dataset, {
+    brushed: both[BRUSHED].count,
+    others: both[OTHERS].count,
+    brushMs: performance.now() - started,
+  });
+}
+
+/** The brush in numbers, which can be changed, too. */
+function showBrush() {
+  const { brush } = state;
+  for (const [id, field] of Object.entries(BRUSH_INPUTS)) {
+    byId(id).value = brush === null || brush[field] === WHOLE[field] ? "" : duration(brush[field]);
+  }
+  byId("zoom").disabled = byId("clear").disabled = brush === null;
+}
+
+function drawMarks() {
+  const marks = [
+    [state.picked, 3],
+    [state.cursor, 2],
+    [state.hovered, 1.5],
+  ].filter(([i]) => i !== null);
+  plot.drawOverlay(state.calls, state.brush, marks);
+  showTip(state.hovered ?? state.cursor);
+}
+
+function showTip(i) {
+  const tip = byId("tip");
+  const { calls } = state;
+  tip.hidden = i === null || !plot.isInView(calls, i);
+  if (tip.hidden) return;
+  const caller = calls.table.callers[calls.caller[i]];
+  const off = calls.offCpu[i] > 0 ? `, off-CPU ${duration(calls.offCpu[i])}` : "";
+  const cpu = calls.cpu[i] ? `, CPU ${calls.cpu[i] - 1}` : "";
+  const lines = [
+    `${calls.id(i)}: ${latencyText(calls, i)}${off}`,
+    `at ${duration(calls.start[i])}, thread ${calls.table.threads[calls.thread[i]]}${cpu}`,
+    `from ${placed(caller)}`,
+    calls.isCounted(i) ? `± ${duration(calls.error[i])}` : `did not end in sight: ${calls.status(i)}`,
+  ];
+  tip.replaceChildren(...lines.map((line) => element("div", {}, line)));
+  tip.dataset.call = calls.id(i);
+  const [x, y] = plot.placeOf(calls, i);
+  const isRight = x > plot.width / 2;
+  tip.style.left = isRight ? "" : `${x + 14}px`;
+  tip.style.right = isRight ? `${byId("plots").clientWidth - x + 14}px` : "";
+  tip.style.top = `${Math.max(y - 20, 0)}px`;
+}
+
+function setBrush(brush) {
+  state.brush = brush;
+  rebrush();
+}
+
+function pick(i) {
+  state.picked = i;
+  showDetails(state.calls, i, beginNs, () => pick(null));
+  drawMarks();
+  if (i !== null) byId("details").scrollIntoView({ block: "nearest" });
+}
+
+/** The view becomes the brush. */
+function zoom() {
+  const { brush, view } = state;
+  if (brush === null) return;
+  const log = (ns) => Math.log10(Math.max(ns, 1));
+  const zoomed = {
+    fromTime: Math.max(brush.fromTime, view.fromTime),
+    toTime: Math.min(brush.toTime, view.toTime),
+    fromLog: Math.max(log(brush.fromLatency) - 0.01, view.fromLog),
+    toLog: Math.min(log(brush.toLatency) + 0.01, view.toLog),
+  };
+  if (zoomed.toTime <= zoomed.fromTime || zoomed.toLog <= zoomed.fromLog) return;
+  state.view = zoomed;
+  redraw();
+}
+
+function showWhole() {
+  state.view = wholeView(state.calls);
+  redraw();
+}
+
+function switchTheme() {
+  const root = document.documentElement;
+  const wantsDark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const isDark = (root.dataset.theme ?? (wantsDark ? "dark" : "light")) === "dark";
+  root.dataset.theme = isDark ? "light" : "dark";
+  redraw();
+}
+
+byId("function").replaceChildren(...meta.functions.map((f, i) => element("option", { value: String(i) }, f.name)));
+byId("function-label").hidden = meta.functions.length < 2;
+byId("problems").hidden = meta.problems.length === 0;
+byId("problems").replaceChildren(...meta.problems.map((problem) => element("li", {}, problem)));
+document.title = `func_latency: ${meta.functions.map((f) => f.name).join(", ")}`;
+await showFunction(0);
+listenToPointer();
+listenToKeys();
+listenToControls();

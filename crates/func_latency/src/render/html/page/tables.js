@@ -1,0 +1,217 @@
+// Tables as elements.  All text goes in as text: names come from the traced program.
+
+const ROWS_SHOWN = 10;
+const SLOWEST_SHOWN = 30;
+
+/** An element with properties and children: elements, or text. */
+function element(tag, properties = {}, ...children) {
+  const { dataset = {}, ...others } = properties;
+  const made = Object.assign(document.createElement(tag), others);
+  Object.assign(made.dataset, dataset);
+  made.append(...children.filter((child) => child !== null));
+  return made;
+}
+
+/** A table; columns: `[title, class]`; a row is an array of cells, or `{ cells, ...properties }`. */
+function table(columns, rows) {
+  const head = element(
+    "tr",
+    {},
+    ...columns.map(([title, className]) => element("th", { className, scope: "col" }, title)),
+  );
+  const body = rows.map((row) => {
+    const { cells, ...properties } = Array.isArray(row) ? { cells: row } : row;
+    const cell = (content, i) => element(i ? "td" : "th", { className: columns[i][1], scope: i ? "" : "row" }, content);
+    return element("tr", properties, ...cells.map(cell));
+  });
+  return element("table", {}, element("thead", {}, head), element("tbody", {}, ...body));
+}
+
+/** Two bars, one above the other: the brushed share and that of the others. */
+function shareBars([others, brushed]) {
+  const bar = (className, share) => {
+    const made = element("i", { className });
+    made.style.width = `${100 * share}%`;
+    return made;
+  };
+  return element("span", { className: "bars" }, bar("brushed", brushed), bar("others", others));
+}
+
+function card(id, title, ...content) {
+  document.getElementById(id).replaceChildren(element("h2", {}, title), ...content.filter((part) => part !== null));
+}
+
+function note(text) {
+  return element("p", { className: "note" }, text);
+}
+
+const NAME = "name";
+const NUMBER = "number";
+
+function showFigures(both, brushed) {
+  const sides = brushed ? [BRUSHED, OTHERS] : [OTHERS];
+  const titles = brushed ? ["brushed", "others"] : ["all"];
+  const row = (title, of) => [title, ...sides.map((s) => (both[s].ended ? duration(of(both[s])) : "–"))];
+  const rows = [
+    ["calls", ...sides.map((s) => grouped(both[s].ended))],
+    ["did not end in sight", ...sides.map((s) => grouped(both[s].open))],
+    row("average", (tally) => tally.latency / tally.ended),
+    row("of it off-CPU", (tally) => tally.offCpu / tally.ended),
+    ...QUANTILES.map(([name]) => row(name, (tally) => tally.quantiles[name])),
+    row("total", (tally) => tally.latency),
+  ];
+  card("figures", "Latency", table([["", NAME], ...titles.map((title) => [title, NUMBER])], rows));
+}
+
+/** `x 12`: how much more frequent. */
+function times([others, brushed]) {
+  if (others === 0) return "only here";
+  const ratio = brushed / others;
+  return `× ${ratio >= 100 ? grouped(Math.round(ratio)) : ratio.toPrecision(2)}`;
+}
+
+function showFactors(calls, both, brushed) {
+  const title = "What is different about the brushed calls";
+  const found = brushed ? factors(calls, both) : [];
+  if (found.length === 0) {
+    const why = brushed
+      ? "Nothing: no thread, caller, CPU or child is more frequent among them than chance has it."
+      : "Brush some calls, and what they have more often than the others is listed here.";
+    card("factors", title, note(why));
+    return;
+  }
+  const rows = found
+    .slice(0, ROWS_SHOWN)
+    .map((row) => [
+      row.name,
+      shareBars(row.shares),
+      percent(row.shares[BRUSHED]),
+      percent(row.shares[OTHERS]),
+      times(row.shares),
+    ]);
+  const columns = [
+    ["", NAME],
+    ["", "bar"],
+    ["brushed", NUMBER],
+    ["others", NUMBER],
+    ["", NUMBER],
+  ];
+  card("factors", title, table(columns, rows), more(found.length));
+}
+
+function more(count, shown = ROWS_SHOWN) {
+  return count > shown ? note(`and ${grouped(count - shown)} more`) : null;
+}
+
+/** Mean time of each child on both sides; the differences add up to that of the average latencies. */
+function childRows(groups, both, brushed) {
+  const row = (name, sumOf) => {
+    const means = both.map((tally) => (tally.withChildren ? sumOf(tally) / tally.withChildren : 0));
+    return { name, means, more: brushed ? means[BRUSHED] - means[OTHERS] : means[OTHERS] };
+  };
+  const total = row("average latency", (tally) => tally.latencyWithChildren);
+  const own = (tally) => tally.childNs.reduce((rest, ns) => rest - ns, tally.latencyWithChildren);
+  const rows = [...groups.map(({ name }, i) => row(name, (tally) => tally.childNs[i])), row("*self", own)];
+  rows.sort((a, b) => Math.abs(b.more) - Math.abs(a.more));
+  return { rows: rows.filter(({ means }) => means[OTHERS] + means[BRUSHED] > 0), total };
+}
+
+/** The first rows, and one that is the sum of all others: they still add up. */
+function withRest(rows) {
+  const rest = rows.slice(ROWS_SHOWN);
+  if (rest.length < 2) return rows;
+  const sum = (of) => rest.reduce((sum, row) => sum + of(row), 0);
+  const means = [OTHERS, BRUSHED].map((s) => sum((row) => row.means[s]));
+  return [...rows.slice(0, ROWS_SHOWN), { name: `${rest.length} others`, means, more: sum((row) => row.more) }];
+}
+
+function showChildren(calls, both, brushed) {
+  const { rows, total } = childRows(calls.groups.all, both, brushed);
+  const titles = brushed ? ["brushed", "others", "difference"] : ["average"];
+  const cells = ({ name, means, more }) =>
+    brushed
+      ? [name, duration(means[BRUSHED]), duration(means[OTHERS]), (more > 0 ? "+" : "") + duration(more)]
+      : [name, duration(more)];
+  const body = [...withRest(rows).map(cells), { cells: cells(total), className: "total" }];
+  const oneIn = calls.table.children_of_one_in;
+  const sampled =
+    oneIn > 1
+      ? note(
+          `Children of the slowest 1 % and of one in ${oneIn} of the other calls are in this page: these means are estimates.`,
+        )
+      : null;
+  card(
+    "children",
+    "Where the time of one call goes",
+    table([["child", NAME], ...titles.map((title) => [title, NUMBER])], body),
+    sampled,
+  );
+}
+
+/** Threads, callers or CPUs, the most over-represented first. */
+function showGroup(id, title, names, both, what, brushed) {
+  const all = ranked(
+    names,
+    both.map((tally) => tally[what]),
+    both.map((tally) => tally.count),
+  );
+  const columns = brushed
+    ? [
+        ["", NAME],
+        ["", "bar"],
+        ["brushed", NUMBER],
+        ["others", NUMBER],
+      ]
+    : [
+        ["", NAME],
+        ["", "bar"],
+        ["calls", NUMBER],
+        ["share", NUMBER],
+      ];
+  const rows = all
+    .slice(0, ROWS_SHOWN)
+    .map((row) =>
+      brushed
+        ? [row.name, shareBars(row.shares), percent(row.shares[BRUSHED]), percent(row.shares[OTHERS])]
+        : [row.name, shareBars([row.shares[OTHERS], 0]), grouped(row.counts[OTHERS]), percent(row.shares[OTHERS])],
+    );
+  card(id, title, table(columns, rows), more(all.length));
+}
+
+/** The slowest of the brushed calls, or of all; `pick` is told which was chosen. */
+function showSlowest(calls, side, brushed, pick) {
+  const wanted = brushed ? BRUSHED : OTHERS;
+  const slowest = [];
+  for (let k = calls.count - 1; k >= 0 && slowest.length < SLOWEST_SHOWN; k--) {
+    if (side[calls.order[k]] === wanted) slowest.push(calls.order[k]);
+  }
+  const rows = slowest.map((i) => {
+    const button = element("button", { type: "button", className: "link", onclick: () => pick(i) }, calls.id(i));
+    const caller = placed(calls.table.callers[calls.caller[i]]);
+    return {
+      cells: [
+        button,
+        latencyText(calls, i),
+        duration(calls.offCpu[i]),
+        duration(calls.start[i]),
+        calls.status(i),
+        caller,
+      ],
+      dataset: { call: i },
+    };
+  });
+  const columns = [
+    ["call", NAME],
+    ["latency", NUMBER],
+    ["off-CPU", NUMBER],
+    ["began at", NUMBER],
+    ["status", "word"],
+    ["caller", "word"],
+  ];
+  card("slowest", brushed ? "The slowest of the brushed calls" : "The slowest calls", table(columns, rows));
+}
+
+/** `12.2 us`, and of a call that was not seen to end, `≥ 12.2 us`. */
+function latencyText(calls, i) {
+  return (calls.isCounted(i) ? "" : "≥ ") + duration(calls.latency[i]);
+}

@@ -1,0 +1,51 @@
+// Numbers as people read them, as in the report on the terminal.
+
+const UNITS = [
+  ["ns", 1],
+  ["us", 1e3],
+  ["ms", 1e6],
+  ["s", 1e9],
+];
+
+/** `564 ns`, `12.2 us`: three digits. */
+function duration(ns) {
+  const sign = ns < 0 ? "-" : "";
+  let value = Math.abs(ns);
+  let unit = 0;
+  while (value >= 999.5 && unit + 1 < UNITS.length) {
+    value /= 1000;
+    unit += 1;
+  }
+  const digits = value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+  const text = Number.isInteger(value) && unit === 0 ? String(value) : value.toFixed(digits);
+  return `${sign}${value === 0 ? "0" : text} ${UNITS[unit][0]}`;
+}
+
+/** A round duration without zeros that say nothing: `20 us`, `1.5 s`. */
+function shortDuration(ns) {
+  const [unit, one] = UNITS.findLast(([, one]) => Math.abs(ns) >= one) ?? UNITS[0];
+  return `${Number((ns / one).toPrecision(10))} ${unit}`;
+}
+
+/** ns of `1.5 ms` (without a unit: ns); NaN if it is no duration. */
+function parseDuration(text) {
+  const match = /^\s*([0-9.,]+)\s*(ns|us|µs|ms|s)?\s*$/.exec(text);
+  if (!match) return NaN;
+  const unit = (match[2] ?? "ns").replace("µ", "u");
+  return Number(match[1].replaceAll(",", "")) * UNITS.find(([name]) => name === unit)[1];
+}
+
+/** `1,234,567`. */
+function grouped(number) {
+  return number.toLocaleString("en-US");
+}
+
+/** `12.3 %`, and `< 0.1 %` for little that is not nothing. */
+function percent(share) {
+  return share > 0 && share < 0.0005 ? "< 0.1 %" : `${(100 * share).toFixed(1)} %`;
+}
+
+/** `1 call`, `2 calls`. */
+function counted(count, thing) {
+  return `${grouped(count)} ${thing}${count === 1 ? "" : "s"}`;
+}

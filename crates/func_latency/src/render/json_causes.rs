@@ -1,0 +1,78 @@
+//! Why calls were off the CPU, as JSON.
+
+use analyzer::{OffCpuCauses, Reason, ReasonRow, Waker, WakerRow};
+use model::OffCpuSplit;
+use serde::Serialize;
+
+use super::names::{reason_name, waker_name};
+
+/// Of the outermost counted calls.
+#[derive(Serialize)]
+pub(super) struct Causes {
+    #[serde(flatten)]
+    split: Split,
+    reasons: Vec<ReasonEntry>,
+    wakers: Vec<WakerEntry>,
+}
+
+#[derive(Serialize)]
+struct Split {
+    /// Asleep.
+    blocked_ns: u64,
+    /// Woken up, waiting for a CPU.
+    runnable_ns: u64,
+    /// Not asleep, waiting for a CPU.
+    preempted_ns: u64,
+}
+
+#[derive(Serialize)]
+struct ReasonEntry {
+    name: String,
+    kind: &'static str,
+    count: u64,
+    #[serde(flatten)]
+    split: Split,
+}
+
+#[derive(Serialize)]
+struct WakerEntry {
+    name: String,
+    /// Null: an interrupt.
+    pid: Option<String>,
+    tid: Option<String>,
+    count: u64,
+    blocked_ns: u64,
+}
+
+impl Causes {
+    pub(super) fn new(causes: &OffCpuCauses) -> Self {
+        Self {
+            split: split(causes.split),
+            reasons: causes.reasons.iter().map(reason).collect(),
+            wakers: causes.wakers.iter().map(waker).collect(),
+        }
+    }
+}
+
+fn split(split: OffCpuSplit) -> Split {
+    let OffCpuSplit { blocked_ns, runnable_ns, preempted_ns } = split;
+    Split { blocked_ns, runnable_ns, preempted_ns }
+}
+
+fn reason(row: &ReasonRow) -> ReasonEntry {
+    let kind = match row.reason {
+        Reason::Syscall(_) => "syscall",
+        Reason::Kernel(_) => "kernel",
+        Reason::Preempted => "preempted",
+        Reason::Unknown => "unknown",
+    };
+    ReasonEntry { name: reason_name(&row.reason), kind, count: row.count, split: split(row.split) }
+}
+
+fn waker(row: &WakerRow) -> WakerEntry {
+    let (pid, tid) = match &row.waker {
+        Waker::Interrupt => (None, None),
+        Waker::Thread { pid, tid, .. } => (Some(pid.0.to_string()), Some(tid.0.to_string())),
+    };
+    WakerEntry { name: waker_name(&row.waker), pid, tid, count: row.count, blocked_ns: row.blocked_ns }
+}

@@ -1,0 +1,96 @@
+//! What makes the difference between two groups of calls: as text and as JSON.
+
+pub mod json;
+pub mod text;
+
+use std::hash::Hash;
+
+use analyzer::ledger::{Comparison, Descent, Level, Row, Spent};
+use analyzer::{ChildKind, Ledger};
+
+/// A callee, as it is shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Callee {
+    /// Its name.
+    pub name: String,
+    /// What it is: [`ChildKind::name`], or what time was spent on.
+    pub kind: &'static str,
+    /// Where it was called, `object+0xoffset`.
+    pub site: Option<String>,
+    /// ... and `file:line`.
+    pub line: Option<String>,
+}
+
+impl Callee {
+    /// Its line, or else its site.
+    fn place(&self) -> &str {
+        self.line.as_deref().or(self.site.as_deref()).unwrap_or_default()
+    }
+
+    /// ... without where the line was inlined.
+    fn short_place(&self) -> String {
+        let place = self.place();
+        place.split_once(" inlined at ").map_or(place.to_owned(), |(line, _)| format!("{line} (inlined)"))
+    }
+}
+
+/// A ledger with its names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LedgerView {
+    /// The difference.
+    pub comparison: Comparison,
+    /// Whose its rows are.
+    pub callees: Vec<Callee>,
+    /// Where most of it arises; `None`: there is no row.
+    pub cause: Option<Cause>,
+}
+
+/// Where a difference arises.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cause {
+    /// Index of the row.
+    pub row: usize,
+    /// The way there.
+    pub descent: Descent,
+    /// Who is on it.
+    pub callees: Vec<Callee>,
+}
+
+impl LedgerView {
+    /// Of a ledger; `callee` names the callee of a path.
+    pub fn new<K: Copy + Eq + Hash>(
+        ledger: &Ledger<K>,
+        comparison: Comparison,
+        callee: impl Fn(usize) -> Callee,
+    ) -> Self {
+        let of_row = |row: &Row| match (row.path, row.spent) {
+            (0, Spent::Running) => {
+                Callee { name: "*self".to_owned(), kind: ChildKind::Own.name(), ..Callee::default() }
+            }
+            (0, spent) => {
+                Callee { name: format!("[{}]", spent.name()), kind: spent.name(), ..Callee::default() }
+            }
+            (path, _) => callee(path),
+        };
+        let callees = comparison.rows.iter().map(of_row).collect();
+        let cause = comparison.leading().map(|leading| {
+            let descent = ledger.descend(leading);
+            let callees = descent.levels.iter().map(|level| callee(level.path)).collect();
+            let row = comparison.rows.iter().position(|row| row == leading).unwrap_or(0);
+            Cause { row, descent, callees }
+        });
+        Self { comparison, callees, cause }
+    }
+
+    /// How often one call did this, on average: these, base.
+    fn per_call(&self, counts: (u64, u64)) -> (f64, f64) {
+        let (these, base) = self.comparison.calls;
+        (counts.0 as f64 / these as f64, counts.1 as f64 / base as f64)
+    }
+}
+
+/// How long each took, on average; `None`: it was not called.
+fn each_ns(level: &Level) -> (Option<f64>, Option<f64>) {
+    let mean = |sum: u64, count: u64| (count > 0).then(|| sum as f64 / count as f64);
+    (mean(level.sums_ns.0, level.counts.0), mean(level.sums_ns.1, level.counts.1))
+}

@@ -1,0 +1,221 @@
+//! The ways that calls of a function go, and the humps of the histogram that they make.
+
+use std::io::{self, Write};
+
+use analyzer::modes::{Mode, Modes};
+use analyzer::{ChildKey, Stats, histogram::histogram};
+use model::FunctionId;
+use serde::Serialize;
+
+use super::Names;
+use super::ledger::json::NotCompared;
+use super::ledger::text::left_out;
+use super::names::{callee_name, file_name};
+use super::table::{Align, Table};
+use super::units::{counted, duration, grouped, percent, share};
+
+/// Name and version of the contract.
+pub const SCHEMA: &str = "func_latency_modes/1";
+
+/// Ways that are listed, and have a letter in the histogram.
+const LISTED: usize = 8;
+const LETTERS: [char; LISTED] = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
+/// Callees that a way is named after.
+const NAMED: usize = 3;
+const BAR: usize = 60;
+
+/// The ways that calls of a function go.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// What ids are called.
+    pub names: &'a dyn Names,
+    /// The recording's file, as it was named.
+    pub input: &'a str,
+    /// Whose calls.
+    pub function: FunctionId,
+    /// Their ways.
+    pub modes: &'a Modes,
+}
+
+impl View<'_> {
+    /// Callees of a way that the most frequent one has not, and the other way round.
+    fn differs(&self, mode: &Mode) -> (Vec<String>, Vec<String>) {
+        let Some(main) = self.modes.modes.first() else { return (Vec::new(), Vec::new()) };
+        let name = |key: ChildKey| callee_name(self.names, key.kind, key.function);
+        (mode.not_in(main).map(name).collect(), main.not_in(mode).map(name).collect())
+    }
+
+    fn depth(&self) -> Option<usize> {
+        (self.modes.depth != usize::MAX).then_some(self.modes.depth)
+    }
+
+    /// What makes a way another one than the most frequent, in words.
+    fn label(&self, index: usize, mode: &Mode) -> String {
+        if index == 0 {
+            return "the usual way".to_owned();
+        }
+        let (with, without) = self.differs(mode);
+        let list = |word: &str, names: Vec<String>| {
+            let more = if names.len() > NAMED { ", ..." } else { "" };
+            let mut names: Vec<String> = names.into_iter().take(NAMED).collect();
+            names.dedup();
+            (!names.is_empty()).then(|| format!("{word} {}{more}", names.join(", ")))
+        };
+        let parts: Vec<String> =
+            [list("with", with), list("without", without)].into_iter().flatten().collect();
+        if parts.is_empty() { "the same callees in another order".to_owned() } else { parts.join(", ") }
+    }
+}
+
+/// Writes the ways into lines of about `width` columns.
+///
+/// # Errors
+/// What `out` says.
+pub fn write_text(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<()> {
+    let width = width.clamp(80, 200);
+    let name = view.names.function(view.function);
+    let object = view.names.object_of(view.function);
+    let object = object.map(|path| format!(" ({})", file_name(&path))).unwrap_or_default();
+    let all = view.modes.calls() as u64;
+    writeln!(out, "{}: ways of {} of [{name}]{object}\n", view.input, counted(all, "call"))?;
+    let levels = view.depth().map_or("of all levels".to_owned(), |depth| match depth {
+        1 => "of the first level".to_owned(),
+        depth => format!("of the first {depth} levels"),
+    });
+    if let Some(left_out) = left_out(&view.modes.left_out) {
+        writeln!(out, "  not counted: {left_out}")?;
+    }
+    writeln!(out, "  calls go the same way if they make the same calls, {levels}, in the same order\n")?;
+    let mut table = Table::new(&[
+        ("way", Align::Left),
+        ("%", Align::Right),
+        ("calls", Align::Right),
+        ("min", Align::Right),
+        ("p50", Align::Right),
+        ("p99", Align::Right),
+        ("max", Align::Right),
+        ("first call", Align::Right),
+    ]);
+    for ((index, mode), letter) in view.modes.modes.iter().enumerate().zip(LETTERS) {
+        let way = format!("{letter}: {}", view.label(index, mode));
+        table.row(row(way, &mode.latency(), all, mode.first.to_string()));
+    }
+    let rest = rest(view.modes);
+    if !rest.is_empty() {
+        let others = view.modes.modes.len().saturating_sub(LISTED) as u64;
+        let more = if view.modes.others_ns.is_empty() { "" } else { " and more" };
+        let way = format!(".: {}{more}", counted(others, "other way"));
+        table.row(row(way, &Stats::of_sorted(&rest), all, String::new()));
+    }
+    table.write(out, width)?;
+    writeln!(out)?;
+    humps(out, view, &rest)
+}
+
+fn row(way: String, latency: &Stats, all: u64, first: String) -> Vec<String> {
+    let figures = latency.spread.map_or([0; 4], |s| [s.min_ns, s.p50_ns, s.p99_ns, s.max_ns]);
+    let counts = [percent(share(latency.count, all)), grouped(latency.count)];
+    [vec![way], counts.to_vec(), figures.map(duration).to_vec(), vec![first]].concat()
+}
+
+/// Latencies of the calls whose ways are not listed.
+fn rest(modes: &Modes) -> Vec<u64> {
+    let unlisted = modes.modes.iter().skip(LISTED).flat_map(|mode| &mode.latencies_ns);
+    let mut rest: Vec<u64> = unlisted.chain(&modes.others_ns).copied().collect();
+    rest.sort_unstable();
+    rest
+}
+
+/// The histogram of all calls, each bar made of the letters of its ways.
+fn humps(out: &mut dyn Write, view: &View<'_>, rest: &[u64]) -> io::Result<()> {
+    let listed = view.modes.modes.iter().zip(LETTERS).map(|(mode, letter)| (letter, &mode.latencies_ns[..]));
+    let ways: Vec<(char, &[u64])> = listed.chain([('.', rest)]).collect();
+    let all: Vec<u64> = ways.iter().flat_map(|(_, latencies)| latencies.iter().copied()).collect();
+    let buckets = histogram(&all, &[]);
+    let most = buckets.iter().map(|bucket| bucket.count).max().unwrap_or(1);
+    writeln!(out, "  {:>12}    {:<12} : {:<11} ways", "ns", "", "count")?;
+    for bucket in buckets {
+        let mut bar = String::new();
+        for (letter, latencies) in &ways {
+            let below = |ns| latencies.partition_point(|latency| *latency < ns);
+            let count = (below(bucket.high_ns) - below(bucket.low_ns)) as u128;
+            // Something that is not nothing has a letter.
+            let letters = (count * BAR as u128 / u128::from(most)).max(u128::from(count > 0));
+            bar.extend(std::iter::repeat_n(*letter, letters as usize));
+        }
+        let last = bucket.high_ns.saturating_sub(1);
+        writeln!(
+            out,
+            "{}",
+            format!("  {:>12} -> {last:<12} : {:<11} {bar}", bucket.low_ns, bucket.count).trim_end()
+        )?;
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    function: String,
+    object: Option<String>,
+    calls: usize,
+    /// Levels of calls that make a way; null: all.
+    depth: Option<usize>,
+    /// The one that most calls go first.
+    modes: Vec<Entry>,
+    /// Calls of ways that were too many to be told apart.
+    others: usize,
+    not_counted: NotCompared,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    calls: u64,
+    share: f64,
+    first: String,
+    /// Callees that the most frequent way has not, the longest first.
+    with: Vec<String>,
+    /// Callees of the most frequent way that this one has not.
+    without: Vec<String>,
+    sum_ns: u64,
+    min_ns: Option<u64>,
+    p50_ns: Option<u64>,
+    p99_ns: Option<u64>,
+    max_ns: Option<u64>,
+}
+
+/// Writes the ways as one JSON document and a newline.
+///
+/// # Errors
+/// What `out` says.
+pub fn write_json(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
+    let calls = view.modes.calls();
+    let entry = |mode: &Mode| {
+        let latency = mode.latency();
+        let (with, without) = view.differs(mode);
+        Entry {
+            calls: latency.count,
+            share: latency.count as f64 / calls as f64,
+            first: mode.first.to_string(),
+            with,
+            without,
+            sum_ns: latency.sum_ns,
+            min_ns: latency.spread.map(|spread| spread.min_ns),
+            p50_ns: latency.spread.map(|spread| spread.p50_ns),
+            p99_ns: latency.spread.map(|spread| spread.p99_ns),
+            max_ns: latency.spread.map(|spread| spread.max_ns),
+        }
+    };
+    let document = Document {
+        schema: SCHEMA,
+        function: view.names.function(view.function),
+        object: view.names.object_of(view.function),
+        calls,
+        depth: view.depth(),
+        modes: view.modes.modes.iter().map(entry).collect(),
+        others: view.modes.others_ns.len(),
+        not_counted: view.modes.left_out.into(),
+    };
+    serde_json::to_writer_pretty(&mut *out, &document)?;
+    writeln!(out)
+}

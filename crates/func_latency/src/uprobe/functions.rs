@@ -1,0 +1,87 @@
+//! Where the wanted functions and what they call are probed, and in which processes.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use bpf::{CodePart, FunctionCode, ProbePoints, ProbedFunction, ProbedPlace};
+use image::{Image, MatchedBy, Query};
+use model::{FunctionId, FunctionKind, FunctionLookup, ObjectId, Svma};
+use recorder::Proc;
+
+use crate::exit::{Exit, failure};
+use crate::live_code::LiveCode;
+use crate::target::Wanted;
+
+/// A function and its probes.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    /// The function.
+    pub(super) id: FunctionId,
+    /// Where it is probed.
+    pub(super) probed: ProbedFunction,
+}
+
+/// The wanted functions, in their order.
+///
+/// # Errors
+/// A function cannot be probed without breaking the program.
+pub(super) fn wanted(code: &LiveCode, wanted: &[Wanted], proc: &Proc) -> Result<Vec<Candidate>> {
+    let candidate = |wanted: &Wanted| {
+        let (id, name) = (wanted.function.id, &wanted.function.name);
+        let probed = probes(code, id, false, proc);
+        let probed =
+            probed.map_err(|why| failure(Exit::NotPossible, format!("{name} cannot be probed: {why}")))?;
+        Ok(Candidate { id, probed })
+    };
+    wanted.iter().map(candidate).collect()
+}
+
+/// Functions that the wanted ones call directly, as far as they can be probed; each once, by id.
+pub(super) fn children(code: &LiveCode, wanted: &[Candidate], proc: &Proc) -> Vec<Candidate> {
+    let of = |candidate: &Candidate| {
+        let object = FunctionLookup::object(&code.image, candidate.id);
+        let callees = candidate.probed.points.callees.iter();
+        callees.filter_map(|at| callee(&code.image, object?, *at)).collect::<Vec<_>>()
+    };
+    let called: BTreeSet<FunctionId> = wanted.iter().flat_map(of).collect();
+    let others = called.into_iter().filter(|id| wanted.iter().all(|candidate| candidate.id != *id));
+    others.filter_map(|id| Some(Candidate { id, probed: probes(code, id, true, proc).ok()? })).collect()
+}
+
+/// The function at an address; behind a stub of the linkage table, the one of its name.
+fn callee(image: &Image, object: ObjectId, at: Svma) -> Option<FunctionId> {
+    let id = image.function_at_place(object, at).id;
+    if image.kind(id) != FunctionKind::Plt {
+        return (image.kind(id) == FunctionKind::Symbol).then_some(id);
+    }
+    let stub = image.function_name(id);
+    let found = image.find(&Query { text: stub.strip_suffix("@plt")?.to_owned(), object: None }).ok()?;
+    match found.as_slice() {
+        [one] if matches!(one.matched_by, MatchedBy::Symbol | MatchedBy::Name) && !one.is_resolver => {
+            Some(one.id)
+        }
+        _ => None,
+    }
+}
+
+fn probes(code: &LiveCode, id: FunctionId, is_child: bool, proc: &Proc) -> Result<ProbedFunction, String> {
+    let image = &code.image;
+    let object = FunctionLookup::object(image, id).ok_or("it belongs to no file")?;
+    if image.is_go(object) {
+        return Err("it is Go, whose goroutines change stacks and threads between a call's entry and its return: no probe can \
+                    pair them"
+            .to_owned());
+    }
+    let parts: Vec<CodePart<'_>> = (image.function_code(id).into_iter())
+        .map(|(start, file_offset, bytes)| CodePart { start, file_offset, bytes })
+        .collect();
+    let first = parts.first().ok_or("its code cannot be read")?;
+    let places = code.places(object, first.file_offset, proc).into_iter();
+    let places: Vec<ProbedPlace> = places.map(|(pid, file)| ProbedPlace { pid, file }).collect();
+    if places.is_empty() {
+        return Err(format!("the file of {} cannot be opened", image.object_name(object)));
+    }
+    let entry = image.function_entry(id).ok_or("its entry is not known")?;
+    let points = ProbePoints::of(&FunctionCode { entry, parts }).map_err(|error| error.to_string())?;
+    Ok(ProbedFunction { points, is_child, places })
+}

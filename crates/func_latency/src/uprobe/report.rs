@@ -1,0 +1,189 @@
+//! From probed calls to the same report.
+
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+
+use analyzer::{KernelNames, ProbeCost, ProbedAnalysis, Report, Request, Surroundings};
+use anyhow::Result;
+use bpf::Costs;
+use image::KernelSymbols;
+use model::{Avma, ClockOffsets, Ns, Pid, Schedule};
+use recorder::Target;
+
+use crate::config::ReportConfig;
+use crate::exit::Exit;
+use crate::filter::NsRange;
+use crate::live_code::LiveCode;
+use crate::render::image_names::ImageNames;
+use crate::render::units::{counted, duration};
+use crate::render::{View, rows};
+use crate::report_command::{leave_out_uncalled, seen, with_rows, write_report};
+use crate::target::{self, Wanted};
+use crate::{messages, remedy};
+
+use super::functions::Candidate;
+
+/// What is asked of the analysis.
+pub(super) fn request(config: &ReportConfig, target: &Target, code: &LiveCode, wanted: &[Wanted]) -> Request {
+    let NsRange { min, max } = config.calls.latency_ns;
+    let starts = |w: crate::filter::TimeWindow| analyzer::StartWindow {
+        start: w.from,
+        min_ns: 0,
+        max_ns: w.to.since(w.from),
+    };
+    let request = Request {
+        functions: wanted.iter().map(|w| w.function.id).collect(),
+        ancestor: None,
+        latency: analyzer::LatencyRange { min_ns: min, max_ns: max },
+        starts: config.calls.window.map(starts),
+        tids: if let Target::Threads(tids) = target { tids.clone() } else { Vec::new() },
+        rows: false,
+        row_children: false,
+        stack_switches: !code.image.stack_switchers().is_empty(),
+    };
+    let request = with_rows(config, request);
+    Request { rows: request.rows || config.check, ..request }
+}
+
+/// An analysis of the calls of these functions.
+pub(super) fn analysis<'a>(
+    request: &Request,
+    code: &'a LiveCode,
+    schedule: &'a Schedule,
+    chosen: &[Candidate],
+    costs: &Costs,
+    kernel: &'a Kernel,
+) -> ProbedAnalysis<'a> {
+    let around = Surroundings {
+        code: &code.image,
+        functions: &code.image,
+        schedule,
+        window: (Ns(0), Ns(0)),
+        scheduler: None,
+        has_ip_filter: false,
+        is_part: false,
+        buffers: &[],
+    };
+    let function = |candidate: &Candidate| {
+        let cost = costs.of(&candidate.probed.points);
+        (candidate.id, ProbeCost { own_ns: cost.inside_ns, hit_ns: cost.call_ns / 2 })
+    };
+    let functions = chosen.iter().map(function).collect();
+    let threads = if request.tids.is_empty() { code.threads() } else { request.tids.clone() };
+    ProbedAnalysis::new(request, functions, &threads, around, kernel)
+}
+
+/// The running kernel's functions: read when one is asked for.
+#[derive(Default)]
+pub(super) struct Kernel(OnceCell<KernelSymbols>);
+
+impl KernelNames for Kernel {
+    fn name(&self, address: Avma) -> Option<&str> {
+        self.0.get_or_init(|| KernelSymbols::read("/proc/kallsyms".as_ref())).name(address)
+    }
+}
+
+/// What there is to report.
+pub(super) struct Seen {
+    /// The figures.
+    pub(super) report: Report,
+    /// What is to be added to its times to get real time.
+    pub(super) realtime_offset_ns: i64,
+}
+
+/// Writes rows and report, and says how it went.
+///
+/// # Errors
+/// A file or stdout cannot be written.
+pub(super) fn write(
+    config: &ReportConfig,
+    code: &LiveCode,
+    chosen: &[Candidate],
+    wanted: Vec<Wanted>,
+    seen: Seen,
+    costs: &Costs,
+) -> Result<Exit> {
+    let Seen { mut report, realtime_offset_ns } = seen;
+    let violations = if config.check { analyzer::check(&report) } else { Vec::new() };
+    let wanted = leave_out_uncalled(&mut report, wanted);
+    let names = ImageNames::new(&code.image, config.srcline);
+    if let Some(file) = &config.rows {
+        rows::write_file(file, &report, &names)?;
+    }
+    let inlined = target::inlined(&code.image, &wanted);
+    let view = View {
+        report: &report,
+        names: &names,
+        input: &format!("uprobes in {}", processes(chosen)),
+        aux_bytes: 0,
+        decoder: "uprobe",
+        // Its times are those of that clock.
+        clock_offsets: ClockOffsets { monotonic_ns: Some(0), realtime_ns: Some(realtime_offset_ns) },
+        inlined: &inlined,
+        only: &config.calls.only(),
+        problems: &limits(code, chosen, costs),
+        srcline: config.srcline,
+        unfold: config.unfold,
+    };
+    write_report(config, &view)?;
+    for violation in &violations {
+        messages::inconsistent(violation, &names);
+    }
+    Ok(if violations.is_empty() { verdict(config, &report, &wanted, &names) } else { Exit::Inconsistent })
+}
+
+fn processes(chosen: &[Candidate]) -> String {
+    let pids: BTreeSet<Pid> =
+        chosen.iter().flat_map(|candidate| &candidate.probed.places).map(|place| place.pid).collect();
+    let names: Vec<String> = pids.iter().map(|pid| pid.0.to_string()).collect();
+    let noun = if names.len() == 1 { "process" } else { "processes" };
+    format!("{noun} {}", messages::list(&names))
+}
+
+/// What a report of probes does not know.
+fn limits(code: &LiveCode, chosen: &[Candidate], costs: &Costs) -> Vec<String> {
+    let inside: BTreeSet<u64> =
+        chosen.iter().map(|candidate| costs.of(&candidate.probed.points).inside_ns).collect();
+    let inside: Vec<String> = inside.into_iter().map(duration).collect();
+    let mut limits = vec![format!(
+        "timed by uprobes: each latency has in it what its own probes take (measured here: {}), which is its error; callers \
+             are known by return address, and a call that an exception or longjmp unwound is cut, as its end is not seen",
+        inside.join(" or ")
+    )];
+    let children = chosen.iter().filter(|candidate| candidate.probed.is_child).count() as u64;
+    limits.push(match children {
+        0 => "no child was probed: their time is in *self".to_owned(),
+        _ => format!(
+            "{} that the code calls directly were probed, as far as they fit (--max-probes, --max-overhead); the time of all else \
+             that is called is in *self",
+            counted(children, "function")
+        ),
+    });
+    let switchers = code.image.stack_switchers();
+    if !switchers.is_empty() {
+        let names: Vec<&str> = switchers.iter().map(|id| code.image.object_basename(*id)).collect();
+        limits.push(format!(
+            "{} may switch stacks (swapcontext): calls that are switched away from are cut, and return without a known entry",
+            names.join(", ")
+        ));
+    }
+    limits
+}
+
+fn verdict(config: &ReportConfig, report: &Report, wanted: &[Wanted], names: &ImageNames<'_>) -> Exit {
+    let without: Vec<String> = (report.functions.iter().zip(wanted))
+        .filter(|(function, _)| !seen(&function.calls))
+        .map(|(_, wanted)| format!("{} ({})", wanted.function.name, wanted.function.object_name))
+        .collect();
+    if !without.is_empty() {
+        messages::warn(format!(
+            "no call of {} was seen in {}",
+            messages::list(&without),
+            duration(report.trace.span_ns)
+        ));
+    }
+    let too_much =
+        config.max_loss_percent.and_then(|allowed| remedy::too_much_lost(&report.loss, allowed, names));
+    too_much.iter().for_each(messages::warn);
+    if too_much.is_some() || without.len() == report.functions.len() { Exit::Nothing } else { Exit::Done }
+}

@@ -1,0 +1,344 @@
+//! The page of `--html` in a real browser: opened from disk, brushed, clicked, switched to dark.
+//!
+//! Pictures are written below `target/tmp/browser`, to be looked at.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+
+mod devtools;
+#[path = "../made_up/mod.rs"]
+mod made_up;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use analyzer::{CallRow, Report, Stats};
+use devtools::Browser;
+use func_latency::render::html;
+use func_latency::render::units::{duration, grouped};
+
+const WINDOW: (u32, u32) = (1400, 900);
+
+/// A page, the browser that shows it, and a directory for pictures of it.
+struct Opened {
+    browser: Browser,
+    page: PathBuf,
+    directory: PathBuf,
+}
+
+impl Opened {
+    /// Writes the report's page and opens it; `None`: there is no browser here, which is said.
+    fn new(test: &str, report: &Report) -> Option<Self> {
+        let Some(program) = devtools::program() else {
+            assert!(std::env::var_os("FUNC_LATENCY_REQUIRE_BROWSER").is_none(), "there is no chromium");
+            println!("skipped: no chromium here (cargo xtask setup installs it)");
+            return None;
+        };
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser").join(test);
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir_all(&directory).unwrap();
+        let page = directory.join("calls.html");
+        html::write_file(&page, &made_up::view(report)).unwrap();
+        let mut browser = Browser::start(&program, &directory);
+        browser.open(&page, WINDOW);
+        Some(Self { browser, page, directory })
+    }
+
+    fn screenshot(&mut self, name: &str) {
+        self.browser.screenshot(&self.directory.join(name));
+    }
+
+    /// A number that the page says of itself.
+    fn number(&mut self, id: &str, what: &str) -> f64 {
+        let value = self.browser.value(&format!("Number(document.getElementById('{id}').dataset.{what})"));
+        value.as_f64().unwrap()
+    }
+
+    /// Where in the window a time since the recording's begin and a latency are.
+    fn place(&mut self, time_ns: u64, latency_ns: u64) -> (f64, f64) {
+        let mut of = |what| self.number("plot", what);
+        let (from, to) = (of("fromTime"), of("toTime"));
+        let x = of("left") + (time_ns as f64 - from) / (to - from) * (of("right") - of("left"));
+        let (low, high) = (of("fromLog"), of("toLog"));
+        let share = ((latency_ns as f64).log10() - low) / (high - low);
+        let y = of("bottom") - share * (of("bottom") - of("top"));
+        let (left, top) = self.corner();
+        (left + x, top + y)
+    }
+
+    /// How many ordinary calls are in the fullest cell of the heat map, counted without the page.
+    fn densest_cell(&mut self, report: &Report, p999_ns: u64) -> f64 {
+        const CELL: (f64, f64) = (4.0, 5.0);
+        let mut cells: HashMap<(u64, u64), u32> = HashMap::new();
+        let mut of = |what| self.number("plot", what);
+        let (from, to, low, high) = (of("fromTime"), of("toTime"), of("fromLog"), of("toLog"));
+        let (width, height) = (of("right") - of("left"), of("bottom") - of("top"));
+        let ordinary = |row: &&CallRow| row.status.counted() && row.latency_ns <= p999_ns;
+        for row in report.functions[0].rows.iter().filter(ordinary) {
+            let x = (start(row) as f64 - from) / (to - from) * width;
+            let y = ((row.latency_ns as f64).log10() - low) / (high - low) * height;
+            *cells.entry(((x / CELL.0) as u64, (y / CELL.1) as u64)).or_default() += 1;
+        }
+        cells.into_values().max().unwrap().into()
+    }
+
+    /// Where in the window the plot begins.
+    fn corner(&mut self) -> (f64, f64) {
+        let corner = self.browser.value(
+            "(({ left, top }) => [left, top])(document.getElementById('base').getBoundingClientRect())",
+        );
+        (corner[0].as_f64().unwrap(), corner[1].as_f64().unwrap())
+    }
+
+    /// The cells of a table's rows, joined by `|`.
+    fn rows(&mut self, card: &str) -> Vec<String> {
+        let cells = "[...row.cells].map((cell) => cell.innerText.trim()).join('|')";
+        let rows = format!("[...document.querySelectorAll('#{card} tbody tr')].map((row) => {cells})");
+        let rows = self.browser.value(&rows);
+        rows.as_array().unwrap().iter().map(|row| row.as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Gives a control a value, as a user does.
+    fn choose(&mut self, id: &str, value: &str) {
+        let control = format!("document.getElementById('{id}')");
+        let change = "dispatchEvent(new Event('change', { bubbles: true }))";
+        self.browser.value(&format!("{control}.value = '{value}'; {control}.{change}"));
+    }
+
+    /// Nothing went wrong in the page, and it has loaded nothing.
+    fn finish(mut self) {
+        assert_eq!(self.browser.complaints(&self.page), [] as [String; 0]);
+    }
+}
+
+/// Since the recording's begin.
+fn start(row: &CallRow) -> u64 {
+    row.start_ns.0 - made_up::BEGIN_NS
+}
+
+fn rows_between(report: &Report, times: (u64, u64), latencies: (u64, u64)) -> Vec<&CallRow> {
+    let is_in = |row: &&CallRow| {
+        (times.0..=times.1).contains(&start(row)) && (latencies.0..=latencies.1).contains(&row.latency_ns)
+    };
+    report.functions[0].rows.iter().filter(is_in).collect()
+}
+
+fn sorted(rows: &[&CallRow]) -> Vec<u64> {
+    let mut latencies: Vec<u64> = rows.iter().map(|row| row.latency_ns).collect();
+    latencies.sort_unstable();
+    latencies
+}
+
+/// The call of the median latency among the others of its caller.
+fn typical<'r>(report: &'r Report, of: &CallRow) -> &'r CallRow {
+    let is_other = |row: &&CallRow| {
+        (row.caller, row.site) == (of.caller, of.site) && row.status.counted() && row.id != of.id
+    };
+    let mut same: Vec<&CallRow> = report.functions[0].rows.iter().filter(is_other).collect();
+    same.sort_by_key(|row| row.latency_ns);
+    same[same.len().div_ceil(2) - 1]
+}
+
+#[test]
+fn slow_calls_are_brushed_explained_and_opened() {
+    let report = made_up::report(20_000);
+    let Some(mut opened) = Opened::new("scatter", &report) else { return };
+
+    // As it opens: every call a dot, and the slowest hundredth compared with the rest.
+    assert_eq!(opened.browser.value("document.getElementById('plot').dataset.kind"), "scatter");
+    assert_eq!(opened.number("plot", "shown"), 20_000.0);
+    let spread = report.functions[0].latency.spread.unwrap();
+    let singles = |row: &&CallRow| !row.status.counted() || row.latency_ns > spread.p999_ns;
+    let singles = report.functions[0].rows.iter().filter(singles).count();
+    assert_eq!(opened.number("plot", "singles"), singles as f64);
+    assert_eq!(opened.number("page", "brushed") + opened.number("page", "others"), 20_000.0);
+    let title = opened.browser.text("#title");
+    assert_eq!(title, "row_search_mvcc");
+    opened.screenshot("light.png");
+
+    // The cause that the slow calls were given.
+    let (times, latencies) = ((780_000_000, 920_000_000), (100_000, 2_000_000));
+    let (from, to) = (opened.place(times.0, latencies.0), opened.place(times.1, latencies.1));
+    opened.browser.drag(from, to);
+    let slow = rows_between(&report, times, latencies);
+    assert_eq!(opened.number("page", "brushed"), slow.len() as f64);
+    let factors = opened.rows("factors");
+    for (what, brushed) in
+        [("has fsync", "100.0 %"), ("was off its CPU", "100.0 %"), ("thread 1003", "100.0 %")]
+    {
+        let row = factors.iter().take(3).find(|row| row.starts_with(what));
+        assert!(row.is_some_and(|row| row.contains(brushed)), "{what}: {factors:?}");
+    }
+    assert!(opened.rows("children")[0].starts_with("fsync|"), "{:?}", opened.rows("children"));
+    let median = Stats::of_sorted(&sorted(&slow)).spread.unwrap().p50_ns;
+    let shown = opened.rows("figures").into_iter().find(|row| row.starts_with("p50|")).unwrap();
+    assert!(shown.starts_with(&format!("p50|{}|", duration(median))), "{shown}, {median}");
+    assert_eq!(opened.rows("slowest").len(), slow.len().min(30));
+    opened.screenshot("brushed.png");
+
+    // The slowest of them: what the pointer says, and what a click opens.
+    let slowest = **slow.iter().max_by_key(|row| row.latency_ns).unwrap();
+    let at = opened.place(start(&slowest), slowest.latency_ns);
+    opened.browser.hover(at);
+    let id = slowest.id.to_string();
+    assert_eq!(opened.browser.value("document.getElementById('tip').dataset.call"), id);
+    let tip = opened.browser.text("#tip");
+    assert!(tip.starts_with(&format!("{id}: {}", duration(slowest.latency_ns))), "{tip}");
+    opened.browser.click(at);
+    assert_eq!(opened.browser.value("document.getElementById('details').dataset.call"), id);
+    let twin = typical(&report, &slowest).id.to_string();
+    assert_eq!(opened.browser.value("document.getElementById('details').dataset.typical"), twin);
+    let details = opened.rows("details");
+    assert!(details[0].contains(&format!("({} ±", grouped(slowest.latency_ns))), "{details:?}");
+    assert!(details[2].contains(&format!("({} ns of perf's clock)", slowest.start_ns.0)), "{details:?}");
+    assert!(details.iter().any(|row| row.starts_with("fsync|1|")), "{details:?}");
+    let next = format!("func_latency show {id} -i perf.data -f FUNC");
+    assert!(opened.browser.text("#details").contains(&next));
+    opened.screenshot("opened.png");
+
+    // A name of the program is text, whatever it looks like.
+    assert_eq!(opened.browser.value("document.querySelectorAll('img').length"), 0);
+
+    opened.browser.key("t");
+    assert_eq!(opened.browser.value("document.documentElement.dataset.theme"), "dark");
+    let paper = opened.browser.value("getComputedStyle(document.body).backgroundColor");
+    assert_eq!(paper, "rgb(20, 24, 29)");
+    opened.screenshot("dark.png");
+    opened.finish();
+}
+
+#[test]
+fn keys_filters_and_axes_reach_every_call() {
+    let mut report = made_up::report(5_000);
+    report.functions.push(made_up::no_calls());
+    let Some(mut opened) = Opened::new("keys", &report) else { return };
+    let rows = &report.functions[0].rows;
+    let details =
+        "document.getElementById('details').hidden ? '' : document.getElementById('details').dataset.call";
+
+    // From the keyboard alone: the longest call is one that did not end.
+    opened.browser.key("Escape");
+    assert_eq!(opened.number("page", "brushed"), 0.0);
+    opened.browser.value("document.getElementById('plot').focus()");
+    opened.browser.key("ArrowUp");
+    opened.browser.key("Enter");
+    let longest = rows.iter().max_by_key(|row| row.latency_ns).unwrap();
+    assert_eq!(opened.browser.value(details), longest.id.to_string());
+    opened.browser.key("Escape");
+    assert_eq!(opened.browser.value(details), "");
+    let single = opened.number("plot", "singles");
+    assert!(single >= 4.0, "the walk through them needs some");
+    let tip = "document.getElementById('tip').dataset.call";
+    opened.browser.value("document.getElementById('plot').focus()");
+    let spread = report.functions[0].latency.spread.unwrap();
+    let slow: Vec<&CallRow> =
+        rows.iter().filter(|row| !row.status.counted() || row.latency_ns > spread.p999_ns).collect();
+    let at = slow.iter().position(|row| row.id == longest.id).unwrap();
+    opened.browser.key("ArrowLeft");
+    assert_eq!(opened.browser.value(tip), slow[at - 1].id.to_string());
+    opened.browser.key("ArrowDown");
+    let mut order: Vec<&CallRow> = rows.iter().collect();
+    order.sort_by_key(|row| row.latency_ns);
+    let faster = order[order.iter().position(|row| row.id == slow[at - 1].id).unwrap() - 1];
+    assert_eq!(opened.browser.value(tip), faster.id.to_string());
+
+    // Beside the axes a brush is of latency or of time alone.
+    let (left, top) = opened.corner();
+    let beside = left + opened.number("plot", "left") / 2.0;
+    let below = top + opened.number("plot", "bottom") + 15.0;
+    let (low, high) = (opened.place(0, 3_000).1, opened.place(0, 10_000_000).1);
+    opened.browser.drag((beside, low), (beside, high));
+    let all = (0, made_up::SPAN_NS);
+    let expected = rows_between(&report, all, (3_000, 10_000_000)).len() as f64;
+    assert!((opened.number("page", "brushed") - expected).abs() <= 20.0, "a pixel is some calls");
+    let (from, to) = (opened.place(500_000_000, 1_000).0, opened.place(1_000_000_000, 1_000).0);
+    opened.browser.drag((from, below), (to, below));
+    let expected = rows_between(&report, (500_000_000, 1_000_000_000), (0, u64::MAX)).len() as f64;
+    assert!((opened.number("page", "brushed") - expected).abs() <= 5.0);
+
+    // A view of the brush alone, and back.
+    opened.browser.key("z");
+    assert!((opened.number("plot", "shown") - expected).abs() <= 5.0);
+    opened.screenshot("zoomed.png");
+    opened.browser.key("0");
+    assert_eq!(opened.number("plot", "shown"), 5_000.0);
+
+    // Numbers typed in.
+    opened.browser.key("Escape");
+    opened.choose("from-latency", "100 us");
+    let slow = rows_between(&report, all, (100_000, u64::MAX)).len() as f64;
+    assert_eq!(opened.number("page", "brushed"), slow);
+
+    // Filters: the fourth thread, then what did not end.
+    opened.choose("filter-thread", "3");
+    let of_thread = rows.iter().filter(|row| row.tid.0 == 1003).count() as f64;
+    assert_eq!(opened.number("plot", "shown"), of_thread);
+    opened.choose("filter-thread", "");
+    opened.choose("filter-status", "2");
+    assert_eq!(opened.number("plot", "shown"), 3.0);
+    opened.choose("filter-status", "0");
+    opened.choose("filter-caller", "0");
+    let first = rows.iter().map(|row| (row.caller, row.site)).min().unwrap();
+    let of_caller = rows.iter().filter(|row| (row.caller, row.site) == first).count() as f64;
+    assert_eq!(opened.number("plot", "shown"), of_caller);
+
+    // A function that was not called, and back: filters are as they were at first.
+    for (function, calls) in [("1", 0.0), ("0", 5_000.0)] {
+        opened.choose("function", function);
+        opened.browser.wait_for("document.getElementById('page').ariaBusy === 'false'");
+        assert_eq!(opened.number("plot", "shown"), calls);
+    }
+
+    let print = serde_json::json!({ "media": "print" });
+    opened.browser.call("Emulation.setEmulatedMedia", print);
+    opened.browser.key("t"); // paper is light, whatever the screen is
+    let paper = opened.browser.value("getComputedStyle(document.body).backgroundColor");
+    assert_eq!(paper, "rgb(255, 255, 255)");
+    let paper = opened.directory.join("paper.pdf");
+    opened.browser.print(&paper);
+    opened.finish();
+}
+
+#[test]
+fn a_million_calls_are_small_and_fast() {
+    const CALLS: u64 = 1_000_000;
+    let report = made_up::report(CALLS);
+    let Some(mut opened) = Opened::new("million", &report) else { return };
+    let bytes = std::fs::metadata(&opened.page).unwrap().len();
+    assert!(bytes < 30_000_000, "{bytes} bytes");
+
+    assert_eq!(opened.browser.value("document.getElementById('plot').dataset.kind"), "heat");
+    assert_eq!(opened.number("plot", "shown"), CALLS as f64);
+    let spread = report.functions[0].latency.spread.unwrap();
+    let singles = |row: &&CallRow| !row.status.counted() || row.latency_ns > spread.p999_ns;
+    let singles = report.functions[0].rows.iter().filter(singles).count() as f64;
+    assert_eq!(opened.number("plot", "singles"), singles);
+    assert_eq!(opened.number("plot", "many"), CALLS as f64 - singles);
+    let densest = opened.densest_cell(&report, spread.p999_ns);
+    // The two logarithms may differ in their last bit, and a call be in the next cell.
+    assert!((opened.number("plot", "densest") - densest).abs() <= 3.0, "{densest}");
+    opened.screenshot("light.png");
+
+    // More children than the page takes: it says so, and has those of the slowest.
+    let sampled = opened.browser.text("#children");
+    assert!(sampled.contains("of the slowest 1 % and of one in 2 of the other calls"), "{sampled}");
+    let ended = report.functions[0].rows.iter().filter(|row| row.status.counted());
+    let slowest = *ended.max_by_key(|row| row.latency_ns).unwrap();
+    let at = opened.place(start(&slowest), slowest.latency_ns);
+    opened.browser.click(at);
+    let details = opened.rows("details");
+    assert!(details.iter().any(|row| row.starts_with("fsync|1|")), "{details:?}");
+    opened.browser.key("Escape");
+
+    let mut fastest_ms = f64::MAX;
+    for step in 0..8 {
+        let (from, to) =
+            (opened.place(700_000_000 + step * 20_000_000, 600), opened.place(1_000_000_000, 2_000_000));
+        opened.browser.drag(from, to);
+        fastest_ms = fastest_ms.min(opened.number("page", "brushMs"));
+    }
+    println!("{CALLS} calls: {bytes} bytes, {fastest_ms} ms for a brush");
+    assert!(fastest_ms < 100.0, "{fastest_ms} ms");
+    opened.browser.key("t");
+    opened.screenshot("dark.png");
+    opened.finish();
+}

@@ -1,0 +1,375 @@
+//! Calls timed by uprobes, held against programs that count their own (`uprobes/truth.cpp`).
+//!
+//! What needs root, or CAP_BPF and CAP_PERFMON, says that it is skipped without.
+
+#![cfg(feature = "bpf")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+/// The program, compiled once.
+fn truth() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("uprobes-truth");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/uprobes/truth.cpp");
+        let mut compiler = Command::new("g++");
+        compiler.args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", source, "-o"]).arg(&program);
+        assert!(compiler.status().unwrap().success(), "g++ {source}");
+        program
+    })
+}
+
+/// What was seen of a case, and what the program counted.
+struct Seen {
+    report: Value,
+    counted: Vec<u64>,
+}
+
+/// A running case.
+struct Case {
+    program: Child,
+    output: BufReader<std::process::ChildStdout>,
+}
+
+impl Case {
+    /// Started, and waiting.
+    fn new(name: &str) -> Self {
+        let mut program =
+            Command::new(truth()).arg(name).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(program.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        Self { program, output }
+    }
+
+    /// Goes to its end; the numbers that it has counted.
+    fn go(mut self) -> Vec<u64> {
+        self.program.stdin.take().unwrap().write_all(b"go\n").unwrap();
+        let mut text = String::new();
+        self.output.read_to_string(&mut text).unwrap();
+        assert!(self.program.wait().unwrap().success(), "{text}");
+        text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+    }
+}
+
+/// Probes a process for longer than any case takes, and waits until the probes are there: what runs, what it says from then on,
+/// and what it has said.  `None`: that is not permitted here.
+fn start(words: &[&str]) -> Option<(Child, BufReader<std::process::ChildStderr>, String)> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
+    command.args(["--backend", "uprobe", "-d", "60", "--verbose"]).args(words);
+    let mut probing = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut messages = BufReader::new(probing.stderr.take().unwrap());
+    let mut stderr = String::new();
+    while !stderr.contains(" placed\n") {
+        if messages.read_line(&mut stderr).unwrap() == 0 {
+            assert_eq!(probing.wait().unwrap().code(), Some(3), "{stderr}");
+            assert!(not_permitted(&stderr), "{stderr}");
+            return None;
+        }
+    }
+    Some((probing, messages, stderr))
+}
+
+/// Whether this is why there were no probes; says so.
+fn not_permitted(stderr: &str) -> bool {
+    let is_it = stderr.contains("does not permit") || stderr.contains("/sys/kernel/btf");
+    if is_it {
+        println!("skipped: {stderr}");
+    }
+    is_it
+}
+
+/// Probes `functions` through all of a case; `None`: that is not permitted here.
+fn probed(case: &str, functions: &[&str], more: &[&str]) -> Option<Seen> {
+    let case = Case::new(case);
+    let pid = case.program.id().to_string();
+    let mut words = vec!["-p", &pid, "--check", "--format", "json"];
+    functions.iter().for_each(|function| words.extend(["-f", function]));
+    words.extend(more);
+    let (mut probing, mut messages, mut stderr) = start(&words)?;
+    let counted = case.go();
+    let mut json = String::new();
+    probing.stdout.take().unwrap().read_to_string(&mut json).unwrap();
+    messages.read_to_string(&mut stderr).unwrap();
+    assert_eq!(probing.wait().unwrap().code(), Some(0), "{stderr}");
+    Some(Seen { report: serde_json::from_str(&json).unwrap(), counted })
+}
+
+impl Seen {
+    /// Complete, cut, open at start, open at end of a function; it has no others.
+    fn calls(&self, function: usize) -> [u64; 4] {
+        let calls = &self.report["functions"][function]["calls"];
+        assert_eq!(calls["unwound"], 0, "probes do not see how a call is unwound");
+        ["complete", "cut", "open_start", "open_end"].map(|status| calls[status].as_u64().unwrap())
+    }
+
+    /// Name and calls of the callers.
+    fn callers(&self, function: usize) -> Vec<(String, u64)> {
+        let callers = self.report["functions"][function]["callers"].as_array().unwrap();
+        let caller = |c: &Value| (c["name"].as_str().unwrap().to_owned(), c["calls"].as_u64().unwrap());
+        let mut callers: Vec<(String, u64)> = callers.iter().map(caller).collect();
+        callers.sort();
+        callers
+    }
+
+    fn off_cpu_ns(&self) -> u64 {
+        self.report["functions"][0]["off_cpu_ns"]["sum"].as_u64().unwrap()
+    }
+
+    fn latency_ns(&self) -> u64 {
+        self.report["functions"][0]["latency_ns"]["sum"].as_u64().unwrap()
+    }
+}
+
+fn named(callers: &[(&str, u64)]) -> Vec<(String, u64)> {
+    callers.iter().map(|(name, calls)| ((*name).to_owned(), *calls)).collect()
+}
+
+#[test]
+fn calls_from_two_sites() {
+    let Some(seen) = probed("plain", &["work"], &[]) else { return };
+    assert_eq!((seen.calls(0), seen.counted.as_slice()), ([1500, 0, 0, 0], &[1500][..]));
+    assert_eq!(seen.callers(0), named(&[("main", 500), ("main", 1000)]));
+    assert_eq!(seen.report["trace"]["decoder"], "uprobe");
+    assert_eq!(seen.report["trace"]["monotonic_offset_ns"], 0);
+    assert_eq!(seen.report["loss"]["coverage"], 1.0);
+    let limits = &seen.report["loss"]["problems"];
+    assert!(limits[0].as_str().unwrap().contains("timed by uprobes"), "{limits}");
+    let error = &seen.report["functions"][0]["error_ns"];
+    assert!(error["mean"].as_f64().unwrap() > 0.0, "{error}");
+}
+
+#[test]
+fn recursion_is_paired_by_the_stack_pointer() {
+    let Some(seen) = probed("recursive", &["recursive"], &[]) else { return };
+    assert_eq!((seen.calls(0), seen.counted.as_slice()), ([127, 0, 0, 0], &[127][..]));
+    assert_eq!(seen.callers(0), named(&[("main", 1), ("recursive", 63), ("recursive", 63)]));
+}
+
+#[test]
+fn recursion_deeper_than_is_followed_is_counted_and_mispairs_nothing() {
+    let Some(seen) = probed("deep", &["deep"], &[]) else { return };
+    let too_deep = seen.report["loss"]["capped_stacks"].as_u64().unwrap();
+    assert_eq!((seen.calls(0), too_deep, seen.counted.as_slice()), ([128 + 3, 0, 0, 0], 72, &[203][..]));
+}
+
+#[test]
+fn a_tail_call_ends_at_its_jump_and_its_callee_is_called_by_return_address() {
+    let Some(seen) = probed("tail", &["jumper", "landed", "work"], &[]) else { return };
+    let calls: Vec<u64> = (0..3).map(|function| seen.calls(function)[0]).collect();
+    assert_eq!((calls, seen.counted.as_slice()), (vec![300; 3], &[900][..]));
+    let jumped: Vec<&Value> = (0..3).map(|f| &seen.report["functions"][f]["ended_by_jump"]).collect();
+    assert_eq!(jumped, [300, 0, 0]);
+    assert_eq!(seen.callers(1), named(&[("main", 300)]));
+    assert_eq!(seen.callers(2), named(&[("landed", 300)]));
+}
+
+/// `work` that a child calls is the child's.
+#[test]
+fn children_are_what_a_call_calls_itself() {
+    let Some(seen) = probed("children", &["calls_others"], &[]) else { return };
+    assert_eq!((seen.calls(0), seen.counted.as_slice()), ([100, 0, 0, 0], &[500][..]));
+    let children = seen.report["functions"][0]["children"].as_array().unwrap();
+    // glibc has more than one name for it.
+    let name = |child: &'_ Value| child["name"].as_str().unwrap().trim_start_matches('_').to_owned();
+    let mut named: Vec<(String, u64)> =
+        children.iter().map(|child| (name(child), child["count"].as_u64().unwrap())).collect();
+    named.sort();
+    // One row for each call site.
+    let expect = ["*self", "getppid", "landed", "work", "work"].map(|name| (name.to_owned(), 100));
+    assert_eq!(named, expect, "{children:?}");
+    let Some(alone) = probed("children", &["calls_others"], &["--max-probes", "0"]) else { return };
+    assert_eq!(alone.report["functions"][0]["children"].as_array().unwrap().len(), 1, "*self");
+}
+
+#[test]
+fn a_conditional_jump_leaves_only_where_its_condition_holds() {
+    let Some(seen) = probed("condition", &["leaves_by_condition", "work"], &[]) else { return };
+    assert_eq!((seen.calls(0), seen.calls(1)), ([300, 0, 0, 0], [150, 0, 0, 0]));
+    assert_eq!(seen.counted, [300, 150]);
+    assert_eq!(seen.report["functions"][0]["ended_by_jump"], 150);
+}
+
+#[test]
+fn a_jump_to_the_own_entry_is_a_loop() {
+    let Some(seen) = probed("loop", &["loops_to_entry"], &[]) else { return };
+    assert_eq!((seen.calls(0), seen.counted.as_slice()), ([100, 0, 0, 0], &[100][..]));
+}
+
+/// Rewritten return addresses (uretprobes) abort such a program.
+#[test]
+fn an_exception_thrown_through_a_probed_function_cuts_it_and_harms_nobody() {
+    let Some(seen) = probed("throw", &["throws", "throws_from_below"], &[]) else { return };
+    assert_eq!((seen.calls(0), seen.calls(1)), ([200, 100, 0, 0], [200, 100, 0, 0]));
+    assert_eq!(seen.counted, [600, 100]);
+    assert_eq!(seen.report["functions"][0]["longest_open"][0]["cut_by"], "end not seen");
+}
+
+#[test]
+fn a_longjmp_out_of_a_probed_function_cuts_it() {
+    let Some(seen) = probed("longjmp", &["jumps_back"], &[]) else { return };
+    assert_eq!((seen.calls(0), seen.counted.as_slice()), ([300, 100, 0, 0], &[400, 100][..]));
+}
+
+#[test]
+fn a_handler_interrupts_calls_and_ends_none() {
+    for case in ["signal", "altstack"] {
+        let Some(seen) = probed(case, &["interrupted", "work"], &[]) else { return };
+        assert_eq!((seen.calls(0), seen.calls(1)), ([200, 0, 0, 0], [400, 0, 0, 0]), "{case}");
+        assert_eq!(seen.callers(1), named(&[("handler", 200), ("interrupted", 200)]), "{case}");
+        assert_eq!(seen.counted, [600]);
+    }
+}
+
+#[test]
+fn threads_that_are_born_and_gone_have_all_their_calls() {
+    let Some(seen) = probed("threads", &["work"], &[]) else { return };
+    assert_eq!((seen.calls(0), seen.counted.as_slice()), ([4000, 0, 0, 0], &[4000][..]));
+    assert_eq!(seen.report["trace"]["threads"], 41);
+}
+
+#[test]
+fn a_child_process_is_not_probed() {
+    let Some(seen) = probed("fork", &["work"], &[]) else { return };
+    assert_eq!((seen.calls(0), seen.counted.as_slice()), ([100, 0, 0, 0], &[100][..]));
+}
+
+/// Every call is either reported or counted as lost.
+#[test]
+fn a_full_ring_loses_calls_and_counts_each() {
+    let Some(seen) = probed("flood", &["work"], &["-m", "4K"]) else { return };
+    let loss = &seen.report["loss"];
+    let [complete, cut, open_start, open_end] = seen.calls(0);
+    assert_eq!((cut, open_start, open_end), (0, 0, 0));
+    let cause = &loss["by_cause"][0];
+    assert_eq!(cause["cause"], "full ring");
+    assert_eq!(complete + cause["count"].as_u64().unwrap(), 80_000);
+    assert_eq!(seen.counted, [80_000]);
+    assert!(loss["coverage"].as_f64().unwrap() < 1.0, "{loss}");
+}
+
+/// Time off the CPU of all calls: asleep, awake, preempted, by the name of what they waited for.
+struct OffCpu {
+    causes: Value,
+    all_ns: u64,
+}
+
+impl OffCpu {
+    fn of(seen: &Seen) -> Self {
+        let causes = seen.report["functions"][0]["off_cpu_causes"].clone();
+        let all_ns = seen.off_cpu_ns();
+        let parts = ["blocked_ns", "runnable_ns", "preempted_ns"].map(|part| causes[part].as_u64().unwrap());
+        assert_eq!(parts.iter().sum::<u64>(), all_ns, "{causes}");
+        Self { causes, all_ns }
+    }
+
+    /// What a reason has of all time off the CPU.
+    fn share(&self, reason: &str) -> f64 {
+        let rows = self.causes["reasons"].as_array().unwrap();
+        let ns = |row: &Value| {
+            let parts = ["blocked_ns", "runnable_ns", "preempted_ns"].map(|part| row[part].as_u64().unwrap());
+            parts.iter().sum::<u64>()
+        };
+        let of_reason = rows.iter().filter(|row| row["name"] == reason).map(ns).sum::<u64>();
+        of_reason as f64 / self.all_ns as f64
+    }
+}
+
+#[test]
+fn a_sleeping_call_is_blocked_for_as_long_as_it_asked() {
+    let Some(seen) = probed("sleep", &["waits"], &[]) else { return };
+    assert_eq!((seen.calls(0), seen.counted.as_slice()), ([20, 0, 0, 0], &[20][..]));
+    let off_cpu = OffCpu::of(&seen);
+    assert!(off_cpu.share("clock_nanosleep") > 0.95, "{}", off_cpu.causes);
+    // It asked for 20 times 20 ms; timers are late by a tenth of a ms, and one may go off before its thread is asleep.
+    let blocked_ms = off_cpu.causes["blocked_ns"].as_u64().unwrap() as f64 / 1e6;
+    assert!((300.0..420.0).contains(&blocked_ms), "{}", off_cpu.causes);
+    assert_eq!(off_cpu.causes["wakers"][0]["name"], "[interrupt]");
+}
+
+#[test]
+fn a_call_that_waits_for_another_thread_names_it() {
+    let Some(seen) = probed("futex", &["waits"], &[]) else { return };
+    assert_eq!((seen.calls(0), seen.counted.as_slice()), ([20, 0, 0, 0], &[20][..]));
+    let off_cpu = OffCpu::of(&seen);
+    assert!(off_cpu.share("futex") > 0.95, "{}", off_cpu.causes);
+    let waker = &off_cpu.causes["wakers"][0];
+    assert!(waker["name"].as_str().unwrap().starts_with("uprobes-truth ("), "{}", off_cpu.causes);
+    assert_eq!(waker["count"], 20);
+    assert_ne!(waker["tid"], waker["pid"], "it is the other thread that wakes");
+}
+
+#[test]
+fn a_call_that_writes_to_disk_waits_in_fsync() {
+    let Some(seen) = probed("fsync", &["waits"], &[]) else { return };
+    assert_eq!((seen.calls(0), seen.counted.as_slice()), ([50, 0, 0, 0], &[50][..]));
+    let off_cpu = OffCpu::of(&seen);
+    // On a file system in memory it does not wait.
+    let share = off_cpu.share("fsync");
+    assert!(off_cpu.all_ns < 1_000_000 || share > 0.95, "{}", off_cpu.causes);
+}
+
+#[test]
+fn calls_that_spin_against_more_threads_than_cpus_are_preempted() {
+    let Some(seen) = probed("spin", &["waits"], &[]) else { return };
+    assert_eq!(seen.calls(0)[0], seen.counted[0]);
+    let off_cpu = OffCpu::of(&seen);
+    assert!(off_cpu.share("[preempted]") > 0.95, "{}", off_cpu.causes);
+    assert!(off_cpu.all_ns > seen.latency_ns() / 4, "{} of {}", off_cpu.all_ns, seen.latency_ns());
+}
+
+/// Calls of a function that does nothing else: probes cost many times what it takes.
+#[test]
+fn what_it_will_cost_is_said_and_refused_above_the_limit() {
+    let case = Case::new("always");
+    let pid = case.program.id().to_string();
+    let run = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
+        command.args(["--backend", "uprobe", "-f", "work", "-p", &pid, "-d", "0.2"]).args(more);
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, says) = run(&[]);
+    if not_permitted(&says) {
+        return;
+    }
+    assert_eq!(code, Some(3), "{says}");
+    assert!(says.contains("% more CPU time, and --max-overhead allows 20 %"), "{says}");
+    let (code, says) = run(&["--max-overhead", "100000000"]);
+    assert_eq!(code, Some(0), "{says}");
+    assert!(says.contains(" calls a second, each slower by "), "{says}");
+    assert!(case.go().is_empty());
+}
+
+/// The kernel takes the probes away with us.
+#[test]
+fn a_program_goes_on_when_we_are_killed() {
+    let case = Case::new("plain");
+    let pid = case.program.id().to_string();
+    let Some((mut probing, ..)) = start(&["-p", &pid, "-f", "work"]) else { return };
+    probing.kill().unwrap();
+    probing.wait().unwrap();
+    assert_eq!(case.go(), [1500]);
+}
+
+#[test]
+fn what_it_cannot_do_is_refused() {
+    let own = std::process::id().to_string();
+    for (more, says) in
+        [(&["-C", "0"][..], "-C"), (&["-a", "main"], "-a needs Intel PT"), (&["--follow"], "--follow")]
+    {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
+        let output =
+            command.args(["--backend", "uprobe", "-f", "main", "-p", &own]).args(more).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{more:?}: {stderr}");
+        assert!(stderr.contains(says), "{more:?}: {stderr}");
+    }
+}
