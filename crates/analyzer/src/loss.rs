@@ -124,8 +124,9 @@ const fn order(cause: GapCause) -> u8 {
         GapCause::UnknownThread => 7,
         GapCause::NoSync => 8,
         GapCause::NotYetAttached => 9,
-        GapCause::BetweenSnapshots => 10,
-        GapCause::FullRing => 11,
+        GapCause::UntracedCpu => 10,
+        GapCause::BetweenSnapshots => 11,
+        GapCause::FullRing => 12,
     }
 }
 

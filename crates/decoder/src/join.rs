@@ -7,13 +7,14 @@
 
 use std::collections::BTreeMap;
 
-use model::{AuxOwner, EventSink, EventTime, Ns, Tid, TraceEvent, Tsc};
+use model::{AuxOwner, EventSink, EventTime, GapCause, Ns, Tid, TraceEvent, Tsc};
 use packet::Packet;
 
 use crate::output::Stretch;
 use crate::reader;
 use crate::segment::{Segment, segments};
 use crate::segment_decoder::{SegmentDecoder, SegmentOutput};
+use crate::untraced::Stays;
 use crate::{Context, DecodeOptions, DecodeStats};
 
 /// Segments decoded at once, per worker.
@@ -30,13 +31,15 @@ pub(crate) fn run(
 ) -> DecodeStats {
     let pool = Pool::new(decoder, options.workers);
     let mut join = Join { stats: DecodeStats::default(), last: BTreeMap::new(), progress, sink };
-    for group in groups(context, decoder.segment_bytes(options.segment_bytes)) {
-        let group = match &options.part {
-            Some(part) => part.of(context, group),
-            None => group,
-        };
-        join.group(context, &pool, &group);
+    let Groups { threads, cpus } = groups(context, decoder.segment_bytes(options.segment_bytes));
+    let wanted = |group| match &options.part {
+        Some(part) => part.of(context, group),
+        None => group,
+    };
+    for group in threads {
+        join.group(context, &pool, &wanted(group), Stays::none());
     }
+    join.group(context, &pool, &wanted(cpus), Stays::on_untraced_cpus(context));
     join.stats
 }
 
@@ -47,9 +50,16 @@ pub(crate) struct Timed<'a> {
 }
 
 /// Segments that must be merged by time, in the order of decoding.
-fn groups<'a>(context: &Context<'a>, segment_bytes: u64) -> Vec<Vec<Timed<'a>>> {
+struct Groups<'a> {
+    /// Of each buffer of a thread.
+    threads: Vec<Vec<Timed<'a>>>,
+    /// Of all buffers of CPUs.
+    cpus: Vec<Timed<'a>>,
+}
+
+fn groups<'a>(context: &Context<'a>, segment_bytes: u64) -> Groups<'a> {
     let mut merged = vec![];
-    let mut groups = vec![];
+    let mut threads = vec![];
     let cpus = context.recording.buffers.iter().filter(|b| matches!(b.owner, AuxOwner::Cpu(_))).count();
     let of_cpu = segment_bytes.min((segment_bytes * 8 / cpus.max(8) as u64).max(MIN_SEGMENT_BYTES));
     for (index, buffer) in context.recording.buffers.iter().enumerate() {
@@ -62,12 +72,11 @@ fn groups<'a>(context: &Context<'a>, segment_bytes: u64) -> Vec<Vec<Timed<'a>>> 
         });
         match buffer.owner {
             AuxOwner::Cpu(_) => merged.extend(timed),
-            AuxOwner::Thread(_) => groups.push(timed.collect()),
+            AuxOwner::Thread(_) => threads.push(timed.collect()),
         }
     }
     merged.sort_by_key(|timed: &Timed<'_>| (timed.start, timed.segment.buffer));
-    groups.push(merged);
-    groups
+    Groups { threads, cpus: merged }
 }
 
 /// The TSC in the segment's first PSB+; 0 if it has none.
@@ -126,7 +135,7 @@ struct Join<'a> {
 }
 
 impl Join<'_> {
-    fn group(&mut self, context: &Context<'_>, pool: &Pool<'_>, group: &[Timed<'_>]) {
+    fn group(&mut self, context: &Context<'_>, pool: &Pool<'_>, group: &[Timed<'_>], mut stays: Stays) {
         // Ordered by start; then by buffer and number, so that a buffer's stretches keep their order.
         let mut waiting: BTreeMap<(Ns, usize, u64), Stretch> = BTreeMap::new();
         let mut last_start: BTreeMap<usize, Ns> = BTreeMap::new();
@@ -134,6 +143,7 @@ impl Join<'_> {
         let mut done = 0;
         for batch in group.chunks(pool.batch) {
             let watermark = batch.first().map_or(Ns(0), |timed| timed.start);
+            wait(&mut waiting, stays.that_begin_before(watermark));
             let outputs = pool.decode_while(context, batch, || self.feed_until(&mut waiting, watermark));
             for (timed, output) in batch.iter().zip(outputs) {
                 self.stats.segments += 1;
@@ -152,6 +162,7 @@ impl Join<'_> {
             (self.progress)(self.stats.bytes + done);
         }
         self.stats.bytes += done;
+        wait(&mut waiting, stays.that_begin_before(Ns::MAX));
         self.feed_until(&mut waiting, Ns::MAX);
     }
 
@@ -170,6 +181,9 @@ impl Join<'_> {
                         keep_forward(last, &mut gap.from);
                         // What comes next may be earlier than the end of a gap is known.
                         keep_forward(&mut gap.from.clone(), &mut gap.to);
+                        if gap.cause == GapCause::UntracedCpu {
+                            *last = gap.to; // not where the thread's own record of leaving tells it
+                        }
                     }
                 }
             }
@@ -180,6 +194,11 @@ impl Join<'_> {
             self.sink.events(stretch.pid, stretch.tid, stretch.space, &stretch.events);
         }
     }
+}
+
+/// Behind all buffers, in the order of their starts.
+fn wait(waiting: &mut BTreeMap<(Ns, usize, u64), Stretch>, stays: impl Iterator<Item = (u64, Stretch)>) {
+    waiting.extend(stays.map(|(number, stay)| ((stay.start, usize::MAX, number), stay)));
 }
 
 /// Within a thread time never runs backwards: what happened later cannot have been earlier.

@@ -32,6 +32,7 @@ mod segment;
 mod segment_decoder;
 #[cfg(test)]
 mod tests;
+mod untraced;
 mod walk;
 
 use model::{

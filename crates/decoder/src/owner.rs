@@ -172,7 +172,7 @@ impl<'a> Owner<'a> {
 }
 
 /// Its code is known, and it is not the idle task.
-fn is_traced(schedule: &Schedule, run: &OnCpu) -> bool {
+pub(crate) fn is_traced(schedule: &Schedule, run: &OnCpu) -> bool {
     run.tid.0 > 0 && schedule.has_code(run.pid)
 }
 

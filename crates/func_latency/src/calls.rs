@@ -43,6 +43,12 @@ impl<'a> Opened<'a> {
                  (--kcore or --vmlinux give the code)",
             );
         }
+        if recording.coverage.is_partial() {
+            let what = "there were CPUs of which the recording has neither trace nor switches: a call in which its thread was \
+                        there and came back looks as if it had slept, and its latency may be wrong";
+            messages::warn(what);
+            problems.push(what.to_owned());
+        }
         let switchers = image.stack_switchers();
         if !switchers.is_empty() {
             let names: Vec<&str> = switchers.iter().map(|id| image.object_basename(*id)).collect();

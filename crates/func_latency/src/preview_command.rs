@@ -145,6 +145,7 @@ mod tests {
     fn text(aim: &Aim, losses: Vec<Losses>) -> String {
         let plan = Plan {
             layout: Layout::TasksByCpu,
+            watched: 0,
             buffers: 1,
             trace_bytes: 1 << 20,
             records_bytes: 1 << 16,

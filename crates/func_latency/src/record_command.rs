@@ -163,7 +163,8 @@ fn tell(config: &RecordConfig, summary: &Summary) {
     losses(&summary.losses).into_iter().for_each(messages::warn);
     if !summary.untraced_cpus.0.is_empty() {
         messages::warn(format!(
-            "CPU {} was switched on in the window: what ran there was not traced, and no loss tells of it",
+            "CPU {} was switched on in the window: what ran there was not traced, no loss tells of it, \
+             and calls of threads that were there look as if they had slept",
             summary.untraced_cpus
         ));
     }

@@ -89,6 +89,9 @@ const fn remedy(cause: GapCause) -> &'static str {
         }
         GapCause::NoSync => "the trace begins before its first PSB: record for longer",
         GapCause::NotYetAttached => "threads ran before they were traced: record from the program's start",
+        GapCause::UntracedCpu => {
+            "threads ran on CPUs that were not traced: record without -C, or keep them there (taskset -cp CPUS PID)"
+        }
         GapCause::BetweenSnapshots => {
             "snapshots have holes between them: record without -S, or take them more often"
         }

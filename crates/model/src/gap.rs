@@ -39,6 +39,8 @@ pub enum GapCause {
     NoSync,
     /// The thread lived before it was attached to.
     NotYetAttached,
+    /// The thread ran on a CPU that was not traced.
+    UntracedCpu,
     /// Snapshots were recorded: what ran between two was overwritten, or not traced while one was copied.
     BetweenSnapshots,
     /// The ring of probed calls was full: one gap for each call whose record had no room.
@@ -60,6 +62,7 @@ impl GapCause {
             Self::UnknownThread => "unknown thread",
             Self::NoSync => "no sync",
             Self::NotYetAttached => "not yet attached",
+            Self::UntracedCpu => "untraced CPU",
             Self::BetweenSnapshots => "between snapshots",
             Self::FullRing => "full ring",
         }

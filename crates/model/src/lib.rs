@@ -32,7 +32,8 @@ pub use probed::{
     LostCalls, OffCpuInterval, OffCpuSplit, ProbeSink, ProbedCall, ProbedEnd, ProbedThread, WakerSeen,
 };
 pub use recording::{
-    AuxBuffer, AuxOwner, AuxPiece, AuxRecord, ClockOffsets, CpuModel, Damage, PtConfig, Recording,
+    AuxBuffer, AuxOwner, AuxPiece, AuxRecord, ClockOffsets, CpuCoverage, CpuModel, Damage, PtConfig,
+    Recording,
 };
 pub use schedule::Schedule;
 pub use sideband::{BuildId, Cpu, Inode, Mmap, Pid, Sideband, SidebandRecord, Tid};

@@ -1,5 +1,7 @@
 //! A recording, opened: the AUX bytes (borrowed from the mapped file), the sideband, the clock.
 
+use std::collections::BTreeSet;
+
 use crate::address::{AuxOffset, Avma};
 use crate::clock::{Ns, Tsc, TscClock};
 use crate::sideband::{Cpu, Pid, SidebandRecord, Tid};
@@ -172,6 +174,33 @@ pub struct ClockOffsets {
     pub realtime_ns: Option<i64>,
 }
 
+/// Which CPUs a recording is of.  Empty where buffers are those of threads, which go wherever their threads go, or where the
+/// recording does not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuCoverage {
+    /// Trace was recorded on these.
+    pub traced: BTreeSet<Cpu>,
+    /// Context switches were recorded on these.
+    pub watched: BTreeSet<Cpu>,
+    /// How many CPUs were running; `None`: the recording does not say.
+    pub running: Option<usize>,
+}
+
+impl CpuCoverage {
+    /// Trace of this CPU was not recorded.
+    #[must_use]
+    pub fn is_untraced(&self, cpu: Cpu) -> bool {
+        !self.traced.is_empty() && !self.traced.contains(&cpu)
+    }
+
+    /// There were CPUs of which the recording knows nothing: a thread that has run on one looks as if it had slept.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        let known = self.traced.union(&self.watched).count();
+        !self.traced.is_empty() && self.running.is_some_and(|running| running > known)
+    }
+}
+
 /// The place from which a file could not be read on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
@@ -202,6 +231,8 @@ pub struct Recording<'a> {
     pub buffers: Vec<AuxBuffer<'a>>,
     /// Sideband by time; records without a time first, ties in file order.
     pub sideband: Vec<SidebandRecord>,
+    /// Which CPUs were recorded, where buffers are those of CPUs.
+    pub coverage: CpuCoverage,
     /// How the trace unit was programmed.
     pub pt: PtConfig,
     /// TSC to perf's clock; `None`: the recording does not say (no TIME_CONV, no AUXTRACE_INFO).
@@ -231,5 +262,31 @@ impl Recording<'_> {
     #[must_use]
     pub fn tsc_near(&self, clock: TscClock) -> Tsc {
         clock.to_tsc(self.time_span.map_or(Ns(0), |(first, _)| first))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn coverage(traced: &[u32], watched: &[u32], running: Option<usize>) -> CpuCoverage {
+        let cpus = |cpus: &[u32]| cpus.iter().copied().map(Cpu).collect();
+        CpuCoverage { traced: cpus(traced), watched: cpus(watched), running }
+    }
+
+    #[test]
+    fn a_cpu_without_trace_is_known_where_the_others_are() {
+        assert!(coverage(&[0, 2], &[0, 1, 2], None).is_untraced(Cpu(1)));
+        assert!(!coverage(&[0, 2], &[], None).is_untraced(Cpu(2)));
+        assert!(!CpuCoverage::default().is_untraced(Cpu(1)));
+    }
+
+    #[test]
+    fn what_ran_on_a_cpu_that_was_neither_traced_nor_watched_nobody_knows() {
+        assert!(coverage(&[0], &[0], Some(2)).is_partial());
+        assert!(!coverage(&[0], &[0, 1], Some(2)).is_partial());
+        assert!(!coverage(&[0, 1], &[], Some(2)).is_partial());
+        assert!(!coverage(&[0], &[0], None).is_partial());
+        assert!(!coverage(&[], &[], Some(2)).is_partial());
     }
 }

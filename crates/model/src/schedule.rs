@@ -144,6 +144,11 @@ impl Schedule {
         self.cpus.get(&cpu).map_or(&[], |table| &table.runs)
     }
 
+    /// The threads that ran on each CPU, by time.
+    pub fn cpus(&self) -> impl Iterator<Item = (Cpu, &[OnCpu])> {
+        self.cpus.iter().map(|(cpu, table)| (*cpu, &table.runs[..]))
+    }
+
     /// What is known of a thread.
     #[must_use]
     pub fn thread(&self, tid: Tid) -> Option<&ThreadLife> {

@@ -4,6 +4,9 @@
 //! are listed again until there are no new ones, and each new one gets what it has not: a second event of the trace on the same
 //! thread and CPU the kernel refuses (EBUSY).  The sideband has no such rule, but is opened before the trace: who has inherited
 //! the trace has inherited the sideband.
+//!
+//! Where only some CPUs are traced there is sideband of all the others, too: a thread that runs there must not look as if it slept.
+//! A thread that is created meanwhile may have that twice; its records are doubled then, and say the same.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -11,6 +14,7 @@ use std::io;
 
 use model::{AuxOwner, Cpu, Tid};
 
+use crate::cpu_list::CpuList;
 use crate::error::RecordError;
 use crate::events::{Attrs, BufferEvents, watermark};
 use crate::plan::Plan;
@@ -31,6 +35,27 @@ impl OpenBuffer {
     /// Makes room for more records.
     pub(crate) fn read_early(&mut self) {
         self.ring.take_records(&mut self.early);
+    }
+}
+
+/// On which CPUs.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    /// Trace and sideband.
+    pub(crate) traced: CpuList,
+    /// Sideband only.
+    pub(crate) watched: CpuList,
+}
+
+impl Places {
+    /// A buffer in the making for each CPU: those with sideband only, and the others.
+    fn halves(&self) -> [Vec<Half>; 2] {
+        let traced: Vec<Half> =
+            (0..).zip(&self.traced.0).map(|(index, cpu)| Half::new(index, AuxOwner::Cpu(*cpu))).collect();
+        let next = traced.len() as u32;
+        let watched = (next..).zip(&self.watched.0);
+        let watched = watched.map(|(index, cpu)| Half::of_sideband(index, AuxOwner::Cpu(*cpu)));
+        [watched.collect(), traced]
     }
 }
 
@@ -71,12 +96,11 @@ impl Opener {
     /// The kernel refuses; another tracer is there.
     pub(crate) fn tasks_by_cpu(
         &self,
-        cpus: &[Cpu],
+        places: &Places,
         list: &mut dyn FnMut() -> Vec<Tid>,
     ) -> Result<Vec<OpenBuffer>, RecordError> {
         let mut known: BTreeSet<Tid> = BTreeSet::new();
-        let mut halves: Vec<Half> =
-            (0..).zip(cpus).map(|(index, cpu)| Half::new(index, AuxOwner::Cpu(*cpu))).collect();
+        let [mut watched, mut halves] = places.halves();
         for lists in 1_usize.. {
             let first = known.is_empty();
             let new: Vec<Tid> = list().into_iter().filter(|tid| known.insert(*tid)).collect();
@@ -87,12 +111,17 @@ impl Opener {
             let count =
                 |halves: &[Half]| (sum(halves, |half| half.trace.len()), sum(halves, |half| half.gone));
             let before = count(&halves);
-            self.workers.each(&mut halves, |half| match half.owner {
-                AuxOwner::Cpu(cpu) => {
-                    self.open_on_cpu(half, cpu, starting_at(&new, half.index, cpus.len()), first)
-                }
-                AuxOwner::Thread(_) => Ok(()),
-            })?;
+            for halves in [&mut watched, &mut halves] {
+                let buffers = halves.len();
+                let first_index = halves.first().map_or(0, |half| half.index);
+                self.workers.each(halves, |half| match half.owner {
+                    AuxOwner::Cpu(cpu) => {
+                        let tids = starting_at(&new, half.index - first_index, buffers);
+                        self.open_on_cpu(half, cpu, tids, first)
+                    }
+                    AuxOwner::Thread(_) => Ok(()),
+                })?;
+            }
             let (opened, gone) = count(&halves);
             // All new ones have inherited everything, and so will those that are yet to come.  Of one that has gone nobody
             // knows: it may have had nothing, and so has what it created.  But a server may create such for ever.
@@ -101,8 +130,12 @@ impl Opener {
             }
         }
         // A CPU without a buffer has no thread: all have ended.
-        let buffers: Vec<OpenBuffer> = halves.into_iter().filter_map(Half::whole).collect();
-        if buffers.is_empty() { Err(RecordError::AllGone) } else { Ok(buffers) }
+        let mut buffers: Vec<OpenBuffer> = halves.into_iter().filter_map(Half::whole).collect();
+        if buffers.is_empty() {
+            return Err(RecordError::AllGone);
+        }
+        buffers.extend(watched.into_iter().filter_map(Half::whole));
+        Ok(buffers)
     }
 
     fn open_on_cpu(
@@ -161,9 +194,9 @@ impl Opener {
     ///
     /// # Errors
     /// The kernel refuses; another tracer is there.
-    pub(crate) fn whole_cpus(&self, cpus: &[Cpu]) -> Result<Vec<OpenBuffer>, RecordError> {
-        let mut halves: Vec<Half> =
-            (0..).zip(cpus).map(|(index, cpu)| Half::new(index, AuxOwner::Cpu(*cpu))).collect();
+    pub(crate) fn whole_cpus(&self, places: &Places) -> Result<Vec<OpenBuffer>, RecordError> {
+        let [watched, mut halves] = places.halves();
+        halves.extend(watched);
         self.workers.each(&mut halves, |half| self.open_once(half))?;
         Ok(halves.into_iter().filter_map(Half::whole).collect())
     }
@@ -184,7 +217,7 @@ impl Opener {
         RecordError::open(named(scope), &io::Error::from_raw_os_error(libc::EBUSY), &self.proc)
     }
 
-    /// Opens sideband and trace in one scope, with output into the buffer of `half`, which the first trace maps.
+    /// Opens what a buffer is of in one scope, with output into it.  The first event maps it.
     fn add(&self, half: &mut Half, scope: Scope) -> Result<Traced, RecordError> {
         let refused = |error: &io::Error| RecordError::open(named(scope), error, &self.proc);
         let sideband = match EventFd::open(&self.attrs.sideband, scope) {
@@ -192,6 +225,14 @@ impl Opener {
             Err(error) if gone(&error) => return Ok(Traced::Gone),
             Err(error) => return Err(refused(&error)),
         };
+        if half.sideband_only {
+            match half.sideband.first() {
+                Some(leader) => sideband.output_to(leader).map_err(|error| refused(&error))?,
+                None => half.ring = Some(self.map(&sideband, 0)?),
+            }
+            half.sideband.push(sideband);
+            return Ok(Traced::Yes);
+        }
         let trace = match EventFd::open(&self.attrs.trace, scope) {
             Ok(event) => event,
             Err(error) if gone(&error) => return Ok(Traced::Gone),
@@ -210,17 +251,18 @@ impl Opener {
         }
         match half.trace.first() {
             Some(leader) => trace.output_to(leader).map_err(|error| refused(&error))?,
-            None => {
-                let (records, bytes) = (self.plan.records_bytes as usize, self.plan.trace_bytes as usize);
-                let map = || Ring::map(&trace, records, bytes);
-                half.ring = Some(map().map_err(|error| RecordError::map(self.plan, &error, &self.proc))?);
-            }
+            None => half.ring = Some(self.map(&trace, self.plan.trace_bytes)?),
         }
         let leader = half.trace.first().unwrap_or(&trace);
         sideband.output_to(leader).map_err(|error| refused(&error))?;
         half.trace.push(trace);
         half.sideband.push(sideband);
         Ok(Traced::Yes)
+    }
+
+    fn map(&self, event: &EventFd, trace_bytes: u64) -> Result<Ring, RecordError> {
+        let ring = Ring::map(event, self.plan.records_bytes as usize, trace_bytes as usize);
+        ring.map_err(|error| RecordError::map(self.plan, &error, &self.proc))
     }
 }
 
@@ -229,6 +271,8 @@ impl Opener {
 struct Half {
     index: u32,
     owner: AuxOwner,
+    /// It gets no trace.
+    sideband_only: bool,
     trace: Vec<EventFd>,
     sideband: Vec<EventFd>,
     ring: Option<Ring>,
@@ -238,11 +282,16 @@ struct Half {
 
 impl Half {
     fn new(index: u32, owner: AuxOwner) -> Self {
-        Self { index, owner, trace: Vec::new(), sideband: Vec::new(), ring: None, gone: 0 }
+        let (trace, sideband, ring) = (Vec::new(), Vec::new(), None);
+        Self { index, owner, sideband_only: false, trace, sideband, ring, gone: 0 }
+    }
+
+    fn of_sideband(index: u32, owner: AuxOwner) -> Self {
+        Self { sideband_only: true, ..Self::new(index, owner) }
     }
 
     fn whole(self) -> Option<OpenBuffer> {
-        let Self { index, owner, trace, sideband, ring, gone: _ } = self;
+        let Self { index, owner, trace, sideband, ring, .. } = self;
         let events = BufferEvents { index, owner, trace, sideband };
         ring.map(|ring| OpenBuffer { events, ring, early: Vec::new() })
     }

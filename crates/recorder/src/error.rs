@@ -275,6 +275,7 @@ mod tests {
     #[test]
     fn buffers_that_cannot_be_mapped_are_told_with_what_there_is() {
         let plan = Plan {
+            watched: 0,
             layout: Layout::TasksByCpu,
             buffers: 8,
             trace_bytes: 64 << 20,

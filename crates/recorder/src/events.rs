@@ -151,6 +151,7 @@ mod tests {
         let plan = Plan {
             layout,
             buffers: 1,
+            watched: 0,
             trace_bytes: 1 << 20,
             records_bytes: 1 << 16,
             events: 2,

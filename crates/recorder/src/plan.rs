@@ -44,6 +44,8 @@ pub struct Asked {
     pub threads: usize,
     /// CPUs to trace on.
     pub cpus: usize,
+    /// CPUs to know switches of, and not to trace on.
+    pub watched_cpus: usize,
     /// One buffer for each thread (`-t`).
     pub per_thread: bool,
     /// Only on these CPUs (`-C`): a buffer of a thread has what it does anywhere.
@@ -59,6 +61,8 @@ pub struct Plan {
     pub layout: Layout,
     /// Buffers to begin with.
     pub buffers: u64,
+    /// Further buffers, for records only.
+    pub watched: u64,
     /// Size of each for trace; a power of two.
     pub trace_bytes: u64,
     /// Size of each for records; a power of two.
@@ -119,15 +123,15 @@ pub enum PlanError {
     },
 }
 
-/// Events to begin with: the trace, and the sideband.
+/// Events to begin with: the trace, and the sideband, which is on further CPUs, too.
 fn events(layout: Layout, asked: Asked) -> u64 {
     let (threads, cpus) = (asked.threads as u64, asked.cpus as u64);
-    let scopes = match layout {
-        Layout::TasksByCpu => threads.saturating_mul(cpus),
-        Layout::Threads => threads,
-        Layout::WholeCpus => cpus,
-    };
-    scopes.saturating_mul(2)
+    let on_cpus = 2 * cpus + asked.watched_cpus as u64;
+    match layout {
+        Layout::TasksByCpu => threads.saturating_mul(on_cpus),
+        Layout::Threads => threads.saturating_mul(2),
+        Layout::WholeCpus => on_cpus,
+    }
 }
 
 /// Descriptors for events.
@@ -135,10 +139,11 @@ fn left(means: Means) -> u64 {
     means.descriptors.saturating_sub(OTHER_DESCRIPTORS)
 }
 
-/// What is missing for so many shares of what there is.
-fn too_little(buffers: u64, shares: u64, means: Means) -> PlanError {
+/// What is missing for so many shares of what there is, and so many buffers for records only.
+fn too_little(buffers: u64, shares: u64, watched: u64, means: Means) -> PlanError {
     const { assert!(MEMORY_SHARE == 4, "the text says a quarter") };
-    let needed = shares.saturating_mul(TRACE_MIN_BYTES + RECORDS_MIN_BYTES + PAGE_BYTES);
+    let records = (shares + watched).saturating_mul(RECORDS_MIN_BYTES + PAGE_BYTES);
+    let needed = records.saturating_add(shares.saturating_mul(TRACE_MIN_BYTES));
     let needed_kb = needed / 1024;
     match means.locked {
         Some(limit) if limit.bytes() < needed => {
@@ -176,28 +181,33 @@ impl Plan {
             let needed = events.saturating_add(OTHER_DESCRIPTORS);
             return Err(PlanError::Descriptors { threads: asked.threads, needed, limit: means.descriptors });
         }
-        let (buffers, shares) = match layout {
-            Layout::TasksByCpu | Layout::WholeCpus => (asked.cpus as u64, asked.cpus as u64),
+        let (buffers, shares, watched) = match layout {
+            Layout::TasksByCpu | Layout::WholeCpus => {
+                (asked.cpus as u64, asked.cpus as u64, asked.watched_cpus as u64)
+            }
             // What newborn threads will need is not given away.
-            Layout::Threads => (asked.threads as u64, 2 * asked.threads as u64),
+            Layout::Threads => (asked.threads as u64, 2 * asked.threads as u64, 0),
         };
-        let share = means.locked_bytes().min(means.available_bytes / MEMORY_SHARE) / shares.max(1);
+        let all = means.locked_bytes().min(means.available_bytes / MEMORY_SHARE);
+        let share = all / (shares + watched).max(1);
         let records_bytes =
             floor_power_of_two(share / RECORDS_SHARE).clamp(RECORDS_MIN_BYTES, RECORDS_MAX_BYTES);
-        let fits = share.saturating_sub(records_bytes + PAGE_BYTES);
+        let without_watched = all.saturating_sub(watched * (records_bytes + PAGE_BYTES));
+        let fits = (without_watched / shares.max(1)).saturating_sub(records_bytes + PAGE_BYTES);
         let trace_bytes = match asked.trace_bytes {
             Some(bytes) => bytes.max(PAGE_BYTES).next_power_of_two(),
-            None if fits < TRACE_MIN_BYTES => return Err(too_little(buffers, shares, means)),
+            None if fits < TRACE_MIN_BYTES => return Err(too_little(buffers, shares, watched, means)),
             None => floor_power_of_two(fits).min(TRACE_MAX_BYTES),
         };
         let sized = asked.trace_bytes.is_some();
-        Ok(Self { layout, buffers, trace_bytes, records_bytes, events, sized })
+        Ok(Self { layout, buffers, watched, trace_bytes, records_bytes, events, sized })
     }
 
     /// What all buffers take.
     pub(crate) fn bytes(&self) -> u64 {
-        let one = self.trace_bytes.saturating_add(self.records_bytes).saturating_add(PAGE_BYTES);
-        self.buffers.saturating_mul(one)
+        let records =
+            self.records_bytes.saturating_add(PAGE_BYTES).saturating_mul(self.buffers + self.watched);
+        records.saturating_add(self.trace_bytes.saturating_mul(self.buffers))
     }
 
     /// The next best, where the kernel does not map these buffers: others of this user have locked memory, too, and some
@@ -227,11 +237,15 @@ impl fmt::Display for Plan {
         };
         write!(
             f,
-            "{} buffer{} {whose}, {} KB of trace and {} KB of records each; {} events",
+            "{} buffer{} {whose}, {} KB of trace and {} KB of records each{}; {} events",
             self.buffers,
             if self.buffers == 1 { "" } else { "s" },
             self.trace_bytes / 1024,
             self.records_bytes / 1024,
+            match self.watched {
+                0 => String::new(),
+                watched => format!(", {watched} more of records only"),
+            },
             self.events
         )
     }
@@ -260,8 +274,14 @@ mod tests {
         Plan::new(asked, means).unwrap()
     }
 
-    const ONE: Asked =
-        Asked { threads: 1, cpus: 4, per_thread: false, only_these_cpus: false, trace_bytes: None };
+    const ONE: Asked = Asked {
+        threads: 1,
+        cpus: 4,
+        watched_cpus: 0,
+        per_thread: false,
+        only_these_cpus: false,
+        trace_bytes: None,
+    };
 
     #[test]
     fn buffers_share_what_there_is() {
@@ -273,6 +293,28 @@ mod tests {
         assert!(user.bytes() <= USER.locked_bytes());
         let small = plan(ONE, Means { available_bytes: 256 << 20, ..ROOT });
         assert_eq!(small.trace_bytes, 8 << 20);
+    }
+
+    #[test]
+    fn cpus_that_are_only_watched_have_buffers_for_records() {
+        let asked = Asked { cpus: 1, watched_cpus: 63, only_these_cpus: true, ..ONE };
+        let whole = Asked { threads: 0, ..asked };
+        for (asked, means) in [(asked, USER), (asked, ROOT), (whole, ROOT)] {
+            let plan = plan(asked, means);
+            assert_eq!((plan.buffers, plan.watched, plan.events), (1, 63, 65));
+            let all = means.locked_bytes().min(means.available_bytes / MEMORY_SHARE);
+            assert!(plan.bytes() <= all, "{plan}");
+        }
+        assert_eq!(plan(Asked { threads: 9, ..asked }, ROOT).events, 9 * 65);
+        assert!(plan(asked, USER).to_string().ends_with(", 63 more of records only; 65 events"));
+        let locked = LockLimit { ulimit_bytes: 64 << 10, setting_kb: 0, cpus: 64 };
+        let Err(PlanError::LockedMemory { setting_kb, .. }) =
+            Plan::new(asked, Means { locked: Some(locked), ..USER })
+        else {
+            panic!("64 KB are too few for 64 buffers")
+        };
+        let enough = Means { locked: Some(LockLimit { setting_kb, ..locked }), ..USER };
+        assert!(plan(asked, enough).trace_bytes >= TRACE_MIN_BYTES);
     }
 
     #[test]
@@ -360,14 +402,18 @@ mod tests {
 
     fn all_of_it() -> impl Iterator<Item = (Asked, Means)> {
         let threads = [0, 1, 7, 100, 1000, 9000].into_iter();
-        let asked =
-            threads.flat_map(|threads| {
-                [1, 3, 64].into_iter().flat_map(move |cpus| {
-                    [(false, false), (true, false), (false, true)].map(|(per_thread, only_these_cpus)| {
-                        Asked { threads, cpus, per_thread, only_these_cpus, trace_bytes: None }
-                    })
+        let asked = threads.flat_map(|threads| {
+            [1, 3, 64].into_iter().flat_map(move |cpus| {
+                [(false, false), (true, false), (false, true)].map(|(per_thread, only_these_cpus)| Asked {
+                    threads,
+                    cpus,
+                    watched_cpus: if only_these_cpus { 3 } else { 0 },
+                    per_thread,
+                    only_these_cpus,
+                    trace_bytes: None,
                 })
-            });
+            })
+        });
         asked.flat_map(|asked| {
             let locked =
                 [(0, 0), (64 << 10, 0), (8 << 20, 516)].into_iter().flat_map(|(ulimit_bytes, setting_kb)| {

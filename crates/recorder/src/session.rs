@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use perfdata::write::{Features, time_conv};
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::attach::{OpenBuffer, Opener};
+use crate::attach::{OpenBuffer, Opener, Places};
 use crate::build_ids::BuildIds;
 use crate::clocks;
 use crate::cpu_list::CpuList;
@@ -140,13 +140,15 @@ impl Session {
         };
         let mut list = || request.target.threads(program.as_ref(), &proc);
         let online = CpuList::online(Path::new("/sys"));
-        let cpus = request.cpus.clone().unwrap_or_else(|| online.clone());
-        if let Some(cpu) = cpus.0.iter().find(|cpu| !online.0.contains(cpu)) {
+        let traced = request.cpus.clone().unwrap_or_else(|| online.clone());
+        if let Some(cpu) = traced.0.iter().find(|cpu| !online.0.contains(cpu)) {
             return Err(RecordError::NoCpu { cpu: *cpu, online: online.clone() });
         }
+        let places = Places { watched: online.without(&traced), traced };
         let asked = Asked {
             threads: list().len(),
-            cpus: cpus.0.len(),
+            cpus: places.traced.0.len(),
+            watched_cpus: places.watched.0.len(),
             per_thread: request.per_thread,
             only_these_cpus: request.cpus.is_some(),
             trace_bytes: request.trace_bytes,
@@ -176,8 +178,8 @@ impl Session {
             let attrs = Attrs::new(purpose, &plan, can);
             let opener = Opener { attrs, plan, filter: filter.clone(), proc: proc.clone(), workers };
             let buffers = match plan.layout {
-                Layout::TasksByCpu => opener.tasks_by_cpu(&cpus.0, &mut list),
-                Layout::WholeCpus => opener.whole_cpus(&cpus.0),
+                Layout::TasksByCpu => opener.tasks_by_cpu(&places, &mut list),
+                Layout::WholeCpus => opener.whole_cpus(&places),
                 Layout::Threads => opener.threads(&mut list),
             };
             Ok((opener, buffers?))
@@ -286,7 +288,15 @@ impl Session {
         });
         drop(shared);
         output.put(|writer| writer.record(&time_conv(clock, Some(&clocks::sample(clock)))));
-        let file = output.finish(job.features);
+        let online_now = CpuList::online(Path::new("/sys"));
+        let untraced_cpus = match opener.plan.layout {
+            // An event of a thread is there wherever the thread is.
+            Layout::Threads => CpuList::default(),
+            Layout::TasksByCpu | Layout::WholeCpus => online_now.without(&online),
+        };
+        // A reader finds the CPUs that nobody knows anything of by this number.
+        let cpus = (online.0.len() + untraced_cpus.0.len()) as u32;
+        let file = output.finish(&Features { cpus, ..job.features.clone() });
         let Passed { ended, window, start_up } = passed?;
         let losses = losses.map_err(|_| RecordError::System {
             what: "a thread that reads buffers failed",
@@ -295,11 +305,6 @@ impl Session {
         let losses = losses.into_iter().flatten().collect();
         let file_bytes = file.map_err(not_written)?;
         let (refused_threads, missed_threads) = (newborns.refused(), newborns.missed());
-        let untraced_cpus = match (&request.cpus, opener.plan.layout) {
-            // Nobody asked for others; an event of a thread is there wherever the thread is.
-            (Some(_), _) | (None, Layout::Threads) => CpuList::default(),
-            (None, _) => CpuList::online(Path::new("/sys")).without(&online),
-        };
         Ok(Summary {
             ended,
             window,

@@ -11,8 +11,9 @@ use model::{Pid, Sideband, Tid, TscClock};
 use perfdata::Listed;
 use perfdata::write::Features;
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::attach::{OpenBuffer, Opener};
+use crate::attach::{OpenBuffer, Opener, Places};
 use crate::cpu_list::CpuList;
 use crate::drain::{Drain, Shared};
 use crate::events::{Attrs, Heirs, KernelCan, Purpose};
@@ -29,7 +30,9 @@ use crate::workers::Workers;
 
 /// The trace is that of an event that does nothing.
 fn opener(layout: Layout) -> Opener {
-    let plan = Plan { layout, buffers: 1, trace_bytes: 0, records_bytes: 1 << 16, events: 2, sized: false };
+    let records_bytes = 1 << 16;
+    let plan =
+        Plan { layout, buffers: 1, watched: 0, trace_bytes: 0, records_bytes, events: 2, sized: false };
     let purpose = Purpose { pmu: 1, config: 9, heirs: Heirs::Threads, on_exec: false };
     let attrs = Attrs::new(purpose, &plan, KernelCan::probe());
     Opener { attrs, plan, filter: None, proc: Proc::host(), workers: Workers::here() }
@@ -37,15 +40,21 @@ fn opener(layout: Layout) -> Opener {
 
 /// A recording of this process while `early` runs, before there is a file, and `act`; what is in the file.  `None`: perf is
 /// not permitted here.
-fn recorded(layout: Layout, early: impl FnOnce(), act: impl FnOnce()) -> Option<Vec<Listed>> {
+fn recorded(
+    layout: Layout,
+    traced: CpuList,
+    early: impl FnOnce(),
+    act: impl FnOnce(),
+) -> Option<Vec<Listed>> {
     let (proc, opener) = (Proc::host(), opener(layout));
     let attrs = opener.attrs;
     let pid = Pid(std::process::id() as i32);
     let mut list = || proc.tasks(pid).unwrap();
+    let places = Places { watched: online().without(&traced), traced };
     let opened = match layout {
-        Layout::TasksByCpu => opener.tasks_by_cpu(&CpuList::online(Path::new("/sys")).0, &mut list),
+        Layout::TasksByCpu => opener.tasks_by_cpu(&places, &mut list),
         Layout::Threads => opener.threads(&mut list),
-        Layout::WholeCpus => opener.whole_cpus(&CpuList::online(Path::new("/sys")).0),
+        Layout::WholeCpus => opener.whole_cpus(&places),
     };
     let mut buffers = match opened {
         Ok(buffers) => buffers,
@@ -95,6 +104,10 @@ fn recorded(layout: Layout, early: impl FnOnce(), act: impl FnOnce()) -> Option<
     Some(listed)
 }
 
+fn online() -> CpuList {
+    CpuList::online(Path::new("/sys"))
+}
+
 /// A thread that is born, lives for ten naps, and dies; its number.
 fn short_life() -> Tid {
     let nap = || {
@@ -114,8 +127,14 @@ fn own_tid() -> Tid {
 /// What was recorded of a thread, by name of the record.
 fn of_thread(listed: &[Listed], tid: Tid) -> BTreeSet<&'static str> {
     let named = |listed: &Listed| match &listed.record.body {
-        Sideband::Switch { out: true, .. } if listed.record.tid == Some(tid) => Some("out"),
-        Sideband::Switch { out: false, .. } if listed.record.tid == Some(tid) => Some("in"),
+        Sideband::Switch { out: true, .. } | Sideband::SwitchCpuWide { out: true, .. }
+            if listed.record.tid == Some(tid) =>
+        {
+            Some("out")
+        }
+        Sideband::Switch { .. } | Sideband::SwitchCpuWide { .. } if listed.record.tid == Some(tid) => {
+            Some("in")
+        }
         Sideband::Fork { tid: newborn, .. } if *newborn == tid => Some("born"),
         Sideband::Exit { tid: dead, .. } if *dead == tid => Some("died"),
         _ => None,
@@ -127,7 +146,8 @@ fn of_thread(listed: &[Listed], tid: Tid) -> BTreeSet<&'static str> {
 fn threads_inherit_events_of_cpus() {
     let mut tid = Tid(0);
     let mut early = Tid(0);
-    let Some(listed) = recorded(Layout::TasksByCpu, || early = short_life(), || tid = short_life()) else {
+    let Some(listed) = recorded(Layout::TasksByCpu, online(), || early = short_life(), || tid = short_life())
+    else {
         return;
     };
     assert_eq!(of_thread(&listed, tid), ["born", "died", "in", "out"].into());
@@ -138,11 +158,39 @@ fn threads_inherit_events_of_cpus() {
     assert!(listed.iter().any(|l| named(l) && l.record.time.is_none()));
 }
 
+/// Without the others' records it would look as if it had slept.
+#[test]
+fn who_runs_on_another_cpu_than_the_traced_one_is_told_of() {
+    let (Some(first), Some(last)) = (online().0.first().copied(), online().0.last().copied()) else { return };
+    if first == last {
+        return println!("skipped: one CPU only");
+    }
+    for layout in [Layout::TasksByCpu, Layout::WholeCpus] {
+        let mut tid = Tid(0);
+        let there = || {
+            let mut cpus = CpuSet::new();
+            cpus.set(last.0 as usize);
+            let before = sched_getaffinity(None).unwrap();
+            sched_setaffinity(None, &cpus).unwrap(); // what it creates runs there, too
+            tid = short_life();
+            sched_setaffinity(None, &before).unwrap();
+        };
+        let Some(listed) = recorded(layout, CpuList(vec![first]), || (), there) else { return };
+        assert_eq!(of_thread(&listed, tid), ["born", "died", "in", "out"].into(), "{layout:?}");
+        let switches = listed
+            .iter()
+            .filter(|l| matches!(l.record.body, Sideband::Switch { .. } | Sideband::SwitchCpuWide { .. }));
+        let cpus: BTreeSet<_> =
+            switches.filter(|l| l.record.tid == Some(tid)).map(|l| l.record.cpu).collect();
+        assert_eq!(cpus, [Some(last)].into(), "{layout:?}");
+    }
+}
+
 /// Only its first instants may be missing.
 #[test]
 fn newborn_threads_get_a_buffer_of_their_own() {
     let mut tid = Tid(0);
-    let Some(listed) = recorded(Layout::Threads, || (), || tid = short_life()) else { return };
+    let Some(listed) = recorded(Layout::Threads, online(), || (), || tid = short_life()) else { return };
     assert_eq!(of_thread(&listed, tid), ["born", "died", "in", "out"].into());
 }
 
@@ -153,7 +201,8 @@ fn behind_a_thread_that_has_gone_they_are_listed_again() {
     let (first, last) = (own_tid(), Tid(std::process::id() as i32));
     let mut lists = [vec![first], vec![first, dead], vec![first, last]].into_iter();
     let mut list = || lists.next().unwrap_or_default();
-    match opener(Layout::TasksByCpu).tasks_by_cpu(&[model::Cpu(0)], &mut list) {
+    let places = Places { traced: CpuList(vec![model::Cpu(0)]), watched: CpuList::default() };
+    match opener(Layout::TasksByCpu).tasks_by_cpu(&places, &mut list) {
         Ok(buffers) => assert_eq!(buffers[0].events.trace.len(), 2),
         Err(why) => println!("skipped: {why}"),
     }

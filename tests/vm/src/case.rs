@@ -1,5 +1,7 @@
 //! What a live case is.
 
+use model::Cpu;
+
 use crate::paths::Vm;
 
 /// Something that is recorded in the virtual machine, and what must hold of it.
@@ -77,6 +79,20 @@ impl Word {
 }
 
 impl Case {
+    /// The only CPU that is traced, where there are more.
+    #[must_use]
+    pub fn traced_cpu(&self) -> Option<Cpu> {
+        let at = self.arguments.iter().position(|word| *word == "-C").filter(|_| self.cpus > 1)?;
+        self.arguments.get(at + 1)?.parse().ok().map(Cpu)
+    }
+
+    /// Whoever runs is recorded, the recorder, too.
+    #[must_use]
+    pub fn is_of_cpus(&self) -> bool {
+        let of_tasks = ["-p", "-T", Word::TARGET];
+        !self.arguments.iter().any(|word| of_tasks.contains(word))
+    }
+
     /// The words of its command; `pid` is the target's, if it runs already.
     #[must_use]
     pub fn command(&self, vm: &Vm, pid: Option<u32>) -> Vec<String> {

@@ -54,6 +54,22 @@ pub const CASES: &[Case] = &[
         counted: THREADS_FUNCTIONS,
         ..LIVE
     },
+    Case {
+        name: "live-one-of-two-cpus",
+        cpus: 2,
+        target: &["migrant"],
+        arguments: &["-C", "0", "-p", Word::PID, "-d", "20", "-f", "journey"],
+        counted: &["stride", "journey"],
+        ..LIVE
+    },
+    Case {
+        name: "live-whole-cpu",
+        cpus: 2,
+        target: &["migrant"],
+        arguments: &["-C", "0", "-d", "2", "-f", "journey"],
+        counted: &["stride", "journey"],
+        ..LIVE
+    },
     Case { name: "perf-nest", counted: NEST_FUNCTIONS, ..PERF },
     Case {
         name: "perf-noretcomp",
@@ -107,9 +123,27 @@ pub const CASES: &[Case] = &[
         counted: &["hot", "handle"],
         ..PERF
     },
-    Case { name: "perf-overflow", knobs: &[("overflow_every", 1000)], losses: Losses::Overflows, ..PERF },
-    Case { name: "perf-full", knobs: &[("full_every", 20_000)], losses: Losses::Full, ..PERF },
-    Case { name: "perf-damage", knobs: &[("damage_every", 20_000)], losses: Losses::Damage, ..PERF },
+    Case {
+        name: "perf-overflow",
+        knobs: &[("overflow_every", 1000)],
+        counted: NEST_FUNCTIONS,
+        losses: Losses::Overflows,
+        ..PERF
+    },
+    Case {
+        name: "perf-full",
+        knobs: &[("full_every", 20_000)],
+        counted: NEST_FUNCTIONS,
+        losses: Losses::Full,
+        ..PERF
+    },
+    Case {
+        name: "perf-damage",
+        knobs: &[("damage_every", 20_000)],
+        counted: NEST_FUNCTIONS,
+        losses: Losses::Damage,
+        ..PERF
+    },
     Case { name: "live-nest", counted: NEST_FUNCTIONS, ..LIVE },
     Case {
         name: "live-launched",
@@ -209,14 +243,33 @@ pub const CASES: &[Case] = &[
         counted: &["chore"],
         ..LIVE
     },
-    Case { name: "live-overflow", knobs: &[("overflow_every", 1000)], losses: Losses::Overflows, ..LIVE },
-    Case { name: "live-full", knobs: &[("full_every", 20_000)], losses: Losses::Full, ..LIVE },
+    Case {
+        name: "live-overflow",
+        knobs: &[("overflow_every", 1000)],
+        counted: NEST_FUNCTIONS,
+        losses: Losses::Overflows,
+        ..LIVE
+    },
+    Case {
+        name: "live-full",
+        knobs: &[("full_every", 20_000)],
+        counted: NEST_FUNCTIONS,
+        losses: Losses::Full,
+        ..LIVE
+    },
     Case {
         name: "live-stalled",
         target: &["nest", "300"],
         arguments: &["-p", Word::PID, "-d", "20", "-m", "64K", "-f", "outer"],
+        counted: NEST_FUNCTIONS,
         losses: Losses::Stalled,
         ..LIVE
     },
-    Case { name: "live-damage", knobs: &[("damage_every", 20_000)], losses: Losses::Damage, ..LIVE },
+    Case {
+        name: "live-damage",
+        knobs: &[("damage_every", 20_000)],
+        counted: NEST_FUNCTIONS,
+        losses: Losses::Damage,
+        ..LIVE
+    },
 ];

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use decoder::DecodeOptions;
-use model::{AuxOffset, EventSink, GapCause, Pid, SpaceId, Tid, TraceEvent};
+use model::{AuxOffset, EventSink, Gap, GapCause, Pid, SpaceId, Tid, TraceEvent};
 use serde_json::Value;
 use tracegen::truth::verify::perf_script::{self, Branches};
 use tracegen::truth::verify::{EventVerifier, KernelText};
@@ -17,6 +17,8 @@ use truth_tests::{Opened, pipeline};
 
 use crate::case::{Case, Losses, Recorder, Start};
 use crate::paths::Vm;
+use crate::switches::Trace;
+use crate::untraced::OneCpu;
 use crate::{counts, crystal, log, switches};
 
 /// What a case has shown.
@@ -51,14 +53,14 @@ pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
     let clock = opened.recording.clock.context("the recording has no clock")?;
     let truth = log::convert(&vm.of_case(case.name, "log"), clock, &vm.of_case(case.name, "truth"))?;
     let (events, gaps) = same_events(&opened, &truth)?;
+    let switches = Trace::load(&vm.of_case(case.name, "switches"))?;
     let off_cpu = match case.recorder {
-        Recorder::FuncLatency => {
-            Some(switches::same_as_traced(&opened, &truth, &vm.of_case(case.name, "switches"))?)
-        }
+        Recorder::FuncLatency => Some(switches::same_as_traced(&opened, &truth, &switches)?),
         // It writes some records twice.
         Recorder::Perf => None,
     };
-    if matches!(case.losses, Losses::None | Losses::Overflows) {
+    // Of whole CPUs perf takes kernel threads and other programs for the one that ran before.
+    if matches!(case.losses, Losses::None | Losses::Overflows) && !case.is_of_cpus() {
         perf_agrees(&data, &truth)?;
         perf_reports(&data, case.counted)?;
     }
@@ -69,7 +71,13 @@ pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
     }
     same_losses(&report, case.losses, &gaps, &truth)?;
     // What ran before a thread was attached to is not in the log either.
-    if case.start == Start::Runs || case.losses == Losses::Births {
+    if let Some(cpu) = case.traced_cpu() {
+        let one = OneCpu { cpu, switches: &switches, opened: &opened, truth: &truth };
+        one.same_stays(&report)?;
+        one.same_calls(case.counted, &vm.of_case(case.name, "log"), &data)?;
+    } else if !matches!(case.losses, Losses::None | Losses::Births) {
+        counts::same_but_for_losses(&opened, case.counted, &truth, &data)?;
+    } else if case.start == Start::Runs || case.losses == Losses::Births {
         counts::same_as_logged(&report, case.counted, &truth, &data)?;
     } else {
         let printed = fs::read_to_string(vm.of_case(case.name, "out"))?;
@@ -113,6 +121,10 @@ impl Gaps {
 
 impl EventSink for Counted<'_> {
     fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
+        // The log has nothing of a stay on an untraced CPU, which comes alone: `untraced` has them.
+        if let [TraceEvent::Gap(Gap { cause: GapCause::UntracedCpu, .. })] = events {
+            return;
+        }
         self.events += events.len() as u64;
         for event in events {
             if let TraceEvent::Gap(gap) = event {

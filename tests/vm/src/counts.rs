@@ -3,9 +3,12 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
+use decoder::DecodeOptions;
 use serde_json::Value;
 use tracegen::truth::File;
 use tracegen::truth::calls::{Oracle, Status};
+use truth_tests::Opened;
+use truth_tests::rows::{Compare, differences};
 
 /// Calls of one function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +57,25 @@ pub(crate) fn same_as_logged(report: &Value, functions: &[&str], truth: &File, d
         let found = reported(report, function)?;
         ensure!(found == logged, "{function}: logged {logged:?}, reported {found:?}");
         ensure!(logged.complete > 0, "{function} was not called");
+    }
+    Ok(())
+}
+
+/// Every call whose entry no loss hides is the log's: latency, status, caller and off-CPU time.
+pub(crate) fn same_but_for_losses(
+    opened: &Opened<'_>,
+    functions: &[&str],
+    truth: &File,
+    data: &Path,
+) -> Result<()> {
+    let mut oracle = Oracle::new(truth, data)?;
+    let ids = functions.iter().map(|function| opened.function(function)).collect::<Result<Vec<_>, _>>()?;
+    let report = opened.analyse(&ids, &DecodeOptions::default());
+    for (function, found) in functions.iter().zip(&report.functions) {
+        let calls = oracle.calls(function)?;
+        ensure!(calls.count(Status::Complete) > 0, "{function}: all calls were cut");
+        let wrong = differences(opened, found, &calls, Compare::Entered);
+        ensure!(wrong.is_empty(), "{wrong}");
     }
     Ok(())
 }

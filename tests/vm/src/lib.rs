@@ -17,3 +17,4 @@ pub mod guest;
 pub mod log;
 pub mod paths;
 mod switches;
+mod untraced;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use model::{Avma, Tid, Tsc, TscClock};
+use model::{Avma, Ns, Tid, Tsc, TscClock};
 use tracegen::truth::{File, Flags, Kind, Writer, save};
 
 /// `struct event` of `module/soft_pt.h`.
@@ -15,15 +15,29 @@ const EVENT_BYTES: usize = 32;
 /// # Errors
 /// A file cannot be read or written, or is none.
 pub fn convert(log: &Path, clock: TscClock, truth: &Path) -> Result<File> {
+    convert_parts(log, clock, truth, &|tid, _| tid)
+}
+
+/// That, where a thread may stand for several: `part` says for whom, from thread and time.
+///
+/// # Errors
+/// As [`convert`].
+pub fn convert_parts(
+    log: &Path,
+    clock: TscClock,
+    truth: &Path,
+    part: &dyn Fn(Tid, Ns) -> Tid,
+) -> Result<File> {
     let bytes = std::fs::read(log).with_context(|| log.display().to_string())?;
-    let mut threads: BTreeMap<i32, Writer> = BTreeMap::new();
+    let mut threads: BTreeMap<Tid, Writer> = BTreeMap::new();
     for (number, event) in bytes.chunks(EVENT_BYTES).enumerate() {
         let Some((kind, flags, tsc, from, to, tid)) = parse(event) else {
             bail!("{}: event {number} is none", log.display());
         };
+        let tid = part(Tid(tid), clock.to_ns(tsc));
         threads.entry(tid).or_default().event(kind, flags, tsc, from, to);
     }
-    let threads: Vec<(Tid, &Writer)> = threads.iter().map(|(tid, writer)| (Tid(*tid), writer)).collect();
+    let threads: Vec<(Tid, &Writer)> = threads.iter().map(|(tid, writer)| (*tid, writer)).collect();
     save(truth, clock, &threads).with_context(|| truth.display().to_string())?;
     Ok(File::load(truth)?)
 }

@@ -48,6 +48,7 @@ impl Lost {
             | GapCause::DamagedPacket
             | GapCause::NoSync
             | GapCause::NotYetAttached
+            | GapCause::UntracedCpu
             | GapCause::BetweenSnapshots
             | GapCause::FullRing => true,
             GapCause::Desync { .. }

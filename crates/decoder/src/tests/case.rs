@@ -79,6 +79,9 @@ impl Setup {
                     let [family, model, stepping] = [family, model, stepping].map(|n| number(n) as u32);
                     setup.recording.cpu_model = Some(CpuModel { family, model, stepping });
                 }
+                ["traced", "cpu", cpu] => {
+                    setup.recording.coverage.traced.insert(Cpu(number(cpu) as u32));
+                }
                 ["all", "branches"] => setup.all_branches = true,
                 ["times"] => setup.times = true,
                 ["segments", "of", bytes] => setup.segment_bytes = Some(number(bytes)),

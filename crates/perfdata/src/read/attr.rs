@@ -14,6 +14,7 @@ const FLAG_EXCLUDE_USER: u64 = 1 << 4;
 const FLAG_EXCLUDE_KERNEL: u64 = 1 << 5;
 const FLAG_SAMPLE_ID_ALL: u64 = 1 << 18;
 const FLAG_USE_CLOCKID: u64 = 1 << 25;
+const FLAG_CONTEXT_SWITCH: u64 = 1 << 26;
 /// Offset of `clockid`.
 const CLOCKID_AT: usize = 92;
 /// `PERF_TYPE_TRACEPOINT`.
@@ -78,6 +79,11 @@ impl Event {
         (self.pmu_type == TYPE_TRACEPOINT).then_some(self.config)
     }
 
+    /// It tells of context switches.
+    pub(super) fn tells_of_switches(&self) -> bool {
+        self.flags & FLAG_CONTEXT_SWITCH != 0 || self.tracepoint().is_some()
+    }
+
     /// The trace is in samples and not in AUXTRACE records (`perf record --aux-sample`).
     pub(super) fn has_aux_samples(&self) -> bool {
         self.aux_sample_size != 0 || self.sample_type & sample_id::AUX != 0
@@ -114,6 +120,11 @@ impl Events {
 
     pub(super) fn list(&self) -> &[Event] {
         &self.list
+    }
+
+    /// The event that was opened with this id.
+    pub(super) fn with_id(&self, id: u64) -> Option<&Event> {
+        self.by_id.get(&id).and_then(|index| self.list.get(*index))
     }
 
     /// Names the event with this id.

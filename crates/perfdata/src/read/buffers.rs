@@ -85,6 +85,14 @@ impl<'a> Buffers<'a> {
         Some(threads)
     }
 
+    /// The CPUs that events were opened on, by ID_INDEX.
+    pub(super) fn cpus(&self) -> impl Iterator<Item = (u64, Cpu)> {
+        self.ids.iter().filter_map(|(id, entry)| match entry.owner {
+            AuxOwner::Cpu(cpu) => Some((*id, cpu)),
+            AuxOwner::Thread(_) => None,
+        })
+    }
+
     /// Takes a PERF_RECORD_AUX.  Its buffer may not be known yet.
     pub(super) fn add_record(&mut self, record: AuxRecord, by: SampleId) -> Result<(), String> {
         if record.offset.0.checked_add(record.size).is_none() {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use model::{AuxOffset, AuxRecord, Damage, Ns, Pid, Recording, Sideband, SidebandRecord, Tid, TscClock};
+use model::{
+    AuxOffset, AuxRecord, CpuCoverage, Damage, Ns, Pid, Recording, Sideband, SidebandRecord, Tid, TscClock,
+};
 
 use super::attr::{Event, Events};
 use super::auxtrace::{self, TraceInfo};
@@ -375,6 +377,7 @@ impl<'a, 'l> Collector<'a, 'l> {
             }
         }
         self.sideband.records.sort_by_key(|record| record.time);
+        let coverage = self.coverage(&info);
         let mut overlaps = Vec::new();
         let buffers = std::mem::take(&mut self.buffers).finish(pt.snapshot, &mut |d| overlaps.push(d));
         overlaps.into_iter().for_each(|damage| self.note(damage));
@@ -382,6 +385,7 @@ impl<'a, 'l> Collector<'a, 'l> {
             buffers,
             time_span: self.time_span,
             sideband: self.sideband.records,
+            coverage,
             pt,
             clock: info.clock().or(self.time_conv),
             clock_offsets: self.features.clock_offsets(pt_clock),
@@ -393,6 +397,19 @@ impl<'a, 'l> Collector<'a, 'l> {
             first_pid,
             damage: self.damage,
         })
+    }
+
+    /// Which CPUs the trace and the switch records are of, where each has a buffer.
+    fn coverage(&self, info: &TraceInfo) -> CpuCoverage {
+        let on = |of: &dyn Fn(&Event) -> bool| {
+            let opened = self.buffers.cpus().filter(|(id, _)| self.events.with_id(*id).is_some_and(of));
+            opened.map(|(_, cpu)| cpu).collect()
+        };
+        CpuCoverage {
+            traced: on(&|event| u64::from(event.pmu_type) == info.pmu_type()),
+            watched: on(&Event::tells_of_switches),
+            running: self.features.running_cpus,
+        }
     }
 
     fn no_intel_pt(self) -> Refusal {

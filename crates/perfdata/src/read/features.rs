@@ -42,6 +42,8 @@ pub(super) struct Features {
     pub(super) kernel_release: Option<String>,
     pub(super) hostname: Option<String>,
     pub(super) event_names: Vec<String>,
+    /// How many CPUs were running.
+    pub(super) running_cpus: Option<usize>,
     clock: Option<ClockData>,
     /// What our own recorder has compared.
     clock_offsets: Option<ClockOffsets>,
@@ -60,8 +62,12 @@ impl Features {
             VERSION | ARCH | CPUDESC => {
                 c.counted_string()?;
             }
-            NRCPUS | TOTAL_MEM => {
+            TOTAL_MEM => {
                 c.u64()?;
+            }
+            NRCPUS => {
+                let _possible = c.u32()?;
+                self.running_cpus = usize::try_from(c.u32()?).ok().filter(|cpus| *cpus > 0);
             }
             COMPRESSED => {
                 let _version = c.u32()?;
@@ -238,6 +244,8 @@ mod tests {
         for number in [NRCPUS, TOTAL_MEM] {
             assert_eq!((f.read(number, &[1; 8]), f.read(number, &[1; 7])), (Some(()), None));
         }
+        f.read(NRCPUS, &[8, 0, 0, 0, 6, 0, 0, 0]).unwrap();
+        assert_eq!(f.running_cpus, Some(6));
         let start = [[1u32, 1].map(u32::to_le_bytes).concat(), 5000u64.to_le_bytes().to_vec()].concat();
         let clock = [start, 6000u64.to_le_bytes().to_vec()].concat();
         assert_eq!(f.read(CLOCK_DATA, &clock[..23]), None);

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use model::{
-    AuxOwner, AuxRecord, Avma, CpuModel, Ns, Pid, Recording, Sideband, SidebandRecord, Tid, TscClock,
+    AuxOwner, AuxRecord, Avma, Cpu, CpuCoverage, CpuModel, Ns, Pid, Recording, Sideband, SidebandRecord, Tid,
+    TscClock,
 };
 use proptest::prelude::*;
 
@@ -31,7 +32,7 @@ fn buffers(recording: &Recording<'_>) -> Vec<Buffer> {
 }
 
 fn cpu(n: u32) -> AuxOwner {
-    AuxOwner::Cpu(model::Cpu(n))
+    AuxOwner::Cpu(Cpu(n))
 }
 
 fn thread(n: i32) -> AuxOwner {
@@ -79,7 +80,7 @@ fn who_and_when() {
     let Sideband::Mmap(mmap) = body else { panic!("{body:?}") };
     assert_eq!((mmap.pid, mmap.start, mmap.path.as_str()), (Pid(41), Avma(0x40_0000), "/bin/x"));
     let fork = &r.sideband[3];
-    assert_eq!((fork.cpu, fork.pid, fork.tid), (Some(model::Cpu(0)), Some(Pid(41)), Some(Tid(41))));
+    assert_eq!((fork.cpu, fork.pid, fork.tid), (Some(Cpu(0)), Some(Pid(41)), Some(Tid(41))));
     let born = Sideband::Fork { pid: Pid(41), tid: Tid(42), parent_pid: Pid(41), parent_tid: Tid(41) };
     assert_eq!(fork.body, born);
     assert_eq!(r.sideband[4].body, Sideband::Switch { out: false, preempted: false });
@@ -132,6 +133,35 @@ fn a_thread_whose_events_come_behind_a_time_was_attached_late() {
         let late = |record: &&SidebandRecord| matches!(record.body, Sideband::AttachedLate { .. });
         let late: Vec<_> = r.sideband.iter().filter(late).map(|record| record.tid).collect();
         assert_eq!(late, [Some(Tid(42))]);
+    }
+}
+
+/// `-C 0` of two CPUs, with switch records of both, of one, and with buffers of threads.
+#[test]
+fn the_cpus_of_trace_and_switches_are_those_that_their_events_were_opened_on() {
+    const CONTEXT_SWITCH: u64 = 1 << 26;
+    const NRCPUS: u32 = 7;
+    let coverage = |ids: &[(u64, u64, Option<u64>, Option<u64>)]| {
+        let mut f = Fixture::new(128);
+        let flags = f.events[1].0[40..48].try_into().map(u64::from_le_bytes).unwrap() | CONTEXT_SWITCH;
+        f.events[1].0[40..48].copy_from_slice(&flags.to_le_bytes());
+        f.features.insert(0, (NRCPUS, halves(&[4, 2])));
+        f.info("");
+        f.id_index(ids);
+        f.layouts().map(|bytes| read(&bytes).unwrap().coverage)
+    };
+    let cpus = |cpus: &[u32]| cpus.iter().copied().map(Cpu).collect();
+    let trace = (fixture::PT_ID, 0, Some(0), None);
+    let switches = [(fixture::DUMMY_ID, 0, Some(0), None), (fixture::DUMMY_ID + 1, 1, Some(1), None)];
+    for both in coverage(&[trace, switches[0], switches[1]]) {
+        assert_eq!(both, CpuCoverage { traced: cpus(&[0]), watched: cpus(&[0, 1]), running: Some(2) });
+        assert!(both.is_untraced(Cpu(1)) && !both.is_partial());
+    }
+    for one in coverage(&[trace, switches[0]]) {
+        assert!(one.is_partial());
+    }
+    for none in coverage(&[(fixture::PT_ID, 0, None, Some(41))]) {
+        assert!(!none.is_untraced(Cpu(1)) && !none.is_partial());
     }
 }
 
