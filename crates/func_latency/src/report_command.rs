@@ -95,9 +95,9 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     })
 }
 
-/// With the rows that what is written besides the report needs.
+/// With the rows that what is written besides the report needs, and the check.
 pub(crate) fn with_rows(config: &ReportConfig, request: Request) -> Request {
-    let of_each_call = config.html.is_some();
+    let of_each_call = config.html.is_some() || config.check;
     let rows = config.rows.is_some() || config.timeline.is_some() || of_each_call;
     Request { rows, row_children: of_each_call, ..request }
 }

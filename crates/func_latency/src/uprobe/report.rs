@@ -41,8 +41,7 @@ pub(super) fn request(config: &ReportConfig, target: &Target, code: &LiveCode, w
         row_children: false,
         stack_switches: !code.image.stack_switchers().is_empty(),
     };
-    let request = with_rows(config, request);
-    Request { rows: request.rows || config.check, ..request }
+    with_rows(config, request)
 }
 
 /// An analysis of the calls of these functions.
