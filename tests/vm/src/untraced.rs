@@ -43,6 +43,8 @@ impl OneCpu<'_> {
             let stays = self.switches.stays_off(tid, self.cpu);
             let gaps: Vec<&Gap> = gaps.0.iter().filter(|(of, _)| *of == tid).map(|(_, gap)| gap).collect();
             // The scheduler's trace begins before the recording, and ends behind it.
+            let end = gaps.last().map_or(Ns::MAX, |gap| gap.to.point);
+            let is_of = |gap: &Gap, stay: &Stay| is_of(gap, Stay { to: stay.to.min(end), ..*stay });
             let during = stays.iter().filter(|stay| gaps.iter().any(|gap| is_of(gap, stay))).count();
             ensure!(during == gaps.len(), "thread {}: {gaps:?}\nby the scheduler {stays:?}", tid.0);
             let first = stays.iter().position(|stay| gaps.first().is_some_and(|gap| is_of(gap, stay)));
@@ -50,7 +52,13 @@ impl OneCpu<'_> {
             let all = last.zip(first).map_or(0, |(last, first)| last - first + 1);
             ensure!(all == gaps.len(), "thread {}: {} of {all} stays are gaps", tid.0, gaps.len());
         }
-        let lost: u64 = gaps.0.iter().map(|(_, gap)| gap.to.point.since(gap.from.point)).sum();
+        // A thread's window begins where it is traced first.
+        let begin = |tid| {
+            let life = self.opened.schedule.thread(tid);
+            life.and_then(|life| life.born.into_iter().chain(life.trace_start).min()).unwrap_or_default()
+        };
+        let in_window = |(tid, gap): &(Tid, Gap)| gap.to.point.since(gap.from.point.max(begin(*tid)));
+        let lost: u64 = gaps.0.iter().map(in_window).sum();
         let causes = report["loss"]["by_cause"].as_array().map_or(&[][..], Vec::as_slice);
         let cause = causes.iter().find(|cause| cause["cause"] == GapCause::UntracedCpu.name());
         let reported = cause.and_then(|cause| cause["lost_ns"].as_u64());
@@ -104,9 +112,9 @@ impl EventSink for Gaps {
     }
 }
 
-/// Records are written behind the scheduler's events: the gap begins in the stay, and ends behind it.
-fn is_of(gap: &Gap, stay: &Stay) -> bool {
+/// Records are written behind the scheduler's events: the gap begins in the stay, and ends behind it.  The last one ends with the
+/// thread, or the recording, and the stay a little later.
+fn is_of(gap: &Gap, stay: Stay) -> bool {
     let begins = stay.from.0.saturating_sub(ROUNDING_NS)..=stay.to.0.saturating_add(ROUNDING_NS);
-    let is_open = stay.to == Ns::MAX;
-    begins.contains(&gap.from.point.0) && (is_open || gap.to.point.0.saturating_add(ROUNDING_NS) >= stay.to.0)
+    begins.contains(&gap.from.point.0) && gap.to.point.0.saturating_add(ROUNDING_NS) >= stay.to.0
 }
