@@ -137,7 +137,13 @@ const REFUSALS: [Refusal; 12] = [
         says: &["of 65536 MB: ", "a smaller -m"],
         ..ROOT
     },
-    Refusal { what: "no PMU", obstacle: Obstacle::NoPmu, says: &["intel_pt", "doctor"], ..ROOT },
+    Refusal {
+        what: "no PMU",
+        obstacle: Obstacle::NoPmu,
+        arguments: &["-p", Word::PID, "-d", "1", "-f", "handle", "--backend", "pt"],
+        says: &["intel_pt", "doctor"],
+        ..ROOT
+    },
 ];
 
 /// All of [`REFUSALS`].
