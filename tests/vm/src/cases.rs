@@ -62,14 +62,6 @@ pub const CASES: &[Case] = &[
         counted: &["stride", "journey"],
         ..LIVE
     },
-    Case {
-        name: "live-whole-cpu",
-        cpus: 2,
-        target: &["migrant"],
-        arguments: &["-C", "0", "-d", "2", "-f", "journey"],
-        counted: &["stride", "journey"],
-        ..LIVE
-    },
     Case { name: "perf-nest", counted: NEST_FUNCTIONS, ..PERF },
     Case {
         name: "perf-noretcomp",

@@ -59,8 +59,7 @@ pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
         // It writes some records twice.
         Recorder::Perf => None,
     };
-    // Of whole CPUs perf takes kernel threads and other programs for the one that ran before.
-    if matches!(case.losses, Losses::None | Losses::Overflows) && !case.is_of_cpus() {
+    if matches!(case.losses, Losses::None | Losses::Overflows) {
         perf_agrees(&data, &truth)?;
         perf_reports(&data, case.counted)?;
     }
