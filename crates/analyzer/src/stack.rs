@@ -124,12 +124,6 @@ pub(crate) struct Activation {
     pub(crate) waiting: Vec<WaitingCall>,
 }
 
-/// What the call on top gathers, if it is wanted.
-pub(crate) fn running(stack: &mut [Frame]) -> Option<&mut Activation> {
-    let top = stack.iter_mut().rev().find(|frame| frame.kind != FrameKind::Inner)?;
-    top.activation.as_deref_mut().filter(|a| a.wanted.is_some())
-}
-
 /// A call that enters the figures if its ancestor's latency fits.
 #[derive(Debug)]
 pub(crate) struct WaitingCall {

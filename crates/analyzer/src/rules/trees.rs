@@ -175,6 +175,27 @@ fn a_handler_is_a_node_from_the_interruption_on() {
 }
 
 #[test]
+fn what_interrupts_a_stub_interrupts_its_caller() {
+    let script = "
+        0 start main+4
+        100 call main+20 f
+        110 call f+10 plt
+        112 async plt+2
+        115 start handler
+        120 ret handler+20 restorer
+        121 syscall restorer+5
+        130 start plt+2
+        131 ijmp plt+4 g
+        140 ret g+10 f+15
+        200 ret f+40 main+25";
+    let tree = "
+    call f at main+20 100 +100 self 73
+      signal handler 112 +18
+      call g at f+10 131 +9";
+    check(script, Trees::Outermost, tree);
+}
+
+#[test]
 fn a_call_that_was_cut_has_what_was_seen() {
     let script = "
         0 start main+4

@@ -155,7 +155,7 @@ PROBED long interrupted(long n)
 	return n + work(n);
 }
 
-static int word;
+static int word, file;
 
 PROBED void waits(int what)
 {
@@ -164,7 +164,6 @@ PROBED void waits(int what)
 	case 's': sleep_ms(20); break;
 	case 'f': syscall(SYS_futex, &word, FUTEX_WAIT, 0, nullptr, nullptr, 0); break;
 	case 'd':
-		static int file = open("/var/tmp", O_TMPFILE | O_RDWR, 0600);
 		if (write(file, "data", 4) != 4 || fsync(file) != 0)
 			abort();
 		break;
@@ -293,6 +292,7 @@ int main(int argc, char **argv)
 		waker.join();
 		printf("called %ld\n", called.load());
 	} else if (is("fsync")) {
+		file = open("/var/tmp", O_TMPFILE | O_RDWR, 0600);
 		for (int n = 0; n < 50; n++)
 			waits('d');
 		printf("called %ld\n", called.load());

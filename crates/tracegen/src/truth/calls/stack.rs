@@ -41,10 +41,10 @@ pub(super) struct Frame {
     pub(super) runs: HashSet<FunctionIndex>,
     /// It stands for the kernel below a signal handler.
     pub(super) signal_mark: bool,
-    /// A call to a place inside the calling function: part of it.
-    pub(super) inner: bool,
     /// ... which has the interrupted code go on there.
     pub(super) goes_on_at: Option<Avma>,
+    /// A call to a place inside the calling function: part of it.
+    pub(super) inner: bool,
     pub(super) entered: Entered,
     pub(super) site: Avma,
     pub(super) start: Ns,
@@ -67,6 +67,13 @@ impl Frame {
 
     pub(super) fn returns_to(&self, ip: Avma) -> bool {
         self.returns_to == Some(ip)
+    }
+
+    /// It is neither caller nor child: what happens in it happens in its caller.
+    fn is_part_of_caller(&self, code: &Code) -> bool {
+        // Outside the IP filter a stub is all that ran behind it.
+        let is_stub = !self.hidden && code.get(self.function).what == What::Plt;
+        self.inner || is_stub && self.entered != Entered::Found
     }
 }
 
@@ -241,7 +248,9 @@ impl<'a> Stack<'a> {
 
     /// A child of the function on top has ended.
     pub(super) fn child(&mut self, key: ChildKey, ns: u64, off_cpu_ns: u64) {
-        let parent = self.frames.iter_mut().rev().find(|f| !f.inner);
+        let code = &self.code;
+        let parent =
+            self.frames.iter_mut().rev().find(|f| f.activation.is_some() || !f.is_part_of_caller(code));
         if let Some(activation) = parent.and_then(|f| f.activation.as_mut()) {
             activation.children.add(key, Sum { count: 1, ns, off_cpu_ns });
         }
@@ -264,11 +273,10 @@ impl<'a> Stack<'a> {
             self.depth -= 1;
             self.finish(&frame, &activation, how, by_jump, (ns, off_cpu_ns));
         }
-        // Outside the IP filter it is all that ran behind it.
-        let is_stub = self.code.get(frame.function).what == What::Plt && !frame.hidden;
+        let is_part = frame.is_part_of_caller(&self.code);
         // A handler's time is its mark's: from the interruption.
         let has_mark = frame.entered == Entered::Signal && !frame.signal_mark;
-        if !is_stub && !frame.inner && !has_mark && frame.entered != Entered::Found {
+        if !is_part && !has_mark && frame.entered != Entered::Found {
             self.child((frame.function, frame.site, frame.entered), ns, off_cpu_ns);
         }
         Some(frame)
