@@ -14,6 +14,7 @@ use crate::config::{CallsConfig, ReportConfig};
 use crate::exit::Exit;
 use crate::export::flamegraph;
 use crate::filter::TidSet;
+use crate::inside::{Inside, InsideOfCalls};
 use crate::printable::{Printable, PrintableNames, printable};
 use crate::render::image_names::ImageNames;
 use crate::render::timeline::{self, TimelineStyle};
@@ -83,7 +84,12 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
         srcline: config.srcline,
         unfold: config.unfold,
     };
-    write_report(config, &view)?;
+    let inside = match &config.html {
+        Some(_) => inside(&opened, &report, &wanted)?,
+        None => Vec::new(),
+    };
+    verbose(config, started, "looked inside");
+    write_report(config, &view, &inside)?;
     verbose(config, started, "written");
     for violation in &violations {
         messages::inconsistent(violation, &names);
@@ -136,10 +142,19 @@ fn analyse(
     (analysis.finish(), Vec::new())
 }
 
-/// The page, if it was asked for, and the report on stdout.
-pub(crate) fn write_report(config: &ReportConfig, view: &View<'_>) -> Result<()> {
+/// What the calls of each function of the report are like inside.  By a decoder of its own: what the other one remembers is
+/// about the rows, and it has left out the calls inside.
+fn inside(opened: &Opened<'_>, report: &Report, wanted: &[Wanted]) -> Result<Vec<Inside>> {
+    let decoder = opened.config.decoder.decoder()?;
+    let mut calls = InsideOfCalls::new(report, opened.schedule);
+    Opened { decoder: &*decoder, ..*opened }.trees(wanted, &mut calls)?;
+    Ok(calls.finish())
+}
+
+/// The page, if it was asked for, with what calls are like inside, and the report on stdout.
+pub(crate) fn write_report(config: &ReportConfig, view: &View<'_>, inside: &[Inside]) -> Result<()> {
     if let Some(path) = &config.html {
-        html::write_file(path, view)?;
+        html::write_file(path, view, inside)?;
     }
     write_text(config, view).context("cannot write to stdout")
 }

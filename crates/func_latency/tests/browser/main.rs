@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod devtools;
+mod inside;
 #[path = "../made_up/mod.rs"]
 mod made_up;
 
@@ -26,8 +27,16 @@ struct Opened {
 }
 
 impl Opened {
-    /// Writes the report's page and opens it; `None`: there is no browser here, which is said.
+    /// Writes the page of a report of calls that were seen from inside, and opens it; `None`: there is no browser here, which
+    /// is said.
     fn new(test: &str, report: &Report) -> Option<Self> {
+        Self::written(test, |page| {
+            html::write_file(page, &made_up::view(report), &inside::inside(report)).unwrap()
+        })
+    }
+
+    /// Opens the page that `write` writes.
+    fn written(test: &str, write: impl FnOnce(&Path)) -> Option<Self> {
         let Some(program) = devtools::program() else {
             assert!(std::env::var_os("FUNC_LATENCY_REQUIRE_BROWSER").is_none(), "there is no chromium");
             println!("skipped: no chromium here (cargo xtask setup installs it)");
@@ -37,7 +46,7 @@ impl Opened {
         let _ = std::fs::remove_dir_all(&directory);
         std::fs::create_dir_all(&directory).unwrap();
         let page = directory.join("calls.html");
-        html::write_file(&page, &made_up::view(report)).unwrap();
+        write(&page);
         let mut browser = Browser::start(&program, &directory);
         browser.open(&page, WINDOW);
         Some(Self { browser, page, directory })
@@ -97,6 +106,52 @@ impl Opened {
         rows.as_array().unwrap().iter().map(|row| row.as_str().unwrap().to_owned()).collect()
     }
 
+    /// Both calls' trees are there side by side, to the nanosecond, with what is in one of them only.
+    fn the_trees_are(&mut self, report: &Report, call: &CallRow, twin: &CallRow) {
+        let rows = self.rows("details .tree");
+        let number = |row: &CallRow| report.functions[0].rows.iter().position(|r| r.id == row.id).unwrap();
+        let children = &report.functions[0].row_children;
+        let of = |row: &CallRow, function: u32| -> Option<(u64, u64)> {
+            let found = children.of(number(row)).iter();
+            let is_it = |child: &&analyzer::RowChild| children.keys[child.key as usize].function.0 == function;
+            found.filter(is_it).map(|child| (child.total.sum_ns, child.total.off_cpu_ns)).next()
+        };
+        let own = |row: &CallRow| {
+            let inside = children.of(number(row)).iter().map(|child| child.total.sum_ns).sum::<u64>();
+            row.latency_ns - inside
+        };
+        let off = |ns: u64| if ns == 0 { String::new() } else { grouped(ns) };
+        let side = |row: &CallRow| {
+            format!("1|{}|{}|{}", grouped(row.latency_ns), grouped(own(row)), off(row.off_cpu_ns))
+        };
+        let more = call.latency_ns - twin.latency_ns;
+        let root = format!("row_search_mvcc|+0|{}|{}|+{}|differs", side(call), side(twin), grouped(more));
+        assert_eq!(rows[0], root, "{rows:?}");
+        // `lookup` has a quarter of its time in each of two pages.
+        let ((mine, _), (its, _)) = (of(call, 4).unwrap(), of(twin, 4).unwrap());
+        let own = |ns: u64| grouped(ns - 2 * (ns / 4));
+        let lookup = format!("|+0|1|{}|{}||1|{}|{}||", grouped(mine), own(mine), grouped(its), own(its));
+        assert!(rows[1].starts_with("lookup") && rows[1].contains(&lookup), "{lookup} {rows:?}");
+        assert!(rows[2].starts_with("buf_page_get") && rows[3].starts_with("buf_page_get"), "{rows:?}");
+        let (fsync, asleep) = of(call, 6).unwrap();
+        let row = rows.iter().find(|row| row.starts_with("fsync")).unwrap();
+        let times = format!("|1|{0}|{0}|{1}|–|–|–|–|+{0}|only here", grouped(fsync), grouped(asleep));
+        assert!(row.ends_with(&times), "{row} {times}");
+        let strips = self.browser.text("#details .strip-row");
+        assert!(strips.contains(&format!("off at +100 ns for {}", duration(asleep))), "{strips}");
+    }
+
+    fn narrow(&mut self) {
+        self.browser.resize((420, 900));
+        let widths = "[document.documentElement.scrollWidth, innerWidth]";
+        let widths = self.browser.value(widths);
+        assert!(widths[0].as_f64() <= widths[1].as_f64(), "it scrolls sideways: {widths}");
+    }
+
+    fn widen(&mut self) {
+        self.browser.resize(WINDOW);
+    }
+
     /// Gives a control a value, as a user does.
     fn choose(&mut self, id: &str, value: &str) {
         let control = format!("document.getElementById('{id}')");
@@ -128,12 +183,11 @@ fn sorted(rows: &[&CallRow]) -> Vec<u64> {
     latencies
 }
 
-/// The call of the median latency among the others of its caller.
+/// The call of the median latency of the same caller.
 fn typical<'r>(report: &'r Report, of: &CallRow) -> &'r CallRow {
-    let is_other = |row: &&CallRow| {
-        (row.caller, row.site) == (of.caller, of.site) && row.status.counted() && row.id != of.id
-    };
-    let mut same: Vec<&CallRow> = report.functions[0].rows.iter().filter(is_other).collect();
+    let is_same =
+        |row: &&CallRow| (row.caller, row.site) == (of.caller, of.site) && row.status.counted();
+    let mut same: Vec<&CallRow> = report.functions[0].rows.iter().filter(is_same).collect();
     same.sort_by_key(|row| row.latency_ns);
     same[same.len().div_ceil(2) - 1]
 }
@@ -162,12 +216,16 @@ fn slow_calls_are_brushed_explained_and_opened() {
     let slow = rows_between(&report, times, latencies);
     assert_eq!(opened.number("page", "brushed"), slow.len() as f64);
     let factors = opened.rows("factors");
-    for (what, brushed) in
-        [("has fsync", "100.0 %"), ("was off its CPU", "100.0 %"), ("thread 1003", "100.0 %")]
-    {
-        let row = factors.iter().take(3).find(|row| row.starts_with(what));
-        assert!(row.is_some_and(|row| row.contains(brushed)), "{what}: {factors:?}");
-    }
+    let factor = |what: &str| factors.iter().find(|row| row.starts_with(what)).cloned().unwrap_or_default();
+    assert_eq!(factors[0], "has fsync||100.0 %|0.0 %|only here", "{factors:?}");
+    assert!(factor("was off its CPU").contains("|100.0 %|0.0 %|only here"), "{factors:?}");
+    assert!(factor("thread 1003").contains("|100.0 %|"), "{factors:?}");
+    // ... by whom these were called, whatever that is called, and the way that they went.
+    let reload = "reload(\"'\u{202e}daoler\\u{7}&lt;)";
+    let chain = factor(&format!("called through {reload} › ha_innobase::index_read"));
+    assert!(chain.ends_with("|0.0 %|only here"), "{factors:?}");
+    assert!(factors.iter().any(|row| row.starts_with("goes way ") && row.contains("with fsync")), "{factors:?}");
+    assert!(opened.rows("ways")[0].contains("with fsync"), "{:?}", opened.rows("ways"));
     assert!(opened.rows("children")[0].starts_with("fsync|"), "{:?}", opened.rows("children"));
     let median = Stats::of_sorted(&sorted(&slow)).spread.unwrap().p50_ns;
     let shown = opened.rows("figures").into_iter().find(|row| row.starts_with("p50|")).unwrap();
@@ -190,13 +248,19 @@ fn slow_calls_are_brushed_explained_and_opened() {
     let details = opened.rows("details");
     assert!(details[0].contains(&format!("({} ±", grouped(slowest.latency_ns))), "{details:?}");
     assert!(details[2].contains(&format!("({} ns of perf's clock)", slowest.start_ns.0)), "{details:?}");
-    assert!(details.iter().any(|row| row.starts_with("fsync|1|")), "{details:?}");
-    let next = format!("func_latency show {id} -i perf.data -f FUNC");
+    let threads = format!("thread|1003 ({})", inside::SLOW_NAME);
+    assert!(details[3].starts_with(&threads), "{details:?}");
+    let next = format!("func_latency show {id} -i perf.data -f row_search_mvcc");
     assert!(opened.browser.text("#details").contains(&next));
+    opened.the_trees_are(&report, &slowest, typical(&report, &slowest));
     opened.screenshot("opened.png");
+    opened.narrow();
+    opened.screenshot("narrow.png");
+    opened.widen();
 
     // A name of the program is text, whatever it looks like.
     assert_eq!(opened.browser.value("document.querySelectorAll('img').length"), 0);
+    assert_eq!(opened.browser.value("document.querySelectorAll('script').length"), 5);
 
     opened.browser.key("t");
     assert_eq!(opened.browser.value("document.documentElement.dataset.theme"), "dark");
