@@ -473,7 +473,8 @@ impl<'a> Thread<'a> {
     ) {
         let around = if session.with_callers { self.stack.as_slice() } else { &[] };
         let callers = around.iter().rev().filter(|frame| !is_part_of_caller(frame, &session.map));
-        let callers = callers.map(|frame| if frame.kind.is_mark() { FunctionId::UNKNOWN } else { frame.function });
+        let callers =
+            callers.map(|frame| if frame.kind.is_mark() { FunctionId::UNKNOWN } else { frame.function });
         let tree = root.map(|(first, root)| self.trees.tree(first, root, callers));
         let Some(ancestor) = session.ancestor else {
             return session.call(wanted, &row, &activation.children, tree);

@@ -77,7 +77,7 @@ fn report(config: &ReportConfig, opened: &Opened<'_>, started: Instant) -> Resul
         unfold: config.unfold,
     };
     let inside = match &config.html {
-        Some(_) => inside(&opened, &report, &wanted)?,
+        Some(_) => inside(opened, &report)?,
         None => Vec::new(),
     };
     verbose(config, started, "looked inside");
@@ -134,12 +134,10 @@ fn analyse(
     Ok((analysis.finish(), Vec::new()))
 }
 
-/// What the calls of each function of the report are like inside.  By a decoder of its own: what the other one remembers is
-/// about the rows, and it has left out the calls inside.
-fn inside(opened: &Opened<'_>, report: &Report, wanted: &[Wanted]) -> Result<Vec<Inside>> {
-    let decoder = opened.config.decoder.decoder()?;
+/// What the calls of each function of the report are like inside.
+fn inside(opened: &Opened<'_>, report: &Report) -> Result<Vec<Inside>> {
     let mut calls = InsideOfCalls::new(report, opened.schedule);
-    Opened { decoder: &*decoder, ..*opened }.trees(wanted, &mut calls)?;
+    opened.trees(&mut calls)?;
     Ok(calls.finish())
 }
 

@@ -8,8 +8,8 @@ use analyzer::histogram::histogram;
 use analyzer::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
     CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, OffCpuCauses, Place, Quantiles, Reason,
-    ReasonRow, Report, RowChildren, RowReasons, Stats, Status, Tails, ThreadLoss, Total, TraceSummary, Untimed, Waker,
-    WakerRow,
+    ReasonRow, Report, RowChildren, RowReasons, Stats, Status, Tails, ThreadLoss, Total, TraceSummary,
+    Untimed, Waker, WakerRow,
 };
 use func_latency::config::RowsForm;
 use func_latency::render::{Names, View, json, rows, text};

@@ -1,10 +1,10 @@
 //! Which calls go the same way.
 
 use super::script::{analyse_trees, callee_text};
-use crate::report::CallRow;
-use crate::tree::{CallTree, TreeSink, Trees};
 use crate::Request;
 use crate::modes::{DEPTHS, ModesOfCalls};
+use crate::report::CallRow;
+use crate::tree::{CallTree, TreeSink, Trees};
 
 /// Each way as `first call: latencies: callees`.
 #[track_caller]

@@ -186,7 +186,13 @@ mod tests {
             (5, 1900, 6, 1),
             (6, 1910, 4, 1),
         ]);
-        let whole = ["1 +0: x1 2000", "  2 +10: x2 1700", "    3 +20: x2 350", "    4 +1100: x1 5", "  5 +1800: x1 6"];
+        let whole = [
+            "1 +0: x1 2000",
+            "  2 +10: x2 1700",
+            "    3 +20: x2 350",
+            "    4 +1100: x1 5",
+            "  5 +1800: x1 6",
+        ];
         let pruned = PrunedTree::of(&tree, 100, Spans::default());
         assert_eq!(text(&pruned), [&whole[..], &["  6 +1810: x1 4"]].concat());
         let pruned = PrunedTree::of(&tree, 3, Spans::default());
@@ -203,7 +209,11 @@ mod tests {
 
     #[test]
     fn the_longest_times_off_the_cpu_are_known_one_by_one() {
-        let off = |at: u64, ns: u64| OffCpu { from: Ns(1000 + at), to: Some(Ns(1000 + at + ns)), preempted: at == 0 };
+        let off = |at: u64, ns: u64| OffCpu {
+            from: Ns(1000 + at),
+            to: Some(Ns(1000 + at + ns)),
+            preempted: at == 0,
+        };
         let spans = Spans::of(Ns(1000), (0..102).map(|i| off(i * 10, i % 5 + 1)));
         assert_eq!((spans.longest.len(), spans.more, spans.more_ns), (SPANS_MAX, 2, 2));
         let all: u64 = spans.longest.iter().map(|(_, ns, _)| ns).sum();

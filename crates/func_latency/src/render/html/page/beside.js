@@ -117,18 +117,23 @@ function strip(calls, trees, i, title, longest) {
     part(isPreempted ? "off preempted" : "off", since, ns, `${how} at +${duration(since)} for ${duration(ns)}`);
   }
   if (!calls.isCounted(i)) part("lost", calls.latency[i], 0, endOf(calls, i));
-  const first = spans.slice().sort((a, b) => b.ns - a.ns).slice(0, 3);
-  const texts = first
-    .sort((a, b) => a.since - b.since)
-    .map(({ since, ns, isPreempted }) => `${isPreempted ? "preempted" : "off"} at +${duration(since)} for ${duration(ns)}`);
-  const rest = spans.length - first.length + more;
-  if (rest > 0) {
-    const restNs = spans.reduce((sum, { ns }) => sum + ns, moreNs) - first.reduce((sum, { ns }) => sum + ns, 0);
-    texts.push(`${grouped(rest)} more, ${duration(restNs)}`);
-  }
+  const texts = offCpuInWords(spans, more, moreNs);
   if (!calls.isCounted(i)) texts.push(endOf(calls, i));
   const words = texts.length ? texts.join("; ") : "on the CPU all the time";
-  return element("div", { className: "strip-row" }, element("b", {}, title), bar, element("span", { className: "note" }, words));
+  const below = element("span", { className: "note" }, words);
+  return element("div", { className: "strip-row" }, element("b", {}, title), bar, below);
+}
+
+/** The longest times in their order, and the sum of the others. */
+function offCpuInWords(spans, more, moreNs) {
+  const byTime = spans.slice().sort((a, b) => b.ns - a.ns);
+  const first = byTime.splice(0, 3).sort((a, b) => a.since - b.since);
+  const how = ({ isPreempted }) => (isPreempted ? "preempted" : "off");
+  const texts = first.map((span) => `${how(span)} at +${duration(span.since)} for ${duration(span.ns)}`);
+  const rest = byTime.length + more;
+  const restNs = byTime.reduce((sum, { ns }) => sum + ns, moreNs);
+  if (rest > 0) texts.push(`${grouped(rest)} more, ${duration(restNs)}`);
+  return texts;
 }
 
 /** How a call that did not end in sight was lost. */

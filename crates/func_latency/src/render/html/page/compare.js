@@ -218,7 +218,8 @@ function threadName({ table }, thread) {
 }
 
 const threadNames = (calls) => calls.table.threads.map((_, thread) => `thread ${threadName(calls, thread)}`);
-const wayNames = ({ ways }) => Array.from({ length: ways.ways.length + 2 }, (_, way) => ways.nameOfWay(way));
+const wayNames = ({ ways }) =>
+  ways.known ? Array.from({ length: ways.ways.length + 2 }, (_, way) => ways.nameOfWay(way)) : [];
 const callerNames = (calls) => calls.table.callers.map(placed);
 const cpuNames = (calls) =>
   Array.from({ length: calls.cpuCount }, (_, cpu) => (cpu ? `CPU ${cpu - 1}` : "CPU not known"));

@@ -77,9 +77,13 @@ function inside(calls, i, twin) {
   }
   const command = (text) => element("p", { className: "note" }, text, showCommand(calls, i));
   if (!trees.has(i)) {
-    const why = "The call trees of the slowest calls, of those that did not end in sight and of typical ones are in this page. This one's: ";
-    return [command(why), childrenBeside(calls, i, twin)];
+    const why = [
+      "The call trees of the slowest calls, of those that did not end in sight and of typical ones are in this page.",
+      "This one's: ",
+    ];
+    return [command(why.join(" ")), childrenBeside(calls, i, twin)];
   }
+  if (twin !== null && !trees.has(twin)) twin = null; // too deep inside of other calls
   const longest = Math.max(calls.latency[i], twin === null ? 0 : calls.latency[twin], 1);
   const strips = [strip(calls, trees, i, `call ${calls.id(i)}`, longest)];
   if (twin !== null) strips.push(strip(calls, trees, twin, `typical ${calls.id(twin)}`, longest));

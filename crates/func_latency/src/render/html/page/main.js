@@ -79,7 +79,8 @@ function fillFilters(calls) {
     const option = (name, value) => element("option", { value }, name);
     byId(id).replaceChildren(option(all, ""), ...names.map((name, i) => option(name, String(i))));
   };
-  fill("filter-thread", `all ${calls.table.threads.length}`, calls.table.threads.map((_, thread) => threadName(calls, thread)));
+  const threads = calls.table.threads.map((_, thread) => threadName(calls, thread));
+  fill("filter-thread", `all ${threads.length}`, threads);
   fill("filter-caller", `all ${calls.table.callers.length}`, callerNames(calls));
   byId("filter-status").replaceChildren(
     ...STATUS_FILTERS.map(([name], i) => element("option", { value: String(i) }, name)),

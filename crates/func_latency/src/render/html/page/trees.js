@@ -77,7 +77,7 @@ class Trees {
     return this.places.has(i);
   }
 
-  /** The tree of a call: its node, with `callees` in the order of entry and what of its time is its own; `null`: none. */
+  /** The tree of a call: its node, with `callees` in the order of entry, and how long it took itself; `null`: none. */
   of(i) {
     const tree = this.places.get(i);
     if (tree === undefined) return null;
