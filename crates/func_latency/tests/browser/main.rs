@@ -225,7 +225,7 @@ fn slow_calls_are_brushed_explained_and_opened() {
     assert!(factor("was off its CPU").contains("|100.0 %|0.0 %|only here"), "{factors:?}");
     assert!(factor("thread 1003").contains("|100.0 %|"), "{factors:?}");
     // ... by whom these were called, whatever that is called, and the way that they went.
-    let reload = "reload(\"'\u{202e}daoler\\u{7}&lt;)";
+    let reload = "reload(\"'\\u{202e}daoler\\u{7}&lt;)";
     let chain = factor(&format!("called through {reload} › ha_innobase::index_read"));
     assert!(chain.ends_with("|0.0 %|only here"), "{factors:?}");
     assert!(
@@ -255,7 +255,7 @@ fn slow_calls_are_brushed_explained_and_opened() {
     let details = opened.rows("details");
     assert!(details[0].contains(&format!("({} ±", grouped(slowest.latency_ns))), "{details:?}");
     assert!(details[2].contains(&format!("({} ns of perf's clock)", slowest.start_ns.0)), "{details:?}");
-    let threads = format!("thread|1003 ({})", inside::SLOW_NAME);
+    let threads = format!("thread|1003 ({}", inside::SLOW_NAME.replace('\u{202e}', "\\u{202e}"));
     assert!(details[3].starts_with(&threads), "{details:?}");
     let next = format!("func_latency show {id} -i perf.data -f row_search_mvcc");
     assert!(opened.browser.text("#details").contains(&next));
