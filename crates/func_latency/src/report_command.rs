@@ -80,7 +80,6 @@ fn report(config: &ReportConfig, opened: &Opened<'_>, started: Instant) -> Resul
         Some(_) => inside(opened, &report)?,
         None => Vec::new(),
     };
-    verbose(config, started, "looked inside");
     write_report(config, &view, &inside)?;
     verbose(config, started, "written");
     for violation in &violations {

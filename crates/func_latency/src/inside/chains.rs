@@ -29,17 +29,29 @@ pub struct Chains {
     all: Vec<Chain>,
     numbers: HashMap<Chain, usize>,
     by_row: Vec<usize>,
+    /// The callers of the call before, and their chain: most calls come from where the last one came from.
+    last: (Vec<FunctionId>, usize),
 }
 
 impl Chains {
     /// Of so many rows, of which nothing is known yet.
     #[must_use]
     pub fn of_rows(rows: usize) -> Self {
-        Self { all: Vec::new(), numbers: HashMap::new(), by_row: vec![0; rows] }
+        Self { all: Vec::new(), numbers: HashMap::new(), by_row: vec![0; rows], last: (Vec::new(), 0) }
     }
 
     /// The call of this row was below these functions, the nearest first; one that called itself counts once.
     pub fn add(&mut self, row: usize, callers: &[FunctionId]) {
+        if self.last.0 != callers {
+            self.last = (callers.to_vec(), self.number(callers));
+        }
+        if let Some(place) = self.by_row.get_mut(row) {
+            *place = self.last.1;
+        }
+    }
+
+    /// The number of the chain of these callers, which is new or not.
+    fn number(&mut self, callers: &[FunctionId]) -> usize {
         let mut nearer = 0;
         let mut last = None;
         for &function in callers {
@@ -58,9 +70,7 @@ impl Chains {
                 }
             };
         }
-        if let Some(place) = self.by_row.get_mut(row) {
-            *place = nearer;
-        }
+        nearer
     }
 
     /// All chains; the first has number 1.
