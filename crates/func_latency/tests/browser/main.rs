@@ -18,6 +18,7 @@ use std::process::Command;
 
 use analyzer::{CallRow, Reason, Report, RowReasons, Stats};
 use devtools::Browser;
+use func_latency::inside::Picks;
 use func_latency::render::html;
 use func_latency::render::units::{duration, grouped};
 
@@ -189,7 +190,7 @@ fn sorted(rows: &[&CallRow]) -> Vec<u64> {
 }
 
 /// The call of the median latency of the same caller.
-fn typical<'r>(report: &'r Report, of: &CallRow) -> &'r CallRow {
+fn typical_call<'r>(report: &'r Report, of: &CallRow) -> &'r CallRow {
     let is_same = |row: &&CallRow| (row.caller, row.site) == (of.caller, of.site) && row.status.counted();
     let mut same: Vec<&CallRow> = report.functions[0].rows.iter().filter(is_same).collect();
     same.sort_by_key(|row| row.latency_ns);
@@ -250,7 +251,7 @@ fn slow_calls_are_brushed_explained_and_opened() {
     assert!(tip.starts_with(&format!("{id}: {}", duration(slowest.latency_ns))), "{tip}");
     opened.browser.click(at);
     assert_eq!(opened.browser.value("document.getElementById('details').dataset.call"), id);
-    let twin = typical(&report, &slowest).id.to_string();
+    let twin = typical_call(&report, &slowest).id.to_string();
     assert_eq!(opened.browser.value("document.getElementById('details').dataset.typical"), twin);
     let details = opened.rows("details");
     assert!(details[0].contains(&format!("({} ±", grouped(slowest.latency_ns))), "{details:?}");
@@ -259,7 +260,7 @@ fn slow_calls_are_brushed_explained_and_opened() {
     assert!(details[3].starts_with(&threads), "{details:?}");
     let next = format!("func_latency show {id} -i perf.data -f row_search_mvcc");
     assert!(opened.browser.text("#details").contains(&next));
-    opened.the_trees_are(&report, &slowest, typical(&report, &slowest));
+    opened.the_trees_are(&report, &slowest, typical_call(&report, &slowest));
     opened.screenshot("opened.png");
     opened.narrow();
     opened.screenshot("narrow.png");
@@ -453,6 +454,24 @@ fn the_trees_of_a_recording_differ_where_the_cause_was_planted() {
     );
     opened.screenshot("opened.png");
     opened.finish();
+}
+
+/// Those that did not end come first, then the slowest; all trees together have a bound.
+#[test]
+fn trees_are_those_of_the_slowest_and_of_typical_calls() {
+    let report = made_up::report(20_000);
+    let rows = &report.functions[0].rows;
+    let picks = Picks::of(&report.functions[0]);
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by_key(|at| (rows[*at].status.counted(), std::cmp::Reverse(rows[*at].latency_ns), *at));
+    let picked: Vec<usize> = order.iter().copied().filter(|at| picks.has(*at)).collect();
+    assert_eq!(picked[..1_500], order[..1_500]);
+    let typical: Vec<usize> = picks.typical.values().copied().collect();
+    assert!(picked[1_500..].iter().all(|at| typical.contains(at)), "the others are typical ones");
+    for at in typical {
+        assert_eq!(rows[at].id, typical_call(&report, &rows[at]).id, "it is typical beside itself");
+    }
+    assert_eq!(picks.nodes_max(), 600_000 / picked.len());
 }
 
 #[test]
