@@ -135,6 +135,7 @@ cases! {
     truncated_in_the_turn_of_a_thread_without_trace
     truncated_in_the_turn_of_nobody
     truncated_inside_a_packet
+    truncated_inside_an_opcode
     truncated_some_time_before_the_thread_left
     truncated_where_tracing_is_off
     two_threads_on_one_cpu
