@@ -9,7 +9,7 @@ use image::Image;
 use model::Recording;
 
 use crate::args::Format;
-use crate::calls::Opened;
+use crate::calls::{self, Opened};
 use crate::config::{CallsConfig, ReportConfig};
 use crate::exit::Exit;
 use crate::export::flamegraph;
@@ -19,7 +19,7 @@ use crate::render::image_names::ImageNames;
 use crate::render::timeline::{self, TimelineStyle};
 use crate::render::units::{counted, duration};
 use crate::render::{Names, View, html, json, rows, text};
-use crate::target::{self, Remarks, Wanted};
+use crate::target::{self, Wanted};
 use crate::{messages, recording, remedy, tree_commands};
 
 /// Columns of the text where there is no terminal that has some.
@@ -30,25 +30,17 @@ const PLOT_WIDTH: usize = 80;
 
 pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     let started = Instant::now();
-    let calls = &config.calls;
-    let decoder = calls.decoder.decoder()?;
-    let file = recording::open(&calls.input)?;
-    let recording = recording::read_timed(&file)?;
-    let (image, schedule) = recording::load(&recording, calls.symfs.as_deref(), &calls.kernel);
-    let opened = Opened {
-        config: calls,
-        recording: &recording,
-        schedule: &schedule,
-        image: &image,
-        decoder: &*decoder,
-    };
-    let mut problems = opened.problems();
-    let wanted = target::wanted(&image, calls, Remarks::Now)?;
-    let request = with_rows(config, opened.request(&wanted)?);
+    calls::open(&config.calls, |opened| report(config, opened, started))
+}
+
+fn report(config: &ReportConfig, opened: &Opened<'_>, started: Instant) -> Result<Exit> {
+    let Opened { config: calls, recording, image, .. } = *opened;
+    let mut problems = opened.problems.clone();
+    let request = with_rows(config, opened.request()?);
     verbose(config, started, "opened");
     let mut paths = config.flamegraph.as_ref().map(|_| tree_commands::paths_of(calls));
-    let (mut report, violations) = analyse(config, &opened, &request, paths.as_mut());
-    explain_missing_code(&report, &image, &mut problems);
+    let (mut report, violations) = analyse(config, opened, &request, paths.as_mut())?;
+    explain_missing_code(&report, image, &mut problems);
     verbose(config, started, "decoded and analysed");
     if config.off_cpu && !report.trace.off_cpu_known {
         messages::warn(
@@ -56,9 +48,9 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
              IP filter",
         );
     }
-    let wanted = leave_out_uncalled(&mut report, wanted);
+    let wanted = leave_out_uncalled(&mut report, opened.wanted.clone());
 
-    let names = ImageNames::new(&image, config.srcline);
+    let names = ImageNames::new(image, config.srcline);
     if let (Some(paths), Some((weight, target))) = (paths, &config.flamegraph) {
         flamegraph::write_file(target, &paths.finish(), *weight, &names)?;
         messages::note(format!("flame graph: {}", target.display()));
@@ -69,12 +61,12 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     if let Some(target) = &config.rows {
         rows::write_file(target, &report, &names)?;
     }
-    let inlined = target::inlined(&image, &wanted);
+    let inlined = target::inlined(image, &wanted);
     let view = View {
         report: &report,
         names: &names,
         input: &calls.input.display().to_string(),
-        aux_bytes: recording::aux_bytes(&recording),
+        aux_bytes: recording::aux_bytes(recording),
         decoder: calls.decoder.name(),
         clock_offsets: recording.clock_offsets,
         inlined: &inlined,
@@ -89,7 +81,7 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
         messages::inconsistent(violation, &names);
     }
     Ok(if violations.is_empty() {
-        verdict(config, &recording, &report, &wanted, &names)
+        verdict(config, recording, &report, &wanted, &names)
     } else {
         Exit::Inconsistent
     })
@@ -118,22 +110,22 @@ fn analyse(
     opened: &Opened<'_>,
     request: &Request,
     paths: Option<&mut Paths>,
-) -> (Report, Vec<Violation>) {
+) -> Result<(Report, Vec<Violation>)> {
     let around = opened.surroundings();
     if config.check {
         let mut analysis = match paths {
             Some(paths) => CheckedAnalysis::with_trees(request, around, paths),
             None => CheckedAnalysis::new(request, around),
         };
-        opened.decode(&mut analysis);
-        return analysis.finish();
+        opened.decode(&mut analysis)?;
+        return Ok(analysis.finish());
     }
     let mut analysis = match paths {
         Some(paths) => Analysis::with_trees(request, around, paths),
         None => Analysis::new(request, around),
     };
-    opened.decode(&mut analysis);
-    (analysis.finish(), Vec::new())
+    opened.decode(&mut analysis)?;
+    Ok((analysis.finish(), Vec::new()))
 }
 
 /// The page, if it was asked for, and the report on stdout.
