@@ -37,6 +37,7 @@ cases! {
     code_of_32_bits
     code_that_is_exchanged
     contradiction_lasts_until_an_address
+    cpu_that_is_switched_on
     damage_is_skipped_to_the_next_psb
     deferred_tip_left_over_bits
     deferred_tip_with_compressed_returns
