@@ -197,13 +197,20 @@ mod tests {
         assert_eq!(found(OsStr::new("no-such-program-anywhere")), None);
     }
 
+    /// A test itself may be inlined where it is called.
+    #[inline(never)]
+    fn it_is_in_this_process() -> u32 {
+        std::hint::black_box(7)
+    }
+
     #[test]
     fn this_process_has_its_own_functions() {
+        assert_eq!(it_is_in_this_process(), 7);
         let own = Target::Processes(vec![Pid(std::process::id() as i32)]);
         let proc = Proc::host();
         let Known::Code(code) = LiveCode::of(&own, &proc, None) else { panic!("it is readable") };
-        let name = "this_process_has_its_own_functions".to_owned();
-        let found = code.image.find(&image::Query { text: format!("*{name}"), object: None }).unwrap();
+        let text = "*it_is_in_this_process".to_owned();
+        let found = code.image.find(&image::Query { text, object: None }).unwrap();
         let ranges = code.image.function_file_ranges(found[0].id);
         let (start, bytes) = ranges[0];
         assert!(bytes > 0);
