@@ -124,7 +124,7 @@ pub(super) fn write(
         srcline: config.srcline,
         unfold: config.unfold,
     };
-    write_report(config, &view)?;
+    write_report(config, &view, &[])?;
     for violation in &violations {
         messages::inconsistent(violation, &names);
     }
