@@ -66,14 +66,10 @@ pub(crate) fn attach(
     }
     let mut links = Vec::new();
     for ((pid, file), probes) in probes.into_iter().filter(|(_, probes)| !probes.is_empty()) {
-        let mut placed = match programs.has_multi {
+        let placed = match programs.has_multi {
             true => together(&program, pid, file, &probes),
             false => one_by_one(&program, pid, file, &probes),
         };
-        // Some kernels before 6.6 take a program for such links, and have none.
-        if programs.has_multi && placed.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidInput) {
-            placed = one_by_one(&program, pid, file, &probes);
-        }
         match placed {
             Ok(placed) => links.extend(placed),
             // It has ended meanwhile.

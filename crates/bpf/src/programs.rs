@@ -1,8 +1,13 @@
 //! The compiled programs, made ready for what is probed.
 
 use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
 
-use libbpf_rs::{ErrorKind, Map, MapCore, Object, ObjectBuilder, OpenObject, ProgramAttachType, ProgramMut};
+use libbpf_rs::{
+    ErrorKind, Map, MapCore, Object, ObjectBuilder, OpenObject, ProgramAttachType, ProgramMut,
+    UprobeMultiOpts,
+};
 
 use crate::error::BpfError;
 
@@ -23,7 +28,7 @@ pub(crate) struct Sizes {
 /// Programs that the kernel has accepted.
 pub(crate) struct Programs {
     object: Object,
-    /// One link holds many probes (Linux 6.6).
+    /// One link holds many probes, of all threads of a process (Linux 6.10, and later ones of 6.6).
     pub(crate) has_multi: bool,
 }
 
@@ -35,14 +40,44 @@ impl Programs {
         }
         // What libbpf would print is in the errors.
         libbpf_rs::set_print(None);
-        let object = match open(sizes, true)?.load() {
-            Ok(object) => return Ok(Self { object, has_multi: true }),
+        match open(sizes, true)?.load() {
+            Ok(object) => {
+                let programs = Self { object, has_multi: true };
+                if programs.may_link_many()? {
+                    return Ok(programs);
+                }
+            }
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 return Err(BpfError::NotPermitted(String::new()));
             }
-            Err(_) => open(sizes, false)?.load().map_err(|error| BpfError::Load(format!("{error:#}")))?,
-        };
+            Err(_) => (), // it does not know programs for such links
+        }
+        let object = open(sizes, false)?.load().map_err(|error| BpfError::Load(format!("{error:#}")))?;
         Ok(Self { object, has_multi: false })
+    }
+
+    /// Tries a link for many probes.  Kernels before 6.6 may take a program for such links, and have none (EINVAL).  The first
+    /// that had them filtered by thread, where a process was meant (`bpf_uprobe_multi_link_attach`): they take the number of a
+    /// thread that is no process, of which others say that there is no such process (ESRCH).
+    fn may_link_many(&self) -> Result<bool, BpfError> {
+        let program = self.program("on_count")?;
+        let (tell, told) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        let tried = thread::scope(|scope| {
+            scope.spawn(move || {
+                // Lives until it has been tried.
+                let _ = tell.send(rustix::thread::gettid().as_raw_nonzero().get());
+                let _ = ended.recv();
+            });
+            let tid = told.recv().unwrap_or(0);
+            let options =
+                UprobeMultiOpts { offsets: vec![0], cookies: vec![0], ..UprobeMultiOpts::default() };
+            let tried = program.attach_uprobe_multi_with_opts(tid, "/proc/self/exe", "", options);
+            drop(end);
+            tried
+        });
+        // ESRCH has no kind.
+        Ok(tried.is_err_and(|error| error.kind() == ErrorKind::Other))
     }
 
     /// A program; that it is there is a matter of the object.

@@ -212,6 +212,9 @@ impl<'a> Flow<'a> {
                     }
                 }
                 Some(Item::Bad(_, _)) if self.tail => return,
+                Some(Item::Bad(at, _)) if truncation.is_some_and(|t| self.reader.is_cut_at(t)) => {
+                    self.truncated(at);
+                }
                 Some(Item::Bad(at, error)) => {
                     let ends = error == PacketError::Truncated
                         && self.segment.truncations.last().is_some_and(|last| *last > at);

@@ -114,6 +114,15 @@ impl<'a> Reader<'a> {
         packet::decode(&window[..len.min(MAX_PACKET_LEN)], self.block)
     }
 
+    /// The stream is cut inside of the next packet at `end`: what stands behind that is of another one, whatever both together
+    /// look like.
+    pub(crate) fn is_cut_at(&self, end: AuxOffset) -> bool {
+        let (window, len) = self.window(self.bytes.get(self.at..).unwrap_or_default());
+        let whole = usize::try_from(end.0.saturating_sub(self.offset().0)).unwrap_or(usize::MAX);
+        let cut = window.get(..whole).filter(|_| whole <= len);
+        cut.is_some_and(|bytes| packet::decode(bytes, self.block) == Err(PacketError::Truncated))
+    }
+
     /// `rest` and what follows it in the pieces behind this one, up to a hole: the first bytes, and how many.
     fn window(&self, rest: &[u8]) -> ([u8; WINDOW], usize) {
         let mut window = [0; WINDOW];

@@ -37,6 +37,7 @@ cases! {
     code_of_32_bits
     code_that_is_exchanged
     contradiction_lasts_until_an_address
+    cpu_that_is_switched_on
     damage_is_skipped_to_the_next_psb
     deferred_tip_left_over_bits
     deferred_tip_with_compressed_returns
@@ -135,6 +136,7 @@ cases! {
     truncated_in_the_turn_of_a_thread_without_trace
     truncated_in_the_turn_of_nobody
     truncated_inside_a_packet
+    truncated_inside_an_opcode
     truncated_some_time_before_the_thread_left
     truncated_where_tracing_is_off
     two_threads_on_one_cpu

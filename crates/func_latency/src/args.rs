@@ -289,7 +289,7 @@ pub struct RecordArgs {
     /// Trace on these CPUs only: 0-47; without -p and -T: whoever runs there
     #[arg(short = 'C', long = "cpu", value_name = "CPUS", conflicts_with = "per_thread")]
     pub cpus: Option<CpuList>,
-    /// Child processes, too
+    /// Child processes and theirs, too: those that there are, and those that come to be
     #[arg(long)]
     pub follow: bool,
     /// Size of each buffer of trace: 64M [default: by number of buffers and free memory]

@@ -1,7 +1,10 @@
 //! From functions to the few ranges that an IP filter may have.
 //!
 //! By priority: the functions, the ancestor, the functions' cold parts, the ancestor's.  What is near to a range that is there
-//! widens it instead of taking one of its own: the code in between is traced for nothing, and ignored.
+//! widens it instead of taking one of its own: the code in between is traced for nothing, and ignored.  The kernel compares files, so
+//! that code of which processes have several files (containers) takes a range in each.
+
+use std::path::PathBuf;
 
 use anyhow::Result;
 use image::FunctionMatch;
@@ -10,6 +13,7 @@ use recorder::{IpRange, Proc};
 
 use crate::exit::{Exit, failure};
 use crate::live_code::LiveCode;
+use crate::messages;
 use crate::target::Wanted;
 
 /// Less code between two ranges than this may be traced for nothing.
@@ -50,7 +54,9 @@ pub(crate) fn choose(
             "-i: this processor's trace unit has no IP filters (nr_addr_filters is 0): record without -i";
         return Err(failure(Exit::NotPossible, message));
     }
-    let (kept, left_out) = fit(parts(code, functions, ancestor), limit);
+    let parts = parts(code, functions, ancestor);
+    let files = copies(code, &parts, limit, proc)?;
+    let (kept, left_out) = fit(parts, limit / files);
     if let Some(part) = left_out.iter().find(|part| part.hot) {
         let message = format!(
             "-i: the processor has {limit} ranges, and there is none left for {}: name fewer functions, or record without -i",
@@ -58,8 +64,34 @@ pub(crate) fn choose(
         );
         return Err(failure(Exit::Usage, message));
     }
-    let ranges = kept.iter().map(|part| range(code, part, proc)).collect::<Result<_>>()?;
-    Ok(Chosen { ranges, left_out: left_out.into_iter().map(|part| part.name).collect() })
+    let mut chosen = Vec::new();
+    for part in &kept {
+        chosen.extend(ranges(code, part, proc)?);
+    }
+    Ok(Chosen { ranges: chosen, left_out: left_out.into_iter().map(|part| part.name).collect() })
+}
+
+/// How many ranges a part takes: one for each file that it is in, as processes of several containers have it.
+///
+/// # Errors
+/// More than there are.
+fn copies(code: &LiveCode, parts: &[Part], limit: usize, proc: &Proc) -> Result<usize> {
+    let mut most = 1;
+    for part in parts.iter().filter(|part| part.hot) {
+        let files = files(code, part, proc)?;
+        if files.len() > limit {
+            let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+            let message = format!(
+                "-i: the processor has {limit} ranges, and {} is in {} files: {}: name fewer processes, or record without -i",
+                part.name,
+                files.len(),
+                messages::list(&files)
+            );
+            return Err(failure(Exit::Usage, message));
+        }
+        most = most.max(files.len());
+    }
+    Ok(most)
 }
 
 fn parts(code: &LiveCode, functions: &[Wanted], ancestor: Option<&FunctionMatch>) -> Vec<Part> {
@@ -107,7 +139,19 @@ fn fit(parts: Vec<Part>, limit: usize) -> (Vec<Part>, Vec<Part>) {
     (kept, left_out)
 }
 
-fn range(code: &LiveCode, part: &Part, proc: &Proc) -> Result<IpRange> {
+fn ranges(code: &LiveCode, part: &Part, proc: &Proc) -> Result<Vec<IpRange>> {
+    let mapped_as = code.image.object_name(part.object).to_owned();
+    let range = |file| IpRange {
+        mapped_as: mapped_as.clone(),
+        file,
+        start: FileOffset(part.start),
+        bytes: part.end - part.start,
+    };
+    Ok(files(code, part, proc)?.into_iter().map(range).collect())
+}
+
+/// The files that a part is in.
+fn files(code: &LiveCode, part: &Part, proc: &Proc) -> Result<Vec<PathBuf>> {
     let start = FileOffset(part.start);
     let mapped_as = code.image.object_name(part.object).to_owned();
     if mapped_as.contains([' ', '\t', '\n', ',']) {
@@ -117,16 +161,23 @@ fn range(code: &LiveCode, part: &Part, proc: &Proc) -> Result<IpRange> {
         );
         return Err(failure(Exit::NotPossible, message));
     }
-    let Some(file) = code.filter_file(part.object, start, proc) else {
+    if let [first, second, ..] = code.strangers(part.object, start)[..] {
+        let message = format!(
+            "-i: what process {} has mapped as {mapped_as} is another file than that of process {}, and a recording names a file \
+             in its filter by its name only: record one process at a time, or without -i",
+            first.0, second.0
+        );
+        return Err(failure(Exit::Usage, message));
+    }
+    code.filter_files(part.object, start, proc).ok_or_else(|| {
         let message = format!(
             "-i: the kernel finds the code of {} by its file, and the file that is mapped as {mapped_as} is no longer there, \
              not to be seen from here, or has no code just before it: run as root (or with CAP_CHECKPOINT_RESTORE), or record \
              without -i",
             part.name
         );
-        return Err(failure(Exit::NotPossible, message));
-    };
-    Ok(IpRange { mapped_as, file, start, bytes: part.end - part.start })
+        failure(Exit::NotPossible, message)
+    })
 }
 
 #[cfg(test)]

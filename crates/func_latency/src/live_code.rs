@@ -1,14 +1,19 @@
 //! The code of what runs now, before it is recorded: so that a name that nobody has is an error at once, and for IP filters.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use image::{Image, build_id_of};
 #[cfg(feature = "bpf")]
 use model::Tid;
-use model::{Avma, FileOffset, Mmap, ObjectId, Pid, Sideband, SidebandRecord};
+use model::{
+    Avma, CodeSource, FileOffset, FunctionLookup, Mmap, Ns, ObjectId, Pid, Sideband, SidebandRecord,
+};
 use recorder::{MapsLine, Proc, Snapshot, Target, ip_filter};
 
 use crate::host;
@@ -43,13 +48,19 @@ impl LiveCode {
         let pids = match target {
             Target::Program(words) => return Known::Code(Box::new(Self::of_program(words.first(), object))),
             Target::WholeCpus => return Known::TooMuch,
-            Target::Processes(_) | Target::Threads(_) => target.processes(proc),
+            Target::Processes(_) | Target::Families(_) | Target::Threads(_) => target.processes(proc),
         };
-        if pids.iter().any(|pid| proc.maps(*pid).is_err()) {
+        let mut snapshots = Vec::with_capacity(pids.len());
+        for pid in pids {
+            match proc.may_read_maps(pid) {
+                Ok(()) => snapshots.push(Snapshot::of(proc, pid, &build_id_of)),
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => return Known::NotReadable,
+                Err(_) => (), // it has ended
+            }
+        }
+        if snapshots.is_empty() {
             return Known::NotReadable;
         }
-        let snapshots: Vec<Snapshot> =
-            pids.into_iter().map(|pid| Snapshot::of(proc, pid, &build_id_of)).collect();
         let sideband: Vec<SidebandRecord> = snapshots.iter().flat_map(Snapshot::sideband).collect();
         let image = Image::load(&sideband, &host::live_options(None));
         Known::Code(Box::new(Self { image, source: Source::Processes(snapshots) }))
@@ -72,16 +83,52 @@ impl LiveCode {
         matches!(self.source, Source::Processes(_))
     }
 
-    /// The file of an object, by a path that the kernel's IP filters can use.
-    pub(crate) fn filter_file(&self, object: ObjectId, offset: FileOffset, proc: &Proc) -> Option<PathBuf> {
+    /// The files of an object, by paths that the kernel's IP filters can use, each file once: processes in other file systems
+    /// (containers) may have copies of their own.  `None`: that of some process has no such path.
+    pub(crate) fn filter_files(
+        &self,
+        object: ObjectId,
+        offset: FileOffset,
+        proc: &Proc,
+    ) -> Option<Vec<PathBuf>> {
         let name = self.image.object_name(object);
-        match &self.source {
-            Source::Processes(snapshots) => snapshots.iter().find_map(|snapshot| {
-                let line = mapping_of(snapshot, name, offset)?;
-                ip_filter::file_of_mapping(proc, snapshot.pid, line, offset)
-            }),
-            Source::Program => ip_filter::file_of_program(proc, Path::new(name)),
+        let Source::Processes(snapshots) = &self.source else {
+            return ip_filter::file_of_program(proc, Path::new(name)).map(|file| vec![file]);
+        };
+        let mut mapped = BTreeSet::new();
+        let mut files = BTreeMap::new();
+        for snapshot in snapshots {
+            let Some(line) = mapping_of(snapshot, name, offset) else { continue };
+            let is_it = self.object_mapped_at(snapshot.pid, line, offset) == Some(object);
+            if is_it && mapped.insert((line.device, line.inode)) {
+                let path = ip_filter::file_of_mapping(proc, snapshot.pid, line, offset)?;
+                // Overlays that have a layer in common have one file.
+                let file = fs::metadata(&path).ok()?;
+                files.entry((file.dev(), file.ino())).or_insert(path);
+            }
         }
+        Some(files.into_values().collect()).filter(|files: &Vec<PathBuf>| !files.is_empty())
+    }
+
+    /// Processes that have different files mapped by one name, this object's.
+    pub(crate) fn strangers(&self, object: ObjectId, offset: FileOffset) -> Vec<Pid> {
+        let Source::Processes(snapshots) = &self.source else { return Vec::new() };
+        let name = self.image.object_name(object);
+        let mut of_object = BTreeMap::new();
+        for snapshot in snapshots {
+            if let Some(line) = mapping_of(snapshot, name, offset) {
+                let mapped = self.object_mapped_at(snapshot.pid, line, offset);
+                of_object.entry(mapped).or_insert(snapshot.pid);
+            }
+        }
+        if of_object.len() > 1 { of_object.into_values().collect() } else { Vec::new() }
+    }
+
+    /// Behind a mapping that has this place of its file.
+    fn object_mapped_at(&self, pid: Pid, line: &MapsLine, offset: FileOffset) -> Option<ObjectId> {
+        let space = self.image.space(pid, Ns(0));
+        let at = line.start.saturating_add(offset.0.saturating_sub(line.offset));
+        self.image.place(space, Avma(at)).map(|(object, _)| object)
     }
 
     /// The processes that have this place of an object mapped, and how each one's file can be opened.
@@ -150,17 +197,25 @@ mod tests {
         assert_eq!(found(OsStr::new("no-such-program-anywhere")), None);
     }
 
+    /// A test itself may be inlined where it is called.
+    #[inline(never)]
+    fn it_is_in_this_process() -> u32 {
+        std::hint::black_box(7)
+    }
+
     #[test]
     fn this_process_has_its_own_functions() {
+        assert_eq!(it_is_in_this_process(), 7);
         let own = Target::Processes(vec![Pid(std::process::id() as i32)]);
         let proc = Proc::host();
         let Known::Code(code) = LiveCode::of(&own, &proc, None) else { panic!("it is readable") };
-        let name = "this_process_has_its_own_functions".to_owned();
-        let found = code.image.find(&image::Query { text: format!("*{name}"), object: None }).unwrap();
+        let text = "*it_is_in_this_process".to_owned();
+        let found = code.image.find(&image::Query { text, object: None }).unwrap();
         let ranges = code.image.function_file_ranges(found[0].id);
         let (start, bytes) = ranges[0];
         assert!(bytes > 0);
-        assert!(code.filter_file(found[0].object, start, &proc).is_some());
+        assert_eq!(code.filter_files(found[0].object, start, &proc).map(|files| files.len()), Some(1));
+        assert_eq!(code.strangers(found[0].object, start), []);
         assert!(code.is_complete());
         assert!(matches!(LiveCode::of(&Target::WholeCpus, &proc, None), Known::TooMuch));
         let nobody = Target::Processes(vec![Pid(i32::MAX)]);

@@ -112,13 +112,13 @@ fn of_function(Place { name, object, parts }: &Place) -> String {
 
 fn whom(target: &Target, proc: &Proc) -> String {
     match target {
-        Target::Processes(pids) => {
+        Target::Processes(_) | Target::Families(_) => {
             let of = |pid: &model::Pid| {
                 let name = proc.name(*pid, model::Tid(pid.0)).unwrap_or_default();
                 let threads = proc.tasks(*pid).map_or(0, |tids| tids.len() as u64);
                 format!("process {} ({name}), {}", pid.0, counted(threads, "thread"))
             };
-            pids.iter().map(of).collect::<Vec<_>>().join("; ")
+            target.processes(proc).iter().map(of).collect::<Vec<_>>().join("; ")
         }
         Target::Threads(tids) => counted(tids.len() as u64, "thread"),
         Target::Program(_) => "a program".to_owned(),

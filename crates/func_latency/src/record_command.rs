@@ -72,7 +72,7 @@ fn is_for_probes(config: &RecordConfig) -> bool {
     match config.backend {
         Some(backend) => backend == BackendChoice::Uprobe,
         None => {
-            let runs_already = matches!(config.request.target, Target::Processes(_) | Target::Threads(_));
+            let runs_already = config.request.target.runs_already();
             let is_of_functions = config.report.as_ref().is_some_and(|report| report.flamegraph.is_none());
             let can = cfg!(feature = "bpf") && config.then == Then::Report && runs_already && is_of_functions;
             can && Pmu::discover("/sys".as_ref()).is_err()
@@ -163,8 +163,8 @@ fn tell(config: &RecordConfig, summary: &Summary) {
     losses(&summary.losses).into_iter().for_each(messages::warn);
     if !summary.untraced_cpus.0.is_empty() {
         messages::warn(format!(
-            "CPU {} was switched on in the window: what ran there was not traced, no loss tells of it, \
-             and calls of threads that were there look as if they had slept",
+            "CPU {} was switched on in the window: nothing was recorded there, and since then whatever a thread did off the \
+             other CPUs is lost (`untraced CPU` in the report)",
             summary.untraced_cpus
         ));
     }

@@ -131,7 +131,8 @@ fn target(args: &RecordArgs) -> Result<Target> {
         return Ok(Target::Threads(tids(args)));
     }
     if !args.query.calls.pids.is_empty() {
-        return Ok(Target::Processes(args.query.calls.pids.iter().copied().map(Pid).collect()));
+        let pids = args.query.calls.pids.iter().copied().map(Pid).collect();
+        return Ok(if args.follow { Target::Families(pids) } else { Target::Processes(pids) });
     }
     if args.cpus.is_some() {
         return Ok(Target::WholeCpus);
@@ -192,6 +193,7 @@ mod tests {
     fn a_target_is_one_of_four() {
         let target = |line: &str| config(line).unwrap().request.target;
         assert_eq!(target("-f f -p 7,8"), Target::Processes(vec![Pid(7), Pid(8)]));
+        assert_eq!(target("-f f -p 7 --follow"), Target::Families(vec![Pid(7)]));
         assert_eq!(target("-f f -p 7 -T 9"), Target::Threads(vec![Tid(9)]));
         assert_eq!(target("-f f -C 0-1"), Target::WholeCpus);
         assert_eq!(target("-f f -- a b"), Target::Program(vec!["a".into(), "b".into()]));

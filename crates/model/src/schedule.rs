@@ -351,7 +351,7 @@ impl Timetable {
                 last.to = seen.max(last.from);
                 OnCpu { from: last.to, doubtful: true, ..*last }
             }
-            None => OnCpu { from: self.runs.last().map_or(Ns(0), |last| last.to.max(seen)), ..nobody },
+            None => OnCpu { from: self.runs.last().map_or(seen, |last| last.to.max(seen)), ..nobody },
         };
         self.runs.push(OnCpu { to: time.max(run.from), ..run });
     }
@@ -457,6 +457,9 @@ mod tests {
         let s = Schedule::new(&[switch(10, 0, 5, false), switch(20, 0, 5, true), lost(40)]);
         let nobody = OnCpu { pid: Pid(-1), ..on_cpu(20, 40, -1, true) };
         assert_eq!(s.on_cpu(Cpu(0)), [on_cpu(10, 20, 5, false), nobody]);
+        // A CPU that nothing was heard of before.
+        let s = Schedule::new(&[switch(10, 1, 5, false), lost(20), lost(40)]);
+        assert_eq!(s.on_cpu(Cpu(0)), [nobody]);
     }
 
     #[test]

@@ -50,7 +50,8 @@ pub(crate) struct Shared<'a> {
 }
 
 impl Shared<'_> {
-    fn now(&self) -> Ns {
+    /// Perf's clock.
+    pub(crate) fn now(&self) -> Ns {
         clocks::now(self.clock)
     }
 
@@ -73,9 +74,33 @@ struct Drained {
     early: Vec<u8>,
     /// Which of the trace's events to wait for: one whose thread has ended would be ready for ever.
     waits_for: usize,
-    /// The last pass found the buffer full.
-    was_full: bool,
+    /// The kernel may disable its events.
+    enables: Enables,
     losses: Losses,
+}
+
+/// After which passes to enable what the kernel has disabled because the buffer was full.
+///
+/// It disables an event a little later than it says that the buffer was full: so once more behind the next pass.  And if the event had
+/// left its CPU by then, it does so at that event's next wake-up, whenever that is, with an AUX record like any other
+/// (`pending_disable`, perf_pending_disable in kernel/events/core.c): so behind each pass that has read trace, from the first time on
+/// that the buffer was full.  To enable what is enabled does no harm.
+#[derive(Debug, Default)]
+struct Enables {
+    /// The buffer has been full.
+    has_been_full: bool,
+    /// They were due behind the last pass.
+    last: bool,
+}
+
+impl Enables {
+    /// Behind a pass that has found the buffer full, and has read some trace.
+    fn are_due(&mut self, full: bool, read: bool) -> bool {
+        self.has_been_full |= full;
+        let now = full || self.has_been_full && read;
+        let again = std::mem::replace(&mut self.last, now);
+        now || again
+    }
 }
 
 /// One thread's buffers.
@@ -106,7 +131,7 @@ impl<'a> Drain<'a> {
             events.disable_trace();
             events.disable_sideband();
         }
-        self.buffers.push(Drained { events, ring, early, waits_for: 0, was_full: false, losses });
+        self.buffers.push(Drained { events, ring, early, waits_for: 0, enables: Enables::default(), losses });
     }
 
     /// Drains until [`Shared::stop`] is readable, and then once more.
@@ -208,27 +233,19 @@ impl Drained {
             self.tell_that_it_was_full(head, shared);
         }
         let lost = self.losses.lost_records > lost_before;
-        self.go_on(
-            noticed.full || lost || written > 0 && room <= self.ring.trace_bytes() / FREE_SHARE,
-            shared,
-        );
+        let full = noticed.full || lost || written > 0 && room <= self.ring.trace_bytes() / FREE_SHARE;
+        if self.enables.are_due(full, written > 0) && !shared.is_ending() {
+            self.events.enable_trace();
+            // Whoever ended the window meanwhile has disabled what was not enabled yet.
+            if shared.is_ending() {
+                self.events.disable_trace();
+            }
+        }
         let births = noticed.births.into_iter().filter(|_| !shared.is_ending());
         births
             .filter_map(|birth| Some((shared.newborns?, birth)))
             .flat_map(|(newborns, birth)| newborns.attend_birth(birth, shared.output, &|| shared.now()))
             .collect()
-    }
-
-    /// Enables what the kernel has disabled because the buffer was full; in the pass behind that once more, because it
-    /// disables the event a little later than it says that the buffer was full.
-    fn go_on(&mut self, full: bool, shared: &Shared<'_>) {
-        let again = std::mem::replace(&mut self.was_full, full);
-        if (full || again) && !shared.is_ending() {
-            self.events.enable_trace();
-            if shared.is_ending() {
-                self.events.disable_trace();
-            }
-        }
     }
 
     /// Writes the trace up to `head`; returns how much that was.
@@ -265,5 +282,19 @@ impl Drained {
         let mut record = Vec::new();
         Record::Aux { offset: head, size: 0, flags: AuxRecord::TRUNCATED }.encode(&id, &mut record);
         shared.output.put(|writer| writer.record(&record));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_that_was_full_once_is_enabled_behind_all_that_is_read() {
+        let mut enables = Enables::default();
+        let passes =
+            [(false, true), (true, true), (false, false), (false, false), (false, true), (false, false)];
+        let due = passes.map(|(full, read)| enables.are_due(full, read));
+        assert_eq!(due, [false, true, true, false, true, true]);
     }
 }

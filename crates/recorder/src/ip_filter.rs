@@ -39,7 +39,7 @@ pub fn for_kernel(ranges: &[IpRange]) -> String {
     joined(ranges, |range| range.file.to_string_lossy().into_owned())
 }
 
-/// Ranges, for the recording: perf and our reader look for the names of the mappings.
+/// Ranges, for the recording: perf and our reader look for the names of the mappings.  Files of one name are one there.
 #[must_use]
 pub fn for_recording(ranges: &[IpRange]) -> String {
     joined(ranges, |range| range.mapped_as.clone())
@@ -47,7 +47,13 @@ pub fn for_recording(ranges: &[IpRange]) -> String {
 
 fn joined(ranges: &[IpRange], name: impl Fn(&IpRange) -> String) -> String {
     let text = |range: &IpRange| format!("filter {:#x}/{:#x}@{}", range.start.0, range.bytes, name(range));
-    ranges.iter().map(text).collect::<Vec<_>>().join(",")
+    let mut texts: Vec<String> = Vec::with_capacity(ranges.len());
+    for text in ranges.iter().map(text) {
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    texts.join(",")
 }
 
 /// The file of a mapping, by a path that the kernel's filters can use for a range at `start`; `None` if there is none.
@@ -130,6 +136,10 @@ mod tests {
             "filter 0x1180/0x58@/proc/7/root/bin/x,filter 0x2000/0x58@/proc/7/root/bin/x"
         );
         assert_eq!(for_recording(&ranges[..1]), "filter 0x1180/0x58@/bin/x");
+        let copies = ["/proc/7/root/bin/x", "/proc/8/root/bin/x"]
+            .map(|file| IpRange { file: file.into(), ..range(0x1180) });
+        assert_eq!(for_kernel(&copies).split(',').count(), 2);
+        assert_eq!(for_recording(&copies), "filter 0x1180/0x58@/bin/x");
     }
 
     #[test]

@@ -34,6 +34,7 @@ mod kernel_clock;
 mod losses;
 pub mod machine;
 mod means;
+mod new_cpus;
 mod new_file;
 mod newborns;
 mod output;

@@ -1,6 +1,6 @@
 //! What the kernel says it could not write, counted from its records.
 
-use model::{AuxOwner, AuxRecord, Pid, Tid};
+use model::{AuxOwner, AuxRecord, Ns, Pid, Tid};
 
 /// PERF_RECORD_LOST.
 const LOST: u32 = 2;
@@ -32,6 +32,7 @@ pub struct Losses {
 pub(crate) struct Birth {
     pub(crate) pid: Pid,
     pub(crate) tid: Tid,
+    pub(crate) time: Ns,
 }
 
 /// What a batch of records has to say to the one who reads them.
@@ -72,7 +73,7 @@ impl Losses {
                 FORK => {
                     let (pids, tids) = (word(body, 0), word(body, 1));
                     let (pid, tid) = (Pid(pids as u32 as i32), Tid(tids as u32 as i32));
-                    noticed.births.push(Birth { pid, tid });
+                    noticed.births.push(Birth { pid, tid, time: Ns(word(body, 2)) });
                 }
                 _ => (),
             }
@@ -97,7 +98,6 @@ fn word(body: &[u8], index: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use model::Ns;
     use perfdata::write::{Record, SampleId};
 
     use super::*;
@@ -116,7 +116,10 @@ mod tests {
 
         let mut losses = Losses::none(AuxOwner::Thread(Tid(7)));
         let noticed = losses.notice(&records);
-        assert_eq!(noticed, Noticed { full: true, births: vec![Birth { pid: Pid(7), tid: Tid(9) }] });
+        assert_eq!(
+            noticed,
+            Noticed { full: true, births: vec![Birth { pid: Pid(7), tid: Tid(9), time: Ns(5) }] }
+        );
         assert_eq!((losses.full, losses.partial, losses.collisions, losses.lost_records), (1, 1, 1, 3));
         assert!(losses.any() && !Losses::none(losses.owner).any());
         assert_eq!(losses.notice(&records[..3]), Noticed::default());

@@ -31,10 +31,22 @@ pub(crate) struct Newborns<'a> {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Threads that have events.
+    /// Threads that have events, or cannot have them.
     tids: BTreeSet<Tid>,
+    /// When the kernel refused them.
+    refused: BTreeMap<Tid, Ns>,
     /// What is in the file of each process.
     snapshots: BTreeMap<Pid, Snapshot>,
+}
+
+impl Known {
+    /// A thread was born.  One of its number that was refused before that has ended: nothing else tells of its end.
+    fn born(&mut self, tid: Tid, time: Ns) {
+        if self.refused.get(&tid).is_some_and(|refused| *refused < time) {
+            self.refused.remove(&tid);
+            self.tids.remove(&tid);
+        }
+    }
 }
 
 impl<'a> Newborns<'a> {
@@ -52,6 +64,7 @@ impl<'a> Newborns<'a> {
         });
         let known = Known {
             tids: tids.collect(),
+            refused: BTreeMap::new(),
             snapshots: snapshots.iter().map(|snapshot| (snapshot.pid, snapshot.clone())).collect(),
         };
         let next_index = AtomicU32::new(buffers.len() as u32);
@@ -78,6 +91,7 @@ impl<'a> Newborns<'a> {
 
     /// Opens a thread that was born, and whoever else of its process has no events yet.
     pub(crate) fn attend_birth(&self, born: Birth, output: &Output, now: &dyn Fn() -> Ns) -> Vec<OpenBuffer> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).born(born.tid, born.time);
         let opened = self.attend(born.pid, output, now);
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let is_ours = self.follow || known.snapshots.contains_key(&born.pid);
@@ -116,6 +130,7 @@ impl<'a> Newborns<'a> {
                     Ok(None) => drop(known.tids.remove(&tid)), // it has died
                     Err(_) => {
                         self.refused.fetch_add(1, Ordering::Relaxed);
+                        known.refused.insert(tid, now());
                     }
                 }
             }
@@ -160,4 +175,20 @@ pub(crate) fn event_ids(events: &BufferEvents) -> Vec<(usize, EventId)> {
     // A descriptor that is open has an id.
     ids.filter_map(|(number, event)| Some((number, EventId { id: event.id().ok()?, index, cpu, tid })))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_was_refused_is_a_new_thread_from_its_birth_on() {
+        let mut known = Known { tids: [Tid(7), Tid(8)].into(), ..Known::default() };
+        known.refused.insert(Tid(7), Ns(50));
+        known.born(Tid(7), Ns(40));
+        known.born(Tid(8), Ns(60));
+        assert_eq!(known.tids, [Tid(7), Tid(8)].into(), "7 is who was refused, 8 has events");
+        known.born(Tid(7), Ns(60));
+        assert_eq!(known.tids, [Tid(8)].into());
+    }
 }

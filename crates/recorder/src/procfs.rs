@@ -1,5 +1,6 @@
 //! What `/proc` says of processes: threads, names, mappings.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -119,6 +120,32 @@ impl Proc {
         let status = fs::read_to_string(self.directory(Pid(tid.0)).join("status"))?;
         let pid = field(&status, "Tgid:").and_then(|value| value.parse().ok());
         pid.map(Pid).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// These processes, and all that descend from them.  A child whose parent has ended is that of another process, and is
+    /// not among them.
+    #[must_use]
+    pub fn families(&self, roots: &[Pid]) -> Vec<Pid> {
+        let all = self.processes().unwrap_or_default().into_iter();
+        let parents: Vec<(Pid, Pid)> = all.filter_map(|pid| Some((pid, self.parent_of(pid)?))).collect();
+        let mut family: BTreeSet<Pid> = roots.iter().copied().collect();
+        // A child may have a lower number than its parent: numbers are given away again.
+        loop {
+            let before = family.len();
+            for (pid, parent) in &parents {
+                if family.contains(parent) {
+                    family.insert(*pid);
+                }
+            }
+            if family.len() == before {
+                return family.into_iter().collect();
+            }
+        }
+    }
+
+    fn parent_of(&self, pid: Pid) -> Option<Pid> {
+        let status = fs::read_to_string(self.directory(pid).join("status")).ok()?;
+        field(&status, "PPid:")?.parse().ok().map(Pid)
     }
 
     /// The thread runs, or could: it has not died.
@@ -299,6 +326,23 @@ mod tests {
         let file = host.file_of(pid, line).unwrap();
         assert_eq!(fs::metadata(file).unwrap().ino(), fs::metadata(own).unwrap().ino());
         assert!(host.memory_available_bytes().unwrap() > 0);
+    }
+
+    #[test]
+    fn a_family_is_all_that_descend() {
+        let root = tempfile::tempdir().unwrap();
+        for (pid, parent) in [(7, 1), (8, 7), (5, 8), (9, 1), (10, 9)] {
+            let process = root.path().join(pid.to_string());
+            fs::create_dir_all(&process).unwrap();
+            fs::write(process.join("status"), format!("Name:\tx\nPPid:\t{parent}\n")).unwrap();
+        }
+        let made_up = Proc::at(root.path());
+        assert_eq!(made_up.families(&[Pid(7)]), [Pid(5), Pid(7), Pid(8)], "5 is the child of 8");
+        assert_eq!(
+            made_up.families(&[Pid(10), Pid(11)]),
+            [Pid(10), Pid(11)],
+            "11 is not there, and is named"
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! ```
 
 use std::ffi::CString;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -31,6 +32,7 @@ use crate::ip_filter::{self, IpRange};
 use crate::kernel_clock;
 use crate::losses::Losses;
 use crate::means::Means;
+use crate::new_cpus::NewCpus;
 use crate::new_file::NewFile;
 use crate::newborns::Newborns;
 use crate::output::Output;
@@ -53,7 +55,7 @@ pub struct Request {
     pub cpus: Option<CpuList>,
     /// One buffer for each thread.
     pub per_thread: bool,
-    /// Child processes, too.
+    /// Child processes that are born meanwhile, too.
     pub follow: bool,
     /// Settings of the trace unit: `cyc=1,mtc_period=3`.
     pub pt_config: Option<String>,
@@ -80,7 +82,7 @@ pub struct Summary {
     pub refused_threads: u64,
     /// Threads that were born and had ended before they could be traced, each with a buffer of its own.
     pub missed_threads: u64,
-    /// CPUs that were switched on meanwhile: what ran there has no trace.
+    /// CPUs that were switched on meanwhile: what ran there has no trace, and the file says so.
     pub untraced_cpus: CpuList,
 }
 
@@ -187,10 +189,14 @@ impl Session {
         let (opener, buffers) = largest(plan, open)?;
         // The kernel may let us trace what it does not let us look at.
         for pid in request.target.processes(&proc) {
-            proc.may_read_maps(pid).map_err(|error| match error.kind() {
-                std::io::ErrorKind::PermissionDenied => RecordError::NotReadable(pid),
-                _ => RecordError::NoProcess(pid),
-            })?;
+            match proc.may_read_maps(pid) {
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                    return Err(RecordError::NotReadable(pid));
+                }
+                // A child of the target may have ended meanwhile.
+                Err(_) if !request.target.lives(&proc) => return Err(RecordError::NoProcess(pid)),
+                Ok(()) | Err(_) => (),
+            }
         }
         Ok(Self { request, pmu, settings, planned: plan, online, opener, buffers, program, began })
     }
@@ -278,9 +284,12 @@ impl Session {
             interrupts: job.interrupts,
             workers: opener.workers,
         };
+        // An event of a thread is there wherever the thread is.
+        let by_cpu = opener.plan.layout != Layout::Threads;
+        let mut new_cpus = by_cpu.then(|| NewCpus::new("/sys".into(), online, clocks::now(clock)));
         let (passed, losses) = std::thread::scope(|scope| {
             let running: Vec<_> = drains.into_iter().map(|drain| scope.spawn(|| drain.run())).collect();
-            let passed = window.pass(program, place, began);
+            let passed = window.pass(program, place, began, new_cpus.as_mut());
             // The count is what makes it readable; it cannot be full.
             let _ = rustix::io::write(&shared.stop, &1u64.to_ne_bytes());
             let read: Result<Vec<Vec<Losses>>, _> = running.into_iter().map(|drain| drain.join()).collect();
@@ -288,19 +297,11 @@ impl Session {
         });
         drop(shared);
         output.put(|writer| writer.record(&time_conv(clock, Some(&clocks::sample(clock)))));
-        let online_now = CpuList::online(Path::new("/sys"));
-        let untraced_cpus = match opener.plan.layout {
-            // An event of a thread is there wherever the thread is.
-            Layout::Threads => CpuList::default(),
-            Layout::TasksByCpu | Layout::WholeCpus => online_now.without(&online),
-        };
-        // A reader finds the CPUs that nobody knows anything of by this number.
-        let cpus = (online.0.len() + untraced_cpus.0.len()) as u32;
-        let file = output.finish(&Features { cpus, ..job.features.clone() });
+        let file = output.finish(job.features);
         let Passed { ended, window, start_up } = passed?;
         let losses = losses.map_err(|_| RecordError::System {
             what: "a thread that reads buffers failed",
-            error: std::io::ErrorKind::Other.into(),
+            error: ErrorKind::Other.into(),
         })?;
         let losses = losses.into_iter().flatten().collect();
         let file_bytes = file.map_err(not_written)?;
@@ -313,7 +314,7 @@ impl Session {
             losses,
             refused_threads,
             missed_threads,
-            untraced_cpus,
+            untraced_cpus: new_cpus.map_or_else(CpuList::default, NewCpus::found),
         })
     }
 }

@@ -13,6 +13,8 @@ use crate::sys::HeldChild;
 pub enum Target {
     /// Processes, all threads of each.
     Processes(Vec<Pid>),
+    /// Processes, and all that descend from them.
+    Families(Vec<Pid>),
     /// Threads.
     Threads(Vec<Tid>),
     /// A program that is started for it, and its arguments.
@@ -28,7 +30,7 @@ impl Target {
     /// The first process or thread that does not.
     pub fn check(&self, proc: &Proc) -> Result<(), RecordError> {
         match self {
-            Self::Processes(pids) => {
+            Self::Processes(pids) | Self::Families(pids) => {
                 for pid in pids {
                     let tid = Tid(pid.0);
                     match proc.process_of(tid) {
@@ -49,11 +51,12 @@ impl Target {
         }
     }
 
-    /// The processes that are named, or whose threads are.
+    /// The processes that are named, or whose threads are; of families those that there are now.
     #[must_use]
     pub fn processes(&self, proc: &Proc) -> Vec<Pid> {
         let mut pids = match self {
             Self::Processes(pids) => pids.clone(),
+            Self::Families(pids) => proc.families(pids),
             Self::Threads(tids) => tids.iter().filter_map(|tid| proc.process_of(*tid).ok()).collect(),
             Self::Program(_) | Self::WholeCpus => Vec::new(),
         };
@@ -62,10 +65,19 @@ impl Target {
         pids
     }
 
+    /// It is named by what runs now.
+    #[must_use]
+    pub const fn runs_already(&self) -> bool {
+        match self {
+            Self::Processes(_) | Self::Families(_) | Self::Threads(_) => true,
+            Self::Program(_) | Self::WholeCpus => false,
+        }
+    }
+
     /// Some of it still lives.
     pub(crate) fn lives(&self, proc: &Proc) -> bool {
         match self {
-            Self::Processes(pids) => pids.iter().any(|pid| proc.process_lives(*pid)),
+            Self::Processes(pids) | Self::Families(pids) => pids.iter().any(|pid| proc.process_lives(*pid)),
             Self::Threads(tids) => tids.iter().any(|tid| proc.lives(*tid)),
             Self::Program(_) | Self::WholeCpus => true,
         }
@@ -74,8 +86,8 @@ impl Target {
     /// The threads that there are now.
     pub(crate) fn threads(&self, program: Option<&HeldChild>, proc: &Proc) -> Vec<Tid> {
         match self {
-            Self::Processes(pids) => {
-                pids.iter().flat_map(|pid| proc.tasks(*pid).unwrap_or_default()).collect()
+            Self::Processes(_) | Self::Families(_) => {
+                self.processes(proc).into_iter().flat_map(|pid| proc.tasks(pid).unwrap_or_default()).collect()
             }
             Self::Threads(tids) => tids.clone(),
             Self::Program(_) => program.map(|child| Tid(child.pid().0)).into_iter().collect(),

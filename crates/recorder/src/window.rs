@@ -10,6 +10,7 @@ use rustix::process::{Signal, kill_process};
 use crate::drain::Shared;
 use crate::error::RecordError;
 use crate::events::BufferEvents;
+use crate::new_cpus::NewCpus;
 use crate::new_file::NewFile;
 use crate::procfs::Proc;
 use crate::sys::{HeldChild, Interrupts};
@@ -55,7 +56,7 @@ pub(crate) struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// Switches the trace on, waits, and switches it off.
+    /// Switches the trace on, waits, and switches it off.  `new_cpus`: where there are events of CPUs.
     ///
     /// # Errors
     /// The program cannot be executed, or the file cannot take its place.
@@ -64,6 +65,7 @@ impl Window<'_> {
         program: Option<HeldChild>,
         file: NewFile,
         began: Instant,
+        mut new_cpus: Option<&mut NewCpus>,
     ) -> Result<Passed, RecordError> {
         let mut child = match program {
             // Its events are enabled by `execve`.
@@ -84,11 +86,12 @@ impl Window<'_> {
             }
         };
         let start = Instant::now();
-        let ended = self.wait(start, &mut child);
+        let ended = self.wait(start, &mut child, &mut new_cpus);
         self.shared.ending.store(true, Ordering::SeqCst);
         // All of the trace first: who is switched out meanwhile is still told.
         self.for_all_events(BufferEvents::disable_trace);
         self.for_all_events(BufferEvents::disable_sideband);
+        self.look_for_cpus(&mut new_cpus);
         let window = start.elapsed();
         // The first Ctrl-C ends the window, the second one us; what is in the file stays whole.
         self.interrupts.give_back();
@@ -103,8 +106,9 @@ impl Window<'_> {
         self.workers.all(&mut self.shared.all_events(), |events| switch(events));
     }
 
-    fn wait(&self, start: Instant, child: &mut Option<Child>) -> Ended {
+    fn wait(&self, start: Instant, child: &mut Option<Child>, new_cpus: &mut Option<&mut NewCpus>) -> Ended {
         loop {
+            self.look_for_cpus(new_cpus);
             let left = self.length.map(|length| length.saturating_sub(start.elapsed()));
             if left.is_some_and(|left| left.is_zero()) {
                 return Ended::InTime;
@@ -123,6 +127,13 @@ impl Window<'_> {
             if !lives {
                 return Ended::TargetGone;
             }
+        }
+    }
+
+    fn look_for_cpus(&self, new_cpus: &mut Option<&mut NewCpus>) {
+        let records = new_cpus.as_mut().map_or_else(Vec::new, |cpus| cpus.look(self.shared.now()));
+        if !records.is_empty() {
+            self.shared.output.put(|writer| writer.record(&records));
         }
     }
 

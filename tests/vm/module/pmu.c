@@ -101,6 +101,7 @@ static void destroy(struct perf_event *event)
 {
     kfree(event->hw.addr_filters);
     event->hw.addr_filters = NULL;
+    atomic64_dec(&counters.open);
 }
 
 static bool is_set(unsigned int bits, unsigned int at)
@@ -135,6 +136,7 @@ static int init_event(struct perf_event *event)
         *filters = *inherited;
     event->hw.addr_filters = filters;
     event->destroy = destroy;
+    atomic64_inc(&counters.open);
     return 0;
 }
 

@@ -137,7 +137,7 @@ DECLARE_PER_CPU(struct unit, units);
 
 /* What happens, counted over all CPUs (debugfs `stat`). */
 struct counters {
-    atomic64_t starts, steps, bytes, interrupts, strays, overflows, full, damaged, unread, desyncs;
+    atomic64_t starts, steps, bytes, interrupts, strays, overflows, full, damaged, unread, desyncs, open;
 };
 extern struct counters counters;
 

@@ -103,11 +103,11 @@ static ssize_t stat_read(struct file *file, char __user *to, size_t bytes, loff_
     char text[512];
     int length = scnprintf(text, sizeof(text),
         "starts %lld\nsteps %lld\nbytes %lld\ninterrupts %lld\nstrays %lld\noverflows %lld\nfull %lld\ndamaged %lld\n"
-        "unread %lld\ndesyncs %lld\nlogged %lld\n",
+        "unread %lld\ndesyncs %lld\nopen %lld\nlogged %lld\n",
         atomic64_read(&counters.starts), atomic64_read(&counters.steps), atomic64_read(&counters.bytes), atomic64_read(&counters.interrupts),
         atomic64_read(&counters.strays), atomic64_read(&counters.overflows), atomic64_read(&counters.full),
         atomic64_read(&counters.damaged), atomic64_read(&counters.unread), atomic64_read(&counters.desyncs),
-        atomic64_read(&logged));
+        atomic64_read(&counters.open), atomic64_read(&logged));
 
     return simple_read_from_buffer(to, bytes, at, text, length);
 }

@@ -86,6 +86,19 @@ impl Case {
         self.arguments.get(at + 1)?.parse().ok().map(Cpu)
     }
 
+    /// Whoever runs on its CPUs is recorded, the recorder, too.
+    #[must_use]
+    pub fn is_of_cpus(&self) -> bool {
+        let of_tasks = ["-p", "-T", Word::TARGET];
+        !self.arguments.iter().any(|word| of_tasks.contains(word))
+    }
+
+    /// A thread of this name is the target's.
+    #[must_use]
+    pub fn runs(&self, name: &str) -> bool {
+        self.target.first().is_some_and(|program| *program == name)
+    }
+
     /// The words of its command; `pid` is the target's, if it runs already.
     #[must_use]
     pub fn command(&self, vm: &Vm, pid: Option<u32>) -> Vec<String> {

@@ -62,6 +62,22 @@ pub const CASES: &[Case] = &[
         counted: &["stride", "journey"],
         ..LIVE
     },
+    Case {
+        name: "live-whole-cpu",
+        cpus: 2,
+        target: &["migrant"],
+        arguments: &["-C", "0", "-d", "2", "-f", "journey"],
+        counted: &["stride", "journey"],
+        ..LIVE
+    },
+    Case {
+        name: "live-filters-two-cpus",
+        cpus: 2,
+        target: &["threads"],
+        arguments: &["-p", Word::PID, "-d", "20", "-i", "-f", "work", "-f", "inner"],
+        counted: &["work", "inner"],
+        ..LIVE
+    },
     Case { name: "perf-nest", counted: NEST_FUNCTIONS, ..PERF },
     Case {
         name: "perf-noretcomp",
@@ -232,6 +248,20 @@ pub const CASES: &[Case] = &[
         name: "live-family",
         target: &["family"],
         arguments: &["-p", Word::PID, "-d", "20", "--follow", "-f", "chore"],
+        counted: &["chore"],
+        ..LIVE
+    },
+    Case {
+        name: "live-brood",
+        target: &["brood"],
+        arguments: &["-p", Word::PID, "-d", "20", "--follow", "-f", "chore"],
+        counted: &["chore"],
+        ..LIVE
+    },
+    Case {
+        name: "live-brood-filter-thread-buffers",
+        target: &["brood"],
+        arguments: &["-p", Word::PID, "-d", "20", "--follow", "-i", "-t", "-f", "chore"],
         counted: &["chore"],
         ..LIVE
     },

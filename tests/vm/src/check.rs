@@ -1,6 +1,5 @@
 //! Outside: holds what was recorded against what the module has logged and the target has counted.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::BufReader;
 use std::path::Path;
@@ -8,18 +7,20 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use decoder::DecodeOptions;
-use model::{AuxOffset, EventSink, Gap, GapCause, Pid, SpaceId, Tid, TraceEvent};
+use model::{EventSink, Gap, GapCause, Pid, SpaceId, Tid, TraceEvent};
 use serde_json::Value;
+use tracegen::truth::File;
 use tracegen::truth::verify::perf_script::{self, Branches};
 use tracegen::truth::verify::{EventVerifier, KernelText};
-use tracegen::truth::{File, Kind};
 use truth_tests::{Opened, pipeline};
 
 use crate::case::{Case, Losses, Recorder, Start};
+use crate::guest::GOOD;
+use crate::losses::Gaps;
 use crate::paths::Vm;
 use crate::switches::Trace;
 use crate::untraced::OneCpu;
-use crate::{counts, crystal, log, switches};
+use crate::{counts, crystal, log, losses, remains, switches};
 
 /// What a case has shown.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,15 +52,21 @@ pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
     let file = pipeline::open(&data)?;
     let opened = Opened::new(&file)?;
     let clock = opened.recording.clock.context("the recording has no clock")?;
-    let truth = log::convert(&vm.of_case(case.name, "log"), clock, &vm.of_case(case.name, "truth"))?;
-    let (events, gaps) = same_events(&opened, &truth)?;
+    // Of whole CPUs other programs are recorded, too: their vDSO is that of the machine, which is not here.
+    let is_of_target =
+        |tid| !case.is_of_cpus() || opened.schedule.thread(tid).is_some_and(|life| case.runs(&life.name));
+    let (logged, truth) = (vm.of_case(case.name, "log"), vm.of_case(case.name, "truth"));
+    let truth =
+        log::convert_parts(&logged, clock, &truth, &|tid, _| Some(tid).filter(|tid| is_of_target(*tid)))?;
+    let (events, gaps) = same_events(&opened, &truth, &is_of_target)?;
     let switches = Trace::load(&vm.of_case(case.name, "switches"))?;
     let off_cpu = match case.recorder {
         Recorder::FuncLatency => Some(switches::same_as_traced(&opened, &truth, &switches)?),
         // It writes some records twice.
         Recorder::Perf => None,
     };
-    if matches!(case.losses, Losses::None | Losses::Overflows) {
+    // Of whole CPUs perf takes kernel threads and other programs for the one that ran before.
+    if matches!(case.losses, Losses::None | Losses::Overflows) && !case.is_of_cpus() {
         perf_agrees(&data, &truth)?;
         perf_reports(&data, case.counted)?;
     }
@@ -68,12 +75,14 @@ pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
     if case.recorder == Recorder::FuncLatency && case.start != Start::ByRecorder {
         same_as_live(vm, case, &data)?;
     }
-    same_losses(&report, case.losses, &gaps, &truth)?;
+    if !case.is_of_cpus() {
+        losses::same(&report, case.losses, &gaps, &opened, &truth)?;
+    }
     // What ran before a thread was attached to is not in the log either.
     if let Some(cpu) = case.traced_cpu() {
         let one = OneCpu { cpu, switches: &switches, opened: &opened, truth: &truth };
         one.same_stays(&report)?;
-        one.same_calls(case.counted, &vm.of_case(case.name, "log"), &data)?;
+        one.same_calls(case.counted, &logged, &data)?;
     } else if !matches!(case.losses, Losses::None | Losses::Births) {
         counts::same_but_for_losses(&opened, case.counted, &truth, &data)?;
     } else if case.start == Start::Runs || case.losses == Losses::Births {
@@ -82,8 +91,20 @@ pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
         let printed = fs::read_to_string(vm.of_case(case.name, "out"))?;
         counts::same_as_printed(&report, case.counted, &printed)?;
     }
-    let gaps = gaps.0.values().map(|gaps| gaps.len() as u64).sum();
-    Ok(Checked { events, gaps, off_cpu, counted: case.counted.len() })
+    Ok(Checked { events, gaps: gaps.count(), off_cpu, counted: case.counted.len() })
+}
+
+/// What a trial has seen, in the machine, and outside in what it has left.
+///
+/// # Errors
+/// What does not hold.
+pub fn trial(vm: &Vm, name: &str) -> Result<String> {
+    let seen = fs::read_to_string(vm.of_case(name, "end")).context("it did not run")?;
+    ensure!(seen.starts_with(GOOD), "{seen}");
+    match remains::TRIALS.contains(&name) {
+        true => Ok(format!("{seen}; {}", remains::check(vm, name)?)),
+        false => Ok(seen),
+    }
 }
 
 /// `167:1`.
@@ -94,28 +115,10 @@ fn ratio(vm: &Vm) -> Result<u32> {
 
 /// Passes events on, and counts them.
 struct Counted<'a> {
+    is_of_target: &'a dyn Fn(Tid) -> bool,
     verifier: EventVerifier<'a>,
     events: u64,
     gaps: Gaps,
-}
-
-/// Gaps, by the name of their cause.
-#[derive(Debug, Default)]
-struct Gaps(BTreeMap<&'static str, Vec<AuxOffset>>);
-
-impl Gaps {
-    /// A loss is a gap in each stay of a thread on its CPU while it lasts.
-    fn count(&self, cause: GapCause) -> u64 {
-        self.0.get(cause.name()).map_or(0, Vec::len) as u64
-    }
-
-    /// All gaps of a loss are at one place of the trace.
-    fn losses(&self, cause: GapCause) -> u64 {
-        let mut places = self.0.get(cause.name()).cloned().unwrap_or_default();
-        places.sort_unstable();
-        places.dedup();
-        places.len() as u64
-    }
 }
 
 impl EventSink for Counted<'_> {
@@ -124,10 +127,13 @@ impl EventSink for Counted<'_> {
         if let [TraceEvent::Gap(Gap { cause: GapCause::UntracedCpu, .. })] = events {
             return;
         }
+        if !(self.is_of_target)(tid) {
+            return;
+        }
         self.events += events.len() as u64;
         for event in events {
             if let TraceEvent::Gap(gap) = event {
-                self.gaps.0.entry(gap.cause.name()).or_default().push(gap.at);
+                self.gaps.add(tid, *gap);
             }
         }
         self.verifier.events(pid, tid, space, events);
@@ -136,9 +142,9 @@ impl EventSink for Counted<'_> {
 
 /// Every event of the decoder is the log's, and the other way round, with its true time in its bounds: how many there are, and
 /// the gaps among them.
-fn same_events(opened: &Opened<'_>, truth: &File) -> Result<(u64, Gaps)> {
+fn same_events(opened: &Opened<'_>, truth: &File, is_of_target: &dyn Fn(Tid) -> bool) -> Result<(u64, Gaps)> {
     let verifier = EventVerifier::new(truth, None, KernelText::There);
-    let mut sink = Counted { verifier, events: 0, gaps: Gaps::default() };
+    let mut sink = Counted { is_of_target, verifier, events: 0, gaps: Gaps::default() };
     let options = DecodeOptions { workers: 2, all_branches: true, ..DecodeOptions::default() };
     opened.decode(&options, &mut sink);
     let (events, verdict) = (sink.events, sink.verifier.finish());
@@ -193,37 +199,19 @@ fn report(vm: &Vm, data: &Path, arguments: &[&str]) -> Result<Value> {
 
 /// What the command has reported in the machine is what it reports of the same file outside.
 fn same_as_live(vm: &Vm, case: &Case, data: &Path) -> Result<()> {
+    const TRACE: [&str; 2] = ["/trace/span_ns", "/trace/aux_bytes"];
     let live = fs::read(vm.of_case(case.name, "report"))?;
     let live: Value = serde_json::from_slice(&live).context("the live report")?;
     let pairs = case.arguments.windows(2).filter(|pair| matches!(pair, ["-f" | "-a", _]));
     let later = report(vm, data, &pairs.flatten().copied().collect::<Vec<_>>())?;
-    for part in ["/functions", "/loss/by_cause", "/loss/threads", "/trace/span_ns", "/trace/aux_bytes"] {
+    let parts = match case.is_of_cpus() {
+        false => ["/functions", "/loss/by_cause", "/loss/threads"],
+        // What other programs have mapped is not all here: more of their time is lost, of which shares of the CPU are told.
+        true => ["/functions/0/calls", "/functions/0/latency_ns", "/functions/0/off_cpu_ns"],
+    };
+    for part in parts.iter().chain(&TRACE) {
         let (live, later) = (live.pointer(part), later.pointer(part));
         ensure!(live.is_some() && live == later, "{part}: live {live:?}\nlater {later:?}");
     }
-    Ok(())
-}
-
-/// The trace has the losses of the log, of the kind that was asked for only, and the report's section of losses has the gaps.
-fn same_losses(report: &Value, losses: Losses, gaps: &Gaps, truth: &File) -> Result<()> {
-    let logged = |kind| {
-        let threads = truth.threads().iter();
-        threads.flat_map(|thread| truth.events(thread)).filter(|event| event.kind == kind).count() as u64
-    };
-    let kinds = [
-        ("overflows", Kind::Overflow, GapCause::Overflow, &[Losses::Overflows][..]),
-        ("truncated", Kind::Truncated, GapCause::Truncated, &[Losses::Full, Losses::Stalled]),
-        ("errors", Kind::Damaged, GapCause::DamagedPacket, &[Losses::Damage]),
-    ];
-    for (name, kind, cause, of) in kinds {
-        let (reported, found, logged) = (report["loss"][name].as_u64(), gaps.losses(cause), logged(kind));
-        ensure!(found == logged, "the trace has {found} losses by {name}, the log {logged}");
-        let count = gaps.count(cause);
-        ensure!(reported == Some(count), "the report has {reported:?} {name}, the trace {count} gaps");
-        ensure!((logged > 0) == of.contains(&losses), "{logged} {name} in a case of {losses:?}");
-    }
-    let causes = report["loss"]["by_cause"].as_array().map_or(&[][..], Vec::as_slice);
-    let late = causes.iter().any(|loss| loss["cause"] == GapCause::NotYetAttached.name());
-    ensure!(late == (losses == Losses::Births), "threads attached late: {late}, in a case of {losses:?}");
     Ok(())
 }

@@ -15,6 +15,8 @@ mod counts;
 mod crystal;
 pub mod guest;
 pub mod log;
+mod losses;
 pub mod paths;
+mod remains;
 mod switches;
 mod untraced;

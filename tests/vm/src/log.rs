@@ -15,10 +15,10 @@ const EVENT_BYTES: usize = 32;
 /// # Errors
 /// A file cannot be read or written, or is none.
 pub fn convert(log: &Path, clock: TscClock, truth: &Path) -> Result<File> {
-    convert_parts(log, clock, truth, &|tid, _| tid)
+    convert_parts(log, clock, truth, &|tid, _| Some(tid))
 }
 
-/// That, where a thread may stand for several: `part` says for whom, from thread and time.
+/// That, where a thread may stand for several, or for none: `part` says for whom, from thread and time.
 ///
 /// # Errors
 /// As [`convert`].
@@ -26,7 +26,7 @@ pub fn convert_parts(
     log: &Path,
     clock: TscClock,
     truth: &Path,
-    part: &dyn Fn(Tid, Ns) -> Tid,
+    part: &dyn Fn(Tid, Ns) -> Option<Tid>,
 ) -> Result<File> {
     let bytes = std::fs::read(log).with_context(|| log.display().to_string())?;
     let mut threads: BTreeMap<Tid, Writer> = BTreeMap::new();
@@ -34,8 +34,9 @@ pub fn convert_parts(
         let Some((kind, flags, tsc, from, to, tid)) = parse(event) else {
             bail!("{}: event {number} is none", log.display());
         };
-        let tid = part(Tid(tid), clock.to_ns(tsc));
-        threads.entry(tid).or_default().event(kind, flags, tsc, from, to);
+        if let Some(tid) = part(Tid(tid), clock.to_ns(tsc)) {
+            threads.entry(tid).or_default().event(kind, flags, tsc, from, to);
+        }
     }
     let threads: Vec<(Tid, &Writer)> = threads.iter().map(|(tid, writer)| (*tid, writer)).collect();
     save(truth, clock, &threads).with_context(|| truth.display().to_string())?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use vm_tests::cases::CASES;
-use vm_tests::guest::{GOOD, TRIALS};
+use vm_tests::guest::TRIALS;
 use vm_tests::paths::Vm;
 use vm_tests::{check, guest};
 
@@ -60,14 +60,15 @@ fn check_all(vm: &Vm, names: &[&str]) -> bool {
         }
     }
     for trial in TRIALS.iter().filter(|trial| names.is_empty() || names.contains(&trial.name)) {
-        let end = std::fs::read_to_string(vm.of_case(trial.name, "end"));
-        let end = end.unwrap_or_else(|error| format!("it did not run: {error}"));
-        if end.starts_with(GOOD) {
-            println!("vm {} ... {end}", trial.name);
-            passed += 1;
-        } else {
-            println!("vm {} ... FAILED\n{end}", trial.name);
-            failed += 1;
+        match check::trial(vm, trial.name) {
+            Ok(seen) => {
+                println!("vm {} ... {seen}", trial.name);
+                passed += 1;
+            }
+            Err(error) => {
+                println!("vm {} ... FAILED\n{error:#}", trial.name);
+                failed += 1;
+            }
         }
     }
     println!("vm: {passed} passed; {failed} failed");

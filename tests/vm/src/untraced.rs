@@ -70,7 +70,7 @@ impl OneCpu<'_> {
     pub(crate) fn same_calls(&self, functions: &[&str], from: &Path, data: &Path) -> Result<()> {
         let piece = |tid: Tid, at: Ns| {
             let before = self.switches.stays_off(tid, self.cpu).partition_point(|stay| stay.from <= at);
-            Tid(tid.0 + PIECE * before as i32)
+            self.truth.thread(tid).map(|_| Tid(tid.0 + PIECE * before as i32))
         };
         let pieces = log::convert_parts(from, self.truth.clock(), &from.with_extension("pieces"), &piece)?;
         let mut oracle = Oracle::new(&pieces, data)?;

@@ -96,7 +96,7 @@ pub(crate) fn run(config: &RecordConfig, report: &ReportConfig, interrupts: &Int
 fn check(config: &RecordConfig, report: &ReportConfig, proc: &Proc) -> Result<()> {
     let refused = |message: &str| Err(failure(Exit::NotPossible, message));
     config.request.target.check(proc)?;
-    if matches!(config.request.target, Target::Program(_) | Target::WholeCpus) {
+    if !config.request.target.runs_already() {
         return refused("uprobes are for what runs already: start the program, and name it with -p PID");
     }
     if config.request.cpus.is_some() || config.request.follow {

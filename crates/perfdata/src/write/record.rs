@@ -7,6 +7,7 @@ use super::le::Append;
 pub(super) const HEADER_SIZE: usize = 8;
 
 const MMAP: u32 = 1;
+const LOST: u32 = 2;
 const COMM: u32 = 3;
 const EXIT: u32 = 4;
 const FORK: u32 = 7;
@@ -138,6 +139,11 @@ pub enum Record<'a> {
         /// Its creator.
         parent_tid: Tid,
     },
+    /// Records of the CPU were lost.
+    Lost {
+        /// How many.
+        count: u64,
+    },
     /// New trace data.
     Aux {
         /// Where in the buffer's stream.
@@ -182,7 +188,7 @@ impl Record<'_> {
         out.u32(record_type);
         out.u16(misc);
         out.u16(0); // size, below
-        self.encode_body(id.time, out);
+        self.encode_body(id, out);
         id.encode(out);
         patch_size(out, start);
     }
@@ -200,6 +206,7 @@ impl Record<'_> {
             Self::Comm { exec, .. } => (COMM, u16::from(*exec) * MISC_COMM_EXEC),
             Self::Fork { .. } => (FORK, 0),
             Self::Exit { .. } => (EXIT, 0),
+            Self::Lost { .. } => (LOST, 0),
             Self::Aux { .. } => (AUX, 0),
             Self::ItraceStart { .. } => (ITRACE_START, 0),
             Self::Switch { out, preempted } => (SWITCH, switch(*out, *preempted)),
@@ -207,7 +214,7 @@ impl Record<'_> {
         }
     }
 
-    fn encode_body(&self, time: Ns, to: &mut Vec<u8>) {
+    fn encode_body(&self, id: &SampleId, to: &mut Vec<u8>) {
         match self {
             Self::Mmap2 { pid, tid, start, len, file_offset, identity, protection, flags, path } => {
                 put_ids(to, &[pid.0, tid.0]);
@@ -231,7 +238,11 @@ impl Record<'_> {
             Self::Fork { pid, tid, parent_pid, parent_tid }
             | Self::Exit { pid, tid, parent_pid, parent_tid } => {
                 put_ids(to, &[pid.0, parent_pid.0, tid.0, parent_tid.0]);
-                to.u64(time.0);
+                to.u64(id.time.0);
+            }
+            Self::Lost { count } => {
+                to.u64(id.id);
+                to.u64(*count);
             }
             Self::Aux { offset, size, flags } => {
                 [offset, size, flags].into_iter().for_each(|&value| to.u64(value));

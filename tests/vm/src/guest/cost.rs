@@ -25,6 +25,9 @@ const START_UP_MS: f64 = 100.0;
 /// ... or, where even that is too much for the host, than so many times the kernel's own part.
 const START_UP_SHARE: f64 = 8.0;
 
+/// A thread's birth takes at most so many times what it takes alone.
+const BIRTH_SHARE: f64 = 10.0;
+
 /// More than can be drained.
 const FLOOD_KIB_PER_MS: u64 = 512;
 const FLOOD: Duration = Duration::from_secs(1);
@@ -49,7 +52,7 @@ pub(super) fn cost(vm: &Vm) -> Result<String> {
 
 fn quiet(vm: &Vm) -> Result<String> {
     fs::create_dir_all(PLACE)?;
-    let said = [start_up(vm)?, drained(vm)?].join("; ");
+    let said = [start_up(vm)?, births(vm)?, drained(vm)?].join("; ");
     fs::remove_dir_all(PLACE)?;
     Ok(said)
 }
@@ -76,6 +79,25 @@ fn opened_ms(vm: &Vm, target: &Target) -> Result<f64> {
     ensure!(opens.status.success(), "opens: {}: {said}", opens.status);
     let us: f64 = String::from_utf8_lossy(&opens.stdout).trim().parse().context("opens")?;
     Ok(us / 1e3)
+}
+
+/// A thread's life, alone and while its process is recorded: it inherits two events for each CPU.
+fn births(vm: &Vm) -> Result<String> {
+    let program = vm.programs().join("born");
+    let alone_us = born_us(&mut Command::new(&program))?;
+    let mut record = Command::new(vm.func_latency());
+    let recorded_us = born_us(record.args(["record", "-D", PLACE, "--"]).arg(&program))?;
+    let said = format!("a thread's life takes {alone_us:.0} us, and {recorded_us:.0} us recorded");
+    ensure!(recorded_us < alone_us * BIRTH_SHARE, "{said}");
+    Ok(said)
+}
+
+fn born_us(command: &mut Command) -> Result<f64> {
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "born: {}: {said}", output.status);
+    let ns: f64 = String::from_utf8_lossy(&output.stdout).trim().parse().context("born")?;
+    Ok(ns / 1e3)
 }
 
 /// The rate at which a flood is drained, beside that of plain writing.

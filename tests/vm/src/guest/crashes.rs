@@ -1,4 +1,5 @@
-//! The recorder dies, or its disk is full: the target runs on, and there is a file that opens.
+//! The recorder dies, or its disk is full: the target runs on, and there is a file that opens.  What is in that is checked outside
+//! ([`crate::remains`]).
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +10,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::live::{end_of, server};
+use super::machine;
 use super::process::{command, runs_on};
 use crate::paths::Vm;
+use crate::remains;
 
 /// Half of them from the start on, half from when the file is there.
 const KILLS: u32 = 20;
@@ -25,6 +28,7 @@ pub(super) fn killed(vm: &Vm) -> Result<String> {
     let mut target = server(vm)?;
     let mut opened = 0;
     for number in 0..KILLS {
+        machine::empty_log()?;
         let mut recorder = record(vm, &target, &directory, "5")?.stderr(Stdio::null()).spawn()?;
         let data = directory.join("perf.data");
         while number % 2 == 1 && !data.exists() {
@@ -37,14 +41,17 @@ pub(super) fn killed(vm: &Vm) -> Result<String> {
         runs_on(&mut target)?;
         if fs::metadata(&data).is_ok_and(|meta| meta.len() > 0) {
             opens(vm, &data).with_context(|| format!("killed behind {:?}", KILLS_APART * number))?;
+            keep(vm, "killed", number, &data)?;
             opened += 1;
         }
         remove(&directory)?;
     }
+    machine::empty_log()?;
     let end = record(vm, &target, &directory, "0.2")?.output()?;
     let said = String::from_utf8_lossy(&end.stderr);
     ensure!(end.status.success(), "the next recording: {}\n{said}", end.status);
     opens(vm, &directory.join("perf.data"))?;
+    keep(vm, "killed", KILLS, &directory.join("perf.data"))?;
     runs_on(&mut target)?;
     end_of(target)?;
     ensure!(opened >= KILLS / 4, "only {opened} of the killed recordings had begun");
@@ -58,10 +65,12 @@ pub(super) fn disk_full(vm: &Vm) -> Result<String> {
     let mount = ["-t", "tmpfs", "-o", "size=128k", "tmpfs", SMALL_DISK];
     ensure!(Command::new("mount").args(mount).status()?.success(), "cannot mount {SMALL_DISK}");
     let mut target = server(vm)?;
+    machine::empty_log()?;
     let end = record(vm, &target, disk, "5")?.output()?;
     let said = String::from_utf8_lossy(&end.stderr).into_owned();
     ensure!(end.status.code() == Some(3) && said.contains("No space left"), "{}: {said}", end.status);
     opens(vm, &disk.join("perf.data"))?;
+    keep(vm, "disk-full", 0, &disk.join("perf.data"))?;
     runs_on(&mut target)?;
     end_of(target)?;
     Ok("the file opens up to where the disk was full".to_owned())
@@ -81,6 +90,13 @@ pub(super) fn opens(vm: &Vm, data: &Path) -> Result<()> {
         bail!("{} does not open: {}", data.display(), String::from_utf8_lossy(&dump.stderr));
     }
     Ok(())
+}
+
+/// Leaves a recording and the log of it to the check outside.
+fn keep(vm: &Vm, trial: &str, number: u32, data: &Path) -> Result<()> {
+    let name = remains::name(trial, number);
+    machine::save_log(&vm.of_case(&name, "log"))?;
+    fs::copy(data, vm.of_case(&name, "data")).map(drop).with_context(|| data.display().to_string())
 }
 
 fn remove(directory: &Path) -> Result<()> {

@@ -76,7 +76,7 @@ fn from_the_place(vm: &Vm, place: &Place) -> Result<Command> {
 }
 
 /// As in a container: where the path leads is another file here.
-fn in_a_namespace(vm: &Vm, place: &Place) -> Result<Command> {
+pub(super) fn in_a_namespace(vm: &Vm, place: &Place) -> Result<Command> {
     let (there, server) = (place.directory("there")?, place.path("server"));
     copy_of_server(vm, &server)?;
     fs::copy(vm.programs().join("nest"), there.join("server"))?;

@@ -108,11 +108,15 @@ impl Live {
         let begun = Instant::now();
         while machine::starts()? == starts_before {
             let ended = self.command.try_wait()?;
-            let said = || fs::read_to_string(&self.said).unwrap_or_default();
-            ensure!(ended.is_none() && begun.elapsed() < LIMIT, "nothing is traced: {}", said());
+            ensure!(ended.is_none() && begun.elapsed() < LIMIT, "nothing is traced: {}", self.said()?);
             sleep(Duration::from_millis(5));
         }
         Ok(())
+    }
+
+    /// What it has said so far.
+    pub(super) fn said(&self) -> Result<String> {
+        Ok(fs::read_to_string(&self.said)?)
     }
 
     pub(super) fn end(&mut self) -> Result<Ended> {

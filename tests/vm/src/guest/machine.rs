@@ -93,6 +93,11 @@ pub(super) fn starts() -> Result<u64> {
     counter("starts")
 }
 
+/// Events of the PMU that are open.
+pub(super) fn open_events() -> Result<u64> {
+    counter("open")
+}
+
 /// One of the module's counters.
 fn counter(name: &str) -> Result<u64> {
     let text = fs::read_to_string(COUNTERS).context(COUNTERS)?;

@@ -1,5 +1,6 @@
 //! In the virtual machine: runs the cases and the trials, and leaves what was recorded, logged and printed in `target/vm/out`.
 
+mod containers;
 mod cost;
 mod crashes;
 mod doctor;
@@ -11,6 +12,7 @@ mod process;
 mod record;
 mod refusals;
 mod targets;
+mod uprobes;
 
 use std::fs;
 use std::io;
@@ -30,7 +32,7 @@ pub struct Trial {
 }
 
 /// All of them, in the order in which they run, behind the cases.
-pub const TRIALS: [Trial; 13] = [
+pub const TRIALS: [Trial; 15] = [
     Trial { name: "cost", run: cost::cost },
     Trial { name: "killed", run: crashes::killed },
     Trial { name: "disk-full", run: crashes::disk_full },
@@ -41,7 +43,9 @@ pub const TRIALS: [Trial; 13] = [
     Trial { name: "two-recordings", run: targets::two_recordings },
     Trial { name: "preview", run: targets::preview },
     Trial { name: "filtered-files", run: files::filtered },
+    Trial { name: "filtered-containers", run: containers::filtered },
     Trial { name: "bundle", run: files::bundled },
+    Trial { name: "uprobes", run: uprobes::uprobes },
     Trial { name: "doctor", run: doctor::doctor },
     Trial { name: "refusals", run: refusals::all },
 ];

@@ -20,6 +20,9 @@ pub(super) const USER: u32 = 65534;
 /// Where the refused recordings were to be written; everybody may.
 const PLACE: &str = "/tmp/refused";
 
+/// How much an ordinary user may lock beside `ulimit -l`.
+const LOCKED_KB: &str = "/proc/sys/kernel/perf_event_mlock_kb";
+
 /// A command that must be refused.  Or not: with `code` 0.
 struct Refusal {
     /// What is wrong.
@@ -41,11 +44,16 @@ enum Obstacle {
     None,
     /// `ulimit -l 64`.
     LittleToLock,
+    /// That, and nothing beside.
+    NothingToLock,
     /// perf records the target.
     Busy,
     /// The module is not there.
     NoPmu,
 }
+
+/// A program of [`Vm::programs`].
+const SERVER: &str = "{programs}/server";
 
 const ROOT: Refusal = Refusal {
     what: "",
@@ -58,12 +66,26 @@ const ROOT: Refusal = Refusal {
     says: &[],
 };
 
-const REFUSALS: [Refusal; 12] = [
+const REFUSALS: [Refusal; 18] = [
     Refusal {
         what: "no such process",
         arguments: &["-p", "4000000", "-f", "handle"],
         code: 2,
         says: &["-p 4000000", "no such process"],
+        ..ROOT
+    },
+    Refusal {
+        what: "no such thread",
+        arguments: &["-T", "4000000", "-f", "handle"],
+        code: 2,
+        says: &["-T 4000000", "no such thread"],
+        ..ROOT
+    },
+    Refusal {
+        what: "a CPU that is switched off",
+        arguments: &["-C", "1", "-p", Word::PID, "-f", "handle"],
+        code: 2,
+        says: &["-C 1", "those that run are 0"],
         ..ROOT
     },
     Refusal {
@@ -100,6 +122,20 @@ const REFUSALS: [Refusal; 12] = [
         ..ROOT
     },
     Refusal {
+        what: "somebody else's thread",
+        by_root: false,
+        arguments: &["-T", Word::PID, "-d", "1", "-f", "handle"],
+        says: &["perf_event_paranoid is 2", "setcap"],
+        ..ROOT
+    },
+    Refusal {
+        what: "whole CPUs, by an ordinary user",
+        by_root: false,
+        arguments: &["-C", "0", "-d", "1", "-f", "handle"],
+        says: &["perf_event_paranoid is 2", "no whole CPUs", "setcap"],
+        ..ROOT
+    },
+    Refusal {
         what: "an ordinary user's own process",
         by_root: false,
         target_of_root: false,
@@ -122,6 +158,23 @@ const REFUSALS: [Refusal; 12] = [
         obstacle: Obstacle::LittleToLock,
         arguments: &["-p", Word::PID, "-d", "1", "-f", "handle", "-m", "64M"],
         says: &["of 64 MB: ", "ulimit -l is 64 KB", "perf_event_mlock_kb is 516", "a smaller -m"],
+        ..ROOT
+    },
+    Refusal {
+        what: "a program to start, and more than may be locked",
+        by_root: false,
+        obstacle: Obstacle::LittleToLock,
+        arguments: &["-f", "handle", "-m", "64M", "--", SERVER],
+        says: &["of 64 MB: ", "ulimit -l is 64 KB"],
+        ..ROOT
+    },
+    Refusal {
+        what: "nothing that may be locked",
+        by_root: false,
+        target_of_root: false,
+        obstacle: Obstacle::NothingToLock,
+        arguments: &["-p", Word::PID, "-t", "-d", "1", "-f", "handle"],
+        says: &["1 buffers of trace need", "ulimit -l is 16 KB", "sysctl kernel.perf_event_mlock_kb="],
         ..ROOT
     },
     Refusal {
@@ -164,24 +217,40 @@ pub(super) fn all(vm: &Vm) -> Result<String> {
 fn one(vm: &Vm, refusal: &Refusal) -> Result<()> {
     let mut target = server_of(if refusal.target_of_root { 0 } else { USER }, vm)?;
     let obstacle = raise(refusal.obstacle, &target)?;
+    let open = machine::open_events().ok();
     let refused = machine::with_paranoid(refusal.paranoid, || refuse(vm, refusal, &target));
+    let left = nothing_is_left(open);
     if let Some(mut perf) = obstacle {
         signal("INT", &perf)?;
         wait(&mut perf)?;
     }
-    if refusal.obstacle == Obstacle::NoPmu {
-        machine::load_module(vm)?;
+    match refusal.obstacle {
+        Obstacle::NoPmu => machine::load_module(vm)?,
+        Obstacle::NothingToLock => fs::write(LOCKED_KB, "516")?,
+        Obstacle::None | Obstacle::LittleToLock | Obstacle::Busy => (),
     }
     let lives = runs_on(&mut target);
     signal("TERM", &target)?;
     wait(&mut target)?;
-    refused.and(lives)
+    refused.and(lives).and(left)
+}
+
+/// No event is open that was not before, and no program is held that was to be started.
+fn nothing_is_left(open_before: Option<u64>) -> Result<()> {
+    let open = machine::open_events().ok();
+    ensure!(open == open_before, "{open_before:?} events of the PMU were open, now {open:?}");
+    for entry in fs::read_dir("/proc")? {
+        let name = fs::read_to_string(entry?.path().join("comm")).unwrap_or_default();
+        ensure!(name.trim() != "func_latency", "a process of the command is left");
+    }
+    Ok(())
 }
 
 /// Makes it impossible; perf, if that is what does it.
 fn raise(obstacle: Obstacle, target: &Child) -> Result<Option<Child>> {
     match obstacle {
         Obstacle::None | Obstacle::LittleToLock => Ok(None),
+        Obstacle::NothingToLock => Ok(fs::write(LOCKED_KB, "0").map(|()| None)?),
         Obstacle::NoPmu => machine::unload_module().map(|()| None),
         Obstacle::Busy => {
             let starts = machine::starts()?;
@@ -199,12 +268,16 @@ fn raise(obstacle: Obstacle, target: &Child) -> Result<Option<Child>> {
 /// The command is refused as it should be, and has left no file.
 fn refuse(vm: &Vm, refusal: &Refusal, target: &Child) -> Result<()> {
     let mut words = Vec::new();
-    if refusal.obstacle == Obstacle::LittleToLock {
-        words.extend(["prlimit", "--memlock=65536:65536"].map(str::to_owned));
+    match refusal.obstacle {
+        Obstacle::LittleToLock => words.extend(["prlimit", "--memlock=65536:65536"].map(str::to_owned)),
+        Obstacle::NothingToLock => words.extend(["prlimit", "--memlock=16384:16384"].map(str::to_owned)),
+        Obstacle::None | Obstacle::Busy | Obstacle::NoPmu => (),
     }
     words.extend([vm.func_latency().display().to_string(), "-D".to_owned(), PLACE.to_owned()]);
     let pid = target.id().to_string();
-    words.extend(refusal.arguments.iter().map(|word| word.replace(Word::PID, &pid)));
+    let programs = vm.programs().display().to_string();
+    let filled = |word: &&str| word.replace(Word::PID, &pid).replace(Word::PROGRAMS, &programs);
+    words.extend(refusal.arguments.iter().map(filled));
     let mut command = command(&words)?;
     if !refusal.by_root {
         command.uid(USER).gid(USER);

@@ -82,7 +82,7 @@ pub(super) fn preview(vm: &Vm) -> Result<String> {
 }
 
 /// The threads whose complete calls the rows have.
-fn threads_with_calls(rows: &Path) -> Result<BTreeSet<String>> {
+pub(super) fn threads_with_calls(rows: &Path) -> Result<BTreeSet<String>> {
     let mut threads = BTreeSet::new();
     for line in fs::read_to_string(rows)?.lines() {
         let row: Value = serde_json::from_str(line)?;
