@@ -68,6 +68,17 @@ const BROWSER_NEEDS: &[Need] = &[Need {
     purpose: "the page of --html; 220 MB on disk",
 }];
 
+/// What the tests of servers under load need besides: where it cannot be had, they are skipped.
+const SERVER_NEEDS: &[Need] = &[
+    Need {
+        package: "postgresql-15",
+        probe: "/usr/lib/postgresql/15/bin/postgres",
+        purpose: "a server under load, and its load; 200 MB on disk",
+    },
+    Need { package: "mariadb-server-core", probe: "/usr/sbin/mariadbd", purpose: "a server under load" },
+    Need { package: "mariadb-client-core", probe: "/usr/bin/mariadb", purpose: "its load" },
+];
+
 /// What reads exports: Python's packages, 80 MB on disk.
 const PYTHON_PACKAGES: [&str; 2] = ["duckdb==2.0.0", "perfetto==0.59.1"];
 
@@ -80,6 +91,11 @@ pub(crate) fn run(extent: Extent) -> Result {
 /// The same for the virtual machine.
 pub(crate) fn virtual_machine() -> Result {
     provide(&VM_NEEDS.iter().collect::<Vec<_>>())
+}
+
+/// The same for the servers.
+pub(crate) fn servers() -> Result {
+    provide(&SERVER_NEEDS.iter().collect::<Vec<_>>())
 }
 
 /// The same for the browser.

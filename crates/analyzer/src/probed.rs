@@ -146,7 +146,7 @@ impl<'a> ProbedAnalysis<'a> {
     }
 
     fn row(&mut self, call: &ProbedCall, function: FunctionId, cost: ProbeCost) -> CallRow {
-        let (status, cut_by) = status(call.end_kind);
+        let (status, cut_by) = status(call.end_kind, self.request.stack_switches);
         let (caller, site) = self.caller(call);
         CallRow {
             id: CallId { tid: call.tid, number: call.number },
@@ -254,10 +254,16 @@ impl ProbeSink for ProbedAnalysis<'_> {
     }
 }
 
-const fn status(end: ProbedEnd) -> (Status, Option<Cut>) {
+/// An unwound call has no end to go by, and so no latency: it is cut.
+const fn status(end: ProbedEnd, stack_switches: bool) -> (Status, Option<Cut>) {
     match end {
         ProbedEnd::Return | ProbedEnd::Jump => (Status::Complete, None),
-        ProbedEnd::Unseen => (Status::Cut, Some(Cut { cause: CutCause::Unseen, cpu: None })),
+        ProbedEnd::Unwound if !stack_switches => {
+            (Status::Cut, Some(Cut { cause: CutCause::UnwoundUnseen, cpu: None }))
+        }
+        ProbedEnd::Unseen | ProbedEnd::Unwound => {
+            (Status::Cut, Some(Cut { cause: CutCause::Unseen, cpu: None }))
+        }
         ProbedEnd::NoEntry => (Status::OpenStart, None),
         ProbedEnd::ThreadEnd | ProbedEnd::Open => (Status::OpenEnd, None),
     }

@@ -406,8 +406,10 @@ pub enum CutCause {
     StackSwitch,
     /// The stack became deeper than the analysis follows.
     StackTooDeep,
-    /// It was gone when its thread was seen next: unwound, or left in a way that has no probe.
+    /// It was gone when its thread was seen next: unwound, or on a stack that was switched away from.
     Unseen,
+    /// It was unwound, and nobody knows when.
+    UnwoundUnseen,
 }
 
 impl CutCause {
@@ -419,6 +421,7 @@ impl CutCause {
             Self::StackSwitch => "stack switch",
             Self::StackTooDeep => "stack too deep",
             Self::Unseen => "end not seen",
+            Self::UnwoundUnseen => "unwound out of sight",
         }
     }
 }

@@ -34,7 +34,20 @@ struct pt_regs {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+struct xol_area {
+	unsigned long vaddr;
+};
+
+struct uprobes_state {
+	struct xol_area *xol_area;
+};
+
+struct mm_struct {
+	struct uprobes_state uprobes_state;
+};
+
 struct task_struct {
+	struct mm_struct *mm;
 	int pid;
 	int tgid;
 	__u64 start_time;

@@ -131,20 +131,49 @@ __noinline int emit(struct thread *thread, struct frame *frame, __u32 tid, __u64
 	return 0;
 }
 
-/* Ends the frames that are below `sp`, and so are gone. */
-__noinline int drop_dead(struct thread *thread, __u32 tid, __u64 sp, bool on_signal_stack)
+/* What a signal interrupted waits on its own stack; a handler that control has left is gone. */
+static __always_inline bool is_dead(struct frame *frame, __u64 sp, bool on_signal_stack)
+{
+	return frame->on_signal_stack == on_signal_stack ? frame->sp < sp : !on_signal_stack;
+}
+
+/* Whether an outer frame of the same stack lives on. */
+__noinline int goes_on(struct thread *thread, __u64 sp, bool on_signal_stack)
 {
 	if (!thread)
 		return 0;
+	for (__u32 i = 0; i < MAX_DEPTH; i++) {
+		struct frame *frame = frame_at(thread, thread->depth - 1 - i);
+
+		if (!frame)
+			break;
+		if (!is_dead(frame, sp, on_signal_stack))
+			return frame->on_signal_stack == on_signal_stack;
+	}
+	return 0;
+}
+
+/* Ends the frames that are below `sp`, and so are gone; `is_reused`: others stand in their place. */
+__noinline int drop_dead(struct thread *thread, __u32 tid, __u64 sp, bool on_signal_stack, bool is_reused)
+{
+	struct frame *dead;
+	__u8 how;
+
+	if (!thread)
+		return 0;
+	dead = innermost(thread);
+	if (!dead || !is_dead(dead, sp, on_signal_stack))
+		return 0;
+	how = is_reused || goes_on(thread, sp, on_signal_stack) ? END_UNWOUND : END_UNSEEN;
 	for (int i = 0; i < MAX_DEPTH; i++) {
 		struct frame *frame = innermost(thread);
 
 		if (!frame)
 			break;
-		/* What a signal interrupted waits on its own stack; a handler that control has left is gone. */
-		if (frame->on_signal_stack == on_signal_stack ? frame->sp >= sp : on_signal_stack)
+		if (!is_dead(frame, sp, on_signal_stack))
 			break;
-		emit(thread, frame, tid, thread->seen, END_UNSEEN);
+		/* Deeper than 64 the kernel rewrites no return address: such a call may have returned unseen. */
+		emit(thread, frame, tid, thread->seen, frame->is_rewritten ? END_UNSEEN : how);
 		thread->depth--;
 	}
 	return 0;
@@ -246,7 +275,17 @@ struct hit {
 	__u32 function;
 	bool on_signal_stack;
 	bool is_child;
+	bool is_rewritten;
 };
+
+/* kernel/events/uprobes.c, get_trampoline_vaddr(): where rewritten return addresses lead. */
+static __always_inline __u64 trampoline(void)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct xol_area *area = BPF_CORE_READ(task, mm, uprobes_state.xol_area);
+
+	return area ? BPF_CORE_READ(area, vaddr) : 0;
+}
 
 static __noinline void enter(struct thread *thread, struct pt_regs *regs, struct hit *hit)
 {
@@ -255,16 +294,23 @@ static __noinline void enter(struct thread *thread, struct pt_regs *regs, struct
 	__u16 depth;
 
 	bpf_probe_read_user(&caller, sizeof(caller), (void *)hit->sp);
-	drop_dead(thread, hit->tid, hit->sp, hit->on_signal_stack);
+	drop_dead(thread, hit->tid, hit->sp, hit->on_signal_stack, 0);
 	frame = innermost(thread);
 	if (frame && frame->sp == hit->sp && frame->on_signal_stack == hit->on_signal_stack) {
 		if (frame->function == hit->function && frame->is_looping && frame->caller == caller) {
 			frame->is_looping = 0;
 			return;
 		}
-		/* Its return address has been overwritten. */
-		drop_dead(thread, hit->tid, hit->sp + 1, hit->on_signal_stack);
-		frame = innermost(thread);
+		if (frame->is_rewritten && hit->is_rewritten && caller == trampoline()) {
+			/* A jump out of a function that goes on: both return together.  To its own entry, it is a loop. */
+			if (frame->function == hit->function)
+				return;
+			caller = frame->caller;
+		} else {
+			/* Its return address has been overwritten. */
+			drop_dead(thread, hit->tid, hit->sp + 1, hit->on_signal_stack, 1);
+			frame = innermost(thread);
+		}
 	}
 	/* A child is what a call in question calls itself. */
 	if (hit->is_child && (!frame || frame->is_child))
@@ -291,6 +337,7 @@ static __noinline void enter(struct thread *thread, struct pt_regs *regs, struct
 	frame->is_child = hit->is_child;
 	frame->is_looping = 0;
 	frame->on_signal_stack = hit->on_signal_stack;
+	frame->is_rewritten = hit->is_rewritten;
 	thread->depth++;
 }
 
@@ -316,7 +363,7 @@ static __noinline void leave(struct thread *thread, struct pt_regs *regs, struct
 	__u8 number = cookie >> 16;
 	struct frame *frame;
 
-	drop_dead(thread, hit->tid, hit->sp, hit->on_signal_stack);
+	drop_dead(thread, hit->tid, hit->sp, hit->on_signal_stack, 0);
 	frame = innermost(thread);
 	if (frame && frame->function == hit->function && frame->sp == hit->sp) {
 		if (number != NO_REGISTER) {
@@ -329,7 +376,8 @@ static __noinline void leave(struct thread *thread, struct pt_regs *regs, struct
 		thread->depth--;
 		return;
 	}
-	if (how != END_RETURN || hit->is_child)
+	/* A return address is rewritten at an entry: without one that was seen, there was no room for its frame. */
+	if (how != END_RETURN || hit->is_child || hit->is_rewritten)
 		return;
 	/* Had it been called below a frame that we know, we would know it, too. */
 	if (thread->depth == 0)
@@ -342,7 +390,7 @@ static __always_inline void loop(struct thread *thread, struct hit *hit)
 {
 	struct frame *frame;
 
-	drop_dead(thread, hit->tid, hit->sp, hit->on_signal_stack);
+	drop_dead(thread, hit->tid, hit->sp, hit->on_signal_stack, 0);
 	frame = innermost(thread);
 	if (frame && frame->function == hit->function && frame->sp == hit->sp)
 		frame->is_looping = 1;
@@ -359,6 +407,7 @@ int on_probe(struct pt_regs *regs)
 		.tid = (__u32)id,
 		.function = cookie >> 32,
 		.is_child = cookie >> 24 & 1,
+		.is_rewritten = cookie >> 25 & 1,
 	};
 	struct thread *thread;
 
@@ -370,6 +419,9 @@ int on_probe(struct pt_regs *regs)
 			count(COUNTER_NO_ROOM);
 		return 0;
 	}
+	/* A uretprobe is hit when the return address has been popped. */
+	if (hit.is_rewritten && cookie & ACTION_RETURN)
+		hit.sp -= sizeof(__u64);
 	hit.on_signal_stack = is_on_signal_stack(task, hit.sp);
 	thread->probes++;
 	if (cookie & ACTION_ENTRY)
@@ -475,6 +527,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	__u64 now = bpf_ktime_get_ns();
 
 	if (leaves) {
+		if (leaves->out)
+			count(COUNTER_MISSED_SWITCHES);
 		leaves->out = now;
 		leaves->is_preempted = preempt || !sleeps(prev);
 		if (leaves->depth) {
@@ -489,6 +543,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		}
 	}
 	if (comes) {
+		if (!comes->out)
+			count(COUNTER_MISSED_SWITCHES);
 		tell(comes, in, now);
 		comes_back(comes, now);
 	}

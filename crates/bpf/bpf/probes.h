@@ -3,7 +3,10 @@
 #ifndef PROBES_H
 #define PROBES_H
 
-/* A probe's cookie:  action (bits 0-7) | condition (8-15) | register (16-23) | is a child (24) | function (32-63). */
+/*
+ * A probe's cookie:
+ *   action (bits 0-7) | condition (8-15) | register (16-23) | is a child (24) | return address is rewritten (25) | function (32-63)
+ */
 enum action {
 	ACTION_ENTRY = 1,  /* the first instruction of the function */
 	ACTION_RETURN = 2, /* a return */
@@ -19,16 +22,17 @@ enum {
 enum end {
 	END_RETURN = 0,
 	END_JUMP = 1,   /* a jump out of the function */
-	END_UNSEEN = 2, /* its frame was gone when the thread was seen next: unwound, or left in a way that has no probe */
+	END_UNSEEN = 2, /* its frame was gone when the thread was seen next: unwound, or on a stack that was switched away from */
 	END_THREAD = 3, /* its thread ended inside */
 	END_NO_ENTRY = 4, /* a return of a call whose entry was not seen */
+	END_UNWOUND = 6, /* as END_UNSEEN, and certainly unwound: its stack goes on without it */
 	END_OF_THREAD = 5, /* no call: a thread has ended that was born at `start` */
 };
 
 /* Times in ns of CLOCK_MONOTONIC. */
 struct call {
 	__u64 start;    /* entry */
-	__u64 end;      /* END_UNSEEN: when it was certainly still running */
+	__u64 end;      /* END_UNSEEN, END_UNWOUND: when it was certainly still running */
 	__u64 blocked;  /* of the time between, asleep */
 	__u64 runnable; /* ... woken up, waiting for a CPU */
 	__u64 preempted; /* ... not asleep, waiting for a CPU */
@@ -90,7 +94,8 @@ struct frame {
 	__u8 is_child;
 	__u8 is_looping; /* it jumps to its own first instruction */
 	__u8 on_signal_stack;
-	__u8 unused[3];
+	__u8 is_rewritten; /* its return address is: a uretprobe ends it */
+	__u8 unused[2];
 };
 
 struct thread {
@@ -123,7 +128,8 @@ enum counter {
 	COUNTER_NO_ROOM = 1,     /* entries of threads for which there was no room */
 	COUNTER_ODD_RETURN = 2,  /* returns from where no call of that function stands on the stack */
 	COUNTER_LOST_INTERVALS = 3, /* struct interval that had no room */
-	COUNTERS = 4,
+	COUNTER_MISSED_SWITCHES = 4, /* a thread that was off the CPU goes off, or one that was on it comes back */
+	COUNTERS = 5,
 };
 
 #endif

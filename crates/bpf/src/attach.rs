@@ -8,7 +8,7 @@ use libbpf_rs::{ErrorKind, Link, ProgramMut, UprobeMultiOpts, UprobeOpts};
 use model::Pid;
 
 use crate::error::BpfError;
-use crate::probe_points::{ProbePoint, ProbePoints};
+use crate::probe_points::{Ends, ProbePoint, ProbePoints};
 use crate::programs::Programs;
 
 /// A function to probe.
@@ -38,11 +38,23 @@ pub(crate) enum Which {
     Entries,
     /// The others.
     Exits,
+    /// Those at return addresses, where these are rewritten.
+    Returns,
 }
 
 impl Which {
-    fn takes(self, point: &ProbePoint) -> bool {
-        point.is_entry() == (self == Self::Entries)
+    /// Offsets and cookies.
+    fn of(self, function: &ProbedFunction, index: usize) -> Vec<(usize, u64)> {
+        let points = &function.points;
+        let is_rewritten = points.ends == Ends::ByReturnAddress;
+        let taken = |point: &ProbePoint| match self {
+            Self::Entries => point.is_entry().then_some(*point),
+            Self::Exits => (!point.is_entry()).then_some(*point),
+            Self::Returns => (point.is_entry() && is_rewritten).then(|| point.returned()),
+        };
+        let probe =
+            |point: ProbePoint| (point.offset.0 as usize, points.cookie(point, index, function.is_child));
+        points.points.iter().filter_map(taken).map(probe).collect()
     }
 }
 
@@ -57,18 +69,15 @@ pub(crate) fn attach(
     let mut probes: BTreeMap<(Pid, &Path), Vec<(usize, u64)>> = BTreeMap::new();
     for (index, function) in functions.iter().enumerate() {
         for place in &function.places {
-            let of_place = probes.entry((place.pid, &place.file)).or_default();
-            let points = function.points.points.iter().filter(|point| which.takes(point));
-            of_place.extend(
-                points.map(|point| (point.offset.0 as usize, point.cookie(index, function.is_child))),
-            );
+            probes.entry((place.pid, &place.file)).or_default().extend(which.of(function, index));
         }
     }
+    let retprobe = which == Which::Returns;
     let mut links = Vec::new();
     for ((pid, file), probes) in probes.into_iter().filter(|(_, probes)| !probes.is_empty()) {
         let placed = match programs.has_multi {
-            true => together(&program, pid, file, &probes),
-            false => one_by_one(&program, pid, file, &probes),
+            true => together(&program, pid, file, &probes, retprobe),
+            false => one_by_one(&program, pid, file, &probes, retprobe),
         };
         match placed {
             Ok(placed) => links.extend(placed),
@@ -91,9 +100,10 @@ fn together(
     pid: Pid,
     file: &Path,
     probes: &[(usize, u64)],
+    retprobe: bool,
 ) -> libbpf_rs::Result<Vec<Link>> {
     let (offsets, cookies) = probes.iter().copied().unzip();
-    let options = UprobeMultiOpts { offsets, cookies, ..UprobeMultiOpts::default() };
+    let options = UprobeMultiOpts { offsets, cookies, retprobe, ..UprobeMultiOpts::default() };
     Ok(vec![program.attach_uprobe_multi_with_opts(pid.0, file, "", options)?])
 }
 
@@ -102,9 +112,11 @@ fn one_by_one(
     pid: Pid,
     file: &Path,
     probes: &[(usize, u64)],
+    retprobe: bool,
 ) -> libbpf_rs::Result<Vec<Link>> {
     let attach = |&(offset, cookie): &(usize, u64)| {
-        program.attach_uprobe_with_opts(pid.0, file, offset, UprobeOpts { cookie, ..UprobeOpts::default() })
+        let options = UprobeOpts { cookie, retprobe, ..UprobeOpts::default() };
+        program.attach_uprobe_with_opts(pid.0, file, offset, options)
     };
     probes.iter().map(attach).collect()
 }

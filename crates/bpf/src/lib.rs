@@ -25,7 +25,7 @@ mod wire;
 pub use attach::{ProbedFunction, ProbedPlace};
 pub use cost::{Cost, Costs};
 pub use error::BpfError;
-pub use probe_points::{CodeError, CodePart, FunctionCode, ProbePoint, ProbePoints};
+pub use probe_points::{CodeError, CodePart, Ends, FunctionCode, ProbePoint, ProbePoints};
 pub use session::{Room, Session, Summary};
 
 /// Whether the kernel accepts the programs; true: with links for many probes at once.

@@ -43,11 +43,23 @@ pub struct ProbePoint {
     register: u8,
 }
 
+/// How the ends of calls are seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ends {
+    /// By probes at the instructions with which the function can be left.
+    #[default]
+    AtInstructions,
+    /// By uretprobes: the kernel rewrites the return address of each call, and restores it when it is taken.
+    ByReturnAddress,
+}
+
 /// Where and how a function is probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbePoints {
     /// By offset.
     pub points: Vec<ProbePoint>,
+    /// Whether there are uretprobes, besides.
+    pub ends: Ends,
     /// Functions that it calls directly, each once, by address.
     pub callees: Vec<Svma>,
     /// Bytes of the part with the entry: a jump by register to there does not leave.
@@ -83,29 +95,68 @@ pub enum CodeError {
 }
 
 impl ProbePoint {
-    /// The cookie of this probe (`bpf/probes.h`).
-    #[must_use]
-    pub fn cookie(&self, function: usize, is_child: bool) -> u64 {
-        u64::from(self.actions)
-            | u64::from(self.condition) << 8
-            | u64::from(self.register) << 16
-            | u64::from(is_child) << 24
-            | (function as u64) << 32
-    }
-
     /// A call begins here.
     #[must_use]
     pub const fn is_entry(&self) -> bool {
         self.actions & Action::Entry as u8 != 0
     }
+
+    /// Of the end that a uretprobe at this entry sees.
+    pub(crate) const fn returned(self) -> Self {
+        Self { actions: Action::Return as u8, condition: NONE, register: NONE, ..self }
+    }
 }
 
 impl ProbePoints {
+    /// The cookie of one of these probes (`bpf/probes.h`).
+    pub(crate) fn cookie(&self, point: ProbePoint, function: usize, is_child: bool) -> u64 {
+        u64::from(point.actions)
+            | u64::from(point.condition) << 8
+            | u64::from(point.register) << 16
+            | u64::from(is_child) << 24
+            | u64::from(self.ends == Ends::ByReturnAddress) << 25
+            | (function as u64) << 32
+    }
+
     /// Of a function.
     ///
     /// # Errors
     /// [`CodeError`]: nothing may be probed.
-    pub fn of(code: &FunctionCode<'_>) -> Result<Self, CodeError> {
+    pub fn new(code: &FunctionCode<'_>, ends: Ends) -> Result<Self, CodeError> {
+        match ends {
+            Ends::AtInstructions => Self::of(code),
+            Ends::ByReturnAddress => Self::entry_of(code),
+        }
+    }
+
+    /// Its first instruction alone: what follows it need not be understood.
+    fn entry_of(code: &FunctionCode<'_>) -> Result<Self, CodeError> {
+        let first = code.parts.first().filter(|part| !part.bytes.is_empty()).ok_or(CodeError::Empty)?;
+        let at = code.entry.0.wrapping_sub(first.start.0);
+        let bytes = usize::try_from(at).ok().and_then(|at| first.bytes.get(at..)).unwrap_or_default();
+        let entry = Decoder::with_ip(64, bytes, code.entry.0, DecoderOptions::NONE).decode();
+        if entry.is_invalid() {
+            return Err(CodeError::NoInstruction(code.entry));
+        }
+        if entry.has_lock_prefix() {
+            return Err(CodeError::LockedEntry);
+        }
+        let offset = first.file_offset.plus(at);
+        let point = ProbePoint { offset, actions: Action::Entry as u8, condition: NONE, register: NONE };
+        Ok(Self {
+            points: vec![point],
+            ends: Ends::ByReturnAddress,
+            callees: Self::of(code).map(|points| points.callees).unwrap_or_default(),
+            first_part_len: first.bytes.len() as u64,
+            entry_is_emulated: is_emulated(&entry),
+        })
+    }
+
+    /// Of a function whose ends are seen at instructions.
+    ///
+    /// # Errors
+    /// [`CodeError`]: nothing may be probed.
+    fn of(code: &FunctionCode<'_>) -> Result<Self, CodeError> {
         let first = code.parts.first().filter(|part| !part.bytes.is_empty()).ok_or(CodeError::Empty)?;
         let mut instructions = Vec::new();
         for part in &code.parts {
@@ -131,6 +182,7 @@ impl ProbePoints {
         }
         Ok(Self {
             points,
+            ends: Ends::AtInstructions,
             callees,
             first_part_len: first.bytes.len() as u64,
             entry_is_emulated: is_emulated(entry),
@@ -337,6 +389,18 @@ mod tests {
         assert_eq!(points(&[0xf0, 0xff, 0x07, 0xc3]), Err(CodeError::LockedEntry)); // lock incl (%rdi)
         // je behind the lock of lock cmpxchg
         assert!(points(&[0x74, 1, 0xf0, 0x0f, 0xb1, 0x0f, 0xc3]).is_ok());
+    }
+
+    /// A uretprobe needs no more of a function than its first instruction.
+    #[test]
+    fn the_entry_alone_of_code_that_is_not_instructions_throughout() {
+        let bytes = [0x55, 0x06, 0xc3]; // push %rbp; nothing; ret
+        let part = CodePart { start: Svma(START), file_offset: FileOffset(0x400), bytes: &bytes };
+        let code = FunctionCode { entry: Svma(START), parts: vec![part] };
+        let points = ProbePoints::new(&code, Ends::ByReturnAddress).unwrap();
+        assert_eq!((points.points.len(), points.points[0].offset), (1, FileOffset(0x400)));
+        assert!(points.points[0].is_entry() && points.entry_is_emulated && points.callees.is_empty());
+        assert!(ProbePoints::new(&code, Ends::AtInstructions).is_err());
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub struct Summary {
     pub no_room: u64,
     /// Times off the CPU whose records had no room: reasons and wakers do not have them.
     pub lost_intervals: u64,
+    /// Switches of the threads that the kernel did not tell: what they were off the CPU is lacking there.
+    pub missed_switches: u64,
     /// Returns from where no call was known to be: the thread has switched its stack.
     pub odd_returns: u64,
 }
@@ -53,8 +55,8 @@ pub struct Room {
 
 /// Programs and functions, ready.
 pub struct Session {
-    programs: Programs,
-    functions: Vec<ProbedFunction>,
+    pub(crate) programs: Programs,
+    pub(crate) functions: Vec<ProbedFunction>,
 }
 
 impl Session {
@@ -99,7 +101,8 @@ impl Session {
         sink: &mut dyn ProbeSink,
     ) -> Result<Summary, BpfError> {
         let scheduler = self.attach_scheduler()?;
-        let exits = attach(&self.programs, "on_probe", &self.functions, Which::Exits)?;
+        let mut exits = attach(&self.programs, "on_probe", &self.functions, Which::Exits)?;
+        exits.extend(attach(&self.programs, "on_probe", &self.functions, Which::Returns)?);
         let from = now();
         let entries = attach(&self.programs, "on_probe", &self.functions, Which::Entries)?;
         let taken = RefCell::new(Taken { sink, window: (from, Ns::MAX) });
@@ -131,6 +134,7 @@ impl Session {
             no_room: counter(1),
             odd_returns: counter(2),
             lost_intervals: counter(3),
+            missed_switches: counter(4),
         })
     }
 

@@ -82,7 +82,7 @@ pub(crate) fn record(bytes: &[u8]) -> Option<(Option<LostCalls>, Told)> {
         parent: is_child.then(|| u64_at(64)),
         probes: u64::from(u32_at(112)),
         depth: u32_at(116) & 0xffff,
-        end_kind: *ENDS.get(usize::from(how))?,
+        end_kind: end_kind(how)?,
     };
     Some((lost, Told::Call(call)))
 }
@@ -120,9 +120,18 @@ fn stack(bytes: &[u8], at: usize, len: usize) -> Vec<Avma> {
     (0..len).map_while(|index| address(long(bytes, at + 8 * index))).collect()
 }
 
-/// `enum end`.
-const ENDS: [ProbedEnd; 5] =
-    [ProbedEnd::Return, ProbedEnd::Jump, ProbedEnd::Unseen, ProbedEnd::ThreadEnd, ProbedEnd::NoEntry];
+/// `enum end`, of calls.
+const fn end_kind(how: u8) -> Option<ProbedEnd> {
+    Some(match how {
+        0 => ProbedEnd::Return,
+        1 => ProbedEnd::Jump,
+        2 => ProbedEnd::Unseen,
+        3 => ProbedEnd::ThreadEnd,
+        4 => ProbedEnd::NoEntry,
+        6 => ProbedEnd::Unwound,
+        _ => return None,
+    })
+}
 /// The one of them that is no call's.
 const END_OF_THREAD: u8 = 5;
 

@@ -326,6 +326,10 @@ pub struct RecordArgs {
     /// Probes for the children: as many as this at functions that the code calls directly
     #[arg(long = "max-probes", value_name = "N", default_value_t = 100)]
     pub max_probes: usize,
+    /// With uprobes, see ends by rewritten return addresses: any function, and tail calls to their end, but an exception through
+    /// it ends the program, and calls nested deeper than 64 have no end
+    #[arg(long)]
+    pub uretprobe: bool,
     /// Program to run and trace
     #[arg(last = true, value_name = "CMD")]
     pub program: Vec<String>,

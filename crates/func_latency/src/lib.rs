@@ -69,6 +69,9 @@ mod tree_commands;
 pub mod tree_config;
 #[cfg(feature = "bpf")]
 mod uprobe;
+#[cfg(not(feature = "bpf"))]
+#[path = "without_uprobe.rs"]
+mod uprobe;
 
 use std::process::ExitCode;
 

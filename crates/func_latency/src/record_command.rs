@@ -1,15 +1,15 @@
 //! Without a subcommand: record and report.  `record`: record only.
 
 use anyhow::{Context, Result};
-use recorder::{Ended, Interrupts, Layout, Losses, Pmu, Summary, Target};
+use recorder::{Ended, Interrupts, Layout, Losses, Summary, Target};
 
-use crate::args::{BackendChoice, RecordArgs};
+use crate::args::RecordArgs;
 use crate::config::ReportConfig;
-use crate::exit::{Exit, failure};
+use crate::exit::Exit;
 use crate::prepared::Prepared;
 use crate::record_config::{RecordConfig, Then};
 use crate::render::units::{counted, duration, size};
-use crate::{bundle_command, messages, preview_command, report_command};
+use crate::{bundle_command, messages, preview_command, report_command, uprobe};
 
 /// `--history=1`: record only.
 const HISTORY_RECORD: u8 = 1;
@@ -46,8 +46,8 @@ fn execute(args: RecordArgs, then: Then) -> Result<Exit> {
     let config = RecordConfig::new(args, then)?;
     // Before any thread is made: one that does not hold them back would die of them.
     let interrupts = Interrupts::hold().context("cannot hold signals back")?;
-    if is_for_probes(&config) {
-        return probe(&config, &interrupts);
+    if uprobe::takes(&config) {
+        return uprobe::run(&config, &interrupts);
     }
     if config.then == Then::Preview {
         return preview_command::run(&config, &interrupts);
@@ -65,40 +65,6 @@ fn execute(args: RecordArgs, then: Then) -> Result<Exit> {
         Some(report) if config.then == Then::Report => report_command::run(report),
         _ => Ok(Exit::Done),
     }
-}
-
-/// Probes time the calls: they were asked for, or there is no trace unit and they can do what was asked for.
-fn is_for_probes(config: &RecordConfig) -> bool {
-    match config.backend {
-        Some(backend) => backend == BackendChoice::Uprobe,
-        None => {
-            let runs_already = config.request.target.runs_already();
-            let is_of_functions = config.report.as_ref().is_some_and(|report| report.flamegraph.is_none());
-            let can = cfg!(feature = "bpf") && config.then == Then::Report && runs_already && is_of_functions;
-            can && Pmu::discover("/sys".as_ref()).is_err()
-        }
-    }
-}
-
-#[cfg(feature = "bpf")]
-fn probe(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit> {
-    let Some(report) = config.report.as_ref().filter(|_| config.then == Then::Report) else {
-        let message =
-            "--backend uprobe makes no recording: it reports what -f FUNC -p PID names, without `record`";
-        return Err(failure(Exit::Usage, message));
-    };
-    if config.backend.is_none() {
-        messages::note(
-            "no Intel PT here: calls are timed by uprobes (func_latency doctor says what Intel PT needs)",
-        );
-    }
-    crate::uprobe::run(config, report, interrupts)
-}
-
-#[cfg(not(feature = "bpf"))]
-fn probe(_: &RecordConfig, _: &Interrupts) -> Result<Exit> {
-    let message = "--backend uprobe: this func_latency was built without eBPF (cargo build --features bpf)";
-    Err(failure(Exit::NotPossible, message))
 }
 
 /// Says what will be recorded, before it is.

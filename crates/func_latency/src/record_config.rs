@@ -49,6 +49,9 @@ pub(crate) struct RecordConfig {
     /// What probes may cost.
     #[cfg(feature = "bpf")]
     pub(crate) probing: crate::uprobe::ProbeLimits,
+    /// How probes see that a call ends.
+    #[cfg(feature = "bpf")]
+    pub(crate) ends: bpf::Ends,
 }
 
 impl RecordConfig {
@@ -76,6 +79,9 @@ impl RecordConfig {
         if args.query.calls.symfs.is_some() {
             return usage("--symfs: what runs here is recorded with its own files");
         }
+        if args.uretprobe && args.backend == Some(BackendChoice::Pt) {
+            return usage("--uretprobe: a kind of probes, of --backend uprobe");
+        }
         let output = args.directory.clone().unwrap_or_default().join("perf.data");
         let request = Request {
             cpus: args.cpus.clone(),
@@ -99,6 +105,8 @@ impl RecordConfig {
                 most_percent: args.max_overhead,
                 most_probes: args.max_probes,
             },
+            #[cfg(feature = "bpf")]
+            ends: if args.uretprobe { bpf::Ends::ByReturnAddress } else { bpf::Ends::AtInstructions },
             report: report(args)?,
             output,
             request,

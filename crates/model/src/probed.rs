@@ -44,8 +44,10 @@ pub enum ProbedEnd {
     Return,
     /// It jumped out of its function.
     Jump,
-    /// Its frame was gone when its thread was seen next: an exception or `longjmp` unwound it.
+    /// Its frame was gone when its thread was seen next: an exception or `longjmp` unwound it, or its stack was switched away from.
     Unseen,
+    /// The same, and the stack that it was on goes on without it: unless stacks are switched, it was unwound.
+    Unwound,
     /// Its thread ended inside.
     ThreadEnd,
     /// It returned, and its entry was not seen.

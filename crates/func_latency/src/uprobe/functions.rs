@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use bpf::{CodePart, FunctionCode, ProbePoints, ProbedFunction, ProbedPlace};
+use bpf::{CodePart, Ends, FunctionCode, ProbePoints, ProbedFunction, ProbedPlace};
 use image::{Image, MatchedBy, Query};
 use model::{FunctionId, FunctionKind, FunctionLookup, ObjectId, Svma};
 use recorder::Proc;
@@ -25,10 +25,10 @@ pub(super) struct Candidate {
 ///
 /// # Errors
 /// A function cannot be probed without breaking the program.
-pub(super) fn wanted(code: &LiveCode, wanted: &[Wanted], proc: &Proc) -> Result<Vec<Candidate>> {
+pub(super) fn wanted(code: &LiveCode, wanted: &[Wanted], ends: Ends, proc: &Proc) -> Result<Vec<Candidate>> {
     let candidate = |wanted: &Wanted| {
         let (id, name) = (wanted.function.id, &wanted.function.name);
-        let probed = probes(code, id, false, proc);
+        let probed = probes(code, id, false, ends, proc);
         let probed =
             probed.map_err(|why| failure(Exit::NotPossible, format!("{name} cannot be probed: {why}")))?;
         Ok(Candidate { id, probed })
@@ -37,7 +37,7 @@ pub(super) fn wanted(code: &LiveCode, wanted: &[Wanted], proc: &Proc) -> Result<
 }
 
 /// Functions that the wanted ones call directly, as far as they can be probed; each once, by id.
-pub(super) fn children(code: &LiveCode, wanted: &[Candidate], proc: &Proc) -> Vec<Candidate> {
+pub(super) fn children(code: &LiveCode, wanted: &[Candidate], ends: Ends, proc: &Proc) -> Vec<Candidate> {
     let of = |candidate: &Candidate| {
         let object = FunctionLookup::object(&code.image, candidate.id);
         let callees = candidate.probed.points.callees.iter();
@@ -45,7 +45,7 @@ pub(super) fn children(code: &LiveCode, wanted: &[Candidate], proc: &Proc) -> Ve
     };
     let called: BTreeSet<FunctionId> = wanted.iter().flat_map(of).collect();
     let others = called.into_iter().filter(|id| wanted.iter().all(|candidate| candidate.id != *id));
-    others.filter_map(|id| Some(Candidate { id, probed: probes(code, id, true, proc).ok()? })).collect()
+    others.filter_map(|id| Some(Candidate { id, probed: probes(code, id, true, ends, proc).ok()? })).collect()
 }
 
 /// The function at an address; behind a stub of the linkage table, the one of its name.
@@ -64,7 +64,13 @@ fn callee(image: &Image, object: ObjectId, at: Svma) -> Option<FunctionId> {
     }
 }
 
-fn probes(code: &LiveCode, id: FunctionId, is_child: bool, proc: &Proc) -> Result<ProbedFunction, String> {
+fn probes(
+    code: &LiveCode,
+    id: FunctionId,
+    is_child: bool,
+    ends: Ends,
+    proc: &Proc,
+) -> Result<ProbedFunction, String> {
     let image = &code.image;
     let object = FunctionLookup::object(image, id).ok_or("it belongs to no file")?;
     if image.is_go(object) {
@@ -82,6 +88,6 @@ fn probes(code: &LiveCode, id: FunctionId, is_child: bool, proc: &Proc) -> Resul
         return Err(format!("the file of {} cannot be opened", image.object_name(object)));
     }
     let entry = image.function_entry(id).ok_or("its entry is not known")?;
-    let points = ProbePoints::of(&FunctionCode { entry, parts }).map_err(|error| error.to_string())?;
+    let points = ProbePoints::new(&FunctionCode { entry, parts }, ends).map_err(|error| error.to_string())?;
     Ok(ProbedFunction { points, is_child, places })
 }

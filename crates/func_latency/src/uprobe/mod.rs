@@ -20,15 +20,16 @@ use std::time::Duration;
 
 use analyzer::Limits;
 use anyhow::Result;
-use bpf::{Costs, ProbedFunction, Room, Session};
+use bpf::{Costs, Ends, ProbedFunction, Room, Session};
 use model::Schedule;
-use recorder::{Interrupts, Proc, Target};
+use recorder::{Interrupts, Pmu, Proc, Target};
 
+use crate::args::BackendChoice;
 use crate::config::ReportConfig;
 use crate::exit::{Exit, failure};
 use crate::live_code::{Known, LiveCode};
 use crate::messages;
-use crate::record_config::RecordConfig;
+use crate::record_config::{RecordConfig, Then};
 use crate::render::units::{counted, duration};
 use crate::target::{self, Remarks};
 use functions::Candidate;
@@ -38,11 +39,41 @@ use report::{Kernel, Seen};
 /// The ring, if `-m` does not say.
 const RING_BYTES: u64 = 16 << 20;
 
+/// Whether probes time the calls: they or a kind of them were asked for, or there is no trace unit and they can do what was asked for.
+pub(crate) fn takes(config: &RecordConfig) -> bool {
+    match config.backend {
+        Some(backend) => backend == BackendChoice::Uprobe,
+        None if config.ends == Ends::ByReturnAddress => true,
+        None => {
+            let runs_already = config.request.target.runs_already();
+            let is_of_functions = config.report.as_ref().is_some_and(|report| report.flamegraph.is_none());
+            let can = config.then == Then::Report && runs_already && is_of_functions;
+            can && Pmu::discover("/sys".as_ref()).is_err()
+        }
+    }
+}
+
 /// Records and reports.
 ///
 /// # Errors
-/// Nothing can be probed here, or it would cost too much.
-pub(crate) fn run(config: &RecordConfig, report: &ReportConfig, interrupts: &Interrupts) -> Result<Exit> {
+/// It makes no recording, nothing can be probed here, or it would cost too much.
+pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit> {
+    let Some(report) = config.report.as_ref().filter(|_| config.then == Then::Report) else {
+        let message =
+            "--backend uprobe makes no recording: it reports what -f FUNC -p PID names, without `record`";
+        return Err(failure(Exit::Usage, message));
+    };
+    if config.ends == Ends::ByReturnAddress {
+        messages::warn(
+            "--uretprobe: return addresses are rewritten; an exception that is thrown through a probed function ends the program, \
+             and so may whatever else walks or changes its stack",
+        );
+    }
+    if config.backend.is_none() && config.ends == Ends::AtInstructions {
+        messages::note(
+            "no Intel PT here: calls are timed by uprobes (func_latency doctor says what Intel PT needs)",
+        );
+    }
     let proc = Proc::host();
     check(config, report, &proc)?;
     let object = report.calls.object.as_deref();
@@ -55,11 +86,11 @@ pub(crate) fn run(config: &RecordConfig, report: &ReportConfig, interrupts: &Int
         }
     };
     let wanted = target::wanted(&code.image, &report.calls, Remarks::Now)?;
-    let mut candidates = functions::wanted(&code, &wanted, &proc)?;
+    let mut candidates = functions::wanted(&code, &wanted, config.ends, &proc)?;
     if config.probing.most_probes > 0 {
-        candidates.extend(functions::children(&code, &candidates, &proc));
+        candidates.extend(functions::children(&code, &candidates, config.ends, &proc));
     }
-    let costs = Costs::measure()?;
+    let costs = Costs::measure(config.ends)?;
     let room = Room { threads: room_for_threads(code.threads().len()), ring_bytes: ring_bytes(config)? };
     let moment = {
         let mut session = Session::open(probed(&candidates), room)?;
@@ -92,26 +123,30 @@ pub(crate) fn run(config: &RecordConfig, report: &ReportConfig, interrupts: &Int
     report::write(report, &code, &chosen, wanted, seen, &costs)
 }
 
-/// What this backend cannot do is refused, not left out.
+/// What this backend cannot do is refused, not left out: as wrong usage, if it was asked for.
 fn check(config: &RecordConfig, report: &ReportConfig, proc: &Proc) -> Result<()> {
-    let refused = |message: &str| Err(failure(Exit::NotPossible, message));
     config.request.target.check(proc)?;
-    if !config.request.target.runs_already() {
-        return refused("uprobes are for what runs already: start the program, and name it with -p PID");
-    }
-    if config.request.cpus.is_some() || config.request.follow {
-        return refused(
-            "uprobes do not take -C or --follow: all threads of the processes of -p are probed, on every CPU",
-        );
-    }
-    if report.calls.ancestor.is_some() {
-        return refused("-a needs Intel PT: uprobes see only the function itself");
-    }
-    if report.flamegraph.is_some() {
-        return refused("-F needs Intel PT: uprobes see no call trees");
-    }
-    if config.bundle.is_some() {
-        return refused("--bundle: uprobes make no recording; --format json and --rows keep what they see");
+    let request = &config.request;
+    let refusals = [
+        (
+            matches!(request.target, Target::Program(_)),
+            "uprobes are for what runs already: start the program, and name it with -p PID",
+        ),
+        (
+            request.cpus.is_some() || request.target == Target::WholeCpus,
+            "uprobes do not take -C: they are in processes, on every CPU; name those with -p or -T",
+        ),
+        (request.follow, "uprobes do not take --follow: name child processes, too, with -p PID,PID"),
+        (report.calls.ancestor.is_some(), "-a needs Intel PT: uprobes see only the function itself"),
+        (report.flamegraph.is_some(), "-F needs Intel PT: uprobes see no call trees"),
+        (
+            config.bundle.is_some(),
+            "--bundle: uprobes make no recording; --format json and --rows keep what they see",
+        ),
+    ];
+    if let Some((_, message)) = refusals.into_iter().find(|(is_asked_for, _)| *is_asked_for) {
+        let exit = if config.backend.is_some() { Exit::Usage } else { Exit::NotPossible };
+        return Err(failure(exit, message));
     }
     if config.ip_filter {
         messages::note("-i: probes see nothing but the function in any case");
@@ -154,6 +189,13 @@ fn tell(config: &RecordConfig, summary: &bpf::Summary) {
         messages::warn(format!(
             "{} off the CPU had no room in the ring: reasons and wakers do not have them (what helps: a larger -m)",
             counted(summary.lost_intervals, "time")
+        ));
+    }
+    if summary.missed_switches > 0 {
+        messages::warn(format!(
+            "{} the kernel did not tell that a thread had left its CPU or come back: its time off it is lacking there, and looks \
+             like time on it",
+            counted(summary.missed_switches, "time")
         ));
     }
     if summary.no_room > 0 {

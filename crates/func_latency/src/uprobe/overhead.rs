@@ -140,7 +140,7 @@ fn cpu_ns(pids: &[Pid]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use bpf::{CodePart, Cost, FunctionCode, ProbePoints, ProbedFunction};
+    use bpf::{CodePart, Cost, Ends, FunctionCode, ProbePoints, ProbedFunction};
     use model::{FileOffset, FunctionId, Svma};
 
     use super::*;
@@ -148,7 +148,8 @@ mod tests {
     /// A function of two probes.
     fn candidate(id: u32, is_child: bool) -> Candidate {
         let part = CodePart { start: Svma(0), file_offset: FileOffset(0), bytes: &[0x55, 0x5d, 0xc3] };
-        let points = ProbePoints::of(&FunctionCode { entry: Svma(0), parts: vec![part] }).unwrap();
+        let points =
+            ProbePoints::new(&FunctionCode { entry: Svma(0), parts: vec![part] }, Ends::default()).unwrap();
         Candidate { id: FunctionId(id), probed: ProbedFunction { points, is_child, places: vec![] } }
     }
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <thread>
@@ -171,6 +172,38 @@ PROBED void waits(int what)
 	}
 }
 
+// What threads did, by the clock, and by the kernel's sums of what they ran and of how long they waited for a CPU.
+static std::atomic<long> wall_ns, run_ns, delay_ns;
+
+static void add_sums(int sign)
+{
+	timespec now;
+	long run = 0, delay = 0;
+
+	sched_yield(); // the sums are brought up to date
+	FILE *sums = fopen("/proc/thread-self/schedstat", "r");
+	if (!sums || fscanf(sums, "%ld %ld", &run, &delay) != 2)
+		abort();
+	fclose(sums);
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	wall_ns += sign * (now.tv_sec * 1000000000L + now.tv_nsec);
+	run_ns += sign * run;
+	delay_ns += sign * delay;
+}
+
+static void waits_often(int what, int calls)
+{
+	add_sums(-1);
+	for (int n = 0; n < calls; n++)
+		waits(what);
+	add_sums(1);
+}
+
+static void print_sums()
+{
+	printf("called %ld wall %ld run %ld delay %ld\n", called.load(), wall_ns.load(), run_ns.load(), delay_ns.load());
+}
+
 static void in_threads(int number, int calls, void (*what)(int))
 {
 	std::vector<std::thread> threads;
@@ -277,28 +310,27 @@ int main(int argc, char **argv)
 			work(n);
 		printf("called %ld\n", called.load());
 	} else if (is("sleep")) {
-		for (int n = 0; n < 20; n++)
-			waits('s');
-		printf("called %ld\n", called.load());
+		waits_often('s', 20);
+		print_sums();
 	} else if (is("futex")) {
 		std::thread waker([] {
 			for (int n = 0; n < 20; n++) {
 				sleep_ms(10);
-				syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+				// Who is late does not wait yet.
+				while (syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0) != 1)
+					sleep_ms(1);
 			}
 		});
-		for (int n = 0; n < 20; n++)
-			waits('f');
+		waits_often('f', 20);
 		waker.join();
-		printf("called %ld\n", called.load());
+		print_sums();
 	} else if (is("fsync")) {
 		file = open("/var/tmp", O_TMPFILE | O_RDWR, 0600);
-		for (int n = 0; n < 50; n++)
-			waits('d');
-		printf("called %ld\n", called.load());
+		waits_often('d', 50);
+		print_sums();
 	} else if (is("spin")) {
-		in_threads(2 * static_cast<int>(std::thread::hardware_concurrency()), 3, [](int) { waits('c'); });
-		printf("called %ld\n", called.load());
+		in_threads(2 * static_cast<int>(std::thread::hardware_concurrency()), 1, [](int) { waits_often('c', 3); });
+		print_sums();
 	} else {
 		return 2;
 	}

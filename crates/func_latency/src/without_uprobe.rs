@@ -1,0 +1,20 @@
+//! In the place of `uprobe`, where the command is built without eBPF.
+
+use anyhow::Result;
+use recorder::Interrupts;
+
+use crate::args::BackendChoice;
+use crate::exit::{Exit, failure};
+use crate::record_config::RecordConfig;
+
+/// Only who asks for probes is told that there are none.
+pub(crate) fn takes(config: &RecordConfig) -> bool {
+    config.backend == Some(BackendChoice::Uprobe)
+}
+
+/// # Errors
+/// Always.
+pub(crate) fn run(_: &RecordConfig, _: &Interrupts) -> Result<Exit> {
+    let message = "--backend uprobe: this func_latency was built without eBPF (cargo build --features bpf)";
+    Err(failure(Exit::NotPossible, message))
+}

@@ -1,0 +1,126 @@
+//! Calls in servers under load, timed by uprobes, against those who count and time the same: `perf stat`, `perf sched`, and the
+//! kernel's own sums of each thread.
+//!
+//! ```text
+//! server    a scratch directory, and a server in it that runs as `nobody`
+//! postgres, mariadb   those servers, their load, and when it rests
+//! oracles   who counts and times the same
+//! ```
+//! The load rests where a window begins and ends, so that what is in flight at its edges is known, and counts agree exactly.
+//! Where there is no such server, no perf, or no permission, a test says that it is skipped.
+
+#![cfg(feature = "bpf")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod mariadb;
+mod oracles;
+mod postgres;
+#[path = "../probing/mod.rs"]
+mod probing;
+mod rows;
+mod server;
+
+use std::time::Duration;
+
+use mariadb::MariaDb;
+use oracles::{Counts, OnCpu, Switches};
+use postgres::Postgres;
+use probing::Probing;
+use rows::Rows;
+use server::Missing;
+
+/// As many clients, each with a connection of its own.
+const CLIENTS: usize = 8;
+
+/// How long the load runs.
+const LOAD: Duration = Duration::from_millis(1500);
+
+/// Options of a run whose calls all have rows.  Costs are no matter here.
+fn words<'a>(pids: &'a str, functions: &[&'a str], rows: &'a str) -> Vec<&'a str> {
+    let mut words = vec!["-p", pids, "--check", "--format", "json", "--rows", rows];
+    words.extend(["--max-overhead", "1e9", "--max-probes", "0"]);
+    functions.iter().for_each(|function| words.extend(["-f", function]));
+    words
+}
+
+fn skip(why: &Missing) {
+    println!("skipped: {why}");
+}
+
+/// Three functions of the server, and one of the C library that each connection waits in when the window begins and ends.
+#[test]
+fn postgres_under_pgbench() {
+    const FUNCTIONS: [&str; 4] = ["_bt_search", "heap_update", "CommitTransactionCommand", "epoll_wait"];
+    let server = match Postgres::start() {
+        Ok(server) => server,
+        Err(why) => return skip(&why),
+    };
+    let mut load = server.pgbench(CLIENTS);
+    let pids = load.resting();
+    let file = server.scratch("rows.jsonl");
+    let Some(probing) = Probing::start(&words(&pids, &FUNCTIONS, &file)) else { return };
+    let in_server = FUNCTIONS[..3].iter().map(|function| (Postgres::PROGRAM, *function));
+    let counted = in_server.chain([(oracles::C_LIBRARY, FUNCTIONS[3])]).collect::<Vec<_>>();
+    let counts = match Counts::start(&counted, &pids) {
+        Ok(counts) => counts,
+        Err(why) => return skip(&why),
+    };
+    let switches = Switches::start();
+    load.run(LOAD);
+    assert_eq!(load.resting(), pids);
+    let (switches, counts) = (switches.end(), counts.end());
+    probing.interrupt();
+    let report = probing.end().report();
+
+    let rows = Rows::read(&file);
+    for (function, (name, count)) in FUNCTIONS.iter().zip(counts).enumerate() {
+        let waits = if *name == "epoll_wait" { CLIENTS as u64 } else { 0 };
+        let calls = &report["functions"][function]["calls"];
+        let seen =
+            ["complete", "unwound", "cut", "open_start", "open_end"].map(|s| calls[s].as_u64().unwrap());
+        println!("{name}: {seen:?} of {count}");
+        // Who waits at the beginning was entered before, and who waits at the end was entered in the window.
+        assert_eq!(seen, [count - waits, 0, 0, waits, waits], "{name}: {count}");
+        assert!(count > 0, "{name}: no load");
+        oracles::off_cpu_agrees(&rows.of(name), &switches);
+    }
+}
+
+/// As above, and whole threads: they are born and rest again in the window, all of their lives in one call.
+#[test]
+fn mariadb_under_its_own_clients() {
+    const FUNCTIONS: [&str; 4] = ["dispatch_command", "mysql_parse", "handle_one_connection", "poll"];
+    let server = match MariaDb::start() {
+        Ok(server) => server,
+        Err(why) => return skip(&why),
+    };
+    let pid = server.pid().to_string();
+    let file = server.scratch("rows.jsonl");
+    let Some(probing) = Probing::start(&words(&pid, &FUNCTIONS, &file)) else { return };
+    let in_server = FUNCTIONS[..3].iter().map(|function| (MariaDb::PROGRAM, *function));
+    let counted = in_server.chain([(oracles::C_LIBRARY, FUNCTIONS[3])]).collect::<Vec<_>>();
+    let counts = match Counts::start(&counted, &pid) {
+        Ok(counts) => counts,
+        Err(why) => return skip(&why),
+    };
+    let (switches, on_cpu) = (Switches::start(), OnCpu::start());
+    let clients = server.load(CLIENTS);
+    let (on_cpu, switches, counts) = (on_cpu.end(server.pid()), switches.end(), counts.end());
+    probing.interrupt();
+    let report = probing.end().report();
+    drop(clients);
+
+    let rows = Rows::read(&file);
+    for (function, (name, count)) in FUNCTIONS.iter().zip(counts).enumerate() {
+        let calls = &report["functions"][function]["calls"];
+        let seen = ["complete", "unwound", "cut", "open_end"].map(|s| calls[s].as_u64().unwrap());
+        println!("{name}: {seen:?} of {count}");
+        assert_eq!(seen.iter().sum::<u64>(), count, "{name}: {seen:?}");
+        assert_eq!(seen[1..3], [0, 0], "{name}");
+        assert!(count > 0, "{name}: no load");
+        oracles::off_cpu_agrees(&rows.of(name), &switches);
+    }
+    let lives = rows.of("handle_one_connection");
+    assert_eq!(lives.len(), CLIENTS, "each is still open");
+    on_cpu.agrees(&lives, &switches);
+}
