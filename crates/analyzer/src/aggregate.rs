@@ -9,6 +9,7 @@ use crate::report::{
 };
 use crate::request::Request;
 use crate::row_children::{Gathered, RowChildren};
+use crate::row_reasons::RowReasons;
 use crate::stats::{Quantiles, Stats};
 
 /// The calls of all wanted functions so far.
@@ -170,6 +171,7 @@ impl FunctionSums {
             longest_open: self.longest_open,
             rows,
             row_children,
+            row_reasons: RowReasons::default(),
             overfull: self.overfull,
         }
     }

@@ -6,7 +6,8 @@ use rustc_hash::FxHashMap;
 use crate::report::{ChildKind, ChildRow, Place, Total};
 
 impl Total {
-    pub(crate) fn add(&mut self, other: Self) {
+    /// Adds others to these.
+    pub fn add(&mut self, other: Self) {
         self.count += other.count;
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
         self.off_cpu_ns = self.off_cpu_ns.saturating_add(other.off_cpu_ns);

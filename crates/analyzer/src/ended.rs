@@ -110,7 +110,7 @@ impl<'a> Thread<'a> {
 }
 
 /// It is neither caller nor child; what happens in it happens in its caller.
-fn is_part_of_caller(frame: &Frame, map: &CodeMap<'_>) -> bool {
+pub(crate) fn is_part_of_caller(frame: &Frame, map: &CodeMap<'_>) -> bool {
     match frame.kind {
         FrameKind::Inner => true,
         FrameKind::Found => false,

@@ -27,6 +27,7 @@ mod aggregate;
 mod analysis;
 pub mod branch_path;
 mod branches;
+mod by_row;
 mod call_site;
 pub mod check;
 mod children;
@@ -46,6 +47,7 @@ mod probed;
 pub mod report;
 pub mod request;
 mod row_children;
+mod row_reasons;
 #[cfg(test)]
 mod rules;
 mod session;
@@ -69,5 +71,6 @@ pub use report::{
 };
 pub use request::{Ancestor, LatencyRange, Request, StartWindow, Surroundings, scheduler};
 pub use row_children::{RowChild, RowChildren};
+pub use row_reasons::{RowReason, RowReasons};
 pub use stats::{Quantiles, Spread, Stats};
 pub use tree::{CallTree, Node, Paths, Step, TreeSink, Trees, off_cpu_spans};

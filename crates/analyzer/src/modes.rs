@@ -68,7 +68,18 @@ pub struct Modes {
     pub others_ns: Vec<u64>,
     /// Calls of which it is not known which way they went, or too deep inside of others.
     pub left_out: LeftOut,
+    /// Index of `depth` in [`DEPTHS`].
+    level: usize,
+    /// Where in `modes` each way is, by its number.
+    places: Vec<usize>,
 }
+
+/// The ways that one call went, one for each of [`DEPTHS`]: numbers in the order in which ways were met first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ways([u32; DEPTHS.len()]);
+
+/// The number of all ways that are not told apart.
+const OTHER: u32 = u32::MAX;
 
 /// Sorts the calls of a function by their ways; only those that were seen from entry to end.
 #[derive(Debug, Default)]
@@ -96,10 +107,26 @@ impl ModesOfCalls {
     #[must_use]
     pub fn finish(self) -> Modes {
         let left_out = self.left_out;
-        let mut found: Vec<Modes> =
-            self.tables.into_iter().zip(DEPTHS).map(|(t, depth)| t.finish(depth, left_out)).collect();
+        let tables = self.tables.into_iter().enumerate();
+        let mut found: Vec<Modes> = tables.map(|(level, table)| table.finish(level, left_out)).collect();
         let deepest = found.iter().rposition(Modes::is_clear).unwrap_or(0);
         found.swap_remove(deepest)
+    }
+
+    /// Sorts one more call in.  `None`: it is not compared ([`LeftOut`]).
+    pub fn add(&mut self, call: &CallRow, tree: &CallTree) -> Option<Ways> {
+        if !self.left_out.compares(call) {
+            return None;
+        }
+        let Self { tables, scratch, .. } = self;
+        scratch.depths.clear();
+        scratch.depths.extend(tree.walk().map(|step| step.depth));
+        let mut ways = Ways([OTHER; DEPTHS.len()]);
+        for ((table, depth), number) in tables.iter_mut().zip(DEPTHS).zip(&mut ways.0) {
+            let way = scratch.way(tree.nodes(), depth);
+            *number = table.add(way, call, || callees(tree, depth));
+        }
+        Some(ways)
     }
 }
 
@@ -110,6 +137,13 @@ impl Modes {
         self.modes.iter().map(|mode| mode.latencies_ns.len()).sum::<usize>() + self.others_ns.len()
     }
 
+    /// Which of `modes` a call went; `None`: another one.
+    #[must_use]
+    pub fn of(&self, ways: &Ways) -> Option<usize> {
+        let number = ways.0.get(self.level)?;
+        self.places.get(*number as usize).copied()
+    }
+
     fn is_clear(&self) -> bool {
         let few: usize = self.modes.iter().take(FEW).map(|mode| mode.latencies_ns.len()).sum();
         few * 10 >= self.calls() * NEARLY_ALL_OF_TEN
@@ -117,9 +151,11 @@ impl Modes {
 }
 
 impl Table {
-    fn add(&mut self, way: u64, call: &CallRow, callees: impl FnOnce() -> Vec<(ChildKey, u64)>) {
+    /// The way's number.
+    fn add(&mut self, way: u64, call: &CallRow, callees: impl FnOnce() -> Vec<(ChildKey, u64)>) -> u32 {
         let next = self.modes.len();
-        match self.places.get(&way).and_then(|at| self.modes.get_mut(*at)) {
+        let place = self.places.get(&way).copied();
+        match place.and_then(|at| self.modes.get_mut(at)) {
             Some(mode) => {
                 mode.latencies_ns.push(call.latency_ns);
             }
@@ -131,15 +167,28 @@ impl Table {
                     latencies_ns: vec![call.latency_ns],
                 });
             }
-            None => self.others_ns.push(call.latency_ns),
+            None => {
+                self.others_ns.push(call.latency_ns);
+                return OTHER;
+            }
         }
+        place.unwrap_or(next) as u32
     }
 
-    fn finish(mut self, depth: usize, left_out: LeftOut) -> Modes {
-        self.modes.iter_mut().for_each(|mode| mode.latencies_ns.sort_unstable());
+    fn finish(mut self, level: usize, left_out: LeftOut) -> Modes {
         self.others_ns.sort_unstable();
-        self.modes.sort_by_key(|mode| (Reverse(mode.latencies_ns.len()), mode.first));
-        Modes { depth, modes: self.modes, others_ns: self.others_ns, left_out }
+        let mut numbered: Vec<(usize, Mode)> = self.modes.into_iter().enumerate().collect();
+        numbered.sort_by_key(|(_, mode)| (Reverse(mode.latencies_ns.len()), mode.first));
+        let mut places = vec![0; numbered.len()];
+        for (place, (number, mode)) in numbered.iter_mut().enumerate() {
+            mode.latencies_ns.sort_unstable();
+            if let Some(at) = places.get_mut(*number) {
+                *at = place;
+            }
+        }
+        let modes = numbered.into_iter().map(|(_, mode)| mode).collect();
+        let depth = DEPTHS.get(level).copied().unwrap_or(usize::MAX);
+        Modes { depth, modes, others_ns: self.others_ns, left_out, level, places }
     }
 }
 
@@ -149,16 +198,7 @@ impl TreeSink for ModesOfCalls {
     }
 
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
-        if !self.left_out.compares(call) {
-            return;
-        }
-        let Self { tables, scratch, .. } = self;
-        scratch.depths.clear();
-        scratch.depths.extend(tree.walk().map(|step| step.depth));
-        for (table, depth) in tables.iter_mut().zip(DEPTHS) {
-            let way = scratch.way(tree.nodes(), depth);
-            table.add(way, call, || callees(tree, depth));
-        }
+        self.add(call, tree);
     }
 
     fn too_deep(&mut self, call: &CallRow) {

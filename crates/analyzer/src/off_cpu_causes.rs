@@ -101,6 +101,12 @@ pub(crate) struct CauseSums {
     wakers: BTreeMap<Waker, (u64, u64)>,
 }
 
+impl Known {
+    fn is_in(&self, call: &ProbedCall) -> bool {
+        call.start <= self.interval.out && self.interval.back <= call.end
+    }
+}
+
 impl Intervals {
     pub(crate) fn add(&mut self, interval: &OffCpuInterval, names: &dyn KernelNames) {
         let known = Known {
@@ -116,12 +122,20 @@ impl Intervals {
         self.threads.remove(&tid);
     }
 
+    /// What a call that has ended waited for, and how long, each reason once; to be asked before [`Self::of_call`].
+    pub(crate) fn reasons_of(&self, call: &ProbedCall) -> Vec<(Reason, u64)> {
+        let mut sums: BTreeMap<Reason, u64> = BTreeMap::new();
+        for known in self.threads.get(&call.tid).into_iter().flatten().filter(|known| known.is_in(call)) {
+            *sums.entry(known.reason.clone()).or_default() += known.interval.split().total_ns();
+        }
+        sums.into_iter().collect()
+    }
+
     /// A call has ended.  Its intervals are added to `sums` if it counts; those of an outermost call are not needed any more.
     pub(crate) fn of_call(&mut self, call: &ProbedCall, sums: Option<&mut CauseSums>) {
         let Some(intervals) = self.threads.get_mut(&call.tid) else { return };
         if let Some(sums) = sums {
-            let inside = |known: &&Known| call.start <= known.interval.out && known.interval.back <= call.end;
-            intervals.iter().filter(inside).for_each(|known| sums.add(known));
+            intervals.iter().filter(|known| known.is_in(call)).for_each(|known| sums.add(known));
         }
         intervals.retain(|known| known.interval.outermost != call.number);
         if intervals.is_empty() {
@@ -267,6 +281,10 @@ mod tests {
             intervals.add(&interval, &Kernel);
         }
         let (mut inner, mut outer) = (CauseSums::default(), CauseSums::default());
+        let wait = Reason::Kernel("folio_wait_bit".to_owned());
+        assert_eq!(intervals.reasons_of(&call(35, 55, 1)), [(wait.clone(), 10)]);
+        let all = [(Reason::Syscall(202), 10), (wait, 10), (Reason::Preempted, 1)];
+        assert_eq!(intervals.reasons_of(&call(10, 70, 0)), all);
         intervals.of_call(&call(35, 55, 1), Some(&mut inner));
         intervals.of_call(&call(10, 70, 0), Some(&mut outer));
         assert!(intervals.threads.is_empty());

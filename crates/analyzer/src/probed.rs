@@ -21,12 +21,13 @@ use crate::analysis::percent_of_a_core;
 use crate::children::{ChildKey, ChildSums};
 use crate::code_map::CodeMap;
 use crate::loss::Ledger;
-use crate::off_cpu_causes::{CauseSums, Intervals, KernelNames};
+use crate::off_cpu_causes::{CauseSums, Intervals, KernelNames, Reason};
 use crate::report::{
     CallId, CallRow, Caller, ChildKind, Cut, CutCause, Limits, Place, Report, Status, ThreadLoss, Total,
     TraceSummary,
 };
 use crate::request::{Request, Surroundings};
+use crate::row_reasons::RowReasons;
 use crate::window::ThreadWindow;
 
 /// What probes add to the calls that they measure.
@@ -51,6 +52,8 @@ pub struct ProbedAnalysis<'a> {
     intervals: Intervals,
     /// By wanted function.
     causes: Vec<CauseSums>,
+    /// By wanted function, what each call waited for, if children of rows are asked for.
+    reasons: Vec<BTreeMap<CallId, Vec<(Reason, u64)>>>,
     kernel: &'a dyn KernelNames,
     threads: BTreeMap<Tid, (Option<Ns>, Option<Ns>)>,
     lost: BTreeMap<Tid, Vec<LostCalls>>,
@@ -76,6 +79,7 @@ impl<'a> ProbedAnalysis<'a> {
             children: FxHashMap::default(),
             intervals: Intervals::default(),
             causes: request.functions.iter().map(|_| CauseSums::default()).collect(),
+            reasons: request.functions.iter().map(|_| BTreeMap::new()).collect(),
             kernel,
             threads: threads.iter().map(|tid| (*tid, (None, None))).collect(),
             lost: BTreeMap::new(),
@@ -100,8 +104,9 @@ impl<'a> ProbedAnalysis<'a> {
         let span_ns = window.1.since(window.0);
         let scale = percent_of_a_core(span_ns, loss.coverage);
         let mut functions = self.calls.finish(|on_cpu_ns| on_cpu_ns as f64 * scale);
-        for (function, causes) in functions.iter_mut().zip(self.causes) {
+        for ((function, causes), reasons) in functions.iter_mut().zip(self.causes).zip(&self.reasons) {
             function.off_cpu_causes = Some(causes.finish());
+            function.row_reasons = RowReasons::of_rows(&function.rows, reasons);
         }
         Report {
             trace: TraceSummary {
@@ -176,6 +181,13 @@ impl<'a> ProbedAnalysis<'a> {
         (Caller::Function { function, tail: false }, self.map.place(space, site))
     }
 
+    fn keep_reasons(&mut self, call: &ProbedCall, id: CallId) {
+        let reasons = self.intervals.reasons_of(call);
+        if let Some(of_calls) = self.reasons.get_mut(call.function).filter(|_| !reasons.is_empty()) {
+            of_calls.insert(id, reasons);
+        }
+    }
+
     fn site(&mut self, space: SpaceId, ret: Avma, entry: Avma) -> Option<Avma> {
         self.map.call_before(space, ret, entry)
     }
@@ -212,6 +224,9 @@ impl ProbeSink for ProbedAnalysis<'_> {
         let row = self.row(call, function, cost);
         let children = self.children.remove(&(call.tid, call.number)).unwrap_or_default();
         let is_reported = self.calls.add(call.function as u32, &row, &children);
+        if is_reported && self.request.row_children {
+            self.keep_reasons(call, row.id);
+        }
         let counts = is_reported && row.status.counted() && row.depth == 0;
         let mut sums = self.causes.get_mut(call.function).filter(|_| counts);
         sums.iter_mut().for_each(|sums| sums.add_split(call.off_cpu));

@@ -7,6 +7,7 @@ use model::{AuxOffset, Cpu, FunctionId, GapCause, Ns, ObjectId, Svma, Tid};
 use crate::histogram::Bucket;
 use crate::off_cpu_causes::OffCpuCauses;
 use crate::row_children::RowChildren;
+use crate::row_reasons::RowReasons;
 use crate::stats::{Quantiles, Stats};
 
 /// The report on one recording.
@@ -203,6 +204,8 @@ pub struct FunctionReport {
     pub rows: Vec<CallRow>,
     /// The children of each row, if they were asked for.
     pub row_children: RowChildren,
+    /// What each row waited for off the CPU, if children of rows were asked for and somebody looked.
+    pub row_reasons: RowReasons,
     /// A call whose children took longer than itself.  There is none: [`crate::check`].
     pub overfull: Option<CallRow>,
 }

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::by_row::ByRow;
 use crate::children::{ChildKey, ChildSums};
 use crate::report::Total;
 
@@ -19,25 +20,20 @@ pub struct RowChild {
 pub struct RowChildren {
     /// All children that occur.
     pub keys: Vec<ChildKey>,
-    /// Row after row; in a row, the longest first.
-    entries: Vec<RowChild>,
-    /// By row: the end of its entries.
-    ends: Vec<usize>,
+    /// In a row, the longest first.
+    by_row: ByRow<RowChild>,
 }
 
 impl RowChildren {
     /// Those of the row with this index in [`crate::FunctionReport::rows`]; none if children of rows were not asked for.
     #[must_use]
     pub fn of(&self, row: usize) -> &[RowChild] {
-        let begin = row.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
-        let end = self.ends.get(row).copied().unwrap_or(begin);
-        self.entries.get(begin..end).unwrap_or_default()
+        self.by_row.of(row)
     }
 
     /// Adds those of the next row, which have a key each.
     pub fn push(&mut self, children: &[RowChild]) {
-        self.entries.extend_from_slice(children);
-        self.ends.push(self.entries.len());
+        self.by_row.push(children);
     }
 }
 
@@ -70,7 +66,7 @@ impl Gathered {
     /// In this order of rows.
     pub(crate) fn in_order(self, order: impl Iterator<Item = usize>) -> RowChildren {
         let all = self.all;
-        if all.ends.is_empty() {
+        if all.by_row.is_empty() {
             return all;
         }
         let mut sorted = RowChildren { keys: all.keys.clone(), ..RowChildren::default() };

@@ -26,6 +26,8 @@ pub(crate) struct Session<'a> {
     pub(crate) limits: Limits,
     /// Who takes trees, and which.
     pub(crate) trees: Option<(&'a mut (dyn TreeSink + 'a), Trees)>,
+    /// They come with the functions around their calls.
+    pub(crate) with_callers: bool,
     /// Activations for reuse, empty.
     #[expect(clippy::vec_box, reason = "frames hold boxes, which move in and out of here as they are")]
     pub(crate) spare: Vec<Box<Activation>>,
@@ -47,6 +49,7 @@ impl<'a> Session<'a> {
             loss: Ledger::default(),
             limits: Limits::default(),
             trees: None,
+            with_callers: false,
             spare: Vec::new(),
             held_events: 0,
             wanted_len: request.functions.len(),
@@ -57,7 +60,7 @@ impl<'a> Session<'a> {
     /// The same, with somebody who takes trees.
     pub(crate) fn with_trees(self, sink: &'a mut (dyn TreeSink + 'a)) -> Self {
         let wanted = sink.wanted();
-        Self { trees: Some((sink, wanted)), ..self }
+        Self { with_callers: sink.wants_callers(), trees: Some((sink, wanted)), ..self }
     }
 
     /// Somebody wants the tree of this call.

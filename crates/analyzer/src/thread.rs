@@ -7,6 +7,7 @@ use model::{
 };
 use rustc_hash::FxHashSet;
 
+use crate::ended::is_part_of_caller;
 use crate::ghosts::Ghosts;
 use crate::kernel::Left;
 use crate::landing::Undecided;
@@ -474,7 +475,11 @@ impl<'a> Thread<'a> {
         root: Option<(usize, Node)>,
         activation: &mut Activation,
     ) {
-        let tree = root.map(|(first, root)| self.trees.tree(first, root));
+        let around = if session.with_callers { self.stack.as_slice() } else { &[] };
+        let callers = around.iter().rev().filter(|frame| !is_part_of_caller(frame, &session.map));
+        let callers =
+            callers.map(|frame| if frame.kind.is_mark() { FunctionId::UNKNOWN } else { frame.function });
+        let tree = root.map(|(first, root)| self.trees.tree(first, root, callers));
         let Some(ancestor) = session.ancestor else {
             return session.call(wanted, &row, &activation.children, tree);
         };

@@ -21,6 +21,7 @@ use model::{AuxOffset, FunctionId, Ns, Schedule, Tid};
 
 use crate::children::ChildKey;
 use crate::report::{CallRow, ChildKind, Place, Status, Total};
+use merge::Merged;
 
 pub(crate) use gather::{Gatherer, Part};
 pub use paths::Paths;
@@ -32,6 +33,11 @@ pub trait TreeSink {
 
     /// A call that was asked for has ended, or will not be seen to end.  `call` is its row, and the tree's first node.
     fn call(&mut self, call: &CallRow, tree: &CallTree);
+
+    /// Each tree comes with the functions that were open around its call ([`CallTree::callers`]).
+    fn wants_callers(&self) -> bool {
+        false
+    }
 
     /// A call of which there would be a tree, if it were not inside of [`NESTED_MAX`] others ([`Trees::Every`]).
     fn too_deep(&mut self, call: &CallRow) {
@@ -45,6 +51,9 @@ pub trait TreeSink {
 /// Calls that are inside of so many others of their function have no tree of their own where there is one of every call: it
 /// would cost the square of the depth.
 pub const NESTED_MAX: u32 = 256;
+
+/// So many of the functions around a call are known with its tree.
+pub const CALLERS_MAX: usize = 64;
 
 /// Which trees a [`TreeSink`] wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +119,7 @@ impl Node {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallTree {
     nodes: Vec<Node>,
+    callers: Vec<FunctionId>,
 }
 
 /// A node where a walk meets it.
@@ -127,7 +137,28 @@ impl CallTree {
     /// Of nodes in the order of their entry.
     #[must_use]
     pub fn new(nodes: Vec<Node>) -> Self {
-        Self { nodes }
+        Self { nodes, callers: Vec::new() }
+    }
+
+    /// The same below `callers`, the nearest first.
+    #[must_use]
+    pub fn called_by(self, callers: Vec<FunctionId>) -> Self {
+        Self { callers, ..self }
+    }
+
+    /// The functions that were open around the call, the nearest first, at most [`CALLERS_MAX`]; `UNKNOWN`: the kernel's part
+    /// below a signal handler.  Only where they were asked for ([`TreeSink::wants_callers`]).
+    #[must_use]
+    pub fn callers(&self) -> &[FunctionId] {
+        &self.callers
+    }
+
+    /// With calls that are alike (callee, site, callers) in one node, in the order of first entry.
+    #[must_use]
+    pub fn merged(&self) -> Self {
+        let mut merged = Merged::default();
+        merged.add(&self.nodes);
+        Self { nodes: merged.by_entry(), callers: self.callers.clone() }
     }
 
     /// All nodes.

@@ -157,7 +157,7 @@ pub struct QueryArgs {
     /// Write one row for every call; the extension says in which form
     #[arg(long, value_name = "FILE.{jsonl,csv}")]
     pub rows: Option<PathBuf>,
-    /// Write a page for the browser with every call in it: plot, brush, filters; one file that needs no network
+    /// Write a page for the browser with every call in it: plot, brush, filters, call trees; one file that needs no network
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Fail (exit code 1) when more than this share of the threads' time was lost, and say why and what helps; gaps

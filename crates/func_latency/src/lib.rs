@@ -13,6 +13,7 @@
 //! doctor_command  what this machine lets us record
 //! report_command  recording -> image, decoder, analyzer -> render::{text, timeline, json, rows, html}
 //!     target      -f, -b, -I, -a: names to functions
+//!     inside      what the calls of a page are like inside: a second pass
 //! explain_command  slow and typical calls -> analyzer::{ledger, branch_path} -> render::explain
 //! modes_command   the ways that calls go -> render::modes
 //! diff_command    the calls of two recordings -> analyzer::ledger -> render::diff
@@ -45,6 +46,7 @@ mod explain_config;
 pub mod export;
 pub mod filter;
 mod host;
+pub mod inside;
 mod ip_ranges;
 mod live_code;
 mod messages;

@@ -1,7 +1,8 @@
 //! Text that came from the traced program, on its way to a terminal.
 //!
 //! Names of symbols, files and threads are whatever somebody wrote there: with control characters they would move the
-//! cursor, change colours or answer for the user.
+//! cursor, change colours or answer for the user; with marks for the direction of writing they would turn what stands beside
+//! them, on a page in a browser, too.
 
 use std::io::{self, Write};
 
@@ -10,7 +11,8 @@ use model::{FunctionId, ObjectId};
 
 use crate::render::Names;
 
-/// Writes `\u{1b}` for the character with that number, and likewise for each control character but line ends and tabs.
+/// Writes `\u{1b}` for the character with that number, and likewise for each control character but line ends and tabs, and
+/// each mark for the direction of writing.
 ///
 /// Each write must hold whole characters, as `write!` has it.
 pub(crate) struct Printable<W>(pub(crate) W);
@@ -24,12 +26,16 @@ impl<W: Write> Write for Printable<W> {
             let (character, len) = match from {
                 // The controls of U+0080 to U+009F; what else begins with this byte is a letter or sign.
                 [0xc2, low, ..] => (u32::from(*low), 2),
+                [0xd8, 0x9c, ..] => (0x61c, 2),
+                [0xe2, high @ 0x80..=0x81, low, ..] => (u32::from(*high) << 6 | u32::from(*low & 0x3f), 3),
                 [byte, ..] => (u32::from(*byte), 1),
                 [] => break,
             };
             let (character_text, behind) = from.split_at(len);
             match char::from_u32(character) {
-                Some(control) if control.is_control() => write!(self.0, "{}", control.escape_unicode())?,
+                Some(harmful) if harmful.is_control() || is_direction(harmful) => {
+                    write!(self.0, "{}", harmful.escape_unicode())?;
+                }
                 _ => self.0.write_all(character_text)?,
             }
             rest = behind;
@@ -43,9 +49,14 @@ impl<W: Write> Write for Printable<W> {
     }
 }
 
-/// A control character, or the first byte of one.
+/// A control character, or the first byte of one or of a mark for the direction of writing.
 fn may_control(byte: u8) -> bool {
-    byte < b' ' && byte != b'\n' && byte != b'\t' || byte == 0x7f || byte == 0xc2
+    byte < b' ' && byte != b'\n' && byte != b'\t' || matches!(byte, 0x7f | 0xc2 | 0xd8 | 0xe2)
+}
+
+/// Unicode's Bidi_Control.
+fn is_direction(character: char) -> bool {
+    matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// [`Printable`] for text that is there already.
@@ -86,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_control_characters_are_changed() {
+    fn only_control_characters_and_marks_for_the_direction_are_changed() {
         let check = |text: &str, expect: &str| assert_eq!(printable(text), expect);
         check("a\tb\nc", "a\tb\nc");
         check(
@@ -95,6 +106,8 @@ mod tests {
         );
         check("CSI \u{9b}1m, \u{85}", "CSI \\u{9b}1m, \\u{85}");
         check("\u{a0}£ é µ 日本 \u{10ffff}", "\u{a0}£ é µ 日本 \u{10ffff}");
+        check("a\u{202e}b\u{200f}c\u{2066}\u{61c}d", "a\\u{202e}b\\u{200f}c\\u{2066}\\u{61c}d");
+        check("שלום ؛ \u{2013}\u{2026}\u{2070}\u{20ac}", "שלום ؛ \u{2013}\u{2026}\u{2070}\u{20ac}");
         check("", "");
     }
 }

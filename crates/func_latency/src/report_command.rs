@@ -14,6 +14,7 @@ use crate::config::{CallsConfig, ReportConfig};
 use crate::exit::Exit;
 use crate::export::flamegraph;
 use crate::filter::TidSet;
+use crate::inside::{Inside, InsideOfCalls};
 use crate::printable::{Printable, PrintableNames, printable};
 use crate::render::image_names::ImageNames;
 use crate::render::timeline::{self, TimelineStyle};
@@ -81,7 +82,11 @@ fn report(config: &ReportConfig, opened: &Opened<'_>, started: Instant) -> Resul
         srcline: config.srcline,
         unfold: config.unfold,
     };
-    write_report(config, &view)?;
+    let inside = match &config.html {
+        Some(_) => inside(opened, &report)?,
+        None => Vec::new(),
+    };
+    write_report(config, &view, &inside)?;
     verbose(config, started, "written");
     for violation in &violations {
         messages::inconsistent(violation, &names);
@@ -134,10 +139,17 @@ fn analyse(
     Ok((analysis.finish(), Vec::new()))
 }
 
-/// The page, if it was asked for, and the report on stdout.
-pub(crate) fn write_report(config: &ReportConfig, view: &View<'_>) -> Result<()> {
+/// What the calls of each function of the report are like inside.
+fn inside(opened: &Opened<'_>, report: &Report) -> Result<Vec<Inside>> {
+    let mut calls = InsideOfCalls::new(report, opened.schedule);
+    opened.trees(&mut calls)?;
+    Ok(calls.finish())
+}
+
+/// The page, if it was asked for, with what calls are like inside, and the report on stdout.
+pub(crate) fn write_report(config: &ReportConfig, view: &View<'_>, inside: &[Inside]) -> Result<()> {
     if let Some(path) = &config.html {
-        html::write_file(path, view)?;
+        html::write_file(path, view, inside)?;
     }
     write_text(config, view).context("cannot write to stdout")
 }

@@ -8,8 +8,8 @@ use analyzer::histogram::histogram;
 use analyzer::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
     CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, OffCpuCauses, Place, Quantiles, Reason,
-    ReasonRow, Report, RowChildren, Stats, Status, Tails, ThreadLoss, Total, TraceSummary, Untimed, Waker,
-    WakerRow,
+    ReasonRow, Report, RowChildren, RowReasons, Stats, Status, Tails, ThreadLoss, Total, TraceSummary,
+    Untimed, Waker, WakerRow,
 };
 use func_latency::config::RowsForm;
 use func_latency::render::{Names, View, json, rows, text};
@@ -172,6 +172,7 @@ fn function() -> FunctionReport {
         longest_open: vec![open, cut],
         rows: vec![complete, open, cut],
         row_children: RowChildren::default(),
+        row_reasons: RowReasons::default(),
         overfull: None,
     }
 }
@@ -213,6 +214,7 @@ fn empty_function() -> FunctionReport {
         longest_open: vec![],
         rows: vec![],
         row_children: RowChildren::default(),
+        row_reasons: RowReasons::default(),
         overfull: None,
     }
 }

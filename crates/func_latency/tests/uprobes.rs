@@ -306,7 +306,8 @@ impl OffCpu {
 
 #[test]
 fn a_sleeping_call_is_blocked_for_as_long_as_it_asked() {
-    let Some(seen) = probed("sleep", &["waits"], &[]) else { return };
+    let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("uprobes-sleep.html");
+    let Some(seen) = probed("sleep", &["waits"], &["--html", page.to_str().unwrap()]) else { return };
     assert_eq!((seen.calls(0), seen.counted.as_slice()), ([20, 0, 0, 0], &[20][..]));
     let off_cpu = OffCpu::of(&seen);
     assert!(off_cpu.share("clock_nanosleep") > 0.95, "{}", off_cpu.causes);
@@ -314,6 +315,14 @@ fn a_sleeping_call_is_blocked_for_as_long_as_it_asked() {
     let blocked_ms = off_cpu.causes["blocked_ns"].as_u64().unwrap() as f64 / 1e6;
     assert!((300.0..420.0).contains(&blocked_ms), "{}", off_cpu.causes);
     assert_eq!(off_cpu.causes["wakers"][0]["name"], "[interrupt]");
+    // The page has the calls, and what each of them waited for.
+    let page = std::fs::read_to_string(page).unwrap();
+    let meta = page.split_once("id=\"meta\">").unwrap().1.split_once("</script>").unwrap().0;
+    let meta: Value = serde_json::from_str(meta).unwrap();
+    let function = &meta["functions"][0];
+    assert_eq!((&function["calls"], &function["trees"]), (&20.into(), &Value::Null));
+    let reasons = function["ways"]["reasons"].as_array().unwrap();
+    assert!(reasons.contains(&"clock_nanosleep".into()), "{reasons:?}");
 }
 
 #[test]

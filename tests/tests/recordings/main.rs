@@ -7,6 +7,7 @@ mod explain;
 mod exports;
 mod filter_agrees;
 mod hard_cases;
+mod inside;
 #[cfg(feature = "libipt")]
 mod libipt_agrees;
 mod missing_code_matches_perf;

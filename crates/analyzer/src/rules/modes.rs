@@ -3,6 +3,8 @@
 use super::script::{analyse_trees, callee_text};
 use crate::Request;
 use crate::modes::{DEPTHS, ModesOfCalls};
+use crate::report::CallRow;
+use crate::tree::{CallTree, TreeSink, Trees};
 
 /// Each way as `first call: latencies: callees`.
 #[track_caller]
@@ -30,6 +32,40 @@ fn calls_that_make_the_same_calls_in_the_same_order_go_the_same_way() {
         300 call main+20 f\n 310 call f+20 h\n 315 ret h+10 f+25\n 350 ret f+40 main+25
         400 call main+20 f\n 405 async f+5\n 408 start f+5\n 410 call f+10 g\n 415 ret g+10 f+15\n 425 ret f+40 main+25";
     check(script, usize::MAX, &["0: [20, 25, 30]: call g at f+10", "2: [50]: call h at f+20"]);
+}
+
+/// Each call is known by its own way, wherever that stands among the others.
+#[test]
+fn calls_are_told_which_way_they_went() {
+    #[derive(Default)]
+    struct WayOfEach {
+        modes: ModesOfCalls,
+        ways: Vec<(u64, Option<crate::modes::Ways>)>,
+    }
+    impl TreeSink for WayOfEach {
+        fn wanted(&self) -> Trees {
+            Trees::Every
+        }
+
+        fn call(&mut self, call: &CallRow, tree: &CallTree) {
+            self.ways.push((call.id.number, self.modes.add(call, tree)));
+        }
+    }
+    // The rarer way first; the last call is open.
+    let script = "
+        0 start main+4
+        100 call main+20 f\n 110 call f+20 h\n 115 ret h+10 f+25\n 120 ret f+40 main+25
+        200 call main+20 f\n 210 call f+10 g\n 215 ret g+10 f+15\n 220 ret f+40 main+25
+        300 call main+20 f\n 310 call f+10 g\n 315 ret g+10 f+15\n 320 ret f+40 main+25
+        400 call main+20 f\n 410 call f+10 g";
+    let mut each = WayOfEach::default();
+    let _ = analyse_trees(script, Request::default(), &mut each);
+    let modes = each.modes.finish();
+    let of = |(number, ways): &(u64, Option<crate::modes::Ways>)| {
+        (*number, ways.as_ref().and_then(|ways| modes.of(ways)))
+    };
+    let found: Vec<(u64, Option<usize>)> = each.ways.iter().map(of).collect();
+    assert_eq!(found, [(0, Some(1)), (1, Some(0)), (2, Some(0)), (3, None)]);
 }
 
 #[test]

@@ -47,6 +47,10 @@ pub(super) fn id(name: &str) -> FunctionId {
     FunctionId(slot.unwrap_or_else(|| panic!("no function {name}")) as u32)
 }
 
+pub(super) fn function_name(id: FunctionId) -> &'static str {
+    NAMES[id.0 as usize]
+}
+
 fn address(text: &str) -> Avma {
     let (name, offset) = text.split_once('+').unwrap_or((text, "0"));
     Avma(u64::from(id(name).0) * SLOT + u64::from_str_radix(offset, 16).unwrap())

@@ -1,6 +1,6 @@
 //! The trees of calls: what is a node, whose, and its times.
 
-use super::script::{analyse_trees, id, tree_text};
+use super::script::{analyse_trees, function_name, id, tree_text};
 use crate::{CallRow, CallTree, Paths, Request, TreeSink, Trees};
 use model::{AuxOffset, Tid};
 
@@ -26,6 +26,35 @@ impl TreeSink for Text {
         self.lines.push(format!("thread {}", tid.0));
         self.lines.extend(tree_text(trees));
     }
+}
+
+/// Functions around a call: no stubs, the kernel below a handler as what is not known, and nothing beyond what was seen.
+#[test]
+fn callers_are_the_functions_that_were_open() {
+    struct Callers(Vec<String>);
+    impl TreeSink for Callers {
+        fn wanted(&self) -> Trees {
+            Trees::Every
+        }
+
+        fn wants_callers(&self) -> bool {
+            true
+        }
+
+        fn call(&mut self, _: &CallRow, tree: &CallTree) {
+            let names: Vec<&str> = tree.callers().iter().map(|id| function_name(*id)).collect();
+            self.0.push(names.join(" "));
+        }
+    }
+    let script = "
+        0 start main+4
+        100 call main+20 g\n 110 call g+10 f\n 120 ret f+40 g+15
+        130 call g+20 f\n 132 call f+10 f\n 134 ret f+40 f+15\n 136 ret f+40 g+25\n 140 ret g+40 main+25
+        200 call main+30 plt+40\n 202 ijmp plt+46 h\n 204 call h+10 f\n 210 ret f+40 h+15\n 215 ret h+20 main+35
+        300 async main+40\n 305 start handler\n 310 call handler+10 f\n 320 ret f+40 handler+15";
+    let mut callers = Callers(Vec::new());
+    let _ = analyse_trees(script, Request::default(), &mut callers);
+    assert_eq!(callers.0, ["g main", "f g main", "g main", "h main", "handler ? main"]);
 }
 
 #[track_caller]

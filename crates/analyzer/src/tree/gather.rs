@@ -11,10 +11,10 @@
 
 use std::ops::Range;
 
-use model::Ns;
+use model::{FunctionId, Ns};
 
 use super::merge::Merged;
-use super::{CallTree, Node, Trees};
+use super::{CALLERS_MAX, CallTree, Node, Trees};
 use crate::stack::Frame;
 
 /// Nodes that are kept before those that are alike become one, where that is all that is asked for.
@@ -146,8 +146,15 @@ impl Gatherer {
         }
     }
 
-    /// The tree of a call that has ended now, of which `root` is the node.
-    pub(crate) fn tree(&mut self, first: usize, root: Node) -> &CallTree {
+    /// The tree of a call that has ended now, of which `root` is the node, below the functions that are open.
+    pub(crate) fn tree(
+        &mut self,
+        first: usize,
+        root: Node,
+        callers: impl Iterator<Item = FunctionId>,
+    ) -> &CallTree {
+        self.scratch.callers.clear();
+        self.scratch.callers.extend(callers.take(CALLERS_MAX));
         let inside = self.nodes.get(first..).unwrap_or_default();
         let nodes = &mut self.scratch.nodes;
         nodes.clear();

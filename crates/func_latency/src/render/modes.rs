@@ -50,7 +50,7 @@ impl View<'_> {
     }
 
     /// What makes a way another one than the most frequent, in words.
-    fn label(&self, index: usize, mode: &Mode) -> String {
+    pub(super) fn label(&self, index: usize, mode: &Mode) -> String {
         if index == 0 {
             return "the usual way".to_owned();
         }

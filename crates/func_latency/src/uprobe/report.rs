@@ -130,7 +130,7 @@ pub(super) fn write(
         srcline: config.srcline,
         unfold: config.unfold,
     };
-    write_report(config, &view)?;
+    write_report(config, &view, &[])?;
     if config.explain {
         explain_command::slowest_of_rows(&report, &code.image, &Schedule::default(), view.input)?;
     }

@@ -121,10 +121,16 @@ impl Browser {
         }
     }
 
-    /// Opens a file from disk in a window of this size.
-    pub(crate) fn open(&mut self, page: &Path, (width, height): (u32, u32)) {
+    /// Gives the window this size.
+    pub(crate) fn resize(&mut self, (width, height): (u32, u32)) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", size);
+        self.next_frame();
+    }
+
+    /// Opens a file from disk in a window of this size.
+    pub(crate) fn open(&mut self, page: &Path, size: (u32, u32)) {
+        self.resize(size);
         self.call("Page.navigate", json!({ "url": format!("file://{}", page.display()) }));
         self.wait_for("document.getElementById('page')?.ariaBusy === 'false'");
     }

@@ -5,13 +5,18 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod devtools;
+mod inside;
 #[path = "../made_up/mod.rs"]
 mod made_up;
+#[path = "../program/mod.rs"]
+#[allow(dead_code, reason = "the simplest of its recordings will do")]
+mod program;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use analyzer::{CallRow, Report, Stats};
+use analyzer::{CallRow, Reason, Report, RowReasons, Stats};
 use devtools::Browser;
 use func_latency::render::html;
 use func_latency::render::units::{duration, grouped};
@@ -26,8 +31,16 @@ struct Opened {
 }
 
 impl Opened {
-    /// Writes the report's page and opens it; `None`: there is no browser here, which is said.
+    /// Writes the page of a report of calls that were seen from inside, and opens it; `None`: there is no browser here, which
+    /// is said.
     fn new(test: &str, report: &Report) -> Option<Self> {
+        Self::written(test, |page| {
+            html::write_file(page, &made_up::view(report), &inside::inside(report)).unwrap()
+        })
+    }
+
+    /// Opens the page that `write` writes.
+    fn written(test: &str, write: impl FnOnce(&Path)) -> Option<Self> {
         let Some(program) = devtools::program() else {
             assert!(std::env::var_os("FUNC_LATENCY_REQUIRE_BROWSER").is_none(), "there is no chromium");
             println!("skipped: no chromium here (cargo xtask setup installs it)");
@@ -37,7 +50,7 @@ impl Opened {
         let _ = std::fs::remove_dir_all(&directory);
         std::fs::create_dir_all(&directory).unwrap();
         let page = directory.join("calls.html");
-        html::write_file(&page, &made_up::view(report)).unwrap();
+        write(&page);
         let mut browser = Browser::start(&program, &directory);
         browser.open(&page, WINDOW);
         Some(Self { browser, page, directory })
@@ -97,6 +110,53 @@ impl Opened {
         rows.as_array().unwrap().iter().map(|row| row.as_str().unwrap().to_owned()).collect()
     }
 
+    /// Both calls' trees are there side by side, to the nanosecond, with what is in one of them only.
+    fn the_trees_are(&mut self, report: &Report, call: &CallRow, twin: &CallRow) {
+        let rows = self.rows("details .tree");
+        let number = |row: &CallRow| report.functions[0].rows.iter().position(|r| r.id == row.id).unwrap();
+        let children = &report.functions[0].row_children;
+        let of = |row: &CallRow, function: u32| -> Option<(u64, u64)> {
+            let found = children.of(number(row)).iter();
+            let is_it =
+                |child: &&analyzer::RowChild| children.keys[child.key as usize].function.0 == function;
+            found.filter(is_it).map(|child| (child.total.sum_ns, child.total.off_cpu_ns)).next()
+        };
+        let own = |row: &CallRow| {
+            let inside = children.of(number(row)).iter().map(|child| child.total.sum_ns).sum::<u64>();
+            row.latency_ns - inside
+        };
+        let off = |ns: u64| if ns == 0 { String::new() } else { grouped(ns) };
+        let side = |row: &CallRow| {
+            format!("1|{}|{}|{}", grouped(row.latency_ns), grouped(own(row)), off(row.off_cpu_ns))
+        };
+        let more = call.latency_ns - twin.latency_ns;
+        let root = format!("row_search_mvcc|+0|{}|{}|+{}|differs", side(call), side(twin), grouped(more));
+        assert_eq!(rows[0], root, "{rows:?}");
+        // `lookup` has a quarter of its time in each of two pages.
+        let ((mine, _), (its, _)) = (of(call, 4).unwrap(), of(twin, 4).unwrap());
+        let own = |ns: u64| grouped(ns - 2 * (ns / 4));
+        let lookup = format!("|+0|1|{}|{}||1|{}|{}||", grouped(mine), own(mine), grouped(its), own(its));
+        assert!(rows[1].starts_with("lookup") && rows[1].contains(&lookup), "{lookup} {rows:?}");
+        assert!(rows[2].starts_with("buf_page_get") && rows[3].starts_with("buf_page_get"), "{rows:?}");
+        let (fsync, asleep) = of(call, 6).unwrap();
+        let row = rows.iter().find(|row| row.starts_with("fsync")).unwrap();
+        let times = format!("|1|{0}|{0}|{1}|–|–|–|–|+{0}|only here", grouped(fsync), grouped(asleep));
+        assert!(row.ends_with(&times), "{row} {times}");
+        let strips = self.browser.text("#details .strip-row");
+        assert!(strips.contains(&format!("off at +100 ns for {}", duration(asleep))), "{strips}");
+    }
+
+    fn narrow(&mut self) {
+        self.browser.resize((420, 900));
+        let widths = "[document.documentElement.scrollWidth, innerWidth]";
+        let widths = self.browser.value(widths);
+        assert!(widths[0].as_f64() <= widths[1].as_f64(), "it scrolls sideways: {widths}");
+    }
+
+    fn widen(&mut self) {
+        self.browser.resize(WINDOW);
+    }
+
     /// Gives a control a value, as a user does.
     fn choose(&mut self, id: &str, value: &str) {
         let control = format!("document.getElementById('{id}')");
@@ -128,12 +188,10 @@ fn sorted(rows: &[&CallRow]) -> Vec<u64> {
     latencies
 }
 
-/// The call of the median latency among the others of its caller.
+/// The call of the median latency of the same caller.
 fn typical<'r>(report: &'r Report, of: &CallRow) -> &'r CallRow {
-    let is_other = |row: &&CallRow| {
-        (row.caller, row.site) == (of.caller, of.site) && row.status.counted() && row.id != of.id
-    };
-    let mut same: Vec<&CallRow> = report.functions[0].rows.iter().filter(is_other).collect();
+    let is_same = |row: &&CallRow| (row.caller, row.site) == (of.caller, of.site) && row.status.counted();
+    let mut same: Vec<&CallRow> = report.functions[0].rows.iter().filter(is_same).collect();
     same.sort_by_key(|row| row.latency_ns);
     same[same.len().div_ceil(2) - 1]
 }
@@ -162,12 +220,19 @@ fn slow_calls_are_brushed_explained_and_opened() {
     let slow = rows_between(&report, times, latencies);
     assert_eq!(opened.number("page", "brushed"), slow.len() as f64);
     let factors = opened.rows("factors");
-    for (what, brushed) in
-        [("has fsync", "100.0 %"), ("was off its CPU", "100.0 %"), ("thread 1003", "100.0 %")]
-    {
-        let row = factors.iter().take(3).find(|row| row.starts_with(what));
-        assert!(row.is_some_and(|row| row.contains(brushed)), "{what}: {factors:?}");
-    }
+    let factor = |what: &str| factors.iter().find(|row| row.starts_with(what)).cloned().unwrap_or_default();
+    assert!(factor("has fsync").contains("|100.0 %|0.0 %|only here"), "{factors:?}");
+    assert!(factor("was off its CPU").contains("|100.0 %|0.0 %|only here"), "{factors:?}");
+    assert!(factor("thread 1003").contains("|100.0 %|"), "{factors:?}");
+    // ... by whom these were called, whatever that is called, and the way that they went.
+    let reload = "reload(\"'\\u{202e}daoler\\u{7}&lt;)";
+    let chain = factor(&format!("called through {reload} › ha_innobase::index_read"));
+    assert!(chain.ends_with("|0.0 %|only here"), "{factors:?}");
+    assert!(
+        factors.iter().any(|row| row.starts_with("goes way ") && row.contains("with fsync")),
+        "{factors:?}"
+    );
+    assert!(opened.rows("ways")[0].contains("with fsync"), "{:?}", opened.rows("ways"));
     assert!(opened.rows("children")[0].starts_with("fsync|"), "{:?}", opened.rows("children"));
     let median = Stats::of_sorted(&sorted(&slow)).spread.unwrap().p50_ns;
     let shown = opened.rows("figures").into_iter().find(|row| row.starts_with("p50|")).unwrap();
@@ -190,13 +255,19 @@ fn slow_calls_are_brushed_explained_and_opened() {
     let details = opened.rows("details");
     assert!(details[0].contains(&format!("({} ±", grouped(slowest.latency_ns))), "{details:?}");
     assert!(details[2].contains(&format!("({} ns of perf's clock)", slowest.start_ns.0)), "{details:?}");
-    assert!(details.iter().any(|row| row.starts_with("fsync|1|")), "{details:?}");
-    let next = format!("func_latency show {id} -i perf.data -f FUNC");
+    let threads = format!("thread|1003 ({}", inside::SLOW_NAME.replace('\u{202e}', "\\u{202e}"));
+    assert!(details[3].starts_with(&threads), "{details:?}");
+    let next = format!("func_latency show {id} -i perf.data -f row_search_mvcc");
     assert!(opened.browser.text("#details").contains(&next));
+    opened.the_trees_are(&report, &slowest, typical(&report, &slowest));
     opened.screenshot("opened.png");
+    opened.narrow();
+    opened.screenshot("narrow.png");
+    opened.widen();
 
     // A name of the program is text, whatever it looks like.
     assert_eq!(opened.browser.value("document.querySelectorAll('img').length"), 0);
+    assert_eq!(opened.browser.value("document.querySelectorAll('script').length"), 5);
 
     opened.browser.key("t");
     assert_eq!(opened.browser.value("document.documentElement.dataset.theme"), "dark");
@@ -298,6 +369,92 @@ fn keys_filters_and_axes_reach_every_call() {
     opened.finish();
 }
 
+/// Of calls that were not seen from inside, what they waited for is known, and what they called themselves.
+#[test]
+fn calls_that_probes_have_timed_say_what_they_waited_for() {
+    let mut report = made_up::report(5_000);
+    let function = &mut report.functions[0];
+    let waited = function.rows.iter().filter(|row| row.off_cpu_ns > 0);
+    let fsync = |row: &CallRow| vec![(Reason::Syscall(74), row.off_cpu_ns)];
+    let of_calls = waited.map(|row| (row.id, fsync(row))).collect();
+    function.row_reasons = RowReasons::of_rows(&function.rows, &of_calls);
+    let write = |page: &Path| html::write_file(page, &made_up::view(&report), &[]).unwrap();
+    let Some(mut opened) = Opened::written("probes", write) else { return };
+
+    let slowest = *report.functions[0].rows.iter().max_by_key(|row| row.off_cpu_ns).unwrap();
+    opened.choose("from-latency", "100 us");
+    opened.choose("to-latency", "5 ms");
+    let factors = opened.rows("factors");
+    let is_it = |row: &String| row.starts_with("waited: fsync|") && row.contains("|100.0 %|0.0 %");
+    assert!(factors.iter().any(is_it), "{factors:?}");
+    assert!(opened.rows("reasons")[0].starts_with("fsync|"));
+    assert_eq!(opened.browser.value("document.getElementById('ways').hidden"), true);
+    let at = opened.place(start(&slowest), slowest.latency_ns);
+    opened.browser.click(at);
+    let details = opened.rows("details");
+    let waited = format!("waited for|fsync {}|nothing", duration(slowest.off_cpu_ns));
+    assert!(details.contains(&waited), "{waited} {details:?}");
+    assert!(details.iter().any(|row| row.starts_with("fsync|1|")), "{details:?}");
+    let text = opened.browser.text("#details");
+    assert!(text.contains("Probes have seen only the calls that it made itself"), "{text}");
+    assert!(!text.contains("func_latency show"), "there is no recording: {text}");
+    opened.screenshot("light.png");
+    opened.finish();
+}
+
+/// What `report` writes of a recording.
+fn reported(test: &str, directory: &Path, recording: &Path, function: &str) -> Option<Opened> {
+    Opened::written(test, |page| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
+        command.arg("report").arg(recording).args(["-f", function, "--check", "--html"]).arg(page);
+        let output = command.current_dir(directory).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    })
+}
+
+#[test]
+fn a_recording_without_much_in_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let recording = program::write(directory.path(), &program::BUILD_ID);
+    let Some(mut opened) = reported("small", directory.path(), &recording, "f") else { return };
+    assert_eq!(opened.number("plot", "shown"), 2.0);
+    opened.browser.value("document.querySelector('#slowest button').click()");
+    let tree = opened.rows("details .tree");
+    assert!(tree.len() == 1 && tree[0].starts_with("f|+0|1|"), "{tree:?}");
+    let details = opened.rows("details");
+    assert!(details.contains(&"called through|outer".to_owned()), "{details:?}");
+    assert!(details.contains(&"went|the usual way".to_owned()), "{details:?}");
+    opened.finish();
+}
+
+/// The planted cause is three levels down (`fixtures/programs/causes.c`): the way there is marked, and nothing beside it.
+#[test]
+fn the_trees_of_a_recording_differ_where_the_cause_was_planted() {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/fixtures");
+    let fixtures = std::env::var_os("FUNC_LATENCY_FIXTURES").map_or(target, PathBuf::from);
+    let recording = fixtures.join("causes.data");
+    if !recording.exists() {
+        assert!(std::env::var_os("FUNC_LATENCY_REQUIRE_FIXTURES").is_none(), "no {}", recording.display());
+        println!("skipped: no {} (cargo xtask fixtures makes it)", recording.display());
+        return;
+    }
+    let Some(mut opened) = reported("causes", &fixtures, &recording, "dear_child") else { return };
+    opened.browser.value("document.querySelector('#slowest button').click()");
+    let rows = opened.rows("details .tree");
+    let marked: Vec<&str> = rows
+        .iter()
+        .filter(|row| row.ends_with("|differs"))
+        .map(|row| row.split(['|', '\n']).next().unwrap())
+        .collect();
+    let levels = ["dear_child", "deep_1", "deep_2", "deep_3"];
+    assert!(
+        marked.len() == 4 && marked.iter().zip(levels).all(|(row, name)| row.starts_with(name)),
+        "{rows:?}"
+    );
+    opened.screenshot("opened.png");
+    opened.finish();
+}
+
 #[test]
 fn a_million_calls_are_small_and_fast() {
     const CALLS: u64 = 1_000_000;
@@ -326,7 +483,18 @@ fn a_million_calls_are_small_and_fast() {
     let at = opened.place(start(&slowest), slowest.latency_ns);
     opened.browser.click(at);
     let details = opened.rows("details");
-    assert!(details.iter().any(|row| row.starts_with("fsync|1|")), "{details:?}");
+    assert!(details.iter().any(|row| row.starts_with("fsync")), "{details:?}");
+    opened.browser.key("Escape");
+
+    // An ordinary call has no tree here, and the page says how to get it.
+    opened.choose("from-latency", "");
+    opened.choose("to-latency", "800 ns");
+    opened.browser.value("document.querySelector('#slowest button').click()");
+    let text = opened.browser.text("#details");
+    let id = opened.browser.value("document.getElementById('details').dataset.call");
+    let command = format!("func_latency show {} -i perf.data -f row_search_mvcc", id.as_str().unwrap());
+    assert!(text.contains("The call trees of the slowest calls") && text.contains(&command), "{text}");
+    assert_eq!(opened.browser.value("document.querySelectorAll('.tree').length"), 0);
     opened.browser.key("Escape");
 
     let mut fastest_ms = f64::MAX;

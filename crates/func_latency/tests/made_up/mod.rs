@@ -10,7 +10,7 @@
 
 use analyzer::{
     CallCounts, CallId, CallRow, Caller, ChildKey, ChildKind, FunctionReport, Loss, Place, Report, RowChild,
-    RowChildren, Stats, Status, Total, TraceSummary,
+    RowChildren, RowReasons, Stats, Status, Total, TraceSummary,
 };
 use func_latency::render::{Names, View};
 use model::{AuxOffset, ClockOffsets, Cpu, FunctionId, Ns, ObjectId, Svma, Tid};
@@ -24,7 +24,7 @@ pub(crate) const SPAN_NS: u64 = 2_000_000_000;
 const THREADS: u64 = 8;
 const SLOW_THREAD: u64 = 3;
 
-const FUNCTIONS: [&str; 8] = [
+pub(crate) const FUNCTIONS: [&str; 10] = [
     "[unknown]",
     "row_search_mvcc",
     "ha_innobase::index_read",
@@ -33,9 +33,11 @@ const FUNCTIONS: [&str; 8] = [
     "copy",
     "fsync",
     "buf_page_get",
+    "main_loop",
+    "reload(\"'\u{202e}daoler\u{7}&lt;)",
 ];
 
-/// Names of it; one of them is hostile.
+/// Names of it; two of them are hostile.
 pub(crate) struct MadeUpNames;
 
 impl Names for MadeUpNames {
@@ -135,6 +137,7 @@ pub(crate) fn no_calls() -> FunctionReport {
         rows: vec![],
         off_cpu_causes: None,
         row_children: RowChildren::default(),
+        row_reasons: RowReasons::default(),
         overfull: None,
     }
 }

@@ -7,6 +7,7 @@ use analyzer::{CallRow, FunctionReport, RowChild, Status};
 use serde::Serialize;
 
 use super::columns::{Columns, zigzag};
+use crate::inside::{CallerKey, Picks};
 use crate::render::names::{callee_name, caller_name};
 use crate::render::{Names, View};
 
@@ -35,6 +36,8 @@ pub(super) struct Function {
 
 #[derive(Serialize)]
 struct Caller {
+    /// The index of its typical call; `None`: none was seen from entry to end.
+    typical: Option<usize>,
     name: String,
     /// Jumped, not called.
     tail: bool,
@@ -42,26 +45,42 @@ struct Caller {
     line: Option<String>,
 }
 
+/// A callee at a place in the code.
 #[derive(Serialize)]
-struct Child {
+pub(super) struct Child {
     name: String,
     kind: &'static str,
     site: Option<String>,
     line: Option<String>,
 }
 
+impl Child {
+    pub(super) fn of(names: &dyn Names, key: &analyzer::ChildKey) -> Self {
+        Self {
+            name: callee_name(names, key.kind, key.function),
+            kind: key.kind.name(),
+            site: key.site.map(|site| names.site(site)),
+            line: key.site.and_then(|site| names.line(site)),
+        }
+    }
+}
+
 /// A table of what occurs, in order, and each one's number in it.
-struct Numbers<K>(BTreeMap<K, u64>);
+pub(super) struct Numbers<K>(BTreeMap<K, u64>);
 
 impl<K: Ord> Numbers<K> {
-    fn of(all: impl Iterator<Item = K>) -> Self {
+    pub(super) fn of(all: impl Iterator<Item = K>) -> Self {
         let mut numbers: BTreeMap<K, u64> = all.map(|key| (key, 0)).collect();
         numbers.values_mut().zip(0..).for_each(|(number, i)| *number = i);
         Self(numbers)
     }
 
-    fn number(&self, key: &K) -> u64 {
+    pub(super) fn number(&self, key: &K) -> u64 {
         self.0.get(key).copied().unwrap_or(0)
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &K> {
+        self.0.keys()
     }
 }
 
@@ -69,6 +88,7 @@ impl<K: Ord> Numbers<K> {
 pub(super) fn pack(
     view: &View<'_>,
     function: &FunctionReport,
+    picks: &Picks,
     children_max: usize,
 ) -> io::Result<(Function, String)> {
     let rows = &function.rows;
@@ -90,7 +110,7 @@ pub(super) fn pack(
     columns.put(rows.iter().map(flags))?;
     columns.put(rows.iter().map(|row| callers.number(&(row.caller, row.site))))?;
     columns.put(rows.iter().map(|row| causes.number(&cause(row))))?;
-    let one_in = put_children(&mut columns, function, children_max)?;
+    let one_in = put_children(&mut columns, function, picks, children_max)?;
 
     let names = view.names;
     let packed = Function {
@@ -98,9 +118,9 @@ pub(super) fn pack(
         object: names.object_of(function.id),
         calls: rows.len(),
         p999_ns: function.latency.spread.map(|spread| spread.p999_ns),
-        threads: threads.0.keys().map(|tid| tid.0.to_string()).collect(),
-        callers: callers.0.keys().map(|(caller, site)| named_caller(names, *caller, *site)).collect(),
-        children: children(names, function),
+        threads: threads.keys().map(|tid| tid.0.to_string()).collect(),
+        callers: callers.keys().map(|key| Caller::of(names, *key, picks)).collect(),
+        children: function.row_children.keys.iter().map(|key| Child::of(names, key)).collect(),
         causes: causes.0.into_keys().collect(),
         children_of_one_in: one_in,
         p99_ns: p99_ns(function),
@@ -125,14 +145,18 @@ fn id_steps(rows: &[CallRow]) -> impl Iterator<Item = u64> {
 
 /// Its status (three bits), and what is uncertain about its end.
 fn flags(row: &CallRow) -> u64 {
-    let status = match row.status {
+    status_number(row.status) | u64::from(row.undecided) << 3 | u64::from(row.ended_by_jump) << 4
+}
+
+/// Those that ended first.
+pub(super) const fn status_number(status: Status) -> u64 {
+    match status {
         Status::Complete => 0,
         Status::Unwound => 1,
         Status::OpenStart => 2,
         Status::OpenEnd => 3,
         Status::Cut => 4,
-    };
-    status | u64::from(row.undecided) << 3 | u64::from(row.ended_by_jump) << 4
+    }
 }
 
 /// One in so many, without a rhythm: calls may have one, too.
@@ -148,13 +172,21 @@ fn p99_ns(function: &FunctionReport) -> u64 {
 
 /// Four columns of children behind one of how many each call has (and one more; 0: they are not in the page).  Returns one
 /// in how many ordinary calls has them.
-fn put_children(columns: &mut Columns, function: &FunctionReport, children_max: usize) -> io::Result<usize> {
+fn put_children(
+    columns: &mut Columns,
+    function: &FunctionReport,
+    picks: &Picks,
+    children_max: usize,
+) -> io::Result<usize> {
     let rows = &function.rows;
     let all: usize = (0..rows.len()).map(|number| function.row_children.of(number).len()).sum();
     let one_in = all.div_ceil(children_max.max(1)).max(1);
     let slow_ns = p99_ns(function);
     let is_in = |number: usize, row: &CallRow| {
-        is_sampled(number as u64, one_in as u64) || !row.status.counted() || row.latency_ns > slow_ns
+        is_sampled(number as u64, one_in as u64)
+            || !row.status.counted()
+            || row.latency_ns > slow_ns
+            || picks.is_typical(number)
     };
     let shown =
         || rows.iter().enumerate().filter(|(number, row)| is_in(*number, row)).map(|(number, _)| number);
@@ -175,23 +207,17 @@ fn put_children(columns: &mut Columns, function: &FunctionReport, children_max: 
     Ok(one_in)
 }
 
-fn named_caller(names: &dyn Names, caller: analyzer::Caller, site: Option<analyzer::Place>) -> Caller {
-    Caller {
-        name: caller_name(names, caller),
-        tail: matches!(caller, analyzer::Caller::Function { tail: true, .. }),
-        site: site.map(|site| names.site(site)),
-        line: site.and_then(|site| names.line(site)),
+impl Caller {
+    fn of(names: &dyn Names, key: CallerKey, picks: &Picks) -> Self {
+        let (caller, site) = key;
+        Self {
+            typical: picks.typical.get(&key).copied(),
+            name: caller_name(names, caller),
+            tail: matches!(caller, analyzer::Caller::Function { tail: true, .. }),
+            site: site.map(|site| names.site(site)),
+            line: site.and_then(|site| names.line(site)),
+        }
     }
-}
-
-fn children(names: &dyn Names, function: &FunctionReport) -> Vec<Child> {
-    let named = |key: &analyzer::ChildKey| Child {
-        name: callee_name(names, key.kind, key.function),
-        kind: key.kind.name(),
-        site: key.site.map(|site| names.site(site)),
-        line: key.site.and_then(|site| names.line(site)),
-    };
-    function.row_children.keys.iter().map(named).collect()
 }
 
 #[cfg(test)]

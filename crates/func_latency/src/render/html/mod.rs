@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! report -> calls     tables of names, numbers by column
+//! inside -> ways      who called, which way calls went, what they waited for
+//!        -> trees     trees of the calls that matter
 //!        -> columns   packed: LEB128, zlib, base64
 //!        -> page/     page.html with style, data and script in their places
 //! ```
@@ -10,6 +12,8 @@
 
 mod calls;
 mod columns;
+mod trees;
+mod ways;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -19,6 +23,8 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::View;
+use crate::inside::{Inside, Picks};
+use crate::printable::{PrintableNames, printable};
 
 /// The page, with a comment in the place of each of [`STYLE`], the data and [`SCRIPT`].
 const PAGE: &str = include_str!("page/page.html");
@@ -26,13 +32,15 @@ const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/style.css");
 
 /// One script in the order in which its parts need each other.
-const SCRIPT: [&str; 9] = [
+const SCRIPT: [&str; 11] = [
     include_str!("page/units.js"),
     include_str!("page/calls.js"),
+    include_str!("page/trees.js"),
     include_str!("page/compare.js"),
     include_str!("page/axes.js"),
     include_str!("page/plot.js"),
     include_str!("page/tables.js"),
+    include_str!("page/beside.js"),
     include_str!("page/details.js"),
     include_str!("page/input.js"),
     include_str!("page/main.js"),
@@ -49,17 +57,30 @@ struct Meta<'a> {
     coverage: f64,
     only: &'a [String],
     problems: &'a [String],
-    functions: Vec<calls::Function>,
+    functions: Vec<Function>,
 }
 
-/// Writes the page of a report that has rows with their children.
+#[derive(Serialize)]
+struct Function {
+    #[serde(flatten)]
+    calls: calls::Function,
+    ways: ways::Ways,
+    /// `None`: calls were not seen from inside.
+    trees: Option<trees::Trees>,
+}
+
+/// What the columns of each function are called, in their order in its [`Function`].
+const COLUMNS: [&str; 3] = ["calls", "ways", "trees"];
+
+/// Writes the page of a report that has rows with their children; `inside`: what the calls of each of its functions are like
+/// inside, or nothing, where only they themselves were seen.
 ///
 /// # Errors
 /// The file could not be created or written.
-pub fn write_file(path: &Path, view: &View<'_>) -> Result<()> {
+pub fn write_file(path: &Path, view: &View<'_>, inside: &[Inside]) -> Result<()> {
     let context = || format!("cannot write {}", path.display());
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path).with_context(context)?);
-    write(&mut out, view).with_context(context)?;
+    write(&mut out, view, inside).with_context(context)?;
     out.flush().with_context(context)
 }
 
@@ -67,13 +88,18 @@ pub fn write_file(path: &Path, view: &View<'_>) -> Result<()> {
 ///
 /// # Errors
 /// What `out` says.
-pub fn write(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
+pub fn write(out: &mut dyn Write, view: &View<'_>, inside: &[Inside]) -> io::Result<()> {
+    let view = &View { names: &PrintableNames(view.names), input: &printable(view.input), ..*view };
     let mut packed = Vec::new();
     let mut functions = Vec::new();
-    for function in &view.report.functions {
-        let (function, columns) = calls::pack(view, function, calls::CHILDREN_MAX)?;
-        functions.push(function);
-        packed.push(columns);
+    for (number, function) in view.report.functions.iter().enumerate() {
+        let inside = inside.get(number);
+        let picks = Picks::of(function);
+        let (ways, of_ways) = ways::pack(view, function, inside)?;
+        let (trees, of_trees) = trees::pack(view, inside)?;
+        let (function, of_calls) = calls::pack(view, function, &picks, calls::CHILDREN_MAX)?;
+        functions.push(Function { calls: function, ways, trees });
+        packed.push([of_calls, of_ways, of_trees]);
     }
     let trace = &view.report.trace;
     let meta = Meta {
@@ -102,12 +128,14 @@ pub fn write(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
     Ok(())
 }
 
-fn write_data(out: &mut dyn Write, meta: &Meta<'_>, packed: &[String]) -> io::Result<()> {
+fn write_data(out: &mut dyn Write, meta: &Meta<'_>, packed: &[[String; 3]]) -> io::Result<()> {
     // In JSON `<` stands in strings only; written so, no name can end the element.
     let json = serde_json::to_string(meta)?.replace('<', "\\u003c");
     writeln!(out, "<script type=\"application/json\" id=\"meta\">{json}</script>")?;
-    for (number, columns) in packed.iter().enumerate() {
-        writeln!(out, "<script type=\"text/plain\" id=\"calls-{number}\">{columns}</script>")?;
+    for (number, of_function) in packed.iter().enumerate() {
+        for (name, columns) in COLUMNS.iter().zip(of_function) {
+            writeln!(out, "<script type=\"text/plain\" id=\"{name}-{number}\">{columns}</script>")?;
+        }
     }
     Ok(())
 }

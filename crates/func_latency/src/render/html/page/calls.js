@@ -9,6 +9,7 @@ const ENDED_BY_JUMP = 1 << 4;
 
 /** Undoes base64 and zlib. */
 async function unpack(text) {
+  if (text === "") return new Uint8Array();
   const binary = atob(text.trim());
   const packed = new Uint8Array(binary.length);
   for (let i = 0; i < packed.length; i++) packed[i] = binary.charCodeAt(i);
@@ -42,9 +43,9 @@ class Reader {
 
 /** The columns of one function; `table` has the names that their numbers stand for. */
 class Calls {
-  constructor(table, bytes) {
+  constructor(table, [ofCalls, ofWays, ofTrees]) {
     const count = table.calls;
-    const reader = new Reader(bytes);
+    const reader = new Reader(ofCalls);
     this.table = table;
     this.count = count;
     this.start = reader.column(new Float64Array(count));
@@ -59,6 +60,8 @@ class Calls {
     this.caller = reader.column(new Uint32Array(count));
     this.cause = reader.column(new Uint8Array(count));
     this.readChildren(reader);
+    this.ways = new Ways(table.ways, count, ofWays);
+    this.trees = table.trees === null ? null : new Trees(table.trees, ofTrees);
     this.log = Float32Array.from(this.latency, (ns) => Math.log10(Math.max(ns, 1)));
     this.order = sortedBy(this.latency);
     this.cpuCount = this.cpu.reduce((most, cpu) => Math.max(most, cpu), 0) + 1;

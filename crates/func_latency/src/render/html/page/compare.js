@@ -49,6 +49,9 @@ class Tally {
     this.threads = new Float64Array(calls.table.threads.length);
     this.callers = new Float64Array(calls.table.callers.length);
     this.cpus = new Float64Array(calls.cpuCount);
+    this.ways = new Float64Array(calls.ways.ways.length + 2);
+    this.chains = new Float64Array(calls.ways.chains.length + 1);
+    this.reasons = new Float64Array(calls.ways.reasons.length);
     // Of the calls that ended, as far as the page has their children.
     Object.assign(this, { withChildren: 0, latencyWithChildren: 0 });
     this.childNs = new Float64Array(this.groups.all.length);
@@ -58,6 +61,7 @@ class Tally {
   /** Of the calls on one side. */
   static of(calls, side, wanted) {
     const { count, flags, latency, offCpu, thread, caller, cpu } = calls;
+    const { way, chain, reasonsFrom, reason } = calls.ways;
     const tally = new Tally(calls);
     for (let i = 0; i < count; i++) {
       if (side[i] !== wanted) continue;
@@ -66,6 +70,9 @@ class Tally {
       tally.threads[thread[i]]++;
       tally.callers[caller[i]]++;
       tally.cpus[cpu[i]]++;
+      tally.ways[way[i]]++;
+      tally.chains[chain[i]]++;
+      for (let k = reasonsFrom[i]; k < reasonsFrom[i + 1]; k++) tally.reasons[reason[k]]++;
       if (offCpu[i] > 0) tally.wentOff++;
       if (status > UNWOUND) {
         tally.open++;
@@ -204,10 +211,43 @@ function ranked(names, counts, of) {
   );
 }
 
-const threadNames = (calls) => calls.table.threads.map((tid) => `thread ${tid}`);
+/** `1003`, and what it calls itself, if that is known. */
+function threadName({ table }, thread) {
+  const name = table.ways.thread_names[thread];
+  return table.threads[thread] + (name ? ` (${name})` : "");
+}
+
+const threadNames = (calls) => calls.table.threads.map((_, thread) => `thread ${threadName(calls, thread)}`);
+const wayNames = ({ ways }) =>
+  ways.known ? Array.from({ length: ways.ways.length + 2 }, (_, way) => ways.nameOfWay(way)) : [];
 const callerNames = (calls) => calls.table.callers.map(placed);
 const cpuNames = (calls) =>
   Array.from({ length: calls.cpuCount }, (_, cpu) => (cpu ? `CPU ${cpu - 1}` : "CPU not known"));
+
+/**
+ * Callers of callers: names, and how many calls are below each.  A chain says nothing that the one nearer to the call does
+ * not say, if that is continued in one way only.
+ */
+function chainsBelow({ ways }, counts) {
+  const { chains } = ways;
+  const sums = counts.map((of) => of.slice());
+  const continued = new Uint32Array(chains.length + 1);
+  for (let chain = chains.length; chain > 0; chain--) {
+    const { nearer } = chains[chain - 1];
+    continued[nearer]++;
+    for (const of of sums) of[nearer] += of[chain];
+  }
+  const told = [];
+  for (let chain = 1; chain <= chains.length; chain++) {
+    const { nearer } = chains[chain - 1];
+    const isSplit = continued[nearer] > 1 || counts.some((of) => of[nearer] > 0);
+    if (nearer > 0 && isSplit) told.push(chain);
+  }
+  return [
+    told.map((chain) => `called through ${ways.nameOfChain(chain)}`),
+    sums.map((of) => told.map((chain) => of[chain])),
+  ];
+}
 
 /** What is more frequent among the brushed calls than among the others, the surest first. */
 function factors(calls, both) {
@@ -231,6 +271,16 @@ function factors(calls, both) {
     ...dimension(
       cpuNames(calls).map((name) => `began on ${name}`),
       of("cpus"),
+    ),
+    ...dimension(...chainsBelow(calls, of("chains"))),
+    ...dimension(
+      wayNames(calls).map((name) => `goes ${name}`),
+      of("ways"),
+    ),
+    ...ranked(
+      calls.ways.reasons.map((name) => `waited: ${name}`),
+      of("reasons"),
+      of("count"),
     ),
     ...one("was off its CPU", "wentOff"),
     ...one("was left by an exception or longjmp", "unwound"),

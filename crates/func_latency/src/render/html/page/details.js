@@ -1,11 +1,9 @@
 // One call: its row, and what its time went to beside a typical call of the same caller.
 
-/** The call of the median latency among those of the same caller that were seen to end; `null`: there is no other. */
+/** The typical call of the same caller: that of the median latency; `null`: it is this one, or none was seen to end. */
 function typicalCall(calls, i) {
-  const same = calls.order.filter(
-    (k) => calls.caller[k] === calls.caller[i] && calls.isCounted(k) && calls.hasChildren[k] && k !== i,
-  );
-  return same.length ? same[Math.ceil(same.length / 2) - 1] : null;
+  const { typical } = calls.table.callers[calls.caller[i]];
+  return typical === i ? null : typical;
 }
 
 /** Time and count of each group of children in one call, with `*self`. */
@@ -39,10 +37,57 @@ function rowOf(calls, i, beginNs) {
     ["latency", `${latencyText(calls, i)} (${grouped(calls.latency[i])} ± ${grouped(calls.error[i])} ns)`],
     ["off-CPU", `${duration(calls.offCpu[i])} (${grouped(calls.offCpu[i])} ns)`],
     ["began at", `${duration(calls.start[i])} (${beginNs + BigInt(calls.start[i])} ns of perf's clock)`],
-    ["thread", calls.table.threads[calls.thread[i]] + (calls.cpu[i] ? `, on CPU ${calls.cpu[i] - 1}` : "")],
+    ["thread", threadName(calls, calls.thread[i]) + (calls.cpu[i] ? `, on CPU ${calls.cpu[i] - 1}` : "")],
     ["caller", placed(caller) + (caller.tail ? ", by a jump" : "")],
+    ...insideOf(calls, i),
     ["status", [calls.status(i), ...uncertain].join("; ")],
   ];
+}
+
+/** What is known of it from inside, and of what it waited for. */
+function insideOf({ ways }, i) {
+  const rows = [];
+  if (ways.known) {
+    rows.push(["called through", ways.nameOfChain(ways.chain[i]) || "not known"]);
+    rows.push(["went", ways.nameOfWay(ways.way[i])]);
+  }
+  if (ways.reasons.length) {
+    const waits = ways.reasonsOf(i).map(([name, ns]) => `${name} ${duration(ns)}`);
+    rows.push(["waited for", waits.join(", ") || "nothing"]);
+  }
+  return rows;
+}
+
+/** A word of a command line for a shell. */
+function shellWord(text) {
+  return /^[\w.:+/-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** How to see all of a call, where there is a recording. */
+function showCommand(calls, i) {
+  const words = ["func_latency", "show", calls.id(i), "-i", shellWord(meta.input), "-f", shellWord(calls.table.name)];
+  return element("code", {}, words.join(" "));
+}
+
+/** What went on in a call, as far as the page has it. */
+function inside(calls, i, twin) {
+  const { trees } = calls;
+  if (trees === null) {
+    return [note("Probes have seen only the calls that it made itself."), childrenBeside(calls, i, twin)];
+  }
+  const command = (text) => element("p", { className: "note" }, text, showCommand(calls, i));
+  if (!trees.has(i)) {
+    const why = [
+      "The call trees of the slowest calls, of those that did not end in sight and of typical ones are in this page.",
+      "This one's: ",
+    ];
+    return [command(why.join(" ")), childrenBeside(calls, i, twin)];
+  }
+  if (twin !== null && !trees.has(twin)) twin = null; // too deep inside of other calls
+  const longest = Math.max(calls.latency[i], twin === null ? 0 : calls.latency[twin], 1);
+  const strips = [strip(calls, trees, i, `call ${calls.id(i)}`, longest)];
+  if (twin !== null) strips.push(strip(calls, trees, twin, `typical ${calls.id(twin)}`, longest));
+  return [...strips, treesBeside(trees, i, twin), command("Each call by itself, and what was left out: ")];
 }
 
 function showDetails(calls, i, beginNs, close) {
@@ -68,11 +113,10 @@ function showDetails(calls, i, beginNs, close) {
       element("button", { type: "button", className: "close", onclick: close, title: "close (Esc)" }, "Close"),
     ),
     twin === null
-      ? note("No other call of this caller was seen to end.")
+      ? note("It is the typical call of its caller (the one with the median latency), or none was seen to end.")
       : note("Beside it the typical call of the same caller: the one with the median latency."),
     table(titles, facts),
-    note(`What is inside: func_latency show ${calls.id(i)} -i ${meta.input} -f FUNC`),
-    childrenBeside(calls, i, twin),
+    ...inside(calls, i, twin),
   );
 }
 

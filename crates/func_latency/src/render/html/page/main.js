@@ -46,7 +46,8 @@ async function showFunction(number) {
   byId("page").ariaBusy = "true";
   const table = meta.functions[number];
   byId("title").textContent = table.name;
-  const bytes = await unpack(byId(`calls-${number}`).textContent);
+  const packed = ["calls", "ways", "trees"].map((name) => byId(`${name}-${number}`).textContent);
+  const bytes = await Promise.all(packed.map(unpack));
   if (Number(byId("function").value) !== number) return; // another one has been chosen meanwhile
   const calls = new Calls(table, bytes);
   Object.assign(state, { calls, view: wholeView(calls), hovered: null, cursor: null, picked: null });
@@ -78,7 +79,8 @@ function fillFilters(calls) {
     const option = (name, value) => element("option", { value }, name);
     byId(id).replaceChildren(option(all, ""), ...names.map((name, i) => option(name, String(i))));
   };
-  fill("filter-thread", `all ${calls.table.threads.length}`, calls.table.threads);
+  const threads = calls.table.threads.map((_, thread) => threadName(calls, thread));
+  fill("filter-thread", `all ${threads.length}`, threads);
   fill("filter-caller", `all ${calls.table.callers.length}`, callerNames(calls));
   byId("filter-status").replaceChildren(
     ...STATUS_FILTERS.map(([name], i) => element("option", { value: String(i) }, name)),
@@ -109,8 +111,9 @@ function refilter() {
 
 /** The place, the filters or the colours have changed: all is drawn anew. */
 function redraw() {
-  const width = byId("plots").clientWidth - SIDE_WIDTH - 8;
-  plot.layout(Math.max(width, 320), state.view);
+  // In a narrow window the style sheet leaves out the histogram.
+  const side = getComputedStyle(byId("side")).display === "none" ? 0 : SIDE_WIDTH + 8;
+  plot.layout(Math.max(byId("plots").clientWidth - side, 280), state.view);
   const drawn = plot.draw(state.calls, state.visible);
   state.drawn = drawn;
   // For tests and other tools: what is drawn, and where.
@@ -152,6 +155,8 @@ function rebrush() {
   showGroup("callers", "Callers", callerNames(calls), both, "callers", brushed);
   showGroup("threads", "Threads", threadNames(calls), both, "threads", brushed);
   showGroup("cpus", "CPUs at entry", cpuNames(calls), both, "cpus", brushed);
+  showGroup("ways", "Ways that the calls went", wayNames(calls), both, "ways", brushed);
+  showGroup("reasons", "What calls waited for", calls.ways.reasons, both, "reasons", brushed);
   showSlowest(calls, state.side, brushed, pick);
   showBrush();
   drawMarks();

@@ -75,7 +75,7 @@ function showFactors(calls, both, brushed) {
   const found = brushed ? factors(calls, both) : [];
   if (found.length === 0) {
     const why = brushed
-      ? "Nothing: no thread, caller, CPU or child is more frequent among them than chance has it."
+      ? "Nothing: no thread, caller, CPU, way, reason or child is more frequent among them than chance has it."
       : "Brush some calls, and what they have more often than the others is listed here.";
     card("factors", title, note(why));
     return;
@@ -148,13 +148,14 @@ function showChildren(calls, both, brushed) {
   );
 }
 
-/** Threads, callers or CPUs, the most over-represented first. */
+/** Threads, callers, CPUs, ways or reasons, the most over-represented first; none: there is nothing to show. */
 function showGroup(id, title, names, both, what, brushed) {
   const all = ranked(
     names,
     both.map((tally) => tally[what]),
     both.map((tally) => tally.count),
   );
+  document.getElementById(id).hidden = all.length === 0;
   const columns = brushed
     ? [
         ["", NAME],

@@ -1,0 +1,50 @@
+//! What each single call waited for, off the CPU.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::by_row::ByRow;
+use crate::off_cpu_causes::Reason;
+use crate::report::{CallId, CallRow};
+
+/// One of the things that a call waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowReason {
+    /// Which: index in [`RowReasons::reasons`].
+    pub reason: u32,
+    /// How long.
+    pub ns: u64,
+}
+
+/// What each of a function's rows waited for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RowReasons {
+    /// All that occur, in their order.
+    pub reasons: Vec<Reason>,
+    by_row: ByRow<RowReason>,
+}
+
+impl RowReasons {
+    /// Of rows, by what is known of their calls.
+    #[must_use]
+    pub fn of_rows(rows: &[CallRow], of_calls: &BTreeMap<CallId, Vec<(Reason, u64)>>) -> Self {
+        let all: BTreeSet<&Reason> = of_calls.values().flatten().map(|(reason, _)| reason).collect();
+        let reasons: Vec<Reason> = all.into_iter().cloned().collect();
+        let mut by_row = ByRow::default();
+        for row in rows {
+            let known = of_calls.get(&row.id).map(Vec::as_slice).unwrap_or_default();
+            let numbered = known.iter().filter_map(|(reason, ns)| {
+                // There are fewer reasons than system calls and functions of the kernel.
+                let reason = u32::try_from(reasons.binary_search(reason).ok()?).ok()?;
+                Some(RowReason { reason, ns: *ns })
+            });
+            by_row.push(&numbered.collect::<Vec<_>>());
+        }
+        Self { reasons, by_row }
+    }
+
+    /// Those of the row with this index in [`crate::FunctionReport::rows`]; none if nobody looked.
+    #[must_use]
+    pub fn of(&self, row: usize) -> &[RowReason] {
+        self.by_row.of(row)
+    }
+}

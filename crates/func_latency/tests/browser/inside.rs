@@ -1,0 +1,86 @@
+//! What is inside of the made-up calls: their trees, who called them, and when their threads were off the CPU.
+
+use analyzer::{CallRow, CallTree, ChildKind, Node, Place, Report, Status, Total, TreeSink};
+use func_latency::inside::{Inside, InsideOfCalls};
+use model::{Cpu, FunctionId, Ns, Pid, Schedule, Sideband, SidebandRecord, Svma, Tid};
+
+const MAIN_LOOP: FunctionId = FunctionId(8);
+/// Its name is hostile.
+pub(crate) const RELOAD: FunctionId = FunctionId(9);
+const FSYNC: u32 = 6;
+const PAGE_GET: u32 = 7;
+
+/// What the slow thread calls itself.
+pub(crate) const SLOW_NAME: &str = "</script>\"'\u{202e}x";
+
+/// The lookup of a call goes to three pages; what waits in `fsync` was called through `reload`.
+pub(crate) fn inside(report: &Report) -> Vec<Inside> {
+    let schedule = schedule(report);
+    let mut calls = InsideOfCalls::new(report, &schedule);
+    for function in &report.functions {
+        for (at, row) in function.rows.iter().enumerate() {
+            calls.call(row, &tree(report, at, row));
+        }
+    }
+    calls.finish()
+}
+
+/// Its children one after the other; those of a name and site are the row's.
+fn tree(report: &Report, at: usize, row: &CallRow) -> CallTree {
+    let children = &report.functions[0].row_children;
+    let node = |function: u32, start: u64, total: Total, size: usize| Node {
+        kind: ChildKind::Call,
+        status: Status::Complete,
+        function: FunctionId(function),
+        site: None,
+        start: Ns(start),
+        total,
+        size,
+    };
+    let of_row = Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns };
+    let root = Node { status: row.status, site: row.site, ..node(row.function.0, row.start_ns.0, of_row, 0) };
+    let mut nodes = vec![root];
+    let mut start = row.start_ns.0;
+    let mut waits = false;
+    for child in children.of(at) {
+        let key = children.keys[child.key as usize];
+        let has_pages = key.function == FunctionId(4);
+        waits |= key.function == FunctionId(FSYNC);
+        let own = Node { kind: key.kind, site: key.site, ..node(key.function.0, start, child.total, 1) };
+        nodes.push(Node { size: if has_pages { 3 } else { 1 }, ..own });
+        if has_pages {
+            let page = Total { count: 1, sum_ns: child.total.sum_ns / 4, off_cpu_ns: 0 };
+            for (i, svma) in [(1, 0x4010), (2, 0x4020)] {
+                let site = Some(Place { svma: Svma(svma), ..key.site.unwrap() });
+                nodes.push(Node { site, ..node(PAGE_GET, start + i * page.sum_ns, page, 1) });
+            }
+        }
+        start += child.total.sum_ns;
+    }
+    nodes[0].size = nodes.len();
+    let analyzer::Caller::Function { function: caller, .. } = row.caller else { panic!("{row:?}") };
+    CallTree::new(nodes).called_by(vec![caller, if waits { RELOAD } else { MAIN_LOOP }])
+}
+
+/// Off the CPU for as long as the rows say, from 100 ns after the call's begin on.
+fn schedule(report: &Report) -> Schedule {
+    let record = |time: Option<Ns>, tid, body| SidebandRecord {
+        time,
+        cpu: Some(Cpu(0)),
+        pid: Some(Pid(1000)),
+        tid: Some(tid),
+        file_offset: 0,
+        body,
+    };
+    let slow = Tid(1003);
+    let name = Sideband::Comm { pid: Pid(1000), tid: slow, name: SLOW_NAME.into(), exec: false };
+    let mut records = vec![record(None, slow, name)];
+    for row in report.functions[0].rows.iter().filter(|row| row.off_cpu_ns > 0) {
+        let from = row.start_ns.0 + 100;
+        for (time, out) in [(from, true), (from + row.off_cpu_ns, false)] {
+            records.push(record(Some(Ns(time)), row.tid, Sideband::Switch { out, preempted: false }));
+        }
+    }
+    records.sort_by_key(|record| record.time);
+    Schedule::new(&records)
+}
