@@ -151,6 +151,9 @@ pub struct QueryArgs {
     /// No colours, on a terminal either (as with NO_COLOR in the environment)
     #[arg(long)]
     pub no_color: bool,
+    /// After the report, say why the slowest calls of its function (from p99 on) were slow; see `explain`
+    #[arg(long)]
+    pub explain: bool,
     /// Write one row for every call; the extension says in which form
     #[arg(long, value_name = "FILE.{jsonl,csv}")]
     pub rows: Option<PathBuf>,

@@ -73,6 +73,20 @@ fn problems(recording: &Recording<'_>, image: &Image) -> Vec<String> {
     problems
 }
 
+/// The only one, for a `command` that takes one function.
+///
+/// # Errors
+/// There are more.
+pub(crate) fn one<'t, T>(command: &str, functions: &'t [T]) -> Result<&'t T> {
+    match functions {
+        [one] => Ok(one),
+        more => {
+            let message = format!("{command} takes one function, and -f names {}", more.len());
+            Err(failure(Exit::Usage, message))
+        }
+    }
+}
+
 impl<'a> Opened<'a> {
     pub(crate) fn surroundings(&self) -> Surroundings<'a> {
         Surroundings::of(self.recording, self.schedule, self.image)
@@ -83,13 +97,7 @@ impl<'a> Opened<'a> {
     /// # Errors
     /// There are more.
     pub(crate) fn one_function(&self, command: &str) -> Result<FunctionId> {
-        match self.wanted.as_slice() {
-            [one] => Ok(one.function.id),
-            more => {
-                let message = format!("{command} takes one function, and -f names {}", more.len());
-                Err(failure(Exit::Usage, message))
-            }
-        }
+        Ok(one(command, &self.wanted)?.function.id)
     }
 
     /// Which calls are asked for; without rows.

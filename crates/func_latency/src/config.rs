@@ -62,6 +62,8 @@ pub struct ReportConfig {
     pub format: Format,
     /// Draw a timeline.
     pub timeline: Option<Timeline>,
+    /// Say why the slowest calls were slow.
+    pub explain: bool,
     /// Where rows go.
     pub rows: Option<RowsFile>,
     /// Where the page goes.
@@ -129,6 +131,10 @@ impl ReportConfig {
         if let Some(percent) = query.max_loss.filter(|p| !(0.0..=100.0).contains(p)) {
             return Err(failure(Exit::Usage, format!("--max-loss {percent}: not between 0 and 100 percent")));
         }
+        if query.explain && (query.calls.functions.is_empty() || query.format != Format::Text) {
+            let message = "--explain goes on where the text report of a function ends; `explain --format json` has it as JSON";
+            return Err(failure(Exit::Usage, message));
+        }
         let flamegraph =
             |weight: Weight| (weight, directory.join(format!("flamegraph-{}.svg", weight.name())));
         Ok(Self {
@@ -137,6 +143,7 @@ impl ReportConfig {
             unfold: query.unfold,
             format: query.format,
             timeline: timeline(query.timeline, query.tu, query.no_color, query.format)?,
+            explain: query.explain,
             rows: query.rows.map(rows_file).transpose()?,
             html: query.html,
             flamegraph: query.flamegraph.map(flamegraph),

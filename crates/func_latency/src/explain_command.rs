@@ -2,9 +2,15 @@
 
 use std::io::{BufWriter, Write, stdout};
 
+#[cfg(feature = "bpf")]
+use analyzer::Report;
 use analyzer::ledger::{ChoiceError, Groups, LedgerOfCalls, Slow};
-use analyzer::{CallRow, LatencyRange, Request};
+use analyzer::{CallRow, ChildKey, LatencyRange, Ledger, Request};
 use anyhow::{Context, Result};
+use image::Image;
+use model::FunctionId;
+#[cfg(feature = "bpf")]
+use model::Schedule;
 
 use crate::args::Format;
 use crate::calls::{self, Opened};
@@ -24,34 +30,76 @@ const TWINS: usize = 8;
 /// The recording is decoded twice: for the latencies, which say which calls are slow and which are typical, and for the trees
 /// of all calls, whose variance is shared out.  Of the trace around a few calls all branches are decoded.
 pub(crate) fn run(config: &ExplainConfig) -> Result<Exit> {
-    calls::open(&config.calls, |opened| explain(config, opened))
+    calls::open(&config.calls, |opened| explain(opened, config.slow, config.format))?;
+    Ok(Exit::Done)
 }
 
-fn explain(config: &ExplainConfig, opened: &Opened<'_>) -> Result<Exit> {
+/// Explains the slowest calls, below a report.
+pub(crate) fn slowest(opened: &Opened<'_>) -> Result<()> {
+    blank_line()?;
+    explain(opened, SlowCalls::USUAL, Format::Text)
+}
+
+/// The same of calls whose direct callees the report knows, and whose branches nobody does.
+#[cfg(feature = "bpf")]
+pub(crate) fn slowest_of_rows(
+    report: &Report,
+    image: &Image,
+    schedule: &Schedule,
+    input: &str,
+) -> Result<()> {
+    let function = calls::one("explain", &report.functions)?;
+    blank_line()?;
+    let groups = Groups::choose(&function.rows, of_args(SlowCalls::USUAL)).map_err(no_groups)?;
+    let ledger = LedgerOfCalls::of_rows(&groups, schedule, function);
+    let subject = Subject { image, input, function: function.id, slow: SlowCalls::USUAL, groups };
+    subject.write(&ledger, None, Format::Text)
+}
+
+fn blank_line() -> Result<()> {
+    writeln!(stdout()).context("cannot write to stdout")
+}
+
+fn explain(opened: &Opened<'_>, slow: SlowCalls, format: Format) -> Result<()> {
     let function = opened.one_function("explain")?;
     let report = opened.report(&Request { rows: true, ..opened.request()? })?;
     let rows = report.functions.first().map_or(&[][..], |function| &function.rows);
-    let groups = Groups::choose(rows, of_args(config.slow)).map_err(no_groups)?;
+    let groups = Groups::choose(rows, of_args(slow)).map_err(no_groups)?;
 
     let mut ledger = LedgerOfCalls::new(&groups, opened.schedule);
     opened.trees(&mut ledger)?;
-    let ledger = ledger.finish();
-    let Some(comparison) = ledger.compare() else { return Err(no_groups(ChoiceError::NoCalls)) };
     let compared = compared(&groups);
     let paths =
         compared.iter().map(|row| one_call::branches(opened.place(), row)).collect::<Result<Vec<_>>>()?;
-    let names = ImageNames::new(opened.image, true);
-    let explanation = Explanation {
-        names: &names,
-        input: &config.calls.input.display().to_string(),
-        function,
-        asked: &asked(config.slow, &groups),
-        groups: &groups,
-        ledger: &LedgerView::new(&ledger, comparison, |path| rendered::callee(&names, &ledger, path)),
-        parting: Branches::of(&compared, &paths),
-    };
-    write(config.format, &explanation).context("cannot write to stdout")?;
-    Ok(Exit::Done)
+    let input = opened.config.input.display().to_string();
+    let subject = Subject { image: opened.image, input: &input, function, slow, groups };
+    subject.write(&ledger.finish(), Branches::of(&compared, &paths), format)
+}
+
+/// Which calls are explained.
+struct Subject<'a> {
+    image: &'a Image,
+    input: &'a str,
+    function: FunctionId,
+    slow: SlowCalls,
+    groups: Groups,
+}
+
+impl Subject<'_> {
+    fn write(&self, ledger: &Ledger<ChildKey>, parting: Option<Branches>, format: Format) -> Result<()> {
+        let Some(comparison) = ledger.compare() else { return Err(no_groups(ChoiceError::NoCalls)) };
+        let names = ImageNames::new(self.image, true);
+        let explanation = Explanation {
+            names: &names,
+            input: self.input,
+            function: self.function,
+            asked: &asked(self.slow, &self.groups),
+            groups: &self.groups,
+            ledger: &LedgerView::new(ledger, comparison, |path| rendered::callee(&names, ledger, path)),
+            parting,
+        };
+        write(format, &explanation).context("cannot write to stdout")
+    }
 }
 
 /// A slow call, which is in the middle of the slow ones, and typical calls that are the nearest to the median, of the same

@@ -41,13 +41,18 @@ impl ExplainConfig {
         let slow = match (id, calls.li) {
             (Some(id), _) => SlowCalls::One(id),
             (None, Some(latency_ns)) => SlowCalls::Of(latency_ns),
-            (None, None) => SlowCalls::From(slow.unwrap_or(Percentile(990))),
+            (None, None) => slow.map_or(SlowCalls::USUAL, SlowCalls::From),
         };
         // It says which calls are slow, not which are looked at.
         let calls = CallsArgs { li: None, ..calls };
         let input = input.unwrap_or_else(|| PathBuf::from("perf.data"));
         Ok(Self { calls: of_function(input, calls)?, slow, format })
     }
+}
+
+impl SlowCalls {
+    /// Those that are explained if nothing is said.
+    pub(crate) const USUAL: Self = Self::From(Percentile(990));
 }
 
 /// What `modes` does.

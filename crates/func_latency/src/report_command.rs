@@ -21,7 +21,7 @@ use crate::render::timeline::{self, TimelineStyle};
 use crate::render::units::{counted, duration};
 use crate::render::{Names, View, html, json, rows, text};
 use crate::target::{self, Wanted};
-use crate::{messages, recording, remedy, tree_commands};
+use crate::{explain_command, messages, recording, remedy, tree_commands};
 
 /// Columns of the text where there is no terminal that has some.
 const WIDTH: usize = 120;
@@ -31,7 +31,13 @@ const PLOT_WIDTH: usize = 80;
 
 pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     let started = Instant::now();
-    calls::open(&config.calls, |opened| report(config, opened, started))
+    calls::open(&config.calls, |opened| {
+        let exit = report(config, opened, started)?;
+        if config.explain && exit == Exit::Done {
+            explain_command::slowest(opened)?;
+        }
+        Ok(exit)
+    })
 }
 
 fn report(config: &ReportConfig, opened: &Opened<'_>, started: Instant) -> Result<Exit> {

@@ -173,6 +173,28 @@ fn children_are_what_a_call_calls_itself() {
     assert_eq!(alone.report["functions"][0]["children"].as_array().unwrap().len(), 1, "*self");
 }
 
+/// Why calls were slow is told by what they called: of branches probes know nothing.
+#[test]
+fn slow_calls_are_explained_by_their_children() {
+    let case = Case::new("children");
+    let pid = case.program.id().to_string();
+    let Some((mut probing, mut messages, mut stderr)) =
+        start(&["-p", &pid, "-f", "calls_others", "--explain"])
+    else {
+        return;
+    };
+    case.go();
+    let mut text = String::new();
+    probing.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    messages.read_to_string(&mut stderr).unwrap();
+    assert_eq!(probing.wait().unwrap().code(), Some(0), "{stderr}");
+    let (_, explained) = text.split_once("slow calls of [calls_others]").unwrap();
+    for row in ["work", "landed", "*self", "[difference]"] {
+        assert!(explained.lines().any(|line| line.trim_start().starts_with(row)), "{row}: {explained}");
+    }
+    assert!(!explained.contains("divergent branch"), "{explained}");
+}
+
 #[test]
 fn a_conditional_jump_leaves_only_where_its_condition_holds() {
     let Some(seen) = probed("condition", &["leaves_by_condition", "work"], &[]) else { return };

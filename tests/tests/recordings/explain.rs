@@ -114,6 +114,20 @@ fn the_text_says_it_in_a_sentence() {
     }
 }
 
+/// A report with `--explain` goes on with what `explain` says.
+#[test]
+fn a_report_explains_its_slowest_calls() {
+    let Some(Fixture { data, .. }) = fixture("causes") else { return };
+    let run = |command: &[&str]| {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_func_latency_under_test"));
+        let output = process.args(command).arg("-i").arg(&data).args(["-f", "more_calls"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let [report, explained, both] = [&["report"][..], &["explain"], &["report", "--explain"]].map(run);
+    assert_eq!(both, format!("{report}\n{explained}"));
+}
+
 /// The line of the program with this mark.
 fn marked(mark: &str) -> String {
     let mark = format!("/* cause: {mark} */");

@@ -7,7 +7,8 @@ use rustc_hash::FxHashMap;
 
 use super::{Groups, Ledger, LeftOut, Side};
 use crate::children::ChildKey;
-use crate::report::{CallId, CallRow};
+use crate::report::{CallId, CallRow, ChildKind, FunctionReport, Total};
+use crate::row_children::RowChild;
 use crate::tree::{CallTree, Node, TreeSink, Trees};
 
 /// Takes the trees of a function's calls into a ledger; the variance is that of all that were seen from entry to end.
@@ -24,6 +25,16 @@ impl<'a> LedgerOfCalls<'a> {
         let side = |rows: &[CallRow], side| rows.iter().map(move |row| (row.id, side)).collect::<Vec<_>>();
         let sides = [side(&groups.slow, Side::These), side(&groups.typical, Side::Base)].concat();
         Self { sides: sides.into_iter().collect(), schedule, ledger: Ledger::default() }
+    }
+
+    /// The ledger of calls of which only the direct callees are known: those of each row of `function`.
+    #[must_use]
+    pub fn of_rows(groups: &Groups, schedule: &'a Schedule, function: &FunctionReport) -> Ledger<ChildKey> {
+        let mut gathered = Self::new(groups, schedule);
+        for (at, row) in function.rows.iter().enumerate() {
+            gathered.call(row, &shallow_tree(row, function.row_children.of(at), &function.row_children.keys));
+        }
+        gathered.finish()
     }
 
     /// What was gathered.
@@ -44,6 +55,24 @@ impl TreeSink for LedgerOfCalls<'_> {
             self.ledger.add(side, (call.tid, tree), self.schedule, |node| node.key());
         }
     }
+}
+
+/// A call and its direct callees, those that are alike in one node.
+fn shallow_tree(row: &CallRow, children: &[RowChild], keys: &[ChildKey]) -> CallTree {
+    let root = Node {
+        kind: ChildKind::Call,
+        status: row.status,
+        function: row.function,
+        site: row.site,
+        start: row.start_ns,
+        total: Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns },
+        size: 1 + children.len(),
+    };
+    let callee = |child: &RowChild| {
+        let ChildKey { kind, function, site } = *keys.get(child.key as usize)?;
+        Some(Node { kind, function, site, total: child.total, size: 1, ..root })
+    };
+    CallTree::new(std::iter::once(root).chain(children.iter().filter_map(callee)).collect())
 }
 
 /// Takes all calls of a recording into one side of a ledger.

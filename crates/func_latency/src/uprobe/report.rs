@@ -19,7 +19,7 @@ use crate::render::units::{counted, duration};
 use crate::render::{View, rows};
 use crate::report_command::{leave_out_uncalled, seen, with_rows, write_report};
 use crate::target::{self, Wanted};
-use crate::{messages, remedy};
+use crate::{explain_command, messages, remedy};
 
 use super::functions::Candidate;
 
@@ -41,7 +41,13 @@ pub(super) fn request(config: &ReportConfig, target: &Target, code: &LiveCode, w
         row_children: false,
         stack_switches: !code.image.stack_switchers().is_empty(),
     };
-    with_rows(config, request)
+    let request = with_rows(config, request);
+    // What is explained by rows needs them.
+    Request {
+        rows: request.rows || config.explain,
+        row_children: request.row_children || config.explain,
+        ..request
+    }
 }
 
 /// An analysis of the calls of these functions.
@@ -125,6 +131,9 @@ pub(super) fn write(
         unfold: config.unfold,
     };
     write_report(config, &view, &[])?;
+    if config.explain {
+        explain_command::slowest_of_rows(&report, &code.image, &Schedule::default(), view.input)?;
+    }
     for violation in &violations {
         messages::inconsistent(violation, &names);
     }
