@@ -178,17 +178,11 @@ fn children_are_what_a_call_calls_itself() {
 fn slow_calls_are_explained_by_their_children() {
     let case = Case::new("children");
     let pid = case.program.id().to_string();
-    let Some((mut probing, mut messages, mut stderr)) =
-        start(&["-p", &pid, "-f", "calls_others", "--explain"])
-    else {
-        return;
-    };
+    let Some(probing) = Probing::start(&["-p", &pid, "-f", "calls_others", "--explain"]) else { return };
     case.go();
-    let mut text = String::new();
-    probing.stdout.take().unwrap().read_to_string(&mut text).unwrap();
-    messages.read_to_string(&mut stderr).unwrap();
-    assert_eq!(probing.wait().unwrap().code(), Some(0), "{stderr}");
-    let (_, explained) = text.split_once("slow calls of [calls_others]").unwrap();
+    let ended = probing.end();
+    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    let (_, explained) = ended.stdout.split_once("slow calls of [calls_others]").unwrap();
     for row in ["work", "landed", "*self", "[difference]"] {
         assert!(explained.lines().any(|line| line.trim_start().starts_with(row)), "{row}: {explained}");
     }
