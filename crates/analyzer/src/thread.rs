@@ -3,7 +3,7 @@
 //! interrupts, signals) and [`crate::filter`].
 
 use model::{
-    AuxOffset, AuxOwner, Avma, Cpu, EventTime, FunctionId, Gap, Ns, Site, SpaceId, Target, Tid, TraceEvent,
+    AuxOffset, AuxOwner, Avma, Cpu, EventTime, FunctionId, FunctionKind, Gap, Ns, Site, SpaceId, Target, Tid, TraceEvent,
 };
 use rustc_hash::FxHashSet;
 
@@ -233,6 +233,7 @@ impl<'a> Thread<'a> {
             chain: 0,
             kind,
             hidden: false,
+            is_stub: false,
             runs: Vec::new(),
             undecided: self.is_lost && kind == FrameKind::Found,
             start: self.now,
@@ -249,6 +250,7 @@ impl<'a> Thread<'a> {
             self.cut_all(session, CutCause::StackTooDeep);
             frame.chain = 0;
         }
+        frame.is_stub = session.map.kind(frame.function) == FunctionKind::Plt;
         frame.first = self.trees.enter(&frame, self.stack.is_empty());
         if entry && let Some(role) = session.roles.get(frame.function) {
             let mut activation = session.spare.pop().unwrap_or_default();
