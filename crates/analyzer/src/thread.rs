@@ -3,7 +3,8 @@
 //! interrupts, signals) and [`crate::filter`].
 
 use model::{
-    AuxOffset, AuxOwner, Avma, Cpu, EventTime, FunctionId, FunctionKind, Gap, Ns, Site, SpaceId, Target, Tid, TraceEvent,
+    AuxOffset, AuxOwner, Avma, Cpu, EventTime, FunctionId, FunctionKind, Gap, Ns, Site, SpaceId, Target, Tid,
+    TraceEvent,
 };
 use rustc_hash::FxHashSet;
 

@@ -16,9 +16,10 @@ use crate::export::flamegraph;
 use crate::filter::TidSet;
 use crate::printable::{Printable, PrintableNames, printable};
 use crate::render::image_names::ImageNames;
+use crate::render::rows::RowsWriter;
 use crate::render::timeline::{self, TimelineStyle};
 use crate::render::units::{counted, duration};
-use crate::render::{Names, View, html, json, rows, text};
+use crate::render::{Names, View, html, json, text};
 use crate::target::{self, Remarks, Wanted};
 use crate::{messages, recording, remedy, tree_commands};
 
@@ -46,8 +47,13 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     let wanted = target::wanted(&image, calls, Remarks::Now)?;
     let request = with_rows(config, opened.request(&wanted)?);
     verbose(config, started, "opened");
+    let names = ImageNames::new(&image, config.srcline);
+    let mut rows = match &config.rows {
+        Some(target) if !calls.functions.is_empty() => Some(RowsWriter::new(target, &names)),
+        _ => None,
+    };
     let mut paths = config.flamegraph.as_ref().map(|_| tree_commands::paths_of(calls));
-    let (mut report, violations) = analyse(config, &opened, &request, paths.as_mut());
+    let (mut report, violations) = analyse(config, &opened, &request, paths.as_mut(), rows.as_mut());
     explain_missing_code(&report, &image, &mut problems);
     verbose(config, started, "decoded and analysed");
     if config.off_cpu && !report.trace.off_cpu_known {
@@ -58,7 +64,6 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     }
     let wanted = leave_out_uncalled(&mut report, wanted);
 
-    let names = ImageNames::new(&image, config.srcline);
     if let (Some(paths), Some((weight, target))) = (paths, &config.flamegraph) {
         flamegraph::write_file(target, &paths.finish(), *weight, &names)?;
         messages::note(format!("flame graph: {}", target.display()));
@@ -66,8 +71,8 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     if calls.functions.is_empty() {
         return Ok(Exit::Done);
     }
-    if let Some(target) = &config.rows {
-        rows::write_file(target, &report, &names)?;
+    if let Some(rows) = rows {
+        rows.finish()?;
     }
     let inlined = target::inlined(&image, &wanted);
     let view = View {
@@ -95,10 +100,10 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     })
 }
 
-/// With the rows that what is written besides the report needs, and the check.
+/// With the rows that what is written besides the report needs, and the check; those of `--rows` go to its file at once.
 pub(crate) fn with_rows(config: &ReportConfig, request: Request) -> Request {
     let of_each_call = config.html.is_some() || config.check;
-    let rows = config.rows.is_some() || config.timeline.is_some() || of_each_call;
+    let rows = config.timeline.is_some() || of_each_call;
     Request { rows, row_children: of_each_call, ..request }
 }
 
@@ -118,6 +123,7 @@ fn analyse(
     opened: &Opened<'_>,
     request: &Request,
     paths: Option<&mut Paths>,
+    rows: Option<&mut RowsWriter<'_>>,
 ) -> (Report, Vec<Violation>) {
     let around = opened.surroundings();
     if config.check {
@@ -125,6 +131,9 @@ fn analyse(
             Some(paths) => CheckedAnalysis::with_trees(request, around, paths),
             None => CheckedAnalysis::new(request, around),
         };
+        if let Some(rows) = rows {
+            analysis = analysis.giving_rows_to(rows);
+        }
         opened.decode(&mut analysis);
         return analysis.finish();
     }
@@ -132,6 +141,9 @@ fn analyse(
         Some(paths) => Analysis::with_trees(request, around, paths),
         None => Analysis::new(request, around),
     };
+    if let Some(rows) = rows {
+        analysis = analysis.giving_rows_to(rows);
+    }
     opened.decode(&mut analysis);
     (analysis.finish(), Vec::new())
 }

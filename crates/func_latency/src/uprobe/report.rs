@@ -41,7 +41,8 @@ pub(super) fn request(config: &ReportConfig, target: &Target, code: &LiveCode, w
         row_children: false,
         stack_switches: !code.image.stack_switchers().is_empty(),
     };
-    with_rows(config, request)
+    let request = with_rows(config, request);
+    Request { rows: request.rows || config.rows.is_some(), ..request }
 }
 
 /// An analysis of the calls of these functions.
