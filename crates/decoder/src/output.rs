@@ -1,12 +1,13 @@
-//! What one segment's decoding gives: stretches of events, each of one thread in one address space.
+//! What one segment's decoding gives, until its clock is known: records, which then become stretches of events.
 
 use model::AuxOffset;
-use model::{BranchEvent, EventTime, Gap, GapCause, Ns, Pid, SpaceId, Tid, TraceEvent, Transfer};
+use model::{BranchEvent, EventTime, Gap, GapCause, Ns, SpaceId, TraceEvent, Transfer};
 
 use crate::clock::{Clock, Slot, Times};
 use crate::effects::{EdgeId, Effects};
 use crate::owner::Running;
 use crate::prune::Pruned;
+use crate::stretch::Stretch;
 use crate::walk::Step;
 
 /// One end of a gap.
@@ -18,76 +19,6 @@ pub(crate) enum Moment {
     Exactly(Ns),
     /// The earlier of the two.
     NotAfter(Slot, Ns),
-}
-
-/// Consecutive events of one thread.
-#[derive(Debug)]
-pub struct Stretch {
-    pub(crate) pid: Pid,
-    pub(crate) tid: Tid,
-    pub(crate) space: SpaceId,
-    /// Not before this time.
-    pub(crate) start: Ns,
-    /// When the thread came to the CPU: it may have run on another one since its last stretch.
-    arrived: Ns,
-    /// When it left again.
-    left: Ns,
-    pub(crate) events: Vec<TraceEvent>,
-    /// Transfers that nobody asked about.
-    pub(crate) left_out: u64,
-}
-
-impl Stretch {
-    /// Of a thread that runs since `start`, nothing yet.
-    #[must_use]
-    pub fn new(running: Running, space: SpaceId, start: Ns) -> Self {
-        let Running { pid, tid, from: arrived, to: left } = running;
-        // The trace may know less well than the switch records: on its CPU before this one the thread was earlier.
-        let start = start.max(arrived);
-        Self { pid, tid, space, start, arrived, left, events: vec![], left_out: 0 }
-    }
-
-    /// The same thread in the same address space, and it has not been away.
-    #[must_use]
-    pub fn is_of(&self, running: Running, space: SpaceId) -> bool {
-        (self.tid, self.space, self.arrived) == (running.tid, space, running.from)
-    }
-
-    /// Takes back the last transfers that came from the packet at `at`; how many.
-    pub fn take_back(&mut self, at: AuxOffset) -> usize {
-        let before = self.events.len();
-        while matches!(self.events.last(), Some(TraceEvent::Branch(branch)) if branch.at == at) {
-            self.events.pop();
-        }
-        before - self.events.len()
-    }
-
-    /// Adds what happened next.
-    pub fn push(&mut self, event: TraceEvent) {
-        self.events.push(event);
-    }
-
-    /// Nothing happened later than what came after it, and no user code ran after the thread had left.
-    fn bound_from_behind(&mut self) {
-        let (mut latest, mut next) = (Ns::MAX, Ns::MAX);
-        let mut bound = |time: &mut EventTime, left: Ns| {
-            latest = latest.min(left).min(time.hi).max(time.lo);
-            time.hi = latest;
-            next = time.point.min(latest).min(next).max(time.lo);
-            time.point = next;
-        };
-        for event in self.events.iter_mut().rev() {
-            // The kernel goes on for a while after its record of the switch.
-            let left = if event.is_in_kernel() { Ns::MAX } else { self.left };
-            match event {
-                TraceEvent::Branch(branch) => bound(&mut branch.time, left),
-                TraceEvent::Gap(gap) => {
-                    bound(&mut gap.to, left);
-                    bound(&mut gap.from, left);
-                }
-            }
-        }
-    }
 }
 
 /// What happened at a packet, in few bytes: there are many, and most are only passed over.
