@@ -73,18 +73,18 @@ impl<'a> Opened<'a> {
 
     /// Decodes all of it.
     pub fn decode(&self, options: &DecodeOptions, sink: &mut dyn EventSink) -> DecodeStats {
-        self.decode_with(&OwnDecoder::default(), options, sink)
+        self.decode_with(Box::new(OwnDecoder::default()), options, sink)
     }
 
     /// The same with any decoder.
     pub fn decode_with(
         &self,
-        decoder: &dyn SegmentDecoder,
+        decoder: Box<dyn SegmentDecoder>,
         options: &DecodeOptions,
         sink: &mut dyn EventSink,
     ) -> DecodeStats {
         let context = Context::new(&self.recording, &self.schedule, &self.image, options.all_branches);
-        decoder::decode_with(decoder, &context, options, &|_| (), sink)
+        decoder::decode_with(decoder, &context, options, &|_| (), sink).stats
     }
 
     /// The function with this symbol.
@@ -103,7 +103,7 @@ impl<'a> Opened<'a> {
     /// If the analysis contradicts itself, see [`analyzer::check`].
     #[must_use]
     pub fn analyse(&self, functions: &[FunctionId], options: &DecodeOptions) -> Report {
-        self.analyse_with(&OwnDecoder::default(), functions, options)
+        self.analyse_with(Box::new(OwnDecoder::default()), functions, options)
     }
 
     /// The same with any decoder.
@@ -113,7 +113,7 @@ impl<'a> Opened<'a> {
     #[must_use]
     pub fn analyse_with(
         &self,
-        decoder: &dyn SegmentDecoder,
+        decoder: Box<dyn SegmentDecoder>,
         functions: &[FunctionId],
         options: &DecodeOptions,
     ) -> Report {

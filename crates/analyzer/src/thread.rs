@@ -337,6 +337,9 @@ impl<'a> Thread<'a> {
     pub(crate) fn may_have_left_all(&mut self, open: usize) {
         if !self.base_known {
             self.look_for_recursion();
+            for left in self.stack.iter_mut().take(self.unproved).skip(open) {
+                left.undecided = true;
+            }
             self.unproved = open;
         }
     }

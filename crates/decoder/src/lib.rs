@@ -84,6 +84,15 @@ pub struct DecodeStats {
     pub kernel_desyncs: u64,
 }
 
+/// How a decode went.
+#[derive(Clone, Debug, Default)]
+pub struct Decoded {
+    /// What it took and met: the same whoever decodes, and with any number of workers.
+    pub stats: DecodeStats,
+    /// A line on how the decoder worked, for those who want to know.
+    pub diagnosis: Option<String>,
+}
+
 /// What every segment's decoding needs to know.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
@@ -161,18 +170,19 @@ pub fn decode(
 ) -> DecodeStats {
     let all_branches = options.all_branches;
     let context = Context { recording, schedule, code, functions, all_branches, asks_about: None };
-    decode_with(&OwnDecoder::default(), &context, options, progress, sink)
+    decode_with(Box::new(OwnDecoder::default()), &context, options, progress, sink).stats
 }
 
-/// The same with any decoder of segments.
+/// The same with any decoder of segments, which is used up: what it remembers is about this sink's questions.
 pub fn decode_with(
-    decoder: &dyn SegmentDecoder,
+    decoder: Box<dyn SegmentDecoder>,
     context: &Context<'_>,
     options: &DecodeOptions,
     progress: &dyn Fn(u64),
     sink: &mut dyn EventSink,
-) -> DecodeStats {
+) -> Decoded {
     let asks_about = sink.asks_about().filter(|_| !context.all_branches);
     let context = Context { asks_about: asks_about.as_ref(), ..*context };
-    join::run(&context, decoder, options, progress, sink)
+    let stats = join::run(&context, &*decoder, options, progress, sink);
+    Decoded { stats, diagnosis: decoder.diagnosis() }
 }

@@ -47,7 +47,7 @@ pub trait SegmentDecoder: Sync {
     }
 }
 
-/// Our own decoder, of one recording and for one sink: what it remembers is about that.
+/// Our own decoder.  What it remembers is about one recording and one sink, so a decode uses it up.
 pub struct OwnDecoder {
     memo_entries: usize,
     /// A worker takes what is known of the code and gives it back: each worker finds out for itself.

@@ -2,9 +2,9 @@
 
 use analyzer::{Analysis, Ancestor, LatencyRange, Report, Request, StartWindow, Surroundings, TreeSink};
 use anyhow::Result;
-use decoder::{DecodeOptions, SegmentDecoder};
+use decoder::{DecodeOptions, Decoded};
 use image::Image;
-use model::{AuxOwner, EventSink, Pid, Recording, Schedule, Tid};
+use model::{AuxOwner, EventSink, FunctionId, Pid, Recording, Schedule, Tid};
 
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure};
@@ -14,14 +14,62 @@ use crate::render::units::{counted, size};
 use crate::target::{self, Remarks, Wanted};
 use crate::{messages, recording};
 
-/// A recording, and what is asked of it.
-#[derive(Clone, Copy)]
+/// A recording with its code, and what is asked of it.
 pub(crate) struct Opened<'a> {
     pub(crate) config: &'a CallsConfig,
     pub(crate) recording: &'a Recording<'a>,
     pub(crate) schedule: &'a Schedule,
     pub(crate) image: &'a Image,
-    pub(crate) decoder: &'a dyn SegmentDecoder,
+    /// What makes a report less than whole; it was said on stderr, too.
+    pub(crate) problems: Vec<String>,
+    /// The functions of `-f`.
+    pub(crate) wanted: Vec<Wanted>,
+}
+
+/// Opens the recording that is asked about, finds the functions, and gives both to `work`.
+///
+/// # Errors
+/// Those of `work`; the recording cannot be read, there is no such function or decoder.
+pub(crate) fn open<T>(config: &CallsConfig, work: impl FnOnce(&Opened<'_>) -> Result<T>) -> Result<T> {
+    // What is not there is said before the recording is read.
+    config.decoder.decoder()?;
+    let file = recording::open(&config.input)?;
+    let recording = recording::read_timed(&file)?;
+    let (image, schedule) = recording::load(&recording, config.symfs.as_deref(), &config.kernel);
+    let problems = problems(&recording, &image);
+    let wanted = target::wanted(&image, config, Remarks::Now)?;
+    work(&Opened { config, recording: &recording, schedule: &schedule, image: &image, problems, wanted })
+}
+
+/// What makes a report less than whole; said on stderr, too.
+fn problems(recording: &Recording<'_>, image: &Image) -> Vec<String> {
+    let mut problems: Vec<String> = recording::damage(recording).into_iter().collect();
+    let warned = |what: String| {
+        messages::warn(&what);
+        what
+    };
+    problems.extend(image.problems().into_iter().map(|problem| warned(problem.what)));
+    if recording.pt.kernel && recording.pt.user && !image.has_kernel_text() {
+        messages::note(
+            "the kernel was traced, and its code is not here: its time is that of the system calls and interrupts \
+             (--kcore or --vmlinux give the code)",
+        );
+    }
+    if recording.coverage.is_partial() {
+        let what = "there were CPUs of which the recording has neither trace nor switches: a call in which its thread was \
+                    there and came back looks as if it had slept, and its latency may be wrong";
+        problems.push(warned(what.to_owned()));
+    }
+    let switchers = image.stack_switchers();
+    if !switchers.is_empty() {
+        let names: Vec<&str> = switchers.iter().map(|id| image.object_basename(*id)).collect();
+        problems.push(warned(format!(
+            "{} may switch stacks (swapcontext or Go): a switch into a function that is also open cannot be told \
+             from unwinding",
+            names.join(", ")
+        )));
+    }
+    problems
 }
 
 impl<'a> Opened<'a> {
@@ -29,46 +77,26 @@ impl<'a> Opened<'a> {
         Surroundings::of(self.recording, self.schedule, self.image)
     }
 
-    /// What makes the report less than whole; said on stderr, too.
-    pub(crate) fn problems(&self) -> Vec<String> {
-        let Self { recording, image, .. } = self;
-        let mut problems: Vec<String> = recording::damage(recording).into_iter().collect();
-        for problem in image.problems() {
-            messages::warn(&problem.what);
-            problems.push(problem.what);
+    /// The only function of `-f`, for a `command` that takes one.
+    ///
+    /// # Errors
+    /// There are more.
+    pub(crate) fn one_function(&self, command: &str) -> Result<FunctionId> {
+        match self.wanted.as_slice() {
+            [one] => Ok(one.function.id),
+            more => {
+                let message = format!("{command} takes one function, and -f names {}", more.len());
+                Err(failure(Exit::Usage, message))
+            }
         }
-        if recording.pt.kernel && recording.pt.user && !image.has_kernel_text() {
-            messages::note(
-                "the kernel was traced, and its code is not here: its time is that of the system calls and interrupts \
-                 (--kcore or --vmlinux give the code)",
-            );
-        }
-        if recording.coverage.is_partial() {
-            let what = "there were CPUs of which the recording has neither trace nor switches: a call in which its thread was \
-                        there and came back looks as if it had slept, and its latency may be wrong";
-            messages::warn(what);
-            problems.push(what.to_owned());
-        }
-        let switchers = image.stack_switchers();
-        if !switchers.is_empty() {
-            let names: Vec<&str> = switchers.iter().map(|id| image.object_basename(*id)).collect();
-            let what = format!(
-                "{} may switch stacks (swapcontext or Go): a switch into a function that is also open cannot be told \
-                 from unwinding",
-                names.join(", ")
-            );
-            messages::warn(&what);
-            problems.push(what);
-        }
-        problems
     }
 
     /// Which calls are asked for; without rows.
     ///
     /// # Errors
     /// There is no such ancestor or thread.
-    pub(crate) fn request(&self, wanted: &[Wanted]) -> Result<Request> {
-        let Self { config, image, .. } = self;
+    pub(crate) fn request(&self) -> Result<Request> {
+        let Self { config, image, wanted, .. } = self;
         let range = |r: NsRange| LatencyRange { min_ns: r.min, max_ns: r.max };
         let ancestor = match &config.ancestor {
             Some(ancestor) => Some(Ancestor {
@@ -124,26 +152,37 @@ impl<'a> Opened<'a> {
     }
 
     /// Decodes all of it.
-    pub(crate) fn decode(&self, sink: &mut dyn EventSink) {
-        self.decode_branches(false, sink);
+    ///
+    /// # Errors
+    /// The decoder is not there.
+    pub(crate) fn decode(&self, sink: &mut dyn EventSink) -> Result<()> {
+        self.decode_branches(false, sink)
     }
 
     /// Decodes all of it; `all_branches`: with the jumps inside of functions.
-    pub(crate) fn decode_branches(&self, all_branches: bool, sink: &mut dyn EventSink) {
-        let Self { config, recording, schedule, image, decoder } = *self;
+    ///
+    /// # Errors
+    /// The decoder is not there.
+    pub(crate) fn decode_branches(&self, all_branches: bool, sink: &mut dyn EventSink) -> Result<()> {
+        let Self { config, recording, schedule, image, .. } = *self;
         let options = DecodeOptions { workers: config.workers, ..DecodeOptions::default() };
         let progress = Progress::new("decoding", recording::aux_bytes(recording));
         let report = |done| progress.at(done);
         let context = decoder::Context::new(recording, schedule, image, all_branches);
-        let stats = decoder::decode_with(decoder, &context, &options, &report, sink);
+        let decoded = decoder::decode_with(config.decoder.decoder()?, &context, &options, &report, sink);
         drop(progress);
+        self.tell(decoded);
+        Ok(())
+    }
+
+    fn tell(&self, Decoded { stats, diagnosis }: Decoded) {
         if stats.kernel_desyncs > 0 {
             let places = counted(stats.kernel_desyncs, "place");
             messages::warn(format!(
                 "the kernel's code is not what ran at {places}: from there to the return to user code it was skipped"
             ));
         }
-        if config.verbose {
+        if self.config.verbose {
             messages::note(format!(
                 "{} of trace in {}, {}, {}, {}; {}",
                 size(stats.bytes),
@@ -151,27 +190,30 @@ impl<'a> Opened<'a> {
                 counted(stats.events, "event"),
                 counted(stats.overflows, "overflow"),
                 counted(stats.clock_errors, "clock contradiction"),
-                counted(config.workers as u64, "worker")
+                counted(self.config.workers as u64, "worker")
             ));
-            decoder.diagnosis().into_iter().for_each(messages::note);
+            diagnosis.into_iter().for_each(messages::note);
         }
     }
 
     /// The report on a request.
-    pub(crate) fn report(&self, request: &Request) -> Report {
+    ///
+    /// # Errors
+    /// The decoder is not there.
+    pub(crate) fn report(&self, request: &Request) -> Result<Report> {
         let mut analysis = Analysis::new(request, self.surroundings());
-        self.decode(&mut analysis);
-        analysis.finish()
+        self.decode(&mut analysis)?;
+        Ok(analysis.finish())
     }
 
     /// Gives the trees of the wanted functions' calls, or of all, to `sink`.
     ///
     /// # Errors
     /// As [`Self::request`].
-    pub(crate) fn trees(&self, wanted: &[Wanted], sink: &mut dyn TreeSink) -> Result<()> {
-        let request = self.request(wanted)?;
+    pub(crate) fn trees(&self, sink: &mut dyn TreeSink) -> Result<()> {
+        let request = self.request()?;
         let mut analysis = Analysis::with_trees(&request, self.surroundings(), sink);
-        self.decode(&mut analysis);
+        self.decode(&mut analysis)?;
         let _ = analysis.finish(); // gives out what is still open
         Ok(())
     }

@@ -3,21 +3,22 @@
 use std::collections::HashMap;
 use std::io::{BufWriter, Write, stdout};
 
-use analyzer::ledger::{AllCalls, LeftOut, Shift, Side};
+use analyzer::ledger::{AllCalls, Shift, Side};
 use analyzer::{ChildKind, Ledger, Node};
 use anyhow::{Context, Result};
 use model::FunctionId;
 
 use crate::args::Format;
+use crate::calls;
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure};
 use crate::explain_config::DiffConfig;
 use crate::printable::Printable;
 use crate::render::diff::{self, Difference, Recorded};
+use crate::render::image_names::ImageNames;
 use crate::render::ledger::{Callee, LedgerView};
-use crate::render::names::{Names, callee_name};
+use crate::render::names::callee_name;
 use crate::report_command::text_width;
-use crate::tree_commands;
 
 pub(crate) fn run(config: &DiffConfig) -> Result<Exit> {
     let mut callees = Callees::default();
@@ -74,21 +75,16 @@ fn add(
     ledger: &mut Ledger<usize>,
     callees: &mut Callees,
 ) -> Result<Recorded> {
-    let mut recorded = (Vec::new(), LeftOut::default());
-    tree_commands::with(config, |opened, wanted, names| {
-        if wanted.len() != 1 {
-            let message = format!("diff takes one function, and -f names {}", wanted.len());
-            return Err(failure(Exit::Usage, message));
-        }
+    calls::open(config, |opened| {
+        opened.one_function("diff")?;
+        let names = ImageNames::new(opened.image, false);
         let mut places: HashMap<(ChildKind, FunctionId), usize> = HashMap::new();
         let mut calls = AllCalls::new(ledger, side, opened.schedule, |node: &Node| {
-            let name = || callee_name(names as &dyn Names, node.kind, node.function);
+            let name = || callee_name(&names, node.kind, node.function);
             *places.entry((node.kind, node.function)).or_insert_with(|| callees.place((node.kind, name())))
         });
-        opened.trees(wanted, &mut calls)?;
-        recorded = calls.finish();
-        Ok(Exit::Done)
-    })?;
-    let (latencies_ns, left_out) = recorded;
-    Ok(Recorded { input: config.input.display().to_string(), latencies_ns, left_out })
+        opened.trees(&mut calls)?;
+        let (latencies_ns, left_out) = calls.finish();
+        Ok(Recorded { input: config.input.display().to_string(), latencies_ns, left_out })
+    })
 }

@@ -8,17 +8,15 @@ use analyzer::{CallRow, LatencyRange, Request};
 use anyhow::{Context, Result};
 
 use crate::args::Format;
-use crate::calls::Opened;
+use crate::calls::{self, Opened};
 use crate::exit::{Exit, failure};
 use crate::explain_config::{ExplainConfig, SlowCalls};
 use crate::printable::Printable;
-use crate::recording;
-use crate::render::explain::{self, Branches, Explanation};
+use crate::render::explain::{self as rendered, Branches, Explanation};
 use crate::render::image_names::ImageNames;
 use crate::render::ledger::LedgerView;
 use crate::render::units::grouped;
 use crate::report_command::text_width;
-use crate::target::{self, Remarks};
 
 /// Typical calls whose branches are compared with those of a slow one.
 const TWINS: usize = 8;
@@ -26,46 +24,31 @@ const TWINS: usize = 8;
 /// The recording is decoded three times: for the latencies, which say which calls are slow and which are typical, for the
 /// trees of those calls, and for all branches of some of them.
 pub(crate) fn run(config: &ExplainConfig) -> Result<Exit> {
-    let calls = &config.calls;
-    // A decoder serves one sink: what it remembers is about that.
-    let [of_rows, of_trees, of_branches] =
-        [calls.decoder.decoder()?, calls.decoder.decoder()?, calls.decoder.decoder()?];
-    let file = recording::open(&calls.input)?;
-    let recording = recording::read_timed(&file)?;
-    let (image, schedule) = recording::load(&recording, calls.symfs.as_deref(), &calls.kernel);
-    let opened = Opened {
-        config: calls,
-        recording: &recording,
-        schedule: &schedule,
-        image: &image,
-        decoder: &*of_rows,
-    };
-    opened.problems();
-    let wanted = target::wanted(&image, calls, Remarks::Now)?;
-    let [function] = wanted.as_slice() else {
-        let message = format!("explain takes one function, and -f names {}", wanted.len());
-        return Err(failure(Exit::Usage, message));
-    };
-    let report = opened.report(&Request { rows: true, ..opened.request(&wanted)? });
+    calls::open(&config.calls, |opened| explain(config, opened))
+}
+
+fn explain(config: &ExplainConfig, opened: &Opened<'_>) -> Result<Exit> {
+    let function = opened.one_function("explain")?;
+    let report = opened.report(&Request { rows: true, ..opened.request()? })?;
     let rows = report.functions.first().map_or(&[][..], |function| &function.rows);
     let groups = Groups::choose(rows, of_args(config.slow)).map_err(no_groups)?;
 
-    let mut ledger = LedgerOfCalls::new(&groups, &schedule);
-    Opened { decoder: &*of_trees, ..opened }.trees(&wanted, &mut ledger)?;
+    let mut ledger = LedgerOfCalls::new(&groups, opened.schedule);
+    opened.trees(&mut ledger)?;
     let ledger = ledger.finish();
     let Some(comparison) = ledger.compare() else { return Err(no_groups(ChoiceError::NoCalls)) };
     let compared = compared(&groups);
-    let mut branches = BranchRecorder::new(&compared, &image);
-    Opened { decoder: &*of_branches, ..opened }.decode_branches(true, &mut branches);
+    let mut branches = BranchRecorder::new(&compared, opened.image);
+    opened.decode_branches(true, &mut branches)?;
     let paths = branches.finish();
-    let names = ImageNames::new(&image, true);
+    let names = ImageNames::new(opened.image, true);
     let explanation = Explanation {
         names: &names,
-        input: &calls.input.display().to_string(),
-        function: function.function.id,
+        input: &config.calls.input.display().to_string(),
+        function,
         asked: &asked(config.slow, &groups),
         groups: &groups,
-        ledger: &LedgerView::new(&ledger, comparison, |path| explain::callee(&names, &ledger, path)),
+        ledger: &LedgerView::new(&ledger, comparison, |path| rendered::callee(&names, &ledger, path)),
         parting: Branches::of(&compared, &paths),
     };
     write(config.format, &explanation).context("cannot write to stdout")?;
@@ -114,8 +97,8 @@ fn asked(slow: SlowCalls, groups: &Groups) -> String {
 fn write(format: Format, explanation: &Explanation<'_>) -> std::io::Result<()> {
     let mut out = BufWriter::new(stdout().lock());
     match format {
-        Format::Text => explain::text::write(&mut Printable(&mut out), explanation, text_width())?,
-        Format::Json => explain::json::write(&mut out, explanation)?,
+        Format::Text => rendered::text::write(&mut Printable(&mut out), explanation, text_width())?,
+        Format::Json => rendered::json::write(&mut out, explanation)?,
     }
     out.flush()
 }

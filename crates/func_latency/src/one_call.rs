@@ -6,9 +6,12 @@
 //! of what came before is decoded, in the end all of it.
 
 use analyzer::{Analysis, CallRow, CallTree, Request, Status, Surroundings, TreeSink, Trees};
-use decoder::{Context, DecodeOptions, Part, SegmentDecoder};
+use anyhow::Result;
+use decoder::{Context, DecodeOptions, Part};
 use image::Image;
 use model::{AuxOffset, FunctionId, Ns, Recording, Schedule, Tid};
+
+use crate::args::DecoderChoice;
 
 /// Segments more on either side, attempt by attempt; after that all is decoded.
 const AROUND: [usize; 4] = [0, 1, 4, 16];
@@ -72,41 +75,42 @@ pub struct Place<'a> {
     pub image: &'a Image,
     /// Decoding threads.
     pub workers: usize,
+    /// Who decodes.
+    pub decoder: DecoderChoice,
 }
 
 /// Opens the call of `function` that `key` says; of several that are the same to it, number `twin`, in the order of their
 /// entries.  `None`: the recording does not have it.
 ///
-/// `decoder`: one that decodes for nobody but this, for one call or many.
+/// # Errors
+/// The decoder is not there.
 pub fn open(
     place: Place<'_>,
-    decoder: &dyn SegmentDecoder,
     function: FunctionId,
     key: &CallKey,
     twin: usize,
-) -> Option<OpenedCall> {
+) -> Result<Option<OpenedCall>> {
     let to = Ns(key.start.0.saturating_add(key.latency_ns));
     let part = |around| Part { tid: key.tid, from: key.start, to, around };
     let mut bytes = 0;
     for (part, attempts) in AROUND.map(|around| Some(part(around))).into_iter().chain([None]).zip(1..) {
-        let (found, decoded) = look(place, decoder, function, key, twin, part);
+        let (found, decoded) = look(place, function, key, twin, part)?;
         bytes += decoded;
         if let Some((row, tree)) = found {
-            return Some(OpenedCall { row, tree, bytes, attempts });
+            return Ok(Some(OpenedCall { row, tree, bytes, attempts }));
         }
     }
-    None
+    Ok(None)
 }
 
 fn look(
     place: Place<'_>,
-    decoder: &dyn SegmentDecoder,
     function: FunctionId,
     key: &CallKey,
     twin: usize,
     part: Option<Part>,
-) -> (Option<(CallRow, CallTree)>, u64) {
-    let Place { recording, schedule, image, workers } = place;
+) -> Result<(Option<(CallRow, CallTree)>, u64)> {
+    let Place { recording, schedule, image, workers, decoder } = place;
     let request = Request {
         functions: vec![function],
         tids: vec![key.tid],
@@ -118,11 +122,11 @@ fn look(
     let mut analysis = Analysis::with_trees(&request, around, &mut calls);
     let options = DecodeOptions { workers, part, ..DecodeOptions::default() };
     let context = Context::new(recording, schedule, image, false);
-    let stats = decoder::decode_with(decoder, &context, &options, &|_| (), &mut analysis);
+    let decoded = decoder::decode_with(decoder.decoder()?, &context, &options, &|_| (), &mut analysis);
     let _ = analysis.finish(); // the figures are those of a part
     calls.found.sort_by_key(|(row, _)| row.id);
     let found = (twin < calls.found.len()).then(|| calls.found.swap_remove(twin));
-    (found, stats.bytes)
+    Ok((found, decoded.stats.bytes))
 }
 
 /// Those that are the same to a key.

@@ -9,7 +9,7 @@ use image::Image;
 use model::Recording;
 
 use crate::args::Format;
-use crate::calls::Opened;
+use crate::calls::{self, Opened};
 use crate::config::{CallsConfig, ReportConfig};
 use crate::exit::Exit;
 use crate::export::flamegraph;
@@ -20,7 +20,7 @@ use crate::render::rows::RowsWriter;
 use crate::render::timeline::{self, TimelineStyle};
 use crate::render::units::{counted, duration};
 use crate::render::{Names, View, html, json, text};
-use crate::target::{self, Remarks, Wanted};
+use crate::target::{self, Wanted};
 use crate::{messages, recording, remedy, tree_commands};
 
 /// Columns of the text where there is no terminal that has some.
@@ -31,30 +31,22 @@ const PLOT_WIDTH: usize = 80;
 
 pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     let started = Instant::now();
-    let calls = &config.calls;
-    let decoder = calls.decoder.decoder()?;
-    let file = recording::open(&calls.input)?;
-    let recording = recording::read_timed(&file)?;
-    let (image, schedule) = recording::load(&recording, calls.symfs.as_deref(), &calls.kernel);
-    let opened = Opened {
-        config: calls,
-        recording: &recording,
-        schedule: &schedule,
-        image: &image,
-        decoder: &*decoder,
-    };
-    let mut problems = opened.problems();
-    let wanted = target::wanted(&image, calls, Remarks::Now)?;
-    let request = with_rows(config, opened.request(&wanted)?);
+    calls::open(&config.calls, |opened| report(config, opened, started))
+}
+
+fn report(config: &ReportConfig, opened: &Opened<'_>, started: Instant) -> Result<Exit> {
+    let Opened { config: calls, recording, image, .. } = *opened;
+    let mut problems = opened.problems.clone();
+    let request = with_rows(config, opened.request()?);
     verbose(config, started, "opened");
-    let names = ImageNames::new(&image, config.srcline);
+    let names = ImageNames::new(image, config.srcline);
     let mut rows = match &config.rows {
         Some(target) if !calls.functions.is_empty() => Some(RowsWriter::new(target, &names)),
         _ => None,
     };
     let mut paths = config.flamegraph.as_ref().map(|_| tree_commands::paths_of(calls));
-    let (mut report, violations) = analyse(config, &opened, &request, paths.as_mut(), rows.as_mut());
-    explain_missing_code(&report, &image, &mut problems);
+    let (mut report, violations) = analyse(config, opened, &request, paths.as_mut(), rows.as_mut())?;
+    explain_missing_code(&report, image, &mut problems);
     verbose(config, started, "decoded and analysed");
     if config.off_cpu && !report.trace.off_cpu_known {
         messages::warn(
@@ -62,7 +54,7 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
              IP filter",
         );
     }
-    let wanted = leave_out_uncalled(&mut report, wanted);
+    let wanted = leave_out_uncalled(&mut report, opened.wanted.clone());
 
     if let (Some(paths), Some((weight, target))) = (paths, &config.flamegraph) {
         flamegraph::write_file(target, &paths.finish(), *weight, &names)?;
@@ -74,12 +66,12 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     if let Some(rows) = rows {
         rows.finish()?;
     }
-    let inlined = target::inlined(&image, &wanted);
+    let inlined = target::inlined(image, &wanted);
     let view = View {
         report: &report,
         names: &names,
         input: &calls.input.display().to_string(),
-        aux_bytes: recording::aux_bytes(&recording),
+        aux_bytes: recording::aux_bytes(recording),
         decoder: calls.decoder.name(),
         clock_offsets: recording.clock_offsets,
         inlined: &inlined,
@@ -94,7 +86,7 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
         messages::inconsistent(violation, &names);
     }
     Ok(if violations.is_empty() {
-        verdict(config, &recording, &report, &wanted, &names)
+        verdict(config, recording, &report, &wanted, &names)
     } else {
         Exit::Inconsistent
     })
@@ -124,7 +116,7 @@ fn analyse(
     request: &Request,
     paths: Option<&mut Paths>,
     rows: Option<&mut RowsWriter<'_>>,
-) -> (Report, Vec<Violation>) {
+) -> Result<(Report, Vec<Violation>)> {
     let around = opened.surroundings();
     if config.check {
         let mut analysis = match paths {
@@ -134,8 +126,8 @@ fn analyse(
         if let Some(rows) = rows {
             analysis = analysis.giving_rows_to(rows);
         }
-        opened.decode(&mut analysis);
-        return analysis.finish();
+        opened.decode(&mut analysis)?;
+        return Ok(analysis.finish());
     }
     let mut analysis = match paths {
         Some(paths) => Analysis::with_trees(request, around, paths),
@@ -144,8 +136,8 @@ fn analyse(
     if let Some(rows) = rows {
         analysis = analysis.giving_rows_to(rows);
     }
-    opened.decode(&mut analysis);
-    (analysis.finish(), Vec::new())
+    opened.decode(&mut analysis)?;
+    Ok((analysis.finish(), Vec::new()))
 }
 
 /// The page, if it was asked for, and the report on stdout.

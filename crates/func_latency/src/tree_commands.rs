@@ -6,17 +6,16 @@ use analyzer::{Analysis, Paths};
 use anyhow::{Context, Result};
 
 use crate::args::ExportFormat;
-use crate::calls::Opened;
+use crate::calls;
 use crate::config::{CallsConfig, RowsFile, RowsForm};
 use crate::exit::Exit;
 use crate::export::{self, firefox, flamegraph, folded, perfetto, pprof};
+use crate::messages;
 use crate::printable::Printable;
 use crate::render::graph;
 use crate::render::image_names::ImageNames;
 use crate::render::rows::RowsWriter;
-use crate::target::{self, Remarks, Wanted};
 use crate::tree_config::{ExportConfig, GraphConfig};
-use crate::{messages, recording};
 
 /// Below the functions that were named, or all that was seen.
 pub(crate) fn paths_of(config: &CallsConfig) -> Paths {
@@ -24,11 +23,12 @@ pub(crate) fn paths_of(config: &CallsConfig) -> Paths {
 }
 
 pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
-    with(&config.calls, |opened, wanted, names| {
+    calls::open(&config.calls, |opened| {
+        let names = &ImageNames::new(opened.image, false);
         let path = &config.output;
         let paths = || {
             let mut paths = paths_of(&config.calls);
-            opened.trees(wanted, &mut paths)?;
+            opened.trees(&mut paths)?;
             anyhow::Ok(paths.finish())
         };
         match config.format {
@@ -45,12 +45,12 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
             ExportFormat::Firefox => {
                 let mut profile =
                     firefox::Profile::new(names, opened.schedule, opened.surroundings().window.0);
-                opened.trees(wanted, &mut profile)?;
+                opened.trees(&mut profile)?;
                 export::write_file(path, |out| profile.write(out))?;
             }
             ExportFormat::Perfetto => export::write_file(path, |out| {
                 let mut trace = perfetto::Trace::new(out, names, opened.schedule);
-                let report = opened.trees(wanted, &mut trace);
+                let report = opened.trees(&mut trace);
                 trace.finish().map(|()| report)
             })?
             .map(|_| ())?,
@@ -59,9 +59,9 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
                 let form = if is_csv { RowsForm::Csv } else { RowsForm::JsonLines };
                 let target = RowsFile { path: path.clone(), form };
                 let mut rows = RowsWriter::new(&target, names);
-                let analysis = Analysis::new(&opened.request(wanted)?, opened.surroundings());
+                let analysis = Analysis::new(&opened.request()?, opened.surroundings());
                 let mut analysis = analysis.giving_rows_to(&mut rows);
-                opened.decode(&mut analysis);
+                opened.decode(&mut analysis)?;
                 let _ = analysis.finish(); // gives out what is still open
                 rows.finish()?;
             }
@@ -71,33 +71,18 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
 }
 
 pub(crate) fn graph(config: &GraphConfig) -> Result<Exit> {
-    with(&config.calls, |opened, wanted, names| {
+    calls::open(&config.calls, |opened| {
         let mut paths = paths_of(&config.calls);
-        opened.trees(wanted, &mut paths)?;
+        opened.trees(&mut paths)?;
         let tree = paths.finish();
         if tree.nodes().is_empty() {
             messages::warn("no call was seen from its entry to its end");
             return Ok(Exit::Nothing);
         }
         let mut out = BufWriter::new(stdout().lock());
-        let written = graph::write(&mut Printable(&mut out), &tree, names, &config.style);
+        let names = ImageNames::new(opened.image, false);
+        let written = graph::write(&mut Printable(&mut out), &tree, &names, &config.style);
         written.and_then(|()| out.flush()).context("cannot write to stdout")?;
         Ok(Exit::Done)
     })
-}
-
-/// Opens the recording and finds the functions for `work`.
-pub(crate) fn with(
-    config: &CallsConfig,
-    work: impl FnOnce(&Opened<'_>, &[Wanted], &ImageNames<'_>) -> Result<Exit>,
-) -> Result<Exit> {
-    let decoder = config.decoder.decoder()?;
-    let file = recording::open(&config.input)?;
-    let recording = recording::read_timed(&file)?;
-    let (image, schedule) = recording::load(&recording, config.symfs.as_deref(), &config.kernel);
-    let opened =
-        Opened { config, recording: &recording, schedule: &schedule, image: &image, decoder: &*decoder };
-    opened.problems();
-    let wanted = target::wanted(&image, config, Remarks::Now)?;
-    work(&opened, &wanted, &ImageNames::new(&image, false))
 }

@@ -110,7 +110,7 @@ fn run(code: &Code, aux: &[u8], segment_bytes: u64) -> Vec<String> {
     let context = Context::new(&recording, &schedule, code, true);
     let mut text = Text::default();
     let options = DecodeOptions { segment_bytes, ..DecodeOptions::default() };
-    decode_with(&Libipt::new().unwrap(), &context, &options, &|_| (), &mut text);
+    decode_with(Box::new(Libipt::new().unwrap()), &context, &options, &|_| (), &mut text);
     text.0
 }
 

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use analyzer::{CallId, CallRow, CallTree, TreeSink, Trees};
-use decoder::{DecodeOptions, OwnDecoder};
+use decoder::DecodeOptions;
+use func_latency::args::DecoderChoice;
 use func_latency::one_call::{self, CallKey, Place};
 use model::{AuxOffset, AuxOwner};
 use truth_tests::{Opened, fixture, is_full_run, pipeline};
@@ -59,16 +60,20 @@ fn check(name: &str, symbol: &str, count: usize, most_attempts: u64) {
     let rows = some_of(&all, count);
     let mut kept = Kept { entries: rows.iter().map(|row| row.aux_offset).collect(), trees: HashMap::new() };
     let _ = opened.analyse_trees(&[function], &DecodeOptions::default(), &mut kept);
-    let place =
-        Place { recording: &opened.recording, schedule: &opened.schedule, image: &opened.image, workers: 1 };
+    let place = Place {
+        recording: &opened.recording,
+        schedule: &opened.schedule,
+        image: &opened.image,
+        workers: 1,
+        decoder: DecoderChoice::Own,
+    };
     let has_thread_buffers =
         opened.recording.buffers.iter().all(|buffer| matches!(buffer.owner, AuxOwner::Thread(_)));
-    let decoder = OwnDecoder::default();
     let (mut attempts, mut bytes) = (0, 0);
     for row in &rows {
         let key = CallKey::of(row);
         let twin = all.iter().filter(|other| CallKey::of(other) == key && other.id < row.id).count();
-        let call = one_call::open(place, &decoder, function, &key, twin).unwrap();
+        let call = one_call::open(place, function, &key, twin).unwrap().unwrap();
         assert_eq!(Some(&call.tree), kept.trees.get(&row.id), "{name}: {row:?}");
         attempts += call.attempts - 1;
         bytes += call.bytes;

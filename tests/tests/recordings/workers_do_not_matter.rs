@@ -71,7 +71,7 @@ fn the_size_of_the_memo() {
         let decode = |decoder: OwnDecoder| {
             let mut all = All::default();
             let options = DecodeOptions { workers: 2, all_branches: true, ..DecodeOptions::default() };
-            let stats = opened.decode_with(&decoder, &options, &mut all);
+            let stats = opened.decode_with(Box::new(decoder), &options, &mut all);
             (all, stats)
         };
         let (usual, stats) = decode(OwnDecoder::default());

@@ -18,6 +18,20 @@ fn a_landing_that_may_have_been_in_an_older_call_leaves_ends_that_are_guesses() 
 }
 
 #[test]
+fn what_it_leaves_undecided_no_other_landing_decides() {
+    // Where k jumped to, h may have been running all along; and then it has returned to another main.
+    let script = "
+        0 start main+4
+        100 call main+10 k
+        110 ijmp k+8 h+80
+        120 jmp h+90 f
+        130 ret f+40 main+25
+        150 gap 160";
+    check(script, "120 +10 unwound jump h+90 undecided");
+    check(&format!("born 0\n{script}"), "120 +10 unwound jump h+90");
+}
+
+#[test]
 fn so_does_one_in_a_function_that_is_open_more_than_once() {
     let landed = "
         0 start main+4

@@ -149,7 +149,7 @@ pub(super) fn check(name: &str) {
     }
     let outcome = |(way, traces, bytes, decoder): (_, &Vec<Trace>, _, OwnDecoder)| {
         let mut text = Text::new(&code, schedule.is_some(), setup.times);
-        let stats = run(&setup, &code, traces, schedule.as_ref(), bytes, &decoder, &mut text);
+        let stats = run(&setup, &code, traces, schedule.as_ref(), bytes, decoder, &mut text);
         let mut lines = text.into_lines();
         if stats.clock_errors > 0 {
             lines.push(format!("clock contradictions: {}", stats.clock_errors));
@@ -233,7 +233,7 @@ pub(super) fn run(
     traces: &[Trace],
     schedule: Option<&Schedule>,
     segment_bytes: u64,
-    decoder: &OwnDecoder,
+    decoder: OwnDecoder,
     sink: &mut dyn model::EventSink,
 ) -> DecodeStats {
     let buffers = traces.iter().zip(0..).map(|(trace, index)| {
@@ -252,5 +252,5 @@ pub(super) fn run(
     let options =
         DecodeOptions { segment_bytes, all_branches: setup.all_branches, ..DecodeOptions::default() };
     let context = Context::new(&recording, schedule.unwrap_or(&none), code, setup.all_branches);
-    decode_with(decoder, &context, &options, &|_| (), sink)
+    decode_with(Box::new(decoder), &context, &options, &|_| (), sink).stats
 }

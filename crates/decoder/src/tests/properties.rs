@@ -85,14 +85,14 @@ proptest! {
         let lines: Vec<&str> = packets.iter().map(String::as_str).collect();
         let mut trace = Trace::assemble(&lines, &code);
         trace.truncations.extend(truncated);
-        run(&Setup::default(), &code, &[trace], None, 100, &OwnDecoder::default(), &mut Ordered::default());
+        run(&Setup::default(), &code, &[trace], None, 100, OwnDecoder::default(), &mut Ordered::default());
     }
 
     #[test]
     fn any_bytes(aux in prop::collection::vec(any::<u8>(), 0..2000)) {
         let code = Code::assemble(&[".org 0x1000", "f: call g", "jz f", "syscall", ".org 0x1100", "g: jmp *rax"]);
         let trace = Trace::of_bytes(vec![(0, [&packet::PSB[..], &aux].concat())]);
-        run(&Setup::default(), &code, &[trace], None, 100, &OwnDecoder::default(), &mut Ordered::default());
+        run(&Setup::default(), &code, &[trace], None, 100, OwnDecoder::default(), &mut Ordered::default());
     }
 
     /// As in a damaged file: the second piece has other bytes for offsets of the first.
@@ -108,6 +108,6 @@ proptest! {
             Trace::assemble(&lines, &code).pieces.remove(0).1
         };
         let trace = Trace::of_bytes(vec![(0, bytes(&first)), (at, bytes(&second))]);
-        run(&Setup::default(), &code, &[trace], None, 1, &OwnDecoder::default(), &mut Ordered::default());
+        run(&Setup::default(), &code, &[trace], None, 1, OwnDecoder::default(), &mut Ordered::default());
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn dump(
     out: &mut dyn Write,
     recording: &Recording<'_>,
     config: &DumpConfig,
-    decoder: &dyn SegmentDecoder,
+    decoder: Box<dyn SegmentDecoder>,
 ) -> io::Result<()> {
     let (image, schedule) = recording::load(recording, config.symfs.as_deref(), &config.kernel);
     for problem in image.problems() {

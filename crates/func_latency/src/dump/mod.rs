@@ -24,7 +24,7 @@ pub fn run(config: &DumpConfig) -> Result<Exit> {
     let mut out = Printable(BufWriter::with_capacity(1 << 16, stdout().lock()));
     match config.what {
         DumpKind::Packets => packets::dump(&mut out, &recording::read(&file)?, config),
-        DumpKind::Branches => branches::dump(&mut out, &recording::read_timed(&file)?, config, &*decoder),
+        DumpKind::Branches => branches::dump(&mut out, &recording::read_timed(&file)?, config, decoder),
         // Also of recordings without trace.
         DumpKind::Sideband => sideband::dump(&mut out, &file, config)?,
     }

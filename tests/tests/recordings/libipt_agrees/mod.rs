@@ -14,7 +14,7 @@ use side_by_side::{Comparison, Threads};
 use stream::Stream;
 
 /// Decodes one buffer alone: its events are in the order of its packets.
-fn decode_alone(opened: &Opened<'_>, buffer: &AuxBuffer<'_>, decoder: &dyn SegmentDecoder) -> Threads {
+fn decode_alone(opened: &Opened<'_>, buffer: &AuxBuffer<'_>, decoder: Box<dyn SegmentDecoder>) -> Threads {
     let recording = Recording { buffers: vec![buffer.clone()], ..opened.recording.clone() };
     let Opened { schedule, image, .. } = opened;
     let context = Context::new(&recording, schedule, image, true);
@@ -24,13 +24,17 @@ fn decode_alone(opened: &Opened<'_>, buffer: &AuxBuffer<'_>, decoder: &dyn Segme
     threads
 }
 
-fn transfers_agree(fixture: &Fixture, opened: &Opened<'_>, libipt: &Libipt) -> bool {
+fn libipt() -> Box<Libipt> {
+    Box::new(Libipt::new().unwrap())
+}
+
+fn transfers_agree(fixture: &Fixture, opened: &Opened<'_>) -> bool {
     let mut all = Comparison::default();
     for buffer in &opened.recording.buffers {
         let stream = Stream::new(buffer);
         for part in stream.parts(buffer) {
-            let ours = decode_alone(opened, &part, &OwnDecoder::default());
-            let theirs = decode_alone(opened, &part, libipt);
+            let ours = decode_alone(opened, &part, Box::new(OwnDecoder::default()));
+            let theirs = decode_alone(opened, &part, libipt());
             all.add(side_by_side::compare(&ours, &theirs, &stream));
         }
     }
@@ -52,8 +56,7 @@ fn transfers_agree(fixture: &Fixture, opened: &Opened<'_>, libipt: &Libipt) -> b
 fn check(fixture: &Fixture) -> bool {
     let file = pipeline::open(&fixture.data).unwrap();
     let opened = Opened::new(&file).unwrap();
-    let libipt = Libipt::new().unwrap();
-    transfers_agree(fixture, &opened, &libipt)
+    transfers_agree(fixture, &opened)
 }
 
 /// Options that change packets of time only: the flow is that of other recordings.
@@ -130,14 +133,13 @@ fn mariadb() {
 #[test]
 fn rows_are_the_same() {
     let cases = [("demo-noretcomp", "round_fn"), ("calls-noretcomp", "rec_catch")];
-    let libipt = Libipt::new().unwrap();
     for (name, symbol) in cases {
         let Some(fixture) = truth_tests::fixture(name) else { continue };
         let file = pipeline::open(&fixture.data).unwrap();
         let opened = Opened::new(&file).unwrap();
         let function = opened.function(symbol).unwrap();
         let ours = opened.analyse(&[function], &DecodeOptions::default());
-        let theirs = opened.analyse_with(&libipt, &[function], &DecodeOptions::default());
+        let theirs = opened.analyse_with(libipt(), &[function], &DecodeOptions::default());
         // By start in the report, which is an estimate.
         let in_order = |report: &analyzer::Report| {
             let mut rows = report.functions[0].rows.clone();

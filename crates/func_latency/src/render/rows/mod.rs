@@ -94,8 +94,9 @@ impl<'n> RowsWriter<'n> {
     fn add(&mut self, function: usize, call: &CallRow) -> io::Result<()> {
         self.line.clear();
         write_row(&mut self.line, self.target.form, &Row::new(self.names, call))?;
-        let thread = |Tid(tid): Tid| u64::from(tid.cast_unsigned() ^ 1 << 31); // in the order of numbers with a sign
-        let place = thread(call.tid) << 32 | u64::from(call.depth);
+        let Tid(tid) = call.tid;
+        let thread = (i64::from(tid) - i64::from(i32::MIN)) as u64; // in the order of numbers with a sign
+        let place = thread << 32 | u64::from(call.depth);
         self.lines.push([function as u64, call.start_ns.0, place, call.id.number], &self.line)
     }
 

@@ -273,7 +273,7 @@ impl<'a> Stack<'a> {
             self.depth -= 1;
             self.finish(&frame, &activation, how, by_jump, (ns, off_cpu_ns));
         }
-        let is_part = frame.is_part_of_caller(&self.code);
+        let is_part = frame.is_part_of_caller(self.code);
         // A handler's time is its mark's: from the interruption.
         let has_mark = frame.entered == Entered::Signal && !frame.signal_mark;
         if !is_part && !has_mark && frame.entered != Entered::Found {
