@@ -1,6 +1,7 @@
 //! `test` and `ci`: all that a change must pass, in stages.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::process::{self, Result, cargo};
@@ -16,11 +17,13 @@ pub(crate) enum Extent {
     Full,
 }
 
-/// Whether the tests of the page can run.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Browser {
-    Here,
-    Missing,
+/// What tests can use that not every machine has.
+#[derive(Default)]
+struct Provided {
+    /// The browser that opens the page.
+    browser: bool,
+    /// The Python that reads exports.
+    python: Option<PathBuf>,
 }
 
 /// Runs the stages; an error if any failed.
@@ -38,17 +41,10 @@ pub(crate) fn run(extent: Extent) -> Result {
     stages.run("deny", if extent == Extent::Full { deny::full } else { deny::quick });
     let lane: &[&str] = if extent == Extent::Full { &["--all"] } else { &[] };
     if stages.run("fixtures", || fixtures::run(lane).map(done)) {
-        let mut browser = Browser::Missing;
-        stages.run("browser", || {
-            Ok(match setup::browser() {
-                Ok(()) => {
-                    browser = Browser::Here;
-                    Outcome::Done
-                }
-                Err(why) => Outcome::Skipped(why),
-            })
-        });
-        stages.run("test", || cargo_test(extent, browser).map(done));
+        let mut provided = Provided::default();
+        stages.run("browser", || Ok(or_skipped(setup::browser(), |()| provided.browser = true)));
+        stages.run("python", || Ok(or_skipped(setup::python(), |path| provided.python = Some(path))));
+        stages.run("test", || cargo_test(extent, &provided).map(done));
         stages.run("instructions", bench::count_instructions);
     }
     stages.run("vm", || vm::stage(&[]));
@@ -78,6 +74,17 @@ fn clippy(extent: Extent) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
+/// What cannot be had is no failure: its tests are skipped.
+fn or_skipped<T>(provided: Result<T>, keep: impl FnOnce(T)) -> Outcome {
+    match provided {
+        Ok(provided) => {
+            keep(provided);
+            Outcome::Done
+        }
+        Err(why) => Outcome::Skipped(why),
+    }
+}
+
 fn done((): ()) -> Outcome {
     Outcome::Done
 }
@@ -101,15 +108,18 @@ fn rustup_name(component: &str) -> &str {
 }
 
 /// `cargo test` as it prints, and its closing lines again at the end, where they can be found.
-fn cargo_test(extent: Extent, browser: Browser) -> Result {
+fn cargo_test(extent: Extent, provided: &Provided) -> Result {
     let mut command = cargo();
     command.args(["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"]);
     command.env("FUNC_LATENCY_REQUIRE_FIXTURES", "1");
     if extent == Extent::Full {
         command.env("FUNC_LATENCY_FULL", "1");
     }
-    if browser == Browser::Here {
+    if provided.browser {
         command.env("FUNC_LATENCY_REQUIRE_BROWSER", "1");
+    }
+    if let Some(python) = &provided.python {
+        command.env("FUNC_LATENCY_PYTHON", python);
     }
     let (success, results) = tee(&mut command, &mut std::io::stdout())?;
     println!("\nclosing lines of cargo test:");

@@ -1,9 +1,10 @@
-//! `setup`: the Debian packages that fixtures, tests and benchmarks need.
+//! `setup`: the packages that fixtures, tests and benchmarks need: Debian's, and a few of Python's.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::check::Extent;
+use crate::layout;
 use crate::process::{self, Result};
 
 /// A package, a file or program of it that shows that it is there, and what it is for.
@@ -67,6 +68,9 @@ const BROWSER_NEEDS: &[Need] = &[Need {
     purpose: "the page of --html; 220 MB on disk",
 }];
 
+/// What reads exports: Python's packages, 80 MB on disk.
+const PYTHON_PACKAGES: [&str; 2] = ["duckdb==2.0.0", "perfetto==0.59.1"];
+
 /// Installs what is missing when root, else prints the command that does.
 pub(crate) fn run(extent: Extent) -> Result {
     let of_full_run = if extent == Extent::Full { FULL_NEEDS } else { &[] };
@@ -81,6 +85,19 @@ pub(crate) fn virtual_machine() -> Result {
 /// The same for the browser.
 pub(crate) fn browser() -> Result {
     if present("chromium") { Ok(()) } else { provide(&BROWSER_NEEDS.iter().collect::<Vec<_>>()) }
+}
+
+/// A Python of our own with the packages that read exports; where it cannot be had, their tests are skipped.
+pub(crate) fn python() -> Result<PathBuf> {
+    let directory = layout::target().join("python");
+    let python = directory.join("bin").join("python3");
+    if !python.exists() {
+        process::capture(Command::new("python3").args(["-m", "venv"]).arg(&directory))?;
+    }
+    let mut install = Command::new(&python);
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(PYTHON_PACKAGES);
+    process::capture(&mut install).map_err(process::perhaps_no_network)?;
+    Ok(python)
 }
 
 fn provide(needs: &[&Need]) -> Result {

@@ -46,7 +46,7 @@ impl<'a> Thread<'a> {
             None => self.returned_to_unknown(session, to),
             Some(top) if top.ret == to.ip || top.ret == NOT_KNOWN => {
                 if top.ret != NOT_KNOWN {
-                    self.returns_as_it_must();
+                    self.goes_on_as_it_must();
                 }
                 self.find_caller(session, to.ip);
                 self.pop_group(session, false);

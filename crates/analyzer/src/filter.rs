@@ -40,7 +40,7 @@ impl<'a> Thread<'a> {
                 return self.jump_out(session, from, Some(to));
             }
             if self.stack.last().is_some_and(|top| top.ret == to) {
-                self.returns_as_it_must();
+                self.goes_on_as_it_must();
             }
             self.find_caller(session, to);
         }
@@ -157,6 +157,7 @@ impl<'a> Thread<'a> {
         } else if let Some(i) = self.stack.iter().rposition(|f| f.hidden && f.ret == to.ip) {
             self.close_to(session, i + 1, Status::Unwound);
             self.pop_group(session, false);
+            self.goes_on_as_it_must();
         } else if self
             .stack
             .last()
@@ -164,6 +165,8 @@ impl<'a> Thread<'a> {
         {
             // It is where it was: what happened outside left no trace.
         } else if !self.landing(session, to) {
+            // Out of sight code may have jumped here; or an older call goes on, and these were unwound.
+            self.may_have_left_all(self.stack.len());
             self.found(session, to);
         }
     }

@@ -350,8 +350,9 @@ impl<'a> Thread<'a> {
             self.is_in_recursion || !self.stack.iter().all(|frame| functions.insert(frame.function));
     }
 
-    /// The frame on top returns where it must: it was not left, unless an older call of it was made from the same place.
-    pub(crate) fn returns_as_it_must(&mut self) {
+    /// The frame on top returns where it must, or what it called does: it was not left, unless an older call of it was made
+    /// from the same place, or made that call.
+    pub(crate) fn goes_on_as_it_must(&mut self) {
         let base = self.group_base(self.stack.len().saturating_sub(1));
         if base >= self.unproved {
             return;

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc;
 
-use model::{AuxOwner, EventSink, EventTime, Ns, Tid, Tsc};
+use model::{AuxOwner, AuxPiece, EventSink, EventTime, Ns, Tid, Tsc};
 use packet::Packet;
 
 use crate::reader;
@@ -68,7 +68,7 @@ fn groups<'a>(context: &Context<'a>, segment_bytes: u64) -> Groups<'a> {
         let bytes = if matches!(buffer.owner, AuxOwner::Cpu(_)) { of_cpu } else { segment_bytes };
         let timed = segments(index, buffer, bytes).into_iter().map(|segment| {
             // Damage must not reorder a buffer.  A stream may begin with what was lost before its first PSB.
-            latest = if segment.first { Ns(0) } else { latest.max(start_time(context, &segment)) };
+            latest = if segment.first { Ns(0) } else { latest.max(start_time(context, &segment.pieces)) };
             Timed { start: latest, segment }
         });
         match buffer.owner {
@@ -80,9 +80,9 @@ fn groups<'a>(context: &Context<'a>, segment_bytes: u64) -> Groups<'a> {
     Groups { threads, cpus: merged }
 }
 
-/// The TSC in the segment's first PSB+; 0 if it has none.
-fn start_time(context: &Context<'_>, segment: &Segment<'_>) -> Ns {
-    let packets = reader::packets(&segment.pieces).take(64);
+/// The TSC in the first PSB+; 0 if there is none.
+pub(crate) fn start_time(context: &Context<'_>, pieces: &[AuxPiece<'_>]) -> Ns {
+    let packets = reader::packets(pieces).take(64);
     let tsc = packets.filter_map(|(_, p)| if let Ok(Packet::Tsc(tsc)) = p { Some(tsc) } else { None }).next();
     tsc.map_or(Ns(0), |low| context.conversion().to_ns(Tsc::of_packet(low, context.reference())))
 }

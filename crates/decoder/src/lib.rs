@@ -42,7 +42,7 @@ use model::{
 };
 
 pub use owner::{LostPart, Owner, Running};
-pub use part::Part;
+pub use part::{Around, Part};
 pub use reader::packets;
 pub use segment::Segment;
 pub use segment_decoder::{OwnDecoder, SegmentDecoder, SegmentOutput};

@@ -1,18 +1,23 @@
 //! Decoding a part of a recording: what one thread did in a time.
 //!
 //! ```text
-//!   segments of a buffer   |----|----|----|----|----|----|
-//!   the time asked for            <------->
-//!   decoded                     |----|----|
+//!   segments of a buffer   |-------------|-------------|-------------|
+//!   PSBs                   |  |  |  |  |  |  |  |  |  |  |  |  |  |  |
+//!   the time asked for                 <--->
+//!   decoded, Psbs                   |-----|--|
+//!            Segments(0)   |-------------|-------------|
 //! ```
-//! The segments are those that are decoded otherwise, so what they give is the same, to the last digit of a time.
+//! A segment that is decoded otherwise, too, gives the same here, to the last digit of a time.  One that begins at a later PSB
+//! does not know how fast the core's clock was before, which the first interval between two anchors then measures: so it begins one
+//! PSB earlier than it must.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use model::{AuxOwner, Cpu, Ns, Tid};
 
 use crate::Context;
-use crate::join::Timed;
+use crate::join::{Timed, start_time};
 
 /// What one thread did in a time, and some of what was around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +28,17 @@ pub struct Part {
     pub from: Ns,
     /// Last instant.
     pub to: Ns,
-    /// So many segments more on either side: what happened before may tell what it means.
-    pub around: usize,
+    /// And so much around it.
+    pub around: Around,
+}
+
+/// What is decoded around a time: what happened before may tell what it means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Around {
+    /// From the PSB before the last one before it, to the first one behind it.
+    Psbs,
+    /// The segments that have it, and so many more on either side.
+    Segments(usize),
 }
 
 impl Part {
@@ -35,15 +49,17 @@ impl Part {
             AuxOwner::Thread(tid) => tid == self.tid,
             AuxOwner::Cpu(cpu) => cpus.is_empty() || cpus.contains(&cpu),
         };
+        let more = match self.around {
+            Around::Psbs => 0,
+            Around::Segments(more) => more,
+        };
         let mut starts: BTreeMap<usize, Vec<Ns>> = BTreeMap::new();
         for timed in &group {
             starts.entry(timed.segment.buffer).or_default().push(timed.start);
         }
         let wanted = |(buffer, starts): (usize, Vec<Ns>)| {
             let owner = context.recording.buffers.get(buffer).map(|buffer| buffer.owner);
-            let first = starts.partition_point(|start| *start < self.from).saturating_sub(1 + self.around);
-            let end = starts.partition_point(|start| *start <= self.to).saturating_add(self.around);
-            (buffer, if owner.is_some_and(is_its) { first..end } else { 0..0 })
+            (buffer, if owner.is_some_and(is_its) { self.range(&starts, more, more) } else { 0..0 })
         };
         let wanted: BTreeMap<usize, _> = starts.into_iter().map(wanted).collect();
         let mut seen: BTreeMap<usize, usize> = BTreeMap::new();
@@ -51,12 +67,43 @@ impl Part {
             let wanted = wanted.get(&timed.segment.buffer)?;
             let number = seen.entry(timed.segment.buffer).or_default();
             // Nothing before it is there to say what runs where it begins.
-            timed.segment.first |= *number == wanted.start;
+            let is_first = *number == wanted.start;
             let is_wanted = wanted.contains(number);
             *number += 1;
+            if is_wanted && self.around == Around::Psbs {
+                timed = self.trimmed(context, timed);
+            }
+            timed.segment.first |= is_first;
             is_wanted.then_some(timed)
         };
-        group.into_iter().filter_map(has).collect()
+        let mut part: Vec<Timed<'s>> = group.into_iter().filter_map(has).collect();
+        part.sort_by_key(|timed| (timed.start, timed.segment.buffer));
+        part
+    }
+
+    /// Which of the stretches that start at `starts` have the time, with so many before and behind.
+    fn range(&self, starts: &[Ns], before: usize, behind: usize) -> Range<usize> {
+        let first = starts.partition_point(|start| *start < self.from).saturating_sub(1 + before);
+        first..starts.partition_point(|start| *start <= self.to).saturating_add(behind)
+    }
+
+    /// From PSB to PSB what has the time, and one PSB before.
+    fn trimmed<'s>(&self, context: &Context<'_>, timed: Timed<'s>) -> Timed<'s> {
+        let psbs = timed.segment.psbs();
+        let mut latest = timed.start;
+        let starts: Vec<Ns> = psbs
+            .iter()
+            .map(|at| {
+                latest = latest.max(start_time(context, &timed.segment.pieces_from(*at)));
+                latest
+            })
+            .collect();
+        let range = self.range(&starts, 1, 0);
+        // Where the segment starts it may begin with what was lost before its PSB.
+        let start = if range.start == 0 { Some(timed.start) } else { starts.get(range.start).copied() };
+        let from = psbs.get(range.start).copied().unwrap_or(timed.segment.start());
+        let to = psbs.get(range.end).copied().unwrap_or(timed.segment.end);
+        Timed { start: start.unwrap_or(timed.start), segment: timed.segment.between(from, to) }
     }
 
     /// The CPUs that the thread ran on; none: it is not known.

@@ -24,11 +24,41 @@ pub struct Segment<'a> {
 /// What is read behind the segment: the next one's PSB+, and on for the clock until it has measured how long a cycle is there.
 const AHEAD: u64 = 1 << 16;
 
-impl Segment<'_> {
+impl<'a> Segment<'a> {
     /// Its first offset.
     #[must_use]
     pub fn start(&self) -> AuxOffset {
         self.pieces.first().map_or(AuxOffset(0), |p| p.offset)
+    }
+
+    /// Where it can be cut: its start, and its PSBs.
+    pub(crate) fn psbs(&self) -> Vec<AuxOffset> {
+        cuts(&self.own(), 1)
+    }
+
+    /// The bytes that belong to it alone.
+    fn own(&self) -> Vec<AuxPiece<'a>> {
+        clip(&self.pieces, self.start(), self.end)
+    }
+
+    /// Its pieces from there on.
+    pub(crate) fn pieces_from(&self, at: AuxOffset) -> Vec<AuxPiece<'a>> {
+        clip(&self.pieces, at, self.end)
+    }
+
+    /// A part of it: from one of [`Self::psbs`] to another, or to its end.
+    pub(crate) fn between(self, from: AuxOffset, to: AuxOffset) -> Self {
+        let (starts_it, ends_it) = (from == self.start(), to == self.end);
+        let is_in = |at: &AuxOffset| (*at > from || (*at == from && starts_it)) && *at <= to;
+        Self {
+            buffer: self.buffer,
+            pieces: clip(&self.pieces, from, to.plus(AHEAD)),
+            end: to,
+            first: self.first && starts_it,
+            last: self.last && ends_it,
+            truncations: self.truncations.into_iter().filter(is_in).collect(),
+            missing: if ends_it { self.missing } else { 0 },
+        }
     }
 
     /// Bytes that belong to this segment alone.
@@ -41,23 +71,9 @@ impl Segment<'_> {
 /// The segments of a buffer, each of at least `segment_bytes` but the last.
 pub(crate) fn segments<'a>(index: usize, buffer: &AuxBuffer<'a>, segment_bytes: u64) -> Vec<Segment<'a>> {
     let pieces = in_order(&buffer.pieces);
-    let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return vec![] };
+    let Some(last) = pieces.last() else { return vec![] };
     let stream_end = last.offset.plus(last.bytes.len() as u64);
-    let mut cuts = vec![first.offset];
-    let mut wanted = first.offset.plus(segment_bytes.max(1));
-    for piece in &pieces {
-        let mut from = usize::try_from(wanted.0.saturating_sub(piece.offset.0)).unwrap_or(usize::MAX);
-        while from < piece.bytes.len() {
-            let Some(at) = packet::find_psb(piece.bytes, from) else { break };
-            if at + packet::PSB.len() + 2 > piece.bytes.len() {
-                break; // it may be the beginning of a longer run
-            }
-            let cut = piece.offset.plus(at as u64);
-            cuts.push(cut);
-            wanted = cut.plus(segment_bytes.max(packet::PSB.len() as u64));
-            from = usize::try_from(wanted.minus(piece.offset)).unwrap_or(usize::MAX);
-        }
-    }
+    let cuts = cuts(&pieces, segment_bytes);
     let count = cuts.len();
     let missing = missing_behind(buffer, stream_end);
     let mut lost: Vec<_> = buffer.records.iter().filter(|r| r.lost_data()).map(|r| r.end()).collect();
@@ -79,6 +95,27 @@ pub(crate) fn segments<'a>(index: usize, buffer: &AuxBuffer<'a>, segment_bytes: 
             }
         })
         .collect()
+}
+
+/// The start, and then the first PSB behind each `segment_bytes`.
+fn cuts(pieces: &[AuxPiece<'_>], segment_bytes: u64) -> Vec<AuxOffset> {
+    let Some(first) = pieces.first() else { return vec![] };
+    let mut cuts = vec![first.offset];
+    let mut wanted = first.offset.plus(segment_bytes.max(1));
+    for piece in pieces {
+        let mut from = usize::try_from(wanted.0.saturating_sub(piece.offset.0)).unwrap_or(usize::MAX);
+        while from < piece.bytes.len() {
+            let Some(at) = packet::find_psb(piece.bytes, from) else { break };
+            if at + packet::PSB.len() + 2 > piece.bytes.len() {
+                break; // it may be the beginning of a longer run
+            }
+            let cut = piece.offset.plus(at as u64);
+            cuts.push(cut);
+            wanted = cut.plus(segment_bytes.max(packet::PSB.len() as u64));
+            from = usize::try_from(wanted.minus(piece.offset)).unwrap_or(usize::MAX);
+        }
+    }
+    cuts
 }
 
 /// Bytes that the kernel has recorded, and a cut file does not have.  What a snapshot's records tell of has been overwritten.
@@ -162,5 +199,12 @@ mod tests {
         assert_eq!(segments(0, &buffer, 250).iter().map(|s| s.missing).collect::<Vec<_>>(), [0, 0, 0, 50]);
         let all = segments(0, &buffer, 1);
         assert_eq!(all.len(), 10);
+        let whole = segments(0, &buffer, 1000).remove(0);
+        let psbs = whole.psbs();
+        assert_eq!(psbs, all.iter().map(Segment::start).collect::<Vec<_>>());
+        let part = |from: usize, to| whole.clone().between(psbs[from], to);
+        let shape = |s: Segment<'_>| (s.start().0, s.end.0, s.len(), s.first, s.last, s.missing);
+        assert_eq!(shape(part(2, psbs[5])), (1200, 1500, 300, false, false, 0));
+        assert_eq!(shape(part(0, whole.end)), (1000, 2000, 1000, true, true, 50));
     }
 }

@@ -9,6 +9,7 @@ use model::{AuxOwner, EventSink, FunctionId, Pid, Recording, Schedule, Tid};
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure};
 use crate::filter::{NsRange, TidSet};
+use crate::one_call::Place;
 use crate::progress::Progress;
 use crate::render::units::{counted, size};
 use crate::target::{self, Remarks, Wanted};
@@ -151,24 +152,22 @@ impl<'a> Opened<'a> {
         Ok(chosen)
     }
 
+    /// Where one call of it is opened.
+    pub(crate) fn place(&self) -> Place<'a> {
+        let Self { config, recording, schedule, image, .. } = *self;
+        Place { recording, schedule, image, workers: config.workers, decoder: config.decoder }
+    }
+
     /// Decodes all of it.
     ///
     /// # Errors
     /// The decoder is not there.
     pub(crate) fn decode(&self, sink: &mut dyn EventSink) -> Result<()> {
-        self.decode_branches(false, sink)
-    }
-
-    /// Decodes all of it; `all_branches`: with the jumps inside of functions.
-    ///
-    /// # Errors
-    /// The decoder is not there.
-    pub(crate) fn decode_branches(&self, all_branches: bool, sink: &mut dyn EventSink) -> Result<()> {
         let Self { config, recording, schedule, image, .. } = *self;
         let options = DecodeOptions { workers: config.workers, ..DecodeOptions::default() };
         let progress = Progress::new("decoding", recording::aux_bytes(recording));
         let report = |done| progress.at(done);
-        let context = decoder::Context::new(recording, schedule, image, all_branches);
+        let context = decoder::Context::new(recording, schedule, image, false);
         let decoded = decoder::decode_with(config.decoder.decoder()?, &context, &options, &report, sink);
         drop(progress);
         self.tell(decoded);

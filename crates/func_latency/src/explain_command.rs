@@ -2,7 +2,6 @@
 
 use std::io::{BufWriter, Write, stdout};
 
-use analyzer::branch_path::BranchRecorder;
 use analyzer::ledger::{ChoiceError, Groups, LedgerOfCalls, Slow};
 use analyzer::{CallRow, LatencyRange, Request};
 use anyhow::{Context, Result};
@@ -11,6 +10,7 @@ use crate::args::Format;
 use crate::calls::{self, Opened};
 use crate::exit::{Exit, failure};
 use crate::explain_config::{ExplainConfig, SlowCalls};
+use crate::one_call;
 use crate::printable::Printable;
 use crate::render::explain::{self as rendered, Branches, Explanation};
 use crate::render::image_names::ImageNames;
@@ -21,8 +21,8 @@ use crate::report_command::text_width;
 /// Typical calls whose branches are compared with those of a slow one.
 const TWINS: usize = 8;
 
-/// The recording is decoded three times: for the latencies, which say which calls are slow and which are typical, for the
-/// trees of those calls, and for all branches of some of them.
+/// The recording is decoded twice: for the latencies, which say which calls are slow and which are typical, and for the trees
+/// of all calls, whose variance is shared out.  Of the trace around a few calls all branches are decoded.
 pub(crate) fn run(config: &ExplainConfig) -> Result<Exit> {
     calls::open(&config.calls, |opened| explain(config, opened))
 }
@@ -38,9 +38,8 @@ fn explain(config: &ExplainConfig, opened: &Opened<'_>) -> Result<Exit> {
     let ledger = ledger.finish();
     let Some(comparison) = ledger.compare() else { return Err(no_groups(ChoiceError::NoCalls)) };
     let compared = compared(&groups);
-    let mut branches = BranchRecorder::new(&compared, opened.image);
-    opened.decode_branches(true, &mut branches)?;
-    let paths = branches.finish();
+    let paths =
+        compared.iter().map(|row| one_call::branches(opened.place(), row)).collect::<Result<Vec<_>>>()?;
     let names = ImageNames::new(opened.image, true);
     let explanation = Explanation {
         names: &names,

@@ -1,20 +1,22 @@
-//! One call, opened: its tree, from the bytes around it alone.
+//! One call, opened: its tree or its branches, from the bytes around it alone.
 //!
-//! A row says where its call is: thread, buffer, packet and time of the entry, latency.  So only the segments that have
-//! it are decoded.  What was open below the call is not known there, and seldom matters (where control goes
+//! A row says where its call is: thread, buffer, packet and time of the entry, latency.  So only what lies between the PSBs
+//! around it is decoded.  What was open below the call is not known there, and seldom matters (where control goes
 //! on after an exception, say).  Whether it did shows: then the call is not as its row says, or not there at all, and more
 //! of what came before is decoded, in the end all of it.
 
+use analyzer::branch_path::{BranchPath, BranchRecorder};
 use analyzer::{Analysis, CallRow, CallTree, Request, Status, Surroundings, TreeSink, Trees};
 use anyhow::Result;
-use decoder::{Context, DecodeOptions, Part};
+use decoder::{Around, Context, DecodeOptions, Part};
 use image::Image;
-use model::{AuxOffset, FunctionId, Ns, Recording, Schedule, Tid};
+use model::{AuxOffset, EventSink, FunctionId, Ns, Recording, Schedule, Tid};
 
 use crate::args::DecoderChoice;
 
-/// Segments more on either side, attempt by attempt; after that all is decoded.
-const AROUND: [usize; 4] = [0, 1, 4, 16];
+/// What is decoded with it, attempt by attempt; after that all is decoded.
+const AROUND: [Around; 5] =
+    [Around::Psbs, Around::Segments(0), Around::Segments(1), Around::Segments(4), Around::Segments(16)];
 
 /// How a row knows its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,10 +92,8 @@ pub fn open(
     key: &CallKey,
     twin: usize,
 ) -> Result<Option<OpenedCall>> {
-    let to = Ns(key.start.0.saturating_add(key.latency_ns));
-    let part = |around| Part { tid: key.tid, from: key.start, to, around };
     let mut bytes = 0;
-    for (part, attempts) in AROUND.map(|around| Some(part(around))).into_iter().chain([None]).zip(1..) {
+    for (part, attempts) in parts(key.tid, key.start, key.latency_ns).zip(1..) {
         let (found, decoded) = look(place, function, key, twin, part)?;
         bytes += decoded;
         if let Some((row, tree)) = found {
@@ -103,6 +103,38 @@ pub fn open(
     Ok(None)
 }
 
+/// The branches of a call; of several that begin with one packet, those of the first.  `None`: the recording does not have it.
+///
+/// # Errors
+/// The decoder is not there.
+pub fn branches(place: Place<'_>, row: &CallRow) -> Result<Option<BranchPath>> {
+    for part in parts(row.tid, row.start_ns, row.latency_ns) {
+        let mut recorder = BranchRecorder::new(&[*row], place.image);
+        place.decode(part, true, &mut recorder)?;
+        if let Some(path) = recorder.finish().pop().flatten() {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+/// What to decode for a call, attempt by attempt.
+fn parts(tid: Tid, from: Ns, latency_ns: u64) -> impl Iterator<Item = Option<Part>> {
+    let to = Ns(from.0.saturating_add(latency_ns));
+    AROUND.into_iter().map(move |around| Some(Part { tid, from, to, around })).chain([None])
+}
+
+impl Place<'_> {
+    /// Decodes a part of it; how many bytes that had.
+    fn decode(self, part: Option<Part>, all_branches: bool, sink: &mut dyn EventSink) -> Result<u64> {
+        let Place { recording, schedule, image, workers, decoder } = self;
+        let options = DecodeOptions { workers, part, ..DecodeOptions::default() };
+        let context = Context::new(recording, schedule, image, all_branches);
+        let decoded = decoder::decode_with(decoder.decoder()?, &context, &options, &|_| (), sink);
+        Ok(decoded.stats.bytes)
+    }
+}
+
 fn look(
     place: Place<'_>,
     function: FunctionId,
@@ -110,7 +142,7 @@ fn look(
     twin: usize,
     part: Option<Part>,
 ) -> Result<(Option<(CallRow, CallTree)>, u64)> {
-    let Place { recording, schedule, image, workers, decoder } = place;
+    let Place { recording, schedule, image, .. } = place;
     let request = Request {
         functions: vec![function],
         tids: vec![key.tid],
@@ -120,13 +152,11 @@ fn look(
     let mut calls = Calls { key, found: Vec::new() };
     let around = Surroundings { is_part: part.is_some(), ..Surroundings::of(recording, schedule, image) };
     let mut analysis = Analysis::with_trees(&request, around, &mut calls);
-    let options = DecodeOptions { workers, part, ..DecodeOptions::default() };
-    let context = Context::new(recording, schedule, image, false);
-    let decoded = decoder::decode_with(decoder.decoder()?, &context, &options, &|_| (), &mut analysis);
+    let bytes = place.decode(part, false, &mut analysis)?;
     let _ = analysis.finish(); // the figures are those of a part
     calls.found.sort_by_key(|(row, _)| row.id);
     let found = (twin < calls.found.len()).then(|| calls.found.swap_remove(twin));
-    Ok((found, decoded.stats.bytes))
+    Ok((found, bytes))
 }
 
 /// Those that are the same to a key.

@@ -9,7 +9,7 @@ use crate::args::Format;
 use crate::calls::{self, Opened};
 use crate::exit::{Exit, failure};
 use crate::messages;
-use crate::one_call::{self, CallKey, OpenedCall, Place};
+use crate::one_call::{self, CallKey, OpenedCall};
 use crate::printable::Printable;
 use crate::render::image_names::ImageNames;
 use crate::render::units::{counted, size};
@@ -22,7 +22,7 @@ pub(crate) fn run(config: &ShowConfig) -> Result<Exit> {
 }
 
 fn show(config: &ShowConfig, opened: &Opened<'_>) -> Result<Exit> {
-    let Opened { config: calls, recording, schedule, image, .. } = *opened;
+    let Opened { schedule, image, .. } = *opened;
     let function = opened.one_function("show")?;
     let names = ImageNames::new(image, config.srcline);
     let (key, twin) = match &config.rows {
@@ -33,15 +33,14 @@ fn show(config: &ShowConfig, opened: &Opened<'_>) -> Result<Exit> {
             of_rows(rows, config)?
         }
     };
-    let place = Place { recording, schedule, image, workers: calls.workers, decoder: calls.decoder };
-    let Some(call) = one_call::open(place, function, &key, twin)? else {
+    let Some(call) = one_call::open(opened.place(), function, &key, twin)? else {
         let message = format!(
             "the recording has no call {} as the row says: is the row of this recording, and of this version?",
             config.id
         );
         return Err(failure(Exit::Usage, message));
     };
-    if calls.verbose {
+    if config.calls.verbose {
         let OpenedCall { bytes, attempts, .. } = call;
         messages::note(format!("{} of trace decoded, in {}", size(bytes), counted(attempts, "attempt")));
     }

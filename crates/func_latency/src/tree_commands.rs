@@ -39,7 +39,8 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
             ExportFormat::Flamegraph => flamegraph::write_file(path, &paths()?, config.weight, names)?,
             ExportFormat::Pprof => {
                 let window = opened.surroundings().window;
-                let profile = pprof::profile(&paths()?, names, window, opened.recording.clock_offsets);
+                let clocks = opened.recording.clock_offsets;
+                let profile = pprof::profile(&paths()?, names, opened.image, window, clocks);
                 export::write_file(path, |out| out.write_all(&profile))?;
             }
             ExportFormat::Firefox => {

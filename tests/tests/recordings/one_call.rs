@@ -9,11 +9,8 @@ use func_latency::one_call::{self, CallKey, Place};
 use model::{AuxOffset, AuxOwner};
 use truth_tests::{Opened, fixture, is_full_run, pipeline};
 
-/// Segments are cut at the first PSB behind so many bytes.
-const SEGMENT_BYTES: u64 = 1 << 18;
-
-/// More than there is between two PSBs in these recordings.
-const PSB_BYTES: u64 = 1 << 13;
+/// A little more than there is between two PSBs in these recordings.
+const PSB_BYTES: u64 = 4_500;
 
 /// Keeps trees.
 struct Kept {
@@ -77,13 +74,9 @@ fn check(name: &str, symbol: &str, count: usize, most_attempts: u64) {
         assert_eq!(Some(&call.tree), kept.trees.get(&row.id), "{name}: {row:?}");
         attempts += call.attempts - 1;
         bytes += call.bytes;
-        // A segment begins at most so far before the call, and the last one ends so far behind it.
+        // The PSB before the call, the PSB before that, and the PSB behind the call.
         if let Some(own) = bytes_of(row, &all).filter(|_| has_thread_buffers && call.attempts == 1) {
-            assert!(
-                call.bytes <= own + 2 * (SEGMENT_BYTES + PSB_BYTES),
-                "{name}: {} bytes: {row:?}",
-                call.bytes
-            );
+            assert!(call.bytes <= own + 3 * PSB_BYTES, "{name}: {} bytes: {row:?}", call.bytes);
         }
     }
     let each = bytes / rows.len().max(1) as u64;

@@ -12,7 +12,8 @@ const DEMO: &[&str] = &[
     "main", "outer_fn", "mid", "deep", "tail1", "tail2", "sw", "cmp",
 ];
 
-const CALLS: &[&str] = &[
+/// The functions of `fixtures/programs/calls.cpp`.
+pub(crate) const CALLS: &[&str] = &[
     "main",
     "simple_fn",
     "leaf_fn",

@@ -54,13 +54,16 @@ pub struct Groups {
 pub struct Outlying {
     /// Median of how far the slow calls are above the median of their caller.
     pub above_ns: f64,
-    /// So far above may be what is spread like the others: as many of their standard deviations as the largest of as many normal
-    /// values is expected to be above the mean, `sqrt(2 ln n)`, and at least 3.5 (Iglewicz and Hoaglin's modified z-score);
-    /// and no less than the error bounds of a slow and of a typical latency.
+    /// So far above may be what is spread like the others: as many of their standard deviations as the largest of `n` normal
+    /// values is above the mean in less than one of 1,000 sets of them, `sqrt(2 ln(1000 n))`; and no less than the error
+    /// bounds of a slow and of a typical latency.
     pub reach_ns: f64,
     /// The other calls that this was measured on.
     pub others: u64,
 }
+
+/// So seldom are calls without a cause taken for outliers.
+const ONE_IN: f64 = 1000.0;
 
 impl Outlying {
     /// They are.
@@ -200,7 +203,7 @@ fn outlying(
     let away = callers.values().flat_map(|calls| calls.others.iter().map(move |row| of(calls, row).abs()));
     let others: u64 = callers.values().map(|calls| calls.others.len() as u64).sum();
     let deviation_ns = 1.4826 * median(away.collect());
-    let deviations = (2.0 * (others.max(1) as f64).ln()).sqrt().max(3.5);
+    let deviations = (2.0 * (others.max(1) as f64 * ONE_IN).ln()).sqrt();
     let error = |rows: &[CallRow]| mean(&rows.iter().map(|row| row.error_ns as f64).collect::<Vec<_>>());
     Outlying {
         above_ns: median(above.collect()),

@@ -32,6 +32,19 @@ fn what_it_leaves_undecided_no_other_landing_decides() {
 }
 
 #[test]
+fn so_does_one_out_of_sight_in_a_function_that_is_not_open() {
+    // What f called has thrown to an older g, or has jumped into the middle of g and will come back.
+    let script = "
+        100 start f
+        110 out.call f+10 k
+        120 start g+80";
+    check(&format!("filter\n{script}\n 150 gap 160"), "100 >=50 cut [unknown] undecided");
+    check(&format!("filter\n born 0\n{script}\n 150 gap 160"), "100 >=50 cut [unknown]");
+    let back = "130 out.ret g+90 k+80\n 140 start f+15\n 150 out.ret f+40 h+15";
+    check(&format!("filter\n code call h+10 f\n{script}\n{back}"), "100 +50 complete h+10");
+}
+
+#[test]
 fn so_does_one_in_a_function_that_is_open_more_than_once() {
     let landed = "
         0 start main+4

@@ -1,11 +1,15 @@
 //! A profile for `go tool pprof`: calls, latency and CPU time of each path.
 //!
+//! A frame of a stack stands at the instruction that calls the next one, and the last at its function's first: what
+//! a function took itself is shown at the line where it begins, and what a callee took at the line that calls it.
+//!
 //! The messages are those of pprof's `proto/profile.proto`, as far as they are used here.
 
 use std::collections::HashMap;
 
-use analyzer::CallTree;
-use model::{ClockOffsets, Ns};
+use analyzer::{CallTree, Node, Place};
+use image::Image;
+use model::{ClockOffsets, FunctionId, FunctionLookup, Ns, ObjectId};
 use prost::Message;
 
 use super::{Labels, STACK_MAX};
@@ -17,6 +21,8 @@ struct Profile {
     sample_type: Vec<ValueType>,
     #[prost(message, repeated, tag = "2")]
     sample: Vec<Sample>,
+    #[prost(message, repeated, tag = "3")]
+    mapping: Vec<Mapping>,
     #[prost(message, repeated, tag = "4")]
     location: Vec<Location>,
     #[prost(message, repeated, tag = "5")]
@@ -50,10 +56,32 @@ struct Sample {
     value: Vec<i64>,
 }
 
+/// An object, at the addresses that it was linked for: they are the same in every process.
+#[derive(Clone, PartialEq, Message)]
+struct Mapping {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(uint64, tag = "3")]
+    memory_limit: u64,
+    #[prost(int64, tag = "5")]
+    filename: i64,
+    /// What there is to know of functions, files and lines is here: nothing is to be looked for.
+    #[prost(bool, tag = "7")]
+    has_functions: bool,
+    #[prost(bool, tag = "8")]
+    has_filenames: bool,
+    #[prost(bool, tag = "9")]
+    has_line_numbers: bool,
+}
+
 #[derive(Clone, PartialEq, Message)]
 struct Location {
     #[prost(uint64, tag = "1")]
     id: u64,
+    #[prost(uint64, tag = "2")]
+    mapping_id: u64,
+    #[prost(uint64, tag = "3")]
+    address: u64,
     #[prost(message, repeated, tag = "4")]
     line: Vec<Line>,
 }
@@ -62,6 +90,8 @@ struct Location {
 struct Line {
     #[prost(uint64, tag = "1")]
     function_id: u64,
+    #[prost(int64, tag = "2")]
+    line: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -72,6 +102,8 @@ struct Function {
     name: i64,
     #[prost(int64, tag = "4")]
     filename: i64,
+    #[prost(int64, tag = "5")]
+    start_line: i64,
 }
 
 /// Each string once; the first is empty.
@@ -96,39 +128,80 @@ impl Strings {
     }
 }
 
-/// The profile of the paths in a recording's `window`, encoded.
+/// Functions, and the places in them that stacks go through; each once, with numbers from 1 in the order of their first use.
+struct Places<'a> {
+    labels: Labels<'a>,
+    numbers: HashMap<(usize, Option<Place>), u64>,
+    all: Vec<(usize, Option<Place>)>,
+}
+
+impl Places<'_> {
+    fn location(&mut self, function: usize, at: Option<Place>) -> u64 {
+        let Self { numbers, all, .. } = self;
+        *numbers.entry((function, at)).or_insert_with(|| {
+            all.push((function, at));
+            all.len() as u64
+        })
+    }
+}
+
+/// A frame of the stack at hand.
+struct Frame {
+    /// The number of its function.
+    function: usize,
+    /// The function's first instruction.
+    entry: Option<Place>,
+    /// The instruction that called it.
+    site: Option<Place>,
+}
+
+/// The stack, the innermost first: each frame is where it called the next one.
+fn stack(frames: &[Frame], places: &mut Places<'_>) -> Vec<u64> {
+    let mut at = None;
+    let location = |(number, frame): (usize, &Frame)| {
+        let here = if number == 0 { frame.entry } else { at };
+        at = frame.site;
+        places.location(frame.function, here)
+    };
+    frames.iter().rev().enumerate().map(location).collect()
+}
+
+/// The profile of the paths in a recording's `window`, encoded; addresses and lines are those of `image`.
 #[must_use]
-pub fn profile(tree: &CallTree, names: &dyn Names, window: (Ns, Ns), clocks: ClockOffsets) -> Vec<u8> {
-    let mut labels = Labels::new(names);
+pub fn profile(
+    tree: &CallTree,
+    names: &dyn Names,
+    image: &Image,
+    window: (Ns, Ns),
+    clocks: ClockOffsets,
+) -> Vec<u8> {
+    let mut places = Places { labels: Labels::new(names), numbers: HashMap::new(), all: Vec::new() };
     let mut strings = Strings::new();
     let types = [("calls", "count"), ("latency", "nanoseconds"), ("cpu", "nanoseconds")];
     let sample_type =
         types.map(|(kind, unit)| ValueType { kind: strings.number(kind), unit: strings.number(unit) });
-    let mut path: Vec<u64> = Vec::new();
+    let mut frames: Vec<Frame> = Vec::new();
     let mut sample = Vec::new();
     for step in tree.walk() {
         let is_shown = step.depth < STACK_MAX;
         if is_shown {
-            path.truncate(step.depth);
-            path.push(labels.of(step.node) as u64 + 1);
+            frames.truncate(step.depth);
+            let Node { function, site, .. } = *step.node;
+            frames.push(Frame { function: places.labels.of(step.node), entry: entry(image, function), site });
         }
         let calls = if is_shown { step.node.total.count } else { 0 };
         let values = [calls, step.own.sum_ns, step.own.on_cpu_ns()];
         let value = values.map(|value| i64::try_from(value).unwrap_or(i64::MAX)).to_vec();
-        sample.push(Sample { location_id: path.iter().rev().copied().collect(), value });
+        sample.push(Sample { location_id: stack(&frames, &mut places), value });
     }
-    let mut function = Vec::new();
-    for ((name, id), number) in labels.all().iter().zip(1..) {
-        let object = names.object_of(*id).unwrap_or_default();
-        function.push(Function { id: number, name: strings.number(name), filename: strings.number(&object) });
-    }
-    let line = |id| vec![Line { function_id: id }];
-    let location = function.iter().map(|f| Location { id: f.id, line: line(f.id) }).collect();
+    let function = functions(&places, image, &mut strings);
+    let (location, mapping) = locations(&places, image, names, &mut strings);
     let realtime = clocks.realtime_ns.map(|offset| offset.saturating_add_unsigned(window.0.0));
     let default_sample_type = strings.number("latency");
     let profile = Profile {
         sample_type: sample_type.to_vec(),
         sample,
+        mapping,
         location,
         function,
         time_nanos: realtime.unwrap_or(0),
@@ -137,4 +210,58 @@ pub fn profile(tree: &CallTree, names: &dyn Names, window: (Ns, Ns), clocks: Clo
         string_table: strings.all,
     };
     profile.encode_to_vec()
+}
+
+fn functions(places: &Places<'_>, image: &Image, strings: &mut Strings) -> Vec<Function> {
+    let function = |((name, id), number): (&(String, FunctionId), u64)| {
+        let (filename, start_line) = entry(image, *id).and_then(|at| line(image, at)).unwrap_or_default();
+        Function { id: number, name: strings.number(name), filename: strings.number(&filename), start_line }
+    };
+    places.labels.all().iter().zip(1..).map(function).collect()
+}
+
+fn locations(
+    places: &Places<'_>,
+    image: &Image,
+    names: &dyn Names,
+    strings: &mut Strings,
+) -> (Vec<Location>, Vec<Mapping>) {
+    let mut mappings: Vec<Mapping> = Vec::new();
+    let mut numbers: HashMap<ObjectId, u64> = HashMap::new();
+    let mut mapping_of = |object: ObjectId| {
+        *numbers.entry(object).or_insert_with(|| {
+            let id = mappings.len() as u64 + 1;
+            mappings.push(Mapping {
+                id,
+                memory_limit: u64::MAX,
+                filename: strings.number(&names.object(object)),
+                has_functions: true,
+                has_filenames: true,
+                has_line_numbers: true,
+            });
+            id
+        })
+    };
+    let location = |(&(function, at), id): (&(usize, Option<Place>), u64)| Location {
+        id,
+        mapping_id: at.map_or(0, |at| mapping_of(at.object)),
+        address: at.map_or(0, |at| at.svma.0),
+        line: vec![Line {
+            function_id: function as u64 + 1,
+            line: at.and_then(|at| line(image, at)).unwrap_or_default().1,
+        }],
+    };
+    (places.all.iter().zip(1..).map(location).collect(), mappings)
+}
+
+/// A function's first instruction.
+fn entry(image: &Image, function: FunctionId) -> Option<Place> {
+    Some(Place { object: image.object(function)?, svma: image.function_entry(function)? })
+}
+
+/// File and line of an instruction, in the function that it is part of: of inlined code that is where it was inlined.
+fn line(image: &Image, at: Place) -> Option<(String, i64)> {
+    let line = image.source_line_at(at.object, at.svma)?;
+    let own = line.inlined_at.last().unwrap_or(&line);
+    Some((own.file.clone(), i64::from(own.line)))
 }

@@ -24,6 +24,12 @@ impl Stack<'_> {
         if is_guess {
             self.frames.iter_mut().for_each(|frame| frame.unsure = true);
         }
+        // What jumped into the middle of a function may have landed in a call of it that is older than the truth.
+        let is_base_found = self.frames[0].entered == Entered::Found;
+        let left = &mut self.frames[fits[0] + 1..];
+        if is_base_found && left.iter().any(|frame| !frame.runs.is_empty()) {
+            left.iter_mut().for_each(|frame| frame.unsure = true);
+        }
         self.close_to(fits[0] + 1, Status::Unwound);
         if fits.len() > 1 {
             self.frames.iter_mut().for_each(|frame| frame.unsure = true);

@@ -1,0 +1,31 @@
+//! Programs that read exports with packages for Python.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A Python that has a package.
+pub(super) struct Python(PathBuf);
+
+impl Python {
+    /// The one that `cargo xtask test` has made, which has all of them; else that on the `PATH`, if it has `package`.
+    pub(super) fn with(package: &str) -> Option<Self> {
+        if let Some(made) = std::env::var_os("FUNC_LATENCY_PYTHON") {
+            return Some(Self(made.into()));
+        }
+        let import = Command::new("python3").args(["-c", &format!("import {package}")]).output();
+        if import.is_ok_and(|output| output.status.success()) {
+            return Some(Self("python3".into()));
+        }
+        println!("skipped: python3 has no package {package}");
+        None
+    }
+
+    /// The numbers that one of our scripts prints of a file.
+    pub(super) fn run(&self, script: &str, file: &Path) -> Vec<u64> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/exports").join(script);
+        let output = Command::new(&self.0).arg(script).arg(file).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.split_whitespace().map(|number| number.parse().unwrap()).collect()
+    }
+}
