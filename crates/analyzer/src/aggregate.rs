@@ -1,8 +1,9 @@
-//! Calls to figures.  Per counted call three numbers are kept (exact percentiles need them), and a row if asked.
+//! Calls to figures.  Of each call its numbers are kept, as often as they were met, and a row if asked.
 
 use rustc_hash::FxHashMap;
 
 use crate::children::ChildSums;
+use crate::durations::Durations;
 use crate::histogram::histogram;
 use crate::report::{
     CallCounts, CallRow, Caller, CallerReport, ErrorBound, FunctionReport, Place, Status, Tails, Total,
@@ -25,7 +26,7 @@ struct FunctionSums {
     undecided: u64,
     outermost: Total,
     /// The least that each call not seen from entry to end can have taken, being one of those asked for.
-    open_ns: Vec<u64>,
+    open_ns: Durations,
     overfull: Option<CallRow>,
     callers: FxHashMap<(Caller, Option<Place>), CallerSums>,
     longest_open: Vec<CallRow>,
@@ -36,9 +37,15 @@ struct FunctionSums {
 
 #[derive(Default)]
 struct CallerSums {
-    latency_ns: Vec<u64>,
-    off_cpu_ns: Vec<u64>,
-    error_ns: Vec<u64>,
+    latency_ns: Durations,
+    off_cpu_ns: Durations,
+    /// The least and the most that each latency can be.
+    least_ns: Durations,
+    most_ns: Durations,
+    error_sum_ns: u64,
+    error_max_ns: u64,
+    /// Calls whose latency is shorter than its error.
+    shorter: u64,
     children: ChildSums,
 }
 
@@ -60,7 +67,7 @@ impl Aggregate {
             sums.count(row, children);
         } else {
             // One that is too short to be asked for has no part in the figures.
-            sums.open_ns.push(row.at_least_ns().max(self.request.latency.min_ns));
+            sums.open_ns.add(row.at_least_ns().max(self.request.latency.min_ns));
             sums.list_open(row);
         }
         if self.request.rows {
@@ -110,10 +117,7 @@ impl FunctionSums {
             self.outermost.add(Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns });
         }
         let sums = self.callers.entry((row.caller, row.site)).or_default();
-        sums.latency_ns.push(row.latency_ns);
-        sums.off_cpu_ns.push(row.off_cpu_ns);
-        sums.error_ns.push(row.error_ns);
-        let inside = sums.children.merge(children);
+        let inside = sums.count(row, children);
         if inside.sum_ns > row.latency_ns || inside.off_cpu_ns > row.off_cpu_ns {
             self.overfull.get_or_insert(*row);
         }
@@ -132,12 +136,9 @@ impl FunctionSums {
     fn finish(self, id: model::FunctionId, percent: &impl Fn(u64) -> f64) -> FunctionReport {
         let mut all = CallerSums::default();
         let mut callers = Vec::with_capacity(self.callers.len());
-        for ((caller, site), mut sums) in self.callers {
-            all.latency_ns.extend_from_slice(&sums.latency_ns);
-            all.off_cpu_ns.extend_from_slice(&sums.off_cpu_ns);
-            all.error_ns.extend_from_slice(&sums.error_ns);
-            all.children.merge(&sums.children);
-            let figures = Figures::of(&mut sums);
+        for ((caller, site), sums) in self.callers {
+            all.merge(&sums);
+            let figures = Figures::of(&sums);
             callers.push(CallerReport {
                 caller,
                 site,
@@ -151,8 +152,8 @@ impl FunctionSums {
         let order = |c: &CallerReport| (std::cmp::Reverse(c.latency.sum_ns), c.caller, c.site);
         callers.sort_by_key(order);
         let (rows, row_children) = in_order(self.rows, self.row_children);
-        let tails = Tails::of(&all.latency_ns, &all.error_ns, &self.open_ns);
-        let figures = Figures::of(&mut all);
+        let tails = Tails::of(&all, &self.open_ns);
+        let figures = Figures::of(&all);
         FunctionReport {
             id,
             calls: self.calls,
@@ -185,34 +186,42 @@ fn in_order(rows: Vec<CallRow>, children: Gathered) -> (Vec<CallRow>, RowChildre
     (numbered.into_iter().map(|(_, row)| row).collect(), children)
 }
 
-impl Tails {
-    /// What the figures may be if the calls that were open or cut, of `open_ns` or longer, are counted, too.
-    fn of(latency_ns: &[u64], error_ns: &[u64], open_ns: &[u64]) -> Self {
-        let mut most = bounds(latency_ns, error_ns, u64::saturating_add);
-        let mut least = bounds(latency_ns, error_ns, u64::saturating_sub);
-        least.extend_from_slice(open_ns);
-        Self {
-            calls: open_ns.len() as u64,
-            at_least: Quantiles::of(&mut least, 0),
-            at_most: Quantiles::of(&mut most, open_ns.len()),
-        }
+impl CallerSums {
+    /// Returns what its children took.
+    fn count(&mut self, row: &CallRow, children: &ChildSums) -> Total {
+        let CallRow { latency_ns, error_ns, .. } = *row;
+        self.latency_ns.add(latency_ns);
+        self.off_cpu_ns.add(row.off_cpu_ns);
+        self.least_ns.add(latency_ns.saturating_sub(error_ns));
+        self.most_ns.add(latency_ns.saturating_add(error_ns));
+        self.error_sum_ns = self.error_sum_ns.saturating_add(error_ns);
+        self.error_max_ns = self.error_max_ns.max(error_ns);
+        self.shorter += u64::from(latency_ns < error_ns);
+        self.children.merge(children)
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.latency_ns.merge(&other.latency_ns);
+        self.off_cpu_ns.merge(&other.off_cpu_ns);
+        self.least_ns.merge(&other.least_ns);
+        self.most_ns.merge(&other.most_ns);
+        self.error_sum_ns = self.error_sum_ns.saturating_add(other.error_sum_ns);
+        self.error_max_ns = self.error_max_ns.max(other.error_max_ns);
+        self.shorter += other.shorter;
+        self.children.merge(&other.children);
     }
 }
 
-/// Each latency, off by its error.
-fn bounds(latency_ns: &[u64], error_ns: &[u64], off: fn(u64, u64) -> u64) -> Vec<u64> {
-    latency_ns.iter().zip(error_ns).map(|(ns, error)| off(*ns, *error)).collect()
-}
-
-impl ErrorBound {
-    /// Of calls with these latencies, each of which may be off by its error.
-    fn of(latency_ns: &[u64], error_ns: &[u64]) -> Self {
+impl Tails {
+    /// What the figures may be if the calls that were open or cut, of `open_ns` or longer, are counted, too.
+    fn of(all: &CallerSums, open_ns: &Durations) -> Self {
+        let calls = open_ns.count();
+        let mut least = all.least_ns.clone();
+        least.merge(open_ns);
         Self {
-            sum_ns: error_ns.iter().copied().fold(0, u64::saturating_add),
-            max_ns: error_ns.iter().copied().max().unwrap_or(0),
-            shorter: latency_ns.iter().zip(error_ns).filter(|(ns, error)| ns < error).count() as u64,
-            low: Quantiles::of(&mut bounds(latency_ns, error_ns, u64::saturating_sub), 0),
-            high: Quantiles::of(&mut bounds(latency_ns, error_ns, u64::saturating_add), 0),
+            calls,
+            at_least: Quantiles::of(&least.sorted(), 0),
+            at_most: Quantiles::of(&all.most_ns.sorted(), calls),
         }
     }
 }
@@ -226,16 +235,19 @@ struct Figures {
 }
 
 impl Figures {
-    /// Sorts what it is the figures of.
-    fn of(CallerSums { latency_ns, off_cpu_ns, error_ns, .. }: &mut CallerSums) -> Self {
-        let error = ErrorBound::of(latency_ns, error_ns);
-        latency_ns.sort_unstable();
-        off_cpu_ns.sort_unstable();
+    fn of(sums: &CallerSums) -> Self {
+        let (latency, off_cpu) = (sums.latency_ns.sorted(), sums.off_cpu_ns.sorted());
         Self {
-            error,
-            latency: Stats::of_sorted(latency_ns),
-            off_cpu: Stats::of_sorted(off_cpu_ns),
-            histogram: histogram(latency_ns, off_cpu_ns),
+            latency: Stats::of(&latency),
+            off_cpu: Stats::of(&off_cpu),
+            error: ErrorBound {
+                sum_ns: sums.error_sum_ns,
+                max_ns: sums.error_max_ns,
+                shorter: sums.shorter,
+                low: Quantiles::of(&sums.least_ns.sorted(), 0),
+                high: Quantiles::of(&sums.most_ns.sorted(), 0),
+            },
+            histogram: histogram(&latency, &off_cpu),
         }
     }
 

@@ -3,7 +3,7 @@
 use model::{AuxOffset, EventSink, EventTime, FunctionSet, Gap, GapCause, Ns, Pid, SpaceId, Tid, TraceEvent};
 use rustc_hash::FxHashMap;
 
-use crate::report::{Report, TraceSummary};
+use crate::report::{Report, RowSink, TraceSummary};
 use crate::request::{Request, Surroundings};
 use crate::session::Session;
 use crate::thread::Thread;
@@ -59,6 +59,13 @@ impl<'a> Analysis<'a> {
         sink: &'a mut (dyn TreeSink + 'a),
     ) -> Self {
         Self::start(request, Session::new(request, around).with_trees(sink))
+    }
+
+    /// The same, which gives the rows of calls to `sink` as they end, whether the report keeps them or not.
+    #[must_use]
+    pub fn giving_rows_to(mut self, sink: &'a mut (dyn RowSink + 'a)) -> Self {
+        self.session.rows = Some(sink);
+        self
     }
 
     /// The thread's state; `None` if it was not asked for.

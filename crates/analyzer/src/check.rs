@@ -20,7 +20,7 @@ use crate::children::ChildKey;
 use crate::histogram::Bucket;
 use crate::report::{
     CallRow, CallerReport, CauseLoss, ChildKind, ChildRow, CutCause, ErrorBound, FunctionReport, Loss,
-    Report, Status, ThreadLoss, Total,
+    Report, RowSink, Status, ThreadLoss, Total,
 };
 use crate::request::{Request, Surroundings};
 use crate::stats::{Quantiles, Stats};
@@ -98,6 +98,12 @@ impl<'a> CheckedAnalysis<'a> {
     ) -> Self {
         let request = with_rows(request);
         Self { analysis: Analysis::with_trees(&request, around, sink), ..Self::new(&request, around) }
+    }
+
+    /// As [`Analysis::giving_rows_to`].
+    #[must_use]
+    pub fn giving_rows_to(self, sink: &'a mut (dyn RowSink + 'a)) -> Self {
+        Self { analysis: self.analysis.giving_rows_to(sink), ..self }
     }
 
     /// As [`Analysis::finish`], and what is wrong; nothing, unless this program has a defect.

@@ -1,8 +1,7 @@
 //! What has ended in a call: a child of its caller, and a node of the trees that it is in.
 
-use model::{Avma, EventTime, FunctionId, FunctionKind};
+use model::{Avma, EventTime, FunctionId};
 
-use crate::code_map::CodeMap;
 use crate::report::{ChildKind, Status, Total};
 use crate::session::Session;
 use crate::stack::{Activation, Frame, FrameKind};
@@ -13,13 +12,13 @@ impl<'a> Thread<'a> {
     /// Adds a frame that has ended to what the frame below did.
     pub(crate) fn add_as_child(&mut self, session: &mut Session<'a>, frame: &Frame, end: Ending) {
         let is_gathered = self.trees.is_open();
-        if !is_gathered && running(&mut self.stack, &session.map).is_none() {
+        if !is_gathered && running(&mut self.stack).is_none() {
             return;
         }
         let part = self.part(session, frame, end);
         if let Part::Node(node) = &part
             && frame.kind != FrameKind::Found
-            && let Some(activation) = running(&mut self.stack, &session.map)
+            && let Some(activation) = running(&mut self.stack)
         {
             activation.children.add(node.key(), node.total);
         }
@@ -35,10 +34,10 @@ impl<'a> Thread<'a> {
             FrameKind::Found if self.trees.is_whole() => ChildKind::Call,
             FrameKind::Found => return Part::Own,
             FrameKind::Interrupted | FrameKind::InterruptedSyscall => ChildKind::Signal,
-            _ if is_part_of_caller(frame, &session.map) => return Part::OfCaller,
+            _ if frame.is_part_of_caller() => return Part::OfCaller,
             FrameKind::Tail => ChildKind::Tail,
             FrameKind::Call | FrameKind::Filter => {
-                let caller = self.stack.iter().rev().find(|below| !is_part_of_caller(below, &session.map));
+                let caller = self.stack.iter().rev().find(|below| !below.is_part_of_caller());
                 let is_own = caller.is_some_and(|caller| caller.function == frame.function);
                 if is_own { ChildKind::Recursion } else { ChildKind::Call }
             }
@@ -73,7 +72,7 @@ impl<'a> Thread<'a> {
         since: (EventTime, u64),
     ) {
         let is_gathered = self.trees.is_open();
-        if !is_gathered && running(&mut self.stack, &session.map).is_none() {
+        if !is_gathered && running(&mut self.stack).is_none() {
             return;
         }
         let node = Node {
@@ -89,7 +88,7 @@ impl<'a> Thread<'a> {
             },
             size: 1,
         };
-        if let Some(activation) = running(&mut self.stack, &session.map) {
+        if let Some(activation) = running(&mut self.stack) {
             activation.children.add(node.key(), node.total);
         }
         if is_gathered {
@@ -109,19 +108,9 @@ impl<'a> Thread<'a> {
     }
 }
 
-/// It is neither caller nor child; what happens in it happens in its caller.
-pub(crate) fn is_part_of_caller(frame: &Frame, map: &CodeMap<'_>) -> bool {
-    match frame.kind {
-        FrameKind::Inner => true,
-        FrameKind::Found => false,
-        // Out of the IP filter a stub stands for all that ran behind it.
-        _ => !frame.hidden && map.kind(frame.function) == FunctionKind::Plt,
-    }
-}
-
 /// What the call on top gathers, if it is wanted.
-fn running<'t>(stack: &'t mut [Frame], map: &CodeMap<'_>) -> Option<&'t mut Activation> {
-    let is_it = |frame: &&mut Frame| frame.activation.is_some() || !is_part_of_caller(frame, map);
+fn running(stack: &mut [Frame]) -> Option<&mut Activation> {
+    let is_it = |frame: &&mut Frame| frame.activation.is_some() || !frame.is_part_of_caller();
     let top = stack.iter_mut().rev().find(is_it)?;
     top.activation.as_deref_mut().filter(|a| a.wanted.is_some())
 }

@@ -94,16 +94,16 @@ impl<'a> Thread<'a> {
             Some(FrameKind::Signal) => session.around.has_ip_filter,
             _ => false,
         };
-        if hidden_caller && !self.came_by_stub(session, base, ret) {
+        if hidden_caller && !self.came_by_stub(base, ret) {
             self.name_caller(session, base, ret);
         }
     }
 
     /// The frame on `base` returns for a hidden stub of the PLT: that was only in the way of its caller.
-    fn came_by_stub(&mut self, session: &Session<'a>, base: usize, ret: Avma) -> bool {
+    fn came_by_stub(&mut self, base: usize, ret: Avma) -> bool {
         let Some(below) = base.checked_sub(1) else { return false };
         let Some([stub, frame]) = self.stack.get_mut(below..=base) else { return false };
-        let is_stub = stub.hidden && stub.ret == ret && session.map.kind(stub.function) == FunctionKind::Plt;
+        let is_stub = stub.hidden && stub.ret == ret && stub.is_stub;
         if is_stub {
             (frame.kind, frame.site, frame.caller) = (stub.kind, stub.site, stub.caller);
             stub.kind = FrameKind::Inner;

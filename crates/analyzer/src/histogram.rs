@@ -1,5 +1,7 @@
 //! Durations by powers of two.
 
+use crate::durations::SortedDurations;
+
 /// Calls whose duration is in `[low_ns, high_ns)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
@@ -15,13 +17,13 @@ pub struct Bucket {
 
 /// The buckets from the smallest to the largest duration that occurs, empty ones between included.
 #[must_use]
-pub fn histogram(latency_ns: &[u64], off_cpu_ns: &[u64]) -> Vec<Bucket> {
+pub fn histogram(latency: &SortedDurations, off_cpu: &SortedDurations) -> Vec<Bucket> {
     let mut counts = [(0_u64, 0_u64); 65];
-    for &ns in latency_ns {
-        counts[index(ns)].0 += 1;
+    for (ns, times) in latency.iter() {
+        counts[index(ns)].0 += times;
     }
-    for &ns in off_cpu_ns.iter().filter(|&&ns| ns != 0) {
-        counts[index(ns)].1 += 1;
+    for (ns, times) in off_cpu.iter().filter(|(ns, _)| *ns != 0) {
+        counts[index(ns)].1 += times;
     }
     let used = |c: &(u64, u64)| *c != (0, 0);
     let (Some(first), Some(last)) = (counts.iter().position(used), counts.iter().rposition(used)) else {
@@ -45,9 +47,13 @@ fn index(ns: u64) -> usize {
 mod tests {
     use super::*;
 
+    fn histogram<const N: usize, const M: usize>(latency_ns: [u64; N], off_cpu_ns: [u64; M]) -> Vec<Bucket> {
+        super::histogram(&latency_ns.into_iter().collect(), &off_cpu_ns.into_iter().collect())
+    }
+
     #[test]
     fn buckets_are_contiguous_powers_of_two() {
-        let buckets = histogram(&[0, 1, 5, 7, 8], &[0, 0, 3, 0, 0]);
+        let buckets = histogram([0, 1, 5, 7, 8], [0, 0, 3, 0, 0]);
         let text: Vec<String> = buckets
             .iter()
             .map(|b| format!("[{},{}) {} {}", b.low_ns, b.high_ns, b.count, b.off_cpu_count))
@@ -57,8 +63,8 @@ mod tests {
 
     #[test]
     fn extremes_have_a_bucket() {
-        assert_eq!(histogram(&[], &[0]), []);
-        let top = histogram(&[u64::MAX], &[]);
+        assert_eq!(histogram([], [0]), []);
+        let top = histogram([u64::MAX], []);
         assert_eq!(top, [Bucket { low_ns: 1 << 63, high_ns: u64::MAX, count: 1, off_cpu_count: 0 }]);
     }
 }

@@ -32,6 +32,7 @@ mod call_site;
 pub mod check;
 mod children;
 mod code_map;
+mod durations;
 mod ended;
 mod filter;
 mod ghosts;
@@ -60,14 +61,15 @@ mod window;
 pub use analysis::Analysis;
 pub use check::{CheckedAnalysis, Violation, check};
 pub use children::ChildKey;
+pub use durations::SortedDurations;
 pub use histogram::Bucket;
 pub use ledger::Ledger;
 pub use off_cpu_causes::{KernelNames, OffCpuCauses, Reason, ReasonRow, Waker, WakerRow};
 pub use probed::{ProbeCost, ProbedAnalysis};
 pub use report::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
-    CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Place, Report, Status, Tails, ThreadLoss,
-    Total, TraceSummary, Untimed,
+    CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Place, Report, RowSink, Status, Tails,
+    ThreadLoss, Total, TraceSummary, Untimed,
 };
 pub use request::{Ancestor, LatencyRange, Request, StartWindow, Surroundings, scheduler};
 pub use row_children::{RowChild, RowChildren};

@@ -47,7 +47,7 @@ impl Mode {
     /// Figures of the latencies.
     #[must_use]
     pub fn latency(&self) -> Stats {
-        Stats::of_sorted(&self.latencies_ns)
+        Stats::of(&self.latencies_ns.iter().copied().collect())
     }
 
     /// Callees that it has and the other has not, the longest first.

@@ -489,6 +489,12 @@ pub struct CallRow {
     pub aux_offset: AuxOffset,
 }
 
+/// Takes rows as calls end, which is not the order of their starts.
+pub trait RowSink {
+    /// A call of the wanted function with this number ([`crate::Request::functions`]) that was asked for.
+    fn row(&mut self, function: usize, row: &CallRow);
+}
+
 impl CallRow {
     /// What it has taken for certain.
     #[must_use]

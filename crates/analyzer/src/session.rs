@@ -7,7 +7,7 @@ use crate::aggregate::Aggregate;
 use crate::children::ChildSums;
 use crate::code_map::CodeMap;
 use crate::loss::Ledger;
-use crate::report::{CallRow, Limits};
+use crate::report::{CallRow, Limits, RowSink};
 use crate::request::{Ancestor, Request, Roles, Surroundings};
 use crate::stack::Activation;
 use crate::tree::{CallTree, TreeSink, Trees};
@@ -28,6 +28,8 @@ pub(crate) struct Session<'a> {
     pub(crate) trees: Option<(&'a mut (dyn TreeSink + 'a), Trees)>,
     /// They come with the functions around their calls.
     pub(crate) with_callers: bool,
+    /// Who takes rows.
+    pub(crate) rows: Option<&'a mut (dyn RowSink + 'a)>,
     /// Activations for reuse, empty.
     #[expect(clippy::vec_box, reason = "frames hold boxes, which move in and out of here as they are")]
     pub(crate) spare: Vec<Box<Activation>>,
@@ -50,6 +52,7 @@ impl<'a> Session<'a> {
             limits: Limits::default(),
             trees: None,
             with_callers: false,
+            rows: None,
             spare: Vec::new(),
             held_events: 0,
             wanted_len: request.functions.len(),
@@ -72,6 +75,9 @@ impl<'a> Session<'a> {
     pub(crate) fn call(&mut self, wanted: u32, row: &CallRow, children: &ChildSums, tree: Option<&CallTree>) {
         let is_reported = self.calls.add(wanted, row, children);
         self.limits.undecided_calls += u64::from(is_reported && row.undecided);
+        if let Some(rows) = self.rows.as_mut().filter(|_| is_reported) {
+            rows.row(wanted as usize, row);
+        }
         if let Some(cut) = row.cut_by.filter(|_| is_reported) {
             self.loss.has_cut(row.tid, cut);
         }

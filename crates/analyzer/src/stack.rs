@@ -71,6 +71,8 @@ pub(crate) struct Frame {
     pub(crate) kind: FrameKind,
     /// It runs outside the IP filter.
     pub(crate) hidden: bool,
+    /// A stub of the PLT.
+    pub(crate) is_stub: bool,
     /// Functions into whose middle it has jumped: it runs their code, and what it calls there may throw back into it.
     pub(crate) runs: Vec<FunctionId>,
     /// A landing that nothing decides may have ended it.
@@ -88,6 +90,16 @@ impl Frame {
     /// It may be in code of this function.
     pub(crate) fn has_code_of(&self, function: FunctionId) -> bool {
         self.function == function || self.runs.contains(&function)
+    }
+
+    /// It is neither caller nor child; what happens in it happens in its caller.
+    pub(crate) const fn is_part_of_caller(&self) -> bool {
+        match self.kind {
+            FrameKind::Inner => true,
+            FrameKind::Found => false,
+            // Out of the IP filter a stub stands for all that ran behind it.
+            _ => !self.hidden && self.is_stub,
+        }
     }
 
     /// It is a mark, and the interrupted code goes on at `ip`.

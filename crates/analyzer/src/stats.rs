@@ -1,5 +1,7 @@
 //! Exact figures over a set of durations.
 
+use crate::durations::SortedDurations;
+
 /// Figures over a set of durations in ns: exact, not estimated.
 ///
 /// Percentiles are by nearest rank: `p99` is the smallest value that at least 99 % of the values do not exceed.
@@ -35,31 +37,29 @@ pub struct Spread {
 }
 
 impl Stats {
-    /// The figures of `sorted`, which is in ascending order.
+    /// The figures of these.
     #[must_use]
-    pub fn of_sorted(sorted: &[u64]) -> Self {
-        let count = sorted.len() as u64;
-        let sum: u128 = sorted.iter().map(|&ns| u128::from(ns)).sum();
+    pub fn of(durations: &SortedDurations) -> Self {
+        let all = || durations.iter().flat_map(|(ns, times)| (0..times).map(move |_| ns));
+        let count = durations.count();
+        let sum: u128 = durations.iter().map(|(ns, times)| u128::from(ns) * u128::from(times)).sum();
         let sum_ns = u64::try_from(sum).unwrap_or(u64::MAX);
-        let (Some(&min_ns), Some(&max_ns)) = (sorted.first(), sorted.last()) else {
+        let (Some((min_ns, _)), Some((max_ns, _))) = (durations.iter().next(), durations.iter().next_back())
+        else {
             return Self { count, sum_ns, spread: None };
         };
         let mean_ns = sum as f64 / count as f64;
-        let squares: f64 = sorted.iter().map(|&ns| (ns as f64 - mean_ns).powi(2)).sum();
-        let rank = |per_mille| sorted.get(nearest_rank(per_mille, sorted.len())).copied().unwrap_or(max_ns);
-        let spread = Spread {
-            min_ns,
-            mean_ns,
-            stddev_ns: (squares / count as f64).sqrt(),
-            p50_ns: rank(500),
-            p90_ns: rank(900),
-            p99_ns: rank(990),
-            p999_ns: rank(999),
-            max_ns,
-        };
+        let squares: f64 = all().map(|ns| (ns as f64 - mean_ns).powi(2)).sum();
+        let ranks = PER_MILLE.map(|per_mille| nearest_rank(per_mille, count));
+        let [p50_ns, p90_ns, p99_ns, p999_ns] = durations.of_ranks(ranks).map(|ns| ns.unwrap_or(max_ns));
+        let stddev_ns = (squares / count as f64).sqrt();
+        let spread = Spread { min_ns, mean_ns, stddev_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns };
         Self { count, sum_ns, spread: Some(spread) }
     }
 }
+
+/// The percentiles that are given.
+const PER_MILLE: [u64; 4] = [500, 900, 990, 999];
 
 /// 0 if there are none.
 pub(crate) fn mean(values: &[f64]) -> f64 {
@@ -67,7 +67,7 @@ pub(crate) fn mean(values: &[f64]) -> f64 {
 }
 
 /// Index of a percentile among `len` sorted values.
-pub(crate) fn nearest_rank(per_mille: usize, len: usize) -> usize {
+pub(crate) fn nearest_rank(per_mille: u64, len: u64) -> u64 {
     (per_mille * len).div_ceil(1000).saturating_sub(1)
 }
 
@@ -89,17 +89,15 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    /// Of `values`, which it reorders, and of `longer` members that are longer than all of them.
+    /// Of these, and of `longer` members that are longer than all of them.
     #[must_use]
-    pub fn of(values: &mut [u64], longer: usize) -> Self {
-        let len = values.len() + longer;
-        let min_ns = values.iter().min().copied();
-        let max_ns = values.iter().max().copied().filter(|_| longer == 0);
-        let mut rank = |per_mille| {
-            let index = nearest_rank(per_mille, len);
-            (index < values.len()).then(|| *values.select_nth_unstable(index).1)
-        };
-        Self { min_ns, p50_ns: rank(500), p90_ns: rank(900), p99_ns: rank(990), p999_ns: rank(999), max_ns }
+    pub fn of(durations: &SortedDurations, longer: u64) -> Self {
+        let len = durations.count() + longer;
+        let min_ns = durations.iter().next().map(|(ns, _)| ns);
+        let max_ns = durations.iter().next_back().map(|(ns, _)| ns).filter(|_| longer == 0);
+        let ranks = PER_MILLE.map(|per_mille| nearest_rank(per_mille, len));
+        let [p50_ns, p90_ns, p99_ns, p999_ns] = durations.of_ranks(ranks);
+        Self { min_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns }
     }
 }
 
@@ -107,44 +105,50 @@ impl Quantiles {
 mod tests {
     use super::*;
 
+    fn stats(durations: impl IntoIterator<Item = u64>) -> Stats {
+        Stats::of(&durations.into_iter().collect())
+    }
+
+    fn quantiles(durations: impl IntoIterator<Item = u64>, longer: u64) -> Quantiles {
+        Quantiles::of(&durations.into_iter().collect(), longer)
+    }
+
     #[test]
     fn an_empty_set_has_a_count_and_nothing_else() {
-        assert_eq!(Stats::of_sorted(&[]), Stats { count: 0, sum_ns: 0, spread: None });
+        assert_eq!(stats([]), Stats { count: 0, sum_ns: 0, spread: None });
     }
 
     #[test]
     fn percentiles_are_by_nearest_rank() {
-        let values: Vec<u64> = (1..=1000).collect();
-        let s = Stats::of_sorted(&values);
+        let s = stats(1..=1000);
         let spread = s.spread.unwrap();
         assert_eq!((s.count, s.sum_ns), (1000, 500_500));
         assert_eq!((spread.p50_ns, spread.p90_ns, spread.p99_ns, spread.p999_ns), (500, 900, 990, 999));
-        let three = Stats::of_sorted(&[10, 20, 90]).spread.unwrap();
+        let three = stats([10, 20, 90]).spread.unwrap();
         assert_eq!((three.p50_ns, three.p90_ns, three.p999_ns), (20, 90, 90));
     }
 
     #[test]
     fn the_deviation_is_that_of_the_population() {
-        let spread = Stats::of_sorted(&[2, 4, 4, 4, 5, 5, 7, 9]).spread.unwrap();
+        let spread = stats([2, 4, 4, 4, 5, 5, 7, 9]).spread.unwrap();
         assert_eq!((spread.mean_ns, spread.stddev_ns), (5.0, 2.0));
     }
 
     #[test]
     fn quantiles_are_those_of_the_figures() {
-        let mut values: Vec<u64> = (1..=1000).rev().collect();
-        let spread = Stats::of_sorted(&(1..=1000).collect::<Vec<_>>()).spread.unwrap();
-        let q = Quantiles::of(&mut values, 0);
+        let spread = stats(1..=1000).spread.unwrap();
+        let q = quantiles((1..=1000).rev(), 0);
         assert_eq!((q.min_ns, q.max_ns), (Some(spread.min_ns), Some(spread.max_ns)));
         let of_spread = [spread.p50_ns, spread.p90_ns, spread.p99_ns, spread.p999_ns].map(Some);
         assert_eq!([q.p50_ns, q.p90_ns, q.p99_ns, q.p999_ns], of_spread);
-        assert_eq!(Quantiles::of(&mut [], 0), Quantiles::default());
+        assert_eq!(quantiles([], 0), Quantiles::default());
     }
 
     #[test]
     fn what_is_longer_than_all_others_has_no_figure() {
         // Of ten, the median is the fifth, p90 the ninth: one of those whose length is not known.
-        let q = Quantiles::of(&mut [50, 10, 40, 20, 30, 80, 60, 70], 2);
+        let q = quantiles([50, 10, 40, 20, 30, 80, 60, 70], 2);
         assert_eq!((q.min_ns, q.p50_ns, q.p90_ns, q.max_ns), (Some(10), Some(50), None, None));
-        assert_eq!(Quantiles::of(&mut [], 3), Quantiles::default());
+        assert_eq!(quantiles([], 3), Quantiles::default());
     }
 }

@@ -3,11 +3,11 @@
 //! interrupts, signals) and [`crate::filter`].
 
 use model::{
-    AuxOffset, AuxOwner, Avma, Cpu, EventTime, FunctionId, Gap, Ns, Site, SpaceId, Target, Tid, TraceEvent,
+    AuxOffset, AuxOwner, Avma, Cpu, EventTime, FunctionId, FunctionKind, Gap, Ns, Site, SpaceId, Target, Tid,
+    TraceEvent,
 };
 use rustc_hash::FxHashSet;
 
-use crate::ended::is_part_of_caller;
 use crate::ghosts::Ghosts;
 use crate::kernel::Left;
 use crate::landing::Undecided;
@@ -234,6 +234,7 @@ impl<'a> Thread<'a> {
             chain: 0,
             kind,
             hidden: false,
+            is_stub: false,
             runs: Vec::new(),
             undecided: self.is_lost && kind == FrameKind::Found,
             start: self.now,
@@ -250,6 +251,7 @@ impl<'a> Thread<'a> {
             self.cut_all(session, CutCause::StackTooDeep);
             frame.chain = 0;
         }
+        frame.is_stub = session.map.kind(frame.function) == FunctionKind::Plt;
         frame.first = self.trees.enter(&frame, self.stack.is_empty());
         if entry && let Some(role) = session.roles.get(frame.function) {
             let mut activation = session.spare.pop().unwrap_or_default();
@@ -476,7 +478,7 @@ impl<'a> Thread<'a> {
         activation: &mut Activation,
     ) {
         let around = if session.with_callers { self.stack.as_slice() } else { &[] };
-        let callers = around.iter().rev().filter(|frame| !is_part_of_caller(frame, &session.map));
+        let callers = around.iter().rev().filter(|frame| !frame.is_part_of_caller());
         let callers =
             callers.map(|frame| if frame.kind.is_mark() { FunctionId::UNKNOWN } else { frame.function });
         let tree = root.map(|(first, root)| self.trees.tree(first, root, callers));

@@ -1,24 +1,25 @@
 //! All segments, decoded by any worker in any order, given to the sink in one order.
 //!
 //! Per-thread buffers follow one another: threads do not depend on each other.  Per-CPU buffers are merged by time,
-//! because a thread's stretches lie in several of them.  Segments are decoded in batches in the order in which they
-//! start; a stretch is given out once no segment that is still to come can start before it.  So memory is bounded by
+//! because a thread's stretches lie in several of them.  Segments are decoded in the order in which they start, some of
+//! them ahead of the one whose turn it is; a stretch is given out once no segment that is still to come can start before it.  So memory is bounded by
 //! a few segments per worker (and CPU), not by the recording.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::mpsc;
 
-use model::{AuxOwner, AuxPiece, EventSink, EventTime, GapCause, Ns, Tid, TraceEvent, Tsc};
+use model::{AuxOwner, AuxPiece, EventSink, EventTime, Ns, Tid, Tsc};
 use packet::Packet;
 
-use crate::output::Stretch;
 use crate::reader;
 use crate::segment::{Segment, segments};
 use crate::segment_decoder::{SegmentDecoder, SegmentOutput};
+use crate::stretch::Stretch;
 use crate::untraced::Stays;
 use crate::{Context, DecodeOptions, DecodeStats};
 
-/// Segments decoded at once, per worker.
-const BATCH_PER_WORKER: usize = 2;
+/// Segments that are decoded or wait to be given out, per worker.
+const AHEAD_PER_WORKER: usize = 2;
 /// With many CPUs segments are smaller: the output of one segment of each may have to wait.  But not below this.
 const MIN_SEGMENT_BYTES: u64 = 1 << 14;
 
@@ -90,7 +91,8 @@ pub(crate) fn start_time(context: &Context<'_>, pieces: &[AuxPiece<'_>]) -> Ns {
 struct Pool<'a> {
     decoder: &'a dyn SegmentDecoder,
     rayon: Option<rayon::ThreadPool>,
-    batch: usize,
+    /// So many segments are decoded ahead of the one that is given out.
+    ahead: usize,
 }
 
 impl<'a> Pool<'a> {
@@ -100,29 +102,45 @@ impl<'a> Pool<'a> {
         } else {
             None
         };
-        let batch = if rayon.is_some() { workers * BATCH_PER_WORKER } else { 1 };
-        Self { decoder, rayon, batch }
+        Self { decoder, rayon, ahead: workers * AHEAD_PER_WORKER }
     }
 
-    /// Decodes `batch` while `feed` works on what was decoded before.
-    fn decode_while(
+    fn decode(&self, context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput {
+        let mut output = self.decoder.decode(context, segment);
+        output.stretches.iter_mut().for_each(Stretch::keep_forward);
+        output
+    }
+
+    /// Decodes segments, and calls `each` for one after the other, while those behind it are decoded.  It gets a function that
+    /// waits for the segment's output: what there is to do meanwhile it does before.
+    fn decode_each<'s>(
         &self,
         context: &Context<'_>,
-        batch: &[Timed<'_>],
-        feed: impl FnOnce(),
-    ) -> Vec<SegmentOutput> {
+        group: &'s [Timed<'s>],
+        mut each: impl FnMut(&Timed<'s>, &dyn Fn() -> SegmentOutput),
+    ) {
         let Some(rayon) = &self.rayon else {
-            feed();
-            return batch.iter().map(|timed| self.decoder.decode(context, &timed.segment)).collect();
-        };
-        let mut outputs: Vec<Option<SegmentOutput>> = batch.iter().map(|_| None).collect();
-        rayon.in_place_scope(|scope| {
-            for (timed, output) in batch.iter().zip(&mut outputs) {
-                scope.spawn(move |_| *output = Some(self.decoder.decode(context, &timed.segment)));
+            for timed in group {
+                each(timed, &|| self.decode(context, &timed.segment));
             }
-            feed();
+            return;
+        };
+        rayon.in_place_scope(|scope| {
+            let mut rest = group.iter();
+            let mut ahead = VecDeque::with_capacity(self.ahead);
+            loop {
+                for timed in rest.by_ref().take(self.ahead - ahead.len()) {
+                    let (give, given) = mpsc::sync_channel(1);
+                    scope.spawn(move |_| {
+                        let _ = give.send(self.decode(context, &timed.segment)); // or nobody waits for it any more
+                    });
+                    ahead.push_back((timed, given));
+                }
+                let Some((timed, given)) = ahead.pop_front() else { return };
+                // If there is none, its worker has panicked, and so will the scope.
+                each(timed, &|| given.recv().unwrap_or_default());
+            }
         });
-        outputs.into_iter().flatten().collect()
     }
 }
 
@@ -134,59 +152,44 @@ struct Join<'a> {
     sink: &'a mut dyn EventSink,
 }
 
+/// Stretches that wait to be given out, by start; then by buffer and number, so that a buffer's stretches keep their order.
+type Waiting = BTreeMap<(Ns, usize, u64), Stretch>;
+
 impl Join<'_> {
     fn group(&mut self, context: &Context<'_>, pool: &Pool<'_>, group: &[Timed<'_>], mut stays: Stays) {
-        // Ordered by start; then by buffer and number, so that a buffer's stretches keep their order.
-        let mut waiting: BTreeMap<(Ns, usize, u64), Stretch> = BTreeMap::new();
+        let mut waiting = Waiting::new();
         let mut last_start: BTreeMap<usize, Ns> = BTreeMap::new();
         let mut number = 0;
-        let mut done = 0;
-        for batch in group.chunks(pool.batch) {
-            let watermark = batch.first().map_or(Ns(0), |timed| timed.start);
-            wait(&mut waiting, stays.that_begin_before(watermark));
-            let outputs = pool.decode_while(context, batch, || self.feed_until(&mut waiting, watermark));
-            for (timed, output) in batch.iter().zip(outputs) {
-                self.stats.segments += 1;
-                self.stats.overflows += output.overflows;
-                self.stats.clock_errors += output.clock_errors;
-                self.stats.kernel_desyncs += output.kernel_desyncs;
-                done += timed.segment.len();
-                let buffer = timed.segment.buffer;
-                for stretch in output.stretches {
-                    let latest = last_start.entry(buffer).or_insert(Ns(0));
-                    *latest = stretch.start.max(timed.start).max(*latest);
-                    waiting.insert((*latest, buffer, number), stretch);
-                    number += 1;
-                }
+        pool.decode_each(context, group, |timed, decoded| {
+            wait(&mut waiting, stays.that_begin_before(timed.start));
+            self.feed_until(&mut waiting, timed.start);
+            let output = decoded();
+            self.stats.segments += 1;
+            self.stats.overflows += output.overflows;
+            self.stats.clock_errors += output.clock_errors;
+            self.stats.kernel_desyncs += output.kernel_desyncs;
+            self.stats.bytes += timed.segment.len();
+            let buffer = timed.segment.buffer;
+            for stretch in output.stretches {
+                let latest = last_start.entry(buffer).or_insert(Ns(0));
+                *latest = stretch.start.max(timed.start).max(*latest);
+                waiting.insert((*latest, buffer, number), stretch);
+                number += 1;
             }
-            (self.progress)(self.stats.bytes + done);
-        }
-        self.stats.bytes += done;
+            (self.progress)(self.stats.bytes);
+        });
         wait(&mut waiting, stays.that_begin_before(Ns::MAX));
         self.feed_until(&mut waiting, Ns::MAX);
     }
 
     /// Gives out all stretches that start before `watermark` (all of them at the end).
-    fn feed_until(&mut self, waiting: &mut BTreeMap<(Ns, usize, u64), Stretch>, watermark: Ns) {
+    fn feed_until(&mut self, waiting: &mut Waiting, watermark: Ns) {
         while let Some(entry) = waiting.first_entry() {
             if entry.key().0 >= watermark && watermark != Ns::MAX {
                 return;
             }
             let mut stretch = entry.remove();
-            let last = self.last.entry(stretch.tid).or_default();
-            for event in &mut stretch.events {
-                match event {
-                    TraceEvent::Branch(branch) => keep_forward(last, &mut branch.time),
-                    TraceEvent::Gap(gap) => {
-                        keep_forward(last, &mut gap.from);
-                        // What comes next may be earlier than the end of a gap is known.
-                        keep_forward(&mut gap.from.clone(), &mut gap.to);
-                        if gap.cause == GapCause::UntracedCpu {
-                            *last = gap.to; // not where the thread's own record of leaving tells it
-                        }
-                    }
-                }
-            }
+            stretch.continue_from(self.last.entry(stretch.tid).or_default());
             self.stats.events += stretch.events.len() as u64 + stretch.left_out;
             if stretch.left_out > 0 {
                 self.sink.left_out(stretch.tid, stretch.left_out);
@@ -197,14 +200,9 @@ impl Join<'_> {
 }
 
 /// Behind all buffers, in the order of their starts.
-fn wait(waiting: &mut BTreeMap<(Ns, usize, u64), Stretch>, stays: impl Iterator<Item = (u64, Stretch)>) {
-    waiting.extend(stays.map(|(number, stay)| ((stay.start, usize::MAX, number), stay)));
-}
-
-/// Within a thread time never runs backwards: what happened later cannot have been earlier.
-fn keep_forward(last: &mut EventTime, time: &mut EventTime) {
-    time.lo = time.lo.max(last.lo);
-    time.point = time.point.max(last.point).max(time.lo);
-    time.hi = time.hi.max(time.point);
-    *last = *time;
+fn wait(waiting: &mut Waiting, stays: impl Iterator<Item = (u64, Stretch)>) {
+    waiting.extend(stays.map(|(number, mut stay)| {
+        stay.keep_forward();
+        ((stay.start, usize::MAX, number), stay)
+    }));
 }

@@ -30,6 +30,7 @@ mod reader;
 mod return_stack;
 mod segment;
 mod segment_decoder;
+mod stretch;
 #[cfg(test)]
 mod tests;
 mod untraced;
@@ -40,12 +41,12 @@ use model::{
     Recording, Schedule, SpaceId, Target, Tsc, TscClock,
 };
 
-pub use output::Stretch;
 pub use owner::{LostPart, Owner, Running};
 pub use part::{Around, Part};
 pub use reader::packets;
 pub use segment::Segment;
 pub use segment_decoder::{OwnDecoder, SegmentDecoder, SegmentOutput};
+pub use stretch::Stretch;
 
 /// What to decode, and how.
 #[derive(Clone, Debug)]

@@ -1,14 +1,13 @@
-//! What one segment's decoding gives: stretches of events, each of one thread in one address space.
-
-use std::ops::Range;
+//! What one segment's decoding gives, until its clock is known: records, which then become stretches of events.
 
 use model::AuxOffset;
-use model::{BranchEvent, EventTime, Gap, GapCause, Ns, Pid, SpaceId, Tid, TraceEvent, Transfer};
+use model::{BranchEvent, EventTime, Gap, GapCause, Ns, SpaceId, TraceEvent, Transfer};
 
 use crate::clock::{Clock, Slot, Times};
 use crate::effects::{EdgeId, Effects};
 use crate::owner::Running;
 use crate::prune::Pruned;
+use crate::stretch::Stretch;
 use crate::walk::Step;
 
 /// One end of a gap.
@@ -20,76 +19,6 @@ pub(crate) enum Moment {
     Exactly(Ns),
     /// The earlier of the two.
     NotAfter(Slot, Ns),
-}
-
-/// Consecutive events of one thread.
-#[derive(Debug)]
-pub struct Stretch {
-    pub(crate) pid: Pid,
-    pub(crate) tid: Tid,
-    pub(crate) space: SpaceId,
-    /// Not before this time.
-    pub(crate) start: Ns,
-    /// When the thread came to the CPU: it may have run on another one since its last stretch.
-    arrived: Ns,
-    /// When it left again.
-    left: Ns,
-    pub(crate) events: Vec<TraceEvent>,
-    /// Transfers that nobody asked about.
-    pub(crate) left_out: u64,
-}
-
-impl Stretch {
-    /// Of a thread that runs since `start`, nothing yet.
-    #[must_use]
-    pub fn new(running: Running, space: SpaceId, start: Ns) -> Self {
-        let Running { pid, tid, from: arrived, to: left } = running;
-        // The trace may know less well than the switch records: on its CPU before this one the thread was earlier.
-        let start = start.max(arrived);
-        Self { pid, tid, space, start, arrived, left, events: vec![], left_out: 0 }
-    }
-
-    /// The same thread in the same address space, and it has not been away.
-    #[must_use]
-    pub fn is_of(&self, running: Running, space: SpaceId) -> bool {
-        (self.tid, self.space, self.arrived) == (running.tid, space, running.from)
-    }
-
-    /// Takes back the last transfers that came from the packet at `at`; how many.
-    pub fn take_back(&mut self, at: AuxOffset) -> usize {
-        let before = self.events.len();
-        while matches!(self.events.last(), Some(TraceEvent::Branch(branch)) if branch.at == at) {
-            self.events.pop();
-        }
-        before - self.events.len()
-    }
-
-    /// Adds what happened next.
-    pub fn push(&mut self, event: TraceEvent) {
-        self.events.push(event);
-    }
-
-    /// Nothing happened later than what came after it, and no user code ran after the thread had left.
-    fn bound_from_behind(&mut self) {
-        let (mut latest, mut next) = (Ns::MAX, Ns::MAX);
-        let mut bound = |time: &mut EventTime, left: Ns| {
-            latest = latest.min(left).min(time.hi).max(time.lo);
-            time.hi = latest;
-            next = time.point.min(latest).min(next).max(time.lo);
-            time.point = next;
-        };
-        for event in self.events.iter_mut().rev() {
-            // The kernel goes on for a while after its record of the switch.
-            let left = if event.is_in_kernel() { Ns::MAX } else { self.left };
-            match event {
-                TraceEvent::Branch(branch) => bound(&mut branch.time, left),
-                TraceEvent::Gap(gap) => {
-                    bound(&mut gap.to, left);
-                    bound(&mut gap.from, left);
-                }
-            }
-        }
-    }
 }
 
 /// What happened at a packet, in few bytes: there are many, and most are only passed over.
@@ -107,7 +36,7 @@ struct Record {
 
 #[derive(Clone, Copy, Debug)]
 enum What {
-    /// The branches of an effect, of which this is the first.
+    /// The branches of an effect, of which this is the first; of a record that is kept, this branch alone.
     Effect(EdgeId),
     /// ... with the first bit of a TNT packet: those behind it are of the next slot.
     Tnt(EdgeId),
@@ -121,40 +50,49 @@ enum Other {
     Gap { from: Moment, to: Moment, bytes: u64, cause: GapCause },
 }
 
+/// So many records wait before they are pruned: few enough to be in the processor's first cache then.
+const RECENT: usize = 256;
+
 /// Collects what happens until the segment's clock is known.
 #[derive(Default)]
 pub(crate) struct Output {
-    /// Each with its first record.
+    /// Each with its first record that is kept.
     stretches: Vec<(Stretch, usize)>,
-    records: Vec<Record>,
+    /// The last records of the last stretch, with all of the last packet, which may be taken back.
+    recent: Vec<Record>,
     others: Vec<Other>,
-    pruned: Pruned<Kept>,
+    /// The records before, each of one branch.
+    pruned: Pruned<Record>,
     pub(crate) overflows: u64,
 }
 
 impl Output {
     /// The events that follow are `running`'s.
-    pub(crate) fn thread(&mut self, running: Running, space: SpaceId, start: Ns) {
+    pub(crate) fn thread(&mut self, running: Running, space: SpaceId, start: Ns, effects: &Effects) {
         if !self.stretches.last().is_some_and(|(last, _)| last.is_of(running, space)) {
-            self.stretches.push((Stretch::new(running, space, start), self.records.len()));
+            self.end_stretch(effects);
+            self.stretches.push((Stretch::new(running, space, start), self.pruned.kept.len()));
         }
     }
 
     fn push_other(&mut self, other: Other, lo: Slot, slot: Slot, work: u32, at: AuxOffset) {
         if self.stretches.is_empty() {
-            self.thread(Running::UNKNOWN, SpaceId::default(), Ns(0));
+            self.stretches.push((Stretch::new(Running::UNKNOWN, SpaceId::default(), Ns(0)), 0));
         }
         let what = What::Other(self.others.len() as u32);
         self.others.push(other);
-        self.records.push(Record { at, what, lo, slot, work });
+        self.recent.push(Record { at, what, lo, slot, work });
     }
 
     /// The branches of an effect, of which this is the first, that began when `work` instructions had passed; `splits`: with
     /// the first bit of a TNT.
     #[inline]
-    pub(crate) fn effect(&mut self, step: &Step, work: u32, edges: EdgeId, splits: bool) {
+    pub(crate) fn effect(&mut self, step: &Step, work: u32, edges: EdgeId, splits: bool, effects: &Effects) {
+        if self.recent.len() >= RECENT {
+            self.prune_recent(effects);
+        }
         let what = if splits { What::Tnt(edges) } else { What::Effect(edges) };
-        self.records.push(Record { at: step.at, what, lo: step.lo, slot: step.slot, work });
+        self.recent.push(Record { at: step.at, what, lo: step.lo, slot: step.slot, work });
     }
 
     /// A transfer between the flow packets of two slots; the same slot twice if it is that packet's own.
@@ -165,17 +103,17 @@ impl Output {
     /// Takes back the transfers that came from the packet at `at`.
     #[cold]
     pub(crate) fn take_back(&mut self, at: AuxOffset) {
-        let first = self.stretches.last().map_or(0, |(_, first)| *first);
-        while let Some(last) = self.records.get(first..).and_then(<[_]>::last)
+        while let Some(last) = self.recent.last()
             && last.at == at
             && !self.is_gap(last.what)
         {
-            self.records.pop();
+            self.recent.pop();
         }
     }
 
     fn is_gap(&self, what: What) -> bool {
-        matches!(self.other(what), Some(Other::Gap { .. }))
+        let What::Other(index) = what else { return false };
+        matches!(self.others.get(index as usize), Some(Other::Gap { .. }))
     }
 
     pub(crate) fn gap(&mut self, from: Moment, to: Moment, bytes: u64, at: AuxOffset, cause: GapCause) {
@@ -184,40 +122,59 @@ impl Output {
 
     /// The stretches, with the times that `clock` has settled.
     pub(crate) fn finish(&mut self, clock: &Clock, effects: &Effects) -> Vec<Stretch> {
+        self.end_stretch(effects);
         let mut stretches = std::mem::take(&mut self.stretches);
         let mut ends: Vec<usize> = stretches.iter().map(|(_, first)| *first).skip(1).collect();
-        ends.push(self.records.len());
+        ends.push(self.pruned.kept.len());
         let mut times = clock.times();
         for ((stretch, first), end) in stretches.iter_mut().zip(ends) {
-            self.prune(*first..end, effects);
-            stretch.left_out = self.pruned.left_out;
-            stretch.events.reserve_exact(self.pruned.kept.len());
-            for kept in &self.pruned.kept {
-                self.event(&mut times, effects, *kept, &mut stretch.events);
+            let kept = self.pruned.kept.get(*first..end).unwrap_or_default();
+            stretch.events.reserve_exact(kept.len());
+            for record in kept {
+                stretch.events.push(self.event(&mut times, effects, record));
             }
             stretch.bound_from_behind();
         }
-        self.records.clear();
+        self.pruned.kept.clear();
         self.others.clear();
         let stretches = stretches.into_iter().map(|(stretch, _)| stretch);
         stretches.filter(|stretch| !stretch.events.is_empty()).collect()
     }
 
-    /// What is to be kept of a stretch.
-    fn prune(&mut self, records: Range<usize>, effects: &Effects) {
-        let pruned = &mut self.pruned;
-        pruned.clear();
-        let last = records.end;
-        for (record, number) in
-            self.records.get(records.clone()).unwrap_or_default().iter().zip(records.start..)
-        {
-            let (What::Effect(first) | What::Tnt(first)) = record.what else {
-                pruned.other(Kept { record: number as u32, edge: None });
-                continue;
+    /// Prunes all that cannot be taken back any more.
+    #[cold]
+    #[inline(never)]
+    fn prune_recent(&mut self, effects: &Effects) {
+        let packet = self.recent.last().map(|last| last.at);
+        let before = self.recent.iter().rposition(|record| Some(record.at) != packet);
+        self.prune(effects, before.map_or(0, |last| last + 1), false);
+    }
+
+    /// No other record of the last stretch follows.
+    fn end_stretch(&mut self, effects: &Effects) {
+        self.prune(effects, self.recent.len(), true);
+        let left_out = self.pruned.end();
+        if let Some((stretch, _)) = self.stretches.last_mut() {
+            stretch.left_out = left_out;
+        }
+    }
+
+    /// Prunes the first `count` records; `ends`: with the last one of the stretch.
+    fn prune(&mut self, effects: &Effects, count: usize, ends: bool) {
+        let Self { recent, pruned, .. } = self;
+        let last = if ends { count } else { usize::MAX };
+        for (record, number) in recent.drain(..count).zip(1..) {
+            let (edges, what): (_, fn(EdgeId) -> What) = match record.what {
+                What::Effect(edges) => (edges, What::Effect),
+                What::Tnt(edges) => (edges, What::Tnt),
+                What::Other(_) => {
+                    pruned.other(record);
+                    continue;
+                }
             };
-            for (edge, id) in effects.edges(first).iter().zip(first.0..) {
-                let is_last = number + 1 == last && edge.is_last;
-                pruned.branch(edge, is_last, Kept { record: number as u32, edge: Some(EdgeId(id)) });
+            for (edge, id) in effects.edges(edges).iter().zip(edges.0..) {
+                let is_last = number == last && edge.is_last;
+                pruned.branch(edge, is_last, Record { what: what(EdgeId(id)), ..record });
                 if edge.is_last {
                     break;
                 }
@@ -225,42 +182,24 @@ impl Output {
         }
     }
 
-    /// Adds what is kept to `events`, with its time.
+    /// What a record of one branch is, with its time.
     #[inline(always)]
-    fn event(&self, times: &mut Times<'_>, effects: &Effects, kept: Kept, events: &mut Vec<TraceEvent>) {
-        let Some(&Record { at, what, lo, slot, work }) = self.records.get(kept.record as usize) else {
-            return;
-        };
-        let (slot, work, transfer) = match kept.edge {
-            Some(id) => {
+    fn event(&self, times: &mut Times<'_>, effects: &Effects, record: &Record) -> TraceEvent {
+        let &Record { at, what, lo, slot, work } = record;
+        let (slot, work, transfer) = match what {
+            What::Effect(id) | What::Tnt(id) => {
                 let (edge, transfer) = effects.edge(id);
                 let is_behind = edge.is_behind_first && matches!(what, What::Tnt(_));
                 (if is_behind { slot.next() } else { slot }, work.wrapping_add(edge.work), transfer)
             }
-            None => match self.other(what) {
-                Some(Other::Transfer(transfer)) => (slot, work, transfer),
-                Some(&Other::Gap { from, to, bytes, cause }) => {
-                    return events.push(gap(times, from, to, bytes, at, cause));
-                }
-                None => return,
+            What::Other(index) => match &self.others[index as usize] {
+                Other::Transfer(transfer) => (slot, work, transfer),
+                &Other::Gap { from, to, bytes, cause } => return gap(times, from, to, bytes, at, cause),
             },
         };
         let time = times.between(lo, slot, work);
-        events.push(TraceEvent::Branch(BranchEvent { time, at, transfer: *transfer }));
+        TraceEvent::Branch(BranchEvent { time, at, transfer: *transfer })
     }
-
-    /// What a record is, if it is no effect.
-    fn other(&self, what: What) -> Option<&Other> {
-        let What::Other(index) = what else { return None };
-        self.others.get(index as usize)
-    }
-}
-
-/// A record, or one of the branches of its effect.
-#[derive(Clone, Copy, Debug)]
-struct Kept {
-    record: u32,
-    edge: Option<EdgeId>,
 }
 
 fn gap(

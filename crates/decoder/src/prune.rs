@@ -31,9 +31,10 @@ struct Open {
 
 /// One thread's branches, without those that nobody asked about.
 pub(crate) struct Pruned<T> {
+    /// Of all stretches.
     pub(crate) kept: Vec<T>,
-    /// How many are not there.
-    pub(crate) left_out: u64,
+    /// How many of this stretch are not there.
+    left_out: u64,
     open: Vec<Open>,
 }
 
@@ -44,11 +45,10 @@ impl<T> Default for Pruned<T> {
 }
 
 impl<T> Pruned<T> {
-    /// The next stretch begins.
-    pub(crate) fn clear(&mut self) {
-        self.kept.clear();
+    /// The stretch ends: how many of its branches are not there.
+    pub(crate) fn end(&mut self) -> u64 {
         self.open.clear();
-        self.left_out = 0;
+        std::mem::take(&mut self.left_out)
     }
 
     /// Something that is no branch, or one that is not of the kind that calls and returns have: all that is open stays.

@@ -10,8 +10,9 @@ use crate::clock::{CrystalRatio, Marks};
 use crate::effects::Effects;
 use crate::flow::decode_segment;
 use crate::graph::BlockGraph;
-use crate::output::{Output, Stretch};
+use crate::output::Output;
 use crate::segment::Segment;
+use crate::stretch::Stretch;
 
 /// What a segment's decoding gave.
 #[derive(Debug, Default)]

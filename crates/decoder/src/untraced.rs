@@ -15,8 +15,8 @@ use model::schedule::OnCpu;
 use model::{AuxOffset, EventTime, Gap, GapCause, Ns, Schedule, SpaceId, Tid, TraceEvent};
 
 use crate::Context;
-use crate::output::Stretch;
 use crate::owner::{Running, is_traced};
+use crate::stretch::Stretch;
 
 /// Stays of threads, by their begin; each is a gap.
 pub(crate) struct Stays {

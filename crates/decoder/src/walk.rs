@@ -3,7 +3,7 @@
 
 mod ends;
 
-use model::{AuxOffset, Avma, BranchKind, EndKind, GapCause, IpFilter, Site, SpaceId, Target, Transfer};
+use model::{AuxOffset, Avma, BranchKind, EndKind, GapCause, IpFilter, Ns, Site, SpaceId, Target, Transfer};
 use packet::Tnt;
 
 use crate::Context;
@@ -12,6 +12,7 @@ use crate::clock::Slot;
 use crate::effects::{Asked, Effect, Effects, End, MAX_DIRECT, Program, no_code, stopped_at};
 use crate::graph::BlockGraph;
 use crate::output::Output;
+use crate::owner::Running;
 use crate::return_stack::ReturnStack;
 
 /// The flow packet that is being followed.
@@ -58,6 +59,11 @@ impl Walk<'_> {
     pub(crate) fn jump_to(&mut self, ip: Avma) -> Walked<()> {
         self.block = self.block_at(ip)?;
         Ok(())
+    }
+
+    /// The events that follow are `running`'s, in this address space.
+    pub(crate) fn thread(&mut self, running: Running, space: SpaceId, start: Ns) {
+        self.output.thread(running, space, start, self.effects);
     }
 
     /// The instruction that comes next.
@@ -184,7 +190,7 @@ impl Walk<'_> {
             self.stack.pop();
         }
         if let Some(edges) = effect.edges() {
-            self.output.effect(step, self.work, edges, has_first);
+            self.output.effect(step, self.work, edges, has_first, self.effects);
             if effect.calls {
                 self.effects.push_calls(edges, &mut self.stack);
             }
@@ -214,7 +220,7 @@ impl Walk<'_> {
             return self.desync(self.graph.block(self.block));
         };
         if let Some(edges) = failure.edges.some() {
-            self.output.effect(&step, begin, edges, is_first);
+            self.output.effect(&step, begin, edges, is_first, self.effects);
         }
         failure.calls.iter().for_each(|&call| self.stack.push(call));
         let (cause, endless) = (failure.cause, failure.endless);

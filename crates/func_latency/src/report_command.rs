@@ -17,9 +17,10 @@ use crate::filter::TidSet;
 use crate::inside::{Inside, InsideOfCalls};
 use crate::printable::{Printable, PrintableNames, printable};
 use crate::render::image_names::ImageNames;
+use crate::render::rows::RowsWriter;
 use crate::render::timeline::{self, TimelineStyle};
 use crate::render::units::{counted, duration};
-use crate::render::{Names, View, html, json, rows, text};
+use crate::render::{Names, View, html, json, text};
 use crate::target::{self, Wanted};
 use crate::{explain_command, messages, recording, remedy, tree_commands};
 
@@ -45,8 +46,13 @@ fn report(config: &ReportConfig, opened: &Opened<'_>, started: Instant) -> Resul
     let mut problems = opened.problems.clone();
     let request = with_rows(config, opened.request()?);
     verbose(config, started, "opened");
+    let names = ImageNames::new(image, config.srcline);
+    let mut rows = match &config.rows {
+        Some(target) if !calls.functions.is_empty() => Some(RowsWriter::new(target, &names)),
+        _ => None,
+    };
     let mut paths = config.flamegraph.as_ref().map(|_| tree_commands::paths_of(calls));
-    let (mut report, violations) = analyse(config, opened, &request, paths.as_mut())?;
+    let (mut report, violations) = analyse(config, opened, &request, paths.as_mut(), rows.as_mut())?;
     explain_missing_code(&report, image, &mut problems);
     verbose(config, started, "decoded and analysed");
     if config.off_cpu && !report.trace.off_cpu_known {
@@ -57,7 +63,6 @@ fn report(config: &ReportConfig, opened: &Opened<'_>, started: Instant) -> Resul
     }
     let wanted = leave_out_uncalled(&mut report, opened.wanted.clone());
 
-    let names = ImageNames::new(image, config.srcline);
     if let (Some(paths), Some((weight, target))) = (paths, &config.flamegraph) {
         flamegraph::write_file(target, &paths.finish(), *weight, &names)?;
         messages::note(format!("flame graph: {}", target.display()));
@@ -65,8 +70,8 @@ fn report(config: &ReportConfig, opened: &Opened<'_>, started: Instant) -> Resul
     if calls.functions.is_empty() {
         return Ok(Exit::Done);
     }
-    if let Some(target) = &config.rows {
-        rows::write_file(target, &report, &names)?;
+    if let Some(rows) = rows {
+        rows.finish()?;
     }
     let inlined = target::inlined(image, &wanted);
     let view = View {
@@ -98,10 +103,10 @@ fn report(config: &ReportConfig, opened: &Opened<'_>, started: Instant) -> Resul
     })
 }
 
-/// With the rows that what is written besides the report needs, and the check.
+/// With the rows that what is written besides the report needs, and the check; those of `--rows` go to its file at once.
 pub(crate) fn with_rows(config: &ReportConfig, request: Request) -> Request {
     let of_each_call = config.html.is_some() || config.check;
-    let rows = config.rows.is_some() || config.timeline.is_some() || of_each_call;
+    let rows = config.timeline.is_some() || of_each_call;
     Request { rows, row_children: of_each_call, ..request }
 }
 
@@ -121,6 +126,7 @@ fn analyse(
     opened: &Opened<'_>,
     request: &Request,
     paths: Option<&mut Paths>,
+    rows: Option<&mut RowsWriter<'_>>,
 ) -> Result<(Report, Vec<Violation>)> {
     let around = opened.surroundings();
     if config.check {
@@ -128,6 +134,9 @@ fn analyse(
             Some(paths) => CheckedAnalysis::with_trees(request, around, paths),
             None => CheckedAnalysis::new(request, around),
         };
+        if let Some(rows) = rows {
+            analysis = analysis.giving_rows_to(rows);
+        }
         opened.decode(&mut analysis)?;
         return Ok(analysis.finish());
     }
@@ -135,6 +144,9 @@ fn analyse(
         Some(paths) => Analysis::with_trees(request, around, paths),
         None => Analysis::new(request, around),
     };
+    if let Some(rows) = rows {
+        analysis = analysis.giving_rows_to(rows);
+    }
     opened.decode(&mut analysis)?;
     Ok((analysis.finish(), Vec::new()))
 }

@@ -2,7 +2,7 @@
 
 use std::io::{BufWriter, Write, stdout};
 
-use analyzer::{Paths, Request};
+use analyzer::{Analysis, Paths};
 use anyhow::{Context, Result};
 
 use crate::args::ExportFormat;
@@ -12,8 +12,9 @@ use crate::exit::Exit;
 use crate::export::{self, firefox, flamegraph, folded, perfetto, pprof};
 use crate::messages;
 use crate::printable::Printable;
+use crate::render::graph;
 use crate::render::image_names::ImageNames;
-use crate::render::{graph, rows};
+use crate::render::rows::RowsWriter;
 use crate::tree_config::{ExportConfig, GraphConfig};
 
 /// Below the functions that were named, or all that was seen.
@@ -57,8 +58,13 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
             ExportFormat::Csv | ExportFormat::Jsonl => {
                 let is_csv = config.format == ExportFormat::Csv;
                 let form = if is_csv { RowsForm::Csv } else { RowsForm::JsonLines };
-                let report = opened.report(&Request { rows: true, ..opened.request()? })?;
-                rows::write_file(&RowsFile { path: path.clone(), form }, &report, names)?;
+                let target = RowsFile { path: path.clone(), form };
+                let mut rows = RowsWriter::new(&target, names);
+                let analysis = Analysis::new(&opened.request()?, opened.surroundings());
+                let mut analysis = analysis.giving_rows_to(&mut rows);
+                opened.decode(&mut analysis)?;
+                let _ = analysis.finish(); // gives out what is still open
+                rows.finish()?;
             }
         }
         Ok(Exit::Done)

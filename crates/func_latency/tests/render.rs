@@ -8,11 +8,12 @@ use analyzer::histogram::histogram;
 use analyzer::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
     CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, OffCpuCauses, Place, Quantiles, Reason,
-    ReasonRow, Report, RowChildren, RowReasons, Stats, Status, Tails, ThreadLoss, Total, TraceSummary,
-    Untimed, Waker, WakerRow,
+    ReasonRow, Report, RowChildren, RowReasons, RowSink, SortedDurations, Stats, Status, Tails, ThreadLoss,
+    Total, TraceSummary, Untimed, Waker, WakerRow,
 };
-use func_latency::config::RowsForm;
-use func_latency::render::{Names, View, json, rows, text};
+use func_latency::config::{RowsFile, RowsForm};
+use func_latency::render::rows::{self, RowsWriter};
+use func_latency::render::{Names, View, json, text};
 use golden::check_golden;
 use model::{AuxOffset, ClockOffsets, Cpu, FunctionId, GapCause, Ns, ObjectId, OffCpuSplit, Pid, Svma, Tid};
 
@@ -65,17 +66,19 @@ fn child(kind: ChildKind, function: u32, svma: u64, count: u64, sum_ns: u64, off
     }
 }
 
+fn durations(values: &[u64]) -> SortedDurations {
+    values.iter().copied().collect()
+}
+
 fn stats(values: &[u64]) -> Stats {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable();
-    Stats::of_sorted(&sorted)
+    Stats::of(&durations(values))
 }
 
 /// Of calls that are off by 7 ns at most, and the last by 16.
 fn error(latency: &[u64]) -> ErrorBound {
     let errors = |i| if i + 1 == latency.len() { 16 } else { 7 };
     let calls = || latency.iter().enumerate().map(|(i, ns)| (*ns, errors(i)));
-    let quantiles = |of: fn((u64, u64)) -> u64| Quantiles::of(&mut calls().map(of).collect::<Vec<_>>(), 0);
+    let quantiles = |of: fn((u64, u64)) -> u64| Quantiles::of(&calls().map(of).collect(), 0);
     ErrorBound {
         sum_ns: calls().map(|(_, error)| error).sum(),
         max_ns: calls().map(|(_, error)| error).max().unwrap_or(0),
@@ -98,7 +101,7 @@ fn caller(
         latency: stats(latency),
         off_cpu: stats(off_cpu),
         error: error(latency),
-        histogram: histogram(latency, off_cpu),
+        histogram: histogram(&durations(latency), &durations(off_cpu)),
         children: children.to_vec(),
     }
 }
@@ -155,12 +158,12 @@ fn function() -> FunctionReport {
         error: ErrorBound { shorter: 1, ..error(&latency) },
         tails: Tails {
             calls: 4,
-            at_least: Quantiles::of(&mut [&latency[..], &[70, 90, 2_000, 9_000_000]].concat(), 0),
-            at_most: Quantiles::of(&mut latency.to_vec(), 4),
+            at_least: Quantiles::of(&durations(&[&latency[..], &[70, 90, 2_000, 9_000_000]].concat()), 0),
+            at_most: Quantiles::of(&durations(&latency), 4),
         },
         outermost: Total { count: 5, sum_ns: 1_312_430, off_cpu_ns: 1_250_000 },
         cpu_percent: 404.04,
-        histogram: histogram(&latency, &off_cpu),
+        histogram: histogram(&durations(&latency), &durations(&off_cpu)),
         children: children.to_vec(),
         callers: vec![
             caller(read, 0x10, &latency[5..], &off_cpu[5..], &children[1..2]),
@@ -481,4 +484,28 @@ fn rows_in_both_forms() {
         rows::write(&mut out, form, &report, &FakeNames { lines: false }).unwrap();
         check_golden(name, &out);
     }
+}
+
+/// However few of them there is room for, and whatever the order in which the calls ended.
+#[test]
+fn rows_that_wait_on_disk_are_the_same() {
+    let mut report = report();
+    let function = report.functions[0].clone();
+    report.functions.push(FunctionReport { rows: function.rows[1..].to_vec(), ..function });
+    let directory = tempfile::tempdir().unwrap();
+    let names = FakeNames { lines: false };
+    for (name, form) in [("rows.jsonl", RowsForm::JsonLines), ("rows.csv", RowsForm::Csv)] {
+        let mut in_memory = vec![];
+        rows::write(&mut in_memory, form, &report, &names).unwrap();
+        let target = RowsFile { path: directory.path().join(name), form };
+        for bound in [0, 700, 1 << 20] {
+            let mut writer = RowsWriter::with_bound(&target, &names, bound);
+            for (number, function) in report.functions.iter().enumerate().rev() {
+                function.rows.iter().rev().for_each(|row| writer.row(number, row));
+            }
+            writer.finish().unwrap();
+            assert_eq!(std::fs::read(&target.path).unwrap(), in_memory, "{name}, {bound}");
+        }
+    }
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 2); // nothing else has stayed
 }

@@ -1,7 +1,8 @@
 //! Decodes a recording once with one decoder, in this process, and prints how long that took and what came out.
 //!
 //! ```text
-//! bench walk | ours | branches | libipt | libipt-time FILE [WORKERS]
+//! bench walk | ours | branches | libipt | libipt-time FILE
+//! bench report FILE FUNCTION WORKERS
 //! ```
 //!
 //! Opening the recording and loading its objects is not in the time, and its bytes are in memory before.  Output, for
@@ -9,7 +10,8 @@
 //! that decoder's:
 //!
 //! ```text
-//! ns 104000000         on the CPU with one worker, so that a busy machine does less harm; else from begin to end
+//! ns 104000000         the first thread on the CPU, so that a busy machine does less harm: with one worker that is all, with
+//!                      more what only one thread does
 //! peak_kb 120000       most memory that was resident, the mapped recording and objects with it
 //! NAME COUNT           what the decoder gave
 //! ```
@@ -18,6 +20,7 @@
 mod libipt_blocks;
 mod opened;
 mod ours;
+mod report;
 mod stopwatch;
 mod walk;
 
@@ -35,19 +38,24 @@ type Counts = Vec<(&'static str, u64)>;
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let (decoder, path, workers) = match words[..] {
-        [decoder, path] => (decoder, path, 1),
-        [decoder, path, workers] => (decoder, path, workers.parse().context("WORKERS")?),
-        _ => bail!("usage: bench walk|ours|branches|libipt|libipt-time FILE [WORKERS]"),
+    let (decoder, path, of_report) = match words[..] {
+        ["report", path, function, workers] => {
+            ("report", path, (function, workers.parse().context("WORKERS")?))
+        }
+        [decoder, path] => (decoder, path, ("", 1)),
+        _ => bail!(
+            "usage: bench walk|ours|branches|libipt|libipt-time FILE, or bench report FILE FUNCTION WORKERS"
+        ),
     };
     let file = perfdata::File::open(Path::new(path))?;
     let opened = Opened::new(&file)?;
     opened.touch();
-    let watch = Stopwatch::start(workers);
+    let watch = Stopwatch::start();
     let counts = match decoder {
         "walk" => walk::walk(&opened),
-        "ours" => ours::decode(&opened, workers, false),
-        "branches" => ours::decode(&opened, workers, true),
+        "ours" => ours::decode(&opened, false),
+        "branches" => ours::decode(&opened, true),
+        "report" => report::report(&opened, of_report.0, of_report.1)?,
         #[cfg(feature = "libipt")]
         "libipt" => libipt_blocks::decode(&opened, false)?,
         #[cfg(feature = "libipt")]

@@ -7,9 +7,9 @@ use crate::Counts;
 use crate::opened::Opened;
 
 /// Decodes all of a recording: calls, returns and what else the analysis asks for, or every taken branch.
-pub(crate) fn decode(opened: &Opened<'_>, workers: usize, all_branches: bool) -> Counts {
+pub(crate) fn decode(opened: &Opened<'_>, all_branches: bool) -> Counts {
     let Opened { recording, schedule, image } = opened;
-    let options = DecodeOptions { workers, all_branches, ..DecodeOptions::default() };
+    let options = DecodeOptions { all_branches, ..DecodeOptions::default() };
     let mut sink = Counting::default();
     decoder::decode(recording, schedule, image, image, &options, &|_| (), &mut sink);
     vec![("events", sink.events), ("calls", sink.calls), ("gaps", sink.gaps)]

@@ -4,9 +4,12 @@
 use std::path::Path;
 use std::process::Command;
 
-use analyzer::{Analysis, Request, Surroundings};
+use analyzer::{Analysis, CheckedAnalysis, Place, Request, Surroundings};
 use decoder::{DecodeOptions, OwnDecoder};
-use model::{EventSink, Pid, SpaceId, Tid, TraceEvent};
+use func_latency::config::{RowsFile, RowsForm};
+use func_latency::render::Names;
+use func_latency::render::rows::{self, RowsWriter};
+use model::{EventSink, FunctionId, ObjectId, Pid, SpaceId, Tid, TraceEvent};
 use truth_tests::{Opened, fixture, pipeline};
 
 const WORKERS: [usize; 4] = [1, 2, 3, 8];
@@ -105,6 +108,56 @@ fn what_is_left_out() {
         let (asked, everything) = (asked.finish(), everything.0.finish());
         assert!(asked.functions.iter().any(|function| !function.rows.is_empty()), "{name}");
         assert!(asked == everything, "{name}");
+    }
+}
+
+/// Numbers in the place of names.
+struct Numbers;
+
+impl Names for Numbers {
+    fn function(&self, id: FunctionId) -> String {
+        id.0.to_string()
+    }
+
+    fn object_of(&self, _: FunctionId) -> Option<String> {
+        None
+    }
+
+    fn object(&self, id: ObjectId) -> String {
+        id.0.to_string()
+    }
+
+    fn site(&self, place: Place) -> String {
+        format!("{}+{:#x}", place.object.0, place.svma.0)
+    }
+
+    fn line(&self, _: Place) -> Option<String> {
+        None
+    }
+}
+
+/// Rows that memory has no room for wait on disk: the file is as if there was room.
+#[test]
+fn the_room_for_rows() {
+    let directory = tempfile::tempdir().unwrap();
+    let target = RowsFile { path: directory.path().join("rows.csv"), form: RowsForm::Csv };
+    for (name, function) in RECORDINGS {
+        let Some(fixture) = fixture(name) else { continue };
+        let file = pipeline::open(&fixture.data).unwrap();
+        let opened = Opened::with_kernel(&file, &fixture.kernels().pop().unwrap_or_default()).unwrap();
+        let around = Surroundings::of(&opened.recording, &opened.schedule, &opened.image);
+        let functions = vec![opened.function(function).unwrap()];
+        let request = Request { functions, rows: true, ..Request::default() };
+        let options = DecodeOptions { workers: 2, ..DecodeOptions::default() };
+        let mut writer = RowsWriter::with_bound(&target, &Numbers, 1 << 8);
+        let mut analysis = CheckedAnalysis::new(&request, around).giving_rows_to(&mut writer);
+        opened.decode(&options, &mut analysis);
+        let (report, violations) = analysis.finish();
+        assert_eq!(violations, [], "{name}");
+        writer.finish().unwrap();
+        let mut kept = Vec::new();
+        rows::write(&mut kept, target.form, &report, &Numbers).unwrap();
+        assert!(std::fs::read(&target.path).unwrap() == kept, "{name}");
     }
 }
 

@@ -14,14 +14,15 @@ type Counts = BTreeMap<String, u64>;
 
 pub(super) const HEADER: &str = "\
 | recording | MB | branches, M | calls, M | walk, s | ours, s | every branch, s | libipt, s | with time, s | ours, ns a \
-branch | ns a call | MB/s | libipt / ours | with time / ours | peak, MB |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
+branch | ns a call | MB/s | libipt / ours | with time / ours | peak, MB | serial, % |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
 ";
 
 /// Measures all decoders on a recording: a row of the table.
 pub(super) fn row(case: &Case, data: &Path) -> Result<String> {
     let [walk, ours, all, libipt, timed] =
-        ["walk", "ours", "branches", "libipt", "libipt-time"].map(|decoder| runs(decoder, data));
+        ["walk", "ours", "branches", "libipt", "libipt-time"].map(|decoder| runs(&[decoder], data));
+    let [alone, of_two] = ["1", "2"].map(|workers| runs(&["report", case.function, workers], data));
     let (walk, ours, all, libipt, timed) = (walk?, ours?, all?, libipt?, timed?);
     let count = |of: &Runs<Counts>, name: &str| of.last.get(name).copied().unwrap_or(0) as f64;
     let (branches, bytes) = (count(&walk, "branches"), count(&walk, "bytes"));
@@ -32,7 +33,7 @@ pub(super) fn row(case: &Case, data: &Path) -> Result<String> {
         println!("  libipt gave up {} times until the next PSB", count(&libipt, "errors"));
     }
     Ok(format!(
-        "| {} | {:.1} | {:.1} | {:.1} | {} | {} | {} | {} | {} | {:.1} | {} | {:.0} | {:.1} | {:.1} | {:.0} |\n",
+        "| {} | {:.1} | {:.1} | {:.1} | {} | {} | {} | {} | {} | {:.1} | {} | {:.0} | {:.1} | {:.1} | {:.0} | {:.1} |\n",
         case.name,
         bytes / 1e6,
         branches / 1e6,
@@ -48,16 +49,19 @@ pub(super) fn row(case: &Case, data: &Path) -> Result<String> {
         libipt.median() / seconds,
         timed.median() / seconds,
         peak_kb / 1e3,
+        100.0 * of_two?.median() / alone?.median(),
     ))
 }
 
-fn runs(decoder: &str, data: &Path) -> Result<Runs<Counts>> {
+/// Runs what `words` say: decoder, and what it takes besides the recording.
+fn runs(words: &[&str], data: &Path) -> Result<Runs<Counts>> {
+    let (decoder, arguments) = words.split_first().unwrap_or((&"", &[]));
     let runs = Runs::of(|| {
-        let binary = layout::target().join("release").join("bench");
-        let counts = counts(&process::capture(Command::new(binary).arg(decoder).arg(data))?);
+        let mut bench = Command::new(layout::target().join("release").join("bench"));
+        let counts = counts(&process::capture(bench.arg(decoder).arg(data).args(arguments))?);
         Ok((counts.get("ns").copied().unwrap_or(0) as f64 / 1e9, counts))
     })?;
-    println!("  {decoder}: {} s", runs.cell());
+    println!("  {}: {} s", words.join(" "), runs.cell());
     Ok(runs)
 }
 

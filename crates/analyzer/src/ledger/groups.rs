@@ -142,8 +142,8 @@ impl Groups {
 fn percentile(rows: &[CallRow], thousandths: u16) -> Result<u64, ChoiceError> {
     let mut latencies: Vec<u64> = rows.iter().map(|row| row.latency_ns).collect();
     latencies.sort_unstable();
-    let rank = nearest_rank(usize::from(thousandths), latencies.len());
-    latencies.get(rank).copied().ok_or(ChoiceError::NoCalls)
+    let rank = nearest_rank(thousandths.into(), latencies.len() as u64);
+    latencies.get(rank as usize).copied().ok_or(ChoiceError::NoCalls)
 }
 
 /// A caller's calls: the slow ones, and the others, the nearest to their median first.

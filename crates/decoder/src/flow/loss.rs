@@ -124,7 +124,7 @@ impl Flow<'_> {
         let State::Lost(lost) = self.state else { return };
         let bytes = lost.bytes_until(self.reader.offset().min(self.segment.end)).saturating_add(missing);
         let until = self.context.last_of(self.running);
-        self.walk.output.thread(self.running, self.walk.space, lost.since);
+        self.walk.thread(self.running, self.walk.space, lost.since);
         self.walk.output.gap(lost.from, Moment::Exactly(until), bytes, lost.at, lost.cause);
         if lost.cause != GapCause::UnknownThread {
             self.lose_the_rest(lost);
@@ -148,7 +148,7 @@ impl Flow<'_> {
             let until = self.context.last_of(other);
             if other.from < until {
                 let space = self.context.code.space(other.pid, other.from);
-                self.walk.output.thread(other, space, other.from);
+                self.walk.thread(other, space, other.from);
                 let (from, to) = (Moment::Exactly(other.from), Moment::Exactly(until));
                 self.walk.output.gap(from, to, 0, lost.at, lost.cause);
             }
@@ -163,9 +163,8 @@ impl Flow<'_> {
         }
         for other in self.owner.doubtful(now, Ns(now.0.saturating_add(1))) {
             let space = self.context.code.space(other.pid, other.from);
-            let output = &mut self.walk.output;
-            output.thread(other, space, other.from);
-            output.gap(
+            self.walk.thread(other, space, other.from);
+            self.walk.output.gap(
                 Moment::Exactly(other.from),
                 Moment::Exactly(other.to),
                 0,
@@ -179,11 +178,11 @@ impl Flow<'_> {
     /// The ring had forgotten what ran first: until `to` nothing was observed of anybody.
     fn before_the_first_snapshot(&mut self, lost: Lost, bytes: u64, to: Moment, now: Running) {
         let start = self.context.recording.time_span.map_or(Ns(0), |(first, _)| first);
-        let output = &mut self.walk.output;
+        let walk = &mut self.walk;
         let mut of = |who: Running, until: Moment, bytes: u64| {
-            output.thread(who, self.context.code.space(who.pid, who.from), who.from);
+            walk.thread(who, self.context.code.space(who.pid, who.from), who.from);
             let from = Moment::Exactly(who.from.max(start));
-            output.gap(from, until, bytes, lost.at, GapCause::BetweenSnapshots);
+            walk.output.gap(from, until, bytes, lost.at, GapCause::BetweenSnapshots);
         };
         for other in self.owner.between(Ns(0), now.from) {
             of(other, Moment::Exactly(other.to), 0);
@@ -294,7 +293,7 @@ impl Flow<'_> {
         for LostPart { whose, from, not_after } in parts {
             let space =
                 if whose == before { before_space } else { self.context.code.space(whose.pid, whose.from) };
-            self.walk.output.thread(whose, space, from.unwrap_or(lost.since));
+            self.walk.thread(whose, space, from.unwrap_or(lost.since));
             let from = from.map_or(lost.from, Moment::Exactly);
             let to = not_after.map_or(Moment::At(end), |bound| Moment::NotAfter(end, bound));
             self.walk.output.gap(from, to, std::mem::take(&mut bytes), lost.at, lost.cause);

@@ -79,7 +79,7 @@ impl Flow<'_> {
             return self.arrive(step, ip, true);
         }
         self.attribute();
-        self.walk.output.thread(self.running, self.walk.space, self.clock.now_lo());
+        self.walk.thread(self.running, self.walk.space, self.clock.now_lo());
         match self.enter(ip) {
             _ if self.guest => self.state = State::Guest,
             Ok(()) => self.state = State::On,
@@ -116,13 +116,13 @@ impl Flow<'_> {
         self.state = State::Off;
         if !self.running.is_known() {
             self.doubt(step);
-            self.walk.output.thread(self.running, self.walk.space, self.clock.now_lo());
+            self.walk.thread(self.running, self.walk.space, self.clock.now_lo());
             return self.lose(GapCause::UnknownThread, step.at, true);
         }
         match self.enter(ip) {
             _ if self.guest => self.state = State::Guest,
             Ok(()) => {
-                self.walk.output.thread(self.running, self.walk.space, self.clock.now_lo());
+                self.walk.thread(self.running, self.walk.space, self.clock.now_lo());
                 let to = self.walk.position();
                 let start = Transfer::Start { to, after_gap };
                 self.walk.output.transfer(step.own, step.slot, self.walk.work, step.at, start);
@@ -135,7 +135,7 @@ impl Flow<'_> {
             }
             Err(cause) if ip.is_kernel() => self.skip_kernel(cause),
             Err(cause) => {
-                self.walk.output.thread(self.running, self.walk.space, self.clock.now_lo());
+                self.walk.thread(self.running, self.walk.space, self.clock.now_lo());
                 self.lose(cause, step.at, true);
             }
         }

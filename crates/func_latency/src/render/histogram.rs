@@ -59,13 +59,17 @@ pub fn merged<'a>(histograms: impl Iterator<Item = &'a [Bucket]>) -> Vec<Bucket>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use analyzer::histogram::histogram;
+
+    fn histogram<const N: usize, const M: usize>(latency_ns: [u64; N], off_cpu_ns: [u64; M]) -> Vec<Bucket> {
+        let [latency, off_cpu] = [&latency_ns[..], &off_cpu_ns].map(|list| list.iter().copied().collect());
+        analyzer::histogram::histogram(&latency, &off_cpu)
+    }
 
     #[test]
     fn both_halves() {
         let mut out = Vec::new();
-        write(&mut out, &histogram(&[0, 40, 41, 100, 100, 100, 100, 5000], &[0, 0, 4100]), true).unwrap();
-        write(&mut out, &histogram(&[1], &[]), false).unwrap();
+        write(&mut out, &histogram([0, 40, 41, 100, 100, 100, 100, 5000], [0, 0, 4100]), true).unwrap();
+        write(&mut out, &histogram([1], []), false).unwrap();
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 17);
@@ -86,8 +90,8 @@ mod tests {
 
     #[test]
     fn merging_is_the_histogram_of_all() {
-        let parts = [histogram(&[0, 3], &[1]), histogram(&[], &[]), histogram(&[900, 3], &[0])];
-        let all = histogram(&[0, 3, 900, 3], &[1, 0]);
+        let parts = [histogram([0, 3], [1]), histogram([], []), histogram([900, 3], [0])];
+        let all = histogram([0, 3, 900, 3], [1, 0]);
         assert_eq!(merged(parts.iter().map(Vec::as_slice)), all);
         assert_eq!(merged(std::iter::empty()), []);
     }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use analyzer::modes::{Mode, Modes};
-use analyzer::{ChildKey, Stats, histogram::histogram};
+use analyzer::{ChildKey, SortedDurations, Stats, histogram::histogram};
 use model::FunctionId;
 use serde::Serialize;
 
@@ -105,7 +105,7 @@ pub fn write_text(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Res
         let others = view.modes.modes.len().saturating_sub(LISTED) as u64;
         let more = if view.modes.others_ns.is_empty() { "" } else { " and more" };
         let way = format!(".: {}{more}", counted(others, "other way"));
-        table.row(row(way, &Stats::of_sorted(&rest), all, String::new()));
+        table.row(row(way, &Stats::of(&rest.iter().copied().collect()), all, String::new()));
     }
     table.write(out, width)?;
     writeln!(out)?;
@@ -130,8 +130,8 @@ fn rest(modes: &Modes) -> Vec<u64> {
 fn humps(out: &mut dyn Write, view: &View<'_>, rest: &[u64]) -> io::Result<()> {
     let listed = view.modes.modes.iter().zip(LETTERS).map(|(mode, letter)| (letter, &mode.latencies_ns[..]));
     let ways: Vec<(char, &[u64])> = listed.chain([('.', rest)]).collect();
-    let all: Vec<u64> = ways.iter().flat_map(|(_, latencies)| latencies.iter().copied()).collect();
-    let buckets = histogram(&all, &[]);
+    let all = ways.iter().flat_map(|(_, latencies)| latencies.iter().copied()).collect();
+    let buckets = histogram(&all, &SortedDurations::default());
     let most = buckets.iter().map(|bucket| bucket.count).max().unwrap_or(1);
     writeln!(out, "  {:>12}    {:<12} : {:<11} ways", "ns", "", "count")?;
     for bucket in buckets {

@@ -44,7 +44,7 @@ pub(super) fn request(config: &ReportConfig, target: &Target, code: &LiveCode, w
     let request = with_rows(config, request);
     // What is explained by rows needs them.
     Request {
-        rows: request.rows || config.explain,
+        rows: request.rows || config.rows.is_some() || config.explain,
         row_children: request.row_children || config.explain,
         ..request
     }

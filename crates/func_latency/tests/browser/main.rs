@@ -235,7 +235,7 @@ fn slow_calls_are_brushed_explained_and_opened() {
     );
     assert!(opened.rows("ways")[0].contains("with fsync"), "{:?}", opened.rows("ways"));
     assert!(opened.rows("children")[0].starts_with("fsync|"), "{:?}", opened.rows("children"));
-    let median = Stats::of_sorted(&sorted(&slow)).spread.unwrap().p50_ns;
+    let median = Stats::of(&sorted(&slow).into_iter().collect()).spread.unwrap().p50_ns;
     let shown = opened.rows("figures").into_iter().find(|row| row.starts_with("p50|")).unwrap();
     assert!(shown.starts_with(&format!("p50|{}|", duration(median))), "{shown}, {median}");
     assert_eq!(opened.rows("slowest").len(), slow.len().min(30));

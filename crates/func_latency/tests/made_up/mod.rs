@@ -98,11 +98,9 @@ pub(crate) fn report(calls: u64) -> Report {
         function.row_children.push(&children);
     }
     let counted = function.rows.iter().filter(|row| row.status.counted());
-    let mut latencies: Vec<u64> = counted.map(|row| row.latency_ns).collect();
-    latencies.sort_unstable();
-    function.latency = Stats::of_sorted(&latencies);
-    function.calls.complete = latencies.len() as u64;
-    function.calls.open_end = calls - latencies.len() as u64;
+    function.latency = Stats::of(&counted.map(|row| row.latency_ns).collect());
+    function.calls.complete = function.latency.count;
+    function.calls.open_end = calls - function.latency.count;
     Report {
         trace: TraceSummary {
             window: (Ns(BEGIN_NS), Ns(BEGIN_NS + SPAN_NS)),

@@ -1,0 +1,124 @@
+//! Consecutive events of one thread in one address space.
+
+use model::{AuxOffset, EventTime, GapCause, Ns, Pid, SpaceId, Tid, TraceEvent};
+
+use crate::owner::Running;
+
+/// Consecutive events of one thread.
+#[derive(Debug)]
+pub struct Stretch {
+    pub(crate) pid: Pid,
+    pub(crate) tid: Tid,
+    pub(crate) space: SpaceId,
+    /// Not before this time.
+    pub(crate) start: Ns,
+    /// When the thread came to the CPU: it may have run on another one since its last stretch.
+    arrived: Ns,
+    /// When it left again.
+    left: Ns,
+    pub(crate) events: Vec<TraceEvent>,
+    /// Transfers that nobody asked about.
+    pub(crate) left_out: u64,
+}
+
+impl Stretch {
+    /// Of a thread that runs since `start`, nothing yet.
+    #[must_use]
+    pub fn new(running: Running, space: SpaceId, start: Ns) -> Self {
+        let Running { pid, tid, from: arrived, to: left } = running;
+        // The trace may know less well than the switch records: on its CPU before this one the thread was earlier.
+        let start = start.max(arrived);
+        Self { pid, tid, space, start, arrived, left, events: vec![], left_out: 0 }
+    }
+
+    /// The same thread in the same address space, and it has not been away.
+    #[must_use]
+    pub fn is_of(&self, running: Running, space: SpaceId) -> bool {
+        (self.tid, self.space, self.arrived) == (running.tid, space, running.from)
+    }
+
+    /// Takes back the last transfers that came from the packet at `at`; how many.
+    pub fn take_back(&mut self, at: AuxOffset) -> usize {
+        let before = self.events.len();
+        while matches!(self.events.last(), Some(TraceEvent::Branch(branch)) if branch.at == at) {
+            self.events.pop();
+        }
+        before - self.events.len()
+    }
+
+    /// Adds what happened next.
+    pub fn push(&mut self, event: TraceEvent) {
+        self.events.push(event);
+    }
+
+    /// Nothing happened later than what came after it, and no user code ran after the thread had left.
+    pub(crate) fn bound_from_behind(&mut self) {
+        let (mut latest, mut next) = (Ns::MAX, Ns::MAX);
+        let mut bound = |time: &mut EventTime, left: Ns| {
+            latest = latest.min(left).min(time.hi).max(time.lo);
+            time.hi = latest;
+            next = time.point.min(latest).min(next).max(time.lo);
+            time.point = next;
+        };
+        for event in self.events.iter_mut().rev() {
+            // The kernel goes on for a while after its record of the switch.
+            let left = if event.is_in_kernel() { Ns::MAX } else { self.left };
+            match event {
+                TraceEvent::Branch(branch) => bound(&mut branch.time, left),
+                TraceEvent::Gap(gap) => {
+                    bound(&mut gap.to, left);
+                    bound(&mut gap.from, left);
+                }
+            }
+        }
+    }
+
+    /// Time never runs backwards in it: what happened later cannot have been earlier.
+    pub(crate) fn keep_forward(&mut self) {
+        let mut last = EventTime::default();
+        self.events.iter_mut().for_each(|event| keep_forward(&mut last, event));
+    }
+
+    /// Nor from the thread's stretch before it to this one: `last` is the last time that was given out.  In itself it goes
+    /// forward: behind the first event that is late enough all are.
+    pub(crate) fn continue_from(&mut self, last: &mut EventTime) {
+        for event in &mut self.events {
+            let time = event.time();
+            if time.lo >= last.lo && time.point >= last.point {
+                break;
+            }
+            keep_forward(last, event);
+        }
+        if let Some(end) = self.events.last() {
+            *last = end_of(end);
+        }
+    }
+}
+
+fn keep_forward(last: &mut EventTime, event: &mut TraceEvent) {
+    match event {
+        TraceEvent::Branch(branch) => not_before(*last, &mut branch.time),
+        TraceEvent::Gap(gap) => {
+            not_before(*last, &mut gap.from);
+            not_before(gap.from, &mut gap.to);
+        }
+    }
+    *last = end_of(event);
+}
+
+fn not_before(last: EventTime, time: &mut EventTime) {
+    time.lo = time.lo.max(last.lo);
+    time.point = time.point.max(last.point).max(time.lo);
+    time.hi = time.hi.max(time.point);
+}
+
+/// What comes next is not earlier.
+fn end_of(event: &TraceEvent) -> EventTime {
+    match event {
+        TraceEvent::Branch(branch) => branch.time,
+        // Where the thread's own record of leaving says is not before the end of this one.
+        TraceEvent::Gap(gap) if gap.cause == GapCause::UntracedCpu => gap.to,
+        // What comes next may be earlier than the end of a gap is known.
+        TraceEvent::Gap(gap) => gap.from,
+    }
+}

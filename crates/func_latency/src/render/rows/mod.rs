@@ -1,0 +1,209 @@
+//! One row for every call, as JSON lines or CSV.
+
+mod sorted_lines;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use analyzer::{CallRow, Report, RowSink};
+use anyhow::{Context, Result};
+use model::Tid;
+use serde::Serialize;
+
+use super::Names;
+use super::names::caller_name;
+use crate::config::{RowsFile, RowsForm};
+use sorted_lines::SortedLines;
+
+/// A call as it is written: the columns in their order.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    id: String,
+    tid: String,
+    cpu: Option<u32>,
+    start_ns: u64,
+    latency_ns: u64,
+    error_ns: u64,
+    off_cpu_ns: u64,
+    status: &'static str,
+    caller: String,
+    site: Option<String>,
+    function: String,
+    aux_buffer: Option<u32>,
+    aux_offset: String,
+    cut_by: Option<&'static str>,
+    /// Its end is a guess, see [`CallRow::undecided`].
+    undecided: bool,
+    /// It left the IP filter by a jump: how long it went on is not known.
+    ended_by_jump: bool,
+}
+
+impl Row {
+    /// The row of a call.
+    #[must_use]
+    pub fn new(names: &dyn Names, call: &CallRow) -> Self {
+        Self {
+            id: call.id.to_string(),
+            tid: call.tid.0.to_string(),
+            cpu: call.cpu.map(|cpu| cpu.0),
+            start_ns: call.start_ns.0,
+            latency_ns: call.latency_ns,
+            error_ns: call.error_ns,
+            off_cpu_ns: call.off_cpu_ns,
+            status: call.status.name(),
+            caller: caller_name(names, call.caller),
+            site: call.site.map(|site| names.site(site)),
+            function: names.function(call.function),
+            aux_buffer: call.aux_buffer,
+            aux_offset: call.aux_offset.to_string(),
+            cut_by: call.cut_by.map(|cut| cut.cause.name()),
+            undecided: call.undecided,
+            ended_by_jump: call.ended_by_jump,
+        }
+    }
+}
+
+/// So many bytes of rows are in memory; what is more waits on disk.
+const BOUND: usize = 64 << 20;
+
+/// Writes rows to a file, those of the first function first, each by start: calls end in another order.
+pub struct RowsWriter<'n> {
+    target: &'n RowsFile,
+    names: &'n dyn Names,
+    line: Vec<u8>,
+    lines: SortedLines,
+    failed: Option<io::Error>,
+}
+
+impl<'n> RowsWriter<'n> {
+    /// Of no rows yet.
+    #[must_use]
+    pub fn new(target: &'n RowsFile, names: &'n dyn Names) -> Self {
+        Self::with_bound(target, names, BOUND)
+    }
+
+    /// With another bound of the bytes in memory: what is written does not depend on it.
+    #[must_use]
+    pub fn with_bound(target: &'n RowsFile, names: &'n dyn Names, bound: usize) -> Self {
+        let directory = target.path.parent().filter(|directory| !directory.as_os_str().is_empty());
+        let lines = SortedLines::new(bound, directory.unwrap_or(Path::new(".")).to_owned());
+        Self { target, names, line: vec![], lines, failed: None }
+    }
+
+    fn add(&mut self, function: usize, call: &CallRow) -> io::Result<()> {
+        self.line.clear();
+        write_row(&mut self.line, self.target.form, &Row::new(self.names, call))?;
+        let Tid(tid) = call.tid;
+        let thread = (i64::from(tid) - i64::from(i32::MIN)) as u64; // in the order of numbers with a sign
+        let place = thread << 32 | u64::from(call.depth);
+        self.lines.push([function as u64, call.start_ns.0, place, call.id.number], &self.line)
+    }
+
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// It could not be created or written, or rows could not wait on disk.
+    pub fn finish(self) -> Result<()> {
+        let Self { target, lines, failed, .. } = self;
+        if let Some(error) = failed {
+            return Err(error).with_context(|| {
+                format!(
+                    "{}: rows that memory has no room for cannot be written beside it",
+                    target.path.display()
+                )
+            });
+        }
+        create(target, |out| {
+            write_header(out, target.form)?;
+            lines.write(out)
+        })
+    }
+}
+
+impl RowSink for RowsWriter<'_> {
+    fn row(&mut self, function: usize, row: &CallRow) {
+        if self.failed.is_none() {
+            self.failed = self.add(function, row).err();
+        }
+    }
+}
+
+/// Writes the rows that a report has to a file.
+///
+/// # Errors
+/// The file could not be created or written.
+pub fn write_file(target: &RowsFile, report: &Report, names: &dyn Names) -> Result<()> {
+    create(target, |out| write(out, target.form, report, names))
+}
+
+fn create(target: &RowsFile, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    let context = || format!("cannot write {}", target.path.display());
+    let file = File::create(&target.path).with_context(context)?;
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    write(&mut out).with_context(context)?;
+    out.flush().with_context(context)
+}
+
+/// Writes the rows that a report has.
+///
+/// # Errors
+/// What `out` says.
+pub fn write(out: &mut dyn Write, form: RowsForm, report: &Report, names: &dyn Names) -> io::Result<()> {
+    write_header(out, form)?;
+    let mut rows = report.functions.iter().flat_map(|f| &f.rows);
+    rows.try_for_each(|call| write_row(out, form, &Row::new(names, call)))
+}
+
+fn write_header(out: &mut dyn Write, form: RowsForm) -> io::Result<()> {
+    match form {
+        RowsForm::JsonLines => Ok(()),
+        RowsForm::Csv => writeln!(out, "{}", COLUMNS.join(",")),
+    }
+}
+
+/// Writes a row and the end of its line.
+fn write_row(mut out: &mut dyn Write, form: RowsForm, row: &Row) -> io::Result<()> {
+    match form {
+        RowsForm::JsonLines => {
+            serde_json::to_writer(&mut out, row)?;
+            out.write_all(b"\n")
+        }
+        RowsForm::Csv => {
+            let mut csv =
+                csv::WriterBuilder::new().has_headers(false).buffer_capacity(LINE_BYTES).from_writer(out);
+            csv.serialize(row).map_err(io_error)?;
+            csv.flush()
+        }
+    }
+}
+
+/// Most lines are shorter.
+const LINE_BYTES: usize = 512;
+
+/// The header is written by hand, so that a file without calls has it, too.
+const COLUMNS: [&str; 16] = [
+    "id",
+    "tid",
+    "cpu",
+    "start_ns",
+    "latency_ns",
+    "error_ns",
+    "off_cpu_ns",
+    "status",
+    "caller",
+    "site",
+    "function",
+    "aux_buffer",
+    "aux_offset",
+    "cut_by",
+    "undecided",
+    "ended_by_jump",
+];
+
+fn io_error(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
+    }
+}

@@ -1,0 +1,21 @@
+//! The report on one function: decoding and analysis.
+
+use analyzer::{Analysis, Request, Surroundings};
+use anyhow::Result;
+use decoder::DecodeOptions;
+use image::Query;
+
+use crate::Counts;
+use crate::opened::Opened;
+
+/// Decodes all that the report on `function` needs, and does its sums.
+pub(crate) fn report(opened: &Opened<'_>, function: &str, workers: usize) -> Result<Counts> {
+    let Opened { recording, schedule, image } = opened;
+    let found = image.find(&Query { text: function.to_owned(), ..Query::default() })?;
+    let request = Request { functions: found.iter().map(|found| found.id).collect(), ..Request::default() };
+    let mut analysis = Analysis::new(&request, Surroundings::of(recording, schedule, image));
+    let options = DecodeOptions { workers, ..DecodeOptions::default() };
+    decoder::decode(recording, schedule, image, image, &options, &|_| (), &mut analysis);
+    let calls = analysis.finish().functions.iter().map(|function| function.latency.count).sum();
+    Ok(vec![("calls", calls)])
+}
