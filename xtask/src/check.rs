@@ -44,7 +44,9 @@ pub(crate) fn run(extent: Extent) -> Result {
         let mut provided = Provided::default();
         stages.run("browser", || Ok(or_skipped(setup::browser(), |()| provided.browser = true)));
         stages.run("python", || Ok(or_skipped(setup::python(), |path| provided.python = Some(path))));
-        stages.run("servers", || Ok(or_skipped(setup::servers(), |()| ())));
+        if extent == Extent::Full {
+            stages.run("servers", || Ok(or_skipped(setup::servers(), |()| ())));
+        }
         stages.run("test", || cargo_test(extent, &provided).map(done));
         stages.run("instructions", bench::count_instructions);
     }

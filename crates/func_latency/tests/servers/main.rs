@@ -80,7 +80,14 @@ fn postgres_under_pgbench() {
             ["complete", "unwound", "cut", "open_start", "open_end"].map(|s| calls[s].as_u64().unwrap());
         println!("{name}: {seen:?} of {count}");
         // Who waits at the beginning was entered before, and who waits at the end was entered in the window.
-        assert_eq!(seen, [count - waits, 0, 0, waits, waits], "{name}: {count}");
+        let [complete, others @ ..] = seen;
+        assert_eq!(others, [0, 0, waits, waits], "{name}: {count}");
+        // perf's window is inside of ours, and a wait that is looked after between the two is begun anew.
+        let begun_anew = if waits > 0 { count / 100 } else { 0 };
+        assert!(
+            (count - waits..=count - waits + begun_anew).contains(&complete),
+            "{name}: {complete} of {count}"
+        );
         assert!(count > 0, "{name}: no load");
         oracles::off_cpu_agrees(&rows.of(name), &switches);
     }

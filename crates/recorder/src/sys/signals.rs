@@ -175,8 +175,14 @@ mod tests {
             let mut victim = Command::new(own);
             victim.args(["--exact", NAME]).env(VICTIM, "1");
             // Its other threads, which know nothing of this, must not take the signals.
-            // SAFETY: `hold_back` neither allocates nor locks.
-            let victim = unsafe { victim.pre_exec(|| hold_back().map(drop)) }.output().unwrap();
+            // Who runs this in the background may ignore Ctrl-C.
+            let alone = || {
+                // SAFETY: it touches nothing but how the signal is taken.
+                unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+                hold_back().map(drop)
+            };
+            // SAFETY: it neither allocates nor locks.
+            let victim = unsafe { victim.pre_exec(alone) }.output().unwrap();
             assert_eq!(victim.status.signal(), Some(libc::SIGTERM), "{victim:?}");
             return;
         }
