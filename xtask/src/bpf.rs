@@ -1,6 +1,6 @@
 //! `bpf`: compiles the eBPF programs, or checks that what is in the repository was compiled from its sources.
 //!
-//! Users compile nothing: the object is in the repository.  Another clang makes other code of the same source, so that it is
+//! Users compile nothing: the objects are in the repository.  Another clang makes other code of the same source, so that it is
 //! one version that compiles and checks, Debian 12's.
 
 use std::path::{Path, PathBuf};
@@ -13,12 +13,15 @@ use crate::stages::Outcome;
 /// Its version as it says it itself.
 const CLANG: (&str, &str) = ("clang-14", "clang version 14.0.6");
 
-/// Compiles it anew.
+/// One object of each source.
+const OBJECTS: [&str; 2] = ["probes", "sched"];
+
+/// Compiles them anew.
 pub(crate) fn run() -> Result {
     if let Some(why) = missing() {
         return Err(why);
     }
-    compile(&object())
+    OBJECTS.iter().try_for_each(|name| compile(name, &object(name)))
 }
 
 /// The same bytes come out again.
@@ -26,24 +29,23 @@ pub(crate) fn check() -> Result<Outcome> {
     if let Some(why) = missing() {
         return Ok(Outcome::Skipped(why));
     }
-    let anew = layout::target().join("probes.bpf.o");
-    compile(&anew)?;
     let read = |path: &Path| std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
-    match read(&anew)? == read(&object())? {
-        true => Ok(Outcome::Done),
-        false => {
-            Err("the object of the eBPF programs is not that of their sources: cargo xtask bpf makes it anew"
-                .to_owned())
+    for name in OBJECTS {
+        let anew = layout::target().join(format!("{name}.bpf.o"));
+        compile(name, &anew)?;
+        if read(&anew)? != read(&object(name))? {
+            return Err(format!("{name}.bpf.o is not that of its sources: cargo xtask bpf makes it anew"));
         }
     }
+    Ok(Outcome::Done)
 }
 
 fn source() -> PathBuf {
     layout::root().join("crates").join("bpf").join("bpf")
 }
 
-fn object() -> PathBuf {
-    layout::root().join("crates").join("bpf").join("objects").join("probes.bpf.o")
+fn object(name: &str) -> PathBuf {
+    layout::root().join("crates").join("bpf").join("objects").join(format!("{name}.bpf.o"))
 }
 
 /// Why it cannot be compiled here, if so.
@@ -59,7 +61,7 @@ fn missing() -> Option<String> {
     (!headers.exists()).then(|| format!("no {}: apt-get install libbpf-dev", headers.display()))
 }
 
-fn compile(to: &Path) -> Result {
+fn compile(name: &str, to: &Path) -> Result {
     let directory = source();
     if let Some(parent) = to.parent() {
         std::fs::create_dir_all(parent).map_err(|error| format!("{}: {error}", parent.display()))?;
@@ -78,6 +80,6 @@ fn compile(to: &Path) -> Result {
         "-Wno-unused-parameter",
     ]);
     clang.arg(format!("-ffile-prefix-map={}=.", directory.display())).arg("-fdebug-compilation-dir=.");
-    clang.args(["-c", "probes.bpf.c", "-o"]).arg(to).current_dir(directory);
+    clang.arg("-c").arg(format!("{name}.bpf.c")).arg("-o").arg(to).current_dir(directory);
     process::run(&mut clang)
 }

@@ -92,6 +92,10 @@ impl<'a> Analysis<'a> {
         let loss = session.loss.finish(windows);
         let span_ns = end.since(window.0);
         let scale = percent_of_a_core(span_ns, loss.coverage);
+        let mut functions = session.calls.finish(|on_cpu_ns| on_cpu_ns as f64 * scale);
+        for (function, causes) in functions.iter_mut().zip(session.causes.finish()) {
+            function.off_cpu_causes = causes;
+        }
         Report {
             trace: TraceSummary {
                 window: (window.0, end),
@@ -100,7 +104,7 @@ impl<'a> Analysis<'a> {
                 events,
                 off_cpu_known: session.around.schedule.has_switches() || session.around.scheduler.is_some(),
             },
-            functions: session.calls.finish(|on_cpu_ns| on_cpu_ns as f64 * scale),
+            functions,
             loss,
             limits: session.limits,
         }

@@ -55,6 +55,7 @@ mod session;
 mod stack;
 pub mod stats;
 mod thread;
+mod traced_causes;
 pub mod tree;
 mod window;
 
@@ -64,7 +65,7 @@ pub use children::ChildKey;
 pub use durations::SortedDurations;
 pub use histogram::Bucket;
 pub use ledger::Ledger;
-pub use off_cpu_causes::{KernelNames, OffCpuCauses, Reason, ReasonRow, Waker, WakerRow};
+pub use off_cpu_causes::{KernelNames, OffCpuCauses, Reason, ReasonRow, ToldBy, Waker, WakerRow};
 pub use probed::{ProbeCost, ProbedAnalysis};
 pub use report::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     fn off(from: u64, to: Option<u64>) -> OffCpu {
-        OffCpu { from: Ns(from), to: to.map(Ns), preempted: false }
+        OffCpu { from: Ns(from), to: to.map(Ns), preempted: false, woken: None }
     }
 
     fn time(lo: u64, point: u64, hi: u64) -> EventTime {

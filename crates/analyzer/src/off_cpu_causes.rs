@@ -18,9 +18,21 @@ pub trait KernelNames {
     fn name(&self, address: Avma) -> Option<&str>;
 }
 
+/// Who tells of the times off the CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ToldBy {
+    /// The scheduler's events: of wake-ups, too.
+    #[default]
+    Scheduler,
+    /// Switch records: a thread that was woken and waits for a CPU is still blocked, and what it waited for is not known.
+    SwitchRecords,
+}
+
 /// Why the outermost counted calls of a function were off the CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OffCpuCauses {
+    /// How much is known.
+    pub told_by: ToldBy,
     /// All of their time off the CPU.
     pub split: OffCpuSplit,
     /// By what they waited for, longest first.
@@ -87,6 +99,16 @@ struct Known {
     waker: Option<Waker>,
 }
 
+impl Known {
+    fn new(interval: &OffCpuInterval, names: &dyn KernelNames) -> Self {
+        Self {
+            interval: interval.clone(),
+            reason: reason(interval, names),
+            waker: interval.waker.as_ref().map(|seen| waker(seen, names)),
+        }
+    }
+}
+
 /// Intervals of all threads, until the calls that they are in have ended.
 #[derive(Default)]
 pub(crate) struct Intervals {
@@ -109,12 +131,7 @@ impl Known {
 
 impl Intervals {
     pub(crate) fn add(&mut self, interval: &OffCpuInterval, names: &dyn KernelNames) {
-        let known = Known {
-            interval: interval.clone(),
-            reason: reason(interval, names),
-            waker: interval.waker.as_ref().map(|seen| waker(seen, names)),
-        };
-        self.threads.entry(interval.tid).or_default().push(known);
+        self.threads.entry(interval.tid).or_default().push(Known::new(interval, names));
     }
 
     /// Records of calls of this thread were lost: which calls its intervals are in is not known.
@@ -150,6 +167,12 @@ impl CauseSums {
         self.split.add(split);
     }
 
+    /// A time off the CPU, with its own split.
+    pub(crate) fn add_whole(&mut self, interval: &OffCpuInterval, names: &dyn KernelNames) {
+        self.add_split(interval.split());
+        self.add(&Known::new(interval, names));
+    }
+
     fn add(&mut self, known: &Known) {
         let split = known.interval.split();
         let (count, sum) = self.reasons.entry(known.reason.clone()).or_default();
@@ -162,7 +185,7 @@ impl CauseSums {
         }
     }
 
-    pub(crate) fn finish(self) -> OffCpuCauses {
+    pub(crate) fn finish(self, told_by: ToldBy) -> OffCpuCauses {
         let reason = |(reason, (count, split))| ReasonRow { reason, count, split };
         let waker = |(waker, (count, blocked_ns))| WakerRow { waker, count, blocked_ns };
         let mut reasons: Vec<ReasonRow> = self.reasons.into_iter().map(reason).collect();
@@ -170,7 +193,7 @@ impl CauseSums {
         // Stable: equals stay in their own order.
         reasons.sort_by_key(|row| std::cmp::Reverse(row.split.total_ns()));
         wakers.sort_by_key(|row| std::cmp::Reverse(row.blocked_ns));
-        OffCpuCauses { split: self.split, reasons, wakers }
+        OffCpuCauses { told_by, split: self.split, reasons, wakers }
     }
 }
 
@@ -295,8 +318,8 @@ mod tests {
             count: 1,
             split: split(8, 2, 0),
         };
-        assert_eq!(inner.finish().reasons, std::slice::from_ref(&fault));
-        let outer = outer.finish();
+        assert_eq!(inner.finish(ToldBy::Scheduler).reasons, std::slice::from_ref(&fault));
+        let outer = outer.finish(ToldBy::Scheduler);
         let futex = ReasonRow { reason: Reason::Syscall(202), count: 1, split: split(5, 5, 0) };
         let preempted = ReasonRow { reason: Reason::Preempted, count: 1, split: split(0, 0, 1) };
         assert_eq!(outer.reasons, [futex, fault, preempted]);

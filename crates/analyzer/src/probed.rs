@@ -21,7 +21,7 @@ use crate::analysis::percent_of_a_core;
 use crate::children::{ChildKey, ChildSums};
 use crate::code_map::CodeMap;
 use crate::loss::Ledger;
-use crate::off_cpu_causes::{CauseSums, Intervals, KernelNames, Reason};
+use crate::off_cpu_causes::{CauseSums, Intervals, KernelNames, Reason, ToldBy};
 use crate::report::{
     CallId, CallRow, Caller, ChildKind, Cut, CutCause, Limits, Place, Report, Status, ThreadLoss, Total,
     TraceSummary,
@@ -105,7 +105,7 @@ impl<'a> ProbedAnalysis<'a> {
         let scale = percent_of_a_core(span_ns, loss.coverage);
         let mut functions = self.calls.finish(|on_cpu_ns| on_cpu_ns as f64 * scale);
         for ((function, causes), reasons) in functions.iter_mut().zip(self.causes).zip(&self.reasons) {
-            function.off_cpu_causes = Some(causes.finish());
+            function.off_cpu_causes = Some(causes.finish(ToldBy::Scheduler));
             function.row_reasons = RowReasons::of_rows(&function.rows, reasons);
         }
         Report {

@@ -10,10 +10,19 @@ use crate::loss::Ledger;
 use crate::report::{CallRow, Limits, RowSink};
 use crate::request::{Ancestor, Request, Roles, Surroundings};
 use crate::stack::Activation;
+use crate::traced_causes::TracedCauses;
 use crate::tree::{CallTree, TreeSink, Trees};
 
 /// Activations that are kept for reuse, so that a call costs no allocation.
 const SPARE_MAX: usize = 256;
+
+/// A call of a wanted function that has ended.
+pub(crate) struct EndedCall<'c> {
+    pub(crate) row: &'c CallRow,
+    pub(crate) children: &'c ChildSums,
+    /// The thread's off-CPU time at its begin and at its end.
+    pub(crate) off_cpu_ns: (u64, u64),
+}
 
 pub(crate) struct Session<'a> {
     pub(crate) around: Surroundings<'a>,
@@ -22,6 +31,7 @@ pub(crate) struct Session<'a> {
     pub(crate) stack_switches: bool,
     pub(crate) map: CodeMap<'a>,
     pub(crate) calls: Aggregate,
+    pub(crate) causes: TracedCauses<'a>,
     pub(crate) loss: Ledger,
     pub(crate) limits: Limits,
     /// Who takes trees, and which.
@@ -48,6 +58,7 @@ impl<'a> Session<'a> {
             stack_switches: request.stack_switches,
             map: CodeMap::new(around),
             calls: Aggregate::new(request),
+            causes: TracedCauses::new(around, request.functions.len()),
             loss: Ledger::default(),
             limits: Limits::default(),
             trees: None,
@@ -72,8 +83,16 @@ impl<'a> Session<'a> {
     }
 
     /// A call of the wanted function number `wanted` has ended, or will not be seen to end; with its tree, if that is wanted.
-    pub(crate) fn call(&mut self, wanted: u32, row: &CallRow, children: &ChildSums, tree: Option<&CallTree>) {
+    pub(crate) fn call(
+        &mut self,
+        wanted: u32,
+        EndedCall { row, children, off_cpu_ns }: &EndedCall<'_>,
+        tree: Option<&CallTree>,
+    ) {
         let is_reported = self.calls.add(wanted, row, children);
+        if is_reported && row.status.counted() && row.depth == 0 {
+            self.causes.add(wanted, row.tid, *off_cpu_ns);
+        }
         self.limits.undecided_calls += u64::from(is_reported && row.undecided);
         if let Some(rows) = self.rows.as_mut().filter(|_| is_reported) {
             rows.row(wanted as usize, row);

@@ -12,6 +12,7 @@ use model::{AuxOffset, Avma, Cpu, EventTime, FunctionId, SpaceId};
 
 use crate::children::ChildSums;
 use crate::report::CallRow;
+use crate::session::EndedCall;
 use crate::tree::CallTree;
 
 /// Frames that a stack may have.  More than an 8 MB stack can hold (a frame takes at least 16 bytes there).
@@ -141,6 +142,14 @@ pub(crate) struct Activation {
 pub(crate) struct WaitingCall {
     pub(crate) wanted: u32,
     pub(crate) row: CallRow,
+    /// The thread's off-CPU time at its begin and at its end.
+    pub(crate) off_cpu_ns: (u64, u64),
     pub(crate) children: ChildSums,
     pub(crate) tree: Option<CallTree>,
+}
+
+impl WaitingCall {
+    pub(crate) fn ended(&self) -> EndedCall<'_> {
+        EndedCall { row: &self.row, children: &self.children, off_cpu_ns: self.off_cpu_ns }
+    }
 }

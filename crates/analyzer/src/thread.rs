@@ -13,7 +13,7 @@ use crate::kernel::Left;
 use crate::landing::Undecided;
 use crate::off_cpu::OffCpuClock;
 use crate::report::{CallId, CallRow, Caller, Cut, CutCause, Status};
-use crate::session::Session;
+use crate::session::{EndedCall, Session};
 use crate::stack::{Activation, CHAIN_MAX, DEPTH_MAX, Frame, FrameKind, NOT_KNOWN, WaitingCall};
 use crate::tree::{Gatherer, Node, Trees};
 use crate::window::ThreadWindow;
@@ -460,7 +460,8 @@ impl<'a> Thread<'a> {
             if !activation.reported {
                 let row = self.row(session, frame, &activation, end);
                 let root = activation.has_tree.then(|| self.root(session, frame, end));
-                self.hand_over(session, wanted, row, root, &mut activation);
+                let off_cpu_ns = (frame.off_cpu_ns, end.off_cpu_ns);
+                self.hand_over(session, wanted, (row, off_cpu_ns), root, &mut activation);
             }
         }
         activation.children.clear();
@@ -473,7 +474,7 @@ impl<'a> Thread<'a> {
         &mut self,
         session: &mut Session<'a>,
         wanted: u32,
-        row: CallRow,
+        (row, off_cpu_ns): (CallRow, (u64, u64)),
         root: Option<(usize, Node)>,
         activation: &mut Activation,
     ) {
@@ -482,16 +483,17 @@ impl<'a> Thread<'a> {
         let callers =
             callers.map(|frame| if frame.kind.is_mark() { FunctionId::UNKNOWN } else { frame.function });
         let tree = root.map(|(first, root)| self.trees.tree(first, root, callers));
+        let call = EndedCall { row: &row, children: &activation.children, off_cpu_ns };
         let Some(ancestor) = session.ancestor else {
-            return session.call(wanted, &row, &activation.children, tree);
+            return session.call(wanted, &call, tree);
         };
         let Some(&below) = self.ancestors.last() else { return };
         if ancestor.latency == crate::request::LatencyRange::ALL {
-            return session.call(wanted, &row, &activation.children, tree);
+            return session.call(wanted, &call, tree);
         }
         if let Some(below) = self.stack.get_mut(below).and_then(|f| f.activation.as_mut()) {
             let children = std::mem::take(&mut activation.children);
-            below.waiting.push(WaitingCall { wanted, row, children, tree: tree.cloned() });
+            below.waiting.push(WaitingCall { wanted, row, off_cpu_ns, children, tree: tree.cloned() });
         }
     }
 
@@ -512,7 +514,7 @@ impl<'a> Thread<'a> {
         };
         if fits {
             for call in activation.waiting.drain(..) {
-                session.call(call.wanted, &call.row, &call.children, call.tree.as_ref());
+                session.call(call.wanted, &call.ended(), call.tree.as_ref());
             }
         } else if let Some(below) = self.ancestors.last().and_then(|&i| self.stack.get_mut(i))
             && let Some(below) = below.activation.as_mut()

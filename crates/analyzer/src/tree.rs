@@ -217,5 +217,6 @@ pub fn off_cpu_spans(schedule: &Schedule, tid: Tid, from: Ns, to: Ns) -> impl It
         from: span.from.max(from),
         to: Some(span.to.map_or(to, |end| end.min(to))),
         preempted: span.preempted,
+        woken: span.woken.map(|woken| woken.max(from).min(to)),
     })
 }

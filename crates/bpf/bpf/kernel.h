@@ -55,6 +55,9 @@ struct task_struct {
 	unsigned long sas_ss_size;
 	unsigned int __state;
 	unsigned int flags;
+	int prio;
+	int wake_cpu;
+	char comm[16];
 };
 
 /* Before Linux 5.14. */

@@ -15,6 +15,7 @@
 #include <bpf/bpf_tracing.h>
 
 #include "probes.h"
+#include "scheduler.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -448,15 +449,6 @@ int on_count(struct pt_regs *regs)
 	return 0;
 }
 
-static __always_inline bool sleeps(struct task_struct *task)
-{
-	struct task_struct___before_5_14 *old = (void *)task;
-
-	if (bpf_core_field_exists(task->__state))
-		return BPF_CORE_READ(task, __state) != 0;
-	return BPF_CORE_READ(old, state) != 0;
-}
-
 static __always_inline void comes_back(struct thread *thread, __u64 now)
 {
 	__u64 out = thread->out, woken = thread->woken;
@@ -508,16 +500,6 @@ static __noinline void tell(struct thread *thread, __u32 tid, __u64 now)
 	bpf_ringbuf_submit(interval, BPF_RB_NO_WAKEUP);
 }
 
-/* The system call that the thread is in: its number stands there from the entry on, and is negative in interrupts and faults. */
-static __always_inline __s32 current_syscall(struct task_struct *task)
-{
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	__s64 number = NO_SYSCALL;
-
-	bpf_probe_read_kernel(&number, sizeof(number), &regs->orig_ax);
-	return number >= 0 && number < 1024 ? number : NO_SYSCALL;
-}
-
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
@@ -549,19 +531,6 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		comes_back(comes, now);
 	}
 	return 0;
-}
-
-/*
- * A timer or a device wakes on the time of whoever runs when it interrupts.  The stack tells, to who knows its names.  For who
- * does not: a thread wakes others in system calls; where the current one is in none, and is not the kernel's own, it was interrupted.
- */
-static __always_inline bool is_interrupt(struct task_struct *current)
-{
-	const unsigned int kernel_thread = 0x00200000; /* include/linux/sched.h, PF_KTHREAD */
-
-	if (BPF_CORE_READ(current, pid) == 0)
-		return 1;
-	return !(BPF_CORE_READ(current, flags) & kernel_thread) && current_syscall(current) == NO_SYSCALL;
 }
 
 SEC("tp_btf/sched_waking")

@@ -57,7 +57,6 @@ struct call {
 #define STACK_LEN 16
 #define WAKER_STACK_LEN 32
 #define COMM_LEN 16
-#define NO_SYSCALL -1
 
 /* Why a thread with open calls was off the CPU, and who woke it. */
 struct interval {

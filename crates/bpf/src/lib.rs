@@ -1,4 +1,5 @@
-//! Times the calls of functions by probes at their entries and ends, where there is no Intel PT.
+//! Times the calls of functions by probes at their entries and ends, where there is no Intel PT; and tells why recorded threads
+//! are off their CPUs, where there is.
 //!
 //! ```text
 //! probe_points  a function's code -> where it is probed                  (pure)
@@ -6,6 +7,7 @@
 //! attach        probes in processes
 //! session       one run: records of calls -> a sink
 //! wire          what programs and user space agree on (bpf/probes.h)
+//! sched         the scheduler's events of what is recorded (bpf/sched.bpf.c, sched_wire)
 //! cost          what a probe costs here              (idle: on functions that do nothing)
 //! ```
 //!
@@ -19,6 +21,8 @@ mod error;
 mod idle;
 mod probe_points;
 mod programs;
+mod sched;
+mod sched_wire;
 mod session;
 mod wire;
 
@@ -26,6 +30,7 @@ pub use attach::{ProbedFunction, ProbedPlace};
 pub use cost::{Cost, Costs};
 pub use error::BpfError;
 pub use probe_points::{CodeError, CodePart, Ends, FunctionCode, ProbePoint, ProbePoints};
+pub use sched::{SchedBy, SchedSession};
 pub use session::{Room, Session, Summary};
 
 /// Whether the kernel accepts the programs; true: with links for many probes at once.

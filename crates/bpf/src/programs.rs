@@ -35,11 +35,7 @@ pub(crate) struct Programs {
 impl Programs {
     /// Loads them: with links for many probes, or on older kernels without.
     pub(crate) fn load(sizes: Sizes) -> Result<Self, BpfError> {
-        if !Path::new("/sys/kernel/btf/vmlinux").exists() {
-            return Err(BpfError::NoBtf);
-        }
-        // What libbpf would print is in the errors.
-        libbpf_rs::set_print(None);
+        types_are_there()?;
         match open(sizes, true)?.load() {
             Ok(object) => {
                 let programs = Self { object, has_multi: true };
@@ -47,12 +43,10 @@ impl Programs {
                     return Ok(programs);
                 }
             }
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                return Err(BpfError::NotPermitted(String::new()));
-            }
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(not_loaded(error)),
             Err(_) => (), // it does not know programs for such links
         }
-        let object = open(sizes, false)?.load().map_err(|error| BpfError::Load(format!("{error:#}")))?;
+        let object = open(sizes, false)?.load().map_err(not_loaded)?;
         Ok(Self { object, has_multi: false })
     }
 
@@ -94,20 +88,38 @@ impl Programs {
 
     /// A number for each CPU, summed.
     pub(crate) fn sum(&self, map: &str, index: u32) -> u64 {
-        let Ok(map) = self.map(map) else { return 0 };
-        let values = map
-            .lookup_percpu(&index.to_ne_bytes(), libbpf_rs::MapFlags::ANY)
-            .ok()
-            .flatten()
-            .unwrap_or_default();
-        let number =
-            |value: &Vec<u8>| value.get(..8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes);
-        values.iter().map(number).sum()
+        self.map(map).map_or(0, |map| sum(&map, index))
+    }
+}
+
+/// A number for each CPU, summed.
+pub(crate) fn sum(map: &Map<'_>, index: u32) -> u64 {
+    let values =
+        map.lookup_percpu(&index.to_ne_bytes(), libbpf_rs::MapFlags::ANY).ok().flatten().unwrap_or_default();
+    let number =
+        |value: &Vec<u8>| value.get(..8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes);
+    values.iter().map(number).sum()
+}
+
+/// Without them nothing can be loaded.
+pub(crate) fn types_are_there() -> Result<(), BpfError> {
+    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return Err(BpfError::NoBtf);
+    }
+    // What libbpf would print is in the errors.
+    libbpf_rs::set_print(None);
+    Ok(())
+}
+
+pub(crate) fn not_loaded(error: libbpf_rs::Error) -> BpfError {
+    match error.kind() {
+        ErrorKind::PermissionDenied => BpfError::NotPermitted(String::new()),
+        _ => BpfError::Load(format!("{error:#}")),
     }
 }
 
 fn open(sizes: Sizes, multi: bool) -> Result<OpenObject, BpfError> {
-    let failed = |error: libbpf_rs::Error| BpfError::Load(format!("{error:#}"));
+    let failed = not_loaded;
     let mut open =
         ObjectBuilder::default().name("func_latency").map_err(failed)?.open_memory(OBJECT).map_err(failed)?;
     let functions = u32::try_from(sizes.functions.max(1)).unwrap_or(u32::MAX);

@@ -232,11 +232,11 @@ fn so_far(thread: &[u8], now: Ns) -> OffCpuSplit {
     off_cpu
 }
 
-fn long(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn long(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes)
 }
 
-fn word(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn word(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes)
 }
 

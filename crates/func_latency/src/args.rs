@@ -295,6 +295,9 @@ pub struct RecordArgs {
     /// Child processes and theirs, too: those that there are, and those that come to be
     #[arg(long)]
     pub follow: bool,
+    /// Leave out why calls are off the CPU: what they wait for, and who wakes them (taken by eBPF, where that is permitted)
+    #[arg(long)]
+    pub no_sched: bool,
     /// Size of each buffer of trace: 64M [default: by number of buffers and free memory]
     #[arg(short = 'm', long = "aux_size", value_name = "SIZE")]
     pub aux_size: Option<ByteSize>,

@@ -63,6 +63,7 @@ mod remedy;
 pub mod render;
 mod report_command;
 mod row_file;
+mod sched;
 mod show_command;
 mod target;
 mod tree_commands;

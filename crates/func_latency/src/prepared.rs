@@ -7,11 +7,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use image::build_id_of;
 use perfdata::write::Features;
-use recorder::{CpuList, Interrupts, Job, Pmu, Proc, Request, Session, Summary, machine};
+use recorder::{CpuList, Interrupts, Job, Pmu, Proc, Request, Sched, SchedSource, Session, Summary, machine};
 
 use crate::aim::Aim;
-use crate::host;
 use crate::record_config::RecordConfig;
+use crate::{host, sched};
 
 /// Everything that can go wrong before a window has not.
 pub(crate) struct Prepared {
@@ -19,6 +19,8 @@ pub(crate) struct Prepared {
     pub(crate) session: Session,
     /// What the file says of machine and command.
     features: Features,
+    /// Takes the scheduler's events, or says why not; `None`: they were not asked for.
+    sched: Option<Result<Box<dyn SchedSource>, String>>,
 }
 
 impl Prepared {
@@ -41,8 +43,10 @@ impl Prepared {
         let mut features = machine::features(&proc, &CpuList::online("/sys".as_ref()), &pmu, command_line);
         features.build_ids.extend(host::vdso_build_id().map(|id| ("[vdso]".to_owned(), id)));
         let request = Request { filter: aim.ranges.clone(), ..config.request.clone() };
+        // Before the events are open: to load programs takes a while.
+        let sched = config.sched.then(|| sched::source(&config.request));
         let session = Session::open(request, pmu)?;
-        Ok(Self { aim, session, features })
+        Ok(Self { aim, session, features, sched })
     }
 
     /// Records to a file.
@@ -60,6 +64,10 @@ impl Prepared {
                 .with_context(|| format!("cannot create {}", directory.display()))?;
         }
         let job = Job { path, features: &self.features, window, build_id: &build_id_of, interrupts };
-        Ok(self.session.record(&job)?)
+        match self.sched {
+            None => Ok(self.session.record(&job, None)?),
+            Some(Ok(mut source)) => Ok(self.session.record(&job, Some(&mut *source))?),
+            Some(Err(why)) => Ok(Summary { sched: Sched::Refused(why), ..self.session.record(&job, None)? }),
+        }
     }
 }

@@ -161,6 +161,7 @@ mod tests {
             refused_threads: 0,
             missed_threads: 0,
             untraced_cpus: recorder::CpuList::default(),
+            sched: recorder::Sched::NotAsked,
         };
         let preview = Preview {
             whom: "process 7 (x), 1 thread".to_owned(),

@@ -1,7 +1,7 @@
 //! Without a subcommand: record and report.  `record`: record only.
 
 use anyhow::{Context, Result};
-use recorder::{Ended, Interrupts, Layout, Losses, Summary, Target};
+use recorder::{Ended, Interrupts, Layout, Losses, Sched, Summary, Target};
 
 use crate::args::RecordArgs;
 use crate::config::ReportConfig;
@@ -127,6 +127,7 @@ fn tell(config: &RecordConfig, summary: &Summary) {
         ));
     }
     losses(&summary.losses).into_iter().for_each(messages::warn);
+    sched(config, &summary.sched);
     if !summary.untraced_cpus.0.is_empty() {
         messages::warn(format!(
             "CPU {} was switched on in the window: nothing was recorded there, and since then whatever a thread did off the \
@@ -146,6 +147,33 @@ fn tell(config: &RecordConfig, summary: &Summary) {
             "{} could not be traced: no descriptors or memory that may be locked were left; a smaller -m, or no -t",
             counted(summary.refused_threads, "newborn thread")
         ));
+    }
+}
+
+/// Whether why calls are off the CPU was recorded.
+fn sched(config: &RecordConfig, sched: &Sched) {
+    match sched {
+        Sched::NotAsked => (),
+        Sched::Refused(why) => messages::note(format!(
+            "why calls are off the CPU is not recorded, only whether they were preempted: {why}; --no-sched leaves it out \
+             without a word"
+        )),
+        Sched::Written { events, lost, clocks_apart_ns } => {
+            if config.verbose {
+                messages::note(format!(
+                    "{} of the scheduler; CLOCK_MONOTONIC, which they were taken by, was joined to perf's clock to within {}",
+                    counted(*events, "event"),
+                    duration(*clocks_apart_ns)
+                ));
+            }
+            if *lost > 0 {
+                messages::warn(format!(
+                    "{} of the scheduler had no room: why calls were off the CPU then is not known, and who was woken seems \
+                     blocked up to its return",
+                    counted(*lost, "event")
+                ));
+            }
+        }
     }
 }
 

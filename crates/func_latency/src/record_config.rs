@@ -42,6 +42,8 @@ pub(crate) struct RecordConfig {
     pub(crate) then: Then,
     /// Where the recording is copied to, with what it needs.
     pub(crate) bundle: Option<BundleConfig>,
+    /// Record why calls are off the CPU, too.
+    pub(crate) sched: bool,
     /// Say what is done.
     pub(crate) verbose: bool,
     /// What times the calls, if that was asked for.
@@ -98,6 +100,7 @@ impl RecordConfig {
             ip_filter: args.ip_filter,
             then,
             bundle: bundle.transpose()?,
+            sched: !args.no_sched && then != Then::Preview,
             verbose: args.query.calls.verbose,
             backend: args.backend,
             #[cfg(feature = "bpf")]

@@ -87,5 +87,6 @@ pub(crate) fn load(
     kernel: &KernelOptions,
 ) -> (Image, Schedule) {
     let options = host::image_options(recording, symfs, kernel);
-    (Image::load(&recording.sideband, &options), Schedule::new(&recording.sideband))
+    let image = Image::load(&recording.sideband, &options).with_kernel_symbols(&recording.kernel_symbols);
+    (image, Schedule::new(&recording.sideband))
 }

@@ -9,7 +9,7 @@ use analyzer::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
     CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, OffCpuCauses, Place, Quantiles, Reason,
     ReasonRow, Report, RowChildren, RowReasons, RowSink, SortedDurations, Stats, Status, Tails, ThreadLoss,
-    Total, TraceSummary, Untimed, Waker, WakerRow,
+    ToldBy, Total, TraceSummary, Untimed, Waker, WakerRow,
 };
 use func_latency::config::{RowsFile, RowsForm};
 use func_latency::render::rows::{self, RowsWriter};
@@ -185,6 +185,7 @@ fn causes() -> OffCpuCauses {
     let reason = |reason, count, split| ReasonRow { reason, count, split };
     let thread = Waker::Thread { pid: Pid(70), tid: Tid(77), name: "flusher".to_owned() };
     OffCpuCauses {
+        told_by: ToldBy::Scheduler,
         split: split(1_100_000, 100_000, 50_000),
         reasons: vec![
             reason(Reason::Syscall(74), 3, split(1_000_000, 90_000, 0)),

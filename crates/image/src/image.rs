@@ -14,7 +14,7 @@ use crate::elf::Elf;
 use crate::error::{ObjectError, Problem};
 use crate::functions::Function;
 use crate::jit_code::Dumps;
-use crate::kernel::{KernelText, Origin};
+use crate::kernel::{KernelSymbols, KernelText, Origin};
 use crate::lines::{Lines, SourceLine};
 use crate::name_index::NameIndex;
 use crate::object_file::{Loaded, ObjectFile};
@@ -34,6 +34,8 @@ pub struct Image {
     bases: Vec<u32>,
     pub(crate) names: OnceLock<NameIndex>,
     pub(crate) kernel_origin: Origin,
+    /// Of the recording's own, for its stacks.
+    kernel_symbols: KernelSymbols,
 }
 
 impl Image {
@@ -67,7 +69,14 @@ impl Image {
             next = next.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
             bases.push(next);
         }
-        Self { spaces, objects, bases, names: OnceLock::new(), kernel_origin: origin }
+        let kernel_symbols = KernelSymbols::default();
+        Self { spaces, objects, bases, names: OnceLock::new(), kernel_origin: origin, kernel_symbols }
+    }
+
+    /// The same, with the symbols that the recording has of its kernel (lines of `/proc/kallsyms`).
+    #[must_use]
+    pub fn with_kernel_symbols(self, text: &str) -> Self {
+        Self { kernel_symbols: KernelSymbols::parse(text), ..self }
     }
 
     /// All objects, in the order in which they were first mapped.
@@ -370,5 +379,9 @@ impl FunctionLookup for Image {
 
     fn object(&self, id: FunctionId) -> Option<ObjectId> {
         self.split_id(id).map(|(object, _)| object)
+    }
+
+    fn kernel_function(&self, address: Avma) -> Option<&str> {
+        self.kernel_symbols.name(address)
     }
 }

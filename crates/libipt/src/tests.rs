@@ -103,6 +103,7 @@ fn run(code: &Code, aux: &[u8], segment_bytes: u64) -> Vec<String> {
         buffers: vec![buffer],
         pt,
         clock: Some(TscClock { shift: 0, mult: 1, zero: 0 }),
+        kernel_symbols: String::new(),
         time_span: Some((Ns(0), Ns(1_000_000))),
         ..Recording::default()
     };

@@ -93,4 +93,9 @@ pub trait FunctionLookup: Sync {
 
     /// The object that a function belongs to; `None` for [`FunctionId::UNKNOWN`].
     fn object(&self, id: FunctionId) -> Option<ObjectId>;
+
+    /// The kernel's function at an address of its stacks; `None`: nobody knows.
+    fn kernel_function(&self, _address: Avma) -> Option<&str> {
+        None
+    }
 }

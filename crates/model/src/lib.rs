@@ -16,6 +16,7 @@ pub mod gap;
 pub mod ip_filter;
 pub mod probed;
 pub mod recording;
+pub mod sched;
 pub mod schedule;
 pub mod sideband;
 
@@ -35,5 +36,6 @@ pub use recording::{
     AuxBuffer, AuxOwner, AuxPiece, AuxRecord, ClockOffsets, CpuCoverage, CpuModel, Damage, PtConfig,
     Recording,
 };
+pub use sched::{SchedBody, SchedEvent, SchedTask, Waiting, Waking};
 pub use schedule::Schedule;
 pub use sideband::{BuildId, Cpu, Inode, Mmap, Pid, Sideband, SidebandRecord, Tid};

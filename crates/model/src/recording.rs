@@ -247,6 +247,8 @@ pub struct Recording<'a> {
     pub kernel_release: Option<String>,
     /// The name of the machine that was recorded on (`uname -n`), if the recording has it.
     pub hostname: Option<String>,
+    /// Symbols of that kernel, as `/proc/kallsyms` has them: those that its stacks in the recording need; may be empty.
+    pub kernel_symbols: String,
     /// The command line that was recorded with, if known.
     pub command_line: Vec<String>,
     /// Process that the recording is about, if `-p` or a command made it known by its first COMM.

@@ -12,6 +12,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::Ns;
+use crate::probed::{OffCpuInterval, OffCpuSplit};
+use crate::sched::{Waiting, Waking};
 use crate::sideband::{Cpu, Pid, Sideband, SidebandRecord, Tid};
 
 /// A thread on a CPU, from `from` until `to` (exclusive; [`Ns::MAX`] if it was never seen to leave).
@@ -38,6 +40,22 @@ pub struct OffCpu {
     pub to: Option<Ns>,
     /// It was taken off while it could run.
     pub preempted: bool,
+    /// When it was woken, inside; `None`: never, or no event of the scheduler says so.
+    pub woken: Option<Ns>,
+}
+
+impl OffCpu {
+    /// What it did there; nothing, if it never came back.
+    #[must_use]
+    pub fn split(&self) -> OffCpuSplit {
+        let total_ns = self.to.map_or(0, |to| to.since(self.from));
+        if self.preempted {
+            return OffCpuSplit { preempted_ns: total_ns, ..OffCpuSplit::default() };
+        }
+        // Where no wake-up was seen it cannot be told how long it waited for a CPU.
+        let blocked_ns = self.woken.map_or(total_ns, |woken| woken.since(self.from).min(total_ns));
+        OffCpuSplit { blocked_ns, runnable_ns: total_ns - blocked_ns, preempted_ns: 0 }
+    }
 }
 
 /// What the sideband says of one thread.
@@ -64,6 +82,10 @@ pub struct ThreadLife {
     pub on_cpu: Vec<(Ns, Cpu)>,
     /// Last COMM name.
     pub name: String,
+    /// What it went to wait for, by the scheduler's own events: each a little before its `off_cpu`.
+    pub waits: Vec<(Ns, Box<Waiting>)>,
+    /// Who woke it, where `off_cpu` says when.
+    pub wakers: Vec<(Ns, Box<Waking>)>,
 }
 
 impl ThreadLife {
@@ -83,6 +105,47 @@ impl ThreadLife {
 }
 
 impl ThreadLife {
+    /// The first wake-up of a thread that sleeps is the one: others find it awake.
+    fn is_woken(&mut self, time: Ns, waking: Box<Waking>) {
+        if let Some(last) = self.off_cpu.last_mut()
+            && last.to.is_none()
+            && last.woken.is_none()
+            && !last.preempted
+        {
+            last.woken = Some(time);
+            self.wakers.push((time, waking));
+        }
+    }
+
+    /// Why it was off its CPU each time, in the order of `off_cpu`.
+    ///
+    /// The scheduler's event of a switch comes a little before the record of it.  The two may have been taken by different clocks,
+    /// so that it may also seem to come a little behind, while the thread is off its CPU: it cannot have left that then.
+    #[must_use]
+    pub fn why_off_cpu(&self, tid: Tid) -> Vec<OffCpuInterval> {
+        let mut waits = self.waits.iter().peekable();
+        let mut wakers = self.wakers.iter().peekable();
+        let intervals = self.off_cpu.iter().map(|off| {
+            let mut waiting = None;
+            while let Some((_, wait)) = waits.next_if(|(time, _)| *time < off.to.unwrap_or(Ns::MAX)) {
+                waiting = Some(wait);
+            }
+            let waker = wakers.next_if(|(time, _)| Some(*time) == off.woken);
+            OffCpuInterval {
+                tid,
+                out: off.from,
+                woken: off.woken,
+                back: off.to.unwrap_or(off.from),
+                is_preempted: off.preempted,
+                outermost: 0,
+                syscall: waiting.and_then(|waiting| waiting.syscall),
+                stack: waiting.map(|waiting| waiting.stack.clone()).unwrap_or_default(),
+                waker: waker.map(|(_, waking)| waking.waker.clone()),
+            }
+        });
+        intervals.collect()
+    }
+
     /// From its birth until it was traced (or died), where it may have run without.  Not of a number that several threads
     /// had.
     #[must_use]
@@ -101,6 +164,7 @@ pub struct Schedule {
     has_switches: bool,
     /// There are SWITCH records, which say more than samples of sched_switch.
     has_switch_records: bool,
+    has_wakeups: bool,
 }
 
 /// Who ran on one CPU.
@@ -130,6 +194,12 @@ impl Schedule {
     #[must_use]
     pub fn has_switches(&self) -> bool {
         self.has_switches
+    }
+
+    /// The recording has events of threads being woken: how long they slept, and how long they waited for a CPU then, is known.
+    #[must_use]
+    pub fn has_wakeups(&self) -> bool {
+        self.has_wakeups
     }
 
     /// The recording knows code of this process: it is one of those traced.
@@ -213,8 +283,18 @@ impl Schedule {
                     self.switch(record.cpu, pid, tid, time, *out, *preempted);
                 }
             }
-            Sideband::SchedSwitch { prev, preempted, next } if !self.has_switch_records => {
-                self.sched_switch(record, *prev, *preempted, *next);
+            Sideband::SchedSwitch { prev, preempted, next, waiting } => {
+                if !self.has_switch_records {
+                    self.sched_switch(record, *prev, *preempted, *next);
+                }
+                let life = self.threads.get_mut(prev).filter(|_| prev.0 != 0);
+                if let (Some(life), Some(waiting), Some(time)) = (life, waiting, record.time) {
+                    life.waits.push((time, waiting.clone()));
+                }
+            }
+            Sideband::SchedWaking(waking) => {
+                self.has_wakeups = true;
+                self.wakes(waking, record.time);
             }
             Sideband::AttachedLate { tid } => self.threads.entry(*tid).or_default().attached_late = true,
             Sideband::Lost { .. } => self.lost(record),
@@ -235,6 +315,17 @@ impl Schedule {
         let (prev_pid, next_pid) = (record.pid.unwrap_or(pid_of(self, prev)), pid_of(self, next));
         self.switch(record.cpu, prev_pid, prev, time, true, preempted);
         self.switch(record.cpu, next_pid, next, time, false, false);
+    }
+
+    fn wakes(&mut self, waking: &Waking, time: Option<Ns>) {
+        let mut waking = Box::new(waking.clone());
+        // The tracepoint names the woken, and not the waker.
+        if let Some(waker) = self.threads.get(&waking.waker.tid).filter(|_| waking.waker.name.is_empty()) {
+            waking.waker.name.clone_from(&waker.name);
+        }
+        if let (Some(life), Some(time)) = (self.threads.get_mut(&waking.tid), time) {
+            life.is_woken(time, waking);
+        }
     }
 
     /// Records of this CPU (if it is not said: of any) were lost since the last one.
@@ -296,7 +387,7 @@ impl Schedule {
             if let Some(last) = life.off_cpu.last_mut() {
                 last.to = last.to.or(Some(last.from));
             }
-            life.off_cpu.push(OffCpu { from: time, to: None, preempted });
+            life.off_cpu.push(OffCpu { from: time, to: None, preempted, woken: None });
         } else {
             if let Some(last) = life.off_cpu.last_mut() {
                 last.to = last.to.or(Some(time));
@@ -360,6 +451,7 @@ impl Timetable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::probed::WakerSeen;
 
     fn on_cpu(from: u64, to: u64, tid: i32, doubtful: bool) -> OnCpu {
         OnCpu { from: Ns(from), to: Ns(to), pid: Pid(1), tid: Tid(tid), doubtful }
@@ -465,7 +557,11 @@ mod tests {
     #[test]
     fn tracepoints_stand_in_for_switch_records() {
         let sample = |ns, prev, preempted, next| {
-            record(ns, 0, Sideband::SchedSwitch { prev: Tid(prev), preempted, next: Tid(next) })
+            record(
+                ns,
+                0,
+                Sideband::SchedSwitch { prev: Tid(prev), preempted, next: Tid(next), waiting: None },
+            )
         };
         let comm = Sideband::Comm { pid: Pid(1), tid: Tid(7), name: String::new(), exec: false };
         let samples =
@@ -474,13 +570,62 @@ mod tests {
         assert!(s.has_switches());
         let runs: Vec<_> = s.on_cpu(Cpu(0)).iter().map(|run| (run.from.0, run.to.0, run.tid.0)).collect();
         assert_eq!(runs, [(0, 10, 0), (10, 20, 7), (20, 30, 0), (30, u64::MAX, 7)]);
-        let off = OffCpu { from: Ns(20), to: Some(Ns(30)), preempted: true };
+        let off = OffCpu { from: Ns(20), to: Some(Ns(30)), preempted: true, woken: None };
         assert_eq!(s.thread(Tid(7)).unwrap().off_cpu, [off]);
         // They say less than SWITCH records.
         let both = [sample(10, 0, true, 7), switch(11, 0, 7, false)];
         assert_eq!(Schedule::new(&both).on_cpu(Cpu(0)), [on_cpu(11, u64::MAX, 7, false)]);
         // A tracepoint of threads does not see them come.
         assert!(!Schedule::new(&[sample(10, 7, false, 9)]).has_switches());
+    }
+
+    /// The scheduler's own events explain the switch records, by a clock that is a little off.
+    #[test]
+    fn what_a_thread_waits_for_and_who_wakes_it() {
+        let leaves = |ns, syscall| {
+            let waiting = Some(Box::new(Waiting { syscall, stack: vec![] }));
+            let body =
+                Sideband::SchedSwitch { prev: Tid(7), preempted: syscall.is_none(), next: Tid(0), waiting };
+            record(ns, 0, body)
+        };
+        let wakes = |ns, tid: i32| {
+            let waker = WakerSeen {
+                pid: Pid(1),
+                tid: Tid(tid),
+                name: String::new(),
+                stack: vec![],
+                is_perhaps_interrupted: false,
+            };
+            record(ns, 1, Sideband::SchedWaking(Box::new(Waking { tid: Tid(7), waker })))
+        };
+        let comm = Sideband::Comm { pid: Pid(1), tid: Tid(8), name: "w".to_owned(), exec: false };
+        let preempted = Sideband::Switch { out: true, preempted: true };
+        let s = Schedule::new(&[
+            record(1, 0, comm),
+            switch(5_000, 0, 7, false),
+            leaves(9_990, Some(202)),
+            switch(10_000, 0, 7, true),
+            wakes(14_000, 8), // the first one counts: it is awake then
+            wakes(14_500, 9),
+            switch(16_000, 0, 7, false),
+            SidebandRecord { tid: Some(Tid(7)), ..record(20_000, 0, preempted) },
+            leaves(20_400, None), // taken by a clock that is 0.4 us behind
+            wakes(21_000, 8),     // does not sleep
+            switch(23_000, 0, 7, false),
+            switch(30_000, 0, 7, true),
+            switch(39_000, 0, 7, false),
+        ]);
+        assert!(s.has_wakeups());
+        let life = s.thread(Tid(7)).unwrap();
+        let why = life.why_off_cpu(Tid(7));
+        let seen: Vec<_> = why.iter().map(|off| (off.out.0, off.woken.map(|ns| ns.0), off.syscall)).collect();
+        assert_eq!(seen, [(10_000, Some(14_000), Some(202)), (20_000, None, None), (30_000, None, None)]);
+        assert_eq!(why[0].waker.as_ref().map(|waker| &*waker.name), Some("w"));
+        let splits: Vec<_> = life.off_cpu.iter().map(OffCpu::split).collect();
+        let split =
+            |blocked_ns, runnable_ns, preempted_ns| OffCpuSplit { blocked_ns, runnable_ns, preempted_ns };
+        assert_eq!(splits, [split(4_000, 2_000, 0), split(0, 0, 3_000), split(9_000, 0, 0)]);
+        assert_eq!(why.iter().map(OffCpuInterval::split).collect::<Vec<_>>(), splits);
     }
 
     fn switch(ns: u64, cpu: u32, tid: i32, out: bool) -> SidebandRecord {
@@ -510,7 +655,7 @@ mod tests {
         let life = s.thread(Tid(7)).unwrap();
         assert_eq!((life.born, life.died), (Some(Ns(10)), Some(Ns(60))));
         assert_eq!(life.dead, [(Ns(20), Ns(50))]);
-        assert_eq!(life.off_cpu, [OffCpu { from: Ns(21), to: Some(Ns(21)), preempted: false }]);
+        assert_eq!(life.off_cpu, [OffCpu { from: Ns(21), to: Some(Ns(21)), preempted: false, woken: None }]);
     }
 
     #[test]
@@ -519,7 +664,7 @@ mod tests {
         assert_eq!(s.on_cpu(Cpu(0)), [on_cpu(10, 20, 7, false)]);
         assert_eq!(s.on_cpu(Cpu(1)), [on_cpu(35, u64::MAX, 7, false)]);
         let life = s.thread(Tid(7)).unwrap();
-        assert_eq!(life.off_cpu, [OffCpu { from: Ns(20), to: Some(Ns(35)), preempted: false }]);
+        assert_eq!(life.off_cpu, [OffCpu { from: Ns(20), to: Some(Ns(35)), preempted: false, woken: None }]);
         assert_eq!(s.cpu_of(Tid(7), Ns(34)), Some(Cpu(0)));
         assert_eq!(s.cpu_of(Tid(7), Ns(35)), Some(Cpu(1)));
         assert_eq!(s.cpu_of(Tid(7), Ns(9)), None);

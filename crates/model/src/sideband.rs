@@ -2,6 +2,7 @@
 
 use crate::address::{Avma, FileOffset};
 use crate::clock::Ns;
+use crate::sched::{Waiting, Waking};
 
 /// Process id (the kernel's tgid).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -118,7 +119,11 @@ pub enum Sideband {
         preempted: bool,
         /// The thread that came.
         next: Tid,
+        /// What the thread that left waits for, if the sample says something of it.
+        waiting: Option<Box<Waiting>>,
     },
+    /// A sample of the tracepoint `sched:sched_waking` or `sched:sched_wakeup`: a thread was woken.
+    SchedWaking(Box<Waking>),
     /// ITRACE_START: tracing of this thread began.
     ItraceStart {
         /// Process.

@@ -23,6 +23,32 @@ pub(crate) fn sample(clock: TscClock) -> ClockSample {
     best.1
 }
 
+/// Perf's clock and `CLOCK_MONOTONIC` at one instant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pair {
+    pub(crate) perf: Ns,
+    pub(crate) monotonic_ns: u64,
+    /// It was the same instant to within so much.
+    pub(crate) apart_ns: u64,
+}
+
+/// Both clocks now: the narrowest of some pairs of TSC values around the other clock's.
+pub(crate) fn pair(clock: TscClock) -> Pair {
+    let once = || {
+        let before = tsc();
+        let monotonic_ns = ns(clock_gettime(ClockId::Monotonic));
+        let width = tsc().0.saturating_sub(before.0);
+        let perf = clock.to_ns(Tsc(before.0 + width / 2));
+        Pair { perf, monotonic_ns, apart_ns: perf.since(clock.to_ns(before)) + 1 }
+    };
+    (1..TRIES).map(|_| once()).fold(
+        once(),
+        |best, next| {
+            if next.apart_ns < best.apart_ns { next } else { best }
+        },
+    )
+}
+
 /// Perf's clock now.
 pub(crate) fn now(clock: TscClock) -> Ns {
     clock.to_ns(tsc())
@@ -42,6 +68,9 @@ mod tests {
         let (first, second) = (sample(clock), sample(clock));
         assert!(first.time < second.time && second.time < now(clock));
         assert!(first.monotonic_ns < second.monotonic_ns);
+        let pair = pair(clock);
+        assert!(pair.apart_ns > 0 && second.monotonic_ns < pair.monotonic_ns);
+        assert!(second.time < pair.perf && pair.perf < now(clock));
         assert!(first.realtime_ns > 1_500_000_000_000_000_000);
     }
 }

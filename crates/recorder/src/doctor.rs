@@ -1,5 +1,6 @@
 //! What this machine lets us record: facts from `/proc` and `/sys`, each with what it costs and what helps.
 
+mod ebpf;
 mod trace_unit;
 
 use std::io;
@@ -10,8 +11,8 @@ use rustix::process::{Resource, getrlimit};
 use crate::kernel_clock;
 use crate::pmu::Pmu;
 use crate::procfs::{
-    CAP_CHECKPOINT_RESTORE, CAP_IPC_LOCK, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, Proc, capabilities,
-    field,
+    CAP_BPF, CAP_CHECKPOINT_RESTORE, CAP_IPC_LOCK, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, Proc,
+    capabilities, field,
 };
 
 /// Linux from which on everything that we use is there; `(major, minor)`.
@@ -67,6 +68,13 @@ fn examine_with(proc: &Proc, sysfs: &Path, clock_is_tsc: io::Result<bool>) -> Ve
             CAP_SYS_PTRACE,
             "what programs of other users have mapped cannot be read, and their functions are not known",
         ),
+        machine.capability(
+            "CAP_BPF",
+            CAP_BPF,
+            "why calls are off the CPU is not recorded, and calls cannot be timed by uprobes",
+        ),
+        ebpf::unprivileged(proc),
+        ebpf::ring_memory(proc, sysfs),
         machine.locked_memory(),
         machine.capability(
             "CAP_CHECKPOINT_RESTORE",
@@ -312,6 +320,7 @@ mod tests {
                 ("permission", true),
                 ("CAP_PERFMON", false),
                 ("CAP_SYS_PTRACE", false),
+                ("CAP_BPF", false),
                 ("locked memory", false),
                 ("CAP_CHECKPOINT_RESTORE", false)
             ]

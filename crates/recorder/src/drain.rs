@@ -10,7 +10,7 @@
 //! Never woken by single records: our own switches would be among them, and wake us again.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -45,8 +45,8 @@ pub(crate) struct Shared<'a> {
     pub(crate) clock: TscClock,
     /// Records are read at least so often.
     pub(crate) tick: Duration,
-    /// The window is over: nothing is enabled any more.
-    pub(crate) ending: AtomicBool,
+    /// When the window was over, in perf's clock, from when on nothing is enabled any more; [`Ns::MAX`]: it is not.
+    pub(crate) ended_at: AtomicU64,
 }
 
 impl Shared<'_> {
@@ -55,9 +55,19 @@ impl Shared<'_> {
         clocks::now(self.clock)
     }
 
+    /// The window is over now.
+    pub(crate) fn end(&self) {
+        self.ended_at.store(self.now().0, Ordering::SeqCst);
+    }
+
+    /// When the window was over; [`Ns::MAX`]: it is not.
+    pub(crate) fn ended_at(&self) -> Ns {
+        Ns(self.ended_at.load(Ordering::SeqCst))
+    }
+
     /// The window is over.
     pub(crate) fn is_ending(&self) -> bool {
-        self.ending.load(Ordering::SeqCst)
+        self.ended_at() != Ns::MAX
     }
 
     /// All events that there are.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 
 use model::{Ns, TscClock};
-use perfdata::write::{Event, Features, IntelPtInfo, Writer, id_index, time_conv};
+use perfdata::write::{Event, Features, IntelPtInfo, Writer, id_index, sched_events, time_conv};
 
 use crate::attach::OpenBuffer;
 use crate::clocks;
@@ -25,6 +25,8 @@ pub(crate) struct Head<'a> {
     pub(crate) clock: TscClock,
     /// IP filter; empty: none.
     pub(crate) filter: &'a str,
+    /// The scheduler's events are in the file, too.
+    pub(crate) has_sched: bool,
 }
 
 /// Writes what stands in front.
@@ -35,8 +37,12 @@ pub(crate) fn write(
     features: &Features,
     snapshots: &[Snapshot],
 ) -> io::Result<Writer<File>> {
-    let events = head.events(buffers);
+    let mut events = head.events(buffers);
+    // Of rings only: who reads the index knows from it which CPUs and threads are recorded.
     let ids = id_index(&events);
+    if head.has_sched {
+        events.extend(sched_events());
+    }
     let mut writer = Writer::new(file, events)?;
     let info = head.info();
     writer.record(&info.auxtrace_info())?;

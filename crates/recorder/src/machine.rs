@@ -19,6 +19,7 @@ pub fn features(proc: &Proc, cpus: &CpuList, pmu: &Pmu, command_line: Vec<String
         command_line,
         pmus: vec![(pmu.number, Pmu::NAME.to_owned())],
         build_ids: Vec::new(),
+        tracing_data: None,
     }
 }
 

@@ -236,6 +236,7 @@ pub(crate) const CAP_IPC_LOCK: u64 = 1 << 14;
 pub(crate) const CAP_SYS_PTRACE: u64 = 1 << 19;
 pub(crate) const CAP_SYS_ADMIN: u64 = 1 << 21;
 pub(crate) const CAP_PERFMON: u64 = 1 << 38;
+pub(crate) const CAP_BPF: u64 = 1 << 39;
 pub(crate) const CAP_CHECKPOINT_RESTORE: u64 = 1 << 40;
 
 /// The capabilities of this process; 0 if they cannot be read.

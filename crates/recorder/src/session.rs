@@ -13,10 +13,10 @@ use std::ffi::CString;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use perfdata::write::{Features, time_conv};
+use perfdata::write::{Features, time_conv, tracing_data};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::attach::{OpenBuffer, Opener, Places};
@@ -40,6 +40,7 @@ use crate::plan::{Asked, Layout, Plan};
 use crate::pmu::Pmu;
 use crate::procfs::Proc;
 use crate::pt_config::PtSettings;
+use crate::sched_side::{self, Sched, SchedSource};
 use crate::snapshot::{BuildIdOf, Snapshot};
 use crate::sys::{HeldChild, Interrupts};
 use crate::target::Target;
@@ -84,6 +85,8 @@ pub struct Summary {
     pub missed_threads: u64,
     /// CPUs that were switched on meanwhile: what ran there has no trace, and the file says so.
     pub untraced_cpus: CpuList,
+    /// The scheduler's events.
+    pub sched: Sched,
 }
 
 /// Records are read at least this often.
@@ -232,13 +235,22 @@ impl Session {
     /// # Errors
     /// The file cannot be written: what was written before can be read.  Or the trace's times mean nothing here, or the
     /// program cannot be executed: then there is no file.
-    pub fn record(self, job: &Job<'_>) -> Result<Summary, RecordError> {
+    pub fn record(
+        self,
+        job: &Job<'_>,
+        mut sched: Option<&mut dyn SchedSource>,
+    ) -> Result<Summary, RecordError> {
         let Self { request, pmu, settings, online, opener, mut buffers, program, began, .. } = self;
         let clock = buffers
             .iter()
             .find_map(|buffer| buffer.ring.clock())
             .ok_or_else(|| RecordError::NoClock { remedy: kernel_clock::remedy(&opener.proc) })?;
         opener.workers.all(&mut buffers, |buffer| buffer.events.enable_sideband());
+        let traced = request.cpus.clone().unwrap_or_default();
+        let started = program.as_ref().map(HeldChild::pid);
+        let ids = || sched_side::ids(&request.target, started, &traced, &opener.proc);
+        let refused = sched.as_mut().and_then(|source| source.start(&ids).err());
+        let mut sched = sched.filter(|_| refused.is_none());
         let snapshots =
             snapshots(&request.target, program.as_ref(), &opener.proc, job.build_id, &mut buffers);
         let filter = &ip_filter::for_recording(&request.filter);
@@ -249,6 +261,7 @@ impl Session {
             layout: opener.plan.layout,
             clock,
             filter,
+            has_sched: sched.is_some(),
         };
         let not_written = |error| RecordError::Output { path: job.path.to_path_buf(), error };
         let (place, file) = NewFile::create(job.path)?;
@@ -265,7 +278,7 @@ impl Session {
             events: Mutex::new(Vec::new()),
             clock,
             tick: if wanted { NEWBORN_TICK } else { TICK },
-            ending: AtomicBool::new(false),
+            ended_at: AtomicU64::new(u64::MAX),
         };
         if let Some(newborns) = shared.newborns {
             // Who was born before the sideband was on has no FORK record.
@@ -287,17 +300,23 @@ impl Session {
         // An event of a thread is there wherever the thread is.
         let by_cpu = opener.plan.layout != Layout::Threads;
         let mut new_cpus = by_cpu.then(|| NewCpus::new("/sys".into(), online, clocks::now(clock)));
-        let (passed, losses) = std::thread::scope(|scope| {
+        let source = sched.as_deref();
+        let (passed, losses, events) = std::thread::scope(|scope| {
+            let events = source.map(|source| scope.spawn(|| sched_side::write(source, &shared)));
             let running: Vec<_> = drains.into_iter().map(|drain| scope.spawn(|| drain.run())).collect();
             let passed = window.pass(program, place, began, new_cpus.as_mut());
             // The count is what makes it readable; it cannot be full.
             let _ = rustix::io::write(&shared.stop, &1u64.to_ne_bytes());
             let read: Result<Vec<Vec<Losses>>, _> = running.into_iter().map(|drain| drain.join()).collect();
-            (passed, read)
+            (passed, read, events.and_then(|events| events.join().ok()).unwrap_or_default())
         });
         drop(shared);
         output.put(|writer| writer.record(&time_conv(clock, Some(&clocks::sample(clock)))));
-        let file = output.finish(job.features);
+        let tracing_data = sched.as_mut().map(|source| {
+            source.stop();
+            tracing_data(&source.symbols(&events.addresses))
+        });
+        let file = output.finish(&Features { tracing_data, ..job.features.clone() });
         let Passed { ended, window, start_up } = passed?;
         let losses = losses.map_err(|_| RecordError::System {
             what: "a thread that reads buffers failed",
@@ -315,6 +334,7 @@ impl Session {
             refused_threads,
             missed_threads,
             untraced_cpus: new_cpus.map_or_else(CpuList::default, NewCpus::found),
+            sched: sched_side::summary(refused, sched.as_deref(), events),
         })
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use model::{Pid, Sideband, Tid, TscClock};
@@ -68,7 +68,7 @@ fn recorded(
     let settings = PtSettings { config: 9, event: "dummy".into() };
     let clock = buffers[0].ring.clock().unwrap_or(TscClock { shift: 0, mult: 1, zero: 0 });
     let pmu = Pmu::default();
-    let head = Head { pmu: &pmu, settings: &settings, attrs, layout, clock, filter: "" };
+    let head = Head { pmu: &pmu, settings: &settings, attrs, layout, clock, filter: "", has_sched: false };
     buffers.iter().for_each(|buffer| buffer.events.enable_sideband());
     early();
     buffers.iter_mut().for_each(OpenBuffer::read_early);
@@ -85,7 +85,7 @@ fn recorded(
         events: Mutex::new(vec![]),
         clock,
         tick: Duration::from_millis(1),
-        ending: AtomicBool::new(false),
+        ended_at: AtomicU64::new(u64::MAX),
     };
     let drain = Drain::new(&shared, buffers);
     std::thread::scope(|scope| {

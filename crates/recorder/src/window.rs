@@ -1,7 +1,6 @@
 //! The window: from the moment the trace is on until it is off.
 
 use std::process::Child;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -87,7 +86,7 @@ impl Window<'_> {
         };
         let start = Instant::now();
         let ended = self.wait(start, &mut child, &mut new_cpus);
-        self.shared.ending.store(true, Ordering::SeqCst);
+        self.shared.end();
         // All of the trace first: who is switched out meanwhile is still told.
         self.for_all_events(BufferEvents::disable_trace);
         self.for_all_events(BufferEvents::disable_sideband);

@@ -203,6 +203,7 @@ fn features(program: &Program, options: &Options) -> Features {
             .map(|(number, name)| (number, name.to_owned()))
             .to_vec(),
         build_ids: mapped.into_iter().filter_map(build_id).chain(kernel_build_id).collect(),
+        tracing_data: None,
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Case {
     pub counted: &'static [&'static str],
     /// What is lost.
     pub losses: Losses,
+    /// The scheduler's events are recorded, too, by `func_latency`.
+    pub sched: bool,
 }
 
 /// When the target runs.
@@ -110,7 +112,10 @@ impl Case {
             }
             Recorder::FuncLatency => {
                 let directory = place(&vm.of_case(self.name, "recording"));
-                vec![place(&vm.func_latency()), "--format".into(), "json".into(), "-D".into(), directory]
+                let mut words =
+                    vec![place(&vm.func_latency()), "--format".into(), "json".into(), "-D".into(), directory];
+                words.extend((!self.sched).then(|| "--no-sched".to_owned()));
+                words
             }
         };
         let programs = place(&vm.programs());
@@ -154,6 +159,7 @@ mod tests {
             arguments: &["-p", Word::PID, "--filter", "filter f @ {programs}/nest", Word::TARGET],
             counted: &[],
             losses: Losses::None,
+            sched: false,
         };
         assert_eq!(
             case.command(&Vm::new(Path::new("/vm")), Some(7))[4..],

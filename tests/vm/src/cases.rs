@@ -16,6 +16,7 @@ const PERF: Case = Case {
     arguments: &["-e", "intel_pt/cyc,mtc_period=9/u", Word::TARGET],
     counted: &[],
     losses: Losses::None,
+    sched: false,
 };
 
 /// The command on a running target: one second is long here, and the target's end is the window's.
@@ -227,6 +228,14 @@ pub const CASES: &[Case] = &[
         target: &["threads"],
         arguments: &["-p", Word::PID, "-d", "20", "-f", "work"],
         counted: THREADS_FUNCTIONS,
+        ..LIVE
+    },
+    Case {
+        name: "live-sched",
+        target: &["waits"],
+        arguments: &["-p", Word::PID, "-d", "20", "-f", "sleeps", "-f", "waits", "-f", "spins"],
+        counted: &["sleeps", "waits", "spins"],
+        sched: true,
         ..LIVE
     },
     Case {

@@ -20,7 +20,7 @@ use crate::losses::Gaps;
 use crate::paths::Vm;
 use crate::switches::Trace;
 use crate::untraced::OneCpu;
-use crate::{counts, crystal, log, losses, remains, switches};
+use crate::{counts, crystal, log, losses, remains, sched, switches};
 
 /// What a case has shown.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,7 +67,7 @@ pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
     };
     // Of whole CPUs perf takes kernel threads and other programs for the one that ran before.
     if matches!(case.losses, Losses::None | Losses::Overflows) && !case.is_of_cpus() {
-        perf_agrees(&data, &truth)?;
+        perf_agrees(&data, &truth, case.sched)?;
         perf_reports(&data, case.counted)?;
     }
     let counted: Vec<&str> = case.counted.iter().flat_map(|function| ["-f", function]).collect();
@@ -77,6 +77,10 @@ pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
     }
     if !case.is_of_cpus() {
         losses::same(&report, case.losses, &gaps, &opened, &truth)?;
+    }
+    if case.sched {
+        sched::same_as_traced(&opened, &truth, &switches)?;
+        sched::causes_are_the_targets(&report)?;
     }
     // What ran before a thread was attached to is not in the log either.
     if let Some(cpu) = case.traced_cpu() {
@@ -157,10 +161,15 @@ fn same_events(opened: &Opened<'_>, truth: &File, is_of_target: &dyn Fn(Tid) -> 
 }
 
 /// perf's own decoder finds the same branches.  Not behind damage: it goes on in front of the next PSB, on luck.
-fn perf_agrees(data: &Path, truth: &File) -> Result<()> {
+fn perf_agrees(data: &Path, truth: &File, has_samples: bool) -> Result<()> {
     let mut perf = Command::new("perf");
-    perf.args(["script", "--itrace=be", "--ns", "-F", "tid,time,flags,ip,addr", "-i"]).arg(data);
-    let mut perf = perf.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context("perf script")?;
+    perf.args(["script", "--itrace=be", "--ns", "-F", "tid,time,flags,ip,addr"]);
+    if has_samples {
+        // Those of tracepoints are no branches; where there are call chains, perf puts names beside all addresses.
+        perf.args(["-F", "trace:", "-G"]);
+    }
+    perf.arg("-i").arg(data).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut perf = perf.spawn().context("perf script")?;
     let script = perf.stdout.take().context("perf script has no output")?;
     let agreement = perf_script::compare(truth, BufReader::new(script), Branches::All)?;
     let done = perf.wait()?;

@@ -18,5 +18,6 @@ pub mod log;
 mod losses;
 pub mod paths;
 mod remains;
+mod sched;
 mod switches;
 mod untraced;

@@ -44,6 +44,12 @@ impl Trace {
         Ok(Self(switches(&fs::read_to_string(path).with_context(|| path.display().to_string())?)))
     }
 
+    /// When a thread left its CPU (true), and when it came to one.
+    pub(crate) fn switches(&self, tid: Tid) -> Vec<(Ns, bool)> {
+        let switches = self.0.get(&tid).map_or(&[][..], Vec::as_slice);
+        switches.iter().map(|switch| (switch.at, switch.out)).collect()
+    }
+
     /// A thread's stays on other CPUs than this one, in order.
     pub(crate) fn stays_off(&self, tid: Tid, traced: Cpu) -> Vec<Stay> {
         let switches = self.0.get(&tid).map_or(&[][..], Vec::as_slice);

@@ -1,6 +1,6 @@
 //! What time was spent on.
 
-use model::{Schedule, Tid};
+use model::{OffCpuSplit, Schedule, Tid};
 
 use crate::report::ChildKind;
 use crate::tree::{Step, off_cpu_spans};
@@ -16,6 +16,8 @@ pub enum Spent {
     Interrupts,
     /// Off the CPU, which it gave up.
     Blocked,
+    /// Woken up, and waiting for a CPU; where nothing tells of wake-ups that is blocked.
+    Runnable,
     /// Off the CPU, which it was taken from.
     Preempted,
     /// Off the CPU, and there are no switch records that say why.
@@ -24,8 +26,15 @@ pub enum Spent {
 
 impl Spent {
     /// All of them, in their order.
-    pub const ALL: [Self; 6] =
-        [Self::Running, Self::Kernel, Self::Interrupts, Self::Blocked, Self::Preempted, Self::OffCpu];
+    pub const ALL: [Self; 7] = [
+        Self::Running,
+        Self::Kernel,
+        Self::Interrupts,
+        Self::Blocked,
+        Self::Runnable,
+        Self::Preempted,
+        Self::OffCpu,
+    ];
 
     /// Name in tables and JSON.
     #[must_use]
@@ -35,6 +44,7 @@ impl Spent {
             Self::Kernel => "kernel",
             Self::Interrupts => "interrupts and faults",
             Self::Blocked => "blocked",
+            Self::Runnable => "runnable",
             Self::Preempted => "preempted",
             Self::OffCpu => "off the CPU",
         }
@@ -48,8 +58,8 @@ pub struct Parts([u64; Spent::ALL.len()]);
 impl Parts {
     /// A node's own time.
     ///
-    /// Time off the CPU is that of the analysis, which knows on which side of an event a switch was; that it was preempted
-    /// the switch records say.
+    /// Time off the CPU is that of the analysis, which knows on which side of an event a switch was; what it did there
+    /// the switch records and the scheduler's events say.
     pub(crate) fn of(step: &Step<'_>, tid: Tid, schedule: &Schedule) -> Self {
         let mut parts = Self::default();
         let running = match step.node.kind {
@@ -66,22 +76,25 @@ impl Parts {
             *parts.of_kind(Spent::OffCpu) = off_cpu_ns;
             return parts;
         }
-        let spans = off_cpu_spans(schedule, tid, step.node.start, step.node.end());
-        let preempted = spans.filter(|span| span.preempted);
-        let preempted_ns: u64 =
-            preempted.map(|span| span.to.map_or(0, |to| to.since(span.from))).fold(0, u64::saturating_add);
-        *parts.of_kind(Spent::Preempted) = preempted_ns.min(off_cpu_ns);
-        *parts.of_kind(Spent::Blocked) = off_cpu_ns.saturating_sub(preempted_ns);
+        let mut split = OffCpuSplit::default();
+        off_cpu_spans(schedule, tid, step.node.start, step.node.end())
+            .for_each(|span| split.add(span.split()));
+        let preempted_ns = split.preempted_ns.min(off_cpu_ns);
+        let runnable_ns = split.runnable_ns.min(off_cpu_ns - preempted_ns);
+        *parts.of_kind(Spent::Preempted) = preempted_ns;
+        *parts.of_kind(Spent::Runnable) = runnable_ns;
+        *parts.of_kind(Spent::Blocked) = off_cpu_ns - preempted_ns - runnable_ns;
         parts
     }
 
     fn of_kind(&mut self, spent: Spent) -> &mut u64 {
-        let [running, kernel, interrupts, blocked, preempted, off_cpu] = &mut self.0;
+        let [running, kernel, interrupts, blocked, runnable, preempted, off_cpu] = &mut self.0;
         match spent {
             Spent::Running => running,
             Spent::Kernel => kernel,
             Spent::Interrupts => interrupts,
             Spent::Blocked => blocked,
+            Spent::Runnable => runnable,
             Spent::Preempted => preempted,
             Spent::OffCpu => off_cpu,
         }

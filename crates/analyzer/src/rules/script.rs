@@ -9,6 +9,7 @@
 //!   code call k+10 f          there is a call instruction
 //!   code sigreturn restorer   ... a system call that ends a handler
 //!   off 120 150               off the CPU;  `off 120` for ever;  `off 120 150 5`: then on CPU 5, not on 3
+//!   slept 120 202 140 9 150   off the CPU in system call 202, woken by thread 9 at 140, back at 150
 //!   born 5                    also `died 90`, `traced 5`, `executed 5`;  `late`: attached to while it ran
 //!
 //!   100 start f               tracing starts;  `95/100/110`: known to lie from 95 to 110
@@ -26,7 +27,8 @@ use std::fmt::Write as _;
 use model::{
     AsyncCause, AuxOffset, Avma, BranchEvent, BranchKind, CodeSource, Cpu, EndKind, EventSink, EventTime,
     FunctionAt, FunctionId, FunctionKind, FunctionLookup, Gap, GapCause, NoCode, Ns, ObjectId, Pid, Schedule,
-    Sideband, SidebandRecord, Site, SpaceId, Svma, Target, Tid, TraceEvent, Transfer,
+    Sideband, SidebandRecord, Site, SpaceId, Svma, Target, Tid, TraceEvent, Transfer, Waiting, WakerSeen,
+    Waking,
 };
 
 use crate::{
@@ -139,6 +141,22 @@ fn sideband(word: &str, args: &[&str], tid: Tid, out: &mut Vec<SidebandRecord>) 
                 out.push(SidebandRecord { cpu, ..back });
             }
         }
+        "slept" => {
+            let tid_at = |i: usize| Tid(args[i].parse().unwrap());
+            let waiting = Some(Box::new(Waiting { syscall: args[1].parse().ok(), stack: vec![] }));
+            let leaves = Sideband::SchedSwitch { prev: tid, preempted: false, next: Tid(0), waiting };
+            let waker = WakerSeen {
+                pid: Pid(7),
+                tid: tid_at(3),
+                name: "w".to_owned(),
+                stack: vec![],
+                is_perhaps_interrupted: false,
+            };
+            out.push(record(at(0), tid, leaves));
+            out.push(record(at(0), tid, Sideband::Switch { out: true, preempted: false }));
+            out.push(record(at(2), waker.tid, Sideband::SchedWaking(Box::new(Waking { tid, waker }))));
+            out.push(record(at(4), tid, Sideband::Switch { out: false, preempted: false }));
+        }
         "born" => {
             let parent_tid = Tid(1);
             let fork = Sideband::Fork { pid: Pid(7), tid, parent_pid: Pid(7), parent_tid };
@@ -206,7 +224,7 @@ pub(super) fn schedule(script: &str) -> Schedule {
     let mut records = Vec::new();
     for line in script.lines() {
         let mut words = line.split_whitespace();
-        if let Some(word @ "off") = words.next() {
+        if let Some(word @ ("off" | "slept")) = words.next() {
             sideband(word, &words.collect::<Vec<_>>(), Tid(7), &mut records);
         }
     }
@@ -264,7 +282,7 @@ fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Repo
                 let gap = Gap { from, to, bytes: 16, at, cause: cause(why) };
                 events.push((tid, space, TraceEvent::Gap(gap)));
             }
-            [word @ ("off" | "born" | "died" | "traced" | "executed" | "late"), ref args @ ..] => {
+            [word @ ("off" | "slept" | "born" | "died" | "traced" | "executed" | "late"), ref args @ ..] => {
                 sideband(word, args, tid, &mut records)
             }
             [at, word, ref args @ ..] => {

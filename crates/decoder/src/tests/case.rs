@@ -48,6 +48,7 @@ impl Default for Setup {
         let recording = Recording {
             pt,
             clock: Some(TscClock { shift: 0, mult: 1, zero: 0 }),
+            kernel_symbols: String::new(),
             time_span: Some((Ns(0), Ns(1_000_000))),
             ..Recording::default()
         };

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use analyzer::Reason;
 use model::{Sideband, SidebandRecord, Tid};
 use perfdata::Listed;
 
 use crate::config::DumpConfig;
 use crate::filter::TidSet;
+use crate::render::names::reason_name;
 use crate::{exit, messages, recording};
 
 pub(super) fn dump(
@@ -41,6 +43,7 @@ fn concerns(record: &SidebandRecord, tids: &TidSet) -> bool {
         | Sideband::ItraceStart { tid, .. }
         | Sideband::AttachedLate { tid }
         | Sideband::SchedSwitch { next: tid, .. } => Some(*tid),
+        Sideband::SchedWaking(waking) => Some(waking.tid),
         Sideband::Mmap(mmap) => Some(Tid(mmap.pid.0)),
         _ => None,
     };
@@ -87,9 +90,16 @@ fn details(f: &mut fmt::Formatter<'_>, body: &Sideband) -> fmt::Result {
             let direction = direction(*out, *preempted);
             write!(f, " {direction} {other} {}/{}", other_pid.0, other_tid.0)
         }
-        Sideband::SchedSwitch { prev, preempted, next } => {
+        Sideband::SchedSwitch { prev, preempted, next, waiting } => {
             let how = if *preempted { "preempted" } else { "blocked" };
-            write!(f, " sched_switch {} {how} next {}", prev.0, next.0)
+            write!(f, " sched_switch {} {how} next {}", prev.0, next.0)?;
+            let syscall = waiting.as_ref().and_then(|waiting| waiting.syscall);
+            syscall.map_or(Ok(()), |syscall| write!(f, " in {}", reason_name(&Reason::Syscall(syscall))))
+        }
+        Sideband::SchedWaking(waking) => {
+            let (woken, waker) = (waking.tid.0, &waking.waker);
+            let how = if waker.is_perhaps_interrupted { " interrupted" } else { "" };
+            write!(f, " sched_waking {woken} by {}/{}{how}", waker.pid.0, waker.tid.0)
         }
         Sideband::AttachedLate { tid } => write!(f, " late {}", tid.0),
         Sideband::Lost { count } => write!(f, " {count}"),
@@ -111,7 +121,7 @@ fn direction(out: bool, preempted: bool) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{Avma, BuildId, Cpu, FileOffset, Mmap, Ns, Pid};
+    use model::{Avma, BuildId, Cpu, FileOffset, Mmap, Ns, Pid, Waiting, WakerSeen, Waking};
 
     #[test]
     fn lines() {
@@ -145,8 +155,20 @@ mod tests {
             kernel: false,
         });
         check(10, mapped, "MMAP2 pid 7 0x400000+0x1000 x offset 0x2000 /usr/bin/x build-id ab01");
-        let switch = Sideband::SchedSwitch { prev: Tid(7), preempted: false, next: Tid(9) };
+        let switch = Sideband::SchedSwitch { prev: Tid(7), preempted: false, next: Tid(9), waiting: None };
         check(9, switch, "SAMPLE sched_switch 7 blocked next 9");
+        let waiting = Some(Box::new(Waiting { syscall: Some(202), stack: vec![] }));
+        let switch = Sideband::SchedSwitch { prev: Tid(7), preempted: false, next: Tid(9), waiting };
+        check(9, switch, "SAMPLE sched_switch 7 blocked next 9 in futex");
+        let waker = WakerSeen {
+            pid: Pid(3),
+            tid: Tid(4),
+            name: String::new(),
+            stack: vec![],
+            is_perhaps_interrupted: true,
+        };
+        let waking = Sideband::SchedWaking(Box::new(Waking { tid: Tid(7), waker }));
+        check(9, waking, "SAMPLE sched_waking 7 by 3/4 interrupted");
         check(200, Sideband::Other { record_type: 200 }, "RECORD 200");
         let bare = SidebandRecord {
             time: None,

@@ -213,6 +213,7 @@ mod tests {
             from: Ns(1000 + at),
             to: Some(Ns(1000 + at + ns)),
             preempted: at == 0,
+            woken: None,
         };
         let spans = Spans::of(Ns(1000), (0..102).map(|i| off(i * 10, i % 5 + 1)));
         assert_eq!((spans.longest.len(), spans.more, spans.more_ns), (SPANS_MAX, 2, 2));

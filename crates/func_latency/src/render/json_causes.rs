@@ -1,6 +1,6 @@
 //! Why calls were off the CPU, as JSON.
 
-use analyzer::{OffCpuCauses, Reason, ReasonRow, Waker, WakerRow};
+use analyzer::{OffCpuCauses, Reason, ReasonRow, ToldBy, Waker, WakerRow};
 use model::OffCpuSplit;
 use serde::Serialize;
 
@@ -9,6 +9,8 @@ use super::names::{reason_name, waker_name};
 /// Of the outermost counted calls.
 #[derive(Serialize)]
 pub(super) struct Causes {
+    /// `scheduler`; `switch records`: then there are no reasons and wakers, and who waits for a CPU after a wake-up is blocked.
+    told_by: &'static str,
     #[serde(flatten)]
     split: Split,
     reasons: Vec<ReasonEntry>,
@@ -19,8 +21,8 @@ pub(super) struct Causes {
 struct Split {
     /// Asleep.
     blocked_ns: u64,
-    /// Woken up, waiting for a CPU.
-    runnable_ns: u64,
+    /// Woken up, waiting for a CPU; null: not known.
+    runnable_ns: Option<u64>,
     /// Not asleep, waiting for a CPU.
     preempted_ns: u64,
 }
@@ -46,17 +48,27 @@ struct WakerEntry {
 
 impl Causes {
     pub(super) fn new(causes: &OffCpuCauses) -> Self {
-        Self {
-            split: split(causes.split),
-            reasons: causes.reasons.iter().map(reason).collect(),
-            wakers: causes.wakers.iter().map(waker).collect(),
+        let split = split(causes.split);
+        match causes.told_by {
+            ToldBy::SwitchRecords => Self {
+                told_by: "switch records",
+                split: Split { runnable_ns: None, ..split },
+                reasons: Vec::new(),
+                wakers: Vec::new(),
+            },
+            ToldBy::Scheduler => Self {
+                told_by: "scheduler",
+                split,
+                reasons: causes.reasons.iter().map(reason).collect(),
+                wakers: causes.wakers.iter().map(waker).collect(),
+            },
         }
     }
 }
 
 fn split(split: OffCpuSplit) -> Split {
     let OffCpuSplit { blocked_ns, runnable_ns, preempted_ns } = split;
-    Split { blocked_ns, runnable_ns, preempted_ns }
+    Split { blocked_ns, runnable_ns: Some(runnable_ns), preempted_ns }
 }
 
 fn reason(row: &ReasonRow) -> ReasonEntry {

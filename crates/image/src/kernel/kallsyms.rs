@@ -1,5 +1,6 @@
 //! `/proc/kallsyms`: the running kernel's symbols.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use model::Avma;
@@ -24,12 +25,31 @@ impl KernelSymbols {
         Self(read(path))
     }
 
+    /// Those of such lines.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        Self(parse(text))
+    }
+
     /// The function at an address.
     #[must_use]
     pub fn name(&self, address: Avma) -> Option<&str> {
-        let after = self.0.partition_point(|symbol| symbol.address <= address);
-        let symbol = self.0.get(after.checked_sub(1)?)?;
-        (address.minus(symbol.address) < symbol.size).then_some(&symbol.name)
+        self.0.get(self.index(address)?).map(|symbol| &*symbol.name)
+    }
+
+    /// The lines that name these addresses, and no more: each with the next one, where the function ends.
+    #[must_use]
+    pub fn excerpt(&self, addresses: impl IntoIterator<Item = Avma>) -> String {
+        let needed: BTreeSet<usize> = (addresses.into_iter().filter_map(|address| self.index(address)))
+            .flat_map(|index| [index, index + 1])
+            .collect();
+        let symbols = needed.into_iter().filter_map(|index| self.0.get(index));
+        symbols.map(|symbol| format!("{:x} t {}\n", symbol.address.0, symbol.name)).collect()
+    }
+
+    fn index(&self, address: Avma) -> Option<usize> {
+        let index = self.0.partition_point(|symbol| symbol.address <= address).checked_sub(1)?;
+        self.0.get(index).filter(|symbol| address.minus(symbol.address) < symbol.size).map(|_| index)
     }
 }
 
@@ -77,5 +97,15 @@ mod tests {
         let name = |offset: u64| symbols.name(Avma(0xffff_ffff_8100_0000 + offset));
         assert_eq!([name(0xf), name(0x10)], [Some("a"), Some("b")]);
         assert_eq!(symbols.name(Avma(0xffff_ffff_8000_0000)), None);
+    }
+
+    #[test]
+    fn an_excerpt_names_what_it_was_made_for() {
+        let text = "ffffffff81000000 t a\nffffffff81000010 t b\nffffffff81000020 t c\nffffffff81000030 t d\n";
+        let all = KernelSymbols::parse(text);
+        let address = |offset: u64| Avma(0xffff_ffff_8100_0000 + offset);
+        let excerpt = all.excerpt([address(0x15), address(0x11), Avma(7)]);
+        assert_eq!(excerpt, "ffffffff81000010 t b\nffffffff81000020 t c\n");
+        assert_eq!(KernelSymbols::parse(&excerpt).name(address(0x15)), Some("b"));
     }
 }

@@ -17,9 +17,9 @@ use super::header::{FileHeader, Layout, Section};
 use super::kept::Kept;
 use super::listing::Listed;
 use super::records::{self, Record, Records};
-use super::sample_id::{self, SampleId};
+use super::sample_id::{self, Raw, SampleId};
 use super::sideband;
-use super::tracepoints::Tracepoints;
+use super::tracepoints::{TracepointSample, Tracepoints};
 
 /// `PERF_EVENT_UPDATE__NAME`.
 const EVENT_UPDATE_NAME: u64 = 2;
@@ -329,8 +329,10 @@ impl<'a, 'l> Collector<'a, 'l> {
         }
         let event = self.events.of_sample(body)?;
         let (said, raw) = sample_id::of_sample(body, event.sample_type, event.read_format)?;
-        let switch = event.tracepoint().zip(raw).and_then(|(id, raw)| self.tracepoints.sched_switch(id, raw));
-        Some((said, switch.unwrap_or(other)))
+        let of_scheduler = event.tracepoint().zip(raw).and_then(|(id, Raw { bytes: raw, chain })| {
+            self.tracepoints.sideband(&TracepointSample { id, said, raw, chain })
+        });
+        Some((said, of_scheduler.unwrap_or(other)))
     }
 
     /// Keeps what says something of threads and their code.
@@ -393,6 +395,7 @@ impl<'a, 'l> Collector<'a, 'l> {
             cpu_model: self.features.cpu_model,
             kernel_release: self.features.kernel_release,
             hostname: self.features.hostname,
+            kernel_symbols: self.tracepoints.take_symbols(),
             command_line: self.features.command_line,
             first_pid,
             damage: self.damage,

@@ -86,12 +86,19 @@ pub(super) fn split_trailer(body: &[u8], sample_type: u64) -> Option<(&[u8], Sam
     Some((body, said.or_synthesised()))
 }
 
+/// What a tracepoint says: the bytes of PERF_SAMPLE_RAW, and the addresses of its call chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Raw<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) chain: &'a [u8],
+}
+
 /// A SAMPLE: who and when, and what a tracepoint says (`None` without).
 pub(super) fn of_sample(
     body: &[u8],
     sample_type: u64,
     read_format: u64,
-) -> Option<(SampleId, Option<&[u8]>)> {
+) -> Option<(SampleId, Option<Raw<'_>>)> {
     let has = |bit| sample_type & bit != 0;
     let mut c = Cursor::new(body);
     let mut said = SampleId::default();
@@ -130,21 +137,14 @@ pub(super) fn of_sample(
 }
 
 /// The bytes of PERF_SAMPLE_RAW, which stand behind the counters and the call chain.
-fn raw<'a>(
-    c: &mut Cursor<'a>,
-    has_counters: bool,
-    has_callchain: bool,
-    read_format: u64,
-) -> Option<&'a [u8]> {
+fn raw<'a>(c: &mut Cursor<'a>, has_counters: bool, has_callchain: bool, read_format: u64) -> Option<Raw<'a>> {
     if has_counters {
         skip_counters(c, read_format)?;
     }
-    if has_callchain {
-        let addresses = c.u64()?;
-        c.take(usize::try_from(addresses).ok()?.checked_mul(8)?)?;
-    }
+    let addresses = if has_callchain { c.u64()? } else { 0 };
+    let chain = c.take(usize::try_from(addresses).ok()?.checked_mul(8)?)?;
     let len = usize::try_from(c.u32()?).ok()?;
-    c.take(len)
+    Some(Raw { bytes: c.take(len)?, chain })
 }
 
 /// `struct read_format` (include/uapi/linux/perf_event.h).
@@ -224,12 +224,13 @@ mod tests {
     fn what_a_tracepoint_says_stands_behind_counters_and_call_chain() {
         let raw_at = |before: &[u64], sample_type: u64, read_format: u64| {
             let body = [words(before), vec![3, 0, 0, 0, 7, 8, 9, 0]].concat();
-            of_sample(&body, sample_type | RAW, read_format).unwrap().1.map(<[u8]>::to_vec)
+            let raw = of_sample(&body, sample_type | RAW, read_format).unwrap().1?;
+            Some((raw.bytes.to_vec(), raw.chain.to_vec()))
         };
-        let expect = Some(vec![7, 8, 9]);
+        let expect = Some((vec![7, 8, 9], vec![]));
         assert_eq!(raw_at(&[], 0, 0), expect);
         assert_eq!(raw_at(&[1000, 1], TIME | PERIOD, 0), expect);
-        assert_eq!(raw_at(&[2, 0x401, 0x402], CALLCHAIN, 0), expect);
+        assert_eq!(raw_at(&[2, 0x401, 0x402], CALLCHAIN, 0), Some((vec![7, 8, 9], words(&[0x401, 0x402]))));
         // One counter with id; two of a group with id and lost, and the times.
         assert_eq!(raw_at(&[55, 1], READ, 4), expect);
         assert_eq!(raw_at(&[2, 10, 11, 55, 1, 0, 56, 2, 0], READ, 0x1f), expect);

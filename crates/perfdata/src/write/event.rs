@@ -4,13 +4,15 @@ use super::le::Append;
 
 /// `attr.type` of software events.
 pub const PERF_TYPE_SOFTWARE: u32 = 1;
+/// `attr.type` of tracepoints.
+pub const PERF_TYPE_TRACEPOINT: u32 = 2;
 /// `attr.config` of the software event that counts nothing and only carries sideband.
 pub const PERF_COUNT_SW_DUMMY: u64 = 9;
 
 /// Size of an attr in our files: PERF_ATTR_SIZE_VER7.  perf 6.1 refuses attrs larger than it knows.
 pub const ATTR_SIZE: usize = 128;
 
-/// `sample_type` of all our events: what stands behind every sideband record is then the same
+/// In `sample_type` of all our events: what stands behind every sideband record is then the same
 /// ([`super::SampleId`]), and the CPU is always known.
 pub(super) const SAMPLE_TYPE: u64 =
     sample::IP | sample::TID | sample::TIME | sample::CPU | sample::IDENTIFIER;
@@ -23,7 +25,9 @@ mod sample {
     pub(super) const IP: u64 = 1 << 0;
     pub(super) const TID: u64 = 1 << 1;
     pub(super) const TIME: u64 = 1 << 2;
+    pub(super) const CALLCHAIN: u64 = 1 << 5;
     pub(super) const CPU: u64 = 1 << 7;
+    pub(super) const RAW: u64 = 1 << 10;
     pub(super) const IDENTIFIER: u64 = 1 << 16;
 }
 
@@ -71,6 +75,14 @@ impl Attr {
 
     const SAMPLE_ID_ALL: u64 = 1 << 18;
 
+    /// Only tracepoints have samples.
+    const fn sample_type(&self) -> u64 {
+        match self.event_type {
+            PERF_TYPE_TRACEPOINT => SAMPLE_TYPE | sample::CALLCHAIN | sample::RAW,
+            _ => SAMPLE_TYPE,
+        }
+    }
+
     /// The `perf_event_attr`, as it stands in the file and as the kernel takes it.
     #[must_use]
     pub fn bytes(&self) -> [u8; ATTR_SIZE] {
@@ -79,7 +91,7 @@ impl Attr {
         out.u32(ATTR_SIZE as u32);
         out.u64(self.config);
         out.u64(1); // sample_period
-        out.u64(SAMPLE_TYPE);
+        out.u64(self.sample_type());
         out.u64(READ_FORMAT);
         out.u64(self.flags | Self::SAMPLE_ID_ALL);
         // wakeup, bp_type, config1, config2, branch_sample_type, sample_regs_user, sample_stack_user, clockid,

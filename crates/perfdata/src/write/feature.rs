@@ -7,6 +7,7 @@ use super::le::Append;
 
 /// Bits of the file header's feature bitmap (HEADER_* in tools/perf/util/header.h).
 mod bit {
+    pub(super) const TRACING_DATA: u32 = 1;
     pub(super) const BUILD_ID: u32 = 2;
     pub(super) const HOSTNAME: u32 = 3;
     pub(super) const OSRELEASE: u32 = 4;
@@ -42,6 +43,8 @@ pub struct Features {
     pub pmus: Vec<(u32, String)>,
     /// The mapped objects and their build ids.
     pub build_ids: Vec<(String, BuildId)>,
+    /// What describes samples of the scheduler's tracepoints: [`super::tracing_data`].
+    pub tracing_data: Option<Vec<u8>>,
 }
 
 /// Where an AUXTRACE record stands in the file, and its size.
@@ -56,6 +59,7 @@ impl Features {
         if !self.build_ids.is_empty() {
             sections.push((bit::BUILD_ID, self.build_id_section()));
         }
+        sections.extend(self.tracing_data.iter().map(|data| (bit::TRACING_DATA, data.clone())));
         sections.sort_by_key(|(feature, _)| *feature);
         sections
     }

@@ -19,15 +19,19 @@ mod event;
 mod feature;
 mod le;
 mod record;
+mod sched;
 #[cfg(test)]
 mod unfinished;
 
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 
 pub use auxtrace::{AuxChunk, ClockSample, IntelPtInfo, id_index, pt_config, time_conv};
-pub use event::{ATTR_SIZE, Attr, Event, EventId, PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
+pub use event::{
+    ATTR_SIZE, Attr, Event, EventId, PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT,
+};
 pub use feature::Features;
 pub use record::{FileIdentity, Record, SampleId};
+pub use sched::{encode_sched_event, sched_events, tracing_data};
 
 use auxtrace::{AUXTRACE_SIZE, FINISHED_ROUND, HEADER_FEATURE};
 use feature::AuxtraceIndex;

@@ -17,7 +17,7 @@ const ITRACE_START: u32 = 12;
 const SWITCH: u32 = 14;
 const SWITCH_CPU_WIDE: u32 = 15;
 
-const MISC_KERNEL: u16 = 1;
+pub(super) const MISC_KERNEL: u16 = 1;
 const MISC_USER: u16 = 2;
 const MISC_COMM_EXEC: u16 = 1 << 13;
 const MISC_SWITCH_OUT: u16 = 1 << 13;
@@ -292,7 +292,7 @@ pub(super) fn user_record(record_type: u32, body: &[u8]) -> Vec<u8> {
 
 /// Writes the size of the record that starts at `start` and ends here.  Larger ones than 16 bits can say
 /// get size 0, which [`super::Writer::record`] refuses.
-fn patch_size(out: &mut [u8], start: usize) {
+pub(super) fn patch_size(out: &mut [u8], start: usize) {
     let size = u16::try_from(out.len() - start).unwrap_or(0);
     if let Some(field) = out.get_mut(start + 6..start + HEADER_SIZE) {
         field.copy_from_slice(&size.to_le_bytes());

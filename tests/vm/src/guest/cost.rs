@@ -134,7 +134,8 @@ struct Recorded {
 fn record(vm: &Vm, target: &Target, window: Duration) -> Result<Recorded> {
     let mut record = command(&[vm.func_latency().display().to_string()])?;
     let seconds = window.as_secs_f64().to_string();
-    record.args(["record", "-p", &target.0.id().to_string(), "-d", &seconds, "-D", PLACE]);
+    // What a start takes that is the kernel's, too: to load programs is not.
+    record.args(["record", "--no-sched", "-p", &target.0.id().to_string(), "-d", &seconds, "-D", PLACE]);
     let start = Instant::now();
     let output = record.output()?;
     let elapsed = start.elapsed();

@@ -78,7 +78,7 @@ pub(super) fn disk_full(vm: &Vm) -> Result<String> {
 
 fn record(vm: &Vm, target: &Child, directory: &Path, seconds: &str) -> Result<Command> {
     let mut record = command(&[vm.func_latency().display().to_string()])?;
-    record.args(["record", "-p", &target.id().to_string(), "-d", seconds, "-D"]).arg(directory);
+    record.args(["record", "--no-sched", "-p", &target.id().to_string(), "-d", seconds, "-D"]).arg(directory);
     record.stdout(Stdio::null());
     Ok(record)
 }

@@ -97,7 +97,11 @@ impl Live {
     pub(super) fn start_by(user: u32, vm: &Vm, place: &Place, arguments: &[&str]) -> Result<Self> {
         let (report, said) = (place.path("report"), place.path("said"));
         let mut command = Command::new(vm.func_latency());
-        command.args(["--format", "json", "-D"]).arg(place.root()).args(arguments).stdin(Stdio::null());
+        command
+            .args(["--no-sched", "--format", "json", "-D"])
+            .arg(place.root())
+            .args(arguments)
+            .stdin(Stdio::null());
         command.uid(user).gid(user);
         let command = command.stdout(File::create(&report)?).stderr(File::create(&said)?).spawn()?;
         Ok(Self { command, report, said, data: place.path("perf.data") })

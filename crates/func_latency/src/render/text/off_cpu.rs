@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use analyzer::OffCpuCauses;
+use analyzer::{OffCpuCauses, ToldBy};
 use model::OffCpuSplit;
 
 use super::rule;
@@ -14,6 +14,10 @@ use crate::render::units::{duration, grouped, percent, share};
 const LISTED: usize = 10;
 const BAR: usize = 20;
 
+/// What a recording without them does not have, and how to make one that does.
+const WITHOUT_EVENTS: &str = "  what they waited for and who woke them: not in the recording, which needs eBPF (func_latency doctor), \
+                              or perf's -e sched:sched_switch -e sched:sched_waking";
+
 pub(super) fn write(out: &mut dyn Write, causes: &OffCpuCauses, name: &str, width: usize) -> io::Result<()> {
     let whole = causes.split.total_ns();
     if whole == 0 {
@@ -22,6 +26,11 @@ pub(super) fn write(out: &mut dyn Write, causes: &OffCpuCauses, name: &str, widt
     rule(out, '-', width)?;
     let OffCpuSplit { blocked_ns, runnable_ns, preempted_ns } = causes.split;
     let part = |ns: u64| format!("{} ({} %)", duration(ns), percent(share(ns, whole)));
+    if causes.told_by == ToldBy::SwitchRecords {
+        let (blocked, preempted) = (part(blocked_ns), part(preempted_ns));
+        writeln!(out, "Off-CPU time of [{name}]: {blocked} blocked or runnable, {preempted} preempted")?;
+        return writeln!(out, "{WITHOUT_EVENTS}");
+    }
     writeln!(
         out,
         "Off-CPU time of [{name}]: {} blocked, {} runnable, {} preempted",
@@ -81,4 +90,23 @@ fn wakers(out: &mut dyn Write, causes: &OffCpuCauses, blocked_ns: u64, width: us
         ]);
     }
     table.write(out, width)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is not known is said, with the remedy, and not printed as nothing.
+    #[test]
+    fn switch_records_alone_know_no_reasons() {
+        let split = OffCpuSplit { blocked_ns: 3_000, runnable_ns: 0, preempted_ns: 1_000 };
+        let causes = OffCpuCauses { told_by: ToldBy::SwitchRecords, split, ..OffCpuCauses::default() };
+        let mut out = Vec::new();
+        write(&mut out, &causes, "f", 60).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        // An empty line and a rule come first.
+        let lines: Vec<&str> = text.lines().skip(2).collect();
+        let head = "Off-CPU time of [f]: 3.00 us (75.0 %) blocked or runnable, 1.00 us (25.0 %) preempted";
+        assert_eq!(lines, [head, WITHOUT_EVENTS]);
+    }
 }

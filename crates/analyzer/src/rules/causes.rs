@@ -1,0 +1,78 @@
+//! Why calls were off the CPU, by the events of the scheduler or by switch records alone.
+
+use model::{OffCpuSplit, Pid, Tid};
+
+use super::script::analyse;
+use crate::{OffCpuCauses, Reason, ReasonRow, Request, ToldBy, Waker, WakerRow};
+
+fn causes(script: &str) -> OffCpuCauses {
+    analyse(script, Request::default()).functions.swap_remove(0).off_cpu_causes.unwrap()
+}
+
+fn split(blocked_ns: u64, runnable_ns: u64) -> OffCpuSplit {
+    OffCpuSplit { blocked_ns, runnable_ns, preempted_ns: 0 }
+}
+
+/// What was before the call, and behind it, is not its own.
+#[test]
+fn the_calls_own_time_by_what_it_waited_for_and_who_woke_it() {
+    let causes = causes(
+        "
+        off 2 5
+        slept 20 35 30 8 40
+        slept 120 202 140 9 150
+        slept 160 35 161 8 162
+        slept 320 202 340 9 350
+        0 start main+4
+        10 syscall main+8
+        45 start main+a
+        100 call main+10 f
+        110 syscall f+10
+        152 start f+12
+        155 syscall f+14
+        165 start f+16
+        200 ret f+20 main+15
+        310 syscall main+18
+        360 start main+1a",
+    );
+    assert_eq!((causes.told_by, causes.split), (ToldBy::Scheduler, split(21, 11)));
+    let reason = |number, split| ReasonRow { reason: Reason::Syscall(number), count: 1, split };
+    assert_eq!(causes.reasons, [reason(202, split(20, 10)), reason(35, split(1, 1))]);
+    let waker = |tid, blocked_ns| WakerRow {
+        waker: Waker::Thread { pid: Pid(7), tid: Tid(tid), name: "w".to_owned() },
+        count: 1,
+        blocked_ns,
+    };
+    assert_eq!(causes.wakers, [waker(9, 20), waker(8, 1)]);
+}
+
+#[test]
+fn only_outermost_activations_are_summed() {
+    let causes = causes(
+        "
+        slept 120 202 140 9 150
+        0 start main+4
+        100 call main+10 f
+        105 call f+10 f
+        110 syscall f+10
+        152 start f+12
+        160 ret f+20 f+15
+        200 ret f+20 main+15",
+    );
+    assert_eq!(causes.split, split(20, 10));
+}
+
+#[test]
+fn switch_records_alone_tell_of_no_wake_up() {
+    let causes = causes(
+        "
+        off 112 127
+        0 start main+4
+        100 call main+10 f
+        110 syscall f+10
+        130 start f+12
+        200 ret f+40 main+15",
+    );
+    assert_eq!((causes.told_by, causes.split), (ToldBy::SwitchRecords, split(15, 0)));
+    assert_eq!(causes.wakers, []);
+}
