@@ -316,7 +316,8 @@ impl OffCpu {
         let [blocked_ns, runnable_ns, preempted_ns] =
             ["blocked_ns", "runnable_ns", "preempted_ns"].map(|part| self.causes[part].as_u64().unwrap());
         let asleep_ns = clock_ns.saturating_sub(ran_ns + delayed_ns);
-        let allowed_ns = self.all_ns / 20 + seen.stolen_ns;
+        // Around each call the program reads its clocks, which the probes do not see.
+        let allowed_ns = self.all_ns / 20 + seen.stolen_ns + seen.counted[0] * 20_000;
         let agrees = |ours: u64, theirs: u64| ours.abs_diff(theirs) <= allowed_ns;
         let says = format!("{}; {clock_ns} ns: {ran_ns} ran, {delayed_ns} waited for a CPU", self.causes);
         assert!(agrees(blocked_ns, asleep_ns), "{says}");
@@ -332,6 +333,14 @@ impl OffCpu {
         };
         let of_reason = rows.iter().filter(|row| row["name"] == reason).map(ns).sum::<u64>();
         of_reason as f64 / self.all_ns as f64
+    }
+
+    /// What a reason has of the time asleep.
+    fn blocked_share(&self, reason: &str) -> f64 {
+        let rows = self.causes["reasons"].as_array().unwrap();
+        let blocked_ns = |row: &Value| row["blocked_ns"].as_u64().unwrap();
+        let of_reason = rows.iter().filter(|row| row["name"] == reason).map(blocked_ns).sum::<u64>();
+        of_reason as f64 / blocked_ns(&self.causes) as f64
     }
 }
 
@@ -362,7 +371,8 @@ fn a_call_that_waits_for_another_thread_names_it() {
     assert!(off_cpu.share("futex") > 0.95, "{}", off_cpu.causes);
     let waker = &off_cpu.causes["wakers"][0];
     assert!(waker["name"].as_str().unwrap().starts_with("uprobes-truth ("), "{}", off_cpu.causes);
-    assert_eq!(waker["count"], 20);
+    // Threads of one process may wait for each other elsewhere, too: for its memory map, say.
+    assert!((20..25).contains(&waker["count"].as_u64().unwrap()), "{}", off_cpu.causes);
     assert_ne!(waker["tid"], waker["pid"], "it is the other thread that wakes");
     off_cpu.agrees_with(&seen);
 }
@@ -373,7 +383,7 @@ fn a_call_that_writes_to_disk_waits_in_fsync() {
     assert_eq!((seen.calls(0), seen.counted[0]), ([50, 0, 0, 0], 50));
     let off_cpu = OffCpu::of(&seen);
     // On a file system in memory it does not wait; where there is a journal, the write waits for it, too.
-    let (fsync, write) = (off_cpu.share("fsync"), off_cpu.share("write"));
+    let (fsync, write) = (off_cpu.blocked_share("fsync"), off_cpu.blocked_share("write"));
     let is_right = fsync > write && fsync + write > 0.95;
     assert!(off_cpu.all_ns < 1_000_000 || is_right, "{}", off_cpu.causes);
     off_cpu.agrees_with(&seen);
