@@ -93,9 +93,7 @@ impl<'a> Analysis<'a> {
         let span_ns = end.since(window.0);
         let scale = percent_of_a_core(span_ns, loss.coverage);
         let mut functions = session.calls.finish(|on_cpu_ns| on_cpu_ns as f64 * scale);
-        for (function, causes) in functions.iter_mut().zip(session.causes.finish()) {
-            function.off_cpu_causes = causes;
-        }
+        session.causes.finish(&mut functions);
         Report {
             trace: TraceSummary {
                 window: (window.0, end),

@@ -141,11 +141,8 @@ impl Intervals {
 
     /// What a call that has ended waited for, and how long, each reason once; to be asked before [`Self::of_call`].
     pub(crate) fn reasons_of(&self, call: &ProbedCall) -> Vec<(Reason, u64)> {
-        let mut sums: BTreeMap<Reason, u64> = BTreeMap::new();
-        for known in self.threads.get(&call.tid).into_iter().flatten().filter(|known| known.is_in(call)) {
-            *sums.entry(known.reason.clone()).or_default() += known.interval.split().total_ns();
-        }
-        sums.into_iter().collect()
+        let inside = self.threads.get(&call.tid).into_iter().flatten().filter(|known| known.is_in(call));
+        by_reason(inside.map(|known| (known.reason.clone(), known.interval.split().total_ns())))
     }
 
     /// A call has ended.  Its intervals are added to `sums` if it counts; those of an outermost call are not needed any more.
@@ -197,7 +194,15 @@ impl CauseSums {
     }
 }
 
-fn reason(interval: &OffCpuInterval, names: &dyn KernelNames) -> Reason {
+/// Each reason once, in their order, with all of its time.
+pub(crate) fn by_reason(times: impl Iterator<Item = (Reason, u64)>) -> Vec<(Reason, u64)> {
+    let mut sums: BTreeMap<Reason, u64> = BTreeMap::new();
+    times.for_each(|(reason, ns)| *sums.entry(reason).or_default() += ns);
+    sums.into_iter().collect()
+}
+
+/// What a thread waited for.
+pub(crate) fn reason(interval: &OffCpuInterval, names: &dyn KernelNames) -> Reason {
     if interval.is_preempted {
         return Reason::Preempted;
     }

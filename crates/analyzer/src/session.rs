@@ -58,7 +58,7 @@ impl<'a> Session<'a> {
             stack_switches: request.stack_switches,
             map: CodeMap::new(around),
             calls: Aggregate::new(request),
-            causes: TracedCauses::new(around, request.functions.len()),
+            causes: TracedCauses::new(around, request),
             loss: Ledger::default(),
             limits: Limits::default(),
             trees: None,
@@ -90,8 +90,8 @@ impl<'a> Session<'a> {
         tree: Option<&CallTree>,
     ) {
         let is_reported = self.calls.add(wanted, row, children);
-        if is_reported && row.status.counted() && row.depth == 0 {
-            self.causes.add(wanted, row.tid, *off_cpu_ns);
+        if is_reported {
+            self.causes.add(wanted, row, *off_cpu_ns);
         }
         self.limits.undecided_calls += u64::from(is_reported && row.undecided);
         if let Some(rows) = self.rows.as_mut().filter(|_| is_reported) {

@@ -8,11 +8,15 @@
 //! What a frame knows is the thread's off-CPU time at its begin and at its end; so the intervals in between are those whose
 //! sums lie in between, and a call's split is exactly its off-CPU time.
 
+use std::collections::BTreeMap;
+
 use model::{Avma, FunctionLookup, OffCpuInterval, Schedule, Tid};
 use rustc_hash::FxHashMap;
 
-use crate::off_cpu_causes::{CauseSums, KernelNames, OffCpuCauses, ToldBy};
-use crate::request::Surroundings;
+use crate::off_cpu_causes::{CauseSums, KernelNames, Reason, ToldBy, by_reason, reason};
+use crate::report::{CallId, CallRow, FunctionReport};
+use crate::request::{Request, Surroundings};
+use crate::row_reasons::RowReasons;
 
 /// Gathers them for all wanted functions.
 pub(crate) struct TracedCauses<'a> {
@@ -20,7 +24,15 @@ pub(crate) struct TracedCauses<'a> {
     /// Those with calls that were off the CPU.
     threads: FxHashMap<Tid, Vec<Interval>>,
     /// By wanted function.
-    sums: Vec<CauseSums>,
+    functions: Vec<OfFunction>,
+    /// What each single call waited for is asked for, too.
+    of_rows: bool,
+}
+
+#[derive(Default)]
+struct OfFunction {
+    sums: CauseSums,
+    rows: BTreeMap<CallId, Vec<(Reason, u64)>>,
 }
 
 /// The kernel's functions, as far as the recording names them.
@@ -39,33 +51,45 @@ struct Interval {
 }
 
 impl<'a> TracedCauses<'a> {
-    pub(crate) fn new(around: Surroundings<'a>, wanted: usize) -> Self {
-        let sums = (0..wanted).map(|_| CauseSums::default()).collect();
-        Self { around, threads: FxHashMap::default(), sums }
+    pub(crate) fn new(around: Surroundings<'a>, request: &Request) -> Self {
+        let functions = request.functions.iter().map(|_| OfFunction::default()).collect();
+        Self { around, threads: FxHashMap::default(), functions, of_rows: request.row_children }
     }
 
-    /// An outermost call that counts, and its thread's off-CPU time at its begin and end.
-    pub(crate) fn add(&mut self, wanted: u32, tid: Tid, (from_ns, to_ns): (u64, u64)) {
-        if from_ns == to_ns {
+    /// A call that is reported, and its thread's off-CPU time at its begin and end.
+    pub(crate) fn add(&mut self, wanted: u32, row: &CallRow, (from_ns, to_ns): (u64, u64)) {
+        let is_summed = row.status.counted() && row.depth == 0;
+        if from_ns == to_ns || !is_summed && !self.of_rows {
             return;
         }
         let Surroundings { schedule, functions, .. } = self.around;
-        let intervals = self.threads.entry(tid).or_insert_with(|| intervals(schedule, tid));
+        let names = &Recorded(functions);
+        let Some(function) = self.functions.get_mut(wanted as usize) else { return };
+        let intervals = self.threads.entry(row.tid).or_insert_with(|| intervals(schedule, row.tid));
         let first = intervals.partition_point(|interval| interval.so_far_ns <= from_ns);
-        let inside = intervals.iter().skip(first).take_while(|interval| interval.so_far_ns <= to_ns);
-        if let Some(sums) = self.sums.get_mut(wanted as usize) {
-            inside.for_each(|interval| sums.add_whole(&interval.why, &Recorded(functions)));
+        let inside = || intervals.iter().skip(first).take_while(|interval| interval.so_far_ns <= to_ns);
+        if is_summed {
+            inside().for_each(|interval| function.sums.add_whole(&interval.why, names));
+        }
+        if self.of_rows {
+            let times = inside().map(|Interval { why, .. }| (reason(why, names), why.split().total_ns()));
+            function.rows.insert(row.id, by_reason(times));
         }
     }
 
-    /// By wanted function; `None`: the recording has no context switches.
-    pub(crate) fn finish(self) -> Vec<Option<OffCpuCauses>> {
+    /// Puts them into the reports of the functions; not if the recording has no context switches.
+    pub(crate) fn finish(self, reports: &mut [FunctionReport]) {
         let told_by = match self.around.schedule.has_wakeups() {
             true => ToldBy::Scheduler,
             false => ToldBy::SwitchRecords,
         };
-        let is_known = self.around.schedule.has_switches();
-        self.sums.into_iter().map(|sums| is_known.then(|| sums.finish(told_by))).collect()
+        if !self.around.schedule.has_switches() {
+            return;
+        }
+        for (report, OfFunction { sums, rows }) in reports.iter_mut().zip(self.functions) {
+            report.off_cpu_causes = Some(sums.finish(told_by));
+            report.row_reasons = RowReasons::of_rows(&report.rows, &rows);
+        }
     }
 }
 

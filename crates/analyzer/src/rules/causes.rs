@@ -63,6 +63,33 @@ fn only_outermost_activations_are_summed() {
 }
 
 #[test]
+fn each_call_has_its_own_reasons_also_those_inside_of_others() {
+    let script = "
+        off 2 5
+        slept 112 35 114 9 115
+        slept 120 202 140 9 150
+        0 start main+4
+        100 call main+10 f
+        110 syscall f+2
+        116 start f+4
+        117 call f+10 f
+        118 syscall f+10
+        152 start f+12
+        160 ret f+20 f+15
+        200 ret f+20 main+15
+        300 call main+20 f
+        310 ret f+20 main+25";
+    let request = Request { rows: true, row_children: true, ..Request::default() };
+    let function = analyse(script, request).functions.swap_remove(0);
+    let reasons = &function.row_reasons.reasons;
+    assert_eq!(*reasons, [Reason::Syscall(35), Reason::Syscall(202)]);
+    let of = |row: usize| function.row_reasons.of(row).iter().map(|r| (r.reason, r.ns)).collect::<Vec<_>>();
+    let starts: Vec<u64> = function.rows.iter().map(|row| row.start_ns.0).collect();
+    assert_eq!(starts, [100, 117, 300]);
+    assert_eq!([of(0), of(1), of(2)], [vec![(0, 3), (1, 30)], vec![(1, 30)], vec![]]);
+}
+
+#[test]
 fn switch_records_alone_tell_of_no_wake_up() {
     let causes = causes(
         "
