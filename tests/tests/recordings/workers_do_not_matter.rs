@@ -90,25 +90,31 @@ impl<S: EventSink> EventSink for Everything<S> {
     }
 }
 
-/// The decoder leaves out what nobody asked about: the report is as if it did not.
-#[test]
-fn what_is_left_out() {
+/// Opens each recording, for its function's rows.
+fn for_each(work: impl Fn(&str, &Opened<'_>, &Request)) {
     for (name, function) in RECORDINGS {
         let Some(fixture) = fixture(name) else { continue };
         let file = pipeline::open(&fixture.data).unwrap();
         let opened = Opened::with_kernel(&file, &fixture.kernels().pop().unwrap_or_default()).unwrap();
-        let around = Surroundings::of(&opened.recording, &opened.schedule, &opened.image);
         let functions = vec![opened.function(function).unwrap()];
-        let request = Request { functions, rows: true, ..Request::default() };
+        work(name, &opened, &Request { functions, rows: true, ..Request::default() });
+    }
+}
+
+/// The decoder leaves out what nobody asked about: the report is as if it did not.
+#[test]
+fn what_is_left_out() {
+    for_each(|name, opened, request| {
+        let around = Surroundings::of(&opened.recording, &opened.schedule, &opened.image);
         let options = DecodeOptions { workers: 2, ..DecodeOptions::default() };
-        let mut asked = Analysis::new(&request, around);
+        let mut asked = Analysis::new(request, around);
         opened.decode(&options, &mut asked);
-        let mut everything = Everything(Analysis::new(&request, around));
+        let mut everything = Everything(Analysis::new(request, around));
         opened.decode(&options, &mut everything);
         let (asked, everything) = (asked.finish(), everything.0.finish());
         assert!(asked.functions.iter().any(|function| !function.rows.is_empty()), "{name}");
         assert!(asked == everything, "{name}");
-    }
+    });
 }
 
 /// Numbers in the place of names.
@@ -141,16 +147,11 @@ impl Names for Numbers {
 fn the_room_for_rows() {
     let directory = tempfile::tempdir().unwrap();
     let target = RowsFile { path: directory.path().join("rows.csv"), form: RowsForm::Csv };
-    for (name, function) in RECORDINGS {
-        let Some(fixture) = fixture(name) else { continue };
-        let file = pipeline::open(&fixture.data).unwrap();
-        let opened = Opened::with_kernel(&file, &fixture.kernels().pop().unwrap_or_default()).unwrap();
+    for_each(|name, opened, request| {
         let around = Surroundings::of(&opened.recording, &opened.schedule, &opened.image);
-        let functions = vec![opened.function(function).unwrap()];
-        let request = Request { functions, rows: true, ..Request::default() };
         let options = DecodeOptions { workers: 2, ..DecodeOptions::default() };
         let mut writer = RowsWriter::with_bound(&target, &Numbers, 1 << 8);
-        let mut analysis = CheckedAnalysis::new(&request, around).giving_rows_to(&mut writer);
+        let mut analysis = CheckedAnalysis::new(request, around).giving_rows_to(&mut writer);
         opened.decode(&options, &mut analysis);
         let (report, violations) = analysis.finish();
         assert_eq!(violations, [], "{name}");
@@ -158,7 +159,7 @@ fn the_room_for_rows() {
         let mut kept = Vec::new();
         rows::write(&mut kept, target.form, &report, &Numbers).unwrap();
         assert!(std::fs::read(&target.path).unwrap() == kept, "{name}");
-    }
+    });
 }
 
 /// What the command prints, and its rows.
