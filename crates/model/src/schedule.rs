@@ -1,62 +1,22 @@
 //! Which thread ran on which CPU, and when a thread was off its CPU: the switch sideband, indexed.
 //!
-//! Records get lost, and then two that follow one another contradict: nobody can leave a CPU on which somebody else
-//! runs.  Such a time is doubtful: it is nobody's for sure, and each who may have run in it says so.
-//!
 //! ```text
-//! in 5 .............. out 7        lost: out 5, in 7
-//! |-- 5, doubtful ------|
-//! |-- 7, doubtful ------|
+//! timetable   who ran on one CPU
+//! off_cpu     when one thread was off its CPU, and why
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::Ns;
-use crate::probed::{OffCpuInterval, OffCpuSplit};
-use crate::sched::{Waiting, Waking};
+use crate::sched::Waking;
 use crate::sideband::{Cpu, Pid, Sideband, SidebandRecord, Tid};
 
-/// A thread on a CPU, from `from` until `to` (exclusive; [`Ns::MAX`] if it was never seen to leave).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OnCpu {
-    /// Switched in.
-    pub from: Ns,
-    /// Switched out.
-    pub to: Ns,
-    /// Process.
-    pub pid: Pid,
-    /// Thread.
-    pub tid: Tid,
-    /// Switch records were lost here: the thread ran some of the time, and perhaps others did.
-    pub doubtful: bool,
-}
+mod off_cpu;
+mod timetable;
 
-/// A thread off its CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OffCpu {
-    /// Switched out.
-    pub from: Ns,
-    /// Switched in again; `None` if it never was.
-    pub to: Option<Ns>,
-    /// It was taken off while it could run.
-    pub preempted: bool,
-    /// When it was woken, inside; `None`: never, or no event of the scheduler says so.
-    pub woken: Option<Ns>,
-}
-
-impl OffCpu {
-    /// What it did there; nothing, if it never came back.
-    #[must_use]
-    pub fn split(&self) -> OffCpuSplit {
-        let total_ns = self.to.map_or(0, |to| to.since(self.from));
-        if self.preempted {
-            return OffCpuSplit { preempted_ns: total_ns, ..OffCpuSplit::default() };
-        }
-        // Where no wake-up was seen it cannot be told how long it waited for a CPU.
-        let blocked_ns = self.woken.map_or(total_ns, |woken| woken.since(self.from).min(total_ns));
-        OffCpuSplit { blocked_ns, runnable_ns: total_ns - blocked_ns, preempted_ns: 0 }
-    }
-}
+pub use off_cpu::{OffCpu, Reasons};
+pub use timetable::OnCpu;
+use timetable::Timetable;
 
 /// What the sideband says of one thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,10 +42,8 @@ pub struct ThreadLife {
     pub on_cpu: Vec<(Ns, Cpu)>,
     /// Last COMM name.
     pub name: String,
-    /// What it went to wait for, by the scheduler's own events: each a little before its `off_cpu`.
-    pub waits: Vec<(Ns, Box<Waiting>)>,
-    /// Who woke it, where `off_cpu` says when.
-    pub wakers: Vec<(Ns, Box<Waking>)>,
+    /// What it went to wait for, and who woke it.
+    pub reasons: Reasons,
 }
 
 impl ThreadLife {
@@ -101,49 +59,6 @@ impl ThreadLife {
             }
             _ => self.born = time,
         }
-    }
-}
-
-impl ThreadLife {
-    /// The first wake-up of a thread that sleeps is the one: others find it awake.
-    fn is_woken(&mut self, time: Ns, waking: Box<Waking>) {
-        if let Some(last) = self.off_cpu.last_mut()
-            && last.to.is_none()
-            && last.woken.is_none()
-            && !last.preempted
-        {
-            last.woken = Some(time);
-            self.wakers.push((time, waking));
-        }
-    }
-
-    /// Why it was off its CPU each time, in the order of `off_cpu`.
-    ///
-    /// The scheduler's event of a switch comes a little before the record of it.  The two may have been taken by different clocks,
-    /// so that it may also seem to come a little behind, while the thread is off its CPU: it cannot have left that then.
-    #[must_use]
-    pub fn why_off_cpu(&self, tid: Tid) -> Vec<OffCpuInterval> {
-        let mut waits = self.waits.iter().peekable();
-        let mut wakers = self.wakers.iter().peekable();
-        let intervals = self.off_cpu.iter().map(|off| {
-            let mut waiting = None;
-            while let Some((_, wait)) = waits.next_if(|(time, _)| *time < off.to.unwrap_or(Ns::MAX)) {
-                waiting = Some(wait);
-            }
-            let waker = wakers.next_if(|(time, _)| Some(*time) == off.woken);
-            OffCpuInterval {
-                tid,
-                out: off.from,
-                woken: off.woken,
-                back: off.to.unwrap_or(off.from),
-                is_preempted: off.preempted,
-                outermost: 0,
-                syscall: waiting.and_then(|waiting| waiting.syscall),
-                stack: waiting.map(|waiting| waiting.stack.clone()).unwrap_or_default(),
-                waker: waker.map(|(_, waking)| waking.waker.clone()),
-            }
-        });
-        intervals.collect()
     }
 
     /// From its birth until it was traced (or died), where it may have run without.  Not of a number that several threads
@@ -165,15 +80,6 @@ pub struct Schedule {
     /// There are SWITCH records, which say more than samples of sched_switch.
     has_switch_records: bool,
     has_wakeups: bool,
-}
-
-/// Who ran on one CPU.
-#[derive(Clone, Debug, Default)]
-struct Timetable {
-    /// By time; the last one is open (`to` is [`Ns::MAX`]) while its thread runs.
-    runs: Vec<OnCpu>,
-    /// When the last record came from this CPU.
-    seen: Ns,
 }
 
 impl Schedule {
@@ -287,9 +193,14 @@ impl Schedule {
                 if !self.has_switch_records {
                     self.sched_switch(record, *prev, *preempted, *next);
                 }
-                let life = self.threads.get_mut(prev).filter(|_| prev.0 != 0);
-                if let (Some(life), Some(waiting), Some(time)) = (life, waiting, record.time) {
-                    life.waits.push((time, waiting.clone()));
+                if let (Some(waiting), Some(time)) = (waiting, record.time)
+                    && prev.0 != 0
+                {
+                    // It may be the first that is heard of the thread: samples come a little before switch records.
+                    let pid = record.pid.unwrap_or(Pid(prev.0));
+                    let life = self.threads.entry(*prev);
+                    let life = life.or_insert_with(|| ThreadLife { pid, ..ThreadLife::default() });
+                    life.reasons.waits_for(time, waiting.clone());
                 }
             }
             Sideband::SchedWaking(waking) => {
@@ -399,65 +310,15 @@ impl Schedule {
     }
 }
 
-impl Timetable {
-    /// The one who runs now.
-    fn open(&mut self) -> Option<&mut OnCpu> {
-        self.runs.last_mut().filter(|last| last.to == Ns::MAX)
-    }
-
-    /// A thread goes.
-    fn leaves(&mut self, pid: Pid, tid: Tid, time: Ns) {
-        let before = self.runs.last().map_or(Ns(0), |last| last.to);
-        let run = match self.open() {
-            Some(last) if last.tid == tid => {
-                last.to = time;
-                return;
-            }
-            Some(last) => {
-                last.to = time;
-                last.doubtful = true;
-                OnCpu { from: last.from, to: time, pid, tid, doubtful: true }
-            }
-            // Whoever leaves without having been seen to come was there since the last leave.
-            None => OnCpu { from: before, to: time, pid, tid, doubtful: false },
-        };
-        self.runs.push(run);
-    }
-
-    /// A thread comes.
-    fn comes(&mut self, pid: Pid, tid: Tid, time: Ns) {
-        if let Some(last) = self.open() {
-            last.to = time;
-            last.doubtful = last.tid != tid;
-        }
-        self.runs.push(OnCpu { from: time, to: Ns::MAX, pid, tid, doubtful: false });
-    }
-
-    /// Records were lost between the last one and `time`.
-    fn lost(&mut self, time: Ns) {
-        let seen = self.seen;
-        let nobody = OnCpu { from: seen, to: Ns::MAX, pid: Pid(-1), tid: Tid(-1), doubtful: true };
-        let run = match self.open() {
-            Some(last) => {
-                last.to = seen.max(last.from);
-                OnCpu { from: last.to, doubtful: true, ..*last }
-            }
-            None => OnCpu { from: self.runs.last().map_or(seen, |last| last.to.max(seen)), ..nobody },
-        };
-        self.runs.push(OnCpu { to: time.max(run.from), ..run });
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probed::WakerSeen;
 
     fn on_cpu(from: u64, to: u64, tid: i32, doubtful: bool) -> OnCpu {
         OnCpu { from: Ns(from), to: Ns(to), pid: Pid(1), tid: Tid(tid), doubtful }
     }
 
-    fn record(ns: u64, cpu: u32, body: Sideband) -> SidebandRecord {
+    pub(super) fn record(ns: u64, cpu: u32, body: Sideband) -> SidebandRecord {
         let (pid, tid) = (Some(Pid(1)), Some(Tid(0)));
         SidebandRecord { time: Some(Ns(ns)), cpu: Some(Cpu(cpu)), pid, tid, file_offset: 0, body }
     }
@@ -579,56 +440,7 @@ mod tests {
         assert!(!Schedule::new(&[sample(10, 7, false, 9)]).has_switches());
     }
 
-    /// The scheduler's own events explain the switch records, by a clock that is a little off.
-    #[test]
-    fn what_a_thread_waits_for_and_who_wakes_it() {
-        let leaves = |ns, syscall| {
-            let waiting = Some(Box::new(Waiting { syscall, stack: vec![] }));
-            let body =
-                Sideband::SchedSwitch { prev: Tid(7), preempted: syscall.is_none(), next: Tid(0), waiting };
-            record(ns, 0, body)
-        };
-        let wakes = |ns, tid: i32| {
-            let waker = WakerSeen {
-                pid: Pid(1),
-                tid: Tid(tid),
-                name: String::new(),
-                stack: vec![],
-                is_perhaps_interrupted: false,
-            };
-            record(ns, 1, Sideband::SchedWaking(Box::new(Waking { tid: Tid(7), waker })))
-        };
-        let comm = Sideband::Comm { pid: Pid(1), tid: Tid(8), name: "w".to_owned(), exec: false };
-        let preempted = Sideband::Switch { out: true, preempted: true };
-        let s = Schedule::new(&[
-            record(1, 0, comm),
-            switch(5_000, 0, 7, false),
-            leaves(9_990, Some(202)),
-            switch(10_000, 0, 7, true),
-            wakes(14_000, 8), // the first one counts: it is awake then
-            wakes(14_500, 9),
-            switch(16_000, 0, 7, false),
-            SidebandRecord { tid: Some(Tid(7)), ..record(20_000, 0, preempted) },
-            leaves(20_400, None), // taken by a clock that is 0.4 us behind
-            wakes(21_000, 8),     // does not sleep
-            switch(23_000, 0, 7, false),
-            switch(30_000, 0, 7, true),
-            switch(39_000, 0, 7, false),
-        ]);
-        assert!(s.has_wakeups());
-        let life = s.thread(Tid(7)).unwrap();
-        let why = life.why_off_cpu(Tid(7));
-        let seen: Vec<_> = why.iter().map(|off| (off.out.0, off.woken.map(|ns| ns.0), off.syscall)).collect();
-        assert_eq!(seen, [(10_000, Some(14_000), Some(202)), (20_000, None, None), (30_000, None, None)]);
-        assert_eq!(why[0].waker.as_ref().map(|waker| &*waker.name), Some("w"));
-        let splits: Vec<_> = life.off_cpu.iter().map(OffCpu::split).collect();
-        let split =
-            |blocked_ns, runnable_ns, preempted_ns| OffCpuSplit { blocked_ns, runnable_ns, preempted_ns };
-        assert_eq!(splits, [split(4_000, 2_000, 0), split(0, 0, 3_000), split(9_000, 0, 0)]);
-        assert_eq!(why.iter().map(OffCpuInterval::split).collect::<Vec<_>>(), splits);
-    }
-
-    fn switch(ns: u64, cpu: u32, tid: i32, out: bool) -> SidebandRecord {
+    pub(super) fn switch(ns: u64, cpu: u32, tid: i32, out: bool) -> SidebandRecord {
         SidebandRecord {
             time: Some(Ns(ns)),
             cpu: Some(Cpu(cpu)),
