@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io;
 
 use model::{Ns, TscClock};
-use perfdata::write::{Event, Features, IntelPtInfo, Writer, id_index, sched_events, time_conv};
+use perfdata::write::{
+    Event, Features, IntelPtInfo, Writer, id_index, sched_descriptions, sched_events, time_conv,
+};
 
 use crate::attach::OpenBuffer;
 use crate::clocks;
@@ -49,6 +51,10 @@ pub(crate) fn write(
     writer.record(&time_conv(head.clock, Some(&clocks::sample(head.clock))))?;
     ids.iter().try_for_each(|record| writer.record(record))?;
     writer.feature_records(features)?;
+    if head.has_sched {
+        // Which symbols of the kernel the stacks need is known at the end.
+        writer.record(&sched_descriptions())?;
+    }
     snapshots.iter().try_for_each(|snapshot| writer.record(&snapshot.records(Ns(0))))?;
     Ok(writer)
 }

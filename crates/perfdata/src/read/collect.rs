@@ -210,6 +210,11 @@ impl<'a, 'l> Collector<'a, 'l> {
                     self.tracepoints.read(record.payload);
                     Ok(())
                 }
+                records::HEADER_EVENT_TYPE => {
+                    self.list_own(&record);
+                    self.tracepoints.read(record.body);
+                    Ok(())
+                }
                 records::COMPRESSED | records::COMPRESSED2 => {
                     self.list_own(&record);
                     compressed.unpack(&record, &mut |inner| self.record(inner))

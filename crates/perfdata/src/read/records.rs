@@ -18,6 +18,8 @@ pub(super) const SWITCH_CPU_WIDE: u32 = 15;
 /// From here on perf writes the records itself, and they have no trailer.
 pub(super) const USER_TYPE_START: u32 = 64;
 pub(super) const HEADER_ATTR: u32 = 64;
+/// perf has given it up; our recorder has in it what TRACING_DATA has.
+pub(super) const HEADER_EVENT_TYPE: u32 = 65;
 pub(super) const HEADER_TRACING_DATA: u32 = 66;
 pub(super) const HEADER_BUILD_ID: u32 = 67;
 #[cfg(test)]

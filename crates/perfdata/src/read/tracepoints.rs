@@ -81,12 +81,15 @@ struct WakingFormat {
 }
 
 impl Tracepoints {
-    /// Takes the recording's tracing data.  Without a description that can be read, samples say nothing.
+    /// Takes the recording's tracing data: the first description that can be read, and the first symbols.  Without a description
+    /// samples say nothing.
     pub(super) fn read(&mut self, bytes: &[u8]) {
-        if self.formats == Formats::default()
-            && let Some((formats, symbols)) = tracing_data(bytes)
-        {
-            (self.formats, self.symbols) = (formats, text(symbols));
+        let Some((formats, symbols)) = tracing_data(bytes) else { return };
+        if self.formats == Formats::default() {
+            self.formats = formats;
+        }
+        if self.symbols.is_empty() {
+            self.symbols = text(symbols);
         }
     }
 

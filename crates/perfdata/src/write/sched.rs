@@ -12,9 +12,10 @@ use model::{Avma, Ns, SchedBody, SchedEvent, SchedTask};
 
 use super::event::{Attr, Event, EventId, PERF_TYPE_TRACEPOINT};
 use super::le::Append;
-use super::record::{MISC_KERNEL, patch_size};
+use super::record::{MISC_KERNEL, patch_size, user_record};
 
 const SAMPLE: u32 = 9;
+const HEADER_EVENT_TYPE: u32 = 65;
 const CONTEXT_KERNEL: u64 = 128_u64.wrapping_neg();
 /// `common_flags`: in an interrupt.
 const TRACE_FLAG_HARDIRQ: u8 = 0x08;
@@ -156,6 +157,15 @@ fn put_chain(stack: &[Avma], out: &mut Vec<u8>) {
     stack.iter().for_each(|address| out.u64(address.0));
 }
 
+/// The descriptions as a record in front of the samples, for a file that never gets its features.
+///
+/// perf has no record for them in a file: it takes HEADER_TRACING_DATA, which is for pipes, for a second reading of the feature, and
+/// fails.  This one it passes by, in any version; none of them writes it any more.
+#[must_use]
+pub fn sched_descriptions() -> Vec<u8> {
+    user_record(HEADER_EVENT_TYPE, &tracing_data(""))
+}
+
 /// The descriptions of the samples, and symbols of the kernel (lines of `/proc/kallsyms`), as perf's feature TRACING_DATA has them.
 #[must_use]
 pub fn tracing_data(symbols: &str) -> Vec<u8> {
@@ -215,22 +225,27 @@ mod tests {
         SchedEvent { monotonic_ns: 1, cpu: Cpu(3), pid: Pid(6), tid: Tid(7), stack, body }
     }
 
-    /// A recording of these events.
-    pub(in crate::write) fn recording(events: &[SchedEvent]) -> Vec<u8> {
+    /// A recording of these events, before its end.
+    fn unfinished(events: &[SchedEvent]) -> Writer<Cursor<Vec<u8>>> {
         // perf has no trace without switch records.
         let attr = Attr { event_type: 8, flags: Attr::CONTEXT_SWITCH, ..Attr::default() };
         let pt = Event { name: "intel_pt//u".into(), attr, ids: vec![] };
         let all = std::iter::once(pt).chain(sched_events()).collect();
         let mut writer = Writer::new(Cursor::new(vec![]), all).unwrap();
         writer.record(&super::super::tests::info().auxtrace_info()).unwrap();
+        writer.record(&sched_descriptions()).unwrap();
         for (number, event) in events.iter().enumerate() {
             let mut record = vec![];
             encode_sched_event(event, Ns(100 + number as u64), &mut record);
             writer.record(&record).unwrap();
         }
+        writer
+    }
+
+    fn recording(events: &[SchedEvent]) -> Vec<u8> {
         let features =
             Features { tracing_data: Some(tracing_data("ffffffff81000000 t f\n")), ..Features::default() };
-        writer.finish(&features).unwrap().into_inner()
+        unfinished(events).finish(&features).unwrap().into_inner()
     }
 
     #[test]
@@ -273,6 +288,19 @@ mod tests {
         let bodies: Vec<&Sideband> = recording.sideband.iter().map(|record| &record.body).collect();
         assert_eq!(bodies, expect.iter().collect::<Vec<_>>());
         assert!(recording.sideband.iter().all(|record| record.cpu == Some(Cpu(3))));
+    }
+
+    #[test]
+    fn samples_of_a_killed_recorder_say_what_they_say() {
+        let body =
+            SchedBody::Switch { prev: task(7, "prog"), state: 1, syscall: Some(202), next: task(0, "idle") };
+        let events = [event(body.clone()), event(body)];
+        let whole = recording(&events);
+        let killed = unfinished(&events).out.into_inner();
+        let [killed, whole] =
+            [&killed, &whole].map(|file| crate::read::parse(file, Path::new("killed")).unwrap());
+        assert!(killed.damage.is_some());
+        assert_eq!((killed.sideband.len(), killed.sideband), (2, whole.sideband));
     }
 
     /// perf takes the descriptions for the kernel's own.

@@ -8,8 +8,9 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
 
-use super::live::{end_of, server};
+use super::live::{end_of, report, server};
 use super::machine;
 use super::process::{command, runs_on};
 use crate::paths::Vm;
@@ -58,6 +59,34 @@ pub(super) fn killed(vm: &Vm) -> Result<String> {
     Ok(format!("killed {KILLS} times, {opened} files, all open"))
 }
 
+/// Killed in the window, too: what is there of the file says what calls waited for.
+pub(super) fn killed_with_reasons(vm: &Vm) -> Result<String> {
+    const REPORTED: Duration = Duration::from_secs(1);
+    let directory = vm.of_case("killed-with-reasons", "recording");
+    let mut target = server(vm)?;
+    let mut recorder = func_latency(vm, &["record", "-d", "60"], &target, &directory)?;
+    let mut recorder = recorder.stderr(Stdio::null()).spawn()?;
+    let data = directory.join("perf.data");
+    while !data.exists() {
+        ensure!(recorder.try_wait()?.is_none(), "it ended without a file");
+        sleep(Duration::from_millis(5));
+    }
+    sleep(REPORTED);
+    recorder.kill()?;
+    recorder.wait()?;
+    runs_on(&mut target)?;
+    end_of(target)?;
+    let output = report(vm, &data, &["-f", "handle"])?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {said}", output.status);
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let causes = &report["functions"][0]["off_cpu_causes"];
+    let first = &causes["reasons"][0];
+    ensure!(causes["told_by"] == "scheduler" && first["name"] == "clock_nanosleep", "{causes}");
+    remove(&directory)?;
+    Ok(format!("{} naps have their reason", first["count"]))
+}
+
 /// The disk is full in the window: that is said, and what was written opens.
 pub(super) fn disk_full(vm: &Vm) -> Result<String> {
     let disk = Path::new(SMALL_DISK);
@@ -77,10 +106,14 @@ pub(super) fn disk_full(vm: &Vm) -> Result<String> {
 }
 
 fn record(vm: &Vm, target: &Child, directory: &Path, seconds: &str) -> Result<Command> {
-    let mut record = command(&[vm.func_latency().display().to_string()])?;
-    record.args(["record", "--no-sched", "-p", &target.id().to_string(), "-d", seconds, "-D"]).arg(directory);
-    record.stdout(Stdio::null());
-    Ok(record)
+    func_latency(vm, &["record", "--no-sched", "-d", seconds], target, directory)
+}
+
+fn func_latency(vm: &Vm, words: &[&str], target: &Child, directory: &Path) -> Result<Command> {
+    let mut command = command(&[vm.func_latency().display().to_string()])?;
+    command.args(words).args(["-p", &target.id().to_string(), "-D"]).arg(directory);
+    command.stdout(Stdio::null());
+    Ok(command)
 }
 
 /// The file can be read.

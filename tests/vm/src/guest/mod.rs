@@ -32,9 +32,10 @@ pub struct Trial {
 }
 
 /// All of them, in the order in which they run, behind the cases.
-pub const TRIALS: [Trial; 15] = [
+pub const TRIALS: [Trial; 16] = [
     Trial { name: "cost", run: cost::cost },
     Trial { name: "killed", run: crashes::killed },
+    Trial { name: "killed-with-reasons", run: crashes::killed_with_reasons },
     Trial { name: "disk-full", run: crashes::disk_full },
     Trial { name: "signals", run: endings::signals },
     Trial { name: "second-signal", run: endings::second_signal },
