@@ -65,7 +65,9 @@ pub use children::ChildKey;
 pub use durations::SortedDurations;
 pub use histogram::Bucket;
 pub use ledger::Ledger;
-pub use off_cpu_causes::{KernelNames, OffCpuCauses, Reason, ReasonRow, ToldBy, Waker, WakerRow};
+pub use off_cpu_causes::{
+    OffCpuCauses, Reason, ReasonRow, StackNames, ToldBy, Waker, WakerRow, WakerStackRow,
+};
 pub use probed::{ProbeCost, ProbedAnalysis};
 pub use report::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,

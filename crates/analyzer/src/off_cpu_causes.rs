@@ -9,13 +9,16 @@
 
 use std::collections::BTreeMap;
 
-use model::{Avma, OffCpuInterval, OffCpuSplit, Pid, ProbedCall, Tid, WakerSeen};
+use model::{Avma, FunctionId, Ns, OffCpuInterval, OffCpuSplit, Pid, ProbedCall, Tid, WakerSeen};
 use rustc_hash::FxHashMap;
 
-/// Names of the kernel's functions.
-pub trait KernelNames {
-    /// The function at an address; `None`: nobody knows.
-    fn name(&self, address: Avma) -> Option<&str>;
+/// The functions that stacks are in.
+pub trait StackNames {
+    /// The kernel's function at an address; `None`: nobody knows.
+    fn kernel(&self, address: Avma) -> Option<&str>;
+
+    /// A process's function at an address, then.
+    fn user(&self, pid: Pid, time: Ns, address: Avma) -> FunctionId;
 }
 
 /// Who tells of the times off the CPU.
@@ -61,6 +64,19 @@ pub struct WakerRow {
     pub count: u64,
     /// How long they had slept.
     pub blocked_ns: u64,
+    /// From where in its code, longest first; empty if that was not recorded.
+    pub stacks: Vec<WakerStackRow>,
+}
+
+/// Time asleep that one waker ended from one place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WakerStackRow {
+    /// Its functions, innermost first; [`FunctionId::UNKNOWN`] where the process's code is not known.
+    pub functions: Vec<FunctionId>,
+    /// How often.
+    pub count: u64,
+    /// How long they had slept.
+    pub blocked_ns: u64,
 }
 
 /// What a thread waits for.
@@ -97,15 +113,19 @@ struct Known {
     interval: OffCpuInterval,
     reason: Reason,
     waker: Option<Waker>,
+    /// Its own functions, innermost first.
+    woken_from: Vec<FunctionId>,
 }
 
 impl Known {
-    fn new(interval: &OffCpuInterval, names: &dyn KernelNames) -> Self {
-        Self {
-            interval: interval.clone(),
-            reason: reason(interval, names),
-            waker: interval.waker.as_ref().map(|seen| waker(seen, names)),
-        }
+    fn new(interval: &OffCpuInterval, names: &dyn StackNames) -> Self {
+        let waker = interval.waker.as_ref().map(|seen| waker(seen, names));
+        let woken_from = match waker {
+            Some(Waker::Thread { .. }) => woken_from(interval, names),
+            // Whom it interrupted has nothing to do with it.
+            Some(Waker::Interrupt) | None => Vec::new(),
+        };
+        Self { interval: interval.clone(), reason: reason(interval, names), waker, woken_from }
     }
 }
 
@@ -120,7 +140,38 @@ pub(crate) struct Intervals {
 pub(crate) struct CauseSums {
     split: OffCpuSplit,
     reasons: BTreeMap<Reason, (u64, OffCpuSplit)>,
-    wakers: BTreeMap<Waker, (u64, u64)>,
+    wakers: BTreeMap<Waker, Woken>,
+}
+
+/// What one waker has ended.
+#[derive(Default)]
+struct Woken {
+    all: CountAndTime,
+    from: BTreeMap<Vec<FunctionId>, CountAndTime>,
+}
+
+/// How often, and how long.
+#[derive(Clone, Copy, Default)]
+struct CountAndTime {
+    count: u64,
+    ns: u64,
+}
+
+impl CountAndTime {
+    fn add(&mut self, ns: u64) {
+        self.count += 1;
+        self.ns = self.ns.saturating_add(ns);
+    }
+}
+
+impl Woken {
+    fn stacks(self) -> Vec<WakerStackRow> {
+        let row =
+            |(functions, CountAndTime { count, ns })| WakerStackRow { functions, count, blocked_ns: ns };
+        let mut rows: Vec<WakerStackRow> = self.from.into_iter().map(row).collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.blocked_ns));
+        rows
+    }
 }
 
 impl Known {
@@ -130,7 +181,7 @@ impl Known {
 }
 
 impl Intervals {
-    pub(crate) fn add(&mut self, interval: &OffCpuInterval, names: &dyn KernelNames) {
+    pub(crate) fn add(&mut self, interval: &OffCpuInterval, names: &dyn StackNames) {
         self.threads.entry(interval.tid).or_default().push(Known::new(interval, names));
     }
 
@@ -165,7 +216,7 @@ impl CauseSums {
     }
 
     /// A time off the CPU, with its own split.
-    pub(crate) fn add_whole(&mut self, interval: &OffCpuInterval, names: &dyn KernelNames) {
+    pub(crate) fn add_whole(&mut self, interval: &OffCpuInterval, names: &dyn StackNames) {
         self.add_split(interval.split());
         self.add(&Known::new(interval, names));
     }
@@ -176,15 +227,20 @@ impl CauseSums {
         *count += 1;
         sum.add(split);
         if let Some(waker) = &known.waker {
-            let (count, blocked_ns) = self.wakers.entry(waker.clone()).or_default();
-            *count += 1;
-            *blocked_ns = blocked_ns.saturating_add(split.blocked_ns);
+            let woken = self.wakers.entry(waker.clone()).or_default();
+            woken.all.add(split.blocked_ns);
+            if !known.woken_from.is_empty() {
+                woken.from.entry(known.woken_from.clone()).or_default().add(split.blocked_ns);
+            }
         }
     }
 
     pub(crate) fn finish(self, told_by: ToldBy) -> OffCpuCauses {
         let reason = |(reason, (count, split))| ReasonRow { reason, count, split };
-        let waker = |(waker, (count, blocked_ns))| WakerRow { waker, count, blocked_ns };
+        let waker = |(waker, woken): (Waker, Woken)| {
+            let CountAndTime { count, ns } = woken.all;
+            WakerRow { waker, count, blocked_ns: ns, stacks: woken.stacks() }
+        };
         let mut reasons: Vec<ReasonRow> = self.reasons.into_iter().map(reason).collect();
         let mut wakers: Vec<WakerRow> = self.wakers.into_iter().map(waker).collect();
         // Stable: equals stay in their own order.
@@ -202,20 +258,20 @@ pub(crate) fn by_reason(times: impl Iterator<Item = (Reason, u64)>) -> Vec<(Reas
 }
 
 /// What a thread waited for.
-pub(crate) fn reason(interval: &OffCpuInterval, names: &dyn KernelNames) -> Reason {
+pub(crate) fn reason(interval: &OffCpuInterval, names: &dyn StackNames) -> Reason {
     if interval.is_preempted {
         return Reason::Preempted;
     }
     if let Some(syscall) = interval.syscall {
         return Reason::Syscall(syscall);
     }
-    let known = interval.stack.iter().filter_map(|address| names.name(*address));
+    let known = interval.stack.iter().filter_map(|address| names.kernel(*address));
     let function = known.into_iter().find(|name| !is_scheduler(name));
     function.map_or(Reason::Unknown, |name| Reason::Kernel(name.to_owned()))
 }
 
-fn waker(seen: &WakerSeen, names: &dyn KernelNames) -> Waker {
-    let mut named = seen.stack.iter().filter_map(|address| names.name(*address)).peekable();
+fn waker(seen: &WakerSeen, names: &dyn StackNames) -> Waker {
+    let mut named = seen.stack.iter().filter_map(|address| names.kernel(*address)).peekable();
     let is_interrupt = match named.peek() {
         None => seen.is_perhaps_interrupted,
         Some(_) => named.any(is_interrupt_entry),
@@ -224,6 +280,14 @@ fn waker(seen: &WakerSeen, names: &dyn KernelNames) -> Waker {
         return Waker::Interrupt;
     }
     Waker::Thread { pid: seen.pid, tid: seen.tid, name: seen.name.clone() }
+}
+
+/// Where in its own code who woke the thread was, innermost first.
+fn woken_from(interval: &OffCpuInterval, names: &dyn StackNames) -> Vec<FunctionId> {
+    let (Some(seen), Some(time)) = (&interval.waker, interval.woken) else { return Vec::new() };
+    // What is called from the last instruction of a function returns to the next one's first.
+    let address = |(index, address): (usize, &Avma)| Avma(address.0.saturating_sub(u64::from(index > 0)));
+    seen.user_stack.iter().enumerate().map(address).map(|at| names.user(seen.pid, time, at)).collect()
 }
 
 /// Where the processor goes when it is interrupted (arch/x86/include/asm/idtentry.h).
@@ -240,14 +304,14 @@ fn is_scheduler(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use model::{Cpu, Ns, Pid, ProbedEnd};
+    use model::{Cpu, ProbedEnd};
 
     use super::*;
 
     struct Kernel;
 
-    impl KernelNames for Kernel {
-        fn name(&self, address: Avma) -> Option<&str> {
+    impl StackNames for Kernel {
+        fn kernel(&self, address: Avma) -> Option<&str> {
             let names = [
                 "bpf_trace_run4",
                 "__schedule",
@@ -258,6 +322,10 @@ mod tests {
                 "do_syscall_64",
             ];
             names.get(address.0 as usize).copied()
+        }
+
+        fn user(&self, pid: Pid, _: Ns, address: Avma) -> FunctionId {
+            FunctionId(if pid == Pid(8) { address.0 as u32 / 0x10 } else { 0 })
         }
     }
 
@@ -276,6 +344,7 @@ mod tests {
                 tid: Tid(9),
                 name: "w".to_owned(),
                 stack: vec![],
+                user_stack: vec![],
                 is_perhaps_interrupted: true,
             }),
         }
@@ -328,7 +397,10 @@ mod tests {
         let futex = ReasonRow { reason: Reason::Syscall(202), count: 1, split: split(5, 5, 0) };
         let preempted = ReasonRow { reason: Reason::Preempted, count: 1, split: split(0, 0, 1) };
         assert_eq!(outer.reasons, [futex, fault, preempted]);
-        assert_eq!(outer.wakers, [WakerRow { waker: Waker::Interrupt, count: 2, blocked_ns: 13 }]);
+        assert_eq!(
+            outer.wakers,
+            [WakerRow { waker: Waker::Interrupt, count: 2, blocked_ns: 13, stacks: vec![] }]
+        );
     }
 
     /// A timer goes off while another thread is in a system call, or the kernel's own threads run.
@@ -339,6 +411,7 @@ mod tests {
             tid: Tid(9),
             name: "w".to_owned(),
             stack: stack.iter().copied().map(Avma).collect(),
+            user_stack: vec![],
             is_perhaps_interrupted,
         };
         let thread = Waker::Thread { pid: Pid(8), tid: Tid(9), name: "w".to_owned() };
@@ -347,5 +420,30 @@ mod tests {
         // Without names it is a guess.
         assert_eq!(waker(&seen(&[99], true), &Kernel), Waker::Interrupt);
         assert_eq!(waker(&seen(&[], false), &Kernel), thread);
+    }
+
+    /// A return address may be that of the next function's first instruction.
+    #[test]
+    fn where_a_thread_was_that_woke_another_one() {
+        let mut sums = CauseSums::default();
+        let woken_by = |user_stack: &[u64], slept: u64| {
+            let mut interval = interval(100, Some(100 + slept), 200);
+            let waker = interval.waker.as_mut().unwrap();
+            waker.user_stack = user_stack.iter().copied().map(Avma).collect();
+            waker.is_perhaps_interrupted = false;
+            interval
+        };
+        for interval in [woken_by(&[0x10, 0x30], 5), woken_by(&[0x50], 20), woken_by(&[0x1f, 0x2f], 6)] {
+            sums.add_whole(&interval, &Kernel);
+        }
+        let causes = sums.finish(ToldBy::Scheduler);
+        let row = |functions: &[u32], count, blocked_ns| WakerStackRow {
+            functions: functions.iter().copied().map(FunctionId).collect(),
+            count,
+            blocked_ns,
+        };
+        let [waker] = causes.wakers.as_slice() else { panic!("{:?}", causes.wakers) };
+        assert_eq!((waker.count, waker.blocked_ns), (3, 31));
+        assert_eq!(waker.stacks, [row(&[5], 1, 20), row(&[1, 2], 2, 11)]);
     }
 }

@@ -21,7 +21,7 @@ use crate::analysis::percent_of_a_core;
 use crate::children::{ChildKey, ChildSums};
 use crate::code_map::CodeMap;
 use crate::loss::Ledger;
-use crate::off_cpu_causes::{CauseSums, Intervals, KernelNames, Reason, ToldBy};
+use crate::off_cpu_causes::{CauseSums, Intervals, Reason, StackNames, ToldBy};
 use crate::report::{
     CallId, CallRow, Caller, ChildKind, Cut, CutCause, Limits, Place, Report, Status, ThreadLoss, Total,
     TraceSummary,
@@ -54,7 +54,7 @@ pub struct ProbedAnalysis<'a> {
     causes: Vec<CauseSums>,
     /// By wanted function, what each call waited for, if children of rows are asked for.
     reasons: Vec<BTreeMap<CallId, Vec<(Reason, u64)>>>,
-    kernel: &'a dyn KernelNames,
+    names: &'a dyn StackNames,
     threads: BTreeMap<Tid, (Option<Ns>, Option<Ns>)>,
     lost: BTreeMap<Tid, Vec<LostCalls>>,
     seen: u64,
@@ -68,7 +68,7 @@ impl<'a> ProbedAnalysis<'a> {
         functions: Vec<(FunctionId, ProbeCost)>,
         threads: &[Tid],
         around: Surroundings<'a>,
-        kernel: &'a dyn KernelNames,
+        names: &'a dyn StackNames,
     ) -> Self {
         Self {
             around,
@@ -80,7 +80,7 @@ impl<'a> ProbedAnalysis<'a> {
             intervals: Intervals::default(),
             causes: request.functions.iter().map(|_| CauseSums::default()).collect(),
             reasons: request.functions.iter().map(|_| BTreeMap::new()).collect(),
-            kernel,
+            names,
             threads: threads.iter().map(|tid| (*tid, (None, None))).collect(),
             lost: BTreeMap::new(),
             seen: 0,
@@ -235,7 +235,7 @@ impl ProbeSink for ProbedAnalysis<'_> {
 
     fn off_cpu(&mut self, interval: &OffCpuInterval) {
         if self.is_asked_for(interval.tid) {
-            self.intervals.add(interval, self.kernel);
+            self.intervals.add(interval, self.names);
         }
     }
 

@@ -10,10 +10,10 @@
 
 use std::collections::BTreeMap;
 
-use model::{Avma, FunctionLookup, OffCpuInterval, Schedule, Tid};
+use model::{Avma, FunctionId, Ns, OffCpuInterval, Pid, Schedule, Tid};
 use rustc_hash::FxHashMap;
 
-use crate::off_cpu_causes::{CauseSums, KernelNames, Reason, ToldBy, by_reason, reason};
+use crate::off_cpu_causes::{CauseSums, Reason, StackNames, ToldBy, by_reason, reason};
 use crate::report::{CallId, CallRow, FunctionReport};
 use crate::request::{Request, Surroundings};
 use crate::row_reasons::RowReasons;
@@ -35,12 +35,17 @@ struct OfFunction {
     rows: BTreeMap<CallId, Vec<(Reason, u64)>>,
 }
 
-/// The kernel's functions, as far as the recording names them.
-struct Recorded<'a>(&'a dyn FunctionLookup);
+/// Functions, as far as the recording names them.
+struct Recorded<'a>(Surroundings<'a>);
 
-impl KernelNames for Recorded<'_> {
-    fn name(&self, address: Avma) -> Option<&str> {
-        self.0.kernel_function(address)
+impl StackNames for Recorded<'_> {
+    fn kernel(&self, address: Avma) -> Option<&str> {
+        self.0.functions.kernel_function(address)
+    }
+
+    fn user(&self, pid: Pid, time: Ns, address: Avma) -> FunctionId {
+        let Surroundings { code, functions, .. } = self.0;
+        functions.function_at(code.space(pid, time), address).id
     }
 }
 
@@ -62,8 +67,8 @@ impl<'a> TracedCauses<'a> {
         if from_ns == to_ns || !is_summed && !self.of_rows {
             return;
         }
-        let Surroundings { schedule, functions, .. } = self.around;
-        let names = &Recorded(functions);
+        let schedule = self.around.schedule;
+        let names = &Recorded(self.around);
         let Some(function) = self.functions.get_mut(wanted as usize) else { return };
         let intervals = self.threads.entry(row.tid).or_insert_with(|| intervals(schedule, row.tid));
         let first = intervals.partition_point(|interval| interval.so_far_ns <= from_ns);

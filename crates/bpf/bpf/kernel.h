@@ -25,6 +25,7 @@ enum {
 };
 enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
 enum { BPF_RB_NO_WAKEUP = 1 };
+enum { BPF_F_USER_STACK = 1 << 8 };
 
 /* arch/x86/include/asm/ptrace.h: what a uprobe's program is given, and of a fixed layout. */
 struct pt_regs {

@@ -3,6 +3,8 @@
 #ifndef PROBES_H
 #define PROBES_H
 
+#include "scheduler.h"
+
 /*
  * A probe's cookie:
  *   action (bits 0-7) | condition (8-15) | register (16-23) | is a child (24) | return address is rewritten (25) | function (32-63)
@@ -53,10 +55,10 @@ struct call {
 	__u8 is_child;
 };
 
-/* Addresses of the kernel's stack that are told. */
+/* Addresses of stacks that are told. */
 #define STACK_LEN 16
 #define WAKER_STACK_LEN 32
-#define COMM_LEN 16
+#define WAKER_USER_STACK_LEN 16
 
 /* Why a thread with open calls was off the CPU, and who woke it. */
 struct interval {
@@ -71,6 +73,7 @@ struct interval {
 	char waker_comm[COMM_LEN];
 	__u64 stack[STACK_LEN]; /* of the kernel when it went off, innermost first; 0: no more */
 	__u64 waker_stack[WAKER_STACK_LEN];
+	__u64 waker_user_stack[WAKER_USER_STACK_LEN]; /* if that was asked for */
 	__u8 is_preempted;
 	__u8 is_interrupt; /* the waker was probably only interrupted */
 	__u8 unused[6];
@@ -118,6 +121,7 @@ struct thread {
 	char waker_comm[COMM_LEN];
 	__u64 stack[STACK_LEN];
 	__u64 waker_stack[WAKER_STACK_LEN];
+	__u64 waker_user_stack[WAKER_USER_STACK_LEN];
 	struct frame frames[MAX_DEPTH];
 };
 

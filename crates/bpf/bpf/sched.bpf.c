@@ -14,7 +14,7 @@
 #include <bpf/bpf_tracing.h>
 
 #include "sched.h"
-#include "scheduler.h"
+#include "counters.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -32,13 +32,6 @@ struct {
 	__uint(max_entries, 1 << 20); /* set when loaded */
 } events SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, COUNTERS);
-	__type(key, __u32);
-	__type(value, __u64);
-} counters SEC(".maps");
-
 /* `cpu`: where the thread is, or was. */
 static __always_inline bool is_wanted(struct task_struct *task, __u32 cpu)
 {
@@ -53,16 +46,16 @@ static __always_inline bool is_wanted(struct task_struct *task, __u32 cpu)
 
 static __always_inline struct sched_event *reserve(void)
 {
-	struct sched_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
-	__u32 counter = COUNTER_LOST;
-	__u64 *lost;
+	struct sched_event *event;
 
-	if (event)
-		return event;
-	lost = bpf_map_lookup_elem(&counters, &counter);
-	if (lost)
-		(*lost)++;
-	return 0;
+	/* What is set is known when the programs are loaded, so that the verifier sees one size. */
+	if (settings.waker_stacks)
+		event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	else
+		event = bpf_ringbuf_reserve(&events, __builtin_offsetof(struct sched_event, user_stack), 0);
+	if (!event)
+		count(COUNTER_LOST);
+	return event;
 }
 
 static __always_inline void fill_task(struct sched_task *to, struct task_struct *task)
@@ -85,16 +78,6 @@ static __noinline void fill(struct sched_event *event)
 	event->is_waking = 0;
 	event->is_interrupt = 0;
 	event->stack[0] = 0;
-}
-
-static __always_inline void fill_stack(struct sched_event *event, void *ctx)
-{
-	long bytes = bpf_get_stack(ctx, event->stack, sizeof(event->stack), 0);
-
-	if (bytes < 0)
-		bytes = 0;
-	if (bytes < (long)sizeof(event->stack))
-		event->stack[(__u64)bytes / 8 % STACK_LEN] = 0;
 }
 
 /* As the tracepoint has it: what has no letter there is a sleep all the same. */
@@ -127,8 +110,10 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	if (leaves && BPF_CORE_READ(prev, pid)) {
 		event->syscall = current_syscall(prev);
 		if (!preempt && event->state)
-			fill_stack(event, ctx);
+			fill_stack(ctx, event->stack, STACK_LEN, 0);
 	}
+	if (settings.waker_stacks)
+		event->user_stack[0] = 0;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return 0;
 }
@@ -156,7 +141,12 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	event->target = cpu;
 	event->is_waking = 1;
 	event->is_interrupt = is_interrupt(current);
-	fill_stack(event, ctx);
+	fill_stack(ctx, event->stack, STACK_LEN, 0);
+	if (settings.waker_stacks) {
+		event->user_stack[0] = 0;
+		if (!event->is_interrupt)
+			fill_stack(ctx, event->user_stack, USER_STACK_LEN, BPF_F_USER_STACK);
+	}
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return 0;
 }

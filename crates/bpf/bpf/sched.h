@@ -3,9 +3,11 @@
 #ifndef SCHED_H
 #define SCHED_H
 
-#define COMM_LEN 16
-/* Addresses of the kernel's stack that are told. */
+#include "scheduler.h"
+
+/* Addresses of stacks that are told. */
 #define STACK_LEN 32
+#define USER_STACK_LEN 16
 
 /* What the numbers in the map `wanted` are. */
 enum by {
@@ -17,6 +19,7 @@ enum by {
 struct settings {
 	__u32 by;     /* enum by */
 	__u32 follow; /* by process: those that a wanted one creates, too */
+	__u32 waker_stacks; /* of user code: who wakes has one, too */
 };
 
 struct sched_task {
@@ -39,6 +42,7 @@ struct sched_event {
 	__u8 is_interrupt;        /* the current thread was probably only interrupted */
 	__u8 unused[2];
 	__u64 stack[STACK_LEN];   /* of the kernel, innermost first; 0: no more */
+	__u64 user_stack[USER_STACK_LEN]; /* of who wakes; only there if that was asked for */
 };
 
 /* What is counted. */

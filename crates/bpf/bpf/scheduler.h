@@ -8,6 +8,21 @@
 #include <bpf/bpf_helpers.h>
 
 #define NO_SYSCALL -1
+#define COMM_LEN 16
+
+/*
+ * The addresses of the current stack, innermost first; where there are fewer than fit, a zero ends them.  `len`: how many fit, a
+ * power of two.
+ */
+static __always_inline void fill_stack(void *ctx, __u64 *stack, __u32 len, __u64 flags)
+{
+	long bytes = bpf_get_stack(ctx, stack, len * sizeof(*stack), flags);
+
+	if (bytes < 0)
+		bytes = 0;
+	if (bytes < (long)(len * sizeof(*stack)))
+		stack[(__u64)bytes / sizeof(*stack) % len] = 0;
+}
 
 static __always_inline __u64 state_of(struct task_struct *task)
 {

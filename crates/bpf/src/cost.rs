@@ -15,6 +15,7 @@ use crate::error::BpfError;
 use crate::idle::{self, Idle};
 use crate::probe_points::{CodePart, Ends, FunctionCode, ProbePoints};
 use crate::session::{Room, Session};
+use crate::waker_stack::WakerStack;
 
 /// What the probes of a function cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +58,8 @@ impl Costs {
             functions.iter().map(|function| own_function(function, ends)).collect();
         let probed = probed.ok_or_else(|| unknown("own code is not found"))?;
         let bare = functions.each_ref().map(fastest);
-        let mut session = Session::open(probed, Room { threads: 64, ring_bytes: 1 << 20 })?;
+        let mut session =
+            Session::open(probed, Room { threads: 64, ring_bytes: 1 << 20 }, WakerStack::Kernel)?;
         let mut latencies = Latencies::default();
         let with_probes = Cell::new([Duration::ZERO; 2]);
         // The calls are made when all probes are there: at the first look whether it is over.
@@ -177,13 +179,14 @@ mod tests {
         let functions = [idle::PUSH, idle::MOV];
         let probed =
             functions.iter().map(|function| own_function(function, Ends::default()).unwrap()).collect();
-        let session = match Session::open(probed, Room { threads: 64, ring_bytes: 1 << 24 }) {
-            Ok(session) => session,
-            Err(error @ (BpfError::NotPermitted(_) | BpfError::NoBtf)) => {
-                return println!("skipped: {error}");
-            }
-            Err(error) => panic!("{error}"),
-        };
+        let session =
+            match Session::open(probed, Room { threads: 64, ring_bytes: 1 << 24 }, WakerStack::Kernel) {
+                Ok(session) => session,
+                Err(error @ (BpfError::NotPermitted(_) | BpfError::NoBtf)) => {
+                    return println!("skipped: {error}");
+                }
+                Err(error) => panic!("{error}"),
+            };
         let rounds: Vec<[[u64; 2]; 2]> = (0..ROUNDS)
             .map(|_| ["on_count", "on_probe"].map(|program| added_ns(&session, program, &functions)))
             .collect();

@@ -8,6 +8,7 @@
 //! session       one run: records of calls -> a sink
 //! wire          what programs and user space agree on (bpf/probes.h)
 //! sched         the scheduler's events of what is recorded (bpf/sched.bpf.c, sched_wire)
+//! waker_stack   what is told of who wakes a thread
 //! cost          what a probe costs here              (idle: on functions that do nothing)
 //! ```
 //!
@@ -24,6 +25,7 @@ mod programs;
 mod sched;
 mod sched_wire;
 mod session;
+mod waker_stack;
 mod wire;
 
 pub use attach::{ProbedFunction, ProbedPlace};
@@ -32,12 +34,14 @@ pub use error::BpfError;
 pub use probe_points::{CodeError, CodePart, Ends, FunctionCode, ProbePoint, ProbePoints};
 pub use sched::{SchedBy, SchedSession};
 pub use session::{Room, Session, Summary};
+pub use waker_stack::WakerStack;
 
 /// Whether the kernel accepts the programs; true: with links for many probes at once.
 ///
 /// # Errors
 /// Why it does not.
 pub fn try_programs() -> Result<bool, BpfError> {
-    let sizes = programs::Sizes { functions: 1, threads: 1, ring_bytes: 4096 };
+    let sizes =
+        programs::Sizes { functions: 1, threads: 1, ring_bytes: 4096, waker_stack: WakerStack::Kernel };
     Ok(programs::Programs::load(sizes)?.has_multi)
 }

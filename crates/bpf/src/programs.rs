@@ -10,9 +10,13 @@ use libbpf_rs::{
 };
 
 use crate::error::BpfError;
+use crate::waker_stack::WakerStack;
 
 /// `bpf/probes.bpf.c`, compiled: `cargo xtask bpf` makes it anew.
 pub(crate) const OBJECT: &[u8] = include_bytes!("../objects/probes.bpf.o");
+
+/// The section of the only setting, which libbpf makes a map of.
+const SETTINGS: &str = ".rodata.settings";
 
 /// What the maps must hold.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +27,8 @@ pub(crate) struct Sizes {
     pub(crate) threads: usize,
     /// Bytes of the ring; a power of two of at least a page.
     pub(crate) ring_bytes: u32,
+    /// Taken where a thread is woken.
+    pub(crate) waker_stack: WakerStack,
 }
 
 /// Programs that the kernel has accepted.
@@ -129,6 +135,11 @@ fn open(sizes: Sizes, multi: bool) -> Result<OpenObject, BpfError> {
             Some("threads") => threads,
             Some("calls") => sizes.ring_bytes,
             Some("hits" | "lengths") => functions,
+            Some(SETTINGS) => {
+                let stacks = u32::from(sizes.waker_stack == WakerStack::User);
+                map.set_initial_value(&stacks.to_ne_bytes()).map_err(failed)?;
+                continue;
+            }
             _ => continue,
         };
         map.set_max_entries(entries).map_err(failed)?;

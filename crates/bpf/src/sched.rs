@@ -10,6 +10,7 @@ use model::SchedEvent;
 use crate::error::BpfError;
 use crate::programs::{not_loaded, sum, types_are_there};
 use crate::sched_wire::{self, By};
+use crate::waker_stack::WakerStack;
 
 /// `bpf/sched.bpf.c`, compiled: `cargo xtask bpf` makes it anew.
 pub(crate) const OBJECT: &[u8] = include_bytes!("../objects/sched.bpf.o");
@@ -48,8 +49,8 @@ impl SchedSession {
     ///
     /// # Errors
     /// The kernel does not let us.
-    pub fn open(by: SchedBy) -> Result<Self, BpfError> {
-        Ok(Self { object: load(by)?, links: Vec::new() })
+    pub fn open(by: SchedBy, stack: WakerStack) -> Result<Self, BpfError> {
+        Ok(Self { object: load(by, stack)?, links: Vec::new() })
     }
 
     /// Events of these are told from now on.  They are asked for when the programs run: who is born from then on is followed.
@@ -110,12 +111,12 @@ impl SchedSession {
     }
 }
 
-fn load(by: SchedBy) -> Result<Object, BpfError> {
+fn load(by: SchedBy, stack: WakerStack) -> Result<Object, BpfError> {
     types_are_there()?;
     let settings = match by {
-        SchedBy::Processes { follow } => sched_wire::settings(By::Process, follow),
-        SchedBy::Threads => sched_wire::settings(By::Thread, false),
-        SchedBy::Cpus => sched_wire::settings(By::Cpu, false),
+        SchedBy::Processes { follow } => sched_wire::settings(By::Process, follow, stack),
+        SchedBy::Threads => sched_wire::settings(By::Thread, false, stack),
+        SchedBy::Cpus => sched_wire::settings(By::Cpu, false, stack),
     };
     let mut builder = ObjectBuilder::default();
     let mut open =
@@ -144,7 +145,7 @@ mod tests {
     /// A thread of ours sleeps, is woken by a timer, and waits for this one.
     #[test]
     fn what_a_thread_waits_for() {
-        let mut session = match SchedSession::open(SchedBy::Processes { follow: false }) {
+        let mut session = match SchedSession::open(SchedBy::Processes { follow: false }, WakerStack::User) {
             Ok(session) => session,
             Err(why) => return println!("skipped: {why}"),
         };

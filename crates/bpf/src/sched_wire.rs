@@ -2,12 +2,15 @@
 //!
 //! A test holds the sizes and places against the types that the compiled object has.
 
-use model::{Avma, Cpu, Pid, SchedBody, SchedEvent, SchedTask, Tid};
+use model::{Cpu, Pid, SchedBody, SchedEvent, SchedTask, Tid};
 
-use crate::wire::{long, word};
+use crate::waker_stack::WakerStack;
+use crate::wire::{long, stack, word};
 
-/// Bytes of a `struct sched_event`.
+/// Bytes of a `struct sched_event`, without the user's stack, which is there if it was asked for.
 const EVENT_BYTES: usize = 344;
+/// `USER_STACK_LEN`.
+const USER_STACK_LEN: usize = 16;
 const FIRST_AT: usize = 32;
 const SECOND_AT: usize = 56;
 const STACK_AT: usize = 88;
@@ -23,15 +26,16 @@ pub(crate) enum By {
 }
 
 /// A `struct settings`.
-pub(crate) fn settings(by: By, follow: bool) -> [u8; 8] {
-    let [a, b, c, d] = (by as u32).to_ne_bytes();
-    let [e, f, g, h] = u32::from(follow).to_ne_bytes();
-    [a, b, c, d, e, f, g, h]
+pub(crate) fn settings(by: By, follow: bool, stack: WakerStack) -> [u8; 12] {
+    let words = [by as u32, u32::from(follow), u32::from(stack == WakerStack::User)];
+    let mut bytes = [0; 12];
+    bytes.chunks_exact_mut(4).zip(words).for_each(|(to, word)| to.copy_from_slice(&word.to_ne_bytes()));
+    bytes
 }
 
 /// A record of the ring; `None`: it is none of ours.
 pub(crate) fn event(bytes: &[u8]) -> Option<SchedEvent> {
-    let bytes = bytes.get(..EVENT_BYTES)?;
+    let (bytes, user_stack) = bytes.split_at_checked(EVENT_BYTES)?;
     let (first, second) = (task(bytes, FIRST_AT), task(bytes, SECOND_AT));
     let body = match bytes.get(84)? {
         0 => SchedBody::Switch {
@@ -47,13 +51,13 @@ pub(crate) fn event(bytes: &[u8]) -> Option<SchedEvent> {
             waker_name: second.name,
         },
     };
-    let addresses = (0..STACK_LEN).map(|index| long(bytes, STACK_AT + 8 * index));
     Some(SchedEvent {
         monotonic_ns: long(bytes, 0),
         cpu: Cpu(word(bytes, 24)),
         pid: Pid(word(bytes, 16) as i32),
         tid: Tid(word(bytes, 20) as i32),
-        stack: addresses.take_while(|address| *address != 0).map(Avma).collect(),
+        stack: stack(bytes, STACK_AT, STACK_LEN),
+        user_stack: stack(user_stack, 0, USER_STACK_LEN),
         body,
     })
 }
@@ -85,7 +89,7 @@ mod tests {
                 assert_eq!(offset as usize / 8, *at, "{name}.{field}");
             }
         };
-        check("settings", 8, &[("by", 0), ("follow", 4)]);
+        check("settings", 12, &[("by", 0), ("follow", 4), ("waker_stacks", 8)]);
         check("sched_task", 24, &[("tid", 0), ("priority", 4), ("comm", 8)]);
         let event = [
             ("time", 0),
@@ -100,8 +104,9 @@ mod tests {
             ("is_waking", 84),
             ("is_interrupt", 85),
             ("stack", STACK_AT),
+            ("user_stack", EVENT_BYTES),
         ];
-        check("sched_event", EVENT_BYTES, &event);
+        check("sched_event", EVENT_BYTES + 8 * USER_STACK_LEN, &event);
     }
 
     #[test]

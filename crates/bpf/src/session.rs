@@ -17,6 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::attach::{ProbedFunction, Which, attach};
 use crate::error::BpfError;
 use crate::programs::{Programs, Sizes};
+use crate::waker_stack::WakerStack;
 use crate::wire::{self, Told};
 
 /// How often the ring is emptied.
@@ -64,11 +65,16 @@ impl Session {
     ///
     /// # Errors
     /// The kernel does not let us, or there is nothing to probe.
-    pub fn open(functions: Vec<ProbedFunction>, room: Room) -> Result<Self, BpfError> {
+    pub fn open(
+        functions: Vec<ProbedFunction>,
+        room: Room,
+        waker_stack: WakerStack,
+    ) -> Result<Self, BpfError> {
         if functions.iter().all(|function| function.places.is_empty()) {
             return Err(BpfError::NothingToProbe);
         }
-        let sizes = Sizes { functions: functions.len(), threads: room.threads, ring_bytes: room.ring_bytes };
+        let Room { threads, ring_bytes } = room;
+        let sizes = Sizes { functions: functions.len(), threads, ring_bytes, waker_stack };
         let programs = Programs::load(sizes)?;
         let lengths = programs.map("lengths")?;
         for (index, function) in (0u32..).zip(&functions) {

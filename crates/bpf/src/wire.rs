@@ -12,7 +12,7 @@ const CALL_BYTES: usize = 120;
 /// Bytes of a `struct frame`.
 const FRAME_BYTES: usize = 88;
 /// Where the frames of a `struct thread` begin.
-const FRAMES_AT: usize = 528;
+const FRAMES_AT: usize = 656;
 /// `MAX_DEPTH`.
 pub(crate) const MAX_DEPTH: usize = 128;
 /// Bytes of a `struct thread`.
@@ -35,11 +35,17 @@ pub(crate) enum Action {
 pub(crate) const NONE: u8 = 0xff;
 
 /// Bytes of a `struct interval`.
-const INTERVAL_BYTES: usize = 456;
+const INTERVAL_BYTES: usize = 584;
 /// `STACK_LEN`.
 const STACK_LEN: usize = 16;
 /// `WAKER_STACK_LEN`.
 const WAKER_STACK_LEN: usize = 32;
+/// `WAKER_USER_STACK_LEN`.
+const WAKER_USER_STACK_LEN: usize = 16;
+const WAKER_STACK_AT: usize = 192;
+const WAKER_USER_STACK_AT: usize = 448;
+const IS_PREEMPTED_AT: usize = 576;
+const IS_INTERRUPT_AT: usize = 577;
 
 /// What is told in the ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +94,7 @@ pub(crate) fn record(bytes: &[u8]) -> Option<(Option<LostCalls>, Told)> {
 }
 
 fn interval(bytes: &[u8]) -> OffCpuInterval {
-    let is_preempted = bytes.get(448).is_some_and(|byte| *byte != 0);
+    let is_preempted = bytes.get(IS_PREEMPTED_AT).is_some_and(|byte| *byte != 0);
     let woken = Some(Ns(long(bytes, 8))).filter(|woken| woken.0 != 0 && !is_preempted);
     let syscall = u32::try_from(word(bytes, 36) as i32).ok();
     let has_stack = syscall.is_none() && !is_preempted;
@@ -111,12 +117,14 @@ fn waker(bytes: &[u8]) -> WakerSeen {
         pid: Pid(word(bytes, 40) as i32),
         tid: Tid(word(bytes, 44) as i32),
         name: String::from_utf8_lossy(name).into_owned(),
-        stack: stack(bytes, 192, WAKER_STACK_LEN),
-        is_perhaps_interrupted: bytes.get(449).is_some_and(|byte| *byte != 0),
+        stack: stack(bytes, WAKER_STACK_AT, WAKER_STACK_LEN),
+        user_stack: stack(bytes, WAKER_USER_STACK_AT, WAKER_USER_STACK_LEN),
+        is_perhaps_interrupted: bytes.get(IS_INTERRUPT_AT).is_some_and(|byte| *byte != 0),
     }
 }
 
-fn stack(bytes: &[u8], at: usize, len: usize) -> Vec<Avma> {
+/// Addresses up to a zero, or up to `len`.
+pub(crate) fn stack(bytes: &[u8], at: usize, len: usize) -> Vec<Avma> {
     (0..len).map_while(|index| address(long(bytes, at + 8 * index))).collect()
 }
 

@@ -298,6 +298,9 @@ pub struct RecordArgs {
     /// Leave out why calls are off the CPU: what they wait for, and who wakes them (taken by eBPF, where that is permitted)
     #[arg(long)]
     pub no_sched: bool,
+    /// Of those who wake calls, record from where in their own code, too (by frame pointers)
+    #[arg(long, conflicts_with = "no_sched")]
+    pub waker_stacks: bool,
     /// Size of each buffer of trace: 64M [default: by number of buffers and free memory]
     #[arg(short = 'm', long = "aux_size", value_name = "SIZE")]
     pub aux_size: Option<ByteSize>,

@@ -44,7 +44,7 @@ impl Prepared {
         features.build_ids.extend(host::vdso_build_id().map(|id| ("[vdso]".to_owned(), id)));
         let request = Request { filter: aim.ranges.clone(), ..config.request.clone() };
         // Before the events are open: to load programs takes a while.
-        let sched = config.sched.then(|| sched::source(&config.request));
+        let sched = config.sched.then(|| sched::source(config));
         let session = Session::open(request, pmu)?;
         Ok(Self { aim, session, features, sched })
     }

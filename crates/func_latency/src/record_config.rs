@@ -44,6 +44,9 @@ pub(crate) struct RecordConfig {
     pub(crate) bundle: Option<BundleConfig>,
     /// Record why calls are off the CPU, too.
     pub(crate) sched: bool,
+    /// What of those who wake threads is recorded.
+    #[cfg(feature = "bpf")]
+    pub(crate) waker_stack: bpf::WakerStack,
     /// Say what is done.
     pub(crate) verbose: bool,
     /// What times the calls, if that was asked for.
@@ -101,6 +104,8 @@ impl RecordConfig {
             then,
             bundle: bundle.transpose()?,
             sched: !args.no_sched && then != Then::Preview,
+            #[cfg(feature = "bpf")]
+            waker_stack: if args.waker_stacks { bpf::WakerStack::User } else { bpf::WakerStack::Kernel },
             verbose: args.query.calls.verbose,
             backend: args.backend,
             #[cfg(feature = "bpf")]

@@ -1,14 +1,16 @@
 //! Who takes the scheduler's events for a recording: eBPF programs, if this command was built with them.
 
-use recorder::{Request, SchedSource};
+use recorder::SchedSource;
+
+use crate::record_config::RecordConfig;
 
 /// Loads them; nothing is attached yet.
 ///
 /// # Errors
 /// Why there are none, and what helps.
 #[cfg(feature = "bpf")]
-pub(crate) fn source(request: &Request) -> Result<Box<dyn SchedSource>, String> {
-    programs::source(request)
+pub(crate) fn source(config: &RecordConfig) -> Result<Box<dyn SchedSource>, String> {
+    programs::source(config)
 }
 
 /// There are none.
@@ -16,7 +18,7 @@ pub(crate) fn source(request: &Request) -> Result<Box<dyn SchedSource>, String> 
 /// # Errors
 /// Always.
 #[cfg(not(feature = "bpf"))]
-pub(crate) fn source(_: &Request) -> Result<Box<dyn SchedSource>, String> {
+pub(crate) fn source(_: &RecordConfig) -> Result<Box<dyn SchedSource>, String> {
     Err("this func_latency was built without eBPF (cargo build --features bpf)".to_owned())
 }
 
@@ -27,19 +29,21 @@ mod programs {
     use bpf::{SchedBy, SchedSession};
     use image::KernelSymbols;
     use model::{Avma, SchedEvent};
-    use recorder::{Request, SchedSource, Target};
+    use recorder::{SchedSource, Target};
+
+    use crate::record_config::RecordConfig;
 
     struct Programs(SchedSession);
 
-    pub(super) fn source(request: &Request) -> Result<Box<dyn SchedSource>, String> {
-        let by = match &request.target {
+    pub(super) fn source(config: &RecordConfig) -> Result<Box<dyn SchedSource>, String> {
+        let by = match &config.request.target {
             Target::Processes(_) | Target::Families(_) | Target::Program(_) => {
-                SchedBy::Processes { follow: request.follow }
+                SchedBy::Processes { follow: config.request.follow }
             }
             Target::Threads(_) => SchedBy::Threads,
             Target::WholeCpus => SchedBy::Cpus,
         };
-        let session = SchedSession::open(by).map_err(|error| error.to_string())?;
+        let session = SchedSession::open(by, config.waker_stack).map_err(|error| error.to_string())?;
         Ok(Box::new(Programs(session)))
     }
 

@@ -193,8 +193,8 @@ fn causes() -> OffCpuCauses {
             reason(Reason::Preempted, 2, split(0, 0, 50_000)),
         ],
         wakers: vec![
-            WakerRow { waker: thread, count: 3, blocked_ns: 1_000_000 },
-            WakerRow { waker: Waker::Interrupt, count: 1, blocked_ns: 100_000 },
+            WakerRow { waker: thread, count: 3, blocked_ns: 1_000_000, stacks: vec![] },
+            WakerRow { waker: Waker::Interrupt, count: 1, blocked_ns: 100_000, stacks: vec![] },
         ],
     }
 }

@@ -365,7 +365,7 @@ fn a_sleeping_call_is_blocked_for_as_long_as_it_sleeps() {
 
 #[test]
 fn a_call_that_waits_for_another_thread_names_it() {
-    let Some(seen) = probed("futex", &["waits"], &[]) else { return };
+    let Some(seen) = probed("futex", &["waits"], &["--waker-stacks"]) else { return };
     assert_eq!((seen.calls(0), seen.counted[0]), ([20, 0, 0, 0], 20));
     let off_cpu = OffCpu::of(&seen);
     assert!(off_cpu.share("futex") > 0.95, "{}", off_cpu.causes);
@@ -374,6 +374,10 @@ fn a_call_that_waits_for_another_thread_names_it() {
     // Threads of one process may wait for each other elsewhere, too: for its memory map, say.
     assert!((20..25).contains(&waker["count"].as_u64().unwrap()), "{}", off_cpu.causes);
     assert_ne!(waker["tid"], waker["pid"], "it is the other thread that wakes");
+    // The C library's own function has no frame, so that its caller is passed over.
+    let from = &waker["stacks"][0];
+    assert!(from["count"].as_u64() >= Some(19), "{waker}");
+    assert_eq!(&from["functions"].as_array().unwrap()[..2], ["syscall", "hands_over"], "{waker}");
     off_cpu.agrees_with(&seen);
 }
 

@@ -118,6 +118,8 @@ pub struct WakerSeen {
     pub name: String,
     /// The kernel's stack, innermost first.
     pub stack: Vec<Avma>,
+    /// Its own code, innermost first, then return addresses; empty unless it was asked for.
+    pub user_stack: Vec<Avma>,
     /// It was in no system call, in which threads wake others.
     pub is_perhaps_interrupted: bool,
 }

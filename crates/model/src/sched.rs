@@ -25,6 +25,8 @@ pub struct SchedEvent {
     pub tid: Tid,
     /// The kernel's stack, innermost first; may be empty.
     pub stack: Vec<Avma>,
+    /// Of a wake-up, the current thread's user code, innermost first; empty unless it was asked for.
+    pub user_stack: Vec<Avma>,
     /// What happened.
     pub body: SchedBody,
 }

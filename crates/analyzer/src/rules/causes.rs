@@ -42,6 +42,7 @@ fn the_calls_own_time_by_what_it_waited_for_and_who_woke_it() {
         waker: Waker::Thread { pid: Pid(7), tid: Tid(tid), name: "w".to_owned() },
         count: 1,
         blocked_ns,
+        stacks: vec![],
     };
     assert_eq!(causes.wakers, [waker(9, 20), waker(8, 1)]);
 }

@@ -150,6 +150,7 @@ fn sideband(word: &str, args: &[&str], tid: Tid, out: &mut Vec<SidebandRecord>) 
                 tid: tid_at(3),
                 name: "w".to_owned(),
                 stack: vec![],
+                user_stack: vec![],
                 is_perhaps_interrupted: false,
             };
             out.push(record(at(0), tid, leaves));

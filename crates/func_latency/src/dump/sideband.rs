@@ -165,6 +165,7 @@ mod tests {
             tid: Tid(4),
             name: String::new(),
             stack: vec![],
+            user_stack: vec![],
             is_perhaps_interrupted: true,
         };
         let waking = Sideband::SchedWaking(Box::new(Waking { tid: Tid(7), waker }));

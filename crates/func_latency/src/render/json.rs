@@ -320,7 +320,7 @@ fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<
         error_ns: error(&report.error, report.latency.count),
         bounds_ns: bounds(&report.error),
         with_open_ns: with_open(&report.tails),
-        off_cpu_causes: report.off_cpu_causes.as_ref().map(Causes::new),
+        off_cpu_causes: report.off_cpu_causes.as_ref().map(|causes| Causes::new(causes, view.names)),
     }
 }
 

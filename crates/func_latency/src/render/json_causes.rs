@@ -1,10 +1,10 @@
 //! Why calls were off the CPU, as JSON.
 
-use analyzer::{OffCpuCauses, Reason, ReasonRow, ToldBy, Waker, WakerRow};
+use analyzer::{OffCpuCauses, Reason, ReasonRow, ToldBy, Waker, WakerRow, WakerStackRow};
 use model::OffCpuSplit;
 use serde::Serialize;
 
-use super::names::{reason_name, waker_name};
+use super::names::{Names, reason_name, waker_name};
 
 /// Of the outermost counted calls.
 #[derive(Serialize)]
@@ -44,10 +44,21 @@ struct WakerEntry {
     tid: Option<String>,
     count: u64,
     blocked_ns: u64,
+    /// Where in its own code it was, if that was recorded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stacks: Vec<WakerStackEntry>,
+}
+
+#[derive(Serialize)]
+struct WakerStackEntry {
+    /// Innermost first.
+    functions: Vec<String>,
+    count: u64,
+    blocked_ns: u64,
 }
 
 impl Causes {
-    pub(super) fn new(causes: &OffCpuCauses) -> Self {
+    pub(super) fn new(causes: &OffCpuCauses, names: &dyn Names) -> Self {
         let split = split(causes.split);
         match causes.told_by {
             ToldBy::SwitchRecords => Self {
@@ -60,7 +71,7 @@ impl Causes {
                 told_by: "scheduler",
                 split,
                 reasons: causes.reasons.iter().map(reason).collect(),
-                wakers: causes.wakers.iter().map(waker).collect(),
+                wakers: causes.wakers.iter().map(|row| waker(row, names)).collect(),
             },
         }
     }
@@ -81,10 +92,22 @@ fn reason(row: &ReasonRow) -> ReasonEntry {
     ReasonEntry { name: reason_name(&row.reason), kind, count: row.count, split: split(row.split) }
 }
 
-fn waker(row: &WakerRow) -> WakerEntry {
+fn waker(row: &WakerRow, names: &dyn Names) -> WakerEntry {
     let (pid, tid) = match &row.waker {
         Waker::Interrupt => (None, None),
         Waker::Thread { pid, tid, .. } => (Some(pid.0.to_string()), Some(tid.0.to_string())),
     };
-    WakerEntry { name: waker_name(&row.waker), pid, tid, count: row.count, blocked_ns: row.blocked_ns }
+    let stack = |row: &WakerStackRow| WakerStackEntry {
+        functions: row.functions.iter().map(|id| names.function(*id)).collect(),
+        count: row.count,
+        blocked_ns: row.blocked_ns,
+    };
+    WakerEntry {
+        name: waker_name(&row.waker),
+        pid,
+        tid,
+        count: row.count,
+        blocked_ns: row.blocked_ns,
+        stacks: row.stacks.iter().map(stack).collect(),
+    }
 }

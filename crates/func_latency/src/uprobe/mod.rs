@@ -34,7 +34,7 @@ use crate::render::units::{counted, duration};
 use crate::target::{self, Remarks};
 use functions::Candidate;
 use overhead::Moment;
-use report::{Kernel, Seen};
+use report::{Live, Seen};
 
 /// The ring, if `-m` does not say.
 const RING_BYTES: u64 = 16 << 20;
@@ -93,12 +93,12 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
     let costs = Costs::measure(config.ends)?;
     let room = Room { threads: room_for_threads(code.threads().len()), ring_bytes: ring_bytes(config)? };
     let moment = {
-        let mut session = Session::open(probed(&candidates), room)?;
+        let mut session = Session::open(probed(&candidates), room, config.waker_stack)?;
         Moment::of(&mut session, &config.request.target.processes(&proc))?
     };
     let (chosen, cost) = overhead::choose(candidates, wanted.len(), &moment, &costs, config.probing)?;
     messages::note(cost);
-    let mut session = Session::open(probed(&chosen), room)?;
+    let mut session = Session::open(probed(&chosen), room, config.waker_stack)?;
     // Ctrl-C before the window, too, ends it.
     let is_placed = Cell::new(false);
     let is_over = || {
@@ -109,8 +109,8 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
     };
     let request = report::request(report, &config.request.target, &code, &wanted);
     let schedule = Schedule::default();
-    let kernel = Kernel::default();
-    let mut analysis = report::analysis(&request, &code, &schedule, &chosen, &costs, &kernel);
+    let names = Live::new(&code.image);
+    let mut analysis = report::analysis(&request, &code, &schedule, &chosen, &costs, &names);
     let window = config.window.unwrap_or(Duration::from_secs(1));
     let summary = session.record(window, &is_over, &mut analysis)?;
     tell(config, &summary);

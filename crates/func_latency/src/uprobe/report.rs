@@ -3,11 +3,11 @@
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
-use analyzer::{KernelNames, ProbeCost, ProbedAnalysis, Report, Request, Surroundings};
+use analyzer::{ProbeCost, ProbedAnalysis, Report, Request, StackNames, Surroundings};
 use anyhow::Result;
 use bpf::Costs;
-use image::KernelSymbols;
-use model::{Avma, ClockOffsets, Ns, Pid, Schedule};
+use image::{Image, KernelSymbols};
+use model::{Avma, ClockOffsets, CodeSource, FunctionId, FunctionLookup, Ns, Pid, Schedule};
 use recorder::Target;
 
 use crate::config::ReportConfig;
@@ -57,7 +57,7 @@ pub(super) fn analysis<'a>(
     schedule: &'a Schedule,
     chosen: &[Candidate],
     costs: &Costs,
-    kernel: &'a Kernel,
+    names: &'a Live<'a>,
 ) -> ProbedAnalysis<'a> {
     let around = Surroundings {
         code: &code.image,
@@ -75,16 +75,28 @@ pub(super) fn analysis<'a>(
     };
     let functions = chosen.iter().map(function).collect();
     let threads = if request.tids.is_empty() { code.threads() } else { request.tids.clone() };
-    ProbedAnalysis::new(request, functions, &threads, around, kernel)
+    ProbedAnalysis::new(request, functions, &threads, around, names)
 }
 
-/// The running kernel's functions: read when one is asked for.
-#[derive(Default)]
-pub(super) struct Kernel(OnceCell<KernelSymbols>);
+/// What runs now: the kernel's functions are read when one is asked for.
+pub(super) struct Live<'a> {
+    kernel: OnceCell<KernelSymbols>,
+    image: &'a Image,
+}
 
-impl KernelNames for Kernel {
-    fn name(&self, address: Avma) -> Option<&str> {
-        self.0.get_or_init(|| KernelSymbols::read("/proc/kallsyms".as_ref())).name(address)
+impl<'a> Live<'a> {
+    pub(super) fn new(image: &'a Image) -> Self {
+        Self { kernel: OnceCell::new(), image }
+    }
+}
+
+impl StackNames for Live<'_> {
+    fn kernel(&self, address: Avma) -> Option<&str> {
+        self.kernel.get_or_init(|| KernelSymbols::read("/proc/kallsyms".as_ref())).name(address)
+    }
+
+    fn user(&self, pid: Pid, time: Ns, address: Avma) -> FunctionId {
+        self.image.function_at(self.image.space(pid, time), address).id
     }
 }
 

@@ -172,6 +172,21 @@ PROBED void waits(int what)
 	}
 }
 
+// Who walks a stack by frame pointers finds the caller of a function that has one.
+#define FRAMED PROBED __attribute__((optimize("no-omit-frame-pointer", "no-optimize-sibling-calls")))
+
+FRAMED long wakes_one()
+{
+	return syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+}
+
+FRAMED void hands_over()
+{
+	// Who is late does not wait yet.
+	while (wakes_one() != 1)
+		sleep_ms(1);
+}
+
 // What threads did, by the clock, and by the kernel's sums of what they ran and of how long they waited for a CPU.
 static std::atomic<long> wall_ns, run_ns, delay_ns;
 
@@ -316,9 +331,7 @@ int main(int argc, char **argv)
 		std::thread waker([] {
 			for (int n = 0; n < 20; n++) {
 				sleep_ms(10);
-				// Who is late does not wait yet.
-				while (syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0) != 1)
-					sleep_ms(1);
+				hands_over();
 			}
 		});
 		waits_often('f', 20);

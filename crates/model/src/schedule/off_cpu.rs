@@ -116,6 +116,7 @@ mod tests {
                 tid: Tid(tid),
                 name: String::new(),
                 stack: vec![],
+                user_stack: vec![],
                 is_perhaps_interrupted: false,
             };
             record(ns, 1, Sideband::SchedWaking(Box::new(Waking { tid: Tid(7), waker })))

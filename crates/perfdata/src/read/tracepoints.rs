@@ -22,6 +22,7 @@ const IN_INTERRUPT: u64 = 0x08 | 0x10;
 /// The last of `PERF_CONTEXT_*`: what is from here on in a call chain is no address but says whose the next ones are.
 const CONTEXTS: u64 = 4095_u64.wrapping_neg();
 const CONTEXT_KERNEL: u64 = 128_u64.wrapping_neg();
+const CONTEXT_USER: u64 = 512_u64.wrapping_neg();
 
 /// What is known of the tracepoints of a recording.
 #[derive(Clone, Debug, Default)]
@@ -119,7 +120,8 @@ impl SwitchFormat {
             prev: self.prev_pid.tid(raw)?,
             preempted,
             next: self.next_pid.tid(raw)?,
-            waiting: (!preempted).then(|| Box::new(Waiting { syscall, stack: kernel_stack(sample.chain) })),
+            waiting: (!preempted)
+                .then(|| Box::new(Waiting { syscall, stack: part_of(sample.chain, CONTEXT_KERNEL) })),
         })
     }
 }
@@ -129,16 +131,17 @@ impl WakingFormat {
         let (pid, tid) = sample.said.pid.zip(sample.said.tid)?;
         let name = self.waker_comm.and_then(|field| field.bytes(sample.raw)).map(text).unwrap_or_default();
         let is_perhaps_interrupted = self.flags.of(sample.raw)? & IN_INTERRUPT != 0 || tid.0 == 0;
-        let stack = kernel_stack(sample.chain);
-        let waker = WakerSeen { pid, tid, name, stack, is_perhaps_interrupted };
+        let stack = part_of(sample.chain, CONTEXT_KERNEL);
+        let user_stack = part_of(sample.chain, CONTEXT_USER);
+        let waker = WakerSeen { pid, tid, name, stack, user_stack, is_perhaps_interrupted };
         Some(Sideband::SchedWaking(Box::new(Waking { tid: self.pid.tid(sample.raw)?, waker })))
     }
 }
 
-/// The part of a call chain that is in the kernel, innermost first.
-fn kernel_stack(chain: &[u8]) -> Vec<Avma> {
+/// The part of a call chain that is behind such a mark, innermost first.
+fn part_of(chain: &[u8], context: u64) -> Vec<Avma> {
     let addresses = chain.chunks_exact(8).map(|word| Field { offset: 0, size: 8 }.of(word).unwrap_or(0));
-    let behind = addresses.skip_while(|address| *address != CONTEXT_KERNEL).skip(1);
+    let behind = addresses.skip_while(|address| *address != context).skip(1);
     behind.take_while(|address| *address < CONTEXTS).map(Avma).collect()
 }
 
@@ -344,6 +347,7 @@ mod tests {
                 tid: Tid(5),
                 name: String::new(),
                 stack: vec![],
+                user_stack: vec![],
                 is_perhaps_interrupted,
             };
             let waking = Sideband::SchedWaking(Box::new(Waking { tid: Tid(7), waker }));

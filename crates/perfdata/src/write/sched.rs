@@ -5,10 +5,10 @@
 //! may read.
 //!
 //! ```text
-//! SAMPLE  id  ip  pid tid  time  cpu  n  PERF_CONTEXT_KERNEL addresses  size  fields
+//! SAMPLE  id  ip  pid tid  time  cpu  n  PERF_CONTEXT_KERNEL addresses  PERF_CONTEXT_USER addresses  size  fields
 //! ```
 
-use model::{Avma, Ns, SchedBody, SchedEvent, SchedTask};
+use model::{Ns, SchedBody, SchedEvent, SchedTask};
 
 use super::event::{Attr, Event, EventId, PERF_TYPE_TRACEPOINT};
 use super::le::Append;
@@ -17,6 +17,7 @@ use super::record::{MISC_KERNEL, patch_size, user_record};
 const SAMPLE: u32 = 9;
 const HEADER_EVENT_TYPE: u32 = 65;
 const CONTEXT_KERNEL: u64 = 128_u64.wrapping_neg();
+const CONTEXT_USER: u64 = 512_u64.wrapping_neg();
 /// `common_flags`: in an interrupt.
 const TRACE_FLAG_HARDIRQ: u8 = 0x08;
 const NO_SYSCALL: i32 = -1;
@@ -125,7 +126,7 @@ pub fn encode_sched_event(event: &SchedEvent, time: Ns, out: &mut Vec<u8>) {
     out.u64(time.0);
     out.u32(event.cpu.0);
     out.u32(0);
-    put_chain(&event.stack, out);
+    put_chain(event, out);
     // With its size it is a multiple of 8, as the kernel's.
     raw.resize((raw.len() + 4).next_multiple_of(8) - 4, 0);
     out.u32(raw.len() as u32);
@@ -148,13 +149,14 @@ fn task_fields(task: &SchedTask) -> Vec<u8> {
     fields
 }
 
-fn put_chain(stack: &[Avma], out: &mut Vec<u8>) {
-    if stack.is_empty() {
-        return out.u64(0);
+fn put_chain(event: &SchedEvent, out: &mut Vec<u8>) {
+    let parts = [(CONTEXT_KERNEL, &event.stack), (CONTEXT_USER, &event.user_stack)];
+    let parts = parts.into_iter().filter(|(_, stack)| !stack.is_empty());
+    out.u64(parts.clone().map(|(_, stack)| stack.len() as u64 + 1).sum());
+    for (context, stack) in parts {
+        out.u64(context);
+        stack.iter().for_each(|address| out.u64(address.0));
     }
-    out.u64(stack.len() as u64 + 1);
-    out.u64(CONTEXT_KERNEL);
-    stack.iter().for_each(|address| out.u64(address.0));
 }
 
 /// The descriptions as a record in front of the samples, for a file that never gets its features.
@@ -209,7 +211,7 @@ mod tests {
     use std::io::Cursor;
     use std::path::Path;
 
-    use model::{Cpu, Pid, Sideband, Tid, Waiting, WakerSeen, Waking};
+    use model::{Avma, Cpu, Pid, Sideband, Tid, Waiting, WakerSeen, Waking};
 
     use super::*;
     use crate::write::{Features, Writer};
@@ -222,7 +224,9 @@ mod tests {
 
     fn event(body: SchedBody) -> SchedEvent {
         let stack = vec![Avma(0xffff_ffff_8100_0010), Avma(0xffff_ffff_8100_0020)];
-        SchedEvent { monotonic_ns: 1, cpu: Cpu(3), pid: Pid(6), tid: Tid(7), stack, body }
+        let user_stack =
+            if matches!(body, SchedBody::Waking { .. }) { vec![Avma(0x40_0010)] } else { vec![] };
+        SchedEvent { monotonic_ns: 1, cpu: Cpu(3), pid: Pid(6), tid: Tid(7), stack, user_stack, body }
     }
 
     /// A recording of these events, before its end.
@@ -277,6 +281,7 @@ mod tests {
             tid: Tid(7),
             name: "prog".to_owned(),
             stack: stack.clone(),
+            user_stack: waking.user_stack,
             is_perhaps_interrupted: true,
         };
         let expect = [

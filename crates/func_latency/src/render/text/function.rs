@@ -54,7 +54,7 @@ pub(super) fn write(
         uncertain::children(out, function.latency.sum_ns, function.error.sum_ns)?;
     }
     if let Some(causes) = &function.off_cpu_causes {
-        off_cpu::write(out, causes, &name, width)?;
+        off_cpu::write(out, causes, &name, view.names, width)?;
     }
     callers::write(out, view, function, &name, width)?;
     longest_open(out, view, function, &name, width)

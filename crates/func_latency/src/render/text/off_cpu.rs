@@ -6,19 +6,27 @@ use analyzer::{OffCpuCauses, ToldBy};
 use model::OffCpuSplit;
 
 use super::rule;
-use crate::render::names::{reason_name, waker_name};
+use crate::render::names::{Names, reason_name, waker_name};
 use crate::render::table::{Align, Table, bar};
 use crate::render::units::{duration, grouped, percent, share};
 
 /// Rows of each table.
 const LISTED: usize = 10;
+/// Places of each waker.
+const STACKS_LISTED: usize = 3;
 const BAR: usize = 20;
 
 /// What a recording without them does not have, and how to make one that does.
 const WITHOUT_EVENTS: &str = "  what they waited for and who woke them: not in the recording, which needs eBPF (func_latency doctor), \
                               or perf's -e sched:sched_switch -e sched:sched_waking";
 
-pub(super) fn write(out: &mut dyn Write, causes: &OffCpuCauses, name: &str, width: usize) -> io::Result<()> {
+pub(super) fn write(
+    out: &mut dyn Write,
+    causes: &OffCpuCauses,
+    name: &str,
+    names: &dyn Names,
+    width: usize,
+) -> io::Result<()> {
     let whole = causes.split.total_ns();
     if whole == 0 {
         return Ok(());
@@ -39,7 +47,7 @@ pub(super) fn write(out: &mut dyn Write, causes: &OffCpuCauses, name: &str, widt
         part(preempted_ns)
     )?;
     reasons(out, causes, whole, width)?;
-    wakers(out, causes, blocked_ns, width)
+    wakers(out, causes, names, blocked_ns, width)
 }
 
 fn reasons(out: &mut dyn Write, causes: &OffCpuCauses, whole: u64, width: usize) -> io::Result<()> {
@@ -69,7 +77,13 @@ fn reasons(out: &mut dyn Write, causes: &OffCpuCauses, whole: u64, width: usize)
     table.write(out, width)
 }
 
-fn wakers(out: &mut dyn Write, causes: &OffCpuCauses, blocked_ns: u64, width: usize) -> io::Result<()> {
+fn wakers(
+    out: &mut dyn Write,
+    causes: &OffCpuCauses,
+    names: &dyn Names,
+    blocked_ns: u64,
+    width: usize,
+) -> io::Result<()> {
     if causes.wakers.is_empty() {
         return Ok(());
     }
@@ -82,12 +96,14 @@ fn wakers(out: &mut dyn Write, causes: &OffCpuCauses, blocked_ns: u64, width: us
         right("share %"),
     ]);
     for row in causes.wakers.iter().take(LISTED) {
-        table.row(vec![
-            waker_name(&row.waker),
-            grouped(row.count),
-            duration(row.blocked_ns),
-            percent(share(row.blocked_ns, blocked_ns)),
-        ]);
+        let mut line = |name: String, count, ns| {
+            table.row(vec![name, grouped(count), duration(ns), percent(share(ns, blocked_ns))]);
+        };
+        line(waker_name(&row.waker), row.count, row.blocked_ns);
+        for stack in row.stacks.iter().take(STACKS_LISTED) {
+            let functions: Vec<String> = stack.functions.iter().map(|id| names.function(*id)).collect();
+            line(format!("  from {}", functions.join(" < ")), stack.count, stack.blocked_ns);
+        }
     }
     table.write(out, width)
 }
@@ -95,6 +111,7 @@ fn wakers(out: &mut dyn Write, causes: &OffCpuCauses, blocked_ns: u64, width: us
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::render::image_names::ImageNames;
 
     /// What is not known is said, with the remedy, and not printed as nothing.
     #[test]
@@ -102,7 +119,8 @@ mod tests {
         let split = OffCpuSplit { blocked_ns: 3_000, runnable_ns: 0, preempted_ns: 1_000 };
         let causes = OffCpuCauses { told_by: ToldBy::SwitchRecords, split, ..OffCpuCauses::default() };
         let mut out = Vec::new();
-        write(&mut out, &causes, "f", 60).unwrap();
+        let image = image::Image::load(&[], &crate::host::live_options(None));
+        write(&mut out, &causes, "f", &ImageNames::new(&image, false), 60).unwrap();
         let text = String::from_utf8(out).unwrap();
         // An empty line and a rule come first.
         let lines: Vec<&str> = text.lines().skip(2).collect();
