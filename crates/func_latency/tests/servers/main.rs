@@ -6,7 +6,8 @@
 //! postgres, mariadb   those servers, their load, and when it rests
 //! oracles   who counts and times the same
 //! ```
-//! The load rests where a window begins and ends, so that what is in flight at its edges is known, and counts agree exactly.
+//! The load rests where a window begins and ends, so that little is in flight at its edges.  Which calls were entered in perf's window
+//! their rows say, by one clock, and so counts agree exactly.
 //! Where there is no such server, no perf, or no permission, a test says that it is skipped.
 
 #![cfg(feature = "bpf")]
@@ -78,18 +79,12 @@ fn postgres_under_pgbench() {
         let calls = &report["functions"][function]["calls"];
         let seen =
             ["complete", "unwound", "cut", "open_start", "open_end"].map(|s| calls[s].as_u64().unwrap());
-        println!("{name}: {seen:?} of {count}");
         // Who waits at the beginning was entered before, and who waits at the end was entered in the window.
-        let [complete, others @ ..] = seen;
-        assert_eq!(others, [0, 0, waits, waits], "{name}: {count}");
-        // perf's window is inside of ours, and a wait that is looked after between the two is begun anew.
-        let begun_anew = if waits > 0 { count / 100 } else { 0 };
-        assert!(
-            (count - waits..=count - waits + begun_anew).contains(&complete),
-            "{name}: {complete} of {count}"
-        );
-        assert!(count > 0, "{name}: no load");
-        oracles::off_cpu_agrees(&rows.of(name), &switches);
+        let [_, others @ ..] = seen;
+        assert_eq!(others, [0, 0, waits, waits], "{name}: {seen:?}");
+        let rows = rows.of(name);
+        count.agrees(name, &rows);
+        oracles::off_cpu_agrees(&rows, &switches);
     }
 }
 
@@ -120,12 +115,10 @@ fn mariadb_under_its_own_clients() {
     let rows = Rows::read(&file);
     for (function, (name, count)) in FUNCTIONS.iter().zip(counts).enumerate() {
         let calls = &report["functions"][function]["calls"];
-        let seen = ["complete", "unwound", "cut", "open_end"].map(|s| calls[s].as_u64().unwrap());
-        println!("{name}: {seen:?} of {count}");
-        assert_eq!(seen.iter().sum::<u64>(), count, "{name}: {seen:?}");
-        assert_eq!(seen[1..3], [0, 0], "{name}");
-        assert!(count > 0, "{name}: no load");
-        oracles::off_cpu_agrees(&rows.of(name), &switches);
+        assert_eq!([&calls["unwound"], &calls["cut"]], [0, 0], "{name}: {calls}");
+        let rows = rows.of(name);
+        count.agrees(name, &rows);
+        oracles::off_cpu_agrees(&rows, &switches);
     }
     let lives = rows.of("handle_one_connection");
     assert_eq!(lives.len(), CLIENTS, "each is still open");

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
 
 use crate::probing::{TICK_NS, signal, stolen_ns};
@@ -29,6 +30,22 @@ fn allowed_ns(of: u64) -> u64 {
 struct Perf {
     perf: Running,
     directory: TempDir,
+    /// It began in between, by `CLOCK_MONOTONIC`.
+    began: (u64, u64),
+}
+
+/// What perf has said, and when it did: both by `CLOCK_MONOTONIC`.
+struct Said {
+    directory: TempDir,
+    /// It began in between.
+    began: (u64, u64),
+    /// It ended in between.
+    ended: (u64, u64),
+}
+
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 impl Perf {
@@ -43,30 +60,56 @@ impl Perf {
         perf.args(words).args(["-D", "-1", &fifos, "-o"]).arg(path(Self::OUTPUT));
         let perf =
             perf.stdout(Stdio::null()).stderr(File::create(path("messages")).unwrap()).spawn().unwrap();
-        let started = Self { perf: Running(perf), directory };
-        started.tell(control, answers);
-        started
+        let began = enable(control, answers);
+        Self { perf: Running(perf), directory, began }
     }
 
-    fn tell(&self, mut control: File, mut answers: File) {
-        control.write_all(b"enable\n").unwrap();
-        let mut answer = [0; 4];
-        answers.read_exact(&mut answer).unwrap();
-        assert_eq!(&answer, b"ack\n");
-    }
-
-    /// Where its output is; it has ended.
-    fn end(mut self) -> TempDir {
+    /// It has ended.
+    fn end(mut self) -> Said {
+        let asked_at = now_ns();
         signal(self.perf.0.id(), "INT");
         self.perf.0.wait().unwrap();
-        self.directory
+        Said { directory: self.directory, began: self.began, ended: (asked_at, now_ns()) }
     }
+}
+
+/// Tells a perf to begin; it did in between.
+fn enable(mut control: File, mut answers: File) -> (u64, u64) {
+    let asked_at = now_ns();
+    control.write_all(b"enable\n").unwrap();
+    let mut answer = [0; 4];
+    answers.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"ack\n");
+    (asked_at, now_ns())
 }
 
 fn fifo(path: &Path) -> File {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
     // Open for both, so that nobody waits for the other one.
     OpenOptions::new().read(true).write(true).open(path).unwrap()
+}
+
+/// How often a function was entered in perf's window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Count {
+    pub(crate) calls: u64,
+    began: (u64, u64),
+    ended: (u64, u64),
+}
+
+impl Count {
+    /// Our calls that were entered in the same window are as many: those that certainly were, and of those at its two edges,
+    /// where it began and ended in an instant that is not known exactly, any.
+    pub(crate) fn agrees(&self, name: &str, rows: &[Row]) {
+        let entered = |from_ns, to_ns| {
+            rows.iter().filter(|row| row.is_entered && (from_ns..to_ns).contains(&row.start_ns)).count()
+                as u64
+        };
+        let (least, most) = (entered(self.began.1, self.ended.0), entered(self.began.0, self.ended.1));
+        println!("{name}: {least} to {most} calls, and {} by perf", self.calls);
+        assert!(self.calls > 0, "{name}: no load");
+        assert!((least..=most).contains(&self.calls), "{name}: {least} to {most}, not {}", self.calls);
+    }
 }
 
 /// Counts of functions' entries.
@@ -85,15 +128,15 @@ impl Counts {
     }
 
     /// In the order of the functions.
-    pub(crate) fn end(self) -> Vec<u64> {
-        let directory = self.perf.end();
+    pub(crate) fn end(self) -> Vec<Count> {
+        let Said { directory, began, ended } = self.perf.end();
         let text = std::fs::read_to_string(directory.path().join(Perf::OUTPUT)).unwrap();
         // COUNT,UNIT,EVENT,...
         let count = |name: &String| {
             let line = text.lines().find(|line| line.split(',').nth(2) == Some(name));
             let count = line.and_then(|line| line.split(',').next()?.parse().ok());
             assert!(count.is_some(), "{name}: {text}");
-            count.unwrap()
+            Count { calls: count.unwrap(), began, ended }
         };
         self.events.names.iter().map(count).collect()
     }
@@ -177,7 +220,7 @@ impl Switches {
     }
 
     pub(crate) fn end(self) -> OffCpu {
-        let directory = self.0.end();
+        let Said { directory, .. } = self.0.end();
         let mut script = Command::new("perf");
         script.args(["script", "--ns", "-F", "time,trace", "-i"]).arg(directory.path().join(Perf::OUTPUT));
         let output = script.stderr(Stdio::null()).output().unwrap();

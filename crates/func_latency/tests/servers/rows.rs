@@ -15,6 +15,8 @@ pub(crate) struct Row {
     pub(crate) off_cpu_ns: u64,
     /// It was seen to begin and to end.
     pub(crate) is_complete: bool,
+    /// It was seen to begin.
+    pub(crate) is_entered: bool,
 }
 
 /// All rows, by function.
@@ -44,6 +46,7 @@ fn row(line: &Value) -> (String, Row) {
         latency_ns: number("latency_ns"),
         off_cpu_ns: number("off_cpu_ns"),
         is_complete: line["status"] == "complete",
+        is_entered: line["status"] != "open_start",
     };
     (line["function"].as_str().unwrap().to_owned(), row)
 }
