@@ -3,7 +3,6 @@
 //! It depends on the first instruction.  The kernel carries out a `push` or a `nop` itself; another instruction it has the
 //! program carry out, and traps again behind it.  A return is always such a one.
 
-use std::cell::Cell;
 use std::path::PathBuf;
 use std::process;
 use std::time::{Duration, Instant};
@@ -61,14 +60,14 @@ impl Costs {
         let mut session =
             Session::open(probed, Room { threads: 64, ring_bytes: 1 << 20 }, WakerStack::Kernel)?;
         let mut latencies = Latencies::default();
-        let with_probes = Cell::new([Duration::ZERO; 2]);
+        let mut with_probes = [Duration::ZERO; 2];
         // The calls are made when all probes are there: at the first look whether it is over.
-        let is_over = || {
-            with_probes.set(functions.each_ref().map(fastest));
+        let mut is_over = || {
+            with_probes = functions.each_ref().map(fastest);
             true
         };
-        session.record(Duration::from_secs(1), &is_over, &mut latencies)?;
-        let [push, mov] = with_probes.get();
+        session.record(Duration::from_secs(1), &mut is_over, &mut latencies)?;
+        let [push, mov] = with_probes;
         let [bare_push, bare_mov] = bare;
         let [inside_push, inside_mov] = latencies.medians();
         let cost = |with: Duration, bare, inside_ns: Option<u64>| {

@@ -103,7 +103,7 @@ impl Session {
     pub fn record(
         &mut self,
         window: Duration,
-        is_over: &dyn Fn() -> bool,
+        is_over: &mut dyn FnMut() -> bool,
         sink: &mut dyn ProbeSink,
     ) -> Result<Summary, BpfError> {
         let scheduler = self.attach_scheduler()?;

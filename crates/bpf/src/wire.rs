@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn the_object_has_these_structures() {
         let btf = Btf::from_raw("probes", crate::programs::OBJECT).unwrap().unwrap();
-        let check = |name: &str, bytes: usize, fields: &[(&str, u32)]| {
+        let check = |name: &str, bytes: usize, fields: &[(&str, usize)]| {
             let of: Struct<'_> = btf.type_by_name(name).unwrap_or_else(|| panic!("struct {name}"));
             assert_eq!(of.size(), bytes, "{name}");
             for (field, at) in fields {
@@ -267,7 +267,7 @@ mod tests {
                 let libbpf_rs::btf::types::MemberAttr::Normal { offset } = member.attr else {
                     panic!("{field}")
                 };
-                assert_eq!(offset / 8, *at, "{name}.{field}");
+                assert_eq!(offset as usize / 8, *at, "{name}.{field}");
             }
         };
         let call = [
@@ -315,9 +315,10 @@ mod tests {
             ("waker_tid", 44),
             ("waker_comm", 48),
             ("stack", 64),
-            ("waker_stack", 192),
-            ("is_preempted", 448),
-            ("is_interrupt", 449),
+            ("waker_stack", WAKER_STACK_AT),
+            ("waker_user_stack", WAKER_USER_STACK_AT),
+            ("is_preempted", IS_PREEMPTED_AT),
+            ("is_interrupt", IS_INTERRUPT_AT),
         ];
         check("interval", INTERVAL_BYTES, &interval);
         let thread = [
@@ -333,7 +334,7 @@ mod tests {
             ("pid", 104),
             ("depth", 108),
             ("is_preempted", 112),
-            ("frames", FRAMES_AT as u32),
+            ("frames", FRAMES_AT),
         ];
         check("thread", THREAD_BYTES, &thread);
     }

@@ -436,6 +436,53 @@ fn a_program_goes_on_when_we_are_killed() {
     assert_eq!(case.go(), [1500]);
 }
 
+/// It is started for it, and probed before its first instruction: all of its calls are seen, to its end.
+#[test]
+fn a_program_that_is_started_has_all_its_calls() {
+    let program = truth().to_str().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
+    command.args(["--backend", "uprobe", "--format", "json", "--check"]);
+    command.args(["-f", "work", "-f", "main", "--", program, "plain"]);
+    let mut probing =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    probing.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let output = probing.wait_with_output().unwrap();
+    let (stdout, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
+    if not_permitted(&said) {
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    // The program writes to the same stdout, before the report.
+    let (of_program, report) = stdout.split_at(stdout.find('{').unwrap());
+    assert!(of_program.contains("1500"), "{of_program}");
+    let report: Value = serde_json::from_str(report).unwrap();
+    let complete = |function: usize| report["functions"][function]["calls"]["complete"].as_u64().unwrap();
+    assert_eq!([complete(0), complete(1)], [1500, 1], "{report}");
+    // By name, and so by where the program was mapped.
+    let callers = report["functions"][0]["callers"].as_array().unwrap();
+    assert!(callers.iter().all(|caller| caller["name"] != "[unknown]"), "{callers:?}");
+}
+
+/// It ends with the window, as it was started for it.
+#[test]
+fn a_program_that_is_started_ends_with_the_window() {
+    let mark = format!("ends-with-the-window-{}", std::process::id());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
+    command
+        .args(["--backend", "uprobe", "-f", "work", "-d", "0.2", "--"])
+        .arg(truth())
+        .args(["plain", &mark]);
+    // It waits for a word that never comes.
+    let mut probing =
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let never = probing.stdin.take().unwrap();
+    let said = String::from_utf8(probing.wait_with_output().unwrap().stderr).unwrap();
+    let goes_on = Command::new("pgrep").args(["-f", &mark]).stdout(Stdio::null()).status().unwrap();
+    drop(never);
+    assert!(not_permitted(&said) || said.contains("no call of work"), "{said}");
+    assert!(!goes_on.success(), "{said}");
+}
+
 /// All threads of its process are probed, and only those that were named are reported.
 #[test]
 fn threads_that_were_not_named_are_left_out() {
@@ -461,7 +508,6 @@ fn what_it_cannot_do_is_refused() {
         (of_own(&["--follow"]), "do not take --follow"),
         (of_own(&["-F", "cpu"]), "-F needs Intel PT"),
         (of_own(&["--bundle", "nowhere"]), "--bundle"),
-        (vec!["--".to_owned(), "true".to_owned()], "start the program, and name it with -p PID"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
         let output = command.args(["--backend", "uprobe", "-f", "main"]).args(&words).output().unwrap();

@@ -12,6 +12,7 @@
 //!   window      enable, wait, disable
 //!   drain       buffers to file; newborns: threads that are born meanwhile
 //!   output      the file that all write to           (file_head: what it begins with; new_file: where it comes to be)
+//! started     a program that is started, and not recorded
 //! doctor      what this machine lets us record           (kernel_clock: whether a trace has times)
 //! sys         system calls and mapped rings: the only `unsafe`
 //! ```
@@ -46,6 +47,7 @@ mod pt_config;
 mod sched_side;
 mod session;
 mod snapshot;
+mod started;
 mod sys;
 mod target;
 #[cfg(test)]
@@ -66,6 +68,7 @@ pub use pt_config::{PtConfigError, PtSettings};
 pub use sched_side::{Sched, SchedSource};
 pub use session::{Job, Request, Session, Summary};
 pub use snapshot::{BuildIdOf, Mapping, Snapshot};
+pub use started::StartedProgram;
 pub use sys::Interrupts;
 pub use target::Target;
 pub use window::Ended;

@@ -8,11 +8,13 @@
 use model::Tsc;
 
 mod child;
+mod entry;
 mod event;
 mod ring;
 mod signals;
 
 pub(crate) use child::HeldChild;
+pub(crate) use entry::AtEntry;
 pub(crate) use event::{EventFd, Scope};
 pub(crate) use ring::Ring;
 pub use signals::Interrupts;

@@ -65,15 +65,6 @@ impl Target {
         pids
     }
 
-    /// It is named by what runs now.
-    #[must_use]
-    pub const fn runs_already(&self) -> bool {
-        match self {
-            Self::Processes(_) | Self::Families(_) | Self::Threads(_) => true,
-            Self::Program(_) | Self::WholeCpus => false,
-        }
-    }
-
     /// Some of it still lives.
     pub(crate) fn lives(&self, proc: &Proc) -> bool {
         match self {

@@ -152,7 +152,7 @@ impl Window<'_> {
 }
 
 /// Ends a program that was started for the recording: politely, and after [`PATIENCE`] for certain.
-fn end(mut child: Child) {
+pub(crate) fn end(mut child: Child) {
     let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
     let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
     let asked = Instant::now();

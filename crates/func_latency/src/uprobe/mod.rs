@@ -15,14 +15,13 @@ mod report;
 
 pub(crate) use overhead::ProbeLimits;
 
-use std::cell::Cell;
 use std::time::Duration;
 
 use analyzer::Limits;
 use anyhow::Result;
 use bpf::{Costs, Ends, ProbedFunction, Room, Session};
 use model::Schedule;
-use recorder::{Interrupts, Pmu, Proc, Target};
+use recorder::{Interrupts, Pmu, Proc, StartedProgram, Target};
 
 use crate::args::BackendChoice;
 use crate::config::ReportConfig;
@@ -45,9 +44,9 @@ pub(crate) fn takes(config: &RecordConfig) -> bool {
         Some(backend) => backend == BackendChoice::Uprobe,
         None if config.ends == Ends::ByReturnAddress => true,
         None => {
-            let runs_already = config.request.target.runs_already();
             let is_of_functions = config.report.as_ref().is_some_and(|report| report.flamegraph.is_none());
-            let can = config.then == Then::Report && runs_already && is_of_functions;
+            let can =
+                config.then == Then::Report && config.request.target != Target::WholeCpus && is_of_functions;
             can && Pmu::discover("/sys".as_ref()).is_err()
         }
     }
@@ -76,9 +75,10 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
     }
     let proc = Proc::host();
     check(config, report, &proc)?;
+    let (target, mut program) = target_of(config)?;
     let object = report.calls.object.as_deref();
     // To read the symbols of a large program takes a while, and there is nothing to clean up yet.
-    let code = match interrupts.let_kill_during(|| LiveCode::of(&config.request.target, &proc, object)) {
+    let code = match interrupts.let_kill_during(|| LiveCode::of(&target, &proc, object)) {
         Known::Code(code) => code,
         Known::TooMuch | Known::NotReadable => {
             let message = "what the process has mapped may not be read: run as its user with CAP_SYS_PTRACE, or as root";
@@ -92,27 +92,34 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
     }
     let costs = Costs::measure(config.ends)?;
     let room = Room { threads: room_for_threads(code.threads().len()), ring_bytes: ring_bytes(config)? };
-    let moment = {
-        let mut session = Session::open(probed(&candidates), room, config.waker_stack)?;
-        Moment::of(&mut session, &config.request.target.processes(&proc))?
+    let moment = match program {
+        Some(_) => Moment::before_the_program(candidates.len()),
+        None => {
+            let mut session = Session::open(probed(&candidates), room, config.waker_stack)?;
+            Moment::of(&mut session, &target.processes(&proc))?
+        }
     };
     let (chosen, cost) = overhead::choose(candidates, wanted.len(), &moment, &costs, config.probing)?;
     messages::note(cost);
     let mut session = Session::open(probed(&chosen), room, config.waker_stack)?;
     // Ctrl-C before the window, too, ends it.
-    let is_placed = Cell::new(false);
-    let is_over = || {
-        if !is_placed.replace(true) && config.verbose {
-            messages::note(format!("{} placed", counted(number_of_probes(&chosen), "probe")));
+    let mut is_placed = false;
+    let mut is_over = || {
+        if !std::mem::replace(&mut is_placed, true) {
+            if config.verbose {
+                messages::note(format!("{} placed", counted(number_of_probes(&chosen), "probe")));
+            }
+            program.iter_mut().for_each(StartedProgram::go);
         }
-        interrupts.take() || !lives(&config.request.target, &proc)
+        let lives = program.as_mut().map_or_else(|| lives(&target, &proc), StartedProgram::lives);
+        interrupts.take() || !lives
     };
-    let request = report::request(report, &config.request.target, &code, &wanted);
+    let request = report::request(report, &target, &code, &wanted);
     let schedule = Schedule::default();
     let names = Live::new(&code.image);
     let mut analysis = report::analysis(&request, &code, &schedule, &chosen, &costs, &names);
-    let window = config.window.unwrap_or(Duration::from_secs(1));
-    let summary = session.record(window, &is_over, &mut analysis)?;
+    let summary = session.record(config.window.unwrap_or(Duration::MAX), &mut is_over, &mut analysis)?;
+    drop(program);
     tell(config, &summary);
     let limits =
         Limits { capped_stacks: summary.too_deep, stack_switches: summary.odd_returns, ..Limits::default() };
@@ -123,15 +130,20 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
     report::write(report, &code, &chosen, wanted, seen, &costs)
 }
 
+/// Whom to probe: a program that is to be started stands at its entry then.
+fn target_of(config: &RecordConfig) -> Result<(Target, Option<StartedProgram>)> {
+    let Target::Program(words) = &config.request.target else {
+        return Ok((config.request.target.clone(), None));
+    };
+    let program = StartedProgram::at_entry(words)?;
+    Ok((Target::Processes(vec![program.pid()]), Some(program)))
+}
+
 /// What this backend cannot do is refused, not left out: as wrong usage, if it was asked for.
 fn check(config: &RecordConfig, report: &ReportConfig, proc: &Proc) -> Result<()> {
     config.request.target.check(proc)?;
     let request = &config.request;
     let refusals = [
-        (
-            matches!(request.target, Target::Program(_)),
-            "uprobes are for what runs already: start the program, and name it with -p PID",
-        ),
         (
             request.cpus.is_some() || request.target == Target::WholeCpus,
             "uprobes do not take -C: they are in processes, on every CPU; name those with -p or -T",

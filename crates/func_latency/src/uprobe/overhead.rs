@@ -24,6 +24,11 @@ pub(super) struct Moment {
 }
 
 impl Moment {
+    /// Nothing has been called yet.
+    pub(super) fn before_the_program(functions: usize) -> Self {
+        Self { calls: vec![0; functions], taken_ns: 0 }
+    }
+
     /// Counts the calls of a session's functions for a moment.
     ///
     /// # Errors
@@ -115,7 +120,7 @@ impl Expected {
     fn text(&self) -> String {
         let per_second = |in_time: u64| in_time.saturating_mul(1000) / COUNTED.as_millis() as u64;
         match self.cost_ns.checked_div(self.calls) {
-            None => "no call in 100 ms; what probes will cost is not known".to_owned(),
+            None => "no call was counted before the window; what probes will cost is not known".to_owned(),
             Some(each) => format!(
                 "{} calls a second, each slower by {}: {} % more CPU time",
                 grouped(per_second(self.calls)),

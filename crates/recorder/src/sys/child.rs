@@ -74,7 +74,23 @@ impl HeldChild {
     /// # Errors
     /// It cannot be executed.
     pub(crate) fn release(mut self) -> io::Result<Child> {
-        self.gate.write_all(&[1])?;
+        self.let_go()?;
+        self.executed()
+    }
+
+    /// Has it execute the program, and does not wait for that.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub(crate) fn let_go(&mut self) -> io::Result<()> {
+        self.gate.write_all(&[1])
+    }
+
+    /// Waits until it has executed the program.
+    ///
+    /// # Errors
+    /// It cannot be executed.
+    pub(crate) fn executed(self) -> io::Result<Child> {
         self.spawner.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
     }
 }

@@ -1,0 +1,71 @@
+//! A program that is started for who does not record: it stands at its entry until all is ready, and ends with the window.
+
+use std::ffi::OsString;
+use std::process::Child;
+
+use model::Pid;
+
+use crate::error::RecordError;
+use crate::sys::{AtEntry, HeldChild};
+use crate::window::end;
+
+/// A program, at its entry or running.  Dropped, it is ended: politely, if it runs, and after two seconds for certain.
+#[derive(Debug)]
+pub struct StartedProgram {
+    pid: Pid,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    AtEntry(AtEntry),
+    Runs(Child),
+    /// It has been killed before it ran.
+    Gone,
+}
+
+impl StartedProgram {
+    /// Starts it, up to its entry: its libraries are there, and of its own code nothing has run.
+    ///
+    /// # Errors
+    /// It cannot be executed, or must not be traced.
+    pub fn at_entry(words: &[OsString]) -> Result<Self, RecordError> {
+        let program = HeldChild::spawn(words).and_then(AtEntry::of);
+        let program = program.map_err(|error| RecordError::program(words, error))?;
+        Ok(Self { pid: program.pid(), state: State::AtEntry(program) })
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// It runs, if it did not yet.
+    pub fn go(&mut self) {
+        self.state = match std::mem::replace(&mut self.state, State::Gone) {
+            State::AtEntry(program) => program.go().map_or(State::Gone, State::Runs),
+            other => other,
+        };
+    }
+
+    /// It has not ended.
+    pub fn lives(&mut self) -> bool {
+        match &mut self.state {
+            State::AtEntry(_) => true,
+            State::Runs(child) => matches!(child.try_wait(), Ok(None)),
+            State::Gone => false,
+        }
+    }
+}
+
+impl Drop for StartedProgram {
+    fn drop(&mut self) {
+        let lives = self.lives();
+        match std::mem::replace(&mut self.state, State::Gone) {
+            State::AtEntry(program) => program.kill(),
+            State::Runs(child) if lives => end(child),
+            State::Runs(_) | State::Gone => (),
+        }
+    }
+}
