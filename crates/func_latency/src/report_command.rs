@@ -81,6 +81,7 @@ fn report(config: &ReportConfig, opened: &Opened<'_>, started: Instant) -> Resul
         aux_bytes: recording::aux_bytes(recording),
         decoder: calls.decoder.name(),
         clock_offsets: recording.clock_offsets,
+        sched_apart_ns: recording.sched_apart_ns,
         inlined: &inlined,
         only: &calls.only(),
         problems: &problems,

@@ -9,7 +9,7 @@ use analyzer::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
     CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, OffCpuCauses, Place, Quantiles, Reason,
     ReasonRow, Report, RowChildren, RowReasons, RowSink, SortedDurations, Stats, Status, Tails, ThreadLoss,
-    ToldBy, Total, TraceSummary, Untimed, Waker, WakerRow,
+    ToldBy, Total, TraceSummary, Untimed, Waker, WakerRow, WakerStackRow,
 };
 use func_latency::config::{RowsFile, RowsForm};
 use func_latency::render::rows::{self, RowsWriter};
@@ -184,6 +184,7 @@ fn causes() -> OffCpuCauses {
     let split = |blocked_ns, runnable_ns, preempted_ns| OffCpuSplit { blocked_ns, runnable_ns, preempted_ns };
     let reason = |reason, count, split| ReasonRow { reason, count, split };
     let thread = Waker::Thread { pid: Pid(70), tid: Tid(77), name: "flusher".to_owned() };
+    let from = WakerStackRow { functions: vec![FunctionId(2), FunctionId(1)], count: 2, blocked_ns: 900_000 };
     OffCpuCauses {
         told_by: ToldBy::Scheduler,
         split: split(1_100_000, 100_000, 50_000),
@@ -193,7 +194,7 @@ fn causes() -> OffCpuCauses {
             reason(Reason::Preempted, 2, split(0, 0, 50_000)),
         ],
         wakers: vec![
-            WakerRow { waker: thread, count: 3, blocked_ns: 1_000_000, stacks: vec![] },
+            WakerRow { waker: thread, count: 3, blocked_ns: 1_000_000, stacks: vec![from] },
             WakerRow { waker: Waker::Interrupt, count: 1, blocked_ns: 100_000, stacks: vec![] },
         ],
     }
@@ -295,6 +296,7 @@ fn check_text(name: &str, report: &Report, srcline: bool, unfold: bool, width: u
     let only = ["that start from 5 to 9 ns (--ti)".to_owned(), "of 100 ns or more (--li)".to_owned()];
     let view = View {
         clock_offsets: ClockOffsets::default(),
+        sched_apart_ns: Some(321),
         report,
         names: &FakeNames { lines: srcline },
         input: "perf.data",
@@ -331,6 +333,7 @@ fn text_folded_with_lines_without_loss_and_switches() {
 fn no_latency_is_called_exact() {
     let view = View {
         clock_offsets: ClockOffsets::default(),
+        sched_apart_ns: None,
         report: &report(),
         names: &FakeNames { lines: false },
         input: "perf.data",
@@ -367,6 +370,7 @@ fn callers_have_the_digits_of_their_own_error() {
     }
     let view = View {
         clock_offsets: ClockOffsets::default(),
+        sched_apart_ns: None,
         report: &report,
         names: &FakeNames { lines: false },
         input: "perf.data",
@@ -392,6 +396,7 @@ fn errors_as_large_as_the_figures_stand_at_histogram_and_children() {
     let text = |report: &Report| {
         let view = View {
             clock_offsets: ClockOffsets::default(),
+            sched_apart_ns: None,
             report,
             names: &FakeNames { lines: false },
             input: "perf.data",
@@ -437,6 +442,7 @@ fn no_counted_call_no_cpu_percent() {
         FunctionReport { calls: CallCounts { open_end: 1, ..CallCounts::default() }, ..empty_function() };
     let view = View {
         clock_offsets: ClockOffsets::default(),
+        sched_apart_ns: None,
         report: &report,
         names: &FakeNames { lines: false },
         input: "perf.data",
@@ -459,6 +465,7 @@ fn json_report() {
     let report = report();
     let view = View {
         clock_offsets: ClockOffsets::default(),
+        sched_apart_ns: None,
         report: &report,
         names: &FakeNames { lines: true },
         input: "perf.data",

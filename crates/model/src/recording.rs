@@ -249,6 +249,8 @@ pub struct Recording<'a> {
     pub hostname: Option<String>,
     /// Symbols of that kernel, as `/proc/kallsyms` has them: those that its stacks in the recording need; may be empty.
     pub kernel_symbols: String,
+    /// The scheduler's events were timed by another clock, which was joined to perf's: how far off their times may be, in ns.
+    pub sched_apart_ns: Option<u64>,
     /// The command line that was recorded with, if known.
     pub command_line: Vec<String>,
     /// Process that the recording is about, if `-p` or a command made it known by its first COMM.

@@ -16,7 +16,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use perfdata::write::{Features, time_conv, tracing_data};
+use perfdata::write::{AboutSamples, Features, time_conv, tracing_data};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::attach::{OpenBuffer, Opener, Places};
@@ -314,7 +314,8 @@ impl Session {
         output.put(|writer| writer.record(&time_conv(clock, Some(&clocks::sample(clock)))));
         let tracing_data = sched.as_mut().map(|source| {
             source.stop();
-            tracing_data(&source.symbols(&events.addresses))
+            let (symbols, apart_ns) = (source.symbols(&events.addresses), Some(events.clocks_apart_ns));
+            tracing_data(&AboutSamples { symbols, apart_ns })
         });
         let file = output.finish(&Features { tracing_data, ..job.features.clone() });
         let Passed { ended, window, start_up } = passed?;

@@ -38,6 +38,9 @@ struct Trace {
     /// Null: perf does not record them.
     monotonic_offset_ns: Option<i64>,
     realtime_offset_ns: Option<i64>,
+    /// How far off wake-ups may be, as another clock timed them; not there if none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sched_apart_ns: Option<u64>,
     start_ns: u64,
     end_ns: u64,
     events: u64,
@@ -247,6 +250,7 @@ fn trace(view: &View<'_>) -> Trace {
         decoder: view.decoder.to_owned(),
         monotonic_offset_ns: view.clock_offsets.monotonic_ns,
         realtime_offset_ns: view.clock_offsets.realtime_ns,
+        sched_apart_ns: view.sched_apart_ns,
         start_ns: trace.window.0.0,
         end_ns: trace.window.1.0,
         events: trace.events,

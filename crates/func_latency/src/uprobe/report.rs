@@ -136,6 +136,7 @@ pub(super) fn write(
         decoder: "uprobe",
         // Its times are those of that clock.
         clock_offsets: ClockOffsets { monotonic_ns: Some(0), realtime_ns: Some(realtime_offset_ns) },
+        sched_apart_ns: None,
         inlined: &inlined,
         only: &config.calls.only(),
         problems: &limits(code, chosen, costs),

@@ -203,6 +203,7 @@ pub(crate) fn view(report: &Report) -> View<'_> {
         aux_bytes: 0,
         decoder: "func_latency",
         clock_offsets: ClockOffsets::default(),
+        sched_apart_ns: None,
         inlined: &[],
         only: &[],
         problems: &[],

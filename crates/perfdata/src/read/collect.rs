@@ -400,6 +400,7 @@ impl<'a, 'l> Collector<'a, 'l> {
             cpu_model: self.features.cpu_model,
             kernel_release: self.features.kernel_release,
             hostname: self.features.hostname,
+            sched_apart_ns: self.tracepoints.apart_ns(),
             kernel_symbols: self.tracepoints.take_symbols(),
             command_line: self.features.command_line,
             first_pid,

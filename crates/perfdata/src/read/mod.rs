@@ -51,6 +51,7 @@ use collect::Parts;
 pub use error::{OpenError, ReadError};
 pub use listing::Listed;
 pub use open::File;
+pub(crate) use tracepoints::APART_NS;
 
 /// Reads a recording that is in memory; `path` only names it in errors.
 ///

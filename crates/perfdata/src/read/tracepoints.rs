@@ -17,6 +17,8 @@ use super::sample_id::SampleId;
 /// The state of a task that could run on: none of the bits of `TASK_REPORT` is set.  The bit above them says that it
 /// was preempted (`R+`).
 const TASK_REPORT: u64 = 0xff;
+/// In the text about events: the clock that the samples were taken by was joined to perf's to within so many ns.
+pub(crate) const APART_NS: &str = "# clock joined to within ns: ";
 /// `common_flags`: in an interrupt, or in what is put off to behind one (`TRACE_FLAG_HARDIRQ`, `TRACE_FLAG_SOFTIRQ`).
 const IN_INTERRUPT: u64 = 0x08 | 0x10;
 /// The last of `PERF_CONTEXT_*`: what is from here on in a call chain is no address but says whose the next ones are.
@@ -30,6 +32,8 @@ pub(super) struct Tracepoints {
     formats: Formats,
     /// Symbols of the kernel.
     symbols: String,
+    /// In our own recordings.
+    apart_ns: Option<u64>,
 }
 
 /// Where the fields of the tracepoints stand that we use.
@@ -85,13 +89,19 @@ impl Tracepoints {
     /// Takes the recording's tracing data: the first description that can be read, and the first symbols.  Without a description
     /// samples say nothing.
     pub(super) fn read(&mut self, bytes: &[u8]) {
-        let Some((formats, symbols)) = tracing_data(bytes) else { return };
+        let Some((formats, header_event, symbols)) = tracing_data(bytes) else { return };
         if self.formats == Formats::default() {
             self.formats = formats;
         }
         if self.symbols.is_empty() {
             self.symbols = text(symbols);
         }
+        self.apart_ns = self.apart_ns.or(apart_ns(&text(header_event)));
+    }
+
+    /// How far off the samples' times may be, in ns, if they were taken by another clock.
+    pub(super) fn apart_ns(&self) -> Option<u64> {
+        self.apart_ns
     }
 
     /// The kernel's symbols, as text.
@@ -161,17 +171,22 @@ impl Field {
     }
 }
 
-/// The formats that we use, and the symbols behind them all.
-fn tracing_data(bytes: &[u8]) -> Option<(Formats, &[u8])> {
+/// What our own recorder writes where perf uses nothing.
+fn apart_ns(header_event: &str) -> Option<u64> {
+    header_event.lines().find_map(|line| line.strip_prefix(APART_NS))?.trim().parse().ok()
+}
+
+/// The formats that we use, the text about events in front of them, and the symbols behind them all.
+fn tracing_data(bytes: &[u8]) -> Option<(Formats, &[u8], &[u8])> {
     let mut c = Cursor::new(bytes);
     c.take(10).filter(|magic| *magic == b"\x17\x08\x44tracing")?;
     c.terminated()?;
     let _endian_and_long_size = c.take(2)?;
     let _page_size = c.u32()?;
-    for _ in ["header_page", "header_event"] {
-        c.terminated()?;
-        sized(&mut c)?;
-    }
+    c.terminated()?;
+    let _header_page = sized(&mut c)?;
+    c.terminated()?;
+    let header_event = sized(&mut c)?;
     for _ in 0..c.u32()? {
         sized(&mut c)?;
     }
@@ -186,7 +201,7 @@ fn tracing_data(bytes: &[u8]) -> Option<(Formats, &[u8])> {
         }
     }
     let symbols = c.u32().and_then(|len| c.take(usize::try_from(len).ok()?)).unwrap_or_default();
-    Some((formats, symbols))
+    Some((formats, header_event, symbols))
 }
 
 /// A length of 64 bits and as many bytes.
@@ -363,7 +378,7 @@ mod tests {
         for len in 0..whole.len() {
             let read = tracing_data(&whole[..len]);
             assert_eq!(read.is_some(), len >= whole.len() - symbols, "cut at {len}");
-            assert!(read.is_none_or(|(_, symbols)| symbols.is_empty()));
+            assert!(read.is_none_or(|(_, _, symbols)| symbols.is_empty()));
         }
         assert_eq!(number("\tfield:pid_t prev_pid;\toffset:24;\tsize:9;", "prev_pid"), None);
         assert_eq!(field("\tfield:pid_t prev_pid;\toffset:x;\tsize:4;", "prev_pid"), None);

@@ -31,7 +31,7 @@ pub use event::{
 };
 pub use feature::Features;
 pub use record::{FileIdentity, Record, SampleId};
-pub use sched::{encode_sched_event, sched_descriptions, sched_events, tracing_data};
+pub use sched::{AboutSamples, encode_sched_event, sched_descriptions, sched_events, tracing_data};
 
 use auxtrace::{AUXTRACE_SIZE, FINISHED_ROUND, HEADER_FEATURE};
 use feature::AuxtraceIndex;

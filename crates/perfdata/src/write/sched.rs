@@ -12,6 +12,8 @@ use model::{Ns, SchedBody, SchedEvent, SchedTask};
 
 use super::event::{Attr, Event, EventId, PERF_TYPE_TRACEPOINT};
 use super::le::Append;
+use crate::read::APART_NS;
+
 use super::record::{MISC_KERNEL, patch_size, user_record};
 
 const SAMPLE: u32 = 9;
@@ -165,17 +167,28 @@ fn put_chain(event: &SchedEvent, out: &mut Vec<u8>) {
 /// fails.  This one it passes by, in any version; none of them writes it any more.
 #[must_use]
 pub fn sched_descriptions() -> Vec<u8> {
-    user_record(HEADER_EVENT_TYPE, &tracing_data(""))
+    user_record(HEADER_EVENT_TYPE, &tracing_data(&AboutSamples::default()))
 }
 
-/// The descriptions of the samples, and symbols of the kernel (lines of `/proc/kallsyms`), as perf's feature TRACING_DATA has them.
+/// What is said of the samples of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AboutSamples {
+    /// Symbols of the kernel (lines of `/proc/kallsyms`) that name their stacks.
+    pub symbols: String,
+    /// How far off their times may be, if they were taken by another clock, in ns.
+    pub apart_ns: Option<u64>,
+}
+
+/// The descriptions of the samples, and what is said of them, as perf's feature TRACING_DATA has it.
 #[must_use]
-pub fn tracing_data(symbols: &str) -> Vec<u8> {
+pub fn tracing_data(about: &AboutSamples) -> Vec<u8> {
+    let AboutSamples { symbols, apart_ns } = about;
+    let events = apart_ns.map_or_else(|| "# not used\n".to_owned(), |ns| format!("{APART_NS}{ns}\n"));
     const PAGE_BYTES: u32 = 4096;
     let mut out = b"\x17\x08\x44tracing0.5\0".to_vec();
     out.extend_from_slice(&[0, 8]); // little-endian, a long has 8 bytes
     out.u32(PAGE_BYTES);
-    for (name, text) in [("header_page", PAGE), ("header_event", "# not used\n")] {
+    for (name, text) in [("header_page", PAGE), ("header_event", &events)] {
         out.extend_from_slice(name.as_bytes());
         out.push(0);
         out.u64(text.len() as u64);
@@ -247,8 +260,8 @@ mod tests {
     }
 
     fn recording(events: &[SchedEvent]) -> Vec<u8> {
-        let features =
-            Features { tracing_data: Some(tracing_data("ffffffff81000000 t f\n")), ..Features::default() };
+        let about = AboutSamples { symbols: "ffffffff81000000 t f\n".to_owned(), apart_ns: Some(321) };
+        let features = Features { tracing_data: Some(tracing_data(&about)), ..Features::default() };
         unfinished(events).finish(&features).unwrap().into_inner()
     }
 
@@ -268,6 +281,7 @@ mod tests {
         let recording = crate::read::parse(&file, Path::new("small")).unwrap();
         assert_eq!(recording.damage, None);
         assert_eq!(recording.kernel_symbols, "ffffffff81000000 t f\n");
+        assert_eq!(recording.sched_apart_ns, Some(321));
         assert_eq!(recording.time_span, Some((Ns(100), Ns(103))));
         let stack = waking.stack;
         let left = |syscall: Option<u32>, preempted: bool| Sideband::SchedSwitch {

@@ -119,14 +119,18 @@ impl Tracee {
         }
     }
 
-    /// One that has ended stays for its parent to be waited for.
+    /// One that has ended is left to be waited for by who started it.
     fn next_stop(self) -> io::Result<Stop> {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
         let kinds = libc::WEXITED | libc::WSTOPPED | libc::__WALL;
         // SAFETY: the kernel writes a siginfo_t to memory that is one.
         let peeked =
             unsafe { libc::waitid(libc::P_PID, self.pid.0 as u32, info.as_mut_ptr(), kinds | libc::WNOWAIT) };
-        checked(peeked.into())?;
+        match checked(peeked.into()) {
+            // Its parent was faster.
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(Stop::Ended),
+            peeked => peeked?,
+        }
         // SAFETY: it was zeroed, which is a value of it, and then perhaps written by the kernel.
         let code = unsafe { info.assume_init() }.si_code;
         if code != libc::CLD_TRAPPED && code != libc::CLD_STOPPED {

@@ -54,7 +54,8 @@ pub(super) fn write(
         uncertain::children(out, function.latency.sum_ns, function.error.sum_ns)?;
     }
     if let Some(causes) = &function.off_cpu_causes {
-        off_cpu::write(out, causes, &name, view.names, width)?;
+        let about = off_cpu::About { name: &name, names: view.names, sched_apart_ns: view.sched_apart_ns };
+        off_cpu::write(out, causes, &about, width)?;
     }
     callers::write(out, view, function, &name, width)?;
     longest_open(out, view, function, &name, width)

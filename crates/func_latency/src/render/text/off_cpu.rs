@@ -20,13 +20,23 @@ const BAR: usize = 20;
 const WITHOUT_EVENTS: &str = "  what they waited for and who woke them: not in the recording, which needs eBPF (func_latency doctor), \
                               or perf's -e sched:sched_switch -e sched:sched_waking";
 
+/// Whose causes they are.
+pub(super) struct About<'a> {
+    /// The function's name.
+    pub(super) name: &'a str,
+    /// Names of what woke it.
+    pub(super) names: &'a dyn Names,
+    /// As [`crate::render::View::sched_apart_ns`].
+    pub(super) sched_apart_ns: Option<u64>,
+}
+
 pub(super) fn write(
     out: &mut dyn Write,
     causes: &OffCpuCauses,
-    name: &str,
-    names: &dyn Names,
+    about: &About<'_>,
     width: usize,
 ) -> io::Result<()> {
+    let About { name, names, sched_apart_ns } = about;
     let whole = causes.split.total_ns();
     if whole == 0 {
         return Ok(());
@@ -46,8 +56,15 @@ pub(super) fn write(
         part(runnable_ns),
         part(preempted_ns)
     )?;
+    if let Some(apart_ns) = sched_apart_ns.filter(|_| runnable_ns > 0) {
+        let apart = duration(apart_ns);
+        writeln!(
+            out,
+            "  wake-ups were timed by another clock, joined to within {apart}: each may be off by that"
+        )?;
+    }
     reasons(out, causes, whole, width)?;
-    wakers(out, causes, names, blocked_ns, width)
+    wakers(out, causes, *names, blocked_ns, width)
 }
 
 fn reasons(out: &mut dyn Write, causes: &OffCpuCauses, whole: u64, width: usize) -> io::Result<()> {
@@ -120,7 +137,8 @@ mod tests {
         let causes = OffCpuCauses { told_by: ToldBy::SwitchRecords, split, ..OffCpuCauses::default() };
         let mut out = Vec::new();
         let image = image::Image::load(&[], &crate::host::live_options(None));
-        write(&mut out, &causes, "f", &ImageNames::new(&image, false), 60).unwrap();
+        let about = About { name: "f", names: &ImageNames::new(&image, false), sched_apart_ns: Some(1) };
+        write(&mut out, &causes, &about, 60).unwrap();
         let text = String::from_utf8(out).unwrap();
         // An empty line and a rule come first.
         let lines: Vec<&str> = text.lines().skip(2).collect();
