@@ -463,6 +463,24 @@ fn a_program_that_is_started_has_all_its_calls() {
     assert!(callers.iter().all(|caller| caller["name"] != "[unknown]"), "{callers:?}");
 }
 
+/// Known by the table that the Go runtime unwinds with; this one is of a program that is none.
+#[test]
+fn go_is_refused_with_the_reason() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (program, table) = (directory.join("uprobes-go"), directory.join("uprobes-gopclntab"));
+    std::fs::write(&table, b"table").unwrap();
+    let mut objcopy = Command::new("objcopy");
+    objcopy.arg("--add-section").arg(format!(".gopclntab={}", table.display())).arg(truth()).arg(&program);
+    assert!(objcopy.status().unwrap().success(), "{objcopy:?}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
+    command.args(["--backend", "uprobe", "-f", "work", "--"]).arg(&program).arg("plain");
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("work cannot be probed: it is Go, whose goroutines change stacks"), "{said}");
+    assert!(output.stdout.is_empty(), "nothing of it has run");
+}
+
 /// It ends with the window, as it was started for it.
 #[test]
 fn a_program_that_is_started_ends_with_the_window() {
