@@ -233,7 +233,19 @@ pub const CASES: &[Case] = &[
     Case {
         name: "live-sched",
         target: &["waits"],
-        arguments: &["-p", Word::PID, "-d", "20", "-f", "sleeps", "-f", "waits", "-f", "spins"],
+        arguments: &[
+            "-p",
+            Word::PID,
+            "-d",
+            "20",
+            "--waker-stacks",
+            "-f",
+            "sleeps",
+            "-f",
+            "waits",
+            "-f",
+            "spins",
+        ],
         counted: &["sleeps", "waits", "spins"],
         sched: true,
         ..LIVE

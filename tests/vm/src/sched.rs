@@ -64,6 +64,9 @@ pub(crate) fn causes_are_the_targets(report: &Value) -> Result<()> {
     );
     let waits = causes("waits")?;
     ensure!(reason(&waits, "futex") >= 5 && first_waker(&waits).starts_with("waits ("), "waits: {waits}");
+    // In its own code it was in the C library's function that wakes.
+    let from = waits["wakers"][0]["stacks"][0]["functions"][0].as_str().unwrap_or_default();
+    ensure!(!from.is_empty() && from != "[unknown]", "from where: {waits}");
     let spins = causes("spins")?;
     ensure!(spins["preempted_ns"].as_u64() > Some(0) && reason(&spins, "[preempted]") > 0, "spins: {spins}");
     Ok(())
