@@ -17,6 +17,7 @@ mod core;
 mod crystal;
 mod interval;
 mod progress;
+mod ticker;
 mod ticks;
 mod timeline;
 mod times;
@@ -27,6 +28,7 @@ use core::{CoreRatio, Measured, Multiples, Range};
 use crystal::Crystal;
 pub(crate) use crystal::CrystalRatio;
 use interval::{Anchor, Doubt, Interval, Span};
+pub(crate) use ticker::Ticker;
 use ticks::Ticks;
 pub(crate) use timeline::Marks;
 use timeline::{Rule, Timeline};
@@ -201,6 +203,13 @@ impl Clock {
         if self.has_cyc {
             self.since.add_cycles(cycles);
         }
+    }
+
+    /// For where nothing comes but CYC of up to two bytes and flow packets, half a megabyte at most; none if the next CYC is not
+    /// like any other.
+    #[inline]
+    pub(crate) fn ticker(&mut self) -> Option<Ticker<'_>> {
+        Ticker::new(self)
     }
 
     /// `branches` have passed: what the estimate goes by without CYC.

@@ -113,8 +113,8 @@ pub(crate) struct Effect {
     pub(crate) first_work: u32,
     /// The first of its branches that are transfers.  With [`End::Lost`], the number of its failure.
     edges: EdgeId,
-    /// Bits used.
-    pub(crate) bits: u8,
+    /// The number of the bits that are left ([`Tnt::number`]).
+    rest: u8,
     pub(crate) end: End,
     /// It returned to a call before it.
     pub(crate) returns: bool,
@@ -128,6 +128,23 @@ impl Effect {
     pub(crate) fn edges(&self) -> Option<EdgeId> {
         self.edges.some()
     }
+
+    /// Execution is at [`Self::next`], and known as before.
+    #[inline]
+    pub(crate) fn goes_on(&self) -> bool {
+        matches!(self.end, End::Used | End::Return)
+    }
+
+    /// How many of these bits it has used, of which it was asked about the oldest.
+    pub(crate) fn used(&self, bits: Tnt) -> u8 {
+        bits.oldest::<BITS>().len().saturating_sub(self.rest().len())
+    }
+
+    /// The bits that it was asked about and has not used.
+    #[inline]
+    pub(crate) fn rest(&self) -> Tnt {
+        Tnt::of_number(self.rest.into())
+    }
 }
 
 /// The effects that the memo remembers, and all edges that were met.
@@ -137,12 +154,14 @@ pub(crate) struct Effects {
     transfers: Vec<Transfer>,
     failures: Vec<Failure>,
     memo: Memo,
-    pub(crate) hits: u64,
+    /// How often an effect was asked for.
+    pub(crate) lookups: u64,
+    /// ... and nobody remembered it.
     pub(crate) misses: u64,
 }
 
 /// Bits of a TNT packet that make one effect: all of a short one.  More would make more effects, fewer more lookups.
-const BITS: u8 = 8;
+const BITS: u8 = 7;
 /// So much of them is enough, for each worker.
 const MAX_BYTES: usize = 64 << 20;
 
@@ -154,17 +173,15 @@ impl Effects {
             transfers: vec![],
             failures: vec![],
             memo: Memo::new(entries),
-            hits: 0,
+            lookups: 0,
             misses: 0,
         }
     }
 
     /// What is remembered of it.
     #[inline]
-    pub(crate) fn find(&mut self, block: BlockId, asked: Asked) -> Option<&Effect> {
-        let effect = self.memo.find(Key::new(block, asked))?;
-        self.hits += 1;
-        Some(effect)
+    pub(crate) fn find(&self, block: BlockId, asked: Asked) -> Option<&Effect> {
+        self.memo.find(Key::new(block, asked))
     }
 
     /// The edges of an effect from its first one on, and those of others behind its last.

@@ -167,24 +167,16 @@ impl Walk<'_> {
     }
 
     /// The effect here of what is asked.
-    #[inline(always)]
     fn effect(&mut self, asked: Asked) -> Effect {
-        let effect = match self.effects.find(self.block, asked) {
-            Some(effect) => effect,
-            None => self.work_out(asked),
-        };
-        *effect
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn work_out(&mut self, asked: Asked) -> &Effect {
+        self.effects.lookups += 1;
+        if let Some(effect) = self.effects.find(self.block, asked) {
+            return *effect;
+        }
         let Self { context, graph, effects, space, .. } = self;
-        Program { context, graph, effects, space: *space }.work_out(self.block, asked)
+        *Program { context, graph, effects, space: *space }.work_out(self.block, asked)
     }
 
     /// Does what an effect says; `has_first`: that of the first bit of the TNT that is being followed, and others.
-    #[inline(always)]
     fn apply(&mut self, step: &Step, effect: Effect, has_first: bool) {
         if effect.returns {
             self.stack.pop();
@@ -202,11 +194,11 @@ impl Walk<'_> {
         }
     }
 
-    /// Goes as far as an effect goes that ends where code and packet contradict each other.
+    /// Goes as far as an effect goes that ends where code and packet contradict each other, having used so many bits.
     #[cold]
-    fn lost(&mut self, mut step: Step, effect: Effect) -> GapCause {
-        self.tnt.drop_oldest(effect.bits);
-        let is_first = self.first_bit.is_none() && effect.bits > 0;
+    fn lost(&mut self, mut step: Step, effect: Effect, bits: u8) -> GapCause {
+        self.tnt.drop_oldest(bits);
+        let is_first = self.first_bit.is_none() && bits > 0;
         let begin = self.work;
         self.work = begin.wrapping_add(effect.work);
         self.block = effect.next;
@@ -226,7 +218,7 @@ impl Walk<'_> {
         let (cause, endless) = (failure.cause, failure.endless);
         if let Some((kind, to)) = failure.branch {
             let has_bit = !matches!(kind, BranchKind::Call | BranchKind::Jump);
-            if is_first && effect.bits > u8::from(has_bit) {
+            if is_first && bits > u8::from(has_bit) {
                 step.slot = step.slot.next();
             }
             let from = self.graph.block(self.block).last;
@@ -243,7 +235,6 @@ impl Walk<'_> {
     /// A TNT packet's time is that of its first branch (SDM, "Cycle Packet Semantics"); simulators write the time of its
     /// last.  By either, no branch is earlier than the flow packet before or later than the one behind, and the first
     /// not later than the packet's time.
-    #[inline(always)]
     pub(crate) fn follow_tnt(&mut self, mut step: Step) -> Walked<()> {
         while !self.tnt.is_empty() {
             let effect = if self.block == self.at_return {
@@ -252,14 +243,15 @@ impl Walk<'_> {
             } else {
                 self.effect(Asked::bits(self.tnt))
             };
+            let bits = effect.used(self.tnt);
             if effect.end == End::Lost {
-                return Err(self.lost(step, effect));
+                return Err(self.lost(step, effect, bits));
             }
-            let has_first = effect.bits > 0 && self.first_bit.is_none();
+            let has_first = bits > 0 && self.first_bit.is_none();
             if has_first {
                 self.first_bit = Some(self.work.wrapping_add(effect.first_work));
             }
-            self.tnt.drop_oldest(effect.bits);
+            self.tnt.drop_oldest(bits);
             self.apply(&step, effect, has_first);
             if has_first {
                 step.slot = step.slot.next();
@@ -272,11 +264,10 @@ impl Walk<'_> {
     }
 
     /// Follows a TIP; true if it was a far transfer, which only ends the trace of the present code.
-    #[inline(always)]
     pub(crate) fn follow_tip(&mut self, step: Step, ip: Avma) -> Walked<bool> {
         let effect = self.effect(Asked::Address(ip));
         if effect.end == End::Lost {
-            return Err(self.lost(step, effect));
+            return Err(self.lost(step, effect, 0));
         }
         self.apply(&step, effect, false);
         match effect.end {

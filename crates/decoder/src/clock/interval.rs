@@ -79,6 +79,12 @@ impl Span {
         self.most = self.most.saturating_add(cycles).min(MAX_CYCLES);
     }
 
+    /// So many cycles have passed by now.
+    #[inline]
+    pub(super) fn reaches(&mut self, most: u64) {
+        self.most = most.min(MAX_CYCLES);
+    }
+
     /// At least this many core cycles.
     #[inline]
     pub(super) fn least(&self) -> u64 {

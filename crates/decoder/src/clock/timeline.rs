@@ -120,15 +120,27 @@ impl Timeline {
     #[inline]
     pub(super) fn push(&mut self, most: u64, work: u32) -> Slot {
         let slot = self.next();
-        let in_run = u32::try_from(most.wrapping_sub(self.run.most));
-        let most = in_run.unwrap_or_else(|_| self.begin_run(most, self.run.doubt));
+        let most = self.in_run(most, u32::MAX.into()) as u32;
         self.marks.push(Mark { most, work });
         slot
     }
 
+    /// What of so many cycles since the last anchor is of the present run; if that were more than `limit`, another one begins.
+    #[inline]
+    pub(super) fn in_run(&mut self, most: u64, limit: u64) -> u64 {
+        let in_run = most.wrapping_sub(self.run.most);
+        if in_run <= limit { in_run } else { self.begin_run(most, self.run.doubt) }
+    }
+
+    /// How many cycles since the last anchor so many of the present run are.
+    #[inline]
+    pub(super) fn since_run(&self, in_run: u64) -> u64 {
+        self.run.most.saturating_add(in_run)
+    }
+
     /// The slots that follow are another run, `most` cycles behind the last anchor; what is left of these.
     #[cold]
-    fn begin_run(&mut self, most: u64, doubt: Doubt) -> u32 {
+    fn begin_run(&mut self, most: u64, doubt: Doubt) -> u64 {
         self.run = Run { first: self.next(), most, doubt };
         self.runs.push(self.run);
         0

@@ -23,11 +23,11 @@ impl Key {
     #[inline]
     pub(super) fn new(block: BlockId, asked: Asked) -> Self {
         let (detail, kind) = match asked {
-            Asked::Bits(bits) => (bits.number::<BITS>(), 0),
+            Asked::Bits(bits) => (bits.number(), 0),
             Asked::Address(ip) => (ip.0, 1),
             Asked::Return(call, bits) => {
                 let call = call.unwrap_or(BlockId::NONE);
-                (u64::from(call.0) << (BITS + 1) | bits.number::<BITS>(), 2)
+                (u64::from(call.0) << (BITS + 1) | bits.number(), 2)
             }
         };
         Self { detail: detail.to_ne_bytes(), block: block.0 | kind << 30 }
@@ -65,7 +65,7 @@ impl Line {
                 work: 0,
                 first_work: 0,
                 edges: EdgeId::NONE,
-                bits: 0,
+                rest: 1,
                 end: End::Lost,
                 returns: false,
                 calls: false,

@@ -34,7 +34,8 @@ pub(super) struct Path<'a> {
     effects: &'a mut Effects,
     space: SpaceId,
     block: BlockId,
-    bits: u8,
+    /// Those that are left of the bits.
+    rest: Tnt,
     returns: bool,
     work: u32,
     /// Instructions up to the branch of the first bit.
@@ -74,7 +75,7 @@ impl<'a> Path<'a> {
             effects,
             space,
             block,
-            bits: 0,
+            rest: Tnt::default(),
             returns: false,
             work: 0,
             first_work: None,
@@ -89,7 +90,7 @@ impl<'a> Path<'a> {
             graph,
             effects,
             block: next,
-            bits,
+            rest,
             returns,
             work,
             first_work,
@@ -121,7 +122,9 @@ impl<'a> Path<'a> {
             }
         };
         let first_work = first_work.unwrap_or(work);
-        Effect { next, work, first_work, edges, bits, end, returns, calls }
+        // Of what was asked it is a part, which fits.
+        let rest = rest.number() as u8;
+        Effect { next, work, first_work, edges, rest, end, returns, calls }
     }
 
     fn here(&self) -> Block {
@@ -224,27 +227,26 @@ impl<'a> Path<'a> {
     }
 
     /// The branch at hand has the next bit.
-    fn bit(&mut self, branch: impl FnOnce(&mut Self) -> Walked<()>) -> Walked<()> {
-        self.bits += 1;
+    fn bit(&mut self, branch: impl FnOnce(&mut Self, bool) -> Walked<()>) -> Walked<()> {
+        let is_taken = self.rest.pop() == Some(true);
         let work = self.work;
-        let walked = branch(self);
+        let walked = branch(self, is_taken);
         self.first_work.get_or_insert(work);
         walked
     }
 
-    pub(super) fn follow(&mut self, mut bits: Tnt) -> Walked<End> {
-        while !bits.is_empty() {
+    pub(super) fn follow(&mut self, bits: Tnt) -> Walked<End> {
+        self.rest = bits;
+        while !self.rest.is_empty() {
             let block = self.advance()?;
             match block.terminator {
                 Terminator::Conditional { taken } => {
-                    let is_taken = bits.pop() == Some(true);
                     self.pass(&block);
-                    self.bit(|path| if is_taken { path.taken(taken) } else { path.not_taken() })?;
+                    self.bit(|path, is_taken| if is_taken { path.taken(taken) } else { path.not_taken() })?;
                 }
                 Terminator::Return if self.context.recording.pt.return_compression => {
                     let Some(call) = self.calls.pop() else { return Ok(End::Return) };
-                    let is_taken = bits.pop() == Some(true);
-                    self.return_to(is_taken.then_some(call.block))?;
+                    self.return_to(Some(call.block))?;
                 }
                 // Deferred TIP: the bits belong to branches behind its target.
                 Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return => {
@@ -257,17 +259,18 @@ impl<'a> Path<'a> {
     }
 
     /// A compressed return behind `call`, and what the bits behind its own do.
-    pub(super) fn follow_return(&mut self, call: Option<BlockId>, mut bits: Tnt) -> Walked<End> {
-        let is_taken = bits.pop() == Some(true);
-        self.return_to(call.filter(|_| is_taken))?;
-        self.follow(bits)
+    pub(super) fn follow_return(&mut self, call: Option<BlockId>, bits: Tnt) -> Walked<End> {
+        self.rest = bits;
+        self.return_to(call)?;
+        self.follow(self.rest)
     }
 
-    /// A compressed return behind `call`; without one it contradicts its bit.
+    /// A compressed return behind `call`; without one, or if its bit says that it is none, they contradict each other.
     fn return_to(&mut self, call: Option<BlockId>) -> Walked<()> {
         let block = self.here();
         self.pass(&block);
-        self.bit(|path| {
+        self.bit(|path, is_taken| {
+            let call = call.filter(|_| is_taken);
             let ip = call.map(|call| path.graph.return_address(call));
             // no near return leads into the kernel or out of it
             match (call, ip) {
