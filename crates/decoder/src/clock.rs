@@ -119,6 +119,11 @@ impl Clock {
         self.latest = self.conversion.to_tsc(Ns(end.0.saturating_add(END_ROOM_NS)));
     }
 
+    /// There are CYC packets.
+    pub(crate) fn has_cyc(&self) -> bool {
+        self.has_cyc
+    }
+
     /// There is a time.
     pub(crate) fn is_set(&self) -> bool {
         self.anchor.is_some()
@@ -208,7 +213,7 @@ impl Clock {
     /// For where nothing comes but CYC of up to two bytes and flow packets, half a megabyte at most; none if the next CYC is not
     /// like any other.
     #[inline]
-    pub(crate) fn ticker(&mut self) -> Option<Ticker<'_>> {
+    pub(crate) fn ticker<const HAS_CYC: bool>(&mut self) -> Option<Ticker<'_, HAS_CYC>> {
         Ticker::new(self)
     }
 

@@ -138,7 +138,6 @@ impl<'a> Flow<'a> {
                 space: SpaceId::default(),
                 block: BlockId::NONE,
                 stack: ReturnStack::new(),
-                at_return: BlockId::NONE,
                 filter: IpFilter::parse(&recording.ip_filter),
                 own_calls: false,
                 tnt: Tnt::default(),

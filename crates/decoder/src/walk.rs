@@ -9,9 +9,9 @@ use packet::Tnt;
 use crate::Context;
 use crate::block::{Block, BlockId, Terminator};
 use crate::clock::Slot;
-use crate::effects::{Asked, Effect, Effects, End, MAX_DIRECT, Program, no_code, stopped_at};
+use crate::effects::{Asked, Behind, Effect, Effects, End, MAX_DIRECT, Program, Side, no_code, stopped_at};
 use crate::graph::BlockGraph;
-use crate::output::Output;
+use crate::output::{Edges, Output};
 use crate::owner::Running;
 use crate::return_stack::ReturnStack;
 
@@ -37,8 +37,6 @@ pub(crate) struct Walk<'a> {
     /// The block whose first instruction is next.
     pub(crate) block: BlockId,
     pub(crate) stack: ReturnStack,
-    /// The last block that was found to end with a return that may be compressed: the next bit at it is of that.
-    pub(crate) at_return: BlockId,
     /// Kernel code was skipped: the stack has what the running thread called, and not what the trace unit has.
     pub(crate) own_calls: bool,
     /// The ranges that are traced.
@@ -176,21 +174,65 @@ impl Walk<'_> {
         *Program { context, graph, effects, space: *space }.work_out(self.block, asked)
     }
 
-    /// Does what an effect says; `has_first`: that of the first bit of the TNT that is being followed, and others.
-    fn apply(&mut self, step: &Step, effect: Effect, has_first: bool) {
+    /// Does what an effect says; `has_first_bit`: with the first bit of the TNT that is being followed.
+    fn apply(&mut self, step: &Step, effect: Effect, has_first_bit: bool) -> Walked<()> {
         if effect.returns {
             self.stack.pop();
         }
-        if let Some(edges) = effect.edges() {
-            self.output.effect(step, self.work, edges, has_first, self.effects);
+        let begin = self.work;
+        self.work = begin.wrapping_add(effect.work);
+        self.block = effect.next;
+        let side = match effect.end {
+            End::Return => Some(Side::User(self.space)),
+            End::KernelReturn => Some(Side::Kernel),
+            _ => None,
+        };
+        let call = side.and_then(|_| self.stack.pop());
+        let behind = side.zip(call).and_then(|(side, call)| self.behind(side, call));
+        if let Some(first) = effect.edges() {
+            let call = call.filter(|_| behind.is_some()).unwrap_or(BlockId::NONE);
+            self.output.effect(step, begin, Edges { first, has_first_bit, call }, self.effects);
             if effect.calls {
-                self.effects.push_calls(edges, &mut self.stack);
+                self.effects.push_calls(first, &mut self.stack);
             }
         }
-        self.work = self.work.wrapping_add(effect.work);
-        self.block = effect.next;
-        if effect.end == End::Return {
-            self.at_return = effect.next;
+        match (side, behind) {
+            (None, _) => Ok(()),
+            (Some(_), Some(behind)) => {
+                self.block = behind.block;
+                Ok(())
+            }
+            (Some(side), None) => {
+                let is_behind_first = has_first_bit && !effect.ends_with_first_bit();
+                let slot = if is_behind_first { step.slot.next() } else { step.slot };
+                self.return_astray(Step { slot, ..*step }, side, call)
+            }
+        }
+    }
+
+    /// Where `call`, from the stack, returns to, if it was made on `side`, which returns.
+    fn behind(&mut self, side: Side, call: BlockId) -> Option<Behind> {
+        if let Some(behind) = self.effects.behind_from(side, call) {
+            return Some(*behind);
+        }
+        let block = self.graph.block(call);
+        let made_on =
+            if block.last.next_ip().is_kernel() { Side::Kernel } else { Side::User(block.space) };
+        if made_on != side {
+            return None;
+        }
+        let Self { context, graph, effects, space, .. } = self;
+        Program { context, graph, effects, space: *space }.behind(call, side).ok()
+    }
+
+    /// A compressed return that goes to no call of its side whose code there is.
+    #[cold]
+    fn return_astray(&mut self, step: Step, side: Side, call: Option<BlockId>) -> Walked<()> {
+        let from = self.graph.block(self.block).last;
+        let ip = call.map(|call| self.graph.return_address(call));
+        match ip.filter(|ip| ip.is_kernel() == (side == Side::Kernel)) {
+            Some(ip) => self.branch_to(step, BranchKind::Return, from, ip),
+            None => Err(GapCause::Desync { ip: from.ip }),
         }
     }
 
@@ -212,7 +254,8 @@ impl Walk<'_> {
             return self.desync(self.graph.block(self.block));
         };
         if let Some(edges) = failure.edges.some() {
-            self.output.effect(&step, begin, edges, is_first, self.effects);
+            let edges = Edges { first: edges, has_first_bit: is_first, call: BlockId::NONE };
+            self.output.effect(&step, begin, edges, self.effects);
         }
         failure.calls.iter().for_each(|&call| self.stack.push(call));
         let (cause, endless) = (failure.cause, failure.endless);
@@ -237,12 +280,7 @@ impl Walk<'_> {
     /// not later than the packet's time.
     pub(crate) fn follow_tnt(&mut self, mut step: Step) -> Walked<()> {
         while !self.tnt.is_empty() {
-            let effect = if self.block == self.at_return {
-                let call = self.stack.pop();
-                self.effect(Asked::compressed(call, self.tnt))
-            } else {
-                self.effect(Asked::bits(self.tnt))
-            };
+            let effect = self.effect(Asked::bits(self.tnt));
             let bits = effect.used(self.tnt);
             if effect.end == End::Lost {
                 return Err(self.lost(step, effect, bits));
@@ -252,7 +290,7 @@ impl Walk<'_> {
                 self.first_bit = Some(self.work.wrapping_add(effect.first_work));
             }
             self.tnt.drop_oldest(bits);
-            self.apply(&step, effect, has_first);
+            self.apply(&step, effect, has_first)?;
             if has_first {
                 step.slot = step.slot.next();
             }
@@ -269,7 +307,7 @@ impl Walk<'_> {
         if effect.end == End::Lost {
             return Err(self.lost(step, effect, 0));
         }
-        self.apply(&step, effect, false);
+        self.apply(&step, effect, false)?;
         match effect.end {
             end @ (End::Far | End::Vsyscall) => {
                 self.end_far(step, end, ip);

@@ -1,14 +1,15 @@
 //! The clock where nothing comes but CYC and flow packets: what has passed since the last anchor is one number.
 
+use packet::Tnt;
+
 use super::timeline::Mark;
 use super::{Clock, Slot};
 
-/// A clock that nobody else looks at meanwhile.
-pub(crate) struct Ticker<'a> {
+/// A clock that nobody else looks at meanwhile; whether it counts cycles, is known when it is compiled.
+pub(crate) struct Ticker<'a, const HAS_CYC: bool> {
     clock: &'a mut Clock,
     /// Cycles (or branches) since the last run of slots began.
     most: u64,
-    has_cyc: bool,
     /// See [`Clock`].
     cyc_fresh: bool,
 }
@@ -17,31 +18,37 @@ pub(crate) struct Ticker<'a> {
 /// fit a mark then.
 const MOST: u64 = 1 << 31;
 
-impl<'a> Ticker<'a> {
+impl<'a, const HAS_CYC: bool> Ticker<'a, HAS_CYC> {
     /// None if the next CYC counts otherwise than all behind it.
     #[inline]
     pub(super) fn new(clock: &'a mut Clock) -> Option<Self> {
-        if clock.has_cyc && clock.cyc_straddles {
+        if HAS_CYC && clock.cyc_straddles {
             return None;
         }
         let most = clock.timeline.in_run(clock.since.most, MOST);
-        Some(Self { most, has_cyc: clock.has_cyc, cyc_fresh: clock.cyc_fresh, clock })
+        Some(Self { most, cyc_fresh: clock.cyc_fresh, clock })
     }
 
     /// A CYC packet.
     #[inline(always)]
     pub(crate) fn cyc(&mut self, cycles: u64) {
         self.cyc_fresh = true;
-        if self.has_cyc {
+        if HAS_CYC {
             self.most += cycles;
         }
     }
 
-    /// As [`Clock::progress`].
+    /// As [`Clock::progress`] for one branch.
     #[inline(always)]
-    pub(crate) fn branches(&mut self, branches: u64) {
-        if !self.has_cyc {
-            self.most += branches;
+    pub(crate) fn branch(&mut self) {
+        self.most += u64::from(!HAS_CYC);
+    }
+
+    /// The same for all branches of a TNT but the first.
+    #[inline(always)]
+    pub(crate) fn other_branches(&mut self, tnt: Tnt) {
+        if !HAS_CYC {
+            self.most += u64::from(tnt.len()) - 1;
         }
     }
 

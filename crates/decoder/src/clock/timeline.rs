@@ -72,6 +72,8 @@ pub(super) struct Near {
     end: Slot,
     part: usize,
     run: usize,
+    /// What the run's marks have in common.
+    since: Span,
 }
 
 pub(super) struct Timeline {
@@ -208,25 +210,26 @@ impl Timeline {
     pub(super) fn time(&self, slot: Slot, near: &mut Near) -> Option<EventTime> {
         let mark = self.marks.get(slot.0 as usize)?;
         if slot < near.first || slot >= near.end {
-            *near = self.look_up(slot, *near);
+            *near = self.look_up(slot, *near)?;
         }
-        let (run, part) = (self.runs.get(near.run)?, self.parts.get(near.part)?);
-        if slot < part.first || slot >= self.open {
-            return None;
-        }
-        let since = Span { most: run.most + u64::from(mark.most), doubt: run.doubt };
+        let part = self.parts.get(near.part)?;
+        let since = Span { most: near.since.most + u64::from(mark.most), ..near.since };
         let time = self.by_rule(&part.rule, since);
         Some(part.bound.map_or(time, |(lo, hi)| EventTime { lo, point: time.point.clamp(lo, hi), hi }))
     }
 
     /// The part and the run of a slot, if it has any.
-    fn look_up(&self, slot: Slot, near: Near) -> Near {
+    #[cold]
+    fn look_up(&self, slot: Slot, near: Near) -> Option<Near> {
         let part = last_begun(&self.parts, |part| part.first, slot, near.part);
         let run = last_begun(&self.runs, |run| run.first, slot, near.run);
         let part_first = |number: usize| self.parts.get(number).map_or(self.open, |part| part.first);
         let run_first = |number: usize| self.runs.get(number).map_or(Slot(u32::MAX), |run| run.first);
         let first = part_first(part).max(run_first(run));
-        Near { first, end: part_first(part + 1).min(run_first(run + 1)), part, run }
+        let end = part_first(part + 1).min(run_first(run + 1));
+        let Run { most, doubt, .. } = *self.runs.get(run)?;
+        let near = Near { first, end, part, run, since: Span { most, doubt } };
+        (first <= slot && slot < end).then_some(near)
     }
 
     #[inline]

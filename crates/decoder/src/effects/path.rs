@@ -1,9 +1,9 @@
 //! Working out one effect: from a block on, by direct branches and what the packet says.
 
-use model::{Avma, BranchKind, GapCause, NoCode, SpaceId, Transfer};
+use model::{Avma, BranchKind, GapCause, NoCode, Site, SpaceId, Target, Transfer};
 use packet::Tnt;
 
-use super::{Edge, EdgeId, Effect, Effects, End, Failure, Role};
+use super::{Behind, Edge, EdgeId, Effect, Effects, End, Failure, Reached, Role};
 use crate::Context;
 use crate::block::{Block, BlockId, Terminator};
 use crate::graph::BlockGraph;
@@ -86,8 +86,6 @@ impl<'a> Path<'a> {
 
     pub(super) fn finish(self, end: Walked<End>) -> Effect {
         let Self {
-            context,
-            graph,
             effects,
             block: next,
             rest,
@@ -96,10 +94,8 @@ impl<'a> Path<'a> {
             first_work,
             first_edge,
             calls,
-            space: _,
+            ..
         } = self;
-        let is_at_return =
-            context.recording.pt.return_compression && graph.block(next).terminator == Terminator::Return;
         let has_edges = effects.edges.len() > first_edge;
         if let Some(last) = effects.edges.last_mut().filter(|_| has_edges) {
             last.is_last = true;
@@ -112,7 +108,6 @@ impl<'a> Path<'a> {
                         edge.is_open = true;
                     }
                 }
-                let end = if is_at_return && end == End::Used { End::Return } else { end };
                 (end, edges, !calls.is_empty())
             }
             Err(failure) => {
@@ -142,24 +137,34 @@ impl<'a> Path<'a> {
             _ if from.last.function == target.function || target.at_entry => (Role::Jump, target.ip),
             _ => (Role::Landing, target.ip),
         };
-        let kind = from.branch_kind();
-        let is_transfer =
-            |kind: &BranchKind| self.context.is_transfer(*kind, from.last.function, target.function);
-        if let Some(kind) = kind.filter(is_transfer) {
-            self.effects.transfers.push(Transfer::Branch { kind, from: from.last, to: target });
-            self.effects.edges.push(Edge {
-                from: self.block,
-                work: self.work,
-                role,
-                address: address.0,
-                from_asked: self.context.is_asked(from.last.function),
-                to_asked: self.context.is_asked(target.function),
-                is_behind_first: self.first_work.is_some(),
-                is_open: false,
-                is_last: false,
-            });
+        if let Some(kind) = from.branch_kind()
+            && self.context.is_transfer(kind, from.last.function, target.function)
+        {
+            let is_asked = self.context.is_asked(target.function);
+            self.transfer(kind, from.last, target, role, Reached { address, is_asked });
         }
         self.block = to;
+    }
+
+    /// A compressed return to a call that the stack knows.
+    fn return_to_stack(&mut self) {
+        let Behind { to, .. } = Behind::UNKNOWN;
+        let reached = Behind::UNKNOWN.reached();
+        self.transfer(BranchKind::Return, self.here().last, to, Role::ReturnToStack, reached);
+    }
+
+    fn transfer(&mut self, kind: BranchKind, from: Site, to: Target, role: Role, reached: Reached) {
+        self.effects.transfers.push(Transfer::Branch { kind, from, to });
+        self.effects.edges.push(Edge {
+            from: self.block,
+            work: self.work,
+            role,
+            to: reached,
+            from_asked: self.context.is_asked(from.function),
+            is_behind_first: self.first_work.is_some(),
+            is_open: false,
+            is_last: false,
+        });
     }
 
     /// Takes the branch at the end of the block, to `ip`.
@@ -245,8 +250,19 @@ impl<'a> Path<'a> {
                     self.bit(|path, is_taken| if is_taken { path.taken(taken) } else { path.not_taken() })?;
                 }
                 Terminator::Return if self.context.recording.pt.return_compression => {
-                    let Some(call) = self.calls.pop() else { return Ok(End::Return) };
-                    self.return_to(Some(call.block))?;
+                    let call = self.calls.pop();
+                    self.pass(&block);
+                    self.bit(|path, is_taken| match call {
+                        _ if !is_taken => Err(GapCause::Desync { ip: block.last.ip }.into()),
+                        Some(call) => path.return_to(call.block),
+                        None => {
+                            path.return_to_stack();
+                            Ok(())
+                        }
+                    })?;
+                    if call.is_none() {
+                        return Ok(if block.last.ip.is_kernel() { End::KernelReturn } else { End::Return });
+                    }
                 }
                 // Deferred TIP: the bits belong to branches behind its target.
                 Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return => {
@@ -258,29 +274,15 @@ impl<'a> Path<'a> {
         Ok(End::Used)
     }
 
-    /// A compressed return behind `call`, and what the bits behind its own do.
-    pub(super) fn follow_return(&mut self, call: Option<BlockId>, bits: Tnt) -> Walked<End> {
-        self.rest = bits;
-        self.return_to(call)?;
-        self.follow(self.rest)
-    }
-
-    /// A compressed return behind `call`; without one, or if its bit says that it is none, they contradict each other.
-    fn return_to(&mut self, call: Option<BlockId>) -> Walked<()> {
-        let block = self.here();
-        self.pass(&block);
-        self.bit(|path, is_taken| {
-            let call = call.filter(|_| is_taken);
-            let ip = call.map(|call| path.graph.return_address(call));
-            // no near return leads into the kernel or out of it
-            match (call, ip) {
-                (Some(call), Some(ip)) if block.last.ip.is_kernel() == ip.is_kernel() => {
-                    let to = path.graph.behind_call(path.context, path.space, call);
-                    path.branch(to, ip)
-                }
-                _ => Err(GapCause::Desync { ip: block.last.ip }.into()),
-            }
-        })
+    /// A compressed return behind `call`.
+    fn return_to(&mut self, call: BlockId) -> Walked<()> {
+        let from = self.here().last.ip;
+        let ip = self.graph.return_address(call);
+        if from.is_kernel() != ip.is_kernel() {
+            return Err(GapCause::Desync { ip: from }.into()); // no near return leads into the kernel or out of it
+        }
+        let to = self.graph.behind_call(self.context, self.space, call);
+        self.branch(to, ip)
     }
 
     /// An indirect branch to `ip`.

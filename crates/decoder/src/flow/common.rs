@@ -11,8 +11,8 @@ use super::events::FupUse;
 use super::{Flow, State};
 use crate::block::BlockId;
 use crate::clock::Slot;
-use crate::effects::{Asked, Effect, Effects, End};
-use crate::output::Output;
+use crate::effects::{Asked, Effect, Effects, End, Side};
+use crate::output::{Edges, Output};
 use crate::return_stack::ReturnStack;
 use crate::walk::Step;
 
@@ -60,10 +60,9 @@ impl LastFlow {
 #[derive(Clone, Copy)]
 pub(super) struct OpenTnt {
     pub(super) step: Step,
-    /// Results that are left.
+    /// All its results, and those that are left.
+    pub(super) all: Tnt,
     pub(super) left: Tnt,
-    /// How many it has.
-    pub(super) len: u8,
     /// Instructions that had passed before it, and at the branch of its first bit if that was reached.
     pub(super) before: u32,
     pub(super) first_bit: Option<u32>,
@@ -82,27 +81,42 @@ enum Special {
 /// Where execution is, and who is told what it does.
 struct Place<'a> {
     block: BlockId,
-    /// It ends with a return that the next bit may be of.
-    is_at_return: bool,
     work: u32,
+    side: Side,
     stack: &'a mut ReturnStack,
     effects: &'a Effects,
     output: &'a mut Output,
+    /// Effects that were found.
+    found: u64,
 }
 
 impl Place<'_> {
-    /// Goes where an effect goes.
+    /// Goes where the effect of what is asked goes, if that is known; a return by a TIP is still to be popped.  `is_first`: it has
+    /// the first bit of a TNT.
     #[inline(always)]
-    fn apply(&mut self, step: &Step, effect: &Effect, has_first: bool) {
-        if let Some(edges) = effect.edges() {
-            self.output.effect(step, self.work, edges, has_first, self.effects);
+    fn pass(&mut self, asked: Asked, step: &Step, is_first: impl FnOnce(&Effect) -> bool) -> Option<Effect> {
+        let effect = self.effects.find(self.block, asked)?;
+        let (next, call) = match effect.end {
+            End::Used => (effect.next, BlockId::NONE),
+            End::Return => {
+                let call = self.stack.top()?;
+                let behind = self.effects.behind_from(self.side, call)?;
+                self.stack.pop();
+                (behind.block, call)
+            }
+            _ => return None,
+        };
+        if let Some(first) = effect.edges() {
+            let edges = Edges { first, has_first_bit: is_first(effect), call };
+            self.output.effect(step, self.work, edges, self.effects);
             if effect.calls {
-                self.effects.push_calls(edges, self.stack);
+                self.effects.push_calls(first, self.stack);
             }
         }
         self.work = self.work.wrapping_add(effect.work);
-        self.block = effect.next;
-        self.is_at_return = effect.end == End::Return;
+        self.block = next;
+        self.found += 1;
+        Some(*effect)
     }
 }
 
@@ -121,7 +135,8 @@ impl Flow<'_> {
         let end = self.reader.offset().plus(run.len() as u64);
         let mut rest = run;
         while matches!(self.state, State::On) && self.walk.tnt.is_empty() {
-            match self.follow_run(&mut rest, end) {
+            let follow_run = if self.clock.has_cyc() { Self::follow_run::<true> } else { Self::follow_run::<false> };
+            match follow_run(self, &mut rest, end) {
                 Special::Other => break,
                 Special::Tnt(open) => self.follow_rest(open),
                 Special::Tip { step, ip, deferred } => self.follow_tip(step, ip, deferred),
@@ -131,19 +146,19 @@ impl Flow<'_> {
     }
 
     /// Follows what is remembered, up to `end`, where `rest` ends; the packet at which it stopped.
-    #[inline(always)]
-    fn follow_run(&mut self, rest: &mut &[u8], end: AuxOffset) -> Special {
-        let Some(mut ticker) = self.clock.ticker() else { return Special::Other };
+    fn follow_run<const HAS_CYC: bool>(&mut self, rest: &mut &[u8], end: AuxOffset) -> Special {
+        let Some(mut ticker) = self.clock.ticker::<HAS_CYC>() else { return Special::Other };
         let walk = &mut self.walk;
         let mut place = Place {
             block: walk.block,
-            is_at_return: walk.block == walk.at_return,
             work: walk.work,
+            side: Side::User(walk.space),
             stack: &mut walk.stack,
             effects: walk.effects,
             output: walk.output,
+            found: 0,
         };
-        let (mut bytes, mut last, mut last_ip, mut lookups) = (*rest, self.last, self.last_ip, 0);
+        let (mut bytes, mut last, mut last_ip) = (*rest, self.last, self.last_ip);
         let special = loop {
             let Some((packet, len)) = bytes.first_chunk().and_then(packet::decode_common) else {
                 break Special::Other;
@@ -154,28 +169,20 @@ impl Flow<'_> {
                     ticker.cyc(cycles);
                     last.behind_tnt = false;
                 }
-                Packet::Tnt(left) => {
+                Packet::Tnt(all) => {
                     let step = last.tnt(ticker.next(), at);
-                    let mut open = OpenTnt { step, left, len: left.len(), before: place.work, first_bit: None };
-                    ticker.branches(1);
+                    let before = place.work;
+                    let mut open = OpenTnt { step, all, left: all, before, first_bit: None };
+                    ticker.branch();
                     while !open.left.is_empty() {
-                        let asked = if place.is_at_return {
-                            Asked::compressed(place.stack.top(), open.left)
-                        } else {
-                            Asked::bits(open.left)
+                        let work = place.work;
+                        let is_first = open.first_bit.is_none();
+                        let has_first = |effect: &Effect| is_first && effect.rest() != open.left;
+                        let Some(effect) = place.pass(Asked::bits(open.left), &open.step, has_first) else {
+                            break;
                         };
-                        let found = place.effects.find(place.block, asked);
-                        let Some(effect) = found.filter(|effect| effect.goes_on()) else { break };
-                        lookups += 1;
-                        if place.is_at_return {
-                            place.stack.pop();
-                        }
-                        let has_first = open.first_bit.is_none() && effect.rest() != open.left;
-                        if has_first {
-                            open.first_bit = Some(place.work.wrapping_add(effect.first_work));
-                        }
-                        place.apply(&open.step, effect, has_first);
-                        if has_first {
+                        if has_first(&effect) {
+                            open.first_bit = Some(work.wrapping_add(effect.first_work));
                             open.step.slot = open.step.slot.next();
                         }
                         open.left = effect.rest();
@@ -184,24 +191,21 @@ impl Flow<'_> {
                         bytes = bytes.get(len..).unwrap_or_default();
                         break Special::Tnt(open);
                     }
-                    ticker.slot(open.first_bit.unwrap_or(open.before));
-                    ticker.branches(u64::from(open.len) - 1);
+                    ticker.slot(open.first_bit.unwrap_or(before));
+                    ticker.other_branches(all);
                 }
                 Packet::Tip(payload) => {
                     let Some(ip) = last_ip.expand(payload).map(Avma) else { break Special::Other };
                     let deferred = last.behind_tnt;
                     let step = if deferred { last.among_tnt(at) } else { last.tip(ticker.next(), at) };
-                    ticker.branches(1);
-                    let found = place.effects.find(place.block, Asked::Address(ip));
-                    let Some(effect) = found.filter(|effect| effect.goes_on()) else {
+                    ticker.branch();
+                    let Some(effect) = place.pass(Asked::Address(ip), &step, |_| false) else {
                         bytes = bytes.get(len..).unwrap_or_default();
                         break Special::Tip { step, ip, deferred };
                     };
-                    lookups += 1;
                     if effect.returns {
                         place.stack.pop();
                     }
-                    place.apply(&step, effect, false);
                     if !deferred {
                         ticker.slot(place.work);
                     }
@@ -210,11 +214,10 @@ impl Flow<'_> {
             }
             bytes = bytes.get(len..).unwrap_or_default();
         };
-        let Place { block, is_at_return, work, .. } = place;
         ticker.stop();
+        let Place { block, work, found, .. } = place;
         (walk.block, walk.work) = (block, work);
-        walk.at_return = if is_at_return { block } else { BlockId::NONE };
-        walk.effects.lookups += lookups;
+        walk.effects.lookups += found;
         (self.last, self.last_ip, *rest) = (last, last_ip, bytes);
         special
     }

@@ -29,23 +29,23 @@ impl Flow<'_> {
         self.clock.progress(1);
         let step = self.last.tnt(self.clock.next_slot(), at);
         let before = self.walk.work;
-        let open = OpenTnt { step, left: tnt, len: tnt.len(), before, first_bit: None };
+        let open = OpenTnt { step, all: tnt, left: tnt, before, first_bit: None };
         if self.walk.tnt.is_empty() {
             return self.follow_rest(open);
         }
         // Its slot is made as if it had been followed.
         self.clock.slot(before);
-        self.clock.progress(u64::from(open.len).saturating_sub(1));
+        self.clock.progress(u64::from(tnt.len()).saturating_sub(1));
         self.check(Err(GapCause::Desync { ip: self.walk.position().ip }), at);
     }
 
     /// Follows what is left of a TNT.  Its slot is made behind that, and not written twice.
     pub(super) fn follow_rest(&mut self, open: OpenTnt) {
-        let OpenTnt { step, left, len, before, first_bit } = open;
+        let OpenTnt { step, all, left, before, first_bit } = open;
         (self.walk.tnt, self.walk.first_bit) = (left, first_bit);
         let walked = self.walk.follow_tnt(step);
         self.clock.slot(self.walk.first_bit.unwrap_or(before));
-        self.clock.progress(u64::from(len).saturating_sub(1));
+        self.clock.progress(u64::from(all.len()).saturating_sub(1));
         self.check(walked, step.at);
     }
 
