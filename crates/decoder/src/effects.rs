@@ -51,16 +51,25 @@ pub(crate) struct Edge {
     /// Instructions passed, since the effect's beginning.
     pub(crate) work: u32,
     pub(crate) role: Role,
-    /// Of [`Role::ReturnToStack`] nobody knows.
-    pub(crate) to: Reached,
-    /// The function that it left is asked about.
+    /// [`Reached::address`], which of [`Role::ReturnToStack`] nobody knows.
+    pub(crate) to: Avma,
+    /// The function that it left is asked about, and the one that it reached.
     pub(crate) from_asked: bool,
+    pub(crate) to_asked: bool,
     /// It is behind the effect's first bit.
     pub(crate) is_behind_first: bool,
     /// A call that has not returned when the effect ends.
     pub(crate) is_open: bool,
     /// No other one of the same effect follows.
     pub(crate) is_last: bool,
+}
+
+impl Edge {
+    /// What it leads to, if it is no [`Role::ReturnToStack`].
+    #[inline]
+    pub(crate) fn to(&self) -> Reached {
+        Reached { address: self.to, is_asked: self.to_asked }
+    }
 }
 
 /// What a branch leads to.
@@ -257,14 +266,6 @@ impl Effects {
     #[inline]
     pub(crate) fn behind_from(&self, side: Side, call: BlockId) -> Option<&Behind> {
         self.behind(call).filter(|behind| behind.side == side)
-    }
-
-    /// The transfer of a [`Role::ReturnToStack`] that returned to `call`.
-    pub(crate) fn returned(&self, transfer: &Transfer, call: BlockId) -> Transfer {
-        match (*transfer, self.behind(call)) {
-            (Transfer::Branch { kind, from, .. }, Some(&Behind { to, .. })) => Transfer::Branch { kind, from, to },
-            (transfer, _) => transfer,
-        }
     }
 
     /// Pushes the calls of an effect that have not returned.

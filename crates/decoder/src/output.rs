@@ -147,7 +147,7 @@ impl Output {
             let kept = self.pruned.kept.get(*first..end).unwrap_or_default();
             stretch.events.reserve_exact(kept.len());
             for record in kept {
-                stretch.events.push(self.event(&mut times, effects, record));
+                self.event(&mut times, effects, record, &mut stretch.events);
             }
             stretch.bound_from_behind();
         }
@@ -189,7 +189,7 @@ impl Output {
             for edge in effects.edges(id) {
                 let to = match edge.role {
                     Role::ReturnToStack => effects.behind(record.call).map(Behind::reached),
-                    _ => Some(edge.to),
+                    _ => Some(edge.to()),
                 };
                 if let Some(to) = to {
                     let is_last = left == 0 && edge.is_last;
@@ -204,29 +204,40 @@ impl Output {
         recent.drain(..count);
     }
 
-    /// What a record of one branch is, with its time.
+    /// Adds what a record of one branch is, with its time.
     #[inline(always)]
-    fn event(&self, times: &mut Times<'_>, effects: &Effects, record: &Record) -> TraceEvent {
+    fn event(&self, times: &mut Times<'_>, effects: &Effects, record: &Record, events: &mut Vec<TraceEvent>) {
         let &Record { at, what, edge, call, lo, mut slot, mut work } = record;
-        let transfer = if what == What::Other {
-            match &self.others[edge.0 as usize] {
-                Other::Transfer(transfer) => transfer,
-                &Other::Gap { from, to, bytes, cause } => return gap(times, from, to, bytes, at, cause),
-            }
-        } else {
-            let (edge, transfer) = effects.edge(edge);
-            if edge.is_behind_first && what == What::Tnt {
-                slot = slot.next();
-            }
-            work = work.wrapping_add(edge.work);
-            if edge.role == Role::ReturnToStack {
-                let time = times.between(lo, slot, work);
-                return TraceEvent::Branch(BranchEvent { time, at, transfer: effects.returned(transfer, call) });
-            }
-            transfer
-        };
+        if what == What::Other {
+            return events.push(self.other(times, record));
+        }
+        let (edge, transfer) = effects.edge(edge);
+        if edge.is_behind_first && what == What::Tnt {
+            slot = slot.next();
+        }
+        work = work.wrapping_add(edge.work);
         let time = times.between(lo, slot, work);
-        TraceEvent::Branch(BranchEvent { time, at, transfer: *transfer })
+        events.push(TraceEvent::Branch(BranchEvent { time, at, transfer: *transfer }));
+        // Made where it stays: to copy what was just written takes a processor long.
+        if edge.role == Role::ReturnToStack
+            && let Some(TraceEvent::Branch(event)) = events.last_mut()
+            && let (Transfer::Branch { to, .. }, Some(behind)) = (&mut event.transfer, effects.behind(call))
+        {
+            *to = behind.to;
+        }
+    }
+
+    /// The same for what is no branch of an effect.
+    #[cold]
+    #[inline(never)]
+    fn other(&self, times: &mut Times<'_>, record: &Record) -> TraceEvent {
+        let &Record { at, edge, lo, slot, work, .. } = record;
+        match self.others[edge.0 as usize] {
+            Other::Transfer(transfer) => {
+                TraceEvent::Branch(BranchEvent { time: times.between(lo, slot, work), at, transfer })
+            }
+            Other::Gap { from, to, bytes, cause } => gap(times, from, to, bytes, at, cause),
+        }
     }
 }
 

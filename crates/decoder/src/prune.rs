@@ -149,19 +149,19 @@ mod tests {
                 }
             };
             let asked = |name: char| name.is_uppercase();
-            let is_asked = running.last().is_some_and(|name| asked(*name));
-            let to = Reached { address: Avma(address), is_asked };
+            let to_asked = running.last().is_some_and(|name| asked(*name));
             let edge = Edge {
                 from: BlockId::NONE,
                 work: 0,
                 role,
-                to,
+                to: Avma(address),
                 from_asked: asked(from),
+                to_asked,
                 is_behind_first: false,
                 is_open: false,
                 is_last: true,
             };
-            pruned.branch(&edge, to, number == words.len(), *word);
+            pruned.branch(&edge, edge.to(), number == words.len(), *word);
         }
         assert_eq!(pruned.kept.len() as u64 + pruned.left_out, words.len() as u64);
         pruned.kept.join(" ")
