@@ -3,8 +3,8 @@
 use model::AuxOffset;
 use model::{BranchEvent, EventTime, Gap, GapCause, Ns, SpaceId, TraceEvent, Transfer};
 
-use crate::clock::{Clock, Slot, Times};
 use crate::block::BlockId;
+use crate::clock::{Clock, Slot, Times};
 use crate::effects::{Behind, EdgeId, Effects, Role};
 use crate::owner::Running;
 use crate::prune::Pruned;

@@ -216,8 +216,7 @@ impl Walk<'_> {
             return Some(*behind);
         }
         let block = self.graph.block(call);
-        let made_on =
-            if block.last.next_ip().is_kernel() { Side::Kernel } else { Side::User(block.space) };
+        let made_on = if block.last.next_ip().is_kernel() { Side::Kernel } else { Side::User(block.space) };
         if made_on != side {
             return None;
         }

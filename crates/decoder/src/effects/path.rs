@@ -85,17 +85,7 @@ impl<'a> Path<'a> {
     }
 
     pub(super) fn finish(self, end: Walked<End>) -> Effect {
-        let Self {
-            effects,
-            block: next,
-            rest,
-            returns,
-            work,
-            first_work,
-            first_edge,
-            calls,
-            ..
-        } = self;
+        let Self { effects, block: next, rest, returns, work, first_work, first_edge, calls, .. } = self;
         let has_edges = effects.edges.len() > first_edge;
         if let Some(last) = effects.edges.last_mut().filter(|_| has_edges) {
             last.is_last = true;

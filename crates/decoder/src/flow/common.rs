@@ -135,7 +135,8 @@ impl Flow<'_> {
         let end = self.reader.offset().plus(run.len() as u64);
         let mut rest = run;
         while matches!(self.state, State::On) && self.walk.tnt.is_empty() {
-            let follow_run = if self.clock.has_cyc() { Self::follow_run::<true> } else { Self::follow_run::<false> };
+            let follow_run =
+                if self.clock.has_cyc() { Self::follow_run::<true> } else { Self::follow_run::<false> };
             match follow_run(self, &mut rest, end) {
                 Special::Other => break,
                 Special::Tnt(open) => self.follow_rest(open),
