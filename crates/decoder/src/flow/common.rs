@@ -90,12 +90,18 @@ struct Place<'a> {
     found: u64,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
     /// Goes where the effect of what is asked goes, if that is known; a return by a TIP is still to be popped.  `is_first`: it has
     /// the first bit of a TNT.
     #[inline(always)]
-    fn pass(&mut self, asked: Asked, step: &Step, is_first: impl FnOnce(&Effect) -> bool) -> Option<Effect> {
-        let effect = self.effects.find(self.block, asked)?;
+    fn pass(
+        &mut self,
+        asked: Asked,
+        step: &Step,
+        is_first: impl FnOnce(&Effect) -> bool,
+    ) -> Option<&'a Effect> {
+        let effects = self.effects;
+        let effect = effects.find(self.block, asked)?;
         let (next, call) = match effect.end {
             End::Used => (effect.next, BlockId::NONE),
             End::Return => {
@@ -116,7 +122,7 @@ impl Place<'_> {
         self.work = self.work.wrapping_add(effect.work);
         self.block = next;
         self.found += 1;
-        Some(*effect)
+        Some(effect)
     }
 }
 
@@ -182,7 +188,7 @@ impl Flow<'_> {
                         let Some(effect) = place.pass(Asked::bits(open.left), &open.step, has_first) else {
                             break;
                         };
-                        if has_first(&effect) {
+                        if has_first(effect) {
                             open.first_bit = Some(work.wrapping_add(effect.first_work));
                             open.step.slot = open.step.slot.next();
                         }
