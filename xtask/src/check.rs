@@ -24,6 +24,8 @@ struct Provided {
     browser: bool,
     /// The Python that reads exports.
     python: Option<PathBuf>,
+    /// The Firefox Profiler that reads exports.
+    firefox_profiler: Option<PathBuf>,
 }
 
 /// Runs the stages; an error if any failed.
@@ -44,6 +46,9 @@ pub(crate) fn run(extent: Extent) -> Result {
         let mut provided = Provided::default();
         stages.run("browser", || Ok(or_skipped(setup::browser(), |()| provided.browser = true)));
         stages.run("python", || Ok(or_skipped(setup::python(), |path| provided.python = Some(path))));
+        stages.run("profiler", || {
+            Ok(or_skipped(setup::firefox_profiler(), |path| provided.firefox_profiler = Some(path)))
+        });
         if extent == Extent::Full {
             stages.run("servers", || Ok(or_skipped(setup::servers(), |()| ())));
         }
@@ -123,6 +128,9 @@ fn cargo_test(extent: Extent, provided: &Provided) -> Result {
     }
     if let Some(python) = &provided.python {
         command.env("FUNC_LATENCY_PYTHON", python);
+    }
+    if let Some(script) = &provided.firefox_profiler {
+        command.env("FUNC_LATENCY_FIREFOX_PROFILER", script);
     }
     let (success, results) = tee(&mut command, &mut std::io::stdout())?;
     println!("\nclosing lines of cargo test:");

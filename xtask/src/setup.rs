@@ -82,6 +82,9 @@ const SERVER_NEEDS: &[Need] = &[
 /// What reads exports: Python's packages, 80 MB on disk.
 const PYTHON_PACKAGES: [&str; 2] = ["duckdb==2.0.0", "perfetto==0.59.1"];
 
+/// What opens exports for the Firefox Profiler: its own command line, 1.4 MB.
+const FIREFOX_PROFILER: &str = "@firefox-devtools/profiler-cli@0.10.0";
+
 /// Installs what is missing when root, else prints the command that does.
 pub(crate) fn run(extent: Extent) -> Result {
     let of_full_run = if extent == Extent::Full { FULL_NEEDS } else { &[] };
@@ -114,6 +117,18 @@ pub(crate) fn python() -> Result<PathBuf> {
     install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(PYTHON_PACKAGES);
     process::capture(&mut install).map_err(process::perhaps_no_network)?;
     Ok(python)
+}
+
+/// The Firefox Profiler's command line, as a script for `node`; where it cannot be had, its test is skipped.
+pub(crate) fn firefox_profiler() -> Result<PathBuf> {
+    let directory = layout::target().join("node");
+    let script = directory.join("node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js");
+    let mut install = Command::new("npm");
+    install.args(["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"]);
+    process::capture(install.arg(&directory).arg(FIREFOX_PROFILER)).map_err(process::perhaps_no_network)?;
+    // It asks for a younger node than many have, but does without what that has.
+    process::capture(Command::new("node").arg(&script).arg("--version"))?;
+    Ok(script)
 }
 
 fn provide(needs: &[&Need]) -> Result {

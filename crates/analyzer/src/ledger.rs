@@ -23,15 +23,14 @@ mod variance;
 
 use std::hash::Hash;
 
-use model::{Schedule, Tid};
 use rustc_hash::FxHashMap;
 
 use crate::report::ChildKind;
-use crate::tree::{CallTree, Node};
+use crate::tree::{CallTree, Node, Step};
 
 pub use compare::{Comparison, Row};
 pub use descend::{Descent, End, Level};
-pub use gather::{AllCalls, LedgerOfCalls};
+pub use gather::{AllCalls, LedgerOfCalls, ledger_of_rows};
 pub use groups::{ChoiceError, Groups, Outlying, Slow, Typical};
 pub use left_out::LeftOut;
 pub use shift::Shift;
@@ -96,19 +95,20 @@ impl<K> Default for Ledger<K> {
 }
 
 impl<K: Copy + Eq + Hash> Ledger<K> {
-    /// Adds a call: to a group, if it is in one, and to what the variance is of.  `key` names the callee of a node.
-    pub fn add(
+    /// Adds a call: to a group, if it is in one, and to what the variance is of.  `spent` says what a node's own time went for,
+    /// `key` names its callee.
+    fn add(
         &mut self,
         side: Option<Side>,
-        (tid, tree): (Tid, &CallTree),
-        schedule: &Schedule,
+        tree: &CallTree,
+        spent: impl Fn(&Step<'_>) -> Parts,
         mut key: impl FnMut(&Node) -> K,
     ) {
         let mut open: Vec<usize> = Vec::new(); // paths
         let mut child = 0; // the direct callee that the walk is in, or the function itself
         for step in tree.walk() {
             open.truncate(step.depth);
-            let own = Parts::of(&step, tid, schedule);
+            let own = spent(&step);
             let path = match (open.last(), side) {
                 // What a call in neither group did further down is not kept.
                 (Some(_), None) if step.depth > 1 => child,

@@ -191,9 +191,9 @@ impl Intervals {
     }
 
     /// What a call that has ended waited for, and how long, each reason once; to be asked before [`Self::of_call`].
-    pub(crate) fn reasons_of(&self, call: &ProbedCall) -> Vec<(Reason, u64)> {
+    pub(crate) fn reasons_of(&self, call: &ProbedCall) -> Vec<(Reason, OffCpuSplit)> {
         let inside = self.threads.get(&call.tid).into_iter().flatten().filter(|known| known.is_in(call));
-        by_reason(inside.map(|known| (known.reason.clone(), known.interval.split().total_ns())))
+        by_reason(inside.map(|known| (known.reason.clone(), known.interval.split())))
     }
 
     /// A call has ended.  Its intervals are added to `sums` if it counts; those of an outermost call are not needed any more.
@@ -251,9 +251,9 @@ impl CauseSums {
 }
 
 /// Each reason once, in their order, with all of its time.
-pub(crate) fn by_reason(times: impl Iterator<Item = (Reason, u64)>) -> Vec<(Reason, u64)> {
-    let mut sums: BTreeMap<Reason, u64> = BTreeMap::new();
-    times.for_each(|(reason, ns)| *sums.entry(reason).or_default() += ns);
+pub(crate) fn by_reason(times: impl Iterator<Item = (Reason, OffCpuSplit)>) -> Vec<(Reason, OffCpuSplit)> {
+    let mut sums: BTreeMap<Reason, OffCpuSplit> = BTreeMap::new();
+    times.for_each(|(reason, split)| sums.entry(reason).or_default().add(split));
     sums.into_iter().collect()
 }
 
@@ -378,15 +378,16 @@ mod tests {
             intervals.add(&interval, &Kernel);
         }
         let (mut inner, mut outer) = (CauseSums::default(), CauseSums::default());
+        let split =
+            |blocked_ns, runnable_ns, preempted_ns| OffCpuSplit { blocked_ns, runnable_ns, preempted_ns };
         let wait = Reason::Kernel("folio_wait_bit".to_owned());
-        assert_eq!(intervals.reasons_of(&call(35, 55, 1)), [(wait.clone(), 10)]);
-        let all = [(Reason::Syscall(202), 10), (wait, 10), (Reason::Preempted, 1)];
+        assert_eq!(intervals.reasons_of(&call(35, 55, 1)), [(wait.clone(), split(8, 2, 0))]);
+        let syscall = (Reason::Syscall(202), split(5, 5, 0));
+        let all = [syscall, (wait, split(8, 2, 0)), (Reason::Preempted, split(0, 0, 1))];
         assert_eq!(intervals.reasons_of(&call(10, 70, 0)), all);
         intervals.of_call(&call(35, 55, 1), Some(&mut inner));
         intervals.of_call(&call(10, 70, 0), Some(&mut outer));
         assert!(intervals.threads.is_empty());
-        let split =
-            |blocked_ns, runnable_ns, preempted_ns| OffCpuSplit { blocked_ns, runnable_ns, preempted_ns };
         let fault = ReasonRow {
             reason: Reason::Kernel("folio_wait_bit".to_owned()),
             count: 1,

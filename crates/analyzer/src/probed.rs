@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use model::schedule::ThreadLife;
 use model::{
-    AuxOffset, Avma, EventTime, FunctionId, Gap, GapCause, LostCalls, Ns, OffCpuInterval, ProbeSink,
-    ProbedCall, ProbedEnd, ProbedThread, SpaceId, Tid,
+    AuxOffset, Avma, EventTime, FunctionId, Gap, GapCause, LostCalls, Ns, OffCpuInterval, OffCpuSplit,
+    ProbeSink, ProbedCall, ProbedEnd, ProbedThread, SpaceId, Tid,
 };
 use rustc_hash::FxHashMap;
 
@@ -53,7 +53,7 @@ pub struct ProbedAnalysis<'a> {
     /// By wanted function.
     causes: Vec<CauseSums>,
     /// By wanted function, what each call waited for, if children of rows are asked for.
-    reasons: Vec<BTreeMap<CallId, Vec<(Reason, u64)>>>,
+    reasons: Vec<BTreeMap<CallId, Vec<(Reason, OffCpuSplit)>>>,
     names: &'a dyn StackNames,
     threads: BTreeMap<Tid, (Option<Ns>, Option<Ns>)>,
     lost: BTreeMap<Tid, Vec<LostCalls>>,

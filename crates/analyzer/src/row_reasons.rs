@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::OffCpuSplit;
+
 use crate::by_row::ByRow;
 use crate::off_cpu_causes::Reason;
 use crate::report::{CallId, CallRow};
@@ -11,8 +13,8 @@ use crate::report::{CallId, CallRow};
 pub struct RowReason {
     /// Which: index in [`RowReasons::reasons`].
     pub reason: u32,
-    /// How long.
-    pub ns: u64,
+    /// How long, and what it did meanwhile.
+    pub split: OffCpuSplit,
 }
 
 /// What each of a function's rows waited for.
@@ -26,16 +28,16 @@ pub struct RowReasons {
 impl RowReasons {
     /// Of rows, by what is known of their calls.
     #[must_use]
-    pub fn of_rows(rows: &[CallRow], of_calls: &BTreeMap<CallId, Vec<(Reason, u64)>>) -> Self {
+    pub fn of_rows(rows: &[CallRow], of_calls: &BTreeMap<CallId, Vec<(Reason, OffCpuSplit)>>) -> Self {
         let all: BTreeSet<&Reason> = of_calls.values().flatten().map(|(reason, _)| reason).collect();
         let reasons: Vec<Reason> = all.into_iter().cloned().collect();
         let mut by_row = ByRow::default();
         for row in rows {
             let known = of_calls.get(&row.id).map(Vec::as_slice).unwrap_or_default();
-            let numbered = known.iter().filter_map(|(reason, ns)| {
+            let numbered = known.iter().filter_map(|(reason, split)| {
                 // There are fewer reasons than system calls and functions of the kernel.
                 let reason = u32::try_from(reasons.binary_search(reason).ok()?).ok()?;
-                Some(RowReason { reason, ns: *ns })
+                Some(RowReason { reason, split: *split })
             });
             by_row.push(&numbered.collect::<Vec<_>>());
         }
@@ -46,5 +48,13 @@ impl RowReasons {
     #[must_use]
     pub fn of(&self, row: usize) -> &[RowReason] {
         self.by_row.of(row)
+    }
+
+    /// What the call in that row did off the CPU, as far as is known.
+    #[must_use]
+    pub fn split_of(&self, row: usize) -> OffCpuSplit {
+        let mut sum = OffCpuSplit::default();
+        self.of(row).iter().for_each(|reason| sum.add(reason.split));
+        sum
     }
 }

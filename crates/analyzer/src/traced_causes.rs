@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{Avma, FunctionId, Ns, OffCpuInterval, Pid, Schedule, Tid};
+use model::{Avma, FunctionId, Ns, OffCpuInterval, OffCpuSplit, Pid, Schedule, Tid};
 use rustc_hash::FxHashMap;
 
 use crate::off_cpu_causes::{CauseSums, Reason, StackNames, ToldBy, by_reason, reason};
@@ -32,7 +32,7 @@ pub(crate) struct TracedCauses<'a> {
 #[derive(Default)]
 struct OfFunction {
     sums: CauseSums,
-    rows: BTreeMap<CallId, Vec<(Reason, u64)>>,
+    rows: BTreeMap<CallId, Vec<(Reason, OffCpuSplit)>>,
 }
 
 /// Functions, as far as the recording names them.
@@ -77,7 +77,7 @@ impl<'a> TracedCauses<'a> {
             inside().for_each(|interval| function.sums.add_whole(&interval.why, names));
         }
         if self.of_rows {
-            let times = inside().map(|Interval { why, .. }| (reason(why, names), why.split().total_ns()));
+            let times = inside().map(|Interval { why, .. }| (reason(why, names), why.split()));
             function.rows.insert(row.id, by_reason(times));
         }
     }

@@ -11,7 +11,9 @@ use std::sync::mpsc;
 use model::{AuxOwner, AuxPiece, EventSink, EventTime, Ns, Tid, Tsc};
 use packet::Packet;
 
+use crate::part::Part;
 use crate::reader;
+use crate::search::extent;
 use crate::segment::{Segment, segments};
 use crate::segment_decoder::{SegmentDecoder, SegmentOutput};
 use crate::stretch::Stretch;
@@ -32,7 +34,8 @@ pub(crate) fn run(
 ) -> DecodeStats {
     let pool = Pool::new(decoder, options.workers);
     let mut join = Join { stats: DecodeStats::default(), last: BTreeMap::new(), progress, sink };
-    let Groups { threads, cpus } = groups(context, decoder.segment_bytes(options.segment_bytes));
+    let segment_bytes = decoder.segment_bytes(options.segment_bytes);
+    let Groups { threads, cpus } = groups(context, options.part.as_ref(), segment_bytes);
     let wanted = |group| match &options.part {
         Some(part) => part.of(context, group),
         None => group,
@@ -58,7 +61,8 @@ struct Groups<'a> {
     cpus: Vec<Timed<'a>>,
 }
 
-fn groups<'a>(context: &Context<'a>, segment_bytes: u64) -> Groups<'a> {
+/// Those of which `part` may be.
+fn groups<'a>(context: &Context<'a>, part: Option<&Part>, segment_bytes: u64) -> Groups<'a> {
     let mut merged = vec![];
     let mut threads = vec![];
     let cpus = context.recording.buffers.iter().filter(|b| matches!(b.owner, AuxOwner::Cpu(_))).count();
@@ -66,7 +70,11 @@ fn groups<'a>(context: &Context<'a>, segment_bytes: u64) -> Groups<'a> {
     for (index, buffer) in context.recording.buffers.iter().enumerate() {
         let mut latest = Ns(0);
         let bytes = if matches!(buffer.owner, AuxOwner::Cpu(_)) { of_cpu } else { segment_bytes };
-        let timed = segments(index, buffer, bytes).into_iter().map(|segment| {
+        let stretch = |pieces: &[AuxPiece<'_>]| match part {
+            Some(part) => part.stretch(context, buffer.owner, pieces, bytes),
+            None => extent(pieces).unwrap_or_default(),
+        };
+        let timed = segments(index, buffer, bytes, stretch).into_iter().map(|segment| {
             // Damage must not reorder a buffer.  A stream may begin with what was lost before its first PSB.
             latest = if segment.first { Ns(0) } else { latest.max(start_time(context, &segment.pieces)) };
             Timed { start: latest, segment }
@@ -82,9 +90,14 @@ fn groups<'a>(context: &Context<'a>, segment_bytes: u64) -> Groups<'a> {
 
 /// The TSC in the first PSB+; 0 if there is none.
 pub(crate) fn start_time(context: &Context<'_>, pieces: &[AuxPiece<'_>]) -> Ns {
+    first_time(context, pieces).unwrap_or(Ns(0))
+}
+
+/// The TSC in the first PSB+.
+pub(crate) fn first_time(context: &Context<'_>, pieces: &[AuxPiece<'_>]) -> Option<Ns> {
     let packets = reader::packets(pieces).take(64);
     let tsc = packets.filter_map(|(_, p)| if let Ok(Packet::Tsc(tsc)) = p { Some(tsc) } else { None }).next();
-    tsc.map_or(Ns(0), |low| context.conversion().to_ns(Tsc::of_packet(low, context.reference())))
+    tsc.map(|low| context.conversion().to_ns(Tsc::of_packet(low, context.reference())))
 }
 
 /// Decoding threads.

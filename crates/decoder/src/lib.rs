@@ -28,6 +28,7 @@ mod part;
 mod prune;
 mod reader;
 mod return_stack;
+mod search;
 mod segment;
 mod segment_decoder;
 mod stretch;

@@ -14,10 +14,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use model::{AuxOwner, Cpu, Ns, Tid};
+use model::{AuxOffset, AuxOwner, AuxPiece, Cpu, Ns, Tid};
 
-use crate::Context;
 use crate::join::{Timed, start_time};
+use crate::{Context, search};
 
 /// What one thread did in a time, and some of what was around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,26 +42,46 @@ pub enum Around {
 }
 
 impl Part {
-    /// The segments of `group` that have it.
-    pub(crate) fn of<'s>(&self, context: &Context<'_>, group: Vec<Timed<'s>>) -> Vec<Timed<'s>> {
-        let cpus = self.cpus(context);
-        let is_its = |owner: AuxOwner| match owner {
+    /// Where in a buffer's pieces it may be, from a PSB to another: all else need not be read.  `segment_bytes`: of segments.
+    pub(crate) fn stretch(
+        &self,
+        context: &Context<'_>,
+        owner: AuxOwner,
+        pieces: &[AuxPiece<'_>],
+        segment_bytes: u64,
+    ) -> Range<AuxOffset> {
+        let is_its = match owner {
             AuxOwner::Thread(tid) => tid == self.tid,
-            AuxOwner::Cpu(cpu) => cpus.is_empty() || cpus.contains(&cpu),
+            AuxOwner::Cpu(cpu) => {
+                let cpus = self.cpus(context);
+                cpus.is_empty() || cpus.contains(&cpu)
+            }
         };
-        let more = match self.around {
+        if !is_its {
+            return Range::default();
+        }
+        // The one that has it, and another one: it is cut elsewhere than when all is decoded.
+        let margin = segment_bytes.saturating_mul(self.more() as u64 + 2);
+        search::stretch(context, pieces, (self.from, self.to), margin)
+    }
+
+    /// So many segments more on either side.
+    fn more(&self) -> usize {
+        match self.around {
             Around::Psbs => 0,
             Around::Segments(more) => more,
-        };
+        }
+    }
+
+    /// The segments of `group` that have it.
+    pub(crate) fn of<'s>(&self, context: &Context<'_>, group: Vec<Timed<'s>>) -> Vec<Timed<'s>> {
+        let more = self.more();
         let mut starts: BTreeMap<usize, Vec<Ns>> = BTreeMap::new();
         for timed in &group {
             starts.entry(timed.segment.buffer).or_default().push(timed.start);
         }
-        let wanted = |(buffer, starts): (usize, Vec<Ns>)| {
-            let owner = context.recording.buffers.get(buffer).map(|buffer| buffer.owner);
-            (buffer, if owner.is_some_and(is_its) { self.range(&starts, more, more) } else { 0..0 })
-        };
-        let wanted: BTreeMap<usize, _> = starts.into_iter().map(wanted).collect();
+        let wanted: BTreeMap<usize, _> =
+            starts.into_iter().map(|(buffer, starts)| (buffer, self.range(&starts, more, more))).collect();
         let mut seen: BTreeMap<usize, usize> = BTreeMap::new();
         let has = |mut timed: Timed<'s>| {
             let wanted = wanted.get(&timed.segment.buffer)?;

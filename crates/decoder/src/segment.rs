@@ -1,6 +1,10 @@
 //! Cutting a buffer's stream at PSBs into segments that are decoded on their own.
 
+use std::ops::Range;
+
 use model::{AuxBuffer, AuxOffset, AuxPiece, AuxRecord};
+
+use crate::search::extent;
 
 /// A part of one buffer.
 #[derive(Clone, Debug)]
@@ -68,33 +72,37 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// The segments of a buffer, each of at least `segment_bytes` but the last.
-pub(crate) fn segments<'a>(index: usize, buffer: &AuxBuffer<'a>, segment_bytes: u64) -> Vec<Segment<'a>> {
+/// The segments of a buffer, each of at least `segment_bytes` but the last; of those only what `stretch` takes of its pieces, from
+/// one PSB to another.
+pub(crate) fn segments<'a>(
+    index: usize,
+    buffer: &AuxBuffer<'a>,
+    segment_bytes: u64,
+    stretch: impl FnOnce(&[AuxPiece<'a>]) -> Range<AuxOffset>,
+) -> Vec<Segment<'a>> {
     let pieces = in_order(&buffer.pieces);
-    let Some(last) = pieces.last() else { return vec![] };
-    let stream_end = last.offset.plus(last.bytes.len() as u64);
-    let cuts = cuts(&pieces, segment_bytes);
-    let count = cuts.len();
-    let missing = missing_behind(buffer, stream_end);
+    let Some(stream) = extent(&pieces) else { return vec![] };
+    let stretch = stretch(&pieces);
+    let cuts = cuts(&clip(&pieces, stretch.start, stretch.end), segment_bytes);
+    let missing = missing_behind(buffer, stream.end);
     let mut lost: Vec<_> = buffer.records.iter().filter(|r| r.lost_data()).map(|r| r.end()).collect();
     lost.sort_unstable();
-    (0..count)
-        .map(|i| {
-            let end = cuts.get(i + 1).copied().unwrap_or(stream_end);
-            let first = i == 0;
-            let before = lost.partition_point(|at| *at < cuts[i] || (*at == cuts[i] && !first));
-            let until = lost.partition_point(|at| *at <= end);
-            Segment {
-                buffer: index,
-                pieces: clip(&pieces, cuts[i], end.plus(AHEAD)),
-                end,
-                first,
-                last: i + 1 == count,
-                truncations: lost.get(before..until).unwrap_or_default().to_vec(),
-                missing: if i + 1 == count { missing } else { 0 },
-            }
-        })
-        .collect()
+    let ends = cuts.iter().skip(1).copied().chain([stretch.end]);
+    let whole = |(start, end): (AuxOffset, AuxOffset)| {
+        let (first, last) = (start == stream.start, end == stream.end);
+        let before = lost.partition_point(|at| *at < start || (*at == start && !first));
+        let until = lost.partition_point(|at| *at <= end);
+        Segment {
+            buffer: index,
+            pieces: clip(&pieces, start, end.plus(AHEAD)),
+            end,
+            first,
+            last,
+            truncations: lost.get(before..until).unwrap_or_default().to_vec(),
+            missing: if last { missing } else { 0 },
+        }
+    };
+    cuts.iter().copied().zip(ends).map(whole).collect()
 }
 
 /// The start, and then the first PSB behind each `segment_bytes`.
@@ -142,7 +150,7 @@ fn in_order<'a>(pieces: &[AuxPiece<'a>]) -> Vec<AuxPiece<'a>> {
 }
 
 /// The parts of `pieces` in `[from, to)`.
-fn clip<'a>(pieces: &[AuxPiece<'a>], from: AuxOffset, to: AuxOffset) -> Vec<AuxPiece<'a>> {
+pub(crate) fn clip<'a>(pieces: &[AuxPiece<'a>], from: AuxOffset, to: AuxOffset) -> Vec<AuxPiece<'a>> {
     let first = pieces.partition_point(|p| p.offset.0 + p.bytes.len() as u64 <= from.0);
     let clipped = pieces.iter().skip(first).take_while(|p| p.offset < to).filter_map(|p| {
         let skip = usize::try_from(from.0.saturating_sub(p.offset.0)).ok()?;
@@ -181,7 +189,8 @@ mod tests {
             pieces: vec![piece(0, 350), piece(350, 1000)],
             records: vec![],
         };
-        let cut = segments(0, &buffer, 250);
+        let whole = |pieces: &[AuxPiece<'_>]| extent(pieces).unwrap();
+        let cut = segments(0, &buffer, 250, whole);
         let ranges: Vec<_> = cut.iter().map(|s| (s.start().0, s.end.0, s.first, s.last)).collect();
         assert_eq!(
             ranges,
@@ -196,10 +205,19 @@ mod tests {
         assert_eq!(cut.iter().map(|s| s.missing).sum::<u64>(), 0);
         let record = AuxRecord { offset: AuxOffset(1900), size: 150, flags: 0, time: None };
         let buffer = AuxBuffer { records: vec![record], ..buffer };
-        assert_eq!(segments(0, &buffer, 250).iter().map(|s| s.missing).collect::<Vec<_>>(), [0, 0, 0, 50]);
-        let all = segments(0, &buffer, 1);
+        assert_eq!(
+            segments(0, &buffer, 250, whole).iter().map(|s| s.missing).collect::<Vec<_>>(),
+            [0, 0, 0, 50]
+        );
+        let all = segments(0, &buffer, 1, whole);
         assert_eq!(all.len(), 10);
-        let whole = segments(0, &buffer, 1000).remove(0);
+        let some = segments(0, &buffer, 250, |_| AuxOffset(1300)..AuxOffset(1900));
+        let shape = |s: &Segment<'_>| (s.start().0, s.end.0, s.first, s.last, s.missing);
+        assert_eq!(
+            some.iter().map(shape).collect::<Vec<_>>(),
+            [(1300, 1600, false, false, 0), (1600, 1900, false, false, 0)]
+        );
+        let whole = segments(0, &buffer, 1000, whole).remove(0);
         let psbs = whole.psbs();
         assert_eq!(psbs, all.iter().map(Segment::start).collect::<Vec<_>>());
         let part = |from: usize, to| whole.clone().between(psbs[from], to);

@@ -2,15 +2,13 @@
 
 use std::io::{BufWriter, Write, stdout};
 
-#[cfg(feature = "bpf")]
-use analyzer::Report;
 use analyzer::ledger::{ChoiceError, Groups, LedgerOfCalls, Slow};
 use analyzer::{CallRow, ChildKey, LatencyRange, Ledger, Request};
+#[cfg(feature = "bpf")]
+use analyzer::{Report, ledger::ledger_of_rows};
 use anyhow::{Context, Result};
 use image::Image;
 use model::FunctionId;
-#[cfg(feature = "bpf")]
-use model::Schedule;
 
 use crate::args::Format;
 use crate::calls::{self, Opened};
@@ -42,16 +40,11 @@ pub(crate) fn slowest(opened: &Opened<'_>) -> Result<()> {
 
 /// The same of calls whose direct callees the report knows, and whose branches nobody does.
 #[cfg(feature = "bpf")]
-pub(crate) fn slowest_of_rows(
-    report: &Report,
-    image: &Image,
-    schedule: &Schedule,
-    input: &str,
-) -> Result<()> {
+pub(crate) fn slowest_of_rows(report: &Report, image: &Image, input: &str) -> Result<()> {
     let function = calls::one("explain", &report.functions)?;
     blank_line()?;
     let groups = Groups::choose(&function.rows, of_args(SlowCalls::USUAL)).map_err(no_groups)?;
-    let ledger = LedgerOfCalls::of_rows(&groups, schedule, function);
+    let ledger = ledger_of_rows(&groups, function);
     let subject = Subject { image, input, function: function.id, slow: SlowCalls::USUAL, groups };
     subject.write(&ledger, None, Format::Text)
 }

@@ -48,6 +48,7 @@ pub mod filter;
 mod host;
 pub mod inside;
 mod ip_ranges;
+mod lines_with;
 mod live_code;
 mod messages;
 mod modes_command;

@@ -1,7 +1,7 @@
 //! Rows that `report --rows` has written, read again.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::ops::ControlFlow;
 
 use analyzer::{CallId, Status};
 use anyhow::{Context, Result};
@@ -11,6 +11,7 @@ use serde::Deserialize;
 use crate::config::{RowsFile, RowsForm};
 use crate::exit::{Exit, failure};
 use crate::filter::CallNumber;
+use crate::lines_with::lines_with;
 use crate::one_call::CallKey;
 
 /// What of a row leads to its call.
@@ -27,8 +28,13 @@ struct Row {
 }
 
 impl Row {
-    /// `None`: it is none of ours.
-    fn key(&self) -> Option<(CallId, CallKey)> {
+    /// # Errors
+    /// It is none of ours.
+    fn key(&self) -> Result<(CallId, CallKey)> {
+        self.read().with_context(|| format!("row {} is not as report --rows writes it", self.id))
+    }
+
+    fn read(&self) -> Option<(CallId, CallKey)> {
         const STATUSES: [Status; 5] =
             [Status::Complete, Status::Unwound, Status::OpenStart, Status::OpenEnd, Status::Cut];
         let CallNumber(id) = self.id.parse().ok()?;
@@ -46,47 +52,75 @@ impl Row {
     }
 }
 
-/// The call of a function: its key, and how many with the same key are before it.
+/// The call of a function: its key, and how many with the same key are before it.  Only lines that can be its own or such a twin's
+/// are read as rows: there may be millions.
 ///
 /// # Errors
-/// The file cannot be read, has lines that are no rows, or does not have the call.
+/// The file cannot be read, has such lines that are no rows, or does not have the call.
 pub(crate) fn find(file: &RowsFile, function: &str, wanted: CallId) -> Result<(CallKey, usize)> {
-    let mut keys: Vec<(CallId, CallKey)> = Vec::new();
-    let mut number = 0u64;
-    each(file, &mut |row: Row| {
-        number += 1;
-        if row.function != function {
-            return Ok(());
-        }
-        let key = row.key().with_context(|| format!("row {number} is not as report --rows writes it"))?;
-        if key.0.tid == wanted.tid {
-            keys.push(key);
-        }
-        Ok(())
-    })
-    .map_err(|error| failure(Exit::BadInput, format!("{}: {error:#}", file.path.display())))?;
-    let Some(&(_, key)) = keys.iter().find(|(id, _)| *id == wanted) else {
-        let message = format!("{} has no call {wanted} of {function}", file.path.display());
-        return Err(failure(Exit::Nothing, message));
-    };
-    Ok((key, keys.iter().filter(|(id, other)| *other == key && *id < wanted).count()))
+    search(file, function, wanted)
+        .map_err(|error| failure(Exit::BadInput, format!("{}: {error:#}", file.path.display())))?
+        .ok_or_else(|| {
+            let message = format!("{} has no call {wanted} of {function}", file.path.display());
+            failure(Exit::Nothing, message)
+        })
 }
 
-fn each(file: &RowsFile, take: &mut dyn FnMut(Row) -> Result<()>) -> Result<()> {
-    let input = BufReader::new(File::open(&file.path)?);
-    match file.form {
-        RowsForm::JsonLines => {
-            for line in input.lines() {
-                take(serde_json::from_str(&line?)?)?;
-            }
+fn search(file: &RowsFile, function: &str, wanted: CallId) -> Result<Option<(CallKey, usize)>> {
+    let rows = Rows::open(file)?;
+    let mut found = None;
+    rows.each_with(&wanted.to_string(), &mut |row| {
+        if row.function == function && row.id == wanted.to_string() {
+            found = Some(row);
+            return Ok(ControlFlow::Break(()));
         }
-        RowsForm::Csv => {
-            for row in csv::Reader::from_reader(input).deserialize() {
-                take(row?)?;
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let Some(row) = found else { return Ok(None) };
+    let (_, key) = row.key()?;
+    let mut twins = 0;
+    rows.each_with(&row.aux_offset, &mut |other| {
+        if other.function == function {
+            let (id, same) = other.key()?;
+            twins += usize::from(same == key && id < wanted);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(Some((key, twins)))
+}
+
+/// A file of rows.
+struct Rows<'f> {
+    file: &'f RowsFile,
+    /// The names of the columns; of lines of JSON each has its own.
+    header: csv::StringRecord,
+}
+
+impl<'f> Rows<'f> {
+    fn open(file: &'f RowsFile) -> Result<Self> {
+        let header = match file.form {
+            RowsForm::JsonLines => csv::StringRecord::new(),
+            RowsForm::Csv => csv::Reader::from_path(&file.path)?.headers()?.clone(),
+        };
+        Ok(Self { file, header })
+    }
+
+    /// The rows whose line has `text` in it, in order, until `take` breaks off.
+    fn each_with(&self, text: &str, take: &mut dyn FnMut(Row) -> Result<ControlFlow<()>>) -> Result<()> {
+        let input = File::open(&self.file.path)?;
+        lines_with(input, text.as_bytes(), &mut |line| take(self.row(line)?))
+    }
+
+    fn row(&self, line: &[u8]) -> Result<Row> {
+        match self.file.form {
+            RowsForm::JsonLines => Ok(serde_json::from_slice(line)?),
+            RowsForm::Csv => {
+                let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(line);
+                let row = reader.records().next().context("an empty line")??;
+                Ok(row.deserialize(Some(&self.header))?)
             }
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -121,9 +155,12 @@ mod tests {
         let (_directory, csv) = file(RowsForm::Csv, &format!("{HEADER}7-0,f,100,20,0,done,,0x1f\n"));
         let id = CallId { tid: Tid(7), number: 0 };
         assert!(
-            find(&csv, "f", id).unwrap_err().to_string().contains("row 1 is not as report --rows writes it")
+            find(&csv, "f", id)
+                .unwrap_err()
+                .to_string()
+                .contains("row 7-0 is not as report --rows writes it")
         );
-        let (_directory, json) = file(RowsForm::JsonLines, "{}\n");
+        let (_directory, json) = file(RowsForm::JsonLines, "{\"id\":\"7-0\"}\n");
         assert!(find(&json, "f", id).is_err());
     }
 }

@@ -18,6 +18,16 @@ impl Mapping {
         // as it does with every program that maps files; a finished recording is not written again.
         unsafe { memmap2::Mmap::map(file) }.map(Self)
     }
+
+    /// Does `work`, which looks at few and distant places: the kernel reads these and not, as otherwise, what is around them.
+    pub(crate) fn sparsely<T>(mappings: &[&Self], work: impl FnOnce() -> T) -> T {
+        // A hint: where the kernel does not take it nothing is lost but time.
+        let advise = |advice| mappings.iter().for_each(|Self(mapping)| drop(mapping.advise(advice)));
+        advise(memmap2::Advice::Random);
+        let done = work();
+        advise(memmap2::Advice::Normal);
+        done
+    }
 }
 
 impl Deref for Mapping {

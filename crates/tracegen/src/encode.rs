@@ -10,6 +10,7 @@ use perfdata::write::{Features, IntelPtInfo, id_index};
 use crate::aux_buffer::AuxBuffer;
 use crate::clock::{CLOCK, Crystal, MAX_NONTURBO_RATIO, TSC_CTC_RATIO, Time, ticks};
 use crate::error::Error;
+use crate::fault::Fault;
 use crate::filter::IpFilter;
 use crate::kernel::{self, Kernel};
 use crate::options::Options;
@@ -68,11 +69,12 @@ pub fn encode(log_dir: &Path, data: &Path, truth: &Path, options: &Options) -> R
     }
     let filter = IpFilter::resolve(options, &program.maps, kernel.as_ref())?;
     let filter_text = filter.text.clone();
+    let fault = Fault::resolve(options, &program.maps)?;
     let tids: Vec<Tid> = program.threads.iter().map(|thread| thread.tid).collect();
     let sideband = Sideband::new(program.pid, tids, options);
     let timeline = open_timeline(data, &sideband, &filter, options)?;
     let buffers = sideband.buffers();
-    let mut world = World::new(&program, kernel.as_ref(), options, filter, sideband, timeline);
+    let mut world = World::new(&program, kernel.as_ref(), options, (filter, fault), sideband, timeline);
     let buffers = (0..buffers).map(|_| aux_buffer(&mut world)).collect();
     let mut simulation = Simulation::new(world, buffers);
     simulation.run().map_err(Error::file(data))?;

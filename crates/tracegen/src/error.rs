@@ -32,6 +32,14 @@ pub enum Error {
         /// What is missing.
         what: &'static str,
     },
+    /// The function that is to fault is not there.
+    #[error("fault {text}: {what}")]
+    Fault {
+        /// As given.
+        text: String,
+        /// What is missing.
+        what: &'static str,
+    },
     /// A program could not be started or failed.
     #[error("{program}: {what}")]
     Program {

@@ -57,7 +57,8 @@ impl IpFilter {
     }
 }
 
-fn resolve(filter: &str, maps: &Maps) -> Result<(Range<Avma>, String), &'static str> {
+/// Where a function is, as `SYMBOL` of the program or `FILE:SYMBOL`, and the filter on it.
+pub(crate) fn resolve(filter: &str, maps: &Maps) -> Result<(Range<Avma>, String), &'static str> {
     let (file, symbol) = filter.rsplit_once(':').unwrap_or(("", filter));
     let path = if file.is_empty() {
         &maps.executable

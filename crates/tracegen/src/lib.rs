@@ -26,6 +26,7 @@ mod clock;
 pub mod elf;
 pub mod encode;
 pub mod error;
+mod fault;
 mod filter;
 mod flow;
 mod kernel;

@@ -53,6 +53,12 @@ pub struct Options {
     /// A PSB every 2^(N+11) bytes.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=15))]
     pub psb_period: u8,
+    /// One call in 50 of this function has a page fault at its first instruction: SYMBOL of the program, or FILE:SYMBOL.
+    #[arg(long, value_name = "[FILE:]SYMBOL")]
+    pub fault: Option<String>,
+    /// Which the kernel takes so long for.
+    #[arg(long, value_name = "US", default_value_t = 20.0)]
+    pub fault_us: f64,
     /// Never change the core:bus ratio [30, 33, 36 at random interrupts].
     #[arg(long)]
     pub fixed_cbr: bool,
@@ -177,6 +183,8 @@ impl Default for Options {
             cyc_thresh: 0,
             mtc_period: 3,
             psb_period: 1,
+            fault: None,
+            fault_us: 20.0,
             fixed_cbr: false,
             tsc_skew: 0.0,
             no_ratios: false,

@@ -7,6 +7,7 @@ use perfdata::write::AuxChunk;
 
 use crate::aux_buffer::AuxBuffer;
 use crate::clock::{Time, ticks};
+use crate::fault::Fault;
 use crate::filter::IpFilter;
 use crate::kernel::{Entry, Kernel, Mark, Plan};
 use crate::options::Options;
@@ -50,6 +51,7 @@ pub(crate) struct World<'p> {
     pub(crate) kernel: Option<&'p Kernel>,
     pub(crate) options: &'p Options,
     pub(crate) filter: IpFilter,
+    pub(crate) fault: Option<Fault>,
     pub(crate) rng: Rng,
     pub(crate) window: Window,
     pub(crate) sideband: Sideband,
@@ -75,7 +77,7 @@ impl<'p> World<'p> {
         program: &'p Program,
         kernel: Option<&'p Kernel>,
         options: &'p Options,
-        filter: IpFilter,
+        (filter, fault): (IpFilter, Option<Fault>),
         sideband: Sideband,
         timeline: Timeline,
     ) -> Self {
@@ -88,6 +90,7 @@ impl<'p> World<'p> {
             kernel,
             options,
             filter,
+            fault,
             rng: Rng::new(options.seed),
             window: Window { start, end },
             sideband,

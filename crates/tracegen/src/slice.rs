@@ -161,6 +161,13 @@ impl Slice<'_, '_> {
                 self.service(block.start);
             }
         }
+        if let Some(us) = self.world.fault.as_mut().and_then(|fault| fault.at(block.start)) {
+            self.enter_kernel(KernelEntry::Interrupt, block.start, Flags::NONE);
+            self.pass_us(us);
+            self.buffer.unit.timer(self.thread.now);
+            self.end_overflow(None);
+            self.leave_kernel(block.start, false);
+        }
         self.execute(block);
         self.thread.previous = Some(id);
         self.events(block, until)

@@ -25,7 +25,7 @@ const fn planted(
     Planted { recording, function, row, end }
 }
 
-const CAUSES: [Planted; 10] = [
+const CAUSES: [Planted; 11] = [
     planted("causes", "one_more_trip", "*self", ("one_more_trip", "own")),
     planted("causes", "another_branch", "*self", ("another_branch", "own")),
     planted("causes", "waits_for_lock", "[blocked]", ("__lll_lock_wait", "more_often")),
@@ -34,6 +34,7 @@ const CAUSES: [Planted; 10] = [
     planted("causes", "deeper", "descends", ("descends", "more_often")),
     planted("causes", "system_calls", "[kernel]", ("syscall", "more_often")),
     planted("causes", "signalled", "on_fault", ("on_fault", "more_often")),
+    planted("causes", "faults", "[interrupts and faults]", ("[interrupt]", "more_often")),
     planted("causes-ticks", "disturbed", "[interrupts and faults]", ("[interrupt]", "more_often")),
     planted("causes-cpu1", "disturbed", "[preempted]", ("[interrupt]", "more_often")),
 ];
@@ -102,6 +103,7 @@ fn the_text_says_it_in_a_sentence() {
         ("more_calls", ", is called 30 times a call instead of 10"),
         ("deeper", ", is called 40 times a call instead of 8"),
         ("signalled", "Cause: on_fault is called 1 time a call instead of 0"),
+        ("faults", "Cause: interrupts and faults take 20.0 us a call instead of 0 ns"),
         ("waits_for_lock", "most in waits_for_lock > pthread_mutex_lock > __lll_lock_wait"),
         ("dear_child", ", takes longer itself: "),
         ("no_cause", "No cause: the slow calls are no outliers"),

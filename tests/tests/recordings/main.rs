@@ -19,5 +19,6 @@ mod records_match_perf;
 mod rows_match_oracle;
 mod snapshots;
 mod stripped_objects;
+mod three_gigabytes;
 mod trees;
 mod workers_do_not_matter;

@@ -5,11 +5,11 @@ use std::hash::Hash;
 use model::{Ns, Schedule, Tid};
 use rustc_hash::FxHashMap;
 
-use super::{Groups, Ledger, LeftOut, Side};
+use super::{Groups, Ledger, LeftOut, Parts, Side};
 use crate::children::ChildKey;
 use crate::report::{CallId, CallRow, ChildKind, FunctionReport, Total};
 use crate::row_children::RowChild;
-use crate::tree::{CallTree, Node, TreeSink, Trees};
+use crate::tree::{CallTree, Node, Step, TreeSink, Trees};
 
 /// Takes the trees of a function's calls into a ledger; the variance is that of all that were seen from entry to end.
 pub struct LedgerOfCalls<'a> {
@@ -22,19 +22,7 @@ impl<'a> LedgerOfCalls<'a> {
     /// A ledger of these calls, with nothing in it yet.
     #[must_use]
     pub fn new(groups: &Groups, schedule: &'a Schedule) -> Self {
-        let side = |rows: &[CallRow], side| rows.iter().map(move |row| (row.id, side)).collect::<Vec<_>>();
-        let sides = [side(&groups.slow, Side::These), side(&groups.typical, Side::Base)].concat();
-        Self { sides: sides.into_iter().collect(), schedule, ledger: Ledger::default() }
-    }
-
-    /// The ledger of calls of which only the direct callees are known: those of each row of `function`.
-    #[must_use]
-    pub fn of_rows(groups: &Groups, schedule: &'a Schedule, function: &FunctionReport) -> Ledger<ChildKey> {
-        let mut gathered = Self::new(groups, schedule);
-        for (at, row) in function.rows.iter().enumerate() {
-            gathered.call(row, &shallow_tree(row, function.row_children.of(at), &function.row_children.keys));
-        }
-        gathered.finish()
+        Self { sides: sides(groups), schedule, ledger: Ledger::default() }
     }
 
     /// What was gathered.
@@ -42,6 +30,33 @@ impl<'a> LedgerOfCalls<'a> {
     pub fn finish(self) -> Ledger<ChildKey> {
         self.ledger
     }
+}
+
+fn sides(groups: &Groups) -> FxHashMap<CallId, Side> {
+    let side = |rows: &[CallRow], side| rows.iter().map(move |row| (row.id, side)).collect::<Vec<_>>();
+    [side(&groups.slow, Side::These), side(&groups.typical, Side::Base)].concat().into_iter().collect()
+}
+
+/// The ledger of calls of which only the direct callees are known, and what was waited for: those of each row of `function`.
+#[must_use]
+pub fn ledger_of_rows(groups: &Groups, function: &FunctionReport) -> Ledger<ChildKey> {
+    let sides = sides(groups);
+    let FunctionReport { rows, row_children, row_reasons, .. } = function;
+    let mut ledger = Ledger::default();
+    for (at, row) in rows.iter().enumerate().filter(|(_, row)| row.status.counted()) {
+        let tree = shallow_tree(row, row_children.of(at), &row_children.keys);
+        let waited = Parts::off_cpu(row_reasons.split_of(at), row.off_cpu_ns);
+        // In which callee it waited is in no row.
+        let spent = |step: &Step<'_>| {
+            let mut parts = Parts::on_cpu(step);
+            if step.depth == 0 {
+                parts.add(waited);
+            }
+            parts
+        };
+        ledger.add(sides.get(&row.id).copied(), &tree, spent, |node| node.key());
+    }
+    ledger
 }
 
 impl TreeSink for LedgerOfCalls<'_> {
@@ -52,7 +67,8 @@ impl TreeSink for LedgerOfCalls<'_> {
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
         if call.status.counted() {
             let side = self.sides.get(&call.id).copied();
-            self.ledger.add(side, (call.tid, tree), self.schedule, |node| node.key());
+            let spent = |step: &Step<'_>| Parts::of(step, call.tid, self.schedule);
+            self.ledger.add(side, tree, spent, |node| node.key());
         }
     }
 }
@@ -106,7 +122,8 @@ impl<K: Copy + Eq + Hash, F: FnMut(&Node) -> K> TreeSink for AllCalls<'_, K, F> 
 
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
         if self.left_out.compares(call) {
-            self.ledger.add(Some(self.side), (call.tid, tree), self.schedule, &mut self.key);
+            let spent = |step: &Step<'_>| Parts::of(step, call.tid, self.schedule);
+            self.ledger.add(Some(self.side), tree, spent, &mut self.key);
             self.calls.push((call.start_ns, call.tid, call.latency_ns));
         }
     }

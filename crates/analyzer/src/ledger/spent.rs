@@ -20,7 +20,7 @@ pub enum Spent {
     Runnable,
     /// Off the CPU, which it was taken from.
     Preempted,
-    /// Off the CPU, and there are no switch records that say why.
+    /// Off the CPU, and nothing says why.
     OffCpu,
 }
 
@@ -56,18 +56,12 @@ impl Spent {
 pub struct Parts([u64; Spent::ALL.len()]);
 
 impl Parts {
-    /// A node's own time.
+    /// A node's own time in a recording.
     ///
     /// Time off the CPU is that of the analysis, which knows on which side of an event a switch was; what it did there
     /// the switch records and the scheduler's events say.
     pub(crate) fn of(step: &Step<'_>, tid: Tid, schedule: &Schedule) -> Self {
-        let mut parts = Self::default();
-        let running = match step.node.kind {
-            ChildKind::Syscall => Spent::Kernel,
-            ChildKind::Interrupt => Spent::Interrupts,
-            _ => Spent::Running,
-        };
-        *parts.of_kind(running) = step.own.on_cpu_ns();
+        let mut parts = Self::on_cpu(step);
         let off_cpu_ns = step.own.off_cpu_ns;
         if off_cpu_ns == 0 {
             return parts;
@@ -79,12 +73,40 @@ impl Parts {
         let mut split = OffCpuSplit::default();
         off_cpu_spans(schedule, tid, step.node.start, step.node.end())
             .for_each(|span| split.add(span.split()));
+        let rest_ns = parts.add_split(split, off_cpu_ns);
+        *parts.of_kind(Spent::Blocked) += rest_ns;
+        parts
+    }
+
+    /// A call's time off the CPU, where `split` says as far as is known what it did there.
+    pub(crate) fn off_cpu(split: OffCpuSplit, off_cpu_ns: u64) -> Self {
+        let mut parts = Self::default();
+        let rest_ns = parts.add_split(split, off_cpu_ns);
+        let blocked_ns = split.blocked_ns.min(rest_ns);
+        *parts.of_kind(Spent::Blocked) = blocked_ns;
+        *parts.of_kind(Spent::OffCpu) = rest_ns - blocked_ns;
+        parts
+    }
+
+    /// A node's own time on the CPU.
+    pub(crate) fn on_cpu(step: &Step<'_>) -> Self {
+        let mut parts = Self::default();
+        let running = match step.node.kind {
+            ChildKind::Syscall => Spent::Kernel,
+            ChildKind::Interrupt => Spent::Interrupts,
+            _ => Spent::Running,
+        };
+        *parts.of_kind(running) = step.own.on_cpu_ns();
+        parts
+    }
+
+    /// Of time off the CPU, what was not asleep; returns the rest.
+    fn add_split(&mut self, split: OffCpuSplit, off_cpu_ns: u64) -> u64 {
         let preempted_ns = split.preempted_ns.min(off_cpu_ns);
         let runnable_ns = split.runnable_ns.min(off_cpu_ns - preempted_ns);
-        *parts.of_kind(Spent::Preempted) = preempted_ns;
-        *parts.of_kind(Spent::Runnable) = runnable_ns;
-        *parts.of_kind(Spent::Blocked) = off_cpu_ns - preempted_ns - runnable_ns;
-        parts
+        *self.of_kind(Spent::Preempted) = preempted_ns;
+        *self.of_kind(Spent::Runnable) = runnable_ns;
+        off_cpu_ns - preempted_ns - runnable_ns
     }
 
     fn of_kind(&mut self, spent: Spent) -> &mut u64 {

@@ -84,7 +84,10 @@ fn each_call_has_its_own_reasons_also_those_inside_of_others() {
     let function = analyse(script, request).functions.swap_remove(0);
     let reasons = &function.row_reasons.reasons;
     assert_eq!(*reasons, [Reason::Syscall(35), Reason::Syscall(202)]);
-    let of = |row: usize| function.row_reasons.of(row).iter().map(|r| (r.reason, r.ns)).collect::<Vec<_>>();
+    let of = |row: usize| {
+        let reasons = function.row_reasons.of(row).iter();
+        reasons.map(|r| (r.reason, r.split.total_ns())).collect::<Vec<_>>()
+    };
     let starts: Vec<u64> = function.rows.iter().map(|row| row.start_ns.0).collect();
     assert_eq!(starts, [100, 117, 300]);
     assert_eq!([of(0), of(1), of(2)], [vec![(0, 3), (1, 30)], vec![(1, 30)], vec![]]);

@@ -3,10 +3,12 @@
 use std::fmt::Write as _;
 
 use super::script::{analyse, analyse_trees, callee_text, schedule};
-use crate::ledger::{ChoiceError, Groups, Ledger, LedgerOfCalls, LeftOut, Slow, Spent, Typical};
+use crate::ledger::{
+    ChoiceError, Groups, Ledger, LedgerOfCalls, LeftOut, Slow, Spent, Typical, ledger_of_rows,
+};
 use crate::modes::ModesOfCalls;
 use crate::tree::NESTED_MAX;
-use crate::{CallRow, ChildKey, LatencyRange, Request};
+use crate::{CallRow, ChildKey, FunctionReport, LatencyRange, Request, RowReasons};
 
 fn rows(script: &str) -> Vec<CallRow> {
     analyse(script, Request { rows: true, ..Request::default() }).functions.remove(0).rows
@@ -290,4 +292,24 @@ fn the_tail_of_what_is_spread_alike_is_no_outlier() {
     assert!(!outlying(latencies.clone()));
     let planted = latencies.iter().enumerate().map(|(i, ns)| if i % 80 == 7 { ns + 60 } else { *ns });
     assert!(outlying(planted));
+}
+
+/// Of calls of which no more is known than a row has.
+#[test]
+fn what_rows_waited_for_is_told_apart() {
+    let quick = "10 ret f+40 main+25";
+    let waits = "10 syscall f+10\n 52 start f+12\n 90 ret f+40 main+25";
+    let script = format!("slept 1220 202 1240 9 1250\n{}", calls(&[quick, waits, quick, quick]));
+    let request = Request { rows: true, row_children: true, ..Request::default() };
+    let mut function = analyse(&script, request).functions.remove(0);
+    let slow = Slow::Latency(LatencyRange { min_ns: 80, max_ns: u64::MAX });
+    let groups = Groups::choose(&function.rows, slow).unwrap();
+    let rows = |function: &FunctionReport| {
+        let comparison = ledger_of_rows(&groups, function).compare().unwrap();
+        comparison.rows.iter().map(|row| (row.path, row.spent, row.difference_ns)).collect::<Vec<_>>()
+    };
+    let (own, in_kernel) = ((0, Spent::Running, 38), (0, Spent::Kernel, 12));
+    assert_eq!(rows(&function), [own, (0, Spent::Blocked, 20), in_kernel, (0, Spent::Runnable, 10)]);
+    function.row_reasons = RowReasons::default(); // nobody looked
+    assert_eq!(rows(&function), [own, (0, Spent::OffCpu, 30), in_kernel]);
 }

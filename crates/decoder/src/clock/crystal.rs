@@ -31,6 +31,8 @@ const PLAUSIBLE: CrystalRatio = CrystalRatio { low: 20 << RATIO_FRACTION, high: 
 const TMA_TICKS: u64 = 2;
 /// Pairs of TSC and TMA that a buffer's ratio is measured by.
 const SAMPLES: usize = 256;
+/// ... and where not each PSB+ has one, so many are looked at: who opens one call must not read all of the trace.
+const PSBS: usize = 16 * SAMPLES;
 /// Packets of a PSB+, with generous room for padding.
 const PSB_PLUS_PACKETS: usize = 128;
 
@@ -124,6 +126,7 @@ impl CrystalRatio {
 /// The pairs of TSC and TMA of the first PSB+ packets of a stream.
 fn samples(pieces: &[AuxPiece<'_>]) -> Vec<Sample> {
     let mut samples = vec![];
+    let mut psbs = 0;
     for (number, piece) in pieces.iter().enumerate() {
         let mut at = 0;
         while let Some(psb) = packet::find_psb(piece.bytes, at) {
@@ -132,7 +135,8 @@ fn samples(pieces: &[AuxPiece<'_>]) -> Vec<Sample> {
                 (first.bytes, first.offset) = (bytes, piece.offset.plus(psb as u64));
             }
             samples.extend(sample(&rest));
-            if samples.len() == SAMPLES {
+            psbs += 1;
+            if samples.len() == SAMPLES || psbs == PSBS {
                 return samples;
             }
             at = psb + packet::PSB.len();

@@ -80,16 +80,21 @@ impl<'a> Profile<'a> {
         ms(time.since(self.start))
     }
 
+    fn name(&self, tid: Tid) -> Option<&str> {
+        self.schedule.thread(tid).map(|life| life.name.as_str()).filter(|name| !name.is_empty())
+    }
+
     fn thread(&self, tid: Tid, thread: &Thread<'_>) -> Value {
         let life = self.schedule.thread(tid);
         let pid = life.map_or(tid.0, |life| life.pid.0);
-        let name = life.map(|life| life.name.as_str()).filter(|name| !name.is_empty()).unwrap_or("thread");
+        let name = self.name(tid).unwrap_or("thread");
         let Thread { labels, stacks, samples, .. } = thread;
         let functions = labels.all().len();
         let numbers: Vec<usize> = (0..functions).collect();
         let none = vec![Value::Null; functions];
         json!({
             "name": name,
+            "processName": self.name(Tid(pid)).unwrap_or("process"),
             "isMainThread": pid == tid.0,
             "pid": pid.to_string(),
             "tid": tid.0,

@@ -145,7 +145,7 @@ pub(super) fn write(
     };
     write_report(config, &view, &[])?;
     if config.explain {
-        explain_command::slowest_of_rows(&report, &code.image, &Schedule::default(), view.input)?;
+        explain_command::slowest_of_rows(&report, &code.image, view.input)?;
     }
     for violation in &violations {
         messages::inconsistent(violation, &names);

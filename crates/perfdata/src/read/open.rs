@@ -70,7 +70,9 @@ impl File {
 
     fn with_parts<'a, T>(&'a self, read: impl FnOnce(Parts<'a, '_>) -> T) -> T {
         let more: Vec<&[u8]> = self.more.iter().map(|mapping| &**mapping).collect();
-        read(Parts { main: &self.main, more: &more })
+        let mappings: Vec<&Mapping> = std::iter::once(&self.main).chain(&self.more).collect();
+        // Nearly all of a file is trace, which is stepped over.
+        Mapping::sparsely(&mappings, || read(Parts { main: &self.main, more: &more }))
     }
 }
 

@@ -74,7 +74,7 @@ fn number(way: Way) -> u64 {
 fn put_reasons(columns: &mut Columns, reasons: &RowReasons, rows: usize) -> io::Result<()> {
     columns.put((0..rows).map(|row| reasons.of(row).len() as u64))?;
     columns.put((0..rows).flat_map(|row| reasons.of(row)).map(|reason| u64::from(reason.reason)))?;
-    columns.put((0..rows).flat_map(|row| reasons.of(row)).map(|reason| reason.ns))
+    columns.put((0..rows).flat_map(|row| reasons.of(row)).map(|reason| reason.split.total_ns()))
 }
 
 fn thread_names(function: &FunctionReport, inside: Option<&Inside>) -> Vec<String> {

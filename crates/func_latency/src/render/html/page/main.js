@@ -114,11 +114,13 @@ function redraw() {
   // In a narrow window the style sheet leaves out the histogram.
   const side = getComputedStyle(byId("side")).display === "none" ? 0 : SIDE_WIDTH + 8;
   plot.layout(Math.max(byId("plots").clientWidth - side, 280), state.view);
+  const started = performance.now();
   const drawn = plot.draw(state.calls, state.visible);
+  const drawMs = performance.now() - started;
   state.drawn = drawn;
   // For tests and other tools: what is drawn, and where.
   const { left, right, top, bottom } = plot.area();
-  Object.assign(byId("plot").dataset, drawn, { left, right, top, bottom }, state.view);
+  Object.assign(byId("plot").dataset, drawn, { left, right, top, bottom, drawMs }, state.view);
   showLegend(drawn);
   rebrush();
 }

@@ -1,0 +1,71 @@
+//! A call of a recording of three gigabytes is opened at once: neither the trace is searched for it nor the file read.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use analyzer::CallRow;
+use decoder::DecodeOptions;
+use func_latency::args::DecoderChoice;
+use func_latency::one_call::{self, CallKey, Place};
+use tracegen::Options;
+use truth_tests::{Opened, fixture, is_full_run, pipeline};
+
+/// With so many rows SQLite's run is 3.1 GB of trace; its log takes 10 GB meanwhile.
+const ROWS: &str = "850000";
+const SYMBOL: &str = "sqlite3VdbeExec";
+
+fn record(program: &Path, directory: &Path) {
+    let plugin = tracegen::run::build_plugin(&tracegen::run::default_cache()).unwrap();
+    let log = directory.join("log");
+    let database = directory.join("database");
+    tracegen::run::log(&plugin, &log, program.as_os_str(), &[database.into(), ROWS.into()]).unwrap();
+    let options = Options::from_args(["--noretcomp"]).unwrap();
+    // The truth would be twice as long as the recording.
+    tracegen::encode(&log, &directory.join("big.data"), Path::new("/dev/null"), &options).unwrap();
+    fs::remove_dir_all(log).unwrap();
+}
+
+/// Opens the call as the command does, from the file on; how long that took, and how many bytes were decoded.
+fn open(data: &Path, row: &CallRow) -> (Duration, u64) {
+    let start = Instant::now();
+    let file = pipeline::open(data).unwrap();
+    let opened = Opened::new(&file).unwrap();
+    let function = opened.function(SYMBOL).unwrap();
+    let place = Place {
+        recording: &opened.recording,
+        schedule: &opened.schedule,
+        image: &opened.image,
+        workers: 1,
+        decoder: DecoderChoice::Own,
+    };
+    let call = one_call::open(place, function, &CallKey::of(row), 0).unwrap().unwrap();
+    assert_eq!((call.row.latency_ns, call.attempts), (row.latency_ns, 1));
+    (start.elapsed(), call.bytes)
+}
+
+#[test]
+fn a_call_is_opened_in_well_under_a_second() {
+    if !is_full_run() {
+        println!("skipped: takes ten minutes and 14 GB of disk, which the full run has");
+        return;
+    }
+    let Some(fixture) = fixture("sq1") else { return };
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    record(&fixture.data.with_file_name("bin").join("sqbench"), directory.path());
+    let data = directory.path().join("big.data");
+    assert!(fs::metadata(&data).unwrap().len() >= 3 << 30);
+    let rows = {
+        let file = pipeline::open(&data).unwrap();
+        let opened = Opened::new(&file).unwrap();
+        let options = DecodeOptions { workers: 2, ..DecodeOptions::default() };
+        opened.analyse(&[opened.function(SYMBOL).unwrap()], &options).functions.remove(0).rows
+    };
+    for at in [0, rows.len() / 2, rows.len() - 1] {
+        let (took, bytes) = open(&data, &rows[at]);
+        println!("call {} of {}: {took:?}, {bytes} bytes", at + 1, rows.len());
+        assert!(took < Duration::from_secs(1), "{took:?}");
+        let most = 4 * 4_500 + rows[at].latency_ns; // never more than a byte each nanosecond
+        assert!(bytes <= most, "{bytes} bytes of {:?}", rows[at]);
+    }
+}
