@@ -31,7 +31,7 @@ pub(crate) fn run(
     sink: &mut dyn EventSink,
 ) -> DecodeStats {
     let pool = Pool::new(decoder, options.workers);
-    let mut join = Join { stats: DecodeStats::default(), last: BTreeMap::new(), progress, sink };
+    let mut join = Join { stats: DecodeStats::default(), last: BTreeMap::new(), decoder, progress, sink };
     let Groups { threads, cpus } = groups(context, decoder.segment_bytes(options.segment_bytes));
     let wanted = |group| match &options.part {
         Some(part) => part.of(context, group),
@@ -108,6 +108,9 @@ impl<'a> Pool<'a> {
     fn decode(&self, context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput {
         let mut output = self.decoder.decode(context, segment);
         output.stretches.iter_mut().for_each(Stretch::keep_forward);
+        if let Some(digester) = context.digester.filter(|_| self.rayon.is_some()) {
+            output.stretches.iter_mut().for_each(|stretch| stretch.digest_with(digester));
+        }
         output
     }
 
@@ -148,6 +151,7 @@ struct Join<'a> {
     stats: DecodeStats,
     /// The last time given out, per thread.
     last: BTreeMap<Tid, EventTime>,
+    decoder: &'a dyn SegmentDecoder,
     progress: &'a dyn Fn(u64),
     sink: &'a mut dyn EventSink,
 }
@@ -189,12 +193,17 @@ impl Join<'_> {
                 return;
             }
             let mut stretch = entry.remove();
-            stretch.continue_from(self.last.entry(stretch.tid).or_default());
+            let changed = stretch.continue_from(self.last.entry(stretch.tid).or_default());
             self.stats.events += stretch.events.len() as u64 + stretch.left_out;
             if stretch.left_out > 0 {
                 self.sink.left_out(stretch.tid, stretch.left_out);
             }
-            self.sink.events(stretch.pid, stretch.tid, stretch.space, &stretch.events);
+            let Stretch { pid, tid, space, events, digest, .. } = stretch;
+            match digest {
+                Some(digest) => self.sink.digested(pid, tid, space, &events, (digest, changed)),
+                None => self.sink.events(pid, tid, space, &events),
+            }
+            self.decoder.give_back(events);
         }
     }
 }
