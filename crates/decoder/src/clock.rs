@@ -17,6 +17,7 @@ mod core;
 mod crystal;
 mod interval;
 mod progress;
+mod ticker;
 mod ticks;
 mod timeline;
 mod times;
@@ -27,6 +28,7 @@ use core::{CoreRatio, Measured, Multiples, Range};
 use crystal::Crystal;
 pub(crate) use crystal::CrystalRatio;
 use interval::{Anchor, Doubt, Interval, Span};
+pub(crate) use ticker::Ticker;
 use ticks::Ticks;
 pub(crate) use timeline::Marks;
 use timeline::{Rule, Timeline};
@@ -117,6 +119,11 @@ impl Clock {
         self.latest = self.conversion.to_tsc(Ns(end.0.saturating_add(END_ROOM_NS)));
     }
 
+    /// There are CYC packets.
+    pub(crate) fn has_cyc(&self) -> bool {
+        self.has_cyc
+    }
+
     /// There is a time.
     pub(crate) fn is_set(&self) -> bool {
         self.anchor.is_some()
@@ -201,6 +208,13 @@ impl Clock {
         if self.has_cyc {
             self.since.add_cycles(cycles);
         }
+    }
+
+    /// For where nothing comes but CYC of up to two bytes and flow packets, half a megabyte at most; none if the next CYC is not
+    /// like any other.
+    #[inline]
+    pub(crate) fn ticker<const HAS_CYC: bool>(&mut self) -> Option<Ticker<'_, HAS_CYC>> {
+        Ticker::new(self)
     }
 
     /// `branches` have passed: what the estimate goes by without CYC.

@@ -1,20 +1,19 @@
 //! What packets do to where execution is, worked out once for each block and packet.
 //!
 //! ```text
-//! (block, TNT bits)       --> direct branches and the bits' ones: calls pushed, transfers, the next block
-//! (block, address)        --> direct branches and the indirect one of a TIP
-//! (block, call, TNT bits) --> a compressed return to behind the call, and what the bits behind its own do
+//! (block, TNT bits) --> direct branches and the bits' ones: calls pushed, transfers, the next block, the bits left
+//! (block, address)  --> direct branches and the indirect one of a TIP
 //! ```
 //!
-//! A compressed return to a call of the same effect is part of it; one to a call before it ends the effect with
-//! [`End::Return`], as only the stack knows where it goes.
+//! A compressed return to a call of the same effect is part of it, and so is one to a call before it, but that is its last
+//! branch, with [`End::Return`], as only the stack knows where it goes: [`Behind`] that call.
 //!
 //! The memo never changes what is decoded: an effect follows from code and packet alone.
 
 mod memo;
 mod path;
 
-use model::{Avma, BranchKind, GapCause, SpaceId, Target, Transfer};
+use model::{Avma, BranchKind, FunctionId, GapCause, NoCode, SpaceId, Target, Transfer};
 use packet::Tnt;
 
 use crate::Context;
@@ -32,6 +31,12 @@ pub(crate) struct EdgeId(pub(crate) u32);
 impl EdgeId {
     const NONE: Self = Self(u32::MAX);
 
+    /// That of the edge behind it.
+    #[inline]
+    pub(crate) fn next(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
+
     #[inline]
     pub(crate) fn some(self) -> Option<Self> {
         (self != Self::NONE).then_some(self)
@@ -46,8 +51,8 @@ pub(crate) struct Edge {
     /// Instructions passed, since the effect's beginning.
     pub(crate) work: u32,
     pub(crate) role: Role,
-    /// Where a call returns to, and where a return goes.
-    pub(crate) address: u64,
+    /// [`Reached::address`], which of [`Role::ReturnToStack`] nobody knows.
+    pub(crate) to: Avma,
     /// The function that it left is asked about, and the one that it reached.
     pub(crate) from_asked: bool,
     pub(crate) to_asked: bool,
@@ -59,12 +64,31 @@ pub(crate) struct Edge {
     pub(crate) is_last: bool,
 }
 
+impl Edge {
+    /// What it leads to, if it is no [`Role::ReturnToStack`].
+    #[inline]
+    pub(crate) fn to(&self) -> Reached {
+        Reached { address: self.to, is_asked: self.to_asked }
+    }
+}
+
+/// What a branch leads to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reached {
+    /// Where it goes; of a call, where it returns to.
+    pub(crate) address: Avma,
+    /// Its function is asked about; of a call, the one that is called.
+    pub(crate) is_asked: bool,
+}
+
 /// What a branch is to the calls that are open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// One that returns.
     Call,
     Return,
+    /// A compressed return to a call before the effect: the stack knows where it goes.
+    ReturnToStack,
     /// Inside of a function, or to one: what is open stays open.
     Jump,
     /// Into the middle of another function: what is open may have ended.
@@ -78,8 +102,9 @@ pub(crate) enum End {
     Used,
     /// At an indirect branch: the bits that are left belong to what is behind its TIP.
     Indirect,
-    /// At a return that may be compressed, to a call before this effect: if there is another bit, it is of that.
+    /// With a compressed return to a call before this effect, of user code, and of the kernel's.
     Return,
+    KernelReturn,
     /// At a far transfer, which the TIP was of.
     Far,
     /// At an address in the kernel's half that has no code, which the TIP was of: the vsyscall page.
@@ -105,7 +130,7 @@ pub(crate) struct Failure {
 /// What a packet does at a block.  It is small, because memory is most of what looking one up costs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effect {
-    /// Where execution is behind it.
+    /// Where execution is behind it; with a return that the stack knows, the block that returned.
     pub(crate) next: BlockId,
     /// Instructions passed.
     pub(crate) work: u32,
@@ -113,10 +138,10 @@ pub(crate) struct Effect {
     pub(crate) first_work: u32,
     /// The first of its branches that are transfers.  With [`End::Lost`], the number of its failure.
     edges: EdgeId,
-    /// Bits used.
-    pub(crate) bits: u8,
+    /// The number of the bits that are left ([`Tnt::number`]).
+    rest: u8,
     pub(crate) end: End,
-    /// It returned to a call before it.
+    /// It returned by a TIP to a call before it.
     pub(crate) returns: bool,
     /// Some of its calls have not returned.
     pub(crate) calls: bool,
@@ -128,6 +153,55 @@ impl Effect {
     pub(crate) fn edges(&self) -> Option<EdgeId> {
         self.edges.some()
     }
+
+    /// Its last branch is the one of its first bit, if it has used any.
+    #[inline]
+    pub(crate) fn ends_with_first_bit(&self) -> bool {
+        self.first_work == self.work
+    }
+
+    /// How many of these bits it has used, of which it was asked about the oldest.
+    pub(crate) fn used(&self, bits: Tnt) -> u8 {
+        bits.oldest::<BITS>().len().saturating_sub(self.rest().len())
+    }
+
+    /// The bits that it was asked about and has not used.
+    #[inline]
+    pub(crate) fn rest(&self) -> Tnt {
+        Tnt::of_number(self.rest.into())
+    }
+}
+
+/// Where a call returns to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Behind {
+    pub(crate) to: Target,
+    pub(crate) block: BlockId,
+    side: Side,
+    /// Somebody asks about its function.
+    is_asked: bool,
+}
+
+/// An address space, or the kernel.  Returns that the stack knows lead from one to another only where something is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    User(SpaceId),
+    Kernel,
+}
+
+impl Behind {
+    const UNKNOWN: Self = Self {
+        to: Target { ip: Avma(0), function: FunctionId::UNKNOWN, at_entry: false },
+        block: BlockId::NONE,
+        side: Side::Kernel,
+        is_asked: false,
+    };
+
+    /// What a return there leads to.
+    #[inline]
+    pub(crate) fn reached(&self) -> Reached {
+        Reached { address: self.to.ip, is_asked: self.is_asked }
+    }
 }
 
 /// The effects that the memo remembers, and all edges that were met.
@@ -136,13 +210,17 @@ pub(crate) struct Effects {
     /// What each of them is to who gets it: few are asked that.
     transfers: Vec<Transfer>,
     failures: Vec<Failure>,
+    /// By call.
+    behind: Vec<Behind>,
     memo: Memo,
-    pub(crate) hits: u64,
+    /// How often an effect was asked for.
+    pub(crate) lookups: u64,
+    /// ... and nobody remembered it.
     pub(crate) misses: u64,
 }
 
 /// Bits of a TNT packet that make one effect: all of a short one.  More would make more effects, fewer more lookups.
-const BITS: u8 = 8;
+const BITS: u8 = 7;
 /// So much of them is enough, for each worker.
 const MAX_BYTES: usize = 16 << 20;
 
@@ -153,18 +231,17 @@ impl Effects {
             edges: vec![],
             transfers: vec![],
             failures: vec![],
+            behind: vec![],
             memo: Memo::new(entries),
-            hits: 0,
+            lookups: 0,
             misses: 0,
         }
     }
 
     /// What is remembered of it.
     #[inline]
-    pub(crate) fn find(&mut self, block: BlockId, asked: Asked) -> Option<&Effect> {
-        let effect = self.memo.find(Key::new(block, asked))?;
-        self.hits += 1;
-        Some(effect)
+    pub(crate) fn find(&self, block: BlockId, asked: Asked) -> Option<&Effect> {
+        self.memo.find(Key::new(block, asked))
     }
 
     /// The edges of an effect from its first one on, and those of others behind its last.
@@ -177,6 +254,18 @@ impl Effects {
     #[inline]
     pub(crate) fn edge(&self, EdgeId(id): EdgeId) -> (&Edge, &Transfer) {
         (&self.edges[id as usize], &self.transfers[id as usize])
+    }
+
+    /// Where a call returns to, once it has.
+    #[inline]
+    pub(crate) fn behind(&self, call: BlockId) -> Option<&Behind> {
+        self.behind.get(call.0 as usize).filter(|behind| behind.block != BlockId::NONE)
+    }
+
+    /// The same for a return from `side`.
+    #[inline]
+    pub(crate) fn behind_from(&self, side: Side, call: BlockId) -> Option<&Behind> {
+        self.behind(call).filter(|behind| behind.side == side)
     }
 
     /// Pushes the calls of an effect that have not returned.
@@ -200,7 +289,7 @@ impl Effects {
     /// There is too much of it: time to begin anew.
     pub(crate) fn is_full(&self) -> bool {
         let edges = size_of_val(&self.edges[..]) + size_of_val(&self.transfers[..]);
-        edges + size_of_val(&self.failures[..]) > MAX_BYTES
+        edges + size_of_val(&self.failures[..]) + size_of_val(&self.behind[..]) > MAX_BYTES
     }
 
     /// Forgets all effects, but not how often the memo helped.
@@ -208,6 +297,7 @@ impl Effects {
         self.edges = vec![];
         self.transfers = vec![];
         self.failures = vec![];
+        self.behind = vec![];
         self.memo.clear();
     }
 }
@@ -219,9 +309,6 @@ pub(crate) enum Asked {
     Bits(Tnt),
     /// The indirect branch of a TIP goes there.
     Address(Avma),
-    /// It ends with a compressed return to behind this call, which has the first of these bits; branches behind it have
-    /// the others.  Without a call it contradicts its bit.
-    Return(Option<BlockId>, Tnt),
 }
 
 impl Asked {
@@ -229,12 +316,6 @@ impl Asked {
     #[inline]
     pub(crate) fn bits(bits: Tnt) -> Self {
         Self::Bits(bits.oldest::<BITS>())
-    }
-
-    /// A compressed return, and as many bits.
-    #[inline]
-    pub(crate) fn compressed(call: Option<BlockId>, bits: Tnt) -> Self {
-        Self::Return(call, bits.oldest::<BITS>())
     }
 }
 
@@ -253,10 +334,21 @@ impl<'a> Program<'a> {
         let end = match asked {
             Asked::Bits(bits) => path.follow(bits),
             Asked::Address(ip) => path.jump(ip),
-            Asked::Return(call, bits) => path.follow_return(call, bits),
         };
         let effect = path.finish(end);
         self.effects.misses += 1;
         self.effects.memo.add(Key::new(block, asked), effect)
+    }
+
+    /// Finds where `call` returns to from its own side, which is that of what runs.
+    pub(crate) fn behind(self, call: BlockId, side: Side) -> Result<Behind, NoCode> {
+        let block = self.graph.behind_call(self.context, self.space, call)?;
+        let to = self.graph.block(block).start;
+        let behind = Behind { to, block, side, is_asked: self.context.is_asked(to.function) };
+        let all = &mut self.effects.behind;
+        let index = call.0 as usize;
+        all.resize(all.len().max(index + 1), Behind::UNKNOWN);
+        all[index] = behind;
+        Ok(behind)
     }
 }

@@ -15,6 +15,7 @@ mod packets;
 mod sync;
 mod tail;
 
+use common::LastFlow;
 use events::{Fup, FupUse};
 use loss::Lost;
 use model::{AuxOffset, Avma, GapCause, IpFilter, Ns, SpaceId};
@@ -88,14 +89,7 @@ struct Flow<'a> {
     /// The last PIP: a virtual machine runs.
     guest: bool,
     errata: Errata,
-    /// The last flow packet.
-    flow_slot: Slot,
-    /// The last flow packet was a TNT: nothing says yet when its last branch was.
-    open_tnt: bool,
-    /// No timing packet has come since the last TNT: TIPs may have waited for it to be sent.
-    behind_tnt: bool,
-    /// What the branches of the last TNT cannot precede: the flow packet before it.
-    tnt_lo: Slot,
+    last: LastFlow,
     /// Inside PSB+: the address of its FUP.
     psb: Option<Option<Avma>>,
     /// The step from the last flow packet to the PSB, if that has a time.
@@ -144,7 +138,6 @@ impl<'a> Flow<'a> {
                 space: SpaceId::default(),
                 block: BlockId::NONE,
                 stack: ReturnStack::new(),
-                at_return: BlockId::NONE,
                 filter: IpFilter::parse(&recording.ip_filter),
                 own_calls: false,
                 tnt: Tnt::default(),
@@ -158,10 +151,7 @@ impl<'a> Flow<'a> {
             fup_use: FupUse::default(),
             guest: false,
             errata,
-            flow_slot: start_slot,
-            open_tnt: false,
-            behind_tnt: false,
-            tnt_lo: start_slot,
+            last: LastFlow { slot: start_slot, open_tnt: false, behind_tnt: false, tnt_lo: start_slot },
             psb: None,
             psb_step: None,
             doubted: Ns(0),
@@ -246,11 +236,11 @@ impl<'a> Flow<'a> {
             Packet::Cyc(cycles) => self.cyc(cycles),
             Packet::Tip(ip) => self.tip(at, ip),
             Packet::Mtc(ctc) => {
-                if std::mem::take(&mut self.open_tnt) {
+                if std::mem::take(&mut self.last.open_tnt) {
                     self.clock.slot(self.walk.work); // MTC forces TNT out: its branches happened before
                 }
                 self.clock.mtc(ctc);
-                self.behind_tnt = false;
+                self.last.behind_tnt = false;
                 self.resolved();
             }
             Packet::Pad => (),
@@ -277,7 +267,7 @@ impl<'a> Flow<'a> {
                     self.psb_step = Some(self.step_to(slot, at));
                 }
                 self.clock.tsc(tsc, self.psb.is_some());
-                self.behind_tnt = false;
+                self.last.behind_tnt = false;
                 self.resolved();
             }
             Packet::Tma { ctc, fast } => self.clock.tma(ctc, fast),
@@ -305,21 +295,15 @@ impl<'a> Flow<'a> {
     /// bit is among its branches.
     #[inline]
     fn step_to(&mut self, slot: Slot, at: AuxOffset) -> Step {
-        let lo = if self.behind_tnt { self.tnt_lo } else { self.flow_slot };
-        self.flow_slot = slot;
-        (self.open_tnt, self.behind_tnt) = (false, false);
+        let LastFlow { slot: last, behind_tnt, tnt_lo, .. } = self.last;
+        self.last = LastFlow { slot, open_tnt: false, behind_tnt: false, tnt_lo };
+        let lo = if behind_tnt { tnt_lo } else { last };
         Step { lo, own: slot, slot, at }
-    }
-
-    /// The step for a TIP that may have waited for the TNT before it to be sent (SDM, "Deferred TIPs"): its branch is
-    /// among those of the TNT, and has no time of its own.
-    fn among_tnt(&self, at: AuxOffset) -> Step {
-        Step { lo: self.tnt_lo, own: self.tnt_lo, slot: self.flow_slot.next(), at }
     }
 
     /// A packet of code that is skipped: what was deferred to the last TNT of code that is not was before it.
     fn end_waiting(&mut self, at: AuxOffset) {
-        if self.open_tnt {
+        if self.last.open_tnt {
             self.step(at);
         }
     }
@@ -337,7 +321,7 @@ impl<'a> Flow<'a> {
     #[inline]
     fn cyc(&mut self, cycles: u64) {
         self.clock.cyc(cycles);
-        self.behind_tnt = false;
+        self.last.behind_tnt = false;
     }
 
     fn finish(mut self) -> (SegmentOutput, Marks) {

@@ -3,8 +3,9 @@
 use model::AuxOffset;
 use model::{BranchEvent, EventTime, Gap, GapCause, Ns, SpaceId, TraceEvent, Transfer};
 
+use crate::block::BlockId;
 use crate::clock::{Clock, Slot, Times};
-use crate::effects::{EdgeId, Effects};
+use crate::effects::{Behind, EdgeId, Effects, Role};
 use crate::owner::Running;
 use crate::prune::Pruned;
 use crate::stretch::Stretch;
@@ -26,6 +27,10 @@ pub(crate) enum Moment {
 struct Record {
     at: AuxOffset,
     what: What,
+    /// Of [`What::Effect`] the first branch; of a record that is kept, it alone.
+    edge: EdgeId,
+    /// The call that an effect's last branch returned to, if only the stack knows that; none: it has not returned.
+    call: BlockId,
     /// It happened behind the packet of this slot
     lo: Slot,
     /// and not behind that one's; the same slot twice if it is that packet's own.
@@ -34,20 +39,31 @@ struct Record {
     work: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 enum What {
-    /// The branches of an effect, of which this is the first; of a record that is kept, this branch alone.
-    Effect(EdgeId),
+    /// The branches of an effect.
+    Effect,
     /// ... with the first bit of a TNT packet: those behind it are of the next slot.
-    Tnt(EdgeId),
-    /// An index in [`Output::others`].
-    Other(u32),
+    Tnt,
+    /// One of [`Output::others`], with this number in the place of the edge's.
+    Other,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Other {
     Transfer(Transfer),
     Gap { from: Moment, to: Moment, bytes: u64, cause: GapCause },
+}
+
+/// The branches of an effect.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Edges {
+    pub(crate) first: EdgeId,
+    /// With that of the first bit of a TNT packet.
+    pub(crate) has_first_bit: bool,
+    /// The call that the last one returned to, if only the stack knows that; none: it has not returned.
+    pub(crate) call: BlockId,
 }
 
 /// So many records wait before they are pruned: few enough to be in the processor's first cache then.
@@ -84,20 +100,20 @@ impl Output {
         if self.stretches.is_empty() {
             self.stretches.push((Stretch::new(Running::UNKNOWN, SpaceId::default(), Ns(0)), 0));
         }
-        let what = What::Other(self.others.len() as u32);
+        let edge = EdgeId(self.others.len() as u32);
         self.others.push(other);
-        self.recent.push(Record { at, what, lo, slot, work });
+        self.recent.push(Record { at, what: What::Other, edge, call: BlockId::NONE, lo, slot, work });
     }
 
-    /// The branches of an effect, of which this is the first, that began when `work` instructions had passed; `splits`: with
-    /// the first bit of a TNT.
+    /// The branches of an effect that began when `work` instructions had passed.
     #[inline]
-    pub(crate) fn effect(&mut self, step: &Step, work: u32, edges: EdgeId, splits: bool, effects: &Effects) {
+    pub(crate) fn effect(&mut self, step: &Step, work: u32, edges: Edges, effects: &Effects) {
         if self.recent.len() >= RECENT {
             self.prune_recent(effects);
         }
-        let what = if splits { What::Tnt(edges) } else { What::Effect(edges) };
-        self.recent.push(Record { at: step.at, what, lo: step.lo, slot: step.slot, work });
+        let Edges { first: edge, has_first_bit, call } = edges;
+        let what = if has_first_bit { What::Tnt } else { What::Effect };
+        self.recent.push(Record { at: step.at, what, edge, call, lo: step.lo, slot: step.slot, work });
     }
 
     /// A transfer between the flow packets of two slots; the same slot twice if it is that packet's own.
@@ -110,15 +126,15 @@ impl Output {
     pub(crate) fn take_back(&mut self, at: AuxOffset) {
         while let Some(last) = self.recent.last()
             && last.at == at
-            && !self.is_gap(last.what)
+            && !self.is_gap(last)
         {
             self.recent.pop();
         }
     }
 
-    fn is_gap(&self, what: What) -> bool {
-        let What::Other(index) = what else { return false };
-        matches!(self.others.get(index as usize), Some(Other::Gap { .. }))
+    fn is_gap(&self, record: &Record) -> bool {
+        let other = self.others.get(record.edge.0 as usize).filter(|_| record.what == What::Other);
+        matches!(other, Some(Other::Gap { .. }))
     }
 
     pub(crate) fn gap(&mut self, from: Moment, to: Moment, bytes: u64, at: AuxOffset, cause: GapCause) {
@@ -139,7 +155,7 @@ impl Output {
             }
             stretch.events.reserve_exact(kept.len());
             for record in kept {
-                stretch.events.push(self.event(&mut times, effects, record));
+                self.event(&mut times, effects, record, &mut stretch.events);
             }
             stretch.bound_from_behind();
         }
@@ -170,43 +186,66 @@ impl Output {
     /// Prunes the first `count` records; `ends`: with the last one of the stretch.
     fn prune(&mut self, effects: &Effects, count: usize, ends: bool) {
         let Self { recent, pruned, .. } = self;
-        let last = if ends { count } else { usize::MAX };
-        for (record, number) in recent.drain(..count).zip(1..) {
-            let (edges, what): (_, fn(EdgeId) -> What) = match record.what {
-                What::Effect(edges) => (edges, What::Effect),
-                What::Tnt(edges) => (edges, What::Tnt),
-                What::Other(_) => {
-                    pruned.other(record);
-                    continue;
+        let mut left = if ends { count } else { usize::MAX };
+        for record in recent.iter().take(count) {
+            left -= 1;
+            if record.what == What::Other {
+                pruned.other(*record);
+                continue;
+            }
+            let mut id = record.edge;
+            for edge in effects.edges(id) {
+                let to = match edge.role {
+                    Role::ReturnToStack => effects.behind(record.call).map(Behind::reached),
+                    _ => Some(edge.to()),
+                };
+                if let Some(to) = to {
+                    let is_last = left == 0 && edge.is_last;
+                    pruned.branch(edge, to, is_last, Record { edge: id, ..*record });
                 }
-            };
-            for (edge, id) in effects.edges(edges).iter().zip(edges.0..) {
-                let is_last = number == last && edge.is_last;
-                pruned.branch(edge, is_last, Record { what: what(EdgeId(id)), ..record });
                 if edge.is_last {
                     break;
                 }
+                id = id.next();
             }
+        }
+        recent.drain(..count);
+    }
+
+    /// Adds what a record of one branch is, with its time.
+    #[inline(always)]
+    fn event(&self, times: &mut Times<'_>, effects: &Effects, record: &Record, events: &mut Vec<TraceEvent>) {
+        let &Record { at, what, edge, call, lo, mut slot, mut work } = record;
+        if what == What::Other {
+            return events.push(self.other(times, record));
+        }
+        let (edge, transfer) = effects.edge(edge);
+        if edge.is_behind_first && what == What::Tnt {
+            slot = slot.next();
+        }
+        work = work.wrapping_add(edge.work);
+        let time = times.between(lo, slot, work);
+        events.push(TraceEvent::Branch(BranchEvent { time, at, transfer: *transfer }));
+        // Made where it stays: to copy what was just written takes a processor long.
+        if edge.role == Role::ReturnToStack
+            && let Some(TraceEvent::Branch(event)) = events.last_mut()
+            && let (Transfer::Branch { to, .. }, Some(behind)) = (&mut event.transfer, effects.behind(call))
+        {
+            *to = behind.to;
         }
     }
 
-    /// What a record of one branch is, with its time.
-    #[inline(always)]
-    fn event(&self, times: &mut Times<'_>, effects: &Effects, record: &Record) -> TraceEvent {
-        let &Record { at, what, lo, slot, work } = record;
-        let (slot, work, transfer) = match what {
-            What::Effect(id) | What::Tnt(id) => {
-                let (edge, transfer) = effects.edge(id);
-                let is_behind = edge.is_behind_first && matches!(what, What::Tnt(_));
-                (if is_behind { slot.next() } else { slot }, work.wrapping_add(edge.work), transfer)
+    /// The same for what is no branch of an effect.
+    #[cold]
+    #[inline(never)]
+    fn other(&self, times: &mut Times<'_>, record: &Record) -> TraceEvent {
+        let &Record { at, edge, lo, slot, work, .. } = record;
+        match self.others[edge.0 as usize] {
+            Other::Transfer(transfer) => {
+                TraceEvent::Branch(BranchEvent { time: times.between(lo, slot, work), at, transfer })
             }
-            What::Other(index) => match &self.others[index as usize] {
-                Other::Transfer(transfer) => (slot, work, transfer),
-                &Other::Gap { from, to, bytes, cause } => return gap(times, from, to, bytes, at, cause),
-            },
-        };
-        let time = times.between(lo, slot, work);
-        TraceEvent::Branch(BranchEvent { time, at, transfer: *transfer })
+            Other::Gap { from, to, bytes, cause } => gap(times, from, to, bytes, at, cause),
+        }
     }
 }
 

@@ -13,14 +13,16 @@
 //! from (exceptions, switches of the stack, returns that are jumps), what is open where control goes into the middle of
 //! another function, and what is around.
 
-use crate::effects::{Edge, Role};
+use model::Avma;
+
+use crate::effects::{Edge, Reached, Role};
 
 /// A call that is open.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     /// Where it is in [`Pruned::kept`].
-    first: usize,
-    returns_to: u64,
+    first: u32,
+    returns_to: Avma,
     /// It runs code of a function in question, or runs in place of one.
     is_asked: bool,
     /// ... or something that it called does.
@@ -57,9 +59,9 @@ impl<T> Pruned<T> {
         self.kept.push(item);
     }
 
-    /// The next branch; `is_last` of its stretch, which says how long that was.
+    /// The next branch, and what it leads to; `is_last` of its stretch, which says how long that was.
     #[inline]
-    pub(crate) fn branch(&mut self, edge: &Edge, is_last: bool, item: T) {
+    pub(crate) fn branch(&mut self, edge: &Edge, to: Reached, is_last: bool, item: T) {
         if edge.from_asked {
             self.asks();
         }
@@ -68,25 +70,26 @@ impl<T> Pruned<T> {
                 // Whose code runs where nothing is known to be open nobody knows.
                 let is_child = self.open.last().is_none_or(|caller| caller.is_asked);
                 self.open.push(Open {
-                    first: self.kept.len(),
-                    returns_to: edge.address,
-                    is_asked: edge.to_asked,
-                    has_asked: edge.to_asked,
+                    first: self.kept.len() as u32,
+                    returns_to: to.address,
+                    is_asked: to.is_asked,
+                    has_asked: to.is_asked,
                     is_child,
                 });
                 self.kept.push(item);
                 return;
             }
-            Role::Return => match self.open.pop() {
-                Some(call) if call.returns_to != edge.address => self.open.clear(),
+            Role::Return | Role::ReturnToStack => match self.open.pop() {
+                Some(call) if call.returns_to != to.address => self.open.clear(),
                 Some(call) if call.has_asked => {
                     if let Some(caller) = self.open.last_mut() {
                         caller.has_asked = true;
                     }
                 }
                 Some(call) if !call.is_child && !is_last => {
-                    self.left_out += (self.kept.len() - call.first) as u64 + 1;
-                    self.kept.truncate(call.first);
+                    let first = call.first as usize;
+                    self.left_out += (self.kept.len() - first) as u64 + 1;
+                    self.kept.truncate(first);
                     return;
                 }
                 _ => (),
@@ -94,7 +97,7 @@ impl<T> Pruned<T> {
             Role::Jump => (),
             Role::Landing => self.open.clear(),
         }
-        if edge.to_asked {
+        if to.is_asked {
             self.asks();
         }
         self.kept.push(item);
@@ -146,18 +149,19 @@ mod tests {
                 }
             };
             let asked = |name: char| name.is_uppercase();
+            let to_asked = running.last().is_some_and(|name| asked(*name));
             let edge = Edge {
                 from: BlockId::NONE,
                 work: 0,
                 role,
-                address,
+                to: Avma(address),
                 from_asked: asked(from),
-                to_asked: running.last().is_some_and(|name| asked(*name)),
+                to_asked,
                 is_behind_first: false,
                 is_open: false,
                 is_last: true,
             };
-            pruned.branch(&edge, number == words.len(), *word);
+            pruned.branch(&edge, edge.to(), number == words.len(), *word);
         }
         assert_eq!(pruned.kept.len() as u64 + pruned.left_out, words.len() as u64);
         pruned.kept.join(" ")

@@ -29,6 +29,12 @@ impl ReturnStack {
         self.len = (self.len + 1).min(DEPTH);
     }
 
+    /// What [`Self::pop`] would take.
+    #[inline]
+    pub(crate) fn top(&self) -> Option<BlockId> {
+        (self.len > 0).then(|| self.entries[self.top % DEPTH])
+    }
+
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<BlockId> {
         self.len = self.len.checked_sub(1)?;

@@ -104,9 +104,9 @@ impl SegmentDecoder for OwnDecoder {
     fn diagnosis(&self) -> Option<String> {
         let known = self.lock();
         let sum = |of: fn(&Effects) -> u64| known.iter().map(|known| of(&known.effects)).sum::<u64>();
-        let (hits, misses) = (sum(|effects| effects.hits), sum(|effects| effects.misses));
-        let share = 100.0 * hits as f64 / (hits + misses).max(1) as f64;
-        Some(format!("memo: {share:.1} % of {} lookups found, {misses} effects worked out", hits + misses))
+        let (lookups, misses) = (sum(|effects| effects.lookups), sum(|effects| effects.misses));
+        let share = 100.0 * lookups.saturating_sub(misses) as f64 / lookups.max(1) as f64;
+        Some(format!("memo: {share:.1} % of {lookups} lookups found, {misses} effects worked out"))
     }
 
     fn give_back(&self, mut events: Vec<TraceEvent>) {

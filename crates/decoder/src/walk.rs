@@ -9,9 +9,9 @@ use packet::Tnt;
 use crate::Context;
 use crate::block::{Block, BlockId, Terminator};
 use crate::clock::Slot;
-use crate::effects::{Asked, Effect, Effects, End, MAX_DIRECT, Program, no_code, stopped_at};
+use crate::effects::{Asked, Behind, Effect, Effects, End, MAX_DIRECT, Program, Side, no_code, stopped_at};
 use crate::graph::BlockGraph;
-use crate::output::Output;
+use crate::output::{Edges, Output};
 use crate::owner::Running;
 use crate::return_stack::ReturnStack;
 
@@ -37,8 +37,6 @@ pub(crate) struct Walk<'a> {
     /// The block whose first instruction is next.
     pub(crate) block: BlockId,
     pub(crate) stack: ReturnStack,
-    /// The last block that was found to end with a return that may be compressed: the next bit at it is of that.
-    pub(crate) at_return: BlockId,
     /// Kernel code was skipped: the stack has what the running thread called, and not what the trace unit has.
     pub(crate) own_calls: bool,
     /// The ranges that are traced.
@@ -167,46 +165,81 @@ impl Walk<'_> {
     }
 
     /// The effect here of what is asked.
-    #[inline(always)]
     fn effect(&mut self, asked: Asked) -> Effect {
-        let effect = match self.effects.find(self.block, asked) {
-            Some(effect) => effect,
-            None => self.work_out(asked),
-        };
-        *effect
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn work_out(&mut self, asked: Asked) -> &Effect {
+        self.effects.lookups += 1;
+        if let Some(effect) = self.effects.find(self.block, asked) {
+            return *effect;
+        }
         let Self { context, graph, effects, space, .. } = self;
-        Program { context, graph, effects, space: *space }.work_out(self.block, asked)
+        *Program { context, graph, effects, space: *space }.work_out(self.block, asked)
     }
 
-    /// Does what an effect says; `has_first`: that of the first bit of the TNT that is being followed, and others.
-    #[inline(always)]
-    fn apply(&mut self, step: &Step, effect: Effect, has_first: bool) {
+    /// Does what an effect says; `has_first_bit`: with the first bit of the TNT that is being followed.
+    fn apply(&mut self, step: &Step, effect: Effect, has_first_bit: bool) -> Walked<()> {
         if effect.returns {
             self.stack.pop();
         }
-        if let Some(edges) = effect.edges() {
-            self.output.effect(step, self.work, edges, has_first, self.effects);
+        let begin = self.work;
+        self.work = begin.wrapping_add(effect.work);
+        self.block = effect.next;
+        let side = match effect.end {
+            End::Return => Some(Side::User(self.space)),
+            End::KernelReturn => Some(Side::Kernel),
+            _ => None,
+        };
+        let call = side.and_then(|_| self.stack.pop());
+        let behind = side.zip(call).and_then(|(side, call)| self.behind(side, call));
+        if let Some(first) = effect.edges() {
+            let call = call.filter(|_| behind.is_some()).unwrap_or(BlockId::NONE);
+            self.output.effect(step, begin, Edges { first, has_first_bit, call }, self.effects);
             if effect.calls {
-                self.effects.push_calls(edges, &mut self.stack);
+                self.effects.push_calls(first, &mut self.stack);
             }
         }
-        self.work = self.work.wrapping_add(effect.work);
-        self.block = effect.next;
-        if effect.end == End::Return {
-            self.at_return = effect.next;
+        match (side, behind) {
+            (None, _) => Ok(()),
+            (Some(_), Some(behind)) => {
+                self.block = behind.block;
+                Ok(())
+            }
+            (Some(side), None) => {
+                let is_behind_first = has_first_bit && !effect.ends_with_first_bit();
+                let slot = if is_behind_first { step.slot.next() } else { step.slot };
+                self.return_astray(Step { slot, ..*step }, side, call)
+            }
         }
     }
 
-    /// Goes as far as an effect goes that ends where code and packet contradict each other.
+    /// Where `call`, from the stack, returns to, if it was made on `side`, which returns.
+    fn behind(&mut self, side: Side, call: BlockId) -> Option<Behind> {
+        if let Some(behind) = self.effects.behind_from(side, call) {
+            return Some(*behind);
+        }
+        let block = self.graph.block(call);
+        let made_on = if block.last.next_ip().is_kernel() { Side::Kernel } else { Side::User(block.space) };
+        if made_on != side {
+            return None;
+        }
+        let Self { context, graph, effects, space, .. } = self;
+        Program { context, graph, effects, space: *space }.behind(call, side).ok()
+    }
+
+    /// A compressed return that goes to no call of its side whose code there is.
     #[cold]
-    fn lost(&mut self, mut step: Step, effect: Effect) -> GapCause {
-        self.tnt.drop_oldest(effect.bits);
-        let is_first = self.first_bit.is_none() && effect.bits > 0;
+    fn return_astray(&mut self, step: Step, side: Side, call: Option<BlockId>) -> Walked<()> {
+        let from = self.graph.block(self.block).last;
+        let ip = call.map(|call| self.graph.return_address(call));
+        match ip.filter(|ip| ip.is_kernel() == (side == Side::Kernel)) {
+            Some(ip) => self.branch_to(step, BranchKind::Return, from, ip),
+            None => Err(GapCause::Desync { ip: from.ip }),
+        }
+    }
+
+    /// Goes as far as an effect goes that ends where code and packet contradict each other, having used so many bits.
+    #[cold]
+    fn lost(&mut self, mut step: Step, effect: Effect, bits: u8) -> GapCause {
+        self.tnt.drop_oldest(bits);
+        let is_first = self.first_bit.is_none() && bits > 0;
         let begin = self.work;
         self.work = begin.wrapping_add(effect.work);
         self.block = effect.next;
@@ -220,13 +253,14 @@ impl Walk<'_> {
             return self.desync(self.graph.block(self.block));
         };
         if let Some(edges) = failure.edges.some() {
-            self.output.effect(&step, begin, edges, is_first, self.effects);
+            let edges = Edges { first: edges, has_first_bit: is_first, call: BlockId::NONE };
+            self.output.effect(&step, begin, edges, self.effects);
         }
         failure.calls.iter().for_each(|&call| self.stack.push(call));
         let (cause, endless) = (failure.cause, failure.endless);
         if let Some((kind, to)) = failure.branch {
             let has_bit = !matches!(kind, BranchKind::Call | BranchKind::Jump);
-            if is_first && effect.bits > u8::from(has_bit) {
+            if is_first && bits > u8::from(has_bit) {
                 step.slot = step.slot.next();
             }
             let from = self.graph.block(self.block).last;
@@ -243,24 +277,19 @@ impl Walk<'_> {
     /// A TNT packet's time is that of its first branch (SDM, "Cycle Packet Semantics"); simulators write the time of its
     /// last.  By either, no branch is earlier than the flow packet before or later than the one behind, and the first
     /// not later than the packet's time.
-    #[inline(always)]
     pub(crate) fn follow_tnt(&mut self, mut step: Step) -> Walked<()> {
         while !self.tnt.is_empty() {
-            let effect = if self.block == self.at_return {
-                let call = self.stack.pop();
-                self.effect(Asked::compressed(call, self.tnt))
-            } else {
-                self.effect(Asked::bits(self.tnt))
-            };
+            let effect = self.effect(Asked::bits(self.tnt));
+            let bits = effect.used(self.tnt);
             if effect.end == End::Lost {
-                return Err(self.lost(step, effect));
+                return Err(self.lost(step, effect, bits));
             }
-            let has_first = effect.bits > 0 && self.first_bit.is_none();
+            let has_first = bits > 0 && self.first_bit.is_none();
             if has_first {
                 self.first_bit = Some(self.work.wrapping_add(effect.first_work));
             }
-            self.tnt.drop_oldest(effect.bits);
-            self.apply(&step, effect, has_first);
+            self.tnt.drop_oldest(bits);
+            self.apply(&step, effect, has_first)?;
             if has_first {
                 step.slot = step.slot.next();
             }
@@ -272,13 +301,12 @@ impl Walk<'_> {
     }
 
     /// Follows a TIP; true if it was a far transfer, which only ends the trace of the present code.
-    #[inline(always)]
     pub(crate) fn follow_tip(&mut self, step: Step, ip: Avma) -> Walked<bool> {
         let effect = self.effect(Asked::Address(ip));
         if effect.end == End::Lost {
-            return Err(self.lost(step, effect));
+            return Err(self.lost(step, effect, 0));
         }
-        self.apply(&step, effect, false);
+        self.apply(&step, effect, false)?;
         match effect.end {
             end @ (End::Far | End::Vsyscall) => {
                 self.end_far(step, end, ip);

@@ -3,12 +3,12 @@
 /// Up to 47 branch results, oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tnt {
-    /// The results from the highest bit on, oldest first, and a stop bit behind the youngest: taking some is a shift.
+    /// The results, the youngest in the lowest bit, below a stop bit: as packets store them.
     results: u64,
 }
 
 /// No result, only the stop bit.
-const EMPTY: u64 = 1 << 63;
+const EMPTY: u64 = 1;
 
 impl Default for Tnt {
     /// No result.
@@ -27,25 +27,36 @@ impl Tnt {
     #[inline]
     #[must_use]
     pub const fn new(bits: u64, len: u8) -> Self {
-        let len = if len > Self::LONG_MAX { Self::LONG_MAX } else { len };
-        Self { results: (bits << 1 | 1) << (63 - len) }
+        let stop = 1 << if len > Self::LONG_MAX { Self::LONG_MAX } else { len };
+        Self { results: bits & (stop - 1) | stop }
     }
 
-    /// The results below a stop bit, which is the highest bit set: how packets store them.
+    /// The results below a stop bit, which is the highest bit set; there is one result at least.
     #[inline]
     #[must_use]
     pub(crate) const fn below_stop_bit(payload: u64) -> Option<Self> {
-        if payload <= 1 {
-            return None;
-        }
-        Some(Self { results: (payload << 1 | 1) << payload.leading_zeros() })
+        if payload > EMPTY { Some(Self { results: payload }) } else { None }
+    }
+
+    /// The results that have this [`Self::number`]; 0 is nobody's, and taken for that of none.
+    #[inline]
+    #[must_use]
+    pub const fn of_number(number: u64) -> Self {
+        Self { results: if number == 0 { EMPTY } else { number } }
+    }
+
+    /// A number that no other results have; below `1 << (n + 1)` for up to `n` of them.
+    #[inline]
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.results
     }
 
     /// How many results.
     #[inline]
     #[must_use]
     pub const fn len(self) -> u8 {
-        63 - self.results.trailing_zeros() as u8
+        self.results.ilog2() as u8
     }
 
     /// No result.
@@ -58,42 +69,29 @@ impl Tnt {
     /// The results, the oldest in bit `len - 1`.
     #[must_use]
     pub const fn bits(self) -> u64 {
-        self.results >> 1 >> (63 - self.len())
-    }
-
-    /// A number that no other results have; below `1 << (n + 1)` for up to `n` of [`Self::oldest`].
-    #[inline]
-    #[must_use]
-    pub const fn number<const N: u8>(self) -> u64 {
-        self.results >> (63 - N)
+        self.results ^ 1 << self.len()
     }
 
     /// Takes the oldest result.
     #[inline]
     pub fn pop(&mut self) -> Option<bool> {
-        let taken = !self.is_empty() && self.results & EMPTY != 0;
-        let popped = (!self.is_empty()).then_some(taken);
-        self.drop_oldest(1);
-        popped
+        let left = self.len().checked_sub(1)?;
+        let taken = self.results >> left & 1 != 0;
+        *self = Self::new(self.results, left);
+        Some(taken)
     }
 
-    /// The `N` oldest results, or all if there are not so many; they stay.  `N` is at most [`Self::LONG_MAX`].
+    /// The `N` oldest results, or all if there are not so many; they stay.
     #[inline]
     #[must_use]
     pub const fn oldest<const N: u8>(self) -> Self {
-        let stop = EMPTY >> N;
-        if self.results & (stop - 1) == 0 {
-            self
-        } else {
-            Self { results: self.results & !(stop - 1) | stop }
-        }
+        Self { results: self.results >> self.len().saturating_sub(N) }
     }
 
     /// Takes the `count` oldest results, or all if there are not so many.
     #[inline]
     pub fn drop_oldest(&mut self, count: u8) {
-        let left = self.results.checked_shl(count.into()).unwrap_or(0);
-        self.results = if left == 0 { EMPTY } else { left };
+        *self = Self::new(self.results, self.len().saturating_sub(count));
     }
 
     /// Adds a youngest result; false if there is no room for one of `LONG_MAX`.
@@ -102,7 +100,7 @@ impl Tnt {
         if self.len() >= Self::LONG_MAX {
             return false;
         }
-        *self = Self::new(self.bits() << 1 | u64::from(taken), self.len() + 1);
+        self.results = self.results << 1 | u64::from(taken);
         true
     }
 }
@@ -149,7 +147,7 @@ mod tests {
     fn numbers_differ() {
         let all: Vec<_> =
             (0..=8).flat_map(|len| (0..1_u64 << len).map(move |bits| Tnt::new(bits, len))).collect();
-        let mut numbers: Vec<_> = all.iter().map(|tnt| tnt.number::<8>()).collect();
+        let mut numbers: Vec<_> = all.iter().map(|tnt| tnt.number()).collect();
         numbers.sort_unstable();
         numbers.dedup();
         assert_eq!((numbers.len(), numbers.last()), (all.len(), Some(&511)));

@@ -79,6 +79,12 @@ impl Span {
         self.most = self.most.saturating_add(cycles).min(MAX_CYCLES);
     }
 
+    /// So many cycles have passed by now.
+    #[inline]
+    pub(super) fn reaches(&mut self, most: u64) {
+        self.most = most.min(MAX_CYCLES);
+    }
+
     /// At least this many core cycles.
     #[inline]
     pub(super) fn least(&self) -> u64 {
@@ -108,6 +114,18 @@ struct Near {
     left: Anchor<u64>,
     right: Anchor<u64>,
     clock: ClockBehind,
+    regular: Option<Regular>,
+}
+
+/// What most intervals come down to: tracing was never off in between, and cycles account for all of the time.
+#[derive(Clone, Copy)]
+struct Regular {
+    cycle: Range,
+    /// Cycles that nobody counted, as ticks.
+    slack: u64,
+    /// What [`Interval::point`] shares out, from where on.
+    best: u64,
+    span: u64,
 }
 
 /// Intervals and their cycles are shorter than this where 64 bits do: some tenths of a second.
@@ -147,7 +165,16 @@ impl Interval {
         let longest = cycles.checked_mul(self.cycle.map_or(1, |cycle| cycle.high))?;
         let (left, right) = (self.left.since(origin)?, self.right.since(origin)?);
         let clock = conversion.behind(origin, (4 * ROOM) >> FRACTION)?;
-        (longest < ROOM).then_some(Near { left, right, clock })
+        (longest < ROOM).then_some(Near { left, right, clock, regular: self.regular(left, right, unseen) })
+    }
+
+    /// Of one whose cycles fit [`Near`].
+    fn regular(&self, left: Anchor<u64>, right: Anchor<u64>, unseen: u64) -> Option<Regular> {
+        let cycle = self.cycle.filter(|_| self.all.doubt.breaks == 0 && !self.stalls)?;
+        let best = left.best();
+        let span = right.best().saturating_sub(best);
+        span.checked_mul(self.all.most)?;
+        Some(Regular { cycle, slack: unseen * cycle.high, best, span })
     }
 
     /// All its cycles do not fit between its anchors.
@@ -162,8 +189,10 @@ impl Interval {
     #[inline]
     pub(super) fn time(&self, since: Span, unseen: u64, conversion: TscClock) -> EventTime {
         let (lo, point, hi) = match &self.near {
-            Some(Near { left, right, clock }) => {
-                let Bounds { lo, point, hi, .. } = self.bounds(*left, *right, since, unseen);
+            Some(near @ Near { left, right, clock, regular }) => {
+                let regular = regular.as_ref().and_then(|regular| self.regular_bounds(near, regular, since));
+                let bounds = regular.unwrap_or_else(|| self.bounds(*left, *right, since, unseen));
+                let Bounds { lo, point, hi, .. } = bounds;
                 let up = hi + (u64::ONE - 1);
                 (clock.to_ns(lo >> FRACTION), clock.to_ns(point >> FRACTION), clock.to_ns(up >> FRACTION))
             }
@@ -176,8 +205,24 @@ impl Interval {
         EventTime { lo, point: point.clamp(lo, hi), hi }
     }
 
-    /// Of a slot `since` behind the left anchor.
+    /// As [`Self::bounds`] for less, unless packets contradict each other.  Nothing overflows, as all cycles are shorter than
+    /// [`ROOM`], and the anchors behind that.
     #[inline(always)]
+    fn regular_bounds(&self, near: &Near, regular: &Regular, since: Span) -> Option<Bounds<u64>> {
+        let (Near { left, right, .. }, all) = (near, &self.all);
+        let &Regular { cycle, slack, best, span } = regular;
+        let (most, least) = (since.most.min(all.most), since.least());
+        let rest_least = all.least().saturating_sub(least);
+        let lo = left.lo.max(left.lo + least * cycle.low - slack);
+        let lo = lo.max(right.lo - (all.most - most) * cycle.high - slack);
+        let hi = right.hi.min(right.hi + slack - rest_least * cycle.low);
+        let hi = hi.min(left.hi + most * cycle.high + slack);
+        let point = best + span * most / all.most.max(1);
+        (lo <= hi).then(|| Bounds { lo, point: point.clamp(lo, hi), hi, contradict: false })
+    }
+
+    /// Of a slot `since` behind the left anchor.
+    #[inline(never)]
     fn bounds<T: Ticks>(&self, left: Anchor<T>, right: Anchor<T>, since: Span, unseen: u64) -> Bounds<T> {
         let (cycle, all) = (self.cycle, self.all);
         let (mut lo, mut hi, mut contradict) = (left.lo, right.hi, false);

@@ -72,6 +72,8 @@ pub(super) struct Near {
     end: Slot,
     part: usize,
     run: usize,
+    /// What the run's marks have in common.
+    since: Span,
 }
 
 pub(super) struct Timeline {
@@ -120,15 +122,27 @@ impl Timeline {
     #[inline]
     pub(super) fn push(&mut self, most: u64, work: u32) -> Slot {
         let slot = self.next();
-        let in_run = u32::try_from(most.wrapping_sub(self.run.most));
-        let most = in_run.unwrap_or_else(|_| self.begin_run(most, self.run.doubt));
+        let most = self.in_run(most, u32::MAX.into()) as u32;
         self.marks.push(Mark { most, work });
         slot
     }
 
+    /// What of so many cycles since the last anchor is of the present run; if that were more than `limit`, another one begins.
+    #[inline]
+    pub(super) fn in_run(&mut self, most: u64, limit: u64) -> u64 {
+        let in_run = most.wrapping_sub(self.run.most);
+        if in_run <= limit { in_run } else { self.begin_run(most, self.run.doubt) }
+    }
+
+    /// How many cycles since the last anchor so many of the present run are.
+    #[inline]
+    pub(super) fn since_run(&self, in_run: u64) -> u64 {
+        self.run.most.saturating_add(in_run)
+    }
+
     /// The slots that follow are another run, `most` cycles behind the last anchor; what is left of these.
     #[cold]
-    fn begin_run(&mut self, most: u64, doubt: Doubt) -> u32 {
+    fn begin_run(&mut self, most: u64, doubt: Doubt) -> u64 {
         self.run = Run { first: self.next(), most, doubt };
         self.runs.push(self.run);
         0
@@ -196,25 +210,26 @@ impl Timeline {
     pub(super) fn time(&self, slot: Slot, near: &mut Near) -> Option<EventTime> {
         let mark = self.marks.get(slot.0 as usize)?;
         if slot < near.first || slot >= near.end {
-            *near = self.look_up(slot, *near);
+            *near = self.look_up(slot, *near)?;
         }
-        let (run, part) = (self.runs.get(near.run)?, self.parts.get(near.part)?);
-        if slot < part.first || slot >= self.open {
-            return None;
-        }
-        let since = Span { most: run.most + u64::from(mark.most), doubt: run.doubt };
+        let part = self.parts.get(near.part)?;
+        let since = Span { most: near.since.most + u64::from(mark.most), ..near.since };
         let time = self.by_rule(&part.rule, since);
         Some(part.bound.map_or(time, |(lo, hi)| EventTime { lo, point: time.point.clamp(lo, hi), hi }))
     }
 
     /// The part and the run of a slot, if it has any.
-    fn look_up(&self, slot: Slot, near: Near) -> Near {
+    #[cold]
+    fn look_up(&self, slot: Slot, near: Near) -> Option<Near> {
         let part = last_begun(&self.parts, |part| part.first, slot, near.part);
         let run = last_begun(&self.runs, |run| run.first, slot, near.run);
         let part_first = |number: usize| self.parts.get(number).map_or(self.open, |part| part.first);
         let run_first = |number: usize| self.runs.get(number).map_or(Slot(u32::MAX), |run| run.first);
         let first = part_first(part).max(run_first(run));
-        Near { first, end: part_first(part + 1).min(run_first(run + 1)), part, run }
+        let end = part_first(part + 1).min(run_first(run + 1));
+        let Run { most, doubt, .. } = *self.runs.get(run)?;
+        let near = Near { first, end, part, run, since: Span { most, doubt } };
+        (first <= slot && slot < end).then_some(near)
     }
 
     #[inline]

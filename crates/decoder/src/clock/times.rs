@@ -1,6 +1,6 @@
 //! The times of slots, and between them, once all packets have been read.
 
-use model::EventTime;
+use model::{EventTime, Ns};
 
 use super::Slot;
 use super::progress::Progress;
@@ -16,9 +16,12 @@ const NOBODY: Slot = Slot(u32::MAX);
 pub(crate) struct Times<'a> {
     timeline: &'a Timeline,
     progress: Progress<'a>,
-    /// By the slot's lowest bits: whose times they are.
+    /// By the slot's lowest bits: whose times they are, and what they are.  A time's parts lie apart, as they are written one by
+    /// one: two of them read as one are what a processor waits for.
     recent: [Slot; RECENT],
-    recent_times: [EventTime; RECENT],
+    lo: [Ns; RECENT],
+    point: [Ns; RECENT],
+    hi: [Ns; RECENT],
     /// Where in the timeline was asked last.
     near: Near,
 }
@@ -29,7 +32,9 @@ impl<'a> Times<'a> {
             timeline,
             progress: Progress(&timeline.marks),
             recent: [NOBODY; RECENT],
-            recent_times: [EventTime::default(); RECENT],
+            lo: [Ns(0); RECENT],
+            point: [Ns(0); RECENT],
+            hi: [Ns(0); RECENT],
             near: Near::default(),
         }
     }
@@ -41,14 +46,14 @@ impl<'a> Times<'a> {
         if self.recent[place] != slot {
             self.work_out(slot, place);
         }
-        self.recent_times[place]
+        EventTime { lo: self.lo[place], point: self.point[place], hi: self.hi[place] }
     }
 
     #[inline(never)]
     fn work_out(&mut self, slot: Slot, place: usize) {
         let EventTime { lo, point, hi } = self.timeline.time(slot, &mut self.near).unwrap_or_default();
         self.recent[place] = slot;
-        self.recent_times[place] = EventTime { lo, point, hi };
+        (self.lo[place], self.point[place], self.hi[place]) = (lo, point, hi);
     }
 
     /// The time of what happened behind `lo` and not behind `slot`, when `work` instructions had passed.  The same slot

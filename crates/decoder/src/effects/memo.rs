@@ -5,7 +5,7 @@
 //! memo is no larger than the effects that were met need, which also spares the processor's table of pages.  An effect
 //! stands at the place that its key says, or else beside that, in the same line.
 
-use super::{Asked, BITS, EdgeId, Effect, End};
+use super::{Asked, EdgeId, Effect, End};
 use crate::block::BlockId;
 
 /// What an effect is of: a block, and what is asked there.
@@ -23,12 +23,8 @@ impl Key {
     #[inline]
     pub(super) fn new(block: BlockId, asked: Asked) -> Self {
         let (detail, kind) = match asked {
-            Asked::Bits(bits) => (bits.number::<BITS>(), 0),
+            Asked::Bits(bits) => (bits.number(), 0),
             Asked::Address(ip) => (ip.0, 1),
-            Asked::Return(call, bits) => {
-                let call = call.unwrap_or(BlockId::NONE);
-                (u64::from(call.0) << (BITS + 1) | bits.number::<BITS>(), 2)
-            }
         };
         Self { detail: detail.to_ne_bytes(), block: block.0 | kind << 30 }
     }
@@ -65,7 +61,7 @@ impl Line {
                 work: 0,
                 first_work: 0,
                 edges: EdgeId::NONE,
-                bits: 0,
+                rest: 1,
                 end: End::Lost,
                 returns: false,
                 calls: false,

@@ -1,9 +1,9 @@
 //! Working out one effect: from a block on, by direct branches and what the packet says.
 
-use model::{Avma, BranchKind, GapCause, NoCode, SpaceId, Transfer};
+use model::{Avma, BranchKind, GapCause, NoCode, Site, SpaceId, Target, Transfer};
 use packet::Tnt;
 
-use super::{Edge, EdgeId, Effect, Effects, End, Failure, Role};
+use super::{Behind, Edge, EdgeId, Effect, Effects, End, Failure, Reached, Role};
 use crate::Context;
 use crate::block::{Block, BlockId, Terminator};
 use crate::graph::BlockGraph;
@@ -34,7 +34,8 @@ pub(super) struct Path<'a> {
     effects: &'a mut Effects,
     space: SpaceId,
     block: BlockId,
-    bits: u8,
+    /// Those that are left of the bits.
+    rest: Tnt,
     returns: bool,
     work: u32,
     /// Instructions up to the branch of the first bit.
@@ -74,7 +75,7 @@ impl<'a> Path<'a> {
             effects,
             space,
             block,
-            bits: 0,
+            rest: Tnt::default(),
             returns: false,
             work: 0,
             first_work: None,
@@ -84,21 +85,7 @@ impl<'a> Path<'a> {
     }
 
     pub(super) fn finish(self, end: Walked<End>) -> Effect {
-        let Self {
-            context,
-            graph,
-            effects,
-            block: next,
-            bits,
-            returns,
-            work,
-            first_work,
-            first_edge,
-            calls,
-            space: _,
-        } = self;
-        let is_at_return =
-            context.recording.pt.return_compression && graph.block(next).terminator == Terminator::Return;
+        let Self { effects, block: next, rest, returns, work, first_work, first_edge, calls, .. } = self;
         let has_edges = effects.edges.len() > first_edge;
         if let Some(last) = effects.edges.last_mut().filter(|_| has_edges) {
             last.is_last = true;
@@ -111,7 +98,6 @@ impl<'a> Path<'a> {
                         edge.is_open = true;
                     }
                 }
-                let end = if is_at_return && end == End::Used { End::Return } else { end };
                 (end, edges, !calls.is_empty())
             }
             Err(failure) => {
@@ -121,7 +107,9 @@ impl<'a> Path<'a> {
             }
         };
         let first_work = first_work.unwrap_or(work);
-        Effect { next, work, first_work, edges, bits, end, returns, calls }
+        // Of what was asked it is a part, which fits.
+        let rest = rest.number() as u8;
+        Effect { next, work, first_work, edges, rest, end, returns, calls }
     }
 
     fn here(&self) -> Block {
@@ -139,24 +127,35 @@ impl<'a> Path<'a> {
             _ if from.last.function == target.function || target.at_entry => (Role::Jump, target.ip),
             _ => (Role::Landing, target.ip),
         };
-        let kind = from.branch_kind();
-        let is_transfer =
-            |kind: &BranchKind| self.context.is_transfer(*kind, from.last.function, target.function);
-        if let Some(kind) = kind.filter(is_transfer) {
-            self.effects.transfers.push(Transfer::Branch { kind, from: from.last, to: target });
-            self.effects.edges.push(Edge {
-                from: self.block,
-                work: self.work,
-                role,
-                address: address.0,
-                from_asked: self.context.is_asked(from.last.function),
-                to_asked: self.context.is_asked(target.function),
-                is_behind_first: self.first_work.is_some(),
-                is_open: false,
-                is_last: false,
-            });
+        if let Some(kind) = from.branch_kind()
+            && self.context.is_transfer(kind, from.last.function, target.function)
+        {
+            let is_asked = self.context.is_asked(target.function);
+            self.transfer(kind, from.last, target, role, Reached { address, is_asked });
         }
         self.block = to;
+    }
+
+    /// A compressed return to a call that the stack knows.
+    fn return_to_stack(&mut self) {
+        let Behind { to, .. } = Behind::UNKNOWN;
+        let reached = Behind::UNKNOWN.reached();
+        self.transfer(BranchKind::Return, self.here().last, to, Role::ReturnToStack, reached);
+    }
+
+    fn transfer(&mut self, kind: BranchKind, from: Site, to: Target, role: Role, reached: Reached) {
+        self.effects.transfers.push(Transfer::Branch { kind, from, to });
+        self.effects.edges.push(Edge {
+            from: self.block,
+            work: self.work,
+            role,
+            to: reached.address,
+            from_asked: self.context.is_asked(from.function),
+            to_asked: reached.is_asked,
+            is_behind_first: self.first_work.is_some(),
+            is_open: false,
+            is_last: false,
+        });
     }
 
     /// Takes the branch at the end of the block, to `ip`.
@@ -224,27 +223,37 @@ impl<'a> Path<'a> {
     }
 
     /// The branch at hand has the next bit.
-    fn bit(&mut self, branch: impl FnOnce(&mut Self) -> Walked<()>) -> Walked<()> {
-        self.bits += 1;
+    fn bit(&mut self, branch: impl FnOnce(&mut Self, bool) -> Walked<()>) -> Walked<()> {
+        let is_taken = self.rest.pop() == Some(true);
         let work = self.work;
-        let walked = branch(self);
+        let walked = branch(self, is_taken);
         self.first_work.get_or_insert(work);
         walked
     }
 
-    pub(super) fn follow(&mut self, mut bits: Tnt) -> Walked<End> {
-        while !bits.is_empty() {
+    pub(super) fn follow(&mut self, bits: Tnt) -> Walked<End> {
+        self.rest = bits;
+        while !self.rest.is_empty() {
             let block = self.advance()?;
             match block.terminator {
                 Terminator::Conditional { taken } => {
-                    let is_taken = bits.pop() == Some(true);
                     self.pass(&block);
-                    self.bit(|path| if is_taken { path.taken(taken) } else { path.not_taken() })?;
+                    self.bit(|path, is_taken| if is_taken { path.taken(taken) } else { path.not_taken() })?;
                 }
                 Terminator::Return if self.context.recording.pt.return_compression => {
-                    let Some(call) = self.calls.pop() else { return Ok(End::Return) };
-                    let is_taken = bits.pop() == Some(true);
-                    self.return_to(is_taken.then_some(call.block))?;
+                    let call = self.calls.pop();
+                    self.pass(&block);
+                    self.bit(|path, is_taken| match call {
+                        _ if !is_taken => Err(GapCause::Desync { ip: block.last.ip }.into()),
+                        Some(call) => path.return_to(call.block),
+                        None => {
+                            path.return_to_stack();
+                            Ok(())
+                        }
+                    })?;
+                    if call.is_none() {
+                        return Ok(if block.last.ip.is_kernel() { End::KernelReturn } else { End::Return });
+                    }
                 }
                 // Deferred TIP: the bits belong to branches behind its target.
                 Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return => {
@@ -256,28 +265,15 @@ impl<'a> Path<'a> {
         Ok(End::Used)
     }
 
-    /// A compressed return behind `call`, and what the bits behind its own do.
-    pub(super) fn follow_return(&mut self, call: Option<BlockId>, mut bits: Tnt) -> Walked<End> {
-        let is_taken = bits.pop() == Some(true);
-        self.return_to(call.filter(|_| is_taken))?;
-        self.follow(bits)
-    }
-
-    /// A compressed return behind `call`; without one it contradicts its bit.
-    fn return_to(&mut self, call: Option<BlockId>) -> Walked<()> {
-        let block = self.here();
-        self.pass(&block);
-        self.bit(|path| {
-            let ip = call.map(|call| path.graph.return_address(call));
-            // no near return leads into the kernel or out of it
-            match (call, ip) {
-                (Some(call), Some(ip)) if block.last.ip.is_kernel() == ip.is_kernel() => {
-                    let to = path.graph.behind_call(path.context, path.space, call);
-                    path.branch(to, ip)
-                }
-                _ => Err(GapCause::Desync { ip: block.last.ip }.into()),
-            }
-        })
+    /// A compressed return behind `call`.
+    fn return_to(&mut self, call: BlockId) -> Walked<()> {
+        let from = self.here().last.ip;
+        let ip = self.graph.return_address(call);
+        if from.is_kernel() != ip.is_kernel() {
+            return Err(GapCause::Desync { ip: from }.into()); // no near return leads into the kernel or out of it
+        }
+        let to = self.graph.behind_call(self.context, self.space, call);
+        self.branch(to, ip)
     }
 
     /// An indirect branch to `ip`.

@@ -251,7 +251,7 @@ impl Flow<'_> {
             return;
         }
         let from = match self.state {
-            State::On => Moment::Behind(self.flow_slot),
+            State::On => Moment::Behind(self.last.slot),
             _ => Moment::At(self.clock.slot(self.walk.work)),
         };
         let overflowed = cause == GapCause::Overflow;

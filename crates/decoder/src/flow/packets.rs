@@ -3,6 +3,7 @@
 use model::{AsyncCause, AuxOffset, Avma, GapCause};
 use packet::{IpPayload, Tnt};
 
+use super::common::OpenTnt;
 use super::events::{Fup, FupUse, Interruption};
 use super::loss::Lost;
 use super::{Flow, State};
@@ -23,17 +24,56 @@ impl Flow<'_> {
         }
     }
 
+    /// A TNT in code that is followed.
+    fn follow_tnt(&mut self, at: AuxOffset, tnt: Tnt) {
+        self.clock.progress(1);
+        let step = self.last.tnt(self.clock.next_slot(), at);
+        let before = self.walk.work;
+        let open = OpenTnt { step, all: tnt, left: tnt, before, first_bit: None };
+        if self.walk.tnt.is_empty() {
+            return self.follow_rest(open);
+        }
+        // Its slot is made as if it had been followed.
+        self.clock.slot(before);
+        self.clock.progress(u64::from(tnt.len()).saturating_sub(1));
+        self.check(Err(GapCause::Desync { ip: self.walk.position().ip }), at);
+    }
+
+    /// Follows what is left of a TNT.  Its slot is made behind that, and not written twice.
+    pub(super) fn follow_rest(&mut self, open: OpenTnt) {
+        let OpenTnt { step, all, left, before, first_bit } = open;
+        (self.walk.tnt, self.walk.first_bit) = (left, first_bit);
+        let walked = self.walk.follow_tnt(step);
+        self.clock.slot(self.walk.first_bit.unwrap_or(before));
+        self.clock.progress(u64::from(all.len()).saturating_sub(1));
+        self.check(walked, step.at);
+    }
+
+    /// Follows a TIP in code that is followed, without a FUP before it; `deferred`: it may have waited.
+    pub(super) fn follow_tip(&mut self, step: Step, ip: Avma, deferred: bool) {
+        let walked = self.walk.follow_tip(step, ip);
+        if !deferred {
+            self.clock.slot(self.walk.work);
+        }
+        self.arrived(step, ip, walked);
+    }
+
     pub(super) fn tip(&mut self, at: AuxOffset, payload: IpPayload) {
         let ip = self.last_ip.expand(payload).map(Avma);
         let fup = self.fup.take().and_then(|fup| fup.of_tip(ip));
         self.fup_use = FupUse::default();
         match (self.state, ip) {
             (State::On, Some(ip)) => {
-                let Some(Fup { ip: from, interruption, .. }) = fup else {
-                    self.follow_tip(at, ip);
-                    return;
-                };
                 self.clock.progress(1);
+                let Some(Fup { ip: from, interruption, .. }) = fup else {
+                    let deferred = self.last.behind_tnt || !self.walk.tnt.is_empty();
+                    let step = if deferred {
+                        self.last.among_tnt(at)
+                    } else {
+                        self.last.tip(self.clock.next_slot(), at)
+                    };
+                    return self.follow_tip(step, ip, deferred);
+                };
                 // FUP forces TNT and all deferred TIPs out (SDM, "Deferred TIPs"): the TIP behind one has not waited.
                 let step = self.step(at);
                 let walked = match interruption {

@@ -9,7 +9,7 @@ impl Flow<'_> {
     /// The next segment's PSB+ is complete.  How long cycles were before it depends on what is measured behind it, too, as
     /// CBR packets come late: reads on until that is known.
     pub(super) fn settle_clock(&mut self) {
-        let (end, mut in_psb) = (self.flow_slot, false);
+        let (end, mut in_psb) = (self.last.slot, false);
         while !self.clock.is_settled(end) {
             let offset = self.reader.offset();
             let Some(Item::Packet(at, packet)) = self.reader.next() else { return };
