@@ -5,7 +5,7 @@ use std::path::Path;
 use analyzer::{CheckedAnalysis, Report, Request, Surroundings, TreeSink};
 use decoder::{Context, DecodeOptions, DecodeStats, OwnDecoder, SegmentDecoder};
 use image::{Image, ImageOptions, Query};
-use model::{Avma, EventSink, FunctionId, Recording, Schedule};
+use model::{Avma, Digester, EventSink, FunctionId, Recording, Schedule};
 use tracegen::truth::verify::KernelText;
 
 use crate::fixture::Kernel;
@@ -74,6 +74,18 @@ impl<'a> Opened<'a> {
     /// Decodes all of it.
     pub fn decode(&self, options: &DecodeOptions, sink: &mut dyn EventSink) -> DecodeStats {
         self.decode_with(Box::new(OwnDecoder::default()), options, sink)
+    }
+
+    /// The same, with somebody who works on the events ahead of the sink.
+    pub fn decode_digested(
+        &self,
+        digester: &dyn Digester,
+        options: &DecodeOptions,
+        sink: &mut dyn EventSink,
+    ) -> DecodeStats {
+        let context = Context::new(&self.recording, &self.schedule, &self.image, options.all_branches);
+        let context = Context { digester: Some(digester), ..context };
+        decoder::decode_with(Box::new(OwnDecoder::default()), &context, options, &|_| (), sink).stats
     }
 
     /// The same with any decoder.

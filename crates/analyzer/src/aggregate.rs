@@ -79,6 +79,29 @@ impl Aggregate {
         true
     }
 
+    /// What was asked.
+    pub(crate) fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// What was added so far, which is then forgotten.
+    pub(crate) fn take(&mut self) -> Self {
+        let anew = Self::new(&self.request);
+        std::mem::replace(self, anew)
+    }
+
+    /// The children of some call took longer than it.
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.functions.iter().any(|sums| sums.overfull.is_some())
+    }
+
+    /// Adds calls that were added up elsewhere: all were seen from entry to end, and none is kept as a row.
+    pub(crate) fn merge_whole_calls(&mut self, other: &Self) {
+        for (sums, other) in self.functions.iter_mut().zip(&other.functions) {
+            sums.merge_whole_calls(other);
+        }
+    }
+
     fn is_asked_for(&self, row: &CallRow) -> bool {
         let latency = self.request.latency;
         let fits = if row.status.counted() {
@@ -120,6 +143,17 @@ impl FunctionSums {
         let inside = sums.count(row, children);
         if inside.sum_ns > row.latency_ns || inside.off_cpu_ns > row.off_cpu_ns {
             self.overfull.get_or_insert(*row);
+        }
+    }
+
+    fn merge_whole_calls(&mut self, other: &Self) {
+        self.calls.complete += other.calls.complete;
+        self.calls.unwound += other.calls.unwound;
+        self.ended_by_jump += other.ended_by_jump;
+        self.undecided += other.undecided;
+        self.outermost.add(other.outermost);
+        for (caller, sums) in &other.callers {
+            self.callers.entry(*caller).or_default().merge(sums);
         }
     }
 

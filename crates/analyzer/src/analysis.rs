@@ -1,8 +1,13 @@
 //! The whole: events of all threads in, one report out.
 
-use model::{AuxOffset, EventSink, EventTime, FunctionSet, Gap, GapCause, Ns, Pid, SpaceId, Tid, TraceEvent};
+use std::ops::Range;
+
+use model::{
+    AuxOffset, Digest, EventSink, EventTime, FunctionSet, Gap, GapCause, Ns, Pid, SpaceId, Tid, TraceEvent,
+};
 use rustc_hash::FxHashMap;
 
+use crate::digest::{DigestedRun, RunDigester};
 use crate::report::{Report, RowSink, TraceSummary};
 use crate::request::{Request, Surroundings};
 use crate::session::Session;
@@ -68,6 +73,13 @@ impl<'a> Analysis<'a> {
         self
     }
 
+    /// Who does its work on calls that are whole in a stretch, on the decoder's workers; `None` where somebody wants each of
+    /// them, in order.
+    #[must_use]
+    pub fn digester(&self) -> Option<RunDigester<'a>> {
+        RunDigester::of(&self.session)
+    }
+
     /// The thread's state; `None` if it was not asked for.
     fn thread(&mut self, tid: Tid) -> (&mut Session<'a>, &mut Option<Thread<'a>>) {
         let Self { session, threads, tids, .. } = self;
@@ -123,6 +135,35 @@ impl EventSink for Analysis<'_> {
         if tid.0 <= 0 || self.thread(tid).1.is_some() {
             self.events += transfers;
         }
+    }
+
+    fn digested(
+        &mut self,
+        pid: Pid,
+        tid: Tid,
+        space: SpaceId,
+        events: &[TraceEvent],
+        (digest, changed): (Digest, usize),
+    ) {
+        let Ok(runs) = digest.downcast::<Vec<DigestedRun>>() else {
+            return self.events(pid, tid, space, events);
+        };
+        let mut next = 0;
+        for run in *runs {
+            let DigestedRun { events: Range { start, end }, .. } = run;
+            self.events(pid, tid, space, events.get(next..start).unwrap_or_default());
+            next = start;
+            let (session, thread) = self.thread(tid);
+            if let Some(thread) = thread
+                && start >= changed
+                && thread.takes(&run)
+            {
+                thread.take(session, space, &run);
+                self.events += (end - start) as u64;
+                next = end;
+            }
+        }
+        self.events(pid, tid, space, events.get(next..).unwrap_or_default());
     }
 
     fn events(&mut self, _pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {

@@ -15,8 +15,6 @@ type Cache<T> = FxHashMap<(SpaceId, Avma), T>;
 /// Functions, places and call sites of the traced processes.
 pub(crate) struct CodeMap<'a> {
     around: Surroundings<'a>,
-    /// By function.
-    kinds: Vec<Option<FunctionKind>>,
     functions: Cache<FunctionAt>,
     places: Cache<Option<Place>>,
     sites: Cache<Option<Avma>>,
@@ -27,7 +25,6 @@ impl<'a> CodeMap<'a> {
     pub(crate) fn new(around: Surroundings<'a>) -> Self {
         Self {
             around,
-            kinds: Vec::new(),
             functions: Cache::default(),
             places: Cache::default(),
             sites: Cache::default(),
@@ -35,27 +32,12 @@ impl<'a> CodeMap<'a> {
         }
     }
 
-    #[inline]
-    pub(crate) fn kind(&mut self, id: FunctionId) -> FunctionKind {
-        match self.kinds.get(id.0 as usize) {
-            Some(&Some(kind)) => kind,
-            _ => self.ask_kind(id),
-        }
-    }
-
-    #[cold]
-    fn ask_kind(&mut self, id: FunctionId) -> FunctionKind {
-        let kind = self.around.functions.kind(id);
-        let index = id.0 as usize;
-        if index < CACHE_MAX {
-            self.kinds.resize(self.kinds.len().max(index + 1), None);
-            self.kinds[index] = Some(kind);
-        }
-        kind
+    pub(crate) fn kind(&self, id: FunctionId) -> FunctionKind {
+        self.around.functions.kind(id)
     }
 
     /// A call from `from` to a place inside the same function: part of it, neither frame nor child.
-    pub(crate) fn is_inner_call(&mut self, from: FunctionId, to: FunctionId, at_entry: bool) -> bool {
+    pub(crate) fn is_inner_call(&self, from: FunctionId, to: FunctionId, at_entry: bool) -> bool {
         to == from && !at_entry && self.kind(from) == FunctionKind::Symbol
     }
 

@@ -109,7 +109,7 @@ impl<'a> Thread<'a> {
 }
 
 /// What the call on top gathers, if it is wanted.
-fn running(stack: &mut [Frame]) -> Option<&mut Activation> {
+pub(crate) fn running(stack: &mut [Frame]) -> Option<&mut Activation> {
     let is_it = |frame: &&mut Frame| frame.activation.is_some() || !frame.is_part_of_caller();
     let top = stack.iter_mut().rev().find(is_it)?;
     top.activation.as_deref_mut().filter(|a| a.wanted.is_some())

@@ -204,7 +204,7 @@ impl<'a> Thread<'a> {
 }
 
 /// The kernel starts user code in the middle of nowhere only to run a handler; one in stripped code has no known entry.
-fn is_handler(session: &mut Session<'_>, thread: &Thread<'_>, to: Target) -> bool {
+fn is_handler(session: &Session<'_>, thread: &Thread<'_>, to: Target) -> bool {
     let same = thread.stack.last().is_some_and(|top| top.function == to.function);
     to.at_entry || !same && session.map.kind(to.function) == FunctionKind::Unnamed
 }

@@ -85,7 +85,7 @@ impl<'a> Thread<'a> {
                 self.step(session, space, &event);
                 continue;
             };
-            let mut verdict = undecided.look(&mut session.map, &self.stack, &event);
+            let mut verdict = undecided.look(&session.map, &self.stack, &event);
             undecided.events.push((space, event));
             session.held_events += 1;
             if undecided.events.len() >= LOOK_AHEAD_MAX || session.held_events >= HELD_MAX {

@@ -97,7 +97,7 @@ impl<K> Default for Ledger<K> {
 impl<K: Copy + Eq + Hash> Ledger<K> {
     /// Adds a call: to a group, if it is in one, and to what the variance is of.  `spent` says what a node's own time went for,
     /// `key` names its callee.
-    fn add(
+    pub fn add(
         &mut self,
         side: Option<Side>,
         tree: &CallTree,

@@ -51,6 +51,11 @@ impl<'a> OffCpuClock<'a> {
         }
     }
 
+    /// Events up to this time change nothing, if tracing does not start anew.
+    pub(crate) fn stands_still_until(&self, time: EventTime) -> bool {
+        time.lo < self.next_in || self.next_in == Ns::MAX
+    }
+
     /// The kernel's scheduler was entered.
     pub(crate) fn enter_scheduler(&mut self, time: EventTime) {
         self.count_scheduler();

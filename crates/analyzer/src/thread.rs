@@ -52,15 +52,15 @@ pub(crate) struct Thread<'a> {
     pub(crate) is_new: bool,
     pub(crate) window: ThreadWindow,
     /// Deaths and rebirths that are still to come.
-    dead: &'a [(Ns, Ns)],
+    pub(crate) dead: &'a [(Ns, Ns)],
     ghosts: Ghosts,
     /// Functions that the kernel has entered as handlers of signals.
     pub(crate) handlers: Vec<FunctionId>,
     /// By wanted function.
-    open: Vec<Open>,
+    pub(crate) open: Vec<Open>,
     /// Indices in `stack` of the ancestor's activations.
     ancestors: Vec<usize>,
-    last: EventTime,
+    pub(crate) last: EventTime,
     /// What cuts the frames that end now.
     cut_by: Option<Cut>,
     pub(crate) trees: Gatherer,
@@ -68,13 +68,13 @@ pub(crate) struct Thread<'a> {
 
 /// What of a wanted function has been entered.
 #[derive(Clone, Copy, Default)]
-struct Open {
+pub(crate) struct Open {
     /// Open activations.
-    depth: u32,
+    pub(crate) depth: u32,
     /// Number of entries so far.
-    entered: u64,
+    pub(crate) entered: u64,
     /// It was open more than once.
-    is_recursive: bool,
+    pub(crate) is_recursive: bool,
 }
 
 /// How a frame ends.

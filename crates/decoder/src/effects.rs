@@ -222,7 +222,7 @@ pub(crate) struct Effects {
 /// Bits of a TNT packet that make one effect: all of a short one.  More would make more effects, fewer more lookups.
 const BITS: u8 = 7;
 /// So much of them is enough, for each worker.
-const MAX_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 16 << 20;
 
 impl Effects {
     /// With a memo of at most so many entries, and at least a line of them.

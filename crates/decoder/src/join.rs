@@ -33,7 +33,7 @@ pub(crate) fn run(
     sink: &mut dyn EventSink,
 ) -> DecodeStats {
     let pool = Pool::new(decoder, options.workers);
-    let mut join = Join { stats: DecodeStats::default(), last: BTreeMap::new(), progress, sink };
+    let mut join = Join { stats: DecodeStats::default(), last: BTreeMap::new(), decoder, progress, sink };
     let segment_bytes = decoder.segment_bytes(options.segment_bytes);
     let Groups { threads, cpus } = groups(context, options.part.as_ref(), segment_bytes);
     let wanted = |group| match &options.part {
@@ -121,6 +121,9 @@ impl<'a> Pool<'a> {
     fn decode(&self, context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput {
         let mut output = self.decoder.decode(context, segment);
         output.stretches.iter_mut().for_each(Stretch::keep_forward);
+        if let Some(digester) = context.digester.filter(|_| self.rayon.is_some()) {
+            output.stretches.iter_mut().for_each(|stretch| stretch.digest_with(digester));
+        }
         output
     }
 
@@ -161,6 +164,7 @@ struct Join<'a> {
     stats: DecodeStats,
     /// The last time given out, per thread.
     last: BTreeMap<Tid, EventTime>,
+    decoder: &'a dyn SegmentDecoder,
     progress: &'a dyn Fn(u64),
     sink: &'a mut dyn EventSink,
 }
@@ -202,12 +206,17 @@ impl Join<'_> {
                 return;
             }
             let mut stretch = entry.remove();
-            stretch.continue_from(self.last.entry(stretch.tid).or_default());
+            let changed = stretch.continue_from(self.last.entry(stretch.tid).or_default());
             self.stats.events += stretch.events.len() as u64 + stretch.left_out;
             if stretch.left_out > 0 {
                 self.sink.left_out(stretch.tid, stretch.left_out);
             }
-            self.sink.events(stretch.pid, stretch.tid, stretch.space, &stretch.events);
+            let Stretch { pid, tid, space, events, digest, .. } = stretch;
+            match digest {
+                Some(digest) => self.sink.digested(pid, tid, space, &events, (digest, changed)),
+                None => self.sink.events(pid, tid, space, &events),
+            }
+            self.decoder.give_back(events);
         }
     }
 }

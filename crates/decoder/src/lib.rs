@@ -38,8 +38,8 @@ mod untraced;
 mod walk;
 
 use model::{
-    Avma, BranchKind, CodeSource, EventSink, FunctionAt, FunctionId, FunctionLookup, FunctionSet, Ns,
-    Recording, Schedule, SpaceId, Target, Tsc, TscClock,
+    Avma, BranchKind, CodeSource, Digester, EventSink, FunctionAt, FunctionId, FunctionLookup, FunctionSet,
+    Ns, Recording, Schedule, SpaceId, Target, Tsc, TscClock,
 };
 
 pub use owner::{LostPart, Owner, Running};
@@ -109,6 +109,8 @@ pub struct Context<'a> {
     pub all_branches: bool,
     /// The functions that the sink asks about, see [`EventSink::asks_about`].
     pub asks_about: Option<&'a FunctionSet>,
+    /// Who works on the sink's events ahead of it, on the workers.
+    pub digester: Option<&'a dyn Digester>,
 }
 
 impl<'a> Context<'a> {
@@ -120,7 +122,15 @@ impl<'a> Context<'a> {
         image: &'a (impl CodeSource + FunctionLookup),
         all_branches: bool,
     ) -> Self {
-        Self { recording, schedule, code: image, functions: image, all_branches, asks_about: None }
+        Self {
+            recording,
+            schedule,
+            code: image,
+            functions: image,
+            all_branches,
+            asks_about: None,
+            digester: None,
+        }
     }
 
     /// The instruction at `ip`, which control reached.
@@ -170,7 +180,8 @@ pub fn decode(
     sink: &mut dyn EventSink,
 ) -> DecodeStats {
     let all_branches = options.all_branches;
-    let context = Context { recording, schedule, code, functions, all_branches, asks_about: None };
+    let context =
+        Context { recording, schedule, code, functions, all_branches, asks_about: None, digester: None };
     decode_with(Box::new(OwnDecoder::default()), &context, options, progress, sink).stats
 }
 

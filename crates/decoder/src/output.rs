@@ -69,6 +69,9 @@ pub(crate) struct Edges {
 /// So many records wait before they are pruned: few enough to be in the processor's first cache then.
 const RECENT: usize = 256;
 
+/// Room for fewer events is not worth keeping.
+pub(crate) const ROOM_EVENTS_MIN: usize = 1 << 10;
+
 /// Collects what happens until the segment's clock is known.
 #[derive(Default)]
 pub(crate) struct Output {
@@ -80,6 +83,8 @@ pub(crate) struct Output {
     /// The records before, each of one branch.
     pruned: Pruned<Record>,
     pub(crate) overflows: u64,
+    /// Room for the events of a long stretch, empty.
+    pub(crate) room: Vec<TraceEvent>,
 }
 
 impl Output {
@@ -145,6 +150,9 @@ impl Output {
         let mut times = clock.times();
         for ((stretch, first), end) in stretches.iter_mut().zip(ends) {
             let kept = self.pruned.kept.get(*first..end).unwrap_or_default();
+            if kept.len() >= ROOM_EVENTS_MIN {
+                stretch.events = std::mem::take(&mut self.room);
+            }
             stretch.events.reserve_exact(kept.len());
             for record in kept {
                 self.event(&mut times, effects, record, &mut stretch.events);

@@ -5,12 +5,14 @@
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use model::TraceEvent;
+
 use crate::Context;
 use crate::clock::{CrystalRatio, Marks};
 use crate::effects::Effects;
 use crate::flow::decode_segment;
 use crate::graph::BlockGraph;
-use crate::output::Output;
+use crate::output::{Output, ROOM_EVENTS_MIN};
 use crate::segment::Segment;
 use crate::stretch::Stretch;
 
@@ -41,6 +43,11 @@ pub trait SegmentDecoder: Sync {
         None
     }
 
+    /// The events of a stretch have served: their room can be used again.
+    fn give_back(&self, events: Vec<TraceEvent>) {
+        drop(events);
+    }
+
     /// How many bytes segments should have at least, if it can choose; `wanted`: what the options say.
     fn segment_bytes(&self, wanted: u64) -> u64 {
         wanted
@@ -52,6 +59,8 @@ pub struct OwnDecoder {
     memo_entries: usize,
     /// A worker takes what is known of the code and gives it back: each worker finds out for itself.
     known: Mutex<Vec<Known>>,
+    /// Room for events, empty.
+    rooms: Mutex<Vec<Vec<TraceEvent>>>,
     crystal: OnceLock<Option<CrystalRatio>>,
 }
 
@@ -62,6 +71,9 @@ pub(crate) struct Known {
     pub(crate) output: Output,
     pub(crate) marks: Marks,
 }
+
+/// Rooms that are kept: as many as there are segments that wait to be given out, but not with any number of workers.
+const ROOMS_MAX: usize = 32;
 
 /// Far more than a program's busy parts need; half a cache line each, but only as many as there are effects.
 const MEMO_ENTRIES: usize = 1 << 18;
@@ -76,11 +88,15 @@ impl OwnDecoder {
     /// With another number of places in the memo than usual, two at least: what is decoded does not depend on it.
     #[must_use]
     pub fn with_memo(memo_entries: usize) -> Self {
-        Self { memo_entries, known: Mutex::default(), crystal: OnceLock::new() }
+        Self { memo_entries, known: Mutex::default(), rooms: Mutex::default(), crystal: OnceLock::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn rooms(&self) -> MutexGuard<'_, Vec<Vec<TraceEvent>>> {
+        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -91,6 +107,14 @@ impl SegmentDecoder for OwnDecoder {
         let (lookups, misses) = (sum(|effects| effects.lookups), sum(|effects| effects.misses));
         let share = 100.0 * lookups.saturating_sub(misses) as f64 / lookups.max(1) as f64;
         Some(format!("memo: {share:.1} % of {lookups} lookups found, {misses} effects worked out"))
+    }
+
+    fn give_back(&self, mut events: Vec<TraceEvent>) {
+        let mut rooms = self.rooms();
+        if events.capacity() >= ROOM_EVENTS_MIN && rooms.len() < ROOMS_MAX {
+            events.clear();
+            rooms.push(events);
+        }
     }
 
     fn decode(&self, context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput {
@@ -104,7 +128,9 @@ impl SegmentDecoder for OwnDecoder {
         let recording = context.recording;
         let measure = || CrystalRatio::measure(&recording.buffers, recording.pt.tsc_ctc_ratio);
         let crystal = *self.crystal.get_or_init(measure);
+        known.output.room = self.rooms().pop().unwrap_or_default();
         let output = decode_segment(context, crystal, &mut known, segment);
+        self.give_back(std::mem::take(&mut known.output.room));
         if known.graph.is_full() || known.effects.is_full() {
             known.graph = BlockGraph::default();
             known.effects.clear();

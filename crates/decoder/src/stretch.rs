@@ -1,6 +1,6 @@
 //! Consecutive events of one thread in one address space.
 
-use model::{AuxOffset, EventTime, GapCause, Ns, Pid, SpaceId, Tid, TraceEvent};
+use model::{AuxOffset, Digest, Digester, EventTime, GapCause, Ns, Pid, SpaceId, Tid, TraceEvent};
 
 use crate::owner::Running;
 
@@ -19,6 +19,8 @@ pub struct Stretch {
     pub(crate) events: Vec<TraceEvent>,
     /// Transfers that nobody asked about.
     pub(crate) left_out: u64,
+    /// What the sink's helper has made of the events.
+    pub(crate) digest: Option<Digest>,
 }
 
 impl Stretch {
@@ -28,7 +30,7 @@ impl Stretch {
         let Running { pid, tid, from: arrived, to: left } = running;
         // The trace may know less well than the switch records: on its CPU before this one the thread was earlier.
         let start = start.max(arrived);
-        Self { pid, tid, space, start, arrived, left, events: vec![], left_out: 0 }
+        Self { pid, tid, space, start, arrived, left, events: vec![], left_out: 0, digest: None }
     }
 
     /// The same thread in the same address space, and it has not been away.
@@ -79,19 +81,27 @@ impl Stretch {
         self.events.iter_mut().for_each(|event| keep_forward(&mut last, event));
     }
 
+    /// Has the events looked at by who helps the sink.
+    pub(crate) fn digest_with(&mut self, digester: &dyn Digester) {
+        self.digest = digester.digest(self.tid, self.space, &self.events);
+    }
+
     /// Nor from the thread's stretch before it to this one: `last` is the last time that was given out.  In itself it goes
-    /// forward: behind the first event that is late enough all are.
-    pub(crate) fn continue_from(&mut self, last: &mut EventTime) {
+    /// forward: behind the first event that is late enough all are.  Returns how many were not.
+    pub(crate) fn continue_from(&mut self, last: &mut EventTime) -> usize {
+        let mut changed = 0;
         for event in &mut self.events {
             let time = event.time();
             if time.lo >= last.lo && time.point >= last.point {
                 break;
             }
             keep_forward(last, event);
+            changed += 1;
         }
         if let Some(end) = self.events.last() {
             *last = end_of(end);
         }
+        changed
     }
 }
 

@@ -4,7 +4,7 @@ use analyzer::{Analysis, Ancestor, LatencyRange, Report, Request, StartWindow, S
 use anyhow::Result;
 use decoder::{DecodeOptions, Decoded};
 use image::Image;
-use model::{AuxOwner, EventSink, FunctionId, Pid, Recording, Schedule, Tid};
+use model::{AuxOwner, Digester, EventSink, FunctionId, Pid, Recording, Schedule, Tid};
 
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure};
@@ -166,16 +166,30 @@ impl<'a> Opened<'a> {
         Place { recording, schedule, image, workers: config.workers, decoder: config.decoder }
     }
 
+    /// Decodes all of it for an analysis, whose work the decoder's workers share.
+    ///
+    /// # Errors
+    /// The decoder is not there.
+    pub(crate) fn analyse(&self, analysis: &mut Analysis<'_>) -> Result<()> {
+        let digester = analysis.digester();
+        self.decode_with(digester.as_ref().map(|digester| digester as &dyn Digester), analysis)
+    }
+
     /// Decodes all of it.
     ///
     /// # Errors
     /// The decoder is not there.
     pub(crate) fn decode(&self, sink: &mut dyn EventSink) -> Result<()> {
+        self.decode_with(None, sink)
+    }
+
+    fn decode_with(&self, digester: Option<&dyn Digester>, sink: &mut dyn EventSink) -> Result<()> {
         let Self { config, recording, schedule, image, .. } = *self;
         let options = DecodeOptions { workers: config.workers, ..DecodeOptions::default() };
         let progress = Progress::new("decoding", recording::aux_bytes(recording));
         let report = |done| progress.at(done);
-        let context = decoder::Context::new(recording, schedule, image, false);
+        let context =
+            decoder::Context { digester, ..decoder::Context::new(recording, schedule, image, false) };
         let decoded = decoder::decode_with(config.decoder.decoder()?, &context, &options, &report, sink);
         drop(progress);
         self.tell(decoded);
@@ -209,7 +223,7 @@ impl<'a> Opened<'a> {
     /// The decoder is not there.
     pub(crate) fn report(&self, request: &Request) -> Result<Report> {
         let mut analysis = Analysis::new(request, self.surroundings());
-        self.decode(&mut analysis)?;
+        self.analyse(&mut analysis)?;
         Ok(analysis.finish())
     }
 

@@ -148,7 +148,7 @@ fn analyse(
     if let Some(rows) = rows {
         analysis = analysis.giving_rows_to(rows);
     }
-    opened.decode(&mut analysis)?;
+    opened.analyse(&mut analysis)?;
     Ok((analysis.finish(), Vec::new()))
 }
 

@@ -281,3 +281,57 @@ fn begins(name: &str, prefix: &str, whole: bool) -> bool {
     let Some(rest) = name.strip_prefix(prefix) else { return false };
     !whole || !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '$')
 }
+
+#[cfg(test)]
+mod tests {
+    use model::{FileOffset, Mmap, Ns, Pid, Sideband, SidebandRecord, SpaceId};
+
+    use super::*;
+    use crate::options::ImageOptions;
+
+    /// The program that runs this test, as if it was mapped at its linked addresses.
+    fn own_image() -> Image {
+        let path = std::env::current_exe().unwrap();
+        let mmap = Mmap {
+            pid: Pid(7),
+            start: Avma(0x10_0000),
+            len: std::fs::metadata(&path).unwrap().len(),
+            file_offset: FileOffset(0),
+            path: path.to_str().unwrap().to_owned(),
+            build_id: None,
+            inode: None,
+            executable: true,
+            kernel: false,
+        };
+        let body = Sideband::from(mmap);
+        let record =
+            SidebandRecord { time: Some(Ns(1)), cpu: None, pid: None, tid: None, file_offset: 0, body };
+        Image::load(&[record], &ImageOptions::default())
+    }
+
+    /// What a report on a large program does before it decodes: of thousands of names it demangles a few, and opens no DWARF.
+    #[test]
+    fn a_function_is_found_without_looking_at_all_names_or_lines() {
+        let object = ObjectId(0);
+        let looked_through = own_image();
+        let all = &looked_through.names().entries;
+        let names = all.iter().map(|entry| entry.short(&looked_through));
+        let name = names.filter(|name| name.starts_with("image::")).max_by_key(|name| name.len()).unwrap();
+
+        let image = own_image();
+        let word = needle(&name);
+        assert!(word.is_some() && all.len() > 1000, "{name}");
+        let found = image.find(&Query { text: name.to_string(), ..Query::default() });
+        let candidates = found.as_ref().map_or_else(|error| error.candidates().to_vec(), Clone::clone);
+        assert!(candidates.iter().any(|found| found.name == name), "{name}: {candidates:?}");
+        assert!(image.names.get().is_none(), "all names were listed");
+        let looked_at = entries_of(&image, object, word).len();
+        assert!((1..all.len() / 10).contains(&looked_at), "{looked_at} of {} names", all.len());
+
+        let lines = |image: &Image| image.loaded(object).is_some_and(|loaded| loaded.lines.get().is_some());
+        assert!(!lines(&image), "DWARF was opened for a name");
+        let _ = image.source_line(SpaceId(0), Avma(0));
+        assert!(!lines(&image), "DWARF was opened for what is not there");
+        assert!(image.source_line_at(object, candidates[0].entry).is_some() && lines(&image));
+    }
+}

@@ -32,6 +32,8 @@ pub struct Image {
     pub(crate) objects: Vec<ObjectFile>,
     /// The first function id of each object; one more at the end.
     bases: Vec<u32>,
+    /// By function id: it is asked for with every call.
+    kinds: Vec<FunctionKind>,
     pub(crate) names: OnceLock<NameIndex>,
     pub(crate) kernel_origin: Origin,
     /// Of the recording's own, for its stacks.
@@ -62,15 +64,21 @@ impl Image {
             mapping.object.0 = mapping.object.0.saturating_add(first);
         }
         let mut bases = vec![1u32]; // 0 is FunctionId::UNKNOWN
+        let mut kinds = vec![FunctionKind::Unnamed];
         let mut next = 1u32;
         for object in &objects {
             // What an object without a file has is one function.
-            let count = object.state.as_ref().map_or(1, |loaded| loaded.functions.list.len());
+            let functions = object.state.as_ref().map(|loaded| &loaded.functions.list[..]);
+            let count = functions.map_or(1, <[_]>::len);
+            match functions {
+                Ok(functions) => kinds.extend(functions.iter().map(|function| function.kind)),
+                Err(_) => kinds.push(FunctionKind::Unnamed),
+            }
             next = next.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
             bases.push(next);
         }
         let kernel_symbols = KernelSymbols::default();
-        Self { spaces, objects, bases, names: OnceLock::new(), kernel_origin: origin, kernel_symbols }
+        Self { spaces, objects, bases, kinds, names: OnceLock::new(), kernel_origin: origin, kernel_symbols }
     }
 
     /// The same, with the symbols that the recording has of its kernel (lines of `/proc/kallsyms`).
@@ -374,7 +382,7 @@ impl FunctionLookup for Image {
     }
 
     fn kind(&self, id: FunctionId) -> FunctionKind {
-        self.function(id).map_or(FunctionKind::Unnamed, |(_, _, function)| function.kind)
+        self.kinds.get(id.0 as usize).copied().unwrap_or(FunctionKind::Unnamed)
     }
 
     fn object(&self, id: FunctionId) -> Option<ObjectId> {

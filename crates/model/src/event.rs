@@ -1,5 +1,7 @@
 //! What the decoder says: control transfers and gaps, per thread, in the order of execution.
 
+use std::any::Any;
+
 use crate::address::{AuxOffset, Avma};
 use crate::clock::EventTime;
 use crate::code::{FunctionId, SpaceId};
@@ -186,6 +188,15 @@ impl TraceEvent {
     }
 }
 
+/// What a [`Digester`] made of a stretch; only the sink that it works for knows what it is.
+pub type Digest = Box<dyn Any + Send>;
+
+/// Does work on a thread's events before it is their turn: on any worker, in any order.
+pub trait Digester: Sync {
+    /// Looks at consecutive events of a thread, without knowing what was before.  `None`: that helps nobody.
+    fn digest(&self, tid: Tid, space: SpaceId, events: &[TraceEvent]) -> Option<Digest>;
+}
+
 /// Receives what the decoder says.
 pub trait EventSink {
     /// The next events of one thread, in order of execution.
@@ -194,6 +205,20 @@ pub trait EventSink {
     /// number of workers.  All addresses of `events` are in `space`.  Jumps inside one function are left
     /// out unless all branches were asked for.
     fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]);
+
+    /// [`Self::events`] that were digested before.  The first `changed` of them have other times since: they were earlier than
+    /// what came before.
+    fn digested(
+        &mut self,
+        pid: Pid,
+        tid: Tid,
+        space: SpaceId,
+        events: &[TraceEvent],
+        (digest, changed): (Digest, usize),
+    ) {
+        let _ = (digest, changed);
+        self.events(pid, tid, space, events);
+    }
 
     /// The functions that it asks about: calls that returned, and that none of them had to do with, may be left out.
     /// `None`: everything counts.

@@ -24,7 +24,8 @@ pub use address::{AuxOffset, Avma, FileOffset, Svma};
 pub use clock::{ClockBehind, EventTime, Ns, Tsc, TscClock};
 pub use code::{CodeSource, FunctionAt, FunctionId, FunctionKind, FunctionLookup, NoCode, ObjectId, SpaceId};
 pub use event::{
-    AsyncCause, BranchEvent, BranchKind, EndKind, EventSink, Site, Target, TraceEvent, Transfer,
+    AsyncCause, BranchEvent, BranchKind, Digest, Digester, EndKind, EventSink, Site, Target, TraceEvent,
+    Transfer,
 };
 pub use function_set::FunctionSet;
 pub use gap::{Gap, GapCause};

@@ -1,10 +1,10 @@
 //! From a recording to a report, and what must hold on the way whatever is in it.
 
 use analyzer::branch_path::BranchRecorder;
-use analyzer::ledger::Side;
+use analyzer::ledger::{Parts, Side};
 use analyzer::{
-    CallRow, CallTree, CheckedAnalysis, ChildKey, Ledger, Report, Request, Surroundings, TreeSink, Trees,
-    Violation,
+    CallRow, CallTree, CheckedAnalysis, ChildKey, Ledger, Report, Request, Step, Surroundings, TreeSink,
+    Trees, Violation,
 };
 use decoder::{DecodeOptions, DecodeStats, decode};
 use image::Image;
@@ -100,7 +100,8 @@ impl TreeSink for Sums<'_> {
             _ => (Side::These, &mut self.latencies_ns.0),
         };
         *sum_ns += call.latency_ns;
-        self.ledger.add(Some(side), (call.tid, tree), self.schedule, |node| node.key());
+        let spent = |step: &Step<'_>| Parts::of(step, call.tid, self.schedule);
+        self.ledger.add(Some(side), tree, spent, |node| node.key());
     }
 }
 

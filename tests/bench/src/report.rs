@@ -2,8 +2,9 @@
 
 use analyzer::{Analysis, Request, Surroundings};
 use anyhow::Result;
-use decoder::DecodeOptions;
+use decoder::{Context, DecodeOptions, OwnDecoder};
 use image::Query;
+use model::Digester;
 
 use crate::Counts;
 use crate::opened::Opened;
@@ -15,7 +16,11 @@ pub(crate) fn report(opened: &Opened<'_>, function: &str, workers: usize) -> Res
     let request = Request { functions: found.iter().map(|found| found.id).collect(), ..Request::default() };
     let mut analysis = Analysis::new(&request, Surroundings::of(recording, schedule, image));
     let options = DecodeOptions { workers, ..DecodeOptions::default() };
-    decoder::decode(recording, schedule, image, image, &options, &|_| (), &mut analysis);
+    let digester = analysis.digester();
+    let digester = digester.as_ref().map(|digester| digester as &dyn Digester);
+    let context = Context { digester, ..Context::new(recording, schedule, image, false) };
+    let decoder = Box::new(OwnDecoder::default());
+    decoder::decode_with(decoder, &context, &options, &|_| (), &mut analysis);
     let calls = analysis.finish().functions.iter().map(|function| function.latency.count).sum();
     Ok(vec![("calls", calls)])
 }

@@ -9,7 +9,7 @@ use decoder::{DecodeOptions, OwnDecoder};
 use func_latency::config::{RowsFile, RowsForm};
 use func_latency::render::Names;
 use func_latency::render::rows::{self, RowsWriter};
-use model::{EventSink, FunctionId, ObjectId, Pid, SpaceId, Tid, TraceEvent};
+use model::{Digest, EventSink, FunctionId, FunctionSet, ObjectId, Pid, SpaceId, Tid, TraceEvent};
 use truth_tests::{Opened, fixture, pipeline};
 
 const WORKERS: [usize; 4] = [1, 2, 3, 8];
@@ -91,7 +91,7 @@ impl<S: EventSink> EventSink for Everything<S> {
 }
 
 /// Opens each recording, for its function's rows.
-fn for_each(work: impl Fn(&str, &Opened<'_>, &Request)) {
+fn for_each(mut work: impl FnMut(&str, &Opened<'_>, &Request)) {
     for (name, function) in RECORDINGS {
         let Some(fixture) = fixture(name) else { continue };
         let file = pipeline::open(&fixture.data).unwrap();
@@ -115,6 +115,60 @@ fn what_is_left_out() {
         assert!(asked.functions.iter().any(|function| !function.rows.is_empty()), "{name}");
         assert!(asked == everything, "{name}");
     });
+}
+
+/// An analysis of which the workers do a part.
+struct Ahead<'a> {
+    analysis: Analysis<'a>,
+    /// Stretches with runs that they analysed.
+    digested: usize,
+}
+
+impl EventSink for Ahead<'_> {
+    fn asks_about(&self) -> Option<FunctionSet> {
+        self.analysis.asks_about()
+    }
+
+    fn left_out(&mut self, tid: Tid, transfers: u64) {
+        self.analysis.left_out(tid, transfers);
+    }
+
+    fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
+        self.analysis.events(pid, tid, space, events);
+    }
+
+    fn digested(
+        &mut self,
+        pid: Pid,
+        tid: Tid,
+        space: SpaceId,
+        events: &[TraceEvent],
+        digest: (Digest, usize),
+    ) {
+        self.digested += 1;
+        self.analysis.digested(pid, tid, space, events, digest);
+    }
+}
+
+/// Runs of calls are analysed by the workers: the report is as if they were not.
+#[test]
+fn who_analyses() {
+    let (mut digested, mut recordings) = (0, 0);
+    for_each(|name, opened, request| {
+        recordings += 1;
+        let request = Request { rows: false, ..request.clone() };
+        let around = Surroundings::of(&opened.recording, &opened.schedule, &opened.image);
+        let options = DecodeOptions { workers: 2, segment_bytes: 50_000, ..DecodeOptions::default() };
+        let mut in_turn = Analysis::new(&request, around);
+        opened.decode(&options, &mut in_turn);
+        let mut ahead = Ahead { analysis: Analysis::new(&request, around), digested: 0 };
+        let digester = ahead.analysis.digester().unwrap();
+        opened.decode_digested(&digester, &options, &mut ahead);
+        digested += ahead.digested;
+        let (in_turn, ahead) = (in_turn.finish(), ahead.analysis.finish());
+        assert!(in_turn.trace.events > 0 && ahead == in_turn, "{name}");
+    });
+    assert_eq!(digested > 0, recordings > 0, "{digested} stretches had runs of calls");
 }
 
 /// Numbers in the place of names.

@@ -63,7 +63,7 @@ impl Undecided {
     }
 
     /// Follows one event along each way.
-    pub(super) fn look(&mut self, map: &mut CodeMap<'_>, stack: &[Frame], event: &TraceEvent) -> Verdict {
+    pub(super) fn look(&mut self, map: &CodeMap<'_>, stack: &[Frame], event: &TraceEvent) -> Verdict {
         let TraceEvent::Branch(branch) = event else { return Verdict::Decided };
         match branch.transfer {
             Transfer::Branch { kind: BranchKind::Call | BranchKind::IndirectCall, from, to } => {

@@ -60,7 +60,8 @@ impl Parts {
     ///
     /// Time off the CPU is that of the analysis, which knows on which side of an event a switch was; what it did there
     /// the switch records and the scheduler's events say.
-    pub(crate) fn of(step: &Step<'_>, tid: Tid, schedule: &Schedule) -> Self {
+    #[must_use]
+    pub fn of(step: &Step<'_>, tid: Tid, schedule: &Schedule) -> Self {
         let mut parts = Self::on_cpu(step);
         let off_cpu_ns = step.own.off_cpu_ns;
         if off_cpu_ns == 0 {

@@ -25,15 +25,15 @@
 use std::fmt::Write as _;
 
 use model::{
-    AsyncCause, AuxOffset, Avma, BranchEvent, BranchKind, CodeSource, Cpu, EndKind, EventSink, EventTime,
-    FunctionAt, FunctionId, FunctionKind, FunctionLookup, Gap, GapCause, NoCode, Ns, ObjectId, Pid, Schedule,
-    Sideband, SidebandRecord, Site, SpaceId, Svma, Target, Tid, TraceEvent, Transfer, Waiting, WakerSeen,
-    Waking,
+    AsyncCause, AuxOffset, Avma, BranchEvent, BranchKind, CodeSource, Cpu, Digester, EndKind, EventSink,
+    EventTime, FunctionAt, FunctionId, FunctionKind, FunctionLookup, Gap, GapCause, NoCode, Ns, ObjectId,
+    Pid, Schedule, Sideband, SidebandRecord, Site, SpaceId, Svma, Target, Tid, TraceEvent, Transfer, Waiting,
+    WakerSeen, Waking,
 };
 
 use crate::{
-    CallRow, CallTree, Caller, CheckedAnalysis, ChildKind, ChildRow, FunctionReport, Place, Report, Request,
-    Status, Step, Surroundings, TreeSink, Violation,
+    Analysis, CallRow, CallTree, Caller, CheckedAnalysis, ChildKind, ChildRow, FunctionReport, Place, Report,
+    Request, Status, Step, Surroundings, TreeSink, Violation,
 };
 
 const SLOT: u64 = 0x1000;
@@ -305,6 +305,9 @@ fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Repo
         is_part: false,
         buffers: &[],
     };
+    if sink.is_none() {
+        whoever_analyses_runs(&request, around, &events);
+    }
     let mut analysis = match sink {
         Some(sink) => CheckedAnalysis::with_trees(&request, around, sink),
         None => CheckedAnalysis::new(&request, around),
@@ -313,6 +316,25 @@ fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Repo
         analysis.events(Pid(7), *tid, *space, &[*event]);
     }
     analysis.finish()
+}
+
+/// Events that come one by one, and those of which runs are analysed ahead, make the same report.
+fn whoever_analyses_runs(request: &Request, around: Surroundings<'_>, events: &[(Tid, SpaceId, TraceEvent)]) {
+    let mut one_by_one = Analysis::new(request, around);
+    for (tid, space, event) in events {
+        one_by_one.events(Pid(7), *tid, *space, &[*event]);
+    }
+    let mut ahead = Analysis::new(request, around);
+    let Some(digester) = ahead.digester().map(|digester| digester.of_shortest_runs()) else { return };
+    for stretch in events.chunk_by(|(tid, space, _), (next, its, _)| (tid, space) == (next, its)) {
+        let Some(&(tid, space, _)) = stretch.first() else { continue };
+        let events: Vec<TraceEvent> = stretch.iter().map(|(_, _, event)| *event).collect();
+        match digester.digest(tid, space, &events) {
+            Some(digest) => ahead.digested(Pid(7), tid, space, &events, (digest, 0)),
+            None => ahead.events(Pid(7), tid, space, &events),
+        }
+    }
+    assert_eq!(ahead.finish(), one_by_one.finish());
 }
 
 fn site_text(site: Option<Place>) -> String {

@@ -1,0 +1,142 @@
+//! Calls that are whole in a stretch of events are analysed by the decoder's workers, and only added up in order.
+//!
+//! ```text
+//!   worker    events --runs--> of each run: a thread of its own, with one frame that stands for whoever called
+//!                              -> figures of the wanted calls, children of that frame
+//!   in order  the run's frame is the one on top: both are added, and the events are not looked at
+//!             or they cannot be (a landing is undecided, a wanted function is open already, ...): event by event
+//! ```
+//! It is the same code that analyses either way, so nothing depends on which it was, nor on the number of workers.
+
+use std::ops::Range;
+
+use model::{AuxOffset, Digest, Digester, EventTime, FunctionId, SpaceId, Tid, TraceEvent};
+
+use crate::aggregate::Aggregate;
+use crate::children::{ChildKey, ChildSums};
+use crate::ended::running;
+use crate::off_cpu::OffCpuClock;
+use crate::report::{ChildKind, Limits};
+use crate::request::{Request, Surroundings};
+use crate::runs::runs;
+use crate::session::Session;
+use crate::stack::{Activation, DEPTH_MAX, FrameKind};
+use crate::thread::{Open, Thread};
+
+/// A shorter run costs more than it saves.
+const EVENTS_MIN: usize = 16;
+
+/// Analyses runs of calls ahead of an [`Analysis`](crate::Analysis).
+pub struct RunDigester<'a> {
+    request: Request,
+    around: Surroundings<'a>,
+    /// Of a run.
+    events_min: usize,
+}
+
+/// A run, and what came of it.
+pub(crate) struct DigestedRun {
+    pub(crate) events: Range<usize>,
+    /// Time and packet of its last event.
+    last: (EventTime, AuxOffset),
+    /// By wanted function.
+    open: Vec<Open>,
+    calls: Aggregate,
+    /// Of the frame that made the calls; none of them is known to be of its own function.
+    children: ChildSums,
+}
+
+impl<'a> RunDigester<'a> {
+    /// `None` if somebody takes each call in its turn, or its ancestor decides.
+    pub(crate) fn of(session: &Session<'a>) -> Option<Self> {
+        let request = session.calls.request();
+        let in_turn = session.rows.is_some() || session.trees.is_some() || request.rows;
+        let alone = !in_turn && session.ancestor.is_none();
+        alone.then(|| Self { request: request.clone(), around: session.around, events_min: EVENTS_MIN })
+    }
+}
+
+#[cfg(test)]
+impl RunDigester<'_> {
+    /// The same, of a single call, too.
+    pub(crate) fn of_shortest_runs(self) -> Self {
+        Self { events_min: 2, ..self }
+    }
+}
+
+impl Digester for RunDigester<'_> {
+    fn digest(&self, tid: Tid, space: SpaceId, events: &[TraceEvent]) -> Option<Digest> {
+        let runs = runs(events, self.events_min);
+        if runs.is_empty() {
+            return None;
+        }
+        let mut session = Session::new(&self.request, self.around);
+        let mut thread = Thread::new(tid, &session);
+        // Whether it was off the CPU meanwhile is asked when it is the run's turn.
+        thread.off_cpu = OffCpuClock::new(&[]);
+        let of_run = |run: Range<usize>| {
+            let calls = events.get(run.clone()).unwrap_or_default();
+            thread.digest(&mut session, space, calls).map(|digested| DigestedRun { events: run, ..digested })
+        };
+        let digested: Vec<DigestedRun> = runs.into_iter().filter_map(of_run).collect();
+        Some(Box::new(digested))
+    }
+}
+
+impl<'a> Thread<'a> {
+    /// Analyses a run of calls that anybody may have made.
+    fn digest(
+        &mut self,
+        session: &mut Session<'a>,
+        space: SpaceId,
+        events: &[TraceEvent],
+    ) -> Option<DigestedRun> {
+        let mut caller = self.frame(FunctionId::UNKNOWN, FrameKind::Found);
+        // It gathers children as a wanted function's does, and is none.
+        let gathers = Activation { wanted: Some(u32::MAX), ..Activation::default() };
+        caller.activation = Some(Box::new(gathers));
+        self.stack.push(caller);
+        for event in events {
+            self.step(session, space, event);
+        }
+        let caller = self.stack.pop().filter(|_| self.stack.is_empty());
+        self.stack.clear();
+        let children = caller?.activation?.children;
+        let calls = session.calls.take();
+        let open = self.open.iter_mut().map(std::mem::take).collect();
+        let is_plain = std::mem::take(&mut session.limits) == Limits::default() && !calls.is_overfull();
+        let last = (self.now, self.at);
+        is_plain.then_some(DigestedRun { events: 0..0, last, open, calls, children })
+    }
+
+    /// The frame on top can have made the calls of the run, and nothing that is known before changes what they are.
+    pub(crate) fn takes(&self, run: &DigestedRun) -> bool {
+        let (last, _) = run.last;
+        let is_inside = self.undecided.is_none() && self.left.is_none() && self.away.is_none();
+        let lives = self.dead.first().is_none_or(|(died, reborn)| last.point < *reborn && last.lo <= *died);
+        let has_room = self.stack.len() + run.events.len() < DEPTH_MAX;
+        let may_call = self.stack.last().is_some_and(|top| !top.hidden && !top.kind.is_mark());
+        let are_outermost =
+            run.open.iter().zip(&self.open).all(|(run, open)| run.entered == 0 || open.depth == 0);
+        is_inside && lives && has_room && may_call && are_outermost && self.off_cpu.stands_still_until(last)
+    }
+
+    /// Adds the calls of a run, instead of its events.
+    pub(crate) fn take(&mut self, session: &mut Session<'a>, space: SpaceId, run: &DigestedRun) {
+        (self.now, self.at) = run.last;
+        (self.last, self.space) = (self.now, space);
+        for (open, of_run) in self.open.iter_mut().zip(&run.open) {
+            open.entered += of_run.entered;
+            open.is_recursive |= of_run.is_recursive;
+        }
+        session.calls.merge_whole_calls(&run.calls);
+        let caller = self.stack.iter().rev().find(|frame| !frame.is_part_of_caller());
+        let caller = caller.map(|frame| frame.function);
+        let Some(activation) = running(&mut self.stack) else { return };
+        for (key, total) in run.children.iter() {
+            let is_own = key.kind == ChildKind::Call && caller == Some(key.function);
+            let kind = if is_own { ChildKind::Recursion } else { key.kind };
+            activation.children.add(ChildKey { kind, ..key }, total);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Runs of calls: what one frame calls, one call after the other, as far as each returns to where it was made.
+//!
+//! ```text
+//!   ... ret | call a   call b   ret   ret   call c   ret | start ...      one run: a and c, which the frame below called
+//!   ... ret | call a   [call b   ret   call b   ret] gap ...              a does not end: the run is a's
+//! ```
+//! In a run is nothing but calls, returns and jumps to first instructions.  So what it means does not depend on what was before, nor
+//! can it end any frame that is older: it can be analysed on its own.
+
+use std::ops::Range;
+
+use model::{Avma, BranchKind, Site, Target, TraceEvent, Transfer};
+
+/// The runs of at least so many of a thread's events, none within another, in order.
+pub(crate) fn runs(events: &[TraceEvent], events_min: usize) -> Vec<Range<usize>> {
+    let mut search = Search::default();
+    for (event, at) in events.iter().zip(0..) {
+        search.event(event, at);
+    }
+    search.interrupted();
+    search.found.retain(|run| run.len() >= events_min);
+    search.found.sort_unstable_by_key(|run| run.start);
+    search.found
+}
+
+/// A call that has not returned.
+struct Open {
+    /// Its event.
+    at: usize,
+    ret: Avma,
+    /// How many runs were found before it.
+    found: usize,
+    /// What it has called last.
+    run: Range<usize>,
+}
+
+#[derive(Default)]
+struct Search {
+    open: Vec<Open>,
+    /// What the frame has called last that was there before all that is open.
+    run: Range<usize>,
+    found: Vec<Range<usize>>,
+}
+
+impl Search {
+    fn event(&mut self, event: &TraceEvent, at: usize) {
+        match event {
+            TraceEvent::Branch(branch) if !branch.transfer.is_in_kernel() => match branch.transfer {
+                Transfer::Branch { kind, from, to } => self.branch(kind, from, to, at),
+                _ => self.interrupted(),
+            },
+            _ => self.interrupted(),
+        }
+    }
+
+    fn branch(&mut self, kind: BranchKind, from: Site, to: Target, at: usize) {
+        match kind {
+            BranchKind::Call | BranchKind::IndirectCall => {
+                let ret = from.next_ip();
+                // A part of its caller, or the program counter that is read.
+                if !to.at_entry || ret == to.ip {
+                    return self.interrupted();
+                }
+                self.open.push(Open { at, ret, found: self.found.len(), run: 0..0 });
+            }
+            BranchKind::Return => match self.open.pop() {
+                Some(call) if call.ret == to.ip => self.returned(&call, at + 1),
+                Some(call) => {
+                    self.open.push(call);
+                    self.interrupted();
+                }
+                None => self.interrupted(),
+            },
+            BranchKind::Abort => self.interrupted(),
+            // Inside of a function.
+            _ if from.function == to.function => (),
+            _ if !to.at_entry => self.interrupted(),
+            // Another function calls from now on, in the place of the one that jumped.
+            _ => {
+                let run = std::mem::take(self.last_run());
+                self.find(run);
+            }
+        }
+    }
+
+    /// What was found in the call is part of a longer one.
+    fn returned(&mut self, call: &Open, end: usize) {
+        self.found.truncate(call.found);
+        let last = self.last_run();
+        if last.start < last.end && last.end == call.at {
+            last.end = end;
+        } else {
+            let before = std::mem::replace(last, call.at..end);
+            self.find(before);
+        }
+    }
+
+    /// What the frame on top has called last.
+    fn last_run(&mut self) -> &mut Range<usize> {
+        self.open.last_mut().map_or(&mut self.run, |open| &mut open.run)
+    }
+
+    fn find(&mut self, run: Range<usize>) {
+        if !run.is_empty() {
+            self.found.push(run);
+        }
+    }
+
+    /// What is open now is not known to return, and what runs next may be anything.
+    fn interrupted(&mut self) {
+        let runs = std::mem::take(&mut self.open).into_iter().map(|open| open.run);
+        let all: Vec<_> = [std::mem::take(&mut self.run)].into_iter().chain(runs).collect();
+        all.into_iter().for_each(|run| self.find(run));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{AuxOffset, BranchEvent, EventTime, FunctionId};
+
+    use super::*;
+
+    /// `+`: a call; `-`: the return from the last one; `!`: a return to elsewhere; `>`: a jump to a function; `~`: into the middle
+    /// of one; `|`: tracing starts anew.  The runs as they stand in the script, of two events and more.
+    fn found(script: &str) -> Vec<&str> {
+        let mut calls = Vec::new();
+        let events: Vec<TraceEvent> = (0..)
+            .zip(script.bytes())
+            .map(|(number, word)| {
+                let from = Site { ip: Avma(0x1000 + number * 16), function: FunctionId(1), len: 5 };
+                let entry = |at_entry| Target { ip: Avma(0x9000), function: FunctionId(2), at_entry };
+                let (kind, to) = match word {
+                    b'+' => {
+                        calls.push(from.next_ip());
+                        (BranchKind::Call, entry(true))
+                    }
+                    b'-' => {
+                        (BranchKind::Return, Target { ip: calls.pop().unwrap_or_default(), ..entry(false) })
+                    }
+                    b'!' => (BranchKind::Return, entry(false)),
+                    b'>' => (BranchKind::Jump, entry(true)),
+                    _ => (BranchKind::IndirectJump, entry(false)),
+                };
+                let transfer = match word {
+                    b'|' => Transfer::Start { to, after_gap: false },
+                    _ => Transfer::Branch { kind, from, to },
+                };
+                TraceEvent::Branch(BranchEvent {
+                    time: EventTime::default(),
+                    at: AuxOffset(number),
+                    transfer,
+                })
+            })
+            .collect();
+        runs(&events, 2).into_iter().filter_map(|run| script.get(run)).collect()
+    }
+
+    #[test]
+    fn calls_one_after_the_other_are_one() {
+        assert_eq!(found("+-++--+-"), ["+-++--+-"]);
+        assert_eq!(found("+>--"), ["+>-"]);
+    }
+
+    #[test]
+    fn a_frame_that_was_there_before_ends_one_where_it_ends() {
+        assert_eq!(found("+-+--+-"), ["+-+-", "+-"]);
+        assert_eq!(found("+->+-"), ["+-", "+-"]);
+    }
+
+    #[test]
+    fn of_a_call_that_does_not_return_those_that_it_made_are_left() {
+        assert_eq!(found("+-++-+-|+-"), ["+-", "+-+-", "+-"]);
+        assert_eq!(found("+-++-+-!+-"), ["+-", "+-+-", "+-"]);
+        assert_eq!(found("+-+>+-~+-"), ["+-", "+-", "+-"]);
+    }
+
+    #[test]
+    fn what_was_found_in_a_call_that_returns_is_part_of_it() {
+        assert_eq!(found("+-++->+--+-"), ["+-++->+--+-"]);
+        assert_eq!(found("++->+--"), ["++->+--"]);
+    }
+}
