@@ -3,12 +3,12 @@
 use analyzer::branch_path::BranchRecorder;
 use analyzer::ledger::{Parts, Side};
 use analyzer::{
-    CallRow, CallTree, CheckedAnalysis, ChildKey, Ledger, Report, Request, Step, Surroundings, TreeSink,
-    Trees, Violation,
+    Analysis, CallRow, CallTree, CheckedAnalysis, ChildKey, Ledger, Report, Request, Step, Surroundings,
+    TreeSink, Trees, Violation,
 };
-use decoder::{DecodeOptions, DecodeStats, decode};
+use decoder::{Context, DecodeOptions, DecodeStats, OwnDecoder, decode, decode_with};
 use image::Image;
-use model::{EventSink, FunctionId, Pid, Recording, Schedule, SpaceId, Tid, TraceEvent};
+use model::{Digester, EventSink, FunctionId, Pid, Recording, Schedule, SpaceId, Tid, TraceEvent};
 
 /// Decodes and analyses a recording with one worker and with two, of which the second looks at the trees of calls, too.
 ///
@@ -28,6 +28,27 @@ pub(crate) fn check(recording: &Recording<'_>, image: &Image, functions: &[Funct
     assert_eq!(one.violations, []);
     sums.check_ledger();
     check_branches(&one, image);
+    let report = |workers| {
+        report(recording, &schedule, image, Analysis::new(&request, around), workers, segment_bytes)
+    };
+    assert_eq!(report(1), report(2));
+}
+
+/// With more than one worker calls are analysed ahead of their turn.
+fn report(
+    recording: &Recording<'_>,
+    schedule: &Schedule,
+    image: &Image,
+    mut analysis: Analysis<'_>,
+    workers: usize,
+    segment_bytes: u64,
+) -> Report {
+    let digester = analysis.digester();
+    let digester = digester.as_ref().map(|digester| digester as &dyn Digester);
+    let context = Context { digester, ..Context::new(recording, schedule, image, false) };
+    let options = DecodeOptions { workers, segment_bytes, ..DecodeOptions::default() };
+    decode_with(Box::<OwnDecoder>::default(), &context, &options, &|_| (), &mut analysis);
+    analysis.finish()
 }
 
 struct Run {
