@@ -12,7 +12,7 @@ use tracegen::Options;
 use truth_tests::{Opened, fixture, is_full_run, pipeline};
 
 /// With so many rows SQLite's run is 3.1 GB of trace; its log takes 10 GB meanwhile.
-const ROWS: &str = "850000";
+const ROWS: &str = "920000";
 const SYMBOL: &str = "sqlite3VdbeExec";
 
 fn record(program: &Path, directory: &Path) {
