@@ -154,9 +154,16 @@ impl Output {
                 stretch.events = std::mem::take(&mut self.room);
             }
             stretch.events.reserve_exact(kept.len());
+            let (mut in_order, mut last) = (true, EventTime::default());
             for record in kept {
-                self.event(&mut times, effects, record, &mut stretch.events);
+                let time = self.event(&mut times, effects, record, &mut stretch.events);
+                in_order &= time.is_some_and(|time| {
+                    let goes_on = last.lo <= time.lo && last.point <= time.point && last.hi <= time.hi;
+                    last = time;
+                    goes_on
+                });
             }
+            stretch.in_order = in_order;
             stretch.bound_from_behind();
         }
         self.pruned.kept.clear();
@@ -212,12 +219,20 @@ impl Output {
         recent.drain(..count);
     }
 
-    /// Adds what a record of one branch is, with its time.
+    /// Adds what a record of one branch is, with its time, which it returns; a gap has none.
     #[inline(always)]
-    fn event(&self, times: &mut Times<'_>, effects: &Effects, record: &Record, events: &mut Vec<TraceEvent>) {
+    fn event(
+        &self,
+        times: &mut Times<'_>,
+        effects: &Effects,
+        record: &Record,
+        events: &mut Vec<TraceEvent>,
+    ) -> Option<EventTime> {
         let &Record { at, what, edge, call, lo, mut slot, mut work } = record;
         if what == What::Other {
-            return events.push(self.other(times, record));
+            let event = self.other(times, record);
+            events.push(event);
+            return if let TraceEvent::Branch(branch) = event { Some(branch.time) } else { None };
         }
         let (edge, transfer) = effects.edge(edge);
         if edge.is_behind_first && what == What::Tnt {
@@ -233,6 +248,7 @@ impl Output {
         {
             *to = behind.to;
         }
+        Some(time)
     }
 
     /// The same for what is no branch of an effect.

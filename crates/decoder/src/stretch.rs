@@ -17,6 +17,8 @@ pub struct Stretch {
     /// When it left again.
     left: Ns,
     pub(crate) events: Vec<TraceEvent>,
+    /// No event, nor any bound of its time, is before the event's before it: there is nothing to set right.
+    pub(crate) in_order: bool,
     /// Transfers that nobody asked about.
     pub(crate) left_out: u64,
     /// What the sink's helper has made of the events.
@@ -30,7 +32,7 @@ impl Stretch {
         let Running { pid, tid, from: arrived, to: left } = running;
         // The trace may know less well than the switch records: on its CPU before this one the thread was earlier.
         let start = start.max(arrived);
-        Self { pid, tid, space, start, arrived, left, events: vec![], left_out: 0, digest: None }
+        Self { pid, tid, space, start, arrived, left, events: vec![], in_order: false, left_out: 0, digest: None }
     }
 
     /// The same thread in the same address space, and it has not been away.
@@ -55,6 +57,9 @@ impl Stretch {
 
     /// Nothing happened later than what came after it, and no user code ran after the thread had left.
     pub(crate) fn bound_from_behind(&mut self) {
+        if self.in_order && self.events.last().is_some_and(|last| last.time().hi <= self.left) {
+            return;
+        }
         let (mut latest, mut next) = (Ns::MAX, Ns::MAX);
         let mut bound = |time: &mut EventTime, left: Ns| {
             latest = latest.min(left).min(time.hi).max(time.lo);
@@ -77,6 +82,9 @@ impl Stretch {
 
     /// Time never runs backwards in it: what happened later cannot have been earlier.
     pub(crate) fn keep_forward(&mut self) {
+        if self.in_order {
+            return;
+        }
         let mut last = EventTime::default();
         self.events.iter_mut().for_each(|event| keep_forward(&mut last, event));
     }

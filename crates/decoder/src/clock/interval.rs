@@ -114,18 +114,48 @@ struct Near {
     left: Anchor<u64>,
     right: Anchor<u64>,
     clock: ClockBehind,
-    regular: Option<Regular>,
 }
 
-/// What most intervals come down to: tracing was never off in between, and cycles account for all of the time.
+/// What most intervals come down to: tracing was never off in between, and cycles account for all of the time.  It has all that
+/// the time of a slot needs, with which nothing overflows, as all cycles are shorter than [`ROOM`], and the anchors behind that.
 #[derive(Clone, Copy)]
-struct Regular {
+pub(super) struct Regular {
+    left: Anchor<u64>,
+    right: Anchor<u64>,
+    clock: ClockBehind,
     cycle: Range,
     /// Cycles that nobody counted, as ticks.
     slack: u64,
+    /// Cycles of the whole interval.
+    most: u64,
+    least: u64,
     /// What [`Interval::point`] shares out, from where on.
     best: u64,
     span: u64,
+}
+
+impl Regular {
+    /// The time of a slot `since` behind the left anchor; none if packets contradict each other.
+    #[inline(always)]
+    pub(super) fn time(&self, since: Span) -> Option<EventTime> {
+        let &Self { left, right, cycle, slack, best, span, .. } = self;
+        let (most, least) = (since.most.min(self.most), since.least());
+        let rest_least = self.least.saturating_sub(least);
+        let lo = left.lo.max(left.lo + least * cycle.low - slack);
+        let lo = lo.max(right.lo - (self.most - most) * cycle.high - slack);
+        let hi = right.hi.min(right.hi + slack - rest_least * cycle.low);
+        let hi = hi.min(left.hi + most * cycle.high + slack);
+        let point = best + span * most / self.most.max(1);
+        (lo <= hi).then(|| to_time(&self.clock, lo, point.clamp(lo, hi), hi))
+    }
+}
+
+/// The times of bounds and an estimate between them, in ticks with fraction.
+#[inline(always)]
+fn to_time(clock: &ClockBehind, lo: u64, point: u64, hi: u64) -> EventTime {
+    let up = hi + (u64::ONE - 1);
+    let [lo, point, hi] = [lo, point, up].map(|ticks| clock.to_ns(ticks >> FRACTION));
+    EventTime { lo, point, hi }
 }
 
 /// Intervals and their cycles are shorter than this where 64 bits do: some tenths of a second.
@@ -165,16 +195,18 @@ impl Interval {
         let longest = cycles.checked_mul(self.cycle.map_or(1, |cycle| cycle.high))?;
         let (left, right) = (self.left.since(origin)?, self.right.since(origin)?);
         let clock = conversion.behind(origin, (4 * ROOM) >> FRACTION)?;
-        (longest < ROOM).then_some(Near { left, right, clock, regular: self.regular(left, right, unseen) })
+        (longest < ROOM).then_some(Near { left, right, clock })
     }
 
-    /// Of one whose cycles fit [`Near`].
-    fn regular(&self, left: Anchor<u64>, right: Anchor<u64>, unseen: u64) -> Option<Regular> {
+    /// How times in it follow if it is such a one.
+    pub(super) fn regular(&self, unseen: u64) -> Option<Regular> {
+        let &Near { left, right, clock } = self.near.as_ref()?;
         let cycle = self.cycle.filter(|_| self.all.doubt.breaks == 0 && !self.stalls)?;
         let best = left.best();
         let span = right.best().saturating_sub(best);
-        span.checked_mul(self.all.most)?;
-        Some(Regular { cycle, slack: unseen * cycle.high, best, span })
+        let (most, least) = (self.all.most, self.all.least());
+        span.checked_mul(most)?;
+        Some(Regular { left, right, clock, cycle, slack: unseen * cycle.high, most, least, best, span })
     }
 
     /// All its cycles do not fit between its anchors.
@@ -186,43 +218,21 @@ impl Interval {
     }
 
     /// The time of a slot `since` behind the left anchor.
-    #[inline]
     pub(super) fn time(&self, since: Span, unseen: u64, conversion: TscClock) -> EventTime {
-        let (lo, point, hi) = match &self.near {
-            Some(near @ Near { left, right, clock, regular }) => {
-                let regular = regular.as_ref().and_then(|regular| self.regular_bounds(near, regular, since));
-                let bounds = regular.unwrap_or_else(|| self.bounds(*left, *right, since, unseen));
-                let Bounds { lo, point, hi, .. } = bounds;
-                let up = hi + (u64::ONE - 1);
-                (clock.to_ns(lo >> FRACTION), clock.to_ns(point >> FRACTION), clock.to_ns(up >> FRACTION))
+        match &self.near {
+            Some(Near { left, right, clock }) => {
+                let Bounds { lo, point, hi, .. } = self.bounds(*left, *right, since, unseen);
+                to_time(clock, lo, point, hi)
             }
             None => {
                 let Bounds { lo, point, hi, .. } = self.bounds(self.left, self.right, since, unseen);
                 let ns = |ticks: u128| conversion.to_ns(ticks::floor(ticks));
-                (ns(lo), ns(point), conversion.to_ns(ticks::ceil(hi)))
+                EventTime { lo: ns(lo), point: ns(point), hi: conversion.to_ns(ticks::ceil(hi)) }
             }
-        };
-        EventTime { lo, point: point.clamp(lo, hi), hi }
-    }
-
-    /// As [`Self::bounds`] for less, unless packets contradict each other.  Nothing overflows, as all cycles are shorter than
-    /// [`ROOM`], and the anchors behind that.
-    #[inline(always)]
-    fn regular_bounds(&self, near: &Near, regular: &Regular, since: Span) -> Option<Bounds<u64>> {
-        let (Near { left, right, .. }, all) = (near, &self.all);
-        let &Regular { cycle, slack, best, span } = regular;
-        let (most, least) = (since.most.min(all.most), since.least());
-        let rest_least = all.least().saturating_sub(least);
-        let lo = left.lo.max(left.lo + least * cycle.low - slack);
-        let lo = lo.max(right.lo - (all.most - most) * cycle.high - slack);
-        let hi = right.hi.min(right.hi + slack - rest_least * cycle.low);
-        let hi = hi.min(left.hi + most * cycle.high + slack);
-        let point = best + span * most / all.most.max(1);
-        (lo <= hi).then(|| Bounds { lo, point: point.clamp(lo, hi), hi, contradict: false })
+        }
     }
 
     /// Of a slot `since` behind the left anchor.
-    #[inline(never)]
     fn bounds<T: Ticks>(&self, left: Anchor<T>, right: Anchor<T>, since: Span, unseen: u64) -> Bounds<T> {
         let (cycle, all) = (self.cycle, self.all);
         let (mut lo, mut hi, mut contradict) = (left.lo, right.hi, false);
@@ -308,6 +318,9 @@ mod tests {
             interval.settle(cycle.map(|(low, more)| Range { low, high: low + more }), 2, clock);
             let since = span(since.min(all.most), breaks.min(all_breaks));
             let near = (interval.time(since, 2, clock), interval.contradicts(2));
+            if let Some(time) = interval.regular(2).and_then(|regular| regular.time(since)) {
+                prop_assert_eq!(time, near.0);
+            }
             prop_assert!(interval.near.take().is_some());
             let far = (interval.time(since, 2, clock), interval.contradicts(2));
             prop_assert_eq!(near, far);

@@ -7,7 +7,7 @@ use model::{EventTime, Ns, TscClock};
 
 use super::Slot;
 use super::core::Range;
-use super::interval::{self, Anchor, Doubt, Interval, Span};
+use super::interval::{self, Anchor, Doubt, Interval, Regular, Span};
 use super::ticks;
 
 /// When the slots of a part were.
@@ -66,7 +66,7 @@ fn last_begun<T>(all: &[T], first: impl Fn(&T) -> Slot, slot: Slot, near: usize)
 pub(crate) struct Marks(Vec<Mark>);
 
 /// The part and the run, by number, of the slots from `first` on, up to `end`.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Near {
     first: Slot,
     end: Slot,
@@ -74,6 +74,8 @@ pub(super) struct Near {
     run: usize,
     /// What the run's marks have in common.
     since: Span,
+    /// If the part's rule comes down to that.
+    regular: Option<Regular>,
 }
 
 pub(super) struct Timeline {
@@ -210,17 +212,16 @@ impl Timeline {
     pub(super) fn time(&self, slot: Slot, near: &mut Near) -> Option<EventTime> {
         let mark = self.marks.get(slot.0 as usize)?;
         if slot < near.first || slot >= near.end {
-            *near = self.look_up(slot, *near)?;
+            *near = self.look_up(slot, near)?;
         }
-        let part = self.parts.get(near.part)?;
         let since = Span { most: near.since.most + u64::from(mark.most), ..near.since };
-        let time = self.by_rule(&part.rule, since);
-        Some(part.bound.map_or(time, |(lo, hi)| EventTime { lo, point: time.point.clamp(lo, hi), hi }))
+        let regular = near.regular.as_ref().and_then(|regular| regular.time(since));
+        regular.or_else(|| self.by_rule(self.parts.get(near.part)?, since))
     }
 
     /// The part and the run of a slot, if it has any.
     #[cold]
-    fn look_up(&self, slot: Slot, near: Near) -> Option<Near> {
+    fn look_up(&self, slot: Slot, near: &Near) -> Option<Near> {
         let part = last_begun(&self.parts, |part| part.first, slot, near.part);
         let run = last_begun(&self.runs, |run| run.first, slot, near.run);
         let part_first = |number: usize| self.parts.get(number).map_or(self.open, |part| part.first);
@@ -228,13 +229,17 @@ impl Timeline {
         let first = part_first(part).max(run_first(run));
         let end = part_first(part + 1).min(run_first(run + 1));
         let Run { most, doubt, .. } = *self.runs.get(run)?;
-        let near = Near { first, end, part, run, since: Span { most, doubt } };
+        let regular = match self.parts.get(part)? {
+            Part { rule: Rule::Between(interval), bound: None, .. } => interval.regular(self.unseen_cycles),
+            _ => None,
+        };
+        let near = Near { first, end, part, run, since: Span { most, doubt }, regular };
         (first <= slot && slot < end).then_some(near)
     }
 
-    #[inline]
-    fn by_rule(&self, rule: &Rule, since: Span) -> EventTime {
-        match rule {
+    #[cold]
+    fn by_rule(&self, part: &Part, since: Span) -> Option<EventTime> {
+        let time = match &part.rule {
             Rule::Before(anchor) => EventTime { lo: Ns(0), point: *anchor, hi: *anchor },
             Rule::Between(interval) => interval.time(since, self.unseen_cycles, self.conversion),
             Rule::Behind { anchor, cycle, end } => {
@@ -244,6 +249,7 @@ impl Timeline {
                 EventTime { lo, point: self.ns(bounds.point).clamp(lo, hi), hi }
             }
             Rule::Unknown => EventTime::default(),
-        }
+        };
+        Some(part.bound.map_or(time, |(lo, hi)| EventTime { lo, point: time.point.clamp(lo, hi), hi }))
     }
 }
