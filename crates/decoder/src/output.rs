@@ -27,7 +27,7 @@ pub(crate) enum Moment {
 struct Record {
     at: AuxOffset,
     what: What,
-    /// Of [`What::Effect`] the first branch; of a record that is kept, it alone.
+    /// Of [`What::Effect`] and [`What::Tnt`] the first branch; of [`What::Branch`] it alone.
     edge: EdgeId,
     /// The call that an effect's last branch returned to, if only the stack knows that; none: it has not returned.
     call: BlockId,
@@ -46,6 +46,10 @@ enum What {
     Effect,
     /// ... with the first bit of a TNT packet: those behind it are of the next slot.
     Tnt,
+    /// One of them.
+    Branch,
+    /// ... which returned to the call.
+    ReturnToCall,
     /// One of [`Output::others`], with this number in the place of the edge's.
     Other,
 }
@@ -80,7 +84,7 @@ pub(crate) struct Output {
     /// The last records of the last stretch, with all of the last packet, which may be taken back.
     recent: Vec<Record>,
     others: Vec<Other>,
-    /// The records before, each of one branch.
+    /// The records before, each of one branch at most.
     pruned: Pruned<Record>,
     pub(crate) overflows: u64,
     /// Room for the events of a long stretch, empty.
@@ -202,13 +206,18 @@ impl Output {
             }
             let mut id = record.edge;
             for edge in effects.edges(id) {
-                let to = match edge.role {
-                    Role::ReturnToStack => effects.behind(record.call).map(Behind::reached),
-                    _ => Some(edge.to()),
+                let (what, to) = match edge.role {
+                    Role::ReturnToStack => {
+                        (What::ReturnToCall, effects.behind(record.call).map(Behind::reached))
+                    }
+                    _ => (What::Branch, Some(edge.to())),
                 };
                 if let Some(to) = to {
                     let is_last = left == 0 && edge.is_last;
-                    pruned.branch(edge, to, is_last, Record { edge: id, ..*record });
+                    let is_of_next = edge.is_behind_first && record.what == What::Tnt;
+                    let slot = if is_of_next { record.slot.next() } else { record.slot };
+                    let work = record.work.wrapping_add(edge.work);
+                    pruned.branch(edge, to, is_last, Record { what, edge: id, slot, work, ..*record });
                 }
                 if edge.is_last {
                     break;
@@ -228,21 +237,16 @@ impl Output {
         record: &Record,
         events: &mut Vec<TraceEvent>,
     ) -> Option<EventTime> {
-        let &Record { at, what, edge, call, lo, mut slot, mut work } = record;
+        let &Record { at, what, edge, call, lo, slot, work } = record;
         if what == What::Other {
             let event = self.other(times, record);
             events.push(event);
             return if let TraceEvent::Branch(branch) = event { Some(branch.time) } else { None };
         }
-        let (edge, transfer) = effects.edge(edge);
-        if edge.is_behind_first && what == What::Tnt {
-            slot = slot.next();
-        }
-        work = work.wrapping_add(edge.work);
         let time = times.between(lo, slot, work);
-        events.push(TraceEvent::Branch(BranchEvent { time, at, transfer: *transfer }));
+        events.push(TraceEvent::Branch(BranchEvent { time, at, transfer: *effects.transfer(edge) }));
         // Made where it stays: to copy what was just written takes a processor long.
-        if edge.role == Role::ReturnToStack
+        if what == What::ReturnToCall
             && let Some(TraceEvent::Branch(event)) = events.last_mut()
             && let (Transfer::Branch { to, .. }, Some(behind)) = (&mut event.transfer, effects.behind(call))
         {

@@ -12,6 +12,8 @@
 //! anchor on its own side.  Without CYC the number of branches stands in for cycles in the estimate, and the anchors
 //! alone are the bounds.
 
+use std::num::NonZeroU64;
+
 use model::{ClockBehind, EventTime, Tsc, TscClock};
 
 use super::core::{Measured, Multiples, Range};
@@ -116,37 +118,40 @@ struct Near {
     clock: ClockBehind,
 }
 
-/// What most intervals come down to: tracing was never off in between, and cycles account for all of the time.  It has all that
-/// the time of a slot needs, with which nothing overflows, as all cycles are shorter than [`ROOM`], and the anchors behind that.
+/// What most intervals come down to: tracing was never off in between, and cycles account for all of the time.  Then all bounds
+/// are lines over the cycles that have passed, and nothing in them overflows, as all cycles are shorter than [`ROOM`], and the
+/// anchors behind that.
 #[derive(Clone, Copy)]
 pub(super) struct Regular {
-    left: Anchor<u64>,
-    right: Anchor<u64>,
-    clock: ClockBehind,
-    cycle: Range,
-    /// Cycles that nobody counted, as ticks.
-    slack: u64,
-    /// Cycles of the whole interval.
-    most: u64,
-    least: u64,
-    /// What [`Interval::point`] shares out, from where on.
+    /// The shortest and the longest cycle.
+    low: i64,
+    high: i64,
+    /// So many of the cycles may have passed before the anchor.
+    doubt: u64,
+    /// What bounds a slot at once, and what does with the cycles from the left anchor to it, short and long ones.
+    lo: i64,
+    lo_and_short: i64,
+    lo_and_long: i64,
+    hi: i64,
+    hi_and_short: i64,
+    hi_and_long: i64,
+    /// What [`Interval::point`] shares out among so many cycles, from where on.
     best: u64,
     span: u64,
+    most: NonZeroU64,
+    clock: ClockBehind,
 }
 
 impl Regular {
-    /// The time of a slot `since` behind the left anchor; none if packets contradict each other.
+    /// The time of a slot, so many cycles at most behind the left anchor; none if packets contradict each other.
     #[inline(always)]
-    pub(super) fn time(&self, since: Span) -> Option<EventTime> {
-        let &Self { left, right, cycle, slack, best, span, .. } = self;
-        let (most, least) = (since.most.min(self.most), since.least());
-        let rest_least = self.least.saturating_sub(least);
-        let lo = left.lo.max(left.lo + least * cycle.low - slack);
-        let lo = lo.max(right.lo - (self.most - most) * cycle.high - slack);
-        let hi = right.hi.min(right.hi + slack - rest_least * cycle.low);
-        let hi = hi.min(left.hi + most * cycle.high + slack);
-        let point = best + span * most / self.most.max(1);
-        (lo <= hi).then(|| to_time(&self.clock, lo, point.clamp(lo, hi), hi))
+    pub(super) fn time(&self, most: u64) -> Option<EventTime> {
+        let short = most.saturating_sub(self.doubt) as i64 * self.low;
+        let long = most as i64 * self.high;
+        let lo = self.lo.max(self.lo_and_short + short).max(self.lo_and_long + long);
+        let hi = self.hi.min(self.hi_and_short + short).min(self.hi_and_long + long);
+        let point = (self.best + self.span * most / self.most) as i64;
+        (lo <= hi).then(|| to_time(&self.clock, lo as u64, point.clamp(lo, hi) as u64, hi as u64))
     }
 }
 
@@ -198,15 +203,34 @@ impl Interval {
         (longest < ROOM).then_some(Near { left, right, clock })
     }
 
-    /// How times in it follow if it is such a one.
-    pub(super) fn regular(&self, unseen: u64) -> Option<Regular> {
+    /// How the times of slots follow that are up to `last` behind the left anchor, if it is such a one.
+    pub(super) fn regular(&self, last: Span, unseen: u64) -> Option<Regular> {
         let &Near { left, right, clock } = self.near.as_ref()?;
-        let cycle = self.cycle.filter(|_| self.all.doubt.breaks == 0 && !self.stalls)?;
+        let is_regular = self.all.doubt.breaks == 0 && !self.stalls;
+        let Range { low, high } = self.cycle.filter(|_| is_regular)?;
+        let fits = last.most <= self.all.most && last.doubt == self.all.doubt;
         let best = left.best();
         let span = right.best().saturating_sub(best);
-        let (most, least) = (self.all.most, self.all.least());
-        span.checked_mul(most)?;
-        Some(Regular { left, right, clock, cycle, slack: unseen * cycle.high, most, least, best, span })
+        span.checked_mul(self.all.most).filter(|_| fits)?;
+        // Less than 2^48 each, as is what they are multiplied with.
+        let [left_lo, left_hi, right_lo, right_hi] = [left.lo, left.hi, right.lo, right.hi].map(|at| at as i64);
+        let [low, high, slack] = [low, high, unseen * high].map(|ticks| ticks as i64);
+        let (most, least) = (self.all.most as i64, self.all.least() as i64);
+        Some(Regular {
+            low,
+            high,
+            doubt: self.all.doubt.cycles,
+            lo: left_lo,
+            lo_and_short: left_lo - slack,
+            lo_and_long: right_lo - most * high - slack,
+            hi: right_hi,
+            hi_and_short: right_hi + slack - least * low,
+            hi_and_long: left_hi + slack,
+            best,
+            span,
+            most: NonZeroU64::new(self.all.most)?,
+            clock,
+        })
     }
 
     /// All its cycles do not fit between its anchors.
@@ -318,7 +342,7 @@ mod tests {
             interval.settle(cycle.map(|(low, more)| Range { low, high: low + more }), 2, clock);
             let since = span(since.min(all.most), breaks.min(all_breaks));
             let near = (interval.time(since, 2, clock), interval.contradicts(2));
-            if let Some(time) = interval.regular(2).and_then(|regular| regular.time(since)) {
+            if let Some(time) = interval.regular(since, 2).and_then(|regular| regular.time(since.most)) {
                 prop_assert_eq!(time, near.0);
             }
             prop_assert!(interval.near.take().is_some());

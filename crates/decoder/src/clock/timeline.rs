@@ -207,20 +207,25 @@ impl Timeline {
         self.conversion.to_ns(ticks::ceil(ticks))
     }
 
+    /// The time of a slot, if it is `near`, and regular there.
+    #[inline(always)]
+    pub(super) fn regular_time(&self, slot: Slot, near: &Near) -> Option<EventTime> {
+        let regular = near.regular.as_ref().filter(|_| near.first <= slot && slot < near.end)?;
+        let mark = self.marks.get(slot.0 as usize)?;
+        regular.time(near.since.most + u64::from(mark.most))
+    }
+
     /// The time of a slot; none if there is no such slot, or no part has it.  `near`: where it may be, and then where it is.
-    #[inline]
     pub(super) fn time(&self, slot: Slot, near: &mut Near) -> Option<EventTime> {
         let mark = self.marks.get(slot.0 as usize)?;
         if slot < near.first || slot >= near.end {
             *near = self.look_up(slot, near)?;
         }
         let since = Span { most: near.since.most + u64::from(mark.most), ..near.since };
-        let regular = near.regular.as_ref().and_then(|regular| regular.time(since));
-        regular.or_else(|| self.by_rule(self.parts.get(near.part)?, since))
+        self.regular_time(slot, near).or_else(|| self.by_rule(self.parts.get(near.part)?, since))
     }
 
     /// The part and the run of a slot, if it has any.
-    #[cold]
     fn look_up(&self, slot: Slot, near: &Near) -> Option<Near> {
         let part = last_begun(&self.parts, |part| part.first, slot, near.part);
         let run = last_begun(&self.runs, |run| run.first, slot, near.run);
@@ -229,15 +234,21 @@ impl Timeline {
         let first = part_first(part).max(run_first(run));
         let end = part_first(part + 1).min(run_first(run + 1));
         let Run { most, doubt, .. } = *self.runs.get(run)?;
+        if slot < first || slot >= end {
+            return None;
+        }
+        let since = Span { most, doubt };
+        let last = self.marks.get(end.0.checked_sub(1)? as usize).or(self.marks.last())?;
+        let last = Span { most: most + u64::from(last.most), doubt };
         let regular = match self.parts.get(part)? {
-            Part { rule: Rule::Between(interval), bound: None, .. } => interval.regular(self.unseen_cycles),
+            Part { rule: Rule::Between(interval), bound: None, .. } => {
+                interval.regular(last, self.unseen_cycles)
+            }
             _ => None,
         };
-        let near = Near { first, end, part, run, since: Span { most, doubt }, regular };
-        (first <= slot && slot < end).then_some(near)
+        Some(Near { first, end, part, run, since, regular })
     }
 
-    #[cold]
     fn by_rule(&self, part: &Part, since: Span) -> Option<EventTime> {
         let time = match &part.rule {
             Rule::Before(anchor) => EventTime { lo: Ns(0), point: *anchor, hi: *anchor },

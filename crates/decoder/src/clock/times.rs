@@ -51,9 +51,23 @@ impl<'a> Times<'a> {
 
     #[inline(never)]
     fn work_out(&mut self, slot: Slot, place: usize) {
-        let EventTime { lo, point, hi } = self.timeline.time(slot, &mut self.near).unwrap_or_default();
+        match self.timeline.regular_time(slot, &self.near) {
+            Some(time) => self.keep(slot, place, time),
+            None => self.look_up(slot, place),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_up(&mut self, slot: Slot, place: usize) {
+        let time = self.timeline.time(slot, &mut self.near).unwrap_or_default();
+        self.keep(slot, place, time);
+    }
+
+    #[inline(always)]
+    fn keep(&mut self, slot: Slot, place: usize, time: EventTime) {
         self.recent[place] = slot;
-        (self.lo[place], self.point[place], self.hi[place]) = (lo, point, hi);
+        (self.lo[place], self.point[place], self.hi[place]) = (time.lo, time.point, time.hi);
     }
 
     /// The time of what happened behind `lo` and not behind `slot`, when `work` instructions had passed.  The same slot
