@@ -158,16 +158,7 @@ impl Output {
                 stretch.events = std::mem::take(&mut self.room);
             }
             stretch.events.reserve_exact(kept.len());
-            let (mut in_order, mut last) = (true, EventTime::default());
-            for record in kept {
-                let time = self.event(&mut times, effects, record, &mut stretch.events);
-                in_order &= time.is_some_and(|time| {
-                    let goes_on = last.lo <= time.lo && last.point <= time.point && last.hi <= time.hi;
-                    last = time;
-                    goes_on
-                });
-            }
-            stretch.in_order = in_order;
+            stretch.in_order = self.events(&mut times, effects, kept, &mut stretch.events);
             stretch.bound_from_behind();
         }
         self.pruned.kept.clear();
@@ -226,6 +217,27 @@ impl Output {
             }
         }
         recent.drain(..count);
+    }
+
+    /// Adds what records of one branch at most are; whether their times and bounds are in order.
+    #[inline(never)]
+    fn events(
+        &self,
+        times: &mut Times<'_>,
+        effects: &Effects,
+        kept: &[Record],
+        events: &mut Vec<TraceEvent>,
+    ) -> bool {
+        let (mut in_order, mut last) = (true, EventTime::default());
+        for record in kept {
+            let time = self.event(times, effects, record, events);
+            in_order &= time.is_some_and(|time| {
+                let goes_on = last.lo <= time.lo && last.point <= time.point && last.hi <= time.hi;
+                last = time;
+                goes_on
+            });
+        }
+        in_order
     }
 
     /// Adds what a record of one branch is, with its time, which it returns; a gap has none.

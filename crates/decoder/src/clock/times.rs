@@ -42,30 +42,31 @@ impl<'a> Times<'a> {
     /// The time of a slot; 0 if nothing says.
     #[inline]
     pub(crate) fn at(&mut self, slot: Slot) -> EventTime {
-        let place = slot.0 as usize % RECENT;
+        let place = place(slot);
         if self.recent[place] != slot {
-            self.work_out(slot, place);
+            self.work_out(slot);
         }
         EventTime { lo: self.lo[place], point: self.point[place], hi: self.hi[place] }
     }
 
     #[inline(never)]
-    fn work_out(&mut self, slot: Slot, place: usize) {
+    fn work_out(&mut self, slot: Slot) {
         match self.timeline.regular_time(slot, &self.near) {
-            Some(time) => self.keep(slot, place, time),
-            None => self.look_up(slot, place),
+            Some(time) => self.keep(slot, time),
+            None => self.look_up(slot),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn look_up(&mut self, slot: Slot, place: usize) {
+    fn look_up(&mut self, slot: Slot) {
         let time = self.timeline.time(slot, &mut self.near).unwrap_or_default();
-        self.keep(slot, place, time);
+        self.keep(slot, time);
     }
 
     #[inline(always)]
-    fn keep(&mut self, slot: Slot, place: usize, time: EventTime) {
+    fn keep(&mut self, slot: Slot, time: EventTime) {
+        let place = place(slot);
         self.recent[place] = slot;
         (self.lo[place], self.point[place], self.hi[place]) = (time.lo, time.point, time.hi);
     }
@@ -85,4 +86,10 @@ impl<'a> Times<'a> {
         let point = self.progress.share(behind, work, from, to);
         EventTime { lo: earliest, point: point.clamp(earliest, time.hi), hi: time.hi }
     }
+}
+
+/// Where the times of a slot are kept.
+#[inline(always)]
+fn place(slot: Slot) -> usize {
+    slot.0 as usize % RECENT
 }
