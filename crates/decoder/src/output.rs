@@ -1,7 +1,9 @@
 //! What one segment's decoding gives, until its clock is known: records, which then become stretches of events.
 
-use model::AuxOffset;
-use model::{BranchEvent, EventTime, Gap, GapCause, Ns, SpaceId, TraceEvent, Transfer};
+use model::{
+    AuxOffset, Avma, BranchEvent, BranchKind, EventTime, FunctionId, Gap, GapCause, Ns, Site, SpaceId,
+    Target, TraceEvent, Transfer,
+};
 
 use crate::block::BlockId;
 use crate::clock::{Clock, Slot, Times};
@@ -76,6 +78,18 @@ const RECENT: usize = 256;
 /// Room for fewer events is not worth keeping.
 pub(crate) const ROOM_EVENTS_MIN: usize = 1 << 10;
 
+/// What stands in an event's place until it is made.
+const NO_BRANCH: BranchEvent = BranchEvent {
+    time: EventTime { lo: Ns(0), point: Ns(0), hi: Ns(0) },
+    at: AuxOffset(0),
+    transfer: Transfer::Branch {
+        kind: BranchKind::Jump,
+        from: Site { ip: Avma(0), function: FunctionId::UNKNOWN, len: 0 },
+        to: Target { ip: Avma(0), function: FunctionId::UNKNOWN, at_entry: false },
+    },
+};
+const NOTHING: TraceEvent = TraceEvent::Branch(NO_BRANCH);
+
 /// Collects what happens until the segment's clock is known.
 #[derive(Default)]
 pub(crate) struct Output {
@@ -87,7 +101,7 @@ pub(crate) struct Output {
     /// The records before, each of one branch at most.
     pruned: Pruned<Record>,
     pub(crate) overflows: u64,
-    /// Room for the events of a long stretch, empty.
+    /// Room for the events of a long stretch, with others in it.
     pub(crate) room: Vec<TraceEvent>,
 }
 
@@ -157,7 +171,7 @@ impl Output {
             if kept.len() >= ROOM_EVENTS_MIN {
                 stretch.events = std::mem::take(&mut self.room);
             }
-            stretch.events.reserve_exact(kept.len());
+            stretch.events.resize(kept.len(), NOTHING);
             stretch.in_order = self.events(&mut times, effects, kept, &mut stretch.events);
             stretch.bound_from_behind();
         }
@@ -219,59 +233,43 @@ impl Output {
         recent.drain(..count);
     }
 
-    /// Adds what records of one branch at most are; whether their times and bounds are in order.
+    /// Makes the events that records of one branch at most are; whether their times and bounds are in order.
     #[inline(never)]
     fn events(
         &self,
         times: &mut Times<'_>,
         effects: &Effects,
         kept: &[Record],
-        events: &mut Vec<TraceEvent>,
+        events: &mut [TraceEvent],
     ) -> bool {
         let (mut in_order, mut last) = (true, EventTime::default());
-        for record in kept {
-            let time = self.event(times, effects, record, events);
-            in_order &= time.is_some_and(|time| {
-                let goes_on = last.lo <= time.lo && last.point <= time.point && last.hi <= time.hi;
-                last = time;
-                goes_on
-            });
+        for (event, record) in events.iter_mut().zip(kept) {
+            let time = match event {
+                TraceEvent::Branch(event) if record.what != What::Other => {
+                    branch(times, effects, record, event)
+                }
+                _ => {
+                    *event = self.other(times, effects, record);
+                    in_order &= matches!(event, TraceEvent::Branch(_));
+                    event.time()
+                }
+            };
+            in_order &= last.lo <= time.lo && last.point <= time.point && last.hi <= time.hi;
+            last = time;
         }
         in_order
     }
 
-    /// Adds what a record of one branch is, with its time, which it returns; a gap has none.
-    #[inline(always)]
-    fn event(
-        &self,
-        times: &mut Times<'_>,
-        effects: &Effects,
-        record: &Record,
-        events: &mut Vec<TraceEvent>,
-    ) -> Option<EventTime> {
-        let &Record { at, what, edge, call, lo, slot, work } = record;
-        if what == What::Other {
-            let event = self.other(times, record);
-            events.push(event);
-            return if let TraceEvent::Branch(branch) = event { Some(branch.time) } else { None };
-        }
-        let time = times.between(lo, slot, work);
-        events.push(TraceEvent::Branch(BranchEvent { time, at, transfer: *effects.transfer(edge) }));
-        // Made where it stays: to copy what was just written takes a processor long.
-        if what == What::ReturnToCall
-            && let Some(TraceEvent::Branch(event)) = events.last_mut()
-            && let (Transfer::Branch { to, .. }, Some(behind)) = (&mut event.transfer, effects.behind(call))
-        {
-            *to = behind.to;
-        }
-        Some(time)
-    }
-
-    /// The same for what is no branch of an effect.
+    /// What may be no branch of an effect.
     #[cold]
     #[inline(never)]
-    fn other(&self, times: &mut Times<'_>, record: &Record) -> TraceEvent {
-        let &Record { at, edge, lo, slot, work, .. } = record;
+    fn other(&self, times: &mut Times<'_>, effects: &Effects, record: &Record) -> TraceEvent {
+        let &Record { at, what, edge, lo, slot, work, .. } = record;
+        if what != What::Other {
+            let mut event = NO_BRANCH;
+            branch(times, effects, record, &mut event);
+            return TraceEvent::Branch(event);
+        }
         match self.others[edge.0 as usize] {
             Other::Transfer(transfer) => {
                 TraceEvent::Branch(BranchEvent { time: times.between(lo, slot, work), at, transfer })
@@ -279,6 +277,21 @@ impl Output {
             Other::Gap { from, to, bytes, cause } => gap(times, from, to, bytes, at, cause),
         }
     }
+}
+
+/// Makes an event where it stays, piece by piece, as what was just written costs a processor much to copy; returns its time.
+#[inline(always)]
+fn branch(times: &mut Times<'_>, effects: &Effects, record: &Record, event: &mut BranchEvent) -> EventTime {
+    let &Record { at, what, edge, call, lo, slot, work } = record;
+    event.transfer = *effects.transfer(edge);
+    if what == What::ReturnToCall
+        && let (Transfer::Branch { to, .. }, Some(behind)) = (&mut event.transfer, effects.behind(call))
+    {
+        *to = behind.to;
+    }
+    event.at = at;
+    event.time = times.between(lo, slot, work);
+    event.time
 }
 
 fn gap(

@@ -59,7 +59,7 @@ pub struct OwnDecoder {
     memo_entries: usize,
     /// A worker takes what is known of the code and gives it back: each worker finds out for itself.
     known: Mutex<Vec<Known>>,
-    /// Room for events, empty.
+    /// Room for events, with those that have served.
     rooms: Mutex<Vec<Vec<TraceEvent>>>,
     crystal: OnceLock<Option<CrystalRatio>>,
 }
@@ -109,10 +109,9 @@ impl SegmentDecoder for OwnDecoder {
         Some(format!("memo: {share:.1} % of {lookups} lookups found, {misses} effects worked out"))
     }
 
-    fn give_back(&self, mut events: Vec<TraceEvent>) {
+    fn give_back(&self, events: Vec<TraceEvent>) {
         let mut rooms = self.rooms();
         if events.capacity() >= ROOM_EVENTS_MIN && rooms.len() < ROOMS_MAX {
-            events.clear();
             rooms.push(events);
         }
     }

@@ -32,7 +32,18 @@ impl Stretch {
         let Running { pid, tid, from: arrived, to: left } = running;
         // The trace may know less well than the switch records: on its CPU before this one the thread was earlier.
         let start = start.max(arrived);
-        Self { pid, tid, space, start, arrived, left, events: vec![], in_order: false, left_out: 0, digest: None }
+        Self {
+            pid,
+            tid,
+            space,
+            start,
+            arrived,
+            left,
+            events: vec![],
+            in_order: false,
+            left_out: 0,
+            digest: None,
+        }
     }
 
     /// The same thread in the same address space, and it has not been away.

@@ -213,7 +213,8 @@ impl Interval {
         let span = right.best().saturating_sub(best);
         span.checked_mul(self.all.most).filter(|_| fits)?;
         // Less than 2^48 each, as is what they are multiplied with.
-        let [left_lo, left_hi, right_lo, right_hi] = [left.lo, left.hi, right.lo, right.hi].map(|at| at as i64);
+        let [left_lo, left_hi, right_lo, right_hi] =
+            [left.lo, left.hi, right.lo, right.hi].map(|at| at as i64);
         let [low, high, slack] = [low, high, unseen * high].map(|ticks| ticks as i64);
         let (most, least) = (self.all.most as i64, self.all.least() as i64);
         Some(Regular {
