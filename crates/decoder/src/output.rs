@@ -91,7 +91,6 @@ const NO_BRANCH: BranchEvent = BranchEvent {
 const NOTHING: TraceEvent = TraceEvent::Branch(NO_BRANCH);
 
 /// Collects what happens until the segment's clock is known.
-#[derive(Default)]
 pub(crate) struct Output {
     /// Each with its first record that is kept.
     stretches: Vec<(Stretch, usize)>,
@@ -106,6 +105,18 @@ pub(crate) struct Output {
 }
 
 impl Output {
+    /// Of which nothing is left out if `keeps_all`, or else what nobody asks about.
+    pub(crate) fn new(keeps_all: bool) -> Self {
+        Self {
+            stretches: vec![],
+            recent: vec![],
+            others: vec![],
+            pruned: Pruned::new(keeps_all),
+            overflows: 0,
+            room: vec![],
+        }
+    }
+
     /// The events that follow are `running`'s.
     pub(crate) fn thread(&mut self, running: Running, space: SpaceId, start: Ns, effects: &Effects) {
         if !self.stretches.last().is_some_and(|(last, _)| last.is_of(running, space)) {

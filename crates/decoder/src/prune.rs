@@ -33,6 +33,8 @@ struct Open {
 
 /// One thread's branches, without those that nobody asked about.
 pub(crate) struct Pruned<T> {
+    /// Everything is asked about.
+    keeps_all: bool,
     /// Of all stretches.
     pub(crate) kept: Vec<T>,
     /// How many of this stretch are not there.
@@ -40,13 +42,11 @@ pub(crate) struct Pruned<T> {
     open: Vec<Open>,
 }
 
-impl<T> Default for Pruned<T> {
-    fn default() -> Self {
-        Self { kept: vec![], left_out: 0, open: vec![] }
-    }
-}
-
 impl<T> Pruned<T> {
+    pub(crate) fn new(keeps_all: bool) -> Self {
+        Self { keeps_all, kept: vec![], left_out: 0, open: vec![] }
+    }
+
     /// The stretch ends: how many of its branches are not there.
     pub(crate) fn end(&mut self) -> u64 {
         self.open.clear();
@@ -62,6 +62,9 @@ impl<T> Pruned<T> {
     /// The next branch, and what it leads to; `is_last` of its stretch, which says how long that was.
     #[inline]
     pub(crate) fn branch(&mut self, edge: &Edge, to: Reached, is_last: bool, item: T) {
+        if self.keeps_all {
+            return self.kept.push(item);
+        }
         if edge.from_asked {
             self.asks();
         }
@@ -119,7 +122,7 @@ mod tests {
     /// `+f`: a call of f; `-`: the return from it; `>f`: a jump; `~f`: one into its middle; `!`: a return to another place.
     /// Capitals are asked about.
     fn kept(script: &str) -> String {
-        let mut pruned = Pruned::default();
+        let mut pruned = Pruned::new(false);
         let mut running = vec!['m'];
         let words: Vec<&str> = script.split(' ').collect();
         for (word, number) in words.iter().zip(1..) {

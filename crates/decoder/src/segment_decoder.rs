@@ -120,7 +120,7 @@ impl SegmentDecoder for OwnDecoder {
         let anew = || Known {
             graph: BlockGraph::default(),
             effects: Effects::new(self.memo_entries),
-            output: Output::default(),
+            output: Output::new(context.asks_about.is_none()),
             marks: Marks::default(),
         };
         let mut known = self.lock().pop().unwrap_or_else(anew);
