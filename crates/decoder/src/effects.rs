@@ -250,10 +250,10 @@ impl Effects {
         self.edges.get(first.0 as usize..).unwrap_or_default()
     }
 
-    /// What an edge is to who gets it.
+    /// An edge, and the transfer that it is.
     #[inline]
-    pub(crate) fn transfer(&self, EdgeId(edge): EdgeId) -> &Transfer {
-        &self.transfers[edge as usize]
+    pub(crate) fn edge(&self, EdgeId(id): EdgeId) -> (&Edge, &Transfer) {
+        (&self.edges[id as usize], &self.transfers[id as usize])
     }
 
     /// Where a call returns to, once it has.

@@ -29,7 +29,7 @@ pub(crate) enum Moment {
 struct Record {
     at: AuxOffset,
     what: What,
-    /// Of [`What::Effect`] and [`What::Tnt`] the first branch; of [`What::Branch`] it alone.
+    /// Of [`What::Effect`] the first branch; of a record that is kept, it alone.
     edge: EdgeId,
     /// The call that an effect's last branch returned to, if only the stack knows that; none: it has not returned.
     call: BlockId,
@@ -48,10 +48,6 @@ enum What {
     Effect,
     /// ... with the first bit of a TNT packet: those behind it are of the next slot.
     Tnt,
-    /// One of them.
-    Branch,
-    /// ... which returned to the call.
-    ReturnToCall,
     /// One of [`Output::others`], with this number in the place of the edge's.
     Other,
 }
@@ -222,18 +218,13 @@ impl Output {
             }
             let mut id = record.edge;
             for edge in effects.edges(id) {
-                let (what, to) = match edge.role {
-                    Role::ReturnToStack => {
-                        (What::ReturnToCall, effects.behind(record.call).map(Behind::reached))
-                    }
-                    _ => (What::Branch, Some(edge.to())),
+                let to = match edge.role {
+                    Role::ReturnToStack => effects.behind(record.call).map(Behind::reached),
+                    _ => Some(edge.to()),
                 };
                 if let Some(to) = to {
                     let is_last = left == 0 && edge.is_last;
-                    let is_of_next = edge.is_behind_first && record.what == What::Tnt;
-                    let slot = if is_of_next { record.slot.next() } else { record.slot };
-                    let work = record.work.wrapping_add(edge.work);
-                    pruned.branch(edge, to, is_last, Record { what, edge: id, slot, work, ..*record });
+                    pruned.branch(edge, to, is_last, Record { edge: id, ..*record });
                 }
                 if edge.is_last {
                     break;
@@ -293,15 +284,19 @@ impl Output {
 /// Makes an event where it stays, piece by piece, as what was just written costs a processor much to copy; returns its time.
 #[inline(always)]
 fn branch(times: &mut Times<'_>, effects: &Effects, record: &Record, event: &mut BranchEvent) -> EventTime {
-    let &Record { at, what, edge, call, lo, slot, work } = record;
-    event.transfer = *effects.transfer(edge);
-    if what == What::ReturnToCall
+    let &Record { at, what, edge, call, lo, mut slot, work } = record;
+    let (edge, transfer) = effects.edge(edge);
+    event.transfer = *transfer;
+    if edge.role == Role::ReturnToStack
         && let (Transfer::Branch { to, .. }, Some(behind)) = (&mut event.transfer, effects.behind(call))
     {
         *to = behind.to;
     }
+    if edge.is_behind_first && what == What::Tnt {
+        slot = slot.next();
+    }
     event.at = at;
-    event.time = times.between(lo, slot, work);
+    event.time = times.between(lo, slot, work.wrapping_add(edge.work));
     event.time
 }
 
