@@ -68,7 +68,7 @@ impl<K> Default for Sums<K> {
 }
 
 impl<K: Copy + Eq + Hash> Sums<K> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add(&mut self, key: K, total: Total) {
         match self.0.get_mut(&key) {
             Some(sum) => sum.add(total),

@@ -128,7 +128,7 @@ impl Stack {
     /// Without the frame on top; if it is active, its activation is to be popped, too.
     #[inline]
     pub(crate) fn pop(&mut self) {
-        self.frames.truncate(self.frames.len().saturating_sub(1));
+        self.frames.pop();
         while self.runs.last().is_some_and(|(of, _)| *of >= self.frames.len()) {
             self.runs.pop();
         }
