@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::children::ChildSums;
+use crate::children::{ChildKey, ChildSums};
 use crate::durations::Durations;
 use crate::histogram::histogram;
 use crate::report::{
@@ -57,7 +57,7 @@ impl Aggregate {
 
     /// A call of the wanted function number `wanted` has ended, or will not be seen to end.  True if it is one of those
     /// that were asked for.
-    pub(crate) fn add(&mut self, wanted: u32, row: &CallRow, children: &ChildSums) -> bool {
+    pub(crate) fn add(&mut self, wanted: u32, row: &CallRow, children: &[(ChildKey, Total)]) -> bool {
         if !self.is_asked_for(row) {
             return false;
         }
@@ -133,7 +133,7 @@ impl CallCounts {
 }
 
 impl FunctionSums {
-    fn count(&mut self, row: &CallRow, children: &ChildSums) {
+    fn count(&mut self, row: &CallRow, children: &[(ChildKey, Total)]) {
         self.ended_by_jump += u64::from(row.ended_by_jump);
         self.undecided += u64::from(row.undecided);
         if row.depth == 0 {
@@ -222,7 +222,7 @@ fn in_order(rows: Vec<CallRow>, children: Gathered) -> (Vec<CallRow>, RowChildre
 
 impl CallerSums {
     /// Returns what its children took.
-    fn count(&mut self, row: &CallRow, children: &ChildSums) -> Total {
+    fn count(&mut self, row: &CallRow, children: &[(ChildKey, Total)]) -> Total {
         let CallRow { latency_ns, error_ns, .. } = *row;
         self.latency_ns.add(latency_ns);
         self.off_cpu_ns.add(row.off_cpu_ns);
@@ -231,7 +231,7 @@ impl CallerSums {
         self.error_sum_ns = self.error_sum_ns.saturating_add(error_ns);
         self.error_max_ns = self.error_max_ns.max(error_ns);
         self.shorter += u64::from(latency_ns < error_ns);
-        self.children.merge(children)
+        self.children.merge(children.iter().copied())
     }
 
     fn merge(&mut self, other: &Self) {
@@ -242,7 +242,7 @@ impl CallerSums {
         self.error_sum_ns = self.error_sum_ns.saturating_add(other.error_sum_ns);
         self.error_max_ns = self.error_max_ns.max(other.error_max_ns);
         self.shorter += other.shorter;
-        self.children.merge(&other.children);
+        self.children.merge(other.children.iter());
     }
 }
 

@@ -51,7 +51,7 @@ impl<'a> Analysis<'a> {
         let gap = Gap { from, to, bytes: 0, at: AuxOffset(0), cause: GapCause::NotYetAttached };
         let (session, thread) = self.thread(tid);
         if let Some(thread) = thread {
-            thread.event(session, SpaceId::default(), &TraceEvent::Gap(gap));
+            thread.events(session, SpaceId::default(), &[TraceEvent::Gap(gap)]);
         }
     }
 
@@ -169,11 +169,7 @@ impl EventSink for Analysis<'_> {
     fn events(&mut self, _pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
         let (session, thread) = self.thread(tid);
         match thread {
-            Some(thread) => {
-                for event in events {
-                    thread.event(session, space, event);
-                }
-            }
+            Some(thread) => thread.events(session, space, events),
             // What no thread lost is still lost.
             None if tid.0 <= 0 => {
                 for event in events {

@@ -1,6 +1,6 @@
 //! Calls, returns and jumps between traced instructions.
 
-use model::{Avma, BranchKind, EndKind, FunctionId, FunctionKind, Site, Target, Transfer};
+use model::{Avma, BranchKind, EndKind, FunctionKind, Site, Target, Transfer};
 
 use crate::kernel::Left;
 use crate::report::{CutCause, Status};
@@ -10,7 +10,7 @@ use crate::thread::Thread;
 
 impl<'a> Thread<'a> {
     /// One change of control of user code.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn transfer(&mut self, session: &mut Session<'a>, transfer: &Transfer) {
         match *transfer {
             Transfer::Branch { kind, from, to } => {
@@ -111,6 +111,7 @@ impl<'a> Thread<'a> {
         }
     }
 
+    #[inline(never)]
     fn jump(&mut self, session: &mut Session<'a>, from: Site, to: Target, indirect: bool) {
         let Some(top) = self.stack.last() else { return self.found(session, to) };
         let (function, kind) = (top.function, top.kind);
@@ -145,16 +146,9 @@ impl<'a> Thread<'a> {
             if is_far(session) {
                 self.unexplained(session, to);
             } else {
-                self.runs(to.function);
+                self.stack.runs(to.function);
                 self.may_have_left_all(self.stack.len());
             }
-        }
-    }
-
-    /// The frame on top goes on in the middle of another function.
-    fn runs(&mut self, function: FunctionId) {
-        if let Some(top) = self.stack.last_mut().filter(|top| !top.has_code_of(function)) {
-            top.runs.push(function);
         }
     }
 
@@ -176,7 +170,7 @@ impl<'a> Thread<'a> {
             }
             self.close_to(session, caller + 1, Status::Complete);
         } else {
-            self.runs(to.function);
+            self.stack.runs(to.function);
         }
     }
 
@@ -210,6 +204,7 @@ impl<'a> Thread<'a> {
     }
 
     /// Tracing stops.
+    #[inline(never)]
     fn end(&mut self, session: &mut Session<'a>, kind: EndKind, from: Site, to: Option<Avma>) {
         self.is_inside();
         match kind {
@@ -226,12 +221,13 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Tracing starts.
     /// Nothing is known of what ran before.
     fn is_without_past(&self) -> bool {
         self.stack.is_empty() && self.left.is_none() && !self.base_known
     }
 
+    /// Tracing starts.
+    #[inline(never)]
     fn start(&mut self, session: &mut Session<'a>, to: Target, after_gap: bool) {
         self.off_cpu.start(self.now);
         self.window.is_in_filter(self.now.point);

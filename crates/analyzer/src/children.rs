@@ -1,6 +1,8 @@
 //! What took time inside a call: sums by child, where a child is a kind, a function and a site.
 
-use model::FunctionId;
+use std::hash::{Hash, Hasher};
+
+use model::{Avma, FunctionId, SpaceId};
 use rustc_hash::FxHashMap;
 
 use crate::report::{ChildKind, ChildRow, Place, Total};
@@ -31,32 +33,68 @@ pub struct ChildKey {
     pub site: Option<Place>,
 }
 
-/// Sums by child, of one call or of many.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ChildSums(FxHashMap<ChildKey, Total>);
+/// A child as the call knows it that is running: there is no need to name the place of the site before that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Child {
+    pub(crate) kind: ChildKind,
+    pub(crate) function: FunctionId,
+    pub(crate) space: SpaceId,
+    /// 0: none.
+    pub(crate) site: Avma,
+}
 
-impl ChildSums {
-    pub(crate) fn add(&mut self, key: ChildKey, total: Total) {
-        self.0.entry(key).or_default().add(total);
+/// In two words, for this is done as each child ends.
+impl Hash for Child {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(u64::from(self.space.0) << 32 | u64::from(self.function.0));
+        state.write_u64(self.site.0 << 8 | self.kind as u64);
     }
+}
 
-    /// Returns the sum of `other`.
-    pub(crate) fn merge(&mut self, other: &Self) -> Total {
-        let mut sum = Total::default();
-        for (key, total) in &other.0 {
-            self.add(*key, *total);
-            sum.add(*total);
+/// Sums by child, of one call or of many.
+#[derive(Clone, Debug)]
+pub(crate) struct Sums<K>(FxHashMap<K, Total>);
+
+/// What the children took of a call that is running.
+pub(crate) type RunningSums = Sums<Child>;
+
+/// What they took of calls that have ended.
+pub(crate) type ChildSums = Sums<ChildKey>;
+
+impl<K> Default for Sums<K> {
+    fn default() -> Self {
+        Self(FxHashMap::default())
+    }
+}
+
+impl<K: Copy + Eq + Hash> Sums<K> {
+    #[inline(always)]
+    pub(crate) fn add(&mut self, key: K, total: Total) {
+        match self.0.get_mut(&key) {
+            Some(sum) => sum.add(total),
+            None => _ = self.0.insert(key, total),
         }
-        sum
     }
 
     /// In no order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (ChildKey, Total)> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (K, Total)> + '_ {
         self.0.iter().map(|(key, total)| (*key, *total))
     }
 
     pub(crate) fn clear(&mut self) {
         self.0.clear();
+    }
+}
+
+impl ChildSums {
+    /// Returns the sum of `others`.
+    pub(crate) fn merge(&mut self, others: impl Iterator<Item = (ChildKey, Total)>) -> Total {
+        let mut sum = Total::default();
+        for (key, total) in others {
+            self.add(key, total);
+            sum.add(total);
+        }
+        sum
     }
 
     /// The rows of calls that took `total`, with `*self` as the rest: longest first, then by kind, function, site.

@@ -4,7 +4,8 @@ use model::{Avma, FunctionAt, FunctionId, FunctionKind, SpaceId};
 use rustc_hash::FxHashMap;
 
 use crate::call_site::{call_before, is_behind_call};
-use crate::report::Place;
+use crate::children::{Child, ChildKey, RunningSums};
+use crate::report::{Place, Total};
 use crate::request::Surroundings;
 
 /// Addresses that each of the caches remembers; a full cache is emptied.
@@ -60,6 +61,15 @@ impl<'a> CodeMap<'a> {
         remember(&mut self.places, (space, ip), || {
             functions.place(space, ip).map(|(object, svma)| Place { object, svma })
         })
+    }
+
+    /// The children of a call that has ended.  Those whose sites are the same place in several spaces are as many.
+    pub(crate) fn named(&mut self, children: &RunningSums) -> Vec<(ChildKey, Total)> {
+        let name = |(child, total): (Child, Total)| {
+            let site = self.place(child.space, child.site);
+            (ChildKey { kind: child.kind, function: child.function, site }, total)
+        };
+        children.iter().map(name).collect()
     }
 
     /// The call that returns to `ret` and can have entered `entry`.

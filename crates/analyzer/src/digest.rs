@@ -12,15 +12,15 @@ use std::ops::Range;
 
 use model::{AuxOffset, Digest, Digester, EventTime, FunctionId, SpaceId, Tid, TraceEvent};
 
+use crate::activation::Activation;
 use crate::aggregate::Aggregate;
-use crate::children::{ChildKey, ChildSums};
-use crate::ended::running;
+use crate::children::{Child, RunningSums};
 use crate::off_cpu::OffCpuClock;
 use crate::report::{ChildKind, Limits};
 use crate::request::{Request, Surroundings};
 use crate::runs::runs;
 use crate::session::Session;
-use crate::stack::{Activation, DEPTH_MAX, FrameKind};
+use crate::stack::{DEPTH_MAX, FrameKind};
 use crate::thread::{Open, Thread};
 
 /// A shorter run costs more than it saves.
@@ -43,7 +43,7 @@ pub(crate) struct DigestedRun {
     open: Vec<Open>,
     calls: Aggregate,
     /// Of the frame that made the calls; none of them is known to be of its own function.
-    children: ChildSums,
+    children: RunningSums,
 }
 
 impl<'a> RunDigester<'a> {
@@ -72,8 +72,8 @@ impl Digester for RunDigester<'_> {
         }
         let mut session = Session::new(&self.request, self.around);
         let mut thread = Thread::new(tid, &session);
-        // Whether it was off the CPU meanwhile is asked when it is the run's turn.
-        thread.off_cpu = OffCpuClock::new(&[]);
+        // Whether it was off the CPU or dead meanwhile is asked when it is the run's turn.
+        (thread.off_cpu, thread.dead) = (OffCpuClock::new(&[]), &[]);
         let of_run = |run: Range<usize>| {
             let calls = events.get(run.clone()).unwrap_or_default();
             thread.digest(&mut session, space, calls).map(|digested| DigestedRun { events: run, ..digested })
@@ -94,14 +94,13 @@ impl<'a> Thread<'a> {
         let mut caller = self.frame(FunctionId::UNKNOWN, FrameKind::Found);
         // It gathers children as a wanted function's does, and is none.
         let gathers = Activation { wanted: Some(u32::MAX), ..Activation::default() };
-        caller.activation = Some(Box::new(gathers));
+        (caller.is_active, caller.gathers) = (true, true);
         self.stack.push(caller);
-        for event in events {
-            self.step(session, space, event);
-        }
-        let caller = self.stack.pop().filter(|_| self.stack.is_empty());
+        self.stack.activations.push(gathers);
+        self.events(session, space, events);
+        let caller = self.stack.activations.pop().filter(|_| self.stack.len() == 1);
         self.stack.clear();
-        let children = caller?.activation?.children;
+        let children = caller?.children;
         let calls = session.calls.take();
         let open = self.open.iter_mut().map(std::mem::take).collect();
         let is_plain = std::mem::take(&mut session.limits) == Limits::default() && !calls.is_overfull();
@@ -124,7 +123,7 @@ impl<'a> Thread<'a> {
     /// Adds the calls of a run, instead of its events.
     pub(crate) fn take(&mut self, session: &mut Session<'a>, space: SpaceId, run: &DigestedRun) {
         (self.now, self.at) = run.last;
-        (self.last, self.space) = (self.now, space);
+        self.space = space;
         for (open, of_run) in self.open.iter_mut().zip(&run.open) {
             open.entered += of_run.entered;
             open.is_recursive |= of_run.is_recursive;
@@ -132,11 +131,11 @@ impl<'a> Thread<'a> {
         session.calls.merge_whole_calls(&run.calls);
         let caller = self.stack.iter().rev().find(|frame| !frame.is_part_of_caller());
         let caller = caller.map(|frame| frame.function);
-        let Some(activation) = running(&mut self.stack) else { return };
-        for (key, total) in run.children.iter() {
-            let is_own = key.kind == ChildKind::Call && caller == Some(key.function);
-            let kind = if is_own { ChildKind::Recursion } else { key.kind };
-            activation.children.add(ChildKey { kind, ..key }, total);
+        let Some(activation) = self.stack.running() else { return };
+        for (child, total) in run.children.iter() {
+            let is_own = child.kind == ChildKind::Call && caller == Some(child.function);
+            let kind = if is_own { ChildKind::Recursion } else { child.kind };
+            activation.children.add(Child { kind, ..child }, total);
         }
     }
 }

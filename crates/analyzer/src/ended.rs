@@ -1,64 +1,50 @@
 //! What has ended in a call: a child of its caller, and a node of the trees that it is in.
 
-use model::{Avma, EventTime, FunctionId};
+use model::{Avma, EventTime, FunctionId, Ns};
 
+use crate::children::Child;
 use crate::report::{ChildKind, Status, Total};
 use crate::session::Session;
-use crate::stack::{Activation, Frame, FrameKind};
+use crate::stack::{Frame, FrameKind};
 use crate::thread::{Ending, Thread};
-use crate::tree::{Node, Part};
+use crate::tree::{Gatherer, Node, Part};
 
 impl<'a> Thread<'a> {
-    /// Adds a frame that has ended to what the frame below did.
-    pub(crate) fn add_as_child(&mut self, session: &mut Session<'a>, frame: &Frame, end: Ending) {
-        let is_gathered = self.trees.is_open();
-        if !is_gathered && running(&mut self.stack).is_none() {
-            return;
-        }
-        let part = self.part(session, frame, end);
-        if let Part::Node(node) = &part
+    /// Adds the frame on top, which ends, to what the call did that it is a child of.
+    #[inline(always)]
+    pub(crate) fn add_as_child(&mut self, end: Ending) {
+        let Some((frame, below, activation)) = self.stack.child() else { return };
+        if let Part::Node(kind) = part(&self.trees, frame, below)
             && frame.kind != FrameKind::Found
-            && let Some(activation) = running(&mut self.stack)
         {
-            activation.children.add(node.key(), node.total);
-        }
-        if is_gathered {
-            self.trees.leave(&mut self.stack, frame.first, part);
+            let (_, total) = took(&self.trees, frame, end);
+            let site = if frame.kind.is_mark() { Avma(0) } else { frame.site };
+            let child = Child { kind, function: frame.function, space: frame.space, site };
+            activation.children.add(child, total);
         }
     }
 
-    /// What a frame that has ended was to the one below.
-    fn part(&self, session: &mut Session<'a>, frame: &Frame, end: Ending) -> Part {
-        let kind = match frame.kind {
-            FrameKind::Signal | FrameKind::Inner => return Part::OfCaller,
-            FrameKind::Found if self.trees.is_whole() => ChildKind::Call,
-            FrameKind::Found => return Part::Own,
-            FrameKind::Interrupted | FrameKind::InterruptedSyscall => ChildKind::Signal,
-            _ if frame.is_part_of_caller() => return Part::OfCaller,
-            FrameKind::Tail => ChildKind::Tail,
-            FrameKind::Call | FrameKind::Filter => {
-                let caller = self.stack.iter().rev().find(|below| !below.is_part_of_caller());
-                let is_own = caller.is_some_and(|caller| caller.function == frame.function);
-                if is_own { ChildKind::Recursion } else { ChildKind::Call }
-            }
+    /// Adds it to the trees that are open.
+    pub(crate) fn gather(&mut self, session: &mut Session<'a>, end: Ending) {
+        let Some(frame) = self.stack.last().copied() else { return };
+        let part = match part(&self.trees, &frame, self.stack.below_top()) {
+            Part::Node(kind) => Part::Node(self.node(session, &frame, kind, end)),
+            Part::OfCaller => Part::OfCaller,
+            Part::Own => Part::Own,
         };
-        Part::Node(self.node(session, frame, kind, end))
+        self.trees.leave(self.stack.below_top_mut(), frame.first, part);
     }
 
     fn node(&self, session: &mut Session<'a>, frame: &Frame, kind: ChildKind, end: Ending) -> Node {
         let site = if frame.kind.is_mark() { None } else { session.map.place(frame.space, frame.site) };
-        let (start, off_cpu_ns) = self.trees.start_of(frame);
+        let (start, total) = took(&self.trees, frame, end);
         Node {
             kind,
             status: if frame.kind == FrameKind::Found { Status::OpenStart } else { end.status },
             function: frame.function,
             site,
             start,
-            total: Total {
-                count: 1,
-                sum_ns: end.time.point.since(start),
-                off_cpu_ns: end.off_cpu_ns.saturating_sub(off_cpu_ns),
-            },
+            total,
             size: 1,
         }
     }
@@ -72,26 +58,22 @@ impl<'a> Thread<'a> {
         since: (EventTime, u64),
     ) {
         let is_gathered = self.trees.is_open();
-        if !is_gathered && running(&mut self.stack).is_none() {
+        if !is_gathered && self.stack.running().is_none() {
             return;
         }
-        let node = Node {
-            kind,
-            status: Status::Complete,
-            function: FunctionId::UNKNOWN,
-            site: session.map.place(self.space, site),
-            start: since.0.point,
-            total: Total {
-                count: 1,
-                sum_ns: self.now.point.since(since.0.point),
-                off_cpu_ns: self.off_cpu.total_ns().saturating_sub(since.1),
-            },
-            size: 1,
+        let (function, space) = (FunctionId::UNKNOWN, self.space);
+        let total = Total {
+            count: 1,
+            sum_ns: self.now.point.since(since.0.point),
+            off_cpu_ns: self.off_cpu.total_ns().saturating_sub(since.1),
         };
-        if let Some(activation) = running(&mut self.stack) {
-            activation.children.add(node.key(), node.total);
+        if let Some(activation) = self.stack.running() {
+            activation.children.add(Child { kind, function, space, site }, total);
         }
         if is_gathered {
+            let site = session.map.place(space, site);
+            let status = Status::Complete;
+            let node = Node { kind, status, function, site, start: since.0.point, total, size: 1 };
             let first = self.trees.len();
             self.trees.leave(&mut self.stack, first, Part::Node(node));
         }
@@ -108,9 +90,28 @@ impl<'a> Thread<'a> {
     }
 }
 
-/// What the call on top gathers, if it is wanted.
-pub(crate) fn running(stack: &mut [Frame]) -> Option<&mut Activation> {
-    let is_it = |frame: &&mut Frame| frame.activation.is_some() || !frame.is_part_of_caller();
-    let top = stack.iter_mut().rev().find(is_it)?;
-    top.activation.as_deref_mut().filter(|a| a.wanted.is_some())
+/// What a frame that ends was to the one below.
+#[inline(always)]
+fn part(trees: &Gatherer, frame: &Frame, below: &[Frame]) -> Part<ChildKind> {
+    Part::Node(match frame.kind {
+        FrameKind::Signal | FrameKind::Inner => return Part::OfCaller,
+        FrameKind::Found if trees.is_whole() => ChildKind::Call,
+        FrameKind::Found => return Part::Own,
+        FrameKind::Interrupted | FrameKind::InterruptedSyscall => ChildKind::Signal,
+        _ if frame.is_part_of_caller() => return Part::OfCaller,
+        FrameKind::Tail => ChildKind::Tail,
+        FrameKind::Call | FrameKind::Filter => {
+            let caller = below.iter().rev().find(|below| !below.is_part_of_caller());
+            let is_own = caller.is_some_and(|caller| caller.function == frame.function);
+            if is_own { ChildKind::Recursion } else { ChildKind::Call }
+        }
+    })
+}
+
+/// When a frame that ends began, and what it took.
+#[inline(always)]
+fn took(trees: &Gatherer, frame: &Frame, end: Ending) -> (Ns, Total) {
+    let (start, off_cpu_ns) = trees.start_of(frame);
+    let sum_ns = end.time.point.since(start);
+    (start, Total { count: 1, sum_ns, off_cpu_ns: end.off_cpu_ns.saturating_sub(off_cpu_ns) })
 }

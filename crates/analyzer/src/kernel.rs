@@ -120,7 +120,8 @@ impl<'a> Thread<'a> {
 
     /// The system call of a restorer: the frame on top is the mark.
     fn sigreturn(&mut self, session: &mut Session<'a>, to: Target) {
-        let Some(mark) = self.close(session, Status::Complete, false) else { return };
+        let Some(mark) = self.stack.last().copied() else { return };
+        self.close(session, Status::Complete, false);
         if mark.goes_on_at(to.ip) {
             return;
         }
@@ -171,7 +172,7 @@ impl<'a> Thread<'a> {
             self.handlers.push(to.function);
         }
         let mut mark = self.frame(to.function, kind);
-        (mark.site, mark.start, mark.off_cpu_ns) = (interrupted, since.0, since.1);
+        (mark.site, mark.start, mark.off_cpu_ns) = (interrupted, since.0.point, since.1);
         self.push(session, mark, false);
         let mut handler = self.frame(to.function, FrameKind::Signal);
         handler.entry = to.ip;

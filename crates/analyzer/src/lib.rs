@@ -11,7 +11,7 @@
 //!        landing    exceptions and longjmp: which frame did control land in?
 //!        kernel     system calls, interrupts, signals
 //!        filter     what lies outside the IP filter                  -> stack of frames (thread, stack)
-//!     -> a call ends: its row, what its children took (thread, ended, children), and if asked for its tree (tree)
+//!     -> a call ends: its row, what its children took (activation, ended, children), and if asked for its tree (tree)
 //!     -> aggregate  figures by function and caller                   -> Report
 //!   trees of slow and of typical calls -> ledger       what makes the difference
 //!   all their branches                 -> branch_path  where they part
@@ -23,6 +23,7 @@
 //! What a call is, when it counts as complete and what a child is: `docs/architecture.md`, and the tests in
 //! `rules`, one for each rule.  Functions are ids and instructions are places here; it is `image` that names them.
 
+mod activation;
 mod aggregate;
 mod analysis;
 pub mod branch_path;

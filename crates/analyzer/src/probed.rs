@@ -223,6 +223,7 @@ impl ProbeSink for ProbedAnalysis<'_> {
         }
         let row = self.row(call, function, cost);
         let children = self.children.remove(&(call.tid, call.number)).unwrap_or_default();
+        let children: Vec<_> = children.iter().collect();
         let is_reported = self.calls.add(call.function as u32, &row, &children);
         if is_reported && self.request.row_children {
             self.keep_reasons(call, row.id);

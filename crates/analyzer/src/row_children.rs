@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::by_row::ByRow;
-use crate::children::{ChildKey, ChildSums};
+use crate::children::ChildKey;
 use crate::report::Total;
 
 /// What one child took in one call.
@@ -45,9 +45,17 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    /// The next row's.
-    pub(crate) fn add(&mut self, children: &ChildSums) {
-        let mut children: Vec<(ChildKey, Total)> = children.iter().collect();
+    /// The next row's; some may be the same child.
+    pub(crate) fn add(&mut self, children: &[(ChildKey, Total)]) {
+        let mut children = children.to_vec();
+        children.sort_unstable_by_key(|(key, _)| *key);
+        children.dedup_by(|(key, total), (kept, sum)| {
+            let is_same = key == kept;
+            if is_same {
+                sum.add(*total);
+            }
+            is_same
+        });
         children.sort_unstable_by_key(|(key, total)| (std::cmp::Reverse(total.sum_ns), *key));
         let numbered: Vec<RowChild> =
             children.into_iter().map(|(key, total)| RowChild { key: self.number(key), total }).collect();
@@ -86,12 +94,10 @@ mod tests {
         let key = |function| ChildKey { kind: ChildKind::Call, function: FunctionId(function), site: None };
         let total = |sum_ns| Total { count: 1, sum_ns, off_cpu_ns: 0 };
         let row = |children: &[(u32, u64)]| {
-            let mut sums = ChildSums::default();
-            children.iter().for_each(|(function, ns)| sums.add(key(*function), total(*ns)));
-            sums
+            children.iter().map(|(function, ns)| (key(*function), total(*ns))).collect::<Vec<_>>()
         };
         let mut gathered = Gathered::default();
-        for children in [&[(7, 10), (8, 30)][..], &[], &[(7, 5)]] {
+        for children in [&[(7, 6), (8, 30), (7, 4)][..], &[], &[(7, 5)]] {
             gathered.add(&row(children));
         }
         let sorted = gathered.in_order([2, 0, 1].into_iter());

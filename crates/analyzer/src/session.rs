@@ -3,13 +3,13 @@
 use model::{AuxOffset, AuxOwner, FunctionSet, SpaceId};
 use rustc_hash::FxHashMap;
 
+use crate::activation::Activation;
 use crate::aggregate::Aggregate;
-use crate::children::ChildSums;
+use crate::children::ChildKey;
 use crate::code_map::CodeMap;
 use crate::loss::Ledger;
-use crate::report::{CallRow, Limits, RowSink};
+use crate::report::{CallRow, Limits, RowSink, Total};
 use crate::request::{Ancestor, Request, Roles, Surroundings};
-use crate::stack::Activation;
 use crate::traced_causes::TracedCauses;
 use crate::tree::{CallTree, TreeSink, Trees};
 
@@ -19,7 +19,7 @@ const SPARE_MAX: usize = 256;
 /// A call of a wanted function that has ended.
 pub(crate) struct EndedCall<'c> {
     pub(crate) row: &'c CallRow,
-    pub(crate) children: &'c ChildSums,
+    pub(crate) children: &'c [(ChildKey, Total)],
     /// The thread's off-CPU time at its begin and at its end.
     pub(crate) off_cpu_ns: (u64, u64),
 }
@@ -41,8 +41,7 @@ pub(crate) struct Session<'a> {
     /// Who takes rows.
     pub(crate) rows: Option<&'a mut (dyn RowSink + 'a)>,
     /// Activations for reuse, empty.
-    #[expect(clippy::vec_box, reason = "frames hold boxes, which move in and out of here as they are")]
-    pub(crate) spare: Vec<Box<Activation>>,
+    pub(crate) spare: Vec<Activation>,
     /// Events that undecided landings of all threads hold.
     pub(crate) held_events: usize,
     wanted_len: usize,
@@ -127,7 +126,7 @@ impl<'a> Session<'a> {
         self.buffers.get(&owner).copied()
     }
 
-    pub(crate) fn keep_spare(&mut self, activation: Box<Activation>) {
+    pub(crate) fn keep_spare(&mut self, activation: Activation) {
         if self.spare.len() < SPARE_MAX {
             self.spare.push(activation);
         }

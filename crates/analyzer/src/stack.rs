@@ -8,12 +8,11 @@
 //! ```
 //! A function and the tail calls it ended with are a group: one return leaves them all.
 
-use model::{AuxOffset, Avma, Cpu, EventTime, FunctionId, SpaceId};
+use std::ops::{Deref, DerefMut};
 
-use crate::children::ChildSums;
-use crate::report::CallRow;
-use crate::session::EndedCall;
-use crate::tree::CallTree;
+use model::{Avma, FunctionId, Ns, SpaceId};
+
+use crate::activation::Activation;
 
 /// Frames that a stack may have.  More than an 8 MB stack can hold (a frame takes at least 16 bytes there).
 pub(crate) const DEPTH_MAX: usize = 1 << 20;
@@ -53,8 +52,9 @@ impl FrameKind {
     }
 }
 
-/// A function that was entered and not left.
-#[derive(Debug)]
+/// A function that was entered and not left.  One comes and goes with each call of the trace: what few of them have is
+/// beside it, in [`Stack`].
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) function: FunctionId,
     /// The function that `site` belongs to.
@@ -74,33 +74,26 @@ pub(crate) struct Frame {
     pub(crate) hidden: bool,
     /// A stub of the PLT.
     pub(crate) is_stub: bool,
-    /// Functions into whose middle it has jumped: it runs their code, and what it calls there may throw back into it.
-    pub(crate) runs: Vec<FunctionId>,
     /// A landing that nothing decides may have ended it.
     pub(crate) undecided: bool,
-    pub(crate) start: EventTime,
+    /// It matters to the request: it has an [`Activation`].
+    pub(crate) is_active: bool,
+    /// What ends in it is a child of the innermost activation: that is its own and of a wanted function, or its caller's, of
+    /// which it is part.
+    pub(crate) gathers: bool,
+    pub(crate) start: Ns,
     /// The thread's off-CPU time at `start`.
     pub(crate) off_cpu_ns: u64,
     /// Where the nodes of its subtree begin, while a tree is gathered.
     pub(crate) first: usize,
-    /// Only calls that matter to the request have one.
-    pub(crate) activation: Option<Box<Activation>>,
 }
 
 impl Frame {
-    /// It may be in code of this function.
-    pub(crate) fn has_code_of(&self, function: FunctionId) -> bool {
-        self.function == function || self.runs.contains(&function)
-    }
-
     /// It is neither caller nor child; what happens in it happens in its caller.
-    pub(crate) const fn is_part_of_caller(&self) -> bool {
-        match self.kind {
-            FrameKind::Inner => true,
-            FrameKind::Found => false,
-            // Out of the IP filter a stub stands for all that ran behind it.
-            _ => !self.hidden && self.is_stub,
-        }
+    #[inline]
+    pub(crate) fn is_part_of_caller(&self) -> bool {
+        // Out of the IP filter a stub stands for all that ran behind it.
+        self.kind == FrameKind::Inner || self.is_stub && !self.hidden && self.kind != FrameKind::Found
     }
 
     /// It is a mark, and the interrupted code goes on at `ip`.
@@ -115,41 +108,99 @@ impl Frame {
     }
 }
 
-/// What a call of a wanted function (or of the ancestor) gathers while it runs.
-#[derive(Debug, Default)]
-pub(crate) struct Activation {
-    /// Number of the wanted function; `None` for an ancestor only.
-    pub(crate) wanted: Option<u32>,
-    /// It is an ancestor.
-    pub(crate) ancestor: bool,
-    /// It was reported before (cut), and was found running again.
-    pub(crate) reported: bool,
-    /// Place among the entries of the function in the thread.
-    pub(crate) number: u64,
-    /// Open activations of the function below.
-    pub(crate) depth: u32,
-    /// Somebody wants its tree.
-    pub(crate) has_tree: bool,
-    pub(crate) cpu: Option<Cpu>,
-    pub(crate) at: AuxOffset,
-    pub(crate) children: ChildSums,
-    /// Calls that wait for this ancestor's latency.
-    pub(crate) waiting: Vec<WaitingCall>,
+/// The frames of a thread, outermost first.
+#[derive(Default)]
+pub(crate) struct Stack {
+    frames: Vec<Frame>,
+    /// One for each frame that [is active](Frame::is_active), in their order.
+    pub(crate) activations: Vec<Activation>,
+    /// Functions into whose middle a frame has jumped, by its index: it runs their code, and what it calls there may throw
+    /// back into it.
+    runs: Vec<(usize, FunctionId)>,
 }
 
-/// A call that enters the figures if its ancestor's latency fits.
-#[derive(Debug)]
-pub(crate) struct WaitingCall {
-    pub(crate) wanted: u32,
-    pub(crate) row: CallRow,
-    /// The thread's off-CPU time at its begin and at its end.
-    pub(crate) off_cpu_ns: (u64, u64),
-    pub(crate) children: ChildSums,
-    pub(crate) tree: Option<CallTree>,
+impl Stack {
+    #[inline]
+    pub(crate) fn push(&mut self, frame: Frame) {
+        self.frames.push(frame);
+    }
+
+    /// Without the frame on top; if it is active, its activation is to be popped, too.
+    #[inline]
+    pub(crate) fn pop(&mut self) {
+        self.frames.pop();
+        while self.runs.last().is_some_and(|(of, _)| *of >= self.frames.len()) {
+            self.runs.pop();
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.frames.clear();
+        self.activations.clear();
+        self.runs.clear();
+    }
+
+    /// The frame on top goes on in the middle of another function.
+    pub(crate) fn runs(&mut self, function: FunctionId) {
+        if let Some(top) = self.len().checked_sub(1)
+            && !self.has_code_of(top, function)
+        {
+            self.runs.push((top, function));
+        }
+    }
+
+    /// Frame `i` may be in code of this function.
+    pub(crate) fn has_code_of(&self, i: usize, function: FunctionId) -> bool {
+        let runs = || {
+            let first = self.runs.partition_point(|(of, _)| *of < i);
+            self.runs.iter().skip(first).any(|run| *run == (i, function))
+        };
+        self.get(i).is_some_and(|frame| frame.function == function) || runs()
+    }
+
+    /// The active frames from the one at `base` on, outermost first.
+    pub(crate) fn active(&mut self, base: usize) -> impl Iterator<Item = (&mut Frame, &mut Activation)> {
+        let frames = self.frames.get_mut(base..).unwrap_or_default();
+        let count = frames.iter().filter(|frame| frame.is_active).count();
+        let first = self.activations.len().saturating_sub(count);
+        frames.iter_mut().filter(|frame| frame.is_active).zip(self.activations.iter_mut().skip(first))
+    }
+
+    /// All frames but the one on top.
+    pub(crate) fn below_top(&self) -> &[Frame] {
+        self.frames.split_last().map_or(&[], |(_, below)| below)
+    }
+
+    pub(crate) fn below_top_mut(&mut self) -> &mut [Frame] {
+        self.frames.split_last_mut().map_or(&mut [], |(_, below)| below)
+    }
+
+    /// The frame on top, those below, and of which call it is a child, if that is wanted.
+    #[inline]
+    pub(crate) fn child(&mut self) -> Option<(&Frame, &[Frame], &mut Activation)> {
+        let (frame, below) = self.frames.split_last()?;
+        if below.last()?.gathers { Some((frame, below, self.activations.last_mut()?)) } else { None }
+    }
+
+    /// Whose children end now, if it is wanted.
+    #[inline]
+    pub(crate) fn running(&mut self) -> Option<&mut Activation> {
+        if self.frames.last()?.gathers { self.activations.last_mut() } else { None }
+    }
 }
 
-impl WaitingCall {
-    pub(crate) fn ended(&self) -> EndedCall<'_> {
-        EndedCall { row: &self.row, children: &self.children, off_cpu_ns: self.off_cpu_ns }
+impl Deref for Stack {
+    type Target = [Frame];
+
+    #[inline]
+    fn deref(&self) -> &[Frame] {
+        &self.frames
+    }
+}
+
+impl DerefMut for Stack {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [Frame] {
+        &mut self.frames
     }
 }

@@ -3,7 +3,7 @@
 //! interrupts, signals) and [`crate::filter`].
 
 use model::{
-    AuxOffset, AuxOwner, Avma, Cpu, EventTime, FunctionId, FunctionKind, Gap, Ns, Site, SpaceId, Target, Tid,
+    AuxOffset, Avma, Cpu, EventTime, FunctionId, FunctionKind, Gap, Ns, Site, SpaceId, Target, Tid,
     TraceEvent,
 };
 use rustc_hash::FxHashSet;
@@ -12,17 +12,17 @@ use crate::ghosts::Ghosts;
 use crate::kernel::Left;
 use crate::landing::Undecided;
 use crate::off_cpu::OffCpuClock;
-use crate::report::{CallId, CallRow, Caller, Cut, CutCause, Status};
-use crate::session::{EndedCall, Session};
-use crate::stack::{Activation, CHAIN_MAX, DEPTH_MAX, Frame, FrameKind, NOT_KNOWN, WaitingCall};
-use crate::tree::{Gatherer, Node, Trees};
+use crate::report::{Cut, CutCause, Status};
+use crate::session::Session;
+use crate::stack::{CHAIN_MAX, DEPTH_MAX, Frame, FrameKind, NOT_KNOWN, Stack};
+use crate::tree::{Gatherer, Trees};
 use crate::window::ThreadWindow;
 
 /// What is known of a thread up to its current event.
 pub(crate) struct Thread<'a> {
     pub(crate) tid: Tid,
-    pub(crate) stack: Vec<Frame>,
-    /// Time, AUX packet and address space of the current event.
+    pub(crate) stack: Stack,
+    /// Time, AUX packet and address space of the current event; the time behind it, if it is a gap.
     pub(crate) now: EventTime,
     pub(crate) at: AuxOffset,
     pub(crate) space: SpaceId,
@@ -53,16 +53,15 @@ pub(crate) struct Thread<'a> {
     pub(crate) window: ThreadWindow,
     /// Deaths and rebirths that are still to come.
     pub(crate) dead: &'a [(Ns, Ns)],
-    ghosts: Ghosts,
+    pub(crate) ghosts: Ghosts,
     /// Functions that the kernel has entered as handlers of signals.
     pub(crate) handlers: Vec<FunctionId>,
     /// By wanted function.
     pub(crate) open: Vec<Open>,
-    /// Indices in `stack` of the ancestor's activations.
-    ancestors: Vec<usize>,
-    pub(crate) last: EventTime,
+    /// Indices of the ancestor's activations in those of `stack`.
+    pub(crate) ancestors: Vec<usize>,
     /// What cuts the frames that end now.
-    cut_by: Option<Cut>,
+    pub(crate) cut_by: Option<Cut>,
     pub(crate) trees: Gatherer,
 }
 
@@ -92,7 +91,7 @@ impl<'a> Thread<'a> {
         let life = around.schedule.thread(tid);
         Self {
             tid,
-            stack: Vec::new(),
+            stack: Stack::default(),
             now: EventTime::default(),
             at: AuxOffset(0),
             space: SpaceId(0),
@@ -114,15 +113,20 @@ impl<'a> Thread<'a> {
             handlers: Vec::new(),
             open: vec![Open::default(); session.wanted_len()],
             ancestors: Vec::new(),
-            last: EventTime::default(),
             cut_by: None,
             trees: Gatherer::new(session.trees.as_ref().map(|(_, wanted)| wanted)),
         }
     }
 
-    /// The next event.
+    /// The next events, all in one space.
+    pub(crate) fn events(&mut self, session: &mut Session<'a>, space: SpaceId, events: &[TraceEvent]) {
+        for event in events {
+            self.event(session, space, event);
+        }
+    }
+
     #[inline]
-    pub(crate) fn event(&mut self, session: &mut Session<'a>, space: SpaceId, event: &TraceEvent) {
+    fn event(&mut self, session: &mut Session<'a>, space: SpaceId, event: &TraceEvent) {
         // Behind its death there is nothing of a thread, even where the estimate is before the next one's birth.
         while let Some((&(died, reborn), later)) = self.dead.split_first()
             && (event.time().point >= reborn || event.time().lo > died)
@@ -140,12 +144,12 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// The next event that is acted upon.
+    /// The next event that is acted upon.  What most of them do is no more than a call of this would cost.
+    #[inline(always)]
     pub(crate) fn step(&mut self, session: &mut Session<'a>, space: SpaceId, event: &TraceEvent) {
         match event {
             TraceEvent::Branch(branch) => {
                 self.now = branch.time;
-                self.last = branch.time;
                 self.at = branch.at;
                 self.space = space;
                 self.off_cpu.pass(branch.time);
@@ -156,6 +160,7 @@ impl<'a> Thread<'a> {
     }
 
     /// Nothing that was open before a gap is known after it.
+    #[inline(never)]
     fn gap(&mut self, session: &mut Session<'a>, gap: &Gap) {
         let lost_ns = self.window.gap(gap);
         self.now = gap.from;
@@ -173,7 +178,7 @@ impl<'a> Thread<'a> {
         self.trees.forget_base();
         self.base_known = false;
         self.is_new = false;
-        self.last = gap.to;
+        self.now = gap.to;
     }
 
     /// The stream has ended.  `end`: of the recording.
@@ -182,12 +187,11 @@ impl<'a> Thread<'a> {
         for &(died, reborn) in std::mem::take(&mut self.dead) {
             self.window.dead(died, reborn);
         }
-        self.window.seen(self.last.point);
-        self.now = self.last;
+        self.window.seen(self.now.point);
         let died = session.around.schedule.thread(self.tid).and_then(|life| life.died);
         let end = died.unwrap_or(end);
-        if self.off_cpu.finish(self.last, end) {
-            self.now = EventTime::exact(end.max(self.last.point));
+        if self.off_cpu.finish(self.now, end) {
+            self.now = EventTime::exact(end.max(self.now.point));
         }
         self.close_to(session, 0, Status::OpenEnd);
         if let Some((sink, Trees::Threads)) = &mut session.trees {
@@ -198,7 +202,6 @@ impl<'a> Thread<'a> {
     /// The thread has died, and what comes now is another one with the same number.
     fn is_reborn(&mut self, session: &mut Session<'a>, died: Ns, reborn: Ns) {
         self.decide_rest(session);
-        self.now = self.last;
         self.close_to(session, 0, Status::OpenEnd);
         self.window.dead(died, reborn);
         (self.left, self.away, self.interrupted_at) = (None, None, None);
@@ -208,7 +211,7 @@ impl<'a> Thread<'a> {
     }
 
     /// The CPU that it is on now.
-    fn cpu(&self, session: &Session<'a>) -> Option<Cpu> {
+    pub(crate) fn cpu(&self, session: &Session<'a>) -> Option<Cpu> {
         session.around.schedule.cpu_of(self.tid, self.now.point)
     }
 
@@ -219,7 +222,7 @@ impl<'a> Thread<'a> {
 
     /// The latest time that was seen.
     pub(crate) fn last_ns(&self) -> Ns {
-        self.last.point
+        self.now.point
     }
 
     /// A frame that starts now.
@@ -235,53 +238,37 @@ impl<'a> Thread<'a> {
             kind,
             hidden: false,
             is_stub: false,
-            runs: Vec::new(),
+            is_active: false,
+            gathers: false,
             undecided: self.is_lost && kind == FrameKind::Found,
-            start: self.now,
+            start: self.now.point,
             off_cpu_ns: self.off_cpu.total_ns(),
             first: 0,
-            activation: None,
         }
     }
 
     /// Opens a frame; `entry`: control is at the function's first instruction (or the function is found running).
+    #[inline(always)]
     pub(crate) fn push(&mut self, session: &mut Session<'a>, mut frame: Frame, entry: bool) {
         if self.stack.len() >= DEPTH_MAX {
-            session.limits.capped_stacks += 1;
-            self.cut_all(session, CutCause::StackTooDeep);
+            self.is_too_deep(session);
             frame.chain = 0;
         }
         frame.is_stub = session.map.kind(frame.function) == FunctionKind::Plt;
         frame.first = self.trees.enter(&frame, self.stack.is_empty());
         if entry && let Some(role) = session.roles.get(frame.function) {
-            let mut activation = session.spare.pop().unwrap_or_default();
-            activation.wanted = role.wanted;
-            activation.ancestor = role.ancestor;
-            (activation.reported, activation.has_tree) = (false, false);
-            self.activate(session, &frame, &mut activation);
-            frame.activation = Some(activation);
+            (frame.is_active, frame.gathers) = (true, role.wanted.is_some());
+            self.activate(session, frame.function, frame.kind, role);
+        } else if frame.is_part_of_caller() {
+            frame.gathers = self.stack.last().is_some_and(|caller| caller.gathers);
         }
         self.stack.push(frame);
     }
 
-    fn activate(&mut self, session: &Session<'a>, frame: &Frame, activation: &mut Activation) {
-        if activation.ancestor {
-            self.ancestors.push(self.stack.len());
-        }
-        let Some(wanted) = activation.wanted else { return };
-        activation.at = self.at;
-        activation.cpu = self.cpu(session);
-        activation.reported = frame.kind == FrameKind::Found && self.ghosts.found(frame.function);
-        let Some(open) = self.open.get_mut(wanted as usize) else { return };
-        activation.depth = open.depth;
-        activation.number = open.entered;
-        open.is_recursive |= open.depth > 0;
-        open.depth += 1;
-        open.entered += u64::from(!activation.reported);
-        activation.has_tree = !activation.reported && session.wants_tree(activation.depth, self.at);
-        if activation.has_tree {
-            self.trees.open();
-        }
+    #[cold]
+    fn is_too_deep(&mut self, session: &mut Session<'a>) {
+        session.limits.capped_stacks += 1;
+        self.cut_all(session, CutCause::StackTooDeep);
     }
 
     /// A function that is running now and whose entry was not seen.
@@ -308,7 +295,8 @@ impl<'a> Thread<'a> {
 
     /// The frame on top was only in the way: its caller enters `to`.
     pub(crate) fn replace_top(&mut self, session: &mut Session<'a>, to: Target) {
-        let Some(stub) = self.close(session, Status::Complete, false) else { return };
+        let Some(stub) = self.stack.last().copied() else { return };
+        self.close(session, Status::Complete, false);
         let kind = if stub.kind == FrameKind::Inner { FrameKind::Call } else { stub.kind };
         let mut frame = self.frame(to.function, kind);
         (frame.site, frame.caller, frame.space) = (stub.site, stub.caller, stub.space);
@@ -317,6 +305,7 @@ impl<'a> Thread<'a> {
     }
 
     /// Index of the first frame of the group that frame `i` belongs to.
+    #[inline]
     pub(crate) fn group_base(&self, i: usize) -> usize {
         let chain = self.stack.get(i).map_or(0, |frame| frame.chain as usize);
         i.saturating_sub(chain)
@@ -324,10 +313,12 @@ impl<'a> Thread<'a> {
 
     /// Control returned from the frame on top, and so from all that tail-called it.
     pub(crate) fn pop_group(&mut self, session: &mut Session<'a>, by_jump: bool) {
-        while let Some(frame) = self.close(session, Status::Complete, by_jump) {
-            if frame.chain == 0 {
+        while let Some(&Frame { chain, undecided, .. }) = self.stack.last() {
+            let undecided = undecided || self.stack.len() <= self.unproved;
+            self.close(session, Status::Complete, by_jump);
+            if chain == 0 {
                 // Below may be frames that were taken for left.
-                self.is_lost |= frame.undecided && self.stack.is_empty();
+                self.is_lost |= undecided && self.stack.is_empty();
                 break;
             }
         }
@@ -352,15 +343,21 @@ impl<'a> Thread<'a> {
 
     /// The frame on top returns where it must, or what it called does: it was not left, unless an older call of it was made
     /// from the same place, or made that call.
+    #[inline]
     pub(crate) fn goes_on_as_it_must(&mut self) {
         let base = self.group_base(self.stack.len().saturating_sub(1));
-        if base >= self.unproved {
-            return;
+        if base < self.unproved {
+            self.is_proved(base);
         }
+    }
+
+    /// The group of the frame on `base` was not left.
+    #[cold]
+    fn is_proved(&mut self, base: usize) {
         self.unproved = base;
-        for frame in self.stack.iter_mut().skip(base) {
-            let wanted = frame.activation.as_ref().and_then(|activation| activation.wanted);
-            let Some(open) = wanted.and_then(|wanted| self.open.get(wanted as usize)) else { continue };
+        for (frame, activation) in self.stack.active(base) {
+            let open = activation.wanted.and_then(|wanted| self.open.get(wanted as usize));
+            let Some(open) = open else { continue };
             let is_recursive = open.is_recursive || self.is_in_recursion;
             frame.undecided |= is_recursive;
             if !is_recursive {
@@ -385,8 +382,8 @@ impl<'a> Thread<'a> {
 
     /// Ends all frames; what is found running later may be one of them.
     pub(crate) fn cut_all(&mut self, session: &mut Session<'a>, cause: CutCause) {
-        let wanted = |f: &&Frame| f.activation.as_ref().is_some_and(|a| a.wanted.is_some());
-        let calls = self.stack.iter().filter(wanted).map(|f| (f.function, f.ret));
+        let wanted = self.stack.active(0).filter(|(_, activation)| activation.wanted.is_some());
+        let calls = wanted.map(|(frame, _)| (frame.function, frame.ret));
         match cause {
             CutCause::StackSwitch => self.ghosts.add_elsewhere(calls),
             _ => self.ghosts.add(calls),
@@ -409,153 +406,36 @@ impl<'a> Thread<'a> {
     }
 
     /// Ends the frame on top, now, or when it left the IP filter for good.
-    pub(crate) fn close(
-        &mut self,
-        session: &mut Session<'a>,
-        status: Status,
-        by_jump: bool,
-    ) -> Option<Frame> {
-        let mut frame = self.stack.pop()?;
-        if self.stack.len() < self.unproved {
-            self.unproved = self.stack.len();
+    ///
+    /// Most frames are nobody's child and in no tree: a frame stays where it is meanwhile, and is looked at by who needs it.
+    pub(crate) fn close(&mut self, session: &mut Session<'a>, status: Status, by_jump: bool) {
+        let below = self.stack.len().saturating_sub(1);
+        let Some(frame) = self.stack.last_mut() else { return };
+        if below < self.unproved {
+            self.unproved = below;
             frame.undecided = true;
         }
-        let mut end = Ending { time: self.now, off_cpu_ns: self.off_cpu.total_ns(), status, by_jump };
-        if let Some((time, off_cpu_ns)) = self.away.take() {
-            end = Ending { time, off_cpu_ns, status, by_jump: true };
+        let has_tree = frame.is_active && self.end_activation(session, self.ending(status, by_jump));
+        self.add_as_child(self.ending(status, by_jump));
+        if self.trees.is_open() {
+            self.gather(session, self.ending(status, by_jump));
         }
-        let activation = frame.activation.take();
-        let has_tree = activation.as_ref().is_some_and(|activation| activation.has_tree);
-        if let Some(activation) = activation {
-            self.end_activation(session, &frame, activation, end);
-        }
-        self.add_as_child(session, &frame, end);
+        self.stack.pop();
+        self.away = None;
         if has_tree {
             self.trees.close();
         }
         if self.stack.is_empty() && status != Status::Complete {
             self.trees.forget_base();
         }
-        Some(frame)
     }
 
-    fn end_activation(
-        &mut self,
-        session: &mut Session<'a>,
-        frame: &Frame,
-        mut activation: Box<Activation>,
-        mut end: Ending,
-    ) {
-        if frame.kind == FrameKind::Found {
-            end.status = Status::OpenStart;
-        }
-        if activation.ancestor {
-            self.ancestors.pop();
-            self.end_ancestor(session, &mut activation, frame, end);
-        }
-        if let Some(wanted) = activation.wanted {
-            if let Some(open) = self.open.get_mut(wanted as usize) {
-                open.depth = open.depth.saturating_sub(1);
-            }
-            if !activation.reported {
-                let row = self.row(session, frame, &activation, end);
-                let root = activation.has_tree.then(|| self.root(session, frame, end));
-                let off_cpu_ns = (frame.off_cpu_ns, end.off_cpu_ns);
-                self.hand_over(session, wanted, (row, off_cpu_ns), root, &mut activation);
-            }
-        }
-        activation.children.clear();
-        activation.waiting.clear();
-        session.keep_spare(activation);
-    }
-
-    /// A call has ended: into the figures, or to the ancestor whose latency decides.
-    fn hand_over(
-        &mut self,
-        session: &mut Session<'a>,
-        wanted: u32,
-        (row, off_cpu_ns): (CallRow, (u64, u64)),
-        root: Option<(usize, Node)>,
-        activation: &mut Activation,
-    ) {
-        let around = if session.with_callers { self.stack.as_slice() } else { &[] };
-        let callers = around.iter().rev().filter(|frame| !frame.is_part_of_caller());
-        let callers =
-            callers.map(|frame| if frame.kind.is_mark() { FunctionId::UNKNOWN } else { frame.function });
-        let tree = root.map(|(first, root)| self.trees.tree(first, root, callers));
-        let call = EndedCall { row: &row, children: &activation.children, off_cpu_ns };
-        let Some(ancestor) = session.ancestor else {
-            return session.call(wanted, &call, tree);
-        };
-        let Some(&below) = self.ancestors.last() else { return };
-        if ancestor.latency == crate::request::LatencyRange::ALL {
-            return session.call(wanted, &call, tree);
-        }
-        if let Some(below) = self.stack.get_mut(below).and_then(|f| f.activation.as_mut()) {
-            let children = std::mem::take(&mut activation.children);
-            below.waiting.push(WaitingCall { wanted, row, off_cpu_ns, children, tree: tree.cloned() });
-        }
-    }
-
-    /// The calls that waited for this ancestor's latency enter the figures, or wait for the next one below.
-    fn end_ancestor(
-        &mut self,
-        session: &mut Session<'a>,
-        activation: &mut Activation,
-        frame: &Frame,
-        end: Ending,
-    ) {
-        let Some(ancestor) = session.ancestor else { return };
-        let latency_ns = end.time.point.since(frame.start.point);
-        let fits = if end.status.counted() {
-            ancestor.latency.contains(latency_ns)
-        } else {
-            ancestor.latency.contains_from(latency_ns)
-        };
-        if fits {
-            for call in activation.waiting.drain(..) {
-                session.call(call.wanted, &call.ended(), call.tree.as_ref());
-            }
-        } else if let Some(below) = self.ancestors.last().and_then(|&i| self.stack.get_mut(i))
-            && let Some(below) = below.activation.as_mut()
-        {
-            below.waiting.append(&mut activation.waiting);
-        }
-    }
-
-    fn row(&self, session: &mut Session<'a>, frame: &Frame, activation: &Activation, end: Ending) -> CallRow {
-        let (start, time) = (frame.start, end.time);
-        // The truth lies in [end.lo - start.hi, end.hi - start.lo].
-        let above = time.hi.since(time.point).saturating_add(start.point.since(start.lo));
-        let below = time.point.since(time.lo).saturating_add(start.hi.since(start.point));
-        // Out of sight a handler may have called it: where it returns to tells.
-        let may_be_called = session.around.has_ip_filter && (end.by_jump || end.status != Status::Complete);
-        let caller = match frame.kind {
-            FrameKind::Signal if !may_be_called => Caller::Signal,
-            FrameKind::Call | FrameKind::Tail | FrameKind::Filter if frame.site != Avma(0) => {
-                Caller::Function { function: frame.caller, tail: frame.kind == FrameKind::Tail }
-            }
-            _ => Caller::Unknown,
-        };
-        let owner = activation.cpu.map(AuxOwner::Cpu);
-        CallRow {
-            id: CallId { tid: self.tid, number: activation.number },
-            tid: self.tid,
-            cpu: activation.cpu,
-            start_ns: start.point,
-            latency_ns: time.point.since(start.point),
-            error_ns: above.max(below),
-            off_cpu_ns: end.off_cpu_ns.saturating_sub(frame.off_cpu_ns),
-            status: end.status,
-            cut_by: self.cut_by.filter(|_| end.status == Status::Cut),
-            caller,
-            site: session.map.place(frame.space, frame.site),
-            function: frame.function,
-            depth: activation.depth,
-            ended_by_jump: end.by_jump && end.status.counted(),
-            undecided: frame.undecided,
-            aux_buffer: session.buffer(AuxOwner::Thread(self.tid)).or_else(|| session.buffer(owner?)),
-            aux_offset: activation.at,
+    /// How the frame on top ends.
+    #[inline]
+    fn ending(&self, status: Status, by_jump: bool) -> Ending {
+        match self.away {
+            None => Ending { time: self.now, off_cpu_ns: self.off_cpu.total_ns(), status, by_jump },
+            Some((time, off_cpu_ns)) => Ending { time, off_cpu_ns, status, by_jump: true },
         }
     }
 }

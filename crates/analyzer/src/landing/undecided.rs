@@ -4,7 +4,7 @@ use model::{Avma, BranchKind, EndKind, EventTime, FunctionId, Site, SpaceId, Tar
 
 use super::way::{Called, Candidate, Next, WAYS_CANDIDATES_MAX, Way, merge};
 use crate::code_map::CodeMap;
-use crate::stack::{Frame, NOT_KNOWN};
+use crate::stack::{NOT_KNOWN, Stack};
 
 /// What several landings in a row may leave of ways; with more the first landing is decided.
 const WAYS_MAX: usize = 8;
@@ -63,7 +63,7 @@ impl Undecided {
     }
 
     /// Follows one event along each way.
-    pub(super) fn look(&mut self, map: &CodeMap<'_>, stack: &[Frame], event: &TraceEvent) -> Verdict {
+    pub(super) fn look(&mut self, map: &CodeMap<'_>, stack: &Stack, event: &TraceEvent) -> Verdict {
         let TraceEvent::Branch(branch) = event else { return Verdict::Decided };
         match branch.transfer {
             Transfer::Branch { kind: BranchKind::Call | BranchKind::IndirectCall, from, to } => {
@@ -134,7 +134,7 @@ impl Undecided {
         if frames.all(|frame| Some(frame) == first) { Verdict::Decided } else { Verdict::Wait }
     }
 
-    fn start(&mut self, stack: &[Frame], to: Target) -> Verdict {
+    fn start(&mut self, stack: &Stack, to: Target) -> Verdict {
         let goes_on = |candidate: &Candidate| {
             let mark = stack.get(candidate.current + 1);
             candidate.in_restorer && mark.is_some_and(|mark| mark.goes_on_at(to.ip))
@@ -164,7 +164,7 @@ impl Undecided {
         Verdict::Wait
     }
 
-    fn end(&mut self, stack: &[Frame], kind: EndKind, from: Site, to: Option<Avma>) -> Verdict {
+    fn end(&mut self, stack: &Stack, kind: EndKind, from: Site, to: Option<Avma>) -> Verdict {
         match kind {
             EndKind::Syscall | EndKind::Async(_) => {
                 self.left = Some(Held::Kernel { syscall: kind == EndKind::Syscall, from });

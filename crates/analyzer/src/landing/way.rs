@@ -2,7 +2,7 @@
 
 use model::{Avma, FunctionId, Site, Target};
 
-use crate::stack::{Frame, FrameKind, NOT_KNOWN};
+use crate::stack::{Frame, FrameKind, NOT_KNOWN, Stack};
 
 /// Candidates that several landings in a row may leave; with more the first landing is decided.
 pub(super) const WAYS_CANDIDATES_MAX: usize = 1 << 9;
@@ -70,11 +70,11 @@ pub(super) struct Next {
 }
 
 /// The frames of the outermost `len` that control can land in, innermost first.
-pub(super) fn landings(stack: &[Frame], len: usize, function: FunctionId) -> impl Iterator<Item = usize> {
+pub(super) fn landings(stack: &Stack, len: usize, function: FunctionId) -> impl Iterator<Item = usize> {
     let fits = move |i: &usize| {
         let tail_called = stack.get(i + 1).is_some_and(|above| above.chain != 0);
         let is_own = |f: &Frame| !f.hidden && !f.kind.is_mark() && f.kind != FrameKind::Inner;
-        stack.get(*i).is_some_and(|f| f.has_code_of(function) && is_own(f)) && !tail_called
+        stack.has_code_of(*i, function) && stack.get(*i).is_some_and(is_own) && !tail_called
     };
     (0..len).rev().filter(fits)
 }
@@ -93,7 +93,7 @@ impl Way {
     }
 
     /// A return below the landing is what tells the candidates apart.
-    pub(super) fn ret(mut self, stack: &[Frame], from: Site, to: Target, next: &mut Next) {
+    pub(super) fn ret(mut self, stack: &Stack, from: Site, to: Target, next: &mut Next) {
         if self.returned_above(to.ip, next) {
             next.ways.push(self);
             return;
@@ -118,7 +118,7 @@ impl Way {
     }
 
     /// A return out of the filter.
-    pub(super) fn ret_out(mut self, stack: &[Frame], to: Avma, next: &mut Next) {
+    pub(super) fn ret_out(mut self, stack: &Stack, to: Avma, next: &mut Next) {
         if self.returned_above(to, next) {
             next.ways.push(self);
             return;
@@ -129,7 +129,7 @@ impl Way {
     }
 
     /// Control comes in from outside, as in [`Thread::arrive`].
-    pub(super) fn arrive(mut self, stack: &[Frame], to: Target, next: &mut Next) {
+    pub(super) fn arrive(mut self, stack: &Stack, to: Target, next: &mut Next) {
         if let Some(i) = self.above.iter().rposition(|above| above.ret == to.ip) {
             next.returns = true;
             self.above.truncate(i);
@@ -181,7 +181,7 @@ impl Way {
     /// The candidates whose frame returns there; `current` is the base of the group that it leaves.
     fn returned_below(
         &self,
-        stack: &[Frame],
+        stack: &Stack,
         to: Avma,
         out_of_filter: bool,
         fits: impl Fn(&Candidate) -> bool,
@@ -197,7 +197,7 @@ impl Way {
     }
 
     /// The groups on these frames have returned.
-    fn go_below(mut self, stack: &[Frame], mut left: Vec<Candidate>, next: &mut Next) {
+    fn go_below(mut self, stack: &Stack, mut left: Vec<Candidate>, next: &mut Next) {
         for candidate in &mut left {
             next.returns |= stack.get(candidate.current).is_some_and(|base| base.ret != NOT_KNOWN);
             // Below a handler is the kernel's mark: `rt_sigreturn` is no return, and leads to whoever was interrupted.
@@ -218,7 +218,7 @@ impl Way {
         }
     }
 
-    pub(super) fn jump(mut self, stack: &[Frame], from: Site, to: Target, indirect: bool, next: &mut Next) {
+    pub(super) fn jump(mut self, stack: &Stack, from: Site, to: Target, indirect: bool, next: &mut Next) {
         if to.at_entry {
             self.tail_called(to.function);
             next.ways.push(self);
@@ -243,7 +243,7 @@ impl Way {
 
     /// Control is at a place that nobody returns to: inside a function that was entered after the landing, or of a frame
     /// below.
-    fn land_again(self, stack: &[Frame], to: Target, on: &mut Vec<Self>) {
+    fn land_again(self, stack: &Stack, to: Target, on: &mut Vec<Self>) {
         let len = |candidate: &Candidate| candidate.current + usize::from(self.tail.is_none());
         let below = |candidate: &Candidate| {
             let landed = landings(stack, len(candidate), to.function);

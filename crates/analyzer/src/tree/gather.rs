@@ -50,9 +50,9 @@ pub(crate) struct Base {
 
 /// What becomes of the nodes inside a frame that ends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Part {
+pub(crate) enum Part<N = Node> {
     /// It is a node, and they are below it.
-    Node(Node),
+    Node(N),
     /// It is part of its caller, and so they are the caller's.
     OfCaller,
     /// They are part of it, and it is part of its caller's own time.
@@ -78,7 +78,7 @@ impl Gatherer {
     #[inline]
     pub(crate) fn enter(&mut self, frame: &Frame, is_bottom: bool) -> usize {
         if is_bottom {
-            let (since, off_cpu_ns) = (frame.start.point, frame.off_cpu_ns);
+            let (since, off_cpu_ns) = (frame.start, frame.off_cpu_ns);
             self.base = Some(Base { first: self.nodes.len(), since, off_cpu_ns });
         }
         self.nodes.len()
@@ -104,9 +104,13 @@ impl Gatherer {
 
     /// Since when a frame is there, by what it has called, and the thread's off-CPU time then.
     pub(crate) fn start_of(&self, frame: &Frame) -> (Ns, u64) {
-        let base = self.base.filter(|base| self.is_whole && base.first == frame.first);
-        let (start, off_cpu_ns) = (frame.start.point, frame.off_cpu_ns);
-        base.map_or((start, off_cpu_ns), |base| (start.min(base.since), off_cpu_ns.min(base.off_cpu_ns)))
+        let (start, off_cpu_ns) = (frame.start, frame.off_cpu_ns);
+        match self.base {
+            Some(base) if self.is_whole && base.first == frame.first => {
+                (start.min(base.since), off_cpu_ns.min(base.off_cpu_ns))
+            }
+            _ => (start, off_cpu_ns),
+        }
     }
 
     /// A call whose tree is wanted is entered.

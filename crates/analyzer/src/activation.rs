@@ -1,0 +1,201 @@
+//! Calls that matter to the request: what they gather while they run, and what becomes of them when they end.
+
+use model::{AuxOffset, AuxOwner, Avma, Cpu, EventTime, FunctionId};
+
+use crate::children::{ChildKey, RunningSums};
+use crate::report::{CallId, CallRow, Caller, Status, Total};
+use crate::request::{LatencyRange, Role};
+use crate::session::{EndedCall, Session};
+use crate::stack::{Frame, FrameKind};
+use crate::thread::{Ending, Thread};
+use crate::tree::{CallTree, Node};
+
+/// What a call of a wanted function (or of the ancestor) gathers while it runs.
+#[derive(Debug, Default)]
+pub(crate) struct Activation {
+    /// Number of the wanted function; `None` for an ancestor only.
+    pub(crate) wanted: Option<u32>,
+    /// It is an ancestor.
+    pub(crate) ancestor: bool,
+    /// It was reported before (cut), and was found running again.
+    pub(crate) reported: bool,
+    /// Place among the entries of the function in the thread.
+    pub(crate) number: u64,
+    /// Open activations of the function below.
+    pub(crate) depth: u32,
+    /// Somebody wants its tree.
+    pub(crate) has_tree: bool,
+    pub(crate) cpu: Option<Cpu>,
+    pub(crate) at: AuxOffset,
+    /// Its frame has only the estimate.
+    pub(crate) start: EventTime,
+    pub(crate) children: RunningSums,
+    /// Calls that wait for this ancestor's latency.
+    pub(crate) waiting: Vec<WaitingCall>,
+}
+
+/// A call that enters the figures if its ancestor's latency fits.
+#[derive(Debug)]
+pub(crate) struct WaitingCall {
+    pub(crate) wanted: u32,
+    pub(crate) row: CallRow,
+    /// The thread's off-CPU time at its begin and at its end.
+    pub(crate) off_cpu_ns: (u64, u64),
+    pub(crate) children: Vec<(ChildKey, Total)>,
+    pub(crate) tree: Option<CallTree>,
+}
+
+impl WaitingCall {
+    pub(crate) fn ended(&self) -> EndedCall<'_> {
+        EndedCall { row: &self.row, children: &self.children, off_cpu_ns: self.off_cpu_ns }
+    }
+}
+
+impl<'a> Thread<'a> {
+    /// A call that matters is entered now; its frame is not on the stack yet.
+    pub(crate) fn activate(
+        &mut self,
+        session: &mut Session<'a>,
+        function: FunctionId,
+        kind: FrameKind,
+        Role { wanted, ancestor }: Role,
+    ) {
+        if ancestor {
+            self.ancestors.push(self.stack.activations.len());
+        }
+        let mut activation = Activation { wanted, ancestor, ..session.spare.pop().unwrap_or_default() };
+        (activation.reported, activation.has_tree) = (false, false);
+        if let Some(open) = wanted.and_then(|wanted| self.open.get_mut(wanted as usize)) {
+            (activation.at, activation.start) = (self.at, self.now);
+            activation.reported = kind == FrameKind::Found && self.ghosts.found(function);
+            activation.depth = open.depth;
+            activation.number = open.entered;
+            open.is_recursive |= open.depth > 0;
+            open.depth += 1;
+            open.entered += u64::from(!activation.reported);
+            activation.cpu = self.cpu(session);
+            activation.has_tree = !activation.reported && session.wants_tree(activation.depth, self.at);
+            if activation.has_tree {
+                self.trees.open();
+            }
+        }
+        self.stack.activations.push(activation);
+    }
+
+    /// The frame on top, of a call that matters, ends.  True if its tree is wanted.
+    pub(crate) fn end_activation(&mut self, session: &mut Session<'a>, mut end: Ending) -> bool {
+        let Some(mut activation) = self.stack.activations.pop() else { return false };
+        let Some(frame) = self.stack.last().copied() else { return false };
+        if frame.kind == FrameKind::Found {
+            end.status = Status::OpenStart;
+        }
+        if activation.ancestor {
+            self.ancestors.pop();
+            self.end_ancestor(session, &mut activation, &frame, end);
+        }
+        if let Some(wanted) = activation.wanted {
+            if let Some(open) = self.open.get_mut(wanted as usize) {
+                open.depth = open.depth.saturating_sub(1);
+            }
+            if !activation.reported {
+                let row = self.row(session, &frame, &activation, end);
+                let root = activation.has_tree.then(|| self.root(session, &frame, end));
+                let off_cpu_ns = (frame.off_cpu_ns, end.off_cpu_ns);
+                self.hand_over(session, wanted, (row, off_cpu_ns), root, &activation);
+            }
+        }
+        activation.children.clear();
+        activation.waiting.clear();
+        let has_tree = activation.has_tree;
+        session.keep_spare(activation);
+        has_tree
+    }
+
+    /// A call has ended: into the figures, or to the ancestor whose latency decides.
+    fn hand_over(
+        &mut self,
+        session: &mut Session<'a>,
+        wanted: u32,
+        (row, off_cpu_ns): (CallRow, (u64, u64)),
+        root: Option<(usize, Node)>,
+        activation: &Activation,
+    ) {
+        let around = if session.with_callers { self.stack.below_top() } else { &[] };
+        let callers = around.iter().rev().filter(|frame| !frame.is_part_of_caller());
+        let callers =
+            callers.map(|frame| if frame.kind.is_mark() { FunctionId::UNKNOWN } else { frame.function });
+        let tree = root.map(|(first, root)| self.trees.tree(first, root, callers));
+        let children = session.map.named(&activation.children);
+        let call = EndedCall { row: &row, children: &children, off_cpu_ns };
+        let Some(ancestor) = session.ancestor else {
+            return session.call(wanted, &call, tree);
+        };
+        let Some(&below) = self.ancestors.last() else { return };
+        if ancestor.latency == LatencyRange::ALL {
+            return session.call(wanted, &call, tree);
+        }
+        if let Some(below) = self.stack.activations.get_mut(below) {
+            below.waiting.push(WaitingCall { wanted, row, off_cpu_ns, children, tree: tree.cloned() });
+        }
+    }
+
+    /// The calls that waited for this ancestor's latency enter the figures, or wait for the next one below.
+    fn end_ancestor(
+        &mut self,
+        session: &mut Session<'a>,
+        activation: &mut Activation,
+        frame: &Frame,
+        end: Ending,
+    ) {
+        let Some(ancestor) = session.ancestor else { return };
+        let latency_ns = end.time.point.since(frame.start);
+        let fits = if end.status.counted() {
+            ancestor.latency.contains(latency_ns)
+        } else {
+            ancestor.latency.contains_from(latency_ns)
+        };
+        if fits {
+            for call in activation.waiting.drain(..) {
+                session.call(call.wanted, &call.ended(), call.tree.as_ref());
+            }
+        } else if let Some(below) = self.ancestors.last().and_then(|&i| self.stack.activations.get_mut(i)) {
+            below.waiting.append(&mut activation.waiting);
+        }
+    }
+
+    fn row(&self, session: &mut Session<'a>, frame: &Frame, activation: &Activation, end: Ending) -> CallRow {
+        let (start, time) = (activation.start, end.time);
+        // The truth lies in [end.lo - start.hi, end.hi - start.lo].
+        let above = time.hi.since(time.point).saturating_add(start.point.since(start.lo));
+        let below = time.point.since(time.lo).saturating_add(start.hi.since(start.point));
+        // Out of sight a handler may have called it: where it returns to tells.
+        let may_be_called = session.around.has_ip_filter && (end.by_jump || end.status != Status::Complete);
+        let caller = match frame.kind {
+            FrameKind::Signal if !may_be_called => Caller::Signal,
+            FrameKind::Call | FrameKind::Tail | FrameKind::Filter if frame.site != Avma(0) => {
+                Caller::Function { function: frame.caller, tail: frame.kind == FrameKind::Tail }
+            }
+            _ => Caller::Unknown,
+        };
+        let owner = activation.cpu.map(AuxOwner::Cpu);
+        CallRow {
+            id: CallId { tid: self.tid, number: activation.number },
+            tid: self.tid,
+            cpu: activation.cpu,
+            start_ns: start.point,
+            latency_ns: time.point.since(start.point),
+            error_ns: above.max(below),
+            off_cpu_ns: end.off_cpu_ns.saturating_sub(frame.off_cpu_ns),
+            status: end.status,
+            cut_by: self.cut_by.filter(|_| end.status == Status::Cut),
+            caller,
+            site: session.map.place(frame.space, frame.site),
+            function: frame.function,
+            depth: activation.depth,
+            ended_by_jump: end.by_jump && end.status.counted(),
+            undecided: frame.undecided,
+            aux_buffer: session.buffer(AuxOwner::Thread(self.tid)).or_else(|| session.buffer(owner?)),
+            aux_offset: activation.at,
+        }
+    }
+}
