@@ -271,13 +271,15 @@ impl Effects {
     /// Pushes the calls of an effect that have not returned.
     #[inline]
     pub(crate) fn push_calls(&self, edges: EdgeId, stack: &mut ReturnStack) {
-        for edge in self.edges(edges) {
+        let EdgeId(mut id) = edges;
+        while let Some(edge) = self.edges.get(id as usize) {
             if edge.is_open {
                 stack.push(edge.from);
             }
             if edge.is_last {
                 return;
             }
+            id += 1;
         }
     }
 
