@@ -139,6 +139,8 @@ impl Flow<'_> {
     /// Follows what is remembered, up to `end`, where `rest` ends, or to a packet that takes more than to look up what it does:
     /// another one, or one whose effect is not remembered yet, or is none that the code goes on behind.  That packet is left
     /// as if it had not been seen, but of a TNT the first bits may have been followed: then the others wait.
+    // On its own, so that the registers are all its.
+    #[inline(never)]
     fn follow_run<const HAS_CYC: bool>(&mut self, rest: &mut &[u8], end: AuxOffset) {
         let Some(mut ticker) = self.clock.ticker::<HAS_CYC>() else { return };
         let walk = &mut self.walk;
@@ -161,12 +163,11 @@ impl Flow<'_> {
                     last.behind_tnt = false;
                 }
                 Common::Tnt(all) => {
-                    let slot = ticker.next();
                     let before = place.work;
-                    let step = || last.step(slot, at());
+                    let step = || last.step(ticker.next(), at());
                     let Some(first) = place.pass(Asked::bits(all), true, step) else { break };
                     let first_bit = before.wrapping_add(first.first_work);
-                    last.tnt(slot);
+                    last.tnt(ticker.next());
                     ticker.branch();
                     ticker.slot(first_bit);
                     ticker.other_branches(all);
@@ -181,15 +182,16 @@ impl Flow<'_> {
                     }
                 }
                 Common::Tip(ip) => {
-                    let (slot, deferred) = (ticker.next(), last.behind_tnt);
-                    let step = || if deferred { last.among_tnt(at()) } else { last.step(slot, at()) };
+                    let step = || {
+                        if last.behind_tnt { last.among_tnt(at()) } else { last.step(ticker.next(), at()) }
+                    };
                     let Some(effect) = place.pass(Asked::Address(Avma(ip)), false, step) else { break };
                     if effect.returns {
                         place.stack.pop();
                     }
                     ticker.branch();
-                    if !deferred {
-                        last.tip(slot);
+                    if !last.behind_tnt {
+                        last.tip(ticker.next());
                         ticker.slot(place.work);
                     }
                 }
