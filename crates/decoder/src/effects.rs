@@ -13,6 +13,8 @@
 mod memo;
 mod path;
 
+use std::cell::Cell;
+
 use model::{Avma, BranchKind, FunctionId, GapCause, NoCode, SpaceId, Target, Transfer};
 use packet::Tnt;
 
@@ -213,8 +215,8 @@ pub(crate) struct Effects {
     /// By call.
     behind: Vec<Behind>,
     memo: Memo,
-    /// How often an effect was asked for.
-    pub(crate) lookups: u64,
+    /// How often an effect was asked for: counted in place, where those that were found are at hand.
+    pub(crate) lookups: Cell<u64>,
     /// ... and nobody remembered it.
     pub(crate) misses: u64,
 }
@@ -233,7 +235,7 @@ impl Effects {
             failures: vec![],
             behind: vec![],
             memo: Memo::new(entries),
-            lookups: 0,
+            lookups: Cell::new(0),
             misses: 0,
         }
     }

@@ -72,8 +72,6 @@ struct Place<'a> {
     stack: &'a mut ReturnStack,
     effects: &'a Effects,
     output: &'a mut Output,
-    /// Effects that were found.
-    found: u64,
 }
 
 impl<'a> Place<'a> {
@@ -104,7 +102,7 @@ impl<'a> Place<'a> {
         }
         self.work = self.work.wrapping_add(effect.work);
         self.block = next;
-        self.found += 1;
+        effects.lookups.set(effects.lookups.get() + 1);
         Some(effect)
     }
 }
@@ -151,7 +149,6 @@ impl Flow<'_> {
             stack: &mut walk.stack,
             effects: walk.effects,
             output: walk.output,
-            found: 0,
         };
         // What is mostly written stays in memory: the processor has too few registers for all.
         let (last, last_ip, mut bytes) = (&mut self.last, &mut self.last_ip, *rest);
@@ -199,9 +196,8 @@ impl Flow<'_> {
             bytes = behind;
         }
         ticker.stop();
-        let Place { block, work, found, .. } = place;
+        let Place { block, work, .. } = place;
         (walk.block, walk.work) = (block, work);
-        walk.effects.lookups += found;
         *rest = bytes;
     }
 }
