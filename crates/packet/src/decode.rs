@@ -101,7 +101,7 @@ pub enum Common {
 }
 
 /// The packet at the start of `bytes` if it is one of those that most of a trace is, and the bytes behind it.  `None`: it is
-/// another one, or the bytes are too few to tell.
+/// another one, or the bytes are too few to tell.  To decode a TIP twice gives the same address twice.
 ///
 /// Each kind knows its length: where the next packet starts waits for no table.
 #[inline(always)]

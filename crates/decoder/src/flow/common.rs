@@ -1,8 +1,7 @@
 //! The packets that most of a trace is, where nothing else is going on: TNT, TIP and CYC in code that is followed, whose
 //! effects are remembered.
 //!
-//! They mean here what they mean anywhere; this only passes by all the questions whose answers they do not change, and
-//! keeps at hand what they do.
+//! They mean here what they mean anywhere; this only passes by all the questions whose answers they do not change.
 
 use model::{AuxOffset, Avma};
 use packet::{Common, MAX_PACKET_LEN};
