@@ -13,6 +13,8 @@
 mod memo;
 mod path;
 
+use std::cell::Cell;
+
 use model::{Avma, BranchKind, FunctionId, GapCause, NoCode, SpaceId, Target, Transfer};
 use packet::Tnt;
 
@@ -213,8 +215,8 @@ pub(crate) struct Effects {
     /// By call.
     behind: Vec<Behind>,
     memo: Memo,
-    /// How often an effect was asked for.
-    pub(crate) lookups: u64,
+    /// How often an effect was asked for: counted in place, where those that were found are at hand.
+    pub(crate) lookups: Cell<u64>,
     /// ... and nobody remembered it.
     pub(crate) misses: u64,
 }
@@ -233,7 +235,7 @@ impl Effects {
             failures: vec![],
             behind: vec![],
             memo: Memo::new(entries),
-            lookups: 0,
+            lookups: Cell::new(0),
             misses: 0,
         }
     }
@@ -271,13 +273,15 @@ impl Effects {
     /// Pushes the calls of an effect that have not returned.
     #[inline]
     pub(crate) fn push_calls(&self, edges: EdgeId, stack: &mut ReturnStack) {
-        for edge in self.edges(edges) {
+        let EdgeId(mut id) = edges;
+        while let Some(edge) = self.edges.get(id as usize) {
             if edge.is_open {
                 stack.push(edge.from);
             }
             if edge.is_last {
                 return;
             }
+            id += 1;
         }
     }
 

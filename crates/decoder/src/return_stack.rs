@@ -8,37 +8,36 @@ const DEPTH: usize = 64;
 /// oldest entry falls off when it is full.
 #[derive(Clone, Debug)]
 pub(crate) struct ReturnStack {
+    /// None where there is no call: so a push need not count them.
     entries: [BlockId; DEPTH],
     top: usize,
-    len: usize,
 }
 
 impl ReturnStack {
     pub(crate) fn new() -> Self {
-        Self { entries: [BlockId::NONE; DEPTH], top: 0, len: 0 }
+        Self { entries: [BlockId::NONE; DEPTH], top: 0 }
     }
 
     pub(crate) fn clear(&mut self) {
-        self.len = 0;
+        *self = Self::new();
     }
 
     #[inline]
     pub(crate) fn push(&mut self, call: BlockId) {
         self.top = self.top.wrapping_add(1);
         self.entries[self.top % DEPTH] = call;
-        self.len = (self.len + 1).min(DEPTH);
     }
 
-    /// What [`Self::pop`] would take.
+    /// What [`Self::pop`] would take; none if there is no call.
     #[inline]
-    pub(crate) fn top(&self) -> Option<BlockId> {
-        (self.len > 0).then(|| self.entries[self.top % DEPTH])
+    pub(crate) fn top(&self) -> BlockId {
+        self.entries[self.top % DEPTH]
     }
 
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<BlockId> {
-        self.len = self.len.checked_sub(1)?;
-        let popped = self.entries[self.top % DEPTH];
+        let top = std::mem::replace(&mut self.entries[self.top % DEPTH], BlockId::NONE);
+        let popped = (top != BlockId::NONE).then_some(top)?;
         self.top = self.top.wrapping_sub(1);
         Some(popped)
     }

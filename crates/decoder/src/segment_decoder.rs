@@ -104,7 +104,7 @@ impl SegmentDecoder for OwnDecoder {
     fn diagnosis(&self) -> Option<String> {
         let known = self.lock();
         let sum = |of: fn(&Effects) -> u64| known.iter().map(|known| of(&known.effects)).sum::<u64>();
-        let (lookups, misses) = (sum(|effects| effects.lookups), sum(|effects| effects.misses));
+        let (lookups, misses) = (sum(|effects| effects.lookups.get()), sum(|effects| effects.misses));
         let share = 100.0 * lookups.saturating_sub(misses) as f64 / lookups.max(1) as f64;
         Some(format!("memo: {share:.1} % of {lookups} lookups found, {misses} effects worked out"))
     }

@@ -166,7 +166,7 @@ impl Walk<'_> {
 
     /// The effect here of what is asked.
     fn effect(&mut self, asked: Asked) -> Effect {
-        self.effects.lookups += 1;
+        *self.effects.lookups.get_mut() += 1;
         if let Some(effect) = self.effects.find(self.block, asked) {
             return *effect;
         }

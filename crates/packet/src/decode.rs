@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::event::{ControlFlowEvent, EventData};
-use crate::ip::IpPayload;
+use crate::ip::{IpPayload, LastIp};
 use crate::psb::PSB;
 use crate::tnt::Tnt;
 use crate::{MAX_PACKET_LEN, Packet};
@@ -89,31 +89,55 @@ pub fn decode(bytes: &[u8], context: Context) -> Result<(Packet, usize), PacketE
     }
 }
 
-/// [`decode`] for the packets that most of a trace is: short TNT, CYC, TIP with an address.  `None`: it is another one, or
-/// too long to be common.
+/// A packet of those that most of a trace is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Common {
+    /// A TNT of one byte.
+    Tnt(Tnt),
+    /// Cycles, of a CYC of one or two bytes.
+    Cyc(u64),
+    /// The address of a TIP with two or four bytes of it, or six with a sign.
+    Tip(u64),
+}
+
+/// The packet at the start of `bytes` if it is one of those that most of a trace is, and the bytes behind it.  `None`: it is
+/// another one, or the bytes are too few to tell.  To decode a TIP twice gives the same address twice.
+///
+/// Each kind knows its length: where the next packet starts waits for no table.
 #[inline(always)]
 #[must_use]
-pub fn decode_common(bytes: &[u8; MAX_PACKET_LEN]) -> Option<(Packet, usize)> {
-    let [first, second, ..] = *bytes;
+pub fn decode_common<'a>(bytes: &'a [u8], last_ip: &mut LastIp) -> Option<(Common, &'a [u8])> {
+    let [first, second, ..] = *bytes.first_chunk::<MAX_PACKET_LEN>()?;
     if first & 1 == 0 {
-        return Some((Packet::Tnt(Tnt::below_stop_bit(u64::from(first >> 1))?), 1));
+        let tnt = Tnt::below_stop_bit(u64::from(first >> 1))?;
+        return Some((Common::Tnt(tnt), &bytes[1..]));
     }
-    if first & 3 == 3 {
+    if first & 2 != 0 {
         let low = u64::from(first >> 3);
         return match (first & 4 != 0, second & 1 != 0) {
-            (false, _) => Some((Packet::Cyc(low), 1)),
-            (true, false) => Some((Packet::Cyc(low | u64::from(second >> 1) << 5), 2)),
+            (false, _) => Some((Common::Cyc(low), &bytes[1..])),
+            (true, false) => Some((Common::Cyc(low | u64::from(second >> 1) << 5), &bytes[2..])),
             (true, true) => None,
         };
     }
-    let ip_bytes = first >> 5;
-    let bits = IpPayload::stored_bits(ip_bytes);
-    if first & 0x1f != 0x0d || bits == 0 {
-        return None;
+    match first {
+        0x2d => decode_tip::<1, 2>(bytes, last_ip),
+        0x4d => decode_tip::<2, 4>(bytes, last_ip),
+        0x6d => decode_tip::<3, 6>(bytes, last_ip),
+        _ => None,
     }
-    let [_, stored @ .., _, _, _, _, _, _, _] = *bytes;
-    let len = (u64::BITS - bits.leading_zeros()) as usize / 8;
-    Some((Packet::Tip(IpPayload { ip_bytes, value: u64::from_le_bytes(stored) & bits }), 1 + len))
+}
+
+/// A TIP with this `IPBytes` field, and so many bytes of address.
+#[inline(always)]
+fn decode_tip<'a, const IP_BYTES: u8, const STORED: usize>(
+    bytes: &'a [u8],
+    last_ip: &mut LastIp,
+) -> Option<(Common, &'a [u8])> {
+    let ([_, stored @ ..], _) = bytes.split_first_chunk::<9>()?;
+    let value = u64::from_le_bytes(*stored) & IpPayload::stored_bits(IP_BYTES);
+    let ip = last_ip.expand(IpPayload { ip_bytes: IP_BYTES, value })?;
+    Some((Common::Tip(ip), &bytes[1 + STORED..]))
 }
 
 /// The CYC packet at the start of `bytes`: cycles and length.
@@ -392,15 +416,21 @@ mod tests {
         for first in 0..=u16::MAX {
             let mut bytes = [0x5a; MAX_PACKET_LEN];
             bytes[..2].copy_from_slice(&first.to_le_bytes());
-            if let Some(common) = decode_common(&bytes) {
-                assert_eq!(Ok(common), decode(&bytes, Context::Flow));
-            }
-            let is_common = matches!(
-                decode(&bytes, Context::Flow),
-                Ok((Packet::Cyc(_), 1..=2) | (Packet::Tip(_), 2..) | (Packet::Tnt(_), 1))
-            );
-            assert!(!is_common || decode_common(&bytes).is_some(), "{first:x}");
+            let mut last_ip = LastIp::default();
+            last_ip.expand(IpPayload { ip_bytes: 6, value: 0x1122_3344_5566_7788 });
+            let mut expected_ip = last_ip;
+            let common = decode_common(&bytes, &mut last_ip);
+            let expected = match decode(&bytes, Context::Flow) {
+                Ok((Packet::Tnt(tnt), len @ 1)) => Some((Common::Tnt(tnt), &bytes[len..])),
+                Ok((Packet::Cyc(cycles), len @ 1..=2)) => Some((Common::Cyc(cycles), &bytes[len..])),
+                Ok((Packet::Tip(payload @ IpPayload { ip_bytes: 1..=3, .. }), len)) => {
+                    expected_ip.expand(payload).map(|ip| (Common::Tip(ip), &bytes[len..]))
+                }
+                _ => None,
+            };
+            assert_eq!((common, last_ip), (expected, expected_ip), "{first:x}");
         }
+        assert_eq!(decode_common(&[0x03; MAX_PACKET_LEN - 1], &mut LastIp::default()), None);
     }
 
     #[test]

@@ -35,6 +35,7 @@ const LOW_48: u64 = (1 << 48) - 1;
 /// By `IPBytes`.
 const STORED_BITS: [u64; 8] = [0, 0xffff, 0xffff_ffff, LOW_48, LOW_48, 0, u64::MAX, 0];
 
+#[inline]
 const fn sign_extend_48(value: u64) -> u64 {
     ((value << 16) as i64 >> 16) as u64
 }

@@ -21,7 +21,7 @@ mod ip;
 mod psb;
 mod tnt;
 
-pub use decode::{Context, PacketError, decode, decode_common};
+pub use decode::{Common, Context, PacketError, decode, decode_common};
 pub use encode::encode;
 pub use event::{ControlFlowEvent, EventData};
 pub use ip::{IpPayload, LastIp};

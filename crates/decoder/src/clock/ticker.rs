@@ -10,8 +10,6 @@ pub(crate) struct Ticker<'a, const HAS_CYC: bool> {
     clock: &'a mut Clock,
     /// Cycles (or branches) since the last run of slots began.
     most: u64,
-    /// See [`Clock`].
-    cyc_fresh: bool,
 }
 
 /// So many cycles of a run may have passed before: as many again, which half a megabyte of CYC packets of two bytes have at most,
@@ -26,13 +24,13 @@ impl<'a, const HAS_CYC: bool> Ticker<'a, HAS_CYC> {
             return None;
         }
         let most = clock.timeline.in_run(clock.since.most, MOST);
-        Some(Self { most, cyc_fresh: clock.cyc_fresh, clock })
+        Some(Self { most, clock })
     }
 
     /// A CYC packet.
     #[inline(always)]
     pub(crate) fn cyc(&mut self, cycles: u64) {
-        self.cyc_fresh = true;
+        self.clock.cyc_fresh = true;
         if HAS_CYC {
             self.most += cycles;
         }
@@ -61,15 +59,14 @@ impl<'a, const HAS_CYC: bool> Ticker<'a, HAS_CYC> {
     /// A slot, as [`Clock::slot`] makes one.
     #[inline(always)]
     pub(crate) fn slot(&mut self, work: u32) {
-        self.cyc_fresh = false;
+        self.clock.cyc_fresh = false;
         self.clock.timeline.marks.push(Mark { most: self.most as u32, work });
     }
 
     /// Something else comes.
     #[inline]
     pub(crate) fn stop(self) {
-        let Self { clock, most, cyc_fresh, .. } = self;
-        clock.cyc_fresh = cyc_fresh;
+        let Self { clock, most } = self;
         clock.since.reaches(clock.timeline.since_run(most));
     }
 }

@@ -11,7 +11,7 @@ use crate::block::BlockId;
 /// What an effect is of: a block, and what is asked there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    /// 64 bits that need no alignment.
+    /// What the packet says, mixed: another number for each.  64 bits that need no alignment.
     detail: [u8; 8],
     /// The block's number, and what `detail` is.
     block: u32,
@@ -20,21 +20,16 @@ pub(super) struct Key {
 impl Key {
     const NONE: Self = Self { detail: [0; 8], block: u32::MAX };
 
+    /// By Fibonacci hashing of what the packet says, which is known long before the block is: that costs nothing more.
     #[inline]
     pub(super) fn new(block: BlockId, asked: Asked) -> Self {
+        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
         let (detail, kind) = match asked {
             Asked::Bits(bits) => (bits.number(), 0),
             Asked::Address(ip) => (ip.0, 1),
         };
-        Self { detail: detail.to_ne_bytes(), block: block.0 | kind << 30 }
-    }
-
-    /// Fibonacci hashing of what the packet says, which is known long before the block is: that costs nothing more.
-    #[inline]
-    fn hash(self) -> usize {
-        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-        let detail = u64::from_ne_bytes(self.detail).wrapping_mul(GOLDEN) >> 32;
-        (detail ^ u64::from(self.block) << 1) as usize
+        let mixed = detail.wrapping_mul(GOLDEN).rotate_left(32);
+        Self { detail: mixed.to_ne_bytes(), block: block.0 | kind << 30 }
     }
 }
 
@@ -90,25 +85,23 @@ impl Memo {
         Self { lines: empty(lines), used: 0, most }
     }
 
-    /// Where a key's effect stands, if it is not beside that.
+    /// The line of a key's effect, and which half of it is its place: by a bit that no block's number changes.
     #[inline]
-    fn place(&self, key: Key) -> usize {
-        key.hash() & (self.lines.len() * 2 - 1)
-    }
-
-    #[inline]
-    fn entry(&self, place: usize) -> &Entry {
-        &self.lines[place / 2].0[place % 2]
+    fn place(&self, key: Key) -> (usize, usize) {
+        let detail = u64::from_ne_bytes(key.detail);
+        let line = (detail ^ u64::from(key.block)) as usize & (self.lines.len() - 1);
+        (line, (detail as u32 >> 31) as usize)
     }
 
     #[inline]
     pub(super) fn find(&self, key: Key) -> Option<&Effect> {
-        let place = self.place(key);
-        let entry = self.entry(place);
+        let (line, half) = self.place(key);
+        let Line(entries) = &self.lines[line];
+        let entry = &entries[half];
         if entry.key == key {
             return Some(&entry.effect);
         }
-        let beside = self.entry(place ^ 1);
+        let beside = &entries[1 - half];
         (beside.key == key).then_some(&beside.effect)
     }
 
@@ -128,12 +121,11 @@ impl Memo {
 
     /// At its place if that is free; else beside it if that is; else it takes its place.
     fn put(&mut self, entry: Entry) -> &Effect {
-        let place = self.place(entry.key);
-        let is_free = |place: &usize| self.entry(*place).key == Key::NONE;
-        let free = [place, place ^ 1].into_iter().find(is_free);
+        let (line, half) = self.place(entry.key);
+        let Line(entries) = &mut self.lines[line];
+        let free = [half, 1 - half].into_iter().find(|&half| entries[half].key == Key::NONE);
         self.used += usize::from(free.is_some());
-        let place = free.unwrap_or(place);
-        let stays = &mut self.lines[place / 2].0[place % 2];
+        let stays = &mut entries[free.unwrap_or(half)];
         *stays = entry;
         &stays.effect
     }

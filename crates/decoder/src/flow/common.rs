@@ -1,11 +1,10 @@
 //! The packets that most of a trace is, where nothing else is going on: TNT, TIP and CYC in code that is followed, whose
 //! effects are remembered.
 //!
-//! They mean here what they mean anywhere; this only passes by all the questions whose answers they do not change, and
-//! keeps at hand what they do.
+//! They mean here what they mean anywhere; this only passes by all the questions whose answers they do not change.
 
 use model::{AuxOffset, Avma};
-use packet::{MAX_PACKET_LEN, Packet, Tnt};
+use packet::{Common, MAX_PACKET_LEN};
 
 use super::events::FupUse;
 use super::{Flow, State};
@@ -32,50 +31,36 @@ pub(super) struct LastFlow {
 }
 
 impl LastFlow {
-    /// A TNT has come, whose slot is `slot`: the step to it.
+    /// The step to a flow packet that has not waited, whose slot is `slot`.
     #[inline(always)]
-    pub(super) fn tnt(&mut self, slot: Slot, at: AuxOffset) -> Step {
-        let lo = self.slot;
-        *self = Self { slot, open_tnt: true, behind_tnt: true, tnt_lo: lo };
-        Step { lo, own: slot, slot, at }
+    pub(super) fn step(&self, slot: Slot, at: AuxOffset) -> Step {
+        Step { lo: self.slot, own: slot, slot, at }
     }
 
-    /// A TIP has come that has not waited, whose slot is `slot`: the step to it.
+    /// A TNT has come, whose slot is `slot`.
     #[inline(always)]
-    pub(super) fn tip(&mut self, slot: Slot, at: AuxOffset) -> Step {
-        let lo = std::mem::replace(&mut self.slot, slot);
-        self.open_tnt = false;
-        Step { lo, own: slot, slot, at }
+    pub(super) fn tnt(&mut self, slot: Slot) {
+        *self = Self { slot, open_tnt: true, behind_tnt: true, tnt_lo: self.slot };
+    }
+
+    /// A TIP has come that has not waited, whose slot is `slot`.
+    #[inline(always)]
+    pub(super) fn tip(&mut self, slot: Slot) {
+        (self.slot, self.open_tnt) = (slot, false);
+    }
+
+    /// The step to the branches of the last TNT behind its first one.
+    #[inline(always)]
+    pub(super) fn rest_of_tnt(&self, at: AuxOffset) -> Step {
+        Step { lo: self.tnt_lo, own: self.slot, slot: self.slot.next(), at }
     }
 
     /// The step for a TIP that may have waited for the TNT before it to be sent (SDM, "Deferred TIPs"): its branch is
     /// among those of the TNT, and has no time of its own.
     #[inline(always)]
     pub(super) fn among_tnt(&self, at: AuxOffset) -> Step {
-        Step { lo: self.tnt_lo, own: self.tnt_lo, slot: self.slot.next(), at }
+        Step { own: self.tnt_lo, ..self.rest_of_tnt(at) }
     }
-}
-
-/// A TNT that is being followed.
-#[derive(Clone, Copy)]
-pub(super) struct OpenTnt {
-    pub(super) step: Step,
-    /// All its results, and those that are left.
-    pub(super) all: Tnt,
-    pub(super) left: Tnt,
-    /// Instructions that had passed before it, and at the branch of its first bit if that was reached.
-    pub(super) before: u32,
-    pub(super) first_bit: Option<u32>,
-}
-
-/// A packet that takes more than to look up what it does.
-enum Special {
-    /// It is another one, or there is none.
-    Other,
-    /// Its effect is not remembered yet, or is none that the code goes on behind.
-    Tnt(OpenTnt),
-    /// So is that of this TIP.
-    Tip { step: Step, ip: Avma, deferred: bool },
 }
 
 /// Where execution is, and who is told what it does.
@@ -86,42 +71,37 @@ struct Place<'a> {
     stack: &'a mut ReturnStack,
     effects: &'a Effects,
     output: &'a mut Output,
-    /// Effects that were found.
-    found: u64,
 }
 
 impl<'a> Place<'a> {
-    /// Goes where the effect of what is asked goes, if that is known; a return by a TIP is still to be popped.  `is_first`: it has
-    /// the first bit of a TNT.
+    /// Goes where the effect of what is asked goes, if that is known; a return by a TIP is still to be popped.  Of bits it has
+    /// used one at least.  The step is only asked for if somebody is told of it.
     #[inline(always)]
-    fn pass(
-        &mut self,
-        asked: Asked,
-        step: &Step,
-        is_first: impl FnOnce(&Effect) -> bool,
-    ) -> Option<&'a Effect> {
+    fn pass(&mut self, asked: Asked, has_first_bit: bool, step: impl FnOnce() -> Step) -> Option<&'a Effect> {
         let effects = self.effects;
         let effect = effects.find(self.block, asked)?;
-        let (next, call) = match effect.end {
-            End::Used => (effect.next, BlockId::NONE),
-            End::Return => {
-                let call = self.stack.top()?;
-                let behind = self.effects.behind_from(self.side, call)?;
-                self.stack.pop();
-                (behind.block, call)
-            }
-            _ => return None,
-        };
+        let mut next = effect.next;
         if let Some(first) = effect.edges() {
-            let edges = Edges { first, has_first_bit: is_first(effect), call };
-            self.output.effect(step, self.work, edges, self.effects);
-            if effect.calls {
-                self.effects.push_calls(first, self.stack);
+            let mut call = BlockId::NONE;
+            match effect.end {
+                End::Used => (),
+                End::Return => {
+                    call = self.stack.top();
+                    next = effects.behind_from(self.side, call)?.block;
+                    self.stack.pop();
+                }
+                _ => return None,
             }
+            self.output.effect(&step(), self.work, Edges { first, has_first_bit, call }, effects);
+            if effect.calls {
+                effects.push_calls(first, self.stack);
+            }
+        } else if effect.end != End::Used {
+            return None;
         }
         self.work = self.work.wrapping_add(effect.work);
         self.block = next;
-        self.found += 1;
+        effects.lookups.set(effects.lookups.get() + 1);
         Some(effect)
     }
 }
@@ -141,20 +121,25 @@ impl Flow<'_> {
         let end = self.reader.offset().plus(run.len() as u64);
         let mut rest = run;
         while matches!(self.state, State::On) && self.walk.tnt.is_empty() {
-            let follow_run =
-                if self.clock.has_cyc() { Self::follow_run::<true> } else { Self::follow_run::<false> };
-            match follow_run(self, &mut rest, end) {
-                Special::Other => break,
-                Special::Tnt(open) => self.follow_rest(open),
-                Special::Tip { step, ip, deferred } => self.follow_tip(step, ip, deferred),
+            if self.clock.has_cyc() {
+                self.follow_run::<true>(&mut rest, end);
+            } else {
+                self.follow_run::<false>(&mut rest, end);
             }
+            let Some((_, behind)) = rest.split_first().filter(|_| !self.walk.tnt.is_empty()) else { break };
+            self.follow_rest(AuxOffset(end.0 - rest.len() as u64));
+            rest = behind;
         }
         self.reader.passed(run, rest);
     }
 
-    /// Follows what is remembered, up to `end`, where `rest` ends; the packet at which it stopped.
-    fn follow_run<const HAS_CYC: bool>(&mut self, rest: &mut &[u8], end: AuxOffset) -> Special {
-        let Some(mut ticker) = self.clock.ticker::<HAS_CYC>() else { return Special::Other };
+    /// Follows what is remembered, up to `end`, where `rest` ends, or to a packet that takes more than to look up what it does:
+    /// another one, or one whose effect is not remembered yet, or is none that the code goes on behind.  That packet is left
+    /// as if it had not been seen, but of a TNT the first bits may have been followed: then the others wait.
+    // On its own, so that the registers are all its.
+    #[inline(never)]
+    fn follow_run<const HAS_CYC: bool>(&mut self, rest: &mut &[u8], end: AuxOffset) {
+        let Some(mut ticker) = self.clock.ticker::<HAS_CYC>() else { return };
         let walk = &mut self.walk;
         let mut place = Place {
             block: walk.block,
@@ -163,69 +148,55 @@ impl Flow<'_> {
             stack: &mut walk.stack,
             effects: walk.effects,
             output: walk.output,
-            found: 0,
         };
-        let (mut bytes, mut last, mut last_ip) = (*rest, self.last, self.last_ip);
-        let special = loop {
-            let Some((packet, len)) = bytes.first_chunk().and_then(packet::decode_common) else {
-                break Special::Other;
-            };
-            let at = AuxOffset(end.0 - bytes.len() as u64);
+        // What is mostly written stays in memory: the processor has too few registers for all.
+        let (last, last_ip, mut bytes) = (&mut self.last, &mut self.last_ip, *rest);
+        'run: while let Some((packet, behind)) = packet::decode_common(bytes, last_ip) {
+            let at = || AuxOffset(end.0 - bytes.len() as u64);
             match packet {
-                Packet::Cyc(cycles) => {
+                Common::Cyc(cycles) => {
                     ticker.cyc(cycles);
                     last.behind_tnt = false;
                 }
-                Packet::Tnt(all) => {
-                    let step = last.tnt(ticker.next(), at);
+                Common::Tnt(all) => {
                     let before = place.work;
-                    let mut open = OpenTnt { step, all, left: all, before, first_bit: None };
+                    let step = || last.step(ticker.next(), at());
+                    let Some(first) = place.pass(Asked::bits(all), true, step) else { break };
+                    let first_bit = before.wrapping_add(first.first_work);
+                    last.tnt(ticker.next());
                     ticker.branch();
-                    while !open.left.is_empty() {
-                        let work = place.work;
-                        let is_first = open.first_bit.is_none();
-                        let has_first = |effect: &Effect| is_first && effect.rest() != open.left;
-                        let Some(effect) = place.pass(Asked::bits(open.left), &open.step, has_first) else {
-                            break;
-                        };
-                        if has_first(effect) {
-                            open.first_bit = Some(work.wrapping_add(effect.first_work));
-                            open.step.slot = open.step.slot.next();
-                        }
-                        open.left = effect.rest();
-                    }
-                    if !open.left.is_empty() {
-                        bytes = bytes.get(len..).unwrap_or_default();
-                        break Special::Tnt(open);
-                    }
-                    ticker.slot(open.first_bit.unwrap_or(before));
+                    ticker.slot(first_bit);
                     ticker.other_branches(all);
+                    let mut left = first.rest();
+                    while !left.is_empty() {
+                        let step = || last.rest_of_tnt(at());
+                        let Some(effect) = place.pass(Asked::bits(left), false, step) else {
+                            (walk.tnt, walk.first_bit) = (left, Some(first_bit));
+                            break 'run;
+                        };
+                        left = effect.rest();
+                    }
                 }
-                Packet::Tip(payload) => {
-                    let Some(ip) = last_ip.expand(payload).map(Avma) else { break Special::Other };
-                    let deferred = last.behind_tnt;
-                    let step = if deferred { last.among_tnt(at) } else { last.tip(ticker.next(), at) };
-                    ticker.branch();
-                    let Some(effect) = place.pass(Asked::Address(ip), &step, |_| false) else {
-                        bytes = bytes.get(len..).unwrap_or_default();
-                        break Special::Tip { step, ip, deferred };
+                Common::Tip(ip) => {
+                    let step = || {
+                        if last.behind_tnt { last.among_tnt(at()) } else { last.step(ticker.next(), at()) }
                     };
+                    let Some(effect) = place.pass(Asked::Address(Avma(ip)), false, step) else { break };
                     if effect.returns {
                         place.stack.pop();
                     }
-                    if !deferred {
+                    ticker.branch();
+                    if !last.behind_tnt {
+                        last.tip(ticker.next());
                         ticker.slot(place.work);
                     }
                 }
-                _ => break Special::Other,
             }
-            bytes = bytes.get(len..).unwrap_or_default();
-        };
+            bytes = behind;
+        }
         ticker.stop();
-        let Place { block, work, found, .. } = place;
+        let Place { block, work, .. } = place;
         (walk.block, walk.work) = (block, work);
-        walk.effects.lookups += found;
-        (self.last, self.last_ip, *rest) = (last, last_ip, bytes);
-        special
+        *rest = bytes;
     }
 }

@@ -3,7 +3,6 @@
 use model::{AsyncCause, AuxOffset, Avma, GapCause};
 use packet::{IpPayload, Tnt};
 
-use super::common::OpenTnt;
 use super::events::{Fup, FupUse, Interruption};
 use super::loss::Lost;
 use super::{Flow, State};
@@ -27,32 +26,35 @@ impl Flow<'_> {
     /// A TNT in code that is followed.
     fn follow_tnt(&mut self, at: AuxOffset, tnt: Tnt) {
         self.clock.progress(1);
-        let step = self.last.tnt(self.clock.next_slot(), at);
+        let step = self.last.step(self.clock.next_slot(), at);
+        self.last.tnt(step.slot);
         let before = self.walk.work;
-        let open = OpenTnt { step, all: tnt, left: tnt, before, first_bit: None };
-        if self.walk.tnt.is_empty() {
-            return self.follow_rest(open);
-        }
-        // Its slot is made as if it had been followed.
-        self.clock.slot(before);
+        let (walked, first_bit) = if self.walk.tnt.is_empty() {
+            (self.walk.tnt, self.walk.first_bit) = (tnt, None);
+            (self.walk.follow_tnt(step), self.walk.first_bit)
+        } else {
+            (Err(GapCause::Desync { ip: self.walk.position().ip }), None)
+        };
+        // Its slot is made behind its first bit, as if that had been followed if it was not, and not written twice.
+        self.clock.slot(first_bit.unwrap_or(before));
         self.clock.progress(u64::from(tnt.len()).saturating_sub(1));
-        self.check(Err(GapCause::Desync { ip: self.walk.position().ip }), at);
+        self.check(walked, at);
     }
 
-    /// Follows what is left of a TNT.  Its slot is made behind that, and not written twice.
-    pub(super) fn follow_rest(&mut self, open: OpenTnt) {
-        let OpenTnt { step, all, left, before, first_bit } = open;
-        (self.walk.tnt, self.walk.first_bit) = (left, first_bit);
-        let walked = self.walk.follow_tnt(step);
-        self.clock.slot(self.walk.first_bit.unwrap_or(before));
-        self.clock.progress(u64::from(all.len()).saturating_sub(1));
-        self.check(walked, step.at);
+    /// Follows the bits that are left of a TNT whose first one was followed, and its slot made.
+    pub(super) fn follow_rest(&mut self, at: AuxOffset) {
+        let walked = self.walk.follow_tnt(self.last.rest_of_tnt(at));
+        self.check(walked, at);
     }
 
-    /// Follows a TIP in code that is followed, without a FUP before it; `deferred`: it may have waited.
-    pub(super) fn follow_tip(&mut self, step: Step, ip: Avma, deferred: bool) {
+    /// A TIP in code that is followed, without a FUP before it.
+    fn follow_tip(&mut self, at: AuxOffset, ip: Avma) {
+        let deferred = self.last.behind_tnt || !self.walk.tnt.is_empty();
+        let step =
+            if deferred { self.last.among_tnt(at) } else { self.last.step(self.clock.next_slot(), at) };
         let walked = self.walk.follow_tip(step, ip);
         if !deferred {
+            self.last.tip(step.slot);
             self.clock.slot(self.walk.work);
         }
         self.arrived(step, ip, walked);
@@ -66,13 +68,7 @@ impl Flow<'_> {
             (State::On, Some(ip)) => {
                 self.clock.progress(1);
                 let Some(Fup { ip: from, interruption, .. }) = fup else {
-                    let deferred = self.last.behind_tnt || !self.walk.tnt.is_empty();
-                    let step = if deferred {
-                        self.last.among_tnt(at)
-                    } else {
-                        self.last.tip(self.clock.next_slot(), at)
-                    };
-                    return self.follow_tip(step, ip, deferred);
+                    return self.follow_tip(at, ip);
                 };
                 // FUP forces TNT and all deferred TIPs out (SDM, "Deferred TIPs"): the TIP behind one has not waited.
                 let step = self.step(at);
