@@ -215,6 +215,8 @@ pub(crate) struct Effects {
     /// By call.
     behind: Vec<Behind>,
     memo: Memo,
+    /// With so many edges it is time to drop those that no effect has any more.
+    enough_edges: usize,
     /// How often an effect was asked for: counted in place, where those that were found are at hand.
     pub(crate) lookups: Cell<u64>,
     /// ... and nobody remembered it.
@@ -225,6 +227,8 @@ pub(crate) struct Effects {
 const BITS: u8 = 7;
 /// So much of them is enough, for each worker.
 const MAX_BYTES: usize = 16 << 20;
+/// Fewer edges are kept whoever has them: half a megabyte.
+const EDGES_MIN: usize = 1 << 13;
 
 impl Effects {
     /// With a memo of at most so many entries, and at least a line of them.
@@ -235,6 +239,7 @@ impl Effects {
             failures: vec![],
             behind: vec![],
             memo: Memo::new(entries),
+            enough_edges: entries.min(EDGES_MIN),
             lookups: Cell::new(0),
             misses: 0,
         }
@@ -288,6 +293,35 @@ impl Effects {
     /// Of one that ends with [`End::Lost`].
     pub(crate) fn failure(&self, effect: &Effect) -> Option<&Failure> {
         self.failures.get(effect.edges.0 as usize)
+    }
+
+    /// Drops the edges of effects that the memo has lost, once they are as many as all others.  Between two segments: nobody
+    /// else has the number of an edge then.
+    pub(crate) fn tidy(&mut self) {
+        if self.edges.len() < self.enough_edges {
+            return;
+        }
+        let Self { edges, transfers, failures, memo, .. } = self;
+        let (old_edges, old_transfers) = (std::mem::take(edges), std::mem::take(transfers));
+        let old_failures = std::mem::take(failures);
+        let mut keep = |edge: EdgeId| {
+            let Some(EdgeId(first)) = edge.some() else { return edge };
+            let kept = EdgeId(edges.len() as u32);
+            let first = first as usize;
+            let behind = old_edges[first..].iter().position(|edge| edge.is_last).unwrap_or_default();
+            edges.extend_from_slice(&old_edges[first..=first + behind]);
+            transfers.extend_from_slice(&old_transfers[first..=first + behind]);
+            kept
+        };
+        for effect in memo.effects() {
+            if effect.end != End::Lost {
+                effect.edges = keep(effect.edges);
+            } else if let Some(failure) = old_failures.get(effect.edges.0 as usize) {
+                effect.edges = EdgeId(failures.len() as u32);
+                failures.push(Failure { edges: keep(failure.edges), ..failure.clone() });
+            }
+        }
+        self.enough_edges = self.enough_edges.max(2 * self.edges.len());
     }
 
     /// There is too much of it: time to begin anew.

@@ -5,8 +5,7 @@
 //! them ahead of the one whose turn it is; a stretch is given out once no segment that is still to come can start before it.  So memory is bounded by
 //! a few segments per worker (and CPU), not by the recording.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::mpsc;
+use std::collections::BTreeMap;
 
 use model::{AuxOwner, AuxPiece, EventSink, EventTime, Ns, Tid, Tsc};
 use packet::Packet;
@@ -18,10 +17,9 @@ use crate::segment::{Segment, segments};
 use crate::segment_decoder::{SegmentDecoder, SegmentOutput};
 use crate::stretch::Stretch;
 use crate::untraced::Stays;
+use crate::workers::with_outputs;
 use crate::{Context, DecodeOptions, DecodeStats};
 
-/// Segments that are decoded or wait to be given out, per worker.
-const AHEAD_PER_WORKER: usize = 2;
 /// With many CPUs segments are smaller: the output of one segment of each may have to wait.  But not below this.
 const MIN_SEGMENT_BYTES: u64 = 1 << 14;
 
@@ -32,7 +30,6 @@ pub(crate) fn run(
     progress: &dyn Fn(u64),
     sink: &mut dyn EventSink,
 ) -> DecodeStats {
-    let pool = Pool::new(decoder, options.workers);
     let mut join = Join { stats: DecodeStats::default(), last: BTreeMap::new(), decoder, progress, sink };
     let segment_bytes = decoder.segment_bytes(options.segment_bytes);
     let Groups { threads, cpus } = groups(context, options.part.as_ref(), segment_bytes);
@@ -40,10 +37,15 @@ pub(crate) fn run(
         Some(part) => part.of(context, group),
         None => group,
     };
-    for group in threads {
-        join.group(context, &pool, &wanted(group), Stays::none());
-    }
-    join.group(context, &pool, &wanted(cpus), Stays::on_untraced_cpus(context));
+    let threads: Vec<_> = threads.into_iter().map(wanted).collect();
+    let cpus = wanted(cpus);
+    let segments = threads.iter().flatten().chain(&cpus).map(|timed| &timed.segment);
+    with_outputs(context, decoder, options.workers, segments, |outputs| {
+        for group in &threads {
+            join.group(group, Stays::none(), &mut || outputs.take());
+        }
+        join.group(&cpus, Stays::on_untraced_cpus(context), &mut || outputs.take());
+    });
     join.stats
 }
 
@@ -100,66 +102,6 @@ pub(crate) fn first_time(context: &Context<'_>, pieces: &[AuxPiece<'_>]) -> Opti
     tsc.map(|low| context.conversion().to_ns(Tsc::of_packet(low, context.reference())))
 }
 
-/// Decoding threads.
-struct Pool<'a> {
-    decoder: &'a dyn SegmentDecoder,
-    rayon: Option<rayon::ThreadPool>,
-    /// So many segments are decoded ahead of the one that is given out.
-    ahead: usize,
-}
-
-impl<'a> Pool<'a> {
-    fn new(decoder: &'a dyn SegmentDecoder, workers: usize) -> Self {
-        let rayon = if workers > 1 {
-            rayon::ThreadPoolBuilder::new().num_threads(workers).build().ok() // else: no threads to be had
-        } else {
-            None
-        };
-        Self { decoder, rayon, ahead: workers * AHEAD_PER_WORKER }
-    }
-
-    fn decode(&self, context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput {
-        let mut output = self.decoder.decode(context, segment);
-        output.stretches.iter_mut().for_each(Stretch::keep_forward);
-        if let Some(digester) = context.digester.filter(|_| self.rayon.is_some()) {
-            output.stretches.iter_mut().for_each(|stretch| stretch.digest_with(digester));
-        }
-        output
-    }
-
-    /// Decodes segments, and calls `each` for one after the other, while those behind it are decoded.  It gets a function that
-    /// waits for the segment's output: what there is to do meanwhile it does before.
-    fn decode_each<'s>(
-        &self,
-        context: &Context<'_>,
-        group: &'s [Timed<'s>],
-        mut each: impl FnMut(&Timed<'s>, &dyn Fn() -> SegmentOutput),
-    ) {
-        let Some(rayon) = &self.rayon else {
-            for timed in group {
-                each(timed, &|| self.decode(context, &timed.segment));
-            }
-            return;
-        };
-        rayon.in_place_scope(|scope| {
-            let mut rest = group.iter();
-            let mut ahead = VecDeque::with_capacity(self.ahead);
-            loop {
-                for timed in rest.by_ref().take(self.ahead - ahead.len()) {
-                    let (give, given) = mpsc::sync_channel(1);
-                    scope.spawn(move |_| {
-                        let _ = give.send(self.decode(context, &timed.segment)); // or nobody waits for it any more
-                    });
-                    ahead.push_back((timed, given));
-                }
-                let Some((timed, given)) = ahead.pop_front() else { return };
-                // If there is none, its worker has panicked, and so will the scope.
-                each(timed, &|| given.recv().unwrap_or_default());
-            }
-        });
-    }
-}
-
 struct Join<'a> {
     stats: DecodeStats,
     /// The last time given out, per thread.
@@ -173,14 +115,15 @@ struct Join<'a> {
 type Waiting = BTreeMap<(Ns, usize, u64), Stretch>;
 
 impl Join<'_> {
-    fn group(&mut self, context: &Context<'_>, pool: &Pool<'_>, group: &[Timed<'_>], mut stays: Stays) {
+    /// Joins the segments of a group; `take` waits for the next one's output: what there is to do meanwhile is done before.
+    fn group(&mut self, group: &[Timed<'_>], mut stays: Stays, take: &mut dyn FnMut() -> SegmentOutput) {
         let mut waiting = Waiting::new();
         let mut last_start: BTreeMap<usize, Ns> = BTreeMap::new();
         let mut number = 0;
-        pool.decode_each(context, group, |timed, decoded| {
+        for timed in group {
             wait(&mut waiting, stays.that_begin_before(timed.start));
             self.feed_until(&mut waiting, timed.start);
-            let output = decoded();
+            let output = take();
             self.stats.segments += 1;
             self.stats.overflows += output.overflows;
             self.stats.clock_errors += output.clock_errors;
@@ -194,7 +137,7 @@ impl Join<'_> {
                 number += 1;
             }
             (self.progress)(self.stats.bytes);
-        });
+        }
         wait(&mut waiting, stays.that_begin_before(Ns::MAX));
         self.feed_until(&mut waiting, Ns::MAX);
     }

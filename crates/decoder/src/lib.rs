@@ -1,7 +1,7 @@
 //! Intel PT packets and code bytes to control transfers, in parallel.
 //!
 //! ```text
-//! AuxBuffer --segment--> Segment (PSB to PSB, about 256 KB)      one rayon task each, any order
+//! AuxBuffer --segment--> Segment (PSB to PSB, about 256 KB)      each by any worker, in any order
 //!     Segment --reader--> packets --flow--> records              effects: what a packet does at a block, worked out once
 //!                            \--clock--> slots                   one for each flow packet
 //!     records --prune, times--> events                           only of what the sink asks about
@@ -36,6 +36,7 @@ mod stretch;
 mod tests;
 mod untraced;
 mod walk;
+mod workers;
 
 use model::{
     Avma, BranchKind, CodeSource, Digester, EventSink, FunctionAt, FunctionId, FunctionLookup, FunctionSet,

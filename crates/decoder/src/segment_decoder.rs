@@ -4,8 +4,10 @@
 //! runs backwards.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, ThreadId};
 
 use model::TraceEvent;
+use rustc_hash::FxHashMap;
 
 use crate::Context;
 use crate::clock::{CrystalRatio, Marks};
@@ -57,8 +59,8 @@ pub trait SegmentDecoder: Sync {
 /// Our own decoder.  What it remembers is about one recording and one sink, so a decode uses it up.
 pub struct OwnDecoder {
     memo_entries: usize,
-    /// A worker takes what is known of the code and gives it back: each worker finds out for itself.
-    known: Mutex<Vec<Known>>,
+    /// What each worker knows of the code, which it finds out for itself: so nobody waits, and it stays in the caches of a CPU.
+    known: Mutex<FxHashMap<ThreadId, Known>>,
     /// Room for events, with those that have served.
     rooms: Mutex<Vec<Vec<TraceEvent>>>,
     crystal: OnceLock<Option<CrystalRatio>>,
@@ -91,7 +93,7 @@ impl OwnDecoder {
         Self { memo_entries, known: Mutex::default(), rooms: Mutex::default(), crystal: OnceLock::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Known>> {
+    fn lock(&self) -> MutexGuard<'_, FxHashMap<ThreadId, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -103,7 +105,7 @@ impl OwnDecoder {
 impl SegmentDecoder for OwnDecoder {
     fn diagnosis(&self) -> Option<String> {
         let known = self.lock();
-        let sum = |of: fn(&Effects) -> u64| known.iter().map(|known| of(&known.effects)).sum::<u64>();
+        let sum = |of: fn(&Effects) -> u64| known.values().map(|known| of(&known.effects)).sum::<u64>();
         let (lookups, misses) = (sum(|effects| effects.lookups.get()), sum(|effects| effects.misses));
         let share = 100.0 * lookups.saturating_sub(misses) as f64 / lookups.max(1) as f64;
         Some(format!("memo: {share:.1} % of {lookups} lookups found, {misses} effects worked out"))
@@ -123,18 +125,20 @@ impl SegmentDecoder for OwnDecoder {
             output: Output::new(context.asks_about.is_none()),
             marks: Marks::default(),
         };
-        let mut known = self.lock().pop().unwrap_or_else(anew);
+        let worker = thread::current().id();
+        let mut known = self.lock().remove(&worker).unwrap_or_else(anew);
         let recording = context.recording;
         let measure = || CrystalRatio::measure(&recording.buffers, recording.pt.tsc_ctc_ratio);
         let crystal = *self.crystal.get_or_init(measure);
         known.output.room = self.rooms().pop().unwrap_or_default();
         let output = decode_segment(context, crystal, &mut known, segment);
         self.give_back(std::mem::take(&mut known.output.room));
+        known.effects.tidy();
         if known.graph.is_full() || known.effects.is_full() {
             known.graph = BlockGraph::default();
             known.effects.clear();
         }
-        self.lock().push(known);
+        self.lock().insert(worker, known);
         output
     }
 }

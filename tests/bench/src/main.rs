@@ -11,7 +11,7 @@
 //!
 //! ```text
 //! ns 104000000         the first thread on the CPU, so that a busy machine does less harm: with one worker that is all, with
-//!                      more what only one thread does
+//!                      more what only one thread can do
 //! peak_kb 120000       most memory that was resident, the mapped recording and objects with it
 //! NAME COUNT           what the decoder gave
 //! ```
@@ -21,6 +21,7 @@ mod libipt_blocks;
 mod opened;
 mod ours;
 mod report;
+mod serial;
 mod stopwatch;
 mod walk;
 
@@ -30,6 +31,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use opened::Opened;
+use serial::Parallel;
 use stopwatch::Stopwatch;
 
 /// What a decoder gave: names and numbers.
@@ -50,12 +52,20 @@ fn main() -> Result<()> {
     let file = perfdata::File::open(Path::new(path))?;
     let opened = Opened::new(&file)?;
     opened.touch();
-    let watch = Stopwatch::start();
+    let mut watch = Stopwatch::start();
     let counts = match decoder {
         "walk" => walk::walk(&opened),
         "ours" => ours::decode(&opened, false),
         "branches" => ours::decode(&opened, true),
-        "report" => report::report(&opened, of_report.0, of_report.1)?,
+        "report" => {
+            let (function, workers) = of_report;
+            let parallel = Parallel::new();
+            let counts = report::report(&opened, function, workers, &parallel)?;
+            if workers > 1 {
+                watch.leave_out(parallel.ns());
+            }
+            counts
+        }
         #[cfg(feature = "libipt")]
         "libipt" => libipt_blocks::decode(&opened, false)?,
         #[cfg(feature = "libipt")]

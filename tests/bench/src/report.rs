@@ -8,18 +8,25 @@ use model::Digester;
 
 use crate::Counts;
 use crate::opened::Opened;
+use crate::serial::{Parallel, Watched};
 
-/// Decodes all that the report on `function` needs, and does its sums.
-pub(crate) fn report(opened: &Opened<'_>, function: &str, workers: usize) -> Result<Counts> {
+/// Decodes all that the report on `function` needs, and does its sums; `parallel` adds up what this thread did of that as one of the
+/// workers.
+pub(crate) fn report(
+    opened: &Opened<'_>,
+    function: &str,
+    workers: usize,
+    parallel: &Parallel,
+) -> Result<Counts> {
     let Opened { recording, schedule, image } = opened;
     let found = image.find(&Query { text: function.to_owned(), ..Query::default() })?;
     let request = Request { functions: found.iter().map(|found| found.id).collect(), ..Request::default() };
     let mut analysis = Analysis::new(&request, Surroundings::of(recording, schedule, image));
     let options = DecodeOptions { workers, ..DecodeOptions::default() };
-    let digester = analysis.digester();
+    let digester = analysis.digester().map(|digester| Watched(digester, parallel.clone()));
     let digester = digester.as_ref().map(|digester| digester as &dyn Digester);
     let context = Context { digester, ..Context::new(recording, schedule, image, false) };
-    let decoder = Box::new(OwnDecoder::default());
+    let decoder = Box::new(Watched(OwnDecoder::default(), parallel.clone()));
     decoder::decode_with(decoder, &context, &options, &|_| (), &mut analysis);
     let calls = analysis.finish().functions.iter().map(|function| function.latency.count).sum();
     Ok(vec![("calls", calls)])

@@ -10,8 +10,18 @@ pub(super) struct Case {
     pub(super) options: &'static str,
     /// What `func_latency report` is asked for.
     pub(super) function: &'static str,
-    /// It is measured by `--quick`, too.
-    pub(super) quick: bool,
+    pub(super) extent: Extent,
+}
+
+/// How much is measured of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// All, by `--quick`, too.
+    Quick,
+    /// All.
+    Full,
+    /// Only our report: the others would take hours.
+    Report,
 }
 
 const SQLITE: &str = "sqlite3VdbeExec";
@@ -20,11 +30,11 @@ const BTREE: &str = "--filter=sqlite3_step --filter=sqlite3BtreeInsert";
 const HEAVY_LOSS: &str = "--ovf-ms=0.2 --ovf-us=10";
 
 const fn quick(name: &'static str, log: &'static str, options: &'static str, function: &'static str) -> Case {
-    Case { name, log, options, function, quick: true }
+    Case { name, log, options, function, extent: Extent::Quick }
 }
 
 const fn full(name: &'static str, log: &'static str, options: &'static str, function: &'static str) -> Case {
-    Case { name, log, options, function, quick: false }
+    Case { name, log, options, function, extent: Extent::Full }
 }
 
 /// Where a name is one of `fixtures/matrix.txt`, so are run and options: the recording is made once for both.
@@ -41,6 +51,8 @@ pub(super) const CASES: &[Case] = &[
     full("xz", "xz", "", "lzma_code"),
     full("blocks", "blocks", "", "random_walk"),
     full("mariadb", "mariadb", "", "handler::ha_write_row"),
+    // Ten times sq370: memory and scaling must be the same.
+    Case { name: "sq3700", log: "sq3700", options: "", function: SQLITE, extent: Extent::Report },
 ];
 
 #[cfg(test)]

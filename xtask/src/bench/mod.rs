@@ -12,12 +12,12 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::check::Extent;
+use crate::check;
 use crate::fixtures::{self, Logs, Recording};
 use crate::process::{self, Result, cargo};
 use crate::stages::Outcome;
 use crate::{civil, layout, setup};
-use cases::{CASES, Case};
+use cases::{CASES, Case, Extent};
 
 /// The stage of the tests that counts instructions.
 pub(crate) use instructions::run as count_instructions;
@@ -47,7 +47,9 @@ pub(crate) fn run(arguments: &[&str]) -> Result {
     for case in cases {
         let data = directory.join(format!("{}.data", case.name));
         println!("bench: {}", case.name);
-        decoders += &in_process::row(case, &data)?;
+        if case.extent != Extent::Report {
+            decoders += &in_process::row(case, &data)?;
+        }
         programs += &whole_process::row(case, &data)?;
     }
     let section = format!("\n## {title}\n\nLoad at the end: {}.\n\n{decoders}\n{programs}", load());
@@ -64,7 +66,7 @@ fn select(names: &[&str], quick: bool) -> Result<Vec<&'static Case>> {
         return Err(format!("bench: no case {name}; there are {}", all.join(", ")));
     }
     let wanted = |case: &&Case| match names {
-        [] => case.quick || !quick,
+        [] => case.extent == Extent::Quick || !quick,
         names => names.contains(&case.name),
     };
     Ok(CASES.iter().filter(wanted).collect())
@@ -78,7 +80,7 @@ fn make(cases: &[&Case]) -> Result<PathBuf> {
         process::run(&mut command).map_err(process::perhaps_no_network)?;
         return Ok(PathBuf::from(directory));
     }
-    setup::run(Extent::Quick)?;
+    setup::run(check::Extent::Quick)?;
     let recording = |case: &&Case| Recording {
         name: case.name,
         log: case.log,

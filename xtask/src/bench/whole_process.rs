@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::cases::Case;
+use super::cases::{Case, Extent};
 use super::measure::{Measured, measure};
 use super::runs::Runs;
 use crate::layout;
@@ -14,8 +14,8 @@ const PT_PERF_FIELDS: &str = "-F-event,-period,+addr,-comm,+flags,-dso";
 
 pub(super) const HEADER: &str = "\
 | recording, function | report, s | 2 workers, s | two reports at once, s | scaling | `perf script` e, s | cr, s | \
-e / report | cr / report | peak, MB | not files, MB |
-|---|---|---|---|---|---|---|---|---|---|---|
+e / report | cr / report | peak, MB | not files, MB | ... 2 workers |
+|---|---|---|---|---|---|---|---|---|---|---|---|
 ";
 
 /// Measures all programs on a recording: a row of the table.
@@ -23,24 +23,32 @@ pub(super) fn row(case: &Case, data: &Path) -> Result<String> {
     let one = runs("report -w 1", || measure(&mut report(case, data, "1")))?;
     let two = runs("report -w 2", || measure(&mut report(case, data, "2")))?;
     let both = runs("two reports -w 1 at once", || two_at_once(case, data))?;
-    let errors = runs("perf script --itrace=e", || measure(&mut perf_script(data, "e")))?;
-    let calls = runs("perf script --itrace=cr", || measure(&mut perf_script(data, "cr")))?;
-    let seconds = one.median();
+    let perf = match case.extent {
+        Extent::Quick | Extent::Full => Some([perf_runs(data, "e")?, perf_runs(data, "cr")?]),
+        Extent::Report => None,
+    };
+    let cells = |of: fn(&Runs<Measured>, f64) -> String| match &perf {
+        Some([errors, calls]) => [errors, calls].map(|runs| of(runs, one.median())),
+        None => ["-".to_owned(), "-".to_owned()],
+    };
+    let [errors, calls] = cells(|runs, _| runs.cell());
+    let [errors_ratio, calls_ratio] = cells(|runs, seconds| format!("{:.1}", runs.median() / seconds));
     Ok(format!(
-        "| {}, `{}` | {} | {} | {} | {:.2} | {} | {} | {:.1} | {:.1} | {:.0} | {:.0} |\n",
+        "| {}, `{}` | {} | {} | {} | {:.2} | {errors} | {calls} | {errors_ratio} | {calls_ratio} | {:.0} | {:.0} | {:.0} |\n",
         case.name,
         case.function,
         one.cell(),
         two.cell(),
         both.cell(),
         both.median() / 2.0 / two.median(),
-        errors.cell(),
-        calls.cell(),
-        errors.median() / seconds,
-        calls.median() / seconds,
         one.last.peak_kb as f64 / 1e3,
         one.last.anonymous_kb as f64 / 1e3,
+        two.last.anonymous_kb as f64 / 1e3,
     ))
+}
+
+fn perf_runs(data: &Path, what: &str) -> Result<Runs<Measured>> {
+    runs(&format!("perf script --itrace={what}"), || measure(&mut perf_script(data, what)))
 }
 
 fn runs(what: &str, mut once: impl FnMut() -> Result<Measured>) -> Result<Runs<Measured>> {

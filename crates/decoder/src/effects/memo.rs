@@ -130,6 +130,12 @@ impl Memo {
         &stays.effect
     }
 
+    /// All effects, in no order that means anything.
+    pub(super) fn effects(&mut self) -> impl Iterator<Item = &mut Effect> {
+        let entries = self.lines.iter_mut().flat_map(|Line(entries)| entries);
+        entries.filter(|entry| entry.key != Key::NONE).map(|entry| &mut entry.effect)
+    }
+
     /// Forgets all effects.
     pub(super) fn clear(&mut self) {
         *self = Self::new(self.most * 2);
