@@ -30,7 +30,7 @@ pub(crate) use crystal::CrystalRatio;
 use interval::{Anchor, Doubt, Interval, Span};
 pub(crate) use ticker::Ticker;
 use ticks::Ticks;
-pub(crate) use timeline::Marks;
+pub(crate) use timeline::TimelineRoom;
 use timeline::{Rule, Timeline};
 pub(crate) use times::Times;
 
@@ -86,7 +86,7 @@ impl Clock {
         crystal: Option<CrystalRatio>,
         conversion: TscClock,
         reference: Tsc,
-        marks: Marks,
+        room: TimelineRoom,
     ) -> Self {
         let unseen_cycles = 2 + u64::from(pt.cyc_threshold);
         Self {
@@ -103,15 +103,15 @@ impl Clock {
             ratio: CoreRatio::new(pt.max_nonturbo_ratio),
             cyc_straddles: true,
             cyc_fresh: false,
-            timeline: Timeline::new(conversion, unseen_cycles, marks),
+            timeline: Timeline::new(conversion, unseen_cycles, room),
             measured: None,
             errors: 0,
         }
     }
 
     /// The room that [`Self::new`] was given.
-    pub(crate) fn into_marks(self) -> Marks {
-        self.timeline.into_marks()
+    pub(crate) fn into_room(self) -> TimelineRoom {
+        self.timeline.into_room()
     }
 
     /// The recording ended at `end`; with room for trace that was written after its last record.

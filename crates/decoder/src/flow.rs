@@ -23,7 +23,7 @@ use packet::{LastIp, Packet, PacketError, Tnt};
 
 use crate::Context;
 use crate::block::BlockId;
-use crate::clock::{Clock, CrystalRatio, Marks, Slot};
+use crate::clock::{Clock, CrystalRatio, Slot, TimelineRoom};
 use crate::errata::Errata;
 use crate::owner::{Owner, Running};
 use crate::reader::{Item, Reader};
@@ -59,11 +59,11 @@ pub(crate) fn decode_segment(
     known: &mut Known,
     segment: &Segment<'_>,
 ) -> SegmentOutput {
-    let marks = std::mem::take(&mut known.marks);
-    let mut flow = Flow::new(context, crystal, known, marks, segment);
+    let room = std::mem::take(&mut known.timeline);
+    let mut flow = Flow::new(context, crystal, known, room, segment);
     flow.run();
-    let (output, marks) = flow.finish();
-    known.marks = marks;
+    let (output, room) = flow.finish();
+    known.timeline = room;
     output
 }
 
@@ -108,7 +108,7 @@ impl<'a> Flow<'a> {
         context: &'a Context<'a>,
         crystal: Option<CrystalRatio>,
         known: &'a mut Known,
-        marks: Marks,
+        room: TimelineRoom,
         segment: &'a Segment<'a>,
     ) -> Self {
         let recording = context.recording;
@@ -116,7 +116,7 @@ impl<'a> Flow<'a> {
         let buffer = &recording.buffers[segment.buffer];
         let owner = Owner::new(context, buffer.owner);
         let running = owner.at_start(segment.first);
-        let mut clock = Clock::new(&recording.pt, crystal, context.conversion(), context.reference(), marks);
+        let mut clock = Clock::new(&recording.pt, crystal, context.conversion(), context.reference(), room);
         if let Some((_, end)) = recording.time_span {
             clock.bound(end);
         }
@@ -324,7 +324,7 @@ impl<'a> Flow<'a> {
         self.last.behind_tnt = false;
     }
 
-    fn finish(mut self) -> (SegmentOutput, Marks) {
+    fn finish(mut self) -> (SegmentOutput, TimelineRoom) {
         let recording_end = self.context.recording.time_span.map(|(_, last)| last);
         self.lost_at_the_end();
         // Any time may pass behind the last packet before what it stands for is over.
@@ -337,6 +337,6 @@ impl<'a> Flow<'a> {
             kernel_desyncs: self.kernel_desyncs,
             stretches: self.walk.output.finish(&self.clock, self.walk.effects),
         };
-        (output, self.clock.into_marks())
+        (output, self.clock.into_room())
     }
 }

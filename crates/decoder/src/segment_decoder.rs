@@ -10,7 +10,7 @@ use model::TraceEvent;
 use rustc_hash::FxHashMap;
 
 use crate::Context;
-use crate::clock::{CrystalRatio, Marks};
+use crate::clock::{CrystalRatio, TimelineRoom};
 use crate::effects::Effects;
 use crate::flow::decode_segment;
 use crate::graph::BlockGraph;
@@ -71,7 +71,7 @@ pub(crate) struct Known {
     pub(crate) graph: BlockGraph,
     pub(crate) effects: Effects,
     pub(crate) output: Output,
-    pub(crate) marks: Marks,
+    pub(crate) timeline: TimelineRoom,
 }
 
 /// Rooms that are kept: as many as there are segments that wait to be given out, but not with any number of workers.
@@ -123,7 +123,7 @@ impl SegmentDecoder for OwnDecoder {
             graph: BlockGraph::default(),
             effects: Effects::new(self.memo_entries),
             output: Output::new(context.asks_about.is_none()),
-            marks: Marks::default(),
+            timeline: TimelineRoom::default(),
         };
         let worker = thread::current().id();
         let mut known = self.lock().remove(&worker).unwrap_or_else(anew);

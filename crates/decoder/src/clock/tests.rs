@@ -8,8 +8,13 @@ use super::*;
 fn clock(cyc: bool) -> Clock {
     let pt = PtConfig { cyc, tsc_ctc_ratio: (250, 2), max_nonturbo_ratio: 30, ..PtConfig::default() };
     let ratio = CrystalRatio::exact(125);
-    let mut clock =
-        Clock::new(&pt, ratio, TscClock { shift: 0, mult: 1, zero: 0 }, Tsc(1_000_000), Marks::default());
+    let mut clock = Clock::new(
+        &pt,
+        ratio,
+        TscClock { shift: 0, mult: 1, zero: 0 },
+        Tsc(1_000_000),
+        TimelineRoom::default(),
+    );
     clock.tsc(1_000_010, true);
     clock.tma(8000, 10);
     clock.cbr(36);

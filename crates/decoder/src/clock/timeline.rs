@@ -61,9 +61,13 @@ fn last_begun<T>(all: &[T], first: impl Fn(&T) -> Slot, slot: Slot, near: usize)
     [near, near + 1, near.saturating_sub(1)].into_iter().find(has).unwrap_or_else(search)
 }
 
-/// Room for those of a segment.
-#[derive(Debug, Default)]
-pub(crate) struct Marks(Vec<Mark>);
+/// Room for a segment's timeline: what of another one was there.
+#[derive(Default)]
+pub(crate) struct TimelineRoom {
+    marks: Vec<Mark>,
+    runs: Vec<Run>,
+    parts: Vec<Part>,
+}
 
 /// The part and the run, by number, of the slots from `first` on, up to `end`.
 #[derive(Clone, Default)]
@@ -94,24 +98,19 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    pub(super) fn new(conversion: TscClock, unseen_cycles: u64, marks: Marks) -> Self {
-        let mut marks = marks.0;
+    pub(super) fn new(conversion: TscClock, unseen_cycles: u64, room: TimelineRoom) -> Self {
+        let TimelineRoom { mut marks, mut runs, mut parts } = room;
         marks.clear();
+        runs.clear();
+        parts.clear();
         let run = Run { first: Slot(0), most: 0, doubt: Doubt::default() };
-        Self {
-            conversion,
-            unseen_cycles,
-            marks,
-            runs: vec![run],
-            run,
-            parts: vec![],
-            open: Slot(0),
-            waiting: 0,
-        }
+        runs.push(run);
+        Self { conversion, unseen_cycles, marks, runs, run, parts, open: Slot(0), waiting: 0 }
     }
 
-    pub(super) fn into_marks(self) -> Marks {
-        Marks(self.marks)
+    pub(super) fn into_room(self) -> TimelineRoom {
+        let Self { marks, runs, parts, .. } = self;
+        TimelineRoom { marks, runs, parts }
     }
 
     /// The slot that is next.
