@@ -262,7 +262,7 @@ impl Output {
         in_order
     }
 
-    /// What may be no branch of an effect.
+    /// What is no branch of an effect, or takes the place of something else than one: all of the event is made anew.
     #[cold]
     #[inline(never)]
     fn other(&self, times: &mut Times<'_>, effects: &Effects, record: &Record) -> TraceEvent {

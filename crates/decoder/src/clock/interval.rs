@@ -212,7 +212,7 @@ impl Interval {
         let best = left.best();
         let span = right.best().saturating_sub(best);
         span.checked_mul(self.all.most).filter(|_| fits)?;
-        // Less than 2^48 each, as is what they are multiplied with.
+        // Anchors are behind twice ROOM at most, and all cycles are shorter: 64 bits with a sign have room for their sums.
         let [left_lo, left_hi, right_lo, right_hi] =
             [left.lo, left.hi, right.lo, right.hi].map(|at| at as i64);
         let [low, high, slack] = [low, high, unseen * high].map(|ticks| ticks as i64);
@@ -343,7 +343,10 @@ mod tests {
             interval.settle(cycle.map(|(low, more)| Range { low, high: low + more }), 2, clock);
             let since = span(since.min(all.most), breaks.min(all_breaks));
             let near = (interval.time(since, 2, clock), interval.contradicts(2));
-            if let Some(time) = interval.regular(since, 2).and_then(|regular| regular.time(since.most)) {
+            let regular = interval.regular(since, 2);
+            let is_plain = !stalls && all.doubt.breaks == 0 && since.doubt == all.doubt;
+            prop_assert_eq!(regular.is_some(), is_plain && cycle.is_some());
+            if let Some(time) = regular.and_then(|regular| regular.time(since.most)) {
                 prop_assert_eq!(time, near.0);
             }
             prop_assert!(interval.near.take().is_some());
