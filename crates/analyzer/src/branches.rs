@@ -12,7 +12,7 @@ impl<'a> Thread<'a> {
     /// One change of control of user code.
     #[inline(always)]
     pub(crate) fn transfer(&mut self, session: &mut Session<'a>, transfer: &Transfer) {
-        match *transfer {
+        match transfer {
             Transfer::Branch { kind, from, to } => {
                 self.is_inside();
                 match kind {
@@ -21,16 +21,17 @@ impl<'a> Thread<'a> {
                     // Inside of a function, whoever has jumped into it: a loop.  The decoder leaves these out unless it
                     // is asked for all.
                     _ if from.function == to.function => (),
-                    BranchKind::Jump | BranchKind::ConditionalJump => self.jump(session, from, to, false),
-                    BranchKind::IndirectJump | BranchKind::Abort => self.jump(session, from, to, true),
+                    BranchKind::Jump | BranchKind::ConditionalJump => self.jump(session, *from, *to, false),
+                    BranchKind::IndirectJump | BranchKind::Abort => self.jump(session, *from, *to, true),
                 }
             }
-            Transfer::Start { to, after_gap } => self.start(session, to, after_gap),
-            Transfer::End { kind, from, to } => self.end(session, kind, from, to),
+            Transfer::Start { to, after_gap } => self.start(session, *to, *after_gap),
+            Transfer::End { kind, from, to } => self.end(session, *kind, *from, *to),
         }
     }
 
-    fn call(&mut self, session: &mut Session<'a>, from: Site, to: Target) {
+    #[inline(always)]
+    fn call(&mut self, session: &mut Session<'a>, from: &Site, to: &Target) {
         let ret = from.next_ip();
         if ret == to.ip {
             return; // `call +0` reads the program counter: nobody returns from it
@@ -41,7 +42,28 @@ impl<'a> Thread<'a> {
         self.push(session, frame, to.at_entry);
     }
 
-    fn ret(&mut self, session: &mut Session<'a>, from: Site, to: Target) {
+    #[inline(always)]
+    fn ret(&mut self, session: &mut Session<'a>, from: &Site, to: &Target) {
+        match self.caller_in_sight(to.ip) {
+            Some(base) => self.close_to(session, base, Status::Complete),
+            None => self.ret_with_care(session, *from, *to),
+        }
+    }
+
+    /// Where the group of the frame on top begins, if it returns to a call at `ip`, and all that is known of the two is
+    /// that: nearly always.
+    #[inline(always)]
+    fn caller_in_sight(&self, ip: Avma) -> Option<usize> {
+        let top = self.stack.last()?;
+        let base = self.group_base(self.stack.len() - 1);
+        let [.., caller, called] = self.stack.get(..=base)? else { return None };
+        let is_certain = top.ret == ip && base >= self.unproved;
+        let is_call = !matches!(called.kind, FrameKind::Filter | FrameKind::Signal);
+        (is_certain && is_call && !caller.hidden && !caller.kind.is_mark()).then_some(base)
+    }
+
+    #[inline(never)]
+    fn ret_with_care(&mut self, session: &mut Session<'a>, from: Site, to: Target) {
         match self.stack.last() {
             None => self.returned_to_unknown(session, to),
             Some(top) if top.ret == to.ip || top.ret == NOT_KNOWN => {
@@ -114,8 +136,7 @@ impl<'a> Thread<'a> {
     #[inline(never)]
     fn jump(&mut self, session: &mut Session<'a>, from: Site, to: Target, indirect: bool) {
         let Some(top) = self.stack.last() else { return self.found(session, to) };
-        let (function, kind) = (top.function, top.kind);
-        let top_is = session.map.kind(function);
+        let (function, kind, top_is) = (top.function, top.kind, top.code);
         let enters = to.at_entry || session.map.kind(to.function) == FunctionKind::Plt;
         let is_inner = kind == FrameKind::Inner;
         // Back from code that it has jumped into the middle of, or `push; ret` to its own entry.
@@ -226,11 +247,26 @@ impl<'a> Thread<'a> {
         self.stack.is_empty() && self.left.is_none() && !self.base_known
     }
 
+    /// It starts behind a call out of the IP filter that was seen last, and there is nothing that it may be as well: nearly
+    /// always.
+    fn is_back_from_call(&self, to: Target) -> bool {
+        let was_called = matches!(self.left, Some(Left::OutOfFilter)) && !self.is_new;
+        let may_be_interrupted = self.interrupted_at.is_some() || !self.handlers.is_empty();
+        let returns = |top: &Frame| top.hidden && top.chain == 0 && top.ret == to.ip;
+        let is_plain = was_called && !may_be_interrupted && !to.at_entry && self.is_plain_end();
+        is_plain && self.stack.last().is_some_and(returns)
+    }
+
     /// Tracing starts.
     #[inline(never)]
     fn start(&mut self, session: &mut Session<'a>, to: Target, after_gap: bool) {
         self.off_cpu.start(self.now);
         self.window.is_in_filter(self.now.point);
+        if self.is_back_from_call(to) {
+            self.left = None;
+            self.close(session, Status::Complete, false);
+            return self.goes_on_as_it_must();
+        }
         let resumed = self.interrupted_at.take() == Some(to.ip);
         let first = std::mem::take(&mut self.is_new);
         // What was lost may have been that it was interrupted there.
@@ -239,12 +275,20 @@ impl<'a> Thread<'a> {
         let may_be_first = first && !after_gap && !session.around.is_part;
         self.base_known |= may_be_first && !session.around.has_ip_filter && to.at_entry;
         self.base_known |= first && self.executed.is_some_and(|executed| executed <= self.now.hi);
-        match self.left.take() {
-            Some(Left::Kernel(entry)) if !self.stack.is_empty() => self.back_from_kernel(session, entry, to),
-            Some(Left::OutOfFilter) => self.arrive(session, to),
-            _ if !self.stack.is_empty() => self.arrive(session, to),
-            _ if session.around.has_ip_filter && to.at_entry && !resumed => self.arrive(session, to),
-            _ => self.found(session, to),
+        let is_entered = session.around.has_ip_filter && to.at_entry && !resumed;
+        match self.left {
+            Some(Left::Kernel(entry)) if !self.stack.is_empty() => {
+                self.left = None;
+                self.back_from_kernel(session, entry, to);
+            }
+            left => {
+                self.left = None;
+                if matches!(left, Some(Left::OutOfFilter)) || !self.stack.is_empty() || is_entered {
+                    self.arrive(session, to);
+                } else {
+                    self.found(session, to);
+                }
+            }
         }
         if let Some(entered) = self.stack.last_mut().filter(|_| may_resume) {
             entered.undecided = true;

@@ -1,9 +1,9 @@
 //! What took time inside a call: sums by child, where a child is a kind, a function and a site.
 
-use std::hash::{Hash, Hasher};
+use std::hash::BuildHasher;
 
 use model::{Avma, FunctionId, SpaceId};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::report::{ChildKind, ChildRow, Place, Total};
 
@@ -34,7 +34,7 @@ pub struct ChildKey {
 }
 
 /// A child as the call knows it that is running: there is no need to name the place of the site before that has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Child {
     pub(crate) kind: ChildKind,
     pub(crate) function: FunctionId,
@@ -43,42 +43,56 @@ pub(crate) struct Child {
     pub(crate) site: Avma,
 }
 
-/// In two words, for this is done as each child ends.
-impl Hash for Child {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(u64::from(self.space.0) << 32 | u64::from(self.function.0));
-        state.write_u64(self.site.0 << 8 | self.kind as u64);
-    }
-}
+/// What the children took of a call that is running, as they ended.  One may be there more than once.
+#[derive(Debug, Default)]
+pub(crate) struct RunningSums(Vec<(Child, Total)>);
 
-/// Sums by child, of one call or of many.
-#[derive(Clone, Debug)]
-pub(crate) struct Sums<K>(FxHashMap<K, Total>);
+/// Where in [`RunningSums`] a child stands, by a hash.  It says so of whichever call the child was in last: who goes by
+/// it looks whether it is there.
+pub(crate) struct ChildPlaces([u32; Self::LEN]);
 
-/// What the children took of a call that is running.
-pub(crate) type RunningSums = Sums<Child>;
-
-/// What they took of calls that have ended.
-pub(crate) type ChildSums = Sums<ChildKey>;
-
-impl<K> Default for Sums<K> {
+impl Default for ChildPlaces {
     fn default() -> Self {
-        Self(FxHashMap::default())
+        Self([0; Self::LEN])
     }
 }
 
-impl<K: Copy + Eq + Hash> Sums<K> {
+impl ChildPlaces {
+    const LEN: usize = 1 << 10;
+
     #[inline(always)]
-    pub(crate) fn add(&mut self, key: K, total: Total) {
-        match self.0.get_mut(&key) {
-            Some(sum) => sum.add(total),
-            None => _ = self.0.insert(key, total),
+    fn of(&mut self, child: Child) -> &mut u32 {
+        let hash = FxBuildHasher.hash_one((child.site.0, child.function.0));
+        &mut self.0[hash as usize % Self::LEN]
+    }
+}
+
+impl RunningSums {
+    #[inline]
+    pub(crate) fn add(&mut self, places: &mut ChildPlaces, child: Child, total: Total) {
+        let place = places.of(child);
+        match self.0.get_mut(*place as usize) {
+            Some((known, sum)) if *known == child => sum.add(total),
+            _ => {
+                if self.0.len() == self.0.capacity() {
+                    self.make_room();
+                }
+                *place = self.0.len() as u32;
+                self.0.push((child, total));
+            }
         }
     }
 
-    /// In no order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (K, Total)> + '_ {
-        self.0.iter().map(|(key, total)| (*key, *total))
+    /// Once as many were added as there are different ones.
+    #[cold]
+    fn make_room(&mut self) {
+        self.0.sort_unstable_by_key(|(child, _)| *child);
+        merge_same(&mut self.0);
+        self.0.reserve(self.0.len());
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Child, Total)> + '_ {
+        self.0.iter().copied()
     }
 
     pub(crate) fn clear(&mut self) {
@@ -86,7 +100,34 @@ impl<K: Copy + Eq + Hash> Sums<K> {
     }
 }
 
+/// Of those that stand one behind the other makes one.
+pub(crate) fn merge_same<K: PartialEq>(children: &mut Vec<(K, Total)>) {
+    children.dedup_by(|(key, total), (kept, sum)| {
+        let is_same = key == kept;
+        if is_same {
+            sum.add(*total);
+        }
+        is_same
+    });
+}
+
+/// Sums by child, of many calls.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChildSums(FxHashMap<ChildKey, Total>);
+
 impl ChildSums {
+    pub(crate) fn add(&mut self, key: ChildKey, total: Total) {
+        match self.0.get_mut(&key) {
+            Some(sum) => sum.add(total),
+            None => _ = self.0.insert(key, total),
+        }
+    }
+
+    /// In no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ChildKey, Total)> + '_ {
+        self.0.iter().map(|(key, total)| (*key, *total))
+    }
+
     /// Returns the sum of `others`.
     pub(crate) fn merge(&mut self, others: impl Iterator<Item = (ChildKey, Total)>) -> Total {
         let mut sum = Total::default();

@@ -1,7 +1,9 @@
 //! Answers about code, remembered: each distinct address is asked for once.
 
+use std::hash::BuildHasher;
+
 use model::{Avma, FunctionAt, FunctionId, FunctionKind, SpaceId};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::call_site::{call_before, is_behind_call};
 use crate::children::{Child, ChildKey, RunningSums};
@@ -11,11 +13,49 @@ use crate::request::Surroundings;
 /// Addresses that each of the caches remembers; a full cache is emptied.
 const CACHE_MAX: usize = 1 << 20;
 
-type Cache<T> = FxHashMap<(SpaceId, Avma), T>;
+/// Addresses that are at hand, a power of two.
+const LAST_LEN: usize = 1 << 6;
+
+/// What is known of addresses.  Most questions are about those that were asked about last.
+struct Cache<T> {
+    known: FxHashMap<(SpaceId, Avma), T>,
+    last: [Option<((SpaceId, Avma), T)>; LAST_LEN],
+}
+
+impl<T: Copy> Default for Cache<T> {
+    fn default() -> Self {
+        Self { known: FxHashMap::default(), last: [None; LAST_LEN] }
+    }
+}
+
+impl<T: Copy> Cache<T> {
+    #[inline]
+    fn get(&mut self, key: (SpaceId, Avma), ask: impl FnOnce() -> T) -> T {
+        let last = FxBuildHasher.hash_one(key.1.0) as usize % LAST_LEN;
+        match self.last[last] {
+            Some((of, known)) if of == key => known,
+            _ => {
+                let known = self.remember(key, ask);
+                self.last[last] = Some((key, known));
+                known
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn remember(&mut self, key: (SpaceId, Avma), ask: impl FnOnce() -> T) -> T {
+        if self.known.len() >= CACHE_MAX {
+            self.known.clear();
+        }
+        *self.known.entry(key).or_insert_with(ask)
+    }
+}
 
 /// Functions, places and call sites of the traced processes.
 pub(crate) struct CodeMap<'a> {
     around: Surroundings<'a>,
+    /// By the function's number.
+    kinds: Vec<Option<FunctionKind>>,
     functions: Cache<FunctionAt>,
     places: Cache<Option<Place>>,
     sites: Cache<Option<Avma>>,
@@ -26,6 +66,7 @@ impl<'a> CodeMap<'a> {
     pub(crate) fn new(around: Surroundings<'a>) -> Self {
         Self {
             around,
+            kinds: Vec::new(),
             functions: Cache::default(),
             places: Cache::default(),
             sites: Cache::default(),
@@ -35,6 +76,27 @@ impl<'a> CodeMap<'a> {
 
     pub(crate) fn kind(&self, id: FunctionId) -> FunctionKind {
         self.around.functions.kind(id)
+    }
+
+    /// The same, of a function that is entered: asked at every call.
+    #[inline(always)]
+    pub(crate) fn kind_of_entered(&mut self, id: FunctionId) -> FunctionKind {
+        match self.kinds.get(id.0 as usize) {
+            Some(Some(kind)) => *kind,
+            _ => self.remember_kind(id),
+        }
+    }
+
+    #[cold]
+    fn remember_kind(&mut self, id: FunctionId) -> FunctionKind {
+        let (kind, number) = (self.kind(id), id.0 as usize);
+        if number >= self.kinds.len() && number < CACHE_MAX {
+            self.kinds.resize(number + 1, None);
+        }
+        if let Some(known) = self.kinds.get_mut(number) {
+            *known = Some(kind);
+        }
+        kind
     }
 
     /// A call from `from` to a place inside the same function: part of it, neither frame nor child.
@@ -49,7 +111,7 @@ impl<'a> CodeMap<'a> {
 
     pub(crate) fn function_at(&mut self, space: SpaceId, ip: Avma) -> FunctionAt {
         let functions = self.around.functions;
-        remember(&mut self.functions, (space, ip), || functions.function_at(space, ip))
+        self.functions.get((space, ip), || functions.function_at(space, ip))
     }
 
     /// `None` for address 0, which stands for "no site", and for code that belongs to no object.
@@ -58,9 +120,8 @@ impl<'a> CodeMap<'a> {
             return None;
         }
         let functions = self.around.functions;
-        remember(&mut self.places, (space, ip), || {
-            functions.place(space, ip).map(|(object, svma)| Place { object, svma })
-        })
+        self.places
+            .get((space, ip), || functions.place(space, ip).map(|(object, svma)| Place { object, svma }))
     }
 
     /// The children of a call that has ended.  Those whose sites are the same place in several spaces are as many.
@@ -75,7 +136,7 @@ impl<'a> CodeMap<'a> {
     /// The call that returns to `ret` and can have entered `entry`.
     pub(crate) fn call_before(&mut self, space: SpaceId, ret: Avma, entry: Avma) -> Option<Avma> {
         let Surroundings { code, functions, .. } = self.around;
-        remember(&mut self.sites, (space, ret), || {
+        self.sites.get((space, ret), || {
             let bytes = |len: u64| code.code(space, Avma(ret.0.checked_sub(len)?)).ok();
             let is_stub = |to: Avma| functions.kind(functions.function_at(space, to).id) == FunctionKind::Plt;
             call_before(ret, entry, bytes, is_stub)
@@ -85,7 +146,7 @@ impl<'a> CodeMap<'a> {
     /// A call may return to `ip`.
     pub(crate) fn is_behind_call(&mut self, space: SpaceId, ip: Avma) -> bool {
         let code = self.around.code;
-        remember(&mut self.behind_calls, (space, ip), || {
+        self.behind_calls.get((space, ip), || {
             is_behind_call(|len: u64| code.code(space, Avma(ip.0.checked_sub(len)?)).ok())
         })
     }
@@ -109,18 +170,6 @@ impl<'a> CodeMap<'a> {
 /// `mov $__NR_rt_sigreturn, %rax` or `%eax`, `syscall`: what libgcc's unwinder knows it by, too
 /// (`x86_64_fallback_frame_state`).
 const RESTORERS: [&[u8]; 2] = [b"\x48\xc7\xc0\x0f\0\0\0\x0f\x05", b"\xb8\x0f\0\0\0\x0f\x05"];
-
-fn remember<T: Copy>(cache: &mut Cache<T>, key: (SpaceId, Avma), ask: impl FnOnce() -> T) -> T {
-    if let Some(&known) = cache.get(&key) {
-        return known;
-    }
-    if cache.len() >= CACHE_MAX {
-        cache.clear();
-    }
-    let answer = ask();
-    cache.insert(key, answer);
-    answer
-}
 
 #[cfg(test)]
 mod tests {

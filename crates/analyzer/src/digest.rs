@@ -131,11 +131,13 @@ impl<'a> Thread<'a> {
         session.calls.merge_whole_calls(&run.calls);
         let caller = self.stack.iter().rev().find(|frame| !frame.is_part_of_caller());
         let caller = caller.map(|frame| frame.function);
-        let Some(activation) = self.stack.running() else { return };
+        if !self.stack.gathers() {
+            return;
+        }
         for (child, total) in run.children.iter() {
             let is_own = child.kind == ChildKind::Call && caller == Some(child.function);
             let kind = if is_own { ChildKind::Recursion } else { child.kind };
-            activation.children.add(Child { kind, ..child }, total);
+            self.stack.add_child(&mut session.places, Child { kind, ..child }, total);
         }
     }
 }

@@ -12,15 +12,22 @@ use crate::tree::{Gatherer, Node, Part};
 impl<'a> Thread<'a> {
     /// Adds the frame on top, which ends, to what the call did that it is a child of.
     #[inline(always)]
-    pub(crate) fn add_as_child(&mut self, end: Ending) {
-        let Some((frame, below, activation)) = self.stack.child() else { return };
+    pub(crate) fn add_as_child(&mut self, session: &mut Session<'a>, end: Ns, off_cpu_ns: u64) {
+        if self.stack.gathers_top() {
+            self.add_child(session, end, off_cpu_ns);
+        }
+    }
+
+    #[inline(never)]
+    fn add_child(&mut self, session: &mut Session<'a>, end: Ns, off_cpu_ns: u64) {
+        let Some((frame, below)) = self.stack.split_last() else { return };
         if let Part::Node(kind) = part(&self.trees, frame, below)
             && frame.kind != FrameKind::Found
         {
-            let (_, total) = took(&self.trees, frame, end);
+            let (_, total) = took(&self.trees, frame, end, off_cpu_ns);
             let site = if frame.kind.is_mark() { Avma(0) } else { frame.site };
             let child = Child { kind, function: frame.function, space: frame.space, site };
-            activation.children.add(child, total);
+            self.stack.add_child(&mut session.places, child, total);
         }
     }
 
@@ -37,7 +44,7 @@ impl<'a> Thread<'a> {
 
     fn node(&self, session: &mut Session<'a>, frame: &Frame, kind: ChildKind, end: Ending) -> Node {
         let site = if frame.kind.is_mark() { None } else { session.map.place(frame.space, frame.site) };
-        let (start, total) = took(&self.trees, frame, end);
+        let (start, total) = took(&self.trees, frame, end.time.point, end.off_cpu_ns);
         Node {
             kind,
             status: if frame.kind == FrameKind::Found { Status::OpenStart } else { end.status },
@@ -58,7 +65,7 @@ impl<'a> Thread<'a> {
         since: (EventTime, u64),
     ) {
         let is_gathered = self.trees.is_open();
-        if !is_gathered && self.stack.running().is_none() {
+        if !is_gathered && !self.stack.gathers() {
             return;
         }
         let (function, space) = (FunctionId::UNKNOWN, self.space);
@@ -67,8 +74,9 @@ impl<'a> Thread<'a> {
             sum_ns: self.now.point.since(since.0.point),
             off_cpu_ns: self.off_cpu.total_ns().saturating_sub(since.1),
         };
-        if let Some(activation) = self.stack.running() {
-            activation.children.add(Child { kind, function, space, site }, total);
+        if self.stack.gathers() {
+            let child = Child { kind, function, space, site };
+            self.stack.add_child(&mut session.places, child, total);
         }
         if is_gathered {
             let site = session.map.place(space, site);
@@ -110,8 +118,8 @@ fn part(trees: &Gatherer, frame: &Frame, below: &[Frame]) -> Part<ChildKind> {
 
 /// When a frame that ends began, and what it took.
 #[inline(always)]
-fn took(trees: &Gatherer, frame: &Frame, end: Ending) -> (Ns, Total) {
-    let (start, off_cpu_ns) = trees.start_of(frame);
-    let sum_ns = end.time.point.since(start);
-    (start, Total { count: 1, sum_ns, off_cpu_ns: end.off_cpu_ns.saturating_sub(off_cpu_ns) })
+fn took(trees: &Gatherer, frame: &Frame, end: Ns, off_cpu_ns: u64) -> (Ns, Total) {
+    let (start, off_cpu_then) = trees.start_of(frame);
+    let off_cpu_ns = off_cpu_ns.saturating_sub(off_cpu_then);
+    (start, Total { count: 1, sum_ns: end.since(start), off_cpu_ns })
 }

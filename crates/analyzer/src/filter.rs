@@ -104,7 +104,7 @@ impl<'a> Thread<'a> {
         let Some(below) = base.checked_sub(1) else { return false };
         let gathers = below.checked_sub(1).and_then(|i| self.stack.get(i)).is_some_and(|frame| frame.gathers);
         let Some([stub, frame]) = self.stack.get_mut(below..=base) else { return false };
-        let is_stub = stub.hidden && stub.ret == ret && stub.is_stub;
+        let is_stub = stub.hidden && stub.ret == ret && stub.is_stub();
         if is_stub {
             (frame.kind, frame.site, frame.caller) = (stub.kind, stub.site, stub.caller);
             (stub.kind, stub.gathers) = (FrameKind::Inner, gathers);

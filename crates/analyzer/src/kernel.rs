@@ -115,6 +115,9 @@ impl<'a> Thread<'a> {
 
     /// The innermost interrupted code that goes on at `ip`.
     pub(crate) fn mark_of(&self, ip: Avma) -> Option<usize> {
+        if self.handlers.is_empty() {
+            return None;
+        }
         self.stack.iter().rposition(|frame| frame.goes_on_at(ip))
     }
 

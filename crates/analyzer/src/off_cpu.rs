@@ -46,7 +46,14 @@ impl<'a> OffCpuClock<'a> {
     /// An event that is not a start: only what is certain to lie before it counts.
     #[inline]
     pub(crate) fn pass(&mut self, time: EventTime) {
-        while time.lo >= self.next_in && self.next_in != Ns::MAX {
+        if time.lo >= self.next_in {
+            self.count_until(time.lo);
+        }
+    }
+
+    #[cold]
+    fn count_until(&mut self, time: Ns) {
+        while time >= self.next_in && self.next_in != Ns::MAX {
             self.count();
         }
     }

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::by_row::ByRow;
-use crate::children::ChildKey;
+use crate::children::{ChildKey, merge_same};
 use crate::report::Total;
 
 /// What one child took in one call.
@@ -49,13 +49,7 @@ impl Gathered {
     pub(crate) fn add(&mut self, children: &[(ChildKey, Total)]) {
         let mut children = children.to_vec();
         children.sort_unstable_by_key(|(key, _)| *key);
-        children.dedup_by(|(key, total), (kept, sum)| {
-            let is_same = key == kept;
-            if is_same {
-                sum.add(*total);
-            }
-            is_same
-        });
+        merge_same(&mut children);
         children.sort_unstable_by_key(|(key, total)| (std::cmp::Reverse(total.sum_ns), *key));
         let numbered: Vec<RowChild> =
             children.into_iter().map(|(key, total)| RowChild { key: self.number(key), total }).collect();

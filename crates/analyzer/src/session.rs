@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use crate::activation::Activation;
 use crate::aggregate::Aggregate;
-use crate::children::ChildKey;
+use crate::children::{ChildKey, ChildPlaces};
 use crate::code_map::CodeMap;
 use crate::loss::Ledger;
 use crate::report::{CallRow, Limits, RowSink, Total};
@@ -40,6 +40,8 @@ pub(crate) struct Session<'a> {
     pub(crate) with_callers: bool,
     /// Who takes rows.
     pub(crate) rows: Option<&'a mut (dyn RowSink + 'a)>,
+    /// Where children of running calls stand.
+    pub(crate) places: ChildPlaces,
     /// Activations for reuse, empty.
     pub(crate) spare: Vec<Activation>,
     /// Events that undecided landings of all threads hold.
@@ -63,6 +65,7 @@ impl<'a> Session<'a> {
             trees: None,
             with_callers: false,
             rows: None,
+            places: ChildPlaces::default(),
             spare: Vec::new(),
             held_events: 0,
             wanted_len: request.functions.len(),

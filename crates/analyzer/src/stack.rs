@@ -10,9 +10,11 @@
 
 use std::ops::{Deref, DerefMut};
 
-use model::{Avma, FunctionId, Ns, SpaceId};
+use model::{Avma, FunctionId, FunctionKind, Ns, SpaceId};
 
 use crate::activation::Activation;
+use crate::children::{Child, ChildPlaces};
+use crate::report::Total;
 
 /// Frames that a stack may have.  More than an 8 MB stack can hold (a frame takes at least 16 bytes there).
 pub(crate) const DEPTH_MAX: usize = 1 << 20;
@@ -72,8 +74,8 @@ pub(crate) struct Frame {
     pub(crate) kind: FrameKind,
     /// It runs outside the IP filter.
     pub(crate) hidden: bool,
-    /// A stub of the PLT.
-    pub(crate) is_stub: bool,
+    /// What kind of code its function is.
+    pub(crate) code: FunctionKind,
     /// A landing that nothing decides may have ended it.
     pub(crate) undecided: bool,
     /// It matters to the request: it has an [`Activation`].
@@ -89,11 +91,17 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
+    /// A stub of the PLT.
+    #[inline]
+    pub(crate) fn is_stub(&self) -> bool {
+        self.code == FunctionKind::Plt
+    }
+
     /// It is neither caller nor child; what happens in it happens in its caller.
     #[inline]
     pub(crate) fn is_part_of_caller(&self) -> bool {
         // Out of the IP filter a stub stands for all that ran behind it.
-        self.kind == FrameKind::Inner || self.is_stub && !self.hidden && self.kind != FrameKind::Found
+        self.kind == FrameKind::Inner || self.is_stub() && !self.hidden && self.kind != FrameKind::Found
     }
 
     /// It is a mark, and the interrupted code goes on at `ip`.
@@ -175,17 +183,23 @@ impl Stack {
         self.frames.split_last_mut().map_or(&mut [], |(_, below)| below)
     }
 
-    /// The frame on top, those below, and of which call it is a child, if that is wanted.
-    #[inline]
-    pub(crate) fn child(&mut self) -> Option<(&Frame, &[Frame], &mut Activation)> {
-        let (frame, below) = self.frames.split_last()?;
-        if below.last()?.gathers { Some((frame, below, self.activations.last_mut()?)) } else { None }
+    /// What ends on top is a child of a call that gathers them.
+    #[inline(always)]
+    pub(crate) fn gathers_top(&self) -> bool {
+        matches!(&*self.frames, [.., caller, _] if caller.gathers)
     }
 
-    /// Whose children end now, if it is wanted.
-    #[inline]
-    pub(crate) fn running(&mut self) -> Option<&mut Activation> {
-        if self.frames.last()?.gathers { self.activations.last_mut() } else { None }
+    /// What ends in the frame on top is a child.
+    pub(crate) fn gathers(&self) -> bool {
+        self.frames.last().is_some_and(|top| top.gathers)
+    }
+
+    /// A child of the innermost activation has ended.
+    #[inline(always)]
+    pub(crate) fn add_child(&mut self, places: &mut ChildPlaces, child: Child, total: Total) {
+        if let Some(activation) = self.activations.last_mut() {
+            activation.children.add(places, child, total);
+        }
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Thread<'a> {
     pub(crate) undecided: Option<Box<Undecided>>,
     /// So many of the outermost frames may have been left: control has landed in a function of theirs, or in an older
     /// call of it that was not seen.
-    unproved: usize,
+    pub(crate) unproved: usize,
     /// Some function was open more than once at a loss or a landing: so may any have been before what was seen.
     is_in_recursion: bool,
     /// Control has landed in one of several frames, and what followed told in which.
@@ -237,7 +237,7 @@ impl<'a> Thread<'a> {
             chain: 0,
             kind,
             hidden: false,
-            is_stub: false,
+            code: FunctionKind::Symbol,
             is_active: false,
             gathers: false,
             undecided: self.is_lost && kind == FrameKind::Found,
@@ -254,7 +254,7 @@ impl<'a> Thread<'a> {
             self.is_too_deep(session);
             frame.chain = 0;
         }
-        frame.is_stub = session.map.kind(frame.function) == FunctionKind::Plt;
+        frame.code = session.map.kind_of_entered(frame.function);
         frame.first = self.trees.enter(&frame, self.stack.is_empty());
         if entry && let Some(role) = session.roles.get(frame.function) {
             (frame.is_active, frame.gathers) = (true, role.wanted.is_some());
@@ -374,6 +374,7 @@ impl<'a> Thread<'a> {
     }
 
     /// Ends all frames but the outermost `len`.
+    #[inline]
     pub(crate) fn close_to(&mut self, session: &mut Session<'a>, len: usize, status: Status) {
         while self.stack.len() > len {
             self.close(session, status, false);
@@ -406,19 +407,39 @@ impl<'a> Thread<'a> {
     }
 
     /// Ends the frame on top, now, or when it left the IP filter for good.
-    ///
-    /// Most frames are nobody's child and in no tree: a frame stays where it is meanwhile, and is looked at by who needs it.
+    #[inline(always)]
     pub(crate) fn close(&mut self, session: &mut Session<'a>, status: Status, by_jump: bool) {
+        if self.is_plain_end() {
+            self.add_as_child(session, self.now.point, self.off_cpu.total_ns());
+            self.stack.pop();
+        } else {
+            self.close_with_care(session, status, by_jump);
+        }
+    }
+
+    /// All that the end of the frame on top can matter to is the call that it is a child of: nearly always.
+    #[inline]
+    pub(crate) fn is_plain_end(&self) -> bool {
+        let has_caller = self.stack.len() > self.unproved.max(1);
+        let is_plain = self.away.is_none() && !self.trees.is_open();
+        has_caller && is_plain && self.stack.last().is_some_and(|top| !top.is_active)
+    }
+
+    /// A frame stays where it is while it ends, and is looked at by who needs it.
+    #[inline(never)]
+    fn close_with_care(&mut self, session: &mut Session<'a>, status: Status, by_jump: bool) {
         let below = self.stack.len().saturating_sub(1);
         let Some(frame) = self.stack.last_mut() else { return };
         if below < self.unproved {
             self.unproved = below;
             frame.undecided = true;
         }
-        let has_tree = frame.is_active && self.end_activation(session, self.ending(status, by_jump));
-        self.add_as_child(self.ending(status, by_jump));
+        let is_active = frame.is_active;
+        let end = self.ending(status, by_jump);
+        let has_tree = is_active && self.end_activation(session, end);
+        self.add_as_child(session, end.time.point, end.off_cpu_ns);
         if self.trees.is_open() {
-            self.gather(session, self.ending(status, by_jump));
+            self.gather(session, end);
         }
         self.stack.pop();
         self.away = None;

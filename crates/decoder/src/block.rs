@@ -1,7 +1,7 @@
 //! One static basic block: straight code up to the next branch, decoded once.
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction};
-use model::{Avma, BranchKind, CodeSource, FunctionAt, FunctionLookup, NoCode, Site, SpaceId, Target};
+use model::{Avma, BranchKind, CodeSource, EndKind, FunctionAt, NoCode, Site, SpaceId, Target};
 
 /// Index in the block graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,14 +57,14 @@ pub(crate) struct Block {
 const MAX_INSTRUCTIONS: usize = 512;
 
 impl Block {
-    /// Decodes the block at `ip`.
+    /// Decodes the block at `ip`, where `code` has these bytes; `function_at` knows the functions of its space.
     pub(crate) fn decode(
+        bytes: &[u8],
         code: &dyn CodeSource,
-        functions: &dyn FunctionLookup,
         space: SpaceId,
         ip: Avma,
-    ) -> Result<Self, NoCode> {
-        let bytes = code.code(space, ip)?;
+        mut function_at: impl FnMut(Avma) -> FunctionAt,
+    ) -> Self {
         let mut decoder = Decoder::with_ip(64, bytes, ip.0, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
         let mut last = ip;
@@ -88,9 +88,9 @@ impl Block {
                 break;
             }
         }
-        let FunctionAt { id, at_entry } = functions.function_at(space, ip);
-        let function = if last == ip { id } else { functions.function_at(space, last).id };
-        Ok(Self {
+        let FunctionAt { id, at_entry } = function_at(ip);
+        let function = function_at(last).id;
+        Self {
             space,
             start: Target { ip, function: id, at_entry },
             last: Site { ip: last, function, len: len as u8 },
@@ -98,7 +98,7 @@ impl Block {
             terminator,
             taken: BlockId::NONE,
             next: BlockId::NONE,
-        })
+        }
     }
 
     /// The kind of near branch at the end, if it is one.
@@ -112,6 +112,20 @@ impl Block {
             Terminator::Return => BranchKind::Return,
             Terminator::Far | Terminator::Continue | Terminator::Undecodable(_) => return None,
         })
+    }
+
+    /// How its last instruction leaves it for `ip`, if it does, and if that is not inside of it.
+    pub(crate) fn leaves_for(&self, ip: Avma) -> Option<EndKind> {
+        let leaves = match self.terminator {
+            Terminator::Jump { to } | Terminator::Call { to, .. } => ip == to,
+            Terminator::Conditional { taken } => ip == taken || ip == self.last.next_ip(),
+            Terminator::Continue | Terminator::Undecodable(_) => false,
+            Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return | Terminator::Far => {
+                true
+            }
+        };
+        let is_inside = self.contains(ip) && ip != self.start.ip;
+        (leaves && !is_inside).then(|| self.branch_kind().map_or(EndKind::Syscall, EndKind::Branch))
     }
 
     /// The instruction that runs on into `ip`.

@@ -27,9 +27,8 @@ use model::{Ns, PtConfig, Tsc, TscClock};
 use core::{CoreRatio, Measured, Multiples, Range};
 use crystal::Crystal;
 pub(crate) use crystal::CrystalRatio;
-use interval::{Anchor, Doubt, Interval, Span};
+use interval::{Anchor, Interval, Span};
 pub(crate) use ticker::Ticker;
-use ticks::Ticks;
 pub(crate) use timeline::TimelineRoom;
 use timeline::{Rule, Timeline};
 pub(crate) use times::Times;
@@ -44,6 +43,13 @@ impl Slot {
     pub(crate) fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
+}
+
+/// What time it is as far as that is known without what follows: not earlier than `lo`, and most likely at `point`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Now {
+    pub(crate) lo: Tsc,
+    pub(crate) point: Tsc,
 }
 
 /// Trace may be that much later than the last timed record.
@@ -68,6 +74,8 @@ pub(crate) struct Clock {
     since: Span,
     crystal: Crystal,
     ratio: CoreRatio,
+    /// The length of a cycle, as far as it is known without what follows.
+    cycle: Option<Range>,
     /// Some cycles of the next CYC lie before the anchor.
     cyc_straddles: bool,
     /// A CYC came since the last flow packet: the span is complete up to here.
@@ -101,6 +109,7 @@ impl Clock {
             since: Span::default(),
             crystal: Crystal::new(pt.mtc_period, crystal),
             ratio: CoreRatio::new(pt.max_nonturbo_ratio),
+            cycle: None,
             cyc_straddles: true,
             cyc_fresh: false,
             timeline: Timeline::new(conversion, unseen_cycles, room),
@@ -144,7 +153,7 @@ impl Clock {
     #[inline]
     pub(crate) fn slot(&mut self, work: u32) -> Slot {
         self.cyc_fresh = false;
-        self.timeline.push(self.since.most, work)
+        self.timeline.push(self.since, work)
     }
 
     /// As [`Self::slot`], for the packet that gives the TSC at the same time.
@@ -171,32 +180,41 @@ impl Clock {
         self.timeline.reached(slot, work);
     }
 
+    /// None before there is a time.
+    pub(crate) fn now(&self) -> Option<Now> {
+        let anchor = self.anchor?;
+        let cycle = self.cycle.map_or(0, Range::middle);
+        let lo = anchor.lo + self.least_since_anchor();
+        let point = anchor.best() + ticks::of(self.since.most, cycle);
+        Some(Now { lo: ticks::floor(lo), point: ticks::floor(point) })
+    }
+
     /// The earliest that it can be now.
     pub(crate) fn now_lo(&self) -> Ns {
-        self.anchor.map_or(Ns(0), |anchor| self.ns(anchor.lo + self.least_since_anchor()))
+        self.now().map_or(Ns(0), |now| self.conversion.to_ns(now.lo))
     }
 
     /// The best guess of now, without the next anchor.
     pub(crate) fn now_estimate(&self) -> Ns {
-        let cycle = self.cycle().map_or(0, Range::middle);
-        self.anchor.map_or(Ns(0), |anchor| self.ns(anchor.best() + u128::of(self.since.most, cycle)))
+        self.now().map_or(Ns(0), |now| self.conversion.to_ns(now.point))
     }
 
     /// At least so many ticks since the last anchor.
     fn least_since_anchor(&self) -> u128 {
-        let Some(cycle) = self.cycle().filter(|_| self.has_cyc) else { return 0 };
-        u128::of(self.since.least().saturating_sub(self.unseen_cycles), cycle.low)
+        let Some(cycle) = self.cycle.filter(|_| self.has_cyc) else { return 0 };
+        ticks::of(self.since.least().saturating_sub(self.unseen_cycles), cycle.low)
     }
 
     /// It is not later than this.
     fn most_now(&self) -> Option<u128> {
-        let cycle = self.cycle().filter(|_| self.has_cyc)?;
+        let cycle = self.cycle.filter(|_| self.has_cyc)?;
         interval::behind(self.anchor?, self.since, Some(cycle), self.unseen_cycles).hi
     }
 
-    /// The length of a cycle, as far as it is known without what follows.
-    fn cycle(&self) -> Option<Range> {
-        core::length(self.ratio.length(self.ratio.interval()), [self.measured, None, None])
+    /// What the length of a cycle follows from has changed.
+    fn update_cycle(&mut self) {
+        let cbr = self.ratio.length(self.ratio.interval());
+        self.cycle = core::length(cbr, [self.measured.as_ref(), None, None]);
     }
 
     #[inline]
@@ -210,11 +228,11 @@ impl Clock {
         }
     }
 
-    /// For where nothing comes but CYC of up to two bytes and flow packets, half a megabyte at most; none if the next CYC is not
-    /// like any other.
+    /// For where nothing comes but CYC of up to two bytes and flow packets, half a megabyte and `room` slots at most; none if the
+    /// next CYC is not like any other.
     #[inline]
-    pub(crate) fn ticker<const HAS_CYC: bool>(&mut self) -> Option<Ticker<'_, HAS_CYC>> {
-        Ticker::new(self)
+    pub(crate) fn ticker<const HAS_CYC: bool>(&mut self, room: usize) -> Option<Ticker<'_, HAS_CYC>> {
+        Ticker::new(self, room)
     }
 
     /// `branches` have passed: what the estimate goes by without CYC.
@@ -231,14 +249,12 @@ impl Clock {
         self.cyc_straddles = false;
         if self.has_cyc {
             self.since.doubt.add_cycles(cycles);
-            self.timeline.doubt(self.since.doubt);
         }
     }
 
     /// Tracing was off up to here, or packets were lost: any time may have passed.
     pub(crate) fn discontinuity(&mut self) {
         self.since.doubt.breaks = self.since.doubt.breaks.saturating_add(1);
-        self.timeline.doubt(self.since.doubt);
     }
 
     /// Packets were lost up to here: the next CYC may count cycles that others have counted.
@@ -250,6 +266,7 @@ impl Clock {
     /// A CBR packet.
     pub(crate) fn cbr(&mut self, core_to_bus: u8) {
         self.ratio.cbr(core_to_bus);
+        self.update_cycle();
     }
 
     /// A TSC packet.  Outside of PSB+ it says that clocks had stopped (SDM, TSC packet).
@@ -286,7 +303,8 @@ impl Clock {
         self.timeline.bind(first, self.conversion.to_ns(from), self.ns_up(here.hi));
         self.crystal.forget();
         self.anchor = Some(here);
-        self.begin_span();
+        self.since = Span::default();
+        self.update_cycle();
     }
 
     /// A TMA packet: relates the TSC packet before it to the crystal clock.
@@ -314,30 +332,26 @@ impl Clock {
     /// The trace ends here, and the recording not later than `end`: settles all slots.
     pub(crate) fn finish(&mut self, end: Option<Ns>) {
         self.settle_waiting(None, self.ratio.interval());
+        self.update_cycle();
         let Some(anchor) = self.anchor else { return };
-        let cycle = self.cycle().filter(|_| self.has_cyc);
+        let cycle = self.cycle.filter(|_| self.has_cyc);
         self.timeline.close(Rule::Behind { anchor, cycle, end });
         self.timeline.settle();
-    }
-
-    fn ns(&self, ticks: u128) -> Ns {
-        self.conversion.to_ns(ticks::floor(ticks))
     }
 
     fn ns_up(&self, ticks: u128) -> Ns {
         self.conversion.to_ns(ticks::ceil(ticks))
     }
 
-    /// Nothing has passed since an anchor; what had since the last one.
-    fn begin_span(&mut self) -> Span {
-        self.timeline.doubt(Doubt::default());
-        std::mem::take(&mut self.since)
-    }
-
     /// The time is `anchor` here: an interval ends, and the next one begins.
     fn set_anchor(&mut self, anchor: Anchor) {
+        self.end_interval(anchor);
+        self.update_cycle();
+    }
+
+    fn end_interval(&mut self, anchor: Anchor) {
         let cbr = self.ratio.next_interval();
-        let all = self.begin_span();
+        let all = std::mem::take(&mut self.since);
         let Some(left) = self.anchor.replace(anchor) else {
             self.timeline.close(Rule::Before(self.ns_up(anchor.hi)));
             return self.timeline.settle();
@@ -346,7 +360,7 @@ impl Clock {
         self.anchor = Some(right);
         let cycle = if self.has_cyc { all.cycle(left, right, self.unseen_cycles) } else { None };
         let measured = self.ratio.measure(cycle, cbr);
-        if self.ratio.length(cbr).is_some() && measured.is_some_and(|measured| !measured.agrees) {
+        if measured.is_some_and(|measured| !measured.agrees) && self.ratio.length(cbr).is_some() {
             self.errors += 1;
         }
         if measured.is_some() || !self.has_cyc {
@@ -367,17 +381,17 @@ impl Clock {
         }
         for interval in self.timeline.waiting() {
             let cbr = self.ratio.length(interval.cbr);
-            let around = core::length(cbr, [self.measured, None, behind]);
+            let around = core::length(cbr, [self.measured.as_ref(), None, behind.as_ref()]);
             // Longer than its cycles take by all that is known around it: the core stood still somewhere, and did not say so.
             // CBR alone is no witness of that: it may be late, and the core slower than it says.
             interval.stalls =
                 interval.measured.zip(around).is_some_and(|(own, around)| own.is_longer(around));
             let is_witnessed = self.measured.is_some() || behind.is_some();
             let own = interval.measured.filter(|_| !(interval.stalls && is_witnessed));
-            let measured = [self.measured, own, behind];
+            let measured = [self.measured.as_ref(), own.as_ref(), behind.as_ref()];
             let cycle = core::length(cbr, measured);
             let cycle = cycle.filter(|_| self.has_cyc && !core::is_unknown(measured));
-            interval.settle(cycle, self.unseen_cycles, self.conversion);
+            interval.settle(cycle);
             self.errors += u64::from(interval.contradicts(self.unseen_cycles));
             self.measured = own.or(self.measured);
         }

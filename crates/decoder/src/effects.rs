@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! (block, TNT bits) --> direct branches and the bits' ones: calls pushed, transfers, the next block, the bits left
-//! (block, address)  --> direct branches and the indirect one of a TIP
+//! (block, address)  --> direct branches and the indirect one of a TIP; the branch that leaves an IP filter's ranges
 //! ```
 //!
 //! A compressed return to a call of the same effect is part of it, and so is one to a call before it, but that is its last
@@ -22,6 +22,7 @@ use crate::Context;
 use crate::block::BlockId;
 use crate::graph::BlockGraph;
 use crate::return_stack::ReturnStack;
+pub(crate) use memo::Remembered;
 use memo::{Key, Memo};
 use path::Path;
 pub(crate) use path::{MAX_DIRECT, no_code, stopped_at};
@@ -33,12 +34,6 @@ pub(crate) struct EdgeId(pub(crate) u32);
 impl EdgeId {
     const NONE: Self = Self(u32::MAX);
 
-    /// That of the edge behind it.
-    #[inline]
-    pub(crate) fn next(self) -> Self {
-        Self(self.0.wrapping_add(1))
-    }
-
     #[inline]
     pub(crate) fn some(self) -> Option<Self> {
         (self != Self::NONE).then_some(self)
@@ -48,8 +43,6 @@ impl EdgeId {
 /// A branch between two blocks: what every one is asked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
-    /// The block whose last instruction branched.
-    pub(crate) from: BlockId,
     /// Instructions passed, since the effect's beginning.
     pub(crate) work: u32,
     pub(crate) role: Role,
@@ -60,8 +53,6 @@ pub(crate) struct Edge {
     pub(crate) to_asked: bool,
     /// It is behind the effect's first bit.
     pub(crate) is_behind_first: bool,
-    /// A call that has not returned when the effect ends.
-    pub(crate) is_open: bool,
     /// No other one of the same effect follows.
     pub(crate) is_last: bool,
 }
@@ -145,8 +136,8 @@ pub(crate) struct Effect {
     pub(crate) end: End,
     /// It returned by a TIP to a call before it.
     pub(crate) returns: bool,
-    /// Some of its calls have not returned.
-    pub(crate) calls: bool,
+    /// So many of its calls have not returned; of more than the stack has room for, the youngest.
+    pub(crate) calls: u8,
 }
 
 impl Effect {
@@ -187,6 +178,8 @@ pub(crate) struct Behind {
 /// An address space, or the kernel.  Returns that the stack knows lead from one to another only where something is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
+    /// Of no code.
+    Nowhere,
     User(SpaceId),
     Kernel,
 }
@@ -195,7 +188,7 @@ impl Behind {
     const UNKNOWN: Self = Self {
         to: Target { ip: Avma(0), function: FunctionId::UNKNOWN, at_entry: false },
         block: BlockId::NONE,
-        side: Side::Kernel,
+        side: Side::Nowhere,
         is_asked: false,
     };
 
@@ -209,15 +202,19 @@ impl Behind {
 /// The effects that the memo remembers, and all edges that were met.
 pub(crate) struct Effects {
     edges: Vec<Edge>,
+    /// From an effect's first edge on: its calls that have not returned, oldest first.  Apart, so that a walk needs nothing else.
+    calls: Vec<BlockId>,
     /// What each of them is to who gets it: few are asked that.
     transfers: Vec<Transfer>,
     failures: Vec<Failure>,
     /// By call.
     behind: Vec<Behind>,
     memo: Memo,
+    /// Room for the calls of one that is being worked out.
+    open: Vec<BlockId>,
     /// With so many edges it is time to drop those that no effect has any more.
     enough_edges: usize,
-    /// How often an effect was asked for: counted in place, where those that were found are at hand.
+    /// How often an effect was asked for: counted where those that were found are at hand.
     pub(crate) lookups: Cell<u64>,
     /// ... and nobody remembered it.
     pub(crate) misses: u64,
@@ -227,18 +224,20 @@ pub(crate) struct Effects {
 const BITS: u8 = 7;
 /// So much of them is enough, for each worker.
 const MAX_BYTES: usize = 16 << 20;
-/// Fewer edges are kept whoever has them: half a megabyte.
-const EDGES_MIN: usize = 1 << 13;
+/// Fewer edges are kept whoever has them: 4 MB, of which only what is used is ever touched.
+const EDGES_MIN: usize = 1 << 16;
 
 impl Effects {
     /// With a memo of at most so many entries, and at least a line of them.
     pub(crate) fn new(entries: usize) -> Self {
         Self {
-            edges: vec![],
-            transfers: vec![],
+            edges: Vec::with_capacity(entries.min(EDGES_MIN)),
+            calls: vec![],
+            transfers: Vec::with_capacity(entries.min(EDGES_MIN)),
             failures: vec![],
             behind: vec![],
             memo: Memo::new(entries),
+            open: vec![],
             enough_edges: entries.min(EDGES_MIN),
             lookups: Cell::new(0),
             misses: 0,
@@ -246,9 +245,20 @@ impl Effects {
     }
 
     /// What is remembered of it.
-    #[inline]
     pub(crate) fn find(&self, block: BlockId, asked: Asked) -> Option<&Effect> {
-        self.memo.find(Key::new(block, asked))
+        self.remembered()?.find(block, asked)
+    }
+
+    /// All that is remembered; there is room for something at least.
+    #[inline]
+    pub(crate) fn remembered(&self) -> Option<Remembered<'_>> {
+        self.memo.all()
+    }
+
+    /// So many lookups have found what they asked for.
+    #[inline]
+    pub(crate) fn looked_up(&self, count: u32) {
+        self.lookups.set(self.lookups.get() + u64::from(count));
     }
 
     /// The edges of an effect from its first one on, and those of others behind its last.
@@ -272,21 +282,18 @@ impl Effects {
     /// The same for a return from `side`.
     #[inline]
     pub(crate) fn behind_from(&self, side: Side, call: BlockId) -> Option<&Behind> {
-        self.behind(call).filter(|behind| behind.side == side)
+        self.behind.get(call.0 as usize).filter(|behind| behind.side == side)
     }
 
-    /// Pushes the calls of an effect that have not returned.
+    /// Pushes the calls of an effect that have not returned: mostly one, if any.
     #[inline]
-    pub(crate) fn push_calls(&self, edges: EdgeId, stack: &mut ReturnStack) {
-        let EdgeId(mut id) = edges;
-        while let Some(edge) = self.edges.get(id as usize) {
-            if edge.is_open {
-                stack.push(edge.from);
-            }
-            if edge.is_last {
-                return;
-            }
-            id += 1;
+    pub(crate) fn push_calls(&self, effect: &Effect, stack: &mut ReturnStack) {
+        let (EdgeId(mut next), mut left) = (effect.edges, effect.calls);
+        while left > 0
+            && let Some(&call) = self.calls.get(next as usize)
+        {
+            stack.push(call);
+            (next, left) = (next + 1, left - 1);
         }
     }
 
@@ -301,15 +308,16 @@ impl Effects {
         if self.edges.len() < self.enough_edges {
             return;
         }
-        let Self { edges, transfers, failures, memo, .. } = self;
-        let (old_edges, old_transfers) = (std::mem::take(edges), std::mem::take(transfers));
-        let old_failures = std::mem::take(failures);
+        let Self { edges, calls, transfers, failures, memo, .. } = self;
+        let (old_edges, old_calls) = (std::mem::take(edges), std::mem::take(calls));
+        let (old_transfers, old_failures) = (std::mem::take(transfers), std::mem::take(failures));
         let mut keep = |edge: EdgeId| {
             let Some(EdgeId(first)) = edge.some() else { return edge };
             let kept = EdgeId(edges.len() as u32);
             let first = first as usize;
             let behind = old_edges[first..].iter().position(|edge| edge.is_last).unwrap_or_default();
             edges.extend_from_slice(&old_edges[first..=first + behind]);
+            calls.extend_from_slice(&old_calls[first..=first + behind]);
             transfers.extend_from_slice(&old_transfers[first..=first + behind]);
             kept
         };
@@ -326,16 +334,18 @@ impl Effects {
 
     /// There is too much of it: time to begin anew.
     pub(crate) fn is_full(&self) -> bool {
-        let edges = size_of_val(&self.edges[..]) + size_of_val(&self.transfers[..]);
+        let edges =
+            size_of_val(&self.edges[..]) + size_of_val(&self.calls[..]) + size_of_val(&self.transfers[..]);
         edges + size_of_val(&self.failures[..]) + size_of_val(&self.behind[..]) > MAX_BYTES
     }
 
     /// Forgets all effects, but not how often the memo helped.
     pub(crate) fn clear(&mut self) {
-        self.edges = vec![];
-        self.transfers = vec![];
-        self.failures = vec![];
-        self.behind = vec![];
+        self.edges.clear();
+        self.calls.clear();
+        self.transfers.clear();
+        self.failures.clear();
+        self.behind.clear();
         self.memo.clear();
     }
 }
@@ -347,6 +357,10 @@ pub(crate) enum Asked {
     Bits(Tnt),
     /// The indirect branch of a TIP goes there.
     Address(Avma),
+    /// Tracing ends with a branch there.
+    End(Avma),
+    /// Tracing starts there: in an address space, whose number stands for the block's.
+    Start(Avma),
 }
 
 impl Asked {
@@ -372,6 +386,8 @@ impl<'a> Program<'a> {
         let end = match asked {
             Asked::Bits(bits) => path.follow(bits),
             Asked::Address(ip) => path.jump(ip),
+            Asked::End(ip) => path.end_trace(ip),
+            Asked::Start(ip) => path.start_trace(ip),
         };
         let effect = path.finish(end);
         self.effects.misses += 1;

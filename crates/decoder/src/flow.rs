@@ -7,14 +7,17 @@
 //! ```
 
 mod ahead;
+mod attributed;
 mod common;
 mod events;
+mod filtered;
 mod kernel;
 mod loss;
 mod packets;
 mod sync;
 mod tail;
 
+use attributed::Attributed;
 use common::LastFlow;
 use events::{Fup, FupUse};
 use loss::Lost;
@@ -81,6 +84,7 @@ struct Flow<'a> {
     clock: Clock,
     owner: Owner<'a>,
     running: Running,
+    attributed: Attributed,
     walk: Walk<'a>,
     state: State,
     last_ip: LastIp,
@@ -131,6 +135,7 @@ impl<'a> Flow<'a> {
             clock,
             owner,
             running,
+            attributed: Attributed::NOBODY,
             walk: Walk {
                 context,
                 graph: &mut known.graph,
@@ -235,14 +240,7 @@ impl<'a> Flow<'a> {
             Packet::Tnt(tnt) => self.tnt(at, tnt),
             Packet::Cyc(cycles) => self.cyc(cycles),
             Packet::Tip(ip) => self.tip(at, ip),
-            Packet::Mtc(ctc) => {
-                if std::mem::take(&mut self.last.open_tnt) {
-                    self.clock.slot(self.walk.work); // MTC forces TNT out: its branches happened before
-                }
-                self.clock.mtc(ctc);
-                self.last.behind_tnt = false;
-                self.resolved();
-            }
+            Packet::Mtc(ctc) => self.mtc(ctc),
             Packet::Pad => (),
             Packet::TipPge(ip) => self.pge(at, ip),
             Packet::TipPgd(ip) => self.pgd(at, ip),
@@ -322,6 +320,15 @@ impl<'a> Flow<'a> {
     fn cyc(&mut self, cycles: u64) {
         self.clock.cyc(cycles);
         self.last.behind_tnt = false;
+    }
+
+    fn mtc(&mut self, ctc: u8) {
+        if std::mem::take(&mut self.last.open_tnt) {
+            self.clock.slot(self.walk.work); // MTC forces TNT out: its branches happened before
+        }
+        self.clock.mtc(ctc);
+        self.last.behind_tnt = false;
+        self.resolved();
     }
 
     fn finish(mut self) -> (SegmentOutput, TimelineRoom) {

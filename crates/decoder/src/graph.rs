@@ -2,22 +2,33 @@
 //!
 //! Each worker has a graph of its own; what is in it never changes what is decoded, only how fast.
 
-use model::{Avma, NoCode, SpaceId};
-use rustc_hash::FxHashMap;
+mod index;
+
+use std::hint::black_box;
+
+use model::{Avma, FunctionStretch, NoCode, SpaceId};
 
 use crate::Context;
 use crate::block::{Block, BlockId};
+use index::Index;
 
 /// So many are enough (about 100 MB).
 const MAX_BLOCKS: usize = 1 << 20;
+/// There is room for so many before they are moved: 4 MB, of which only what is used is ever touched.
+const FIRST_BLOCKS: usize = 1 << 16;
 
-#[derive(Default)]
 pub(crate) struct BlockGraph {
     blocks: Vec<Block>,
-    index: FxHashMap<(SpaceId, Avma), BlockId>,
+    index: Index,
+    /// The function that was met last, of a space: most of what is new is near.
+    function: Option<(SpaceId, FunctionStretch)>,
 }
 
 impl BlockGraph {
+    pub(crate) fn new() -> Self {
+        Self { blocks: Vec::with_capacity(FIRST_BLOCKS), index: Index::default(), function: None }
+    }
+
     /// The block with this id.
     #[inline]
     pub(crate) fn block(&self, id: BlockId) -> &Block {
@@ -27,13 +38,24 @@ impl BlockGraph {
     /// The block that starts at `ip`.
     pub(crate) fn at(&mut self, context: &Context<'_>, space: SpaceId, ip: Avma) -> Result<BlockId, NoCode> {
         let space = space_of(space, ip);
-        if let Some(&id) = self.index.get(&(space, ip)) {
+        // Of what is met for the first time neither the code nor its place in the index was looked at lately: a processor
+        // waits for both at once.
+        let bytes = context.code.code(space, ip)?;
+        black_box(bytes.first().copied());
+        if let Some(id) = self.index.find(&self.blocks, space, ip) {
             return Ok(id);
         }
-        let block = Block::decode(context.code, context.functions, space, ip)?;
+        let function_at = |ip| match &self.function {
+            Some((of, stretch)) if *of == space && stretch.addresses.contains(&ip) => stretch.at(ip),
+            _ => {
+                let stretch = context.functions.stretch_around(space, ip);
+                self.function.insert((space, stretch)).1.at(ip)
+            }
+        };
+        let block = Block::decode(bytes, context.code, space, ip, function_at);
         let id = BlockId(self.blocks.len() as u32);
         self.blocks.push(block);
-        self.index.insert((space, ip), id);
+        self.index.add(&self.blocks);
         Ok(id)
     }
 
@@ -91,6 +113,12 @@ impl BlockGraph {
         } else {
             self.at(context, space, ip)
         }
+    }
+
+    /// Forgets all blocks: others have their room.
+    pub(crate) fn clear(&mut self) {
+        self.blocks.clear();
+        self.index.clear();
     }
 
     /// There is too much of it: time to begin anew.

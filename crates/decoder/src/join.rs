@@ -13,7 +13,7 @@ use packet::Packet;
 use crate::part::Part;
 use crate::reader;
 use crate::search::extent;
-use crate::segment::{Segment, segments};
+use crate::segment::{Segment, Stream};
 use crate::segment_decoder::{SegmentDecoder, SegmentOutput};
 use crate::stretch::Stretch;
 use crate::untraced::Stays;
@@ -33,61 +33,93 @@ pub(crate) fn run(
     let mut join = Join { stats: DecodeStats::default(), last: BTreeMap::new(), decoder, progress, sink };
     let segment_bytes = decoder.segment_bytes(options.segment_bytes);
     let Groups { threads, cpus } = groups(context, options.part.as_ref(), segment_bytes);
-    let wanted = |group| match &options.part {
-        Some(part) => part.of(context, group),
-        None => group,
-    };
-    let threads: Vec<_> = threads.into_iter().map(wanted).collect();
-    let cpus = wanted(cpus);
-    let segments = threads.iter().flatten().chain(&cpus).map(|timed| &timed.segment);
-    with_outputs(context, decoder, options.workers, segments, |outputs| {
+    let segments = threads.iter().chain([&cpus]).flat_map(|group| group.segments(context));
+    with_outputs(context, decoder, options.workers, segments.map(|timed| timed.segment), |outputs| {
         for group in &threads {
-            join.group(group, Stays::none(), &mut || outputs.take());
+            join.group(group.segments(context), Stays::none(), &mut || outputs.take());
         }
-        join.group(&cpus, Stays::on_untraced_cpus(context), &mut || outputs.take());
+        join.group(cpus.segments(context), Stays::on_untraced_cpus(context), &mut || outputs.take());
     });
     join.stats
 }
 
 /// A segment, and the time before which none of its stretches is given out.
+#[derive(Clone)]
 pub(crate) struct Timed<'a> {
     pub(crate) start: Ns,
     pub(crate) segment: Segment<'a>,
 }
 
-/// Segments that must be merged by time, in the order of decoding.
+/// Segments that must be merged by time.
+enum Group<'a> {
+    /// All of these streams, cut behind so many bytes.
+    Whole(Vec<(Stream<'a>, u64)>),
+    Part(Vec<Timed<'a>>),
+}
+
+impl<'a> Group<'a> {
+    /// In the order of decoding.  They are found anew each time: that takes less than to keep them.
+    fn segments<'g>(&'g self, context: &'g Context<'_>) -> Box<dyn Iterator<Item = Timed<'a>> + 'g> {
+        let streams = match self {
+            Self::Part(segments) => return Box::new(segments.iter().cloned()),
+            Self::Whole(streams) => streams,
+        };
+        let timed = |(stream, bytes): &'g (Stream<'a>, u64)| timed(context, stream, *bytes).peekable();
+        let mut streams: Vec<_> = streams.iter().map(timed).collect();
+        Box::new(std::iter::from_fn(move || {
+            let next = streams.iter_mut().filter_map(|stream| {
+                let Timed { start, segment } = stream.peek()?;
+                Some(((*start, segment.buffer), stream))
+            });
+            next.min_by_key(|(key, _)| *key)?.1.next()
+        }))
+    }
+}
+
+/// The segments of a stream.
+fn timed<'g, 'a>(
+    context: &'g Context<'_>,
+    stream: &'g Stream<'a>,
+    bytes: u64,
+) -> impl Iterator<Item = Timed<'a>> + 'g {
+    let mut latest = Ns(0);
+    stream.segments(bytes).map(move |segment| {
+        // Damage must not reorder a buffer.  A stream may begin with what was lost before its first PSB.
+        latest = if segment.first { Ns(0) } else { latest.max(start_time(context, &segment.pieces)) };
+        Timed { start: latest, segment }
+    })
+}
+
 struct Groups<'a> {
     /// Of each buffer of a thread.
-    threads: Vec<Vec<Timed<'a>>>,
+    threads: Vec<Group<'a>>,
     /// Of all buffers of CPUs.
-    cpus: Vec<Timed<'a>>,
+    cpus: Group<'a>,
 }
 
 /// Those of which `part` may be.
 fn groups<'a>(context: &Context<'a>, part: Option<&Part>, segment_bytes: u64) -> Groups<'a> {
-    let mut merged = vec![];
+    let wanted = |streams| match (Group::Whole(streams), part) {
+        (whole, Some(part)) => Group::Part(part.of(context, whole.segments(context).collect())),
+        (whole, None) => whole,
+    };
+    let mut of_cpus = vec![];
     let mut threads = vec![];
     let cpus = context.recording.buffers.iter().filter(|b| matches!(b.owner, AuxOwner::Cpu(_))).count();
     let of_cpu = segment_bytes.min((segment_bytes * 8 / cpus.max(8) as u64).max(MIN_SEGMENT_BYTES));
     for (index, buffer) in context.recording.buffers.iter().enumerate() {
-        let mut latest = Ns(0);
         let bytes = if matches!(buffer.owner, AuxOwner::Cpu(_)) { of_cpu } else { segment_bytes };
         let stretch = |pieces: &[AuxPiece<'_>]| match part {
             Some(part) => part.stretch(context, buffer.owner, pieces, bytes),
             None => extent(pieces).unwrap_or_default(),
         };
-        let timed = segments(index, buffer, bytes, stretch).into_iter().map(|segment| {
-            // Damage must not reorder a buffer.  A stream may begin with what was lost before its first PSB.
-            latest = if segment.first { Ns(0) } else { latest.max(start_time(context, &segment.pieces)) };
-            Timed { start: latest, segment }
-        });
+        let Some(stream) = Stream::new(index, buffer, stretch) else { continue };
         match buffer.owner {
-            AuxOwner::Cpu(_) => merged.extend(timed),
-            AuxOwner::Thread(_) => threads.push(timed.collect()),
+            AuxOwner::Cpu(_) => of_cpus.push((stream, bytes)),
+            AuxOwner::Thread(_) => threads.push(wanted(vec![(stream, bytes)])),
         }
     }
-    merged.sort_by_key(|timed: &Timed<'_>| (timed.start, timed.segment.buffer));
-    Groups { threads, cpus: merged }
+    Groups { threads, cpus: wanted(of_cpus) }
 }
 
 /// The TSC in the first PSB+; 0 if there is none.
@@ -116,7 +148,12 @@ type Waiting = BTreeMap<(Ns, usize, u64), Stretch>;
 
 impl Join<'_> {
     /// Joins the segments of a group; `take` waits for the next one's output: what there is to do meanwhile is done before.
-    fn group(&mut self, group: &[Timed<'_>], mut stays: Stays, take: &mut dyn FnMut() -> SegmentOutput) {
+    fn group<'s>(
+        &mut self,
+        group: impl Iterator<Item = Timed<'s>>,
+        mut stays: Stays,
+        take: &mut dyn FnMut() -> SegmentOutput,
+    ) {
         let mut waiting = Waiting::new();
         let mut last_start: BTreeMap<usize, Ns> = BTreeMap::new();
         let mut number = 0;

@@ -65,7 +65,7 @@ pub struct DecodeOptions {
 
 impl Default for DecodeOptions {
     fn default() -> Self {
-        Self { workers: 1, all_branches: false, segment_bytes: 1 << 18, part: None }
+        Self { workers: 1, all_branches: false, segment_bytes: 1 << 16, part: None }
     }
 }
 

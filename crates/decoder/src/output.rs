@@ -113,9 +113,14 @@ impl Output {
         }
     }
 
+    /// The events that follow are those of `running`, unless another one is said to run.
+    pub(crate) fn is_of(&self, running: Running, space: SpaceId) -> bool {
+        self.stretches.last().is_some_and(|(last, _)| last.is_of(running, space))
+    }
+
     /// The events that follow are `running`'s.
     pub(crate) fn thread(&mut self, running: Running, space: SpaceId, start: Ns, effects: &Effects) {
-        if !self.stretches.last().is_some_and(|(last, _)| last.is_of(running, space)) {
+        if !self.is_of(running, space) {
             self.end_stretch(effects);
             self.stretches.push((Stretch::new(running, space, start), self.pruned.kept.len()));
         }
@@ -209,27 +214,24 @@ impl Output {
     /// Prunes the first `count` records; `ends`: with the last one of the stretch.
     fn prune(&mut self, effects: &Effects, count: usize, ends: bool) {
         let Self { recent, pruned, .. } = self;
-        let mut left = if ends { count } else { usize::MAX };
-        for record in recent.iter().take(count) {
-            left -= 1;
+        for (number, record) in recent[..count].iter().enumerate() {
             if record.what == What::Other {
                 pruned.other(*record);
                 continue;
             }
-            let mut id = record.edge;
-            for edge in effects.edges(id) {
-                let to = match edge.role {
-                    Role::ReturnToStack => effects.behind(record.call).map(Behind::reached),
-                    _ => Some(edge.to()),
-                };
-                if let Some(to) = to {
-                    let is_last = left == 0 && edge.is_last;
-                    pruned.branch(edge, to, is_last, Record { edge: id, ..*record });
+            let EdgeId(mut id) = record.edge;
+            while let Some(edge) = effects.edges(EdgeId(id)).first() {
+                let branch = || Record { edge: EdgeId(id), ..*record };
+                let behind = || effects.behind(record.call).map(Behind::reached);
+                if !pruned.keeps_all {
+                    pruned.branch(edge, behind, ends && edge.is_last && number + 1 == count, branch);
+                } else if edge.role != Role::ReturnToStack || behind().is_some() {
+                    pruned.kept.push(branch());
                 }
                 if edge.is_last {
                     break;
                 }
-                id = id.next();
+                id += 1;
             }
         }
         recent.drain(..count);

@@ -2,7 +2,7 @@
 
 use crate::block::BlockId;
 
-const DEPTH: usize = 64;
+pub(crate) const DEPTH: usize = 64;
 
 /// The youngest 64 calls: the blocks that end with them.  Not the thread's call stack: it is cleared at PSB and OVF, and the
 /// oldest entry falls off when it is full.
@@ -37,9 +37,8 @@ impl ReturnStack {
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<BlockId> {
         let top = std::mem::replace(&mut self.entries[self.top % DEPTH], BlockId::NONE);
-        let popped = (top != BlockId::NONE).then_some(top)?;
-        self.top = self.top.wrapping_sub(1);
-        Some(popped)
+        self.top = self.top.wrapping_sub(1); // where there is no call, there is none anywhere
+        (top != BlockId::NONE).then_some(top)
     }
 }
 

@@ -37,12 +37,7 @@ impl<'a> Segment<'a> {
 
     /// Where it can be cut: its start, and its PSBs.
     pub(crate) fn psbs(&self) -> Vec<AuxOffset> {
-        cuts(&self.own(), 1)
-    }
-
-    /// The bytes that belong to it alone.
-    fn own(&self) -> Vec<AuxPiece<'a>> {
-        clip(&self.pieces, self.start(), self.end)
+        cuts(&self.pieces, self.start()..self.end, 1).collect()
     }
 
     /// Its pieces from there on.
@@ -72,58 +67,80 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// The segments of a buffer, each of at least `segment_bytes` but the last; of those only what `stretch` takes of its pieces, from
-/// one PSB to another.
-pub(crate) fn segments<'a>(
-    index: usize,
-    buffer: &AuxBuffer<'a>,
-    segment_bytes: u64,
-    stretch: impl FnOnce(&[AuxPiece<'a>]) -> Range<AuxOffset>,
-) -> Vec<Segment<'a>> {
-    let pieces = in_order(&buffer.pieces);
-    let Some(stream) = extent(&pieces) else { return vec![] };
-    let stretch = stretch(&pieces);
-    let cuts = cuts(&clip(&pieces, stretch.start, stretch.end), segment_bytes);
-    let missing = missing_behind(buffer, stream.end);
-    let mut lost: Vec<_> = buffer.records.iter().filter(|r| r.lost_data()).map(|r| r.end()).collect();
-    lost.sort_unstable();
-    let ends = cuts.iter().skip(1).copied().chain([stretch.end]);
-    let whole = |(start, end): (AuxOffset, AuxOffset)| {
-        let (first, last) = (start == stream.start, end == stream.end);
-        let before = lost.partition_point(|at| *at < start || (*at == start && !first));
-        let until = lost.partition_point(|at| *at <= end);
+/// The stream of a buffer.  Its segments are found as they are asked for: of a long recording there are many.
+pub(crate) struct Stream<'a> {
+    /// Index in `Recording::buffers`.
+    buffer: usize,
+    pieces: Vec<AuxPiece<'a>>,
+    extent: Range<AuxOffset>,
+    /// What of it is decoded, from a PSB to another.
+    stretch: Range<AuxOffset>,
+    /// Offsets behind which the kernel lost data, ascending.
+    lost: Vec<AuxOffset>,
+    /// Bytes that are missing behind it.
+    missing: u64,
+}
+
+impl<'a> Stream<'a> {
+    /// `None` if it is empty.  Only what `stretch` takes of its pieces is decoded.
+    pub(crate) fn new(
+        index: usize,
+        buffer: &AuxBuffer<'a>,
+        stretch: impl FnOnce(&[AuxPiece<'a>]) -> Range<AuxOffset>,
+    ) -> Option<Self> {
+        let pieces = in_order(&buffer.pieces);
+        let extent = extent(&pieces)?;
+        let missing = missing_behind(buffer, extent.end);
+        let mut lost: Vec<_> = buffer.records.iter().filter(|r| r.lost_data()).map(|r| r.end()).collect();
+        lost.sort_unstable();
+        Some(Self { buffer: index, stretch: stretch(&pieces), pieces, extent, lost, missing })
+    }
+
+    /// Each of at least `segment_bytes` but the last.
+    pub(crate) fn segments(&self, segment_bytes: u64) -> impl Iterator<Item = Segment<'a>> + '_ {
+        let mut cuts = cuts(&self.pieces, self.stretch.clone(), segment_bytes).peekable();
+        std::iter::from_fn(move || {
+            let start = cuts.next()?;
+            Some(self.segment(start, cuts.peek().copied().unwrap_or(self.stretch.end)))
+        })
+    }
+
+    fn segment(&self, start: AuxOffset, end: AuxOffset) -> Segment<'a> {
+        let (first, last) = (start == self.extent.start, end == self.extent.end);
+        let before = self.lost.partition_point(|at| *at < start || (*at == start && !first));
+        let until = self.lost.partition_point(|at| *at <= end);
         Segment {
-            buffer: index,
-            pieces: clip(&pieces, start, end.plus(AHEAD)),
+            buffer: self.buffer,
+            pieces: clip(&self.pieces, start, end.plus(AHEAD)),
             end,
             first,
             last,
-            truncations: lost.get(before..until).unwrap_or_default().to_vec(),
-            missing: if last { missing } else { 0 },
-        }
-    };
-    cuts.iter().copied().zip(ends).map(whole).collect()
-}
-
-/// The start, and then the first PSB behind each `segment_bytes`.
-fn cuts(pieces: &[AuxPiece<'_>], segment_bytes: u64) -> Vec<AuxOffset> {
-    let Some(first) = pieces.first() else { return vec![] };
-    let mut cuts = vec![first.offset];
-    let mut wanted = first.offset.plus(segment_bytes.max(1));
-    for piece in pieces {
-        let mut from = usize::try_from(wanted.0.saturating_sub(piece.offset.0)).unwrap_or(usize::MAX);
-        while from < piece.bytes.len() {
-            let Some(at) = packet::find_psb(piece.bytes, from) else { break };
-            if at + packet::PSB.len() + 2 > piece.bytes.len() {
-                break; // it may be the beginning of a longer run
-            }
-            let cut = piece.offset.plus(at as u64);
-            cuts.push(cut);
-            wanted = cut.plus(segment_bytes.max(packet::PSB.len() as u64));
-            from = usize::try_from(wanted.minus(piece.offset)).unwrap_or(usize::MAX);
+            truncations: self.lost.get(before..until).unwrap_or_default().to_vec(),
+            missing: if last { self.missing } else { 0 },
         }
     }
-    cuts
+}
+
+/// The start of `stretch`, and then the first PSB behind each `segment_bytes` in it.
+fn cuts<'p>(
+    pieces: &'p [AuxPiece<'_>],
+    stretch: Range<AuxOffset>,
+    segment_bytes: u64,
+) -> impl Iterator<Item = AuxOffset> + 'p {
+    let Range { start, end } = stretch;
+    std::iter::successors((start < end).then_some(start), move |cut| {
+        let least = if *cut == start { 1 } else { packet::PSB.len() as u64 };
+        whole_psb(pieces, cut.plus(segment_bytes.max(least))..end)
+    })
+}
+
+/// The first PSB there that is not cut short.
+fn whole_psb(pieces: &[AuxPiece<'_>], within: Range<AuxOffset>) -> Option<AuxOffset> {
+    parts(pieces, within.start, within.end).find_map(|piece| {
+        let at = packet::find_psb(piece.bytes, 0)?;
+        // At the end it may be the beginning of a longer run.
+        (at + packet::PSB.len() + 2 <= piece.bytes.len()).then(|| piece.offset.plus(at as u64))
+    })
 }
 
 /// Bytes that the kernel has recorded, and a cut file does not have.  What a snapshot's records tell of has been overwritten.
@@ -151,8 +168,12 @@ fn in_order<'a>(pieces: &[AuxPiece<'a>]) -> Vec<AuxPiece<'a>> {
 
 /// The parts of `pieces` in `[from, to)`.
 pub(crate) fn clip<'a>(pieces: &[AuxPiece<'a>], from: AuxOffset, to: AuxOffset) -> Vec<AuxPiece<'a>> {
+    parts(pieces, from, to).collect()
+}
+
+fn parts<'a>(pieces: &[AuxPiece<'a>], from: AuxOffset, to: AuxOffset) -> impl Iterator<Item = AuxPiece<'a>> {
     let first = pieces.partition_point(|p| p.offset.0 + p.bytes.len() as u64 <= from.0);
-    let clipped = pieces.iter().skip(first).take_while(|p| p.offset < to).filter_map(|p| {
+    pieces.iter().skip(first).take_while(move |p| p.offset < to).filter_map(move |p| {
         let skip = usize::try_from(from.0.saturating_sub(p.offset.0)).ok()?;
         let end = usize::try_from(to.minus(p.offset)).unwrap_or(usize::MAX).min(p.bytes.len());
         let bytes = p.bytes.get(skip..end)?;
@@ -161,8 +182,7 @@ pub(crate) fn clip<'a>(pieces: &[AuxPiece<'a>], from: AuxOffset, to: AuxOffset) 
             bytes,
             file_offset: p.file_offset.saturating_add(skip as u64),
         })
-    });
-    clipped.collect()
+    })
 }
 
 #[cfg(test)]
@@ -170,6 +190,18 @@ mod tests {
     use super::*;
     use model::AuxOwner;
     use model::Tid;
+
+    fn segments<'a>(
+        buffer: &AuxBuffer<'a>,
+        segment_bytes: u64,
+        stretch: impl FnOnce(&[AuxPiece<'a>]) -> Range<AuxOffset>,
+    ) -> Vec<Segment<'a>> {
+        Stream::new(0, buffer, stretch).unwrap().segments(segment_bytes).collect()
+    }
+
+    fn whole(pieces: &[AuxPiece<'_>]) -> Range<AuxOffset> {
+        extent(pieces).unwrap()
+    }
 
     #[test]
     fn cut_at_psbs_behind_the_wanted_size() {
@@ -189,8 +221,7 @@ mod tests {
             pieces: vec![piece(0, 350), piece(350, 1000)],
             records: vec![],
         };
-        let whole = |pieces: &[AuxPiece<'_>]| extent(pieces).unwrap();
-        let cut = segments(0, &buffer, 250, whole);
+        let cut = segments(&buffer, 250, whole);
         let ranges: Vec<_> = cut.iter().map(|s| (s.start().0, s.end.0, s.first, s.last)).collect();
         assert_eq!(
             ranges,
@@ -206,23 +237,23 @@ mod tests {
         let record = AuxRecord { offset: AuxOffset(1900), size: 150, flags: 0, time: None };
         let buffer = AuxBuffer { records: vec![record], ..buffer };
         assert_eq!(
-            segments(0, &buffer, 250, whole).iter().map(|s| s.missing).collect::<Vec<_>>(),
+            segments(&buffer, 250, whole).iter().map(|s| s.missing).collect::<Vec<_>>(),
             [0, 0, 0, 50]
         );
-        let all = segments(0, &buffer, 1, whole);
+        let all = segments(&buffer, 1, whole);
         assert_eq!(all.len(), 10);
-        let some = segments(0, &buffer, 250, |_| AuxOffset(1300)..AuxOffset(1900));
+        let some = segments(&buffer, 250, |_| AuxOffset(1300)..AuxOffset(1900));
         let shape = |s: &Segment<'_>| (s.start().0, s.end.0, s.first, s.last, s.missing);
         assert_eq!(
             some.iter().map(shape).collect::<Vec<_>>(),
             [(1300, 1600, false, false, 0), (1600, 1900, false, false, 0)]
         );
-        let whole = segments(0, &buffer, 1000, whole).remove(0);
-        let psbs = whole.psbs();
+        let segment = segments(&buffer, 1000, whole).remove(0);
+        let psbs = segment.psbs();
         assert_eq!(psbs, all.iter().map(Segment::start).collect::<Vec<_>>());
-        let part = |from: usize, to| whole.clone().between(psbs[from], to);
+        let part = |from: usize, to| segment.clone().between(psbs[from], to);
         let shape = |s: Segment<'_>| (s.start().0, s.end.0, s.len(), s.first, s.last, s.missing);
         assert_eq!(shape(part(2, psbs[5])), (1200, 1500, 300, false, false, 0));
-        assert_eq!(shape(part(0, whole.end)), (1000, 2000, 1000, true, true, 50));
+        assert_eq!(shape(part(0, segment.end)), (1000, 2000, 1000, true, true, 50));
     }
 }

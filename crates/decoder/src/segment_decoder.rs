@@ -120,7 +120,7 @@ impl SegmentDecoder for OwnDecoder {
 
     fn decode(&self, context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput {
         let anew = || Known {
-            graph: BlockGraph::default(),
+            graph: BlockGraph::new(),
             effects: Effects::new(self.memo_entries),
             output: Output::new(context.asks_about.is_none()),
             timeline: TimelineRoom::default(),
@@ -135,7 +135,7 @@ impl SegmentDecoder for OwnDecoder {
         self.give_back(std::mem::take(&mut known.output.room));
         known.effects.tidy();
         if known.graph.is_full() || known.effects.is_full() {
-            known.graph = BlockGraph::default();
+            known.graph.clear();
             known.effects.clear();
         }
         self.lock().insert(worker, known);

@@ -164,14 +164,21 @@ impl Walk<'_> {
         Err(self.endless(step))
     }
 
-    /// The effect here of what is asked.
-    fn effect(&mut self, asked: Asked) -> Effect {
+    /// The effect at `block` of what is asked.
+    #[inline]
+    fn effect(&mut self, block: BlockId, asked: Asked) -> Effect {
         *self.effects.lookups.get_mut() += 1;
-        if let Some(effect) = self.effects.find(self.block, asked) {
+        if let Some(effect) = self.effects.find(block, asked) {
             return *effect;
         }
+        self.work_out(block, asked)
+    }
+
+    /// The same, if nobody remembers it.
+    #[cold]
+    fn work_out(&mut self, block: BlockId, asked: Asked) -> Effect {
         let Self { context, graph, effects, space, .. } = self;
-        *Program { context, graph, effects, space: *space }.work_out(self.block, asked)
+        *Program { context, graph, effects, space: *space }.work_out(block, asked)
     }
 
     /// Does what an effect says; `has_first_bit`: with the first bit of the TNT that is being followed.
@@ -192,9 +199,7 @@ impl Walk<'_> {
         if let Some(first) = effect.edges() {
             let call = call.filter(|_| behind.is_some()).unwrap_or(BlockId::NONE);
             self.output.effect(step, begin, Edges { first, has_first_bit, call }, self.effects);
-            if effect.calls {
-                self.effects.push_calls(first, &mut self.stack);
-            }
+            self.effects.push_calls(&effect, &mut self.stack);
         }
         match (side, behind) {
             (None, _) => Ok(()),
@@ -279,7 +284,7 @@ impl Walk<'_> {
     /// not later than the packet's time.
     pub(crate) fn follow_tnt(&mut self, mut step: Step) -> Walked<()> {
         while !self.tnt.is_empty() {
-            let effect = self.effect(Asked::bits(self.tnt));
+            let effect = self.effect(self.block, Asked::bits(self.tnt));
             let bits = effect.used(self.tnt);
             if effect.end == End::Lost {
                 return Err(self.lost(step, effect, bits));
@@ -302,7 +307,7 @@ impl Walk<'_> {
 
     /// Follows a TIP; true if it was a far transfer, which only ends the trace of the present code.
     pub(crate) fn follow_tip(&mut self, step: Step, ip: Avma) -> Walked<bool> {
-        let effect = self.effect(Asked::Address(ip));
+        let effect = self.effect(self.block, Asked::Address(ip));
         if effect.end == End::Lost {
             return Err(self.lost(step, effect, 0));
         }

@@ -23,10 +23,10 @@ use crate::stretch::Stretch;
 const AHEAD_PER_WORKER: usize = 3;
 
 /// A segment that nobody has begun, and where its output goes.
-type Job<'s> = (&'s Segment<'s>, mpsc::SyncSender<SegmentOutput>);
+type Job<'s> = (Segment<'s>, mpsc::SyncSender<SegmentOutput>);
 
 /// Calls `take` with the outputs of `segments`, which so many workers decode meanwhile.
-pub(crate) fn with_outputs<'s, S: Iterator<Item = &'s Segment<'s>>>(
+pub(crate) fn with_outputs<'s, S: Iterator<Item = Segment<'s>>>(
     context: &Context<'_>,
     decoder: &dyn SegmentDecoder,
     workers: usize,
@@ -64,7 +64,7 @@ pub(crate) struct Outputs<'w, 's, S> {
     segments: S,
 }
 
-impl<'s, S: Iterator<Item = &'s Segment<'s>>> Outputs<'_, 's, S> {
+impl<'s, S: Iterator<Item = Segment<'s>>> Outputs<'_, 's, S> {
     /// Gives out segments until enough are ahead.
     fn give_out(&mut self) {
         for segment in self.segments.by_ref().take(self.most - self.ahead.len()) {
@@ -123,7 +123,7 @@ impl<'s> Work<'_, 's> {
     }
 
     fn decode(&self, (segment, give): Job<'s>) {
-        let mut output = self.decoder.decode(&self.context, segment);
+        let mut output = self.decoder.decode(&self.context, &segment);
         output.stretches.iter_mut().for_each(Stretch::keep_forward);
         if let Some(digester) = self.context.digester {
             output.stretches.iter_mut().for_each(|stretch| stretch.digest_with(digester));

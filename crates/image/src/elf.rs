@@ -40,6 +40,21 @@ pub(crate) struct Segment {
     pub(crate) executable: bool,
 }
 
+const PAGE_BYTES: u64 = 4096;
+
+impl Segment {
+    /// Its bytes in the file.
+    pub(crate) fn bytes(&self) -> Range<u64> {
+        self.file_offset..self.file_offset.saturating_add(self.file_size)
+    }
+
+    /// From the start of its first page in the file to the end of its last.
+    pub(crate) fn pages(&self) -> Range<u64> {
+        let Range { start, end } = self.bytes();
+        start & !(PAGE_BYTES - 1)..end.checked_next_multiple_of(PAGE_BYTES).unwrap_or(end)
+    }
+}
+
 /// A stretch of code by linked address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CodeSection {

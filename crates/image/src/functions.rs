@@ -9,6 +9,17 @@
 
 use model::FunctionKind;
 
+/// A stretch of linked addresses that belongs to one function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// The function's index.
+    pub(crate) owner: u32,
+    /// Its entry, which need not be here.
+    pub(crate) entry: Option<u64>,
+}
+
 /// No function: outside of all code.
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -45,10 +56,17 @@ pub(crate) struct Functions {
 impl Functions {
     /// The function of an address, and whether it is its entry.
     pub(crate) fn at(&self, svma: u64) -> Option<(u32, bool)> {
-        let piece = self.starts.partition_point(|start| *start <= svma).checked_sub(1)?;
-        let owner = *self.owners.get(piece)?;
-        let function = self.list.get(owner as usize)?;
-        Some((owner, function.has_entry && function.entry == svma))
+        self.piece(svma).map(|piece| (piece.owner, piece.entry == Some(svma)))
+    }
+
+    /// The piece that an address is in, if it is a function's.
+    pub(crate) fn piece(&self, svma: u64) -> Option<Piece> {
+        let behind = self.starts.partition_point(|start| *start <= svma);
+        let piece = behind.checked_sub(1)?;
+        let (start, owner) = (*self.starts.get(piece)?, *self.owners.get(piece)?);
+        let function = self.get(owner)?;
+        let end = self.starts.get(behind).copied().unwrap_or(u64::MAX);
+        Some(Piece { start, end, owner, entry: function.has_entry.then_some(function.entry) })
     }
 
     pub(crate) fn get(&self, index: u32) -> Option<&Function> {

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::{Mutex, OnceLock};
 
 use model::{
-    Avma, CodeSource, FileOffset, FunctionAt, FunctionId, FunctionKind, FunctionLookup, NoCode, Ns, ObjectId,
-    Pid, SidebandRecord, SpaceId, Svma,
+    Avma, CodeSource, FileOffset, FunctionAt, FunctionId, FunctionKind, FunctionLookup, FunctionStretch,
+    NoCode, Ns, ObjectId, Pid, SidebandRecord, SpaceId, Svma,
 };
 use rayon::prelude::*;
 
@@ -349,6 +349,10 @@ impl CodeSource for Image {
         self.spaces.at(pid, time)
     }
 
+    fn space_until(&self, pid: Pid, time: Ns) -> Ns {
+        self.spaces.until(pid, time)
+    }
+
     fn code(&self, space: SpaceId, ip: Avma) -> Result<&[u8], NoCode> {
         let nothing = if ip.is_kernel() { NoCode::Kernel } else { NoCode::Unmapped };
         let mapping = self.spaces.mapping(space, ip).ok_or(nothing)?;
@@ -373,6 +377,11 @@ impl FunctionLookup for Image {
             Some((object, svma)) => self.function_at_place(object, svma),
             None => FunctionAt::UNKNOWN,
         }
+    }
+
+    fn stretch_around(&self, space: SpaceId, ip: Avma) -> FunctionStretch {
+        self.mapped_stretch(space, ip)
+            .unwrap_or_else(|| FunctionStretch::alone(ip, self.function_at(space, ip)))
     }
 
     fn place(&self, space: SpaceId, ip: Avma) -> Option<(ObjectId, Svma)> {

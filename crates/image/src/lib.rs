@@ -57,6 +57,7 @@ mod pieces;
 mod plt;
 mod query;
 mod space;
+mod stretch;
 mod strings;
 mod symbols;
 mod unpacked;

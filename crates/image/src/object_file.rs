@@ -24,8 +24,6 @@ use crate::strings::Strings;
 use crate::symbols::{self, Names};
 use crate::unpacked;
 
-const PAGE_BYTES: u64 = 4096;
-
 /// What was mapped, and what we have of it.
 pub(crate) struct ObjectFile {
     pub(crate) key: ObjectKey,
@@ -45,7 +43,7 @@ pub(crate) struct Loaded {
     pub(crate) debug: Option<DebugFile>,
     /// A file that has a part of its DWARF, shared with other objects.
     pub(crate) supplement: Option<PathBuf>,
-    segments: Vec<Segment>,
+    pub(crate) segments: Vec<Segment>,
     names: Names,
     pub(crate) functions: Functions,
     /// DWARF lines, once somebody has asked.
@@ -141,17 +139,9 @@ impl Loaded {
 
     fn svma(&self, offset: FileOffset) -> Option<Svma> {
         let offset = offset.0;
-        // A page at the border of two segments is mapped with both: code is asked for, so the executable
-        // one is meant, from the start of its first page to the end of its last.
-        let in_code = |s: &&Segment| {
-            let end = s.file_offset.saturating_add(s.file_size);
-            let start = s.file_offset & !(PAGE_BYTES - 1);
-            s.executable
-                && start <= offset
-                && offset < end.checked_next_multiple_of(PAGE_BYTES).unwrap_or(end)
-        };
-        let in_any =
-            |s: &&Segment| offset.checked_sub(s.file_offset).is_some_and(|inside| inside < s.file_size);
+        // A page at the border of two segments is mapped with both: code is asked for, so the executable one is meant.
+        let in_code = |s: &&Segment| s.executable && s.pages().contains(&offset);
+        let in_any = |s: &&Segment| s.bytes().contains(&offset);
         let segment = self.segments.iter().find(in_code).or_else(|| self.segments.iter().find(in_any))?;
         Some(Svma(segment.svma.wrapping_add(offset.wrapping_sub(segment.file_offset))))
     }

@@ -123,9 +123,13 @@ impl Spaces {
     /// The address space of a process.
     pub(crate) fn at(&self, pid: Pid, time: Ns) -> SpaceId {
         let Some(epochs) = self.processes.get(&pid) else { return SpaceId(0) };
-        let later = epochs.partition_point(|(from, _)| *from <= time);
-        // What ran before the first record of the process had the code that it tells of.
-        epochs.get(later.saturating_sub(1)).map_or(SpaceId(0), |(_, space)| *space)
+        epochs.get(later(epochs, time) - 1).map_or(SpaceId(0), |(_, space)| *space)
+    }
+
+    /// Until when that is so.
+    pub(crate) fn until(&self, pid: Pid, time: Ns) -> Ns {
+        let Some(epochs) = self.processes.get(&pid) else { return Ns::MAX };
+        epochs.get(later(epochs, time)).map_or(Ns::MAX, |(from, _)| *from)
     }
 
     /// The mapping of an address.
@@ -140,6 +144,11 @@ impl Spaces {
     pub(crate) fn ids(&self) -> impl Iterator<Item = SpaceId> + use<> {
         (1..u32::try_from(self.spaces.len()).unwrap_or(u32::MAX)).map(SpaceId)
     }
+}
+
+/// The number of the first one behind that of `time`: what ran before the first record of the process had the code that it tells of.
+fn later(epochs: &[(Ns, SpaceId)], time: Ns) -> usize {
+    epochs.partition_point(|(from, _)| *from <= time).max(1)
 }
 
 struct Build {
@@ -404,6 +413,8 @@ mod tests {
         let (spaces, objects) = Spaces::new(sideband, None);
         for ((pid, ns), expect) in asked.iter().zip(expect) {
             let id = spaces.at(Pid(*pid), Ns(*ns));
+            let until = spaces.until(Pid(*pid), Ns(*ns));
+            assert!(until > Ns(*ns) && spaces.at(Pid(*pid), Ns(until.0 - 1)) == id);
             let mut got = format!("{}:", id.0);
             for m in spaces.spaces[id.0 as usize].iter() {
                 let name = &objects[m.object.0 as usize].key.name;

@@ -77,7 +77,17 @@ fn every_address_has_its_function() {
     assert_eq!(image.function_at(space, Avma(BASE + 0x50)).id, FunctionId::UNKNOWN);
     assert_eq!(image.function_at(space, Avma(BASE - 1)).id, FunctionId::UNKNOWN);
 
-    let alpha = image.function_at(space, Avma(BASE)).id;
+    for ip in (BASE - 0x20..BASE + 0x2020).map(Avma) {
+        let stretch = image.stretch_around(space, ip);
+        assert!(stretch.addresses.contains(&ip));
+        for near in (ip.0 - 0x20..ip.0 + 0x20).map(Avma).filter(|near| stretch.addresses.contains(near)) {
+            assert_eq!(stretch.at(near), image.function_at(space, near), "{ip}, {near}");
+        }
+    }
+    let alpha = image.stretch_around(space, Avma(BASE + 0x35));
+    assert_eq!(alpha.addresses, Avma(BASE + 0x30)..Avma(BASE + 0x40));
+
+    let alpha = alpha.id;
     assert_eq!(image.function_symbols(alpha), ["alpha", "alpha_too"]);
     assert_eq!(image.function_parts(alpha), [(Svma(0x40_1000), 0x10), (Svma(0x40_1030), 0x10)]);
     assert_eq!((image.function_size(alpha), image.function_entry(alpha)), (0x10, Some(Svma(0x40_1000))));

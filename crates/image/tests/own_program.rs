@@ -92,6 +92,8 @@ fn the_landmark_is_found_by_address_and_name() {
     assert_eq!((inside.id, inside.at_entry), (at.id, false));
     let after = image.function_at(space, ip.plus(image.function_size(at.id) + 64));
     assert_ne!(after.id, at.id);
+    let stretch = image.stretch_around(space, ip.plus(1));
+    assert_eq!((stretch.at(ip), stretch.addresses.start), (at, ip));
 
     for (text, by) in [
         ("image_test_landmark", MatchedBy::Symbol),

@@ -1,5 +1,7 @@
 //! What the decoder and the analyzer ask of the traced program's code.  `image` answers.
 
+use std::ops::Range;
+
 use crate::address::{Avma, FileOffset, Svma};
 use crate::clock::Ns;
 use crate::sideband::Pid;
@@ -49,6 +51,32 @@ impl FunctionAt {
     pub const UNKNOWN: Self = Self { id: FunctionId::UNKNOWN, at_entry: false };
 }
 
+/// Addresses that are all of one function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionStretch {
+    /// The addresses.
+    pub addresses: Range<Avma>,
+    /// The function.
+    pub id: FunctionId,
+    /// Its first address, here or elsewhere; `None` if nobody knows it.
+    pub entry: Option<Avma>,
+}
+
+impl FunctionStretch {
+    /// Only one address.
+    #[must_use]
+    pub fn alone(ip: Avma, FunctionAt { id, at_entry }: FunctionAt) -> Self {
+        Self { addresses: ip..ip.plus(1), id, entry: at_entry.then_some(ip) }
+    }
+
+    /// What stands at one of the addresses.
+    #[inline]
+    #[must_use]
+    pub fn at(&self, ip: Avma) -> FunctionAt {
+        FunctionAt { id: self.id, at_entry: self.entry == Some(ip) }
+    }
+}
+
 /// Why there are no code bytes at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoCode {
@@ -67,6 +95,11 @@ pub trait CodeSource: Sync {
     /// The address space of `pid` at `time`.
     fn space(&self, pid: Pid, time: Ns) -> SpaceId;
 
+    /// Until when that is the same as at `time`, or until some time before.
+    fn space_until(&self, _: Pid, time: Ns) -> Ns {
+        time
+    }
+
     /// The bytes from `ip` to the end of its mapping; never empty.
     ///
     /// # Errors
@@ -84,6 +117,11 @@ pub trait CodeSource: Sync {
 pub trait FunctionLookup: Sync {
     /// The function at an address.
     fn function_at(&self, space: SpaceId, ip: Avma) -> FunctionAt;
+
+    /// The same with addresses around it for which the answer is known, too.
+    fn stretch_around(&self, space: SpaceId, ip: Avma) -> FunctionStretch {
+        FunctionStretch::alone(ip, self.function_at(space, ip))
+    }
 
     /// The object and linked address of an instruction: the same for every process and run.
     fn place(&self, space: SpaceId, ip: Avma) -> Option<(ObjectId, Svma)>;

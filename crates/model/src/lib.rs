@@ -22,7 +22,10 @@ pub mod sideband;
 
 pub use address::{AuxOffset, Avma, FileOffset, Svma};
 pub use clock::{ClockBehind, EventTime, Ns, Tsc, TscClock};
-pub use code::{CodeSource, FunctionAt, FunctionId, FunctionKind, FunctionLookup, NoCode, ObjectId, SpaceId};
+pub use code::{
+    CodeSource, FunctionAt, FunctionId, FunctionKind, FunctionLookup, FunctionStretch, NoCode, ObjectId,
+    SpaceId,
+};
 pub use event::{
     AsyncCause, BranchEvent, BranchKind, Digest, Digester, EndKind, EventSink, Site, Target, TraceEvent,
     Transfer,

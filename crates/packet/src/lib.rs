@@ -17,13 +17,15 @@ mod decode;
 mod display;
 mod encode;
 mod event;
+mod filtered;
 mod ip;
 mod psb;
 mod tnt;
 
-pub use decode::{Common, Context, PacketError, decode, decode_common};
+pub use decode::{Common, Context, PacketError, decode, decode_common, decode_common_cyc};
 pub use encode::encode;
 pub use event::{ControlFlowEvent, EventData};
+pub use filtered::{Filtered, decode_filtered};
 pub use ip::{IpPayload, LastIp};
 pub use psb::{PSB, find_psb};
 pub use tnt::Tnt;

@@ -149,6 +149,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "perf-damage",
         knobs: &[("damage_every", 20_000)],
+        target: &["nest", "100"], // long enough for damage not to hide all calls
         counted: NEST_FUNCTIONS,
         losses: Losses::Damage,
         ..PERF

@@ -75,6 +75,8 @@ impl Multiples {
 pub(super) struct CoreRatio {
     bus: Bus,
     now: Option<Multiples>,
+    /// How long a cycle is by that.
+    now_length: Option<Range>,
     /// All since the last anchor.
     interval: Option<Multiples>,
 }
@@ -102,7 +104,7 @@ impl CoreRatio {
     pub(super) fn new(nonturbo: u32) -> Self {
         let length = u64::from(nonturbo) << FRACTION;
         let bus = if nonturbo == 0 { Bus::Unknown } else { Bus::Stated(Range { low: length, high: length }) };
-        Self { bus, now: None, interval: None }
+        Self { bus, now: None, now_length: None, interval: None }
     }
 
     pub(super) fn cbr(&mut self, core_to_bus: u8) {
@@ -112,11 +114,16 @@ impl CoreRatio {
         let now = Multiples { least: core_to_bus, most: core_to_bus };
         self.interval = Some(self.interval.map_or(now, |before| before.hull(now)));
         self.now = Some(now);
+        self.now_length = self.work_out(now);
     }
 
     /// How long a cycle is by CBR.
+    #[inline]
     pub(super) fn length(&self, multiples: Option<Multiples>) -> Option<Range> {
-        let Multiples { least, most } = multiples?;
+        if multiples == self.now { self.now_length } else { self.work_out(multiples?) }
+    }
+
+    fn work_out(&self, Multiples { least, most }: Multiples) -> Option<Range> {
         let bus = match self.bus {
             Bus::Stated(bus) => bus,
             Bus::Learned(bus, witnesses) if witnesses >= WITNESSES => bus,
@@ -144,7 +151,7 @@ impl CoreRatio {
         let times = |length: u64| length.saturating_mul(u64::from(ratio));
         let new = Range { low: times(measured.low), high: times(measured.high) };
         self.bus = match self.bus {
-            Bus::Stated(bus) => Bus::Stated(bus),
+            Bus::Stated(_) => return,
             Bus::Unknown => Bus::Learned(new, 1),
             Bus::Learned(known, witnesses) => match known.with_tolerance().intersection(new) {
                 Some(both) => Bus::Learned(both, (witnesses + 1).min(MOST_WITNESSES)),
@@ -152,6 +159,7 @@ impl CoreRatio {
                 None => Bus::Learned(new, 1),
             },
         };
+        self.now_length = self.now.and_then(|now| self.work_out(now));
     }
 
     /// What the anchors say of the interval between them, of which CBR says `multiples`.
@@ -175,7 +183,7 @@ pub(super) struct Measured {
 
 impl Measured {
     /// Than by all of `others`.
-    pub(super) fn is_longer(self, others: Range) -> bool {
+    pub(super) fn is_longer(&self, others: Range) -> bool {
         self.range.low > others.high
     }
 }
@@ -184,7 +192,7 @@ impl Span {
     /// The length of a cycle in the interval that this span fills; `None` if time passed that was not counted, or too
     /// few cycles.
     pub(super) fn cycle(&self, left: Anchor, right: Anchor, unseen: u64) -> Option<Range> {
-        let (shortest, longest) = (right.lo.saturating_sub(left.hi), right.hi.saturating_sub(left.lo));
+        let (shortest, longest) = left.lengths_to(right);
         let is_vague = (longest - shortest).saturating_mul(MEASURABLE.into()) >= longest;
         if self.doubt.breaks != 0 || is_vague || self.least() <= unseen.saturating_mul(MEASURABLE) {
             return None;
@@ -198,22 +206,31 @@ impl Span {
 
 /// CBR is refuted by what was measured on one side of an interval alone: what the frequency was on the other, and so here,
 /// nobody says.
-pub(super) fn is_unknown([before, own, behind]: [Option<Measured>; 3]) -> bool {
-    let is_refuted = [before, behind].into_iter().flatten().any(|measured| !measured.agrees);
-    is_refuted && own.is_none() && (before.is_none() || behind.is_none())
+pub(super) fn is_unknown([before, own, behind]: [Option<&Measured>; 3]) -> bool {
+    let is_one_sided = own.is_none() && (before.is_none() || behind.is_none());
+    is_one_sided && [before, behind].into_iter().flatten().any(|measured| !measured.agrees)
 }
 
 /// The length of a cycle in an interval: by CBR if the measured frequencies before, of and behind the interval bear it
 /// out (or there is none); else by them and CBR.  CBR is wrong only where two of them say the same and CBR another thing:
 /// one alone may have a sleep in it that nothing tells of.
-pub(super) fn length(cbr: Option<Range>, measured: [Option<Measured>; 3]) -> Option<Range> {
-    // Without CBR nothing says that the clock was the same where it was measured.
-    let Some(cbr) = cbr else { return measured[1].map(|own| own.range) };
-    let around = measured.into_iter().flatten();
-    let mut others = around.filter(|m| !m.agrees).map(|m| m.range);
-    let Some(first) = others.next() else { return Some(cbr) };
-    let says_the_same = |a: Option<Measured>| a.is_none_or(|m| !m.agrees && m.range.overlaps(first));
-    let wrong = others.clone().next().is_some() && measured.into_iter().all(says_the_same);
+#[inline]
+pub(super) fn length(cbr: Option<Range>, measured: [Option<&Measured>; 3]) -> Option<Range> {
+    match cbr {
+        Some(cbr) if measured.iter().flatten().all(|m| m.agrees) => Some(cbr),
+        Some(cbr) => doubted(cbr, measured),
+        // Nothing says that the clock was the same where it was measured.
+        None => measured[1].map(|own| own.range),
+    }
+}
+
+/// ... where some of them do not bear CBR out.
+#[cold]
+fn doubted(cbr: Range, measured: [Option<&Measured>; 3]) -> Option<Range> {
+    let mut others = measured.iter().flatten().filter(|m| !m.agrees).map(|m| m.range);
+    let first = others.next()?;
+    let says_the_same = |a: Option<&Measured>| a.is_none_or(|m| !m.agrees && m.range.overlaps(first));
+    let wrong = others.next().is_some() && measured.into_iter().all(says_the_same);
     let hull = measured.into_iter().flatten().fold(first, |hull, m| hull.hull(m.range));
     Some(if wrong { hull } else { hull.hull(cbr) })
 }

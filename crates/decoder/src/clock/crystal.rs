@@ -218,10 +218,13 @@ impl Crystal {
         (base.counter, base.known_bits) = (u64::from(payload) << period, period + 8);
         let late = (steps > 1).then_some(1u64 << period);
         let anchor = base.anchor(ratio, late);
+        if now <= anchor.hi {
+            return Some((anchor, steps > 1));
+        }
         // If cycles say that much more time passed, more than 255 packets were skipped and the counter went round.
         let round = 256u64 << period;
         let round_ticks = base.ticks(round, ratio.high).max(1);
-        let rounds = (now.saturating_sub(anchor.hi) + round_ticks / 2) / round_ticks;
+        let rounds = (now - anchor.hi + round_ticks / 2) / round_ticks;
         if rounds == 0 {
             return Some((anchor, steps > 1));
         }

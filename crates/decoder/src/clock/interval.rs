@@ -17,16 +17,16 @@ use std::num::NonZeroU64;
 use model::{ClockBehind, EventTime, Tsc, TscClock};
 
 use super::core::{Measured, Multiples, Range};
-use super::ticks::{self, FRACTION, Ticks};
+use super::ticks::{self, FRACTION};
 
 /// Counts of cycles saturate here, so that sums of them, as ticks, cannot overflow.
 const MAX_CYCLES: u64 = 1 << 62;
 
 /// A place in the stream at which the TSC is known: from `lo` to `hi`, with fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Anchor<T = u128> {
-    pub(super) lo: T,
-    pub(super) hi: T,
+pub(super) struct Anchor {
+    pub(super) lo: u128,
+    pub(super) hi: u128,
 }
 
 impl Anchor {
@@ -35,19 +35,15 @@ impl Anchor {
         Self { lo: at, hi: at }
     }
 
-    /// The same, counted from `origin`, which is before it; none if that is too far.
-    fn since(self, origin: Tsc) -> Option<Anchor<u64>> {
-        let origin = Anchor::exact(origin).lo;
-        let since = |at: u128| u64::try_from(at.checked_sub(origin)?).ok().filter(|&at| at < 2 * ROOM);
-        Some(Anchor { lo: since(self.lo)?, hi: since(self.hi)? })
+    /// How far it is to `right`, which is behind: at least, and at most.
+    pub(super) fn lengths_to(self, right: Self) -> (u128, u128) {
+        (right.lo.saturating_sub(self.hi), right.hi.saturating_sub(self.lo))
     }
-}
 
-impl<T: Ticks> Anchor<T> {
     /// The best guess: a tick's rounding on both sides, and packets are rarely late.
     #[inline]
-    pub(super) fn best(self) -> T {
-        self.lo + (self.hi - self.lo).half().min(T::ONE)
+    pub(super) fn best(self) -> u128 {
+        self.lo + ((self.hi - self.lo) / 2).min(ticks::ONE)
     }
 }
 
@@ -63,7 +59,7 @@ pub(super) struct Span {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Doubt {
     /// So many of the cycles may have passed before the anchor.
-    cycles: u64,
+    pub(super) cycles: u64,
     /// How often an unknown time passed in between: tracing was off, or packets were lost.
     pub(super) breaks: u32,
 }
@@ -106,21 +102,11 @@ pub(super) struct Interval {
     pub(super) stalls: bool,
     /// How long a cycle is, once that is settled, if it is known.
     cycle: Option<Range>,
-    near: Option<Near>,
 }
 
-/// An interval's ends in 64 bits: from [`ROOM`] and less than a tick more before its left one, so that nothing in it is less
-/// than 0.
-#[derive(Clone, Copy)]
-struct Near {
-    left: Anchor<u64>,
-    right: Anchor<u64>,
-    clock: ClockBehind,
-}
-
-/// What most intervals come down to: tracing was never off in between, and cycles account for all of the time.  Then all bounds
-/// are lines over the cycles that have passed, and nothing in them overflows, as all cycles are shorter than [`ROOM`], and the
-/// anchors behind that.
+/// What most parts of an interval come down to, up to its first break, behind its last one, and between: all bounds are lines over
+/// the cycles that have passed.  64 bits have room for them, counted from [`ROOM`] and less than a tick more before the left anchor, so
+/// that nothing is less than 0: anchors are behind twice that at most, and all cycles are shorter.
 #[derive(Clone, Copy)]
 pub(super) struct Regular {
     /// The shortest and the longest cycle.
@@ -128,17 +114,18 @@ pub(super) struct Regular {
     high: i64,
     /// So many of the cycles may have passed before the anchor.
     doubt: u64,
-    /// What bounds a slot at once, and what does with the cycles from the left anchor to it, short and long ones.
+    /// What bounds a slot at once, and what does with the cycles from the left anchor to it, short and long ones: by [`FAR`] where
+    /// nothing does.
     lo: i64,
     lo_and_short: i64,
     lo_and_long: i64,
     hi: i64,
     hi_and_short: i64,
     hi_and_long: i64,
-    /// What [`Interval::point`] shares out among so many cycles, from where on.
-    best: u64,
+    /// The estimate: so much is shared out among so many cycles, from here on.
+    point: i64,
     span: u64,
-    most: NonZeroU64,
+    shares: NonZeroU64,
     clock: ClockBehind,
 }
 
@@ -150,30 +137,17 @@ impl Regular {
         let long = most as i64 * self.high;
         let lo = self.lo.max(self.lo_and_short + short).max(self.lo_and_long + long);
         let hi = self.hi.min(self.hi_and_short + short).min(self.hi_and_long + long);
-        let point = (self.best + self.span * most / self.most) as i64;
-        (lo <= hi).then(|| to_time(&self.clock, lo as u64, point.clamp(lo, hi) as u64, hi as u64))
+        let point = self.point + (self.span * most / self.shares) as i64;
+        let ns = |ticks: i64| self.clock.to_ns(ticks as u64 >> FRACTION);
+        let up = hi + (ticks::ONE as i64 - 1);
+        (lo <= hi).then(|| EventTime { lo: ns(lo), point: ns(point.clamp(lo, hi)), hi: ns(up) })
     }
-}
-
-/// The times of bounds and an estimate between them, in ticks with fraction.
-#[inline(always)]
-fn to_time(clock: &ClockBehind, lo: u64, point: u64, hi: u64) -> EventTime {
-    let up = hi + (u64::ONE - 1);
-    let [lo, point, hi] = [lo, point, up].map(|ticks| clock.to_ns(ticks >> FRACTION));
-    EventTime { lo, point, hi }
 }
 
 /// Intervals and their cycles are shorter than this where 64 bits do: some tenths of a second.
 const ROOM: u64 = 1 << (30 + FRACTION);
-
-/// Bounds and estimate of a time, in ticks with fraction.
-struct Bounds<T> {
-    lo: T,
-    point: T,
-    hi: T,
-    /// The packets contradict each other.
-    contradict: bool,
-}
+/// Farther than any cycles lead.
+const FAR: i64 = 4 * ROOM as i64;
 
 impl Interval {
     /// Of which nothing is settled yet.
@@ -184,114 +158,105 @@ impl Interval {
         cbr: Option<Multiples>,
         measured: Option<Measured>,
     ) -> Self {
-        Self { left, right, all, cbr, measured, stalls: false, cycle: None, near: None }
+        Self { left, right, all, cbr, measured, stalls: false, cycle: None }
     }
 
     /// How long a cycle is, is settled.
-    pub(super) fn settle(&mut self, cycle: Option<Range>, unseen: u64, conversion: TscClock) {
+    pub(super) fn settle(&mut self, cycle: Option<Range>) {
         self.cycle = cycle;
-        self.near = self.near(unseen, conversion);
     }
 
-    /// None if it does not fit 64 bits, or is so near to the TSC's 0 that times could be less.
-    fn near(&self, unseen: u64, conversion: TscClock) -> Option<Near> {
-        let origin = ticks::floor(self.left.lo.checked_sub(ROOM.into())?);
-        let cycles = self.all.most.checked_add(unseen)?;
-        let longest = cycles.checked_mul(self.cycle.map_or(1, |cycle| cycle.high))?;
-        let (left, right) = (self.left.since(origin)?, self.right.since(origin)?);
-        let clock = conversion.behind(origin, (4 * ROOM) >> FRACTION)?;
-        (longest < ROOM).then_some(Near { left, right, clock })
-    }
-
-    /// How the times of slots follow that are up to `last` behind the left anchor, if it is such a one.
-    pub(super) fn regular(&self, last: Span, unseen: u64) -> Option<Regular> {
-        let &Near { left, right, clock } = self.near.as_ref()?;
-        let is_regular = self.all.doubt.breaks == 0 && !self.stalls;
-        let Range { low, high } = self.cycle.filter(|_| is_regular)?;
-        let fits = last.most <= self.all.most && last.doubt == self.all.doubt;
-        let best = left.best();
-        let span = right.best().saturating_sub(best);
-        span.checked_mul(self.all.most).filter(|_| fits)?;
-        // Anchors are behind twice ROOM at most, and all cycles are shorter: 64 bits with a sign have room for their sums.
-        let [left_lo, left_hi, right_lo, right_hi] =
-            [left.lo, left.hi, right.lo, right.hi].map(|at| at as i64);
-        let [low, high, slack] = [low, high, unseen * high].map(|ticks| ticks as i64);
-        let (most, least) = (self.all.most as i64, self.all.least() as i64);
+    /// How the times of slots follow that are up to `last` behind the left anchor, and behind as many breaks; none if time passed that
+    /// nothing accounts for, if that is not all that there is to them, or if it does not fit.
+    pub(super) fn regular(&self, last: Span, unseen: u64, conversion: TscClock) -> Option<Regular> {
+        let (Anchor { lo: start, hi: left_hi }, right, all) = (self.left, self.right, self.all);
+        if last.most > all.most || last.doubt.cycles != all.doubt.cycles || self.stalls {
+            return None;
+        }
+        let origin = ticks::floor(start.checked_sub(ROOM.into())?);
+        let from = Anchor::exact(origin).lo;
+        let cycle = self.cycle.unwrap_or(Range { low: 0, high: 0 });
+        let fits = |ticks: Option<u64>| ticks.is_some_and(|ticks| ticks < ROOM);
+        let longest = all.most.checked_add(unseen)?.checked_mul(cycle.high.max(1));
+        if !fits(longest) || left_hi.max(right.hi) - from >= (2 * ROOM).into() {
+            return None;
+        }
+        let [left_lo, left, left_hi, right_lo, right, right_hi] =
+            [start, self.left.best(), left_hi, right.lo, right.best(), right.hi].map(|at| (at - from) as i64);
+        let [low, high, middle] = [cycle.low, cycle.high, cycle.middle()].map(|length| length as i64);
+        let (most, least, slack) = (all.most as i64, all.least() as i64, unseen as i64 * high);
+        let is_behind_none = last.doubt.breaks == 0;
+        let is_behind_all = last.doubt.breaks == all.doubt.breaks;
+        let (point, span, shares) = match (self.cycle.is_some() && all.doubt.breaks != 0, is_behind_all) {
+            (false, _) => (left, (right - left).max(0), all.most.max(1)),
+            (true, false) => (left, middle, 1),
+            (true, true) => (right - most * middle, middle, 1),
+        };
+        (span as u64).checked_mul(all.most)?;
+        let bound = |is_one: bool, at: i64, far: i64| if is_one && self.cycle.is_some() { at } else { far };
         Some(Regular {
             low,
             high,
-            doubt: self.all.doubt.cycles,
+            doubt: all.doubt.cycles,
             lo: left_lo,
-            lo_and_short: left_lo - slack,
-            lo_and_long: right_lo - most * high - slack,
+            lo_and_short: bound(true, left_lo - slack, -FAR),
+            lo_and_long: bound(is_behind_all, right_lo - most * high - slack, -FAR),
             hi: right_hi,
-            hi_and_short: right_hi + slack - least * low,
-            hi_and_long: left_hi + slack,
-            best,
-            span,
-            most: NonZeroU64::new(self.all.most)?,
-            clock,
+            hi_and_short: bound(true, right_hi + slack - least * low, FAR),
+            hi_and_long: bound(is_behind_none, left_hi + slack, FAR),
+            point,
+            span: span as u64,
+            shares: NonZeroU64::new(shares)?,
+            clock: conversion.behind(origin, (4 * ROOM) >> FRACTION)?,
         })
     }
 
-    /// All its cycles do not fit between its anchors.
+    /// All its cycles do not fit between its anchors: what bounds its end contradicts itself.
     pub(super) fn contradicts(&self, unseen: u64) -> bool {
-        match &self.near {
-            Some(near) => self.bounds(near.left, near.right, self.all, unseen).contradict,
-            None => self.bounds(self.left, self.right, self.all, unseen).contradict,
-        }
+        let Some(cycle) = self.cycle else { return false };
+        let (shortest, longest) = self.left.lengths_to(self.right);
+        let slack = ticks::of(unseen, cycle.high);
+        let is_cut = self.all.doubt.breaks != 0 || self.stalls;
+        ticks::of(self.all.least(), cycle.low) > longest + slack
+            || !is_cut && shortest > ticks::of(self.all.most, cycle.high) + 2 * slack
     }
 
     /// The time of a slot `since` behind the left anchor.
     pub(super) fn time(&self, since: Span, unseen: u64, conversion: TscClock) -> EventTime {
-        match &self.near {
-            Some(Near { left, right, clock }) => {
-                let Bounds { lo, point, hi, .. } = self.bounds(*left, *right, since, unseen);
-                to_time(clock, lo, point, hi)
-            }
-            None => {
-                let Bounds { lo, point, hi, .. } = self.bounds(self.left, self.right, since, unseen);
-                let ns = |ticks: u128| conversion.to_ns(ticks::floor(ticks));
-                EventTime { lo: ns(lo), point: ns(point), hi: conversion.to_ns(ticks::ceil(hi)) }
-            }
-        }
+        let (lo, hi) = self.bounds(since, unseen);
+        let ns = |ticks: u128| conversion.to_ns(ticks::floor(ticks));
+        let point = self.point(since).clamp(lo, hi);
+        EventTime { lo: ns(lo), point: ns(point), hi: conversion.to_ns(ticks::ceil(hi)) }
     }
 
-    /// Of a slot `since` behind the left anchor.
-    fn bounds<T: Ticks>(&self, left: Anchor<T>, right: Anchor<T>, since: Span, unseen: u64) -> Bounds<T> {
-        let (cycle, all) = (self.cycle, self.all);
-        let (mut lo, mut hi, mut contradict) = (left.lo, right.hi, false);
-        if let Some(cycle) = cycle {
-            let slack = T::of(unseen, cycle.high);
-            let rest_min = T::of(all.least().saturating_sub(since.least()), cycle.low);
-            lo = lo.max((left.lo + T::of(since.least(), cycle.low)).saturating_sub(slack));
-            hi = hi.min((right.hi + slack).saturating_sub(rest_min));
-            let most = left.hi + T::of(since.most, cycle.high) + slack;
-            if since.doubt.breaks == 0 && !self.stalls {
-                hi = hi.min(most);
-            }
-            if since.doubt.breaks == all.doubt.breaks && !self.stalls {
-                let rest_max = T::of(all.most.saturating_sub(since.most), cycle.high);
-                lo = lo.max(right.lo.saturating_sub(rest_max + slack));
-            }
-            contradict = lo > hi;
-            if contradict {
-                // An anchor or the cycles are wrong: what either says is possible.
-                (lo, hi) = (left.lo, right.hi.max(most));
-            }
+    /// The bounds of a slot `since` behind the left anchor.
+    fn bounds(&self, since: Span, unseen: u64) -> (u128, u128) {
+        let &Self { left, right, all, .. } = self;
+        let Some(cycle) = self.cycle else { return (left.lo, right.hi) };
+        let slack = ticks::of(unseen, cycle.high);
+        let rest_min = ticks::of(all.least().saturating_sub(since.least()), cycle.low);
+        let mut lo = left.lo.max((left.lo + ticks::of(since.least(), cycle.low)).saturating_sub(slack));
+        let mut hi = right.hi.min((right.hi + slack).saturating_sub(rest_min));
+        let most = left.hi + ticks::of(since.most, cycle.high) + slack;
+        if since.doubt.breaks == 0 && !self.stalls {
+            hi = hi.min(most);
         }
-        Bounds { lo, point: self.point(left.best(), right.best(), since).clamp(lo, hi), hi, contradict }
+        if since.doubt.breaks == all.doubt.breaks && !self.stalls {
+            let rest_max = ticks::of(all.most.saturating_sub(since.most), cycle.high);
+            lo = lo.max(right.lo.saturating_sub(rest_max + slack));
+        }
+        // Otherwise an anchor or the cycles are wrong: what either says is possible.
+        if lo <= hi { (lo, hi) } else { (left.lo, right.hi.max(most)) }
     }
 
-    #[inline]
-    fn point<T: Ticks>(&self, left: T, right: T, since: Span) -> T {
-        let all = self.all;
+    fn point(&self, since: Span) -> u128 {
+        let (all, left, right) = (self.all, self.left.best(), self.right.best());
         match self.cycle.map(Range::middle) {
             Some(length) if all.doubt.breaks != 0 && since.doubt.breaks == all.doubt.breaks => {
-                right.saturating_sub(T::of(all.most.saturating_sub(since.most), length))
+                right.saturating_sub(ticks::of(all.most.saturating_sub(since.most), length))
             }
-            Some(length) if all.doubt.breaks != 0 => left + T::of(since.most, length),
-            _ => left + right.saturating_sub(left).part(since.most, all.most.max(1)),
+            Some(length) if all.doubt.breaks != 0 => left + ticks::of(since.most, length),
+            _ => left + ticks::part(right.saturating_sub(left), since.most, all.most.max(1)),
         }
     }
 }
@@ -306,10 +271,10 @@ pub(super) struct Open {
 /// Of a slot `since` behind the last anchor.
 pub(super) fn behind(anchor: Anchor, since: Span, cycle: Option<Range>, unseen: u64) -> Open {
     let Some(cycle) = cycle else { return Open { lo: anchor.lo, point: anchor.lo, hi: None } };
-    let slack = u128::of(unseen, cycle.high);
-    let lo = anchor.lo + u128::of(since.least(), cycle.low).saturating_sub(slack);
-    let hi = anchor.hi + u128::of(since.most, cycle.high) + slack;
-    let point = anchor.best() + u128::of(since.most, cycle.middle());
+    let slack = ticks::of(unseen, cycle.high);
+    let lo = anchor.lo + ticks::of(since.least(), cycle.low).saturating_sub(slack);
+    let hi = anchor.hi + ticks::of(since.most, cycle.high) + slack;
+    let point = anchor.best() + ticks::of(since.most, cycle.middle());
     Open { lo, point, hi: (since.doubt.breaks == 0).then_some(hi) }
 }
 
@@ -320,14 +285,14 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// However many bits do.
+        /// What is regular has the times that any slot has.
         #[test]
-        fn near_bounds_are_those_of_any_interval(
+        fn regular_times_are_those_of_any_slot(
             tsc in 1_u64 << 33..1 << 50,
             lens in [0_u64..1 << 20, 0..1 << 34, 0..1 << 20],
             all in 1_u64..1 << 27,
             (since, straddle) in (0_u64..=1 << 27, 0_u64..100),
-            (breaks, all_breaks) in (0_u32..2, 0_u32..3),
+            (breaks, all_breaks) in (0_u32..3, 0_u32..3),
             cycle in proptest::option::of((1_u64..1 << 18, 0_u64..1 << 12)),
             stalls: bool,
         ) {
@@ -340,18 +305,16 @@ mod tests {
                 Interval::new(anchor(left, lens[0]), anchor(right, lens[2]), all, None, None);
             interval.stalls = stalls;
             let clock = TscClock { shift: 31, mult: 715_827_883, zero: 1_000_000 };
-            interval.settle(cycle.map(|(low, more)| Range { low, high: low + more }), 2, clock);
+            interval.settle(cycle.map(|(low, more)| Range { low, high: low + more }));
             let since = span(since.min(all.most), breaks.min(all_breaks));
-            let near = (interval.time(since, 2, clock), interval.contradicts(2));
-            let regular = interval.regular(since, 2);
-            let is_plain = !stalls && all.doubt.breaks == 0 && since.doubt == all.doubt;
-            prop_assert_eq!(regular.is_some(), is_plain && cycle.is_some());
+            let regular = interval.regular(since, 2, clock);
+            prop_assert_eq!(regular.is_some(), !stalls && since.doubt.cycles == all.doubt.cycles);
             if let Some(time) = regular.and_then(|regular| regular.time(since.most)) {
-                prop_assert_eq!(time, near.0);
+                prop_assert_eq!(time, interval.time(since, 2, clock));
             }
-            prop_assert!(interval.near.take().is_some());
-            let far = (interval.time(since, 2, clock), interval.contradicts(2));
-            prop_assert_eq!(near, far);
+            if let Some(regular) = interval.regular(all, 2, clock) {
+                prop_assert_eq!(interval.contradicts(2), regular.time(all.most).is_none());
+            }
         }
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct Progress<'a>(pub(super) &'a [Mark]);
 
 impl Progress<'_> {
     #[inline]
-    fn passed(self, slot: u32) -> Option<u32> {
+    pub(super) fn passed(self, slot: u32) -> Option<u32> {
         self.0.get(slot as usize).map(|mark| mark.work)
     }
 
@@ -38,23 +38,31 @@ impl Progress<'_> {
     /// instructions had passed.
     #[inline]
     pub(super) fn share(self, behind: u32, work: u32, from: Ns, to: Ns) -> Ns {
-        let (Some(start), Some(end)) = (self.passed(behind.saturating_sub(1)), self.passed(behind)) else {
-            return to;
-        };
-        let all = passed_since(end, start);
-        let done = passed_since(work, start).min(all);
-        let span = to.since(from);
-        let share = match span.checked_mul(done) {
-            Some(product) => product.checked_div(all).unwrap_or(span),
-            None => span / all.max(1) * done, // centuries
-        };
-        Ns(from.0 + share).min(to)
+        match (self.passed(behind.saturating_sub(1)), self.passed(behind)) {
+            (Some(start), Some(end)) => share((start, from), (end, to), work),
+            _ => to,
+        }
     }
+}
+
+/// The estimate for an event between two others, of which it is known how many instructions had passed, and when they were.
+#[inline(always)]
+pub(super) fn share((start, from): (u32, Ns), (end, to): (u32, Ns), work: u32) -> Ns {
+    let (done, all) = (passed_since(work, start), passed_since(end, start));
+    if done >= all {
+        return to;
+    }
+    let span = to.since(from);
+    let share = match span.checked_mul(done) {
+        Some(product) => product / all,
+        None => span / all * done, // centuries
+    };
+    Ns(from.0 + share).min(to)
 }
 
 /// Instructions from `start` to `end`, both wrapping; 0 if `end` is earlier.
 #[inline]
-fn passed_since(end: u32, start: u32) -> u64 {
+pub(super) fn passed_since(end: u32, start: u32) -> u64 {
     u64::try_from(end.wrapping_sub(start) as i32).unwrap_or(0)
 }
 

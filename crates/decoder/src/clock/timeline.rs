@@ -50,6 +50,14 @@ struct Run {
     doubt: Doubt,
 }
 
+impl Run {
+    /// It is between the same two breaks of an interval, its first and its last, as the run before it, if it ends with another one.
+    fn goes_on(&self, before: &Self, next: Doubt) -> bool {
+        let is_alike = before.most == self.most && before.doubt.cycles == self.doubt.cycles;
+        is_alike && before.doubt.breaks > 0 && self.doubt.breaks < next.breaks
+    }
+}
+
 /// The number of the last of `all` that begins not behind `slot`, `first` saying where they do: mostly one beside `near`.
 #[inline]
 fn last_begun<T>(all: &[T], first: impl Fn(&T) -> Slot, slot: Slot, near: usize) -> usize {
@@ -86,7 +94,9 @@ pub(super) struct Timeline {
     conversion: TscClock,
     /// See [`super::Clock`].
     unseen_cycles: u64,
+    /// Those of the slots, and room for more.
     pub(super) marks: Vec<Mark>,
+    pub(super) slots: u32,
     runs: Vec<Run>,
     /// The last of them.
     run: Run,
@@ -99,13 +109,12 @@ pub(super) struct Timeline {
 
 impl Timeline {
     pub(super) fn new(conversion: TscClock, unseen_cycles: u64, room: TimelineRoom) -> Self {
-        let TimelineRoom { mut marks, mut runs, mut parts } = room;
-        marks.clear();
+        let TimelineRoom { marks, mut runs, mut parts } = room;
         runs.clear();
         parts.clear();
         let run = Run { first: Slot(0), most: 0, doubt: Doubt::default() };
         runs.push(run);
-        Self { conversion, unseen_cycles, marks, runs, run, parts, open: Slot(0), waiting: 0 }
+        Self { conversion, unseen_cycles, marks, slots: 0, runs, run, parts, open: Slot(0), waiting: 0 }
     }
 
     pub(super) fn into_room(self) -> TimelineRoom {
@@ -116,23 +125,44 @@ impl Timeline {
     /// The slot that is next.
     #[inline]
     pub(super) fn next(&self) -> Slot {
-        Slot(self.marks.len() as u32)
+        Slot(self.slots)
     }
 
-    /// A slot, at so many cycles at most since the last anchor.
+    /// A slot, when so much has passed since the last anchor.
     #[inline]
-    pub(super) fn push(&mut self, most: u64, work: u32) -> Slot {
+    pub(super) fn push(&mut self, since: Span, work: u32) -> Slot {
         let slot = self.next();
-        let most = self.in_run(most, u32::MAX.into()) as u32;
-        self.marks.push(Mark { most, work });
+        let most = self.in_run(since, u32::MAX.into()) as u32;
+        self.make_room(1);
+        self.marks[self.slots as usize] = Mark { most, work };
+        self.slots += 1;
         slot
     }
 
-    /// What of so many cycles since the last anchor is of the present run; if that were more than `limit`, another one begins.
+    /// The next `count` slots have room.
     #[inline]
-    pub(super) fn in_run(&mut self, most: u64, limit: u64) -> u64 {
-        let in_run = most.wrapping_sub(self.run.most);
-        if in_run <= limit { in_run } else { self.begin_run(most, self.run.doubt) }
+    pub(super) fn make_room(&mut self, count: usize) {
+        let needed = self.slots as usize + count;
+        if self.marks.len() < needed {
+            self.marks.resize(needed, Mark { most: 0, work: 0 });
+        }
+    }
+
+    /// What the slots keep.
+    pub(super) fn marks(&self) -> &[Mark] {
+        &self.marks[..self.slots as usize]
+    }
+
+    /// What of the cycles since the last anchor is of the present run; if that were more than `limit`, another one begins.
+    #[inline]
+    pub(super) fn in_run(&mut self, since: Span, limit: u64) -> u64 {
+        let in_run = since.most.wrapping_sub(self.run.most);
+        if in_run <= limit && since.doubt == self.run.doubt {
+            return in_run;
+        }
+        let most = if in_run <= limit { self.run.most } else { since.most };
+        self.begin_run(most, since.doubt);
+        since.most - most
     }
 
     /// How many cycles since the last anchor so many of the present run are.
@@ -141,18 +171,18 @@ impl Timeline {
         self.run.most.saturating_add(in_run)
     }
 
-    /// The slots that follow are another run, `most` cycles behind the last anchor; what is left of these.
-    #[cold]
-    fn begin_run(&mut self, most: u64, doubt: Doubt) -> u64 {
+    /// The slots that follow are another run.
+    #[inline(never)]
+    fn begin_run(&mut self, most: u64, doubt: Doubt) {
         self.run = Run { first: self.next(), most, doubt };
-        self.runs.push(self.run);
-        0
-    }
-
-    /// What is not certain of the slots that follow.
-    pub(super) fn doubt(&mut self, doubt: Doubt) {
-        if self.run.doubt != doubt {
-            self.begin_run(self.run.most, doubt);
+        match &mut self.runs[..] {
+            // Nobody is in it.
+            [.., last] if last.first == self.run.first => *last = self.run,
+            // Behind an interval's first break and before its last it does not matter how many have been.
+            [.., before, last] if before.first >= self.open && last.goes_on(before, doubt) => {
+                *last = self.run
+            }
+            _ => self.runs.push(self.run),
         }
     }
 
@@ -216,7 +246,7 @@ impl Timeline {
 
     /// The time of a slot; none if there is no such slot, or no part has it.  `near`: where it may be, and then where it is.
     pub(super) fn time(&self, slot: Slot, near: &mut Near) -> Option<EventTime> {
-        let mark = self.marks.get(slot.0 as usize)?;
+        let mark = self.marks().get(slot.0 as usize)?;
         if slot < near.first || slot >= near.end {
             *near = self.look_up(slot, near)?;
         }
@@ -237,11 +267,11 @@ impl Timeline {
             return None;
         }
         let since = Span { most, doubt };
-        let last = self.marks.get(end.0.checked_sub(1)? as usize).or(self.marks.last())?;
+        let last = self.marks().get(end.0.checked_sub(1)? as usize).or(self.marks().last())?;
         let last = Span { most: most + u64::from(last.most), doubt };
         let regular = match self.parts.get(part)? {
             Part { rule: Rule::Between(interval), bound: None, .. } => {
-                interval.regular(last, self.unseen_cycles)
+                interval.regular(last, self.unseen_cycles, self.conversion)
             }
             _ => None,
         };

@@ -3,7 +3,7 @@
 use model::{EventTime, Ns};
 
 use super::Slot;
-use super::progress::Progress;
+use super::progress::{self, Progress};
 use super::timeline::{Near, Timeline};
 
 /// Slots whose times are kept; those of one event are neighbours, and so are those of the next.
@@ -30,7 +30,7 @@ impl<'a> Times<'a> {
     pub(super) fn new(timeline: &'a Timeline) -> Self {
         Self {
             timeline,
-            progress: Progress(&timeline.marks),
+            progress: Progress(timeline.marks()),
             recent: [NOBODY; RECENT],
             lo: [Ns(0); RECENT],
             point: [Ns(0); RECENT],
@@ -75,16 +75,29 @@ impl<'a> Times<'a> {
     /// twice: with it.
     #[inline(always)]
     pub(crate) fn between(&mut self, lo: Slot, slot: Slot, work: u32) -> EventTime {
-        let (before, time) = (self.at(lo), self.at(slot));
+        let time = self.at(slot);
         if lo == slot {
             return time;
         }
-        let earliest = before.lo.min(time.lo);
+        let nearest = slot.0.saturating_sub(1).max(lo.0);
+        let passed = |slot| self.progress.passed(slot).unwrap_or(work);
+        let (start, end) = (passed(nearest), passed(slot.0));
+        let point = if nearest != lo.0 && progress::passed_since(work, start) == 0 {
+            self.among(lo, slot, work)
+        } else {
+            progress::share((start, self.at(Slot(nearest)).point), (end, time.point), work)
+        };
+        let earliest = self.at(lo).lo.min(time.lo);
+        EventTime { lo: earliest, point: point.max(earliest).min(time.hi), hi: time.hi }
+    }
+
+    /// The estimate, where it is not the last of the slots between the two that something happened behind.
+    #[cold]
+    #[inline(never)]
+    fn among(&mut self, lo: Slot, slot: Slot, work: u32) -> Ns {
         let behind = self.progress.behind(lo.0, slot.0, work);
-        let from = if behind - 1 == lo.0 { before.point } else { self.at(Slot(behind - 1)).point };
-        let to = if behind == slot.0 { time.point } else { self.at(Slot(behind)).point };
-        let point = self.progress.share(behind, work, from, to);
-        EventTime { lo: earliest, point: point.clamp(earliest, time.hi), hi: time.hi }
+        let (from, to) = (self.at(Slot(behind - 1)).point, self.at(Slot(behind)).point);
+        self.progress.share(behind, work, from, to)
     }
 }
 

@@ -7,6 +7,7 @@ use super::{Behind, Edge, EdgeId, Effect, Effects, End, Failure, Reached, Role};
 use crate::Context;
 use crate::block::{Block, BlockId, Terminator};
 use crate::graph::BlockGraph;
+use crate::return_stack::DEPTH;
 
 /// Direct branches between two packets; more is an endless loop that a wrong address led into.
 pub(crate) const MAX_DIRECT: u32 = 1 << 12;
@@ -42,21 +43,21 @@ pub(super) struct Path<'a> {
     first_work: Option<u32>,
     first_edge: usize,
     /// The calls that have not returned, oldest first.
-    calls: Vec<Call>,
+    calls: Vec<BlockId>,
 }
 
-/// A call, and the edge that it is if it is one.
-#[derive(Clone, Copy)]
-struct Call {
-    block: BlockId,
-    edge: usize,
-}
-
-type Walked<T> = Result<T, Failure>;
+/// A failure is rare, and large.
+type Walked<T> = Result<T, Box<Failure>>;
 
 impl From<GapCause> for Failure {
     fn from(cause: GapCause) -> Self {
         Self { cause, branch: None, endless: false, edges: EdgeId::NONE, calls: vec![] }
+    }
+}
+
+impl From<GapCause> for Box<Failure> {
+    fn from(cause: GapCause) -> Self {
+        Self::new(cause.into())
     }
 }
 
@@ -69,6 +70,7 @@ impl<'a> Path<'a> {
         block: BlockId,
     ) -> Self {
         let first_edge = effects.edges.len();
+        let calls = std::mem::take(&mut effects.open);
         Self {
             context,
             graph,
@@ -80,12 +82,14 @@ impl<'a> Path<'a> {
             work: 0,
             first_work: None,
             first_edge,
-            calls: vec![],
+            calls,
         }
     }
 
     pub(super) fn finish(self, end: Walked<End>) -> Effect {
-        let Self { effects, block: next, rest, returns, work, first_work, first_edge, calls, .. } = self;
+        let Self {
+            effects, block: next, rest, returns, work, first_work, first_edge, calls: mut open, ..
+        } = self;
         let has_edges = effects.edges.len() > first_edge;
         if let Some(last) = effects.edges.last_mut().filter(|_| has_edges) {
             last.is_last = true;
@@ -93,43 +97,50 @@ impl<'a> Path<'a> {
         let edges = if has_edges { EdgeId(first_edge as u32) } else { EdgeId::NONE };
         let (end, edges, calls) = match end {
             Ok(end) => {
-                for call in &calls {
-                    if let Some(edge) = effects.edges.get_mut(call.edge) {
-                        edge.is_open = true;
-                    }
-                }
-                (end, edges, !calls.is_empty())
+                // Each of them is an edge.
+                let youngest = open.get(open.len().saturating_sub(DEPTH)..).unwrap_or_default();
+                effects.calls.truncate(first_edge);
+                effects.calls.extend(youngest);
+                effects.calls.resize(effects.edges.len(), BlockId::NONE);
+                (end, edges, youngest.len() as u8)
             }
             Err(failure) => {
-                let calls = calls.iter().map(|call| call.block).collect();
-                effects.failures.push(Failure { edges, calls, ..failure });
-                (End::Lost, EdgeId(effects.failures.len() as u32 - 1), false)
+                effects.failures.push(Failure { edges, calls: open.clone(), ..*failure });
+                effects.calls.resize(effects.edges.len(), BlockId::NONE);
+                (End::Lost, EdgeId(effects.failures.len() as u32 - 1), 0)
             }
         };
+        open.clear();
+        effects.open = open;
         let first_work = first_work.unwrap_or(work);
         // Of what was asked it is a part, which fits.
         let rest = rest.number() as u8;
         Effect { next, work, first_work, edges, rest, end, returns, calls }
     }
 
-    fn here(&self) -> Block {
-        *self.graph.block(self.block)
+    fn here(&self) -> &Block {
+        self.graph.block(self.block)
+    }
+
+    /// What the packet says cannot be.
+    fn desync(&self) -> GapCause {
+        GapCause::Desync { ip: self.here().last.ip }
     }
 
     /// Takes a branch to `to`.
     fn edge(&mut self, to: BlockId) {
         let (from, target) = (self.graph.block(self.block), self.graph.block(to).start);
-        let (role, address) = match from.terminator {
-            Terminator::Call { push: true, .. } | Terminator::IndirectCall => {
-                (Role::Call, from.last.next_ip())
-            }
-            Terminator::Return => (Role::Return, target.ip),
-            _ if from.last.function == target.function || target.at_entry => (Role::Jump, target.ip),
-            _ => (Role::Landing, target.ip),
-        };
         if let Some(kind) = from.branch_kind()
             && self.context.is_transfer(kind, from.last.function, target.function)
         {
+            let (role, address) = match from.terminator {
+                Terminator::Call { push: true, .. } | Terminator::IndirectCall => {
+                    (Role::Call, from.last.next_ip())
+                }
+                Terminator::Return => (Role::Return, target.ip),
+                _ if from.last.function == target.function || target.at_entry => (Role::Jump, target.ip),
+                _ => (Role::Landing, target.ip),
+            };
             let is_asked = self.context.is_asked(target.function);
             self.transfer(kind, from.last, target, role, Reached { address, is_asked });
         }
@@ -146,14 +157,12 @@ impl<'a> Path<'a> {
     fn transfer(&mut self, kind: BranchKind, from: Site, to: Target, role: Role, reached: Reached) {
         self.effects.transfers.push(Transfer::Branch { kind, from, to });
         self.effects.edges.push(Edge {
-            from: self.block,
             work: self.work,
             role,
             to: reached.address,
             from_asked: self.context.is_asked(from.function),
             to_asked: reached.is_asked,
             is_behind_first: self.first_work.is_some(),
-            is_open: false,
             is_last: false,
         });
     }
@@ -168,7 +177,8 @@ impl<'a> Path<'a> {
             Err(why) => {
                 let target = self.context.target(self.space, ip);
                 let kind = self.here().branch_kind();
-                Err(Failure { branch: kind.map(|kind| (kind, target)), ..no_code(why, ip).into() })
+                let failure = Failure::from(no_code(why, ip));
+                Err(Failure { branch: kind.map(|kind| (kind, target)), ..failure }.into())
             }
         }
     }
@@ -179,47 +189,47 @@ impl<'a> Path<'a> {
     }
 
     fn not_taken(&mut self) -> Walked<()> {
-        let ip = self.here().last.next_ip();
-        let next = self.graph.next(self.context, self.space, self.block);
-        self.block = next.map_err(|why| no_code(why, ip))?;
+        match self.graph.next(self.context, self.space, self.block) {
+            Ok(next) => self.block = next,
+            Err(why) => return Err(no_code(why, self.here().last.next_ip()).into()),
+        }
         Ok(())
     }
 
     /// The branch that is taken next is a call that returns.
     fn call(&mut self) {
-        self.calls.push(Call { block: self.block, edge: self.effects.edges.len() });
+        self.calls.push(self.block);
     }
 
     /// Passes the instructions of the block at hand.
-    fn pass(&mut self, block: &Block) {
-        self.work = self.work.wrapping_add(block.instructions);
+    fn pass(&mut self) {
+        self.work = self.work.wrapping_add(self.here().instructions);
     }
 
-    /// Goes on to the block whose end needs a packet.
-    fn advance(&mut self) -> Walked<Block> {
+    /// Goes on to the block whose end needs a packet: to this end.
+    #[inline]
+    fn advance(&mut self) -> Walked<Terminator> {
         for _ in 0..MAX_DIRECT {
-            let block = self.here();
-            match block.terminator {
+            match self.here().terminator {
                 Terminator::Jump { to } => {
-                    self.pass(&block);
+                    self.pass();
                     self.taken(to)?;
                 }
                 Terminator::Call { to, push } => {
-                    self.pass(&block);
+                    self.pass();
                     if push {
                         self.call();
                     }
                     self.taken(to)?;
                 }
                 Terminator::Continue => {
-                    self.pass(&block);
+                    self.pass();
                     self.not_taken()?;
                 }
-                _ => return Ok(block),
+                needs_packet => return Ok(needs_packet),
             }
         }
-        let block = self.here();
-        Err(Failure { endless: true, ..GapCause::Desync { ip: block.last.ip }.into() })
+        Err(Failure { endless: true, ..self.desync().into() }.into())
     }
 
     /// The branch at hand has the next bit.
@@ -234,32 +244,32 @@ impl<'a> Path<'a> {
     pub(super) fn follow(&mut self, bits: Tnt) -> Walked<End> {
         self.rest = bits;
         while !self.rest.is_empty() {
-            let block = self.advance()?;
-            match block.terminator {
+            match self.advance()? {
                 Terminator::Conditional { taken } => {
-                    self.pass(&block);
+                    self.pass();
                     self.bit(|path, is_taken| if is_taken { path.taken(taken) } else { path.not_taken() })?;
                 }
                 Terminator::Return if self.context.recording.pt.return_compression => {
                     let call = self.calls.pop();
-                    self.pass(&block);
+                    self.pass();
                     self.bit(|path, is_taken| match call {
-                        _ if !is_taken => Err(GapCause::Desync { ip: block.last.ip }.into()),
-                        Some(call) => path.return_to(call.block),
+                        _ if !is_taken => Err(path.desync().into()),
+                        Some(call) => path.return_to(call),
                         None => {
                             path.return_to_stack();
                             Ok(())
                         }
                     })?;
                     if call.is_none() {
-                        return Ok(if block.last.ip.is_kernel() { End::KernelReturn } else { End::Return });
+                        let is_kernel = self.here().last.ip.is_kernel();
+                        return Ok(if is_kernel { End::KernelReturn } else { End::Return });
                     }
                 }
                 // Deferred TIP: the bits belong to branches behind its target.
                 Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return => {
                     return Ok(End::Indirect);
                 }
-                _ => return Err(stopped_at(&block).into()),
+                _ => return Err(stopped_at(self.here()).into()),
             }
         }
         Ok(End::Used)
@@ -267,30 +277,60 @@ impl<'a> Path<'a> {
 
     /// A compressed return behind `call`.
     fn return_to(&mut self, call: BlockId) -> Walked<()> {
-        let from = self.here().last.ip;
         let ip = self.graph.return_address(call);
-        if from.is_kernel() != ip.is_kernel() {
-            return Err(GapCause::Desync { ip: from }.into()); // no near return leads into the kernel or out of it
+        if self.here().last.ip.is_kernel() != ip.is_kernel() {
+            return Err(self.desync().into()); // no near return leads into the kernel or out of it
         }
         let to = self.graph.behind_call(self.context, self.space, call);
         self.branch(to, ip)
     }
 
+    /// Tracing starts at `ip`.
+    pub(super) fn start_trace(&mut self, ip: Avma) -> Walked<End> {
+        self.block = self.graph.at(self.context, self.space, ip).map_err(|why| no_code(why, ip))?;
+        let to = self.here().start;
+        self.border(Transfer::Start { to, after_gap: false });
+        Ok(End::Used)
+    }
+
+    /// Tracing ends with the block at hand, whose branch goes to `ip`.
+    pub(super) fn end_trace(&mut self, ip: Avma) -> Walked<End> {
+        let block = *self.here();
+        let kind = block.leaves_for(ip).ok_or(stopped_at(&block))?;
+        self.border(Transfer::End { kind, from: block.last, to: Some(ip) });
+        self.returns = block.terminator == Terminator::Return;
+        Ok(End::Used)
+    }
+
+    /// Where tracing starts or ends, what is open stays, as it does where control lands.
+    fn border(&mut self, transfer: Transfer) {
+        self.effects.transfers.push(transfer);
+        self.effects.edges.push(Edge {
+            work: 0,
+            role: Role::Landing,
+            to: Avma(0),
+            from_asked: false,
+            to_asked: false,
+            is_behind_first: false,
+            is_last: false,
+        });
+    }
+
     /// An indirect branch to `ip`.
     pub(super) fn jump(&mut self, ip: Avma) -> Walked<End> {
-        let block = self.advance()?;
-        match block.terminator {
+        let branch = self.advance()?;
+        match branch {
             Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return => (),
             Terminator::Far => return Ok(End::Far),
-            _ => return Err(stopped_at(&block).into()),
+            _ => return Err(stopped_at(self.here()).into()),
         }
-        if block.last.ip.is_kernel() && !ip.is_kernel() {
-            return Err(GapCause::Desync { ip: block.last.ip }.into()); // no near branch leads out of the kernel
+        if self.here().last.ip.is_kernel() && !ip.is_kernel() {
+            return Err(self.desync().into()); // no near branch leads out of the kernel
         }
-        self.pass(&block);
+        self.pass();
         let to = self.graph.at(self.context, self.space, ip);
         let is_vsyscall = ip.is_kernel() && to.is_err();
-        match block.terminator {
+        match branch {
             Terminator::IndirectCall if !is_vsyscall => self.call(),
             Terminator::Return => self.returns = self.calls.pop().is_none(),
             _ => (),

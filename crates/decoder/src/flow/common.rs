@@ -10,13 +10,16 @@ use super::events::FupUse;
 use super::{Flow, State};
 use crate::block::BlockId;
 use crate::clock::Slot;
-use crate::effects::{Asked, Effect, Effects, End, Side};
+use crate::effects::{Asked, Effect, Effects, End, Remembered, Side};
 use crate::output::{Edges, Output};
 use crate::return_stack::ReturnStack;
 use crate::walk::Step;
 
 /// So many bytes are looked at in one go: few enough for [`crate::clock::Ticker`].
-const RUN_BYTES: usize = 1 << 18;
+const WINDOW: usize = 1 << 11;
+
+/// A CYC packet and one behind it have no more.
+const PAIR: usize = 2 + MAX_PACKET_LEN;
 
 /// The last flow packet, and what has come behind it.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +73,7 @@ struct Place<'a> {
     side: Side,
     stack: &'a mut ReturnStack,
     effects: &'a Effects,
+    remembered: Remembered<'a>,
     output: &'a mut Output,
 }
 
@@ -79,7 +83,7 @@ impl<'a> Place<'a> {
     #[inline(always)]
     fn pass(&mut self, asked: Asked, has_first_bit: bool, step: impl FnOnce() -> Step) -> Option<&'a Effect> {
         let effects = self.effects;
-        let effect = effects.find(self.block, asked)?;
+        let effect = self.remembered.find(self.block, asked)?;
         let mut next = effect.next;
         if let Some(first) = effect.edges() {
             let mut call = BlockId::NONE;
@@ -93,15 +97,14 @@ impl<'a> Place<'a> {
                 _ => return None,
             }
             self.output.effect(&step(), self.work, Edges { first, has_first_bit, call }, effects);
-            if effect.calls {
-                effects.push_calls(first, self.stack);
+            if effect.calls > 0 {
+                effects.push_calls(effect, self.stack);
             }
         } else if effect.end != End::Used {
             return None;
         }
         self.work = self.work.wrapping_add(effect.work);
         self.block = next;
-        effects.lookups.set(effects.lookups.get() + 1);
         Some(effect)
     }
 }
@@ -117,47 +120,71 @@ impl Flow<'_> {
         let whole = truncation
             .map_or(self.stop, |at| AuxOffset(at.0.saturating_sub(MAX_PACKET_LEN as u64)).min(self.stop));
         let run = self.reader.run(whole);
-        let run = run.get(..RUN_BYTES).unwrap_or(run);
         let end = self.reader.offset().plus(run.len() as u64);
         let mut rest = run;
-        while matches!(self.state, State::On) && self.walk.tnt.is_empty() {
-            if self.clock.has_cyc() {
-                self.follow_run::<true>(&mut rest, end);
-            } else {
-                self.follow_run::<false>(&mut rest, end);
+        while self.walk.tnt.is_empty() {
+            let goes_on = match self.state {
+                State::On if self.clock.has_cyc() => self.follow_run::<true>(&mut rest, end),
+                State::On => self.follow_run::<false>(&mut rest, end),
+                _ => false,
+            };
+            match rest.split_first() {
+                Some((_, behind)) if !self.walk.tnt.is_empty() => {
+                    self.follow_rest(AuxOffset(end.0 - rest.len() as u64));
+                    rest = behind;
+                }
+                _ if goes_on || self.filtered(&mut rest, end) => (),
+                _ => break,
             }
-            let Some((_, behind)) = rest.split_first().filter(|_| !self.walk.tnt.is_empty()) else { break };
-            self.follow_rest(AuxOffset(end.0 - rest.len() as u64));
-            rest = behind;
         }
         self.reader.passed(run, rest);
     }
 
-    /// Follows what is remembered, up to `end`, where `rest` ends, or to a packet that takes more than to look up what it does:
-    /// another one, or one whose effect is not remembered yet, or is none that the code goes on behind.  That packet is left
-    /// as if it had not been seen, but of a TNT the first bits may have been followed: then the others wait.
+    /// Follows what is remembered, up to a packet that takes more than to look up what it does: another one, or one whose effect
+    /// is not remembered yet, or is none that the code goes on behind.  That packet is left as if it had not been seen, but of a
+    /// TNT the first bits may have been followed: then the others wait.  If there is none in the first bytes of `rest`, which
+    /// end at `end`, it goes on behind these.
     // On its own, so that the registers are all its.
     #[inline(never)]
-    fn follow_run<const HAS_CYC: bool>(&mut self, rest: &mut &[u8], end: AuxOffset) {
-        let Some(mut ticker) = self.clock.ticker::<HAS_CYC>() else { return };
+    fn follow_run<const HAS_CYC: bool>(&mut self, rest: &mut &[u8], end: AuxOffset) -> bool {
         let walk = &mut self.walk;
+        let Some(remembered) = walk.effects.remembered() else { return false };
+        let Some(mut ticker) = self.clock.ticker::<HAS_CYC>(WINDOW) else { return false };
         let mut place = Place {
             block: walk.block,
             work: walk.work,
             side: Side::User(walk.space),
             stack: &mut walk.stack,
             effects: walk.effects,
+            remembered,
             output: walk.output,
         };
         // What is mostly written stays in memory: the processor has too few registers for all.
-        let (last, last_ip, mut bytes) = (&mut self.last, &mut self.last_ip, *rest);
-        'run: while let Some((packet, behind)) = packet::decode_common(bytes, last_ip) {
-            let at = || AuxOffset(end.0 - bytes.len() as u64);
+        let (last, last_ip) = (&mut self.last, &mut self.last_ip);
+        // A length that is known when this is compiled needs no register.
+        let mut few;
+        let window = match rest.first_chunk() {
+            Some(window) => window,
+            None => {
+                few = [0; WINDOW];
+                few[WINDOW - rest.len()..].copy_from_slice(rest);
+                &few
+            }
+        };
+        let begin = WINDOW - rest.len().min(WINDOW);
+        let offset = end.0 - rest.len() as u64;
+        let (mut pos, mut behind_flow) = (begin, begin);
+        'run: while let Some(bytes) = window[pos..].first_chunk::<PAIR>() {
+            let mut cyc_len = 0;
+            if let Some((cycles, len)) = packet::decode_common_cyc(bytes) {
+                ticker.cyc(cycles);
+                last.behind_tnt = false;
+                cyc_len = len;
+            }
+            pos += cyc_len;
+            let Some((packet, len)) = packet::decode_common(&bytes[cyc_len..], last_ip) else { break };
+            let at = || AuxOffset(offset + (pos - begin) as u64);
             match packet {
-                Common::Cyc(cycles) => {
-                    ticker.cyc(cycles);
-                    last.behind_tnt = false;
-                }
                 Common::Tnt(all) => {
                     let before = place.work;
                     let step = || last.step(ticker.next(), at());
@@ -172,8 +199,10 @@ impl Flow<'_> {
                         let step = || last.rest_of_tnt(at());
                         let Some(effect) = place.pass(Asked::bits(left), false, step) else {
                             (walk.tnt, walk.first_bit) = (left, Some(first_bit));
+                            behind_flow = pos; // a CYC was before its slot
                             break 'run;
                         };
+                        place.effects.looked_up(1);
                         left = effect.rest();
                     }
                 }
@@ -186,17 +215,23 @@ impl Flow<'_> {
                         place.stack.pop();
                     }
                     ticker.branch();
-                    if !last.behind_tnt {
+                    if last.behind_tnt {
+                        place.effects.looked_up(1);
+                    } else {
                         last.tip(ticker.next());
                         ticker.slot(place.work);
                     }
                 }
             }
-            bytes = behind;
+            pos += len;
+            behind_flow = pos;
         }
-        ticker.stop();
-        let Place { block, work, .. } = place;
+        let Place { block, work, effects, .. } = place;
         (walk.block, walk.work) = (block, work);
-        *rest = bytes;
+        let goes_on = pos > WINDOW - PAIR && pos > begin;
+        let cyc_is_last = (pos > begin).then_some(pos > behind_flow);
+        effects.looked_up(ticker.stop(cyc_is_last));
+        *rest = &rest[pos - begin..];
+        goes_on
     }
 }

@@ -113,7 +113,7 @@ impl Flow<'_> {
     /// An IP filter was entered in kernel code without text: that is all that is known of it.
     pub(super) fn skipped_start(&mut self, step: Step, ip: Avma) {
         self.away.filtered = Some(ip);
-        self.walk.thread(self.running, self.walk.space, self.clock.now_lo());
+        self.thread();
         let start = Transfer::Start { to: self.walk.target(ip), after_gap: false };
         self.walk.output.transfer(step.slot, step.slot, self.walk.work, step.at, start);
     }

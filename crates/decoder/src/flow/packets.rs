@@ -1,6 +1,6 @@
 //! What a flow packet means in each state.
 
-use model::{AsyncCause, AuxOffset, Avma, GapCause};
+use model::{AsyncCause, AuxOffset, Avma, GapCause, Ns};
 use packet::{IpPayload, Tnt};
 
 use super::events::{Fup, FupUse, Interruption};
@@ -127,7 +127,13 @@ impl Flow<'_> {
     pub(super) fn pge(&mut self, at: AuxOffset, payload: IpPayload) {
         self.fup = None;
         self.fup_use = FupUse::default();
-        let Some(ip) = self.last_ip.expand(payload).map(Avma) else { return };
+        if let Some(ip) = self.last_ip.expand(payload).map(Avma) {
+            self.start(at, ip);
+        }
+    }
+
+    /// Tracing starts at `ip`.
+    pub(super) fn start(&mut self, at: AuxOffset, ip: Avma) {
         if matches!(self.state, State::On) {
             // The end of the last stretch is missing.
             let before = self.walk.position().ip;
@@ -135,6 +141,9 @@ impl Flow<'_> {
         }
         self.clock.discontinuity();
         let step = self.step(at);
+        if self.goes_on(step, ip) {
+            return;
+        }
         self.arrive(step, ip, true);
         if matches!(self.state, State::Kernel) && self.context.recording.pt.has_ip_filter {
             self.skipped_start(step, ip);
@@ -145,6 +154,11 @@ impl Flow<'_> {
         let ip = self.last_ip.expand(payload).map(Avma);
         let fup = self.fup.take();
         self.fup_use = FupUse::default();
+        self.end(at, ip, fup);
+    }
+
+    /// Tracing ends, by a branch to `ip`, or behind a FUP.
+    pub(super) fn end(&mut self, at: AuxOffset, ip: Option<Avma>, fup: Option<Fup>) {
         match self.state {
             State::On => {
                 self.clock.progress(1);
@@ -168,7 +182,7 @@ impl Flow<'_> {
                 } else if let Err(cause) = walked {
                     self.lose(cause, at, true);
                     self.close_gap(step, self.running);
-                } else if self.running.to < self.clock.now_lo() {
+                } else if self.running.to != Ns::MAX && self.running.to < self.clock.now_lo() {
                     // The switch records say that the thread had left before: whose code this was is not sure.
                     let moment = Moment::At(step.slot);
                     self.walk.output.gap(moment, moment, 0, at, GapCause::UnknownThread);

@@ -1,10 +1,9 @@
 //! Where execution is: what PSB+ says, and arriving at an address that a packet gives.
 
-use model::{AuxOffset, Avma, GapCause, SpaceId, Transfer};
+use model::{AuxOffset, Avma, GapCause, Transfer};
 
 use super::events::FupUse;
 use super::{Flow, State};
-use crate::owner::Running;
 use crate::walk::Step;
 
 impl Flow<'_> {
@@ -79,7 +78,7 @@ impl Flow<'_> {
             return self.arrive(step, ip, true);
         }
         self.attribute();
-        self.walk.thread(self.running, self.walk.space, self.clock.now_lo());
+        self.thread();
         match self.enter(ip) {
             _ if self.guest => self.state = State::Guest,
             Ok(()) => self.state = State::On,
@@ -116,13 +115,13 @@ impl Flow<'_> {
         self.state = State::Off;
         if !self.running.is_known() {
             self.doubt(step);
-            self.walk.thread(self.running, self.walk.space, self.clock.now_lo());
+            self.thread();
             return self.lose(GapCause::UnknownThread, step.at, true);
         }
         match self.enter(ip) {
             _ if self.guest => self.state = State::Guest,
             Ok(()) => {
-                self.walk.thread(self.running, self.walk.space, self.clock.now_lo());
+                self.thread();
                 let to = self.walk.position();
                 let start = Transfer::Start { to, after_gap };
                 self.walk.output.transfer(step.own, step.slot, self.walk.work, step.at, start);
@@ -135,10 +134,28 @@ impl Flow<'_> {
             }
             Err(cause) if ip.is_kernel() => self.skip_kernel(cause),
             Err(cause) => {
-                self.walk.thread(self.running, self.walk.space, self.clock.now_lo());
+                self.thread();
                 self.lose(cause, step.at, true);
             }
         }
+    }
+
+    /// Execution is at `ip` now, tracing was off, and there is nothing else to say of it: as [`Self::arrive`]; false if there is.
+    pub(super) fn goes_on(&mut self, step: Step, ip: Avma) -> bool {
+        if !matches!(self.state, State::Off) || ip.is_kernel() || self.guest || !self.long_mode {
+            return false;
+        }
+        self.attribute();
+        if !self.running.is_known() {
+            return false;
+        }
+        self.thread();
+        if !self.walk.follow_start(step, ip) {
+            return false;
+        }
+        self.state = State::On;
+        self.reach_user();
+        true
     }
 
     /// Goes to an address that a packet gives.  Only 64-bit code is decoded.
@@ -146,15 +163,12 @@ impl Flow<'_> {
         if self.long_mode { self.walk.jump_to(ip) } else { Err(GapCause::NarrowCode { ip }) }
     }
 
-    /// Finds out who runs now, and in which address space.
-    pub(super) fn attribute(&mut self) {
-        self.running = self.owner.at(self.clock.now_lo());
-        self.walk.space = self.space_of(self.running);
-    }
-
-    /// The address space of a thread that runs now.
-    pub(super) fn space_of(&self, running: Running) -> SpaceId {
-        let now = self.clock.now_estimate().max(running.from);
-        self.context.code.space(running.pid, now)
+    /// The events that follow are those of who runs.
+    #[inline]
+    pub(super) fn thread(&mut self) {
+        let (running, space) = (self.running, self.walk.space);
+        if !self.walk.output.is_of(running, space) {
+            self.walk.thread(running, space, self.clock.now_lo());
+        }
     }
 }

@@ -141,6 +141,10 @@ impl CodeSource for Code {
         SpaceId(1 + changes as u32)
     }
 
+    fn space_until(&self, _: Pid, time: Ns) -> Ns {
+        self.earlier.iter().map(|(until, _)| *until).find(|until| *until > time).unwrap_or(Ns::MAX)
+    }
+
     fn code(&self, space: SpaceId, ip: Avma) -> Result<&[u8], NoCode> {
         let generation = self.earlier.get(space.0.saturating_sub(1) as usize);
         let sections = generation.map_or(&self.sections, |(_, sections)| sections);

@@ -3,8 +3,9 @@
 use model::{AsyncCause, Avma, BranchKind, EndKind, Site, Transfer};
 
 use super::{Step, Walk, Walked};
-use crate::block::{Block, Terminator};
-use crate::effects::{MAX_DIRECT, stopped_at};
+use crate::block::{Block, BlockId, Terminator};
+use crate::effects::{Asked, End, MAX_DIRECT, stopped_at};
+use crate::output::Edges;
 
 impl Walk<'_> {
     /// An event interrupted execution before the instruction at `ip`.
@@ -58,7 +59,16 @@ impl Walk<'_> {
     /// Without IP filter that is a far transfer.  With one, it may be any branch, also a direct one or a
     /// conditional one (which then has no TNT bit, and may have no address), or running on past the end of the
     /// range; the address tells.
+    #[inline]
     pub(crate) fn follow_end(&mut self, step: Step, ip: Option<Avma>) -> Walked<()> {
+        match ip {
+            Some(ip) if self.follow_border(step, self.block, Asked::End(ip)) => Ok(()),
+            _ => self.walk_to_end(step, ip),
+        }
+    }
+
+    /// The same, where more is between than the end of a block, or the address does not tell.
+    fn walk_to_end(&mut self, step: Step, ip: Option<Avma>) -> Walked<()> {
         for steps in 0..MAX_DIRECT {
             let block = *self.graph.block(self.block);
             if let Some(ip) = ip.filter(|&ip| block.contains(ip) && (ip != block.start.ip || steps > 0)) {
@@ -66,53 +76,63 @@ impl Walk<'_> {
                 self.end(step, EndKind::FallThrough, from.unwrap_or(block.last), Some(ip));
                 return Ok(());
             }
-            let leaves = match block.terminator {
-                Terminator::Jump { to } | Terminator::Call { to, .. } => match ip {
-                    Some(ip) => ip == to,
-                    None => self.is_filtered_out(to), // SKL014
-                },
-                Terminator::Conditional { taken } => {
-                    let to = match ip {
-                        Some(ip) if ip == taken || ip == block.last.next_ip() => Some(ip),
-                        None if self.context.recording.pt.has_ip_filter => self.hidden_target(&block, taken),
-                        _ => return Err(self.desync(&block)),
-                    };
-                    self.end(step, EndKind::Branch(BranchKind::ConditionalJump), block.last, to);
+            if let Some(kind) = ip.and_then(|ip| block.leaves_for(ip)) {
+                if block.terminator == Terminator::Return {
+                    self.stack.pop();
+                }
+                self.end(step, kind, block.last, ip);
+                return Ok(());
+            }
+            let to = match block.terminator {
+                Terminator::Jump { to } | Terminator::Call { to, .. }
+                    if ip.is_none() && self.is_filtered_out(to) =>
+                {
+                    Some(to) // SKL014
+                }
+                Terminator::Jump { .. } | Terminator::Call { .. } | Terminator::Continue => {
+                    self.direct(step)?;
+                    continue;
+                }
+                Terminator::Undecodable(_) if ip == Some(block.last.next_ip()) => {
+                    self.end(step, EndKind::FallThrough, block.last, ip);
                     return Ok(());
                 }
-                Terminator::Continue => false,
-                Terminator::Undecodable(_) => {
-                    if ip == Some(block.last.next_ip()) {
-                        self.end(step, EndKind::FallThrough, block.last, ip);
-                        return Ok(());
-                    }
-                    return Err(stopped_at(&block));
-                }
-                Terminator::Far => true,
+                Terminator::Undecodable(_) => return Err(stopped_at(&block)),
+                Terminator::Far => None,
                 // Without an address it is user code that was left, or tracing; a near branch does neither.
-                _ if ip.is_none() && !self.context.recording.pt.has_ip_filter => {
+                _ if ip.is_some() || !self.context.recording.pt.has_ip_filter => {
                     return Err(self.desync(&block));
                 }
-                _ => true,
-            };
-            if !leaves {
-                self.direct(step)?;
-                continue;
-            }
-            let kind = block.branch_kind().map_or(EndKind::Syscall, EndKind::Branch);
-            let to = match block.terminator {
-                Terminator::Jump { to } | Terminator::Call { to, .. } => Some(to),
+                Terminator::Conditional { taken } => self.hidden_target(&block, taken),
                 // A compressed one has no address (SDM, "Packet Generation under Different Enable Conditions").
-                Terminator::Return => {
-                    let compressed = self.stack.pop().map(|call| self.graph.return_address(call));
-                    ip.or(compressed)
-                }
-                _ => ip,
+                Terminator::Return => self.stack.pop().map(|call| self.graph.return_address(call)),
+                Terminator::IndirectJump | Terminator::IndirectCall => None,
             };
+            let kind = block.branch_kind().map_or(EndKind::Syscall, EndKind::Branch);
             self.end(step, kind, block.last, to);
             return Ok(());
         }
         Err(self.endless(step))
+    }
+
+    /// Tracing starts at `ip`, in code that there is; false if there is none.
+    #[inline]
+    pub(crate) fn follow_start(&mut self, step: Step, ip: Avma) -> bool {
+        self.follow_border(step, BlockId(self.space.0), Asked::Start(ip))
+    }
+
+    /// Does what is an effect where tracing starts or ends, whose time is the packet's own; false if it is none.
+    #[inline(always)]
+    fn follow_border(&mut self, step: Step, block: BlockId, asked: Asked) -> bool {
+        let effect = self.effect(block, asked);
+        let Some(first) = effect.edges().filter(|_| effect.end != End::Lost) else { return false };
+        if effect.returns {
+            self.stack.pop();
+        }
+        self.block = effect.next;
+        let edges = Edges { first, has_first_bit: false, call: BlockId::NONE };
+        self.output.effect(&Step { lo: step.own, ..step }, self.work, edges, self.effects);
+        true
     }
 
     /// The IP filter is known to have no range at `ip`.

@@ -7,6 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::machine;
 use super::process::{HEAD_START, LIMIT, command, signal, wait};
@@ -22,12 +23,14 @@ pub(super) fn run_case(vm: &Vm, case: &Case) -> Result<String> {
         machine::set_knob(knob, *value)?;
     }
     machine::set_second_cpu(case.cpus > 1)?;
+    let aside = Aside::of(case)?;
     machine::empty_log()?;
     machine::trace_switches()?;
     let end = match case.start {
         Start::ByRecorder => launch(vm, case),
         Start::Waits | Start::Runs => attach(vm, case),
     };
+    drop(aside);
     machine::save_log(&vm.of_case(case.name, "log"))?;
     machine::save_switches(&vm.of_case(case.name, "switches"))?;
     for (knob, _) in case.knobs {
@@ -38,6 +41,28 @@ pub(super) fn run_case(vm: &Vm, case: &Case) -> Result<String> {
         move_file(&vm.perf_output(case), &vm.data(case))?;
     }
     Ok(end.to_string())
+}
+
+/// While all that runs on one of two CPUs is recorded, who waits and who records are on the other one.  They read the clock in code
+/// that is not in the recording (the vDSO), and where such code has run nobody knows any more where the calls before it return to:
+/// the target, which moves from one to the other, would have gaps there.
+struct Aside(CpuSet);
+
+impl Aside {
+    fn of(case: &Case) -> Result<Option<Self>> {
+        let Some(traced) = case.traced_cpu().filter(|_| case.is_of_cpus()) else { return Ok(None) };
+        let before = sched_getaffinity(None)?;
+        let mut others = before;
+        others.unset(traced.0 as usize);
+        sched_setaffinity(None, &others)?; // who is started from here is there, too
+        Ok(Some(Self(before)))
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        let _ = sched_setaffinity(None, &self.0);
+    }
 }
 
 /// Also from one file system to another.

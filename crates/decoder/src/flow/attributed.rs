@@ -1,0 +1,70 @@
+//! Who runs, and in which address space: asked wherever tracing starts, and nearly always answered as before.
+
+use model::{Ns, SpaceId, Tsc};
+
+use super::Flow;
+use crate::clock::Now;
+use crate::owner::Running;
+
+/// Who runs, and in which address space, whenever both times of now lie from those of `first` to those of `last`.
+#[derive(Clone, Copy)]
+pub(super) struct Attributed {
+    running: Running,
+    space: SpaceId,
+    first: Now,
+    last: Now,
+}
+
+impl Attributed {
+    /// At no time.
+    pub(super) const NOBODY: Self = Self {
+        running: Running::UNKNOWN,
+        space: SpaceId(0),
+        first: Now { lo: Tsc(1), point: Tsc(1) },
+        last: Now { lo: Tsc(0), point: Tsc(0) },
+    };
+
+    #[inline]
+    fn holds(&self, now: Now) -> bool {
+        let Self { first, last, .. } = self;
+        first.lo <= now.lo && now.lo <= last.lo && first.point <= now.point && now.point <= last.point
+    }
+}
+
+impl Flow<'_> {
+    /// Finds out who runs now, and in which address space.
+    #[inline]
+    pub(super) fn attribute(&mut self) {
+        let now = self.clock.now();
+        if !now.is_some_and(|now| self.attributed.holds(now)) {
+            self.attributed = self.attributed_from(now);
+        }
+        (self.running, self.walk.space) = (self.attributed.running, self.attributed.space);
+    }
+
+    #[cold]
+    fn attributed_from(&self, now: Option<Now>) -> Attributed {
+        let running = self.owner.at(self.clock.now_lo());
+        let space = self.space_of(running);
+        let Some(first) = now else { return Attributed { running, space, ..Attributed::NOBODY } };
+        let before = |until: Ns| match until {
+            Ns::MAX => Tsc(u64::MAX),
+            until => self.context.conversion().to_tsc(Ns(until.0.saturating_sub(1))),
+        };
+        // Who runs is the first who has not left yet (`Owner::at`), so until he leaves; but whom nobody knows may be another one
+        // any time.
+        let lo = if running.is_known() { before(running.to) } else { first.lo };
+        let point = before(self.context.code.space_until(running.pid, self.space_time(running)));
+        Attributed { running, space, first, last: Now { lo, point } }
+    }
+
+    /// The address space of a thread that runs now.
+    pub(super) fn space_of(&self, running: Running) -> SpaceId {
+        self.context.code.space(running.pid, self.space_time(running))
+    }
+
+    /// When the address space of a thread that runs now is asked for.
+    fn space_time(&self, running: Running) -> Ns {
+        self.clock.now_estimate().max(running.from)
+    }
+}
