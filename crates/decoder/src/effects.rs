@@ -25,6 +25,8 @@ use crate::return_stack::ReturnStack;
 pub(crate) use memo::Remembered;
 use memo::{Key, Memo};
 use path::Path;
+#[cfg(test)]
+pub(crate) use path::quiet;
 pub(crate) use path::{MAX_DIRECT, no_code, stopped_at};
 
 /// Index of an [`Edge`].
@@ -48,6 +50,8 @@ pub(crate) struct Edge {
     pub(crate) role: Role,
     /// [`Reached::address`], which of [`Role::ReturnToStack`] nobody knows.
     pub(crate) to: Avma,
+    /// The block that it left.
+    pub(crate) from: BlockId,
     /// The function that it left is asked about, and the one that it reached.
     pub(crate) from_asked: bool,
     pub(crate) to_asked: bool,
@@ -134,10 +138,11 @@ pub(crate) struct Effect {
     /// The number of the bits that are left ([`Tnt::number`]).
     rest: u8,
     pub(crate) end: End,
-    /// It returned by a TIP to a call before it.
-    pub(crate) returns: bool,
-    /// So many of its calls have not returned; of more than the stack has room for, the youngest.
-    pub(crate) calls: u8,
+    /// How many branches it has that are transfers, if they are [quiet](path::quiet); else 0.
+    pub(crate) quiet: u8,
+    /// So many of its calls have not returned; of more than the stack has room for, the youngest.  -1: it returned by a TIP to a
+    /// call before it.
+    pub(crate) calls: i8,
 }
 
 impl Effect {
@@ -145,6 +150,12 @@ impl Effect {
     #[inline]
     pub(crate) fn edges(&self) -> Option<EdgeId> {
         self.edges.some()
+    }
+
+    /// It returned by a TIP to a call before it.
+    #[inline]
+    pub(crate) fn returns(&self) -> bool {
+        self.calls < 0
     }
 
     /// Its last branch is the one of its first bit, if it has used any.
@@ -242,6 +253,16 @@ impl Effects {
             lookups: Cell::new(0),
             misses: 0,
         }
+    }
+
+    /// With these edges, and what calls return to, by call.
+    #[cfg(test)]
+    pub(crate) fn of(edges: Vec<Edge>, behind: &[Reached]) -> Self {
+        let behind = behind.iter().map(|&Reached { address: ip, is_asked }| {
+            let to = Target { ip, ..Behind::UNKNOWN.to };
+            Behind { to, block: BlockId(0), is_asked, ..Behind::UNKNOWN }
+        });
+        Self { edges, behind: behind.collect(), ..Self::new(2) }
     }
 
     /// What is remembered of it.

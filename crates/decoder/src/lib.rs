@@ -27,6 +27,7 @@ mod owner;
 mod part;
 mod prune;
 mod reader;
+mod record;
 mod return_stack;
 mod search;
 mod segment;

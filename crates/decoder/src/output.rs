@@ -1,4 +1,4 @@
-//! What one segment's decoding gives, until its clock is known: records, which then become stretches of events.
+//! What one segment's decoding gives: records until its clock is known, which then become stretches of events.
 
 use model::{
     AuxOffset, Avma, BranchEvent, BranchKind, EventTime, FunctionId, Gap, GapCause, Ns, Site, SpaceId,
@@ -7,9 +7,10 @@ use model::{
 
 use crate::block::BlockId;
 use crate::clock::{Clock, Slot, Times};
-use crate::effects::{Behind, EdgeId, Effects, Role};
+use crate::effects::{EdgeId, Effects, Role};
 use crate::owner::Running;
 use crate::prune::Pruned;
+use crate::record::{Record, What};
 use crate::stretch::Stretch;
 use crate::walk::Step;
 
@@ -24,34 +25,6 @@ pub(crate) enum Moment {
     NotAfter(Slot, Ns),
 }
 
-/// What happened at a packet, in few bytes: there are many, and most are only passed over.
-#[derive(Clone, Copy, Debug)]
-struct Record {
-    at: AuxOffset,
-    what: What,
-    /// Of [`What::Effect`] the first branch; of a record that is kept, it alone.
-    edge: EdgeId,
-    /// The call that an effect's last branch returned to, if only the stack knows that; none: it has not returned.
-    call: BlockId,
-    /// It happened behind the packet of this slot
-    lo: Slot,
-    /// and not behind that one's; the same slot twice if it is that packet's own.
-    slot: Slot,
-    /// Instructions passed.
-    work: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-enum What {
-    /// The branches of an effect.
-    Effect,
-    /// ... with the first bit of a TNT packet: those behind it are of the next slot.
-    Tnt,
-    /// One of [`Output::others`], with this number in the place of the edge's.
-    Other,
-}
-
 #[derive(Clone, Copy, Debug)]
 enum Other {
     Transfer(Transfer),
@@ -64,6 +37,8 @@ pub(crate) struct Edges {
     pub(crate) first: EdgeId,
     /// With that of the first bit of a TNT packet.
     pub(crate) has_first_bit: bool,
+    /// See [`Record::quiet`].
+    pub(crate) quiet: u8,
     /// The call that the last one returned to, if only the stack knows that; none: it has not returned.
     pub(crate) call: BlockId,
 }
@@ -94,7 +69,7 @@ pub(crate) struct Output {
     recent: Vec<Record>,
     others: Vec<Other>,
     /// The records before, each of one branch at most.
-    pruned: Pruned<Record>,
+    pruned: Pruned,
     pub(crate) overflows: u64,
     /// Room for the events of a long stretch, with others in it.
     pub(crate) room: Vec<TraceEvent>,
@@ -132,7 +107,16 @@ impl Output {
         }
         let edge = EdgeId(self.others.len() as u32);
         self.others.push(other);
-        self.recent.push(Record { at, what: What::Other, edge, call: BlockId::NONE, lo, slot, work });
+        self.recent.push(Record {
+            at,
+            what: What::Other,
+            quiet: 0,
+            edge,
+            call: BlockId::NONE,
+            lo,
+            slot,
+            work,
+        });
     }
 
     /// The branches of an effect that began when `work` instructions had passed.
@@ -141,9 +125,9 @@ impl Output {
         if self.recent.len() >= RECENT {
             self.prune_recent(effects);
         }
-        let Edges { first: edge, has_first_bit, call } = edges;
+        let Edges { first: edge, has_first_bit, quiet, call } = edges;
         let what = if has_first_bit { What::Tnt } else { What::Effect };
-        self.recent.push(Record { at: step.at, what, edge, call, lo: step.lo, slot: step.slot, work });
+        self.recent.push(Record { at: step.at, what, quiet, edge, call, lo: step.lo, slot: step.slot, work });
     }
 
     /// A transfer between the flow packets of two slots; the same slot twice if it is that packet's own.
@@ -205,7 +189,7 @@ impl Output {
     /// No other record of the last stretch follows.
     fn end_stretch(&mut self, effects: &Effects) {
         self.prune(effects, self.recent.len(), true);
-        let left_out = self.pruned.end();
+        let left_out = self.pruned.end(effects);
         if let Some((stretch, _)) = self.stretches.last_mut() {
             stretch.left_out = left_out;
         }
@@ -213,28 +197,8 @@ impl Output {
 
     /// Prunes the first `count` records; `ends`: with the last one of the stretch.
     fn prune(&mut self, effects: &Effects, count: usize, ends: bool) {
-        let Self { recent, pruned, .. } = self;
-        for (number, record) in recent[..count].iter().enumerate() {
-            if record.what == What::Other {
-                pruned.other(*record);
-                continue;
-            }
-            let EdgeId(mut id) = record.edge;
-            while let Some(edge) = effects.edges(EdgeId(id)).first() {
-                let branch = || Record { edge: EdgeId(id), ..*record };
-                let behind = || effects.behind(record.call).map(Behind::reached);
-                if !pruned.keeps_all {
-                    pruned.branch(edge, behind, ends && edge.is_last && number + 1 == count, branch);
-                } else if edge.role != Role::ReturnToStack || behind().is_some() {
-                    pruned.kept.push(branch());
-                }
-                if edge.is_last {
-                    break;
-                }
-                id += 1;
-            }
-        }
-        recent.drain(..count);
+        self.pruned.add(&self.recent[..count], ends, effects);
+        self.recent.drain(..count);
     }
 
     /// Makes the events that records of one branch at most are; whether their times and bounds are in order.
@@ -286,7 +250,7 @@ impl Output {
 /// Makes an event where it stays, piece by piece, as what was just written costs a processor much to copy; returns its time.
 #[inline(always)]
 fn branch(times: &mut Times<'_>, effects: &Effects, record: &Record, event: &mut BranchEvent) -> EventTime {
-    let &Record { at, what, edge, call, lo, mut slot, work } = record;
+    let &Record { at, what, edge, call, lo, mut slot, work, .. } = record;
     let (edge, transfer) = effects.edge(edge);
     event.transfer = *transfer;
     if edge.role == Role::ReturnToStack

@@ -15,7 +15,9 @@
 
 use model::Avma;
 
-use crate::effects::{Edge, Reached, Role};
+use crate::block::BlockId;
+use crate::effects::{Behind, Edge, EdgeId, Effects, Reached, Role};
+use crate::record::{Record, What};
 
 /// A call that is open, and stays.
 #[derive(Clone, Copy, Debug)]
@@ -27,58 +29,142 @@ struct Open {
     has_asked: bool,
 }
 
-/// What goes with the first of the calls that nobody asked about, when that returns.
-#[derive(Clone, Copy, Debug)]
-struct Doubtful<T> {
-    item: T,
-    /// If it is a call.
-    returns_to: Option<Avma>,
-}
-
 /// One thread's branches, without those that nobody asked about.
-pub(crate) struct Pruned<T> {
-    /// Everything is asked about: only [`Self::kept`] is used.
-    pub(crate) keeps_all: bool,
-    /// Of all stretches.
-    pub(crate) kept: Vec<T>,
+pub(crate) struct Pruned {
+    /// Everything is asked about.
+    keeps_all: bool,
+    /// Of all stretches, each of one branch at most.
+    pub(crate) kept: Vec<Record>,
     /// How many of this stretch are not there.
     left_out: u64,
     open: Vec<Open>,
-    /// The calls in the last one of these that are no children, and the jumps in them.
-    doubtful: Vec<Doubtful<T>>,
+    /// Behind the last one of these: the calls that are no children, and the jumps in them.  It all goes with the first of the
+    /// calls when that returns.  [`Record::call`] is the call itself, which is the first branch, or none: these are jumps.
+    doubtful: Vec<Record>,
 }
 
-impl<T> Pruned<T> {
+impl Pruned {
     pub(crate) fn new(keeps_all: bool) -> Self {
         Self { keeps_all, kept: vec![], left_out: 0, open: vec![], doubtful: vec![] }
     }
 
     /// The stretch ends: how many of its branches are not there.
-    pub(crate) fn end(&mut self) -> u64 {
-        self.stay();
+    pub(crate) fn end(&mut self, effects: &Effects) -> u64 {
+        self.stay(effects);
         self.open.clear();
         std::mem::take(&mut self.left_out)
     }
 
-    /// Something that is no branch, or one that is not of the kind that calls and returns have: all that is open stays.
-    pub(crate) fn other(&mut self, item: T) {
-        self.stay();
-        self.open.clear();
-        self.kept.push(item);
+    /// The next records; `ends` with the last one of the stretch, which says how long that was.
+    pub(crate) fn add(&mut self, records: &[Record], ends: bool, effects: &Effects) {
+        if self.keeps_all {
+            return self.keep(records, effects);
+        }
+        let (records, last) = match records.split_last() {
+            Some((last, records)) if ends => (records, Some(last)),
+            _ => (records, None),
+        };
+        for record in records {
+            if !self.takes_quiet(record, effects) {
+                self.add_one(record, false, effects);
+            }
+        }
+        if let Some(last) = last {
+            self.add_last(last, effects);
+        }
     }
 
-    /// The next branch; `is_last` of its stretch, which says how long that was.  `behind`: what it leads to if only the stack knows;
-    /// none if nobody does.
+    /// All of the branches.
+    fn keep(&mut self, records: &[Record], effects: &Effects) {
+        for record in records {
+            if record.what == What::Other {
+                self.kept.push(*record);
+                continue;
+            }
+            let EdgeId(mut id) = record.edge;
+            while let Some(edge) = effects.edges(EdgeId(id)).first() {
+                if edge.role != Role::ReturnToStack || effects.behind(record.call).is_some() {
+                    self.kept.push(Record { edge: EdgeId(id), ..*record });
+                }
+                if edge.is_last {
+                    break;
+                }
+                id += 1;
+            }
+        }
+    }
+
+    /// Takes what all goes, or all is doubtful, without looking at every branch; false if this does not.
     #[inline(always)]
-    pub(crate) fn branch(
+    fn takes_quiet(&mut self, record: &Record, effects: &Effects) -> bool {
+        let Some(mut last) = self.doubtful.len().checked_sub(1).filter(|_| record.quiet > 0) else {
+            return false;
+        };
+        if record.call == BlockId::NONE {
+            let first = effects.edges(record.edge).first().filter(|first| first.role == Role::Call);
+            let call = first.map_or(BlockId::NONE, |first| first.from);
+            self.doubtful.push(Record { call, ..*record });
+            return true;
+        }
+        let mut gone = u64::from(record.quiet);
+        loop {
+            let Some(one) = self.doubtful.get(last) else { return false };
+            gone += u64::from(one.quiet);
+            if one.call == record.call {
+                break;
+            }
+            if one.call != BlockId::NONE {
+                return false;
+            }
+            last = last.wrapping_sub(1);
+        }
+        self.left_out += gone;
+        self.doubtful.truncate(last);
+        true
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_last(&mut self, record: &Record, effects: &Effects) {
+        self.add_one(record, true, effects);
+    }
+
+    #[inline(always)]
+    fn add_one(&mut self, record: &Record, ends: bool, effects: &Effects) {
+        if record.what == What::Other {
+            return self.other(*record, effects);
+        }
+        let EdgeId(mut id) = record.edge;
+        while let Some(edge) = effects.edges(EdgeId(id)).first() {
+            let behind = || effects.behind(record.call).map(Behind::reached);
+            let branch = || Record { edge: EdgeId(id), ..*record };
+            self.branch(edge, behind, ends && edge.is_last, branch, effects);
+            if edge.is_last {
+                break;
+            }
+            id += 1;
+        }
+    }
+
+    /// Something that is no branch, or one that is not of the kind that calls and returns have: all that is open stays.
+    fn other(&mut self, record: Record, effects: &Effects) {
+        self.stay(effects);
+        self.open.clear();
+        self.kept.push(record);
+    }
+
+    /// The next branch; `is_last` of its stretch.  `behind`: what it leads to if only the stack knows; none if nobody does.
+    #[inline(always)]
+    fn branch(
         &mut self,
         edge: &Edge,
         behind: impl FnOnce() -> Option<Reached>,
         is_last: bool,
-        item: impl FnOnce() -> T,
+        branch: impl FnOnce() -> Record,
+        effects: &Effects,
     ) {
         if edge.from_asked {
-            self.asks();
+            self.asks(effects);
         }
         let mut to = edge.to();
         match edge.role {
@@ -86,22 +172,22 @@ impl<T> Pruned<T> {
                 // Whose code runs where nothing is known to be open nobody knows.
                 let is_child = || self.open.last().is_none_or(|caller| caller.is_asked);
                 if !to.is_asked && (!self.doubtful.is_empty() || !is_child()) {
-                    return self.doubtful.push(Doubtful { item: item(), returns_to: Some(to.address) });
+                    return self.doubtful.push(Record { quiet: 1, call: edge.from, ..branch() });
                 }
-                self.stay();
+                self.stay(effects);
                 let Reached { address: returns_to, is_asked } = to;
                 self.open.push(Open { returns_to, is_asked, has_asked: is_asked });
-                return self.kept.push(item());
+                return self.kept.push(branch());
             }
             Role::Return | Role::ReturnToStack => {
                 if edge.role == Role::ReturnToStack {
                     let Some(behind) = behind() else { return };
                     to = behind;
                 }
-                if !is_last && self.goes(to.address) {
+                if !is_last && self.goes(to.address, effects) {
                     return;
                 }
-                self.stay();
+                self.stay(effects);
                 match self.open.pop() {
                     Some(call) if call.returns_to != to.address => self.open.clear(),
                     Some(call) if call.has_asked => {
@@ -113,60 +199,64 @@ impl<T> Pruned<T> {
                 }
             }
             Role::Jump if !to.is_asked && !self.doubtful.is_empty() => {
-                return self.doubtful.push(Doubtful { item: item(), returns_to: None });
+                return self.doubtful.push(Record { quiet: 1, call: BlockId::NONE, ..branch() });
             }
             Role::Jump => (),
             Role::Landing => {
-                self.stay();
+                self.stay(effects);
                 self.open.clear();
             }
         }
         if to.is_asked {
-            self.asks();
+            self.asks(effects);
         }
-        self.kept.push(item());
+        self.kept.push(branch());
     }
 
     /// The last of the doubtful calls, if there are any, and if it returns there: it goes, and its return with it.
     #[inline]
-    fn goes(&mut self, to: Avma) -> bool {
+    fn goes(&mut self, to: Avma, effects: &Effects) -> bool {
         let mut gone = 1;
-        for one in self.doubtful.iter().rev() {
-            gone += 1;
-            match one.returns_to {
-                Some(returns_to) if returns_to == to => {
-                    self.left_out += gone;
-                    self.doubtful.truncate(self.doubtful.len() + 1 - gone as usize);
-                    return true;
-                }
-                Some(_) => return false,
-                None => (),
+        for (number, one) in self.doubtful.iter().enumerate().rev() {
+            gone += u64::from(one.quiet);
+            if one.call == BlockId::NONE {
+                continue;
             }
+            let goes = effects.edges(one.edge).first().is_some_and(|call| call.to == to);
+            if goes {
+                self.left_out += gone;
+                self.doubtful.truncate(number);
+            }
+            return goes;
         }
         false
     }
 
     /// What was doubtful stays: it cannot be said any more that it is not asked about.
     #[inline]
-    fn stay(&mut self) {
+    fn stay(&mut self, effects: &Effects) {
         if !self.doubtful.is_empty() {
-            self.all_stay();
+            self.all_stay(effects);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn all_stay(&mut self) {
-        for Doubtful { item, returns_to } in self.doubtful.drain(..) {
-            let call = |returns_to| Open { returns_to, is_asked: false, has_asked: false };
-            self.open.extend(returns_to.map(call));
-            self.kept.push(item);
+    fn all_stay(&mut self, effects: &Effects) {
+        for record in self.doubtful.drain(..) {
+            let EdgeId(first) = record.edge;
+            for (edge, id) in effects.edges(record.edge).iter().zip(first..).take(record.quiet.into()) {
+                if edge.role == Role::Call {
+                    self.open.push(Open { returns_to: edge.to, is_asked: false, has_asked: false });
+                }
+                self.kept.push(Record { edge: EdgeId(id), ..record });
+            }
         }
     }
 
     /// What runs now is asked about.
-    fn asks(&mut self) {
-        self.stay();
+    fn asks(&mut self, effects: &Effects) {
+        self.stay(effects);
         if let Some(top) = self.open.last_mut() {
             (top.is_asked, top.has_asked) = (true, true);
         }
@@ -175,55 +265,105 @@ impl<T> Pruned<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use model::AuxOffset;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
 
-    /// `+f`: a call of f; `-`: the return from it; `>f`: a jump; `~f`: one into its middle; `!`: a return to another place.
-    /// Capitals are asked about.
+    use super::*;
+    use crate::clock::Slot;
+    use crate::effects::quiet;
+
+    /// `+f`: a call of f; `-`: the return from it, which the stack knows; `.`: one by a TIP; `>f`: a jump; `~f`: one into its middle;
+    /// `!`: a return to another place; `?`: one that the stack knows; `|`: something else.  Capitals are asked about.  Words beside each other without a
+    /// space are one effect.
     fn kept(script: &str) -> String {
-        let mut pruned = Pruned::new(false);
+        let effects: Vec<Vec<&str>> = script.split(' ').map(words).collect();
+        let kept = kept_of(&effects);
+        let each: Vec<Vec<&str>> = effects.concat().into_iter().map(|word| vec![word]).collect();
+        assert_eq!(kept_of(&each), kept, "an effect for each word of `{script}`");
+        kept
+    }
+
+    fn words(effect: &str) -> Vec<&str> {
+        let starts = effect.char_indices().filter(|(_, c)| !c.is_alphabetic()).map(|(start, _)| start);
+        let ends = starts.clone().skip(1).chain([effect.len()]);
+        starts.zip(ends).map(|(start, end)| &effect[start..end]).collect()
+    }
+
+    /// A call's number is how deep it is; it returns to ten times that.
+    fn kept_of(effects: &[Vec<&str>]) -> String {
+        let is_asked = |running: &[char]| running.last().is_some_and(|name| name.is_uppercase());
+        let (mut edges, mut records): (Vec<Edge>, Vec<Record>) = (vec![], vec![]);
         let mut running = vec!['m'];
-        let words: Vec<&str> = script.split(' ').collect();
-        for (word, number) in words.iter().zip(1..) {
-            let to = word.chars().nth(1);
-            let from = running.last().copied().unwrap_or('m');
-            let (role, address) = match word.as_bytes()[0] {
-                b'|' => {
-                    pruned.other(*word);
-                    continue;
-                }
-                b'+' => {
-                    running.extend(to);
-                    (Role::Call, running.len() as u64)
-                }
-                b'>' => {
-                    *running.last_mut().unwrap() = to.unwrap();
-                    (Role::Jump, 0)
-                }
-                b'~' => {
-                    *running.last_mut().unwrap() = to.unwrap();
-                    (Role::Landing, 0)
-                }
-                b'!' => (Role::Return, 99),
-                _ => {
-                    running.pop();
-                    (Role::Return, running.len() as u64 + 1)
-                }
-            };
-            let asked = |name: char| name.is_uppercase();
-            let to_asked = running.last().is_some_and(|name| asked(*name));
-            let edge = Edge {
+        let mut returned_into = vec![Reached { address: Avma(0), is_asked: false }; 20];
+        for effect in effects {
+            let first = edges.len();
+            let mut call = BlockId::NONE;
+            let mut inner = 0; // calls of this effect that have not returned
+            for word in effect {
+                let to = word.chars().nth(1);
+                let (from_asked, depth) = (is_asked(&running), running.len() as u64);
+                let (role, address) = match &word[..1] {
+                    "+" => {
+                        running.extend(to);
+                        inner += 1;
+                        (Role::Call, depth * 10)
+                    }
+                    "-" | "." => {
+                        running.pop();
+                        let is_known = inner > 0 || word == &".";
+                        inner -= 1;
+                        let to = Reached { address: Avma((depth - 1) * 10), is_asked: is_asked(&running) };
+                        if !is_known {
+                            call = BlockId(depth as u32 - 1);
+                            returned_into[depth as usize - 1] = to;
+                        }
+                        (if is_known { Role::Return } else { Role::ReturnToStack }, to.address.0)
+                    }
+                    ">" | "~" => {
+                        *running.last_mut().unwrap() = to.unwrap();
+                        (if word.starts_with('>') { Role::Jump } else { Role::Landing }, 0)
+                    }
+                    "?" => {
+                        call = BlockId(0);
+                        (Role::ReturnToStack, 0)
+                    }
+                    _ => (Role::Return, 999),
+                };
+                let to_asked = role != Role::ReturnToStack && is_asked(&running);
+                edges.push(Edge {
+                    work: 0,
+                    role,
+                    to: Avma(address),
+                    from: BlockId(depth as u32),
+                    from_asked,
+                    to_asked,
+                    is_behind_first: false,
+                    is_last: false,
+                });
+            }
+            edges.last_mut().unwrap().is_last = true;
+            let is_other = effect == &["|"];
+            records.push(Record {
+                at: AuxOffset(0),
+                what: if is_other { What::Other } else { What::Effect },
+                quiet: if is_other { 0 } else { quiet(&edges[first..]) },
+                edge: EdgeId(first as u32),
+                call,
+                lo: Slot(0),
+                slot: Slot(0),
                 work: 0,
-                role,
-                to: Avma(address),
-                from_asked: asked(from),
-                to_asked,
-                is_behind_first: false,
-                is_last: true,
-            };
-            pruned.branch(&edge, || None, number == words.len(), || *word);
+            });
         }
-        assert_eq!(pruned.kept.len() as u64 + pruned.left_out, words.len() as u64);
-        pruned.kept.join(" ")
+        let effects_known = Effects::of(edges, &returned_into);
+        let mut pruned = Pruned::new(false);
+        pruned.add(&records, true, &effects_known);
+        let left_out = pruned.end(&effects_known);
+        let words = effects.concat();
+        assert_eq!(pruned.kept.len() as u64 + left_out, words.len() as u64);
+        let kept: Vec<&str> = pruned.kept.iter().map(|record| words[record.edge.0 as usize]).collect();
+        kept.join(" ")
     }
 
     #[test]
@@ -237,6 +377,7 @@ mod tests {
         assert_eq!(kept("+a +b | - - |"), "+a +b | - - |");
         assert_eq!(kept("+a +b +c - +d |"), "+a +b +d |");
         assert_eq!(kept("+a +b +c ! +d - - - |"), "+a +b +c ! +d - - - |");
+        assert_eq!(kept("+a +b +c ? +d - - - |"), "+a +b +c ? +d - - - |");
         assert_eq!(kept("+a +b +c ~a +d - - - |"), "+a +b +c ~a +d - - - |");
     }
 
@@ -260,5 +401,42 @@ mod tests {
     #[test]
     fn of_whose_code_runs_first_nobody_knows() {
         assert_eq!(kept("- +a +b - - |"), "- +a - |");
+    }
+
+    #[test]
+    fn effects_go_as_their_branches_do() {
+        assert_eq!(kept("+a +b +c>d >e+f. - +g>h>i+j..- - |"), "+a - |");
+        assert_eq!(kept("+a +b +c>d | - - - |"), "+a +b +c >d | - - - |");
+        assert_eq!(kept("+a +b >c+d>e+F - - - -"), "+a +b >c +d >e +F - - - -");
+        assert_eq!(kept("+a +b +c>d - - -"), "+a -");
+        assert_eq!(kept("+a +b +c>d -"), "+a +b +c >d -");
+    }
+
+    proptest! {
+        #[test]
+        fn effects_go_as_their_branches_do_in_any_order(
+            steps in vec((select("+a +b +F - - - . > ~ ! ? |".split(' ').collect::<Vec<_>>()), any::<bool>()), 1..60),
+        ) {
+            let (mut script, mut depth) = (String::from("+a +b +c"), 4);
+            let mut may_join = true;
+            for (word, joins) in steps {
+                let word = match word {
+                    "-" | "." if depth < 3 => continue,
+                    "-" | "." => { depth -= 1; word }
+                    ">" => ">d",
+                    "~" => "~d",
+                    call if call.starts_with('+') && depth > 15 => continue,
+                    call if call.starts_with('+') => { depth += 1; call }
+                    other => other,
+                };
+                script += if joins && may_join && word != "|" { word } else { " " };
+                if script.ends_with(' ') {
+                    script += word;
+                }
+                // Behind a compressed return the stack says where the effect goes on; `|` is none.
+                may_join = !matches!(word, "-" | "." | "!" | "?" | "|");
+            }
+            kept(&script);
+        }
     }
 }

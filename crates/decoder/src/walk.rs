@@ -183,7 +183,7 @@ impl Walk<'_> {
 
     /// Does what an effect says; `has_first_bit`: with the first bit of the TNT that is being followed.
     fn apply(&mut self, step: &Step, effect: Effect, has_first_bit: bool) -> Walked<()> {
-        if effect.returns {
+        if effect.returns() {
             self.stack.pop();
         }
         let begin = self.work;
@@ -198,7 +198,9 @@ impl Walk<'_> {
         let behind = side.zip(call).and_then(|(side, call)| self.behind(side, call));
         if let Some(first) = effect.edges() {
             let call = call.filter(|_| behind.is_some()).unwrap_or(BlockId::NONE);
-            self.output.effect(step, begin, Edges { first, has_first_bit, call }, self.effects);
+            // One that does not return comes down to nothing that is quiet.
+            let quiet = if side.is_some() && behind.is_none() { 0 } else { effect.quiet };
+            self.output.effect(step, begin, Edges { first, has_first_bit, quiet, call }, self.effects);
             self.effects.push_calls(&effect, &mut self.stack);
         }
         match (side, behind) {
@@ -251,14 +253,14 @@ impl Walk<'_> {
         if is_first {
             self.first_bit = Some(begin.wrapping_add(effect.first_work));
         }
-        if effect.returns {
+        if effect.returns() {
             self.stack.pop();
         }
         let Some(failure) = self.effects.failure(&effect) else {
             return self.desync(self.graph.block(self.block));
         };
         if let Some(edges) = failure.edges.some() {
-            let edges = Edges { first: edges, has_first_bit: is_first, call: BlockId::NONE };
+            let edges = Edges { first: edges, has_first_bit: is_first, quiet: 0, call: BlockId::NONE };
             self.output.effect(&step, begin, edges, self.effects);
         }
         failure.calls.iter().for_each(|&call| self.stack.push(call));

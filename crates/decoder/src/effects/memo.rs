@@ -58,7 +58,7 @@ impl Entry {
             edges: EdgeId::NONE,
             rest: 1,
             end: End::Lost,
-            returns: false,
+            quiet: 0,
             calls: 0,
         },
     };

@@ -28,6 +28,24 @@ pub(crate) fn stopped_at(block: &Block) -> GapCause {
     }
 }
 
+/// How many these branches are, if nobody asks about any of the functions and they come down to one of these:
+///
+/// - the frame that runs returns to a call before the effect, which the stack knows, and all calls behind that have returned;
+/// - a call, or none, and jumps behind it.
+///
+/// Else 0.
+pub(crate) fn quiet(edges: &[Edge]) -> u8 {
+    let forward = match edges {
+        [Edge { role: Role::Call, .. }, jumps @ ..] => jumps,
+        jumps => jumps,
+    };
+    let returns = edges.last().is_some_and(|last| last.role == Role::ReturnToStack);
+    let is_quiet = |edge: &Edge| !edge.from_asked && !edge.to_asked && edge.role != Role::Landing;
+    let comes_down = returns || forward.iter().all(|edge| edge.role == Role::Jump);
+    let count = if comes_down && edges.iter().all(is_quiet) { edges.len() } else { 0 };
+    u8::try_from(count).unwrap_or(0)
+}
+
 /// An effect that is being worked out.
 pub(super) struct Path<'a> {
     context: &'a Context<'a>,
@@ -95,6 +113,7 @@ impl<'a> Path<'a> {
             last.is_last = true;
         }
         let edges = if has_edges { EdgeId(first_edge as u32) } else { EdgeId::NONE };
+        let quiet = quiet(&effects.edges[first_edge..]);
         let (end, edges, calls) = match end {
             Ok(end) => {
                 // Each of them is an edge.
@@ -102,7 +121,7 @@ impl<'a> Path<'a> {
                 effects.calls.truncate(first_edge);
                 effects.calls.extend(youngest);
                 effects.calls.resize(effects.edges.len(), BlockId::NONE);
-                (end, edges, youngest.len() as u8)
+                (end, edges, youngest.len() as i8)
             }
             Err(failure) => {
                 effects.failures.push(Failure { edges, calls: open.clone(), ..*failure });
@@ -115,7 +134,9 @@ impl<'a> Path<'a> {
         let first_work = first_work.unwrap_or(work);
         // Of what was asked it is a part, which fits.
         let rest = rest.number() as u8;
-        Effect { next, work, first_work, edges, rest, end, returns, calls }
+        // What returns to a call before it leaves none of its own.
+        let calls = if returns { -1 } else { calls };
+        Effect { next, work, first_work, edges, rest, end, quiet, calls }
     }
 
     fn here(&self) -> &Block {
@@ -160,6 +181,7 @@ impl<'a> Path<'a> {
             work: self.work,
             role,
             to: reached.address,
+            from: self.block,
             from_asked: self.context.is_asked(from.function),
             to_asked: reached.is_asked,
             is_behind_first: self.first_work.is_some(),
@@ -309,6 +331,7 @@ impl<'a> Path<'a> {
             work: 0,
             role: Role::Landing,
             to: Avma(0),
+            from: self.block,
             from_asked: false,
             to_asked: false,
             is_behind_first: false,

@@ -96,7 +96,8 @@ impl<'a> Place<'a> {
                 }
                 _ => return None,
             }
-            self.output.effect(&step(), self.work, Edges { first, has_first_bit, call }, effects);
+            let edges = Edges { first, has_first_bit, quiet: effect.quiet, call };
+            self.output.effect(&step(), self.work, edges, effects);
             if effect.calls > 0 {
                 effects.push_calls(effect, self.stack);
             }
@@ -211,7 +212,7 @@ impl Flow<'_> {
                         if last.behind_tnt { last.among_tnt(at()) } else { last.step(ticker.next(), at()) }
                     };
                     let Some(effect) = place.pass(Asked::Address(Avma(ip)), false, step) else { break };
-                    if effect.returns {
+                    if effect.returns() {
                         place.stack.pop();
                     }
                     ticker.branch();

@@ -126,11 +126,11 @@ impl Walk<'_> {
     fn follow_border(&mut self, step: Step, block: BlockId, asked: Asked) -> bool {
         let effect = self.effect(block, asked);
         let Some(first) = effect.edges().filter(|_| effect.end != End::Lost) else { return false };
-        if effect.returns {
+        if effect.returns() {
             self.stack.pop();
         }
         self.block = effect.next;
-        let edges = Edges { first, has_first_bit: false, call: BlockId::NONE };
+        let edges = Edges { first, has_first_bit: false, quiet: 0, call: BlockId::NONE };
         self.output.effect(&Step { lo: step.own, ..step }, self.work, edges, self.effects);
         true
     }
