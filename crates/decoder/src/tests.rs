@@ -119,6 +119,7 @@ cases! {
     switch_records_were_lost
     system_call_behind_a_tnt
     thread_on_an_untraced_cpu
+    time_behind_a_tnt_whose_rest_is_new
     time_between_two_anchors
     time_by_mtc
     time_first_cyc_behind_psb
