@@ -9,6 +9,8 @@
 //!        `-> f --> g --> h      f is asked about: main, f and g stay, h is left out
 //! ```
 //!
+//! Most of that is decided for all branches of an effect at once ([`Record::quiet`]).
+//!
 //! Everything else stays: what is open where the stretch ends or tracing does, what does not return where it was called
 //! from (exceptions, switches of the stack, returns that are jumps), what is open where control goes into the middle of
 //! another function, and what is around.
@@ -97,30 +99,24 @@ impl Pruned {
     /// Takes what all goes, or all is doubtful, without looking at every branch; false if this does not.
     #[inline(always)]
     fn takes_quiet(&mut self, record: &Record, effects: &Effects) -> bool {
-        let Some(mut last) = self.doubtful.len().checked_sub(1).filter(|_| record.quiet > 0) else {
+        if record.quiet == 0 {
             return false;
-        };
-        if record.call == BlockId::NONE {
-            let first = effects.edges(record.edge).first().filter(|first| first.role == Role::Call);
-            let call = first.map_or(BlockId::NONE, |first| first.from);
-            self.doubtful.push(Record { call, ..*record });
-            return true;
         }
-        let mut gone = u64::from(record.quiet);
-        loop {
-            let Some(one) = self.doubtful.get(last) else { return false };
-            gone += u64::from(one.quiet);
-            if one.call == record.call {
-                break;
-            }
-            if one.call != BlockId::NONE {
-                return false;
-            }
-            last = last.wrapping_sub(1);
+        if record.call != BlockId::NONE {
+            return self.goes(record.quiet, |call| call.call == record.call);
         }
-        self.left_out += gone;
-        self.doubtful.truncate(last);
-        true
+        let call = effects.edges(record.edge).first().filter(|first| first.role == Role::Call);
+        let is_doubtful = !self.doubtful.is_empty() || call.is_some() && !self.calls_child();
+        if is_doubtful {
+            self.doubtful.push(Record { call: call.map_or(BlockId::NONE, |call| call.from), ..*record });
+        }
+        is_doubtful
+    }
+
+    /// What the last of the calls that stay calls is a child.  Whose code runs where nothing is known to be open nobody knows.
+    #[inline(always)]
+    fn calls_child(&self) -> bool {
+        self.open.last().is_none_or(|caller| caller.is_asked)
     }
 
     #[cold]
@@ -169,9 +165,7 @@ impl Pruned {
         let mut to = edge.to();
         match edge.role {
             Role::Call => {
-                // Whose code runs where nothing is known to be open nobody knows.
-                let is_child = || self.open.last().is_none_or(|caller| caller.is_asked);
-                if !to.is_asked && (!self.doubtful.is_empty() || !is_child()) {
+                if !to.is_asked && (!self.doubtful.is_empty() || !self.calls_child()) {
                     return self.doubtful.push(Record { quiet: 1, call: edge.from, ..branch() });
                 }
                 self.stay(effects);
@@ -184,7 +178,10 @@ impl Pruned {
                     let Some(behind) = behind() else { return };
                     to = behind;
                 }
-                if !is_last && self.goes(to.address, effects) {
+                let returns_here = |call: &Record| {
+                    effects.edges(call.edge).first().is_some_and(|call| call.to == to.address)
+                };
+                if !is_last && self.goes(1, returns_here) {
                     return;
                 }
                 self.stay(effects);
@@ -213,16 +210,17 @@ impl Pruned {
         self.kept.push(branch());
     }
 
-    /// The last of the doubtful calls, if there are any, and if it returns there: it goes, and its return with it.
-    #[inline]
-    fn goes(&mut self, to: Avma, effects: &Effects) -> bool {
-        let mut gone = 1;
+    /// The last of the doubtful calls, if there are any, and if it is the one: it goes, and with it its return, which is so many
+    /// branches.
+    #[inline(always)]
+    fn goes(&mut self, branches: u8, is_it: impl FnOnce(&Record) -> bool) -> bool {
+        let mut gone = u64::from(branches);
         for (number, one) in self.doubtful.iter().enumerate().rev() {
             gone += u64::from(one.quiet);
             if one.call == BlockId::NONE {
                 continue;
             }
-            let goes = effects.edges(one.edge).first().is_some_and(|call| call.to == to);
+            let goes = is_it(one);
             if goes {
                 self.left_out += gone;
                 self.doubtful.truncate(number);
