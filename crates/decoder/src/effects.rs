@@ -20,7 +20,7 @@ use packet::Tnt;
 
 use crate::Context;
 use crate::block::BlockId;
-use crate::graph::BlockGraph;
+use crate::graph::{BlockGraph, FIRST_BLOCKS};
 use crate::return_stack::ReturnStack;
 pub(crate) use memo::Remembered;
 use memo::{Key, Memo};
@@ -235,18 +235,21 @@ pub(crate) struct Effects {
 const BITS: u8 = 7;
 /// So much of them is enough, for each worker.
 const MAX_BYTES: usize = 16 << 20;
-/// Fewer edges are kept whoever has them: 4 MB, of which only what is used is ever touched.
+/// Fewer edges are kept whoever has them.
 const EDGES_MIN: usize = 1 << 16;
+/// There is room for so many before they are moved: 9 MB, of which only what is used is ever touched.
+const FIRST_EDGES: usize = 1 << 17;
 
 impl Effects {
     /// With a memo of at most so many entries, and at least a line of them.
     pub(crate) fn new(entries: usize) -> Self {
+        let first_edges = entries.min(FIRST_EDGES);
         Self {
-            edges: Vec::with_capacity(entries.min(EDGES_MIN)),
-            calls: vec![],
-            transfers: Vec::with_capacity(entries.min(EDGES_MIN)),
+            edges: Vec::with_capacity(first_edges),
+            calls: Vec::with_capacity(first_edges),
+            transfers: Vec::with_capacity(first_edges),
             failures: vec![],
-            behind: vec![],
+            behind: Vec::with_capacity(FIRST_BLOCKS),
             memo: Memo::new(entries),
             open: vec![],
             enough_edges: entries.min(EDGES_MIN),

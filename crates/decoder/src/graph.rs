@@ -15,7 +15,7 @@ use index::Index;
 /// So many are enough (about 100 MB).
 const MAX_BLOCKS: usize = 1 << 20;
 /// There is room for so many before they are moved: 4 MB, of which only what is used is ever touched.
-const FIRST_BLOCKS: usize = 1 << 16;
+pub(crate) const FIRST_BLOCKS: usize = 1 << 16;
 
 pub(crate) struct BlockGraph {
     blocks: Vec<Block>,
@@ -26,7 +26,8 @@ pub(crate) struct BlockGraph {
 
 impl BlockGraph {
     pub(crate) fn new() -> Self {
-        Self { blocks: Vec::with_capacity(FIRST_BLOCKS), index: Index::default(), function: None }
+        let (blocks, index) = (Vec::with_capacity(FIRST_BLOCKS), Index::new(FIRST_BLOCKS));
+        Self { blocks, index, function: None }
     }
 
     /// The block with this id.

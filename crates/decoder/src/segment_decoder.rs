@@ -87,7 +87,7 @@ impl Default for OwnDecoder {
 }
 
 impl OwnDecoder {
-    /// With another number of places in the memo than usual, two at least: what is decoded does not depend on it.
+    /// With another number of places in the memo than usual, four at least: what is decoded does not depend on it.
     #[must_use]
     pub fn with_memo(memo_entries: usize) -> Self {
         Self { memo_entries, known: Mutex::default(), rooms: Mutex::default(), crystal: OnceLock::new() }
@@ -134,8 +134,12 @@ impl SegmentDecoder for OwnDecoder {
         let output = decode_segment(context, crystal, &mut known, segment);
         self.give_back(std::mem::take(&mut known.output.room));
         known.effects.tidy();
-        if known.graph.is_full() || known.effects.is_full() {
+        // Effects are of blocks, and blocks of nothing else.
+        let no_blocks = known.graph.is_full();
+        if no_blocks {
             known.graph.clear();
+        }
+        if no_blocks || known.effects.is_full() {
             known.effects.clear();
         }
         self.lock().insert(worker, known);

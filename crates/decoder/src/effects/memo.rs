@@ -3,7 +3,7 @@
 //! A busy program has tens of thousands of effects, and each packet asks for another one, which says what the next packet
 //! asks for: waiting for memory is much of what a packet costs.  So an effect and its key are half a cache line, and the
 //! memo is no larger than the effects that were met need, which also spares the processor's table of pages.  An effect
-//! stands at the place that its key says, or else beside that.
+//! stands at the place that its key says, or else near that, in the same two lines.
 
 use model::Avma;
 
@@ -67,20 +67,26 @@ impl Entry {
 /// A memo begins with so many entries: 128 KB.
 const FIRST: usize = 1 << 12;
 
+/// An effect has so many places: two cache lines, which a processor fetches together.
+const PLACES: usize = 4;
+
 pub(super) struct Memo {
-    /// A power of two of them, two at least.
-    entries: Box<[Entry]>,
-    /// Those that are not free.
-    used: usize,
+    /// A power of two of them, and [`PLACES`] at least.  There is room for all that there may ever be, of which only what is used
+    /// is touched: it grows where it is.
+    entries: Vec<Entry>,
+    /// So many were put there since it has grown.
+    added: usize,
     /// It grows to so many; then what is new takes the place of something else.
     most: usize,
 }
 
 impl Memo {
-    /// A memo of at most so many entries, and at least two.
+    /// A memo of at most so many entries, and at least [`PLACES`].
     pub(super) fn new(most: usize) -> Self {
-        let most = most.max(2);
-        Self { entries: free(1 << FIRST.min(most).ilog2()), used: 0, most }
+        let most = 1 << most.max(PLACES).ilog2();
+        let mut memo = Self { entries: Vec::with_capacity(most), added: 0, most };
+        memo.clear();
+        memo
     }
 
     #[inline]
@@ -88,26 +94,36 @@ impl Memo {
         (!self.entries.is_empty()).then_some(Remembered { entries: &self.entries })
     }
 
-    /// Remembers the effect of a key that was not found.
+    /// Remembers the effect of a key that was not found.  What takes the place of something else counts, too: effects that take
+    /// turns at their places would be worked out again and again.
     pub(super) fn add(&mut self, key: Key, effect: Effect) -> &Effect {
-        if 2 * self.used >= self.entries.len() && self.entries.len() * 2 <= self.most {
-            let larger = free(self.entries.len() * 2);
-            self.used = 0;
-            for entry in std::mem::replace(&mut self.entries, larger) {
-                if entry.key != Key::NONE {
-                    self.put(entry);
-                }
-            }
+        if 2 * self.added >= self.entries.len() && self.entries.len() < self.most {
+            self.double();
         }
         self.put(Entry { key, effect })
     }
 
-    /// At its place if that is free; else beside it if that is; else it takes its place.
+    /// Makes room for as many again.  What stood in some effect's places now shares these and as many new ones, which nobody else comes to.
+    fn double(&mut self) {
+        let before = self.entries.len();
+        self.entries.resize(2 * before, Entry::FREE);
+        self.added = 0;
+        for first in (0..before).step_by(PLACES) {
+            let moved: [_; PLACES] =
+                std::array::from_fn(|place| std::mem::replace(&mut self.entries[first + place], Entry::FREE));
+            for entry in moved.into_iter().filter(|entry| entry.key != Key::NONE) {
+                self.put(entry);
+            }
+        }
+    }
+
+    /// At the first of its places that is free; if none is, it takes the first.
     fn put(&mut self, entry: Entry) -> &Effect {
-        let place = place(&self.entries, entry.key);
-        let free = [place, place ^ 1].into_iter().find(|&place| self.entries[place].key == Key::NONE);
-        self.used += usize::from(free.is_some());
-        let stays = &mut self.entries[free.unwrap_or(place)];
+        let first = place(&self.entries, entry.key);
+        let places: [_; PLACES] = std::array::from_fn(|other| first ^ other);
+        let free = places.into_iter().find(|&place| self.entries[place].key == Key::NONE);
+        self.added += 1;
+        let stays = &mut self.entries[free.unwrap_or(first)];
         *stays = entry;
         &stays.effect
     }
@@ -119,7 +135,9 @@ impl Memo {
 
     /// Forgets all effects.
     pub(super) fn clear(&mut self) {
-        *self = Self::new(self.most);
+        self.added = 0;
+        self.entries.clear();
+        self.entries.resize(FIRST.min(self.most), Entry::FREE);
     }
 }
 
@@ -137,24 +155,74 @@ impl<'a> Remembered<'a> {
         let key = Key::new(block, asked);
         let place = place(self.entries, key);
         let entry = self.entries.get(place)?;
-        if entry.key == key { Some(&entry.effect) } else { self.find_beside(key, place) }
+        if entry.key == key { Some(&entry.effect) } else { self.find_near(key, place) }
     }
 
-    /// On its own, so that the registers are for what stands at its place, as most does.
+    /// On its own, so that the registers are for what stands at its first place, as most does.
     #[cold]
     #[inline(never)]
-    fn find_beside(self, key: Key, place: usize) -> Option<&'a Effect> {
-        let beside = self.entries.get(place ^ 1)?;
-        (beside.key == key).then_some(&beside.effect)
+    fn find_near(self, key: Key, first: usize) -> Option<&'a Effect> {
+        let places: &[_; PLACES] = self.entries.get(first & !(PLACES - 1)..)?.first_chunk()?;
+        places.iter().find(|entry| entry.key == key).map(|entry| &entry.effect)
     }
 }
 
-/// Where a key's effect stands.
+/// The first place of a key's effect.
 #[inline]
 fn place(entries: &[Entry], key: Key) -> usize {
     (u64::from_ne_bytes(key.detail) ^ u64::from(key.block)) as usize & entries.len().wrapping_sub(1)
 }
 
-fn free(entries: usize) -> Box<[Entry]> {
-    vec![Entry::FREE; entries].into_boxed_slice()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The keys of some blocks, which differ in nothing else.
+    fn keys(blocks: impl Iterator<Item = u32>) -> Vec<Key> {
+        blocks.map(|block| Key::new(BlockId(block), Asked::Address(Avma(0x1234)))).collect()
+    }
+
+    fn has(memo: &Memo, key: Key) -> bool {
+        let place = place(&memo.entries, key);
+        memo.entries[place].key == key || memo.all().unwrap().find_near(key, place).is_some()
+    }
+
+    fn add(memo: &mut Memo, key: Key) {
+        let Entry { effect, .. } = Entry::FREE;
+        memo.add(key, Effect { work: key.block, ..effect });
+    }
+
+    #[test]
+    fn growing_loses_nothing() {
+        let mut memo = Memo::new(1 << 16);
+        let keys = keys(0..1 << 14);
+        keys.iter().for_each(|key| add(&mut memo, *key));
+        assert_eq!(memo.entries.len(), 1 << 15);
+        for key in keys {
+            let effect =
+                memo.all().unwrap().find(BlockId(key.block & 0x3fff_ffff), Asked::Address(Avma(0x1234)));
+            assert_eq!(effect.map(|effect| effect.work), Some(key.block));
+        }
+    }
+
+    #[test]
+    fn those_of_one_place_are_beside_each_other() {
+        let mut memo = Memo::new(FIRST);
+        let keys = keys((0..5).map(|number| number * FIRST as u32));
+        keys.iter().for_each(|key| add(&mut memo, *key));
+        assert_eq!(keys.iter().filter(|key| has(&memo, **key)).count(), PLACES);
+    }
+
+    #[test]
+    fn it_grows_for_those_that_take_turns() {
+        let mut memo = Memo::new(1 << 16);
+        let keys = keys((0..5).map(|number| number * FIRST as u32));
+        for key in keys.iter().cycle().take(2 * FIRST) {
+            if !has(&memo, *key) {
+                add(&mut memo, *key);
+            }
+        }
+        assert_eq!(memo.entries.len(), 2 * FIRST);
+        assert!(keys.iter().all(|key| has(&memo, *key)));
+    }
 }

@@ -22,13 +22,17 @@ const FREE: Place = Place { low: 0, id: BlockId::NONE };
 const FIRST_PLACES: usize = 1 << 12;
 
 /// A hash table without keys, which the blocks have.
-#[derive(Default)]
 pub(super) struct Index {
     /// A power of two of them, at least twice as many as there are blocks: or none.
-    places: Box<[Place]>,
+    places: Vec<Place>,
 }
 
 impl Index {
+    /// An index that grows where it is up to so many blocks.
+    pub(super) fn new(blocks: usize) -> Self {
+        Self { places: Vec::with_capacity(2 * blocks) }
+    }
+
     /// Which of `blocks`, all of which were added, starts at `ip`.
     pub(super) fn find(&self, blocks: &[Block], space: SpaceId, ip: Avma) -> Option<BlockId> {
         let mut at = self.first_place(space, ip);
@@ -49,7 +53,8 @@ impl Index {
         let mut new = blocks.len() - 1;
         if blocks.len() * 2 > self.places.len() {
             let places = (self.places.len() * 2).max(FIRST_PLACES);
-            self.places = vec![FREE; places].into_boxed_slice();
+            self.places.clear();
+            self.places.resize(places, FREE);
             new = 0;
         }
         for (id, block) in blocks.iter().enumerate().skip(new) {
@@ -97,7 +102,7 @@ mod tests {
     #[test]
     fn all_blocks_are_found_and_no_others() {
         let mut blocks = vec![];
-        let mut index = Index::default();
+        let mut index = Index::new(1 << 10);
         let (near, far, kernel) = (0x40_0000, 0x7f01_0040_0000, 0xffff_ffff_8040_0000_u64);
         for base in [near, far, kernel] {
             for (ip, space) in (base..base + 3000).flat_map(|ip| [(ip, 1), (ip, 2)]) {

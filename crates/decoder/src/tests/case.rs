@@ -142,7 +142,7 @@ pub(super) fn check(name: &str) {
     let mut ways = vec![
         ("in one segment", &traces, whole, OwnDecoder::default()),
         ("cut at every PSB", &traces, setup.segment_bytes.unwrap_or(1), OwnDecoder::default()),
-        ("with a memo of one line", &traces, whole, OwnDecoder::with_memo(1)),
+        ("with a memo of two lines", &traces, whole, OwnDecoder::with_memo(1)),
     ];
     if setup.segment_bytes.is_none() {
         // No PSB is whole in one piece, so that there is nowhere to cut.
