@@ -181,6 +181,7 @@ impl Clock {
     }
 
     /// None before there is a time.
+    #[inline]
     pub(crate) fn now(&self) -> Option<Now> {
         let anchor = self.anchor?;
         let cycle = self.cycle.map_or(0, Range::middle);
@@ -253,6 +254,7 @@ impl Clock {
     }
 
     /// Tracing was off up to here, or packets were lost: any time may have passed.
+    #[inline]
     pub(crate) fn discontinuity(&mut self) {
         self.since.doubt.breaks = self.since.doubt.breaks.saturating_add(1);
     }

@@ -25,7 +25,7 @@ mod tnt;
 pub use decode::{Common, Context, PacketError, decode, decode_common, decode_common_cyc};
 pub use encode::encode;
 pub use event::{ControlFlowEvent, EventData};
-pub use filtered::{Filtered, decode_filtered};
+pub use filtered::{Filtered, decode_end, decode_filtered, decode_start};
 pub use ip::{IpPayload, LastIp};
 pub use psb::{PSB, find_psb};
 pub use tnt::Tnt;

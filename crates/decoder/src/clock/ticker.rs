@@ -1,9 +1,10 @@
 //! The clock where nothing comes but CYC and flow packets: what has passed since the last anchor is one number.
 
+use model::Ns;
 use packet::Tnt;
 
 use super::timeline::Mark;
-use super::{Clock, Slot};
+use super::{Clock, Now, Slot};
 
 /// A clock that nobody else looks at meanwhile; whether it counts cycles, is known when it is compiled.
 pub(crate) struct Ticker<'a, const HAS_CYC: bool> {
@@ -11,6 +12,8 @@ pub(crate) struct Ticker<'a, const HAS_CYC: bool> {
     /// The timeline's, and how many of them are slots'.
     marks: Vec<Mark>,
     slots: u32,
+    /// The first slot that was made here.
+    first: u32,
     /// Cycles (or branches) since the last run of slots began.
     most: u64,
 }
@@ -29,7 +32,8 @@ impl<'a, const HAS_CYC: bool> Ticker<'a, HAS_CYC> {
         let most = clock.timeline.in_run(clock.since, MOST);
         clock.timeline.make_room(room);
         let marks = std::mem::take(&mut clock.timeline.marks);
-        Some(Self { marks, slots: clock.timeline.slots, most, clock })
+        let slots = clock.timeline.slots;
+        Some(Self { marks, slots, first: slots, most, clock })
     }
 
     /// A CYC packet.
@@ -67,13 +71,41 @@ impl<'a, const HAS_CYC: bool> Ticker<'a, HAS_CYC> {
         self.slots += 1;
     }
 
+    /// Tracing ends: as [`Clock::discontinuity`].
+    #[inline(always)]
+    pub(crate) fn ends(&mut self) {
+        self.clock.discontinuity();
+    }
+
+    /// The same where it starts, and a slot comes: that is of another run.
+    #[inline(always)]
+    pub(crate) fn starts(&mut self) {
+        self.clock.discontinuity();
+        self.clock.timeline.slots = self.slots;
+        self.clock.timeline.changes_doubt(self.clock.since.doubt);
+    }
+
+    /// As [`Clock::now`].
+    #[inline(always)]
+    pub(crate) fn now(&mut self) -> Option<Now> {
+        self.clock.since.reaches(self.clock.timeline.since_run(self.most));
+        self.clock.now()
+    }
+
+    /// As [`Clock::now_lo`].
+    #[inline]
+    pub(crate) fn now_lo(&mut self) -> Ns {
+        self.now().map_or(Ns(0), |now| self.clock.conversion.to_ns(now.lo))
+    }
+
     /// Something else comes; if anything has, `cyc_is_last` says whether it was a CYC last.  How many slots there were.
     #[inline]
     pub(crate) fn stop(self, cyc_is_last: Option<bool>) -> u32 {
-        let Self { clock, marks, slots, most } = self;
+        let Self { clock, marks, slots, first, most } = self;
         clock.cyc_fresh = cyc_is_last.unwrap_or(clock.cyc_fresh);
         clock.since.reaches(clock.timeline.since_run(most));
         clock.timeline.marks = marks;
-        slots - std::mem::replace(&mut clock.timeline.slots, slots)
+        clock.timeline.slots = slots;
+        slots - first
     }
 }

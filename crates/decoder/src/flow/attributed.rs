@@ -9,8 +9,8 @@ use crate::owner::Running;
 /// Who runs, and in which address space, whenever both times of now lie from those of `first` to those of `last`.
 #[derive(Clone, Copy)]
 pub(super) struct Attributed {
-    running: Running,
-    space: SpaceId,
+    pub(super) running: Running,
+    pub(super) space: SpaceId,
     first: Now,
     last: Now,
 }
@@ -25,7 +25,7 @@ impl Attributed {
     };
 
     #[inline]
-    fn holds(&self, now: Now) -> bool {
+    pub(super) fn holds(&self, now: Now) -> bool {
         let Self { first, last, .. } = self;
         first.lo <= now.lo && now.lo <= last.lo && first.point <= now.point && now.point <= last.point
     }

@@ -3,7 +3,7 @@
 //!
 //! They mean here what they mean anywhere; this only passes by all the questions whose answers they do not change.
 
-use model::{AuxOffset, Avma};
+use model::{AuxOffset, Avma, Ns};
 use packet::{Common, MAX_PACKET_LEN};
 
 use super::events::FupUse;
@@ -44,6 +44,12 @@ impl LastFlow {
     #[inline(always)]
     pub(super) fn tnt(&mut self, slot: Slot) {
         *self = Self { slot, open_tnt: true, behind_tnt: true, tnt_lo: self.slot };
+    }
+
+    /// Tracing starts or ends at a packet whose slot is `slot`.
+    #[inline(always)]
+    fn border(&mut self, slot: Slot) {
+        (self.slot, self.open_tnt, self.behind_tnt) = (slot, false, false);
     }
 
     /// A TIP has come that has not waited, whose slot is `slot`.
@@ -107,6 +113,20 @@ impl<'a> Place<'a> {
         self.block = next;
         Some(effect)
     }
+
+    /// Does what tracing's start or end is, if that is known: as [`Walk::follow_start`] and [`Walk::follow_end`].
+    #[inline(always)]
+    fn border(&mut self, block: BlockId, asked: Asked, slot: Slot, at: AuxOffset) -> bool {
+        let Some(effect) = self.remembered.find(block, asked) else { return false };
+        let Some(first) = effect.edges().filter(|_| effect.end != End::Lost) else { return false };
+        if effect.returns {
+            self.stack.pop();
+        }
+        self.block = effect.next;
+        let edges = Edges { first, has_first_bit: false, call: BlockId::NONE };
+        self.output.effect(&Step { lo: slot, own: slot, slot, at }, self.work, edges, self.effects);
+        true
+    }
 }
 
 impl Flow<'_> {
@@ -122,10 +142,17 @@ impl Flow<'_> {
         let run = self.reader.run(whole);
         let end = self.reader.offset().plus(run.len() as u64);
         let mut rest = run;
+        let is_filtered = self.context.recording.pt.has_ip_filter;
         while self.walk.tnt.is_empty() {
-            let goes_on = match self.state {
-                State::On if self.clock.has_cyc() => self.follow_run::<true>(&mut rest, end),
-                State::On => self.follow_run::<false>(&mut rest, end),
+            let goes_on = match (self.state, self.clock.has_cyc()) {
+                (State::On | State::Off, true) if is_filtered => {
+                    self.follow_run::<true, true>(&mut rest, end)
+                }
+                (State::On | State::Off, false) if is_filtered => {
+                    self.follow_run::<false, true>(&mut rest, end)
+                }
+                (State::On, true) => self.follow_run::<true, false>(&mut rest, end),
+                (State::On, false) => self.follow_run::<false, false>(&mut rest, end),
                 _ => false,
             };
             match rest.split_first() {
@@ -144,10 +171,25 @@ impl Flow<'_> {
     /// is not remembered yet, or is none that the code goes on behind.  That packet is left as if it had not been seen, but of a
     /// TNT the first bits may have been followed: then the others wait.  If there is none in the first bytes of `rest`, which
     /// end at `end`, it goes on behind these.
+    ///
+    /// With an IP filter it follows where tracing starts and ends, too: there that is most of the packets.
     // On its own, so that the registers are all its.
     #[inline(never)]
-    fn follow_run<const HAS_CYC: bool>(&mut self, rest: &mut &[u8], end: AuxOffset) -> bool {
+    fn follow_run<const HAS_CYC: bool, const IS_FILTERED: bool>(
+        &mut self,
+        rest: &mut &[u8],
+        end: AuxOffset,
+    ) -> bool {
         let walk = &mut self.walk;
+        let mut is_off = IS_FILTERED && matches!(self.state, State::Off);
+        let attributed = self.attributed;
+        let may_end = IS_FILTERED && !walk.own_calls;
+        let may_start = may_end
+            && !self.guest
+            && self.long_mode
+            && attributed.running.is_known()
+            && self.away.is_nobody_but(attributed.running.tid)
+            && walk.output.is_of(attributed.running, attributed.space);
         let Some(remembered) = walk.effects.remembered() else { return false };
         let Some(mut ticker) = self.clock.ticker::<HAS_CYC>(WINDOW) else { return false };
         let mut place = Place {
@@ -182,8 +224,47 @@ impl Flow<'_> {
                 cyc_len = len;
             }
             pos += cyc_len;
-            let Some((packet, len)) = packet::decode_common(&bytes[cyc_len..], last_ip) else { break };
+            let bytes = &bytes[cyc_len..];
             let at = || AuxOffset(offset + (pos - begin) as u64);
+            let common = if is_off { None } else { packet::decode_common(bytes, last_ip) };
+            let Some((packet, len)) = common else {
+                if is_off {
+                    let Some((ip, before, len)) = packet::decode_start(bytes, last_ip).filter(|_| may_start)
+                    else {
+                        break;
+                    };
+                    let is_same = ticker.now().is_some_and(|now| attributed.holds(now));
+                    if !is_same || Avma(ip).is_kernel() {
+                        break;
+                    }
+                    let (slot, at) = (ticker.next(), at().plus(before as u64));
+                    if !place.border(BlockId(attributed.space.0), Asked::Start(Avma(ip)), slot, at) {
+                        break;
+                    }
+                    (self.running, walk.space) = (attributed.running, attributed.space);
+                    place.side = Side::User(attributed.space);
+                    ticker.starts();
+                    pos += len;
+                } else if let Some((ip, len)) = packet::decode_end(bytes, last_ip).filter(|_| may_end) {
+                    let left = self.running.to;
+                    let is_known = left == Ns::MAX || ticker.now_lo() <= left;
+                    if !is_known || !place.border(place.block, Asked::End(Avma(ip)), ticker.next(), at()) {
+                        break;
+                    }
+                    ticker.branch();
+                    pos += len;
+                } else {
+                    break;
+                }
+                last.border(ticker.next());
+                ticker.slot(place.work);
+                if !is_off {
+                    ticker.ends();
+                }
+                is_off = !is_off;
+                behind_flow = pos;
+                continue;
+            };
             match packet {
                 Common::Tnt(all) => {
                     let before = place.work;
@@ -228,6 +309,9 @@ impl Flow<'_> {
         }
         let Place { block, work, effects, .. } = place;
         (walk.block, walk.work) = (block, work);
+        if IS_FILTERED {
+            self.state = if is_off { State::Off } else { State::On };
+        }
         let goes_on = pos > WINDOW - PAIR && pos > begin;
         let cyc_is_last = (pos > begin).then_some(pos > behind_flow);
         effects.looked_up(ticker.stop(cyc_is_last));
