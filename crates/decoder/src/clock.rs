@@ -229,7 +229,7 @@ impl Clock {
         }
     }
 
-    /// For where nothing comes but CYC of up to two bytes and flow packets, half a megabyte and `room` slots at most; none if the
+    /// For where nothing comes but CYC of up to two bytes, MTC and flow packets, half a megabyte and `room` slots at most; none if the
     /// next CYC is not like any other.
     #[inline]
     pub(crate) fn ticker<const HAS_CYC: bool>(&mut self, room: usize) -> Option<Ticker<'_, HAS_CYC>> {

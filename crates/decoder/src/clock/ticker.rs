@@ -1,4 +1,4 @@
-//! The clock where nothing comes but CYC and flow packets: what has passed since the last anchor is one number.
+//! The clock where nothing comes but CYC, MTC and flow packets: what has passed since the last anchor is one number.
 
 use model::Ns;
 use packet::Tnt;
@@ -12,8 +12,8 @@ pub(crate) struct Ticker<'a, const HAS_CYC: bool> {
     /// The timeline's, and how many of them are slots'.
     marks: Vec<Mark>,
     slots: u32,
-    /// The first slot that was made here.
-    first: u32,
+    /// How many of them were there before, or are no flow packet's.
+    others: u32,
     /// Cycles (or branches) since the last run of slots began.
     most: u64,
 }
@@ -33,7 +33,7 @@ impl<'a, const HAS_CYC: bool> Ticker<'a, HAS_CYC> {
         clock.timeline.make_room(room);
         let marks = std::mem::take(&mut clock.timeline.marks);
         let slots = clock.timeline.slots;
-        Some(Self { marks, slots, first: slots, most, clock })
+        Some(Self { marks, slots, others: slots, most, clock })
     }
 
     /// A CYC packet.
@@ -71,6 +71,26 @@ impl<'a, const HAS_CYC: bool> Ticker<'a, HAS_CYC> {
         self.slots += 1;
     }
 
+    /// A CYC came since the last flow packet before all this.
+    #[inline(always)]
+    pub(crate) fn cyc_is_fresh(&self) -> bool {
+        self.clock.cyc_fresh
+    }
+
+    /// A slot for an MTC packet that forces a TNT out.
+    #[inline(always)]
+    pub(crate) fn slot_of_mtc(&mut self, work: u32) {
+        self.slot(work);
+        self.others += 1;
+    }
+
+    /// An MTC packet.
+    #[inline(always)]
+    pub(crate) fn mtc(&mut self, payload: u8) {
+        self.clock.timeline.slots = self.slots;
+        self.most = self.clock.mtc_in_run(self.most, payload);
+    }
+
     /// Tracing ends: as [`Clock::discontinuity`].
     #[inline(always)]
     pub(crate) fn ends(&mut self) {
@@ -98,14 +118,25 @@ impl<'a, const HAS_CYC: bool> Ticker<'a, HAS_CYC> {
         self.now().map_or(Ns(0), |now| self.clock.conversion.to_ns(now.lo))
     }
 
-    /// Something else comes; if anything has, `cyc_is_last` says whether it was a CYC last.  How many slots there were.
+    /// Something else comes; `cyc_is_fresh` as [`Self::cyc_is_fresh`].  How many flow packets there were.
     #[inline]
-    pub(crate) fn stop(self, cyc_is_last: Option<bool>) -> u32 {
-        let Self { clock, marks, slots, first, most } = self;
-        clock.cyc_fresh = cyc_is_last.unwrap_or(clock.cyc_fresh);
+    pub(crate) fn stop(self, cyc_is_fresh: bool) -> u32 {
+        let Self { clock, marks, slots, others, most } = self;
+        clock.cyc_fresh = cyc_is_fresh;
         clock.since.reaches(clock.timeline.since_run(most));
         clock.timeline.marks = marks;
         clock.timeline.slots = slots;
-        slots - first
+        slots - others
+    }
+}
+
+impl Clock {
+    /// An MTC packet when `most` cycles of the present run have passed; how many that are of the run behind it.
+    // On its own, so that a ticker's numbers can be in registers.
+    #[inline(never)]
+    fn mtc_in_run(&mut self, most: u64, payload: u8) -> u64 {
+        self.since.reaches(self.timeline.since_run(most));
+        self.mtc(payload);
+        self.timeline.in_run(self.since, MOST)
     }
 }

@@ -215,7 +215,8 @@ impl Flow<'_> {
         };
         let begin = WINDOW - rest.len().min(WINDOW);
         let offset = end.0 - rest.len() as u64;
-        let (mut pos, mut behind_flow) = (begin, begin);
+        // A CYC has come since the last flow packet if `pos` is not before this.
+        let (mut pos, mut fresh_from) = (begin, begin + usize::from(!ticker.cyc_is_fresh()));
         'run: while let Some(bytes) = window[pos..].first_chunk::<PAIR>() {
             let mut cyc_len = 0;
             if let Some((cycles, len)) = packet::decode_common_cyc(bytes) {
@@ -228,6 +229,17 @@ impl Flow<'_> {
             let at = || AuxOffset(offset + (pos - begin) as u64);
             let common = if is_off { None } else { packet::decode_common(bytes, last_ip) };
             let Some((packet, len)) = common else {
+                if let Some(ctc) = packet::decode_mtc(bytes) {
+                    // As [`Flow::mtc`].
+                    if std::mem::take(&mut last.open_tnt) {
+                        ticker.slot_of_mtc(place.work);
+                        fresh_from = pos + 1;
+                    }
+                    last.behind_tnt = false;
+                    ticker.mtc(ctc);
+                    (pos, fresh_from) = (pos + packet::MTC_LEN, fresh_from + packet::MTC_LEN);
+                    continue;
+                }
                 if is_off {
                     let Some((ip, before, len)) = packet::decode_start(bytes, last_ip).filter(|_| may_start)
                     else {
@@ -262,7 +274,7 @@ impl Flow<'_> {
                     ticker.ends();
                 }
                 is_off = !is_off;
-                behind_flow = pos;
+                fresh_from = pos + 1;
                 continue;
             };
             match packet {
@@ -280,7 +292,7 @@ impl Flow<'_> {
                         let step = || last.rest_of_tnt(at());
                         let Some(effect) = place.pass(Asked::bits(left), false, step) else {
                             (walk.tnt, walk.first_bit) = (left, Some(first_bit));
-                            behind_flow = pos; // a CYC was before its slot
+                            fresh_from = pos + 1; // a CYC was before its slot
                             break 'run;
                         };
                         place.effects.looked_up(1);
@@ -305,7 +317,7 @@ impl Flow<'_> {
                 }
             }
             pos += len;
-            behind_flow = pos;
+            fresh_from = pos + 1;
         }
         let Place { block, work, effects, .. } = place;
         (walk.block, walk.work) = (block, work);
@@ -313,8 +325,7 @@ impl Flow<'_> {
             self.state = if is_off { State::Off } else { State::On };
         }
         let goes_on = pos > WINDOW - PAIR && pos > begin;
-        let cyc_is_last = (pos > begin).then_some(pos > behind_flow);
-        effects.looked_up(ticker.stop(cyc_is_last));
+        effects.looked_up(ticker.stop(pos >= fresh_from));
         *rest = &rest[pos - begin..];
         goes_on
     }
