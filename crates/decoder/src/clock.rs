@@ -190,6 +190,20 @@ impl Clock {
         Some(Now { lo: ticks::floor(lo), point: ticks::floor(point) })
     }
 
+    /// Cycles since the anchor for fewer of which both times of [`Self::now`] lie from those of `first` to those of `last`, as far as
+    /// that is easily said.
+    pub(crate) fn stays_until(&self, first: Now, last: Now) -> u64 {
+        let Some(anchor) = self.anchor else { return 0 };
+        if ticks::floor(anchor.lo) < first.lo || ticks::floor(anchor.best()) < first.point {
+            return 0;
+        }
+        // The point is never before `lo`.
+        let Tsc(latest) = last.lo.min(last.point);
+        let room = Anchor::exact(Tsc(latest)).lo.saturating_sub(anchor.best());
+        let cycle = self.cycle.map_or(0, Range::middle);
+        u64::try_from(room).unwrap_or(u64::MAX) / cycle.max(1)
+    }
+
     /// The earliest that it can be now.
     pub(crate) fn now_lo(&self) -> Ns {
         self.now().map_or(Ns(0), |now| self.conversion.to_ns(now.lo))

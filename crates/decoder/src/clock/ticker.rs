@@ -71,12 +71,6 @@ impl<'a, const HAS_CYC: bool> Ticker<'a, HAS_CYC> {
         self.slots += 1;
     }
 
-    /// A CYC came since the last flow packet before all this.
-    #[inline(always)]
-    pub(crate) fn cyc_is_fresh(&self) -> bool {
-        self.clock.cyc_fresh
-    }
-
     /// A slot for an MTC packet that forces a TNT out.
     #[inline(always)]
     pub(crate) fn slot_of_mtc(&mut self, work: u32) {
@@ -112,17 +106,28 @@ impl<'a, const HAS_CYC: bool> Ticker<'a, HAS_CYC> {
         self.clock.now()
     }
 
+    /// As [`Clock::stays_until`], in cycles of the present run, up to the next MTC: for [`Self::is_before`].
+    #[inline(always)]
+    pub(crate) fn stays_until(&self, first: Now, last: Now) -> u64 {
+        self.clock.stays_until(first, last).saturating_sub(self.clock.timeline.since_run(0))
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_before(&self, until: u64) -> bool {
+        self.most < until
+    }
+
     /// As [`Clock::now_lo`].
     #[inline]
     pub(crate) fn now_lo(&mut self) -> Ns {
         self.now().map_or(Ns(0), |now| self.clock.conversion.to_ns(now.lo))
     }
 
-    /// Something else comes; `cyc_is_fresh` as [`Self::cyc_is_fresh`].  How many flow packets there were.
+    /// Something else comes; if anything has but MTC, `cyc_is_last` says whether it was a CYC last.  How many flow packets there were.
     #[inline]
-    pub(crate) fn stop(self, cyc_is_fresh: bool) -> u32 {
+    pub(crate) fn stop(self, cyc_is_last: Option<bool>) -> u32 {
         let Self { clock, marks, slots, others, most } = self;
-        clock.cyc_fresh = cyc_is_fresh;
+        clock.cyc_fresh = cyc_is_last.unwrap_or(clock.cyc_fresh);
         clock.since.reaches(clock.timeline.since_run(most));
         clock.timeline.marks = marks;
         clock.timeline.slots = slots;

@@ -11,8 +11,8 @@ use crate::owner::Running;
 pub(super) struct Attributed {
     pub(super) running: Running,
     pub(super) space: SpaceId,
-    first: Now,
-    last: Now,
+    pub(super) first: Now,
+    pub(super) last: Now,
 }
 
 impl Attributed {

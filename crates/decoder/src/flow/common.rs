@@ -172,7 +172,8 @@ impl Flow<'_> {
     /// TNT the first bits may have been followed: then the others wait.  If there is none in the first bytes of `rest`, which
     /// end at `end`, it goes on behind these.
     ///
-    /// With an IP filter it follows where tracing starts and ends, too: there that is most of the packets.
+    /// With an IP filter it follows where tracing starts and ends, and MTC, too: with CYC, that is most of the packets there.  Anywhere
+    /// else there are too few of these to be worth the registers.
     // On its own, so that the registers are all its.
     #[inline(never)]
     fn follow_run<const HAS_CYC: bool, const IS_FILTERED: bool>(
@@ -192,6 +193,8 @@ impl Flow<'_> {
             && walk.output.is_of(attributed.running, attributed.space);
         let Some(remembered) = walk.effects.remembered() else { return false };
         let Some(mut ticker) = self.clock.ticker::<HAS_CYC>(WINDOW) else { return false };
+        let mut same_until =
+            if may_start { ticker.stays_until(attributed.first, attributed.last) } else { 0 };
         let mut place = Place {
             block: walk.block,
             work: walk.work,
@@ -215,8 +218,8 @@ impl Flow<'_> {
         };
         let begin = WINDOW - rest.len().min(WINDOW);
         let offset = end.0 - rest.len() as u64;
-        // A CYC has come since the last flow packet if `pos` is not before this.
-        let (mut pos, mut fresh_from) = (begin, begin + usize::from(!ticker.cyc_is_fresh()));
+        // Nothing has come but MTC if `pos` is at `behind_mtc`, and no CYC since the last flow packet if it is at `behind_flow`.
+        let (mut pos, mut behind_mtc, mut behind_flow) = (begin, begin, begin);
         'run: while let Some(bytes) = window[pos..].first_chunk::<PAIR>() {
             let mut cyc_len = 0;
             if let Some((cycles, len)) = packet::decode_common_cyc(bytes) {
@@ -229,15 +232,23 @@ impl Flow<'_> {
             let at = || AuxOffset(offset + (pos - begin) as u64);
             let common = if is_off { None } else { packet::decode_common(bytes, last_ip) };
             let Some((packet, len)) = common else {
+                if !IS_FILTERED {
+                    break;
+                }
                 if let Some(ctc) = packet::decode_mtc(bytes) {
                     // As [`Flow::mtc`].
                     if std::mem::take(&mut last.open_tnt) {
                         ticker.slot_of_mtc(place.work);
-                        fresh_from = pos + 1;
+                        behind_flow = pos;
+                    } else {
+                        behind_mtc += packet::MTC_LEN;
                     }
                     last.behind_tnt = false;
                     ticker.mtc(ctc);
-                    (pos, fresh_from) = (pos + packet::MTC_LEN, fresh_from + packet::MTC_LEN);
+                    if may_start {
+                        same_until = ticker.stays_until(attributed.first, attributed.last);
+                    }
+                    (pos, behind_flow) = (pos + packet::MTC_LEN, behind_flow + packet::MTC_LEN);
                     continue;
                 }
                 if is_off {
@@ -245,7 +256,8 @@ impl Flow<'_> {
                     else {
                         break;
                     };
-                    let is_same = ticker.now().is_some_and(|now| attributed.holds(now));
+                    let is_same =
+                        ticker.is_before(same_until) || ticker.now().is_some_and(|now| attributed.holds(now));
                     if !is_same || Avma(ip).is_kernel() {
                         break;
                     }
@@ -274,7 +286,7 @@ impl Flow<'_> {
                     ticker.ends();
                 }
                 is_off = !is_off;
-                fresh_from = pos + 1;
+                behind_flow = pos;
                 continue;
             };
             match packet {
@@ -292,7 +304,7 @@ impl Flow<'_> {
                         let step = || last.rest_of_tnt(at());
                         let Some(effect) = place.pass(Asked::bits(left), false, step) else {
                             (walk.tnt, walk.first_bit) = (left, Some(first_bit));
-                            fresh_from = pos + 1; // a CYC was before its slot
+                            behind_flow = pos; // a CYC was before its slot
                             break 'run;
                         };
                         place.effects.looked_up(1);
@@ -317,7 +329,7 @@ impl Flow<'_> {
                 }
             }
             pos += len;
-            fresh_from = pos + 1;
+            behind_flow = pos;
         }
         let Place { block, work, effects, .. } = place;
         (walk.block, walk.work) = (block, work);
@@ -325,7 +337,8 @@ impl Flow<'_> {
             self.state = if is_off { State::Off } else { State::On };
         }
         let goes_on = pos > WINDOW - PAIR && pos > begin;
-        effects.looked_up(ticker.stop(pos >= fresh_from));
+        let cyc_is_last = (pos > behind_mtc).then_some(pos > behind_flow);
+        effects.looked_up(ticker.stop(cyc_is_last));
         *rest = &rest[pos - begin..];
         goes_on
     }
