@@ -12,8 +12,8 @@ pub(crate) struct Ticker<'a, const HAS_CYC: bool> {
     /// The timeline's, and how many of them are slots'.
     marks: Vec<Mark>,
     slots: u32,
-    /// How many of them were there before, or are no flow packet's.
-    others: u32,
+    /// Flow packets whose slots the timeline has been told of.
+    told: u32,
     /// Cycles (or branches) since the last run of slots began.
     most: u64,
 }
@@ -32,8 +32,7 @@ impl<'a, const HAS_CYC: bool> Ticker<'a, HAS_CYC> {
         let most = clock.timeline.in_run(clock.since, MOST);
         clock.timeline.make_room(room);
         let marks = std::mem::take(&mut clock.timeline.marks);
-        let slots = clock.timeline.slots;
-        Some(Self { marks, slots, others: slots, most, clock })
+        Some(Self { marks, slots: clock.timeline.slots, told: 0, most, clock })
     }
 
     /// A CYC packet.
@@ -71,18 +70,21 @@ impl<'a, const HAS_CYC: bool> Ticker<'a, HAS_CYC> {
         self.slots += 1;
     }
 
-    /// A slot for an MTC packet that forces a TNT out.
+    /// An MTC packet; `forced_out`: behind a TNT that it forces out, so many instructions had passed.
     #[inline(always)]
-    pub(crate) fn slot_of_mtc(&mut self, work: u32) {
-        self.slot(work);
-        self.others += 1;
+    pub(crate) fn mtc(&mut self, payload: u8, forced_out: Option<u32>) {
+        self.tell();
+        if let Some(work) = forced_out {
+            self.slot(work);
+            self.clock.timeline.slots = self.slots;
+        }
+        self.most = self.clock.mtc_in_run(self.most, payload);
     }
 
-    /// An MTC packet.
+    /// Tells the timeline of all slots.
     #[inline(always)]
-    pub(crate) fn mtc(&mut self, payload: u8) {
-        self.clock.timeline.slots = self.slots;
-        self.most = self.clock.mtc_in_run(self.most, payload);
+    fn tell(&mut self) {
+        self.told += self.slots - std::mem::replace(&mut self.clock.timeline.slots, self.slots);
     }
 
     /// Tracing ends: as [`Clock::discontinuity`].
@@ -95,7 +97,7 @@ impl<'a, const HAS_CYC: bool> Ticker<'a, HAS_CYC> {
     #[inline(always)]
     pub(crate) fn starts(&mut self) {
         self.clock.discontinuity();
-        self.clock.timeline.slots = self.slots;
+        self.tell();
         self.clock.timeline.changes_doubt(self.clock.since.doubt);
     }
 
@@ -126,12 +128,11 @@ impl<'a, const HAS_CYC: bool> Ticker<'a, HAS_CYC> {
     /// Something else comes; if anything has but MTC, `cyc_is_last` says whether it was a CYC last.  How many flow packets there were.
     #[inline]
     pub(crate) fn stop(self, cyc_is_last: Option<bool>) -> u32 {
-        let Self { clock, marks, slots, others, most } = self;
+        let Self { clock, marks, slots, told, most } = self;
         clock.cyc_fresh = cyc_is_last.unwrap_or(clock.cyc_fresh);
         clock.since.reaches(clock.timeline.since_run(most));
         clock.timeline.marks = marks;
-        clock.timeline.slots = slots;
-        slots - others
+        told + slots - std::mem::replace(&mut clock.timeline.slots, slots)
     }
 }
 

@@ -237,14 +237,14 @@ impl Flow<'_> {
                 }
                 if let Some(ctc) = packet::decode_mtc(bytes) {
                     // As [`Flow::mtc`].
-                    if std::mem::take(&mut last.open_tnt) {
-                        ticker.slot_of_mtc(place.work);
+                    let forced_out = std::mem::take(&mut last.open_tnt).then_some(place.work);
+                    if forced_out.is_some() {
                         behind_flow = pos;
                     } else {
                         behind_mtc += packet::MTC_LEN;
                     }
                     last.behind_tnt = false;
-                    ticker.mtc(ctc);
+                    ticker.mtc(ctc, forced_out);
                     if may_start {
                         same_until = ticker.stays_until(attributed.first, attributed.last);
                     }
