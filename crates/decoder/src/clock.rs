@@ -181,12 +181,27 @@ impl Clock {
     }
 
     /// None before there is a time.
+    #[inline]
     pub(crate) fn now(&self) -> Option<Now> {
         let anchor = self.anchor?;
         let cycle = self.cycle.map_or(0, Range::middle);
         let lo = anchor.lo + self.least_since_anchor();
         let point = anchor.best() + ticks::of(self.since.most, cycle);
         Some(Now { lo: ticks::floor(lo), point: ticks::floor(point) })
+    }
+
+    /// Cycles since the anchor for fewer of which both times of [`Self::now`] lie from those of `first` to those of `last`, as far as
+    /// that is easily said.
+    pub(crate) fn stays_until(&self, first: Now, last: Now) -> u64 {
+        let Some(anchor) = self.anchor else { return 0 };
+        if ticks::floor(anchor.lo) < first.lo || ticks::floor(anchor.best()) < first.point {
+            return 0;
+        }
+        // The point is never before `lo`.
+        let Tsc(latest) = last.lo.min(last.point);
+        let room = Anchor::exact(Tsc(latest)).lo.saturating_sub(anchor.best());
+        let cycle = self.cycle.map_or(0, Range::middle);
+        u64::try_from(room).unwrap_or(u64::MAX) / cycle.max(1)
     }
 
     /// The earliest that it can be now.
@@ -228,7 +243,7 @@ impl Clock {
         }
     }
 
-    /// For where nothing comes but CYC of up to two bytes and flow packets, half a megabyte and `room` slots at most; none if the
+    /// For where nothing comes but CYC of up to two bytes, MTC and flow packets, half a megabyte and `room` slots at most; none if the
     /// next CYC is not like any other.
     #[inline]
     pub(crate) fn ticker<const HAS_CYC: bool>(&mut self, room: usize) -> Option<Ticker<'_, HAS_CYC>> {
@@ -253,6 +268,7 @@ impl Clock {
     }
 
     /// Tracing was off up to here, or packets were lost: any time may have passed.
+    #[inline]
     pub(crate) fn discontinuity(&mut self) {
         self.since.doubt.breaks = self.since.doubt.breaks.saturating_add(1);
     }

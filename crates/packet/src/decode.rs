@@ -111,6 +111,19 @@ pub fn decode_common_cyc(bytes: &[u8]) -> Option<(u64, usize)> {
     }
 }
 
+/// Bytes of an MTC packet.
+pub const MTC_LEN: usize = 2;
+
+/// The payload of the MTC packet at the start of `bytes`, if there is one.
+#[inline(always)]
+#[must_use]
+pub fn decode_mtc(bytes: &[u8]) -> Option<u8> {
+    match *bytes.first_chunk::<MTC_LEN>()? {
+        [0x59, payload] => Some(payload),
+        _ => None,
+    }
+}
+
 /// The packet at the start of `bytes` if it is a flow packet of those that most of a trace is, and its length.  `None`: it is
 /// another one, or the bytes are too few to tell.  To decode a TIP twice gives the same address twice.
 ///
@@ -454,6 +467,11 @@ pub(crate) mod tests {
                 _ => None,
             };
             assert_eq!(decode_common_cyc(&bytes), expected, "{first:x}");
+            let expected = match decoded {
+                Ok((Packet::Mtc(payload), MTC_LEN)) => Some(payload),
+                _ => None,
+            };
+            assert_eq!(decode_mtc(&bytes), expected, "{first:x}");
         }
         assert_eq!(decode_common(&[0x2d, 0x5a], &mut LastIp::default()), None);
         assert_eq!(decode_common_cyc(&[0x07]), None);

@@ -43,6 +43,36 @@ pub fn decode_filtered<'a>(bytes: &'a [u8], last_ip: &mut LastIp) -> Option<(Fil
     })
 }
 
+/// Where tracing starts by the packets at the start of `bytes`, if they are the TIP.PGE of [`Filtered`], with or without the MODE.Exec
+/// before it: the address, how many bytes are before the TIP.PGE, and how many both have.
+#[inline(always)]
+#[must_use]
+pub fn decode_start(bytes: &[u8], last_ip: &mut LastIp) -> Option<(u64, usize, usize)> {
+    let before = if bytes.first() == Some(&0x99) && bytes.get(1)? & 0xe1 == 1 { 2 } else { 0 };
+    let bytes = bytes.get(before..)?;
+    let ((ip, _), len) = match bytes.first()? {
+        0x31 => (decode_address::<1, 2>(bytes, last_ip)?, 3),
+        0x51 => (decode_address::<2, 4>(bytes, last_ip)?, 5),
+        0x71 => (decode_address::<3, 6>(bytes, last_ip)?, 7),
+        _ => return None,
+    };
+    Some((ip, before, before + len))
+}
+
+/// Where tracing ends by the packet at the start of `bytes`, if it is the TIP.PGD of [`Filtered`] with an address: the address, and
+/// its length.
+#[inline(always)]
+#[must_use]
+pub fn decode_end(bytes: &[u8], last_ip: &mut LastIp) -> Option<(u64, usize)> {
+    let ((ip, _), len) = match bytes.first()? {
+        0x21 => (decode_address::<1, 2>(bytes, last_ip)?, 3),
+        0x41 => (decode_address::<2, 4>(bytes, last_ip)?, 5),
+        0x61 => (decode_address::<3, 6>(bytes, last_ip)?, 7),
+        _ => return None,
+    };
+    Some((ip, len))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +100,31 @@ mod tests {
                 Some((filtered, &bytes[len..]))
             });
             assert_eq!((filtered, last_ip), (expected, expected_ip), "{first:x}");
+        }
+    }
+
+    #[test]
+    fn starts_and_ends_are_what_they_are_one_by_one() {
+        for (first, bytes, last_ip) in any_two_bytes() {
+            let decoded = |bytes: &[u8]| {
+                let mut ip = last_ip;
+                decode_filtered(bytes, &mut ip)
+                    .map(|(packet, behind)| (packet, bytes.len() - behind.len(), ip))
+            };
+            let mut bytes = [bytes; 2].concat();
+            bytes[2] = 0x51;
+            let (expected_start, expected_end) = match (decoded(&bytes), decoded(&bytes[2..])) {
+                (Some((Filtered::TipPge(ip), len, last_ip)), _) => (Some((ip, 0, len, last_ip)), None),
+                (Some((Filtered::TipPgd(Some(ip)), len, last_ip)), _) => (None, Some((ip, len, last_ip))),
+                (Some((Filtered::Mode64, ..)), Some((Filtered::TipPge(ip), len, last_ip))) => {
+                    (Some((ip, 2, 2 + len, last_ip)), None)
+                }
+                _ => (None, None),
+            };
+            let (mut start_ip, mut end_ip) = (last_ip, last_ip);
+            let start = decode_start(&bytes, &mut start_ip).map(|(ip, at, len)| (ip, at, len, start_ip));
+            let end = decode_end(&bytes, &mut end_ip).map(|(ip, len)| (ip, len, end_ip));
+            assert_eq!((start, end), (expected_start, expected_end), "{first:x}");
         }
     }
 }

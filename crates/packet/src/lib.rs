@@ -22,10 +22,12 @@ mod ip;
 mod psb;
 mod tnt;
 
-pub use decode::{Common, Context, PacketError, decode, decode_common, decode_common_cyc};
+pub use decode::{
+    Common, Context, MTC_LEN, PacketError, decode, decode_common, decode_common_cyc, decode_mtc,
+};
 pub use encode::encode;
 pub use event::{ControlFlowEvent, EventData};
-pub use filtered::{Filtered, decode_filtered};
+pub use filtered::{Filtered, decode_end, decode_filtered, decode_start};
 pub use ip::{IpPayload, LastIp};
 pub use psb::{PSB, find_psb};
 pub use tnt::Tnt;

@@ -58,6 +58,24 @@ fn behind_a_break_time_counts_back_from_the_next_anchor() {
     assert!(lo >= 1_010_000 - 306 && hi <= 1_010_000 - 295, "{lo} {hi}");
 }
 
+#[test]
+fn it_is_said_how_long_now_stays_in_a_range() {
+    let at = |lo, point| Now { lo: Tsc(lo), point: Tsc(point) };
+    let (first, last) = (at(1_000_010, 1_000_010), at(1_000_500, 1_000_600));
+    let until = clock(true).stays_until(first, last);
+    assert!((580..=588).contains(&until), "{until}"); // 490 ticks
+    for cycles in [0, until - 1] {
+        let mut clock = clock(true);
+        clock.cyc(cycles);
+        let now = clock.now().unwrap();
+        assert!(first.lo <= now.lo && first.point <= now.point && now.point <= last.lo, "{now:?}");
+    }
+    assert_eq!(clock(true).stays_until(at(1_000_011, 1_000_010), last), 0);
+    assert_eq!(clock(true).stays_until(at(1_000_010, 1_000_011), last), 0);
+    assert_eq!(clock(true).stays_until(first, at(1_000_500, 1_000_009)), 0);
+    assert_eq!(clock(true).stays_until(first, at(u64::MAX, u64::MAX)), u64::MAX / ((30 << 16) / 36));
+}
+
 /// MTC packets 1000 ticks apart, 1200 cycles between each; in the second interval only 300, 120 of them before the slot.
 #[test]
 fn time_that_cycles_do_not_account_for_is_anywhere_in_its_interval() {

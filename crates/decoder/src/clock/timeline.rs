@@ -171,6 +171,12 @@ impl Timeline {
         self.run.most.saturating_add(in_run)
     }
 
+    /// What is not certain of the slots that follow is something else than of those before.
+    #[inline]
+    pub(super) fn changes_doubt(&mut self, doubt: Doubt) {
+        self.begin_run(self.run.most, doubt);
+    }
+
     /// The slots that follow are another run.
     #[inline(never)]
     fn begin_run(&mut self, most: u64, doubt: Doubt) {

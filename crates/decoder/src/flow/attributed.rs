@@ -9,10 +9,10 @@ use crate::owner::Running;
 /// Who runs, and in which address space, whenever both times of now lie from those of `first` to those of `last`.
 #[derive(Clone, Copy)]
 pub(super) struct Attributed {
-    running: Running,
-    space: SpaceId,
-    first: Now,
-    last: Now,
+    pub(super) running: Running,
+    pub(super) space: SpaceId,
+    pub(super) first: Now,
+    pub(super) last: Now,
 }
 
 impl Attributed {
@@ -25,7 +25,7 @@ impl Attributed {
     };
 
     #[inline]
-    fn holds(&self, now: Now) -> bool {
+    pub(super) fn holds(&self, now: Now) -> bool {
         let Self { first, last, .. } = self;
         first.lo <= now.lo && now.lo <= last.lo && first.point <= now.point && now.point <= last.point
     }

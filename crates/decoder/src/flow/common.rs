@@ -3,7 +3,7 @@
 //!
 //! They mean here what they mean anywhere; this only passes by all the questions whose answers they do not change.
 
-use model::{AuxOffset, Avma};
+use model::{AuxOffset, Avma, Ns};
 use packet::{Common, MAX_PACKET_LEN};
 
 use super::events::FupUse;
@@ -44,6 +44,12 @@ impl LastFlow {
     #[inline(always)]
     pub(super) fn tnt(&mut self, slot: Slot) {
         *self = Self { slot, open_tnt: true, behind_tnt: true, tnt_lo: self.slot };
+    }
+
+    /// Tracing starts or ends at a packet whose slot is `slot`.
+    #[inline(always)]
+    fn border(&mut self, slot: Slot) {
+        (self.slot, self.open_tnt, self.behind_tnt) = (slot, false, false);
     }
 
     /// A TIP has come that has not waited, whose slot is `slot`.
@@ -108,6 +114,20 @@ impl<'a> Place<'a> {
         self.block = next;
         Some(effect)
     }
+
+    /// Does what tracing's start or end is, if that is known: as [`Walk::follow_start`] and [`Walk::follow_end`].
+    #[inline(always)]
+    fn border(&mut self, block: BlockId, asked: Asked, slot: Slot, at: AuxOffset) -> bool {
+        let Some(effect) = self.remembered.find(block, asked) else { return false };
+        let Some(first) = effect.edges().filter(|_| effect.end != End::Lost) else { return false };
+        if effect.returns {
+            self.stack.pop();
+        }
+        self.block = effect.next;
+        let edges = Edges { first, has_first_bit: false, call: BlockId::NONE };
+        self.output.effect(&Step { lo: slot, own: slot, slot, at }, self.work, edges, self.effects);
+        true
+    }
 }
 
 impl Flow<'_> {
@@ -123,10 +143,17 @@ impl Flow<'_> {
         let run = self.reader.run(whole);
         let end = self.reader.offset().plus(run.len() as u64);
         let mut rest = run;
+        let is_filtered = self.context.recording.pt.has_ip_filter;
         while self.walk.tnt.is_empty() {
-            let goes_on = match self.state {
-                State::On if self.clock.has_cyc() => self.follow_run::<true>(&mut rest, end),
-                State::On => self.follow_run::<false>(&mut rest, end),
+            let goes_on = match (self.state, self.clock.has_cyc()) {
+                (State::On | State::Off, true) if is_filtered => {
+                    self.follow_run::<true, true>(&mut rest, end)
+                }
+                (State::On | State::Off, false) if is_filtered => {
+                    self.follow_run::<false, true>(&mut rest, end)
+                }
+                (State::On, true) => self.follow_run::<true, false>(&mut rest, end),
+                (State::On, false) => self.follow_run::<false, false>(&mut rest, end),
                 _ => false,
             };
             match rest.split_first() {
@@ -145,12 +172,30 @@ impl Flow<'_> {
     /// is not remembered yet, or is none that the code goes on behind.  That packet is left as if it had not been seen, but of a
     /// TNT the first bits may have been followed: then the others wait.  If there is none in the first bytes of `rest`, which
     /// end at `end`, it goes on behind these.
+    ///
+    /// With an IP filter it follows where tracing starts and ends, and MTC, too: with CYC, that is most of the packets there.  Anywhere
+    /// else there are too few of these to be worth the registers.
     // On its own, so that the registers are all its.
     #[inline(never)]
-    fn follow_run<const HAS_CYC: bool>(&mut self, rest: &mut &[u8], end: AuxOffset) -> bool {
+    fn follow_run<const HAS_CYC: bool, const IS_FILTERED: bool>(
+        &mut self,
+        rest: &mut &[u8],
+        end: AuxOffset,
+    ) -> bool {
         let walk = &mut self.walk;
+        let mut is_off = IS_FILTERED && matches!(self.state, State::Off);
+        let attributed = self.attributed;
+        let may_end = IS_FILTERED && !walk.own_calls;
+        let may_start = may_end
+            && !self.guest
+            && self.long_mode
+            && attributed.running.is_known()
+            && self.away.is_nobody_but(attributed.running.tid)
+            && walk.output.is_of(attributed.running, attributed.space);
         let Some(remembered) = walk.effects.remembered() else { return false };
         let Some(mut ticker) = self.clock.ticker::<HAS_CYC>(WINDOW) else { return false };
+        let mut same_until =
+            if may_start { ticker.stays_until(attributed.first, attributed.last) } else { 0 };
         let mut place = Place {
             block: walk.block,
             work: walk.work,
@@ -174,7 +219,8 @@ impl Flow<'_> {
         };
         let begin = WINDOW - rest.len().min(WINDOW);
         let offset = end.0 - rest.len() as u64;
-        let (mut pos, mut behind_flow) = (begin, begin);
+        // Nothing has come but MTC if `pos` is at `behind_mtc`, and no CYC since the last flow packet if it is at `behind_flow`.
+        let (mut pos, mut behind_mtc, mut behind_flow) = (begin, begin, begin);
         'run: while let Some(bytes) = window[pos..].first_chunk::<PAIR>() {
             let mut cyc_len = 0;
             if let Some((cycles, len)) = packet::decode_common_cyc(bytes) {
@@ -183,8 +229,67 @@ impl Flow<'_> {
                 cyc_len = len;
             }
             pos += cyc_len;
-            let Some((packet, len)) = packet::decode_common(&bytes[cyc_len..], last_ip) else { break };
+            let bytes = &bytes[cyc_len..];
             let at = || AuxOffset(offset + (pos - begin) as u64);
+            let common = if is_off { None } else { packet::decode_common(bytes, last_ip) };
+            let Some((packet, len)) = common else {
+                if !IS_FILTERED {
+                    break;
+                }
+                if let Some(ctc) = packet::decode_mtc(bytes) {
+                    // As [`Flow::mtc`].
+                    let forced_out = std::mem::take(&mut last.open_tnt).then_some(place.work);
+                    if forced_out.is_some() {
+                        behind_flow = pos;
+                    } else {
+                        behind_mtc += packet::MTC_LEN;
+                    }
+                    last.behind_tnt = false;
+                    ticker.mtc(ctc, forced_out);
+                    if may_start {
+                        same_until = ticker.stays_until(attributed.first, attributed.last);
+                    }
+                    (pos, behind_flow) = (pos + packet::MTC_LEN, behind_flow + packet::MTC_LEN);
+                    continue;
+                }
+                if is_off {
+                    let Some((ip, before, len)) = packet::decode_start(bytes, last_ip).filter(|_| may_start)
+                    else {
+                        break;
+                    };
+                    let is_same =
+                        ticker.is_before(same_until) || ticker.now().is_some_and(|now| attributed.holds(now));
+                    if !is_same || Avma(ip).is_kernel() {
+                        break;
+                    }
+                    let (slot, at) = (ticker.next(), at().plus(before as u64));
+                    if !place.border(BlockId(attributed.space.0), Asked::Start(Avma(ip)), slot, at) {
+                        break;
+                    }
+                    (self.running, walk.space) = (attributed.running, attributed.space);
+                    place.side = Side::User(attributed.space);
+                    ticker.starts();
+                    pos += len;
+                } else if let Some((ip, len)) = packet::decode_end(bytes, last_ip).filter(|_| may_end) {
+                    let left = self.running.to;
+                    let is_known = left == Ns::MAX || ticker.now_lo() <= left;
+                    if !is_known || !place.border(place.block, Asked::End(Avma(ip)), ticker.next(), at()) {
+                        break;
+                    }
+                    ticker.branch();
+                    pos += len;
+                } else {
+                    break;
+                }
+                last.border(ticker.next());
+                ticker.slot(place.work);
+                if !is_off {
+                    ticker.ends();
+                }
+                is_off = !is_off;
+                behind_flow = pos;
+                continue;
+            };
             match packet {
                 Common::Tnt(all) => {
                     let before = place.work;
@@ -229,8 +334,11 @@ impl Flow<'_> {
         }
         let Place { block, work, effects, .. } = place;
         (walk.block, walk.work) = (block, work);
+        if IS_FILTERED {
+            self.state = if is_off { State::Off } else { State::On };
+        }
         let goes_on = pos > WINDOW - PAIR && pos > begin;
-        let cyc_is_last = (pos > begin).then_some(pos > behind_flow);
+        let cyc_is_last = (pos > behind_mtc).then_some(pos > behind_flow);
         effects.looked_up(ticker.stop(cyc_is_last));
         *rest = &rest[pos - begin..];
         goes_on

@@ -7,35 +7,25 @@ use packet::Filtered;
 use super::{Flow, State};
 
 impl Flow<'_> {
-    /// Follows such packets from where `rest` starts, which ends at `end`, to where code is followed again; false if another one
-    /// comes first, or if nobody knows where execution is.
+    /// Follows such a packet, if `rest` starts with one, which ends at `end`; false if it does not, or if nobody knows where
+    /// execution is.
     pub(super) fn filtered(&mut self, rest: &mut &[u8], end: AuxOffset) -> bool {
-        let mut is_off = match self.state {
+        let is_off = match self.state {
             State::On => false,
             State::Off => true,
             _ => return false,
         };
-        while let Some((packet, behind)) = packet::decode_filtered(rest, &mut self.last_ip) {
-            let at = AuxOffset(end.0 - rest.len() as u64);
-            match packet {
-                Filtered::Cyc(cycles) => self.cyc(cycles),
-                Filtered::Mtc(ctc) => self.mtc(ctc),
-                Filtered::Mode64 if is_off => self.long_mode = true,
-                Filtered::Mode64 => return false, // it belongs to what comes next
-                Filtered::TipPge(ip) => {
-                    self.start(at, Avma(ip));
-                    is_off = false;
-                }
-                Filtered::TipPgd(ip) => {
-                    self.end(at, ip.map(Avma), None);
-                    is_off = matches!(self.state, State::Off);
-                }
-            }
-            *rest = behind;
-            if !is_off {
-                return matches!(self.state, State::On);
-            }
+        let Some((packet, behind)) = packet::decode_filtered(rest, &mut self.last_ip) else { return false };
+        let at = AuxOffset(end.0 - rest.len() as u64);
+        match packet {
+            Filtered::Cyc(cycles) => self.cyc(cycles),
+            Filtered::Mtc(ctc) => self.mtc(ctc),
+            Filtered::Mode64 if is_off => self.long_mode = true,
+            Filtered::Mode64 => return false, // it belongs to what comes next
+            Filtered::TipPge(ip) => self.start(at, Avma(ip)),
+            Filtered::TipPgd(ip) => self.end(at, ip.map(Avma), None),
         }
-        false
+        *rest = behind;
+        matches!(self.state, State::On | State::Off)
     }
 }

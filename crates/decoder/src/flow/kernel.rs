@@ -46,6 +46,11 @@ struct Left {
 }
 
 impl Away {
+    /// Where this thread's user code is reached, there is nothing to do, as long as the stack has what the trace unit has.
+    pub(super) fn is_nobody_but(&self, tid: Tid) -> bool {
+        self.left.is_empty() && self.last == Some(tid)
+    }
+
     /// An IP filter was entered in kernel code without text, and not left.
     pub(super) fn in_filter(&self) -> bool {
         self.filtered.is_some()

@@ -191,6 +191,7 @@ impl Flow<'_> {
     }
 
     /// Packets are whole again.  Where it was not packets that were missing, this says nothing.
+    #[inline]
     pub(super) fn resolved(&mut self) {
         let State::Lost(lost) = &mut self.state else { return };
         if lost.is_of_packets() && !lost.skips && lost.resolved.is_none() && self.psb.is_none() {

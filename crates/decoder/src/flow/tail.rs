@@ -1,8 +1,10 @@
 //! Behind the segment's end: packets that only the clock reads.
 
-use packet::Packet;
+use model::AuxOffset;
+use packet::{Filtered, LastIp, Packet};
 
 use super::Flow;
+use crate::clock::Slot;
 use crate::reader::Item;
 
 impl Flow<'_> {
@@ -10,7 +12,11 @@ impl Flow<'_> {
     /// CBR packets come late: reads on until that is known.
     pub(super) fn settle_clock(&mut self) {
         let (end, mut in_psb) = (self.last.slot, false);
-        while !self.clock.is_settled(end) {
+        loop {
+            self.pass_common(end);
+            if self.clock.is_settled(end) {
+                return;
+            }
             let offset = self.reader.offset();
             let Some(Item::Packet(at, packet)) = self.reader.next() else { return };
             match packet {
@@ -36,5 +42,31 @@ impl Flow<'_> {
                 _ => (),
             }
         }
+    }
+
+    /// Reads past the packets that most of a trace is, until `end` is settled.
+    fn pass_common(&mut self, end: Slot) {
+        let run = self.reader.run(AuxOffset(u64::MAX));
+        let mut rest = run;
+        let last_ip = &mut LastIp::default(); // nobody asks for addresses here
+        while !self.clock.is_settled(end) {
+            if let Some((_, len)) = packet::decode_common(rest, last_ip) {
+                self.clock.passed();
+                rest = &rest[len..];
+                continue;
+            }
+            let Some((packet, behind)) = packet::decode_filtered(rest, last_ip) else { break };
+            match packet {
+                Filtered::Cyc(cycles) => self.clock.cyc(cycles),
+                Filtered::Mtc(ctc) => self.clock.mtc(ctc),
+                Filtered::TipPge(_) | Filtered::TipPgd(_) => {
+                    self.clock.passed();
+                    self.clock.discontinuity();
+                }
+                Filtered::Mode64 => (),
+            }
+            rest = behind;
+        }
+        self.reader.passed(run, rest);
     }
 }
