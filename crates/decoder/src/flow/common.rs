@@ -120,11 +120,11 @@ impl<'a> Place<'a> {
     fn border(&mut self, block: BlockId, asked: Asked, slot: Slot, at: AuxOffset) -> bool {
         let Some(effect) = self.remembered.find(block, asked) else { return false };
         let Some(first) = effect.edges().filter(|_| effect.end != End::Lost) else { return false };
-        if effect.returns {
+        if effect.returns() {
             self.stack.pop();
         }
         self.block = effect.next;
-        let edges = Edges { first, has_first_bit: false, call: BlockId::NONE };
+        let edges = Edges { first, has_first_bit: false, quiet: 0, call: BlockId::NONE };
         self.output.effect(&Step { lo: slot, own: slot, slot, at }, self.work, edges, self.effects);
         true
     }
