@@ -1,7 +1,7 @@
 //! What most of a trace with an IP filter is, beside [`crate::Common`] packets.
 
 use crate::MAX_PACKET_LEN;
-use crate::decode::{decode_address, decode_common_cyc};
+use crate::decode::{MTC_LEN, decode_address, decode_common_cyc, decode_mtc};
 use crate::ip::LastIp;
 
 /// A packet of those that come where tracing starts and ends over and over, and in between.
@@ -19,28 +19,31 @@ pub enum Filtered {
     Mode64,
 }
 
+const TIP_PGE: u8 = 0x11;
+const TIP_PGD: u8 = 0x01;
+const MODE_LEN: usize = 2;
+
 /// The packet at the start of `bytes`, of which there are as many as any packet has, if it is one of those, and the bytes behind it.
 #[inline(always)]
 #[must_use]
 pub fn decode_filtered<'a>(bytes: &'a [u8], last_ip: &mut LastIp) -> Option<(Filtered, &'a [u8])> {
-    let &[first, second, ..] = bytes.first_chunk::<MAX_PACKET_LEN>()?;
-    if let Some((cycles, len)) = decode_common_cyc(bytes) {
-        return Some((Filtered::Cyc(cycles), &bytes[len..]));
-    }
-    let start = |(ip, behind)| (Filtered::TipPge(ip), behind);
-    let end = |(ip, behind)| (Filtered::TipPgd(Some(ip)), behind);
-    Some(match first {
-        0x31 => start(decode_address::<1, 2>(bytes, last_ip)?),
-        0x51 => start(decode_address::<2, 4>(bytes, last_ip)?),
-        0x71 => start(decode_address::<3, 6>(bytes, last_ip)?),
-        0x21 => end(decode_address::<1, 2>(bytes, last_ip)?),
-        0x41 => end(decode_address::<2, 4>(bytes, last_ip)?),
-        0x61 => end(decode_address::<3, 6>(bytes, last_ip)?),
-        0x01 => (Filtered::TipPgd(None), &bytes[1..]),
-        0x59 => (Filtered::Mtc(second), &bytes[2..]),
-        0x99 if second & 0xe1 == 1 => (Filtered::Mode64, &bytes[2..]),
-        _ => return None,
-    })
+    let &[first, ..] = bytes.first_chunk::<MAX_PACKET_LEN>()?;
+    let (packet, len) = if let Some((cycles, len)) = decode_common_cyc(bytes) {
+        (Filtered::Cyc(cycles), len)
+    } else if let Some((ip, len)) = decode_tip::<TIP_PGE>(bytes, last_ip) {
+        (Filtered::TipPge(ip), len)
+    } else if let Some((ip, len)) = decode_end(bytes, last_ip) {
+        (Filtered::TipPgd(Some(ip)), len)
+    } else if let Some(counter) = decode_mtc(bytes) {
+        (Filtered::Mtc(counter), MTC_LEN)
+    } else if is_mode_64(bytes) {
+        (Filtered::Mode64, MODE_LEN)
+    } else if first == TIP_PGD {
+        (Filtered::TipPgd(None), 1)
+    } else {
+        return None;
+    };
+    Some((packet, &bytes[len..]))
 }
 
 /// Where tracing starts by the packets at the start of `bytes`, if they are the TIP.PGE of [`Filtered`], with or without the MODE.Exec
@@ -48,14 +51,8 @@ pub fn decode_filtered<'a>(bytes: &'a [u8], last_ip: &mut LastIp) -> Option<(Fil
 #[inline(always)]
 #[must_use]
 pub fn decode_start(bytes: &[u8], last_ip: &mut LastIp) -> Option<(u64, usize, usize)> {
-    let before = if bytes.first() == Some(&0x99) && bytes.get(1)? & 0xe1 == 1 { 2 } else { 0 };
-    let bytes = bytes.get(before..)?;
-    let ((ip, _), len) = match bytes.first()? {
-        0x31 => (decode_address::<1, 2>(bytes, last_ip)?, 3),
-        0x51 => (decode_address::<2, 4>(bytes, last_ip)?, 5),
-        0x71 => (decode_address::<3, 6>(bytes, last_ip)?, 7),
-        _ => return None,
-    };
+    let before = if is_mode_64(bytes) { MODE_LEN } else { 0 };
+    let (ip, len) = decode_tip::<TIP_PGE>(bytes.get(before..)?, last_ip)?;
     Some((ip, before, before + len))
 }
 
@@ -64,13 +61,27 @@ pub fn decode_start(bytes: &[u8], last_ip: &mut LastIp) -> Option<(u64, usize, u
 #[inline(always)]
 #[must_use]
 pub fn decode_end(bytes: &[u8], last_ip: &mut LastIp) -> Option<(u64, usize)> {
-    let ((ip, _), len) = match bytes.first()? {
-        0x21 => (decode_address::<1, 2>(bytes, last_ip)?, 3),
-        0x41 => (decode_address::<2, 4>(bytes, last_ip)?, 5),
-        0x61 => (decode_address::<3, 6>(bytes, last_ip)?, 7),
+    decode_tip::<TIP_PGD>(bytes, last_ip)
+}
+
+/// The address of such a TIP packet, as in [`crate::Common::Tip`], and its length.
+#[inline(always)]
+fn decode_tip<const OPCODE: u8>(bytes: &[u8], last_ip: &mut LastIp) -> Option<(u64, usize)> {
+    let first = *bytes.first()?;
+    let stored = match first >> 5 {
+        _ if first & 0x1f != OPCODE => return None,
+        1 => decode_address::<1, 2>(bytes, last_ip),
+        2 => decode_address::<2, 4>(bytes, last_ip),
+        3 => decode_address::<3, 6>(bytes, last_ip),
         _ => return None,
     };
-    Some((ip, len))
+    let (ip, behind) = stored?;
+    Some((ip, bytes.len() - behind.len()))
+}
+
+#[inline(always)]
+fn is_mode_64(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x99, second, ..] if second & 0xe1 == 1)
 }
 
 #[cfg(test)]

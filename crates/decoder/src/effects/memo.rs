@@ -162,8 +162,8 @@ impl<'a> Remembered<'a> {
     #[cold]
     #[inline(never)]
     fn find_near(self, key: Key, first: usize) -> Option<&'a Effect> {
-        let places: &[_; PLACES] = self.entries.get(first & !(PLACES - 1)..)?.first_chunk()?;
-        places.iter().find(|entry| entry.key == key).map(|entry| &entry.effect)
+        let mut others = (1..PLACES).filter_map(|other| self.entries.get(first ^ other));
+        others.find(|entry| entry.key == key).map(|entry| &entry.effect)
     }
 }
 

@@ -3,10 +3,11 @@
 //!
 //! They mean here what they mean anywhere; this only passes by all the questions whose answers they do not change.
 
-use model::{AuxOffset, Avma, Ns};
+use model::{AuxOffset, Avma};
 use packet::{Common, MAX_PACKET_LEN};
 
 use super::events::FupUse;
+use super::filtered::Borders;
 use super::{Flow, State};
 use crate::block::BlockId;
 use crate::clock::Slot;
@@ -73,14 +74,14 @@ impl LastFlow {
 }
 
 /// Where execution is, and who is told what it does.
-struct Place<'a> {
-    block: BlockId,
-    work: u32,
-    side: Side,
-    stack: &'a mut ReturnStack,
-    effects: &'a Effects,
-    remembered: Remembered<'a>,
-    output: &'a mut Output,
+pub(super) struct Place<'a> {
+    pub(super) block: BlockId,
+    pub(super) work: u32,
+    pub(super) side: Side,
+    pub(super) stack: &'a mut ReturnStack,
+    pub(super) effects: &'a Effects,
+    pub(super) remembered: Remembered<'a>,
+    pub(super) output: &'a mut Output,
 }
 
 impl<'a> Place<'a> {
@@ -113,20 +114,6 @@ impl<'a> Place<'a> {
         self.work = self.work.wrapping_add(effect.work);
         self.block = next;
         Some(effect)
-    }
-
-    /// Does what tracing's start or end is, if that is known: as [`Walk::follow_start`] and [`Walk::follow_end`].
-    #[inline(always)]
-    fn border(&mut self, block: BlockId, asked: Asked, slot: Slot, at: AuxOffset) -> bool {
-        let Some(effect) = self.remembered.find(block, asked) else { return false };
-        let Some(first) = effect.edges().filter(|_| effect.end != End::Lost) else { return false };
-        if effect.returns() {
-            self.stack.pop();
-        }
-        self.block = effect.next;
-        let edges = Edges { first, has_first_bit: false, quiet: 0, call: BlockId::NONE };
-        self.output.effect(&Step { lo: slot, own: slot, slot, at }, self.work, edges, self.effects);
-        true
     }
 }
 
@@ -182,20 +169,11 @@ impl Flow<'_> {
         rest: &mut &[u8],
         end: AuxOffset,
     ) -> bool {
+        let mut borders = Borders::of(self, IS_FILTERED);
         let walk = &mut self.walk;
-        let mut is_off = IS_FILTERED && matches!(self.state, State::Off);
-        let attributed = self.attributed;
-        let may_end = IS_FILTERED && !walk.own_calls;
-        let may_start = may_end
-            && !self.guest
-            && self.long_mode
-            && attributed.running.is_known()
-            && self.away.is_nobody_but(attributed.running.tid)
-            && walk.output.is_of(attributed.running, attributed.space);
         let Some(remembered) = walk.effects.remembered() else { return false };
         let Some(mut ticker) = self.clock.ticker::<HAS_CYC>(WINDOW) else { return false };
-        let mut same_until =
-            if may_start { ticker.stays_until(attributed.first, attributed.last) } else { 0 };
+        borders.mtc(&ticker);
         let mut place = Place {
             block: walk.block,
             work: walk.work,
@@ -231,7 +209,7 @@ impl Flow<'_> {
             pos += cyc_len;
             let bytes = &bytes[cyc_len..];
             let at = || AuxOffset(offset + (pos - begin) as u64);
-            let common = if is_off { None } else { packet::decode_common(bytes, last_ip) };
+            let common = if borders.is_off { None } else { packet::decode_common(bytes, last_ip) };
             let Some((packet, len)) = common else {
                 if !IS_FILTERED {
                     break;
@@ -246,47 +224,17 @@ impl Flow<'_> {
                     }
                     last.behind_tnt = false;
                     ticker.mtc(ctc, forced_out);
-                    if may_start {
-                        same_until = ticker.stays_until(attributed.first, attributed.last);
-                    }
+                    borders.mtc(&ticker);
                     (pos, behind_flow) = (pos + packet::MTC_LEN, behind_flow + packet::MTC_LEN);
                     continue;
                 }
-                if is_off {
-                    let Some((ip, before, len)) = packet::decode_start(bytes, last_ip).filter(|_| may_start)
-                    else {
-                        break;
-                    };
-                    let is_same =
-                        ticker.is_before(same_until) || ticker.now().is_some_and(|now| attributed.holds(now));
-                    if !is_same || Avma(ip).is_kernel() {
-                        break;
-                    }
-                    let (slot, at) = (ticker.next(), at().plus(before as u64));
-                    if !place.border(BlockId(attributed.space.0), Asked::Start(Avma(ip)), slot, at) {
-                        break;
-                    }
-                    (self.running, walk.space) = (attributed.running, attributed.space);
-                    place.side = Side::User(attributed.space);
-                    ticker.starts();
-                    pos += len;
-                } else if let Some((ip, len)) = packet::decode_end(bytes, last_ip).filter(|_| may_end) {
-                    let left = self.running.to;
-                    let is_known = left == Ns::MAX || ticker.now_lo() <= left;
-                    if !is_known || !place.border(place.block, Asked::End(Avma(ip)), ticker.next(), at()) {
-                        break;
-                    }
-                    ticker.branch();
-                    pos += len;
-                } else {
-                    break;
-                }
+                let Some(len) = borders.pass(bytes, at(), last_ip, &mut place, &mut ticker) else { break };
                 last.border(ticker.next());
                 ticker.slot(place.work);
-                if !is_off {
+                if borders.is_off {
                     ticker.ends();
                 }
-                is_off = !is_off;
+                pos += len;
                 behind_flow = pos;
                 continue;
             };
@@ -335,7 +283,8 @@ impl Flow<'_> {
         let Place { block, work, effects, .. } = place;
         (walk.block, walk.work) = (block, work);
         if IS_FILTERED {
-            self.state = if is_off { State::Off } else { State::On };
+            self.state = if borders.is_off { State::Off } else { State::On };
+            (self.running, walk.space) = (borders.running, borders.space);
         }
         let goes_on = pos > WINDOW - PAIR && pos > begin;
         let cyc_is_last = (pos > behind_mtc).then_some(pos > behind_flow);
