@@ -125,6 +125,7 @@ impl Pruned {
         self.add_one(record, true, effects);
     }
 
+    /// Each branch of a record; `ends`: with the last of them the stretch does.
     #[inline(always)]
     fn add_one(&mut self, record: &Record, ends: bool, effects: &Effects) {
         if record.what == What::Other {
