@@ -276,19 +276,11 @@ impl<'a> Thread<'a> {
         self.base_known |= may_be_first && !session.around.has_ip_filter && to.at_entry;
         self.base_known |= first && self.executed.is_some_and(|executed| executed <= self.now.hi);
         let is_entered = session.around.has_ip_filter && to.at_entry && !resumed;
-        match self.left {
-            Some(Left::Kernel(entry)) if !self.stack.is_empty() => {
-                self.left = None;
-                self.back_from_kernel(session, entry, to);
-            }
-            left => {
-                self.left = None;
-                if matches!(left, Some(Left::OutOfFilter)) || !self.stack.is_empty() || is_entered {
-                    self.arrive(session, to);
-                } else {
-                    self.found(session, to);
-                }
-            }
+        match self.left.take() {
+            Some(Left::Kernel(entry)) if !self.stack.is_empty() => self.back_from_kernel(session, entry, to),
+            Some(Left::OutOfFilter) => self.arrive(session, to),
+            _ if !self.stack.is_empty() || is_entered => self.arrive(session, to),
+            _ => self.found(session, to),
         }
         if let Some(entered) = self.stack.last_mut().filter(|_| may_resume) {
             entered.undecided = true;
