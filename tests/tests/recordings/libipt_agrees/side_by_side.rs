@@ -213,10 +213,10 @@ fn leads_into_overflow(pair: &Pair<'_>) -> bool {
     *next == OVERFLOW && pair.theirs.first().is_some_and(|(theirs, _)| *theirs == OVERFLOW)
 }
 
-/// The first has a gap in front of a resume, the second only the resume: the thread came to its CPU as the loss ended, and
-/// whether it has part in it depends on the time.
+/// The first has a gap in front of where the thread goes on, the second only that it does: it came to its CPU as the loss
+/// ended, and whether it has part in it depends on the time.  Where tracing was off by the end, it starts and does not resume.
 fn gap_is_of_one(one: &[Event], other: &[Event]) -> bool {
-    let [(Shown::Gap(_), _), (resume, _), ..] = one else { return false };
-    let is_resume = matches!(resume, Shown::Transfer(Transfer::Start { after_gap: true, .. }));
-    is_resume && other.first().is_some_and(|(other, _)| other == resume)
+    let [(Shown::Gap(_), _), (goes_on, _), ..] = one else { return false };
+    let is_start = matches!(goes_on, Shown::Transfer(Transfer::Start { .. }));
+    is_start && other.first().is_some_and(|(other, _)| other == goes_on)
 }
