@@ -7,7 +7,7 @@ use model::{
 
 use crate::block::BlockId;
 use crate::clock::{Clock, Slot, Times};
-use crate::effects::{EdgeId, Effects, Role};
+use crate::effects::{Behind, Edge, EdgeId, Effects, Role};
 use crate::owner::Running;
 use crate::prune::Pruned;
 use crate::record::{Record, What};
@@ -65,11 +65,14 @@ const NOTHING: TraceEvent = TraceEvent::Branch(NO_BRANCH);
 pub(crate) struct Output {
     /// Each with its first record that is kept.
     stretches: Vec<(Stretch, usize)>,
-    /// The last records of the last stretch, with all of the last packet, which may be taken back.
+    /// If something is left out, the last records of the last stretch, with all of the last packet, which may be taken back;
+    /// else all.
     recent: Vec<Record>,
+    /// With so many it is time to prune.
+    enough_recent: usize,
     others: Vec<Other>,
-    /// The records before, each of one branch at most.
-    pruned: Pruned,
+    /// The records before.
+    pruned: Option<Pruned>,
     pub(crate) overflows: u64,
     /// Room for the events of a long stretch, with others in it.
     pub(crate) room: Vec<TraceEvent>,
@@ -81,8 +84,9 @@ impl Output {
         Self {
             stretches: vec![],
             recent: vec![],
+            enough_recent: if keeps_all { usize::MAX } else { RECENT },
             others: vec![],
-            pruned: Pruned::new(keeps_all),
+            pruned: (!keeps_all).then(Pruned::default),
             overflows: 0,
             room: vec![],
         }
@@ -97,7 +101,7 @@ impl Output {
     pub(crate) fn thread(&mut self, running: Running, space: SpaceId, start: Ns, effects: &Effects) {
         if !self.is_of(running, space) {
             self.end_stretch(effects);
-            self.stretches.push((Stretch::new(running, space, start), self.pruned.kept.len()));
+            self.stretches.push((Stretch::new(running, space, start), self.kept().len()));
         }
     }
 
@@ -122,7 +126,7 @@ impl Output {
     /// The branches of an effect that began when `work` instructions had passed.
     #[inline]
     pub(crate) fn effect(&mut self, step: &Step, work: u32, edges: Edges, effects: &Effects) {
-        if self.recent.len() >= RECENT {
+        if self.recent.len() >= self.enough_recent {
             self.prune_recent(effects);
         }
         let Edges { first: edge, has_first_bit, quiet, call } = edges;
@@ -138,7 +142,11 @@ impl Output {
     /// Takes back the transfers that came from the packet at `at`.
     #[cold]
     pub(crate) fn take_back(&mut self, at: AuxOffset) {
-        while let Some(last) = self.recent.last()
+        let first = match (&self.pruned, self.stretches.last()) {
+            (None, Some((_, first))) => *first,
+            _ => 0,
+        };
+        while let Some(last) = self.recent.get(first..).and_then(<[_]>::last)
             && last.at == at
             && !self.is_gap(last)
         {
@@ -160,21 +168,33 @@ impl Output {
         self.end_stretch(effects);
         let mut stretches = std::mem::take(&mut self.stretches);
         let mut ends: Vec<usize> = stretches.iter().map(|(_, first)| *first).skip(1).collect();
-        ends.push(self.pruned.kept.len());
+        ends.push(self.kept().len());
         let mut times = clock.times();
         for ((stretch, first), end) in stretches.iter_mut().zip(ends) {
-            let kept = self.pruned.kept.get(*first..end).unwrap_or_default();
-            if kept.len() >= ROOM_EVENTS_MIN {
+            let count = end.saturating_sub(*first);
+            if count >= ROOM_EVENTS_MIN {
                 stretch.events = std::mem::take(&mut self.room);
             }
-            stretch.events.resize(kept.len(), NOTHING);
+            stretch.events.reserve(count.saturating_sub(stretch.events.len()));
+            let kept = self.kept().get(*first..end).unwrap_or_default();
             stretch.in_order = self.events(&mut times, effects, kept, &mut stretch.events);
             stretch.bound_from_behind();
         }
-        self.pruned.kept.clear();
+        match &mut self.pruned {
+            Some(pruned) => pruned.kept.clear(),
+            None => self.recent.clear(),
+        }
         self.others.clear();
         let stretches = stretches.into_iter().map(|(stretch, _)| stretch);
         stretches.filter(|stretch| !stretch.events.is_empty()).collect()
+    }
+
+    /// What is left of all stretches, but for what may be pruned yet.
+    fn kept(&self) -> &[Record] {
+        match &self.pruned {
+            Some(pruned) => &pruned.kept,
+            None => &self.recent,
+        }
     }
 
     /// Prunes all that cannot be taken back any more.
@@ -189,55 +209,76 @@ impl Output {
     /// No other record of the last stretch follows.
     fn end_stretch(&mut self, effects: &Effects) {
         self.prune(effects, self.recent.len(), true);
-        let left_out = self.pruned.end(effects);
-        if let Some((stretch, _)) = self.stretches.last_mut() {
-            stretch.left_out = left_out;
+        if let (Some(pruned), Some((stretch, _))) = (&mut self.pruned, self.stretches.last_mut()) {
+            stretch.left_out = pruned.end(effects);
         }
     }
 
     /// Prunes the first `count` records; `ends`: with the last one of the stretch.
     fn prune(&mut self, effects: &Effects, count: usize, ends: bool) {
-        self.pruned.add(&self.recent[..count], ends, effects);
-        self.recent.drain(..count);
+        if let Some(pruned) = &mut self.pruned {
+            pruned.add(&self.recent[..count], ends, effects);
+            self.recent.drain(..count);
+        }
     }
 
-    /// Makes the events that records of one branch at most are; whether their times and bounds are in order.
+    /// Makes the events that records are, in the place of what is in `events`; whether their times and bounds are in order.
     #[inline(never)]
     fn events(
         &self,
         times: &mut Times<'_>,
         effects: &Effects,
-        kept: &[Record],
-        events: &mut [TraceEvent],
+        records: &[Record],
+        events: &mut Vec<TraceEvent>,
     ) -> bool {
-        let (mut in_order, mut last) = (true, EventTime::default());
-        for (event, record) in events.iter_mut().zip(kept) {
-            let time = match event {
-                TraceEvent::Branch(event) if record.what != What::Other => {
-                    branch(times, effects, record, event)
+        let is_pruned = self.pruned.is_some();
+        let (mut in_order, mut last, mut count) = (true, EventTime::default(), 0);
+        let mut is_behind = |time: EventTime| {
+            let last = std::mem::replace(&mut last, time);
+            last.lo <= time.lo && last.point <= time.point && last.hi <= time.hi
+        };
+        for record in records {
+            if record.what == What::Other {
+                let event = self.other(times, record);
+                in_order &= is_behind(event.time()) && matches!(event, TraceEvent::Branch(_));
+                *place(events, count) = event;
+                count += 1;
+                continue;
+            }
+            let EdgeId(mut id) = record.edge;
+            loop {
+                let (edge, transfer) = effects.edge(EdgeId(id));
+                let behind = match edge.role {
+                    Role::ReturnToStack => match effects.behind(record.call) {
+                        None => break, // it has not returned
+                        behind => behind,
+                    },
+                    _ => None,
+                };
+                let event = place(events, count);
+                if !matches!(event, TraceEvent::Branch(_)) {
+                    *event = NOTHING;
                 }
-                _ => {
-                    *event = self.other(times, effects, record);
-                    in_order &= matches!(event, TraceEvent::Branch(_));
-                    event.time()
+                if let TraceEvent::Branch(event) = event {
+                    branch(times, record, (edge, transfer, behind), event);
+                    in_order &= is_behind(event.time);
                 }
-            };
-            in_order &= last.lo <= time.lo && last.point <= time.point && last.hi <= time.hi;
-            last = time;
+                count += 1;
+                if edge.is_last || is_pruned {
+                    break;
+                }
+                id += 1;
+            }
         }
+        events.truncate(count);
         in_order
     }
 
-    /// What is no branch of an effect, or takes the place of something else than one: all of the event is made anew.
+    /// What is no branch of an effect.
     #[cold]
     #[inline(never)]
-    fn other(&self, times: &mut Times<'_>, effects: &Effects, record: &Record) -> TraceEvent {
-        let &Record { at, what, edge, lo, slot, work, .. } = record;
-        if what != What::Other {
-            let mut event = NO_BRANCH;
-            branch(times, effects, record, &mut event);
-            return TraceEvent::Branch(event);
-        }
+    fn other(&self, times: &mut Times<'_>, record: &Record) -> TraceEvent {
+        let &Record { at, edge, lo, slot, work, .. } = record;
         match self.others[edge.0 as usize] {
             Other::Transfer(transfer) => {
                 TraceEvent::Branch(BranchEvent { time: times.between(lo, slot, work), at, transfer })
@@ -247,23 +288,31 @@ impl Output {
     }
 }
 
-/// Makes an event where it stays, piece by piece, as what was just written costs a processor much to copy; returns its time.
+/// The place of the event with this number, behind all that come before.
 #[inline(always)]
-fn branch(times: &mut Times<'_>, effects: &Effects, record: &Record, event: &mut BranchEvent) -> EventTime {
-    let &Record { at, what, edge, call, lo, mut slot, work, .. } = record;
-    let (edge, transfer) = effects.edge(edge);
+fn place(events: &mut Vec<TraceEvent>, number: usize) -> &mut TraceEvent {
+    if number == events.len() {
+        events.push(NOTHING);
+    }
+    &mut events[number]
+}
+
+/// Makes an event where it stays, piece by piece, as what was just written costs a processor much to copy.
+#[inline(always)]
+fn branch(
+    times: &mut Times<'_>,
+    record: &Record,
+    (edge, transfer, behind): (&Edge, &Transfer, Option<&Behind>),
+    event: &mut BranchEvent,
+) {
     event.transfer = *transfer;
-    if edge.role == Role::ReturnToStack
-        && let (Transfer::Branch { to, .. }, Some(behind)) = (&mut event.transfer, effects.behind(call))
-    {
+    if let (Some(behind), Transfer::Branch { to, .. }) = (behind, &mut event.transfer) {
         *to = behind.to;
     }
-    if edge.is_behind_first && what == What::Tnt {
-        slot = slot.next();
-    }
-    event.at = at;
-    event.time = times.between(lo, slot, work.wrapping_add(edge.work));
-    event.time
+    let is_next = edge.is_behind_first && record.what == What::Tnt;
+    let slot = if is_next { record.slot.next() } else { record.slot };
+    event.at = record.at;
+    event.time = times.between(record.lo, slot, record.work.wrapping_add(edge.work));
 }
 
 fn gap(

@@ -32,9 +32,8 @@ struct Open {
 }
 
 /// One thread's branches, without those that nobody asked about.
+#[derive(Default)]
 pub(crate) struct Pruned {
-    /// Everything is asked about.
-    keeps_all: bool,
     /// Of all stretches, each of one branch at most.
     pub(crate) kept: Vec<Record>,
     /// How many of this stretch are not there.
@@ -46,10 +45,6 @@ pub(crate) struct Pruned {
 }
 
 impl Pruned {
-    pub(crate) fn new(keeps_all: bool) -> Self {
-        Self { keeps_all, kept: vec![], left_out: 0, open: vec![], doubtful: vec![] }
-    }
-
     /// The stretch ends: how many of its branches are not there.
     pub(crate) fn end(&mut self, effects: &Effects) -> u64 {
         self.stay(effects);
@@ -59,9 +54,6 @@ impl Pruned {
 
     /// The next records; `ends` with the last one of the stretch, which says how long that was.
     pub(crate) fn add(&mut self, records: &[Record], ends: bool, effects: &Effects) {
-        if self.keeps_all {
-            return self.keep(records, effects);
-        }
         let (records, last) = match records.split_last() {
             Some((last, records)) if ends => (records, Some(last)),
             _ => (records, None),
@@ -73,26 +65,6 @@ impl Pruned {
         }
         if let Some(last) = last {
             self.add_last(last, effects);
-        }
-    }
-
-    /// All of the branches.
-    fn keep(&mut self, records: &[Record], effects: &Effects) {
-        for record in records {
-            if record.what == What::Other {
-                self.kept.push(*record);
-                continue;
-            }
-            let EdgeId(mut id) = record.edge;
-            while let Some(edge) = effects.edges(EdgeId(id)).first() {
-                if edge.role != Role::ReturnToStack || effects.behind(record.call).is_some() {
-                    self.kept.push(Record { edge: EdgeId(id), ..*record });
-                }
-                if edge.is_last {
-                    break;
-                }
-                id += 1;
-            }
         }
     }
 
@@ -290,33 +262,39 @@ mod tests {
         starts.zip(ends).map(|(start, end)| &effect[start..end]).collect()
     }
 
-    /// A call's number is how deep it is; it returns to ten times that.
+    /// A call's number, and the address that it returns to, say how deep it is and who calls: whether that one is asked about is the
+    /// same for all that return there.
     fn kept_of(effects: &[Vec<&str>]) -> String {
         let is_asked = |running: &[char]| running.last().is_some_and(|name| name.is_uppercase());
+        let frame = |running: &[char]| match running.last() {
+            Some(&name) => running.len() as u32 * 128 + u32::from(name),
+            None => 0,
+        };
         let (mut edges, mut records): (Vec<Edge>, Vec<Record>) = (vec![], vec![]);
         let mut running = vec!['m'];
-        let mut returned_into = vec![Reached { address: Avma(0), is_asked: false }; 20];
+        let mut returned_into = vec![Reached { address: Avma(0), is_asked: false }; 20 * 128];
         for effect in effects {
             let first = edges.len();
             let mut call = BlockId::NONE;
             let mut inner = 0; // calls of this effect that have not returned
             for word in effect {
                 let to = word.chars().nth(1);
-                let (from_asked, depth) = (is_asked(&running), running.len() as u64);
+                let (from_asked, from) = (is_asked(&running), frame(&running));
                 let (role, address) = match &word[..1] {
                     "+" => {
                         running.extend(to);
                         inner += 1;
-                        (Role::Call, depth * 10)
+                        (Role::Call, from.into())
                     }
                     "-" | "." => {
                         running.pop();
                         let is_known = inner > 0 || word == &".";
                         inner -= 1;
-                        let to = Reached { address: Avma((depth - 1) * 10), is_asked: is_asked(&running) };
+                        let caller = frame(&running);
+                        let to = Reached { address: Avma(caller.into()), is_asked: is_asked(&running) };
                         if !is_known {
-                            call = BlockId(depth as u32 - 1);
-                            returned_into[depth as usize - 1] = to;
+                            call = BlockId(caller);
+                            returned_into[caller as usize] = to;
                         }
                         (if is_known { Role::Return } else { Role::ReturnToStack }, to.address.0)
                     }
@@ -328,14 +306,14 @@ mod tests {
                         call = BlockId(0);
                         (Role::ReturnToStack, 0)
                     }
-                    _ => (Role::Return, 999),
+                    _ => (Role::Return, 1),
                 };
                 let to_asked = role != Role::ReturnToStack && is_asked(&running);
                 edges.push(Edge {
                     work: 0,
                     role,
                     to: Avma(address),
-                    from: BlockId(depth as u32),
+                    from: BlockId(from),
                     from_asked,
                     to_asked,
                     is_behind_first: false,
@@ -356,7 +334,7 @@ mod tests {
             });
         }
         let effects_known = Effects::of(edges, &returned_into);
-        let mut pruned = Pruned::new(false);
+        let mut pruned = Pruned::default();
         pruned.add(&records, true, &effects_known);
         let left_out = pruned.end(&effects_known);
         let words = effects.concat();

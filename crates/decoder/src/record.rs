@@ -14,7 +14,7 @@ pub(crate) struct Record {
     /// So many branches of an effect come down to a return to `call`, or without one to a call or jumps, and nobody asks
     /// about any of them; 0: see what they are.
     pub(crate) quiet: u8,
-    /// Of [`What::Effect`] the first branch; of a record that is kept, it alone.
+    /// Of an effect the first branch; once it is pruned, one branch alone.
     pub(crate) edge: EdgeId,
     /// The call that an effect's last branch returned to, if only the stack knows that; none: it has not returned.
     pub(crate) call: BlockId,
