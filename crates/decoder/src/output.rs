@@ -50,7 +50,7 @@ const RECENT: usize = 256;
 pub(crate) const ROOM_EVENTS_MIN: usize = 1 << 10;
 
 /// What stands in an event's place until it is made.
-const NO_BRANCH: BranchEvent = BranchEvent {
+const NOTHING: TraceEvent = TraceEvent::Branch(BranchEvent {
     time: EventTime { lo: Ns(0), point: Ns(0), hi: Ns(0) },
     at: AuxOffset(0),
     transfer: Transfer::Branch {
@@ -58,8 +58,7 @@ const NO_BRANCH: BranchEvent = BranchEvent {
         from: Site { ip: Avma(0), function: FunctionId::UNKNOWN, len: 0 },
         to: Target { ip: Avma(0), function: FunctionId::UNKNOWN, at_entry: false },
     },
-};
-const NOTHING: TraceEvent = TraceEvent::Branch(NO_BRANCH);
+});
 
 /// Collects what happens until the segment's clock is known.
 pub(crate) struct Output {
