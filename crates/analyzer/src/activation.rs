@@ -2,7 +2,7 @@
 
 use model::{AuxOffset, AuxOwner, Avma, Cpu, EventTime, FunctionId};
 
-use crate::children::{ChildKey, RunningSums};
+use crate::children::{Child, RunningSums};
 use crate::report::{CallId, CallRow, Caller, Status, Total};
 use crate::request::{LatencyRange, Role};
 use crate::session::{EndedCall, Session};
@@ -41,7 +41,7 @@ pub(crate) struct WaitingCall {
     pub(crate) row: CallRow,
     /// The thread's off-CPU time at its begin and at its end.
     pub(crate) off_cpu_ns: (u64, u64),
-    pub(crate) children: Vec<(ChildKey, Total)>,
+    pub(crate) children: Vec<(Child, Total)>,
     pub(crate) tree: Option<CallTree>,
 }
 
@@ -125,17 +125,19 @@ impl<'a> Thread<'a> {
         let callers =
             callers.map(|frame| if frame.kind.is_mark() { FunctionId::UNKNOWN } else { frame.function });
         let tree = root.map(|(first, root)| self.trees.tree(first, root, callers));
-        let children = session.map.named(&activation.children);
-        let call = EndedCall { row: &row, children: &children, off_cpu_ns };
-        let Some(ancestor) = session.ancestor else {
-            return session.call(wanted, &call, tree);
-        };
-        let Some(&below) = self.ancestors.last() else { return };
-        if ancestor.latency == LatencyRange::ALL {
-            return session.call(wanted, &call, tree);
-        }
-        if let Some(below) = self.stack.activations.get_mut(below) {
-            below.waiting.push(WaitingCall { wanted, row, off_cpu_ns, children, tree: tree.cloned() });
+        let children = activation.children.all();
+        let ancestor = session.ancestor.map(|ancestor| (ancestor.latency, self.ancestors.last()));
+        match ancestor {
+            None | Some((LatencyRange::ALL, Some(_))) => {
+                session.call(wanted, &EndedCall { row: &row, children, off_cpu_ns }, tree);
+            }
+            Some((_, Some(&below))) => {
+                if let Some(below) = self.stack.activations.get_mut(below) {
+                    let (children, tree) = (children.to_vec(), tree.cloned());
+                    below.waiting.push(WaitingCall { wanted, row, off_cpu_ns, children, tree });
+                }
+            }
+            Some((_, None)) => (),
         }
     }
 

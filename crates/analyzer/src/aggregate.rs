@@ -1,5 +1,7 @@
 //! Calls to figures.  Of each call its numbers are kept, as often as they were met, and a row if asked.
 
+use std::hash::Hash;
+
 use rustc_hash::FxHashMap;
 
 use crate::children::{ChildKey, ChildSums};
@@ -13,14 +15,13 @@ use crate::row_children::{Gathered, RowChildren};
 use crate::row_reasons::RowReasons;
 use crate::stats::{Quantiles, Stats};
 
-/// The calls of all wanted functions so far.
-pub(crate) struct Aggregate {
+/// The calls of all wanted functions so far.  `C`: what their children are known by until the end, when they get their names.
+pub(crate) struct Aggregate<C> {
     request: Request,
-    functions: Vec<FunctionSums>,
+    functions: Vec<FunctionSums<C>>,
 }
 
-#[derive(Default)]
-struct FunctionSums {
+struct FunctionSums<C> {
     calls: CallCounts,
     ended_by_jump: u64,
     undecided: u64,
@@ -28,15 +29,14 @@ struct FunctionSums {
     /// The least that each call not seen from entry to end can have taken, being one of those asked for.
     open_ns: Durations,
     overfull: Option<CallRow>,
-    callers: FxHashMap<(Caller, Option<Place>), CallerSums>,
+    callers: FxHashMap<(Caller, Option<Place>), CallerSums<C>>,
     longest_open: Vec<CallRow>,
     rows: Vec<CallRow>,
     /// In the order of `rows`.
     row_children: Gathered,
 }
 
-#[derive(Default)]
-struct CallerSums {
+struct CallerSums<C> {
     latency_ns: Durations,
     off_cpu_ns: Durations,
     /// The least and the most that each latency can be.
@@ -46,10 +46,10 @@ struct CallerSums {
     error_max_ns: u64,
     /// Calls whose latency is shorter than its error.
     shorter: u64,
-    children: ChildSums,
+    children: ChildSums<C>,
 }
 
-impl Aggregate {
+impl<C: Copy + Eq + Hash> Aggregate<C> {
     pub(crate) fn new(request: &Request) -> Self {
         let functions = request.functions.iter().map(|_| FunctionSums::default()).collect();
         Self { request: request.clone(), functions }
@@ -57,7 +57,13 @@ impl Aggregate {
 
     /// A call of the wanted function number `wanted` has ended, or will not be seen to end.  True if it is one of those
     /// that were asked for.
-    pub(crate) fn add(&mut self, wanted: u32, row: &CallRow, children: &[(ChildKey, Total)]) -> bool {
+    pub(crate) fn add(
+        &mut self,
+        wanted: u32,
+        row: &CallRow,
+        children: &[(C, Total)],
+        mut name: impl FnMut(C) -> ChildKey,
+    ) -> bool {
         if !self.is_asked_for(row) {
             return false;
         }
@@ -73,7 +79,7 @@ impl Aggregate {
         if self.request.rows {
             sums.rows.push(*row);
             if self.request.row_children {
-                sums.row_children.add(children);
+                sums.row_children.add(children.iter().map(|(child, total)| (name(*child), *total)).collect());
             }
         }
         true
@@ -113,10 +119,14 @@ impl Aggregate {
     }
 
     /// The reports; `percent` turns on-CPU ns into a share of one core.
-    pub(crate) fn finish(self, percent: impl Fn(u64) -> f64) -> Vec<FunctionReport> {
+    pub(crate) fn finish(
+        self,
+        mut name: impl FnMut(C) -> ChildKey,
+        percent: impl Fn(u64) -> f64,
+    ) -> Vec<FunctionReport> {
         let Self { request, functions } = self;
         let pairs = request.functions.iter().zip(functions);
-        pairs.map(|(&id, sums)| sums.finish(id, &percent)).collect()
+        pairs.map(|(&id, sums)| sums.finish(id, &mut name, &percent)).collect()
     }
 }
 
@@ -132,8 +142,25 @@ impl CallCounts {
     }
 }
 
-impl FunctionSums {
-    fn count(&mut self, row: &CallRow, children: &[(ChildKey, Total)]) {
+impl<C> Default for FunctionSums<C> {
+    fn default() -> Self {
+        Self {
+            calls: CallCounts::default(),
+            ended_by_jump: 0,
+            undecided: 0,
+            outermost: Total::default(),
+            open_ns: Durations::default(),
+            overfull: None,
+            callers: FxHashMap::default(),
+            longest_open: Vec::new(),
+            rows: Vec::new(),
+            row_children: Gathered::default(),
+        }
+    }
+}
+
+impl<C: Copy + Eq + Hash> FunctionSums<C> {
+    fn count(&mut self, row: &CallRow, children: &[(C, Total)]) {
         self.ended_by_jump += u64::from(row.ended_by_jump);
         self.undecided += u64::from(row.undecided);
         if row.depth == 0 {
@@ -167,7 +194,12 @@ impl FunctionSums {
         }
     }
 
-    fn finish(self, id: model::FunctionId, percent: &impl Fn(u64) -> f64) -> FunctionReport {
+    fn finish(
+        self,
+        id: model::FunctionId,
+        name: &mut impl FnMut(C) -> ChildKey,
+        percent: &impl Fn(u64) -> f64,
+    ) -> FunctionReport {
         let mut all = CallerSums::default();
         let mut callers = Vec::with_capacity(self.callers.len());
         for ((caller, site), sums) in self.callers {
@@ -179,7 +211,7 @@ impl FunctionSums {
                 latency: figures.latency,
                 off_cpu: figures.off_cpu,
                 error: figures.error,
-                children: sums.children.rows(figures.total(), percent),
+                children: sums.children.named(name).rows(figures.total(), percent),
                 histogram: figures.histogram,
             });
         }
@@ -199,7 +231,7 @@ impl FunctionSums {
             tails,
             outermost: self.outermost,
             cpu_percent: percent(self.outermost.on_cpu_ns()),
-            children: all.children.rows(figures.total(), percent),
+            children: all.children.named(name).rows(figures.total(), percent),
             histogram: figures.histogram,
             callers,
             off_cpu_causes: None,
@@ -220,9 +252,24 @@ fn in_order(rows: Vec<CallRow>, children: Gathered) -> (Vec<CallRow>, RowChildre
     (numbered.into_iter().map(|(_, row)| row).collect(), children)
 }
 
-impl CallerSums {
+impl<C> Default for CallerSums<C> {
+    fn default() -> Self {
+        Self {
+            latency_ns: Durations::default(),
+            off_cpu_ns: Durations::default(),
+            least_ns: Durations::default(),
+            most_ns: Durations::default(),
+            error_sum_ns: 0,
+            error_max_ns: 0,
+            shorter: 0,
+            children: ChildSums::default(),
+        }
+    }
+}
+
+impl<C: Copy + Eq + Hash> CallerSums<C> {
     /// Returns what its children took.
-    fn count(&mut self, row: &CallRow, children: &[(ChildKey, Total)]) -> Total {
+    fn count(&mut self, row: &CallRow, children: &[(C, Total)]) -> Total {
         let CallRow { latency_ns, error_ns, .. } = *row;
         self.latency_ns.add(latency_ns);
         self.off_cpu_ns.add(row.off_cpu_ns);
@@ -248,7 +295,7 @@ impl CallerSums {
 
 impl Tails {
     /// What the figures may be if the calls that were open or cut, of `open_ns` or longer, are counted, too.
-    fn of(all: &CallerSums, open_ns: &Durations) -> Self {
+    fn of<C>(all: &CallerSums<C>, open_ns: &Durations) -> Self {
         let calls = open_ns.count();
         let mut least = all.least_ns.clone();
         least.merge(open_ns);
@@ -269,7 +316,7 @@ struct Figures {
 }
 
 impl Figures {
-    fn of(sums: &CallerSums) -> Self {
+    fn of<C>(sums: &CallerSums<C>) -> Self {
         let (latency, off_cpu) = (sums.latency_ns.sorted(), sums.off_cpu_ns.sorted());
         Self {
             latency: Stats::of(&latency),

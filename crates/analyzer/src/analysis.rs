@@ -104,7 +104,8 @@ impl<'a> Analysis<'a> {
         let loss = session.loss.finish(windows);
         let span_ns = end.since(window.0);
         let scale = percent_of_a_core(span_ns, loss.coverage);
-        let mut functions = session.calls.finish(|on_cpu_ns| on_cpu_ns as f64 * scale);
+        let mut functions =
+            session.calls.finish(|child| session.map.name(child), |on_cpu_ns| on_cpu_ns as f64 * scale);
         session.causes.finish(&mut functions);
         Report {
             trace: TraceSummary {

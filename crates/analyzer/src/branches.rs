@@ -247,26 +247,11 @@ impl<'a> Thread<'a> {
         self.stack.is_empty() && self.left.is_none() && !self.base_known
     }
 
-    /// It starts behind a call out of the IP filter that was seen last, and there is nothing that it may be as well: nearly
-    /// always.
-    fn is_back_from_call(&self, to: Target) -> bool {
-        let was_called = matches!(self.left, Some(Left::OutOfFilter)) && !self.is_new;
-        let may_be_interrupted = self.interrupted_at.is_some() || !self.handlers.is_empty();
-        let returns = |top: &Frame| top.hidden && top.chain == 0 && top.ret == to.ip;
-        let is_plain = was_called && !may_be_interrupted && !to.at_entry && self.is_plain_end();
-        is_plain && self.stack.last().is_some_and(returns)
-    }
-
     /// Tracing starts.
     #[inline(never)]
     fn start(&mut self, session: &mut Session<'a>, to: Target, after_gap: bool) {
         self.off_cpu.start(self.now);
         self.window.is_in_filter(self.now.point);
-        if self.is_back_from_call(to) {
-            self.left = None;
-            self.close(session, Status::Complete, false);
-            return self.goes_on_as_it_must();
-        }
         let resumed = self.interrupted_at.take() == Some(to.ip);
         let first = std::mem::take(&mut self.is_new);
         // What was lost may have been that it was interrupted there.

@@ -1,6 +1,6 @@
 //! What took time inside a call: sums by child, where a child is a kind, a function and a site.
 
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash};
 
 use model::{Avma, FunctionId, SpaceId};
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -33,8 +33,8 @@ pub struct ChildKey {
     pub site: Option<Place>,
 }
 
-/// A child as the call knows it that is running: there is no need to name the place of the site before that has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A child as calls know it while they run and are added up: there is no need to name the place of its site before all have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Child {
     pub(crate) kind: ChildKind,
     pub(crate) function: FunctionId,
@@ -68,7 +68,7 @@ impl ChildPlaces {
 }
 
 impl RunningSums {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add(&mut self, places: &mut ChildPlaces, child: Child, total: Total) {
         let place = places.of(child);
         match self.0.get_mut(*place as usize) {
@@ -91,8 +91,8 @@ impl RunningSums {
         self.0.reserve(self.0.len());
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Child, Total)> + '_ {
-        self.0.iter().copied()
+    pub(crate) fn all(&self) -> &[(Child, Total)] {
+        &self.0
     }
 
     pub(crate) fn clear(&mut self) {
@@ -111,47 +111,94 @@ pub(crate) fn merge_same<K: PartialEq>(children: &mut Vec<(K, Total)>) {
     });
 }
 
-/// Sums by child, of many calls.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ChildSums(FxHashMap<ChildKey, Total>);
+/// Sums by child, of many calls; `C`: what children are known by.
+#[derive(Clone, Debug)]
+pub(crate) struct ChildSums<C> {
+    sums: Vec<ChildSum<C>>,
+    /// Where in them each child is.
+    places: FxHashMap<C, usize>,
+    /// The place of the one that was added to last.
+    last: usize,
+}
 
-impl ChildSums {
-    pub(crate) fn add(&mut self, key: ChildKey, total: Total) {
-        match self.0.get_mut(&key) {
-            Some(sum) => sum.add(total),
-            None => _ = self.0.insert(key, total),
+#[derive(Clone, Debug)]
+struct ChildSum<C> {
+    child: C,
+    total: Total,
+    /// The place of the child that came next, last time: calls that are alike have theirs in the same order.
+    next: usize,
+}
+
+impl<C> Default for ChildSums<C> {
+    fn default() -> Self {
+        Self { sums: Vec::new(), places: FxHashMap::default(), last: 0 }
+    }
+}
+
+impl<C: Copy + Eq + Hash> ChildSums<C> {
+    #[inline]
+    pub(crate) fn add(&mut self, child: C, total: Total) {
+        let next = self.sums.get(self.last).map_or(0, |last| last.next);
+        match self.sums.get_mut(next) {
+            Some(known) if known.child == child => {
+                known.total.add(total);
+                self.last = next;
+            }
+            _ => self.add_elsewhere(child, total),
         }
     }
 
-    /// In no order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (ChildKey, Total)> + '_ {
-        self.0.iter().map(|(key, total)| (*key, *total))
+    #[inline(never)]
+    fn add_elsewhere(&mut self, child: C, total: Total) {
+        let place = *self.places.entry(child).or_insert(self.sums.len());
+        if let Some(last) = self.sums.get_mut(self.last) {
+            last.next = place;
+        }
+        match self.sums.get_mut(place) {
+            Some(known) => known.total.add(total),
+            None => self.sums.push(ChildSum { child, total, next: 0 }),
+        }
+        self.last = place;
+    }
+
+    /// Each once.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (C, Total)> + '_ {
+        self.sums.iter().map(|sum| (sum.child, sum.total))
     }
 
     /// Returns the sum of `others`.
-    pub(crate) fn merge(&mut self, others: impl Iterator<Item = (ChildKey, Total)>) -> Total {
+    pub(crate) fn merge(&mut self, others: impl Iterator<Item = (C, Total)>) -> Total {
         let mut sum = Total::default();
-        for (key, total) in others {
-            self.add(key, total);
+        for (child, total) in others {
+            self.add(child, total);
             sum.add(total);
         }
         sum
     }
 
+    /// The same by their names.
+    pub(crate) fn named(&self, name: &mut impl FnMut(C) -> ChildKey) -> ChildSums<ChildKey> {
+        let mut named = ChildSums::default();
+        self.iter().for_each(|(child, total)| named.add(name(child), total));
+        named
+    }
+}
+
+impl ChildSums<ChildKey> {
     /// The rows of calls that took `total`, with `*self` as the rest: longest first, then by kind, function, site.
     pub(crate) fn rows(&self, total: Total, percent: impl Fn(u64) -> f64) -> Vec<ChildRow> {
         if total.count == 0 {
             return Vec::new();
         }
         let mut inside = Total::default();
-        self.0.values().for_each(|t| inside.add(*t));
+        self.iter().for_each(|(_, total)| inside.add(total));
         let own = Total {
             count: total.count,
             sum_ns: total.sum_ns.saturating_sub(inside.sum_ns),
             off_cpu_ns: total.off_cpu_ns.saturating_sub(inside.off_cpu_ns),
         };
         let own_key = ChildKey { kind: ChildKind::Own, function: FunctionId::UNKNOWN, site: None };
-        let mut rows: Vec<(ChildKey, Total)> = self.0.iter().map(|(k, t)| (*k, *t)).collect();
+        let mut rows: Vec<_> = self.iter().collect();
         rows.push((own_key, own));
         rows.sort_unstable_by(|a, b| b.1.sum_ns.cmp(&a.1.sum_ns).then_with(|| a.0.cmp(&b.0)));
         let row = |(key, total): (ChildKey, Total)| ChildRow {

@@ -6,8 +6,8 @@ use model::{Avma, FunctionAt, FunctionId, FunctionKind, SpaceId};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::call_site::{call_before, is_behind_call};
-use crate::children::{Child, ChildKey, RunningSums};
-use crate::report::{Place, Total};
+use crate::children::{Child, ChildKey};
+use crate::report::Place;
 use crate::request::Surroundings;
 
 /// Addresses that each of the caches remembers; a full cache is emptied.
@@ -124,13 +124,10 @@ impl<'a> CodeMap<'a> {
             .get((space, ip), || functions.place(space, ip).map(|(object, svma)| Place { object, svma }))
     }
 
-    /// The children of a call that has ended.  Those whose sites are the same place in several spaces are as many.
-    pub(crate) fn named(&mut self, children: &RunningSums) -> Vec<(ChildKey, Total)> {
-        let name = |(child, total): (Child, Total)| {
-            let site = self.place(child.space, child.site);
-            (ChildKey { kind: child.kind, function: child.function, site }, total)
-        };
-        children.iter().map(name).collect()
+    /// A child of a call that has ended.  Those whose sites are the same place in several spaces are the same.
+    pub(crate) fn name(&mut self, child: Child) -> ChildKey {
+        let site = self.place(child.space, child.site);
+        ChildKey { kind: child.kind, function: child.function, site }
     }
 
     /// The call that returns to `ret` and can have entered `entry`.

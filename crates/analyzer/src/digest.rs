@@ -41,7 +41,7 @@ pub(crate) struct DigestedRun {
     last: (EventTime, AuxOffset),
     /// By wanted function.
     open: Vec<Open>,
-    calls: Aggregate,
+    calls: Aggregate<Child>,
     /// Of the frame that made the calls; none of them is known to be of its own function.
     children: RunningSums,
 }
@@ -134,10 +134,10 @@ impl<'a> Thread<'a> {
         if !self.stack.gathers() {
             return;
         }
-        for (child, total) in run.children.iter() {
+        for (child, total) in run.children.all() {
             let is_own = child.kind == ChildKind::Call && caller == Some(child.function);
             let kind = if is_own { ChildKind::Recursion } else { child.kind };
-            self.stack.add_child(&mut session.places, Child { kind, ..child }, total);
+            self.stack.add_child(&mut session.places, Child { kind, ..*child }, *total);
         }
     }
 }

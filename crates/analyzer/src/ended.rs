@@ -20,13 +20,20 @@ impl<'a> Thread<'a> {
 
     #[inline(never)]
     fn add_child(&mut self, session: &mut Session<'a>, end: Ns, off_cpu_ns: u64) {
-        let Some((frame, below)) = self.stack.split_last() else { return };
-        if let Part::Node(kind) = part(&self.trees, frame, below)
-            && frame.kind != FrameKind::Found
+        if let Some((frame, below)) = self.stack.split_last()
+            && let Some((child, total)) = child(&self.trees, frame, below, end, off_cpu_ns)
         {
-            let (_, total) = took(&self.trees, frame, end, off_cpu_ns);
-            let site = if frame.kind.is_mark() { Avma(0) } else { frame.site };
-            let child = Child { kind, function: frame.function, space: frame.space, site };
+            self.stack.add_child(&mut session.places, child, total);
+        }
+    }
+
+    /// Adds a frame to what the one on top did, which it would have been above until now.
+    #[inline(always)]
+    pub(crate) fn add_child_above(&mut self, session: &mut Session<'a>, frame: &Frame) {
+        let (end, off_cpu_ns) = (self.now.point, self.off_cpu.total_ns());
+        if self.stack.gathers()
+            && let Some((child, total)) = child(&self.trees, frame, &self.stack, end, off_cpu_ns)
+        {
             self.stack.add_child(&mut session.places, child, total);
         }
     }
@@ -96,6 +103,22 @@ impl<'a> Thread<'a> {
         };
         (frame.first, self.node(session, frame, kind, end))
     }
+}
+
+/// What a frame that ends was to the call that it ran in, and what it took, if it was a child of that.
+#[inline(always)]
+fn child(
+    trees: &Gatherer,
+    frame: &Frame,
+    below: &[Frame],
+    end: Ns,
+    off_cpu_ns: u64,
+) -> Option<(Child, Total)> {
+    let Part::Node(kind) = part(trees, frame, below) else { return None };
+    let (_, total) = took(trees, frame, end, off_cpu_ns);
+    let site = if frame.kind.is_mark() { Avma(0) } else { frame.site };
+    let child = Child { kind, function: frame.function, space: frame.space, site };
+    (frame.kind != FrameKind::Found).then_some((child, total))
 }
 
 /// What a frame that ends was to the one below.

@@ -4,11 +4,13 @@
 //! known when it returns, by the address that it returns to.  A jump out ends the jumper, unless it
 //! is to a part of its own function that lies outside (`f.cold`).
 
-use model::{Avma, FunctionAt, FunctionKind, Site, Target};
+use model::{
+    Avma, BranchKind, EndKind, FunctionAt, FunctionKind, Site, SpaceId, Target, TraceEvent, Transfer,
+};
 
 use crate::report::Status;
 use crate::session::Session;
-use crate::stack::{FrameKind, NOT_KNOWN};
+use crate::stack::{DEPTH_MAX, Frame, FrameKind, NOT_KNOWN};
 use crate::thread::Thread;
 
 impl<'a> Thread<'a> {
@@ -18,16 +20,61 @@ impl<'a> Thread<'a> {
 
     /// A call of code outside.
     pub(crate) fn call_out(&mut self, session: &mut Session<'a>, from: Site, to: Option<Avma>) {
-        let ret = from.next_ip();
-        if Some(ret) == to {
-            return;
+        if Some(from.next_ip()) != to {
+            let frame = self.frame_outside(session, from, to);
+            self.push(session, frame, false);
         }
+    }
+
+    #[inline(always)]
+    fn frame_outside(&mut self, session: &mut Session<'a>, from: Site, to: Option<Avma>) -> Frame {
         let FunctionAt { id: function, at_entry } = self.function_outside(session, to);
         let is_inner = session.map.is_inner_call(from.function, function, at_entry);
         let mut frame = self.frame(function, if is_inner { FrameKind::Inner } else { FrameKind::Call });
-        (frame.site, frame.caller, frame.ret) = (from.ip, from.function, ret);
+        (frame.site, frame.caller, frame.ret) = (from.ip, from.function, from.next_ip());
         frame.hidden = true;
-        self.push(session, frame, false);
+        frame
+    }
+
+    /// Two events that are a call of code outside and nothing else, as nearly all calls out of the filter are: control comes
+    /// back behind it, and all that the call can matter to is the frame on top.  So it needs no frame.  False if there may be more
+    /// to them.
+    #[inline]
+    pub(crate) fn calls_outside(
+        &mut self,
+        session: &mut Session<'a>,
+        space: SpaceId,
+        event: &TraceEvent,
+        next: &TraceEvent,
+    ) -> bool {
+        let (TraceEvent::Branch(end), TraceEvent::Branch(start)) = (event, next) else { return false };
+        let Transfer::End { kind: EndKind::Branch(kind), from, to } = end.transfer else { return false };
+        let Transfer::Start { to: back, .. } = start.transfer else { return false };
+        let is_call = matches!(kind, BranchKind::Call | BranchKind::IndirectCall);
+        let returns = back.ip == from.next_ip() && to != Some(back.ip) && !back.at_entry;
+        if !is_call || !returns || from.ip.is_kernel() || back.ip.is_kernel() || !self.is_plainly_inside() {
+            return false;
+        }
+        self.space = space;
+        self.off_cpu.pass(end.time);
+        let frame = Frame { start: end.time.point, ..self.frame_outside(session, from, to) };
+        self.reaches(space, start);
+        self.off_cpu.start(start.time);
+        self.window.leaves_filter(end.time.point);
+        self.window.is_in_filter(start.time.point);
+        self.add_child_above(session, &frame);
+        true
+    }
+
+    /// Control is in the frame on top, and nothing that was before, nor what somebody wants to know, makes more of a call than
+    /// a child of that.
+    #[inline(always)]
+    fn is_plainly_inside(&self) -> bool {
+        let is_inside = self.left.is_none() && self.away.is_none() && !self.is_new;
+        let may_be_interrupted = self.interrupted_at.is_some() || !self.handlers.is_empty();
+        let is_certain = self.undecided.is_none() && self.unproved == 0 && self.dead.is_empty();
+        let has_room = (1..DEPTH_MAX).contains(&self.stack.len());
+        is_inside && !may_be_interrupted && is_certain && has_room && !self.trees.is_open()
     }
 
     /// A return to code outside.

@@ -46,9 +46,9 @@ pub struct ProbedAnalysis<'a> {
     request: Request,
     /// Which function a call's number stands for: those that were asked for first, in their order, then children.
     functions: Vec<(FunctionId, ProbeCost)>,
-    calls: Aggregate,
+    calls: Aggregate<ChildKey>,
     /// What children took of calls that have not ended yet.
-    children: FxHashMap<(Tid, u64), ChildSums>,
+    children: FxHashMap<(Tid, u64), ChildSums<ChildKey>>,
     intervals: Intervals,
     /// By wanted function.
     causes: Vec<CauseSums>,
@@ -103,7 +103,7 @@ impl<'a> ProbedAnalysis<'a> {
         let loss = ledger.finish(threads);
         let span_ns = window.1.since(window.0);
         let scale = percent_of_a_core(span_ns, loss.coverage);
-        let mut functions = self.calls.finish(|on_cpu_ns| on_cpu_ns as f64 * scale);
+        let mut functions = self.calls.finish(|key| key, |on_cpu_ns| on_cpu_ns as f64 * scale);
         for ((function, causes), reasons) in functions.iter_mut().zip(self.causes).zip(&self.reasons) {
             function.off_cpu_causes = Some(causes.finish(ToldBy::Scheduler));
             function.row_reasons = RowReasons::of_rows(&function.rows, reasons);
@@ -224,7 +224,7 @@ impl ProbeSink for ProbedAnalysis<'_> {
         let row = self.row(call, function, cost);
         let children = self.children.remove(&(call.tid, call.number)).unwrap_or_default();
         let children: Vec<_> = children.iter().collect();
-        let is_reported = self.calls.add(call.function as u32, &row, &children);
+        let is_reported = self.calls.add(call.function as u32, &row, &children, |key| key);
         if is_reported && self.request.row_children {
             self.keep_reasons(call, row.id);
         }

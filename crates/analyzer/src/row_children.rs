@@ -46,8 +46,7 @@ pub(crate) struct Gathered {
 
 impl Gathered {
     /// The next row's; some may be the same child.
-    pub(crate) fn add(&mut self, children: &[(ChildKey, Total)]) {
-        let mut children = children.to_vec();
+    pub(crate) fn add(&mut self, mut children: Vec<(ChildKey, Total)>) {
         children.sort_unstable_by_key(|(key, _)| *key);
         merge_same(&mut children);
         children.sort_unstable_by_key(|(key, total)| (std::cmp::Reverse(total.sum_ns), *key));
@@ -92,7 +91,7 @@ mod tests {
         };
         let mut gathered = Gathered::default();
         for children in [&[(7, 6), (8, 30), (7, 4)][..], &[], &[(7, 5)]] {
-            gathered.add(&row(children));
+            gathered.add(row(children));
         }
         let sorted = gathered.in_order([2, 0, 1].into_iter());
         let text = |row| {

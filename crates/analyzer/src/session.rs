@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use crate::activation::Activation;
 use crate::aggregate::Aggregate;
-use crate::children::{ChildKey, ChildPlaces};
+use crate::children::{Child, ChildPlaces};
 use crate::code_map::CodeMap;
 use crate::loss::Ledger;
 use crate::report::{CallRow, Limits, RowSink, Total};
@@ -19,7 +19,7 @@ const SPARE_MAX: usize = 256;
 /// A call of a wanted function that has ended.
 pub(crate) struct EndedCall<'c> {
     pub(crate) row: &'c CallRow,
-    pub(crate) children: &'c [(ChildKey, Total)],
+    pub(crate) children: &'c [(Child, Total)],
     /// The thread's off-CPU time at its begin and at its end.
     pub(crate) off_cpu_ns: (u64, u64),
 }
@@ -30,7 +30,7 @@ pub(crate) struct Session<'a> {
     pub(crate) ancestor: Option<Ancestor>,
     pub(crate) stack_switches: bool,
     pub(crate) map: CodeMap<'a>,
-    pub(crate) calls: Aggregate,
+    pub(crate) calls: Aggregate<Child>,
     pub(crate) causes: TracedCauses<'a>,
     pub(crate) loss: Ledger,
     pub(crate) limits: Limits,
@@ -91,7 +91,7 @@ impl<'a> Session<'a> {
         EndedCall { row, children, off_cpu_ns }: &EndedCall<'_>,
         tree: Option<&CallTree>,
     ) {
-        let is_reported = self.calls.add(wanted, row, children);
+        let is_reported = self.calls.add(wanted, row, children, |child| self.map.name(child));
         if is_reported {
             self.causes.add(wanted, row, *off_cpu_ns);
         }

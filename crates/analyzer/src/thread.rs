@@ -3,8 +3,8 @@
 //! interrupts, signals) and [`crate::filter`].
 
 use model::{
-    AuxOffset, Avma, Cpu, EventTime, FunctionId, FunctionKind, Gap, Ns, Site, SpaceId, Target, Tid,
-    TraceEvent,
+    AuxOffset, Avma, BranchEvent, Cpu, EventTime, FunctionId, FunctionKind, Gap, Ns, Site, SpaceId, Target,
+    Tid, TraceEvent,
 };
 use rustc_hash::FxHashSet;
 
@@ -119,9 +119,13 @@ impl<'a> Thread<'a> {
     }
 
     /// The next events, all in one space.
-    pub(crate) fn events(&mut self, session: &mut Session<'a>, space: SpaceId, events: &[TraceEvent]) {
-        for event in events {
-            self.event(session, space, event);
+    pub(crate) fn events(&mut self, session: &mut Session<'a>, space: SpaceId, mut events: &[TraceEvent]) {
+        while let [event, behind @ ..] = events {
+            events = behind;
+            match behind {
+                [next, rest @ ..] if self.calls_outside(session, space, event, next) => events = rest,
+                _ => self.event(session, space, event),
+            }
         }
     }
 
@@ -149,14 +153,18 @@ impl<'a> Thread<'a> {
     pub(crate) fn step(&mut self, session: &mut Session<'a>, space: SpaceId, event: &TraceEvent) {
         match event {
             TraceEvent::Branch(branch) => {
-                self.now = branch.time;
-                self.at = branch.at;
-                self.space = space;
-                self.off_cpu.pass(branch.time);
+                self.reaches(space, branch);
                 self.transfer(session, &branch.transfer);
             }
             TraceEvent::Gap(gap) => self.gap(session, gap),
         }
+    }
+
+    /// It is the time of this event.
+    #[inline(always)]
+    pub(crate) fn reaches(&mut self, space: SpaceId, branch: &BranchEvent) {
+        (self.now, self.at, self.space) = (branch.time, branch.at, space);
+        self.off_cpu.pass(branch.time);
     }
 
     /// Nothing that was open before a gap is known after it.

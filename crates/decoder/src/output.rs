@@ -133,6 +133,20 @@ impl Output {
         self.recent.push(Record { at: step.at, what, quiet, edge, call, lo: step.lo, slot: step.slot, work });
     }
 
+    /// Where tracing starts or ends, at the packet of `slot`, whose only record this is: nothing before it is taken back any more.
+    #[inline(always)]
+    pub(crate) fn border(&mut self, edge: EdgeId, slot: Slot, work: u32, at: AuxOffset, effects: &Effects) {
+        let call = BlockId::NONE;
+        let border = Record { at, what: What::Effect, quiet: 0, edge, call, lo: slot, slot, work };
+        if !self.recent.is_empty() && self.pruned.is_some() {
+            self.prune_all(effects);
+        }
+        match &mut self.pruned {
+            Some(pruned) => pruned.border(border, effects),
+            None => self.recent.push(border),
+        }
+    }
+
     /// A transfer between the flow packets of two slots; the same slot twice if it is that packet's own.
     pub(crate) fn transfer(&mut self, lo: Slot, slot: Slot, work: u32, at: AuxOffset, transfer: Transfer) {
         self.push_other(Other::Transfer(transfer), lo, slot, work, at);
@@ -203,6 +217,11 @@ impl Output {
         let packet = self.recent.last().map(|last| last.at);
         let before = self.recent.iter().rposition(|record| Some(record.at) != packet);
         self.prune(effects, before.map_or(0, |last| last + 1), false);
+    }
+
+    #[inline(never)]
+    fn prune_all(&mut self, effects: &Effects) {
+        self.prune(effects, self.recent.len(), false);
     }
 
     /// No other record of the last stretch follows.

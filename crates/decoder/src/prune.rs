@@ -101,7 +101,7 @@ impl Pruned {
     #[inline(always)]
     fn add_one(&mut self, record: &Record, ends: bool, effects: &Effects) {
         if record.what == What::Other {
-            return self.other(*record, effects);
+            return self.border(*record, effects);
         }
         let EdgeId(mut id) = record.edge;
         while let Some(edge) = effects.edges(EdgeId(id)).first() {
@@ -115,8 +115,10 @@ impl Pruned {
         }
     }
 
-    /// Something that is no branch, or one that is not of the kind that calls and returns have: all that is open stays.
-    fn other(&mut self, record: Record, effects: &Effects) {
+    /// Something that is no branch, or one that is not of the kind that calls and returns have: all that is open stays.  Behind what
+    /// [`Self::add`] was given.
+    #[inline]
+    pub(crate) fn border(&mut self, record: Record, effects: &Effects) {
         self.stay(effects);
         self.open.clear();
         self.kept.push(record);
@@ -250,9 +252,10 @@ mod tests {
     /// space are one effect.
     fn kept(script: &str) -> String {
         let effects: Vec<Vec<&str>> = script.split(' ').map(words).collect();
-        let kept = kept_of(&effects);
+        let kept = kept_of(&effects, false);
+        assert_eq!(kept_of(&effects, true), kept, "borders on their own in `{script}`");
         let each: Vec<Vec<&str>> = effects.concat().into_iter().map(|word| vec![word]).collect();
-        assert_eq!(kept_of(&each), kept, "an effect for each word of `{script}`");
+        assert_eq!(kept_of(&each, false), kept, "an effect for each word of `{script}`");
         kept
     }
 
@@ -263,8 +266,8 @@ mod tests {
     }
 
     /// A call's number, and the address that it returns to, say how deep it is and who calls: whether that one is asked about is the
-    /// same for all that return there.
-    fn kept_of(effects: &[Vec<&str>]) -> String {
+    /// same for all that return there.  `apart`: borders are added on their own.
+    fn kept_of(effects: &[Vec<&str>], apart: bool) -> String {
         let is_asked = |running: &[char]| running.last().is_some_and(|name| name.is_uppercase());
         let frame = |running: &[char]| match running.last() {
             Some(&name) => running.len() as u32 * 128 + u32::from(name),
@@ -335,7 +338,13 @@ mod tests {
         }
         let effects_known = Effects::of(edges, &returned_into);
         let mut pruned = Pruned::default();
-        pruned.add(&records, true, &effects_known);
+        let mut rest = &records[..];
+        while let Some(border) = rest.iter().position(|record| record.what == What::Other).filter(|_| apart) {
+            pruned.add(&rest[..border], false, &effects_known);
+            pruned.border(rest[border], &effects_known);
+            rest = &rest[border + 1..];
+        }
+        pruned.add(rest, true, &effects_known);
         let left_out = pruned.end(&effects_known);
         let words = effects.concat();
         assert_eq!(pruned.kept.len() as u64 + left_out, words.len() as u64);

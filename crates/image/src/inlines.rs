@@ -36,10 +36,10 @@ fn count(file: &[u8], name: &str) -> Option<u64> {
         let spellings = Spellings::new(dwarf, name);
         let of_unit = |unit: &UnitHeader<Reader<'_>>| match spellings.may_be_in(bytes_of(unit, dwarf)) {
             true => named(dwarf, *unit, name),
-            false => Vec::new(),
+            false => Named::default(),
         };
-        let named: Vec<Vec<DebugInfoOffset>> = units.par_iter().map(of_unit).collect();
-        let entries: Entries = named.iter().flatten().copied().collect();
+        let named: Vec<Named> = units.par_iter().map(of_unit).collect();
+        let entries: Entries = named.iter().flat_map(|unit| &unit.entries).copied().collect();
         if entries.is_empty() {
             return 0;
         }
@@ -47,9 +47,13 @@ fn count(file: &[u8], name: &str) -> Option<u64> {
         // does not name.
         let abbreviations = dwarf.debug_abbrev.reader().slice();
         let between_units = memchr::memmem::find(abbreviations, REFERENCE_BETWEEN_UNITS).is_some();
+        if !between_units && !named.iter().any(|unit| unit.may_have_instances) {
+            return 0;
+        }
         let refers =
             |unit: &UnitHeader<Reader<'_>>| between_units && may_refer(bytes_of(unit, dwarf), &entries);
-        let may_have = units.par_iter().zip(&named).filter(|(unit, own)| !own.is_empty() || refers(unit));
+        let may_have =
+            units.par_iter().zip(&named).filter(|(unit, own)| !own.entries.is_empty() || refers(unit));
         may_have.map(|(unit, _)| instances(dwarf, *unit, &entries)).sum()
     })
 }
@@ -156,10 +160,18 @@ fn is_spelling(string: &[u8], name: &str) -> bool {
             && std::str::from_utf8(string).is_ok_and(|symbol| demangle(symbol, Form::Short) == name))
 }
 
-/// The entries of a unit that stand for the function, and those that refer to them.
-fn named(dwarf: &Dwarf<Reader<'_>>, header: UnitHeader<Reader<'_>>, name: &str) -> Vec<DebugInfoOffset> {
-    let mut found = Entries::default();
-    let Ok(unit) = dwarf.unit(header) else { return Vec::new() };
+/// What a unit says of the function.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Named {
+    /// The entries that stand for it, and those that refer to them.
+    entries: Vec<DebugInfoOffset>,
+    /// One of them is said to be inlined.
+    may_have_instances: bool,
+}
+
+fn named(dwarf: &Dwarf<Reader<'_>>, header: UnitHeader<Reader<'_>>, name: &str) -> Named {
+    let (mut found, mut may_have_instances) = (Entries::default(), false);
+    let Ok(unit) = dwarf.unit(header) else { return Named::default() };
     walk(&unit, gimli::DW_TAG_subprogram, |offset, attributes| {
         let mut plain = None;
         let mut linkage = None;
@@ -180,9 +192,16 @@ fn named(dwarf: &Dwarf<Reader<'_>>, header: UnitHeader<Reader<'_>>, name: &str) 
         // A definition outside of its class refers to the declaration, which precedes it.
         if is_named || refers.is_some_and(|target| found.contains(&target)) {
             found.extend(offset);
+            may_have_instances |= is_inlined(attributes);
         }
     });
-    found.into_iter().collect()
+    Named { entries: found.into_iter().collect(), may_have_instances }
+}
+
+/// As the compiler says of each function that it has inlined somewhere (DWARF 5, 3.3.8.1).  What is inlined at link time only may be
+/// of a unit that was written before.
+fn is_inlined(attributes: &Attributes<'_>) -> bool {
+    attributes.iter().any(|(at, _)| *at == gimli::DW_AT_inline)
 }
 
 /// `linkage` is the symbol `name`, or what `name` is when demangled.
@@ -263,7 +282,7 @@ mod tests {
             for name in names {
                 let spellings = Spellings::new(dwarf, name);
                 for unit in units.iter().filter(|unit| !spellings.may_be_in(bytes_of(unit, dwarf))) {
-                    assert_eq!(named(dwarf, *unit, name), [], "{name}");
+                    assert_eq!(named(dwarf, *unit, name), Named::default(), "{name}");
                     left_out += 1;
                 }
             }
@@ -280,9 +299,9 @@ mod tests {
             let mut left_out = 0;
             for name in ["image::demangle::demangle", "core::str::converts::from_utf8"] {
                 let named: Vec<_> = units.iter().map(|unit| named(dwarf, *unit, name)).collect();
-                let entries: Entries = named.iter().flatten().copied().collect();
+                let entries: Entries = named.iter().flat_map(|unit| &unit.entries).copied().collect();
                 assert!(entries.len() <= SEARCHES_MAX);
-                let others = units.iter().zip(&named).filter(|(_, own)| own.is_empty());
+                let others = units.iter().zip(&named).filter(|(_, own)| own.entries.is_empty());
                 for (unit, _) in others.filter(|(unit, _)| !may_refer(bytes_of(unit, dwarf), &entries)) {
                     assert_eq!(instances(dwarf, *unit, &entries), 0, "{name}");
                     left_out += 1;
@@ -291,6 +310,31 @@ mod tests {
             left_out
         });
         assert!(left_out.is_some_and(|count| count > 10), "{left_out:?}");
+    }
+
+    #[test]
+    fn what_has_instances_is_said_to_be_inlined() {
+        let file = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let instances = with_units(&file, |dwarf, units| {
+            let units: Vec<_> = units.into_iter().filter_map(|header| dwarf.unit(header).ok()).collect();
+            let mut inlined = Entries::default();
+            for unit in &units {
+                walk(unit, gimli::DW_TAG_subprogram, |offset, attributes| {
+                    inlined.extend(offset.filter(|_| is_inlined(attributes)));
+                });
+            }
+            let mut instances = 0;
+            for unit in &units {
+                walk(unit, gimli::DW_TAG_inlined_subroutine, |_, attributes| {
+                    let origin = attributes.iter().find(|(at, _)| *at == gimli::DW_AT_abstract_origin);
+                    let origin = origin.and_then(|(_, value)| target(unit, *value));
+                    assert!(origin.is_none_or(|origin| inlined.contains(&origin)), "{origin:?}");
+                    instances += 1;
+                });
+            }
+            instances
+        });
+        assert!(instances.is_some_and(|count| count > 100), "{instances:?}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use model::AuxOffset;
 
 use super::script::{analyse, analyse_trees, id};
-use crate::children::ChildSums;
+use crate::children::{ChildKey, ChildSums};
 use crate::{Ancestor, CallRow, CallTree, ChildRow, LatencyRange, Paths, Request, Total, TreeSink, Trees};
 
 /// A small generator of random numbers (xorshift64*): the same events on every run.
@@ -78,7 +78,7 @@ fn sums_hold_for_any_sequence_of_events() {
 /// Sums what the roots of trees called.
 struct Children {
     entries: Vec<AuxOffset>,
-    sums: ChildSums,
+    sums: ChildSums<ChildKey>,
     total: Total,
 }
 

@@ -144,6 +144,39 @@ impl Regular {
     }
 }
 
+/// What of an interval is [`Regular`], and what differs from one part to another.
+#[derive(Clone, Copy)]
+pub(super) struct Lines {
+    /// Between its first break and its last one.
+    between: Regular,
+    all: Span,
+    /// Up to the first one.
+    hi_and_long: i64,
+    /// Behind the last one.
+    lo_and_long: i64,
+    point: i64,
+}
+
+impl Lines {
+    /// How the times of slots follow that are up to `last` behind the left anchor, and behind as many breaks; none if that is not all
+    /// that there is to them.
+    #[inline]
+    pub(super) fn of(&self, last: Span) -> Option<Regular> {
+        let Self { all, hi_and_long, lo_and_long, point, .. } = *self;
+        if last.most > all.most || last.doubt.cycles != all.doubt.cycles {
+            return None;
+        }
+        let mut regular = self.between;
+        if last.doubt.breaks == 0 {
+            regular.hi_and_long = hi_and_long;
+        }
+        if last.doubt.breaks == all.doubt.breaks {
+            (regular.lo_and_long, regular.point) = (lo_and_long, point);
+        }
+        Some(regular)
+    }
+}
+
 /// Intervals and their cycles are shorter than this where 64 bits do: some tenths of a second.
 const ROOM: u64 = 1 << (30 + FRACTION);
 /// Farther than any cycles lead.
@@ -166,11 +199,10 @@ impl Interval {
         self.cycle = cycle;
     }
 
-    /// How the times of slots follow that are up to `last` behind the left anchor, and behind as many breaks; none if time passed that
-    /// nothing accounts for, if that is not all that there is to them, or if it does not fit.
-    pub(super) fn regular(&self, last: Span, unseen: u64, conversion: TscClock) -> Option<Regular> {
+    /// What its times come down to; none if time passed that nothing accounts for, or if it does not fit.
+    pub(super) fn lines(&self, unseen: u64, conversion: TscClock) -> Option<Lines> {
         let (Anchor { lo: start, hi: left_hi }, right, all) = (self.left, self.right, self.all);
-        if last.most > all.most || last.doubt.cycles != all.doubt.cycles || self.stalls {
+        if self.stalls {
             return None;
         }
         let origin = ticks::floor(start.checked_sub(ROOM.into())?);
@@ -185,29 +217,34 @@ impl Interval {
             [start, self.left.best(), left_hi, right.lo, right.best(), right.hi].map(|at| (at - from) as i64);
         let [low, high, middle] = [cycle.low, cycle.high, cycle.middle()].map(|length| length as i64);
         let (most, least, slack) = (all.most as i64, all.least() as i64, unseen as i64 * high);
-        let is_behind_none = last.doubt.breaks == 0;
-        let is_behind_all = last.doubt.breaks == all.doubt.breaks;
-        let (point, span, shares) = match (self.cycle.is_some() && all.doubt.breaks != 0, is_behind_all) {
-            (false, _) => (left, (right - left).max(0), all.most.max(1)),
-            (true, false) => (left, middle, 1),
-            (true, true) => (right - most * middle, middle, 1),
+        let is_cut = self.cycle.is_some() && all.doubt.breaks != 0;
+        let (span, shares, behind_last) = match is_cut {
+            false => ((right - left).max(0), all.most.max(1), left),
+            true => (middle, 1, right - most * middle),
         };
         (span as u64).checked_mul(all.most)?;
-        let bound = |is_one: bool, at: i64, far: i64| if is_one && self.cycle.is_some() { at } else { far };
-        Some(Regular {
+        let bound = |at: i64, far: i64| if self.cycle.is_some() { at } else { far };
+        let between = Regular {
             low,
             high,
             doubt: all.doubt.cycles,
             lo: left_lo,
-            lo_and_short: bound(true, left_lo - slack, -FAR),
-            lo_and_long: bound(is_behind_all, right_lo - most * high - slack, -FAR),
+            lo_and_short: bound(left_lo - slack, -FAR),
+            lo_and_long: -FAR,
             hi: right_hi,
-            hi_and_short: bound(true, right_hi + slack - least * low, FAR),
-            hi_and_long: bound(is_behind_none, left_hi + slack, FAR),
-            point,
+            hi_and_short: bound(right_hi + slack - least * low, FAR),
+            hi_and_long: FAR,
+            point: left,
             span: span as u64,
             shares: NonZeroU64::new(shares)?,
             clock: conversion.behind(origin, (4 * ROOM) >> FRACTION)?,
+        };
+        Some(Lines {
+            between,
+            all,
+            hi_and_long: bound(left_hi + slack, FAR),
+            lo_and_long: bound(right_lo - most * high - slack, -FAR),
+            point: behind_last,
         })
     }
 
@@ -307,12 +344,13 @@ mod tests {
             let clock = TscClock { shift: 31, mult: 715_827_883, zero: 1_000_000 };
             interval.settle(cycle.map(|(low, more)| Range { low, high: low + more }));
             let since = span(since.min(all.most), breaks.min(all_breaks));
-            let regular = interval.regular(since, 2, clock);
-            prop_assert_eq!(regular.is_some(), !stalls && since.doubt.cycles == all.doubt.cycles);
-            if let Some(time) = regular.and_then(|regular| regular.time(since.most)) {
+            let regular = |since| interval.lines(2, clock).and_then(|lines| lines.of(since));
+            let of_since = regular(since);
+            prop_assert_eq!(of_since.is_some(), !stalls && since.doubt.cycles == all.doubt.cycles);
+            if let Some(time) = of_since.and_then(|regular| regular.time(since.most)) {
                 prop_assert_eq!(time, interval.time(since, 2, clock));
             }
-            if let Some(regular) = interval.regular(all, 2, clock) {
+            if let Some(regular) = regular(all) {
                 prop_assert_eq!(interval.contradicts(2), regular.time(all.most).is_none());
             }
         }

@@ -7,7 +7,7 @@ use model::{EventTime, Ns, TscClock};
 
 use super::Slot;
 use super::core::Range;
-use super::interval::{self, Anchor, Doubt, Interval, Regular, Span};
+use super::interval::{self, Anchor, Doubt, Interval, Lines, Regular, Span};
 use super::ticks;
 
 /// When the slots of a part were.
@@ -86,6 +86,9 @@ pub(super) struct Near {
     run: usize,
     /// What the run's marks have in common.
     since: Span,
+    /// The part whose lines these are, if it has any.
+    lines_of: Option<usize>,
+    lines: Option<Lines>,
     /// If the part's rule comes down to that.
     regular: Option<Regular>,
 }
@@ -200,10 +203,15 @@ impl Timeline {
         }
     }
 
-    /// All slots that are in no part yet are one.
+    /// All slots that are in no part yet are one.  A part that has none is dropped once its rule is final: while tracing is off, most
+    /// are such.
     pub(super) fn close(&mut self, rule: Rule) {
         let next = self.next();
         let first = std::mem::replace(&mut self.open, next);
+        if self.waiting == self.parts.len() && self.parts.last().is_some_and(|last| last.first == first) {
+            self.parts.pop();
+            self.waiting = self.parts.len();
+        }
         self.parts.push(Part { first, rule, bound: None });
     }
 
@@ -254,14 +262,14 @@ impl Timeline {
     pub(super) fn time(&self, slot: Slot, near: &mut Near) -> Option<EventTime> {
         let mark = self.marks().get(slot.0 as usize)?;
         if slot < near.first || slot >= near.end {
-            *near = self.look_up(slot, near)?;
+            self.look_up(slot, near)?;
         }
         let since = Span { most: near.since.most + u64::from(mark.most), ..near.since };
         self.regular_time(slot, near).or_else(|| self.by_rule(self.parts.get(near.part)?, since))
     }
 
-    /// The part and the run of a slot, if it has any.
-    fn look_up(&self, slot: Slot, near: &Near) -> Option<Near> {
+    /// Finds the part and the run of a slot; none if it has none.
+    fn look_up(&self, slot: Slot, near: &mut Near) -> Option<()> {
         let part = last_begun(&self.parts, |part| part.first, slot, near.part);
         let run = last_begun(&self.runs, |run| run.first, slot, near.run);
         let part_first = |number: usize| self.parts.get(number).map_or(self.open, |part| part.first);
@@ -272,16 +280,22 @@ impl Timeline {
         if slot < first || slot >= end {
             return None;
         }
-        let since = Span { most, doubt };
         let last = self.marks().get(end.0.checked_sub(1)? as usize).or(self.marks().last())?;
         let last = Span { most: most + u64::from(last.most), doubt };
-        let regular = match self.parts.get(part)? {
-            Part { rule: Rule::Between(interval), bound: None, .. } => {
-                interval.regular(last, self.unseen_cycles, self.conversion)
-            }
-            _ => None,
-        };
-        Some(Near { first, end, part, run, since, regular })
+        let rule = self.parts.get(part)?;
+        if near.lines_of != Some(part) {
+            near.lines_of = Some(part);
+            near.lines = match rule {
+                Part { rule: Rule::Between(interval), bound: None, .. } => {
+                    interval.lines(self.unseen_cycles, self.conversion)
+                }
+                _ => None,
+            };
+        }
+        near.regular = near.lines.as_ref().and_then(|lines| lines.of(last));
+        (near.first, near.end, near.part, near.run) = (first, end, part, run);
+        near.since = Span { most, doubt };
+        Some(())
     }
 
     fn by_rule(&self, part: &Part, since: Span) -> Option<EventTime> {
@@ -297,5 +311,35 @@ impl Timeline {
             Rule::Unknown => EventTime::default(),
         };
         Some(part.bound.map_or(time, |(lo, hi)| EventTime { lo, point: time.point.clamp(lo, hi), hi }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_without_slots_are_not_kept() {
+        let clock = TscClock { shift: 0, mult: 1, zero: 0 };
+        let mut timeline = Timeline::new(clock, 2, TimelineRoom::default());
+        let mut parts = vec![];
+        for slots in [1, 0, 0, 0, 2, 0, 1] {
+            (0..slots).for_each(|_| _ = timeline.push(Span::default(), 0));
+            timeline.close(Rule::Before(Ns(parts.len() as u64)));
+            timeline.settle();
+            parts.push(timeline.parts.len());
+        }
+        assert_eq!(parts, [1, 2, 2, 2, 2, 3, 3]);
+        let mut near = Near::default();
+        let mut time = |slot: u32| timeline.time(Slot(slot), &mut near).map(|time| time.point.0);
+        assert_eq!([0, 1, 2, 3, 4].map(&mut time), [Some(0), Some(4), Some(4), Some(6), None]);
+    }
+
+    #[test]
+    fn a_part_without_slots_is_kept_while_its_rule_may_change() {
+        let clock = TscClock { shift: 0, mult: 1, zero: 0 };
+        let mut timeline = Timeline::new(clock, 2, TimelineRoom::default());
+        (0..3).for_each(|_| timeline.close(Rule::Unknown));
+        assert_eq!(timeline.parts.len(), 3);
     }
 }

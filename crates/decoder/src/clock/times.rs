@@ -75,6 +75,12 @@ impl<'a> Times<'a> {
     /// twice: with it.
     #[inline(always)]
     pub(crate) fn between(&mut self, lo: Slot, slot: Slot, work: u32) -> EventTime {
+        // Where tracing starts or ends: nobody asks for that time again soon.
+        if lo == slot
+            && let Some(time) = self.timeline.regular_time(slot, &self.near)
+        {
+            return time;
+        }
         let time = self.at(slot);
         if lo == slot {
             return time;

@@ -10,9 +10,7 @@ use super::{Flow, State};
 use crate::block::BlockId;
 use crate::clock::{Slot, Ticker};
 use crate::effects::{Asked, End, Side};
-use crate::output::Edges;
 use crate::owner::Running;
-use crate::walk::Step;
 
 impl Flow<'_> {
     /// Follows such a packet, if `rest` starts with one, which ends at `end`; false if it does not, or if nobody knows where
@@ -128,7 +126,6 @@ fn cross(place: &mut Place<'_>, block: BlockId, asked: Asked, slot: Slot, at: Au
         place.stack.pop();
     }
     place.block = effect.next;
-    let edges = Edges { first, has_first_bit: false, quiet: 0, call: BlockId::NONE };
-    place.output.effect(&Step { lo: slot, own: slot, slot, at }, place.work, edges, place.effects);
+    place.output.border(first, slot, place.work, at, place.effects);
     Some(())
 }

@@ -49,7 +49,8 @@ impl Flow<'_> {
         let run = self.reader.run(AuxOffset(u64::MAX));
         let mut rest = run;
         let last_ip = &mut LastIp::default(); // nobody asks for addresses here
-        while !self.clock.is_settled(end) {
+        let mut is_settled = self.clock.is_settled(end);
+        while !is_settled {
             if let Some((_, len)) = packet::decode_common(rest, last_ip) {
                 self.clock.passed();
                 rest = &rest[len..];
@@ -58,7 +59,10 @@ impl Flow<'_> {
             let Some((packet, behind)) = packet::decode_filtered(rest, last_ip) else { break };
             match packet {
                 Filtered::Cyc(cycles) => self.clock.cyc(cycles),
-                Filtered::Mtc(ctc) => self.clock.mtc(ctc),
+                Filtered::Mtc(ctc) => {
+                    self.clock.mtc(ctc);
+                    is_settled = self.clock.is_settled(end);
+                }
                 Filtered::TipPge(_) | Filtered::TipPgd(_) => {
                     self.clock.passed();
                     self.clock.discontinuity();
