@@ -58,9 +58,9 @@ impl<'a> OffCpuClock<'a> {
         }
     }
 
-    /// Events up to this time change nothing, if tracing does not start anew.
-    pub(crate) fn stands_still_until(&self, time: EventTime) -> bool {
-        time.lo < self.next_in || self.next_in == Ns::MAX
+    /// Events that are not certain to lie behind this time change nothing; where tracing starts, if that is no later, neither.
+    pub(crate) fn stands_still_until(&self, time: Ns) -> bool {
+        time < self.next_in || self.next_in == Ns::MAX
     }
 
     /// The kernel's scheduler was entered.
