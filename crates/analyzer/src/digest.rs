@@ -15,7 +15,7 @@ use model::{AuxOffset, Digest, Digester, EventTime, FunctionId, Ns, SpaceId, Tid
 use crate::activation::Activation;
 use crate::aggregate::Aggregate;
 use crate::children::{Child, RunningSums};
-use crate::off_cpu::OffCpuClock;
+use crate::off_cpu::{OffCpuClock, may_be_off_cpu};
 use crate::report::{ChildKind, Limits};
 use crate::request::{Request, Surroundings};
 use crate::runs::{Run, runs};
@@ -69,7 +69,10 @@ impl RunDigester<'_> {
 impl Digester for RunDigester<'_> {
     fn digest(&self, tid: Tid, space: SpaceId, events: &[TraceEvent]) -> Option<Digest> {
         // With an IP filter where tracing starts may say more than that the kernel is left.
-        let runs = runs(events, self.events_min, !self.around.has_ip_filter);
+        let has_ip_filter = self.around.has_ip_filter;
+        let off_cpu = self.around.schedule.thread(tid).map_or(&[][..], |life| &life.off_cpu);
+        let may_stay = |left, back| !has_ip_filter && !may_be_off_cpu(off_cpu, left, back);
+        let runs = runs(events, self.events_min, &may_stay);
         if runs.is_empty() {
             return None;
         }

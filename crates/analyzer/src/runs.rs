@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use model::{Avma, BranchKind, EndKind, Ns, Site, Target, TraceEvent, Transfer};
+use model::{Avma, BranchKind, EndKind, EventTime, Ns, Site, Target, TraceEvent, Transfer};
 
 /// What one frame calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,10 +21,14 @@ pub(crate) struct Run {
     pub(crate) starts_until: Option<Ns>,
 }
 
-/// The runs of at least so many of a thread's events, none within another, in order; `with_stays`: stays in the kernel may be in
-/// them.
-pub(crate) fn runs(events: &[TraceEvent], events_min: usize, with_stays: bool) -> Vec<Run> {
-    let mut search = Search { events, with_stays, ..Search::default() };
+/// The runs of at least so many of a thread's events, none within another, in order; `may_stay`: a stay in the kernel from when to
+/// when may be in one.
+pub(crate) fn runs(
+    events: &[TraceEvent],
+    events_min: usize,
+    may_stay: &dyn Fn(EventTime, EventTime) -> bool,
+) -> Vec<Run> {
+    let mut search = Search { events, may_stay, open: vec![], run: 0..0, found: vec![], starts: vec![] };
     for (event, at) in events.iter().zip(0..) {
         search.event(event, at);
     }
@@ -51,10 +55,9 @@ struct Open {
     run: Range<usize>,
 }
 
-#[derive(Default)]
 struct Search<'e> {
     events: &'e [TraceEvent],
-    with_stays: bool,
+    may_stay: &'e dyn Fn(EventTime, EventTime) -> bool,
     open: Vec<Open>,
     /// What the frame has called last that was there before all that is open.
     run: Range<usize>,
@@ -68,7 +71,7 @@ impl Search<'_> {
         match event {
             TraceEvent::Branch(branch) if !branch.transfer.is_in_kernel() => match branch.transfer {
                 Transfer::Branch { kind, from, to } => self.branch(kind, from, to, at),
-                Transfer::End { kind, from, .. } => self.end(kind, from, at),
+                Transfer::End { kind, from, .. } => self.end(branch.time, kind, from, at),
                 Transfer::Start { .. } if self.starts.last().is_some_and(|(start, _)| *start == at) => (),
                 Transfer::Start { .. } => self.interrupted(),
             },
@@ -78,21 +81,21 @@ impl Search<'_> {
 
     /// Control goes into the kernel, or out of sight.
     #[cold]
-    fn end(&mut self, kind: EndKind, from: Site, at: usize) {
+    fn end(&mut self, left: EventTime, kind: EndKind, from: Site, at: usize) {
         let goes_on_at = |ip| match kind {
             EndKind::Syscall => ip == from.ip || ip == from.next_ip(),
             EndKind::Async(_) => ip == from.ip,
             _ => false,
         };
-        match self.events.get(at + 1) {
-            Some(TraceEvent::Branch(next))
-                if self.with_stays
-                    && !self.open.is_empty()
-                    && matches!(next.transfer, Transfer::Start { to, after_gap: false } if goes_on_at(to.ip)) =>
-            {
-                self.starts.push((at + 1, next.time.hi));
-            }
-            _ => self.interrupted(),
+        if let Some(TraceEvent::Branch(next)) = self.events.get(at + 1)
+            && let Transfer::Start { to, after_gap: false } = next.transfer
+            && goes_on_at(to.ip)
+            && !self.open.is_empty()
+            && (self.may_stay)(left, next.time)
+        {
+            self.starts.push((at + 1, next.time.hi));
+        } else {
+            self.interrupted();
         }
     }
 
@@ -170,7 +173,7 @@ mod tests {
         all(script, true).into_iter().filter_map(|run| script.get(run.events)).collect()
     }
 
-    fn all(script: &str, with_stays: bool) -> Vec<Run> {
+    fn all(script: &str, may_stay: bool) -> Vec<Run> {
         let mut calls = Vec::new();
         let events: Vec<TraceEvent> = (0..)
             .zip(script.bytes())
@@ -204,7 +207,7 @@ mod tests {
                 })
             })
             .collect();
-        runs(&events, 2, with_stays)
+        runs(&events, 2, &|left, back| may_stay && left.point < back.point)
     }
 
     #[test]
