@@ -10,15 +10,15 @@
 
 use std::ops::Range;
 
-use model::{AuxOffset, Digest, Digester, EventTime, FunctionId, SpaceId, Tid, TraceEvent};
+use model::{AuxOffset, Digest, Digester, EventTime, FunctionId, Ns, SpaceId, Tid, TraceEvent};
 
 use crate::activation::Activation;
 use crate::aggregate::Aggregate;
 use crate::children::{Child, RunningSums};
-use crate::off_cpu::OffCpuClock;
+use crate::off_cpu::{OffCpuClock, may_be_off_cpu};
 use crate::report::{ChildKind, Limits};
 use crate::request::{Request, Surroundings};
-use crate::runs::runs;
+use crate::runs::{Run, runs};
 use crate::session::Session;
 use crate::stack::{DEPTH_MAX, FrameKind};
 use crate::thread::{Open, Thread};
@@ -39,6 +39,8 @@ pub(crate) struct DigestedRun {
     pub(crate) events: Range<usize>,
     /// Time and packet of its last event.
     last: (EventTime, AuxOffset),
+    /// See [`Run::starts_until`].
+    starts_until: Option<Ns>,
     /// By wanted function.
     open: Vec<Open>,
     calls: Aggregate<Child>,
@@ -66,17 +68,22 @@ impl RunDigester<'_> {
 
 impl Digester for RunDigester<'_> {
     fn digest(&self, tid: Tid, space: SpaceId, events: &[TraceEvent]) -> Option<Digest> {
-        let runs = runs(events, self.events_min);
+        // With an IP filter where tracing starts may say more than that the kernel is left.
+        let has_ip_filter = self.around.has_ip_filter;
+        let off_cpu = self.around.schedule.thread(tid).map_or(&[][..], |life| &life.off_cpu);
+        let may_stay = |left, back| !has_ip_filter && !may_be_off_cpu(off_cpu, left, back);
+        let runs = runs(events, self.events_min, &may_stay);
         if runs.is_empty() {
             return None;
         }
         let mut session = Session::new(&self.request, self.around);
         let mut thread = Thread::new(tid, &session);
-        // Whether it was off the CPU or dead meanwhile is asked when it is the run's turn.
+        // Whether it was off the CPU or dead meanwhile, or is new, is asked when it is the run's turn.
         (thread.off_cpu, thread.dead) = (OffCpuClock::new(&[]), &[]);
-        let of_run = |run: Range<usize>| {
+        let of_run = |Run { events: run, starts_until }: Run| {
             let calls = events.get(run.clone()).unwrap_or_default();
-            thread.digest(&mut session, space, calls).map(|digested| DigestedRun { events: run, ..digested })
+            let digested = thread.digest(&mut session, space, calls)?;
+            Some(DigestedRun { events: run, starts_until, ..digested })
         };
         let digested: Vec<DigestedRun> = runs.into_iter().filter_map(of_run).collect();
         Some(Box::new(digested))
@@ -105,7 +112,7 @@ impl<'a> Thread<'a> {
         let open = self.open.iter_mut().map(std::mem::take).collect();
         let is_plain = std::mem::take(&mut session.limits) == Limits::default() && !calls.is_overfull();
         let last = (self.now, self.at);
-        is_plain.then_some(DigestedRun { events: 0..0, last, open, calls, children })
+        is_plain.then_some(DigestedRun { events: 0..0, last, starts_until: None, open, calls, children })
     }
 
     /// The frame on top can have made the calls of the run, and nothing that is known before changes what they are.
@@ -117,7 +124,10 @@ impl<'a> Thread<'a> {
         let may_call = self.stack.last().is_some_and(|top| !top.hidden && !top.kind.is_mark());
         let are_outermost =
             run.open.iter().zip(&self.open).all(|(run, open)| run.entered == 0 || open.depth == 0);
-        is_inside && lives && has_room && may_call && are_outermost && self.off_cpu.stands_still_until(last)
+        let is_met = run.starts_until.is_none() || !self.is_new;
+        let stays_on_cpu =
+            self.off_cpu.stands_still_until(run.starts_until.map_or(last.lo, |at| at.max(last.lo)));
+        is_inside && is_met && lives && has_room && may_call && are_outermost && stays_on_cpu
     }
 
     /// Adds the calls of a run, instead of its events.

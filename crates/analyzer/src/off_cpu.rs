@@ -58,9 +58,9 @@ impl<'a> OffCpuClock<'a> {
         }
     }
 
-    /// Events up to this time change nothing, if tracing does not start anew.
-    pub(crate) fn stands_still_until(&self, time: EventTime) -> bool {
-        time.lo < self.next_in || self.next_in == Ns::MAX
+    /// Events that are not certain to lie behind this time change nothing; where tracing starts, if that is no later, neither.
+    pub(crate) fn stands_still_until(&self, time: Ns) -> bool {
+        time < self.next_in || self.next_in == Ns::MAX
     }
 
     /// The kernel's scheduler was entered.
@@ -125,6 +125,12 @@ impl<'a> OffCpuClock<'a> {
     }
 }
 
+/// A thread that has left its code and is back may have been off the CPU meanwhile.
+pub(crate) fn may_be_off_cpu(intervals: &[OffCpu], left: EventTime, back: EventTime) -> bool {
+    let before = intervals.partition_point(|off| off.to.is_some_and(|to| to <= left.lo));
+    intervals.get(before).and_then(|off| off.to).is_some_and(|to| to <= back.hi)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,6 +176,16 @@ mod tests {
         assert_eq!(clock.total_ns(), 10);
         clock.pass(time(45, 46, 50));
         assert_eq!(clock.total_ns(), 25);
+    }
+
+    #[test]
+    fn only_what_ends_before_it_is_back_may_be_between() {
+        let intervals = [off(10, Some(20)), off(30, Some(45)), off(60, None)];
+        let may_be = |left, back| may_be_off_cpu(&intervals, left, back);
+        assert!(may_be(time(9, 9, 9), time(15, 18, 20)));
+        assert!(!may_be(time(20, 21, 22), time(31, 40, 44)));
+        assert!(may_be(time(20, 21, 22), time(31, 40, 45)));
+        assert!(!may_be(time(46, 46, 46), time(70, 70, 70)));
     }
 
     #[test]

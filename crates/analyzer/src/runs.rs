@@ -4,23 +4,44 @@
 //!   ... ret | call a   call b   ret   ret   call c   ret | start ...      one run: a and c, which the frame below called
 //!   ... ret | call a   [call b   ret   call b   ret] gap ...              a does not end: the run is a's
 //! ```
-//! In a run is nothing but calls, returns and jumps to first instructions.  So what it means does not depend on what was before, nor
-//! can it end any frame that is older: it can be analysed on its own.
+//! In a run is nothing but calls, returns, jumps to first instructions, and stays in the kernel behind which the call that made them
+//! goes on.  So what it means does not depend on what was before, nor can it end any frame that is older: it can be analysed on its
+//! own.
 
 use std::ops::Range;
 
-use model::{Avma, BranchKind, Site, Target, TraceEvent, Transfer};
+use model::{Avma, BranchKind, EndKind, EventTime, Ns, Site, Target, TraceEvent, Transfer};
 
-/// The runs of at least so many of a thread's events, none within another, in order.
-pub(crate) fn runs(events: &[TraceEvent], events_min: usize) -> Vec<Range<usize>> {
-    let mut search = Search::default();
+/// What one frame calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// Their places.
+    pub(crate) events: Range<usize>,
+    /// Tracing starts in it, for the last time not behind this.
+    pub(crate) starts_until: Option<Ns>,
+}
+
+/// The runs of at least so many of a thread's events, none within another, in order; `may_stay`: a stay in the kernel from when to
+/// when may be in one.
+pub(crate) fn runs(
+    events: &[TraceEvent],
+    events_min: usize,
+    may_stay: &dyn Fn(EventTime, EventTime) -> bool,
+) -> Vec<Run> {
+    let mut search = Search { events, may_stay, open: vec![], run: 0..0, found: vec![], starts: vec![] };
     for (event, at) in events.iter().zip(0..) {
         search.event(event, at);
     }
     search.interrupted();
-    search.found.retain(|run| run.len() >= events_min);
-    search.found.sort_unstable_by_key(|run| run.start);
-    search.found
+    let Search { mut found, starts, .. } = search;
+    found.retain(|run| run.len() >= events_min);
+    found.sort_unstable_by_key(|run| run.start);
+    let with_starts = |run: Range<usize>| {
+        let [from, to] = [run.start, run.end].map(|at| starts.partition_point(|(start, _)| *start < at));
+        let inside = starts.get(from..to).unwrap_or_default();
+        Run { events: run, starts_until: inside.iter().map(|(_, latest)| *latest).max() }
+    };
+    found.into_iter().map(with_starts).collect()
 }
 
 /// A call that has not returned.
@@ -34,22 +55,47 @@ struct Open {
     run: Range<usize>,
 }
 
-#[derive(Default)]
-struct Search {
+struct Search<'e> {
+    events: &'e [TraceEvent],
+    may_stay: &'e dyn Fn(EventTime, EventTime) -> bool,
     open: Vec<Open>,
     /// What the frame has called last that was there before all that is open.
     run: Range<usize>,
     found: Vec<Range<usize>>,
+    /// Events at which open calls go on behind a stay in the kernel, and how late each is at most.
+    starts: Vec<(usize, Ns)>,
 }
 
-impl Search {
+impl Search<'_> {
     fn event(&mut self, event: &TraceEvent, at: usize) {
         match event {
             TraceEvent::Branch(branch) if !branch.transfer.is_in_kernel() => match branch.transfer {
                 Transfer::Branch { kind, from, to } => self.branch(kind, from, to, at),
-                _ => self.interrupted(),
+                Transfer::End { kind, from, .. } => self.end(branch.time, kind, from, at),
+                Transfer::Start { .. } if self.starts.last().is_some_and(|(start, _)| *start == at) => (),
+                Transfer::Start { .. } => self.interrupted(),
             },
             _ => self.interrupted(),
+        }
+    }
+
+    /// Control goes into the kernel, or out of sight.
+    #[cold]
+    fn end(&mut self, left: EventTime, kind: EndKind, from: Site, at: usize) {
+        let goes_on_at = |ip| match kind {
+            EndKind::Syscall => ip == from.ip || ip == from.next_ip(),
+            EndKind::Async(_) => ip == from.ip,
+            _ => false,
+        };
+        if let Some(TraceEvent::Branch(next)) = self.events.get(at + 1)
+            && let Transfer::Start { to, after_gap: false } = next.transfer
+            && goes_on_at(to.ip)
+            && !self.open.is_empty()
+            && (self.may_stay)(left, next.time)
+        {
+            self.starts.push((at + 1, next.time.hi));
+        } else {
+            self.interrupted();
         }
     }
 
@@ -116,18 +162,24 @@ impl Search {
 
 #[cfg(test)]
 mod tests {
-    use model::{AuxOffset, BranchEvent, EventTime, FunctionId};
+    use model::{AsyncCause, AuxOffset, BranchEvent, EventTime, FunctionId};
 
     use super::*;
 
     /// `+`: a call; `-`: the return from the last one; `!`: a return to elsewhere; `>`: a jump to a function; `~`: into the middle
-    /// of one; `|`: tracing starts anew.  The runs as they stand in the script, of two events and more.
+    /// of one; `|`: tracing starts anew; `s` and `i`: a system call and an interrupt, `.`: where they go on.  The runs as they stand
+    /// in the script, of two events and more.
     fn found(script: &str) -> Vec<&str> {
+        all(script, true).into_iter().filter_map(|run| script.get(run.events)).collect()
+    }
+
+    fn all(script: &str, may_stay: bool) -> Vec<Run> {
         let mut calls = Vec::new();
         let events: Vec<TraceEvent> = (0..)
             .zip(script.bytes())
             .map(|(number, word)| {
                 let from = Site { ip: Avma(0x1000 + number * 16), function: FunctionId(1), len: 5 };
+                let interrupted = Avma(from.ip.0 - 16);
                 let entry = |at_entry| Target { ip: Avma(0x9000), function: FunctionId(2), at_entry };
                 let (kind, to) = match word {
                     b'+' => {
@@ -143,16 +195,19 @@ mod tests {
                 };
                 let transfer = match word {
                     b'|' => Transfer::Start { to, after_gap: false },
+                    b'.' => Transfer::Start { to: Target { ip: interrupted, ..to }, after_gap: false },
+                    b's' => Transfer::End { kind: EndKind::Syscall, from, to: None },
+                    b'i' => Transfer::End { kind: EndKind::Async(AsyncCause::Unknown), from, to: None },
                     _ => Transfer::Branch { kind, from, to },
                 };
                 TraceEvent::Branch(BranchEvent {
-                    time: EventTime::default(),
+                    time: EventTime::exact(Ns(number)),
                     at: AuxOffset(number),
                     transfer,
                 })
             })
             .collect();
-        runs(&events, 2).into_iter().filter_map(|run| script.get(run)).collect()
+        runs(&events, 2, &|left, back| may_stay && left.point < back.point)
     }
 
     #[test]
@@ -178,5 +233,19 @@ mod tests {
     fn what_was_found_in_a_call_that_returns_is_part_of_it() {
         assert_eq!(found("+-++->+--+-"), ["+-++->+--+-"]);
         assert_eq!(found("++->+--"), ["++->+--"]);
+    }
+
+    #[test]
+    fn a_stay_in_the_kernel_is_part_of_a_call_that_goes_on() {
+        assert_eq!(found("+-+s.-+i.i.-"), ["+-+s.-+i.i.-"]);
+        assert_eq!(found("+-+s|+-+-"), ["+-", "+-+-"]);
+        assert_eq!(found("+-s.+-"), ["+-", "+-"]);
+        assert_eq!(found("+-+s+-|"), ["+-", "+-"]);
+        let run = |events, until| Run { events, starts_until: until };
+        assert_eq!(
+            all("+-!+i.s.-!+s.+-", true),
+            [run(0..2, None), run(3..9, Some(Ns(7))), run(13..15, None)]
+        );
+        assert_eq!(all("+-!+i.+--", false), [run(0..2, None), run(6..8, None)]);
     }
 }

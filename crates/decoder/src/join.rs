@@ -14,10 +14,10 @@ use crate::part::Part;
 use crate::reader;
 use crate::search::extent;
 use crate::segment::{Segment, Stream};
-use crate::segment_decoder::{SegmentDecoder, SegmentOutput};
+use crate::segment_decoder::SegmentDecoder;
 use crate::stretch::Stretch;
 use crate::untraced::Stays;
-use crate::workers::with_outputs;
+use crate::workers::{Item, Outputs, Place, with_outputs};
 use crate::{Context, DecodeOptions, DecodeStats};
 
 /// With many CPUs segments are smaller: the output of one segment of each may have to wait.  But not below this.
@@ -33,12 +33,18 @@ pub(crate) fn run(
     let mut join = Join { stats: DecodeStats::default(), last: BTreeMap::new(), decoder, progress, sink };
     let segment_bytes = decoder.segment_bytes(options.segment_bytes);
     let Groups { threads, cpus } = groups(context, options.part.as_ref(), segment_bytes);
-    let segments = threads.iter().chain([&cpus]).flat_map(|group| group.segments(context));
-    with_outputs(context, decoder, options.workers, segments.map(|timed| timed.segment), |outputs| {
-        for group in &threads {
-            join.group(group.segments(context), Stays::none(), &mut || outputs.take());
+    let groups = || threads.iter().chain([&cpus]).enumerate();
+    let segments = groups().flat_map(|(number, group)| {
+        group.segments(context).map(move |Timed { start, segment }| {
+            let (buffer, bytes) = (segment.buffer, segment.len());
+            Item { place: Place { group: number, start, buffer, bytes }, segment }
+        })
+    });
+    with_outputs(context, decoder, options.workers, segments, |outputs| {
+        for (number, _) in groups() {
+            let stays = if number < threads.len() { Stays::none() } else { Stays::on_untraced_cpus(context) };
+            join.group(number, stays, outputs);
         }
-        join.group(cpus.segments(context), Stays::on_untraced_cpus(context), &mut || outputs.take());
     });
     join.stats
 }
@@ -58,8 +64,8 @@ enum Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// In the order of decoding.  They are found anew each time: that takes less than to keep them.
-    fn segments<'g>(&'g self, context: &'g Context<'_>) -> Box<dyn Iterator<Item = Timed<'a>> + 'g> {
+    /// In the order of decoding.
+    fn segments<'g>(&'g self, context: &'g Context<'_>) -> Box<dyn Iterator<Item = Timed<'a>> + Send + 'g> {
         let streams = match self {
             Self::Part(segments) => return Box::new(segments.iter().cloned()),
             Self::Whole(streams) => streams,
@@ -147,30 +153,29 @@ struct Join<'a> {
 type Waiting = BTreeMap<(Ns, usize, u64), Stretch>;
 
 impl Join<'_> {
-    /// Joins the segments of a group; `take` waits for the next one's output: what there is to do meanwhile is done before.
+    /// Joins the segments of a group; what there is to do before the next one's output is needed is done before it is waited for.
     fn group<'s>(
         &mut self,
-        group: impl Iterator<Item = Timed<'s>>,
+        group: usize,
         mut stays: Stays,
-        take: &mut dyn FnMut() -> SegmentOutput,
+        outputs: &mut Outputs<'_, 's, impl Iterator<Item = Item<'s>>>,
     ) {
         let mut waiting = Waiting::new();
         let mut last_start: BTreeMap<usize, Ns> = BTreeMap::new();
         let mut number = 0;
-        for timed in group {
-            wait(&mut waiting, stays.that_begin_before(timed.start));
-            self.feed_until(&mut waiting, timed.start);
-            let output = take();
+        while let Some(place) = outputs.place().filter(|place| place.group == group) {
+            wait(&mut waiting, stays.that_begin_before(place.start));
+            self.feed_until(&mut waiting, place.start);
+            let output = outputs.take();
             self.stats.segments += 1;
             self.stats.overflows += output.overflows;
             self.stats.clock_errors += output.clock_errors;
             self.stats.kernel_desyncs += output.kernel_desyncs;
-            self.stats.bytes += timed.segment.len();
-            let buffer = timed.segment.buffer;
+            self.stats.bytes += place.bytes;
             for stretch in output.stretches {
-                let latest = last_start.entry(buffer).or_insert(Ns(0));
-                *latest = stretch.start.max(timed.start).max(*latest);
-                waiting.insert((*latest, buffer, number), stretch);
+                let latest = last_start.entry(place.buffer).or_insert(Ns(0));
+                *latest = stretch.start.max(place.start).max(*latest);
+                waiting.insert((*latest, place.buffer, number), stretch);
                 number += 1;
             }
             (self.progress)(self.stats.bytes);

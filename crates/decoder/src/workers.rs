@@ -3,16 +3,20 @@
 //! ```text
 //!   segments   | 0 | 1 | 2 | 3 | 4 | 5 | 6 ...
 //!              taken |   |   |   |   | not begun
-//!                      ^   \_____ jobs: whoever is free takes the first one
+//!                      ^   \_____ begun
 //!                      whose turn it is
 //! ```
+//! Whoever is free finds the next segment and decodes it: so its bytes are first read, and its pages mapped, by any thread.
+//!
 //! The thread that takes the outputs is a worker, too: while the next one is not there, it decodes.  So there are never more
 //! threads than workers, which would take turns on as many CPUs, and one worker alone needs no thread.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, TryRecvError};
-use std::sync::{Mutex, PoisonError, TryLockError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+
+use model::Ns;
 
 use crate::Context;
 use crate::segment::Segment;
@@ -22,11 +26,29 @@ use crate::stretch::Stretch;
 /// Segments that are decoded or wait to be taken, per worker: while one decodes two, any other one finds something to do.
 const AHEAD_PER_WORKER: usize = 3;
 
-/// A segment that nobody has begun, and where its output goes.
+/// A segment, and what the one who joins must know of it before it is decoded.
+pub(crate) struct Item<'s> {
+    pub(crate) place: Place,
+    pub(crate) segment: Segment<'s>,
+}
+
+/// Where a segment's output belongs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// Number of the group of segments that are merged by time.
+    pub(crate) group: usize,
+    /// None of its stretches is given out before this time.
+    pub(crate) start: Ns,
+    /// Index in `Recording::buffers`.
+    pub(crate) buffer: usize,
+    pub(crate) bytes: u64,
+}
+
+/// A segment that somebody has begun, and where its output goes.
 type Job<'s> = (Segment<'s>, mpsc::SyncSender<SegmentOutput>);
 
 /// Calls `take` with the outputs of `segments`, which so many workers decode meanwhile.
-pub(crate) fn with_outputs<'s, S: Iterator<Item = Segment<'s>>>(
+pub(crate) fn with_outputs<'s, S: Iterator<Item = Item<'s>> + Send>(
     context: &Context<'_>,
     decoder: &dyn SegmentDecoder,
     workers: usize,
@@ -35,71 +57,119 @@ pub(crate) fn with_outputs<'s, S: Iterator<Item = Segment<'s>>>(
 ) {
     // One that decodes alone has nobody to spare work.
     let context = Context { digester: context.digester.filter(|_| workers > 1), ..*context };
-    let (give, jobs) = mpsc::channel();
-    let work = Work { context, decoder, jobs: Mutex::new(jobs) };
+    let queue = Queue { segments, ahead: VecDeque::new(), most: workers * AHEAD_PER_WORKER };
+    let work = Work { context, decoder, queue: Mutex::new(queue), room: Condvar::new() };
     thread::scope(|scope| {
         for _ in 1..workers {
             // If there are no threads to be had, others do its work.
             let _ = thread::Builder::new().spawn_scoped(scope, || work.run());
         }
-        // Whatever happens to it, `give` ends with it, and so do the threads.
-        take(&mut Outputs {
-            work: &work,
-            give,
-            ahead: VecDeque::new(),
-            most: workers * AHEAD_PER_WORKER,
-            segments,
-        });
+        take(&mut Outputs { work: &work, begun: None });
     });
 }
 
 /// The outputs of segments, in their order.
 pub(crate) struct Outputs<'w, 's, S> {
-    work: &'w Work<'w, 's>,
-    give: mpsc::Sender<Job<'s>>,
-    /// Of segments that were given out.
-    ahead: VecDeque<mpsc::Receiver<SegmentOutput>>,
-    /// So many at most.
-    most: usize,
-    segments: S,
+    work: &'w Work<'w, S>,
+    /// That whose turn it is, if nobody else has begun it.
+    begun: Option<Job<'s>>,
 }
 
-impl<'s, S: Iterator<Item = Segment<'s>>> Outputs<'_, 's, S> {
-    /// Gives out segments until enough are ahead.
-    fn give_out(&mut self) {
-        for segment in self.segments.by_ref().take(self.most - self.ahead.len()) {
-            let (output, given) = mpsc::sync_channel(1);
-            let _ = self.give.send((segment, output)); // the other end lives as long
-            self.ahead.push_back(given);
+impl<'s, S: Iterator<Item = Item<'s>>> Outputs<'_, 's, S> {
+    /// Whose turn it is; `None`: all are taken.
+    pub(crate) fn place(&mut self) -> Option<Place> {
+        let mut queue = self.work.queue();
+        if queue.ahead.is_empty() {
+            self.begun = queue.begin();
         }
+        queue.ahead.front().map(|(place, _)| *place)
     }
 
-    /// The output of the next segment, and nothing behind the last one.
+    /// The output of the segment whose turn it is; nothing where there is none.
     pub(crate) fn take(&mut self) -> SegmentOutput {
-        self.give_out();
-        let Some(given) = self.ahead.pop_front() else { return SegmentOutput::default() };
+        let mut begun = self.begun.take();
         loop {
-            match given.try_recv() {
-                Ok(output) => return output,
-                Err(TryRecvError::Empty) => match self.work.try_next() {
-                    Some(job) => self.work.decode(job),
-                    // If none comes its worker has panicked, and so will the scope.
-                    None => return given.recv().unwrap_or_default(),
-                },
-                Err(TryRecvError::Disconnected) => return SegmentOutput::default(),
+            if let Some(job) = begun {
+                self.work.decode(job);
+            }
+            let mut queue = self.work.queue();
+            let Some((_, given)) = queue.ahead.front() else { return SegmentOutput::default() };
+            let output = match given.try_recv() {
+                Ok(output) => Some(output),
+                Err(TryRecvError::Empty) => None,
+                // Its worker has panicked, and so will the scope.
+                Err(TryRecvError::Disconnected) => Some(SegmentOutput::default()),
+            };
+            if let Some(output) = output {
+                queue.ahead.pop_front();
+                self.work.room.notify_one();
+                return output;
+            }
+            begun = queue.begin();
+            if begun.is_none() {
+                let given = queue.ahead.pop_front();
+                self.work.room.notify_one();
+                drop(queue);
+                return given.and_then(|(_, given)| given.recv().ok()).unwrap_or_default();
             }
         }
     }
 }
 
-/// What all workers share.
-struct Work<'a, 's> {
-    context: Context<'a>,
-    decoder: &'a dyn SegmentDecoder,
-    jobs: Mutex<mpsc::Receiver<Job<'s>>>,
+impl<S> Drop for Outputs<'_, '_, S> {
+    /// Whatever happens to who takes them, the threads end.
+    fn drop(&mut self) {
+        self.work.queue().most = 0;
+        self.work.room.notify_all();
+    }
 }
 
-impl<'s> Work<'_, 's> {
+/// What all workers share.
+struct Work<'a, S> {
+    context: Context<'a>,
+    decoder: &'a dyn SegmentDecoder,
+    queue: Mutex<Queue<S>>,
+    /// One that is ahead was taken, or no more will be.
+    room: Condvar,
+}
+
+/// Segments that are still to come, and those that somebody has begun.
+struct Queue<S> {
+    segments: S,
+    ahead: VecDeque<(Place, mpsc::Receiver<SegmentOutput>)>,
+    /// So many at most; 0: nobody takes them any more.
+    most: usize,
+}
+
+impl<'s, S: Iterator<Item = Item<'s>>> Queue<S> {
+    /// The next segment, if there is one and not enough are ahead.
+    fn begin(&mut self) -> Option<Job<'s>> {
+        if self.ahead.len() >= self.most {
+            return None;
+        }
+        let Item { place, segment } = self.segments.next()?;
+        let (give, given) = mpsc::sync_channel(1);
+        self.ahead.push_back((place, given));
+        Some((segment, give))
+    }
+}
+
+impl<S> Work<'_, S> {
+    fn queue(&self) -> MutexGuard<'_, Queue<S>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn decode(&self, (segment, give): Job<'_>) {
+        let mut output = self.decoder.decode(&self.context, &segment);
+        output.stretches.iter_mut().for_each(Stretch::keep_forward);
+        if let Some(digester) = self.context.digester {
+            output.stretches.iter_mut().for_each(|stretch| stretch.digest_with(digester));
+        }
+        let _ = give.send(output); // or nobody waits for it any more
+    }
+}
+
+impl<'s, S: Iterator<Item = Item<'s>>> Work<'_, S> {
     /// Decodes until there is nothing left.
     fn run(&self) {
         while let Some(job) = self.next() {
@@ -107,27 +177,10 @@ impl<'s> Work<'_, 's> {
         }
     }
 
-    /// Waits for a job; none: there will be no other one.
+    /// Waits for a segment to begin; none: there will be no other one.
     fn next(&self) -> Option<Job<'s>> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
-    }
-
-    /// A job if there is one.  Who has the lock waits for one, too, or is about to leave it.
-    fn try_next(&self) -> Option<Job<'s>> {
-        let jobs = match self.jobs.try_lock() {
-            Ok(jobs) => jobs,
-            Err(TryLockError::Poisoned(jobs)) => jobs.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        jobs.try_recv().ok()
-    }
-
-    fn decode(&self, (segment, give): Job<'s>) {
-        let mut output = self.decoder.decode(&self.context, &segment);
-        output.stretches.iter_mut().for_each(Stretch::keep_forward);
-        if let Some(digester) = self.context.digester {
-            output.stretches.iter_mut().for_each(|stretch| stretch.digest_with(digester));
-        }
-        let _ = give.send(output); // or nobody waits for it any more
+        let is_full = |queue: &mut Queue<S>| queue.most > 0 && queue.ahead.len() >= queue.most;
+        let queue = self.room.wait_while(self.queue(), is_full);
+        queue.unwrap_or_else(PoisonError::into_inner).begin()
     }
 }

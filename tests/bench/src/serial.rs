@@ -34,13 +34,13 @@ impl Parallel {
 
     fn begins(&self) {
         if thread::current().id() == self.0.first {
-            self.0.last.store(on_cpu_ns().unwrap_or(0), Relaxed);
+            self.0.last.store(on_cpu_ns(), Relaxed);
         }
     }
 
     fn goes_on(&self) {
         if thread::current().id() == self.0.first {
-            let now = on_cpu_ns().unwrap_or(0);
+            let now = on_cpu_ns();
             self.0.ns.fetch_add(now.saturating_sub(self.0.last.swap(now, Relaxed)), Relaxed);
         }
     }

@@ -28,6 +28,47 @@ fn system_calls_are_a_row_per_site_and_interrupts_one_row_in_all() {
 }
 
 #[test]
+fn off_the_cpu_in_a_system_call_is_so_though_nothing_behind_is_certain_to_be_later() {
+    let script = "
+        off 112 118
+        0 start main+4
+        100 call main+10 f
+        110 syscall f+10
+        112/119/125 start f+12
+        113/130/135 ret f+40 main+15";
+    check(script, "100 +30 complete main+10 error 17 off 6");
+}
+
+#[test]
+fn a_thread_that_is_first_seen_to_return_is_new_until_tracing_starts() {
+    let script = "
+        50 ret k+8 main+15
+        100 call main+20 f
+        101 async f
+        110 start f
+        200 ret f+40 main+25
+        210 call main+30 g
+        220 ijmp g+8 lib+10";
+    let report = analyse(script, Request::default());
+    assert_eq!(report.limits.stack_switches, 1);
+}
+
+#[test]
+fn where_a_system_call_ends_is_in_the_filter_whatever_was_lost_before() {
+    let script = "
+        filter
+        0 start main+4
+        10 gap 20
+        30 ret g+5 main+15
+        40 call main+20 f
+        50 syscall f+10
+        60 start f+12
+        70 ret f+40 main+25";
+    let report = analyse(script, Request::default());
+    assert_eq!(report.loss.threads[0].outside_ns, Some(40));
+}
+
+#[test]
 fn an_interrupt_at_the_entry_is_no_second_entry() {
     let script = "
         0 start main+4
