@@ -24,7 +24,7 @@ mod times;
 
 use model::{Ns, PtConfig, Tsc, TscClock};
 
-use core::{CoreRatio, Measured, Multiples, Range, Settled};
+use core::{CoreRatio, Measured, Multiples, Range};
 use crystal::Crystal;
 pub(crate) use crystal::CrystalRatio;
 use interval::{Anchor, Interval, Span};
@@ -397,12 +397,19 @@ impl Clock {
         }
         for interval in self.timeline.waiting() {
             let cbr = self.ratio.length(interval.cbr);
-            let Settled { stalls, measured, cycle } =
-                Settled::of(cbr, self.measured, interval.measured, behind);
-            interval.stalls = stalls;
-            interval.settle(cycle.filter(|_| self.has_cyc));
+            let around = core::length(cbr, [self.measured.as_ref(), None, behind.as_ref()]);
+            // Longer than its cycles take by all that is known around it: the core stood still somewhere, and did not say so.
+            // CBR alone is no witness of that: it may be late, and the core slower than it says.
+            interval.stalls =
+                interval.measured.zip(around).is_some_and(|(own, around)| own.is_longer(around));
+            let is_witnessed = self.measured.is_some() || behind.is_some();
+            let own = interval.measured.filter(|_| !(interval.stalls && is_witnessed));
+            let measured = [self.measured.as_ref(), own.as_ref(), behind.as_ref()];
+            let cycle = core::length(cbr, measured);
+            let cycle = cycle.filter(|_| self.has_cyc && !core::is_unknown(measured));
+            interval.settle(cycle);
             self.errors += u64::from(interval.contradicts(self.unseen_cycles));
-            self.measured = measured.or(self.measured);
+            self.measured = own.or(self.measured);
         }
         self.timeline.settle();
     }

@@ -174,7 +174,7 @@ impl CoreRatio {
 }
 
 /// What two anchors and the cycles between them say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
     range: Range,
     /// CBR said the same at that time.
@@ -183,7 +183,7 @@ pub(super) struct Measured {
 
 impl Measured {
     /// Than by all of `others`.
-    fn is_longer(&self, others: Range) -> bool {
+    pub(super) fn is_longer(&self, others: Range) -> bool {
         self.range.low > others.high
     }
 }
@@ -204,59 +204,9 @@ impl Span {
     }
 }
 
-/// What is settled of an interval by what is known in it and around.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Settled {
-    /// The core stood still somewhere in it.
-    pub(super) stalls: bool,
-    /// What was measured in it, if that says how fast the core was.
-    pub(super) measured: Option<Measured>,
-    /// How long a cycle is, if that is known.
-    pub(super) cycle: Option<Range>,
-}
-
-impl Settled {
-    /// By what CBR says, and what was measured before, in and behind it: nearly always that is the same.
-    #[inline(always)]
-    pub(super) fn of(
-        cbr: Option<Range>,
-        before: Option<Measured>,
-        own: Option<Measured>,
-        behind: Option<Measured>,
-    ) -> Self {
-        let bears_out = |cbr: Range, one: Option<Measured>| {
-            one.is_none_or(|measured| measured.agrees && !measured.is_longer(cbr))
-        };
-        match cbr {
-            Some(cbr) if bears_out(cbr, before) && bears_out(cbr, own) && bears_out(cbr, behind) => {
-                Self { stalls: false, measured: own, cycle: Some(cbr) }
-            }
-            _ => Self::of_doubtful(cbr, before, own, behind),
-        }
-    }
-
-    #[inline(never)]
-    fn of_doubtful(
-        cbr: Option<Range>,
-        before: Option<Measured>,
-        own: Option<Measured>,
-        behind: Option<Measured>,
-    ) -> Self {
-        let around = length(cbr, [before.as_ref(), None, behind.as_ref()]);
-        // Longer than its cycles take by all that is known around it: the core stood still somewhere, and did not say so.
-        // CBR alone is no witness of that: it may be late, and the core slower than it says.
-        let stalls = own.zip(around).is_some_and(|(own, around)| own.is_longer(around));
-        let is_witnessed = before.is_some() || behind.is_some();
-        let own = own.filter(|_| !(stalls && is_witnessed));
-        let measured = [before.as_ref(), own.as_ref(), behind.as_ref()];
-        let cycle = length(cbr, measured).filter(|_| !is_unknown(measured));
-        Self { stalls, measured: own, cycle }
-    }
-}
-
 /// CBR is refuted by what was measured on one side of an interval alone: what the frequency was on the other, and so here,
 /// nobody says.
-fn is_unknown([before, own, behind]: [Option<&Measured>; 3]) -> bool {
+pub(super) fn is_unknown([before, own, behind]: [Option<&Measured>; 3]) -> bool {
     let is_one_sided = own.is_none() && (before.is_none() || behind.is_none());
     is_one_sided && [before, behind].into_iter().flatten().any(|measured| !measured.agrees)
 }
@@ -337,21 +287,6 @@ mod tests {
             measure(&mut core, BUS / 33.0, 30);
         }
         assert!(is_near(cycle(&core, 30), BUS / 30.0));
-    }
-
-    #[test]
-    fn what_is_borne_out_by_all_is_settled_as_what_is_in_doubt() {
-        let range = |low: u64| Range { low, high: low + 10 };
-        let measured = |agrees: bool, low: u64| Some(Measured { range: range(low), agrees });
-        let each = [None, measured(true, 95), measured(true, 115), measured(false, 60), measured(false, 115)];
-        for (before, own, behind) in
-            each.into_iter().flat_map(|a| each.map(|b| each.map(|c| (a, b, c))).into_iter().flatten())
-        {
-            for cbr in [None, Some(range(100))] {
-                let settled = Settled::of(cbr, before, own, behind);
-                assert_eq!(settled, Settled::of_doubtful(cbr, before, own, behind));
-            }
-        }
     }
 
     #[test]
