@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use model::{AuxOffset, Digest, Digester, EventTime, FunctionId, Ns, SpaceId, Tid, TraceEvent};
+use model::{AuxOffset, Digest, Digester, EventTime, FunctionId, SpaceId, Tid, TraceEvent};
 
 use crate::activation::Activation;
 use crate::aggregate::Aggregate;
@@ -39,8 +39,8 @@ pub(crate) struct DigestedRun {
     pub(crate) events: Range<usize>,
     /// Time and packet of its last event.
     last: (EventTime, AuxOffset),
-    /// See [`Run::starts_until`].
-    starts_until: Option<Ns>,
+    /// See [`Run::starts`].
+    starts: bool,
     /// By wanted function.
     open: Vec<Open>,
     calls: Aggregate<Child>,
@@ -80,10 +80,10 @@ impl Digester for RunDigester<'_> {
         let mut thread = Thread::new(tid, &session);
         // Whether it was off the CPU or dead meanwhile, or is new, is asked when it is the run's turn.
         (thread.off_cpu, thread.dead) = (OffCpuClock::new(&[]), &[]);
-        let of_run = |Run { events: run, starts_until }: Run| {
+        let of_run = |Run { events: run, starts }: Run| {
             let calls = events.get(run.clone()).unwrap_or_default();
             let digested = thread.digest(&mut session, space, calls)?;
-            Some(DigestedRun { events: run, starts_until, ..digested })
+            Some(DigestedRun { events: run, starts, ..digested })
         };
         let digested: Vec<DigestedRun> = runs.into_iter().filter_map(of_run).collect();
         Some(Box::new(digested))
@@ -112,7 +112,7 @@ impl<'a> Thread<'a> {
         let open = self.open.iter_mut().map(std::mem::take).collect();
         let is_plain = std::mem::take(&mut session.limits) == Limits::default() && !calls.is_overfull();
         let last = (self.now, self.at);
-        is_plain.then_some(DigestedRun { events: 0..0, last, starts_until: None, open, calls, children })
+        is_plain.then_some(DigestedRun { events: 0..0, last, starts: false, open, calls, children })
     }
 
     /// The frame on top can have made the calls of the run, and nothing that is known before changes what they are.
@@ -124,9 +124,9 @@ impl<'a> Thread<'a> {
         let may_call = self.stack.last().is_some_and(|top| !top.hidden && !top.kind.is_mark());
         let are_outermost =
             run.open.iter().zip(&self.open).all(|(run, open)| run.entered == 0 || open.depth == 0);
-        let is_met = run.starts_until.is_none() || !self.is_new;
-        let stays_on_cpu =
-            self.off_cpu.stands_still_until(run.starts_until.map_or(last.lo, |at| at.max(last.lo)));
+        let is_met = !(run.starts && self.is_new);
+        // Nor was it off the CPU in a stay of the run: that would not be part of it.
+        let stays_on_cpu = self.off_cpu.stands_still_until(last.lo);
         is_inside && is_met && lives && has_room && may_call && are_outermost && stays_on_cpu
     }
 

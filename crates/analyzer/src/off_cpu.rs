@@ -58,7 +58,7 @@ impl<'a> OffCpuClock<'a> {
         }
     }
 
-    /// Events that are not certain to lie behind this time change nothing; where tracing starts, if that is no later, neither.
+    /// Events that are not certain to lie behind this time change nothing, if tracing does not start behind an interval.
     pub(crate) fn stands_still_until(&self, time: Ns) -> bool {
         time < self.next_in || self.next_in == Ns::MAX
     }

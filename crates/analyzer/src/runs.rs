@@ -10,15 +10,15 @@
 
 use std::ops::Range;
 
-use model::{Avma, BranchKind, EndKind, EventTime, Ns, Site, Target, TraceEvent, Transfer};
+use model::{Avma, BranchKind, EndKind, EventTime, Site, Target, TraceEvent, Transfer};
 
 /// What one frame calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     /// Their places.
     pub(crate) events: Range<usize>,
-    /// Tracing starts in it, for the last time not behind this.
-    pub(crate) starts_until: Option<Ns>,
+    /// Tracing starts in it.
+    pub(crate) starts: bool,
 }
 
 /// The runs of at least so many of a thread's events, none within another, in order; `may_stay`: a stay in the kernel from when to
@@ -37,9 +37,8 @@ pub(crate) fn runs(
     found.retain(|run| run.len() >= events_min);
     found.sort_unstable_by_key(|run| run.start);
     let with_starts = |run: Range<usize>| {
-        let [from, to] = [run.start, run.end].map(|at| starts.partition_point(|(start, _)| *start < at));
-        let inside = starts.get(from..to).unwrap_or_default();
-        Run { events: run, starts_until: inside.iter().map(|(_, latest)| *latest).max() }
+        let first = starts.get(starts.partition_point(|start| *start < run.start));
+        Run { starts: first.is_some_and(|start| run.contains(start)), events: run }
     };
     found.into_iter().map(with_starts).collect()
 }
@@ -62,8 +61,8 @@ struct Search<'e> {
     /// What the frame has called last that was there before all that is open.
     run: Range<usize>,
     found: Vec<Range<usize>>,
-    /// Events at which open calls go on behind a stay in the kernel, and how late each is at most.
-    starts: Vec<(usize, Ns)>,
+    /// Events at which open calls go on behind a stay in the kernel.
+    starts: Vec<usize>,
 }
 
 impl Search<'_> {
@@ -72,7 +71,7 @@ impl Search<'_> {
             TraceEvent::Branch(branch) if !branch.transfer.is_in_kernel() => match branch.transfer {
                 Transfer::Branch { kind, from, to } => self.branch(kind, from, to, at),
                 Transfer::End { kind, from, .. } => self.end(branch.time, kind, from, at),
-                Transfer::Start { .. } if self.starts.last().is_some_and(|(start, _)| *start == at) => (),
+                Transfer::Start { .. } if self.starts.last() == Some(&at) => (),
                 Transfer::Start { .. } => self.interrupted(),
             },
             _ => self.interrupted(),
@@ -93,7 +92,7 @@ impl Search<'_> {
             && !self.open.is_empty()
             && (self.may_stay)(left, next.time)
         {
-            self.starts.push((at + 1, next.time.hi));
+            self.starts.push(at + 1);
         } else {
             self.interrupted();
         }
@@ -162,7 +161,7 @@ impl Search<'_> {
 
 #[cfg(test)]
 mod tests {
-    use model::{AsyncCause, AuxOffset, BranchEvent, EventTime, FunctionId};
+    use model::{AsyncCause, AuxOffset, BranchEvent, EventTime, FunctionId, Ns};
 
     use super::*;
 
@@ -241,11 +240,8 @@ mod tests {
         assert_eq!(found("+-+s|+-+-"), ["+-", "+-+-"]);
         assert_eq!(found("+-s.+-"), ["+-", "+-"]);
         assert_eq!(found("+-+s+-|"), ["+-", "+-"]);
-        let run = |events, until| Run { events, starts_until: until };
-        assert_eq!(
-            all("+-!+i.s.-!+s.+-", true),
-            [run(0..2, None), run(3..9, Some(Ns(7))), run(13..15, None)]
-        );
-        assert_eq!(all("+-!+i.+--", false), [run(0..2, None), run(6..8, None)]);
+        let run = |events, starts| Run { events, starts };
+        assert_eq!(all("+-!+i.s.-!+s.+-", true), [run(0..2, false), run(3..9, true), run(13..15, false)]);
+        assert_eq!(all("+-!+i.+--", false), [run(0..2, false), run(6..8, false)]);
     }
 }

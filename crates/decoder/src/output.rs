@@ -367,3 +367,30 @@ fn moment(times: &mut Times<'_>, moment: Moment) -> EventTime {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use model::{Pid, Tid};
+
+    use super::*;
+
+    #[test]
+    fn what_another_thread_did_at_the_same_packet_is_not_taken_back() {
+        for keeps_all in [false, true] {
+            let (mut output, effects) = (Output::new(keeps_all), Effects::new(2));
+            let start = Transfer::Start {
+                to: Target { ip: Avma(1), function: FunctionId::UNKNOWN, at_entry: false },
+                after_gap: false,
+            };
+            for tid in [1, 2] {
+                let running = Running { pid: Pid(1), tid: Tid(tid), from: Ns(0), to: Ns::MAX };
+                output.thread(running, SpaceId(0), Ns(0), &effects);
+                output.transfer(Slot(0), Slot(0), 0, AuxOffset(5), start);
+                output.transfer(Slot(0), Slot(0), 0, AuxOffset(5), start);
+            }
+            output.take_back(AuxOffset(5));
+            output.end_stretch(&effects);
+            assert_eq!(output.kept().len(), 2, "{keeps_all}");
+        }
+    }
+}
