@@ -120,10 +120,13 @@ impl<'a> Thread<'a> {
 
     /// The next events, all in one space.
     pub(crate) fn events(&mut self, session: &mut Session<'a>, space: SpaceId, mut events: &[TraceEvent]) {
+        let has_ip_filter = session.around.has_ip_filter;
         while let [event, behind @ ..] = events {
             events = behind;
             match behind {
-                [next, rest @ ..] if self.calls_outside(session, space, event, next) => events = rest,
+                [next, rest @ ..] if has_ip_filter && self.calls_outside(session, space, event, next) => {
+                    events = rest;
+                }
                 _ => self.event(session, space, event),
             }
         }
