@@ -55,13 +55,12 @@ impl<'a> Thread<'a> {
         if !is_call || !returns || from.ip.is_kernel() || back.ip.is_kernel() || !self.is_plainly_inside() {
             return false;
         }
-        self.space = space;
-        self.off_cpu.pass(end.time);
-        let frame = Frame { start: end.time.point, ..self.frame_outside(session, from, to) };
+        self.reaches(space, end);
+        let frame = self.frame_outside(session, from, to);
+        self.window.leaves_filter(self.now.point);
         self.reaches(space, start);
-        self.off_cpu.start(start.time);
-        self.window.leaves_filter(end.time.point);
-        self.window.is_in_filter(start.time.point);
+        self.off_cpu.start(self.now);
+        self.window.is_in_filter(self.now.point);
         self.add_child_above(session, &frame);
         true
     }

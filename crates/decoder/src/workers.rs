@@ -94,23 +94,14 @@ impl<'s, S: Iterator<Item = Item<'s>>> Outputs<'_, 's, S> {
             }
             let mut queue = self.work.queue();
             let Some((_, given)) = queue.ahead.front() else { return SegmentOutput::default() };
-            let output = match given.try_recv() {
-                Ok(output) => Some(output),
-                Err(TryRecvError::Empty) => None,
-                // Its worker has panicked, and so will the scope.
-                Err(TryRecvError::Disconnected) => Some(SegmentOutput::default()),
-            };
-            if let Some(output) = output {
-                queue.ahead.pop_front();
-                self.work.room.notify_one();
-                return output;
-            }
-            begun = queue.begin();
+            let output = given.try_recv();
+            begun = if matches!(output, Err(TryRecvError::Empty)) { queue.begin() } else { None };
             if begun.is_none() {
                 let given = queue.ahead.pop_front();
                 self.work.room.notify_one();
                 drop(queue);
-                return given.and_then(|(_, given)| given.recv().ok()).unwrap_or_default();
+                // If none comes its worker has panicked, and so will the scope.
+                return output.ok().or_else(|| given?.1.recv().ok()).unwrap_or_default();
             }
         }
     }
