@@ -5,7 +5,8 @@
 //! is to a part of its own function that lies outside (`f.cold`).
 
 use model::{
-    Avma, BranchKind, EndKind, FunctionAt, FunctionKind, Site, SpaceId, Target, TraceEvent, Transfer,
+    Avma, BranchKind, EndKind, FunctionAt, FunctionId, FunctionKind, Site, SpaceId, Target, TraceEvent,
+    Transfer,
 };
 
 use crate::report::Status;
@@ -166,6 +167,11 @@ impl<'a> Thread<'a> {
             frame.kind = FrameKind::Filter;
             frame.site = site;
             frame.caller = session.map.function_at(space, site).id;
+            let below = base.checked_sub(1).and_then(|i| self.stack.get_mut(i));
+            if let Some(mark) = below.filter(|below| below.kind.is_mark()) {
+                // It is not the handler, but what that has called, or somebody for it.
+                mark.function = FunctionId::UNKNOWN;
+            }
         }
     }
 
@@ -195,12 +201,12 @@ impl<'a> Thread<'a> {
             }
             self.pop_group(session, true);
         }
-        if to.at_entry {
+        if self.goes_on_at_mark(session, to) {
+            // A handler out of sight has returned.
+        } else if to.at_entry {
             let mut frame = self.frame(to.function, FrameKind::Filter);
             frame.entry = to.ip;
             self.push(session, frame, true);
-        } else if self.goes_on_at_mark(session, to) {
-            // A handler out of sight has returned.
         } else if let Some(i) = self.stack.iter().rposition(|f| f.hidden && f.ret == to.ip) {
             self.close_to(session, i + 1, Status::Unwound);
             self.pop_group(session, false);

@@ -106,8 +106,11 @@ impl<'a> Thread<'a> {
     }
 
     /// The innermost code that goes on there, if any, was interrupted by a handler that is left now.
+    ///
+    /// While a handler runs in sight, the first instruction of a function is rather that of a call.
     pub(crate) fn goes_on_at_mark(&mut self, session: &mut Session<'a>, to: Target) -> bool {
-        let Some(mark) = self.mark_of(to.ip).filter(|_| !to.at_entry) else { return false };
+        let is_left = |mark: &usize| !to.at_entry || mark + 1 == self.stack.len();
+        let Some(mark) = self.mark_of(to.ip).filter(is_left) else { return false };
         self.close_to(session, mark + 1, Status::Unwound);
         self.close(session, Status::Complete, false);
         true

@@ -4,12 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use analyzer::{ChildKind, ChildRow, Place};
-use model::{FunctionKind, FunctionLookup as _};
+use decoder::DecodeOptions;
+use model::{EndKind, EventSink, FunctionKind, FunctionLookup as _, Pid, SpaceId, Tid, TraceEvent, Transfer};
 
 use super::{Agreement, FilteredCode, Seen, Side};
+use crate::Opened;
 
 /// What is held against each other, by kind and site: a hidden callee may have another name (`g@plt`).
 type Key = (&'static str, Option<Place>);
+
+/// Interrupts and the handlers of signals.
+const OF_KERNEL: Key = ("kernel", None);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
@@ -27,6 +32,7 @@ struct Sum {
 /// * what was called from the function's own part outside, and the kernel's stays there;
 /// * for how many of its calls a callee stands that has such a part ([`Seen::CameBack`]);
 /// * that the kernel ran a handler, if that is outside: then its time is the interrupt's;
+/// * an interrupt of a stub of the PLT, which is a child of who called that: its time is the hidden callee's;
 /// * a tail call out of it: its callee is a child of whoever is returned to, if that is in the filter.
 ///
 /// Nothing is compared if the two did not count the same calls.
@@ -43,16 +49,24 @@ pub(super) fn compare(
     }
     let is_alike = agreement.rows.keys().all(|seen| *seen == Seen::Alike);
     let [of_whole, of_filtered] = [whole, filtered].map(|side| sums(side, code));
+    let [kernel, in_sight] =
+        [&of_whole, &of_filtered].map(|sums| sums.get(&OF_KERNEL).copied().unwrap_or_default());
+    let in_stubs = match kernel.count > in_sight.count {
+        true => (kernel.count - in_sight.count).min(interrupted_stubs(whole.opened)),
+        false => 0,
+    };
+    let in_stubs_ns = if in_stubs == 0 { 0 } else { kernel.sum_ns.saturating_sub(in_sight.sum_ns) };
     // The stub of the PLT is in the time of a hidden callee alone, but takes less than this.
     let error_ns = whole.function.error.max_ns + filtered.function.error.max_ns;
     let keys: BTreeSet<&Key> = of_whole.keys().chain(of_filtered.keys()).collect();
     for key in keys {
         let [one, other] = [&of_whole, &of_filtered].map(|sums| sums.get(key).copied().unwrap_or_default());
         // Inside a call a time may be known less well than at its ends, and children have no bound of their own.
-        let may_differ_ns = one.count * error_ns + one.sum_ns / 128 + one.binder_ns;
+        let may_differ_ns = one.count * error_ns + one.sum_ns / 128 + one.binder_ns + in_stubs_ns;
         let is_longer = other.sum_ns > one.sum_ns + may_differ_ns;
         let is_shorter = one.sum_ns > other.sum_ns + may_differ_ns && !one.is_visible;
-        if one.count != other.count || is_alike && (is_longer || is_shorter) {
+        let hidden = if *key == OF_KERNEL { in_stubs } else { 0 };
+        if one.count != other.count + hidden || is_alike && (is_longer || is_shorter) {
             let site = key.1.map_or("-".to_owned(), |at| whole.opened.image.site_name_at(at.object, at.svma));
             let (kind, error) = (key.0, may_differ_ns);
             let _ = writeln!(agreement.wrong, "{symbol}: {kind} at {site}: {one:?}, {other:?} +-{error}");
@@ -83,10 +97,32 @@ fn key(child: &ChildRow, side: Side<'_>, code: &FilteredCode) -> Option<Key> {
     match child.kind {
         ChildKind::Own => None,
         ChildKind::Signal | ChildKind::Interrupt => {
-            code.has_all(side.opened, side.function.id).then_some(("kernel", None))
+            code.has_all(side.opened, side.function.id).then_some(OF_KERNEL)
         }
         ChildKind::Tail if !is_visible => None,
         _ if is_visible && !code.has_all(side.opened, child.function) => None,
         _ => child.site.is_none_or(|site| code.has(site)).then_some((child.kind.name(), child.site)),
     }
+}
+
+/// How often a thread was interrupted in a stub of the PLT.
+fn interrupted_stubs(opened: &Opened<'_>) -> u64 {
+    struct Count<'a>(&'a Opened<'a>, u64);
+
+    impl EventSink for Count<'_> {
+        fn events(&mut self, _: Pid, _: Tid, _: SpaceId, events: &[TraceEvent]) {
+            for event in events {
+                if let TraceEvent::Branch(branch) = event
+                    && let Transfer::End { kind: EndKind::Async(_), from, .. } = branch.transfer
+                    && self.0.image.kind(from.function) == FunctionKind::Plt
+                {
+                    self.1 += 1;
+                }
+            }
+        }
+    }
+
+    let mut count = Count(opened, 0);
+    opened.decode(&DecodeOptions::default(), &mut count);
+    count.1
 }

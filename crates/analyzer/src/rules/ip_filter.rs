@@ -360,6 +360,26 @@ fn what_a_hidden_handler_calls_is_not_called_by_the_kernel() {
 }
 
 #[test]
+fn a_call_interrupted_at_its_entry_goes_on_behind_what_a_hidden_handler_called() {
+    let script = "
+        filter
+        code call k+10 f
+        code call handler+10 g
+        100 start f
+        101 async f
+        120 start g
+        130 out.ret g+40 handler+15
+        140 start g
+        145 out.ret g+40 handler+15
+        150 start f
+        160 out.ret f+40 k+15
+        200 start f
+        210 out.ret f+40 k+15";
+    let rows = "100 +60 complete k+10\n200 +10 complete k+10";
+    check_children(script, rows, "signal x1 49\nself x2 21");
+}
+
+#[test]
 fn a_handler_in_the_filter_is_called_by_the_kernel() {
     let script = "
         filter

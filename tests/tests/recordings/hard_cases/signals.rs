@@ -6,7 +6,7 @@ const LOG: &str = "case-signals";
 
 #[test]
 fn a_fault_at_the_first_instruction_is_a_resume_and_no_second_call() {
-    check(LOG, &["fault_first"]);
+    check(LOG, &["fault_first", "counts_fault"]);
 }
 
 #[test]

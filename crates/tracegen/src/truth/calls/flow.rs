@@ -34,10 +34,10 @@ impl Stack<'_> {
 
     fn control(&mut self, event: &Event, ahead: &Events<'_>) {
         let (resumes, entries) = (!self.lost && self.may_resume(event), self.entries);
-        match event.kind {
-            Kind::Enter | Kind::Syscall | Kind::Async | Kind::Resume => (),
-            _ => self.kernel = None,
-        }
+        let left_to_kernel = match event.kind {
+            Kind::Enter | Kind::Syscall | Kind::Async | Kind::Resume => None,
+            _ => self.kernel.take(),
+        };
         if std::mem::take(&mut self.is_new) && event.kind == Kind::Enter && !self.lost {
             let function = self.code.function(event.to);
             self.base_known |= self.code.is_entry(function, event.to);
@@ -55,7 +55,12 @@ impl Stack<'_> {
                 self.kernel = Some(Kernel::Async { ip: event.from, since, lost: self.lost });
             }
             Kind::Enter => self.enter(event, ahead),
-            Kind::FilterIn => self.arrive(event.from, event.to, ahead),
+            Kind::FilterIn => {
+                if let Some(kernel) = left_to_kernel {
+                    self.hidden_handler(kernel, event.to);
+                }
+                self.arrive(event.from, event.to, ahead);
+            }
             _ => (),
         }
         let entered = self.frames.last_mut().filter(|_| resumes && self.entries > entries);
@@ -365,7 +370,7 @@ impl Stack<'_> {
                 }
             }
             Some(Kernel::Syscall { site, since, .. }) => self.kernel_child(site, Entered::Syscall, since),
-            None => (),
+            None => self.hidden_sigreturn(event.to),
         }
         if self.frames.is_empty() {
             self.found(event.to);
@@ -414,13 +419,48 @@ impl Stack<'_> {
             self.handlers.insert(function);
         }
         let at_entry = self.code.is_entry(function, handler);
-        let mark = self.push(function, None, Entered::Signal, Avma(0), false);
+        self.push_mark(function, start, interrupted, is_lost);
+        self.push(function, None, Entered::Signal, Avma(0), at_entry)
+    }
+
+    fn push_mark(
+        &mut self,
+        handler: FunctionIndex,
+        start: Instant,
+        interrupted: Option<Avma>,
+        is_lost: bool,
+    ) {
+        let mark = self.push(handler, None, Entered::Signal, Avma(0), false);
         mark.signal_mark = true;
         mark.goes_on_at = interrupted;
         mark.seen_after = mark.seen_after.filter(|_| !is_lost);
         mark.start = start.at;
         mark.start_off_cpu_ns = start.off_cpu_ns;
-        self.push(function, None, Entered::Signal, Avma(0), at_entry)
+    }
+
+    /// The kernel was entered in sight, and left by a handler out of sight, which has come to `to`.
+    fn hidden_handler(&mut self, kernel: Kernel, to: Avma) {
+        let function = self.code.function(to);
+        if !self.code.is_entry(function, to) {
+            return;
+        }
+        let start = match kernel {
+            Kernel::Syscall { sigreturn: true, .. } => return,
+            Kernel::Syscall { site, since, .. } => {
+                self.kernel_child(site, Entered::Syscall, since);
+                self.instant()
+            }
+            Kernel::Async { since, .. } => since,
+        };
+        self.push_mark(FunctionIndex::UNKNOWN, start, Some(kernel.goes_on_at()), kernel.is_lost());
+    }
+
+    /// The kernel was left in sight, but entered out of sight: a handler there has returned.
+    fn hidden_sigreturn(&mut self, to: Avma) {
+        if let Some(mark) = self.frames.iter().rposition(|frame| frame.goes_on_at == Some(to)) {
+            self.close_to(mark + 1, Status::Unwound);
+            self.close(Status::Complete, false);
+        }
     }
 
     /// A signal came before the rt_sigreturn was done, and it is made again.  (It leads to itself, too, if that is where
