@@ -154,6 +154,9 @@ impl Stack<'_> {
                 stub.inner = true;
             } else {
                 called.site = self.code.call_before(event.to, called.site);
+                // Whom the kernel entered, or a handler that has jumped there, which nothing tells apart.
+                let is_handler = called.site == Avma(0) && below.last().is_some_and(|f| f.signal_mark);
+                called.entered = if is_handler { Entered::Signal } else { called.entered };
             }
         }
         self.pop_group(false);
@@ -438,12 +441,10 @@ impl Stack<'_> {
         mark.start_off_cpu_ns = start.off_cpu_ns;
     }
 
-    /// The kernel was entered in sight, and left by a handler out of sight, which has come to `to`.
+    /// The kernel was entered in sight, and left by a handler out of sight, which has called `to`, or switched stacks.
     fn hidden_handler(&mut self, kernel: Kernel, to: Avma) {
         let function = self.code.function(to);
-        if !self.code.is_entry(function, to) {
-            return;
-        }
+        let is_called = self.code.is_entry(function, to);
         let start = match kernel {
             Kernel::Syscall { sigreturn: true, .. } => return,
             Kernel::Syscall { site, since, .. } => {
@@ -452,7 +453,12 @@ impl Stack<'_> {
             }
             Kernel::Async { since, .. } => since,
         };
-        self.push_mark(FunctionIndex::UNKNOWN, start, Some(kernel.goes_on_at()), kernel.is_lost());
+        if is_called {
+            let interrupted = Some(kernel.goes_on_at());
+            self.push_mark(FunctionIndex::UNKNOWN, start, interrupted, kernel.is_lost());
+        } else if matches!(kernel, Kernel::Async { .. }) {
+            self.kernel_child(Avma(0), Entered::Interrupt, start);
+        }
     }
 
     /// The kernel was left in sight, but entered out of sight: a handler there has returned.
