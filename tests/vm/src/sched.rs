@@ -55,9 +55,9 @@ fn told(opened: &Opened<'_>, tid: Tid) -> Vec<(Ns, bool)> {
 pub(crate) fn causes_are_the_targets(report: &Value) -> Result<()> {
     let causes = |function: &str| causes(report, function);
     let sleeps = causes("sleeps")?;
-    // 5 ms each.
+    // 5 ms each, from when the timer is set; the thread leaves the CPU a little later, on a busy machine by tens of microseconds.
     let blocked = sleeps["blocked_ns"].as_u64().unwrap_or(0);
-    ensure!(blocked >= 5 * 5_000_000, "five naps of 5 ms: {sleeps}");
+    ensure!(blocked >= 5 * 4_500_000, "five naps of 5 ms: {sleeps}");
     ensure!(
         reason(&sleeps, "clock_nanosleep") == 5 && first_waker(&sleeps) == "[interrupt]",
         "naps: {sleeps}"
