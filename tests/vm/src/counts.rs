@@ -97,10 +97,15 @@ fn printed_counts(printed: &str, function: &str) -> Option<(u64, u64)> {
     })
 }
 
-fn reported(report: &Value, function: &str) -> Result<Counts> {
+/// What a report says of a function.
+pub(crate) fn function<'a>(report: &'a Value, name: &str) -> Result<&'a Value> {
     let functions = report["functions"].as_array().map_or(&[][..], Vec::as_slice);
-    let found = functions.iter().find(|found| found["name"] == function);
-    let calls = &found.with_context(|| format!("the report has no {function}"))?["calls"];
+    let found = functions.iter().find(|found| found["name"] == name);
+    found.with_context(|| format!("the report has no {name}"))
+}
+
+fn reported(report: &Value, function: &str) -> Result<Counts> {
+    let calls = &self::function(report, function)?["calls"];
     let count =
         |kind: &str| calls[kind].as_u64().with_context(|| format!("{function}: {calls} has no {kind}"));
     Ok(Counts {

@@ -1,12 +1,13 @@
 //! The scheduler's events in a recording, held against what ftrace has traced, and the causes that a report makes of them against
 //! what the target does (`programs/waits.c`).
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use model::{Ns, Sideband, Tid};
 use serde_json::Value;
 use tracegen::truth::File;
 use truth_tests::Opened;
 
+use crate::counts;
 use crate::switches::Trace;
 
 /// Two handlers of one event run one after the other, and the emulator may be put aside by its host in between.
@@ -58,6 +59,9 @@ pub(crate) fn causes_are_the_targets(report: &Value) -> Result<()> {
     // 5 ms each, from when the timer is set; the thread leaves the CPU a little later, on a busy machine by tens of microseconds.
     let blocked = sleeps["blocked_ns"].as_u64().unwrap_or(0);
     ensure!(blocked >= 5 * 4_500_000, "five naps of 5 ms: {sleeps}");
+    let total = counts::function(report, "sleeps")?["latency_ns"]["sum"].as_u64().unwrap_or(0);
+    let until_woken = total.saturating_sub(sleeps["runnable_ns"].as_u64().unwrap_or(u64::MAX));
+    ensure!(until_woken >= 5 * 5_000_000, "five naps of 5 ms: {total} ns, {sleeps}");
     ensure!(
         reason(&sleeps, "clock_nanosleep") == 5 && first_waker(&sleeps) == "[interrupt]",
         "naps: {sleeps}"
@@ -73,9 +77,7 @@ pub(crate) fn causes_are_the_targets(report: &Value) -> Result<()> {
 }
 
 fn causes(report: &Value, function: &str) -> Result<Value> {
-    let functions = report["functions"].as_array().map_or(&[][..], Vec::as_slice);
-    let found = functions.iter().find(|candidate| candidate["name"] == function);
-    let found = found.with_context(|| format!("no {function}"))?;
+    let found = counts::function(report, function)?;
     let causes = &found["off_cpu_causes"];
     ensure!(causes["told_by"] == "scheduler", "{function}: {causes}");
     let ns = |name: &str| causes[name].as_u64().unwrap_or(0);
