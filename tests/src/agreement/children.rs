@@ -48,25 +48,21 @@ pub(super) fn compare(
         return;
     }
     let is_alike = agreement.rows.keys().all(|seen| *seen == Seen::Alike);
-    let [of_whole, of_filtered] = [whole, filtered].map(|side| sums(side, code));
-    let [kernel, in_sight] =
-        [&of_whole, &of_filtered].map(|sums| sums.get(&OF_KERNEL).copied().unwrap_or_default());
-    let in_stubs = match kernel.count > in_sight.count {
-        true => (kernel.count - in_sight.count).min(interrupted_stubs(whole.opened)),
-        false => 0,
+    let [mut of_whole, of_filtered] = [whole, filtered].map(|side| sums(side, code));
+    let in_stubs_ns = match of_whole.get_mut(&OF_KERNEL) {
+        Some(kernel) => take_stubs(kernel, of_filtered.get(&OF_KERNEL), whole.opened),
+        None => 0,
     };
-    let in_stubs_ns = if in_stubs == 0 { 0 } else { kernel.sum_ns.saturating_sub(in_sight.sum_ns) };
     // The stub of the PLT is in the time of a hidden callee alone, but takes less than this.
     let error_ns = whole.function.error.max_ns + filtered.function.error.max_ns;
     let keys: BTreeSet<&Key> = of_whole.keys().chain(of_filtered.keys()).collect();
     for key in keys {
         let [one, other] = [&of_whole, &of_filtered].map(|sums| sums.get(key).copied().unwrap_or_default());
         // Inside a call a time may be known less well than at its ends, and children have no bound of their own.
-        let may_differ_ns = one.count * error_ns + one.sum_ns / 128 + one.binder_ns + in_stubs_ns;
-        let is_longer = other.sum_ns > one.sum_ns + may_differ_ns;
+        let may_differ_ns = one.count * error_ns + one.sum_ns / 128 + one.binder_ns;
+        let is_longer = other.sum_ns > one.sum_ns + may_differ_ns + in_stubs_ns;
         let is_shorter = one.sum_ns > other.sum_ns + may_differ_ns && !one.is_visible;
-        let hidden = if *key == OF_KERNEL { in_stubs } else { 0 };
-        if one.count != other.count + hidden || is_alike && (is_longer || is_shorter) {
+        if one.count != other.count || is_alike && (is_longer || is_shorter) {
             let site = key.1.map_or("-".to_owned(), |at| whole.opened.image.site_name_at(at.object, at.svma));
             let (kind, error) = (key.0, may_differ_ns);
             let _ = writeln!(agreement.wrong, "{symbol}: {kind} at {site}: {one:?}, {other:?} +-{error}");
@@ -103,6 +99,19 @@ fn key(child: &ChildRow, side: Side<'_>, code: &FilteredCode) -> Option<Key> {
         _ if is_visible && !code.has_all(side.opened, child.function) => None,
         _ => child.site.is_none_or(|site| code.has(site)).then_some((child.kind.name(), child.site)),
     }
+}
+
+/// Takes from the kernel's stays those in stubs of the PLT that are missing in sight; how long they were.
+fn take_stubs(kernel: &mut Sum, in_sight: Option<&Sum>, opened: &Opened<'_>) -> u64 {
+    let in_sight = in_sight.copied().unwrap_or_default();
+    let missing = kernel.count.saturating_sub(in_sight.count);
+    if missing == 0 || interrupted_stubs(opened) < missing {
+        return 0;
+    }
+    let ns = kernel.sum_ns.saturating_sub(in_sight.sum_ns);
+    kernel.count -= missing;
+    kernel.sum_ns -= ns;
+    ns
 }
 
 /// How often a thread was interrupted in a stub of the PLT.
