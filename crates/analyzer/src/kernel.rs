@@ -109,8 +109,11 @@ impl<'a> Thread<'a> {
     ///
     /// While a handler runs in sight, the first instruction of a function is rather that of a call.
     pub(crate) fn goes_on_at_mark(&mut self, session: &mut Session<'a>, to: Target) -> bool {
-        let is_left = |mark: &usize| !to.at_entry || mark + 1 == self.stack.len();
-        let Some(mark) = self.mark_of(to.ip).filter(is_left) else { return false };
+        let mark = match to.at_entry {
+            true => self.stack.last().filter(|top| top.goes_on_at(to.ip)).map(|_| self.stack.len() - 1),
+            false => self.mark_of(to.ip),
+        };
+        let Some(mark) = mark else { return false };
         self.close_to(session, mark + 1, Status::Unwound);
         self.close(session, Status::Complete, false);
         true

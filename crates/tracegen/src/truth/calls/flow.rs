@@ -464,9 +464,14 @@ impl Stack<'_> {
     /// The kernel was left in sight, but entered out of sight: a handler there has returned.
     fn hidden_sigreturn(&mut self, to: Avma) {
         if let Some(mark) = self.frames.iter().rposition(|frame| frame.goes_on_at == Some(to)) {
-            self.close_to(mark + 1, Status::Unwound);
-            self.close(Status::Complete, false);
+            self.leave_handler(mark);
         }
+    }
+
+    /// The handler above a mark has returned.  The mark.
+    fn leave_handler(&mut self, mark: usize) -> Option<Frame> {
+        self.close_to(mark + 1, Status::Unwound);
+        self.close(Status::Complete, false)
     }
 
     /// A signal came before the rt_sigreturn was done, and it is made again.  (It leads to itself, too, if that is where
@@ -498,7 +503,6 @@ impl Stack<'_> {
             self.close_to(0, Status::Unwound); // the handler is older than the recording, and so is what it interrupted
             return None;
         };
-        self.close_to(mark + 1, Status::Unwound);
-        self.close(Status::Complete, false)?.goes_on_at
+        self.leave_handler(mark)?.goes_on_at
     }
 }
