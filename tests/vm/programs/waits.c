@@ -23,7 +23,7 @@ static void nap(long ms)
 NI void sleeps(void)
 {
     ENTER(sleeps);
-    nap(5);
+    nap(40);
     LEAVE(sleeps);
 }
 
@@ -48,12 +48,24 @@ NI void spins(void)
     LEAVE(spins);
 }
 
+// The main thread is off its CPU until something wakes it.
+static int main_thread_is_blocked(void)
+{
+    char state = 0;
+    FILE *file = fopen("/proc/self/stat", "r");
+    if (!file || fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+        abort();
+    fclose(file);
+    return state == 'S';
+}
+
 static void *hand_over(void *unused)
 {
     while (turn < ROUNDS) {
         nap(10);
         pthread_mutex_lock(&mutex);
-        if (is_waiting) { // each call waits, however slow the machine is
+        // Each call waits, however slow the machine is: who is only about to wait has nothing to be woken from.
+        if (is_waiting && main_thread_is_blocked()) {
             is_waiting = 0;
             turn++;
             pthread_cond_signal(&handed_over);
