@@ -172,8 +172,8 @@ fn files(code: &LiveCode, part: &Part, proc: &Proc) -> Result<Vec<PathBuf>> {
     code.filter_files(part.object, start, proc).ok_or_else(|| {
         let message = format!(
             "-i: the kernel finds the code of {} by its file, and the file that is mapped as {mapped_as} is no longer there, \
-             not to be seen from here, or has no code just before it: run as root (or with CAP_CHECKPOINT_RESTORE), or record \
-             without -i",
+             not to be seen from here, or has no code just before it: run as root (or with CAP_CHECKPOINT_RESTORE, and \
+             CAP_DAC_READ_SEARCH where it is another user's process), or record without -i",
             part.name
         );
         failure(Exit::NotPossible, message)

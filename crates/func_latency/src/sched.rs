@@ -29,6 +29,7 @@ mod programs {
     use bpf::{SchedBy, SchedSession};
     use image::KernelSymbols;
     use model::{Avma, SchedEvent};
+    use recorder::procfs::Proc;
     use recorder::{SchedSource, Target};
 
     use crate::record_config::RecordConfig;
@@ -36,6 +37,12 @@ mod programs {
     struct Programs(SchedSession);
 
     pub(super) fn source(config: &RecordConfig) -> Result<Box<dyn SchedSource>, String> {
+        if Proc::host().has_own_numbers() {
+            // Another process may have the number of one that is recorded.
+            return Err("eBPF knows processes by their numbers on the host, and this is a container with its own: run it there, or \
+                 start the container with --pid=host"
+                .to_owned());
+        }
         let by = match &config.request.target {
             Target::Processes(_) | Target::Families(_) | Target::Program(_) => {
                 SchedBy::Processes { follow: config.request.follow }

@@ -16,7 +16,7 @@ use model::{AuxOwner, Cpu, Tid};
 
 use crate::cpu_list::CpuList;
 use crate::error::RecordError;
-use crate::events::{Attrs, BufferEvents, watermark};
+use crate::events::{Attrs, BufferEvents, KernelCan, watermark};
 use crate::plan::Plan;
 use crate::procfs::Proc;
 use crate::sys::{EventFd, Ring, Scope};
@@ -63,6 +63,7 @@ impl Places {
 #[derive(Clone, Debug)]
 pub(crate) struct Opener {
     pub(crate) attrs: Attrs,
+    pub(crate) can: KernelCan,
     pub(crate) plan: Plan,
     /// IP filter, in the kernel's syntax.
     pub(crate) filter: Option<CString>,
@@ -86,7 +87,7 @@ impl Opener {
     /// The same for threads that are born later.
     pub(crate) fn for_newborns(&self) -> Self {
         let mut newborn = Self { plan: self.plan.for_newborns(), ..self.clone() };
-        newborn.attrs.trace.aux_watermark = watermark(&newborn.plan);
+        newborn.attrs.trace.aux_watermark = watermark(&newborn.plan, self.can);
         newborn
     }
 

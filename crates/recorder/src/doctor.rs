@@ -10,10 +10,10 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::kernel_clock;
 use crate::pmu::Pmu;
-use crate::procfs::{
-    CAP_BPF, CAP_CHECKPOINT_RESTORE, CAP_IPC_LOCK, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, Proc,
-    capabilities, field,
+use crate::permission::{
+    self, CAP_BPF, CAP_CHECKPOINT_RESTORE, CAP_IPC_LOCK, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, capabilities,
 };
+use crate::procfs::{Proc, field};
 
 /// Linux from which on everything that we use is there; `(major, minor)`.
 const FULL_KERNEL: (u32, u32) = (5, 13);
@@ -73,13 +73,15 @@ fn examine_with(proc: &Proc, sysfs: &Path, clock_is_tsc: io::Result<bool>) -> Ve
             CAP_BPF,
             "why calls are off the CPU is not recorded, and calls cannot be timed by uprobes",
         ),
+        machine.kernel_symbols(),
         ebpf::unprivileged(proc),
         ebpf::ring_memory(proc, sysfs),
         machine.locked_memory(),
         machine.capability(
             "CAP_CHECKPOINT_RESTORE",
             CAP_CHECKPOINT_RESTORE,
-            "files that were deleted or replaced while they run cannot be read",
+            "files that were deleted or replaced while they run cannot be read (those of other users' programs need \
+             CAP_DAC_READ_SEARCH, too)",
         ),
         machine.container(),
     ]);
@@ -202,11 +204,13 @@ impl Machine<'_> {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         let mode = text.split(['[', ']']).nth(1).unwrap_or("none").to_owned();
         match mode.as_str() {
+            // Of perf it forbids only what we do not ask for, samples of the kernel's registers.
             "confidentiality" => not_ok(
                 "lockdown",
                 mode,
-                true,
-                "the kernel refuses perf to everybody",
+                false,
+                "eBPF programs may not read the kernel's memory: why calls are off the CPU is not recorded, and calls cannot be \
+                 timed by uprobes",
                 "boot without lockdown=confidentiality",
             ),
             _ => ok("lockdown", mode),
@@ -218,12 +222,13 @@ impl Machine<'_> {
         let text = found.map_or_else(|| "unknown".to_owned(), |value| value.to_string());
         let text = format!("kernel.perf_event_paranoid is {text}");
         match found {
-            Some(value) if value > 2 && !self.may(CAP_PERFMON) => not_ok(
+            // What tells the clock is an event of our own thread.
+            Some(value) if value > 2 && self.clock_is_tsc.is_err() => not_ok(
                 "permission",
                 text,
                 true,
-                "an ordinary user cannot record anything",
-                "sudo sysctl kernel.perf_event_paranoid=2, or CAP_PERFMON",
+                "nothing can be recorded without CAP_SYS_ADMIN",
+                "sudo sysctl kernel.perf_event_paranoid=2",
             ),
             _ => ok("permission", text),
         }
@@ -235,6 +240,20 @@ impl Machine<'_> {
         }
         let fix = format!("sudo setcap {}+ep $(command -v func_latency)", name.to_lowercase());
         not_ok(name, "no", false, costs, fix)
+    }
+
+    fn kernel_symbols(&self) -> Finding {
+        const WHAT: &str = "kernel symbols";
+        if permission::shows_kernel_symbols(self.proc, self.capabilities) {
+            return ok(WHAT, "shown");
+        }
+        not_ok(
+            WHAT,
+            "hidden from this user",
+            false,
+            "a sleep in no system call (a page fault) has no reason, and kernel stacks have no names",
+            "sudo setcap cap_syslog+ep $(command -v func_latency), and sudo sysctl kernel.kptr_restrict=1 if that is 2",
+        )
     }
 
     fn locked_memory(&self) -> Finding {
@@ -257,19 +276,17 @@ impl Machine<'_> {
     }
 
     fn container(&self) -> Finding {
-        // The first process outside has this inode (PROC_PID_INIT_INO in include/linux/proc_ns.h).
-        const HOST: &str = "pid:[4026531836]";
-        let namespace = std::fs::read_link(self.proc.root().join("self/ns/pid"));
-        match namespace.ok().and_then(|link| link.to_str().map(str::to_owned)) {
-            Some(link) if link != HOST => not_ok(
-                "container",
-                "yes: a PID namespace of its own",
-                false,
-                "only processes of this container are seen, and the container's runtime may forbid perf_event_open (seccomp)",
-                "run on the host, or start the container with --pid=host --cap-add=PERFMON and a seccomp profile that allows it",
-            ),
-            _ => ok("container", "no"),
+        if !self.proc.has_own_numbers() {
+            return ok("container", "no");
         }
+        not_ok(
+            "container",
+            "yes: a PID namespace of its own",
+            false,
+            "only processes of this container are seen, why their calls are off the CPU is not recorded, and the container's \
+             runtime may forbid perf_event_open (seccomp)",
+            "run on the host, or start the container with --pid=host --cap-add=PERFMON and a seccomp profile that allows it",
+        )
     }
 }
 
@@ -321,6 +338,7 @@ mod tests {
                 ("CAP_PERFMON", false),
                 ("CAP_SYS_PTRACE", false),
                 ("CAP_BPF", false),
+                ("kernel symbols", false),
                 ("locked memory", false),
                 ("CAP_CHECKPOINT_RESTORE", false)
             ]

@@ -30,7 +30,7 @@ use crate::sys::{Ring, tsc};
 const PAYLOAD_ALIGNMENT: u64 = 8;
 
 /// The hardware stops at the end of the region in front of the one that the tail is in (pt_buffer_reset_markers in
-/// arch/x86/events/intel/pt.c), and a region is up to half of the buffer (a watermark, since Linux 6.2): so much may be free of
+/// arch/x86/events/intel/pt.c), and a region is up to half of the buffer (a watermark, since Linux 5.13): so much may be free of
 /// one that is full.  To enable what is enabled does no harm.
 const FREE_SHARE: u64 = 2;
 

@@ -10,7 +10,8 @@ use crate::cpu_list::CpuList;
 use crate::means::LockLimit;
 use crate::plan::{Plan, PlanError};
 use crate::pmu::PmuError;
-use crate::procfs::{CAP_PERFMON, CAP_SYS_ADMIN, Proc, capabilities};
+use crate::permission::{self, CAP_PERFMON, CAP_SYS_ADMIN, capabilities};
+use crate::procfs::Proc;
 use crate::pt_config::PtConfigError;
 
 /// Why there is no recording.  Each says what to do.
@@ -59,7 +60,7 @@ pub enum RecordError {
         error: io::Error,
     },
     /// The kernel does not open an event.
-    #[error("cannot trace {whom}: {}", why_not_opened(*.errno, *.paranoid, *.may))]
+    #[error("cannot trace {whom}: {}", why_not_opened(*.errno, *.paranoid, *.capabilities))]
     Open {
         /// Whom.
         whom: String,
@@ -67,8 +68,8 @@ pub enum RecordError {
         errno: i32,
         /// `kernel.perf_event_paranoid`.
         paranoid: Option<i64>,
-        /// This process has CAP_PERFMON.
-        may: bool,
+        /// What this process may (`CapEff`).
+        capabilities: u64,
     },
     /// What a process has mapped cannot be read: nothing of its code would be known.
     #[error("cannot read what process {} has mapped (/proc/{}/maps): run as root, or: {CAPABILITIES}", .0.0, .0.0)]
@@ -140,8 +141,7 @@ impl RecordError {
 
     pub(crate) fn open(whom: String, error: &io::Error, proc: &Proc) -> Self {
         let paranoid = proc.setting("kernel/perf_event_paranoid");
-        let may = capabilities(proc) & (CAP_PERFMON | CAP_SYS_ADMIN) != 0;
-        Self::Open { whom, errno: error.raw_os_error().unwrap_or(0), paranoid, may }
+        Self::Open { whom, errno: error.raw_os_error().unwrap_or(0), paranoid, capabilities: capabilities(proc) }
     }
 
     pub(crate) fn program(words: &[OsString], error: io::Error) -> Self {
@@ -157,30 +157,29 @@ impl RecordError {
 }
 
 /// The capabilities that let an ordinary user do all of it.
-const CAPABILITIES: &str = "sudo setcap cap_perfmon,cap_sys_ptrace,cap_ipc_lock,cap_checkpoint_restore+ep $(command -v func_latency)";
+const CAPABILITIES: &str =
+    "sudo setcap cap_perfmon,cap_sys_ptrace,cap_ipc_lock,cap_syslog,cap_checkpoint_restore+ep $(command -v func_latency)";
 
 /// Prints the descriptors of all events that are open.
 const WHO_HAS_EVENTS: &str = "find /proc/[0-9]*/fd -lname '*perf_event*'";
 
-fn why_not_opened(errno: i32, paranoid: Option<i64>, may: bool) -> String {
+fn why_not_opened(errno: i32, paranoid: Option<i64>, capabilities: u64) -> String {
     let setting = paranoid.map_or_else(|| "unknown".to_owned(), |value| value.to_string());
     match errno {
-        libc::EACCES | libc::EPERM if may => "not permitted, although this process has CAP_PERFMON: a container's seccomp \
-            profile, or lockdown, forbids it (docker run --security-opt seccomp=unconfined, or record on the host)"
-            .to_owned(),
-        libc::EACCES | libc::EPERM => {
-            // At 2 and below one's own programs are permitted.
-            let for_own = match paranoid {
-                Some(value) if value > 2 => {
-                    "; for own programs also: sudo sysctl kernel.perf_event_paranoid=2"
-                }
-                _ => "; without that only programs of one's own can be traced, and no whole CPUs",
-            };
-            format!(
-                "not permitted (kernel.perf_event_paranoid is {setting}, and this user has no CAP_PERFMON): run as root, \
-                 or: {CAPABILITIES}{for_own}"
-            )
+        libc::EACCES | libc::EPERM if permission::is_for_root_only(paranoid, capabilities) => format!(
+            "not permitted (kernel.perf_event_paranoid is {setting}; beyond 2 the kernels of Debian and Ubuntu permit perf to \
+             CAP_SYS_ADMIN alone): run as root, or: sudo sysctl kernel.perf_event_paranoid=2, and for programs of others \
+             and whole CPUs: {CAPABILITIES}"
+        ),
+        libc::EACCES | libc::EPERM if capabilities & (CAP_PERFMON | CAP_SYS_ADMIN) != 0 => {
+            "not permitted, although this process has CAP_PERFMON: a container's seccomp profile forbids it \
+             (docker run --security-opt seccomp=unconfined, or record on the host)"
+                .to_owned()
         }
+        libc::EACCES | libc::EPERM => format!(
+            "not permitted (kernel.perf_event_paranoid is {setting}, and this user has no CAP_PERFMON): run as root, or: \
+             {CAPABILITIES}; without that only programs of one's own can be traced, and no whole CPUs"
+        ),
         libc::EBUSY => {
             format!("another tracer has it: end that one first (sudo {WHO_HAS_EVENTS} shows by /proc/PID/fd/N who has events)")
         }
@@ -259,15 +258,21 @@ mod tests {
 
     #[test]
     fn refusals_name_setting_value_and_remedy() {
-        let text = |errno, paranoid| {
-            RecordError::Open { whom: "thread 7".into(), errno, paranoid, may: false }.to_string()
+        let text = |errno, paranoid, capabilities| {
+            RecordError::Open { whom: "thread 7".into(), errno, paranoid, capabilities }.to_string()
         };
-        let denied = text(libc::EACCES, Some(3));
-        assert!(denied.starts_with("cannot trace thread 7: not permitted (kernel.perf_event_paranoid is 3"));
+        let denied = text(libc::EACCES, Some(2), 0);
+        assert!(denied.starts_with("cannot trace thread 7: not permitted (kernel.perf_event_paranoid is 2"));
         assert!(denied.contains("setcap cap_perfmon"));
-        let root = RecordError::Open { whom: "CPU 0".into(), errno: libc::EPERM, paranoid: None, may: true };
-        assert!(root.to_string().contains("seccomp"), "root in a container was told to be root");
-        assert!(text(libc::EBUSY, None).contains("another tracer"));
+        for capabilities in [0, CAP_PERFMON] {
+            let denied = text(libc::EACCES, Some(4), capabilities);
+            assert!(denied.contains("sysctl kernel.perf_event_paranoid=2"), "{denied}");
+        }
+        for (paranoid, capabilities) in [(None, CAP_PERFMON), (Some(2), CAP_PERFMON), (Some(4), CAP_SYS_ADMIN)] {
+            let denied = text(libc::EPERM, paranoid, capabilities);
+            assert!(denied.contains("seccomp"), "root in a container was told to be root: {denied}");
+        }
+        assert!(text(libc::EBUSY, None, 0).contains("another tracer"));
         let filter = RecordError::Filter { filter: "filter 0x1/0x2@/x".into(), errno: libc::EOPNOTSUPP };
         assert!(filter.to_string().contains("`filter 0x1/0x2@/x`: more ranges"));
     }

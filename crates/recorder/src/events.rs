@@ -14,9 +14,13 @@ pub(crate) const TRACE: usize = 0;
 /// See [`TRACE`].
 pub(crate) const SIDEBAND: usize = 1;
 
-/// The kernel is told when a buffer of trace has so little left of it empty that this part of it is full: early enough to be
-/// read before it is full, seldom enough to cost nothing.
+/// A buffer of trace is to be read when this part of it is full: early enough to be read before all of it is, seldom enough to
+/// cost nothing.
 const WATERMARK_SHARE: u64 = 4;
+/// The same where a buffer is of two regions whatever the watermark ([`KernelCan::regions_by_watermark`]): the driver puts its
+/// interrupt at the end of the region in front of the one that the watermark is in (`pt_buffer_reset_markers`), and in front
+/// of the first half there is none but the last, where all is full already.
+const WATERMARK_SHARE_OF_HALVES: u64 = 2;
 
 /// What the kernel's perf can do that is younger than Intel PT.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +32,11 @@ pub struct KernelCan {
 }
 
 impl KernelCan {
+    /// Regions of a buffer are as large as its watermark (`rb_alloc_aux`): since 5.13, as what is known of it.
+    const fn regions_by_watermark(self) -> bool {
+        self.inherit_by_threads
+    }
+
     /// Tries, on this thread.
     #[must_use]
     pub fn probe() -> Self {
@@ -91,7 +100,7 @@ impl Attrs {
                 event_type: purpose.pmu,
                 config: purpose.config,
                 flags: user | given(purpose.on_exec, Attr::ENABLE_ON_EXEC),
-                aux_watermark: watermark(plan),
+                aux_watermark: watermark(plan, can),
             },
             sideband: dummy(user | names | mappings | Attr::CONTEXT_SWITCH),
         }
@@ -99,8 +108,9 @@ impl Attrs {
 }
 
 /// `aux_watermark` of a buffer.
-pub(crate) fn watermark(plan: &Plan) -> u32 {
-    u32::try_from(plan.trace_bytes / WATERMARK_SHARE).unwrap_or(u32::MAX)
+pub(crate) fn watermark(plan: &Plan, can: KernelCan) -> u32 {
+    let share = if can.regions_by_watermark() { WATERMARK_SHARE } else { WATERMARK_SHARE_OF_HALVES };
+    u32::try_from(plan.trace_bytes / share).unwrap_or(u32::MAX)
 }
 
 /// An event that counts nothing, for its records.
@@ -183,6 +193,8 @@ mod tests {
             Attr::MMAP | Attr::MMAP2 | Attr::COMM | Attr::TASK | Attr::CONTEXT_SWITCH | Attr::BUILD_ID;
         assert_eq!((trace.flags & tells, sideband.flags & tells), (0, tells));
         assert_eq!((trace.aux_watermark, sideband.aux_watermark), (1 << 18, 0));
+        let older = attrs(Layout::Threads, Heirs::Threads, KernelCan::default());
+        assert_eq!(older.trace.aux_watermark, 1 << 19, "an interrupt between the two halves");
         assert_eq!(trace.flags & sideband.flags & Attr::EXCLUDE_KERNEL, Attr::EXCLUDE_KERNEL);
     }
 }

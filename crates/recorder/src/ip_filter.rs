@@ -67,7 +67,7 @@ pub fn file_of_mapping(proc: &Proc, pid: Pid, line: &MapsLine, start: FileOffset
     };
     let maps = proc.maps(pid).ok()?;
     maps.iter().find(|other| of_file(other) && touches(other)).filter(|first| first.executable())?;
-    let as_there = proc.directory(pid).join("root").join(line.path.strip_prefix('/')?);
+    let as_there = proc.seen_by(pid, &line.path)?;
     let by_mapping = proc.by_mapping(pid, line);
     let candidates = [by_mapping, as_there];
     if let Some(direct) = candidates.iter().find(|path| writable(path) && is_mapped(path, line)) {

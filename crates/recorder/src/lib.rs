@@ -40,6 +40,7 @@ mod new_file;
 mod newborns;
 mod output;
 mod overlay;
+mod permission;
 pub mod plan;
 pub mod pmu;
 pub mod procfs;

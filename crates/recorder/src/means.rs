@@ -4,7 +4,8 @@ use std::fmt;
 
 use rustix::process::{Resource, getrlimit};
 
-use crate::procfs::{CAP_IPC_LOCK, Proc, capabilities};
+use crate::permission::{CAP_IPC_LOCK, capabilities};
+use crate::procfs::Proc;
 
 /// The kernel's own, where the setting cannot be read.
 const MLOCK_KB: i64 = 516;

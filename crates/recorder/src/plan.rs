@@ -145,8 +145,8 @@ impl Plan {
         records.saturating_add(self.trace_bytes.saturating_mul(self.buffers))
     }
 
-    /// The next best, where the kernel does not map these buffers: others of this user have locked memory, too, and some
-    /// machines have no large stretches of it.  `None`: they cannot be smaller, or their size was asked for.
+    /// The next best, where the kernel does not map these buffers: others of this user have locked memory, too, and what was free
+    /// may not be any more.  `None`: they cannot be smaller, or their size was asked for.
     #[must_use]
     pub fn smaller(self) -> Option<Self> {
         let trace_bytes = self.trace_bytes / 2;

@@ -80,6 +80,14 @@ impl Proc {
         &self.root
     }
 
+    /// Processes have other numbers here than on the host: that of a PID namespace of its own, a container's.
+    #[must_use]
+    pub fn has_own_numbers(&self) -> bool {
+        // The first process outside has this inode (PROC_PID_INIT_INO in include/linux/proc_ns.h).
+        const HOST: &str = "pid:[4026531836]";
+        fs::read_link(self.root.join("self/ns/pid")).is_ok_and(|link| link.as_os_str() != HOST)
+    }
+
     /// The directory of a process.
     #[must_use]
     pub fn directory(&self, pid: Pid) -> PathBuf {
@@ -171,12 +179,23 @@ impl Proc {
         Ok(String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned())
     }
 
+    /// The directory that has what the process has mapped: that of its first thread is empty when this one has ended, and the
+    /// others live on with their numbers.
+    fn memory_of(&self, pid: Pid) -> PathBuf {
+        let first = self.directory(pid);
+        if fs::read_link(first.join("root")).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            let living = self.tasks(pid).unwrap_or_default().into_iter().find(|tid| self.lives(*tid));
+            return living.map_or(first, |tid| self.directory(Pid(tid.0)));
+        }
+        first
+    }
+
     /// What a process has mapped.
     ///
     /// # Errors
     /// There is no such process, or it may not be read.
     pub fn maps(&self, pid: Pid) -> io::Result<Vec<MapsLine>> {
-        let text = fs::read(self.directory(pid).join("maps"))?;
+        let text = fs::read(self.memory_of(pid).join("maps"))?;
         Ok(String::from_utf8_lossy(&text).lines().filter_map(parse_maps_line).collect())
     }
 
@@ -185,7 +204,7 @@ impl Proc {
     /// # Errors
     /// There is no such process, or it may not be read.
     pub fn may_read_maps(&self, pid: Pid) -> io::Result<()> {
-        fs::File::open(self.directory(pid).join("maps")).map(drop)
+        fs::File::open(self.memory_of(pid).join("maps")).map(drop)
     }
 
     /// Where the file of a mapping can be opened, and is certainly that file: by the mapping itself
@@ -201,13 +220,18 @@ impl Proc {
         if fs::metadata(&by_mapping).is_ok_and(|file| file.is_file()) {
             return Some(by_mapping);
         }
-        let path = self.directory(pid).join("root").join(line.path.strip_prefix('/')?);
+        let path = self.seen_by(pid, &line.path)?;
         fs::metadata(&path).is_ok_and(|file| line.is_of(&file)).then_some(path)
+    }
+
+    /// A path as the process sees it.
+    pub(crate) fn seen_by(&self, pid: Pid, path: &str) -> Option<PathBuf> {
+        Some(self.memory_of(pid).join("root").join(path.strip_prefix('/')?))
     }
 
     /// The link of a mapping to its file.
     pub(crate) fn by_mapping(&self, pid: Pid, line: &MapsLine) -> PathBuf {
-        self.directory(pid).join("map_files").join(format!("{:x}-{:x}", line.start, line.end))
+        self.memory_of(pid).join("map_files").join(format!("{:x}-{:x}", line.start, line.end))
     }
 
     /// A number that the kernel keeps below `sys` (`kernel/perf_event_paranoid`).
@@ -229,20 +253,6 @@ impl Proc {
     pub fn text(&self, name: &str) -> Option<String> {
         fs::read_to_string(self.root.join(name)).ok()
     }
-}
-
-/// Bits of `CapEff` (include/uapi/linux/capability.h).
-pub(crate) const CAP_IPC_LOCK: u64 = 1 << 14;
-pub(crate) const CAP_SYS_PTRACE: u64 = 1 << 19;
-pub(crate) const CAP_SYS_ADMIN: u64 = 1 << 21;
-pub(crate) const CAP_PERFMON: u64 = 1 << 38;
-pub(crate) const CAP_BPF: u64 = 1 << 39;
-pub(crate) const CAP_CHECKPOINT_RESTORE: u64 = 1 << 40;
-
-/// The capabilities of this process; 0 if they cannot be read.
-pub(crate) fn capabilities(proc: &Proc) -> u64 {
-    let status = proc.text("self/status").unwrap_or_default();
-    field(&status, "CapEff:").and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0)
 }
 
 /// The value of `Name:  value` in a file of such lines.
@@ -344,6 +354,31 @@ mod tests {
             [Pid(10), Pid(11)],
             "11 is not there, and is named"
         );
+    }
+
+    #[test]
+    fn a_process_is_mapped_as_long_as_a_thread_of_it_lives() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| {
+            let path = root.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        // As the kernel has it: the files of the first one are empty or lead nowhere.
+        put("7/status", "Tgid:\t7\nState:\tZ (zombie)\n");
+        put("7/maps", "");
+        for tid in ["7", "8", "9"] {
+            fs::create_dir_all(root.path().join("7/task").join(tid)).unwrap();
+        }
+        put("8/status", "Tgid:\t7\nState:\tX (dead)\n");
+        put("9/status", "Tgid:\t7\nState:\tS (sleeping)\n");
+        put("9/maps", "1000-2000 r-xp 00000000 08:01 5 /bin/x\n");
+        put("9/root/bin/x", "x");
+        let proc = Proc::at(root.path());
+        let maps = proc.maps(Pid(7)).unwrap();
+        assert_eq!(maps.iter().map(|line| line.path.as_str()).collect::<Vec<_>>(), ["/bin/x"]);
+        assert_eq!(proc.seen_by(Pid(7), "/bin/x"), Some(root.path().join("9/root/bin/x")));
+        assert!(proc.may_read_maps(Pid(7)).is_ok());
     }
 
     #[test]

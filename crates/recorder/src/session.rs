@@ -181,7 +181,7 @@ impl Session {
         let (can, workers) = (KernelCan::probe(), Workers::here());
         let open = |plan: Plan| {
             let attrs = Attrs::new(purpose, &plan, can);
-            let opener = Opener { attrs, plan, filter: filter.clone(), proc: proc.clone(), workers };
+            let opener = Opener { attrs, can, plan, filter: filter.clone(), proc: proc.clone(), workers };
             let buffers = match plan.layout {
                 Layout::TasksByCpu => opener.tasks_by_cpu(&places, &mut list),
                 Layout::WholeCpus => opener.whole_cpus(&places),

@@ -34,8 +34,9 @@ fn opener(layout: Layout) -> Opener {
     let plan =
         Plan { layout, buffers: 1, watched: 0, trace_bytes: 0, records_bytes, events: 2, sized: false };
     let purpose = Purpose { pmu: 1, config: 9, heirs: Heirs::Threads, on_exec: false };
-    let attrs = Attrs::new(purpose, &plan, KernelCan::probe());
-    Opener { attrs, plan, filter: None, proc: Proc::host(), workers: Workers::here() }
+    let can = KernelCan::probe();
+    let attrs = Attrs::new(purpose, &plan, can);
+    Opener { attrs, can, plan, filter: None, proc: Proc::host(), workers: Workers::here() }
 }
 
 /// A recording of this process while `early` runs, before there is a file, and `act`; what is in the file.  `None`: perf is

@@ -71,16 +71,16 @@ fn ip_filters(pmu: &Pmu) -> Finding {
     }
 }
 
-/// With one region only the kernel allocates a buffer in one piece (`PERF_PMU_CAP_AUX_NO_SG`), which is 4 MB at most, and must
-/// stop the trace at its end.
+/// Where a table of regions has one entry only, the trace unit stops at the end of each region (`pt_handle_status`), which is as
+/// large as the watermark, and 4 MB at most.
 fn buffers(pmu: &Pmu) -> Finding {
     match pmu.cap("topa_multiple_entries") {
         0 => not_ok(
             "buffers",
-            "in one piece",
+            "of pieces at whose ends the trace unit stops",
             false,
-            "4 MB each at most, less where memory is fragmented; trace is lost whenever one is full",
-            "a processor of the 6th generation (Skylake) or newer; else -i, and -m 4M just after the machine has started",
+            "trace is lost at the end of each quarter of a buffer, or of each 4 MB of it",
+            "a processor of the 6th generation (Skylake) or newer; else -i, or -m 16M and more",
         ),
         _ => ok("buffers", "of many pieces"),
     }
