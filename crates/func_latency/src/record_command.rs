@@ -158,7 +158,7 @@ fn sched(config: &RecordConfig, sched: &Sched) {
             "why calls are off the CPU is not recorded, only whether they were preempted: {why}; --no-sched leaves it out \
              without a word"
         )),
-        Sched::Written { events, lost, clocks_apart_ns } => {
+        Sched::Written { events, lost, clocks_apart_ns, unnamed } => {
             if config.verbose {
                 messages::note(format!(
                     "{} of the scheduler; CLOCK_MONOTONIC, which they were taken by, was joined to perf's clock to within {}",
@@ -172,6 +172,13 @@ fn sched(config: &RecordConfig, sched: &Sched) {
                      blocked up to its return",
                     counted(*lost, "event")
                 ));
+            }
+            if *unnamed {
+                messages::note(
+                    "the kernel does not show this user its symbols: sleeps in no system call (page faults) have no reason; run \
+                     as root, or: sudo setcap with cap_syslog besides (docs/recording.md), or sudo sysctl \
+                     kernel.perf_event_paranoid=1 kernel.kptr_restrict=0",
+                );
             }
         }
     }

@@ -67,6 +67,8 @@ pub enum Sched {
         lost: u64,
         /// How far off their times may be, as those of two clocks, in ns.
         clocks_apart_ns: u64,
+        /// They have stacks in the kernel, and it does not tell its symbols.
+        unnamed: bool,
     },
 }
 
@@ -77,6 +79,8 @@ pub(crate) struct Written {
     pub(crate) clocks_apart_ns: u64,
     /// Of the stacks.
     pub(crate) addresses: BTreeSet<Avma>,
+    /// None of them has a name.
+    pub(crate) unnamed: bool,
     pub(crate) failed: Option<String>,
 }
 
@@ -101,6 +105,7 @@ pub(crate) fn summary(refused: Option<String>, source: Option<&dyn SchedSource>,
             events: written.events,
             lost: source.lost(),
             clocks_apart_ns: written.clocks_apart_ns,
+            unnamed: written.unnamed,
         },
     }
 }

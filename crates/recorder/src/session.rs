@@ -301,7 +301,7 @@ impl Session {
         let by_cpu = opener.plan.layout != Layout::Threads;
         let mut new_cpus = by_cpu.then(|| NewCpus::new("/sys".into(), online, clocks::now(clock)));
         let source = sched.as_deref();
-        let (passed, losses, events) = std::thread::scope(|scope| {
+        let (passed, losses, mut events) = std::thread::scope(|scope| {
             let events = source.map(|source| scope.spawn(|| sched_side::write(source, &shared)));
             let running: Vec<_> = drains.into_iter().map(|drain| scope.spawn(|| drain.run())).collect();
             let passed = window.pass(program, place, began, new_cpus.as_mut());
@@ -314,8 +314,9 @@ impl Session {
         output.put(|writer| writer.record(&time_conv(clock, Some(&clocks::sample(clock)))));
         let tracing_data = sched.as_mut().map(|source| {
             source.stop();
-            let (symbols, apart_ns) = (source.symbols(&events.addresses), Some(events.clocks_apart_ns));
-            tracing_data(&AboutSamples { symbols, apart_ns })
+            let symbols = source.symbols(&events.addresses);
+            events.unnamed = symbols.is_empty() && !events.addresses.is_empty();
+            tracing_data(&AboutSamples { symbols, apart_ns: Some(events.clocks_apart_ns) })
         });
         let file = output.finish(&Features { tracing_data, ..job.features.clone() });
         let Passed { ended, window, start_up } = passed?;
