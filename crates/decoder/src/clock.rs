@@ -54,6 +54,12 @@ pub(crate) struct Now {
 
 /// Trace may be that much later than the last timed record.
 const END_ROOM_NS: u64 = 60_000_000_000;
+/// ... and that much earlier than the first: a ring that is copied may be older than the file.
+const START_ROOM_NS: u64 = 3_600_000_000_000;
+
+/// TSC ticks by which a TSC packet may be older than an MTC packet in front of it, in TSC and in the order of packets alike: perf
+/// has some 40 cycles as an estimate (`tsc_slip` in intel-pt-decoder.c), and this as what is certainly enough.
+const SLIP: u128 = 0x1000 * ticks::ONE;
 
 /// The times of a segment's flow packets.
 pub(crate) struct Clock {
@@ -63,6 +69,8 @@ pub(crate) struct Clock {
     conversion: TscClock,
     /// A TSC near the recording, to complete the packet's 56 bits.
     reference: Tsc,
+    /// No TSC is before this: such a packet is damage, or of a virtual machine's clock.
+    earliest: Tsc,
     /// No TSC is behind this: such a packet is damage.
     latest: Tsc,
 
@@ -102,6 +110,7 @@ impl Clock {
             unseen_cycles,
             conversion,
             reference,
+            earliest: Tsc(0),
             latest: Tsc(u64::MAX),
             anchor: None,
             packet: None,
@@ -123,8 +132,9 @@ impl Clock {
         self.timeline.into_room()
     }
 
-    /// The recording ended at `end`; with room for trace that was written after its last record.
-    pub(crate) fn bound(&mut self, end: Ns) {
+    /// The recording lasted from `start` to `end`; with room for trace from before its first record and behind its last.
+    pub(crate) fn bound(&mut self, start: Ns, end: Ns) {
+        self.earliest = self.conversion.to_tsc(Ns(start.0.saturating_sub(START_ROOM_NS)));
         self.latest = self.conversion.to_tsc(Ns(end.0.saturating_add(END_ROOM_NS)));
     }
 
@@ -290,23 +300,28 @@ impl Clock {
         let tsc = Tsc::of_packet(low_56, self.reference);
         let backwards = self.packet.is_some_and(|(before, _)| tsc < before);
         self.aligned = None;
-        if tsc > self.latest || backwards {
-            // Behind damage any bytes may look like a TSC: nothing after it could have a time.
+        if tsc < self.earliest || tsc > self.latest || backwards {
+            // Behind damage any bytes may look like a TSC: nothing after it could have a time. And KVM lets a guest that runs
+            // while tracing is on tell the guest's TSC.
             self.errors += 1;
             return self.discontinuity();
         }
-        if !in_psb || !self.cyc_fresh {
+        let anchor = Anchor::exact(tsc);
+        let early = self.anchor.map_or(0, |mtc| mtc.lo.saturating_sub(anchor.hi));
+        let has_slipped = early > 0 && early <= SLIP;
+        if !in_psb || !self.cyc_fresh && !has_slipped {
             self.discontinuity(); // cycles since the last CYC are not counted yet
         }
-        let anchor = Anchor::exact(tsc);
-        if self.anchor.is_some_and(|mtc| mtc.lo > anchor.hi) {
-            self.take_back_mtc(anchor);
-        } else {
-            self.set_anchor(anchor);
-        }
+        if !has_slipped {
+            if early > 0 {
+                self.take_back_mtc(anchor);
+            } else {
+                self.set_anchor(anchor);
+            }
+            self.cyc_straddles = !self.cyc_fresh;
+        } // else time goes on from the MTC
         self.packet = Some((tsc, self.timeline.next()));
         self.aligned = Some(tsc);
-        self.cyc_straddles = !self.cyc_fresh;
     }
 
     /// What MTC packets have said since the last TSC packet cannot be: the TSC is here.
@@ -337,9 +352,13 @@ impl Clock {
         if skipped && self.most_now().is_none_or(|now| now < anchor.lo) {
             self.discontinuity(); // the cycles since the last anchor do not explain the time: the core has slept
         }
-        if self.anchor.is_some_and(|before| anchor.hi < before.lo) {
-            self.errors += 1;
-            return self.crystal.forget();
+        match self.anchor.map_or(0, |before| before.lo.saturating_sub(anchor.hi)) {
+            0 => (),
+            early if early <= SLIP => return,
+            _ => {
+                self.errors += 1;
+                return self.crystal.forget();
+            }
         }
         self.set_anchor(anchor);
         self.cyc_straddles = false;

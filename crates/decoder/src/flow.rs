@@ -121,8 +121,8 @@ impl<'a> Flow<'a> {
         let owner = Owner::new(context, buffer.owner);
         let running = owner.at_start(segment.first);
         let mut clock = Clock::new(&recording.pt, crystal, context.conversion(), context.reference(), room);
-        if let Some((_, end)) = recording.time_span {
-            clock.bound(end);
+        if let Some((start, end)) = recording.time_span {
+            clock.bound(start, end);
         }
         let start_slot = clock.slot(0);
         Self {

@@ -93,6 +93,8 @@ impl<'a> Stream<'a> {
         let missing = missing_behind(buffer, extent.end);
         let mut lost: Vec<_> = buffer.records.iter().filter(|r| r.lost_data()).map(|r| r.end()).collect();
         lost.sort_unstable();
+        // A driver that finds no room for a whole region says so at each switch to the CPU until its buffer is read.
+        lost.dedup();
         Some(Self { buffer: index, stretch: stretch(&pieces), pieces, extent, lost, missing })
     }
 

@@ -99,6 +99,7 @@ cases! {
     overflow_in_psb_plus
     overflow_then_another
     overflow_then_another_in_psb_plus
+    overflow_then_compressed_fup
     overflow_then_fup
     overflow_then_missing_code
     overflow_then_pge
@@ -139,6 +140,7 @@ cases! {
     truncated_inside_a_packet
     truncated_inside_an_opcode
     truncated_some_time_before_the_thread_left
+    truncated_twice_where_tracing_is_off
     truncated_where_tracing_is_off
     two_threads_on_one_cpu
     virtual_machine

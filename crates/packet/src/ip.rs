@@ -40,12 +40,12 @@ const fn sign_extend_48(value: u64) -> u64 {
     ((value << 16) as i64 >> 16) as u64
 }
 
-/// The last address that was sent or received; 0 after PSB and OVF.
+/// The last address that was sent or received; 0 after PSB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LastIp(u64);
 
 impl LastIp {
-    /// Forgets the last address, as PSB and OVF do.
+    /// Forgets the last address, as PSB does.
     pub fn reset(&mut self) {
         self.0 = 0;
     }

@@ -96,6 +96,8 @@ pub(crate) struct TraceUnit {
     /// Bytes that [`Self::take`] has given away.
     taken: u64,
     last_ip: LastIp,
+    /// The next address is not compressed.
+    next_ip_is_whole: bool,
     tnt: Tnt,
     /// The targets of TIPs that wait for `tnt` to be sent, each with the bits before its branch.
     deferred: Vec<(Avma, u8)>,
@@ -118,6 +120,7 @@ impl TraceUnit {
             out: vec![],
             taken: 0,
             last_ip: LastIp::default(),
+            next_ip_is_whole: false,
             tnt: Tnt::default(),
             deferred: vec![],
             dice,
@@ -253,7 +256,7 @@ impl TraceUnit {
             self.put(&MODE_EXEC_64);
         }
         self.counts.pge += 1;
-        let ip = self.last_ip.compress(ip.0);
+        let ip = self.payload(ip);
         self.put(&Packet::TipPge(ip));
     }
 
@@ -297,15 +300,16 @@ impl TraceUnit {
             self.put(&Packet::Pip { cr3, non_root: false });
         }
         if let Some(ip) = ip {
-            let ip = self.psb_ip(ip);
+            self.next_ip_is_whole |= self.config.whole_psb_ip;
+            let ip = self.payload(ip);
             self.put(&Packet::Fup(ip));
         }
         self.put(&Packet::PsbEnd);
         self.clock.schedule_mtc(now);
     }
 
-    fn psb_ip(&mut self, ip: Avma) -> packet::IpPayload {
-        if !self.config.whole_psb_ip {
+    fn payload(&mut self, ip: Avma) -> packet::IpPayload {
+        if !std::mem::take(&mut self.next_ip_is_whole) {
             return self.last_ip.compress(ip.0);
         }
         let whole = packet::IpPayload { ip_bytes: 3, value: ip.0 & 0xffff_ffff_ffff };
@@ -406,7 +410,9 @@ impl TraceUnit {
         self.output = Output::On;
         self.counts.ovf += 1;
         self.put(&Packet::Ovf);
-        self.last_ip.reset();
+        // What is compressed behind it refers to what was in front of it (SDM, OVF packet). No processor of ours was seen to
+        // compress it, and libipt would take it for one that refers to nothing.
+        self.next_ip_is_whole = true;
         self.clock.forget_all_but(9, now);
         self.cyc(now);
         self.time(now);
@@ -504,18 +510,18 @@ impl TraceUnit {
 
     fn put_tip(&mut self, to: Avma) {
         self.counts.tip += 1;
-        let ip = self.last_ip.compress(to.0);
+        let ip = self.payload(to);
         self.put(&Packet::Tip(ip));
     }
 
     fn fup(&mut self, ip: Avma) {
         self.counts.fup += 1;
-        let ip = self.last_ip.compress(ip.0);
+        let ip = self.payload(ip);
         self.put(&Packet::Fup(ip));
     }
 
     fn pgd(&mut self, to: Option<Avma>) {
-        let ip = to.map_or(packet::IpPayload::NONE, |to| self.last_ip.compress(to.0));
+        let ip = to.map_or(packet::IpPayload::NONE, |to| self.payload(to));
         self.put(&Packet::TipPgd(ip));
     }
 }

@@ -237,6 +237,24 @@ fn a_tsc_before_what_mtc_said_takes_that_back() {
 }
 
 #[test]
+fn a_tsc_may_slip_behind_an_mtc() {
+    let mut clock = clock(false);
+    clock.mtc(mtc(1));
+    let before = clock.slot(0);
+    clock.mtc(mtc(2));
+    clock.tsc(1_001_990, true);
+    clock.tma(8015, 115);
+    let behind = clock.slot(0);
+    clock.mtc(mtc(3));
+    let later = clock.slot(0);
+    clock.mtc(mtc(4));
+    assert_eq!((clock.times().at(before).lo.0, clock.times().at(before).hi.0), (1_000_999, 1_002_001));
+    let time = clock.times().at(behind);
+    assert!(time.lo.0 >= 1_001_999 && time.hi.0 >= 1_003_000, "not before the MTC that it is behind: {time:?}");
+    assert_eq!((clock.times().at(later).hi.0, clock.errors), (1_004_001, 0));
+}
+
+#[test]
 fn a_tsc_that_runs_backwards_is_damage() {
     let mut clock = clock(true);
     clock.tsc(1_000_005, true);
@@ -244,6 +262,20 @@ fn a_tsc_that_runs_backwards_is_damage() {
     clock.tsc(1_000_500, true);
     clock.finish(None);
     assert_eq!((clock.times().at(slot).hi, clock.errors), (Ns(1_000_500), 1));
+}
+
+#[test]
+fn a_tsc_that_is_not_of_the_recording_is_no_time() {
+    let pt = PtConfig { max_nonturbo_ratio: 30, ..PtConfig::default() };
+    let conversion = TscClock { shift: 0, mult: 1, zero: 0 };
+    let start = 2 * START_ROOM_NS;
+    let mut clock = Clock::new(&pt, None, conversion, Tsc(start), TimelineRoom::default());
+    clock.bound(Ns(start), Ns(start + 1000));
+    clock.tsc(start - START_ROOM_NS - 1, true); // of a guest
+    let slot = clock.slot(0);
+    clock.tsc(start + 5, true);
+    clock.finish(None);
+    assert_eq!((range(clock.times().at(slot)), clock.errors), ((0, start + 5, start + 5), 1));
 }
 
 /// Ten periods of `cycles` cycles each, with a slot in the middle of each; the slots' distance from where they truly are.

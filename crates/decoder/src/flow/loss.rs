@@ -75,7 +75,6 @@ impl Flow<'_> {
         self.fup_use = FupUse::default();
         self.walk.output.overflows += 1;
         self.forget_calls();
-        self.last_ip.reset();
         self.lose(GapCause::Overflow, at, false);
         self.clock.lost();
     }

@@ -87,7 +87,7 @@ impl Trace {
     }
 
     fn put(&mut self, packet: &Packet) {
-        if let Packet::Psb | Packet::Ovf = packet {
+        if let Packet::Psb = packet {
             self.last_ip.reset();
         }
         packet::encode(packet, self.bytes());
