@@ -120,7 +120,7 @@ fn without_cyc_the_anchors_are_the_bounds() {
 #[test]
 fn bytes_that_look_like_a_tsc_far_ahead_are_not_one() {
     let mut clock = clock(true);
-    clock.bound(Ns(2_000_000));
+    clock.bound(Ns(0), Ns(2_000_000));
     clock.tsc(1 << 55, true);
     clock.tma(1, 1);
     let slot = clock.slot(0);
