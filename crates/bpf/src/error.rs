@@ -11,7 +11,7 @@ pub enum BpfError {
     /// The kernel does not let us.
     #[error(
         "the kernel does not permit eBPF programs: run as root, or with CAP_BPF and CAP_PERFMON \
-         (sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_syslog+ep $(command -v func_latency)){0}"
+         (func_latency doctor has the command){0}"
     )]
     NotPermitted(String),
     /// The kernel does not describe its types.

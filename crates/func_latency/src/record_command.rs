@@ -176,8 +176,7 @@ fn sched(config: &RecordConfig, sched: &Sched) {
             if *unnamed {
                 messages::note(
                     "the kernel does not show this user its symbols: sleeps in no system call (page faults) have no reason; run \
-                     as root, or: sudo setcap with cap_syslog besides (docs/recording.md), or sudo sysctl \
-                     kernel.perf_event_paranoid=1 kernel.kptr_restrict=0",
+                     as root, or with CAP_SYSLOG (func_latency doctor has the command)",
                 );
             }
         }

@@ -11,7 +11,8 @@ use rustix::process::{Resource, getrlimit};
 use crate::kernel_clock;
 use crate::pmu::Pmu;
 use crate::permission::{
-    self, CAP_BPF, CAP_CHECKPOINT_RESTORE, CAP_IPC_LOCK, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, capabilities,
+    self, CAP_BPF, CAP_CHECKPOINT_RESTORE, CAP_IPC_LOCK, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, SETCAP,
+    capabilities,
 };
 use crate::procfs::{Proc, field};
 
@@ -238,8 +239,7 @@ impl Machine<'_> {
         if self.may(capability) {
             return ok(name, "yes");
         }
-        let fix = format!("sudo setcap {}+ep $(command -v func_latency)", name.to_lowercase());
-        not_ok(name, "no", false, costs, fix)
+        not_ok(name, "no", false, costs, SETCAP)
     }
 
     fn kernel_symbols(&self) -> Finding {
@@ -252,7 +252,7 @@ impl Machine<'_> {
             "hidden from this user",
             false,
             "a sleep in no system call (a page fault) has no reason, and kernel stacks have no names",
-            "sudo setcap cap_syslog+ep $(command -v func_latency), and sudo sysctl kernel.kptr_restrict=1 if that is 2",
+            format!("{SETCAP}, and sudo sysctl kernel.kptr_restrict=1 if that is 2"),
         )
     }
 
@@ -270,8 +270,9 @@ impl Machine<'_> {
             found,
             false,
             "buffers are small, so that more is lost",
-            "sudo setcap cap_ipc_lock+ep $(command -v func_latency), or ulimit -l unlimited (as root), or sudo sysctl \
-             kernel.perf_event_mlock_kb=65536",
+            format!(
+                "{SETCAP}, or ulimit -l unlimited (as root), or sudo sysctl kernel.perf_event_mlock_kb=65536"
+            ),
         )
     }
 

@@ -10,7 +10,7 @@ use crate::cpu_list::CpuList;
 use crate::means::LockLimit;
 use crate::plan::{Plan, PlanError};
 use crate::pmu::PmuError;
-use crate::permission::{self, CAP_PERFMON, CAP_SYS_ADMIN, capabilities};
+use crate::permission::{self, CAP_PERFMON, CAP_SYS_ADMIN, SETCAP, capabilities};
 use crate::procfs::Proc;
 use crate::pt_config::PtConfigError;
 
@@ -72,7 +72,7 @@ pub enum RecordError {
         capabilities: u64,
     },
     /// What a process has mapped cannot be read: nothing of its code would be known.
-    #[error("cannot read what process {} has mapped (/proc/{}/maps): run as root, or: {CAPABILITIES}", .0.0, .0.0)]
+    #[error("cannot read what process {} has mapped (/proc/{}/maps): run as root, or: {SETCAP}", .0.0, .0.0)]
     NotReadable(Pid),
     /// The kernel does not map a buffer.
     #[error("cannot map {}: {}", buffers(.plan), why_not_mapped(*.errno, .plan, *.limit, *.available_bytes))]
@@ -156,10 +156,6 @@ impl RecordError {
     }
 }
 
-/// The capabilities that let an ordinary user do all of it.
-const CAPABILITIES: &str =
-    "sudo setcap cap_perfmon,cap_sys_ptrace,cap_ipc_lock,cap_syslog,cap_checkpoint_restore+ep $(command -v func_latency)";
-
 /// Prints the descriptors of all events that are open.
 const WHO_HAS_EVENTS: &str = "find /proc/[0-9]*/fd -lname '*perf_event*'";
 
@@ -169,7 +165,7 @@ fn why_not_opened(errno: i32, paranoid: Option<i64>, capabilities: u64) -> Strin
         libc::EACCES | libc::EPERM if permission::is_for_root_only(paranoid, capabilities) => format!(
             "not permitted (kernel.perf_event_paranoid is {setting}; beyond 2 the kernels of Debian and Ubuntu permit perf to \
              CAP_SYS_ADMIN alone): run as root, or: sudo sysctl kernel.perf_event_paranoid=2, and for programs of others \
-             and whole CPUs: {CAPABILITIES}"
+             and whole CPUs: {SETCAP}"
         ),
         libc::EACCES | libc::EPERM if capabilities & (CAP_PERFMON | CAP_SYS_ADMIN) != 0 => {
             "not permitted, although this process has CAP_PERFMON: a container's seccomp profile forbids it \
@@ -178,7 +174,7 @@ fn why_not_opened(errno: i32, paranoid: Option<i64>, capabilities: u64) -> Strin
         }
         libc::EACCES | libc::EPERM => format!(
             "not permitted (kernel.perf_event_paranoid is {setting}, and this user has no CAP_PERFMON): run as root, or: \
-             {CAPABILITIES}; without that only programs of one's own can be traced, and no whole CPUs"
+             {SETCAP}; without that only programs of one's own can be traced, and no whole CPUs"
         ),
         libc::EBUSY => {
             format!("another tracer has it: end that one first (sudo {WHO_HAS_EVENTS} shows by /proc/PID/fd/N who has events)")
@@ -220,7 +216,7 @@ fn why_not_mapped(errno: i32, plan: &Plan, limit: Option<LockLimit>, available_b
             });
             format!(
                 "{needed_kb} KB in all are more than may be locked ({value}; other recordings of this user count, too): a \
-                 smaller -m, or {setting}ulimit -l unlimited (as root), or: {CAPABILITIES}"
+                 smaller -m, or {setting}ulimit -l unlimited (as root), or: {SETCAP}"
             )
         }
         libc::ENOMEM => {
@@ -263,7 +259,7 @@ mod tests {
         };
         let denied = text(libc::EACCES, Some(2), 0);
         assert!(denied.starts_with("cannot trace thread 7: not permitted (kernel.perf_event_paranoid is 2"));
-        assert!(denied.contains("setcap cap_perfmon"));
+        assert!(denied.contains("setcap cap_bpf,cap_perfmon"));
         for capabilities in [0, CAP_PERFMON] {
             let denied = text(libc::EACCES, Some(4), capabilities);
             assert!(denied.contains("sysctl kernel.perf_event_paranoid=2"), "{denied}");

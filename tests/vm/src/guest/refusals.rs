@@ -29,14 +29,24 @@ struct Refusal {
     what: &'static str,
     /// `kernel.perf_event_paranoid`.
     paranoid: i32,
-    /// Who is refused, and whose the target is: root, or [`USER`].
-    by_root: bool,
+    /// Who is refused.
+    by: By,
+    /// Whose the target is: root's, or [`USER`]'s.
     target_of_root: bool,
     /// What else is wrong with the machine.
     obstacle: Obstacle,
     arguments: &'static [&'static str],
     code: i32,
     says: &'static [&'static str],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Root,
+    /// [`USER`].
+    User,
+    /// That, with CAP_PERFMON and CAP_SYS_PTRACE.
+    CapableUser,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,7 +68,7 @@ const SERVER: &str = "{programs}/server";
 const ROOT: Refusal = Refusal {
     what: "",
     paranoid: 2,
-    by_root: true,
+    by: By::Root,
     target_of_root: true,
     obstacle: Obstacle::None,
     arguments: &["-p", Word::PID, "-d", "1", "-f", "handle"],
@@ -66,7 +76,7 @@ const ROOT: Refusal = Refusal {
     says: &[],
 };
 
-const REFUSALS: [Refusal; 18] = [
+const REFUSALS: [Refusal; 20] = [
     Refusal {
         what: "no such process",
         arguments: &["-p", "4000000", "-f", "handle"],
@@ -117,27 +127,27 @@ const REFUSALS: [Refusal; 18] = [
     },
     Refusal {
         what: "somebody else's process",
-        by_root: false,
+        by: By::User,
         says: &["perf_event_paranoid is 2", "setcap"],
         ..ROOT
     },
     Refusal {
         what: "somebody else's thread",
-        by_root: false,
+        by: By::User,
         arguments: &["-T", Word::PID, "-d", "1", "-f", "handle"],
         says: &["perf_event_paranoid is 2", "setcap"],
         ..ROOT
     },
     Refusal {
         what: "whole CPUs, by an ordinary user",
-        by_root: false,
+        by: By::User,
         arguments: &["-C", "0", "-d", "1", "-f", "handle"],
         says: &["perf_event_paranoid is 2", "no whole CPUs", "setcap"],
         ..ROOT
     },
     Refusal {
         what: "an ordinary user's own process",
-        by_root: false,
+        by: By::User,
         target_of_root: false,
         arguments: &["-p", Word::PID, "-d", "0.5", "-f", "handle"],
         code: 0,
@@ -146,14 +156,28 @@ const REFUSALS: [Refusal; 18] = [
     Refusal {
         what: "paranoid 3",
         paranoid: 3,
-        by_root: false,
+        by: By::User,
         target_of_root: false,
         says: &["perf_event_paranoid is 3", "sysctl kernel.perf_event_paranoid=2"],
         ..ROOT
     },
     Refusal {
+        what: "somebody else's process, with capabilities",
+        by: By::CapableUser,
+        arguments: &["-p", Word::PID, "-d", "0.5", "-f", "handle"],
+        code: 0,
+        ..ROOT
+    },
+    Refusal {
+        what: "paranoid 3, which takes more than CAP_PERFMON by Debian's patch",
+        paranoid: 3,
+        by: By::CapableUser,
+        says: &["perf_event_paranoid is 3", "CAP_SYS_ADMIN", "sysctl kernel.perf_event_paranoid=2"],
+        ..ROOT
+    },
+    Refusal {
         what: "more than may be locked",
-        by_root: false,
+        by: By::User,
         target_of_root: false,
         obstacle: Obstacle::LittleToLock,
         arguments: &["-p", Word::PID, "-d", "1", "-f", "handle", "-m", "64M"],
@@ -162,7 +186,7 @@ const REFUSALS: [Refusal; 18] = [
     },
     Refusal {
         what: "a program to start, and more than may be locked",
-        by_root: false,
+        by: By::User,
         obstacle: Obstacle::LittleToLock,
         arguments: &["-f", "handle", "-m", "64M", "--", SERVER],
         says: &["of 64 MB: ", "ulimit -l is 64 KB"],
@@ -170,7 +194,7 @@ const REFUSALS: [Refusal; 18] = [
     },
     Refusal {
         what: "nothing that may be locked",
-        by_root: false,
+        by: By::User,
         target_of_root: false,
         obstacle: Obstacle::NothingToLock,
         arguments: &["-p", Word::PID, "-t", "-d", "1", "-f", "handle"],
@@ -211,7 +235,7 @@ pub(super) fn all(vm: &Vm) -> Result<String> {
     }
     ensure!(wrong.is_empty(), "refusals:{wrong}");
     let refused = REFUSALS.iter().filter(|refusal| refusal.code != 0).count();
-    Ok(format!("{refused} refusals, each with code, setting and fix; an ordinary user records own processes"))
+    Ok(format!("{refused} refusals, each with code, setting and fix; an ordinary user records own processes, with capabilities those of others"))
 }
 
 fn one(vm: &Vm, refusal: &Refusal) -> Result<()> {
@@ -273,13 +297,20 @@ fn refuse(vm: &Vm, refusal: &Refusal, target: &Child) -> Result<()> {
         Obstacle::NothingToLock => words.extend(["prlimit", "--memlock=16384:16384"].map(str::to_owned)),
         Obstacle::None | Obstacle::Busy | Obstacle::NoPmu => (),
     }
+    if refusal.by == By::CapableUser {
+        let user = [format!("--reuid={USER}"), format!("--regid={USER}"), "--clear-groups".to_owned()];
+        words.push("setpriv".to_owned());
+        words.extend(user);
+        // By number: perfmon is younger than some setpriv.
+        words.extend(["--inh-caps=+sys_ptrace,+cap_38", "--ambient-caps=+sys_ptrace,+cap_38"].map(str::to_owned));
+    }
     words.extend([vm.func_latency().display().to_string(), "-D".to_owned(), PLACE.to_owned()]);
     let pid = target.id().to_string();
     let programs = vm.programs().display().to_string();
     let filled = |word: &&str| word.replace(Word::PID, &pid).replace(Word::PROGRAMS, &programs);
     words.extend(refusal.arguments.iter().map(filled));
     let mut command = command(&words)?;
-    if !refusal.by_root {
+    if refusal.by == By::User {
         command.uid(USER).gid(USER);
     }
     let output = command.output()?;
