@@ -15,6 +15,7 @@ use crate::args::{
 };
 use crate::exit::{Exit, failure};
 use crate::filter::{Ancestor, NsRange, TidSet, TimeWindow};
+use crate::output::{Asked, check_apart, check_writable};
 
 /// Which calls, of which recording.
 #[derive(Clone, Debug)]
@@ -137,7 +138,7 @@ impl ReportConfig {
         }
         let flamegraph =
             |weight: Weight| (weight, directory.join(format!("flamegraph-{}.svg", weight.name())));
-        Ok(Self {
+        let config = Self {
             calls: CallsConfig::new(input, query.calls)?,
             srcline: query.srcline,
             unfold: query.unfold,
@@ -150,7 +151,25 @@ impl ReportConfig {
             max_loss_percent: query.max_loss,
             check: query.check,
             off_cpu: false,
-        })
+        };
+        check_apart(&config.calls.inputs(), &config.outputs())?;
+        Ok(config)
+    }
+
+    /// The files that it writes.
+    fn outputs(&self) -> Vec<Asked<'_>> {
+        let rows = self.rows.iter().map(|rows| Asked { option: "--rows", path: &rows.path });
+        let page = self.html.iter().map(|path| Asked { option: "--html", path });
+        let flamegraph = self.flamegraph.iter().map(|(_, path)| Asked { option: "-F", path });
+        rows.chain(page).chain(flamegraph).collect()
+    }
+
+    /// Whether they can be written, before there is anything that would be lost if not.
+    ///
+    /// # Errors
+    /// One cannot.
+    pub(crate) fn check_outputs(&self) -> Result<()> {
+        self.outputs().into_iter().try_for_each(|output| check_writable(output.path))
     }
 }
 
@@ -182,6 +201,16 @@ impl CallsConfig {
             window: calls.ti,
             verbose: calls.verbose,
         })
+    }
+
+    /// The files that are read, as far as the command line names them.
+    pub(crate) fn inputs(&self) -> Vec<&Path> {
+        let KernelOptions { kcore, vmlinux } = &self.kernel;
+        [Some(&self.input), kcore.as_ref(), vmlinux.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(PathBuf::as_path)
+            .collect()
     }
 
     /// Which calls were asked for, in words; empty: all.

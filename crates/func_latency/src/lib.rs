@@ -22,6 +22,7 @@
 //!     calls       what the commands that follow calls share: recording, request, decoding
 //! bundle_command  recording and image -> a directory for another machine
 //! dump        packets, branches, sideband, one per line
+//! output      files that results go to: none is an input, each is whole or not there
 //! remedy      what to do about a loss
 //! host        what this machine keeps: caches by build id, its vDSO
 //! printable   text from the traced program, made harmless
@@ -53,6 +54,7 @@ mod live_code;
 mod messages;
 mod modes_command;
 pub mod one_call;
+mod output;
 mod prepared;
 mod preview_command;
 mod printable;

@@ -11,7 +11,7 @@ use recorder::{CpuList, Interrupts, Job, Pmu, Proc, Request, Sched, SchedSource,
 
 use crate::aim::Aim;
 use crate::record_config::RecordConfig;
-use crate::{host, sched};
+use crate::{host, output, sched};
 
 /// Everything that can go wrong before a window has not.
 pub(crate) struct Prepared {
@@ -49,7 +49,7 @@ impl Prepared {
         Ok(Self { aim, session, features, sched })
     }
 
-    /// Records to a file.
+    /// Records to a file, whose directory is there.
     ///
     /// # Errors
     /// As [`Session::record`].
@@ -59,10 +59,6 @@ impl Prepared {
         window: Option<Duration>,
         interrupts: &Interrupts,
     ) -> Result<Summary> {
-        if let Some(directory) = path.parent().filter(|path| !path.as_os_str().is_empty()) {
-            fs::create_dir_all(directory)
-                .with_context(|| format!("cannot create {}", directory.display()))?;
-        }
         let job = Job { path, features: &self.features, window, build_id: &build_id_of, interrupts };
         match self.sched {
             None => Ok(self.session.record(&job, None)?),
@@ -70,4 +66,13 @@ impl Prepared {
             Some(Err(why)) => Ok(Summary { sched: Sched::Refused(why), ..self.session.record(&job, None)? }),
         }
     }
+}
+
+/// Creates the directory of a recording that is yet to be made.
+///
+/// # Errors
+/// It cannot be created.
+pub(crate) fn create_directory_of(recording: &Path) -> Result<()> {
+    let directory = output::directory(recording);
+    fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))
 }

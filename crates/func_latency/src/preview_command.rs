@@ -9,7 +9,7 @@ use recorder::{Interrupts, Plan, Proc, Summary, Target};
 
 use crate::aim::{Aim, Place};
 use crate::exit::Exit;
-use crate::prepared::Prepared;
+use crate::prepared::{Prepared, create_directory_of};
 use crate::record_config::RecordConfig;
 use crate::render::units::{counted, duration, size};
 
@@ -25,6 +25,7 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
     let (plan, event) = (*prepared.session.plan(), prepared.session.event().to_owned());
     let aim = prepared.aim.clone();
     let path = config.output.with_file_name("perf.data.preview");
+    create_directory_of(&path)?;
     let recorded = prepared.record(&path, Some(TRIAL), interrupts);
     // Nothing is left of it, whatever became of it.
     let _ = fs::remove_file(&path);

@@ -6,7 +6,7 @@ use recorder::{Ended, Interrupts, Layout, Losses, Sched, Summary, Target};
 use crate::args::RecordArgs;
 use crate::config::ReportConfig;
 use crate::exit::Exit;
-use crate::prepared::Prepared;
+use crate::prepared::{Prepared, create_directory_of};
 use crate::record_config::{RecordConfig, Then};
 use crate::render::units::{counted, duration, size};
 use crate::{bundle_command, messages, preview_command, report_command, uprobe};
@@ -54,6 +54,10 @@ fn execute(args: RecordArgs, then: Then) -> Result<Exit> {
     }
     let prepared = Prepared::new(&config, &interrupts)?;
     announce(&config, &prepared);
+    create_directory_of(&config.output)?;
+    if let Some(report) = config.report.as_ref().filter(|_| config.then == Then::Report) {
+        report.check_outputs()?;
+    }
     let summary = prepared.record(&config.output, config.window, &interrupts)?;
     // The window is over: from here on Ctrl-C ends us at once.
     drop(interrupts);

@@ -43,6 +43,7 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
 
 fn report(config: &ReportConfig, opened: &Opened<'_>, started: Instant) -> Result<Exit> {
     let Opened { config: calls, recording, image, .. } = *opened;
+    config.check_outputs()?;
     let mut problems = opened.problems.clone();
     let request = with_rows(config, opened.request()?);
     verbose(config, started, "opened");
@@ -159,12 +160,12 @@ fn inside(opened: &Opened<'_>, report: &Report) -> Result<Vec<Inside>> {
     Ok(calls.finish())
 }
 
-/// The page, if it was asked for, with what calls are like inside, and the report on stdout.
+/// The page, if it was asked for, with what calls are like inside, and the report on stdout, which does not need the page.
 pub(crate) fn write_report(config: &ReportConfig, view: &View<'_>, inside: &[Inside]) -> Result<()> {
-    if let Some(path) = &config.html {
-        html::write_file(path, view, inside)?;
-    }
-    write_text(config, view).context("cannot write to stdout")
+    let page = config.html.as_ref().map_or(Ok(()), |path| html::write_file(path, view, inside));
+    let text = write_text(config, view).context("cannot write to stdout");
+    // A reader that has gone is no reason to keep quiet of the page.
+    page.and(text)
 }
 
 fn write_text(config: &ReportConfig, view: &View<'_>) -> std::io::Result<()> {

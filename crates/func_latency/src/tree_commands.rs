@@ -9,8 +9,9 @@ use crate::args::ExportFormat;
 use crate::calls;
 use crate::config::{CallsConfig, RowsFile, RowsForm};
 use crate::exit::Exit;
-use crate::export::{self, firefox, flamegraph, folded, perfetto, pprof};
+use crate::export::{firefox, flamegraph, folded, perfetto, pprof};
 use crate::messages;
+use crate::output::{OutputFile, cannot_write, check_writable, write_file};
 use crate::printable::Printable;
 use crate::render::graph;
 use crate::render::image_names::ImageNames;
@@ -26,6 +27,7 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
     calls::open(&config.calls, |opened| {
         let names = &ImageNames::new(opened.image, false);
         let path = &config.output;
+        check_writable(path)?;
         let paths = || {
             let mut paths = paths_of(&config.calls);
             opened.trees(&mut paths)?;
@@ -34,27 +36,28 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
         match config.format {
             ExportFormat::Folded => {
                 let stacks = folded::stacks(&paths()?, names, config.weight);
-                export::write_file(path, |out| folded::write(out, &stacks))?;
+                write_file(path, |out| folded::write(out, &stacks))?;
             }
             ExportFormat::Flamegraph => flamegraph::write_file(path, &paths()?, config.weight, names)?,
             ExportFormat::Pprof => {
                 let window = opened.surroundings().window;
                 let clocks = opened.recording.clock_offsets;
                 let profile = pprof::profile(&paths()?, names, opened.image, window, clocks);
-                export::write_file(path, |out| out.write_all(&profile))?;
+                write_file(path, |out| out.write_all(&profile))?;
             }
             ExportFormat::Firefox => {
                 let mut profile =
                     firefox::Profile::new(names, opened.schedule, opened.surroundings().window.0);
                 opened.trees(&mut profile)?;
-                export::write_file(path, |out| profile.write(out))?;
+                write_file(path, |out| profile.write(out))?;
             }
-            ExportFormat::Perfetto => export::write_file(path, |out| {
-                let mut trace = perfetto::Trace::new(out, names, opened.schedule);
-                let report = opened.trees(&mut trace);
-                trace.finish().map(|()| report)
-            })?
-            .map(|_| ())?,
+            ExportFormat::Perfetto => {
+                let mut file = OutputFile::create(path)?;
+                let mut trace = perfetto::Trace::new(&mut file.out, names, opened.schedule);
+                opened.trees(&mut trace)?;
+                trace.finish().with_context(|| cannot_write(path))?;
+                file.finish()?;
+            }
             ExportFormat::Csv | ExportFormat::Jsonl => {
                 let is_csv = config.format == ExportFormat::Csv;
                 let form = if is_csv { RowsForm::Csv } else { RowsForm::JsonLines };

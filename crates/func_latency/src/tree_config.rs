@@ -8,6 +8,7 @@ use anyhow::Result;
 use crate::args::{ExportArgs, ExportFormat, Format, GraphArgs, ShowArgs, Weight};
 use crate::config::{CallsConfig, NO_FUNCTION, RowsFile, input_path, rows_file};
 use crate::exit::{Exit, failure};
+use crate::output::{Asked, check_apart};
 
 /// What `show` does.
 #[derive(Clone, Debug)]
@@ -80,12 +81,9 @@ impl ExportConfig {
         if args.calls.functions.is_empty() && !of_all {
             return Err(failure(Exit::Usage, NO_FUNCTION));
         }
-        Ok(Self {
-            calls: CallsConfig::new(input_path(args.input), args.calls)?,
-            format: args.format,
-            output: args.output,
-            weight: args.weight,
-        })
+        let calls = CallsConfig::new(input_path(args.input), args.calls)?;
+        check_apart(&calls.inputs(), &[Asked { option: "-o", path: &args.output }])?;
+        Ok(Self { calls, format: args.format, output: args.output, weight: args.weight })
     }
 }
 

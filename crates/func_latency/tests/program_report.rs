@@ -4,7 +4,10 @@
 
 mod program;
 
+use std::ffi::OsString;
+use std::fs::Permissions;
 use std::io::Read;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -72,7 +75,9 @@ fn rows_have_the_columns_in_their_order() {
     );
     assert!(lines[1].starts_with("77-0,77,3,") && lines[1].contains(",complete,outer,program+0x1000,f,0,0x"));
     assert!(lines[1].ends_with(",,false,false"), "{rows}");
-    check(&directory, &["report", "perf.data", "-f", "f", "--rows", "no/such/dir/calls.csv"], 3);
+    let (_, stderr) =
+        check(&directory, &["report", "perf.data", "-f", "f", "--rows", "no/such/dir/calls.csv"], 3);
+    assert!(stderr.contains("cannot write no/such/dir/calls.csv: No such file"), "{stderr}");
 }
 
 #[test]
@@ -247,6 +252,142 @@ fn a_full_disk_is_an_error() {
         assert_eq!(output.status.code(), Some(3), "{words:?} {stderr}");
         assert!(stderr.contains("No space left"), "{words:?} {stderr}");
     }
+}
+
+/// The recording was gone, and the exit code 0.
+#[test]
+fn what_is_read_is_not_written_over() {
+    let directory = recorded("written-over");
+    let of = |name: &str| directory.join(name);
+    symlink("perf.data", of("link.csv")).unwrap();
+    symlink("perf.data", of("flamegraph-latency.svg")).unwrap();
+    std::fs::hard_link(of("perf.data"), of("hard.jsonl")).unwrap();
+    std::fs::create_dir(of("recording")).unwrap();
+    std::fs::copy(of("perf.data"), of("recording/data")).unwrap();
+    let listed = listing(&directory);
+    let read = |name: &str| std::fs::read(of(name)).unwrap();
+    let before = ["perf.data", "recording/data", "program"].map(read);
+    let refused = |words: &[&str], says: &str| {
+        let (stdout, stderr) = check(&directory, words, 2);
+        assert_eq!((stdout.as_str(), stderr), ("", format!("func_latency: error: {says}\n")), "{words:?}");
+        assert_eq!(["perf.data", "recording/data", "program"].map(read), before, "{words:?}");
+        assert_eq!(listing(&directory), listed, "{words:?}");
+    };
+    let over =
+        |output: &str, input: &str| format!("{output}: would be written over {input}: name another file");
+    for output in [["--html", "perf.data"], ["--rows", "link.csv"], ["--rows", "hard.jsonl"]] {
+        refused(&[&["report", "-f", "f"], &output[..]].concat(), &over(&output.join(" "), "perf.data"));
+        let history = ["-f", "f", "--history=2", "-d", "1", "-t", "-s"];
+        refused(&[&history, &output[..]].concat(), &over(&output.join(" "), "perf.data"));
+    }
+    refused(&["report", "-F", "latency"], &over("-F flamegraph-latency.svg", "perf.data"));
+    for format in ["folded", "flamegraph", "pprof", "firefox", "perfetto", "csv", "jsonl"] {
+        let words =
+            ["export", "-f", "f", "-i", "./perf.data", "--format", format, "-o", "recording/../hard.jsonl"];
+        refused(&words, &over("-o recording/../hard.jsonl", "./perf.data"));
+    }
+    let of_directory = ["report", "-f", "f", "recording", "--html", "recording/data"];
+    refused(&of_directory, &over("--html recording/data", "recording/data"));
+    let of_kernel = ["report", "-f", "f", "--vmlinux", "program", "--html", "program"];
+    refused(&of_kernel, &over("--html program", "program"));
+}
+
+/// The second was written over the first.
+#[test]
+fn two_outputs_are_two_files() {
+    let directory = recorded("one-output");
+    let of = |name: &str| directory.join(name);
+    symlink("same.csv", of("link")).unwrap();
+    let refused = |page: &str| {
+        let (stdout, stderr) =
+            check(&directory, &["report", "-f", "f", "--rows", "same.csv", "--html", page], 2);
+        let says = format!("--html {page}: is the file of --rows same.csv, too: name another one");
+        assert_eq!((stdout.as_str(), stderr), ("", format!("func_latency: error: {says}\n")));
+    };
+    // First, where they are yet to come.
+    ["same.csv", "./same.csv", "link"].into_iter().for_each(refused);
+    assert!(!of("same.csv").exists());
+    std::fs::write(of("same.csv"), "rows").unwrap();
+    ["same.csv", "./same.csv", "link"].into_iter().for_each(refused);
+    let stdout = std::fs::OpenOptions::new().append(true).open(of("same.csv")).unwrap();
+    let words = ["report", "-f", "f", "--rows", "same.csv"];
+    let output = command(&directory, &words).stdout(stdout).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("--rows same.csv: is the file of stdout, too: name another one"), "{stderr}");
+    assert_eq!(std::fs::read_to_string(of("same.csv")).unwrap(), "rows");
+}
+
+#[test]
+fn devices_and_pipes_take_several_outputs() {
+    let directory = recorded("devices");
+    let of = |name: &str| directory.join(name);
+    for (link, device) in
+        [("null.csv", "/dev/null"), ("stdout.csv", "/dev/stdout"), ("full.csv", "/dev/full")]
+    {
+        symlink(device, of(link)).unwrap();
+    }
+    let (report, _) = check(&directory, &["report", "-f", "f"], 0);
+    let nowhere = ["report", "-f", "f", "--rows", "null.csv", "--html", "/dev/null"];
+    assert_eq!(check(&directory, &nowhere, 0).0, report);
+    let all = ["report", "-f", "f", "--rows", "stdout.csv", "--html", "/dev/stdout"];
+    let (whole, _) = check(&directory, &all, 0);
+    let (rows, page) = whole.split_once("<!DOCTYPE html>").unwrap();
+    assert!(rows.starts_with("id,") && rows.lines().count() == 3, "{rows}");
+    assert!(page.ends_with(&format!("</html>\n{report}")));
+    // The same where that is a file, and nothing of what was in it goes.
+    std::fs::write(of("all.txt"), "before\n").unwrap();
+    let stdout = std::fs::OpenOptions::new().append(true).open(of("all.txt")).unwrap();
+    assert!(command(&directory, &all).stdout(stdout).status().unwrap().success());
+    assert_eq!(std::fs::read_to_string(of("all.txt")).unwrap(), format!("before\n{whole}"));
+    let (_, stderr) = check(&directory, &["report", "-f", "f", "--rows", "full.csv"], 3);
+    assert!(stderr.contains("cannot write full.csv: No space left"), "{stderr}");
+    let (_, stderr) = check(&directory, &["export", "-f", "f", "--format", "perfetto", "-o", "/dev/full"], 3);
+    assert!(stderr.contains("cannot write /dev/full: No space left"), "{stderr}");
+}
+
+/// What was there was gone, and a part of the new one in its place.
+#[test]
+fn a_file_that_cannot_be_written_whole_leaves_the_old_one() {
+    let directory = recorded("cut-output");
+    let of = |name: &str| directory.join(name);
+    std::fs::write(of("old"), "old").unwrap();
+    std::fs::set_permissions(of("old"), Permissions::from_mode(0o640)).unwrap();
+    symlink("old", of("link.csv")).unwrap();
+    let listed = listing(&directory);
+    let limited = |line: &str| {
+        let line = format!("ulimit -f 0; exec {} {line} -f f", env!("CARGO_BIN_EXE_func_latency"));
+        let mut shell = Command::new("sh");
+        let output = shell.args(["-c", &line]).current_dir(&directory).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{line}: {stderr}");
+        assert!(stderr.contains(": File too large"), "{line}: {stderr}");
+        assert_eq!(std::fs::read_to_string(of("old")).unwrap(), "old", "{line}");
+        assert_eq!(listing(&directory), listed, "{line}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let (report, _) = check(&directory, &["report", "-f", "f"], 0);
+    assert_eq!(limited("report --html old"), report, "it needs no page");
+    for line in ["report --rows link.csv", "report --html new.html", "report -F latency"] {
+        limited(line);
+    }
+    for format in ["folded", "flamegraph", "pprof", "firefox", "perfetto", "csv", "jsonl"] {
+        limited(&format!("export --format {format} -o old"));
+    }
+    // What is whole takes the place of what the link leads to.
+    check(&directory, &["report", "-f", "f", "--rows", "link.csv"], 0);
+    assert!(std::fs::read_to_string(of("old")).unwrap().starts_with("id,"));
+    assert_eq!(std::fs::metadata(of("old")).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(listing(&directory), listed);
+}
+
+/// The names in a directory, and whether they are links.
+fn listing(directory: &Path) -> Vec<(OsString, bool)> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+    let mut listed: Vec<_> =
+        entries.map(|entry| (entry.file_name(), entry.file_type().unwrap().is_symlink())).collect();
+    listed.sort();
+    listed
 }
 
 /// A program that was built anew was decoded as if it had run.

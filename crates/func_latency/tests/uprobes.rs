@@ -481,6 +481,21 @@ fn go_is_refused_with_the_reason() {
     assert!(output.stdout.is_empty(), "nothing of it has run");
 }
 
+/// All was measured, and then nothing printed.
+#[test]
+fn what_cannot_be_written_is_said_before_anything_is_measured() {
+    for output in [["--rows", "/no/such/dir/x.csv"], ["--html", "/no/such/dir/x.html"], ["--html", "/tmp"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
+        command.args(["--backend", "uprobe", "-f", "work"]).args(output).arg("--").arg(truth()).arg("plain");
+        let output_of = command.stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8(output_of.stderr).unwrap();
+        assert_eq!(output_of.status.code(), Some(3), "{said}");
+        let [_, path] = output;
+        assert!(said.starts_with(&format!("func_latency: error: cannot write {path}: ")), "{said}");
+        assert!(output_of.stdout.is_empty(), "nothing of it has run");
+    }
+}
+
 /// It ends with the window, as it was started for it.
 #[test]
 fn a_program_that_is_started_ends_with_the_window() {

@@ -264,7 +264,8 @@ impl Session {
             has_sched: sched.is_some(),
         };
         let not_written = |error| RecordError::Output { path: job.path.to_path_buf(), error };
-        let (place, file) = NewFile::create(job.path)?;
+        // For its owner only, as perf's are.
+        let (place, file) = NewFile::create(job.path, 0o600)?;
         let writer =
             file_head::write(file, &head, &buffers, job.features, &snapshots).map_err(not_written)?;
         let output = Output::new(writer);

@@ -17,7 +17,7 @@ pub(crate) use child::HeldChild;
 pub(crate) use entry::AtEntry;
 pub(crate) use event::{EventFd, Scope};
 pub(crate) use ring::Ring;
-pub use signals::Interrupts;
+pub use signals::{Interrupts, let_large_writes_fail};
 
 /// Ticks of the TSC for ticks of the crystal clock: CPUID leaf 15H, EBX / EAX.  `None` if the processor, or the hypervisor,
 /// does not tell.

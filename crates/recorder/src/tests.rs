@@ -74,7 +74,7 @@ fn recorded(
     early();
     buffers.iter_mut().for_each(OpenBuffer::read_early);
     let snapshots = [Snapshot::of(&proc, pid, &|_| None)];
-    let (place, file) = NewFile::create(&path).unwrap();
+    let (place, file) = NewFile::create(&path, 0o600).unwrap();
     let writer = file_head::write(file, &head, &buffers, &Features::default(), &snapshots).unwrap();
     place.take_place().unwrap();
     let output = Output::new(writer);

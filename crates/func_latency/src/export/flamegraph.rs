@@ -11,6 +11,7 @@ use inferno::flamegraph::{Options, from_lines};
 use super::folded;
 use crate::args::Weight;
 use crate::exit::{Exit, failure};
+use crate::output;
 use crate::render::Names;
 
 /// Draws the paths into a file.
@@ -23,7 +24,7 @@ pub fn write_file(path: &Path, tree: &CallTree, weight: Weight, names: &dyn Name
         let message = format!("{}: no call was seen that took any time", path.display());
         return Err(failure(Exit::Nothing, message));
     }
-    super::write_file(path, |out| write(out, &stacks, weight))
+    output::write_file(path, |out| write(out, &stacks, weight))
 }
 
 /// Draws folded stacks.

@@ -14,12 +14,8 @@ pub mod perfetto;
 pub mod pprof;
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
 
 use analyzer::Node;
-use anyhow::{Context, Result};
 use model::FunctionId;
 
 use crate::printable::printable;
@@ -29,16 +25,6 @@ use crate::render::names::callee_name;
 /// Frames of a stack, where each stack is written whole: with many deep ones that would be far more than there is to say.
 /// What is deeper counts to the last frame.
 pub(crate) const STACK_MAX: usize = 1 << 10;
-
-/// Writes a file.
-pub(crate) fn write_file<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<T>) -> Result<T> {
-    let context = || format!("cannot write {}", path.display());
-    let file = File::create(path).with_context(context)?;
-    let mut out = BufWriter::with_capacity(1 << 20, file);
-    let written = write(&mut out).with_context(context)?;
-    out.flush().with_context(context)?;
-    Ok(written)
-}
 
 /// What nodes are called, and a number for each name: by first use, from 0.
 pub(crate) struct Labels<'a> {

@@ -75,6 +75,7 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
     }
     let proc = Proc::host();
     check(config, report, &proc)?;
+    report.check_outputs()?;
     let (target, mut program) = target_of(config)?;
     let object = report.calls.object.as_deref();
     // To read the symbols of a large program takes a while, and there is nothing to clean up yet.

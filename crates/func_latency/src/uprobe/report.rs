@@ -124,9 +124,8 @@ pub(super) fn write(
     let violations = if config.check { analyzer::check(&report) } else { Vec::new() };
     let wanted = leave_out_uncalled(&mut report, wanted);
     let names = ImageNames::new(&code.image, config.srcline);
-    if let Some(file) = &config.rows {
-        rows::write_file(file, &report, &names)?;
-    }
+    // What was measured is there once: where a file cannot be written after all, the report still is.
+    let rows = config.rows.as_ref().map_or(Ok(()), |file| rows::write_file(file, &report, &names));
     let inlined = target::inlined(&code.image, &wanted);
     let view = View {
         report: &report,
@@ -143,7 +142,7 @@ pub(super) fn write(
         srcline: config.srcline,
         unfold: config.unfold,
     };
-    write_report(config, &view, &[])?;
+    rows.and(write_report(config, &view, &[]))?;
     if config.explain {
         explain_command::slowest_of_rows(&report, &code.image, view.input)?;
     }

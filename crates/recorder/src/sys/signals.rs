@@ -32,6 +32,13 @@ fn is_ignored(signal: i32) -> bool {
     }
 }
 
+/// From here on a write beyond the size that files may have (`ulimit -f`) fails, and does not kill this process.  Programs that
+/// are started later inherit it.
+pub fn let_large_writes_fail() {
+    // SAFETY: it touches nothing but how the signal is taken.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// Holds them back in this thread; which ones, and what was held back before.
 fn hold_back() -> io::Result<(libc::sigset_t, libc::sigset_t)> {
     // The kernel does not ignore what is held back.

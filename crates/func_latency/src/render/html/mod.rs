@@ -15,15 +15,15 @@ mod columns;
 mod trees;
 mod ways;
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 
 use super::View;
 use crate::inside::{Inside, Picks};
+use crate::output;
 use crate::printable::{PrintableNames, printable};
 
 /// The page, with a comment in the place of each of [`STYLE`], the data and [`SCRIPT`].
@@ -78,10 +78,7 @@ const COLUMNS: [&str; 3] = ["calls", "ways", "trees"];
 /// # Errors
 /// The file could not be created or written.
 pub fn write_file(path: &Path, view: &View<'_>, inside: &[Inside]) -> Result<()> {
-    let context = || format!("cannot write {}", path.display());
-    let mut out = BufWriter::with_capacity(1 << 20, File::create(path).with_context(context)?);
-    write(&mut out, view, inside).with_context(context)?;
-    out.flush().with_context(context)
+    output::write_file(path, |out| write(out, view, inside))
 }
 
 /// Writes the page.

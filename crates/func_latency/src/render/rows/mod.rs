@@ -2,9 +2,7 @@
 
 mod sorted_lines;
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::io::{self, Write};
 
 use analyzer::{CallRow, Report, RowSink};
 use anyhow::{Context, Result};
@@ -14,6 +12,7 @@ use serde::Serialize;
 use super::Names;
 use super::names::caller_name;
 use crate::config::{RowsFile, RowsForm};
+use crate::output;
 use sorted_lines::SortedLines;
 
 /// A call as it is written: the columns in their order.
@@ -86,8 +85,7 @@ impl<'n> RowsWriter<'n> {
     /// With another bound of the bytes in memory: what is written does not depend on it.
     #[must_use]
     pub fn with_bound(target: &'n RowsFile, names: &'n dyn Names, bound: usize) -> Self {
-        let directory = target.path.parent().filter(|directory| !directory.as_os_str().is_empty());
-        let lines = SortedLines::new(bound, directory.unwrap_or(Path::new(".")).to_owned());
+        let lines = SortedLines::new(bound, output::directory(&target.path).to_owned());
         Self { target, names, line: vec![], lines, failed: None }
     }
 
@@ -114,7 +112,7 @@ impl<'n> RowsWriter<'n> {
                 )
             });
         }
-        create(target, |out| {
+        output::write_file(&target.path, |out| {
             write_header(out, target.form)?;
             lines.write(out)
         })
@@ -134,15 +132,7 @@ impl RowSink for RowsWriter<'_> {
 /// # Errors
 /// The file could not be created or written.
 pub fn write_file(target: &RowsFile, report: &Report, names: &dyn Names) -> Result<()> {
-    create(target, |out| write(out, target.form, report, names))
-}
-
-fn create(target: &RowsFile, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-    let context = || format!("cannot write {}", target.path.display());
-    let file = File::create(&target.path).with_context(context)?;
-    let mut out = BufWriter::with_capacity(1 << 20, file);
-    write(&mut out).with_context(context)?;
-    out.flush().with_context(context)
+    output::write_file(&target.path, |out| write(out, target.form, report, names))
 }
 
 /// Writes the rows that a report has.
