@@ -33,7 +33,7 @@ pub use descend::{Descent, End, Level};
 pub use gather::{AllCalls, LedgerOfCalls, ledger_of_rows};
 pub use groups::{ChoiceError, Groups, Outlying, Slow, Typical};
 pub use left_out::LeftOut;
-pub use shift::Shift;
+pub use shift::{Shift, Verdict};
 pub use spent::{Parts, Spent};
 
 use variance::Variance;

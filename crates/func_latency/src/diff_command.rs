@@ -26,8 +26,12 @@ pub(crate) fn run(config: &DiffConfig) -> Result<Exit> {
     let base = add(&config.base, Side::Base, &mut ledger, &mut callees)?;
     let these = add(&config.these, Side::These, &mut ledger, &mut callees)?;
     let Some(comparison) = ledger.compare() else {
-        let message =
-            "no call was seen from entry to end in one of the recordings: there is nothing to compare";
+        let without = [&base, &these].into_iter().filter(|recorded| recorded.latencies_ns.is_empty());
+        let inputs: Vec<&str> = without.map(|recorded| recorded.input.as_str()).collect();
+        let message = format!(
+            "no call was seen from entry to end in {}: there is nothing to compare",
+            inputs.join(" and in ")
+        );
         return Err(failure(Exit::Nothing, message));
     };
     let callee = |path: usize| match ledger.paths().get(path).and_then(|path| callees.known.get(path.key)) {
@@ -75,7 +79,8 @@ fn add(
     ledger: &mut Ledger<usize>,
     callees: &mut Callees,
 ) -> Result<Recorded> {
-    calls::open(config, |opened| {
+    let input = config.input.display().to_string();
+    let recorded = calls::open(config, |opened| {
         opened.one_function("diff")?;
         let names = ImageNames::new(opened.image, false);
         let mut places: HashMap<(ChildKind, FunctionId), usize> = HashMap::new();
@@ -85,6 +90,8 @@ fn add(
         });
         opened.trees(&mut calls)?;
         let (latencies_ns, left_out) = calls.finish();
-        Ok(Recorded { input: config.input.display().to_string(), latencies_ns, left_out })
-    })
+        Ok(Recorded { input: input.clone(), latencies_ns, left_out })
+    });
+    // What cannot be read is named already.
+    recorded.map_err(|error| if format!("{error:#}").contains(&input) { error } else { error.context(input) })
 }

@@ -484,3 +484,40 @@ fn a_timeline_on_a_terminal() {
         assert!(plain.contains('└') && !plain.contains('\x1b'), "{plain}");
     }
 }
+
+/// It was said that the difference did not exceed the spread, where it never could have been said that it did.
+#[test]
+fn a_difference_of_too_few_calls_is_not_judged() {
+    let directory = recorded("diff");
+    std::fs::copy(directory.join("perf.data"), directory.join("other.data")).unwrap();
+    let words = ["diff", "perf.data", "other.data", "-f", "f"];
+    let (text, _) = check(&directory, &words, 0);
+    assert!(
+        text.contains(
+            "The difference of the means, 0 ns, may be chance or not: there are too few calls to tell:"
+        ),
+        "{text}"
+    );
+    assert!(text.contains("that takes 7 calls of each at least"), "{text}");
+    let (json, _) = check(&directory, &[&words[..], &["--format", "json"]].concat(), 0);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["exceeds_spread"], &json["calls_needed"]), (&serde_json::Value::Null, &7.into()));
+    assert!(
+        json["smallest_p_value"].as_f64().unwrap() > 0.3,
+        "of two and two, a third of all ways: {json:#}"
+    );
+}
+
+/// It said neither of which recording.
+#[test]
+fn what_a_difference_lacks_is_said_of_its_recording() {
+    let directory = recorded("diff-lacks");
+    std::fs::copy(directory.join("perf.data"), directory.join("other.data")).unwrap();
+    let (_, stderr) = check(&directory, &["diff", "perf.data", "other.data", "-f", "never"], 1);
+    assert!(stderr.contains("seen from entry to end in perf.data and in other.data:"), "{stderr}");
+    program::write(&directory, &[0x99, 0x88, 0x77, 0x66]);
+    let (_, stderr) = check(&directory, &["diff", "other.data", "perf.data", "-f", "f"], 2);
+    assert!(stderr.contains("error: perf.data: no function is called 'f'"), "{stderr}");
+    let (_, stderr) = check(&directory, &["diff", "other.data", "no.data", "-f", "f"], 4);
+    assert!(stderr.contains("error: cannot open no.data: "), "{stderr}");
+}

@@ -18,6 +18,8 @@ const RARE: f64 = 0.001;
 pub struct Shift {
     /// How likely blocks that are shared out at random differ as much.
     pub p_value: f64,
+    /// The smallest that so many blocks can give, whatever they are.
+    pub smallest_p_value: f64,
     /// Blocks: these, base.
     pub blocks: (usize, usize),
 }
@@ -26,35 +28,69 @@ impl Shift {
     /// Of latencies in the order of the calls' starts.
     #[must_use]
     pub fn of(these: &[u64], base: &[u64]) -> Self {
-        let (mut means, of_base) = (blocks(these), blocks(base));
-        let len = means.len();
-        means.extend(of_base);
-        let difference = |means: &[f64]| {
-            let (these, base) = means.split_at(len.min(means.len()));
-            (mean(these) - mean(base)).abs()
-        };
-        let found = difference(&means);
-        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut as_large = 1;
-        for _ in 0..ROUNDS {
-            for last in (1..means.len()).rev() {
-                random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-                means.swap(last, ((random >> 33) % (last as u64 + 1)) as usize);
-            }
-            // What was added up in another order is the same.
-            as_large += u32::from(difference(&means) >= found * (1.0 - 1e-9));
-        }
+        let (these, base) = (blocks(these), blocks(base));
         Self {
-            p_value: f64::from(as_large) / f64::from(ROUNDS + 1),
-            blocks: (len, means.len().saturating_sub(len)),
+            p_value: p_value(&these, &base),
+            smallest_p_value: smallest_p_value(these.len(), base.len()),
+            blocks: (these.len(), base.len()),
         }
     }
 
-    /// The difference is larger than the spread within each recording explains.
+    /// What it says of the difference.
     #[must_use]
-    pub fn is_so(&self) -> bool {
-        self.p_value < RARE
+    pub fn verdict(&self) -> Verdict {
+        if self.smallest_p_value >= RARE {
+            return Verdict::TooFewCalls { needed: needed(self.blocks) };
+        }
+        if self.p_value < RARE { Verdict::Exceeds } else { Verdict::DoesNotExceed }
     }
+}
+
+/// What a [`Shift`] says of the difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is larger than the spread within each recording explains.
+    Exceeds,
+    /// It may be chance.
+    DoesNotExceed,
+    /// Whatever it is, so few blocks cannot tell.
+    TooFewCalls {
+        /// So many calls could, in each recording that does not have them.
+        needed: usize,
+    },
+}
+
+/// How likely blocks that are shared out at random differ as much as these and those of the base.
+fn p_value(these: &[f64], base: &[f64]) -> f64 {
+    let mut means = [these, base].concat();
+    let difference = |means: &[f64]| {
+        let (these, base) = means.split_at(these.len().min(means.len()));
+        (mean(these) - mean(base)).abs()
+    };
+    let found = difference(&means);
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut as_large = 1;
+    for _ in 0..ROUNDS {
+        for last in (1..means.len()).rev() {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            means.swap(last, ((random >> 33) % (last as u64 + 1)) as usize);
+        }
+        // What was added up in another order is the same.
+        as_large += u32::from(difference(&means) >= found * (1.0 - 1e-9));
+    }
+    f64::from(as_large) / f64::from(ROUNDS + 1)
+}
+
+/// With the same dice, of blocks whose difference is as large only where each lies on its own side again, or, of as many on
+/// both sides, on the other one.
+fn smallest_p_value(these: usize, base: usize) -> f64 {
+    p_value(&vec![1.0; these], &vec![0.0; base])
+}
+
+/// A recording of fewer than [`BLOCKS`] calls has as many blocks as calls; with [`BLOCKS`] on both sides p can be small enough.
+fn needed((these, base): (usize, usize)) -> usize {
+    let can_tell = |calls: &usize| smallest_p_value(these.max(*calls), base.max(*calls)) < RARE;
+    (1..BLOCKS).find(can_tell).unwrap_or(BLOCKS)
 }
 
 /// Means of blocks of calls that follow one another.
@@ -87,16 +123,35 @@ mod tests {
     #[test]
     fn what_is_more_than_the_spread_within_is_a_shift() {
         let base = calls(1, 1000);
-        assert!(!Shift::of(&base, &base).is_so());
-        assert!(!Shift::of(&calls(2, 1000), &base).is_so());
+        assert_eq!(Shift::of(&base, &base).verdict(), Verdict::DoesNotExceed);
+        assert_eq!(Shift::of(&calls(2, 1000), &base).verdict(), Verdict::DoesNotExceed);
         let shifted = Shift::of(&calls(2, 1030), &base);
-        assert!(shifted.is_so(), "{shifted:?}");
+        assert_eq!(shifted.verdict(), Verdict::Exceeds, "{shifted:?}");
         assert_eq!(shifted.blocks, (16, 16));
     }
 
+    /// It was said that the difference did not exceed the spread, where it never could have been said that it did.
     #[test]
-    fn few_calls_show_nothing() {
-        assert!(!Shift::of(&[5000; 3], &[1000; 3]).is_so());
-        assert_eq!(Shift::of(&[], &[1]), Shift { p_value: 1.0, blocks: (0, 1) });
+    fn few_calls_show_nothing_and_how_many_would_is_said() {
+        let verdict = |these, base| Shift::of(&vec![5000; these], &(0..base).collect::<Vec<_>>()).verdict();
+        for (calls, needed) in [((1, 1), 7), ((3, 3), 7), ((6, 6), 7), ((2, 10), 5), ((3, 1600), 4)] {
+            assert_eq!(verdict(calls.0, calls.1), Verdict::TooFewCalls { needed }, "{calls:?}");
+        }
+        for calls in [(7, 7), (5, 10), (4, 1600)] {
+            assert_eq!(verdict(calls.0, calls.1), Verdict::Exceeds, "{calls:?}");
+        }
+        let none = Shift::of(&[], &[1]);
+        assert_eq!((none.p_value, none.smallest_p_value, none.blocks), (1.0, 1.0, (0, 1)));
+    }
+
+    /// No blocks give less than the smallest p.
+    #[test]
+    fn the_smallest_p_is_that_of_blocks_apart() {
+        for calls in 1..=10 {
+            let apart = Shift::of(&vec![5000; calls], &(0..10).collect::<Vec<_>>());
+            assert_eq!(apart.p_value, apart.smallest_p_value, "{calls}");
+            let alike = Shift::of(&vec![5; calls], &(0..10).collect::<Vec<_>>());
+            assert!(alike.p_value > alike.smallest_p_value, "{alike:?}");
+        }
     }
 }

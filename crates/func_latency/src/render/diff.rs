@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use analyzer::Stats;
-use analyzer::ledger::{LeftOut, Shift};
+use analyzer::ledger::{LeftOut, Shift, Verdict};
 use serde::Serialize;
 
 use super::ledger::json::{Cause, Entry, NotCompared};
@@ -77,20 +77,38 @@ pub fn write_text(out: &mut dyn Write, difference: &Difference<'_>, width: usize
             writeln!(out, "  not compared in {name}: {left_out}")?;
         }
     }
-    let (more, than) =
-        (signed(ledger.comparison.difference_ns), if shift.is_so() { "exceeds" } else { "does not exceed" });
-    let (of_these, of_base) = shift.blocks;
-    writeln!(out, "\nThe difference of the means, {more} ns, {than} the spread within each recording:")?;
-    writeln!(
-        out,
-        "  {} of B and {of_base} of A, shared out at random, differ as much with p = {:.4} (below 0.001 is no chance)",
-        counted(of_these as u64, "block"),
-        shift.p_value
-    )?;
-    if let Some((what, of)) = ledger::text::cause(ledger).filter(|_| shift.is_so()) {
+    write_shift(out, shift, &signed(ledger.comparison.difference_ns))?;
+    let cause = ledger::text::cause(ledger).filter(|_| shift.verdict() == Verdict::Exceeds);
+    if let Some((what, of)) = cause {
         writeln!(out, "Most of it: {what}\n  {of}")?;
     }
     ledger::text::write(out, ledger, Titles { these: "B: times", base: "A: times" }, width)
+}
+
+/// Whether the difference is chance.
+fn write_shift(out: &mut dyn Write, shift: &Shift, more: &str) -> io::Result<()> {
+    let verdict = shift.verdict();
+    let than = match verdict {
+        Verdict::Exceeds => "exceeds the spread within each recording",
+        Verdict::DoesNotExceed => "does not exceed the spread within each recording",
+        Verdict::TooFewCalls { .. } => "may be chance or not: there are too few calls to tell",
+    };
+    writeln!(out, "\nThe difference of the means, {more} ns, {than}:")?;
+    let (of_these, of_base) = shift.blocks;
+    write!(
+        out,
+        "  {} of B and {of_base} of A, shared out at random, differ as much with p = {:.4}",
+        counted(of_these as u64, "block"),
+        shift.p_value
+    )?;
+    let Verdict::TooFewCalls { needed } = verdict else {
+        return writeln!(out, " (below 0.001 is no chance)");
+    };
+    let smallest = shift.smallest_p_value;
+    writeln!(
+        out,
+        ", and never with less than {smallest:.4}\n  (below 0.001 is no chance; that takes {needed} calls of each at least)"
+    )
 }
 
 #[derive(Serialize)]
@@ -100,10 +118,14 @@ struct Document<'a> {
     these: Group<'a>,
     base: Group<'a>,
     difference_ns: i64,
-    /// The difference is larger than the spread within each recording explains.
-    exceeds_spread: bool,
+    /// The difference is larger than the spread within each recording explains.  Null: there are too few calls to tell.
+    exceeds_spread: Option<bool>,
     /// How likely blocks of calls that are shared out at random differ as much.
     p_value: f64,
+    /// The smallest that so many blocks can give.
+    smallest_p_value: f64,
+    /// With so many calls of each at least it could be told.  Null: there are enough.
+    calls_needed: Option<usize>,
     rows: Vec<Entry<'a>>,
     /// Null: there is no difference.
     cause: Option<Cause<'a>>,
@@ -130,14 +152,21 @@ struct Group<'a> {
 /// What `out` says.
 pub fn write_json(out: &mut dyn Write, difference: &Difference<'_>) -> io::Result<()> {
     let Difference { function, these, base, ledger, shift } = *difference;
+    let (exceeds_spread, calls_needed) = match shift.verdict() {
+        Verdict::Exceeds => (Some(true), None),
+        Verdict::DoesNotExceed => (Some(false), None),
+        Verdict::TooFewCalls { needed } => (None, Some(needed)),
+    };
     let document = Document {
         schema: SCHEMA,
         function,
         these: group(these, shift.blocks.0),
         base: group(base, shift.blocks.1),
         difference_ns: ledger.comparison.difference_ns,
-        exceeds_spread: shift.is_so(),
+        exceeds_spread,
         p_value: shift.p_value,
+        smallest_p_value: shift.smallest_p_value,
+        calls_needed,
         rows: ledger::json::rows(ledger),
         cause: ledger::json::cause(ledger),
     };
