@@ -315,7 +315,7 @@ pub struct RecordArgs {
     pub code_block: bool,
     /// 1: record only; 2: report the recording in the directory of -D
     #[arg(long, value_name = "1|2")]
-    #[arg(value_parser = clap::value_parser!(u8).range(0..=2))]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=2))]
     pub history: Option<u8>,
     /// Directory of perf.data [default: here]
     #[arg(short = 'D', long = "result_dir", value_name = "DIR")]
@@ -329,9 +329,10 @@ pub struct RecordArgs {
     /// What times the calls [default: pt where there is a trace unit, else uprobe]
     #[arg(long, value_enum, value_name = "BACKEND")]
     pub backend: Option<BackendChoice>,
-    /// Refuse probes that would cost more than this share of the program's CPU time
-    #[arg(long = "max-overhead", value_name = "PCT", default_value_t = 20.0)]
-    pub max_overhead: f64,
+    /// Refuse probes that would cost more than this share of the CPU time that the program takes without (100: twice of it)
+    /// [default: 20]; of a program that is started (-- CMD) the cost is not known, and nothing is refused
+    #[arg(long = "max-overhead", value_name = "PCT")]
+    pub max_overhead: Option<f64>,
     /// Probes for the children: as many as this at functions that the code calls directly
     #[arg(long = "max-probes", value_name = "N", default_value_t = 100)]
     pub max_probes: usize,

@@ -87,6 +87,9 @@ impl RecordConfig {
         if args.uretprobe && args.backend == Some(BackendChoice::Pt) {
             return usage("--uretprobe: a kind of probes, of --backend uprobe");
         }
+        if let Some(percent) = args.max_overhead.filter(|percent| !(0.0..f64::INFINITY).contains(percent)) {
+            return usage(&format!("--max-overhead {percent}: not a number of percent from 0 on"));
+        }
         let output = args.directory.clone().unwrap_or_default().join("perf.data");
         let request = Request {
             cpus: args.cpus.clone(),
@@ -247,6 +250,9 @@ mod tests {
             "-f f -p 7 -d NaN",
             "-f f -p 7 -- a",
             "-f f --preview -- a",
+            "-f f -p 7 --max-overhead nan",
+            "-f f -p 7 --max-overhead=-1",
+            "-f f -p 7 --max-overhead inf",
             "-f f -p 7 --symfs /",
         ] {
             let error = config(line).unwrap_err();

@@ -97,6 +97,7 @@ fn wrong_usage_is_2() {
     check_failure(&["report", "x.data", "-f", "f", "--ti", "1,2"], 2, "start,min,max");
     check_failure(&["report", "x.data", "-f", "f", "-w", "0"], 2, "-w");
     check_failure(&["dump", "x.data"], 2, "--packets");
+    check_failure(&["-f", "f", "-p", "1", "--history", "0"], 2, "0 is not in 1..=2");
 }
 
 #[test]
@@ -106,6 +107,11 @@ fn recording_needs_to_know_whom_and_what() {
     check_failure(&["-f", "f", "-C", "0", "-i"], 2, "-p or -T");
     check_failure(&["-f", "f", "-p", "1", "-d", "0"], 2, "-d 0");
     check_failure(&["record", "-p", "1", "-m", "1T"], 2, "--aux_size");
+    for (percent, says) in [("nan", "NaN"), ("-1", "-1"), ("inf", "inf")] {
+        let option = format!("--max-overhead={percent}");
+        let says = format!("--max-overhead {says}: not a number of percent from 0 on");
+        check_failure(&["-f", "f", "-p", "1", &option], 2, &says);
+    }
 }
 
 /// With `-d`, `-s`, `-t` and all that PT_PERF's users have in their scripts.

@@ -101,7 +101,10 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
         }
     };
     let (chosen, cost) = overhead::choose(candidates, wanted.len(), &moment, &costs, config.probing)?;
-    messages::note(cost);
+    messages::note(match config.probing.most_percent.filter(|_| program.is_some()) {
+        Some(percent) => format!("{cost}, and --max-overhead {percent} does not limit it"),
+        None => cost,
+    });
     let mut session = Session::open(probed(&chosen), room, config.waker_stack)?;
     // Ctrl-C before the window, too, ends it.
     let mut is_placed = false;

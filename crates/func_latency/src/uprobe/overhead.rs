@@ -40,11 +40,14 @@ impl Moment {
     }
 }
 
+/// What probes may take if nothing is said.
+const MOST_PERCENT: f64 = 20.0;
+
 /// What may be spent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProbeLimits {
-    /// Of the CPU time that the processes take without probes.
-    pub(crate) most_percent: f64,
+    /// Of the CPU time that the processes take without probes; `None`: [`MOST_PERCENT`].
+    pub(crate) most_percent: Option<f64>,
     /// Probes at children.
     pub(crate) most_probes: usize,
 }
@@ -72,13 +75,13 @@ pub(super) fn choose(
     };
     let counting_ns = all.iter().chain(&children).map(entry_ns).sum::<u64>();
     let own_ns = moment.taken_ns.saturating_sub(counting_ns).max(moment.taken_ns / 100).max(1);
+    let most_percent = limits.most_percent.unwrap_or(MOST_PERCENT);
     let mut expected = Expected { calls: 0, cost_ns: 0, own_ns };
     all.iter().for_each(|one| expected.add(one.1, cost_ns(one)));
-    if expected.percent() > limits.most_percent {
+    if expected.percent() > most_percent {
         let message = format!(
-            "{}, and --max-overhead allows {} %: take a function that is called less often, or allow more",
-            expected.text(),
-            limits.most_percent
+            "{}, and --max-overhead allows {most_percent} %: take a function that is called less often, or allow more",
+            expected.text()
         );
         return Err(failure(Exit::NotPossible, message));
     }
@@ -87,7 +90,7 @@ pub(super) fn choose(
     for child in children {
         let (more, with_child) =
             (child.0.probed.points.points.len(), expected.with(child.1, cost_ns(&child)));
-        if probes + more <= limits.most_probes && with_child.percent() <= limits.most_percent {
+        if probes + more <= limits.most_probes && with_child.percent() <= most_percent {
             (probes, expected) = (probes + more, with_child);
             all.push(child);
         }
@@ -165,8 +168,13 @@ mod tests {
             emulated: Cost { call_ns: 1_000, inside_ns: 500, entry_ns: 500 },
             stepped: Cost { call_ns: 9_000, inside_ns: 500, entry_ns: 500 },
         };
-        let (chosen, text) =
-            choose(candidates, 1, &moment, &costs, ProbeLimits { most_percent, most_probes })?;
+        let (chosen, text) = choose(
+            candidates,
+            1,
+            &moment,
+            &costs,
+            ProbeLimits { most_percent: Some(most_percent), most_probes },
+        )?;
         Ok((chosen.into_iter().map(|candidate| candidate.id.0).collect(), text))
     }
 
