@@ -3,8 +3,8 @@
 use std::io::Read;
 use std::ops::ControlFlow;
 
-use anyhow::Result;
-use memchr::{memchr, memmem, memrchr};
+use anyhow::{Context, Result};
+use memchr::{memchr, memchr_iter, memmem, memrchr};
 
 /// What is read at a time; a longer line takes more.
 const BLOCK: usize = 1 << 20;
@@ -12,7 +12,7 @@ const BLOCK: usize = 1 << 20;
 /// Gives each line of `input` that has `text` to `take`, until it breaks off.
 ///
 /// # Errors
-/// `input` cannot be read, or `take` fails.
+/// `input` cannot be read, or `take` fails: at which line is said.
 pub(crate) fn lines_with(
     mut input: impl Read,
     text: &[u8],
@@ -20,6 +20,7 @@ pub(crate) fn lines_with(
 ) -> Result<()> {
     let finder = memmem::Finder::new(text);
     let mut block = Vec::new();
+    let mut lines_before = 0;
     loop {
         let read = input.by_ref().take(BLOCK as u64).read_to_end(&mut block)?;
         let whole = match memrchr(b'\n', &block) {
@@ -32,7 +33,11 @@ pub(crate) fn lines_with(
             let (before, behind) = rest.split_at(at);
             let start = memrchr(b'\n', before).map_or(0, |end| end + 1);
             let end = at + memchr(b'\n', behind).unwrap_or(behind.len());
-            if take(rest.get(start..end).unwrap_or_default())?.is_break() {
+            let taken = take(rest.get(start..end).unwrap_or_default()).with_context(|| {
+                let line_start = whole - rest.len() + start;
+                format!("line {}", 1 + lines_before + lines(block.get(..line_start)))
+            });
+            if taken?.is_break() {
                 return Ok(());
             }
             rest = rest.get(end..).unwrap_or_default();
@@ -40,8 +45,13 @@ pub(crate) fn lines_with(
         if read == 0 {
             return Ok(());
         }
+        lines_before += lines(block.get(..whole));
         block.drain(..whole);
     }
+}
+
+fn lines(text: Option<&[u8]>) -> usize {
+    text.map_or(0, |text| memchr_iter(b'\n', text).count())
 }
 
 #[cfg(test)]
@@ -59,6 +69,13 @@ mod tests {
         })
         .unwrap();
         assert_eq!(found, [2, 2 * long.len() + 1, 8, 12]);
+    }
+
+    #[test]
+    fn an_error_has_the_number_of_its_line() {
+        let text = format!("{}here\n", "123456\n".repeat(BLOCK / 3));
+        let error = lines_with(text.as_bytes(), b"here", &mut |_| anyhow::bail!("wrong")).unwrap_err();
+        assert_eq!(format!("{error:#}"), format!("line {}: wrong", BLOCK / 3 + 1));
     }
 
     #[test]

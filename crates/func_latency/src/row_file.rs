@@ -4,7 +4,7 @@ use std::fs::File;
 use std::ops::ControlFlow;
 
 use analyzer::{CallId, Status};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use model::{AuxOffset, Ns, Tid};
 use serde::Deserialize;
 
@@ -13,6 +13,13 @@ use crate::exit::{Exit, failure};
 use crate::filter::CallNumber;
 use crate::lines_with::lines_with;
 use crate::one_call::CallKey;
+
+/// The columns of [`Row`].
+const COLUMNS: [&str; 8] =
+    ["id", "function", "start_ns", "latency_ns", "off_cpu_ns", "status", "aux_buffer", "aux_offset"];
+
+/// What is said of a line that is none of ours.
+const NO_ROW: &str = "no row as report --rows writes it";
 
 /// What of a row leads to its call.
 #[derive(Debug, Deserialize)]
@@ -31,7 +38,7 @@ impl Row {
     /// # Errors
     /// It is none of ours.
     fn key(&self) -> Result<(CallId, CallKey)> {
-        self.read().with_context(|| format!("row {} is not as report --rows writes it", self.id))
+        self.read().context(NO_ROW)
     }
 
     fn read(&self) -> Option<(CallId, CallKey)> {
@@ -53,7 +60,7 @@ impl Row {
 }
 
 /// The call of a function: its key, and how many with the same key are before it.  Only lines that can be its own or such a twin's
-/// are read as rows: there may be millions.
+/// are read as rows: there may be millions.  Whether the file is one of rows, its first line says.
 ///
 /// # Errors
 /// The file cannot be read, has such lines that are no rows, or does not have the call.
@@ -71,15 +78,14 @@ fn search(file: &RowsFile, function: &str, wanted: CallId) -> Result<Option<(Cal
     let mut found = None;
     rows.each_with(&wanted.to_string(), &mut |row| {
         if row.function == function && row.id == wanted.to_string() {
-            found = Some(row);
+            found = Some((row.key()?.1, row.aux_offset));
             return Ok(ControlFlow::Break(()));
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    let Some(row) = found else { return Ok(None) };
-    let (_, key) = row.key()?;
+    let Some((key, aux_offset)) = found else { return Ok(None) };
     let mut twins = 0;
-    rows.each_with(&row.aux_offset, &mut |other| {
+    rows.each_with(&aux_offset, &mut |other| {
         if other.function == function {
             let (id, same) = other.key()?;
             twins += usize::from(same == key && id < wanted);
@@ -102,7 +108,24 @@ impl<'f> Rows<'f> {
             RowsForm::JsonLines => csv::StringRecord::new(),
             RowsForm::Csv => csv::Reader::from_path(&file.path)?.headers()?.clone(),
         };
-        Ok(Self { file, header })
+        let rows = Self { file, header };
+        rows.check_first_line()?;
+        Ok(rows)
+    }
+
+    fn check_first_line(&self) -> Result<()> {
+        match self.file.form {
+            // Of no call there is no line.
+            RowsForm::JsonLines if std::fs::metadata(&self.file.path)?.len() == 0 => Ok(()),
+            RowsForm::JsonLines => self.each_with("", &mut |row| row.key().map(|_| ControlFlow::Break(()))),
+            RowsForm::Csv => {
+                let missing = COLUMNS.into_iter().find(|name| !self.header.iter().any(|has| has == *name));
+                match missing {
+                    Some(name) => bail!("line 1: no column {name}, which report --rows writes"),
+                    None => Ok(()),
+                }
+            }
+        }
     }
 
     /// The rows whose line has `text` in it, in order, until `take` breaks off.
@@ -113,19 +136,21 @@ impl<'f> Rows<'f> {
 
     fn row(&self, line: &[u8]) -> Result<Row> {
         match self.file.form {
-            RowsForm::JsonLines => Ok(serde_json::from_slice(line)?),
+            RowsForm::JsonLines => serde_json::from_slice(line).ok(),
             RowsForm::Csv => {
                 let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(line);
-                let row = reader.records().next().context("an empty line")??;
-                Ok(row.deserialize(Some(&self.header))?)
+                let row = reader.records().next().and_then(Result::ok);
+                row.and_then(|row| row.deserialize(Some(&self.header)).ok())
             }
         }
+        .context(NO_ROW)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit;
 
     fn file(form: RowsForm, text: &str) -> (tempfile::TempDir, RowsFile) {
         let directory = tempfile::tempdir().unwrap();
@@ -150,17 +175,33 @@ mod tests {
         assert!(find(&file, "f", id(7, 9)).unwrap_err().to_string().ends_with("has no call 7-9 of f"));
     }
 
+    /// Files that have no rows had no such call, as it was said.
     #[test]
-    fn what_is_no_row_is_said_with_the_file() {
-        let (_directory, csv) = file(RowsForm::Csv, &format!("{HEADER}7-0,f,100,20,0,done,,0x1f\n"));
-        let id = CallId { tid: Tid(7), number: 0 };
-        assert!(
-            find(&csv, "f", id)
-                .unwrap_err()
-                .to_string()
-                .contains("row 7-0 is not as report --rows writes it")
-        );
-        let (_directory, json) = file(RowsForm::JsonLines, "{\"id\":\"7-0\"}\n");
-        assert!(find(&json, "f", id).is_err());
+    fn what_is_no_row_is_said_with_the_file_and_the_line() {
+        let check = |form, text: &str, says: &str| {
+            let (_directory, file) = file(form, text);
+            let error = find(&file, "f", CallId { tid: Tid(7), number: 0 }).unwrap_err();
+            assert_eq!(exit::of_error(&error), Some(Exit::BadInput), "{text}: {error}");
+            assert!(error.to_string().ends_with(&format!("/rows: {says}")), "{text}: {error}");
+        };
+        let row = "7-0,f,100,20,0,done,,0x1f\n";
+        check(RowsForm::Csv, &format!("{HEADER}7-1,g,\n{row}"), "line 3: no row as report --rows writes it");
+        for text in ["", "x", "id,name\n7-0,f\n"] {
+            let missing = if text.starts_with("id") { "function" } else { "id" };
+            check(RowsForm::Csv, text, &format!("line 1: no column {missing}, which report --rows writes"));
+        }
+        for text in ["x", "[]", "\n", "{\"id\":\"7-0\"}\n"] {
+            check(RowsForm::JsonLines, text, "line 1: no row as report --rows writes it");
+        }
+    }
+
+    /// `report --rows` writes such files where no call was seen.
+    #[test]
+    fn files_of_no_call_have_none() {
+        for (form, text) in [(RowsForm::Csv, HEADER), (RowsForm::JsonLines, "")] {
+            let (_directory, file) = file(form, text);
+            let error = find(&file, "f", CallId { tid: Tid(7), number: 0 }).unwrap_err();
+            assert_eq!(exit::of_error(&error), Some(Exit::Nothing), "{error}");
+        }
     }
 }

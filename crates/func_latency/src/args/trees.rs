@@ -43,6 +43,7 @@ pub struct ShowArgs {
     pub calls: CallsArgs,
     /// The rows of a report (report --rows) say where the call is: only the trace around it is decoded
     #[arg(long, value_name = "FILE.{jsonl,csv}")]
+    #[arg(conflicts_with_all = ["ancestor", "li", "ti", "pids", "tids"])]
     pub rows: Option<PathBuf>,
     /// Not deeper than N levels below the call
     #[arg(long, value_name = "N")]
