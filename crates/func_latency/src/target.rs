@@ -34,7 +34,28 @@ pub(crate) fn wanted(image: &Image, config: &CallsConfig, remarks: Remarks) -> R
             found.push(Wanted { function });
         }
     }
+    check_candidate(image, config)?;
     Ok(found)
+}
+
+/// `-I` takes one of several: where no name has several, there is a first one only.
+fn check_candidate(image: &Image, config: &CallsConfig) -> Result<()> {
+    let Some(index) = config.candidate.filter(|index| *index > 0) else { return Ok(()) };
+    let ancestor = config.ancestor.iter().map(|ancestor| &ancestor.function);
+    let is_ambiguous =
+        |text: &String| matches!(image.find(&query(config, text)), Err(FindError::Ambiguous { .. }));
+    if config.functions.iter().chain(ancestor).any(is_ambiguous) {
+        return Ok(());
+    }
+    let number = index + 1;
+    Err(failure(
+        Exit::Usage,
+        format!("-I '#{number}': no name that is given is ambiguous, so there is no #{number}"),
+    ))
+}
+
+fn query(config: &CallsConfig, text: &str) -> Query {
+    Query { text: text.to_owned(), object: config.object.clone() }
 }
 
 impl Wanted {
@@ -92,8 +113,7 @@ fn find(image: &Image, config: &CallsConfig, text: &str, remarks: Remarks) -> Re
 }
 
 fn chosen(image: &Image, config: &CallsConfig, text: &str) -> Result<Vec<FunctionMatch>> {
-    let query = Query { text: text.to_owned(), object: config.object.clone() };
-    let error = match image.find(&query) {
+    let error = match image.find(&query(config, text)) {
         Ok(found) => return Ok(found),
         Err(error) => error,
     };
