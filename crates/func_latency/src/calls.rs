@@ -4,7 +4,7 @@ use analyzer::{Analysis, Ancestor, LatencyRange, Report, Request, StartWindow, S
 use anyhow::Result;
 use decoder::{DecodeOptions, Decoded};
 use image::Image;
-use model::{AuxOwner, Digester, EventSink, FunctionId, Pid, Recording, Schedule, Tid};
+use model::{Digester, EventSink, FunctionId, Pid, Recording, Schedule, Tid};
 
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure};
@@ -13,7 +13,7 @@ use crate::one_call::Place;
 use crate::progress::Progress;
 use crate::render::units::{counted, size};
 use crate::target::{self, Remarks, Wanted};
-use crate::{messages, recording};
+use crate::{messages, recording, threads};
 
 /// A recording with its code, and what is asked of it.
 pub(crate) struct Opened<'a> {
@@ -136,27 +136,17 @@ impl<'a> Opened<'a> {
         if config.pids.is_empty() && config.tids == TidSet::default() {
             return Ok(Vec::new());
         }
-        let owners = recording.buffers.iter().filter_map(|buffer| match buffer.owner {
-            AuxOwner::Thread(tid) => Some(tid),
-            AuxOwner::Cpu(_) => None,
-        });
-        let mut known: Vec<Tid> = schedule.threads().map(|(tid, _)| tid).chain(owners).collect();
-        known.sort_unstable();
-        known.dedup();
+        let known = threads::known(recording, schedule);
         let of_process = |tid: &Tid| {
             config.pids.is_empty()
                 || config.pids.contains(&schedule.thread(*tid).map_or(Pid(tid.0), |life| life.pid))
         };
         let chosen: Vec<Tid> =
             known.iter().copied().filter(|tid| config.tids.contains(*tid) && of_process(tid)).collect();
-        let list = known.iter().map(|tid| tid.0.to_string()).collect::<Vec<_>>().join(", ");
         if chosen.is_empty() {
-            let message = format!("-p or -T: no such thread in the recording, which has {list}");
-            return Err(failure(Exit::Nothing, message));
+            return Err(threads::none_of("-p or -T", &known));
         }
-        for range in config.tids.0.iter().filter(|range| !known.iter().any(|tid| range.contains(*tid))) {
-            messages::warn(format!("-T {range}: no such thread in the recording, which has {list}"));
-        }
+        threads::warn_of_missing(&config.tids, &known);
         Ok(chosen)
     }
 
@@ -227,15 +217,14 @@ impl<'a> Opened<'a> {
         Ok(analysis.finish())
     }
 
-    /// Gives the trees of the wanted functions' calls, or of all, to `sink`.
+    /// Gives the trees of the wanted functions' calls, or of all, to `sink`; the report on them.
     ///
     /// # Errors
     /// As [`Self::request`].
-    pub(crate) fn trees(&self, sink: &mut dyn TreeSink) -> Result<()> {
+    pub(crate) fn trees(&self, sink: &mut dyn TreeSink) -> Result<Report> {
         let request = self.request()?;
         let mut analysis = Analysis::with_trees(&request, self.surroundings(), sink);
         self.decode(&mut analysis)?;
-        let _ = analysis.finish(); // gives out what is still open
-        Ok(())
+        Ok(analysis.finish())
     }
 }

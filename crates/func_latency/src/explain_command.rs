@@ -108,8 +108,11 @@ fn compared(groups: &Groups) -> Vec<CallRow> {
 
 fn no_groups(error: ChoiceError) -> anyhow::Error {
     let exit = match error {
-        ChoiceError::NoCalls | ChoiceError::NoOthers | ChoiceError::NoSlowCalls => Exit::Nothing,
-        ChoiceError::NoSuchCall(_) | ChoiceError::NotWhole(..) | ChoiceError::TooDeep(_) => Exit::Usage,
+        ChoiceError::NoCalls
+        | ChoiceError::NoOthers
+        | ChoiceError::NoSlowCalls
+        | ChoiceError::NoSuchCall(_) => Exit::Nothing,
+        ChoiceError::NotWhole(..) | ChoiceError::TooDeep(_) => Exit::Usage,
     };
     failure(exit, error.to_string())
 }

@@ -69,6 +69,7 @@ mod row_file;
 mod sched;
 mod show_command;
 mod target;
+mod threads;
 mod tree_commands;
 pub mod tree_config;
 #[cfg(feature = "bpf")]

@@ -241,12 +241,9 @@ fn verdict(
     wanted: &[Wanted],
     names: &dyn Names,
 ) -> Exit {
-    let without: Vec<String> = (report.functions.iter().zip(wanted))
-        .filter(|(function, _)| !seen(&function.calls))
-        .map(|(_, wanted)| format!("{} ({})", wanted.function.name, wanted.function.object_name))
-        .collect();
+    let without = uncalled(report, wanted);
     if !without.is_empty() {
-        messages::warn(no_calls(config, recording, report, &without));
+        messages::warn(no_calls(&config.calls, recording, report, &without));
     }
     // Where no call was seen because everything was lost, what helps against that is the answer.
     let mut too_much = None;
@@ -263,8 +260,21 @@ fn verdict(
     if too_much.is_some() || without.len() == report.functions.len() { Exit::Nothing } else { Exit::Done }
 }
 
+/// The functions of which no call of any status was seen.
+pub(crate) fn uncalled(report: &Report, wanted: &[Wanted]) -> Vec<String> {
+    (report.functions.iter().zip(wanted))
+        .filter(|(function, _)| !seen(&function.calls))
+        .map(|(_, wanted)| format!("{} ({})", wanted.function.name, wanted.function.object_name))
+        .collect()
+}
+
 /// What was seen instead of calls.
-fn no_calls(config: &ReportConfig, recording: &Recording<'_>, report: &Report, names: &[String]) -> String {
+pub(crate) fn no_calls(
+    config: &CallsConfig,
+    recording: &Recording<'_>,
+    report: &Report,
+    names: &[String],
+) -> String {
     let mut text = format!(
         "no call of {} was seen: the trace has {} of {} with {} of control flow",
         messages::list(names),
@@ -275,7 +285,7 @@ fn no_calls(config: &ReportConfig, recording: &Recording<'_>, report: &Report, n
     if recording.pt.has_ip_filter {
         text = format!("{text}, all inside its IP filter ({})", recording.ip_filter.trim());
     }
-    if restricted(&config.calls) {
+    if restricted(config) {
         text.push_str(", and -a, --li, --ti, -p or -T leave some out");
     }
     text

@@ -2,6 +2,7 @@
 
 use std::io::{BufWriter, Write, stdout};
 
+use analyzer::ledger::ChoiceError;
 use analyzer::{CallRow, FunctionReport, Request};
 use anyhow::{Context, Result};
 
@@ -57,9 +58,7 @@ fn show(config: &ShowConfig, opened: &Opened<'_>) -> Result<Exit> {
 /// The call's key, among the rows of its function.
 fn of_rows(rows: &[CallRow], config: &ShowConfig) -> Result<(CallKey, usize)> {
     let Some(row) = rows.iter().find(|row| row.id == config.id) else {
-        let message =
-            format!("no call {}: {} (report --rows has them)", config.id, counted(rows.len() as u64, "call"));
-        return Err(failure(Exit::Nothing, message));
+        return Err(failure(Exit::Nothing, ChoiceError::NoSuchCall(config.id).to_string()));
     };
     let key = CallKey::of(row);
     let twins = rows.iter().filter(|other| CallKey::of(other) == key && other.id < row.id);

@@ -2,25 +2,38 @@
 
 use std::io::{BufWriter, Write, stdout};
 
-use analyzer::{Analysis, Paths};
+use analyzer::{Analysis, Paths, Report};
 use anyhow::{Context, Result};
 
 use crate::args::ExportFormat;
-use crate::calls;
+use crate::calls::{self, Opened};
 use crate::config::{CallsConfig, RowsFile, RowsForm};
-use crate::exit::Exit;
+use crate::exit::{Exit, failure};
 use crate::export::{firefox, flamegraph, folded, perfetto, pprof};
-use crate::messages;
 use crate::output::{OutputFile, cannot_write, check_writable, write_file};
 use crate::printable::Printable;
 use crate::render::graph;
 use crate::render::image_names::ImageNames;
 use crate::render::rows::RowsWriter;
 use crate::tree_config::{ExportConfig, GraphConfig};
+use crate::{messages, report_command};
 
 /// Below the functions that were named, or all that was seen.
 pub(crate) fn paths_of(config: &CallsConfig) -> Paths {
     if config.functions.is_empty() { Paths::of_threads() } else { Paths::of_calls() }
+}
+
+/// What is said where trees are of whole calls, and there is none.
+const NONE_WHOLE: &str = "no call was seen from its entry to its end";
+
+/// Of the functions that were named, a call must have been seen, whole or not: else no file is touched.
+fn check_seen(opened: &Opened<'_>, report: &Report) -> Result<()> {
+    let without = report_command::uncalled(report, &opened.wanted);
+    if without.is_empty() || without.len() < report.functions.len() {
+        return Ok(());
+    }
+    let message = report_command::no_calls(opened.config, opened.recording, report, &without);
+    Err(failure(Exit::Nothing, message))
 }
 
 pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
@@ -30,8 +43,10 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
         check_writable(path)?;
         let paths = || {
             let mut paths = paths_of(&config.calls);
-            opened.trees(&mut paths)?;
-            anyhow::Ok(paths.finish())
+            let report = opened.trees(&mut paths)?;
+            check_seen(opened, &report)?;
+            let paths = paths.finish();
+            if paths.nodes().is_empty() { Err(failure(Exit::Nothing, NONE_WHOLE)) } else { Ok(paths) }
         };
         match config.format {
             ExportFormat::Folded => {
@@ -48,13 +63,19 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
             ExportFormat::Firefox => {
                 let mut profile =
                     firefox::Profile::new(names, opened.schedule, opened.surroundings().window.0);
-                opened.trees(&mut profile)?;
+                let report = opened.trees(&mut profile)?;
+                check_seen(opened, &report)?;
+                if report.functions.iter().all(|function| function.latency.count == 0) {
+                    return Err(failure(Exit::Nothing, NONE_WHOLE));
+                }
                 write_file(path, |out| profile.write(out))?;
             }
             ExportFormat::Perfetto => {
                 let mut file = OutputFile::create(path)?;
                 let mut trace = perfetto::Trace::new(&mut file.out, names, opened.schedule);
-                opened.trees(&mut trace)?;
+                let report = opened.trees(&mut trace)?;
+                // Else what was written takes no place.
+                check_seen(opened, &report)?;
                 trace.finish().with_context(|| cannot_write(path))?;
                 file.finish()?;
             }
@@ -66,7 +87,7 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
                 let analysis = Analysis::new(&opened.request()?, opened.surroundings());
                 let mut analysis = analysis.giving_rows_to(&mut rows);
                 opened.decode(&mut analysis)?;
-                let _ = analysis.finish(); // gives out what is still open
+                check_seen(opened, &analysis.finish())?;
                 rows.finish()?;
             }
         }
@@ -80,7 +101,7 @@ pub(crate) fn graph(config: &GraphConfig) -> Result<Exit> {
         opened.trees(&mut paths)?;
         let tree = paths.finish();
         if tree.nodes().is_empty() {
-            messages::warn("no call was seen from its entry to its end");
+            messages::warn(NONE_WHOLE);
             return Ok(Exit::Nothing);
         }
         let mut out = BufWriter::new(stdout().lock());

@@ -97,7 +97,6 @@ fn branches_in_order() {
             "end syscall 0x55550000100a outer+0xa",
         ]
     );
-    assert_eq!(check(&directory, &["dump", "--branches", "-T", "5"], 0).0, "");
 }
 
 #[test]
@@ -144,6 +143,82 @@ fn a_thread_that_is_not_there_is_named() {
     let directory = recorded("thread");
     let (_, stderr) = check(&directory, &["report", "-f", "f", "-T", "77,999"], 0);
     assert!(stderr.contains("-T 999: no such thread in the recording, which has 77"), "{stderr}");
+    // Dumps were empty.
+    for what in ["--packets", "--branches", "--sideband"] {
+        let (stdout, stderr) = check(&directory, &["dump", what, "-T", "5-6,999"], 1);
+        assert_eq!(stdout, "", "{what}");
+        assert!(stderr.contains("-T: no such thread in the recording, which has 77\n"), "{what}: {stderr}");
+        let (stdout, stderr) = check(&directory, &["dump", what, "-T", "77,999"], 0);
+        assert!(!stdout.is_empty() && stderr.contains("-T 999: no such thread in"), "{what}: {stderr}");
+    }
+}
+
+/// `explain` ended as if it had been typed wrongly.
+#[test]
+fn a_call_that_is_not_there_is_the_same_to_all() {
+    let directory = recorded("no-such-call");
+    for command in ["show", "explain"] {
+        let (stdout, stderr) = check(&directory, &[command, "77-9", "-f", "f"], 1);
+        assert_eq!(stdout, "", "{command}");
+        assert!(stderr.ends_with("error: there is no call 77-9; `report --rows` lists them\n"), "{stderr}");
+    }
+}
+
+/// Files that have no rows had no such call, and what chooses calls was not looked at.
+#[test]
+fn rows_that_say_where_a_call_is_are_ours_and_choose_it_alone() {
+    let directory = recorded("rows-of-show");
+    check(&directory, &["report", "-f", "f", "--rows", "calls.csv"], 0);
+    let words = ["show", "77-1", "-f", "f", "--rows"];
+    let (text, _) = check(&directory, &[&words[..], &["calls.csv"]].concat(), 0);
+    assert!(text.starts_with("call 77-1 of [f]"), "{text}");
+    for more in [["-a", "outer"], ["--li", "1,"], ["--ti", "0,0,9"], ["-T", "77"], ["-p", "77"]] {
+        let (stdout, stderr) = check(&directory, &[&words[..], &["calls.csv"], &more].concat(), 2);
+        assert_eq!(stdout, "");
+        assert!(stderr.contains("cannot be used with"), "{stderr}");
+    }
+    for (name, text, says) in [
+        ("wrong.csv", "x\n", "wrong.csv: line 1: no column id, which report --rows writes"),
+        ("wrong.jsonl", "[]\n", "wrong.jsonl: line 1: no row as report --rows writes it"),
+    ] {
+        std::fs::write(directory.join(name), text).unwrap();
+        let (_, stderr) = check(&directory, &[&words[..], &[name]].concat(), 4);
+        assert!(stderr.ends_with(&format!("error: {says}\n")), "{stderr}");
+    }
+}
+
+/// A good file was overwritten with an empty one, and nothing was said.
+#[test]
+fn of_no_call_nothing_is_exported() {
+    let directory = recorded("export-nothing");
+    for format in ["folded", "flamegraph", "pprof", "firefox", "perfetto", "csv", "jsonl"] {
+        let export = |function, code| {
+            check(&directory, &["export", "-f", function, "--format", format, "-o", "calls"], code)
+        };
+        assert_eq!(export("f", 0), (String::new(), String::new()), "{format}");
+        let good = std::fs::read(directory.join("calls")).unwrap();
+        let (_, stderr) = export("never", 1);
+        assert!(stderr.contains("error: no call of never (") && stderr.contains("1 thread with"), "{stderr}");
+        assert!(std::fs::read(directory.join("calls")).unwrap() == good, "{format}");
+        // What a pattern matched and nothing called is not missed.
+        assert!(!export("*", 0).1.contains("no call"), "{format}");
+        // `outer` was not seen whole, which these show.
+        let of_parts = ["perfetto", "csv", "jsonl"].contains(&format);
+        let says = "error: no call was seen from its entry to its end\n";
+        assert!(
+            of_parts && export("outer", 0).1.is_empty() || export("outer", 1).1.ends_with(says),
+            "{format}"
+        );
+    }
+}
+
+/// It was ignored.
+#[test]
+fn of_a_name_that_is_not_ambiguous_there_is_no_second() {
+    let directory = recorded("no-second");
+    let (_, stderr) = check(&directory, &["report", "-f", "f", "-I", "#2"], 2);
+    assert!(stderr.contains("-I '#2': no name that is given is ambiguous, so there is no #2"), "{stderr}");
+    check(&directory, &["report", "-f", "f", "-I", "#1"], 0);
 }
 
 #[test]

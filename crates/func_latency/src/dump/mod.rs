@@ -8,11 +8,13 @@ mod sideband;
 use std::io::{BufWriter, Write, stdout};
 
 use anyhow::{Context, Result};
+use model::{Recording, Schedule};
 
 use crate::config::{DumpConfig, DumpKind};
 use crate::exit::Exit;
+use crate::filter::TidSet;
 use crate::printable::Printable;
-use crate::recording;
+use crate::{recording, threads};
 
 /// Prints what the configuration says to stdout.
 ///
@@ -23,12 +25,29 @@ pub fn run(config: &DumpConfig) -> Result<Exit> {
     let file = recording::open(&config.input)?;
     let mut out = Printable(BufWriter::with_capacity(1 << 16, stdout().lock()));
     match config.what {
-        DumpKind::Packets => packets::dump(&mut out, &recording::read(&file)?, config),
-        DumpKind::Branches => branches::dump(&mut out, &recording::read_timed(&file)?, config, decoder),
+        DumpKind::Packets => {
+            let recording = recording::read(&file)?;
+            check_threads(&recording, config)?;
+            packets::dump(&mut out, &recording, config)
+        }
+        DumpKind::Branches => {
+            let recording = recording::read_timed(&file)?;
+            check_threads(&recording, config)?;
+            branches::dump(&mut out, &recording, config, decoder)
+        }
         // Also of recordings without trace.
         DumpKind::Sideband => sideband::dump(&mut out, &file, config)?,
     }
     .and_then(|()| out.flush())
     .context("cannot write to stdout")?;
     Ok(Exit::Done)
+}
+
+/// # Errors
+/// None of the threads that were asked for is there.
+fn check_threads(recording: &Recording<'_>, config: &DumpConfig) -> Result<()> {
+    if config.tids == TidSet::default() {
+        return Ok(());
+    }
+    threads::check(&config.tids, &threads::known(recording, &Schedule::new(&recording.sideband)))
 }

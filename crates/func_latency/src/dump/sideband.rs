@@ -1,25 +1,31 @@
 //! All records in the order of the file: `offset [size] time cpu pid/tid what`.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, Write};
 
 use analyzer::Reason;
+use anyhow::Result;
 use model::{Sideband, SidebandRecord, Tid};
 use perfdata::Listed;
 
 use crate::config::DumpConfig;
 use crate::filter::TidSet;
 use crate::render::names::reason_name;
-use crate::{exit, messages, recording};
+use crate::{exit, messages, recording, threads};
 
 pub(super) fn dump(
     out: &mut dyn Write,
     file: &perfdata::File,
     config: &DumpConfig,
-) -> Result<io::Result<()>, perfdata::ReadError> {
+) -> Result<io::Result<()>> {
     let mut result = Ok(());
+    let mut known = BTreeSet::new();
     let damage = file.list(&mut |listed| {
         let record = &listed.record;
+        if config.tids != TidSet::default() {
+            known.extend(threads_of(record));
+        }
         let wanted = config.window.is_none_or(|w| record.time.is_some_and(|time| w.contains(time)));
         if result.is_ok() && wanted && concerns(record, &config.tids) {
             result = writeln!(out, "{}", Line(listed));
@@ -31,11 +37,19 @@ pub(super) fn dump(
     if let Some(damage) = damage {
         messages::warn(recording::damage_message(&damage));
     }
+    if config.tids != TidSet::default() {
+        threads::check(&config.tids, &Vec::from_iter(known))?;
+    }
     Ok(result)
 }
 
 /// The record is of one of the threads, or about one.
 fn concerns(record: &SidebandRecord, tids: &TidSet) -> bool {
+    *tids == TidSet::default() || threads_of(record).any(|tid| tids.contains(tid))
+}
+
+/// The threads that the record is of or about.
+fn threads_of(record: &SidebandRecord) -> impl Iterator<Item = Tid> {
     let about = match &record.body {
         Sideband::Comm { tid, .. }
         | Sideband::Fork { tid, .. }
@@ -47,7 +61,8 @@ fn concerns(record: &SidebandRecord, tids: &TidSet) -> bool {
         Sideband::Mmap(mmap) => Some(Tid(mmap.pid.0)),
         _ => None,
     };
-    *tids == TidSet::default() || record.tid.into_iter().chain(about).any(|tid| tids.contains(tid))
+    // -1 is none.
+    record.tid.into_iter().chain(about).filter(|tid| tid.0 >= 0)
 }
 
 struct Line<'a>(&'a Listed);
