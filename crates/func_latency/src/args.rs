@@ -329,7 +329,7 @@ pub struct RecordArgs {
     /// What times the calls [default: pt where there is a trace unit, else uprobe]
     #[arg(long, value_enum, value_name = "BACKEND")]
     pub backend: Option<BackendChoice>,
-    /// Refuse probes that would cost more than this share of the CPU time that the program takes without (100: twice of it)
+    /// Refuse probes that would cost more than this share of the CPU time that the program takes without (100: as much again)
     /// [default: 20]; of a program that is started (-- CMD) the cost is not known, and nothing is refused
     #[arg(long = "max-overhead", value_name = "PCT")]
     pub max_overhead: Option<f64>,

@@ -20,6 +20,7 @@
 //! show_command    one call's tree -> render::tree     one_call: from the trace around it
 //! tree_commands   trees of all calls -> export::{folded, flamegraph, pprof, firefox, perfetto}, render::graph
 //!     calls       what the commands that follow calls share: recording, request, decoding
+//!     threads     those of a recording, and those of -T
 //! bundle_command  recording and image -> a directory for another machine
 //! dump        packets, branches, sideband, one per line
 //! output      files that results go to: none is an input, each is whole or not there
