@@ -310,7 +310,7 @@ pub struct RecordArgs {
     /// Copy the recording and the files that it needs into this directory, too
     #[arg(long, value_name = "DIR")]
     pub bundle: Option<PathBuf>,
-    /// Latency by code block
+    /// Latency by code block: not in this version; taken, so that old command lines run, and left out with a note
     #[arg(short = 'c', long = "code_block")]
     pub code_block: bool,
     /// 1: record only; 2: report the recording in the directory of -D

@@ -1,5 +1,7 @@
 //! What is said on stderr.
 
+use std::io::{Write, stderr};
+
 use analyzer::Violation;
 
 use crate::printable::printable;
@@ -37,7 +39,8 @@ pub(crate) fn error(error: &anyhow::Error) {
 }
 
 fn say(kind: &str, message: &str) {
-    eprintln!("func_latency: {kind}: {}", printable(message));
+    // Nobody may be there to read it, which is no reason to stop.
+    let _ = writeln!(stderr(), "func_latency: {kind}: {}", printable(message));
 }
 
 /// `a, b, c and 7 more`.

@@ -9,11 +9,11 @@ use std::path::Path;
 use rustix::process::{Resource, getrlimit};
 
 use crate::kernel_clock;
-use crate::pmu::Pmu;
 use crate::permission::{
     self, CAP_BPF, CAP_CHECKPOINT_RESTORE, CAP_IPC_LOCK, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, SETCAP,
     capabilities,
 };
+use crate::pmu::Pmu;
 use crate::procfs::{Proc, field};
 
 /// Linux from which on everything that we use is there; `(major, minor)`.

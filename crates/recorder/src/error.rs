@@ -8,9 +8,9 @@ use model::{Cpu, Pid, Tid};
 
 use crate::cpu_list::CpuList;
 use crate::means::LockLimit;
+use crate::permission::{self, CAP_PERFMON, CAP_SYS_ADMIN, SETCAP, capabilities};
 use crate::plan::{Plan, PlanError};
 use crate::pmu::PmuError;
-use crate::permission::{self, CAP_PERFMON, CAP_SYS_ADMIN, SETCAP, capabilities};
 use crate::procfs::Proc;
 use crate::pt_config::PtConfigError;
 
@@ -141,7 +141,12 @@ impl RecordError {
 
     pub(crate) fn open(whom: String, error: &io::Error, proc: &Proc) -> Self {
         let paranoid = proc.setting("kernel/perf_event_paranoid");
-        Self::Open { whom, errno: error.raw_os_error().unwrap_or(0), paranoid, capabilities: capabilities(proc) }
+        Self::Open {
+            whom,
+            errno: error.raw_os_error().unwrap_or(0),
+            paranoid,
+            capabilities: capabilities(proc),
+        }
     }
 
     pub(crate) fn program(words: &[OsString], error: io::Error) -> Self {
@@ -177,10 +182,13 @@ fn why_not_opened(errno: i32, paranoid: Option<i64>, capabilities: u64) -> Strin
              {SETCAP}; without that only programs of one's own can be traced, and no whole CPUs"
         ),
         libc::EBUSY => {
-            format!("another tracer has it: end that one first (sudo {WHO_HAS_EVENTS} shows by /proc/PID/fd/N who has events)")
+            format!(
+                "another tracer has it: end that one first (sudo {WHO_HAS_EVENTS} shows by /proc/PID/fd/N who has events)"
+            )
         }
         libc::EMFILE | libc::ENFILE => {
-            "too many open files: ulimit -n $(cat /proc/sys/fs/nr_open), or one buffer a thread (-t)".to_owned()
+            "too many open files: ulimit -n $(cat /proc/sys/fs/nr_open), or one buffer a thread (-t)"
+                .to_owned()
         }
         libc::ENODEV | libc::ENOENT | libc::EOPNOTSUPP => {
             "this processor or kernel cannot: `func_latency doctor` says more".to_owned()
@@ -264,7 +272,9 @@ mod tests {
             let denied = text(libc::EACCES, Some(4), capabilities);
             assert!(denied.contains("sysctl kernel.perf_event_paranoid=2"), "{denied}");
         }
-        for (paranoid, capabilities) in [(None, CAP_PERFMON), (Some(2), CAP_PERFMON), (Some(4), CAP_SYS_ADMIN)] {
+        for (paranoid, capabilities) in
+            [(None, CAP_PERFMON), (Some(2), CAP_PERFMON), (Some(4), CAP_SYS_ADMIN)]
+        {
             let denied = text(libc::EPERM, paranoid, capabilities);
             assert!(denied.contains("seccomp"), "root in a container was told to be root: {denied}");
         }

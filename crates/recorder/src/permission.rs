@@ -12,8 +12,7 @@ pub(crate) const CAP_BPF: u64 = 1 << 39;
 pub(crate) const CAP_CHECKPOINT_RESTORE: u64 = 1 << 40;
 
 /// The command that lets an ordinary user do all of it: one, because it sets all of a file's capabilities anew.
-pub(crate) const SETCAP: &str =
-    "sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_ipc_lock,cap_syslog,cap_checkpoint_restore+ep $(command -v func_latency)";
+pub(crate) const SETCAP: &str = "sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_ipc_lock,cap_syslog,cap_checkpoint_restore+ep $(command -v func_latency)";
 
 /// The capabilities of this process; 0 if they cannot be read.
 pub(crate) fn capabilities(proc: &Proc) -> u64 {

@@ -250,7 +250,10 @@ fn a_tsc_may_slip_behind_an_mtc() {
     clock.mtc(mtc(4));
     assert_eq!((clock.times().at(before).lo.0, clock.times().at(before).hi.0), (1_000_999, 1_002_001));
     let time = clock.times().at(behind);
-    assert!(time.lo.0 >= 1_001_999 && time.hi.0 >= 1_003_000, "not before the MTC that it is behind: {time:?}");
+    assert!(
+        time.lo.0 >= 1_001_999 && time.hi.0 >= 1_003_000,
+        "not before the MTC that it is behind: {time:?}"
+    );
     assert_eq!((clock.times().at(later).hi.0, clock.errors), (1_004_001, 0));
 }
 

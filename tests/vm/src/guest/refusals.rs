@@ -235,7 +235,9 @@ pub(super) fn all(vm: &Vm) -> Result<String> {
     }
     ensure!(wrong.is_empty(), "refusals:{wrong}");
     let refused = REFUSALS.iter().filter(|refusal| refusal.code != 0).count();
-    Ok(format!("{refused} refusals, each with code, setting and fix; an ordinary user records own processes, with capabilities those of others"))
+    Ok(format!(
+        "{refused} refusals, each with code, setting and fix; an ordinary user records own processes, with capabilities those of others"
+    ))
 }
 
 fn one(vm: &Vm, refusal: &Refusal) -> Result<()> {
@@ -302,7 +304,9 @@ fn refuse(vm: &Vm, refusal: &Refusal, target: &Child) -> Result<()> {
         words.push("setpriv".to_owned());
         words.extend(user);
         // By number: perfmon is younger than some setpriv.
-        words.extend(["--inh-caps=+sys_ptrace,+cap_38", "--ambient-caps=+sys_ptrace,+cap_38"].map(str::to_owned));
+        words.extend(
+            ["--inh-caps=+sys_ptrace,+cap_38", "--ambient-caps=+sys_ptrace,+cap_38"].map(str::to_owned),
+        );
     }
     words.extend([vm.func_latency().display().to_string(), "-D".to_owned(), PLACE.to_owned()]);
     let pid = target.id().to_string();
