@@ -127,6 +127,8 @@ fn without_a_trace_unit_nothing_is_recorded() {
     let directory = scratch("without-a-trace-unit");
     let name = directory.to_str().unwrap();
     check_failure(&["-d", "1", "-p", &own, "-t", "-D", name, "--history=1"], 3, "no Intel PT");
+    #[cfg(feature = "bpf")]
+    check_failure(&["-f", "main", "-F", "cpu", "-d", "1", "-p", &own, "-D", name], 3, "-F needs Intel PT");
     assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0, "a file is left behind");
 }
 

@@ -4,6 +4,9 @@ use std::path::Path;
 
 use recorder::doctor::{Finding, Trouble};
 
+/// What is left where there is no trace unit.
+const TIMES: &str = "without Intel PT uprobes time the calls of -f FUNC";
+
 const COSTS: &str = "calls cannot be timed by uprobes (--backend uprobe)";
 
 /// Looks at what uprobes need.
@@ -25,10 +28,8 @@ fn types(sysfs: &Path) -> Finding {
 fn programs() -> Finding {
     let what = "eBPF programs";
     match bpf::try_programs() {
-        Ok(true) => {
-            Finding { what, found: "accepted; all probes of a function at once".to_owned(), trouble: None }
-        }
-        Ok(false) => Finding { what, found: "accepted; probes one by one".to_owned(), trouble: None },
+        Ok(true) => Finding { what, found: format!("accepted; {TIMES}, all probes at once"), trouble: None },
+        Ok(false) => Finding { what, found: format!("accepted; {TIMES}, probe by probe"), trouble: None },
         Err(error) => {
             let fix =
                 "root, or CAP_BPF and CAP_PERFMON, on Linux 5.15 or newer that is not locked down".to_owned();

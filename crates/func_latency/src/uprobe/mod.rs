@@ -38,16 +38,15 @@ use report::{Live, Seen};
 /// The ring, if `-m` does not say.
 const RING_BYTES: u64 = 16 << 20;
 
-/// Whether probes time the calls: they or a kind of them were asked for, or there is no trace unit and they can do what was asked for.
+/// Whether probes time the calls: they or a kind of them were asked for, or there is no trace unit and a report was asked for, of which
+/// they say what they cannot do.
 pub(crate) fn takes(config: &RecordConfig) -> bool {
     match config.backend {
         Some(backend) => backend == BackendChoice::Uprobe,
         None if config.ends == Ends::ByReturnAddress => true,
         None => {
-            let is_of_functions = config.report.as_ref().is_some_and(|report| report.flamegraph.is_none());
-            let can =
-                config.then == Then::Report && config.request.target != Target::WholeCpus && is_of_functions;
-            can && Pmu::discover("/sys".as_ref()).is_err()
+            let can = config.then == Then::Report && config.request.target != Target::WholeCpus;
+            can && config.report.is_some() && Pmu::discover("/sys".as_ref()).is_err()
         }
     }
 }
@@ -154,7 +153,10 @@ fn check(config: &RecordConfig, report: &ReportConfig, proc: &Proc) -> Result<()
         ),
         (request.follow, "uprobes do not take --follow: name child processes, too, with -p PID,PID"),
         (report.calls.ancestor.is_some(), "-a needs Intel PT: uprobes see only the function itself"),
-        (report.flamegraph.is_some(), "-F needs Intel PT: uprobes see no call trees"),
+        (
+            report.flamegraph.is_some(),
+            "-F needs Intel PT: uprobes see no call trees; without it they time the calls of -f",
+        ),
         (
             config.bundle.is_some(),
             "--bundle: uprobes make no recording; --format json and --rows keep what they see",
