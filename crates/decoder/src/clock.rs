@@ -57,8 +57,8 @@ const END_ROOM_NS: u64 = 60_000_000_000;
 /// ... and that much earlier than the first: a ring that is copied may be older than the file.
 const START_ROOM_NS: u64 = 3_600_000_000_000;
 
-/// TSC ticks by which a TSC packet may be older than an MTC packet in front of it, in TSC and in the order of packets alike: perf
-/// has some 40 cycles as an estimate (`tsc_slip` in intel-pt-decoder.c), and this as what is certainly enough.
+/// By so many TSC ticks a TSC packet may be older than an MTC packet in front of it, and the other way round: perf has 40 cycles as an
+/// estimate, and this as what is certainly enough (`tsc_slip` in intel-pt-decoder.c).
 const SLIP: u128 = 0x1000 * ticks::ONE;
 
 /// The times of a segment's flow packets.
