@@ -307,21 +307,24 @@ impl Clock {
             return self.discontinuity();
         }
         let anchor = Anchor::exact(tsc);
-        let early = self.anchor.map_or(0, |mtc| mtc.lo.saturating_sub(anchor.hi));
-        let has_slipped = early > 0 && early <= SLIP;
+        let early = self.before_last_anchor(anchor);
+        let has_slipped = (1..=SLIP).contains(&early);
         if !in_psb || !self.cyc_fresh && !has_slipped {
             self.discontinuity(); // cycles since the last CYC are not counted yet
         }
-        if !has_slipped {
-            if early > 0 {
-                self.take_back_mtc(anchor);
-            } else {
-                self.set_anchor(anchor);
-            }
-            self.cyc_straddles = !self.cyc_fresh;
-        } // else time goes on from the MTC
+        match early {
+            0 => self.set_anchor(anchor),
+            1..=SLIP => (), // time goes on from the MTC
+            _ => self.take_back_mtc(anchor),
+        }
+        self.cyc_straddles = if has_slipped { self.cyc_straddles } else { !self.cyc_fresh };
         self.packet = Some((tsc, self.timeline.next()));
         self.aligned = Some(tsc);
+    }
+
+    /// By how much `anchor` is certainly earlier than the last one, which came in front of it.
+    fn before_last_anchor(&self, anchor: Anchor) -> u128 {
+        self.anchor.map_or(0, |last| last.lo.saturating_sub(anchor.hi))
     }
 
     /// What MTC packets have said since the last TSC packet cannot be: the TSC is here.
@@ -352,9 +355,9 @@ impl Clock {
         if skipped && self.most_now().is_none_or(|now| now < anchor.lo) {
             self.discontinuity(); // the cycles since the last anchor do not explain the time: the core has slept
         }
-        match self.anchor.map_or(0, |before| before.lo.saturating_sub(anchor.hi)) {
+        match self.before_last_anchor(anchor) {
             0 => (),
-            early if early <= SLIP => return,
+            1..=SLIP => return,
             _ => {
                 self.errors += 1;
                 return self.crystal.forget();

@@ -8,6 +8,7 @@ use image::BundledBytes;
 
 use crate::config::BundleConfig;
 use crate::exit::Exit;
+use crate::output::cannot_write;
 use crate::render::units::{counted, size};
 use crate::{messages, recording};
 
@@ -79,7 +80,7 @@ fn copy_recording(source: &Path, target: &Path) -> Result<u64> {
 
 fn write(bytes: &[u8], target: &Path) -> Result<u64> {
     create_parent(target)?;
-    fs::write(target, bytes).with_context(|| format!("cannot write {}", target.display()))?;
+    fs::write(target, bytes).with_context(|| cannot_write(target))?;
     Ok(bytes.len() as u64)
 }
 

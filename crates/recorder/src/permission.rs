@@ -35,3 +35,26 @@ pub(crate) fn shows_kernel_symbols(proc: &Proc, capabilities: u64) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn kernel_symbols_are_shown_as_the_kernel_shows_them() {
+        let root = tempfile::tempdir().unwrap();
+        let settings = root.path().join("sys/kernel");
+        fs::create_dir_all(&settings).unwrap();
+        let shows = |kptr_restrict: &str, paranoid: &str, capabilities| {
+            fs::write(settings.join("kptr_restrict"), kptr_restrict).unwrap();
+            fs::write(settings.join("perf_event_paranoid"), paranoid).unwrap();
+            shows_kernel_symbols(&Proc::at(root.path()), capabilities)
+        };
+        let users = [("0", "1"), ("0", "2"), ("1", "1"), ("2", "-1")];
+        assert_eq!(users.map(|(kptr, paranoid)| shows(kptr, paranoid, 0)), [true, false, false, false]);
+        let with_syslog = users.map(|(kptr, paranoid)| shows(kptr, paranoid, CAP_SYSLOG));
+        assert_eq!(with_syslog, [true, true, true, false]);
+    }
+}
