@@ -1,5 +1,6 @@
 //! The image: everything that ran, where and when.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock};
 
@@ -10,7 +11,7 @@ use model::{
 use rayon::prelude::*;
 
 use crate::demangle::{Form, demangle};
-use crate::elf::Elf;
+use crate::elf::{Elf, Segment};
 use crate::error::{ObjectError, Problem};
 use crate::functions::Function;
 use crate::jit_code::Dumps;
@@ -278,6 +279,14 @@ impl Image {
     #[must_use]
     pub fn function_file_ranges(&self, id: FunctionId) -> Vec<(FileOffset, u64)> {
         self.stretches(id).into_iter().map(|(_, offset, len)| (offset, len)).collect()
+    }
+
+    /// The stretches of an object's file, in whole pages, that a program maps with execution, in the order in which it does.
+    #[must_use]
+    pub fn executable_pages(&self, id: ObjectId) -> Vec<Range<FileOffset>> {
+        let segments = self.loaded(id).map_or(&[][..], |loaded| &loaded.segments);
+        let pages = segments.iter().filter(|segment| segment.executable).map(Segment::pages);
+        pages.map(|pages| FileOffset(pages.start)..FileOffset(pages.end)).collect()
     }
 
     /// The code of a function, as its object's file has it: each stretch with its linked address and its place in the file,
