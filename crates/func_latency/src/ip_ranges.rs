@@ -332,13 +332,12 @@ mod tests {
         assert!(
             no_range.ends_with("the cold part of f, the cold part of g: the processor has no more ranges")
         );
-        assert!(elsewhere.contains("the cold part of h: process 7 has"), "{elsewhere}");
+        assert!(elsewhere.contains("the cold part of h: attaching to process 7"), "{elsewhere}");
         let everything = Chosen::Everything { function: "f".to_owned(), why: misplaced };
         let warning = &everything.warnings()[0];
-        assert!(
-            warning
-                .starts_with("-i: all user code is recorded: the kernel cannot filter for f: process 7 has")
-        );
+        assert!(warning.starts_with(
+            "-i: all user code is recorded: the kernel cannot filter for f: attaching to process 7"
+        ));
         let none = Chosen::Ranges { ranges: Vec::new(), left_out: Vec::new() };
         assert_eq!(none.warnings(), [] as [String; 0]);
     }

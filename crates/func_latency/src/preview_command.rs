@@ -198,7 +198,7 @@ mod tests {
         let why = Misplaced::Mapping(model::Pid(7));
         let filter = Some(Chosen::Everything { function: "f".to_owned(), why });
         let text = text(&Aim { functions: Vec::new(), filter }, vec![losses(100_000, 0)]);
-        let says = "traced    all user code that runs there: no filter for f: process 7 has";
+        let says = "traced    all user code that runs there: no filter for f: attaching to process 7";
         assert!(text.contains(says), "{text}");
     }
 

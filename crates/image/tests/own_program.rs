@@ -29,7 +29,7 @@ fn own_mappings() -> Vec<SidebandRecord> {
     let executable = maps.lines().filter(|line| line.split_whitespace().nth(1) == Some("r-xp"));
     executable
         .filter_map(|line| {
-            let words: Vec<_> = line.split_whitespace().collect();
+            let words: Vec<_> = line.splitn(6, ' ').collect();
             let (start, end) = words[0].split_once('-')?;
             let number = |text| u64::from_str_radix(text, 16).unwrap();
             let mmap = Mmap {
@@ -37,7 +37,7 @@ fn own_mappings() -> Vec<SidebandRecord> {
                 start: Avma(number(start)),
                 len: number(end) - number(start),
                 file_offset: FileOffset(number(words[2])),
-                path: words.get(5)?.to_string(),
+                path: words.get(5)?.trim_start().to_owned(), // which may have spaces
                 build_id: None,
                 inode: None,
                 executable: true,

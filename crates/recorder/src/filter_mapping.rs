@@ -36,14 +36,15 @@ use crate::procfs::MapsLine;
 pub enum Misplaced {
     /// Of a process that runs already.
     #[error(
-        "process {} has that page of the file in two mappings, and the kernel takes the one that does not have this code; in a \
-         program that is started for the recording (-- CMD) it takes the other one",
+        "attaching to process {}, the kernel looks in the first mapping of the file that touches it, and that does not have its code; in \
+         a program that is started for the recording (-- CMD) the kernel looks in executable mappings only",
         .0.0
     )]
     Mapping(Pid),
     /// Of a program that is yet to be started.
     #[error(
-        "two executable segments have that page of the file, and the kernel takes the one that does not have this code"
+        "starting the program, the kernel looks in the last executable mapping of the file that touches it, and that does not have all \
+         of its code"
     )]
     Segment,
 }
