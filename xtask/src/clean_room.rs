@@ -1,11 +1,13 @@
-//! `clean-room`: the commands of the README in a bare Debian 12 with nothing but a Rust toolchain, in a clone at another path.
+//! `clean-room`: the commands of the README in a bare Debian 12 with nothing but a Rust toolchain, in a
+//! clone at another path.
 //!
 //! ```text
 //! target/clean-room/base   debootstrap's, with the C compiler without which Rust links nothing; made once
 //! target/clean-room/room   a copy of it for each path, with what leads this machine to its registries, and the clone
 //! ```
 //!
-//! What is mounted in the room is so in a mount namespace of the command alone, and goes with it, however that ends.
+//! What is mounted in the room is so in a mount namespace of the command alone, and goes with it, however
+//! that ends.
 
 use std::fs;
 use std::path::{Path, PathBuf};

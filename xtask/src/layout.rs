@@ -27,8 +27,8 @@ pub(crate) fn target_elsewhere() -> Option<PathBuf> {
     if std::env::var_os("CARGO_TARGET_DIR").is_some() { None } else { elsewhere(&root()) }
 }
 
-/// Where the path of a checkout has a space, `make` cannot build libbpf, the kernel's build system no module, and IP filters cannot
-/// name programs (nor where it has a comma): what is built is here then.
+/// Where the path of a checkout has a space, `make` cannot build libbpf, the kernel's build system no
+/// module, and IP filters cannot name programs (nor where it has a comma): what is built is here then.
 fn elsewhere(root: &Path) -> Option<PathBuf> {
     let has_separator = root.to_string_lossy().contains(|c: char| c.is_whitespace() || c == ',');
     has_separator.then(|| {

@@ -1,5 +1,6 @@
-//! `lib-tests`: the library tests alone, in another order each time, twice in one clone, with `TMPDIR` elsewhere, and by a user
-//! without rights: none may depend on what ran before it, on the directory for temporary files, or on root.
+//! `lib-tests`: the library tests alone, in another order each time, twice in one clone, with `TMPDIR`
+//! elsewhere, and by a user without rights: none may depend on what ran before it, on the directory for
+//! temporary files, or on root.
 
 use std::fs;
 use std::path::{Path, PathBuf};

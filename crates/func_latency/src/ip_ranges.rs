@@ -4,8 +4,9 @@
 //! widens it instead of taking one of its own: the code in between is traced for nothing, and ignored.  The kernel compares files, so
 //! that code of which processes have several files (containers) takes a range in each.
 //!
-//! The kernel looks for some ranges where their code never runs (`recorder::filter_mapping`). A cold part with such a range is left out.
-//! A function with such a range can only be recorded without a filter: one for other functions would hide it.
+//! The kernel looks for some ranges where their code never runs (`recorder::filter_mapping`). A cold part
+//! with such a range is left out. A function with such a range can only be recorded without a filter: one
+//! for other functions would hide it.
 
 use std::fmt;
 use std::ops::Range;

@@ -227,7 +227,8 @@ mod tests {
         assert_eq!(found(OsStr::new("no-such-program-anywhere")), None);
     }
 
-    /// Where the kernel looks for a function's code: its range in the file, and whether its mapping is the one that has it.
+    /// Where the kernel looks for a function's code: its range in the file, and whether its mapping is the
+    /// one that has it.
     fn places(code: &LiveCode, proc: &Proc) -> Vec<(&'static str, FileOffset, bool)> {
         let place = |name| {
             let function = laid_out::function(code, name);

@@ -281,7 +281,8 @@ impl Image {
         self.stretches(id).into_iter().map(|(_, offset, len)| (offset, len)).collect()
     }
 
-    /// The stretches of an object's file, in whole pages, that a program maps with execution, in the order in which it does.
+    /// The stretches of an object's file, in whole pages, that a program maps with execution, in the order
+    /// in which it does.
     #[must_use]
     pub fn executable_pages(&self, id: ObjectId) -> Vec<Range<FileOffset>> {
         let segments = self.loaded(id).map_or(&[][..], |loaded| &loaded.segments);

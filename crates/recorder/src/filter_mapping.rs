@@ -3,27 +3,30 @@
 //! A filter names a range of a file, the trace unit compares addresses, and the kernel makes one of the other
 //! (`kernel/events/core.c`, the same from Linux 5.10 to 6.18):
 //!
-//! | function | rule |
-//! |---|---|
-//! | `perf_addr_filter_match` | A mapping of the file's inode matches a range that it touches. Both ends count: a range that begins at the byte after the mapping matches, too. |
-//! | `perf_addr_filter_vma_adjust` | The addresses are those of the range in the mapping, cut to the mapping. |
-//! | `perf_addr_filter_apply` | A process that runs already: the *first* match by address counts, executable or not. |
-//! | `perf_addr_filters_adjust` | Mappings that a traced thread makes (exec, `dlopen`): of the executable ones the *last* match counts. |
+//! ```text
+//! perf_addr_filter_match       A mapping of the file's inode matches a range that it touches. Both ends
+//!                              count: a range that begins at the byte after the mapping matches, too.
+//! perf_addr_filter_vma_adjust  The addresses are those of the range in the mapping, cut to the mapping.
+//! perf_addr_filter_apply       Attaching to a process: the FIRST match by address, executable or not.
+//! perf_addr_filters_adjust     Mappings that a traced thread makes (exec, dlopen): the LAST match of those
+//!                              that are executable.
+//! ```
 //!
-//! These are wrong addresses where segments share a page of the file, as lld and mold lay out programs:
+//! The addresses are wrong where segments share a page of the file, as lld and mold lay out programs:
 //!
 //! ```text
 //! offset    0               0x1000              0x2000
 //! segments  [ constants .............. ][ text .......................
 //! mapping 1 [ r-- ------------------------------]
 //! mapping 2                 [ r-x ------------------------------------
-//!                                      |  f  |  first match of f: mapping 1, where f never runs
-//!                                               |  g  |  only match of g: mapping 2, if g begins after 0x2000
+//!                                      | f |          first match: mapping 1, where f never runs
+//!                                                | g |  only match: mapping 2, if g begins after 0x2000
 //! ```
 //!
-//! No other range helps a function like f. One that does not match mapping 1 begins after its end, and so after the function's
-//! entry; all mappings of the file have the same inode; and ranges without a file are for kernel addresses only
-//! (`pt_event_addr_filters_validate`). A program that is started for the recording has f in the filter: mapping 1 is not executable.
+//! No other range helps a function like f. One that does not match mapping 1 begins after its end, and so
+//! after the function's entry; all mappings of the file have the same inode; and ranges without a file are
+//! for kernel addresses only (`pt_event_addr_filters_validate`). A program that is started for the
+//! recording has f in the filter: mapping 1 is not executable.
 
 use std::ops::Range;
 
@@ -49,7 +52,8 @@ pub enum Misplaced {
     Segment,
 }
 
-/// Whether the kernel, attaching to a process with these mappings (by address), finds a range of `line`'s file in `line`, uncut.
+/// Whether the kernel, attaching to a process with these mappings (by address), finds a range of `line`'s
+/// file in `line`, uncut.
 ///
 /// # Errors
 /// It does not.
@@ -65,8 +69,8 @@ pub fn attaching(
     if found { Ok(()) } else { Err(Misplaced::Mapping(pid)) }
 }
 
-/// Whether the kernel, starting a program that maps this code of a file (in this order), finds a range of the file where its code is,
-/// uncut.
+/// Whether the kernel, starting a program that maps this code of a file (in this order), finds a range of
+/// the file where its code is, uncut.
 ///
 /// # Errors
 /// It does not.

@@ -1,9 +1,10 @@
 //! IP filters: which ranges of which files are traced.
 //!
-//! The kernel takes `filter 0xSTART/0xSIZE@FILE`, opens FILE, and compares its inode with that of whatever the target maps.  What
-//! a path says is not enough for that: the target may live in another file system (a container), its file may have been replaced,
-//! and on overlayfs the inode that is mapped is that of the layer below.  So a file is named by a path behind which there is
-//! certainly the inode that is mapped, or not at all.  In which of its mappings the kernel looks for a range: [`crate::filter_mapping`].
+//! The kernel takes `filter 0xSTART/0xSIZE@FILE`, opens FILE, and compares its inode with that of whatever
+//! the target maps.  What a path says is not enough for that: the target may live in another file system (a
+//! container), its file may have been replaced, and on overlayfs the inode that is mapped is that of the
+//! layer below.  So a file is named by a path behind which there is certainly the inode that is mapped, or
+//! not at all.  In which of its mappings the kernel looks for a range: [`crate::filter_mapping`].
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

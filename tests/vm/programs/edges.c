@@ -1,4 +1,5 @@
-// Functions at the edges of the text segment, whose first and last file page other segments have, too (edges.ld).
+// Functions at the edges of the text segment, whose first and last file page other segments have, too
+// (edges.ld).
 //
 // edges [rounds]
 #include <stdlib.h>

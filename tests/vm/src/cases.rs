@@ -179,7 +179,8 @@ pub const CASES: &[Case] = &[
         counted: &["outer", "leaf"],
         ..LIVE
     },
-    // The kernel cannot filter a running process for what lies where its text shares a file page with constants: all is traced.
+    // The kernel cannot filter a running process for what lies where its text shares a file page with
+    // constants: all is traced.
     Case {
         name: "live-filter-first",
         target: &["edges"],

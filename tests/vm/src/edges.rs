@@ -9,8 +9,8 @@ use object::{Object as _, ObjectSegment as _, ObjectSymbol as _, SegmentFlags, e
 
 const PAGE_BYTES: u64 = 4096;
 
-/// `first` is at the first byte of the text and in the constants' last page, `last` at its last byte and in the data's first page,
-/// and `middle` in a page that only the text has.
+/// `first` is at the first byte of the text and in the constants' last page, `last` at its last byte and in
+/// the data's first page, and `middle` in a page that only the text has.
 pub(crate) fn share_pages(program: &Path) -> Result<()> {
     let bytes = fs::read(program).with_context(|| program.display().to_string())?;
     let file = object::File::parse(&*bytes)?;

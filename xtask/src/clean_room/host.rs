@@ -1,5 +1,5 @@
-//! What leads this machine to its registries and mirrors, for a room: read from where programs read it, so that no host is named
-//! here.
+//! What leads this machine to its registries and mirrors, for a room: read from where programs read it, so
+//! that no host is named here.
 
 use std::ffi::OsString;
 use std::fs;
@@ -32,7 +32,8 @@ fn mirror_of(targets: &str) -> Option<String> {
     targets.lines().find_map(|line| line.strip_prefix(&prefix)).map(str::to_owned)
 }
 
-/// Settings of apt, cargo, pip, npm and name resolution, and the files that variables of [`environment`] name.
+/// Settings of apt, cargo, pip, npm and name resolution, and the files that variables of [`environment`]
+/// name.
 pub(super) fn copy_settings(room: &Path) -> Result {
     let apt = room.join("etc/apt");
     process::capture(Command::new("rm").arg("-rf").arg(&apt))?;
@@ -57,7 +58,8 @@ fn copy(from: &Path, room: &Path, path: &Path) -> Result {
     fs::copy(from, &to).map(drop).map_err(|e| format!("{} to {}: {e}", from.display(), to.display()))
 }
 
-/// Variables that a room has from this machine: proxies, certificates and registries; not those that name what the room lacks.
+/// Variables that a room has from this machine: proxies, certificates and registries; not those that name
+/// what the room lacks.
 pub(super) fn environment(room: &Path) -> Vec<(OsString, OsString)> {
     let is_there = |value: &OsString| match Path::new(value).strip_prefix("/") {
         Ok(path) => room.join(path).exists(),
