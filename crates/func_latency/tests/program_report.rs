@@ -431,9 +431,10 @@ fn a_file_that_cannot_be_written_whole_leaves_the_old_one() {
     symlink("old", of("link.csv")).unwrap();
     let listed = listing(&directory);
     let limited = |line: &str| {
-        let line = format!("ulimit -f 0; exec {} {line} -f f", env!("CARGO_BIN_EXE_func_latency"));
+        let line = format!("ulimit -f 0; exec \"$0\" {line} -f f");
         let mut shell = Command::new("sh");
-        let output = shell.args(["-c", &line]).current_dir(&directory).output().unwrap();
+        shell.args(["-c", &line, env!("CARGO_BIN_EXE_func_latency")]).current_dir(&directory);
+        let output = shell.output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(3), "{line}: {stderr}");
         assert!(stderr.contains(": File too large"), "{line}: {stderr}");
@@ -542,7 +543,7 @@ fn a_timeline_on_a_terminal() {
     let directory = recorded("terminal");
     let shown = |no_color: &str, options: &str| {
         let program = env!("CARGO_BIN_EXE_func_latency");
-        let line = format!("stty cols 100 rows 40 && {program} report -f f -l {options}");
+        let line = format!("stty cols 100 rows 40 && '{program}' report -f f -l {options}");
         let mut script = Command::new("script");
         script.args(["-qec", &line, "/dev/null"]).env("NO_COLOR", no_color).current_dir(&directory);
         script.stdin(Stdio::null()).output().map(|output| String::from_utf8(output.stdout).unwrap())
