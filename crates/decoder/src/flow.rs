@@ -9,6 +9,7 @@
 mod ahead;
 mod attributed;
 mod common;
+mod deferred;
 mod events;
 mod filtered;
 mod kernel;
@@ -145,6 +146,7 @@ impl<'a> Flow<'a> {
                 stack: ReturnStack::new(),
                 filter: IpFilter::parse(&recording.ip_filter),
                 own_calls: false,
+                unknown_callers: None,
                 tnt: Tnt::default(),
                 first_bit: None,
                 work: 0,
@@ -320,6 +322,7 @@ impl<'a> Flow<'a> {
     fn cyc(&mut self, cycles: u64) {
         self.clock.cyc(cycles);
         self.last.behind_tnt = false;
+        self.forced_out();
     }
 
     fn mtc(&mut self, ctc: u8) {

@@ -90,8 +90,11 @@ cases! {
     loss_on_one_cpu_after_the_other
     loss_until_the_end
     loss_until_the_thread_dies
+    missing_code_and_bits_after_a_deferred_tip
     missing_code_at_a_psb
+    missing_code_called_what_returns
     missing_code_lasts_until_code_is_reached
+    missing_code_then_a_return_past_a_call
     missing_code_then_overflow
     mode_tsx_has_no_fup_where_tracing_is_off
     overflow_in_a_later_psb_plus
@@ -129,6 +132,7 @@ cases! {
     time_while_tracing_is_off
     time_with_one_anchor
     time_without_cyc
+    tracing_ends_before_the_first_instruction
     tracing_ends_without_address_at_a_near_branch
     transaction_aborts
     transaction_aborts_by_an_interrupt

@@ -2,6 +2,7 @@
 //! direct branches in between, which have no packet.
 
 mod ends;
+mod trial;
 
 use model::{AuxOffset, Avma, BranchKind, EndKind, GapCause, IpFilter, Ns, Site, SpaceId, Target, Transfer};
 use packet::Tnt;
@@ -14,6 +15,7 @@ use crate::graph::BlockGraph;
 use crate::output::{Edges, Output};
 use crate::owner::Running;
 use crate::return_stack::ReturnStack;
+pub(crate) use trial::{Trial, Trying};
 
 /// The flow packet that is being followed.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +41,8 @@ pub(crate) struct Walk<'a> {
     pub(crate) stack: ReturnStack,
     /// Kernel code was skipped: the stack has what the running thread called, and not what the trace unit has.
     pub(crate) own_calls: bool,
+    /// The trace unit knows calls that the stack has not, as code before was missing: why it was.
+    pub(crate) unknown_callers: Option<GapCause>,
     /// The ranges that are traced.
     pub(crate) filter: IpFilter,
     /// Bits that wait for a deferred TIP.
@@ -235,11 +239,13 @@ impl Walk<'_> {
     #[cold]
     fn return_astray(&mut self, step: Step, side: Side, call: Option<BlockId>) -> Walked<()> {
         let from = self.graph.block(self.block).last;
-        let ip = call.map(|call| self.graph.return_address(call));
-        match ip.filter(|ip| ip.is_kernel() == (side == Side::Kernel)) {
-            Some(ip) => self.branch_to(step, BranchKind::Return, from, ip),
-            None => Err(GapCause::Desync { ip: from.ip }),
+        let desync = GapCause::Desync { ip: from.ip };
+        let Some(call) = call else { return Err(self.unknown_callers.unwrap_or(desync)) };
+        let ip = self.graph.return_address(call);
+        if ip.is_kernel() != (side == Side::Kernel) {
+            return Err(desync);
         }
+        self.branch_to(step, BranchKind::Return, from, ip)
     }
 
     /// Goes as far as an effect goes that ends where code and packet contradict each other, having used so many bits.

@@ -97,6 +97,7 @@ impl Flow<'_> {
     /// The trace unit has forgotten all calls.
     pub(super) fn forget_calls(&mut self) {
         self.walk.stack.clear();
+        self.walk.unknown_callers = None;
         self.away.left.clear();
         self.away.last = matches!(self.state, State::On).then_some(self.running.tid);
         self.away.mixed = false;

@@ -7,7 +7,7 @@ use super::events::{Fup, FupUse, Interruption};
 use super::loss::Lost;
 use super::{Flow, State};
 use crate::output::Moment;
-use crate::walk::Step;
+use crate::walk::{Step, Trial};
 
 impl Flow<'_> {
     #[inline]
@@ -15,6 +15,7 @@ impl Flow<'_> {
         self.fup = None;
         self.fup_use = FupUse::default();
         self.still_lost(true);
+        self.skip_bits(tnt);
         if matches!(self.state, State::Kernel) {
             self.end_waiting(at);
         }
@@ -52,7 +53,10 @@ impl Flow<'_> {
         let deferred = self.last.behind_tnt || !self.walk.tnt.is_empty();
         let step =
             if deferred { self.last.among_tnt(at) } else { self.last.step(self.clock.next_slot(), at) };
-        let walked = self.walk.follow_tip(step, ip);
+        let walked = match self.doubts_return(ip) {
+            Some(cause) => Err(cause),
+            None => self.walk.follow_tip(step, ip),
+        };
         if !deferred {
             self.last.tip(step.slot);
             self.clock.slot(self.walk.work);
@@ -92,10 +96,9 @@ impl Flow<'_> {
                 let step = self.step(at);
                 self.arrive(step, ip, true);
             }
-            (State::Lost(_), Some(ip)) => {
+            (State::Lost(lost), Some(ip)) => {
                 self.still_lost(false);
-                let step = self.step(at);
-                self.recover(step, ip);
+                self.recover_by_tip(at, ip, lost.bits);
             }
             (State::Kernel, _) => self.end_waiting(at),
             _ => (),
@@ -170,6 +173,7 @@ impl Flow<'_> {
                 let walked = match (desync, fup) {
                     (Some(cause), _) => Err(cause),
                     (None, Some(fup)) => self.interrupted(step, fup, ip),
+                    (None, None) if ip.is_none() && !in_kernel => self.ended_without_address(step),
                     (None, None) => self.walk.follow_end(step, ip),
                 };
                 self.clock.reached(step.slot, self.walk.work);
@@ -209,6 +213,21 @@ impl Flow<'_> {
         }
     }
 
+    /// Tracing ends without FUP and address.  Where no IP filter can have ended it, that is a far transfer; if the code comes to a
+    /// near branch instead, an event came first: before the instruction with which the code goes on, if that is on the way there,
+    /// else before the first one that is not known to have run.
+    fn ended_without_address(&mut self, step: Step) -> Result<(), GapCause> {
+        let end = Trial::of(&mut self.walk).advance();
+        let is_near_branch = end.is_ok_and(|block| block.branch_kind().is_some());
+        if self.context.recording.pt.has_ip_filter || !is_near_branch {
+            return self.walk.follow_end(step, None);
+        }
+        let here = self.walk.position().ip;
+        let goes_on =
+            self.reader.next_start(self.last_ip).filter(|&ip| Trial::of(&mut self.walk).reaches(ip));
+        self.walk.follow_async(step, AsyncCause::Unknown, goes_on.unwrap_or(here), None)
+    }
+
     /// Follows a FUP and TIP.PGD.
     fn interrupted(&mut self, step: Step, fup: Fup, to: Option<Avma>) -> Result<(), GapCause> {
         let cause = match fup.interruption {
@@ -229,6 +248,7 @@ impl Flow<'_> {
             }
             return;
         }
+        self.forced_out();
         let fup_use = std::mem::take(&mut self.fup_use);
         let Some(ip) = ip else { return };
         if let State::Lost(Lost { overflowed: true, fup_is_late, .. }) = self.state {

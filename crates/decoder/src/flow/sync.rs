@@ -11,6 +11,7 @@ impl Flow<'_> {
         self.fup = None;
         self.fup_use = FupUse::default();
         self.last_ip.reset();
+        self.forced_out();
         if self.errata.skl168 {
             self.clock.discontinuity();
         }
@@ -101,6 +102,7 @@ impl Flow<'_> {
             self.attribute();
         }
         let after_gap = matches!(self.state, State::Lost(_));
+        let missing_code = if let State::Lost(lost) = self.state { lost.missing_code() } else { None };
         // Where nothing is missing but time, the trace unit remembers its calls.
         let whole = matches!(self.state, State::Lost(lost) if lost.cause == GapCause::BetweenSnapshots && !lost.skips);
         if after_gap {
@@ -110,6 +112,7 @@ impl Flow<'_> {
             (self.running, self.walk.space) = (now, space);
             if !whole {
                 self.forget_calls();
+                self.walk.unknown_callers = missing_code;
             }
         }
         self.state = State::Off;

@@ -99,7 +99,6 @@ impl Walk<'_> {
                 }
                 Terminator::Undecodable(_) => return Err(stopped_at(&block)),
                 Terminator::Far => None,
-                // Without an address it is user code that was left, or tracing; a near branch does neither.
                 _ if ip.is_some() || !self.context.recording.pt.has_ip_filter => {
                     return Err(self.desync(&block));
                 }
