@@ -89,6 +89,10 @@ struct Flow<'a> {
     walk: Walk<'a>,
     state: State,
     last_ip: LastIp,
+    /// The last ones of these bits may wait for a TIP: see [`deferred`].
+    waiting: Tnt,
+    /// The last TNT, if nothing came that forces out the TIPs that waited for it.
+    last_tnt: Tnt,
     fup: Option<Fup>,
     fup_use: FupUse,
     /// The last PIP: a virtual machine runs.
@@ -154,6 +158,8 @@ impl<'a> Flow<'a> {
             },
             state: State::Unsynced,
             last_ip: LastIp::default(),
+            waiting: Tnt::default(),
+            last_tnt: Tnt::default(),
             fup: None,
             fup_use: FupUse::default(),
             guest: false,
@@ -268,6 +274,7 @@ impl<'a> Flow<'a> {
                 }
                 self.clock.tsc(tsc, self.psb.is_some());
                 self.last.behind_tnt = false;
+                self.forced_out();
                 self.resolved();
             }
             Packet::Tma { ctc, fast } => self.clock.tma(ctc, fast),
@@ -331,6 +338,7 @@ impl<'a> Flow<'a> {
         }
         self.clock.mtc(ctc);
         self.last.behind_tnt = false;
+        self.forced_out();
         self.resolved();
     }
 

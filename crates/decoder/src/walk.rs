@@ -15,7 +15,7 @@ use crate::graph::BlockGraph;
 use crate::output::{Edges, Output};
 use crate::owner::Running;
 use crate::return_stack::ReturnStack;
-pub(crate) use trial::{Trial, Trying};
+pub(crate) use trial::{Trial, Trying, Way};
 
 /// The flow packet that is being followed.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct Walk<'a> {
     pub(crate) stack: ReturnStack,
     /// Kernel code was skipped: the stack has what the running thread called, and not what the trace unit has.
     pub(crate) own_calls: bool,
-    /// The trace unit knows calls that the stack has not, as code before was missing: why it was.
+    /// Code was missing since the trace unit forgot all calls: why.  It knows calls that the stack has not.
     pub(crate) unknown_callers: Option<GapCause>,
     /// The ranges that are traced.
     pub(crate) filter: IpFilter,
@@ -239,13 +239,11 @@ impl Walk<'_> {
     #[cold]
     fn return_astray(&mut self, step: Step, side: Side, call: Option<BlockId>) -> Walked<()> {
         let from = self.graph.block(self.block).last;
-        let desync = GapCause::Desync { ip: from.ip };
-        let Some(call) = call else { return Err(self.unknown_callers.unwrap_or(desync)) };
-        let ip = self.graph.return_address(call);
-        if ip.is_kernel() != (side == Side::Kernel) {
-            return Err(desync);
+        let ip = call.map(|call| self.graph.return_address(call));
+        match ip.filter(|ip| ip.is_kernel() == (side == Side::Kernel)) {
+            Some(ip) => self.branch_to(step, BranchKind::Return, from, ip),
+            None => Err(GapCause::Desync { ip: from.ip }),
         }
-        self.branch_to(step, BranchKind::Return, from, ip)
     }
 
     /// Goes as far as an effect goes that ends where code and packet contradict each other, having used so many bits.

@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use model::{Avma, EndKind, GapCause, Ns, Site, Tid, Transfer};
 use packet::Tnt;
 
+use super::loss::{Lost, is_missing_code};
 use super::{Flow, State};
 use crate::return_stack::ReturnStack;
 use crate::walk::Step;
@@ -102,6 +103,12 @@ impl Flow<'_> {
         self.away.last = matches!(self.state, State::On).then_some(self.running.tid);
         self.away.mixed = false;
         self.walk.own_calls = matches!(self.state, State::Kernel);
+    }
+
+    /// Calls before `lost` are not known any more; if only code was missing, the trace unit knows them.
+    pub(super) fn forget_calls_before(&mut self, lost: Lost) {
+        self.forget_calls();
+        self.walk.unknown_callers = is_missing_code(lost.cause).then_some(lost.cause);
     }
 
     /// Kernel code cannot be followed here: the rest of the stay is skipped.

@@ -1,7 +1,6 @@
 //! Losing track of execution, and finding it again: every hole becomes a gap.
 
 use model::{AuxOffset, Avma, GapCause, Ns};
-use packet::Tnt;
 
 use super::events::FupUse;
 use super::{Flow, State};
@@ -28,8 +27,6 @@ pub(super) struct Lost {
     pub(super) overflowed: bool,
     /// Packets other than of time came since: the next FUP is not OVF's own.
     pub(super) fup_is_late: bool,
-    /// Of missing code, the last bits that may have waited for a TIP which has not come: see [`super::deferred`].
-    pub(super) bits: Tnt,
 }
 
 /// The first packet of time behind a loss of packets.
@@ -61,20 +58,18 @@ impl Lost {
         }
     }
 
-    /// The cause, if it is code that is missing.
-    pub(super) const fn missing_code(&self) -> Option<GapCause> {
-        match self.cause {
-            GapCause::MissingCode { .. } | GapCause::UnmappedCode { .. } | GapCause::NarrowCode { .. } => {
-                Some(self.cause)
-            }
-            _ => None,
-        }
-    }
-
     /// How many bytes are not decoded if those from `end` on are.
     fn bytes_until(&self, end: AuxOffset) -> u64 {
         if self.skips { self.psb.unwrap_or(end).0.saturating_sub(self.at.0) } else { 0 }
     }
+}
+
+/// The packets are there, and the code that they lead through is not.
+pub(super) const fn is_missing_code(cause: GapCause) -> bool {
+    matches!(
+        cause,
+        GapCause::MissingCode { .. } | GapCause::UnmappedCode { .. } | GapCause::NarrowCode { .. }
+    )
 }
 
 impl Flow<'_> {
@@ -205,19 +200,10 @@ impl Flow<'_> {
     #[inline]
     pub(super) fn resolved(&mut self) {
         let State::Lost(lost) = &mut self.state else { return };
-        lost.bits = Tnt::default();
         if lost.is_of_packets() && !lost.skips && lost.resolved.is_none() && self.psb.is_none() {
             let slot = self.clock.slot(self.walk.work);
             lost.resolved =
                 Some(Resolved { slot, not_before: self.clock.now_lo(), at: self.reader.offset() });
-        }
-    }
-
-    /// No bit has waited for what comes from here on (SDM, "Deferred TIPs").
-    #[inline]
-    pub(super) fn forced_out(&mut self) {
-        if let State::Lost(lost) = &mut self.state {
-            lost.bits = Tnt::default();
         }
     }
 
@@ -262,11 +248,10 @@ impl Flow<'_> {
 
     /// From here on execution is not known; `skips`: the bytes that follow cannot be used.
     pub(super) fn lose(&mut self, cause: GapCause, at: AuxOffset, skips: bool) {
-        let waiting = std::mem::take(&mut self.walk.tnt);
+        let cause = self.lose_bits(cause);
         self.fup = None;
         self.end_before_another_loss();
         if let State::Lost(lost) = &mut self.state {
-            lost.bits = Tnt::default();
             lost.skips |= skips;
             lost.overflowed = cause == GapCause::Overflow;
             (lost.psb, lost.resolved, lost.fup_is_late) = (None, None, false);
@@ -278,25 +263,14 @@ impl Flow<'_> {
         };
         let overflowed = cause == GapCause::Overflow;
         let since = self.clock.now_lo();
-        let lost = Lost {
-            cause,
-            from,
-            since,
-            at,
-            skips,
-            psb: None,
-            resolved: None,
-            overflowed,
-            fup_is_late: false,
-            bits: Tnt::default(),
-        };
+        let lost =
+            Lost { cause, from, since, at, skips, psb: None, resolved: None, overflowed, fup_is_late: false };
         if lost.is_of_packets() && matches!(self.state, State::Off) && self.clock.is_set() {
             // Others may have come and gone since there was a trace of anybody.
             self.running = self.present(since);
             self.walk.space = self.space_of(self.running);
         }
         self.state = State::Lost(lost);
-        self.skip_bits(waiting);
     }
 
     /// Lost, and a packet says where execution is: goes on there if there is code, or if no more is missing than that.

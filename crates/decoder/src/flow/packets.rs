@@ -15,13 +15,14 @@ impl Flow<'_> {
         self.fup = None;
         self.fup_use = FupUse::default();
         self.still_lost(true);
-        self.skip_bits(tnt);
+        self.last_tnt = tnt;
         if matches!(self.state, State::Kernel) {
             self.end_waiting(at);
         }
         if matches!(self.state, State::On) {
             self.follow_tnt(at, tnt);
         }
+        self.bits_after_tnt();
     }
 
     /// A TNT in code that is followed.
@@ -53,9 +54,10 @@ impl Flow<'_> {
         let deferred = self.last.behind_tnt || !self.walk.tnt.is_empty();
         let step =
             if deferred { self.last.among_tnt(at) } else { self.last.step(self.clock.next_slot(), at) };
-        let walked = match self.doubts_return(ip) {
-            Some(cause) => Err(cause),
-            None => self.walk.follow_tip(step, ip),
+        let walked = if self.doubts_return(ip) {
+            Err(GapCause::Desync { ip: self.walk.position().ip })
+        } else {
+            self.walk.follow_tip(step, ip)
         };
         if !deferred {
             self.last.tip(step.slot);
@@ -96,9 +98,10 @@ impl Flow<'_> {
                 let step = self.step(at);
                 self.arrive(step, ip, true);
             }
-            (State::Lost(lost), Some(ip)) => {
+            (State::Lost(_), Some(ip)) => {
                 self.still_lost(false);
-                self.recover_by_tip(at, ip, lost.bits);
+                let step = self.step(at);
+                self.recover_by_tip(step, ip);
             }
             (State::Kernel, _) => self.end_waiting(at),
             _ => (),
@@ -122,7 +125,7 @@ impl Flow<'_> {
             }
             Err(cause) => {
                 self.lose(cause, step.at, true);
-                self.recover(step, ip);
+                self.recover_by_tip(step, ip);
             }
         }
     }
@@ -130,6 +133,7 @@ impl Flow<'_> {
     pub(super) fn pge(&mut self, at: AuxOffset, payload: IpPayload) {
         self.fup = None;
         self.fup_use = FupUse::default();
+        self.forced_out();
         if let Some(ip) = self.last_ip.expand(payload).map(Avma) {
             self.start(at, ip);
         }
@@ -199,7 +203,7 @@ impl Flow<'_> {
                 let step = self.step(at);
                 self.close_gap(step, self.running);
                 self.state = State::Off;
-                self.forget_calls();
+                self.forget_calls_before(lost);
             }
             State::Lost(_) => (),
             State::Kernel | State::Guest | State::Off | State::Unsynced => {

@@ -101,18 +101,16 @@ impl Flow<'_> {
         if switched {
             self.attribute();
         }
-        let after_gap = matches!(self.state, State::Lost(_));
-        let missing_code = if let State::Lost(lost) = self.state { lost.missing_code() } else { None };
-        // Where nothing is missing but time, the trace unit remembers its calls.
-        let whole = matches!(self.state, State::Lost(lost) if lost.cause == GapCause::BetweenSnapshots && !lost.skips);
-        if after_gap {
+        let lost = if let State::Lost(lost) = self.state { Some(lost) } else { None };
+        let after_gap = lost.is_some();
+        if let Some(lost) = lost {
             let now = std::mem::replace(&mut self.running, before);
             let space = std::mem::replace(&mut self.walk.space, space_before);
             self.close_gap(step, now);
             (self.running, self.walk.space) = (now, space);
-            if !whole {
-                self.forget_calls();
-                self.walk.unknown_callers = missing_code;
+            // Where nothing is missing but time, the trace unit remembers its calls.
+            if lost.cause != GapCause::BetweenSnapshots || lost.skips {
+                self.forget_calls_before(lost);
             }
         }
         self.state = State::Off;

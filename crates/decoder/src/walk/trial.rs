@@ -15,7 +15,11 @@ pub(crate) struct Trial<'w, 'a> {
     stack: ReturnStack,
     /// Bits that wait for a deferred TIP.
     tnt: Tnt,
+    way: Way,
 }
+
+/// The blocks where a packet decided, and where it led: the address of a TIP, or the next block of a bit.
+pub(crate) type Way = Vec<(BlockId, Option<Avma>, BlockId)>;
 
 /// Where a trial is after a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,13 +35,13 @@ pub(crate) enum Trying {
 impl<'w, 'a> Trial<'w, 'a> {
     /// A trial from where `walk` is, with the calls that it knows.
     pub(crate) fn of(walk: &'w mut Walk<'a>) -> Self {
-        Self { block: walk.block, stack: walk.stack.clone(), tnt: Tnt::default(), walk }
+        Self { block: walk.block, stack: walk.stack.clone(), tnt: Tnt::default(), way: vec![], walk }
     }
 
     /// A trial from `ip` on, where `bits` come first and no call is known; none where there is no code.
     pub(crate) fn at(walk: &'w mut Walk<'a>, ip: Avma, bits: Tnt) -> Option<Self> {
         let block = walk.block_at(ip).ok()?;
-        Some(Self { walk, block, stack: ReturnStack::new(), tnt: bits })
+        Some(Self { walk, block, stack: ReturnStack::new(), tnt: bits, way: vec![] })
     }
 
     fn here(&self) -> Block {
@@ -110,9 +114,24 @@ impl<'w, 'a> Trial<'w, 'a> {
         call.is_some_and(returns_elsewhere) && !self.walk.target(ip).at_entry
     }
 
-    /// Bits wait for a TIP.
-    pub(crate) fn has_bits(&self) -> bool {
+    fn has_bits(&self) -> bool {
         !self.tnt.is_empty()
+    }
+
+    /// Where packets have led, the first first.
+    pub(crate) fn into_way(self) -> Way {
+        self.way
+    }
+
+    /// Something came for which no bit waits.
+    pub(crate) fn ends(&self) -> Trying {
+        if self.has_bits() { Trying::Fails } else { Trying::Fits }
+    }
+
+    /// A FUP: execution has come to `ip` without a packet.
+    pub(crate) fn fup(&mut self, ip: Option<Avma>) -> Trying {
+        let is_here = ip.is_some_and(|ip| self.reaches(ip)) || self.here().terminator == Terminator::Far;
+        if is_here { self.ends() } else { Trying::Fails }
     }
 
     pub(crate) fn tnt(&mut self, tnt: Tnt) -> Trying {
@@ -127,7 +146,9 @@ impl<'w, 'a> Trial<'w, 'a> {
     pub(crate) fn bits(&mut self) -> Trying {
         while self.has_bits() {
             let is_compressed = self.walk.context.recording.pt.return_compression;
-            let walked = match self.advance() {
+            let advanced = self.advance();
+            let from = self.block;
+            let walked = match advanced {
                 Ok(block) => match block.terminator {
                     Terminator::Conditional { taken } => match self.tnt.pop() {
                         Some(true) => self.go_to(taken),
@@ -135,7 +156,10 @@ impl<'w, 'a> Trial<'w, 'a> {
                     },
                     Terminator::Return if is_compressed => match (self.tnt.pop(), self.stack.pop()) {
                         (Some(true), Some(call)) => self.go_to(self.walk.graph.return_address(call)),
-                        (Some(true), None) => return Trying::Fits,
+                        (Some(true), None) => {
+                            self.way.push((self.block, None, BlockId::NONE));
+                            return Trying::Fits;
+                        }
                         _ => return Trying::Fails,
                     },
                     Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return => break,
@@ -146,6 +170,7 @@ impl<'w, 'a> Trial<'w, 'a> {
             if let Err(cause) = walked {
                 return Trying::of(cause);
             }
+            self.way.push((from, None, self.block));
         }
         Trying::Goes
     }
@@ -162,6 +187,7 @@ impl<'w, 'a> Trial<'w, 'a> {
             },
             Err(cause) => return Trying::of(cause),
         }
+        self.way.push((self.block, Some(ip), BlockId::NONE));
         match self.go_to(ip) {
             Ok(()) => self.bits(),
             Err(cause) => Trying::of(cause),
