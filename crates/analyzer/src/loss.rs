@@ -14,6 +14,8 @@ pub(crate) struct Ledger {
     /// The gaps by thread (`None`: nobody that we know of), CPU and cause.
     sums: BTreeMap<(Option<Tid>, Option<Cpu>, Cause), CauseLoss>,
     untimed: Untimed,
+    /// OVF packets: some are inside of gaps of other causes, and one may be a gap of several threads.
+    pub(crate) overflows: u64,
 }
 
 impl Ledger {
@@ -57,8 +59,7 @@ impl Ledger {
         let total = |of: fn(&ThreadLoss) -> u64| threads.iter().map(|t| u128::from(of(t))).sum::<u128>();
         let (window, observed, lost) =
             (total(|t| t.window_ns), total(|t| t.observed_ns), total(|t| t.lost_ns));
-        let (overflows, truncated, errors) =
-            (count(&[order(GapCause::Overflow)]), count(&[order(GapCause::Truncated)]), count(&ERRORS));
+        let (truncated, errors) = (count(&[order(GapCause::Truncated)]), count(&ERRORS));
         for thread in &mut threads {
             thread.by_cause = self.by_cause(|tid, _| tid == Some(thread.tid));
         }
@@ -67,7 +68,7 @@ impl Ledger {
         cpus.dedup();
         let of_cpu = |cpu| CpuLoss { cpu, by_cause: self.by_cause(|_, on| on == cpu) };
         Loss {
-            overflows,
+            overflows: self.overflows,
             truncated,
             errors,
             lost_ns: u64::try_from(lost).unwrap_or(u64::MAX),
@@ -147,7 +148,7 @@ mod tests {
 
     #[test]
     fn one_ledger_has_the_sums_by_cause_by_thread_and_by_cpu() {
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger { overflows: 3, ..Ledger::default() };
         let missing = |object| GapCause::MissingCode { object: ObjectId(object) };
         let desync = |ip| GapCause::Desync { ip: model::Avma(ip) };
         let gaps = [
@@ -166,7 +167,7 @@ mod tests {
         ledger.has_cut(Tid(2), Cut { cause: CutCause::Gap(missing(2)), cpu: Some(Cpu(0)) });
         ledger.has_cut(Tid(2), Cut { cause: CutCause::StackSwitch, cpu: Some(Cpu(0)) });
         let loss = ledger.finish(vec![thread(1, 20), thread(2, 15)]);
-        assert_eq!((loss.overflows, loss.truncated, loss.errors, loss.lost_ns), (1, 0, 6, 35));
+        assert_eq!((loss.overflows, loss.truncated, loss.errors, loss.lost_ns), (3, 0, 6, 35));
         assert_eq!(loss.coverage, 0.825);
         assert_eq!(loss.percent(), 17.5);
         let one_percent = Ledger::default().finish(vec![thread(1, 1)]);

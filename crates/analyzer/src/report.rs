@@ -41,7 +41,7 @@ pub struct TraceSummary {
 /// What was lost.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Loss {
-    /// Internal overflows (OVF).
+    /// Internal overflows (OVF packets, wherever they stand).
     pub overflows: u64,
     /// Times that a buffer was full.
     pub truncated: u64,

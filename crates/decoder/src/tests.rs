@@ -91,6 +91,7 @@ cases! {
     loss_until_the_end
     loss_until_the_thread_dies
     missing_code_and_bits_after_a_deferred_tip
+    missing_code_and_bits_of_either
     missing_code_at_a_psb
     missing_code_called_what_returns
     missing_code_lasts_until_code_is_reached
@@ -112,6 +113,7 @@ cases! {
     overflow_then_psb_where_tracing_is_off
     overflow_where_tracing_is_off
     overflow_where_tracing_is_off_then_truncated
+    overflows_inside_of_other_gaps
     return_stack_cleared_at_ovf
     return_stack_cleared_at_psb
     return_stack_cleared_at_resync
