@@ -72,7 +72,11 @@ impl Ledger {
             truncated,
             errors,
             lost_ns: u64::try_from(lost).unwrap_or(u64::MAX),
-            coverage: if window == 0 { 1.0 } else { observed as f64 / window as f64 },
+            coverage: match (window, self.sums.is_empty()) {
+                (0, true) => 1.0,
+                (0, false) => 0.0, // what there is of trace is lost
+                _ => observed as f64 / window as f64,
+            },
             by_cause: self.by_cause(|_, _| true),
             unowned: self.by_cause(|tid, _| tid.is_none()),
             cpus: cpus.into_iter().map(of_cpu).collect(),
@@ -110,7 +114,7 @@ fn key(cause: GapCause) -> Cause {
 }
 
 /// Causes that are neither the trace unit's nor the kernel's doing, nor a matter of when tracing began.
-const ERRORS: [u8; 6] = [2, 3, 4, 5, 6, 7];
+const ERRORS: [u8; 7] = [2, 3, 4, 5, 6, 7, 9];
 
 /// Order of causes in tables: as they are declared.
 const fn order(cause: GapCause) -> u8 {
@@ -122,12 +126,14 @@ const fn order(cause: GapCause) -> u8 {
         GapCause::MissingCode { .. } => 4,
         GapCause::UnmappedCode { .. } => 5,
         GapCause::NarrowCode { .. } => 6,
-        GapCause::UnknownThread => 7,
-        GapCause::NoSync => 8,
-        GapCause::NotYetAttached => 9,
-        GapCause::UntracedCpu => 10,
-        GapCause::BetweenSnapshots => 11,
-        GapCause::FullRing => 12,
+        GapCause::UnknownInstruction { .. } => 7,
+        GapCause::Guest => 8,
+        GapCause::UnknownThread => 9,
+        GapCause::NoSync => 10,
+        GapCause::NotYetAttached => 11,
+        GapCause::UntracedCpu => 12,
+        GapCause::BetweenSnapshots => 13,
+        GapCause::FullRing => 14,
     }
 }
 
@@ -221,5 +227,16 @@ mod tests {
         let loss = ledger.finish(vec![thread(1, 0)]);
         assert_eq!((loss.coverage, loss.percent()), (1.0, 0.0));
         assert_eq!(loss.untimed, Untimed { count: 2, bytes: 6 });
+    }
+
+    /// A recording of a virtual machine alone had a coverage of 100 %.
+    #[test]
+    fn where_all_trace_is_lost_nothing_is_covered() {
+        let mut ledger = Ledger::default();
+        ledger.add(Tid(-1), None, &gap(40, GapCause::Guest), 0);
+        let loss = ledger.finish(vec![]);
+        assert_eq!((loss.coverage, loss.percent(), loss.errors), (0.0, 100.0, 0));
+        let nothing = Ledger::default().finish(vec![]);
+        assert_eq!((nothing.coverage, nothing.percent()), (1.0, 0.0));
     }
 }

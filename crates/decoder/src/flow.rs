@@ -12,6 +12,7 @@ mod common;
 mod deferred;
 mod events;
 mod filtered;
+mod guest;
 mod kernel;
 mod loss;
 mod packets;
@@ -97,6 +98,7 @@ struct Flow<'a> {
     fup_use: FupUse,
     /// The last PIP: a virtual machine runs.
     guest: bool,
+    stay: Option<guest::Stay>,
     errata: Errata,
     last: LastFlow,
     /// Inside PSB+: the address of its FUP.
@@ -163,6 +165,7 @@ impl<'a> Flow<'a> {
             fup: None,
             fup_use: FupUse::default(),
             guest: false,
+            stay: None,
             errata,
             last: LastFlow { slot: start_slot, open_tnt: false, behind_tnt: false, tnt_lo: start_slot },
             psb: None,
@@ -183,6 +186,9 @@ impl<'a> Flow<'a> {
         loop {
             self.common();
             let offset = self.reader.offset();
+            if !matches!(self.state, State::Guest) {
+                self.end_stay(offset);
+            }
             let truncation = self.segment.truncations.get(self.next_truncation).copied();
             if truncation.is_some_and(|at| at <= offset) {
                 self.truncated(offset);
@@ -345,6 +351,7 @@ impl<'a> Flow<'a> {
     fn finish(mut self) -> (SegmentOutput, TimelineRoom) {
         let recording_end = self.context.recording.time_span.map(|(_, last)| last);
         self.lost_at_the_end();
+        self.end_stay(self.reader.offset().min(self.segment.end));
         // Any time may pass behind the last packet before what it stands for is over.
         self.clock.discontinuity();
         self.clock.slot(self.walk.work);

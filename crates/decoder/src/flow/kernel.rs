@@ -141,6 +141,7 @@ impl Flow<'_> {
     /// ... and was left.
     pub(super) fn skipped_end(&mut self, step: Step, to: Option<Avma>) {
         let Some(ip) = self.away.filtered.take() else { return };
+        self.thread();
         let from = Site { ip, function: self.walk.target(ip).function, len: 0 };
         let end = Transfer::End { kind: EndKind::Skipped, from, to };
         self.walk.output.transfer(step.slot, step.slot, self.walk.work, step.at, end);

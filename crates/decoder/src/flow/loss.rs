@@ -54,6 +54,8 @@ impl Lost {
             | GapCause::MissingCode { .. }
             | GapCause::UnmappedCode { .. }
             | GapCause::NarrowCode { .. }
+            | GapCause::UnknownInstruction { .. }
+            | GapCause::Guest
             | GapCause::UnknownThread => false,
         }
     }
@@ -68,7 +70,10 @@ impl Lost {
 pub(super) const fn is_missing_code(cause: GapCause) -> bool {
     matches!(
         cause,
-        GapCause::MissingCode { .. } | GapCause::UnmappedCode { .. } | GapCause::NarrowCode { .. }
+        GapCause::MissingCode { .. }
+            | GapCause::UnmappedCode { .. }
+            | GapCause::NarrowCode { .. }
+            | GapCause::UnknownInstruction { .. }
     )
 }
 

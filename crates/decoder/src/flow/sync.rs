@@ -12,6 +12,7 @@ impl Flow<'_> {
         self.fup_use = FupUse::default();
         self.last_ip.reset();
         self.forced_out();
+        self.end_stay(at);
         if self.errata.skl168 {
             self.clock.discontinuity();
         }
@@ -46,7 +47,7 @@ impl Flow<'_> {
                 }
             }
             (State::Kernel, Some(ip)) if ip.is_kernel() => self.skipped_psb(ip),
-            (State::Guest, Some(_)) if self.guest => (),
+            (State::Guest, Some(_)) if self.guest => self.enter_guest(step),
             (State::Off | State::Kernel | State::Guest, Some(ip)) => {
                 self.lose(GapCause::Desync { ip }, at, false);
                 self.arrive(step, ip, true);
@@ -79,9 +80,11 @@ impl Flow<'_> {
             return self.arrive(step, ip, true);
         }
         self.attribute();
+        if self.guest {
+            return self.enter_guest(step);
+        }
         self.thread();
         match self.enter(ip) {
-            _ if self.guest => self.state = State::Guest,
             Ok(()) => self.state = State::On,
             Err(cause) if ip.is_kernel() => {
                 self.skip_kernel(cause);
@@ -114,13 +117,15 @@ impl Flow<'_> {
             }
         }
         self.state = State::Off;
+        if self.guest {
+            return self.enter_guest(step);
+        }
         if !self.running.is_known() {
             self.doubt(step);
             self.thread();
             return self.lose(GapCause::UnknownThread, step.at, true);
         }
         match self.enter(ip) {
-            _ if self.guest => self.state = State::Guest,
             Ok(()) => {
                 self.thread();
                 let to = self.walk.position();

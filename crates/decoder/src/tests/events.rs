@@ -45,7 +45,10 @@ impl<'a> Text<'a> {
             TraceEvent::Branch(branch) => (self.transfer(&branch.transfer), self.time(branch.time)),
             TraceEvent::Gap(gap) => {
                 let at = match gap.cause {
-                    GapCause::Desync { ip } | GapCause::UnmappedCode { ip } | GapCause::NarrowCode { ip } => {
+                    GapCause::Desync { ip }
+                    | GapCause::UnmappedCode { ip }
+                    | GapCause::NarrowCode { ip }
+                    | GapCause::UnknownInstruction { ip } => {
                         format!(" at {}", self.code.name(ip))
                     }
                     _ => String::new(),
@@ -97,9 +100,13 @@ impl<'a> Text<'a> {
 
 impl EventSink for Text<'_> {
     fn events(&mut self, _: Pid, tid: Tid, _: SpaceId, events: &[TraceEvent]) {
-        assert!(self.threads || tid == Tid(7), "only thread 7 is traced");
+        assert!(self.threads || matches!(tid, Tid(7 | -1)), "only thread 7 is traced");
         for event in events {
-            let thread = if self.threads { format!("{}: ", tid.0) } else { String::new() };
+            let thread = match tid {
+                Tid(tid) if self.threads => format!("{tid}: "),
+                Tid(-1) => "nobody: ".to_owned(),
+                _ => String::new(),
+            };
             let line = thread + &self.event(event);
             self.lines.push(line);
         }
