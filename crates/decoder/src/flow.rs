@@ -179,9 +179,12 @@ impl<'a> Flow<'a> {
     }
 
     fn run(&mut self) {
-        if self.segment.first && !self.reader.starts_with_psb() {
-            self.lose(GapCause::NoSync, self.segment.start(), true);
-            self.reader.resync_here();
+        if self.segment.first {
+            self.reader.skip_padding();
+            if self.reader.starts_with_psb() == Some(false) {
+                self.lose(GapCause::NoSync, self.reader.offset(), true);
+                self.reader.resync_here();
+            }
         }
         loop {
             self.common();

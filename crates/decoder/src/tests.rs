@@ -115,6 +115,8 @@ cases! {
     overflow_where_tracing_is_off
     overflow_where_tracing_is_off_then_truncated
     overflows_inside_of_other_gaps
+    padding_alone
+    padding_before_the_first_psb
     return_stack_cleared_at_ovf
     return_stack_cleared_at_psb
     return_stack_cleared_at_resync
