@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use model::{
-    AuxOffset, Digest, EventSink, EventTime, FunctionSet, Gap, GapCause, Ns, Pid, SpaceId, Tid, TraceEvent,
+    AuxOffset, AuxOwner, Digest, EventSink, EventTime, FunctionSet, Gap, GapCause, Ns, Pid, SpaceId, Tid,
+    TraceEvent,
 };
 use rustc_hash::FxHashMap;
 
@@ -130,6 +131,13 @@ pub(crate) fn percent_of_a_core(span_ns: u64, coverage: f64) -> f64 {
 impl EventSink for Analysis<'_> {
     fn asks_about(&self) -> Option<FunctionSet> {
         self.session.asks_about()
+    }
+
+    fn overflows(&mut self, owner: AuxOwner, count: u64) {
+        let is_of_others = |tid| !self.tids.is_empty() && !self.tids.contains(&tid);
+        if !matches!(owner, AuxOwner::Thread(tid) if is_of_others(tid)) {
+            self.session.loss.overflows += count;
+        }
     }
 
     fn left_out(&mut self, tid: Tid, transfers: u64) {

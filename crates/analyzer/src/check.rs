@@ -12,7 +12,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use model::{AuxOffset, EventSink, EventTime, FunctionId, FunctionSet, Ns, Pid, SpaceId, Tid, TraceEvent};
+use model::{
+    AuxOffset, AuxOwner, EventSink, EventTime, FunctionId, FunctionSet, Ns, Pid, SpaceId, Tid, TraceEvent,
+};
 use rustc_hash::FxHashMap;
 
 use crate::analysis::Analysis;
@@ -132,6 +134,10 @@ impl EventSink for CheckedAnalysis<'_> {
 
     fn asks_about(&self) -> Option<FunctionSet> {
         self.analysis.asks_about()
+    }
+
+    fn overflows(&mut self, owner: AuxOwner, count: u64) {
+        self.analysis.overflows(owner, count);
     }
 
     fn left_out(&mut self, tid: Tid, transfers: u64) {

@@ -14,6 +14,8 @@ pub(crate) struct Ledger {
     /// The gaps by thread (`None`: nobody that we know of), CPU and cause.
     sums: BTreeMap<(Option<Tid>, Option<Cpu>, Cause), CauseLoss>,
     untimed: Untimed,
+    /// OVF packets: some are inside of gaps of other causes, and one may be a gap of several threads.
+    pub(crate) overflows: u64,
 }
 
 impl Ledger {
@@ -57,8 +59,7 @@ impl Ledger {
         let total = |of: fn(&ThreadLoss) -> u64| threads.iter().map(|t| u128::from(of(t))).sum::<u128>();
         let (window, observed, lost) =
             (total(|t| t.window_ns), total(|t| t.observed_ns), total(|t| t.lost_ns));
-        let (overflows, truncated, errors) =
-            (count(&[order(GapCause::Overflow)]), count(&[order(GapCause::Truncated)]), count(&ERRORS));
+        let (truncated, errors) = (count(&[order(GapCause::Truncated)]), count(&ERRORS));
         for thread in &mut threads {
             thread.by_cause = self.by_cause(|tid, _| tid == Some(thread.tid));
         }
@@ -67,11 +68,15 @@ impl Ledger {
         cpus.dedup();
         let of_cpu = |cpu| CpuLoss { cpu, by_cause: self.by_cause(|_, on| on == cpu) };
         Loss {
-            overflows,
+            overflows: self.overflows,
             truncated,
             errors,
             lost_ns: u64::try_from(lost).unwrap_or(u64::MAX),
-            coverage: if window == 0 { 1.0 } else { observed as f64 / window as f64 },
+            coverage: match (window, self.sums.is_empty()) {
+                (0, true) => 1.0,
+                (0, false) => 0.0, // what there is of trace is lost
+                _ => observed as f64 / window as f64,
+            },
             by_cause: self.by_cause(|_, _| true),
             unowned: self.by_cause(|tid, _| tid.is_none()),
             cpus: cpus.into_iter().map(of_cpu).collect(),
@@ -109,7 +114,7 @@ fn key(cause: GapCause) -> Cause {
 }
 
 /// Causes that are neither the trace unit's nor the kernel's doing, nor a matter of when tracing began.
-const ERRORS: [u8; 6] = [2, 3, 4, 5, 6, 7];
+const ERRORS: [u8; 7] = [2, 3, 4, 5, 6, 7, 9];
 
 /// Order of causes in tables: as they are declared.
 const fn order(cause: GapCause) -> u8 {
@@ -121,12 +126,14 @@ const fn order(cause: GapCause) -> u8 {
         GapCause::MissingCode { .. } => 4,
         GapCause::UnmappedCode { .. } => 5,
         GapCause::NarrowCode { .. } => 6,
-        GapCause::UnknownThread => 7,
-        GapCause::NoSync => 8,
-        GapCause::NotYetAttached => 9,
-        GapCause::UntracedCpu => 10,
-        GapCause::BetweenSnapshots => 11,
-        GapCause::FullRing => 12,
+        GapCause::UnknownInstruction { .. } => 7,
+        GapCause::Guest => 8,
+        GapCause::UnknownThread => 9,
+        GapCause::NoSync => 10,
+        GapCause::NotYetAttached => 11,
+        GapCause::UntracedCpu => 12,
+        GapCause::BetweenSnapshots => 13,
+        GapCause::FullRing => 14,
     }
 }
 
@@ -147,7 +154,7 @@ mod tests {
 
     #[test]
     fn one_ledger_has_the_sums_by_cause_by_thread_and_by_cpu() {
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger { overflows: 3, ..Ledger::default() };
         let missing = |object| GapCause::MissingCode { object: ObjectId(object) };
         let desync = |ip| GapCause::Desync { ip: model::Avma(ip) };
         let gaps = [
@@ -166,7 +173,7 @@ mod tests {
         ledger.has_cut(Tid(2), Cut { cause: CutCause::Gap(missing(2)), cpu: Some(Cpu(0)) });
         ledger.has_cut(Tid(2), Cut { cause: CutCause::StackSwitch, cpu: Some(Cpu(0)) });
         let loss = ledger.finish(vec![thread(1, 20), thread(2, 15)]);
-        assert_eq!((loss.overflows, loss.truncated, loss.errors, loss.lost_ns), (1, 0, 6, 35));
+        assert_eq!((loss.overflows, loss.truncated, loss.errors, loss.lost_ns), (3, 0, 6, 35));
         assert_eq!(loss.coverage, 0.825);
         assert_eq!(loss.percent(), 17.5);
         let one_percent = Ledger::default().finish(vec![thread(1, 1)]);
@@ -220,5 +227,16 @@ mod tests {
         let loss = ledger.finish(vec![thread(1, 0)]);
         assert_eq!((loss.coverage, loss.percent()), (1.0, 0.0));
         assert_eq!(loss.untimed, Untimed { count: 2, bytes: 6 });
+    }
+
+    /// A recording of a virtual machine alone had a coverage of 100 %.
+    #[test]
+    fn where_all_trace_is_lost_nothing_is_covered() {
+        let mut ledger = Ledger::default();
+        ledger.add(Tid(-1), None, &gap(40, GapCause::Guest), 0);
+        let loss = ledger.finish(vec![]);
+        assert_eq!((loss.coverage, loss.percent(), loss.errors), (0.0, 100.0, 0));
+        let nothing = Ledger::default().finish(vec![]);
+        assert_eq!((nothing.coverage, nothing.percent()), (1.0, 0.0));
     }
 }

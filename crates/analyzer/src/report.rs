@@ -41,7 +41,7 @@ pub struct TraceSummary {
 /// What was lost.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Loss {
-    /// Internal overflows (OVF).
+    /// Internal overflows (OVF packets, wherever they stand).
     pub overflows: u64,
     /// Times that a buffer was full.
     pub truncated: u64,
@@ -49,7 +49,7 @@ pub struct Loss {
     pub errors: u64,
     /// Sum over the threads.
     pub lost_ns: u64,
-    /// Sum over the threads of what was seen / sum of their windows; 1 if there was no thread.
+    /// Sum over the threads of what was seen / sum of their windows; without a thread 0 if there are gaps, else 1.
     pub coverage: f64,
     /// By cause, in order of causes: the sums over `threads` and `unowned`, and over `cpus`.
     pub by_cause: Vec<CauseLoss>,
@@ -74,11 +74,15 @@ pub struct Untimed {
 
 impl Loss {
     /// Lost time as a share of the threads' windows, in percent: not by way of `coverage`, which rounds, so that 1 % is not
-    /// more than 1 %.
+    /// more than 1 %.  All, if there are gaps and no thread.
     #[must_use]
     pub fn percent(&self) -> f64 {
         let window_ns: u128 = self.threads.iter().map(|thread| u128::from(thread.window_ns)).sum();
-        if window_ns == 0 { 0.0 } else { 100.0 * self.lost_ns as f64 / window_ns as f64 }
+        match (window_ns, self.by_cause.is_empty()) {
+            (0, true) => 0.0,
+            (0, false) => 100.0,
+            _ => 100.0 * self.lost_ns as f64 / window_ns as f64,
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! One static basic block: straight code up to the next branch, decoded once.
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction};
 use model::{Avma, BranchKind, CodeSource, EndKind, FunctionAt, NoCode, Site, SpaceId, Target};
+
+use crate::instruction::{Instructions, Undecoded};
 
 /// Index in the block graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +32,10 @@ pub(crate) enum Terminator {
     Far,
     /// No branch: the block was cut because it was long.
     Continue,
-    /// The next instruction cannot be decoded: the bytes end, or are not an instruction.
+    /// The next instruction is not there, or not all of it.
     Undecodable(NoCode),
+    /// The next instruction is one that the disassembler does not know.
+    Unknown,
 }
 
 /// Straight code and the branch at its end.
@@ -65,25 +68,24 @@ impl Block {
         ip: Avma,
         mut function_at: impl FnMut(Avma) -> FunctionAt,
     ) -> Self {
-        let mut decoder = Decoder::with_ip(64, bytes, ip.0, DecoderOptions::NONE);
-        let mut instruction = Instruction::default();
-        let mut last = ip;
-        let mut len = 0;
+        let mut code_of_block = Instructions::at(ip, bytes);
+        let (mut last, mut len, mut instructions) = (ip, 0, 0);
         let mut terminator = Terminator::Continue;
-        let mut instructions = 0;
         for _ in 0..MAX_INSTRUCTIONS {
-            let at = Avma(decoder.ip());
-            decoder.decode_out(&mut instruction);
-            if instruction.is_invalid() {
+            let found = match code_of_block.next() {
+                Ok(decoded) => {
+                    instructions += 1;
+                    (last, len) = (decoded.ip, decoded.len);
+                    decoded.terminator
+                }
                 // What precedes it can still run: an interrupt may come before.
-                let why = code.code(space, at).err().unwrap_or(NoCode::Unmapped);
-                terminator = Terminator::Undecodable(why);
-                break;
-            }
-            instructions += 1;
-            last = at;
-            len = instruction.len();
-            if let Some(found) = terminator_of(&instruction) {
+                Err(Undecoded::Unknown) => Some(Terminator::Unknown),
+                Err(Undecoded::Missing) => {
+                    let why = code.code(space, last.plus(len.into())).err().unwrap_or(NoCode::Unmapped);
+                    Some(Terminator::Undecodable(why))
+                }
+            };
+            if let Some(found) = found {
                 terminator = found;
                 break;
             }
@@ -93,7 +95,7 @@ impl Block {
         Self {
             space,
             start: Target { ip, function: id, at_entry },
-            last: Site { ip: last, function, len: len as u8 },
+            last: Site { ip: last, function, len },
             instructions,
             terminator,
             taken: BlockId::NONE,
@@ -110,7 +112,9 @@ impl Block {
             Terminator::IndirectJump => BranchKind::IndirectJump,
             Terminator::IndirectCall => BranchKind::IndirectCall,
             Terminator::Return => BranchKind::Return,
-            Terminator::Far | Terminator::Continue | Terminator::Undecodable(_) => return None,
+            Terminator::Far | Terminator::Continue | Terminator::Undecodable(_) | Terminator::Unknown => {
+                return None;
+            }
         })
     }
 
@@ -119,7 +123,7 @@ impl Block {
         let leaves = match self.terminator {
             Terminator::Jump { to } | Terminator::Call { to, .. } => ip == to,
             Terminator::Conditional { taken } => ip == taken || ip == self.last.next_ip(),
-            Terminator::Continue | Terminator::Undecodable(_) => false,
+            Terminator::Continue | Terminator::Undecodable(_) | Terminator::Unknown => false,
             Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return | Terminator::Far => {
                 true
             }
@@ -131,16 +135,12 @@ impl Block {
     /// The instruction that runs on into `ip`.
     pub(crate) fn before(&self, code: &dyn CodeSource, space: SpaceId, ip: Avma) -> Option<Site> {
         let bytes = code.code(space, self.start.ip).ok()?;
-        let mut decoder = Decoder::with_ip(64, bytes, self.start.ip.0, DecoderOptions::NONE);
-        let mut instruction = Instruction::default();
+        let mut instructions = Instructions::at(self.start.ip, bytes);
         for _ in 0..MAX_INSTRUCTIONS {
-            decoder.decode_out(&mut instruction);
-            if instruction.is_invalid() || instruction.next_ip() > ip.0 {
-                return None;
-            }
-            if instruction.next_ip() == ip.0 {
-                let len = instruction.len() as u8;
-                return Some(Site { ip: Avma(instruction.ip()), function: self.last.function, len });
+            let decoded = instructions.next().ok()?;
+            let site = Site { ip: decoded.ip, function: self.last.function, len: decoded.len };
+            if site.next_ip() >= ip {
+                return (site.next_ip() == ip).then_some(site);
             }
         }
         None
@@ -150,41 +150,4 @@ impl Block {
     pub(crate) fn contains(&self, ip: Avma) -> bool {
         self.start.ip <= ip && ip <= self.last.ip
     }
-}
-
-/// `None` for an instruction that falls through.
-fn terminator_of(instruction: &Instruction) -> Option<Terminator> {
-    Some(match instruction.flow_control() {
-        FlowControl::Next => return None,
-        FlowControl::ConditionalBranch => {
-            Terminator::Conditional { taken: Avma(instruction.near_branch_target()) }
-        }
-        FlowControl::UnconditionalBranch if instruction.is_jmp_short_or_near() => {
-            Terminator::Jump { to: Avma(instruction.near_branch_target()) }
-        }
-        FlowControl::Call if instruction.is_call_near() => {
-            let to = Avma(instruction.near_branch_target());
-            Terminator::Call { to, push: to.0 != instruction.next_ip() }
-        }
-        FlowControl::IndirectBranch if instruction.is_jmp_near_indirect() => Terminator::IndirectJump,
-        FlowControl::IndirectCall if instruction.is_call_near_indirect() => Terminator::IndirectCall,
-        FlowControl::Return if is_near_return(instruction.code()) => Terminator::Return,
-        // XBEGIN continues behind itself; an abort is an asynchronous event (MODE.TSX, FUP, TIP).
-        FlowControl::XbeginXabortXend => return None,
-        // To their own code they fall through: a VM exit is an asynchronous event.
-        FlowControl::Call if is_hypercall(instruction.code()) => return None,
-        _ => Terminator::Far,
-    })
-}
-
-fn is_hypercall(code: Code) -> bool {
-    use Code::{Tdcall, Vmcall, Vmgexit, Vmgexit_F2, Vmmcall};
-    matches!(code, Vmcall | Vmmcall | Vmgexit | Vmgexit_F2 | Tdcall)
-}
-
-fn is_near_return(code: Code) -> bool {
-    matches!(
-        code,
-        Code::Retnq | Code::Retnq_imm16 | Code::Retnd | Code::Retnd_imm16 | Code::Retnw | Code::Retnw_imm16
-    )
 }

@@ -9,8 +9,10 @@
 mod ahead;
 mod attributed;
 mod common;
+mod deferred;
 mod events;
 mod filtered;
+mod guest;
 mod kernel;
 mod loss;
 mod packets;
@@ -88,10 +90,15 @@ struct Flow<'a> {
     walk: Walk<'a>,
     state: State,
     last_ip: LastIp,
+    /// The last ones of these bits may wait for a TIP: see [`deferred`].
+    waiting: Tnt,
+    /// The last TNT, if nothing came that forces out the TIPs that waited for it.
+    last_tnt: Tnt,
     fup: Option<Fup>,
     fup_use: FupUse,
     /// The last PIP: a virtual machine runs.
     guest: bool,
+    stay: Option<guest::Stay>,
     errata: Errata,
     last: LastFlow,
     /// Inside PSB+: the address of its FUP.
@@ -145,6 +152,7 @@ impl<'a> Flow<'a> {
                 stack: ReturnStack::new(),
                 filter: IpFilter::parse(&recording.ip_filter),
                 own_calls: false,
+                unknown_callers: None,
                 tnt: Tnt::default(),
                 first_bit: None,
                 work: 0,
@@ -152,9 +160,12 @@ impl<'a> Flow<'a> {
             },
             state: State::Unsynced,
             last_ip: LastIp::default(),
+            waiting: Tnt::default(),
+            last_tnt: Tnt::default(),
             fup: None,
             fup_use: FupUse::default(),
             guest: false,
+            stay: None,
             errata,
             last: LastFlow { slot: start_slot, open_tnt: false, behind_tnt: false, tnt_lo: start_slot },
             psb: None,
@@ -168,13 +179,19 @@ impl<'a> Flow<'a> {
     }
 
     fn run(&mut self) {
-        if self.segment.first && !self.reader.starts_with_psb() {
-            self.lose(GapCause::NoSync, self.segment.start(), true);
-            self.reader.resync_here();
+        if self.segment.first {
+            self.reader.skip_padding();
+            if self.reader.starts_with_psb() == Some(false) {
+                self.lose(GapCause::NoSync, self.reader.offset(), true);
+                self.reader.resync_here();
+            }
         }
         loop {
             self.common();
             let offset = self.reader.offset();
+            if !matches!(self.state, State::Guest) {
+                self.end_stay(offset);
+            }
             let truncation = self.segment.truncations.get(self.next_truncation).copied();
             if truncation.is_some_and(|at| at <= offset) {
                 self.truncated(offset);
@@ -266,6 +283,7 @@ impl<'a> Flow<'a> {
                 }
                 self.clock.tsc(tsc, self.psb.is_some());
                 self.last.behind_tnt = false;
+                self.forced_out();
                 self.resolved();
             }
             Packet::Tma { ctc, fast } => self.clock.tma(ctc, fast),
@@ -320,6 +338,7 @@ impl<'a> Flow<'a> {
     fn cyc(&mut self, cycles: u64) {
         self.clock.cyc(cycles);
         self.last.behind_tnt = false;
+        self.forced_out();
     }
 
     fn mtc(&mut self, ctc: u8) {
@@ -328,12 +347,14 @@ impl<'a> Flow<'a> {
         }
         self.clock.mtc(ctc);
         self.last.behind_tnt = false;
+        self.forced_out();
         self.resolved();
     }
 
     fn finish(mut self) -> (SegmentOutput, TimelineRoom) {
         let recording_end = self.context.recording.time_span.map(|(_, last)| last);
         self.lost_at_the_end();
+        self.end_stay(self.reader.offset().min(self.segment.end));
         // Any time may pass behind the last packet before what it stands for is over.
         self.clock.discontinuity();
         self.clock.slot(self.walk.work);

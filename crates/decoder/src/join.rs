@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{AuxOwner, AuxPiece, EventSink, EventTime, Ns, Tid, Tsc};
+use model::{AuxBuffer, AuxOwner, AuxPiece, EventSink, EventTime, Ns, Tid, Tsc};
 use packet::Packet;
 
 use crate::part::Part;
@@ -30,7 +30,9 @@ pub(crate) fn run(
     progress: &dyn Fn(u64),
     sink: &mut dyn EventSink,
 ) -> DecodeStats {
-    let mut join = Join { stats: DecodeStats::default(), last: BTreeMap::new(), decoder, progress, sink };
+    let (stats, last) = (DecodeStats::default(), BTreeMap::new());
+    let buffers = &context.recording.buffers;
+    let mut join = Join { stats, last, buffers, decoder, progress, sink };
     let segment_bytes = decoder.segment_bytes(options.segment_bytes);
     let Groups { threads, cpus } = groups(context, options.part.as_ref(), segment_bytes);
     let groups = || threads.iter().chain([&cpus]).enumerate();
@@ -144,6 +146,7 @@ struct Join<'a> {
     stats: DecodeStats,
     /// The last time given out, per thread.
     last: BTreeMap<Tid, EventTime>,
+    buffers: &'a [AuxBuffer<'a>],
     decoder: &'a dyn SegmentDecoder,
     progress: &'a dyn Fn(u64),
     sink: &'a mut dyn EventSink,
@@ -168,7 +171,7 @@ impl Join<'_> {
             self.feed_until(&mut waiting, place.start);
             let output = outputs.take();
             self.stats.segments += 1;
-            self.stats.overflows += output.overflows;
+            self.overflows(place.buffer, output.overflows);
             self.stats.clock_errors += output.clock_errors;
             self.stats.kernel_desyncs += output.kernel_desyncs;
             self.stats.bytes += place.bytes;
@@ -182,6 +185,15 @@ impl Join<'_> {
         }
         wait(&mut waiting, stays.that_begin_before(Ns::MAX));
         self.feed_until(&mut waiting, Ns::MAX);
+    }
+
+    fn overflows(&mut self, buffer: usize, count: u64) {
+        self.stats.overflows += count;
+        if count > 0
+            && let Some(buffer) = self.buffers.get(buffer)
+        {
+            self.sink.overflows(buffer.owner, count);
+        }
     }
 
     /// Gives out all stretches that start before `watermark` (all of them at the end).

@@ -15,12 +15,14 @@
 //!
 //! Pure: no files, no clocks, no environment.
 
+mod apx;
 mod block;
 mod clock;
 mod effects;
 mod errata;
 mod flow;
 mod graph;
+mod instruction;
 mod join;
 mod output;
 mod owner;

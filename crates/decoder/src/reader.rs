@@ -175,15 +175,17 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The stream starts with a PSB, padding apart.
-    pub(crate) fn starts_with_psb(mut self) -> bool {
-        loop {
-            match self.next() {
-                Some(Item::Packet(_, Packet::Pad)) => (),
-                Some(Item::Packet(_, Packet::Psb)) => return true,
-                _ => return false,
-            }
+    /// Moves on to the first packet other than PAD.
+    pub(crate) fn skip_padding(&mut self) {
+        let mut ahead = *self;
+        while let Some(Item::Packet(_, Packet::Pad)) = ahead.next() {
+            *self = ahead;
         }
+    }
+
+    /// The next packet is a PSB; none if there is no packet.
+    pub(crate) fn starts_with_psb(mut self) -> Option<bool> {
+        self.next().map(|item| matches!(item, Item::Packet(_, Packet::Psb)))
     }
 
     /// Moves to the first PSB behind the next byte; to the end of the stream if there is none.

@@ -76,6 +76,7 @@ cases! {
     fup_bound_to_ptwrite
     hole_in_the_stream
     hypercall_is_no_branch
+    instructions_of_apx
     interrupt
     interrupt_behind_a_tnt
     interrupt_flag_changes
@@ -90,8 +91,12 @@ cases! {
     loss_on_one_cpu_after_the_other
     loss_until_the_end
     loss_until_the_thread_dies
+    missing_code_and_bits_after_a_deferred_tip
+    missing_code_and_bits_of_either
     missing_code_at_a_psb
+    missing_code_called_what_returns
     missing_code_lasts_until_code_is_reached
+    missing_code_then_a_return_past_a_call
     missing_code_then_overflow
     mode_tsx_has_no_fup_where_tracing_is_off
     overflow_in_a_later_psb_plus
@@ -109,6 +114,9 @@ cases! {
     overflow_then_psb_where_tracing_is_off
     overflow_where_tracing_is_off
     overflow_where_tracing_is_off_then_truncated
+    overflows_inside_of_other_gaps
+    padding_alone
+    padding_before_the_first_psb
     return_stack_cleared_at_ovf
     return_stack_cleared_at_psb
     return_stack_cleared_at_resync
@@ -129,6 +137,7 @@ cases! {
     time_while_tracing_is_off
     time_with_one_anchor
     time_without_cyc
+    tracing_ends_before_the_first_instruction
     tracing_ends_without_address_at_a_near_branch
     transaction_aborts
     transaction_aborts_by_an_interrupt

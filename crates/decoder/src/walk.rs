@@ -2,6 +2,7 @@
 //! direct branches in between, which have no packet.
 
 mod ends;
+mod trial;
 
 use model::{AuxOffset, Avma, BranchKind, EndKind, GapCause, IpFilter, Ns, Site, SpaceId, Target, Transfer};
 use packet::Tnt;
@@ -14,6 +15,7 @@ use crate::graph::BlockGraph;
 use crate::output::{Edges, Output};
 use crate::owner::Running;
 use crate::return_stack::ReturnStack;
+pub(crate) use trial::{Trial, Trying, Way};
 
 /// The flow packet that is being followed.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +41,8 @@ pub(crate) struct Walk<'a> {
     pub(crate) stack: ReturnStack,
     /// Kernel code was skipped: the stack has what the running thread called, and not what the trace unit has.
     pub(crate) own_calls: bool,
+    /// Code was missing since the trace unit forgot all calls: why.  It knows calls that the stack has not.
+    pub(crate) unknown_callers: Option<GapCause>,
     /// The ranges that are traced.
     pub(crate) filter: IpFilter,
     /// Bits that wait for a deferred TIP.

@@ -84,6 +84,12 @@ const fn remedy(cause: GapCause) -> &'static str {
             "code of 32 bits ran, which is not followed: record a program that is built for 64 bits, or leave other code out with \
              an IP filter (perf record --filter 'filter FUNC')"
         }
+        GapCause::UnknownInstruction { .. } => {
+            "the program has instructions that are newer than this disassembler: use a newer func_latency, or report the bytes there"
+        }
+        GapCause::Guest => {
+            "a virtual machine ran, and only its host's code is followed: record the host alone (perf record -e intel_pt//uH)"
+        }
         GapCause::UnknownThread => {
             "the recording does not say who ran: record with --switch-events, and larger buffers for it (-m 4M)"
         }
@@ -139,7 +145,16 @@ mod tests {
         let gap =
             CauseLoss { cause: GapCause::UnknownThread, count: 3, bytes: 812, lost_ns: 0, calls: 0, first };
         let untimed_gaps = Untimed { count: 3, bytes: 812 };
+        let thread = analyzer::ThreadLoss {
+            tid: Tid(1),
+            window_ns: 100,
+            observed_ns: 100,
+            lost_ns: 0,
+            outside_ns: None,
+            by_cause: vec![],
+        };
         let loss = Loss {
+            threads: vec![thread],
             coverage: 1.0,
             by_cause: vec![gap],
             unowned: vec![gap],

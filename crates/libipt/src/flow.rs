@@ -426,7 +426,8 @@ impl<'a> Flow<'a> {
         let cause = match (code, decoder.memory().missing()) {
             (abi::error::BAD_OPC | abi::error::BAD_PACKET, _) => GapCause::DamagedPacket,
             (abi::error::NOMAP, Some(NoCode::MissingObject(object))) => GapCause::MissingCode { object },
-            (abi::error::NOMAP | abi::error::BAD_INSN, _) => GapCause::UnmappedCode { ip: here },
+            (abi::error::NOMAP, _) => GapCause::UnmappedCode { ip: here },
+            (abi::error::BAD_INSN, _) => GapCause::UnknownInstruction { ip: here },
             _ => GapCause::Desync { ip: last },
         };
         self.lose(cause, offset(decoder, run), true);

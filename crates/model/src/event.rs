@@ -7,6 +7,7 @@ use crate::clock::EventTime;
 use crate::code::{FunctionId, SpaceId};
 use crate::function_set::FunctionSet;
 use crate::gap::Gap;
+use crate::recording::AuxOwner;
 use crate::sideband::{Pid, Tid};
 
 /// An instruction that control left.
@@ -224,6 +225,12 @@ pub trait EventSink {
     /// `None`: everything counts.
     fn asks_about(&self) -> Option<FunctionSet> {
         None
+    }
+
+    /// The trace unit overflowed `count` times more in a buffer of `owner`, wherever in it: each OVF packet counts once, also inside
+    /// of a gap of another cause.
+    fn overflows(&mut self, owner: AuxOwner, count: u64) {
+        let _ = (owner, count);
     }
 
     /// So many transfers of a thread were left out, among the events that come next or came last.

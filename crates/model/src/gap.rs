@@ -33,6 +33,13 @@ pub enum GapCause {
         /// Where it was entered.
         ip: Avma,
     },
+    /// An instruction that the disassembler does not know: nobody knows how long it is, or whether it is a branch.
+    UnknownInstruction {
+        /// Where it is.
+        ip: Avma,
+    },
+    /// A virtual machine ran, whose code is not followed: a gap of no thread.
+    Guest,
     /// The trace of a CPU does not say which thread ran.
     UnknownThread,
     /// The buffer starts before its first PSB.
@@ -59,6 +66,8 @@ impl GapCause {
             Self::MissingCode { .. } => "missing code",
             Self::UnmappedCode { .. } => "unmapped code",
             Self::NarrowCode { .. } => "32-bit code",
+            Self::UnknownInstruction { .. } => "unknown instruction",
+            Self::Guest => "guest",
             Self::UnknownThread => "unknown thread",
             Self::NoSync => "no sync",
             Self::NotYetAttached => "not yet attached",

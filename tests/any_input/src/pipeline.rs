@@ -8,7 +8,7 @@ use analyzer::{
 };
 use decoder::{Context, DecodeOptions, DecodeStats, OwnDecoder, decode, decode_with};
 use image::Image;
-use model::{Digester, EventSink, FunctionId, Pid, Recording, Schedule, SpaceId, Tid, TraceEvent};
+use model::{AuxOwner, Digester, EventSink, FunctionId, Pid, Recording, Schedule, SpaceId, Tid, TraceEvent};
 
 /// Decodes and analyses a recording with one worker and with two, of which the second looks at the trees of calls, too.
 ///
@@ -155,5 +155,9 @@ impl EventSink for Both<'_> {
     fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
         self.seen.extend(events.iter().map(|event| (pid, tid, space, *event)));
         self.analysis.events(pid, tid, space, events);
+    }
+
+    fn overflows(&mut self, owner: AuxOwner, count: u64) {
+        self.analysis.overflows(owner, count);
     }
 }

@@ -9,7 +9,7 @@ use decoder::{DecodeOptions, OwnDecoder};
 use func_latency::config::{RowsFile, RowsForm};
 use func_latency::render::Names;
 use func_latency::render::rows::{self, RowsWriter};
-use model::{Digest, EventSink, FunctionId, FunctionSet, ObjectId, Pid, SpaceId, Tid, TraceEvent};
+use model::{AuxOwner, Digest, EventSink, FunctionId, FunctionSet, ObjectId, Pid, SpaceId, Tid, TraceEvent};
 use truth_tests::{Opened, fixture, pipeline};
 
 const WORKERS: [usize; 4] = [1, 2, 3, 8];
@@ -87,6 +87,10 @@ struct Everything<S>(S);
 impl<S: EventSink> EventSink for Everything<S> {
     fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
         self.0.events(pid, tid, space, events);
+    }
+
+    fn overflows(&mut self, owner: AuxOwner, count: u64) {
+        self.0.overflows(owner, count);
     }
 }
 

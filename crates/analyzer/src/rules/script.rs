@@ -25,10 +25,10 @@
 use std::fmt::Write as _;
 
 use model::{
-    AsyncCause, AuxOffset, Avma, BranchEvent, BranchKind, CodeSource, Cpu, Digester, EndKind, EventSink,
-    EventTime, FunctionAt, FunctionId, FunctionKind, FunctionLookup, Gap, GapCause, NoCode, Ns, ObjectId,
-    Pid, Schedule, Sideband, SidebandRecord, Site, SpaceId, Svma, Target, Tid, TraceEvent, Transfer, Waiting,
-    WakerSeen, Waking,
+    AsyncCause, AuxOffset, AuxOwner, Avma, BranchEvent, BranchKind, CodeSource, Cpu, Digester, EndKind,
+    EventSink, EventTime, FunctionAt, FunctionId, FunctionKind, FunctionLookup, Gap, GapCause, NoCode, Ns,
+    ObjectId, Pid, Schedule, Sideband, SidebandRecord, Site, SpaceId, Svma, Target, Tid, TraceEvent,
+    Transfer, Waiting, WakerSeen, Waking,
 };
 
 use crate::{
@@ -308,6 +308,9 @@ fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Repo
     if sink.is_none() {
         whoever_analyses_runs(&request, around, &events);
     }
+    let is_overflow =
+        |event: &TraceEvent| matches!(event, TraceEvent::Gap(Gap { cause: GapCause::Overflow, .. }));
+    let overflows = events.iter().filter(|(.., event)| is_overflow(event)).count() as u64;
     let mut analysis = match sink {
         Some(sink) => CheckedAnalysis::with_trees(&request, around, sink),
         None => CheckedAnalysis::new(&request, around),
@@ -315,6 +318,7 @@ fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Repo
     for (tid, space, event) in &events {
         analysis.events(Pid(7), *tid, *space, &[*event]);
     }
+    analysis.overflows(AuxOwner::Cpu(Cpu(0)), overflows);
     analysis.finish()
 }
 

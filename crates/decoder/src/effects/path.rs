@@ -24,6 +24,7 @@ pub(crate) fn no_code(why: NoCode, ip: Avma) -> GapCause {
 pub(crate) fn stopped_at(block: &Block) -> GapCause {
     match block.terminator {
         Terminator::Undecodable(why) => no_code(why, block.last.next_ip()),
+        Terminator::Unknown => GapCause::UnknownInstruction { ip: block.last.next_ip() },
         _ => GapCause::Desync { ip: block.last.ip },
     }
 }

@@ -1,6 +1,7 @@
 //! Looking at packets ahead: where an erratum makes a FUP mean less than it says, what follows tells.
 
-use packet::Packet;
+use model::Avma;
+use packet::{LastIp, Packet};
 
 use crate::reader::{Item, Reader};
 
@@ -41,6 +42,20 @@ impl Reader<'_> {
             | Packet::Exstop { .. } => None,
             _ => Some(false),
         })
+    }
+
+    /// Where tracing starts, if that comes next.
+    pub(crate) fn next_start(mut self, mut last_ip: LastIp) -> Option<Avma> {
+        for _ in 0..MAX_PACKETS {
+            match self.next()? {
+                Item::Packet(_, Packet::TipPge(ip)) => return last_ip.expand(ip).map(Avma),
+                Item::Packet(_, Packet::Tnt(_) | Packet::Tip(_) | Packet::TipPgd(_) | Packet::Fup(_))
+                | Item::Packet(_, Packet::Psb | Packet::Ovf)
+                | Item::Bad(..) => return None,
+                Item::Packet(..) => (),
+            }
+        }
+        None
     }
 
     /// Behind a FUP: what follows says that tracing was off there (APL12).

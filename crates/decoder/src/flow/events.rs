@@ -65,7 +65,7 @@ impl Flow<'_> {
             self.clock.discontinuity(); // the core slept: no cycles were counted
         }
         if let Packet::Pip { non_root, .. } = packet {
-            self.guest(non_root);
+            self.pip(non_root);
         }
         if self.psb.is_some() {
             return; // PSB+ says how things are, not what happens; its FUP is its own
@@ -94,14 +94,6 @@ impl Flow<'_> {
             | Packet::Cfe { ip: true, .. }
             | Packet::Trig { ip: true, .. } => self.fup_use = FupUse::Bound,
             _ => (),
-        }
-    }
-
-    /// PIP says whether a virtual machine runs from the next TIP on: its addresses are in a space that we do not know.
-    fn guest(&mut self, non_root: bool) {
-        self.guest = non_root;
-        if !non_root && matches!(self.state, State::Guest) {
-            self.state = State::Kernel; // the VM exit's TIP goes to the host's kernel
         }
     }
 }

@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use model::{Avma, EndKind, GapCause, Ns, Site, Tid, Transfer};
 use packet::Tnt;
 
+use super::loss::{Lost, is_missing_code};
 use super::{Flow, State};
 use crate::return_stack::ReturnStack;
 use crate::walk::Step;
@@ -97,10 +98,17 @@ impl Flow<'_> {
     /// The trace unit has forgotten all calls.
     pub(super) fn forget_calls(&mut self) {
         self.walk.stack.clear();
+        self.walk.unknown_callers = None;
         self.away.left.clear();
         self.away.last = matches!(self.state, State::On).then_some(self.running.tid);
         self.away.mixed = false;
         self.walk.own_calls = matches!(self.state, State::Kernel);
+    }
+
+    /// Calls before `lost` are not known any more; if only code was missing, the trace unit knows them.
+    pub(super) fn forget_calls_before(&mut self, lost: Lost) {
+        self.forget_calls();
+        self.walk.unknown_callers = is_missing_code(lost.cause).then_some(lost.cause);
     }
 
     /// Kernel code cannot be followed here: the rest of the stay is skipped.
@@ -133,6 +141,7 @@ impl Flow<'_> {
     /// ... and was left.
     pub(super) fn skipped_end(&mut self, step: Step, to: Option<Avma>) {
         let Some(ip) = self.away.filtered.take() else { return };
+        self.thread();
         let from = Site { ip, function: self.walk.target(ip).function, len: 0 };
         let end = Transfer::End { kind: EndKind::Skipped, from, to };
         self.walk.output.transfer(step.slot, step.slot, self.walk.work, step.at, end);

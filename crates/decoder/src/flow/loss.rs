@@ -1,7 +1,6 @@
 //! Losing track of execution, and finding it again: every hole becomes a gap.
 
 use model::{AuxOffset, Avma, GapCause, Ns};
-use packet::Tnt;
 
 use super::events::FupUse;
 use super::{Flow, State};
@@ -55,6 +54,8 @@ impl Lost {
             | GapCause::MissingCode { .. }
             | GapCause::UnmappedCode { .. }
             | GapCause::NarrowCode { .. }
+            | GapCause::UnknownInstruction { .. }
+            | GapCause::Guest
             | GapCause::UnknownThread => false,
         }
     }
@@ -63,6 +64,17 @@ impl Lost {
     fn bytes_until(&self, end: AuxOffset) -> u64 {
         if self.skips { self.psb.unwrap_or(end).0.saturating_sub(self.at.0) } else { 0 }
     }
+}
+
+/// The packets are there, and the code that they lead through is not.
+pub(super) const fn is_missing_code(cause: GapCause) -> bool {
+    matches!(
+        cause,
+        GapCause::MissingCode { .. }
+            | GapCause::UnmappedCode { .. }
+            | GapCause::NarrowCode { .. }
+            | GapCause::UnknownInstruction { .. }
+    )
 }
 
 impl Flow<'_> {
@@ -241,7 +253,7 @@ impl Flow<'_> {
 
     /// From here on execution is not known; `skips`: the bytes that follow cannot be used.
     pub(super) fn lose(&mut self, cause: GapCause, at: AuxOffset, skips: bool) {
-        self.walk.tnt = Tnt::default();
+        let cause = self.lose_bits(cause);
         self.fup = None;
         self.end_before_another_loss();
         if let State::Lost(lost) = &mut self.state {

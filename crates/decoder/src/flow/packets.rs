@@ -7,7 +7,7 @@ use super::events::{Fup, FupUse, Interruption};
 use super::loss::Lost;
 use super::{Flow, State};
 use crate::output::Moment;
-use crate::walk::Step;
+use crate::walk::{Step, Trial};
 
 impl Flow<'_> {
     #[inline]
@@ -15,12 +15,14 @@ impl Flow<'_> {
         self.fup = None;
         self.fup_use = FupUse::default();
         self.still_lost(true);
+        self.last_tnt = tnt;
         if matches!(self.state, State::Kernel) {
             self.end_waiting(at);
         }
         if matches!(self.state, State::On) {
             self.follow_tnt(at, tnt);
         }
+        self.bits_after_tnt();
     }
 
     /// A TNT in code that is followed.
@@ -52,7 +54,11 @@ impl Flow<'_> {
         let deferred = self.last.behind_tnt || !self.walk.tnt.is_empty();
         let step =
             if deferred { self.last.among_tnt(at) } else { self.last.step(self.clock.next_slot(), at) };
-        let walked = self.walk.follow_tip(step, ip);
+        let walked = if self.doubts_return(ip) {
+            Err(GapCause::Desync { ip: self.walk.position().ip })
+        } else {
+            self.walk.follow_tip(step, ip)
+        };
         if !deferred {
             self.last.tip(step.slot);
             self.clock.slot(self.walk.work);
@@ -95,7 +101,7 @@ impl Flow<'_> {
             (State::Lost(_), Some(ip)) => {
                 self.still_lost(false);
                 let step = self.step(at);
-                self.recover(step, ip);
+                self.recover_by_tip(step, ip);
             }
             (State::Kernel, _) => self.end_waiting(at),
             _ => (),
@@ -119,7 +125,7 @@ impl Flow<'_> {
             }
             Err(cause) => {
                 self.lose(cause, step.at, true);
-                self.recover(step, ip);
+                self.recover_by_tip(step, ip);
             }
         }
     }
@@ -127,6 +133,7 @@ impl Flow<'_> {
     pub(super) fn pge(&mut self, at: AuxOffset, payload: IpPayload) {
         self.fup = None;
         self.fup_use = FupUse::default();
+        self.forced_out();
         if let Some(ip) = self.last_ip.expand(payload).map(Avma) {
             self.start(at, ip);
         }
@@ -170,6 +177,7 @@ impl Flow<'_> {
                 let walked = match (desync, fup) {
                     (Some(cause), _) => Err(cause),
                     (None, Some(fup)) => self.interrupted(step, fup, ip),
+                    (None, None) if ip.is_none() && !in_kernel => self.ended_without_address(step),
                     (None, None) => self.walk.follow_end(step, ip),
                 };
                 self.clock.reached(step.slot, self.walk.work);
@@ -195,7 +203,7 @@ impl Flow<'_> {
                 let step = self.step(at);
                 self.close_gap(step, self.running);
                 self.state = State::Off;
-                self.forget_calls();
+                self.forget_calls_before(lost);
             }
             State::Lost(_) => (),
             State::Kernel | State::Guest | State::Off | State::Unsynced => {
@@ -207,6 +215,21 @@ impl Flow<'_> {
                 self.state = State::Off;
             }
         }
+    }
+
+    /// Tracing ends without FUP and address.  Where no IP filter can have ended it, that is a far transfer; if the code comes to a
+    /// near branch instead, an event came first: before the instruction with which the code goes on, if that is on the way there,
+    /// else before the first one that is not known to have run.
+    fn ended_without_address(&mut self, step: Step) -> Result<(), GapCause> {
+        let end = Trial::of(&mut self.walk).advance();
+        let is_near_branch = end.is_ok_and(|block| block.branch_kind().is_some());
+        if self.context.recording.pt.has_ip_filter || !is_near_branch {
+            return self.walk.follow_end(step, None);
+        }
+        let here = self.walk.position().ip;
+        let goes_on =
+            self.reader.next_start(self.last_ip).filter(|&ip| Trial::of(&mut self.walk).reaches(ip));
+        self.walk.follow_async(step, AsyncCause::Unknown, goes_on.unwrap_or(here), None)
     }
 
     /// Follows a FUP and TIP.PGD.
@@ -229,6 +252,7 @@ impl Flow<'_> {
             }
             return;
         }
+        self.forced_out();
         let fup_use = std::mem::take(&mut self.fup_use);
         let Some(ip) = ip else { return };
         if let State::Lost(Lost { overflowed: true, fup_is_late, .. }) = self.state {

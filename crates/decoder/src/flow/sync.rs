@@ -11,6 +11,8 @@ impl Flow<'_> {
         self.fup = None;
         self.fup_use = FupUse::default();
         self.last_ip.reset();
+        self.forced_out();
+        self.end_stay(at);
         if self.errata.skl168 {
             self.clock.discontinuity();
         }
@@ -45,7 +47,7 @@ impl Flow<'_> {
                 }
             }
             (State::Kernel, Some(ip)) if ip.is_kernel() => self.skipped_psb(ip),
-            (State::Guest, Some(_)) if self.guest => (),
+            (State::Guest, Some(_)) if self.guest => self.enter_guest(step),
             (State::Off | State::Kernel | State::Guest, Some(ip)) => {
                 self.lose(GapCause::Desync { ip }, at, false);
                 self.arrive(step, ip, true);
@@ -78,9 +80,11 @@ impl Flow<'_> {
             return self.arrive(step, ip, true);
         }
         self.attribute();
+        if self.guest {
+            return self.enter_guest(step);
+        }
         self.thread();
         match self.enter(ip) {
-            _ if self.guest => self.state = State::Guest,
             Ok(()) => self.state = State::On,
             Err(cause) if ip.is_kernel() => {
                 self.skip_kernel(cause);
@@ -100,26 +104,28 @@ impl Flow<'_> {
         if switched {
             self.attribute();
         }
-        let after_gap = matches!(self.state, State::Lost(_));
-        // Where nothing is missing but time, the trace unit remembers its calls.
-        let whole = matches!(self.state, State::Lost(lost) if lost.cause == GapCause::BetweenSnapshots && !lost.skips);
-        if after_gap {
+        let lost = if let State::Lost(lost) = self.state { Some(lost) } else { None };
+        let after_gap = lost.is_some();
+        if let Some(lost) = lost {
             let now = std::mem::replace(&mut self.running, before);
             let space = std::mem::replace(&mut self.walk.space, space_before);
             self.close_gap(step, now);
             (self.running, self.walk.space) = (now, space);
-            if !whole {
-                self.forget_calls();
+            // Where nothing is missing but time, the trace unit remembers its calls.
+            if lost.cause != GapCause::BetweenSnapshots || lost.skips {
+                self.forget_calls_before(lost);
             }
         }
         self.state = State::Off;
+        if self.guest {
+            return self.enter_guest(step);
+        }
         if !self.running.is_known() {
             self.doubt(step);
             self.thread();
             return self.lose(GapCause::UnknownThread, step.at, true);
         }
         match self.enter(ip) {
-            _ if self.guest => self.state = State::Guest,
             Ok(()) => {
                 self.thread();
                 let to = self.walk.position();

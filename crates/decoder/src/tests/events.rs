@@ -7,7 +7,9 @@
 //! call g -> g (64 times)
 //! ```
 
-use model::{AsyncCause, EndKind, EventSink, EventTime, GapCause, Pid, SpaceId, Tid, TraceEvent, Transfer};
+use model::{
+    AsyncCause, AuxOwner, EndKind, EventSink, EventTime, GapCause, Pid, SpaceId, Tid, TraceEvent, Transfer,
+};
 
 use super::code::Code;
 
@@ -15,16 +17,21 @@ pub(super) struct Text<'a> {
     code: &'a Code,
     threads: bool,
     times: bool,
+    overflows: u64,
     lines: Vec<String>,
 }
 
 impl<'a> Text<'a> {
     pub(super) fn new(code: &'a Code, threads: bool, times: bool) -> Self {
-        Self { code, threads, times, lines: vec![] }
+        Self { code, threads, times, overflows: 0, lines: vec![] }
     }
 
-    /// One line per event; equal ones in a row are one.
-    pub(super) fn into_lines(self) -> Vec<String> {
+    /// One line per event; equal ones in a row are one.  Then how many overflows there were, if not all are gaps of their own.
+    pub(super) fn into_lines(mut self) -> Vec<String> {
+        let gaps = self.lines.iter().filter(|line| line.contains("gap overflow")).count() as u64;
+        if self.overflows != gaps {
+            self.lines.push(format!("overflows: {}", self.overflows));
+        }
         let runs = self.lines.chunk_by(|a, b| a == b);
         runs.map(|run| match run.len() {
             1 => run[0].clone(),
@@ -38,7 +45,10 @@ impl<'a> Text<'a> {
             TraceEvent::Branch(branch) => (self.transfer(&branch.transfer), self.time(branch.time)),
             TraceEvent::Gap(gap) => {
                 let at = match gap.cause {
-                    GapCause::Desync { ip } | GapCause::UnmappedCode { ip } | GapCause::NarrowCode { ip } => {
+                    GapCause::Desync { ip }
+                    | GapCause::UnmappedCode { ip }
+                    | GapCause::NarrowCode { ip }
+                    | GapCause::UnknownInstruction { ip } => {
                         format!(" at {}", self.code.name(ip))
                     }
                     _ => String::new(),
@@ -90,11 +100,19 @@ impl<'a> Text<'a> {
 
 impl EventSink for Text<'_> {
     fn events(&mut self, _: Pid, tid: Tid, _: SpaceId, events: &[TraceEvent]) {
-        assert!(self.threads || tid == Tid(7), "only thread 7 is traced");
+        assert!(self.threads || matches!(tid, Tid(7 | -1)), "only thread 7 is traced");
         for event in events {
-            let thread = if self.threads { format!("{}: ", tid.0) } else { String::new() };
+            let thread = match tid {
+                Tid(tid) if self.threads => format!("{tid}: "),
+                Tid(-1) => "nobody: ".to_owned(),
+                _ => String::new(),
+            };
             let line = thread + &self.event(event);
             self.lines.push(line);
         }
+    }
+
+    fn overflows(&mut self, _: AuxOwner, count: u64) {
+        self.overflows += count;
     }
 }

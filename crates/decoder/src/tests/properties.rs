@@ -1,5 +1,7 @@
 //! Any packets over any code, any bytes: no panic, no hang, time runs forward.
 
+use std::collections::BTreeMap;
+
 use model::{EventSink, EventTime, Pid, SpaceId, Tid, TraceEvent};
 use proptest::prelude::*;
 
@@ -10,16 +12,18 @@ use crate::OwnDecoder;
 
 const BASE: u64 = 0x1000;
 
+/// The last time of each thread.
 #[derive(Default)]
-struct Ordered(EventTime);
+struct Ordered(BTreeMap<Tid, EventTime>);
 
 impl EventSink for Ordered {
-    fn events(&mut self, _: Pid, _: Tid, _: SpaceId, events: &[TraceEvent]) {
+    fn events(&mut self, _: Pid, tid: Tid, _: SpaceId, events: &[TraceEvent]) {
+        let last = self.0.entry(tid).or_default();
         for event in events {
             let time = event.time();
             assert!(time.lo <= time.point && time.point <= time.hi, "{event:?}");
-            assert!(self.0.point <= time.point, "{event:?} is before {:?}", self.0);
-            self.0 = time;
+            assert!(last.point <= time.point, "{event:?} is before {last:?}");
+            *last = time;
         }
     }
 }

@@ -93,13 +93,12 @@ impl Walk<'_> {
                     self.direct(step)?;
                     continue;
                 }
-                Terminator::Undecodable(_) if ip == Some(block.last.next_ip()) => {
+                Terminator::Undecodable(_) | Terminator::Unknown if ip == Some(block.last.next_ip()) => {
                     self.end(step, EndKind::FallThrough, block.last, ip);
                     return Ok(());
                 }
-                Terminator::Undecodable(_) => return Err(stopped_at(&block)),
+                Terminator::Undecodable(_) | Terminator::Unknown => return Err(stopped_at(&block)),
                 Terminator::Far => None,
-                // Without an address it is user code that was left, or tracing; a near branch does neither.
                 _ if ip.is_some() || !self.context.recording.pt.has_ip_filter => {
                     return Err(self.desync(&block));
                 }

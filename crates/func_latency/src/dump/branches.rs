@@ -124,7 +124,10 @@ impl<'a> Names<'a> {
             GapCause::MissingCode { object } => {
                 let _ = write!(line, " {}", self.image.object_name(object));
             }
-            GapCause::Desync { ip } | GapCause::UnmappedCode { ip } | GapCause::NarrowCode { ip } => {
+            GapCause::Desync { ip }
+            | GapCause::UnmappedCode { ip }
+            | GapCause::NarrowCode { ip }
+            | GapCause::UnknownInstruction { ip } => {
                 let _ = write!(line, " at {ip}");
             }
             _ => (),

@@ -51,16 +51,21 @@ pub(super) fn behind(context: &Context<'_>, segment: &Segment<'_>) -> Option<Nex
     (insn.ip != 0).then_some(NextPsb { ip: Some(Avma(insn.ip)), time })
 }
 
+/// Bytes of padding (PAD) at the beginning, which are no trace.
+fn padding(run: &Run<'_>) -> usize {
+    run.bytes.iter().take_while(|byte| **byte == 0).count()
+}
+
 impl Flow<'_> {
     /// libipt stands behind a PSB+.
     pub(super) fn synchronise(&mut self, decoder: &mut InsnDecoder<'_>, run: &Run<'_>, status: Status) {
         let psb = run.start.plus(decoder.sync_offset());
         let skipped = usize::try_from(decoder.sync_offset()).unwrap_or(usize::MAX);
         let is_first = run.start == self.segment.start();
-        let padding = run.bytes.iter().take(skipped).all(|byte| *byte == 0);
-        if !matches!(self.state, State::Lost(_)) && is_first && !padding {
+        let padding = padding(run);
+        if !matches!(self.state, State::Lost(_)) && is_first && padding < skipped {
             self.read_clock(decoder);
-            self.lose(GapCause::NoSync, run.start, true);
+            self.lose(GapCause::NoSync, run.start.plus(padding as u64), true);
         }
         self.read_clock(decoder);
         self.attribute(decoder);
@@ -82,7 +87,10 @@ impl Flow<'_> {
 
     /// There is no PSB (any more).
     pub(super) fn no_psb(&mut self, run: &Run<'_>) {
-        self.lose(GapCause::NoSync, run.start, true);
+        let padding = padding(run);
+        if padding < run.bytes.len() {
+            self.lose(GapCause::NoSync, run.start.plus(padding as u64), true);
+        }
     }
 
     /// The segment is over: holds the state against what the PSB behind it says.

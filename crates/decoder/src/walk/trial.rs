@@ -1,0 +1,203 @@
+//! Following code without saying so: does what comes fit a hypothesis of where execution is?
+
+use model::{Avma, GapCause};
+use packet::Tnt;
+
+use super::{Walk, Walked};
+use crate::block::{Block, BlockId, Terminator};
+use crate::effects::{MAX_DIRECT, no_code, stopped_at};
+use crate::return_stack::ReturnStack;
+
+/// A position that nobody is told of.
+pub(crate) struct Trial<'w, 'a> {
+    walk: &'w mut Walk<'a>,
+    block: BlockId,
+    stack: ReturnStack,
+    /// Bits that wait for a deferred TIP.
+    tnt: Tnt,
+    way: Way,
+}
+
+/// The blocks where a packet decided, and where it led: the address of a TIP, or the next block of a bit.
+pub(crate) type Way = Vec<(BlockId, Option<Avma>, BlockId)>;
+
+/// Where a trial is after a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trying {
+    /// In code that is there.
+    Goes,
+    /// Code and packet fit up to where the trial cannot follow: missing code, the kernel, a caller that is not known.
+    Fits,
+    /// They contradict each other.
+    Fails,
+}
+
+impl<'w, 'a> Trial<'w, 'a> {
+    /// A trial from where `walk` is, with the calls that it knows.
+    pub(crate) fn of(walk: &'w mut Walk<'a>) -> Self {
+        Self { block: walk.block, stack: walk.stack.clone(), tnt: Tnt::default(), way: vec![], walk }
+    }
+
+    /// A trial from `ip` on, where `bits` come first and no call is known; none where there is no code.
+    pub(crate) fn at(walk: &'w mut Walk<'a>, ip: Avma, bits: Tnt) -> Option<Self> {
+        let block = walk.block_at(ip).ok()?;
+        Some(Self { walk, block, stack: ReturnStack::new(), tnt: bits, way: vec![] })
+    }
+
+    fn here(&self) -> Block {
+        *self.walk.graph.block(self.block)
+    }
+
+    fn go_to(&mut self, ip: Avma) -> Walked<()> {
+        self.block = self.walk.block_at(ip)?;
+        Ok(())
+    }
+
+    fn go_on(&mut self) -> Walked<()> {
+        let ip = self.here().last.next_ip();
+        let Walk { graph, context, space, .. } = &mut *self.walk;
+        self.block = graph.next(context, *space, self.block).map_err(|why| no_code(why, ip))?;
+        Ok(())
+    }
+
+    /// Passes one branch that needs no packet; false if the block ends otherwise.
+    fn direct(&mut self) -> Walked<bool> {
+        let to = match self.here().terminator {
+            Terminator::Jump { to } => to,
+            Terminator::Call { to, push } => {
+                if push {
+                    self.stack.push(self.block);
+                }
+                to
+            }
+            Terminator::Continue => return self.go_on().map(|()| true),
+            _ => return Ok(false),
+        };
+        let Walk { graph, context, space, .. } = &mut *self.walk;
+        self.block = graph.taken(context, *space, self.block, to).map_err(|why| no_code(why, to))?;
+        Ok(true)
+    }
+
+    /// Goes on to the block whose end needs a packet.
+    pub(crate) fn advance(&mut self) -> Walked<Block> {
+        for _ in 0..MAX_DIRECT {
+            if !self.direct()? {
+                return Ok(self.here());
+            }
+        }
+        Err(self.walk.desync(&self.here()))
+    }
+
+    /// Execution comes to `ip` without a packet.
+    pub(crate) fn reaches(&mut self, ip: Avma) -> bool {
+        for _ in 0..MAX_DIRECT {
+            if self.here().contains(ip) {
+                return true;
+            }
+            if self.direct() != Ok(true) {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// The next packet's branch is a return, and to go to `ip` it leaves out a call that was seen.
+    pub(crate) fn next_returns_past_a_call(&mut self, ip: Avma) -> bool {
+        let is_return = self.advance().is_ok_and(|block| block.terminator == Terminator::Return);
+        is_return && self.returns_past_a_call(ip)
+    }
+
+    /// A return to `ip` leaves out the last call.  To a function's first address a return is a jump (`push; ret`, a retpoline).
+    fn returns_past_a_call(&mut self, ip: Avma) -> bool {
+        let call = self.stack.pop();
+        let returns_elsewhere = |call| self.walk.graph.return_address(call) != ip;
+        call.is_some_and(returns_elsewhere) && !self.walk.target(ip).at_entry
+    }
+
+    fn has_bits(&self) -> bool {
+        !self.tnt.is_empty()
+    }
+
+    /// Where packets have led, the first first.
+    pub(crate) fn into_way(self) -> Way {
+        self.way
+    }
+
+    /// Something came for which no bit waits.
+    pub(crate) fn ends(&self) -> Trying {
+        if self.has_bits() { Trying::Fails } else { Trying::Fits }
+    }
+
+    /// A FUP: execution has come to `ip` without a packet.
+    pub(crate) fn fup(&mut self, ip: Option<Avma>) -> Trying {
+        let is_here = ip.is_some_and(|ip| self.reaches(ip)) || self.here().terminator == Terminator::Far;
+        if is_here { self.ends() } else { Trying::Fails }
+    }
+
+    pub(crate) fn tnt(&mut self, tnt: Tnt) -> Trying {
+        if self.has_bits() {
+            return Trying::Fails;
+        }
+        self.tnt = tnt;
+        self.bits()
+    }
+
+    /// Follows the bits at hand, up to a TIP's branch.
+    pub(crate) fn bits(&mut self) -> Trying {
+        while self.has_bits() {
+            let is_compressed = self.walk.context.recording.pt.return_compression;
+            let advanced = self.advance();
+            let from = self.block;
+            let walked = match advanced {
+                Ok(block) => match block.terminator {
+                    Terminator::Conditional { taken } => match self.tnt.pop() {
+                        Some(true) => self.go_to(taken),
+                        _ => self.go_on(),
+                    },
+                    Terminator::Return if is_compressed => match (self.tnt.pop(), self.stack.pop()) {
+                        (Some(true), Some(call)) => self.go_to(self.walk.graph.return_address(call)),
+                        (Some(true), None) => {
+                            self.way.push((self.block, None, BlockId::NONE));
+                            return Trying::Fits;
+                        }
+                        _ => return Trying::Fails,
+                    },
+                    Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return => break,
+                    _ => Err(stopped_at(&block)),
+                },
+                Err(cause) => Err(cause),
+            };
+            if let Err(cause) = walked {
+                return Trying::of(cause);
+            }
+            self.way.push((from, None, self.block));
+        }
+        Trying::Goes
+    }
+
+    pub(crate) fn tip(&mut self, ip: Avma) -> Trying {
+        match self.advance() {
+            Ok(block) => match block.terminator {
+                Terminator::IndirectJump => (),
+                Terminator::IndirectCall => self.stack.push(self.block),
+                Terminator::Return if self.returns_past_a_call(ip) => return Trying::Fails,
+                Terminator::Return => (),
+                Terminator::Far => return Trying::Fits,
+                _ => return Trying::of(stopped_at(&block)),
+            },
+            Err(cause) => return Trying::of(cause),
+        }
+        self.way.push((self.block, Some(ip), BlockId::NONE));
+        match self.go_to(ip) {
+            Ok(()) => self.bits(),
+            Err(cause) => Trying::of(cause),
+        }
+    }
+}
+
+impl Trying {
+    /// Why it cannot go on.
+    const fn of(cause: GapCause) -> Self {
+        if let GapCause::Desync { .. } = cause { Self::Fails } else { Self::Fits }
+    }
+}
