@@ -23,6 +23,7 @@ mod timeline;
 mod times;
 
 use model::{Ns, PtConfig, Tsc, TscClock};
+use packet::Packet;
 
 use core::{CoreRatio, Measured, Multiples, Range};
 pub(crate) use crystal::CrystalRatio;
@@ -289,14 +290,30 @@ impl Clock {
         self.cyc_straddles = true;
     }
 
+    /// What a packet says that is no flow; false if it says nothing about the time.
+    #[inline]
+    pub(crate) fn packet(&mut self, packet: &Packet, in_psb: bool) -> bool {
+        match *packet {
+            Packet::Cyc(cycles) => self.cyc(cycles),
+            Packet::Mtc(ctc) => self.mtc(ctc),
+            Packet::Tsc(tsc) => self.tsc(tsc, in_psb),
+            Packet::Tma { ctc, fast } => self.tma(ctc, fast),
+            Packet::Cbr(ratio) => self.cbr(ratio),
+            // The core slept: no cycles were counted.
+            Packet::Exstop { .. } | Packet::Pwrx { .. } => self.discontinuity(),
+            _ => return false,
+        }
+        true
+    }
+
     /// A CBR packet.
-    pub(crate) fn cbr(&mut self, core_to_bus: u8) {
+    fn cbr(&mut self, core_to_bus: u8) {
         self.ratio.cbr(core_to_bus);
         self.update_cycle();
     }
 
     /// A TSC packet.  Outside of PSB+ it says that clocks had stopped (SDM, TSC packet).
-    pub(crate) fn tsc(&mut self, low_56: u64, in_psb: bool) {
+    fn tsc(&mut self, low_56: u64, in_psb: bool) {
         let tsc = Tsc::of_packet(low_56, self.reference);
         let backwards = self.packet.is_some_and(|(before, _)| tsc < before);
         self.aligned = None;
@@ -350,7 +367,7 @@ impl Clock {
     }
 
     /// A TMA packet: relates the TSC packet before it to the crystal clock.
-    pub(crate) fn tma(&mut self, ctc: u16, fast: u16) {
+    fn tma(&mut self, ctc: u16, fast: u16) {
         if let Some(tsc) = self.aligned {
             self.crystal.tma(tsc, ctc, fast);
         }
