@@ -23,11 +23,12 @@ mod timeline;
 mod times;
 
 use model::{Ns, PtConfig, Tsc, TscClock};
+use packet::Packet;
 
 use core::{CoreRatio, Measured, Multiples, Range};
-use crystal::Crystal;
 pub(crate) use crystal::CrystalRatio;
-use interval::{Anchor, Interval, Span};
+use crystal::{Crystal, Mtc};
+use interval::{Anchor, Doubt, Interval, Kind, Span};
 pub(crate) use ticker::Ticker;
 pub(crate) use timeline::TimelineRoom;
 use timeline::{Rule, Timeline};
@@ -56,10 +57,6 @@ pub(crate) struct Now {
 const END_ROOM_NS: u64 = 60_000_000_000;
 /// ... and that much earlier than the first: a ring that is copied may be older than the file.
 const START_ROOM_NS: u64 = 3_600_000_000_000;
-
-/// By so many TSC ticks a TSC packet may be older than an MTC packet in front of it, and the other way round: perf has 40 cycles as an
-/// estimate, and this as what is certainly enough (`tsc_slip` in intel-pt-decoder.c).
-const SLIP: u128 = 0x1000 * ticks::ONE;
 
 /// The times of a segment's flow packets.
 pub(crate) struct Clock {
@@ -196,7 +193,7 @@ impl Clock {
         let anchor = self.anchor?;
         let cycle = self.cycle.map_or(0, Range::middle);
         let lo = anchor.lo + self.least_since_anchor();
-        let point = anchor.best() + ticks::of(self.since.most, cycle);
+        let point = anchor.best + ticks::of(self.since.most, cycle);
         Some(Now { lo: ticks::floor(lo), point: ticks::floor(point) })
     }
 
@@ -204,12 +201,12 @@ impl Clock {
     /// that is easily said.
     pub(crate) fn stays_until(&self, first: Now, last: Now) -> u64 {
         let Some(anchor) = self.anchor else { return 0 };
-        if ticks::floor(anchor.lo) < first.lo || ticks::floor(anchor.best()) < first.point {
+        if ticks::floor(anchor.lo) < first.lo || ticks::floor(anchor.best) < first.point {
             return 0;
         }
         // The point is never before `lo`.
         let Tsc(latest) = last.lo.min(last.point);
-        let room = Anchor::exact(Tsc(latest)).lo.saturating_sub(anchor.best());
+        let room = Anchor::exact(Tsc(latest)).lo.saturating_sub(anchor.best);
         let cycle = self.cycle.map_or(0, Range::middle);
         u64::try_from(room).unwrap_or(u64::MAX) / cycle.max(1)
     }
@@ -233,13 +230,17 @@ impl Clock {
     /// It is not later than this.
     fn most_now(&self) -> Option<u128> {
         let cycle = self.cycle.filter(|_| self.has_cyc)?;
-        interval::behind(self.anchor?, self.since, Some(cycle), self.unseen_cycles).hi
+        let anchor = self.anchor?.bounded(Some(cycle));
+        interval::behind(anchor, self.since, Some(cycle), self.unseen_cycles).hi
     }
 
     /// What the length of a cycle follows from has changed.
     fn update_cycle(&mut self) {
         let cbr = self.ratio.length(self.ratio.interval());
         self.cycle = core::length(cbr, [self.measured.as_ref(), None, None]);
+        if let Some(anchor) = &mut self.anchor {
+            anchor.best = anchor.bounded(self.cycle).best;
+        }
     }
 
     #[inline]
@@ -289,14 +290,30 @@ impl Clock {
         self.cyc_straddles = true;
     }
 
+    /// What a packet says that is no flow; false if it says nothing about the time.
+    #[inline]
+    pub(crate) fn packet(&mut self, packet: &Packet, in_psb: bool) -> bool {
+        match *packet {
+            Packet::Cyc(cycles) => self.cyc(cycles),
+            Packet::Mtc(ctc) => self.mtc(ctc),
+            Packet::Tsc(tsc) => self.tsc(tsc, in_psb),
+            Packet::Tma { ctc, fast } => self.tma(ctc, fast),
+            Packet::Cbr(ratio) => self.cbr(ratio),
+            // The core slept: no cycles were counted.
+            Packet::Exstop { .. } | Packet::Pwrx { .. } => self.discontinuity(),
+            _ => return false,
+        }
+        true
+    }
+
     /// A CBR packet.
-    pub(crate) fn cbr(&mut self, core_to_bus: u8) {
+    fn cbr(&mut self, core_to_bus: u8) {
         self.ratio.cbr(core_to_bus);
         self.update_cycle();
     }
 
     /// A TSC packet.  Outside of PSB+ it says that clocks had stopped (SDM, TSC packet).
-    pub(crate) fn tsc(&mut self, low_56: u64, in_psb: bool) {
+    fn tsc(&mut self, low_56: u64, in_psb: bool) {
         let tsc = Tsc::of_packet(low_56, self.reference);
         let backwards = self.packet.is_some_and(|(before, _)| tsc < before);
         self.aligned = None;
@@ -306,25 +323,33 @@ impl Clock {
             self.errors += 1;
             return self.discontinuity();
         }
-        let anchor = Anchor::exact(tsc);
-        let early = self.before_last_anchor(anchor);
-        let has_slipped = (1..=SLIP).contains(&early);
-        if !in_psb || !self.cyc_fresh && !has_slipped {
-            self.discontinuity(); // cycles since the last CYC are not counted yet
+        let here = Anchor::packet(tsc);
+        if self.is_before_last_anchor(here) {
+            self.discontinuity();
+            self.take_back_mtc(here);
+            self.cyc_straddles = !self.cyc_fresh;
+        } else if !(in_psb && self.says_as_much(here)) {
+            if !in_psb || !self.cyc_fresh {
+                self.discontinuity(); // cycles since the last CYC are not counted yet
+            }
+            self.set_anchor(here);
+            self.cyc_straddles = !self.cyc_fresh;
         }
-        match early {
-            0 => self.set_anchor(anchor),
-            1..=SLIP => (), // time goes on from the MTC
-            _ => self.take_back_mtc(anchor),
-        }
-        self.cyc_straddles = if has_slipped { self.cyc_straddles } else { !self.cyc_fresh };
         self.packet = Some((tsc, self.timeline.next()));
         self.aligned = Some(tsc);
     }
 
-    /// By how much `anchor` is certainly earlier than the last one, which came in front of it.
-    fn before_last_anchor(&self, anchor: Anchor) -> u128 {
-        self.anchor.map_or(0, |last| last.lo.saturating_sub(anchor.hi))
+    /// The last anchor and the cycles since tell the time here as exactly as the TSC packet `here`: it is no anchor.  So cycles are
+    /// measured from MTC to MTC, over the PSB+ packets between.
+    fn says_as_much(&self, here: Anchor) -> bool {
+        let (Some(anchor), Some(cycle)) = (self.anchor, self.cycle) else { return false };
+        let known = (anchor.bounded(Some(cycle)), self.since);
+        self.has_cyc && interval::says_as_much(known, here, cycle, self.unseen_cycles, self.cyc_fresh)
+    }
+
+    /// `anchor` is certainly earlier than the last one, which came in front of it.
+    fn is_before_last_anchor(&self, anchor: Anchor) -> bool {
+        self.anchor.is_some_and(|last| anchor.hi < last.lo)
     }
 
     /// What MTC packets have said since the last TSC packet cannot be: the TSC is here.
@@ -334,7 +359,7 @@ impl Clock {
         self.timeline.close(Rule::Unknown);
         self.timeline.settle();
         let (from, first) = self.packet.unwrap_or((Tsc(0), Slot(0)));
-        self.timeline.bind(first, self.conversion.to_ns(from), self.ns_up(here.hi));
+        self.timeline.bind(first, self.conversion.to_ns(from), self.ns_up(here.bounded(self.lag_cycle()).hi));
         self.crystal.forget();
         self.anchor = Some(here);
         self.since = Span::default();
@@ -342,7 +367,7 @@ impl Clock {
     }
 
     /// A TMA packet: relates the TSC packet before it to the crystal clock.
-    pub(crate) fn tma(&mut self, ctc: u16, fast: u16) {
+    fn tma(&mut self, ctc: u16, fast: u16) {
         if let Some(tsc) = self.aligned {
             self.crystal.tma(tsc, ctc, fast);
         }
@@ -351,27 +376,39 @@ impl Clock {
     /// An MTC packet.
     pub(crate) fn mtc(&mut self, payload: u8) {
         let now = self.anchor.map_or(0, |anchor| anchor.lo + self.least_since_anchor());
-        let Some((anchor, skipped)) = self.crystal.mtc(payload, now) else { return };
-        if skipped && self.most_now().is_none_or(|now| now < anchor.lo) {
+        let Some(Mtc { on_time, late }) = self.crystal.mtc(payload, now) else { return };
+        let anchor = match late {
+            Some(late) if !self.cycles_tell(on_time, late) => late,
+            _ => on_time,
+        };
+        if late.is_some() && self.most_now().is_none_or(|now| now < anchor.lo) {
             self.discontinuity(); // the cycles since the last anchor do not explain the time: the core has slept
         }
-        match self.before_last_anchor(anchor) {
-            0 => (),
-            1..=SLIP => return,
-            _ => {
-                self.errors += 1;
-                return self.crystal.forget();
-            }
+        if self.is_before_last_anchor(anchor) {
+            self.errors += 1;
+            return self.crystal.forget();
         }
         self.set_anchor(anchor);
         self.cyc_straddles = false;
+    }
+
+    /// The cycles since the last anchor say that an MTC packet that may be late is not: they account for all of the time up to
+    /// `on_time`, as they do only where the core has not slept, and what they leave open is less than the lateness that is in question.
+    fn cycles_tell(&self, on_time: Anchor, late: Anchor) -> bool {
+        let Some((anchor, cycle)) = self.anchor.zip(self.cycle).filter(|_| self.has_cyc) else {
+            return false;
+        };
+        let awake = Span { doubt: Doubt { breaks: 0, ..self.since.doubt }, ..self.since };
+        let by_cycles = interval::behind(anchor.bounded(Some(cycle)), awake, Some(cycle), self.unseen_cycles);
+        let (lo, Some(hi)) = (by_cycles.lo, by_cycles.hi) else { return false };
+        lo <= on_time.hi && on_time.lo <= hi && hi - lo < late.hi - on_time.hi
     }
 
     /// The trace ends here, and the recording not later than `end`: settles all slots.
     pub(crate) fn finish(&mut self, end: Option<Ns>) {
         self.settle_waiting(None, self.ratio.interval());
         self.update_cycle();
-        let Some(anchor) = self.anchor else { return };
+        let Some(anchor) = self.anchor.map(|anchor| anchor.bounded(self.lag_cycle())) else { return };
         let cycle = self.cycle.filter(|_| self.has_cyc);
         self.timeline.close(Rule::Behind { anchor, cycle, end });
         self.timeline.settle();
@@ -387,27 +424,44 @@ impl Clock {
         self.update_cycle();
     }
 
-    fn end_interval(&mut self, anchor: Anchor) {
+    fn end_interval(&mut self, right: Anchor) {
         let cbr = self.ratio.next_interval();
         let all = std::mem::take(&mut self.since);
-        let Some(left) = self.anchor.replace(anchor) else {
-            self.timeline.close(Rule::Before(self.ns_up(anchor.hi)));
+        let Some(left) = self.anchor else {
+            self.anchor = Some(right);
+            self.timeline.close(Rule::Before(right));
             return self.timeline.settle();
         };
-        let right = Anchor { lo: anchor.lo.max(left.lo), hi: anchor.hi };
-        self.anchor = Some(right);
-        let cycle = if self.has_cyc { all.cycle(left, right, self.unseen_cycles) } else { None };
-        let measured = self.ratio.measure(cycle, cbr);
+        let measured = if self.has_cyc { self.measure(left, right, all, cbr) } else { None };
         if measured.is_some_and(|measured| !measured.agrees) && self.ratio.length(cbr).is_some() {
             self.errors += 1;
         }
         if measured.is_some() || !self.has_cyc {
             self.settle_waiting(measured, cbr);
         }
+        let left = self.anchor.replace(right).unwrap_or(left);
         self.timeline.close(Rule::Between(Interval::new(left, right, all, cbr, measured)));
         if !self.has_cyc {
             self.settle_waiting(None, None);
         }
+    }
+
+    /// How long a cycle is between two anchors by their times.  The lag of a TSC packet is not known, nor is what bounds it where CBR is
+    /// late: so an interval with one measures only if it is so long that neither matters.
+    fn measure(
+        &mut self,
+        left: Anchor,
+        right: Anchor,
+        all: Span,
+        cbr: Option<Multiples>,
+    ) -> Option<Measured> {
+        let slow = self.cycle.map(Range::or_twice_as_long);
+        self.ratio.measure(all.cycle(left.bounded(slow), right.bounded(slow), self.unseen_cycles), cbr)
+    }
+
+    /// How long a cycle may be where a TSC packet lags behind: without cycles to bear CBR out it may be late.
+    fn lag_cycle(&self) -> Option<Range> {
+        if self.has_cyc { self.cycle } else { self.cycle.map(Range::or_twice_as_long) }
     }
 
     /// Settles the intervals that wait; `behind`: the frequency measured behind them, `cbr`: what CBR packets say there.  It
@@ -430,10 +484,31 @@ impl Clock {
             let cycle = core::length(cbr, measured);
             let cycle = cycle.filter(|_| self.has_cyc && !core::is_unknown(measured));
             interval.settle(cycle);
-            self.errors += u64::from(interval.contradicts(self.unseen_cycles));
             self.measured = own.or(self.measured);
         }
+        self.narrow_waiting();
         self.timeline.settle();
+    }
+
+    /// Narrows the anchors of the intervals that wait, now that it is known how long their cycles are, and counts what contradicts
+    /// itself.
+    fn narrow_waiting(&mut self) {
+        let (unseen, cycle) = (self.unseen_cycles, self.lag_cycle());
+        let mut errors = 0;
+        let mut waiting = self.timeline.waiting();
+        let Some(mut interval) = waiting.next() else { return };
+        let mut fits = interval.left.kind == Kind::Final || interval.narrow_start(cycle, unseen);
+        loop {
+            let mut next = waiting.next();
+            if interval.right.kind != Kind::Final {
+                fits &= interval.narrow_end(next.as_deref_mut(), cycle, unseen);
+            }
+            errors += u64::from(!fits || interval.contradicts(unseen));
+            let Some(next) = next else { break };
+            (interval, fits) = (next, true);
+        }
+        self.anchor = Some(interval.right);
+        self.errors += errors;
     }
 }
 

@@ -275,20 +275,19 @@ impl<'a> Flow<'a> {
             }
             Packet::Ovf if self.tail => return false,
             Packet::Ovf => self.overflow(at),
-            Packet::Tsc(tsc) => {
+            Packet::Tsc(_) => {
                 if self.psb.is_some() && matches!(self.state, State::On) {
                     // What ran before the PSB ran before this.
                     let slot = self.clock.slot_before_anchor(self.walk.work);
                     self.psb_step = Some(self.step_to(slot, at));
                 }
-                self.clock.tsc(tsc, self.psb.is_some());
+                self.clock.packet(&packet, self.psb.is_some());
                 self.last.behind_tnt = false;
                 self.forced_out();
                 self.resolved();
             }
-            Packet::Tma { ctc, fast } => self.clock.tma(ctc, fast),
-            Packet::Cbr(ratio) => self.clock.cbr(ratio),
             _ => {
+                self.clock.packet(&packet, self.psb.is_some());
                 if let Packet::ModeExec { long, .. } = packet {
                     self.long_mode = long;
                 }

@@ -162,6 +162,7 @@ fn aux_buffer(world: &mut World<'_>) -> AuxBuffer {
             mtc_period: (!options.no_mtc).then_some(u32::from(options.mtc_period)),
             tma: !options.no_tma,
             crystal: Crystal::new(options.tsc_skew),
+            tsc_lag: options.tsc_lag,
             skip_mtc: options.skip_mtc,
             cbr_delay: ticks(options.late_cbr_us),
             seed: options.seed,

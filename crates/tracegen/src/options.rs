@@ -72,6 +72,10 @@ pub struct Options {
     /// No TMA packets behind TSC: nothing relates MTC to the TSC.
     #[arg(long)]
     pub no_tma: bool,
+    /// TSC packets (with their TMA) state a time that is MIN to MAX core cycles before their place in the trace, drawn for each
+    /// packet: half of them from the lowest fifth of the range, so that the median of the default is 43.  Real processors: 42.
+    #[arg(long, value_name = "MIN,MAX", default_value = "39,60", value_parser = TscLag::parse)]
+    pub tsc_lag: TscLag,
     /// Probability that the trace unit skips an MTC; near 1 its eight bits go round in between.
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     pub skip_mtc: f64,
@@ -139,6 +143,37 @@ pub struct Options {
     pub raw: Option<PathBuf>,
 }
 
+/// How old TSC packets are at their place in the trace, in core cycles: from least to most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TscLag {
+    /// Least.
+    pub min: u16,
+    /// Most.
+    pub max: u16,
+}
+
+impl TscLag {
+    /// As measured on processors.
+    const REAL: Self = Self { min: 39, max: 60 };
+
+    /// Reads `MIN,MAX`.
+    fn parse(text: &str) -> Result<Self, String> {
+        let parsed = text.split_once(',').map(|(min, max)| (min.parse(), max.parse()));
+        match parsed {
+            Some((Ok(min), Ok(max))) if min <= max => Ok(Self { min, max }),
+            _ => Err("not two numbers of core cycles, MIN,MAX, in this order".to_owned()),
+        }
+    }
+
+    /// The lag of one packet, for two random numbers in `[0, 1)`: the first decides between the lowest fifth of the range
+    /// and the rest, the second draws from that.
+    pub(crate) fn draw(self, (half, within): (f64, f64)) -> u64 {
+        let (from, len) = if half < 0.5 { (0.0, 0.2) } else { (0.2, 0.8) };
+        let share = from + within * len;
+        (f64::from(self.min) + share * f64::from(self.max - self.min)).round() as u64
+    }
+}
+
 #[derive(Parser)]
 #[command(no_binary_name = true)]
 struct Line {
@@ -189,6 +224,7 @@ impl Default for Options {
             tsc_skew: 0.0,
             no_ratios: false,
             no_tma: false,
+            tsc_lag: TscLag::REAL,
             skip_mtc: 0.0,
             late_cbr_us: 0.0,
             sleep_us: 0.0,
@@ -231,8 +267,20 @@ mod tests {
         assert!(options.per_cpu);
         assert_eq!((options.switch, options.tick_us), (3, 50.0));
         assert_eq!(options.filter, ["a", "b"]);
-        for wrong in ["--switch=4", "--ncpu=0", "--nonsense", "stray"] {
+        for wrong in
+            ["--switch=4", "--ncpu=0", "--nonsense", "stray", "--tsc-lag=9", "--tsc-lag=9,8", "--tsc-lag=0,-1"]
+        {
             assert!(Options::from_args([wrong]).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn tsc_lags_are_within_their_range_and_43_cycles_in_the_median() {
+        let draw = |lag: TscLag, n: u32| lag.draw((f64::from(n % 100) / 100.0, f64::from(n / 100) / 100.0));
+        let mut lags: Vec<u64> = (0..10_000).map(|n| draw(TscLag::REAL, n)).collect();
+        lags.sort_unstable();
+        assert_eq!((lags[0], lags[5_000], lags[9_999]), (39, 43, 60));
+        let most = Options::from_args(["--tsc-lag=64,64"]).unwrap().tsc_lag;
+        assert!((0..10_000).all(|n| draw(most, n) == 64));
     }
 }

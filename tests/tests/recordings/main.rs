@@ -18,6 +18,7 @@ mod other_machine;
 mod perf_script_agrees;
 mod records_match_perf;
 mod rows_match_oracle;
+mod short_calls;
 mod snapshots;
 mod stripped_objects;
 mod three_gigabytes;

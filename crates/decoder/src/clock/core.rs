@@ -43,6 +43,11 @@ impl Range {
         (low <= high).then_some(Self { low, high })
     }
 
+    /// The core may also run at half of the frequency.
+    pub(super) fn or_twice_as_long(self) -> Self {
+        Self { high: self.high.saturating_mul(2), ..self }
+    }
+
     /// With what CBR's bus clock may be off.
     fn with_tolerance(self) -> Self {
         Self {

@@ -13,7 +13,7 @@
 use model::{AuxBuffer, AuxPiece};
 use packet::Packet;
 
-use super::interval::Anchor;
+use super::interval::{Anchor, Kind};
 use super::ticks::FRACTION;
 use crate::reader;
 
@@ -192,15 +192,18 @@ impl Crystal {
         self.base = None;
     }
 
-    /// A TMA packet behind a TSC packet.
+    /// A TMA packet that follows a TSC packet.  Both say what was some core cycles ago: an MTC packet in front of them may have said
+    /// a later count already, from which the next one counts.
     pub(super) fn tma(&mut self, tsc: model::Tsc, ctc: u16, fast: u16) {
+        let before = self.base.zip(self.ratio).filter(|(base, ratio)| base.is_later_than(tsc, *ratio));
         let tsc = tsc.0.saturating_sub(u64::from(fast));
-        self.base = Some(Base { tsc, passed: 0, counter: u64::from(ctc), known_bits: 16 });
+        let ctc = u64::from(ctc);
+        let passed = before.map_or(0, |(base, _)| base.counts_behind(ctc));
+        self.base = Some(Base { tsc, passed, counter: (ctc + passed) & 0xffff, known_bits: 16 });
     }
 
-    /// An MTC packet, when it is not earlier than `now` (ticks with fraction), and whether others were skipped before it;
-    /// `None` if it says nothing.
-    pub(super) fn mtc(&mut self, payload: u8, now: u128) -> Option<(Anchor, bool)> {
+    /// An MTC packet, when it is not earlier than `now` (ticks with fraction); `None` if it says nothing.
+    pub(super) fn mtc(&mut self, payload: u8, now: u128) -> Option<Mtc> {
         let (ratio, base, period) = (self.ratio?, self.base.as_mut()?, self.period);
         // The payload's bits that the known counter covers: fewer than 8 right behind a TMA with a long period.
         let bits = base.known_bits.saturating_sub(period).min(8);
@@ -216,21 +219,27 @@ impl Crystal {
         };
         base.passed = base.passed.saturating_add(((before + steps) << period).saturating_sub(base.counter));
         (base.counter, base.known_bits) = (u64::from(payload) << period, period + 8);
-        let late = (steps > 1).then_some(1u64 << period);
-        let anchor = base.anchor(ratio, late);
-        if now <= anchor.hi {
-            return Some((anchor, steps > 1));
-        }
+        let on_time = base.anchor(ratio, 0);
         // If cycles say that much more time passed, more than 255 packets were skipped and the counter went round.
         let round = 256u64 << period;
         let round_ticks = base.ticks(round, ratio.high).max(1);
-        let rounds = (now - anchor.hi + round_ticks / 2) / round_ticks;
+        let rounds = (now.saturating_sub(on_time.hi) + round_ticks / 2) / round_ticks;
         if rounds == 0 {
-            return Some((anchor, steps > 1));
+            let late = (steps > 1).then(|| base.anchor(ratio, 1 << period));
+            return Some(Mtc { on_time, late });
         }
         base.passed = base.passed.saturating_add(round.saturating_mul(u64::try_from(rounds).ok()?));
-        Some((base.anchor(ratio, Some(round)), true))
+        Some(Mtc { on_time: base.anchor(ratio, 0), late: Some(base.anchor(ratio, round)) })
     }
+}
+
+/// What an MTC packet says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mtc {
+    /// When the counter changed to what it is now.
+    pub(super) on_time: Anchor,
+    /// Others were skipped before it: on wake-up a packet comes for the counter as it is then, and may stand anywhere in this range.
+    pub(super) late: Option<Anchor>,
 }
 
 impl Base {
@@ -238,14 +247,25 @@ impl Base {
         (u128::from(crystal_ticks) * u128::from(ratio)) >> (RATIO_FRACTION - FRACTION)
     }
 
-    /// When the counter changed to what it is now.  A packet behind skipped ones may be up to `late` crystal ticks late: on
-    /// wake-up it comes for the counter as it is then.
-    fn anchor(&self, ratio: CrystalRatio, late: Option<u64>) -> Anchor {
+    /// When the counter changed to what it is now, and up to `late` crystal ticks after that.
+    fn anchor(&self, ratio: CrystalRatio, late: u64) -> Anchor {
         let tick = 1u128 << FRACTION;
         let base = u128::from(self.tsc) << FRACTION;
         let lo = (base + self.ticks(self.passed, ratio.low)).saturating_sub(tick);
-        let hi = base + self.ticks(self.passed.saturating_add(late.unwrap_or(0)), ratio.high) + tick;
-        Anchor { lo, hi }
+        let hi = base + self.ticks(self.passed.saturating_add(late), ratio.high) + tick;
+        Anchor::mtc(lo, hi, if late == 0 { Kind::Final } else { Kind::LateMtc })
+    }
+
+    /// The counter became what it is now when the TSC was more than `tsc`.
+    fn is_later_than(&self, tsc: model::Tsc, ratio: CrystalRatio) -> bool {
+        self.anchor(ratio, 0).hi > u128::from(tsc.0) << FRACTION
+    }
+
+    /// Crystal ticks from a counter of `ctc` to this one, if it is ahead.
+    fn counts_behind(&self, ctc: u64) -> u64 {
+        let mask = (1u64 << self.known_bits.min(16)) - 1;
+        let ahead = self.counter.wrapping_sub(ctc) & mask;
+        if ahead > mask / 2 { 0 } else { ahead }
     }
 }
 

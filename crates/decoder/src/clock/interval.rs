@@ -22,28 +22,78 @@ use super::ticks::{self, FRACTION};
 /// Counts of cycles saturate here, so that sums of them, as ticks, cannot overflow.
 const MAX_CYCLES: u64 = 1 << 62;
 
-/// A place in the stream at which the TSC is known: from `lo` to `hi`, with fraction.
+/// A TSC packet says what the TSC was at most this many core cycles before the packet's place in the stream.  Measured on real
+/// processors: 36 to 60 (and perf reckons with 40, `tsc_slip` in intel-pt-decoder.c).
+const LAG_CYCLES: u64 = 64;
+
+/// ... and mostly this many.
+const USUAL_LAG_CYCLES: u64 = 42;
+
+/// The lag where the length of a core cycle is unknown: of a core that runs at one 64th of the TSC's frequency.
+const LONGEST_LAG: u128 = of_lag(64 << FRACTION);
+
+const fn of_lag(cycle: u64) -> u128 {
+    LAG_CYCLES as u128 * cycle as u128
+}
+
+/// A place in the stream at which the TSC is known: from `lo` to `hi`, and most likely `best`, with fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Anchor {
     pub(super) lo: u128,
+    pub(super) best: u128,
     pub(super) hi: u128,
+    pub(super) kind: Kind,
+}
+
+/// Why an anchor may be a wide range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It is not, or has been narrowed by what is around it.
+    Final,
+    /// A TSC packet, which says what the TSC was some core cycles ago.
+    Tsc,
+    /// An MTC packet that follows skipped ones, and may be late.
+    LateMtc,
 }
 
 impl Anchor {
+    /// An instant, as good as a tick.
     pub(super) fn exact(Tsc(tsc): Tsc) -> Self {
         let at = u128::from(tsc) << FRACTION;
-        Self { lo: at, hi: at }
+        Self { lo: at, best: at, hi: at, kind: Kind::Final }
     }
 
-    /// How far it is to `right`, which is behind: at least, and at most.
+    /// A TSC packet.
+    pub(super) fn packet(tsc: Tsc) -> Self {
+        let Self { lo, .. } = Self::exact(tsc);
+        Self { lo, best: lo, hi: lo + LONGEST_LAG, kind: Kind::Tsc }
+    }
+
+    /// From `lo` to `hi`, of an MTC packet.  The best guess: a tick's rounding on both sides, and packets are rarely late.
+    pub(super) fn mtc(lo: u128, hi: u128, kind: Kind) -> Self {
+        Self { lo, best: lo + ((hi - lo) / 2).min(ticks::ONE), hi, kind }
+    }
+
+    /// How far it is to `right`, which follows: at least, and at most.
     pub(super) fn lengths_to(self, right: Self) -> (u128, u128) {
         (right.lo.saturating_sub(self.hi), right.hi.saturating_sub(self.lo))
     }
 
-    /// The best guess: a tick's rounding on both sides, and packets are rarely late.
-    #[inline]
-    pub(super) fn best(self) -> u128 {
-        self.lo + ((self.hi - self.lo) / 2).min(ticks::ONE)
+    /// Bounds the lag of a TSC packet by the length of a core cycle around it; unknown, the core may run at the TSC's frequency
+    /// as well as at any other.
+    pub(super) fn bounded(self, cycle: Option<Range>) -> Self {
+        if self.kind != Kind::Tsc {
+            return self;
+        }
+        let hi = cycle.map_or(self.hi, |cycle| self.hi.min(self.lo + of_lag(cycle.high)));
+        let usual = ticks::of(USUAL_LAG_CYCLES, cycle.map_or(ticks::ONE as u64, |cycle| cycle.low));
+        Self { best: (self.lo + usual).min(hi), hi, ..self }
+    }
+
+    /// What both this anchor and the bounds that something else sets say; `None` if nothing.
+    fn narrowed(self, (lo, hi): (u128, u128)) -> Option<Self> {
+        let (lo, hi) = (self.lo.max(lo), self.hi.min(hi));
+        (lo <= hi).then(|| Self { lo, best: self.best.clamp(lo, hi), hi, kind: self.kind })
     }
 }
 
@@ -201,7 +251,7 @@ impl Interval {
 
     /// What its times come down to; none if time passed that nothing accounts for, or if it does not fit.
     pub(super) fn lines(&self, unseen: u64, conversion: TscClock) -> Option<Lines> {
-        let (Anchor { lo: start, hi: left_hi }, right, all) = (self.left, self.right, self.all);
+        let (Anchor { lo: start, hi: left_hi, .. }, right, all) = (self.left, self.right, self.all);
         if self.stalls {
             return None;
         }
@@ -214,7 +264,7 @@ impl Interval {
             return None;
         }
         let [left_lo, left, left_hi, right_lo, right, right_hi] =
-            [start, self.left.best(), left_hi, right.lo, right.best(), right.hi].map(|at| (at - from) as i64);
+            [start, self.left.best, left_hi, right.lo, right.best, right.hi].map(|at| (at - from) as i64);
         let [low, high, middle] = [cycle.low, cycle.high, cycle.middle()].map(|length| length as i64);
         let (most, least, slack) = (all.most as i64, all.least() as i64, unseen as i64 * high);
         let is_cut = self.cycle.is_some() && all.doubt.breaks != 0;
@@ -246,6 +296,64 @@ impl Interval {
             lo_and_long: bound(right_lo - most * high - slack, -FAR),
             point: behind_last,
         })
+    }
+
+    /// The anchor that this interval ends with, narrowed by what bounds it from both sides: this interval's own start and cycles, and
+    /// those of `next` and its end.  `cycle`: around it, where these do not say.  False if nothing fits all of that.
+    ///
+    /// ```text
+    ///   MTC ------ cycles ------ TSC ------ cycles ------ MTC
+    ///   at least, and at most if    at most, and at least if
+    ///   tracing was always on       tracing was always on
+    /// ```
+    pub(super) fn narrow_end(&mut self, next: Option<&mut Self>, cycle: Option<Range>, unseen: u64) -> bool {
+        let around = [self.cycle, next.as_ref().and_then(|next| next.cycle)].into_iter().flatten();
+        let wide = self.right.bounded(around.reduce(Range::hull).or(cycle));
+        self.right = wide;
+        let own = wide.narrowed(self.bounds(self.all, unseen));
+        let (narrow, estimate) = match &next {
+            Some(next) => {
+                let next = Self { left: wide, ..**next };
+                let narrow = own.and_then(|own| own.narrowed(next.bounds(Span::default(), unseen)));
+                (narrow, next.start_estimate().or(self.end_estimate()))
+            }
+            None => (own, self.end_estimate()),
+        };
+        let fits = narrow.is_some();
+        let narrow = narrow.unwrap_or(wide);
+        let best = estimate.filter(|at| (narrow.lo..=narrow.hi).contains(at)).unwrap_or(narrow.best);
+        self.right = Anchor { best, kind: Kind::Final, ..narrow };
+        if let Some(next) = next {
+            next.left = self.right;
+        }
+        fits
+    }
+
+    /// As [`Self::narrow_end`], for the first anchor of all.
+    pub(super) fn narrow_start(&mut self, cycle: Option<Range>, unseen: u64) -> bool {
+        self.left = self.left.bounded(self.cycle.or(cycle));
+        let narrow = self.left.narrowed(self.bounds(Span::default(), unseen));
+        let fits = narrow.is_some();
+        let narrow = narrow.unwrap_or(self.left);
+        let estimate = self.start_estimate().filter(|at| (narrow.lo..=narrow.hi).contains(at));
+        self.left = Anchor { best: estimate.unwrap_or(narrow.best), kind: Kind::Final, ..narrow };
+        fits
+    }
+
+    /// Where it starts by its end and its cycles, if those say it better than a TSC packet: it is short, and all of its cycles are its own.
+    fn start_estimate(&self) -> Option<u128> {
+        let cycle = self.cycle.filter(|cycle| self.is_short(*cycle))?;
+        self.right.best.checked_sub(ticks::of(self.all.most, cycle.middle()))
+    }
+
+    /// Where it ends by its start and its cycles, if tracing was never off.
+    fn end_estimate(&self) -> Option<u128> {
+        let cycle = self.cycle.filter(|cycle| self.all.doubt.breaks == 0 && self.is_short(*cycle))?;
+        Some(self.left.best + ticks::of(self.all.most, cycle.middle()))
+    }
+
+    fn is_short(&self, cycle: Range) -> bool {
+        self.all.doubt.cycles == 0 && ticks::of(self.all.most, cycle.high - cycle.low) <= of_lag(cycle.high)
     }
 
     /// All its cycles do not fit between its anchors: what bounds its end contradicts itself.
@@ -287,7 +395,7 @@ impl Interval {
     }
 
     fn point(&self, since: Span) -> u128 {
-        let (all, left, right) = (self.all, self.left.best(), self.right.best());
+        let (all, left, right) = (self.all, self.left.best, self.right.best);
         match self.cycle.map(Range::middle) {
             Some(length) if all.doubt.breaks != 0 && since.doubt.breaks == all.doubt.breaks => {
                 right.saturating_sub(ticks::of(all.most.saturating_sub(since.most), length))
@@ -305,13 +413,27 @@ pub(super) struct Open {
     pub(super) hi: Option<u128>,
 }
 
+/// What the last anchor and the cycles since say of here is as narrow as what the TSC packet `here` says, and agrees with it;
+/// `is_counted`: all cycles up to here are.
+pub(super) fn says_as_much(
+    (anchor, since): (Anchor, Span),
+    here: Anchor,
+    cycle: Range,
+    unseen: u64,
+    is_counted: bool,
+) -> bool {
+    let Open { lo, hi: Some(hi), .. } = behind(anchor, since, Some(cycle), unseen) else { return false };
+    let late = if is_counted { 0 } else { LONGEST_LAG };
+    hi - lo <= of_lag(cycle.high) && lo <= here.bounded(Some(cycle)).hi && here.lo <= hi + late
+}
+
 /// Of a slot `since` behind the last anchor.
 pub(super) fn behind(anchor: Anchor, since: Span, cycle: Option<Range>, unseen: u64) -> Open {
     let Some(cycle) = cycle else { return Open { lo: anchor.lo, point: anchor.lo, hi: None } };
     let slack = ticks::of(unseen, cycle.high);
     let lo = anchor.lo + ticks::of(since.least(), cycle.low).saturating_sub(slack);
     let hi = anchor.hi + ticks::of(since.most, cycle.high) + slack;
-    let point = anchor.best() + ticks::of(since.most, cycle.middle());
+    let point = anchor.best + ticks::of(since.most, cycle.middle());
     Open { lo, point, hi: (since.doubt.breaks == 0).then_some(hi) }
 }
 
@@ -335,7 +457,7 @@ mod tests {
         ) {
             let left = u128::from(tsc) << FRACTION;
             let right = left + u128::from(lens[1]);
-            let anchor = |lo: u128, len: u64| Anchor { lo, hi: lo + u128::from(len) };
+            let anchor = |lo: u128, len: u64| Anchor::mtc(lo, lo + u128::from(len), Kind::Final);
             let span = |most: u64, breaks: u32| Span { most, doubt: Doubt { cycles: straddle.min(most), breaks } };
             let all = span(all, all_breaks);
             let mut interval =
