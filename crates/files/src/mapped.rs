@@ -32,7 +32,18 @@ static BEFORE: OnceLock<sigaction> = OnceLock::new();
 struct Known {
     addresses: Range<usize>,
     path: PathBuf,
+    /// Open, if its length is looked at when all is read.
+    file: Option<File>,
+    bytes: u64,
     is_cut: bool,
+}
+
+impl Known {
+    /// A page that a file ends in is there to its end, with zeros: only the length tells.
+    fn is_cut(&self) -> bool {
+        let is_shorter = |file: &File| file.metadata().is_ok_and(|now| now.len() < self.bytes);
+        self.is_cut || self.file.as_ref().is_some_and(is_shorter)
+    }
 }
 
 fn mappings() -> MutexGuard<'static, Vec<Known>> {
@@ -57,6 +68,20 @@ impl MappedFile {
     /// # Errors
     /// What the system says.
     pub fn of(file: &File, path: &Path) -> io::Result<Self> {
+        Self::map(file, path, None)
+    }
+
+    /// Maps a whole file and keeps it open: one that loses less than a page is known as cut, too.  For the few files on which
+    /// all figures rest.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn watched(file: File, path: &Path) -> io::Result<Self> {
+        let kept = file.try_clone()?;
+        Self::map(&file, path, Some(kept))
+    }
+
+    fn map(file: &File, path: &Path, kept: Option<File>) -> io::Result<Self> {
         // SAFETY: the mapping is read-only and private to this process.  Another process that writes to the file can change
         // bytes under us, and one that cuts it can make them zeros: every value is read once, checked and copied out, so
         // this can give a wrong answer, but no invalid access.
@@ -64,7 +89,8 @@ impl MappedFile {
         let start = map.as_ptr() as usize;
         if !map.is_empty() {
             let addresses = start..start + map.len().next_multiple_of(PAGE);
-            mappings().push(Known { addresses, path: path.into(), is_cut: false });
+            let bytes = map.len() as u64;
+            mappings().push(Known { addresses, path: path.into(), file: kept, bytes, is_cut: false });
         }
         Ok(Self(map))
     }
@@ -95,7 +121,9 @@ impl Drop for MappedFile {
         if let Some(at) = mappings.iter().position(|known| known.addresses.start == start) {
             match mappings.get_mut(at) {
                 // It stays, without addresses, so that it can be named.
-                Some(known) if known.is_cut => known.addresses = 0..0,
+                Some(known) if known.is_cut() => {
+                    *known = Known { addresses: 0..0, is_cut: true, file: None, path: known.path.clone(), bytes: 0 };
+                }
                 _ => drop(mappings.swap_remove(at)),
             }
         }
@@ -105,7 +133,7 @@ impl Drop for MappedFile {
 /// The files that were cut, or could not be read any more, while they were mapped.
 #[must_use]
 pub fn cut_files() -> Vec<PathBuf> {
-    mappings().iter().filter(|known| known.is_cut).map(|known| known.path.clone()).collect()
+    mappings().iter().filter(|known| known.is_cut()).map(|known| known.path.clone()).collect()
 }
 
 /// From now on a file that is cut while it is mapped ends nothing: it is one of [`cut_files`].
@@ -182,6 +210,19 @@ mod tests {
         assert_eq!(mapped[5 * PAGE + 4], 0);
         assert_eq!(mapped[2 * PAGE..].iter().map(|byte| usize::from(*byte)).sum::<usize>(), 7);
         assert!(mapped[..2 * PAGE].iter().all(|byte| *byte == 7));
+        assert!(cut_files().contains(&path));
+        drop(mapped);
+        assert!(cut_files().contains(&path));
+    }
+
+    #[test]
+    fn a_watched_file_may_not_lose_a_byte() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("recording");
+        fs::write(&path, [7; 100]).unwrap();
+        let mapped = MappedFile::watched(File::open(&path).unwrap(), &path).unwrap();
+        assert!(!cut_files().contains(&path));
+        OpenOptions::new().write(true).open(&path).unwrap().set_len(99).unwrap();
         assert!(cut_files().contains(&path));
         drop(mapped);
         assert!(cut_files().contains(&path));

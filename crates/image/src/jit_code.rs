@@ -1,12 +1,13 @@
 //! The dumps that the processes of a recording have mapped, and their code in the address spaces.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::Path;
 
+use files::{Owners, Place};
 use model::{Pid, Sideband, SidebandRecord};
 
 use crate::jitdump::{self, Dump};
-use crate::object_file::basename;
+use crate::locate;
 use crate::options::ImageOptions;
 use crate::space::MappedObject;
 
@@ -38,7 +39,7 @@ impl Dumps {
             }
             let dump = places(&mmap.path, mmap.pid, options)
                 .iter()
-                .find_map(|path| Dump::open(path, options.clock.as_ref()));
+                .find_map(|(place, owners)| Dump::open(place, owners, options.clock.as_ref()));
             let Some(dump) = dump.filter(|dump| dump.code.placements.len() <= left) else { continue };
             left -= dump.code.placements.len();
             list.push(ProcessDump { pid: mmap.pid, name: mmap.path.clone(), dump });
@@ -68,10 +69,13 @@ impl Dumps {
     }
 }
 
-/// Where a dump may be: as it is named, then in the process's own file system.
-fn places(name: &str, pid: Pid, options: &ImageOptions) -> Vec<PathBuf> {
-    match &options.symfs {
-        Some(root) => vec![options.rooted(name.as_ref()), root.join(basename(name))],
-        None => vec![PathBuf::from(name), PathBuf::from(format!("/proc/{}/root{name}", pid.0))],
-    }
+/// Where a file may be that a process's runtime wrote, and whose files are taken there: as it is named, then in the
+/// process's own file system.
+pub(crate) fn places(name: &str, pid: Pid, options: &ImageOptions) -> Vec<(Place, Owners)> {
+    let process = format!("/proc/{}", pid.0);
+    // Who gives a directory says that its files are the right ones.
+    let owner = options.symfs.as_deref().unwrap_or(Path::new(&process));
+    let mut places = locate::by_name(name, options);
+    places.extend(options.symfs.is_none().then(|| locate::in_its_namespace(name, pid)));
+    places.into_iter().map(|place| (place, Owners::of_host().and_owner_of(owner))).collect()
 }

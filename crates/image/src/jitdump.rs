@@ -11,13 +11,11 @@
 //! move    1 size time  pid tid - from to length index
 //! ```
 
-use std::path::{Path, PathBuf};
-
+use files::{MappedFile, Owners, Place};
 use model::{Avma, FileOffset, Mmap, Ns, Pid, Sideband, SidebandRecord, TscClock};
 use rustc_hash::FxHashMap;
 
 use crate::contents::Contents;
-use crate::mapped::MappedFile;
 use crate::named_code::NamedCode;
 use crate::object_file::basename;
 
@@ -34,7 +32,7 @@ const RECORD_HEADER: usize = 16;
 /// A dump.
 #[derive(Debug)]
 pub(crate) struct Dump {
-    pub(crate) path: PathBuf,
+    pub(crate) place: Place,
     pub(crate) contents: Contents,
     pub(crate) code: Code,
 }
@@ -46,6 +44,8 @@ pub(crate) struct Code {
     pub(crate) placements: Vec<Placement>,
     /// One for each load, linked where it stands in the dump.
     pub(crate) named: NamedCode,
+    /// Bytes of the dump up to the first damage.
+    pub(crate) bytes: usize,
 }
 
 /// From this time on a stretch of the dump is at an address.
@@ -66,10 +66,11 @@ pub(crate) fn is_name(name: &str) -> bool {
 
 impl Dump {
     /// Reads a file; `None` if it is no dump of this machine.
-    pub(crate) fn open(path: &Path, clock: Option<&TscClock>) -> Option<Self> {
-        let contents = Contents::Mapped(MappedFile::open(path).ok()?.into());
+    pub(crate) fn open(place: &Place, owners: &Owners, clock: Option<&TscClock>) -> Option<Self> {
+        let file = place.open_owned(owners).ok()?;
+        let contents = Contents::Mapped(MappedFile::of(&file, place.path()).ok()?.into());
         let code = parse(&contents, clock)?;
-        Some(Self { path: path.into(), contents, code })
+        Some(Self { place: place.clone(), contents, code })
     }
 
     /// Its placements as the mappings of a process: the dump is `name` in the recording.
@@ -87,6 +88,11 @@ impl Dump {
             SidebandRecord { time, cpu: None, pid: Some(pid), tid: None, file_offset: 0, body }
         })
     }
+}
+
+/// The part of a dump that is read: what follows may be anything.
+pub(crate) fn whole_records(bytes: &[u8]) -> Option<&[u8]> {
+    bytes.get(..parse(bytes, None)?.bytes)
 }
 
 /// Reads a dump up to the first damage: the program may have died while it wrote.
@@ -110,6 +116,7 @@ fn parse(bytes: &[u8], clock: Option<&TscClock>) -> Option<Code> {
             break;
         }
         at = end;
+        reader.code.bytes = end;
     }
     Some(reader.code)
 }

@@ -29,7 +29,6 @@ pub struct File {
 #[derive(Debug)]
 struct Part {
     path: PathBuf,
-    file: fs::File,
     bytes: MappedFile,
 }
 
@@ -60,15 +59,6 @@ impl File {
             let name = part.path.file_name().filter(|_| is_dir);
             (name.map(Path::new), &*part.bytes)
         })
-    }
-
-    /// The file that is shorter now than when it was opened: what was read beyond its end may be zeros.
-    #[must_use]
-    pub fn cut_file(&self) -> Option<&Path> {
-        let is_shorter = |part: &&Part| {
-            part.file.metadata().is_ok_and(|now| now.len() < part.bytes.len() as u64)
-        };
-        self.parts().find(is_shorter).map(|part| &*part.path)
     }
 
     fn parts(&self) -> impl Iterator<Item = &Part> {
@@ -112,8 +102,8 @@ impl Part {
             Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(OpenError::NotAFile { path }),
             opened => opened.map_err(io)?,
         };
-        let bytes = MappedFile::of(&file, &path).map_err(io)?;
-        Ok((!bytes.is_empty()).then_some(Self { path, file, bytes }))
+        let bytes = MappedFile::watched(file, &path).map_err(io)?;
+        Ok((!bytes.is_empty()).then_some(Self { path, bytes }))
     }
 }
 
