@@ -122,7 +122,13 @@ impl Drop for MappedFile {
             match mappings.get_mut(at) {
                 // It stays, without addresses, so that it can be named.
                 Some(known) if known.is_cut() => {
-                    *known = Known { addresses: 0..0, is_cut: true, file: None, path: known.path.clone(), bytes: 0 };
+                    *known = Known {
+                        addresses: 0..0,
+                        is_cut: true,
+                        file: None,
+                        path: known.path.clone(),
+                        bytes: 0,
+                    };
                 }
                 _ => drop(mappings.swap_remove(at)),
             }
@@ -180,7 +186,9 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, _context: *mut c
 /// Gives a mapping zeros from the page with this address to its end; says whether there is such a mapping.
 fn put_zeros(address: usize) -> bool {
     let mut mappings = mappings();
-    let Some(known) = mappings.iter_mut().find(|known| known.addresses.contains(&address)) else { return false };
+    let Some(known) = mappings.iter_mut().find(|known| known.addresses.contains(&address)) else {
+        return false;
+    };
     let start = address - address % PAGE;
     let len = known.addresses.end - start;
     let fixed = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;

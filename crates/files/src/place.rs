@@ -148,7 +148,8 @@ mod tests {
         symlink("../../secret", of("root/lib/relative")).unwrap();
         symlink(directory.path(), of("root/lib/directory")).unwrap();
         symlink("/lib/real", of("root/lib/link")).unwrap();
-        let read = |path: &str| Place::below(&of("root"), Path::new(path)).open().and_then(io::read_to_string);
+        let read =
+            |path: &str| Place::below(&of("root"), Path::new(path)).open().and_then(io::read_to_string);
         for path in ["/lib/real", "/lib/link", "/../lib/real"] {
             assert_eq!(read(path).unwrap(), "inside", "{path}");
         }

@@ -10,6 +10,7 @@ use recorder::{Interrupts, Plan, Proc, Summary, Target};
 use crate::aim::{Aim, Place};
 use crate::exit::Exit;
 use crate::prepared::{Prepared, create_directory_of};
+use crate::printable::printable;
 use crate::record_config::RecordConfig;
 use crate::render::units::{counted, duration, size};
 
@@ -54,9 +55,9 @@ struct Preview<'a> {
 
 impl Preview<'_> {
     fn write(&self, out: &mut dyn Write) -> std::io::Result<()> {
-        writeln!(out, "whom      {}", self.whom)?;
+        writeln!(out, "whom      {}", printable(&self.whom))?;
         for function in &self.aim.functions {
-            writeln!(out, "function  {}", of_function(function))?;
+            writeln!(out, "function  {}", printable(&of_function(function)))?;
         }
         match &self.aim.ranges[..] {
             [] => writeln!(out, "traced    all user code that runs there")?,
@@ -64,12 +65,12 @@ impl Preview<'_> {
                 writeln!(out, "traced    {}", counted(ranges.len() as u64, "range"))?;
                 for range in ranges {
                     let (start, end) = (range.start.0, range.start.0.saturating_add(range.bytes));
-                    writeln!(out, "          {}+{start:#x} to {end:#x}", range.mapped_as)?;
+                    writeln!(out, "          {}+{start:#x} to {end:#x}", printable(&range.mapped_as))?;
                 }
             }
         }
         for name in &self.aim.left_out {
-            writeln!(out, "not       {name}: there are no more ranges")?;
+            writeln!(out, "not       {}: there are no more ranges", printable(name))?;
         }
         writeln!(out, "settings  {}", self.event)?;
         writeln!(out, "buffers   {}", self.plan)?;

@@ -37,7 +37,8 @@ pub(crate) fn check_uncut() -> Result<()> {
     match files::cut_files().first() {
         None => Ok(()),
         Some(path) => {
-            let message = format!("{} was cut while it was read, or could not be read to its end", path.display());
+            let message =
+                format!("{} was cut while it was read, or could not be read to its end", path.display());
             Err(failure(Exit::BadInput, message))
         }
     }

@@ -107,7 +107,11 @@ impl Image {
                 Some((path, bytes)) => all.push(BundledFile { object: id, path, bytes }),
                 None => left_out.push(object.key.name.clone()),
             }
-            all.extend(debug_files(object, loaded).map(|(path, bytes)| BundledFile { object: id, path, bytes }));
+            all.extend(debug_files(object, loaded).map(|(path, bytes)| BundledFile {
+                object: id,
+                path,
+                bytes,
+            }));
         }
         // Of two files of one path that with a build id is the one that is looked for there.
         let has_name_only = |file: &BundledFile<'_>| {
@@ -141,7 +145,8 @@ impl Image {
         let target = places::in_bundle(core.and_then(|core| core.key.build_id.as_ref()));
         let lists = lists.files().into_iter().map(|(name, text)| (name, text.into_bytes()));
         let files = std::iter::once(("kcore", kcore::write(&texts))).chain(lists);
-        let file = |(name, bytes)| BundledFile { object, path: target.join(name), bytes: BundledBytes::Made(bytes) };
+        let file =
+            |(name, bytes)| BundledFile { object, path: target.join(name), bytes: BundledBytes::Made(bytes) };
         files.map(file).collect()
     }
 }
@@ -166,7 +171,8 @@ fn debug_files<'a>(
         Some((path?, BundledBytes::Borrowed(&debug.contents)))
     });
     let supplement = loaded.supplement.as_ref();
-    let shared = supplement.and_then(|file| Some((debug_path(&file.contents)?, BundledBytes::Borrowed(&file.contents))));
+    let shared = supplement
+        .and_then(|file| Some((debug_path(&file.contents)?, BundledBytes::Borrowed(&file.contents))));
     debug.into_iter().chain(shared)
 }
 

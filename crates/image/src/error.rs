@@ -56,7 +56,9 @@ pub enum ObjectError {
         tried: Vec<PathBuf>,
     },
     /// It is not there, or another file than the one that ran: which of these is not said.
-    #[error("{name} is missing, or not the file that ran; no more is said of files that not every user may read")]
+    #[error(
+        "{name} is missing, or not the file that ran; no more is said of files that not every user may read"
+    )]
     Private {
         /// As the recording names it.
         name: String,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use gimli::{
-    Abbreviations, AttributeValue, DebugInfoOffset, DebugStrOffsetsBase, Dwarf, DwarfSections, EndianSlice, LittleEndian,
-    Section as _, SectionId, UnitHeader,
+    Abbreviations, AttributeValue, DebugInfoOffset, DebugStrOffsetsBase, Dwarf, DwarfSections, EndianSlice,
+    LittleEndian, Section as _, SectionId, UnitHeader,
 };
 use model::ObjectId;
 use rayon::prelude::*;
@@ -265,7 +265,8 @@ impl<'a> Unit<'a> {
             AttributeValue::DebugLineStrRef(offset) => dwarf.line_string(offset).ok(),
             AttributeValue::DebugStrOffsetsIndex(index) => {
                 let format = self.header.format();
-                let offset = dwarf.debug_str_offsets.get_str_offset(format, self.str_offsets_base, index).ok()?;
+                let offset =
+                    dwarf.debug_str_offsets.get_str_offset(format, self.str_offsets_base, index).ok()?;
                 dwarf.string(offset).ok()
             }
             _ => None,

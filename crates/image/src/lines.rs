@@ -132,7 +132,10 @@ fn parse(dwarf: Dwarf) -> Option<ParsedDwarf> {
     ParsedDwarf::try_new(dwarf, |Dwarf { own, shared }| context(own, shared.as_ref()).ok_or(())).ok()
 }
 
-fn context<'a>(own: &'a DwarfSections<Section>, shared: Option<&'a DwarfSections<Section>>) -> Option<Parsed<'a>> {
+fn context<'a>(
+    own: &'a DwarfSections<Section>,
+    shared: Option<&'a DwarfSections<Section>>,
+) -> Option<Parsed<'a>> {
     let reader = |section: &'a Section| EndianSlice::new(section, LittleEndian);
     let mut dwarf = own.borrow(reader);
     if let Some(shared) = shared {
@@ -168,7 +171,8 @@ fn longest_line_program(mut rest: &[u8]) -> usize {
 /// The unit that was parsed for an address, and about how many bytes it takes.
 fn unit_of(parsed: &Parsed<'_>, svma: Svma) -> Option<(usize, usize)> {
     let unit = parsed.find_dwarf_and_unit(svma.0).skip_all_loads()?;
-    let program = unit.line_program.as_ref().map_or(0, |program| program.header().raw_program_buf().slice().len());
+    let program =
+        unit.line_program.as_ref().map_or(0, |program| program.header().raw_program_buf().slice().len());
     let entries = unit.header.length_including_self();
     let offset = unit.header.offset().as_debug_info_offset()?.0;
     Some((offset, entries.saturating_add(program.saturating_mul(BYTES_PER_LINE_BYTE))))

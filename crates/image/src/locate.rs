@@ -56,7 +56,8 @@ pub(crate) fn locate(key: &ObjectKey, pid: Pid, options: &ImageOptions) -> Resul
     }
     let by_name = by_name(&key.name, options);
     let mut first_error = None;
-    for place in by_name.iter().filter(|_| !key.deleted || key.build_id.is_some() || options.symfs.is_some()) {
+    for place in by_name.iter().filter(|_| !key.deleted || key.build_id.is_some() || options.symfs.is_some())
+    {
         match open_named(place, key, options) {
             Ok(Some(contents)) => return Ok(Located { place: place.clone(), contents, assumption: None }),
             Ok(None) => (),
@@ -74,7 +75,11 @@ pub(crate) fn locate(key: &ObjectKey, pid: Pid, options: &ImageOptions) -> Resul
     // The kernel said that the file which ran has no name any more: what is there now is another one.
     let replaced = key.deleted && key.build_id.is_none() && options.symfs.is_none();
     let tried: Vec<PathBuf> = by_name.iter().map(|place| place.path().into()).collect();
-    if options.hide_private && options.symfs.is_none() && !replaced && tried.iter().any(|path| is_private(path)) {
+    if options.hide_private
+        && options.symfs.is_none()
+        && !replaced
+        && tried.iter().any(|path| is_private(path))
+    {
         return Err(ObjectError::Private { name: key.name.clone() });
     }
     Err(match first_error {
@@ -91,7 +96,11 @@ pub(crate) fn by_name(name: &str, options: &ImageOptions) -> Vec<Place> {
 }
 
 /// The file with the recorded name, if it is the one that was mapped.
-fn open_named(place: &Place, key: &ObjectKey, options: &ImageOptions) -> Result<Option<Contents>, ObjectError> {
+fn open_named(
+    place: &Place,
+    key: &ObjectKey,
+    options: &ImageOptions,
+) -> Result<Option<Contents>, ObjectError> {
     let Some(file) = open_file(place)? else { return Ok(None) };
     if let (Some(recorded), Some(host), Ok(metadata)) = (key.inode, &options.host_files, file.metadata())
         && host.contradicts(&metadata, recorded)
@@ -168,7 +177,8 @@ fn is_private(path: &Path) -> bool {
     // A link leads where its target is.
     let real = path.canonicalize();
     let real = real.as_deref().unwrap_or(path);
-    let lacks = |path: &Path, right: u32| std::fs::metadata(path).is_ok_and(|found| found.mode() & right == 0);
+    let lacks =
+        |path: &Path, right: u32| std::fs::metadata(path).is_ok_and(|found| found.mode() & right == 0);
     lacks(real, OTHERS_READ) || real.ancestors().skip(1).any(|directory| lacks(directory, OTHERS_SEARCH))
 }
 

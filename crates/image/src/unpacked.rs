@@ -77,7 +77,10 @@ mod tests {
 
     #[test]
     fn a_section_that_claims_to_be_large() {
-        assert!(debug_sections(&of_corpus("seed-compressed")).is_ok_and(|sizes| sizes.iter().all(|size| *size > 0)));
+        assert!(
+            debug_sections(&of_corpus("seed-compressed"))
+                .is_ok_and(|sizes| sizes.iter().all(|size| *size > 0))
+        );
         assert!(debug_sections(&of_corpus("a-section-that-claims-to-be-large")).is_err());
     }
 }

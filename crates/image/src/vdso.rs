@@ -20,7 +20,8 @@ use crate::space::ObjectKey;
 pub(crate) const NAME: &str = "[vdso]";
 
 pub(crate) fn locate(key: &ObjectKey, options: &ImageOptions) -> Result<Located, ObjectError> {
-    let by_id = key.build_id.as_ref().and_then(|id| open_first(places(id, options).into_iter().map(Place::here), id));
+    let by_id =
+        key.build_id.as_ref().and_then(|id| open_first(places(id, options).into_iter().map(Place::here), id));
     // A directory that the user gives may have it without a build id.
     let named = options.symfs.as_ref().filter(|_| key.build_id.is_none()).and_then(|root| {
         let place = Place::here(root.join(NAME).join("vdso"));

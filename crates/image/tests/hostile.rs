@@ -10,9 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use image::{Image, ImageOptions, ObjectError};
-use model::{
-    Avma, BuildId, CodeSource, FileOffset, Mmap, Ns, ObjectId, Pid, Sideband, SidebandRecord,
-};
+use model::{Avma, BuildId, CodeSource, FileOffset, Mmap, Ns, ObjectId, Pid, Sideband, SidebandRecord};
 
 const BASE: u64 = 0x7f00_0000_1000;
 /// No process has it.
@@ -98,7 +96,8 @@ fn names_that_lead_out_of_a_directory_are_not_followed_and_are_named() {
     let elf = tiny_elf::build();
     let outside = put(dir.path(), "outside/libtiny.so", &elf);
     fs::create_dir(dir.path().join("symfs")).unwrap();
-    let below_symfs = Image::load(&[map(GONE, BASE, "/../outside/libtiny.so", None)], &below(&dir.path().join("symfs")));
+    let below_symfs =
+        Image::load(&[map(GONE, BASE, "/../outside/libtiny.so", None)], &below(&dir.path().join("symfs")));
     assert!(matches!(below_symfs.object_error(ObjectId(0)), Some(ObjectError::Missing { .. })));
     let steps = "/..".repeat(outside.components().count());
     let name = format!("{}{steps}{}", dir.path().display(), outside.display());
@@ -126,7 +125,8 @@ fn a_name_below_another_file_is_named() {
     assert_eq!(image.bundle().left_out.len(), 0);
     // By build id and by name they do not meet; where both are names the second one is left out.
     let root = put(dir.path(), "root/.build-id/de/adbeef/elf/inner", &elf);
-    let names = [&sideband[..], &[map(GONE, BASE + 0x20_0000, "/.build-id/de/adbeef/elf/inner", None)]].concat();
+    let names =
+        [&sideband[..], &[map(GONE, BASE + 0x20_0000, "/.build-id/de/adbeef/elf/inner", None)]].concat();
     put(dir.path(), "cache/.build-id/de/adbeef", &elf);
     let options = ImageOptions { build_id_cache: Some(dir.path().join("cache")), ..nowhere() };
     let with_id = Image::load(&names[..1], &options);
@@ -166,7 +166,10 @@ fn errors_tell_nothing_of_private_files() {
         image.object_error(ObjectId(0)).unwrap().to_string().replace(&name, "NAME")
     };
     let missing = error(&dir.path().join("missing"), &hidden);
-    assert_eq!(missing, "NAME is missing, or not the file that ran; no more is said of files that not every user may read");
+    assert_eq!(
+        missing,
+        "NAME is missing, or not the file that ran; no more is said of files that not every user may read"
+    );
     assert_eq!([error(&there, &hidden), error(&text, &hidden)], [missing.clone(), missing]);
     assert!(error(&there, &nowhere()).contains("has build id deadbeef"));
     assert!(error(Path::new("/bin/sh"), &hidden).contains("has build id"), "every user may read it");

@@ -45,7 +45,8 @@ impl KernelSymbols {
         let needed: BTreeSet<usize> = (addresses.into_iter().filter_map(|address| self.index(address)))
             .flat_map(|index| [index, index + 1])
             .collect();
-        let symbols: Vec<Symbol> = needed.into_iter().filter_map(|index| self.0.get(index)).cloned().collect();
+        let symbols: Vec<Symbol> =
+            needed.into_iter().filter_map(|index| self.0.get(index)).cloned().collect();
         write(&symbols)
     }
 

@@ -117,7 +117,8 @@ mod tests {
     #[test]
     fn of_a_running_kernel_only_text_is_taken() {
         let text = 0xffff_ffff_8100_0000;
-        let list = "nf_tables 385024 0 - Live 0xffffffffc0a00000\nxfs 4096 1 a, Live 0xffffffffc0200000 (E)\n";
+        let list =
+            "nf_tables 385024 0 - Live 0xffffffffc0a00000\nxfs 4096 1 a, Live 0xffffffffc0200000 (E)\n";
         let lists = Lists {
             symbols: vec![symbol("_stext", text), symbol("_etext", text + 0x20_0000)],
             modules: Some(list.lines().filter_map(module).collect()),
@@ -144,7 +145,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let lists = Lists {
             symbols: vec![symbol("_stext", 0xffff_ffff_8100_0000), symbol("_etext", 0xffff_ffff_8100_0001)],
-            modules: Some(vec![Module { name: "xfs".into(), start: Avma(0xffff_ffff_c020_0000), bytes: 4096 }]),
+            modules: Some(vec![Module {
+                name: "xfs".into(),
+                start: Avma(0xffff_ffff_c020_0000),
+                bytes: 4096,
+            }]),
         };
         for (name, text) in lists.files() {
             std::fs::write(directory.path().join(name), text).unwrap();

@@ -99,7 +99,9 @@ impl Part {
     fn open(path: PathBuf, opened: Result<fs::File, Error>) -> Result<Option<Self>, OpenError> {
         let io = |source| io_error(&path, source);
         let file = match opened {
-            Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(OpenError::NotAFile { path }),
+            Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                return Err(OpenError::NotAFile { path });
+            }
             opened => opened.map_err(io)?,
         };
         let bytes = MappedFile::watched(file, &path).map_err(io)?;
