@@ -9,6 +9,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -99,7 +100,9 @@ impl<'a> Target<'a> {
         let_large_writes_fail();
         let parent = directory(place);
         fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
-        let beside = tempfile::Builder::new().prefix(".bundle-").tempdir_in(parent);
+        // Objects and kernel text that not every user may read are in it.
+        let ours = fs::Permissions::from_mode(0o700);
+        let beside = tempfile::Builder::new().prefix(".bundle-").permissions(ours).tempdir_in(parent);
         Ok(Self { place, beside: beside.with_context(|| cannot_write(place))? })
     }
 

@@ -5,7 +5,7 @@
 mod tiny_elf;
 
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::{chown, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -134,6 +134,43 @@ fn a_name_below_another_file_is_named() {
     assert!(root.is_file());
 }
 
+/// A link of a container led to the host's file of that name.
+#[test]
+fn links_of_a_process_stay_in_its_root() {
+    let dir = tempfile::tempdir().unwrap();
+    let secret = put(dir.path(), "secret.so", &tiny_elf::build());
+    fs::create_dir_all(dir.path().join("root/opt")).unwrap();
+    let Ok(busybox) = fs::read("/bin/busybox") else { return println!("skipped: no /bin/busybox") };
+    let shell = put(dir.path(), "root/busybox", &busybox);
+    fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).unwrap();
+    symlink(&secret, dir.path().join("root/opt/out.so")).unwrap();
+    fs::copy(&secret, dir.path().join("root/opt/real.so")).unwrap();
+    symlink("/opt/real.so", dir.path().join("root/opt/in.so")).unwrap();
+    let mut chrooted = Command::new("chroot");
+    let mut child = chrooted.arg(dir.path().join("root")).args(["/busybox", "sleep", "100"]).spawn().unwrap();
+    let root = PathBuf::from(format!("/proc/{}/root", child.id()));
+    // Until it has changed its root, that is ours.
+    while !root.join("opt").is_dir() && child.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    if child.try_wait().unwrap().is_some() {
+        return println!("skipped: not root, so nothing gets a root of its own");
+    }
+    while fs::read_link(&root).unwrap() == Path::new("/") {
+        std::thread::yield_now();
+    }
+    let pid = Pid(child.id() as i32);
+    let load = |name: &str| {
+        let image = Image::load(&[map(pid, BASE, name, Some(&tiny_elf::BUILD_ID))], &nowhere());
+        image.object_path(ObjectId(0)).map(Path::to_owned)
+    };
+    assert_eq!(load("/opt/in.so"), Some(root.join("opt/in.so")));
+    let out = load("/opt/out.so");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(out, None);
+}
+
 /// It waited for a writer for ever.
 #[test]
 fn pipes_are_not_opened() {
@@ -157,6 +194,7 @@ fn pipes_are_not_opened() {
 #[test]
 fn errors_tell_nothing_of_private_files() {
     let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
     let hidden = ImageOptions { hide_private: true, ..nowhere() };
     let there = put(dir.path(), "there.so", &tiny_elf::build());
     let text = put(dir.path(), "text", b"no ELF file");
