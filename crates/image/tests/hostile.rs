@@ -79,11 +79,7 @@ fn a_map_that_is_a_link_is_no_map() {
 #[test]
 fn of_a_dump_a_bundle_has_whole_records() {
     let dir = tempfile::tempdir().unwrap();
-    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
-    let header = words(&[0x4a69_5444, 1, 40, 62, 0, 42, 0, 0, 0, 0]);
-    // Unwind tables of no bytes.
-    let record = words(&[4, 16, 0, 0]);
-    let whole = [header, record].concat();
+    let whole = jitdump(&[0xc3]);
     put(dir.path(), "run/jit-42.dump", &[&whole[..], b"what follows is no record"].concat());
     let mapped = [map(GONE, BASE, "/run/jit-42.dump", None)];
     assert_eq!(bundled(&Image::load(&mapped, &below(dir.path()))), [("run/jit-42.dump".to_owned(), whole)]);
@@ -114,24 +110,18 @@ fn names_that_lead_out_of_a_directory_are_not_followed_and_are_named() {
 fn a_name_below_another_file_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let elf = tiny_elf::build();
-    let file = put(dir.path(), "a", &elf);
-    let image = Image::load(&[map(GONE, BASE, file.to_str().unwrap(), None)], &nowhere());
-    fs::remove_file(&file).unwrap();
-    let inner = put(dir.path(), "a/b", &elf);
-    let sideband = [
-        map(GONE, BASE, file.to_str().unwrap(), Some(&tiny_elf::BUILD_ID)),
-        map(GONE, BASE + 0x10_0000, inner.to_str().unwrap(), None),
-    ];
-    assert_eq!(image.bundle().left_out.len(), 0);
-    // By build id and by name they do not meet; where both are names the second one is left out.
-    let root = put(dir.path(), "root/.build-id/de/adbeef/elf/inner", &elf);
-    let names =
-        [&sideband[..], &[map(GONE, BASE + 0x20_0000, "/.build-id/de/adbeef/elf/inner", None)]].concat();
-    put(dir.path(), "cache/.build-id/de/adbeef", &elf);
-    let options = ImageOptions { build_id_cache: Some(dir.path().join("cache")), ..nowhere() };
-    let with_id = Image::load(&names[..1], &options);
-    assert_eq!(bundled(&with_id), [(".build-id/de/adbeef/elf".to_owned(), elf.clone())]);
-    assert!(root.is_file());
+    let root = dir.path().join("symfs");
+    put(&root, ".build-id/de/adbeef", &elf);
+    put(&root, "elf", &elf);
+    // By its file name both of these are found; in a bundle one has its build id's place, and the other would be below it.
+    let below_it = "/.build-id/de/adbeef/elf/elf";
+    let sideband =
+        [map(GONE, BASE, "/a", Some(&tiny_elf::BUILD_ID)), map(GONE, BASE + 0x10_0000, below_it, None)];
+    let image = Image::load(&sideband, &below(&root));
+    let bundle = image.bundle();
+    let paths: Vec<_> = bundle.files.iter().map(|file| file.path.as_path()).collect();
+    assert_eq!(paths, [Path::new(".build-id/de/adbeef/elf")]);
+    assert_eq!(bundle.left_out, [below_it]);
 }
 
 /// A link of a container led to the host's file of that name.
@@ -211,6 +201,29 @@ fn errors_tell_nothing_of_private_files() {
     assert_eq!([error(&there, &hidden), error(&text, &hidden)], [missing.clone(), missing]);
     assert!(error(&there, &nowhere()).contains("has build id deadbeef"));
     assert!(error(Path::new("/bin/sh"), &hidden).contains("has build id"), "every user may read it");
+}
+
+/// The header of a dump, and a record of code at [`BASE`].
+fn jitdump(code: &[u8]) -> Vec<u8> {
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let longs = |longs: &[u64]| longs.iter().flat_map(|long| long.to_le_bytes()).collect::<Vec<u8>>();
+    let header = words(&[0x4a69_5444, 1, 40, 62, 0, 42, 0, 0, 0, 0]);
+    let load =
+        [words(&[0, 58 + code.len() as u32]), longs(&[0, 42, BASE, BASE, code.len() as u64, 1])].concat();
+    [header, load, b"f\0".to_vec(), code.to_vec()].concat()
+}
+
+/// SIGBUS ended the process.
+#[test]
+fn a_dump_that_is_cut_while_it_is_mapped_is_named() {
+    files::survive_cut_files().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = put(dir.path(), "jit-42.dump", &jitdump(&[0xc3; 0x4000]));
+    let image = Image::load(&[map(GONE, BASE + 0x10_0000, path.to_str().unwrap(), None)], &nowhere());
+    let code = image.code(image.space(GONE, Ns(0)), Avma(BASE)).unwrap();
+    OpenOptions::new().write(true).open(&path).unwrap().set_len(0x1000).unwrap();
+    assert_eq!((code[0], code[0x3fff], code.len()), (0xc3, 0, 0x4000));
+    assert!(files::cut_files().contains(&path));
 }
 
 /// SIGBUS ended the process.
