@@ -129,7 +129,7 @@ mod tests {
         let check = |text: &str, expect: &str| assert_eq!(printable(text), expect);
         check("a\tb\nc", "a\\u{9}b\\u{a}c");
         let mut lines = Printable(Vec::new());
-        write!(lines, "a\tb\x07\n").unwrap();
+        writeln!(lines, "a\tb\x07").unwrap();
         assert_eq!(lines.0, b"a\tb\\u{7}\n", "lines end as we end them");
         check(
             "red \x1b[31m, bell \x07, back \r, gone \x7f",
