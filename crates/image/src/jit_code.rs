@@ -11,9 +11,6 @@ use crate::locate;
 use crate::options::ImageOptions;
 use crate::space::MappedObject;
 
-/// Placements of all dumps together: each takes some hundred bytes as a mapping.
-const MAX_PLACEMENTS: usize = 4 << 20;
-
 /// All dumps that could be read.
 #[derive(Debug, Default)]
 pub(crate) struct Dumps(Vec<ProcessDump>);
@@ -30,7 +27,7 @@ impl Dumps {
     /// Opens what the recording says was mapped.
     pub(crate) fn find(sideband: &[SidebandRecord], options: &ImageOptions) -> Self {
         let mut list: Vec<ProcessDump> = Vec::new();
-        let mut left = MAX_PLACEMENTS;
+        let mut left = jitdump::MAX_PLACEMENTS;
         for record in sideband {
             let Sideband::Mmap(mmap) = &record.body else { continue };
             let known = || list.iter().any(|known| known.pid == mmap.pid && known.name == mmap.path);
@@ -39,8 +36,8 @@ impl Dumps {
             }
             let dump = places(&mmap.path, mmap.pid, options)
                 .iter()
-                .find_map(|(place, owners)| Dump::open(place, owners, options.clock.as_ref()));
-            let Some(dump) = dump.filter(|dump| dump.code.placements.len() <= left) else { continue };
+                .find_map(|(place, owners)| Dump::open(place, owners, options.clock.as_ref(), left));
+            let Some(dump) = dump else { continue };
             left -= dump.code.placements.len();
             list.push(ProcessDump { pid: mmap.pid, name: mmap.path.clone(), dump });
         }

@@ -58,15 +58,19 @@ impl ObjectFile {
 
     /// Code that a program wrote at run time.
     pub(crate) fn of_jitdump(key: ObjectKey, dump: &Dump) -> Self {
-        let Code { placements, named, .. } = &dump.code;
+        let Code { placements, named, is_cut, .. } = &dump.code;
         let untimed = placements.iter().any(|placement| placement.time.is_none());
-        let assumption = untimed.then(|| {
+        let path = dump.place.path().display();
+        let untimed = untimed.then(|| {
             format!(
-                "{} has times of another clock than the recording: code that was replaced is taken to be the last \
-                 that stood there; let the runtime write TSC times (JITDUMP_USE_ARCH_TIMESTAMP=1)",
-                dump.place.path().display()
+                "{path} has times of another clock than the recording: code that was replaced is taken to be the last \
+                 that stood there; let the runtime write TSC times (JITDUMP_USE_ARCH_TIMESTAMP=1)"
             )
         });
+        let cut =
+            is_cut.then(|| format!("{path} is read up to {} loads and moves of code", placements.len()));
+        let problems: Vec<String> = untimed.into_iter().chain(cut).collect();
+        let assumption = (!problems.is_empty()).then(|| problems.join("; "));
         let state = Ok(Loaded { assumption, ..Loaded::of_run_time_code(&dump.place, &dump.contents, named) });
         Self { key, state }
     }

@@ -24,7 +24,7 @@ use crate::options::ImageOptions;
 use crate::space::MappedObject;
 
 /// What follows behind this many bytes of a map is left out.
-const MAX_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 /// More functions than this of one map are left out.
 const MAX_FUNCTIONS: usize = 1 << 20;
 
