@@ -27,7 +27,7 @@ const ARCH_TIMESTAMP: u64 = 1;
 const CODE_LOAD: u32 = 0;
 const CODE_MOVE: u32 = 1;
 /// Placements of all dumps of a recording together: each takes some hundred bytes as a mapping.
-pub(crate) const MAX_PLACEMENTS: usize = 1 << 20;
+pub(crate) const MAX_PLACEMENTS: usize = 1 << 19;
 /// Bytes of the header of a record: id, size, time.
 const RECORD_HEADER: usize = 16;
 

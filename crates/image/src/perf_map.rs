@@ -24,9 +24,9 @@ use crate::options::ImageOptions;
 use crate::space::MappedObject;
 
 /// What follows behind this many bytes of a map is left out.
-const MAX_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 48 << 20;
 /// More functions than this of one map are left out.
-const MAX_FUNCTIONS: usize = 1 << 20;
+const MAX_FUNCTIONS: usize = 1 << 19;
 
 /// What the kernel calls memory where runtimes put code; not what it puts there itself (`[vdso]`, `[uprobes]`).
 const ANONYMOUS: [&str; 7] =
