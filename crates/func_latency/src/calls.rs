@@ -168,7 +168,7 @@ impl<'a> Opened<'a> {
     /// Decodes all of it.
     ///
     /// # Errors
-    /// The decoder is not there.
+    /// The decoder is not there, or a file was cut meanwhile.
     pub(crate) fn decode(&self, sink: &mut dyn EventSink) -> Result<()> {
         self.decode_with(None, sink)
     }
@@ -183,7 +183,7 @@ impl<'a> Opened<'a> {
         let decoded = decoder::decode_with(config.decoder.decoder()?, &context, &options, &report, sink);
         drop(progress);
         self.tell(decoded);
-        Ok(())
+        recording::check_uncut()
     }
 
     fn tell(&self, Decoded { stats, diagnosis }: Decoded) {

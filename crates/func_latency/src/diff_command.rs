@@ -13,7 +13,7 @@ use crate::calls;
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure};
 use crate::explain_config::DiffConfig;
-use crate::printable::Printable;
+use crate::printable::{Printable, printable};
 use crate::render::diff::{self, Difference, Recorded};
 use crate::render::image_names::ImageNames;
 use crate::render::ledger::{Callee, LedgerView};
@@ -35,7 +35,10 @@ pub(crate) fn run(config: &DiffConfig) -> Result<Exit> {
         return Err(failure(Exit::Nothing, message));
     };
     let callee = |path: usize| match ledger.paths().get(path).and_then(|path| callees.known.get(path.key)) {
-        Some((kind, name)) => Callee { name: name.clone(), kind: kind.name(), ..Callee::default() },
+        Some((kind, name)) => {
+            let name = if config.format == Format::Text { printable(name) } else { name.clone() };
+            Callee { name, kind: kind.name(), ..Callee::default() }
+        }
         None => Callee::default(),
     };
     let difference = Difference {

@@ -15,7 +15,7 @@ use crate::calls::{self, Opened};
 use crate::exit::{Exit, failure};
 use crate::explain_config::{ExplainConfig, SlowCalls};
 use crate::one_call;
-use crate::printable::Printable;
+use crate::printable::{NamesFor, Printable};
 use crate::render::explain::{self as rendered, Branches, Explanation};
 use crate::render::image_names::ImageNames;
 use crate::render::ledger::LedgerView;
@@ -81,7 +81,7 @@ struct Subject<'a> {
 impl Subject<'_> {
     fn write(&self, ledger: &Ledger<ChildKey>, parting: Option<Branches>, format: Format) -> Result<()> {
         let Some(comparison) = ledger.compare() else { return Err(no_groups(ChoiceError::NoCalls)) };
-        let names = ImageNames::new(self.image, true);
+        let names = NamesFor { names: &ImageNames::new(self.image, true), format };
         let explanation = Explanation {
             names: &names,
             input: self.input,

@@ -11,6 +11,7 @@ use crate::aim::{Aim, Place};
 use crate::exit::Exit;
 use crate::ip_ranges::{Chosen, LeftOut};
 use crate::prepared::{Prepared, create_directory_of};
+use crate::printable::printable;
 use crate::record_config::RecordConfig;
 use crate::render::units::{counted, duration, size};
 
@@ -55,23 +56,23 @@ struct Preview<'a> {
 
 impl Preview<'_> {
     fn write(&self, out: &mut dyn Write) -> std::io::Result<()> {
-        writeln!(out, "whom      {}", self.whom)?;
+        writeln!(out, "whom      {}", printable(&self.whom))?;
         for function in &self.aim.functions {
-            writeln!(out, "function  {}", of_function(function))?;
+            writeln!(out, "function  {}", printable(&of_function(function)))?;
         }
         match &self.aim.filter {
             None => writeln!(out, "traced    all user code that runs there")?,
             Some(Chosen::Everything { function, why }) => {
-                writeln!(out, "traced    all user code that runs there: no filter for {function}: {why}")?;
+                writeln!(out, "traced    all user code that runs there: no filter for {}: {why}", printable(function))?;
             }
             Some(Chosen::Ranges { ranges, left_out }) => {
                 writeln!(out, "traced    {}", counted(ranges.len() as u64, "range"))?;
                 for range in ranges {
                     let (start, end) = (range.start.0, range.start.0.saturating_add(range.bytes));
-                    writeln!(out, "          {}+{start:#x} to {end:#x}", range.mapped_as)?;
+                    writeln!(out, "          {}+{start:#x} to {end:#x}", printable(&range.mapped_as))?;
                 }
                 for LeftOut { part, why } in left_out {
-                    writeln!(out, "not       {part}: {why}")?;
+                    writeln!(out, "not       {}: {why}", printable(part))?;
                 }
             }
         }

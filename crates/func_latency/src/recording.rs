@@ -29,6 +29,21 @@ pub(crate) fn read(file: &perfdata::File) -> Result<Recording<'_>> {
     Ok(recording)
 }
 
+/// Whether all files that are mapped still are what they were: where one was cut meanwhile, nothing counts that was found out.
+///
+/// # Errors
+/// One was cut.
+pub(crate) fn check_uncut() -> Result<()> {
+    match files::cut_files().first() {
+        None => Ok(()),
+        Some(path) => {
+            let message =
+                format!("{} was cut while it was read, or could not be read to its end", path.display());
+            Err(failure(Exit::BadInput, message))
+        }
+    }
+}
+
 /// [`read`], of a recording whose trace can be followed and given times.  Where it cannot, whose code ran on a CPU is not known
 /// either, nor what was mapped when: those records have times of perf's clock.
 ///

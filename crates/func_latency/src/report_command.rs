@@ -15,7 +15,7 @@ use crate::exit::Exit;
 use crate::export::flamegraph;
 use crate::filter::TidSet;
 use crate::inside::{Inside, InsideOfCalls};
-use crate::printable::{Printable, PrintableNames, printable};
+use crate::printable::{Printable, with_printable};
 use crate::render::image_names::ImageNames;
 use crate::render::rows::RowsWriter;
 use crate::render::timeline::{self, TimelineStyle};
@@ -171,7 +171,9 @@ pub(crate) fn write_report(config: &ReportConfig, view: &View<'_>, inside: &[Ins
 fn write_text(config: &ReportConfig, view: &View<'_>) -> std::io::Result<()> {
     let mut out = BufWriter::new(stdout().lock());
     match config.format {
-        Format::Text => text::write(&mut Printable(&mut out), view, text_width())?,
+        Format::Text => {
+            with_printable(view, |view| text::write(&mut Printable(&mut out), view, text_width()))?;
+        }
         Format::Json => json::write(&mut out, view)?,
     }
     if let Some(timeline) = config.timeline {
@@ -181,8 +183,7 @@ fn write_text(config: &ReportConfig, view: &View<'_>) -> std::io::Result<()> {
             colour: timeline.colour && stdout().is_terminal() && !no_color_in_environment(),
             width: terminal_width().unwrap_or(PLOT_WIDTH),
         };
-        let harmless = View { names: &PrintableNames(view.names), input: &printable(view.input), ..*view };
-        timeline::write(&mut out, &harmless, &style)?;
+        with_printable(view, |view| timeline::write(&mut out, view, &style))?;
     }
     out.flush()
 }

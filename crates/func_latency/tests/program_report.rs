@@ -250,14 +250,16 @@ fn too_much_loss_fails_and_says_why_and_what_helps() {
 fn a_bundle_of_a_directory_is_a_directory() {
     let directory = recorded("bundle-directory");
     let of = |name: &str| directory.join(name);
-    std::fs::create_dir_all(of("recording/kcore_dir")).unwrap();
+    std::fs::create_dir_all(of("recording")).unwrap();
     std::fs::rename(of("perf.data"), of("recording/data")).unwrap();
-    std::fs::write(of("recording/kcore_dir/kallsyms"), "0000000000000000 T _text\n").unwrap();
+    std::fs::write(of("recording/data.0"), "").unwrap();
+    symlink("/etc/passwd", of("recording/notes")).unwrap();
     let (whole, _) = check(&directory, &["report", "-f", "f", "recording"], 0);
     check(&directory, &["bundle", "recording", "-o", "there"], 0);
-    assert!(of("there/perf.data/kcore_dir/kallsyms").is_file());
+    assert_eq!(listing(&of("there/perf.data")), [("data".into(), false)], "only what was read");
     std::fs::remove_file(of("program")).unwrap();
-    let (there, _) = check(&directory, &["report", "-f", "f", "there/perf.data", "--symfs", "there"], 0);
+    let (there, _) =
+        check(&directory, &["report", "-f", "f", "there/perf.data", "--symfs", "there/objects"], 0);
     let body = |text: &str| text.split_once('\n').map(|(_, body)| body.to_owned());
     assert_eq!(body(&there), body(&whole));
 }
@@ -492,10 +494,17 @@ fn a_bundle_gives_the_same_report_without_the_program() {
     let words = |more: &'static [&'static str]| [&["report", "-f", "f", "--format", "json"], more].concat();
     let (here, _) = check(&directory, &words(&[]), 0);
     let (_, stderr) = check(&directory, &["bundle", "perf.data", "-o", "there"], 0);
-    assert!(stderr.contains("1 file and the recording") && stderr.contains("--symfs there"), "{stderr}");
+    assert!(
+        stderr.contains("1 file and the recording") && stderr.contains("--symfs there/objects"),
+        "{stderr}"
+    );
     std::fs::remove_file(directory.join("program")).unwrap();
     std::fs::remove_file(directory.join("perf.data")).unwrap();
-    let (there, stderr) = check(&directory, &words(&["-i", "there/perf.data", "--symfs", "there"]), 0);
+    let (there, stderr) =
+        check(&directory, &words(&["-i", "there/perf.data", "--symfs", "there/objects"]), 0);
+    std::fs::rename(directory.join("there/objects/.build-id"), directory.join("there/.build-id")).unwrap();
+    let (older, _) = check(&directory, &words(&["-i", "there/perf.data", "--symfs", "there"]), 0);
+    assert_eq!(older, there, "as bundles were laid out before");
     assert_eq!((here, stderr.as_str()), (there, ""));
     // Without it the report says what is missing, and what to do.
     let (_, stderr) = check(&directory, &words(&["-i", "there/perf.data"]), 2);

@@ -55,6 +55,14 @@ pub enum ObjectError {
         /// Where it was looked for.
         tried: Vec<PathBuf>,
     },
+    /// It is not there, or another file than the one that ran: which of these is not said.
+    #[error(
+        "{name} is missing, or not the file that ran; no more is said of files that not every user may read"
+    )]
+    Private {
+        /// As the recording names it.
+        name: String,
+    },
     /// It is there but cannot be read.
     #[error("{} cannot be read: {why}", .path.display())]
     Unreadable {
@@ -100,6 +108,7 @@ impl ObjectError {
                  (perf record --buildid-mmap)"
             }
             Self::Missing { .. }
+            | Self::Private { .. }
             | Self::Unreadable { .. }
             | Self::BuildId { .. }
             | Self::Replaced { .. }

@@ -116,7 +116,7 @@ impl Image {
     /// The object's file on this machine, if it is usable.
     #[must_use]
     pub fn object_path(&self, id: ObjectId) -> Option<&Path> {
-        self.loaded(id).map(|loaded| loaded.path.as_path())
+        self.loaded(id).map(|loaded| loaded.place.path())
     }
 
     /// Why an object is not usable; `None` if it is.
@@ -348,7 +348,8 @@ impl Image {
     #[must_use]
     pub fn source_line_at(&self, object: ObjectId, svma: Svma) -> Option<SourceLine> {
         let loaded = self.loaded(object)?;
-        let open = || Lines::open(loaded.dwarf()?.0, loaded.supplement.as_deref());
+        let supplement = || loaded.supplement.as_ref().map(|supplement| &supplement.contents);
+        let open = || Lines::open(loaded.dwarf(), supplement());
         let lines = loaded.lines.get_or_init(|| Mutex::new(open()));
         lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner).as_mut()?.at(svma)
     }

@@ -42,7 +42,6 @@ mod jitdump;
 mod kernel;
 mod lines;
 mod locate;
-mod mapped;
 mod mini_debug_info;
 mod name_index;
 mod named_code;
@@ -63,7 +62,7 @@ mod symbols;
 mod unpacked;
 mod vdso;
 
-pub use bundle::{BundledBytes, BundledFile};
+pub use bundle::{Bundle, BundledBytes, BundledFile};
 pub use error::{ObjectError, Problem};
 pub use find::{FindError, FunctionMatch, MatchedBy};
 pub use host_files::HostFiles;

@@ -1,6 +1,6 @@
 //! Where objects and their symbols are looked for.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use model::TscClock;
 
@@ -25,6 +25,9 @@ pub struct ImageOptions {
     /// The file systems here, if the recording was made on this machine: then a file with another inode than the recorded
     /// one is another file.  `None`: inodes say nothing.
     pub host_files: Option<HostFiles>,
+    /// Errors say nothing of files that only some users may read: this process may read more than whoever made the
+    /// recording, and what they named.
+    pub hide_private: bool,
     /// Where to take the kernel's code from.
     pub kernel: KernelOptions,
     /// The recording's clock: tells when code that a program wrote at run time (jitdump) was where.
@@ -49,6 +52,7 @@ impl Default for ImageOptions {
             debuginfod_cache: None,
             host_vdso: None,
             host_files: None,
+            hide_private: false,
             kernel: KernelOptions::default(),
             clock: None,
         }
@@ -56,11 +60,44 @@ impl Default for ImageOptions {
 }
 
 impl ImageOptions {
-    /// A path of the traced machine on this one.
-    pub(crate) fn rooted(&self, path: &Path) -> PathBuf {
+    /// A path of the traced machine on this one; `None` if it leads out of `symfs`.  Links that the directory's owner put
+    /// there may.
+    pub(crate) fn rooted(&self, path: &Path) -> Option<PathBuf> {
         match &self.symfs {
-            Some(root) => root.join(path.strip_prefix("/").unwrap_or(path)),
-            None => path.to_path_buf(),
+            Some(root) => Some(root.join(inside_root(path)?)),
+            None => Some(path.to_path_buf()),
         }
+    }
+}
+
+/// A path without its root and without `..`; `None` if these lead out of the root.
+pub(crate) fn inside_root(path: &Path) -> Option<PathBuf> {
+    let mut inside = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::RootDir | Component::CurDir => (),
+            Component::Normal(name) => inside.push(name),
+            Component::ParentDir if inside.pop() => (),
+            Component::ParentDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(inside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_leads_out_of_symfs() {
+        let options = ImageOptions { symfs: Some("/s".into()), ..ImageOptions::default() };
+        let check = |name: &str, expect: Option<&str>| {
+            assert_eq!(options.rooted(Path::new(name)), expect.map(PathBuf::from), "{name}");
+        };
+        check("/usr/lib/libx.so", Some("/s/usr/lib/libx.so"));
+        check("/usr/lib/../libx.so", Some("/s/usr/libx.so"));
+        check("/usr/../../etc/passwd", None);
+        check("..", None);
+        assert_eq!(ImageOptions::default().rooted(Path::new("/a/../b")), Some("/a/../b".into()));
     }
 }

@@ -139,7 +139,7 @@ fn a_file_with_another_inode_is_another_file() {
     assert_eq!(errors, [Some(&error), None], "two files of one name");
     assert_eq!(both.files_of_one_name(), BTreeSet::from([path.to_str().unwrap()]));
     assert_eq!(
-        (both.bundle().len(), same.bundle().len()),
+        (both.bundle().files.len(), same.bundle().files.len()),
         (0, 1),
         "elsewhere one would be taken for the other"
     );
@@ -298,7 +298,7 @@ fn code_without_a_dump_is_named_by_the_perf_map() {
     assert_eq!(image.object_name(ObjectId(1)), "[uprobes]");
 
     // A bundle takes it along.
-    let files: Vec<_> = image.bundle().iter().map(|file| file.path.clone()).collect();
+    let files: Vec<_> = image.bundle().files.iter().map(|file| file.path.clone()).collect();
     assert_eq!(files, [Path::new("tmp/perf-42.map")]);
 }
 

@@ -12,6 +12,7 @@ use model::{
 };
 
 use crate::config::DumpConfig;
+use crate::printable::printable;
 use crate::progress::Progress;
 use crate::{exit, messages, recording};
 
@@ -122,7 +123,7 @@ impl<'a> Names<'a> {
         let _ = write!(line, "gap {}", gap.cause.name());
         match gap.cause {
             GapCause::MissingCode { object } => {
-                let _ = write!(line, " {}", self.image.object_name(object));
+                let _ = write!(line, " {}", printable(self.image.object_name(object)));
             }
             GapCause::Desync { ip }
             | GapCause::UnmappedCode { ip }
@@ -144,7 +145,10 @@ impl<'a> Names<'a> {
         }
         let image = self.image;
         let (name, entry) = self.known.entry(function).or_insert_with(|| {
-            (image.function_name(function), image.function_entry(function).map_or(0, |svma| svma.0))
+            (
+                printable(&image.function_name(function)),
+                image.function_entry(function).map_or(0, |svma| svma.0),
+            )
         });
         let _ = write!(line, " {name}");
         if let Some((_, svma)) = image.place(space, ip) {

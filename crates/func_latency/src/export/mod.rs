@@ -29,18 +29,27 @@ pub(crate) const STACK_MAX: usize = 1 << 10;
 /// What nodes are called, and a number for each name: by first use, from 0.
 pub(crate) struct Labels<'a> {
     names: &'a dyn Names,
+    /// Names are escaped: the format quotes nothing.
+    is_text: bool,
     numbers: HashMap<String, usize>,
     labels: Vec<(String, FunctionId)>,
 }
 
 impl<'a> Labels<'a> {
+    /// Of a format that quotes them by its own rules.
     pub(crate) fn new(names: &'a dyn Names) -> Self {
-        Self { names, numbers: HashMap::new(), labels: Vec::new() }
+        Self { names, is_text: false, numbers: HashMap::new(), labels: Vec::new() }
+    }
+
+    /// Of text.
+    pub(crate) fn of_text(names: &'a dyn Names) -> Self {
+        Self { is_text: true, ..Self::new(names) }
     }
 
     /// The number of a node's name.
     pub(crate) fn of(&mut self, node: &Node) -> usize {
-        let label = printable(&callee_name(self.names, node.kind, node.function));
+        let name = callee_name(self.names, node.kind, node.function);
+        let label = if self.is_text { printable(&name) } else { name };
         let Self { numbers, labels, .. } = self;
         *numbers.entry(label).or_insert_with_key(|label| {
             labels.push((label.clone(), node.function));

@@ -120,7 +120,7 @@ impl Graph {
 /// # Errors
 /// What `out` says.
 pub fn write(out: &mut dyn Write, tree: &CallTree, names: &dyn Names, style: &GraphStyle) -> io::Result<()> {
-    let mut labels = Labels::new(names);
+    let mut labels = Labels::of_text(names);
     let graph = Graph::new(tree, &mut labels, style);
     let Graph { functions, whole_ns, .. } = &graph;
     let below = if style.callee { "who called it" } else { "what it called" };

@@ -48,6 +48,22 @@ pub(crate) fn write_with_inode(directory: &Path) {
     std::fs::write(directory.join("perf.data"), recording(&program, identity, false, &features)).unwrap();
 }
 
+/// The same without a build id, of a program that was mapped by this name.
+pub(crate) fn write_named(directory: &Path, name: &str) {
+    let identity = FileIdentity::Inode { major: 0, minor: 0, inode: 1, generation: 0 };
+    let recording = recording(Path::new(name), identity, false, &Features::default());
+    std::fs::write(directory.join("perf.data"), recording).unwrap();
+}
+
+/// Calls the function `outer` so, in five bytes.
+pub(crate) fn rename_outer(directory: &Path, name: &[u8; 5]) {
+    let path = directory.join("program");
+    let mut elf = std::fs::read(&path).unwrap();
+    let at = elf.windows(7).position(|bytes| bytes == b"\0outer\0").unwrap();
+    elf[at + 1..at + 6].copy_from_slice(name);
+    std::fs::write(path, elf).unwrap();
+}
+
 fn of_build_id(id: &[u8]) -> FileIdentity {
     FileIdentity::BuildId(BuildId(id.to_vec()))
 }

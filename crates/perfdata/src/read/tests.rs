@@ -256,7 +256,12 @@ fn a_directory_of_files() {
     let (r, expect) = (file.recording().unwrap(), whole.file());
     let expect = read(&expect).unwrap();
     assert_eq!((buffers(&r), times(&r), r.damage.clone()), (buffers(&expect), times(&expect), None));
-    assert_eq!(file.kcore_dir(), Some(&*dir.path().join("kcore_dir")));
+    let names: Vec<_> = file.files().map(|(name, _)| name.unwrap().to_str().unwrap()).collect();
+    assert_eq!(names, ["data", "data.10"]);
+    // perf makes no links, and one could lead to any file.
+    std::fs::rename(dir.path().join("data"), dir.path().join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", dir.path().join("data")).unwrap();
+    assert!(matches!(File::open(dir.path()), Err(OpenError::NotAFile { .. })));
 }
 
 #[test]

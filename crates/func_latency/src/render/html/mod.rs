@@ -24,7 +24,7 @@ use serde::Serialize;
 use super::View;
 use crate::inside::{Inside, Picks};
 use crate::output;
-use crate::printable::{PrintableNames, printable};
+use crate::printable::with_printable;
 
 /// The page, with a comment in the place of each of [`STYLE`], the data and [`SCRIPT`].
 const PAGE: &str = include_str!("page/page.html");
@@ -86,7 +86,10 @@ pub fn write_file(path: &Path, view: &View<'_>, inside: &[Inside]) -> Result<()>
 /// # Errors
 /// What `out` says.
 pub fn write(out: &mut dyn Write, view: &View<'_>, inside: &[Inside]) -> io::Result<()> {
-    let view = &View { names: &PrintableNames(view.names), input: &printable(view.input), ..*view };
+    with_printable(view, |view| write_printable(out, view, inside))
+}
+
+fn write_printable(out: &mut dyn Write, view: &View<'_>, inside: &[Inside]) -> io::Result<()> {
     let mut packed = Vec::new();
     let mut functions = Vec::new();
     for (number, function) in view.report.functions.iter().enumerate() {
