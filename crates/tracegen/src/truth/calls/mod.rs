@@ -92,6 +92,8 @@ pub struct Calls {
     pub children: Vec<Child>,
     /// Of complete and unwound calls.
     pub callers: Vec<Caller>,
+    /// Of the other calls, without those inside of another call of the function; the last is `*self`.
+    pub open_children: Vec<Child>,
 }
 
 impl Calls {
