@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use analyzer::{CallRow, Caller, ChildRow, FunctionReport, Place};
+use analyzer::{CallRow, Caller, ChildKind, ChildRow, FunctionReport, Place};
 use model::{Avma, CodeSource as _, FunctionLookup as _, Ns, Pid, Tid};
 use tracegen::truth::calls::{Calls, Child, Entered, Row, Status};
 
@@ -91,6 +91,9 @@ fn already_at_entry(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls)
 pub fn child_differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls) -> String {
     let at = calls.rows.first().map_or(Ns(0), |row| row.start);
     let error_ns = report.rows.iter().map(|row| row.error_ns).max().unwrap_or(0);
+    // Where a function that the IP filter hides calls into it, the return tells; what leaves by a jump does not return.
+    let is_hidden = report.rows.iter().any(|row| row.hidden);
+    let seen_site = |site: Option<Place>| site.filter(|_| !is_hidden);
     let table = |what: &str, ours: &[ChildRow], truth: &[Child]| {
         let mut sums: BTreeMap<(&str, Option<Place>), [(u64, u64); 2]> = BTreeMap::new();
         let mut add = |key, side: usize, (count, ns): (u64, u64)| {
@@ -98,14 +101,18 @@ pub fn child_differences(opened: &Opened<'_>, report: &FunctionReport, calls: &C
             (sum.0, sum.1) = (sum.0 + count, sum.1 + ns);
         };
         for child in ours {
-            add((child.kind.name(), child.site), 0, (child.total.count, child.total.sum_ns));
+            add((child.kind.name(), seen_site(child.site)), 0, (child.total.count, child.total.sum_ns));
         }
         for child in truth.iter().filter(|child| child.sum.count > 0) {
-            add((child.kind, site(opened, child.site, at)), 1, (child.sum.count, child.sum.ns));
+            add((child.kind, seen_site(site(opened, child.site, at))), 1, (child.sum.count, child.sum.ns));
         }
         let mut text = String::new();
+        let whole_may_differ_ns: u64 = sums.values().map(|[_, truth]| may_differ_ns(*truth, error_ns)).sum();
         for ((kind, site), [ours, truth]) in sums {
-            if ours.0 != truth.0 || ours.1.abs_diff(truth.1) > may_differ_ns(truth, error_ns) {
+            // What the others leave.
+            let is_self = kind == ChildKind::Own.name();
+            let may_differ_ns = if is_self { whole_may_differ_ns } else { may_differ_ns(truth, error_ns) };
+            if ours.0 != truth.0 || ours.1.abs_diff(truth.1) > may_differ_ns {
                 let at =
                     site.map_or("-".to_owned(), |place| opened.image.site_name_at(place.object, place.svma));
                 let _ = writeln!(
