@@ -74,7 +74,7 @@ impl<'a> Thread<'a> {
             open.depth += 1;
             open.entered += u64::from(!activation.reported);
             activation.cpu = self.cpu(session);
-            activation.has_tree = !activation.reported && session.wants_tree(activation.depth, self.at);
+            activation.has_tree = session.wants_tree(activation.depth, self.at, activation.reported);
             if activation.has_tree {
                 self.trees.open();
             }
@@ -97,12 +97,10 @@ impl<'a> Thread<'a> {
             if let Some(open) = self.open.get_mut(wanted as usize) {
                 open.depth = open.depth.saturating_sub(1);
             }
-            if !activation.reported {
-                let row = self.row(session, &frame, &activation, end);
-                let root = activation.has_tree.then(|| self.root(session, &frame, end));
-                let off_cpu_ns = (frame.off_cpu_ns, end.off_cpu_ns);
-                self.hand_over(session, wanted, (row, off_cpu_ns), root, &activation);
-            }
+            let row = self.row(session, &frame, &activation, end);
+            let root = activation.has_tree.then(|| self.root(session, &frame, end));
+            let off_cpu_ns = (frame.off_cpu_ns, end.off_cpu_ns);
+            self.hand_over(session, wanted, (row, off_cpu_ns), root, &activation);
         }
         activation.children.clear();
         activation.waiting.clear();
@@ -127,10 +125,11 @@ impl<'a> Thread<'a> {
         let tree = root.map(|(first, root)| self.trees.tree(first, root, callers));
         let children = activation.children.all();
         let ancestor = session.ancestor.map(|ancestor| (ancestor.latency, self.ancestors.last()));
+        let ended = EndedCall { row: &row, children, off_cpu_ns };
         match ancestor {
-            None | Some((LatencyRange::ALL, Some(_))) => {
-                session.call(wanted, &EndedCall { row: &row, children, off_cpu_ns }, tree);
-            }
+            None if activation.reported => session.resumed(wanted, &ended, tree),
+            _ if activation.reported => (), // whether the ancestor was below the whole call is not known
+            None | Some((LatencyRange::ALL, Some(_))) => session.call(wanted, &ended, tree),
             Some((_, Some(&below))) => {
                 if let Some(below) = self.stack.activations.get_mut(below) {
                     let (children, tree) = (children.to_vec(), tree.cloned());
@@ -195,6 +194,7 @@ impl<'a> Thread<'a> {
             function: frame.function,
             depth: activation.depth,
             ended_by_jump: end.by_jump && end.status.counted(),
+            hidden: frame.hidden,
             undecided: frame.undecided,
             aux_buffer: session.buffer(AuxOwner::Thread(self.tid)).or_else(|| session.buffer(owner?)),
             aux_offset: activation.at,

@@ -7,10 +7,11 @@ use rustc_hash::FxHashMap;
 use crate::children::{ChildKey, ChildSums};
 use crate::durations::Durations;
 use crate::histogram::histogram;
+use crate::open_calls::OpenSums;
 use crate::report::{
     CallCounts, CallRow, Caller, CallerReport, ErrorBound, FunctionReport, Place, Status, Tails, Total,
 };
-use crate::request::Request;
+use crate::request::{LatencyRange, Request};
 use crate::row_children::{Gathered, RowChildren};
 use crate::row_reasons::RowReasons;
 use crate::stats::{Quantiles, Stats};
@@ -24,6 +25,7 @@ pub(crate) struct Aggregate<C> {
 struct FunctionSums<C> {
     calls: CallCounts,
     ended_by_jump: u64,
+    hidden: u64,
     undecided: u64,
     outermost: Total,
     /// The least that each call not seen from entry to end can have taken, being one of those asked for.
@@ -31,6 +33,7 @@ struct FunctionSums<C> {
     overfull: Option<CallRow>,
     callers: FxHashMap<(Caller, Option<Place>), CallerSums<C>>,
     longest_open: Vec<CallRow>,
+    open: OpenSums<C>,
     rows: Vec<CallRow>,
     /// In the order of `rows`.
     row_children: Gathered,
@@ -75,6 +78,7 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
             // One that is too short to be asked for has no part in the figures.
             sums.open_ns.add(row.at_least_ns().max(self.request.latency.min_ns));
             sums.list_open(row);
+            sums.open.add(row, children);
         }
         if self.request.rows {
             sums.rows.push(*row);
@@ -83,6 +87,15 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
             }
         }
         true
+    }
+
+    /// A call that was added as cut was found running after a gap: `row` is what was seen of it since.
+    pub(crate) fn resume(&mut self, wanted: u32, row: &CallRow, children: &[(C, Total)]) {
+        // Whether the call as a whole fits is decided by its first row, and not known here.
+        let takes_all = self.request.latency == LatencyRange::ALL && self.request.starts.is_none();
+        if let Some(sums) = self.functions.get_mut(wanted as usize).filter(|_| takes_all) {
+            sums.open.resume(row, children);
+        }
     }
 
     /// What was asked.
@@ -147,12 +160,14 @@ impl<C> Default for FunctionSums<C> {
         Self {
             calls: CallCounts::default(),
             ended_by_jump: 0,
+            hidden: 0,
             undecided: 0,
             outermost: Total::default(),
             open_ns: Durations::default(),
             overfull: None,
             callers: FxHashMap::default(),
             longest_open: Vec::new(),
+            open: OpenSums::default(),
             rows: Vec::new(),
             row_children: Gathered::default(),
         }
@@ -162,6 +177,7 @@ impl<C> Default for FunctionSums<C> {
 impl<C: Copy + Eq + Hash> FunctionSums<C> {
     fn count(&mut self, row: &CallRow, children: &[(C, Total)]) {
         self.ended_by_jump += u64::from(row.ended_by_jump);
+        self.hidden += u64::from(row.hidden);
         self.undecided += u64::from(row.undecided);
         if row.depth == 0 {
             self.outermost.add(Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns });
@@ -177,6 +193,7 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         self.calls.complete += other.calls.complete;
         self.calls.unwound += other.calls.unwound;
         self.ended_by_jump += other.ended_by_jump;
+        self.hidden += other.hidden;
         self.undecided += other.undecided;
         self.outermost.add(other.outermost);
         for (caller, sums) in &other.callers {
@@ -224,6 +241,7 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
             id,
             calls: self.calls,
             ended_by_jump: self.ended_by_jump,
+            hidden: self.hidden,
             undecided: self.undecided,
             latency: figures.latency,
             off_cpu: figures.off_cpu,
@@ -236,6 +254,7 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
             callers,
             off_cpu_causes: None,
             longest_open: self.longest_open,
+            open: self.open.finish(name, percent),
             rows,
             row_children,
             row_reasons: RowReasons::default(),

@@ -4,7 +4,7 @@
 //!   events  -> CheckedAnalysis   time is inside its bounds and never runs backwards in a thread
 //!                 -> Analysis
 //!   report  -> check             calls nest; children and *self are the whole; callers are the function; histogram,
-//!                                counts and rows agree; observed + lost is the window, and causes are what was lost
+//!                                counts and rows agree; the same of open calls; observed + lost is the window, and causes are what was lost
 //! ```
 //! Tests analyse in no other way, and so does `report --check`.  Nothing here is on the way of an unchecked analysis.
 
@@ -270,8 +270,36 @@ impl Found {
             let what = format!("the children of this call took longer than itself: {row:?}");
             self.add(Some(f.id), Some(Place::of(row)), what);
         }
+        self.open_calls(f);
         self.rows(f);
         self.row_children(f);
+    }
+
+    /// What was seen of open calls is that of their rows, and of the same calls after gaps; children and callers are the whole.
+    fn open_calls(&mut self, f: &FunctionReport) {
+        let open = &f.open;
+        let is_outermost = |row: &CallRow| !row.status.counted() && row.depth == 0;
+        let all = Sum::of(f, is_outermost);
+        let mut of_rows = Total { count: 0, ..open.resumed };
+        for row in f.rows.iter().filter(|row| is_outermost(row)) {
+            of_rows.add(Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns });
+        }
+        self.same(all, "open calls", open.observed, of_rows);
+        let mut of_callers = Total::default();
+        open.callers.iter().for_each(|caller| of_callers.add(caller.observed));
+        self.same(all, "callers of open calls", of_callers, open.observed);
+        let mut inside = Total { count: open.observed.count, ..Total::default() };
+        open.children.iter().for_each(|child| inside.add(Total { count: 0, ..child.total }));
+        self.same(all, "children and *self of open calls", inside, open.observed);
+        if open.resumed == Total::default() {
+            let of_rows = children_of_rows(f, is_outermost);
+            self.same(all, "children of all open rows", of_rows, children_of(&open.children));
+        }
+        if let Some(row) = &open.overfull {
+            let what =
+                format!("the children of this open call took longer than what was seen of it: {row:?}");
+            self.add(Some(f.id), Some(Place::of(row)), what);
+        }
     }
 
     /// The histogram has all calls, children and `*self` are the whole, and every figure is between its bounds.
@@ -318,27 +346,17 @@ impl Found {
 
     /// The children of all counted rows are those of the function, and no call is shorter than its own.
     fn row_children(&mut self, f: &FunctionReport) {
-        let mut of_rows: BTreeMap<ChildKey, Total> = BTreeMap::new();
         for (number, row) in f.rows.iter().enumerate() {
             let mut inside = Total::default();
-            for child in f.row_children.of(number) {
-                inside.add(child.total);
-                if let Some(key) =
-                    f.row_children.keys.get(child.key as usize).filter(|_| row.status.counted())
-                {
-                    of_rows.entry(*key).or_default().add(child.total);
-                }
-            }
+            f.row_children.of(number).iter().for_each(|child| inside.add(child.total));
             if inside.sum_ns > row.latency_ns || inside.off_cpu_ns > row.off_cpu_ns {
                 let what = format!("the children of this row took longer than itself: {inside:?} in {row:?}");
                 self.add(Some(f.id), Some(Place::of(row)), what);
             }
         }
-        let key = |c: &ChildRow| ChildKey { kind: c.kind, function: c.function, site: c.site };
-        let others = f.children.iter().filter(|child| child.kind != ChildKind::Own);
         let all = Sum::of(f, |row| row.status.counted());
-        let of_function: BTreeMap<ChildKey, Total> = others.map(|child| (key(child), child.total)).collect();
-        self.same(all, "children of all rows", of_rows, of_function);
+        let of_rows = children_of_rows(f, |row| row.status.counted());
+        self.same(all, "children of all rows", of_rows, children_of(&f.children));
     }
 
     /// In each thread a call begins and ends inside the one that it began in.
@@ -385,6 +403,25 @@ impl Found {
             );
         }
     }
+}
+
+/// The children of these rows, added up.
+fn children_of_rows(f: &FunctionReport, is_one: impl Fn(&CallRow) -> bool) -> BTreeMap<ChildKey, Total> {
+    let mut sums: BTreeMap<ChildKey, Total> = BTreeMap::new();
+    for (number, _) in f.rows.iter().enumerate().filter(|(_, row)| is_one(row)) {
+        for child in f.row_children.of(number) {
+            if let Some(key) = f.row_children.keys.get(child.key as usize) {
+                sums.entry(*key).or_default().add(child.total);
+            }
+        }
+    }
+    sums
+}
+
+/// The rows of a table without `*self`.
+fn children_of(rows: &[ChildRow]) -> BTreeMap<ChildKey, Total> {
+    let key = |c: &ChildRow| ChildKey { kind: c.kind, function: c.function, site: c.site };
+    rows.iter().filter(|child| child.kind != ChildKind::Own).map(|child| (key(child), child.total)).collect()
 }
 
 fn first_loss(by_cause: &[CauseLoss]) -> Option<Place> {

@@ -163,6 +163,7 @@ impl<'a> ProbedAnalysis<'a> {
             function,
             depth: call.depth,
             ended_by_jump: call.end_kind == ProbedEnd::Jump,
+            hidden: false,
             undecided: false,
             aux_buffer: None,
             aux_offset: AuxOffset(0),

@@ -6,6 +6,7 @@ use model::{AuxOffset, Cpu, FunctionId, GapCause, Ns, ObjectId, Svma, Tid};
 
 use crate::histogram::Bucket;
 use crate::off_cpu_causes::OffCpuCauses;
+use crate::open_calls::OpenCalls;
 use crate::row_children::RowChildren;
 use crate::row_reasons::RowReasons;
 use crate::stats::{Quantiles, Stats};
@@ -180,6 +181,8 @@ pub struct FunctionReport {
     pub calls: CallCounts,
     /// Of the counted calls, those that ended at a jump out of the IP filter.
     pub ended_by_jump: u64,
+    /// Of the counted calls, those that ran outside of the IP filter: [`CallRow::hidden`].
+    pub hidden: u64,
     /// Of the counted calls, those of which it is a guess that they ended then: [`CallRow::undecided`].
     pub undecided: u64,
     /// Latency of the counted (complete and unwound) calls, off-CPU time included.
@@ -204,6 +207,8 @@ pub struct FunctionReport {
     pub off_cpu_causes: Option<OffCpuCauses>,
     /// The longest calls that had not ended, longest first; at most [`FunctionReport::LONGEST_OPEN`].
     pub longest_open: Vec<CallRow>,
+    /// What was seen inside of the calls that had not ended.
+    pub open: OpenCalls,
     /// Every call by start, if rows were asked for.
     pub rows: Vec<CallRow>,
     /// The children of each row, if they were asked for.
@@ -485,6 +490,8 @@ pub struct CallRow {
     pub depth: u32,
     /// It ended at a jump out of the IP filter.
     pub ended_by_jump: bool,
+    /// It ran outside of the IP filter, called by code inside of it.
+    pub hidden: bool,
     /// It was open when control landed in one of several frames and nothing told in which: its end is a guess.
     pub undecided: bool,
     /// perf's number of the AUX buffer that has its entry, if known.

@@ -79,9 +79,10 @@ impl<'a> Session<'a> {
         Self { with_callers: sink.wants_callers(), trees: Some((sink, wanted)), ..self }
     }
 
-    /// Somebody wants the tree of this call.
-    pub(crate) fn wants_tree(&self, depth: u32, entry: AuxOffset) -> bool {
-        self.trees.as_ref().is_some_and(|(_, wanted)| wanted.has(depth, entry))
+    /// The sink wants the tree of this call; `resumed`: of a call that was reported before, and was found running again.
+    pub(crate) fn wants_tree(&self, depth: u32, entry: AuxOffset, resumed: bool) -> bool {
+        let has = |wanted: &Trees| if resumed { wanted.has_resumed(depth) } else { wanted.has(depth, entry) };
+        self.trees.as_ref().is_some_and(|(_, wanted)| has(wanted))
     }
 
     /// A call of the wanted function number `wanted` has ended, or will not be seen to end; with its tree, if that is wanted.
@@ -106,6 +107,14 @@ impl<'a> Session<'a> {
             (Some((sink, _)), Some(tree)) if is_reported => sink.call(row, tree),
             (Some((sink, Trees::Every)), None) if is_reported => sink.too_deep(row),
             _ => (),
+        }
+    }
+
+    /// A call that was reported as cut, and then found running, has ended or was cut again.
+    pub(crate) fn resumed(&mut self, wanted: u32, ended: &EndedCall<'_>, tree: Option<&CallTree>) {
+        self.calls.resume(wanted, ended.row, ended.children);
+        if let (Some((sink, _)), Some(tree)) = (&mut self.trees, tree) {
+            sink.resumed(ended.row, tree);
         }
     }
 

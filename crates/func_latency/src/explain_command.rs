@@ -21,6 +21,7 @@ use crate::render::image_names::ImageNames;
 use crate::render::ledger::LedgerView;
 use crate::render::units::grouped;
 use crate::report_command::text_width;
+use crate::{explain_open, one_call};
 
 /// Typical calls whose branches are compared with those of a slow one.
 const TWINS: usize = 8;
@@ -56,7 +57,11 @@ fn blank_line() -> Result<()> {
 fn explain(opened: &Opened<'_>, slow: SlowCalls, format: Format) -> Result<()> {
     let function = opened.one_function("explain")?;
     let report = opened.report(&Request { rows: true, ..opened.request()? })?;
-    let rows = report.functions.first().map_or(&[][..], |function| &function.rows);
+    let of_function = report.functions.first();
+    if let Some(open) = of_function.filter(|f| explain_open::has_open_calls_only(f) && !slow.is_one_call()) {
+        return explain_open::explain(opened, &report, open, format);
+    }
+    let rows = of_function.map_or(&[][..], |function| &function.rows);
     let groups = Groups::choose(rows, of_args(slow)).map_err(no_groups)?;
 
     let mut ledger = LedgerOfCalls::new(&groups, opened.schedule);

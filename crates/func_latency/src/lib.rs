@@ -45,6 +45,7 @@ pub mod dump;
 pub mod exit;
 mod explain_command;
 mod explain_config;
+mod explain_open;
 pub mod export;
 pub mod filter;
 mod host;

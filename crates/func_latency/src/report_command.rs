@@ -12,7 +12,7 @@ use crate::args::Format;
 use crate::calls::{self, Opened};
 use crate::config::{CallsConfig, ReportConfig};
 use crate::exit::Exit;
-use crate::export::flamegraph;
+use crate::export::{self, flamegraph};
 use crate::filter::TidSet;
 use crate::inside::{Inside, InsideOfCalls};
 use crate::printable::{Printable, with_printable};
@@ -65,7 +65,9 @@ fn report(config: &ReportConfig, opened: &Opened<'_>, started: Instant) -> Resul
     let wanted = leave_out_uncalled(&mut report, opened.wanted.clone());
 
     if let (Some(paths), Some((weight, target))) = (paths, &config.flamegraph) {
-        flamegraph::write_file(target, &paths.finish(), *weight, &names)?;
+        let found = paths.finish();
+        export::observed_part(&found, &names).into_iter().for_each(messages::note);
+        flamegraph::write_file(target, &found, *weight, &names)?;
         messages::note(format!("flame graph: {}", target.display()));
     }
     if calls.functions.is_empty() {

@@ -7,9 +7,9 @@ mod golden;
 use analyzer::histogram::histogram;
 use analyzer::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
-    CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, OffCpuCauses, Place, Quantiles, Reason,
-    ReasonRow, Report, RowChildren, RowReasons, RowSink, SortedDurations, Stats, Status, Tails, ThreadLoss,
-    ToldBy, Total, TraceSummary, Untimed, Waker, WakerRow, WakerStackRow,
+    CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, OffCpuCauses, OpenCalls, Place, Quantiles,
+    Reason, ReasonRow, Report, RowChildren, RowReasons, RowSink, SortedDurations, Stats, Status, Tails,
+    ThreadLoss, ToldBy, Total, TraceSummary, Untimed, Waker, WakerRow, WakerStackRow,
 };
 use func_latency::config::{RowsFile, RowsForm};
 use func_latency::render::rows::{self, RowsWriter};
@@ -124,6 +124,7 @@ fn row(number: u64, status: Status, latency_ns: u64, off_cpu_ns: u64, from: Call
         function: FunctionId(1),
         depth: 0,
         ended_by_jump: false,
+        hidden: false,
         undecided: status == Status::Cut,
         aux_buffer: known.then_some(2),
         aux_offset: AuxOffset(0x1234),
@@ -152,6 +153,7 @@ fn function() -> FunctionReport {
         id: FunctionId(1),
         calls: CallCounts { complete: 5, unwound: 1, open_start: 1, open_end: 2, cut: 1 },
         ended_by_jump: 2,
+        hidden: 0,
         undecided: 0,
         latency: stats(&latency),
         off_cpu: stats(&off_cpu),
@@ -173,6 +175,7 @@ fn function() -> FunctionReport {
         ],
         off_cpu_causes: Some(causes()),
         longest_open: vec![open, cut],
+        open: OpenCalls::default(),
         rows: vec![complete, open, cut],
         row_children: RowChildren::default(),
         row_reasons: RowReasons::default(),
@@ -205,6 +208,7 @@ fn empty_function() -> FunctionReport {
         id: FunctionId(2),
         calls: CallCounts::default(),
         ended_by_jump: 0,
+        hidden: 0,
         undecided: 0,
         latency: stats(&[]),
         off_cpu: stats(&[]),
@@ -217,6 +221,7 @@ fn empty_function() -> FunctionReport {
         callers: vec![],
         off_cpu_causes: None,
         longest_open: vec![],
+        open: OpenCalls::default(),
         rows: vec![],
         row_children: RowChildren::default(),
         row_reasons: RowReasons::default(),

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use analyzer::{CallId, CallRow, CallTree, Caller, ChildKind, Node, Place, Status, Total};
+use analyzer::{CallId, CallRow, CallTree, Caller, ChildKind, FoundPaths, Node, Place, Status, Total};
 use func_latency::args::Weight;
 use func_latency::export::{flamegraph, folded};
 use func_latency::one_call::OpenedCall;
@@ -88,6 +88,7 @@ fn opened() -> OpenedCall {
         function: FunctionId(2),
         depth: 0,
         ended_by_jump: false,
+        hidden: false,
         undecided: false,
         aux_buffer: Some(0),
         aux_offset: AuxOffset(0x40),
@@ -189,7 +190,7 @@ fn a_flame_graph_has_all_time_and_is_the_same_on_every_run() {
     let draw = || {
         let mut out = Vec::new();
         let stacks = folded::stacks(&sample(), &FakeNames, Weight::Latency);
-        flamegraph::write(&mut out, &stacks, Weight::Latency).unwrap();
+        flamegraph::write(&mut out, &stacks, Weight::Latency, None).unwrap();
         String::from_utf8(out).unwrap()
     };
     let svg = draw();
@@ -203,7 +204,8 @@ const STYLE: GraphStyle =
 
 fn draw(style: GraphStyle) -> Vec<u8> {
     let mut out = Vec::new();
-    graph::write(&mut out, &sample(), &FakeNames, &style).unwrap();
+    let found = FoundPaths { tree: sample(), open: Vec::new() };
+    graph::write(&mut out, &found, &FakeNames, &style).unwrap();
     out
 }
 

@@ -1,4 +1,9 @@
 //! Builds the functions of an object from its symbols, unwind tables, PLT stubs and what lies between.
+//!
+//! A symbol without a type (`STT_NOTYPE`: hand-written assembly, musl's `_start`) begins a function where no symbol of a function
+//! covers its address: inside of one it is a label, and a jump to it no tail call.  A global function symbol without a size
+//! covers its section up to the next function symbol; a local one nothing: GCC's `frame_dummy` stands in front of a
+//! program's code.
 
 use std::cmp::Reverse;
 
@@ -80,7 +85,12 @@ fn group(source: &Source<'_>) -> (Vec<u32>, Vec<Group>) {
     let mut order: Vec<u32> = by_address.into_iter().map(|(_, i)| i).collect();
     let mut groups: Vec<Group> = Vec::with_capacity(order.len());
     let mut first = 0;
+    let mut typed = Typed { sections: source.sections, end: 0, latest_end: 0 };
     for run in order.chunk_by_mut(|a, b| symbol(*a).value == symbol(*b).value) {
+        if typed.covers(run.iter().map(|i| symbol(*i))) {
+            first += run.len();
+            continue;
+        }
         if run.len() > 1 {
             run.sort_by_cached_key(|i| name_rank(&symbol(*i), source.strings, *i));
         }
@@ -92,6 +102,38 @@ fn group(source: &Source<'_>) -> (Vec<u32>, Vec<Group>) {
     add_ranges(source.ranges, &mut groups);
     find_hot(source, &order, &mut groups);
     (order, groups)
+}
+
+/// What the symbols of functions cover, looked at by address.
+struct Typed<'a> {
+    sections: &'a [CodeSection],
+    /// Where those with a size end.
+    end: u64,
+    /// Where the last one must have ended, if it has no size.
+    latest_end: u64,
+}
+
+impl Typed<'_> {
+    /// The next symbols, all of one address, are labels in a function.
+    fn covers(&mut self, symbols: impl Iterator<Item = Symbol> + Clone) -> bool {
+        let is_function = |symbol: &Symbol| !symbol.untyped;
+        if !symbols.clone().any(|symbol| is_function(&symbol)) {
+            return symbols.map(|symbol| symbol.value).any(|at| at < self.end.max(self.latest_end));
+        }
+        self.latest_end = 0;
+        for symbol in symbols.filter(is_function) {
+            self.end = self.end.max(symbol.value.saturating_add(symbol.size));
+            if symbol.size == 0 && !symbol.local {
+                self.latest_end = self.end_of_section(symbol.value);
+            }
+        }
+        false
+    }
+
+    fn end_of_section(&self, address: u64) -> u64 {
+        let next = self.sections.partition_point(|section| section.end <= address);
+        self.sections.get(next).map_or(u64::MAX, |section| section.end)
+    }
 }
 
 /// Adds the ranges that start outside of all symbols.
@@ -113,14 +155,23 @@ fn add_ranges(ranges: &[CodeRange], groups: &mut Vec<Group>) {
 }
 
 const NO_SYMBOL: Symbol =
-    Symbol { value: 0, size: 0, name: 0, file: 0, local: true, weak: false, resolver: false };
+    Symbol { value: 0, size: 0, name: 0, file: 0, local: true, weak: false, resolver: false, untyped: false };
 
-/// Of several symbols at one address: the largest, then one that other files see, then the plainest name, and
+/// Of several symbols at one address: one of a function, the largest, then one that other files see, then the plainest name, and
 /// of equally plain ones the strong (`strrchr`, which has the weak alias `rindex`).
 fn name_rank(symbol: &Symbol, strings: Strings<'_>, index: u32) -> impl Ord + use<> {
     let name = strings.get(symbol.name);
     let underscores = name.iter().take_while(|b| **b == b'_').count();
-    (Reverse(symbol.size), symbol.local, underscores, symbol.weak, name.len(), name.to_vec(), index)
+    (
+        symbol.untyped,
+        Reverse(symbol.size),
+        symbol.local,
+        underscores,
+        symbol.weak,
+        name.len(),
+        name.to_vec(),
+        index,
+    )
 }
 
 fn find_hot(source: &Source<'_>, order: &[u32], groups: &mut [Group]) {
@@ -347,6 +398,7 @@ mod tests {
                 local: file > 0,
                 weak: words[0].ends_with("_weak"),
                 resolver: false,
+                untyped: words[0].ends_with("_label"),
             });
         }
         let strings = Strings::new(&strings);
@@ -433,6 +485,36 @@ mod tests {
              40 Unnamed 40+10
              50 last 50+10
              60 none",
+        );
+    }
+
+    #[test]
+    fn a_symbol_without_a_type_is_a_function_where_no_function_is() {
+        check(
+            &[text(0x8, 0x10), text(0x10, 0x60), text(0x60, 0x80)],
+            "_init 8 0\n_start_label 10 0\nf 20 10\ninside_label 24 0\nhelper_label 30 0\nlast_label 34 4\ng 40 0\nloop_label 48 0\nframe_dummy 50 0 1\nmain_label 58 0\n_fini_label 60 0",
+            RET,
+            "8 _init 8+8
+             10 _start_label 10+10
+             20 f 20+10
+             30 helper_label 30+4
+             34 last_label 34+4
+             38 Unnamed 38+8
+             40 g 40+10
+             50 frame_dummy 50+8
+             58 main_label 58+8
+             60 _fini_label 60+20
+             80 none",
+        );
+    }
+
+    #[test]
+    fn a_function_with_a_second_symbol_without_a_type_has_its_own_name() {
+        check(
+            &[text(0x10, 0x20)],
+            "a_label 10 0\nlonger_name 10 8",
+            RET,
+            "10 longer_name 10+8\n18 Unnamed 18+8\n20 none",
         );
     }
 

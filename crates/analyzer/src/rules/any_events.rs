@@ -128,6 +128,10 @@ impl TreeSink for OneByOne {
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
         self.0.call(call, tree);
     }
+
+    fn resumed(&mut self, call: &CallRow, tree: &CallTree) {
+        self.0.resumed(call, tree);
+    }
 }
 
 #[test]
@@ -141,7 +145,7 @@ fn it_does_not_matter_when_calls_that_are_alike_become_one() {
         let mut late = OneByOne(Paths::of_calls());
         analyse_trees(&script, request(), &mut late);
         let (early, late) = (early.finish(), late.0.finish());
-        merged += early.nodes().iter().filter(|node| node.total.count > 1).count();
+        merged += early.tree.nodes().iter().filter(|node| node.total.count > 1).count();
         assert_eq!(early, late, "seed {seed}");
     }
     assert!(merged > 100, "{merged}");

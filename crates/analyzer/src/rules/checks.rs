@@ -112,6 +112,23 @@ fn figures_outside_of_their_bounds_are_found() {
 }
 
 #[test]
+fn open_calls_that_do_not_add_up_are_found() {
+    // f at 300, which the gap at 320 cuts.
+    finds("thread 7 at 300 ns, AUX offset 0xb: open calls: Total { count: 1, sum_ns: 21", |r| {
+        r.functions[0].open.observed.sum_ns += 1;
+    });
+    finds("open calls: ", |r| r.functions[0].open.resumed.sum_ns += 1);
+    finds("callers of open calls", |r| r.functions[0].open.callers[0].observed.count += 1);
+    finds("children and *self of open calls", |r| r.functions[0].open.children[0].total.sum_ns += 1);
+    finds("children of all open rows", |r| {
+        r.functions[0].open.children[0].kind = crate::ChildKind::Interrupt;
+    });
+    finds("thread 7 at 300 ns, AUX offset 0xb: the children of this open call took longer", |r| {
+        r.functions[0].open.overfull = Some(r.functions[0].rows[3]);
+    });
+}
+
+#[test]
 fn losses_that_do_not_add_up_are_found() {
     finds("thread 7 at 320 ns, AUX offset 0xc: observed and lost time are not the window", |r| {
         r.loss.threads[0].observed_ns += 1;

@@ -14,6 +14,7 @@ mod ip_filter;
 mod landings;
 mod ledger;
 mod modes;
+mod open_calls;
 mod script;
 mod signals;
 mod tails;

@@ -32,8 +32,8 @@ use model::{
 };
 
 use crate::{
-    Analysis, CallRow, CallTree, Caller, CheckedAnalysis, ChildKind, ChildRow, FunctionReport, Place, Report,
-    Request, Status, Step, Surroundings, TreeSink, Violation,
+    Analysis, CallRow, CallTree, Caller, CheckedAnalysis, ChildKind, ChildRow, FunctionReport, OpenCaller,
+    OpenCalls, Place, Report, Request, Status, Step, Surroundings, TreeSink, Violation,
 };
 
 const SLOT: u64 = 0x1000;
@@ -377,6 +377,9 @@ pub(super) fn row_text(row: &CallRow) -> String {
     if row.ended_by_jump {
         text += " by jump";
     }
+    if row.hidden {
+        text += " hidden";
+    }
     if row.undecided {
         text += " undecided";
     }
@@ -427,6 +430,26 @@ fn child_text(child: &ChildRow) -> String {
 /// Children rows.
 pub(super) fn children_text(function: &FunctionReport) -> Vec<String> {
     function.children.iter().map(child_text).collect()
+}
+
+/// The open calls, their children, and their callers.
+pub(super) fn open_text(open: &OpenCalls) -> Vec<String> {
+    let OpenCalls { observed, resumed, children, callers, overfull } = open;
+    assert_eq!(*overfull, None);
+    if observed.count == 0 {
+        assert_eq!(*open, OpenCalls::default());
+        return Vec::new();
+    }
+    let mut head = format!("{} call {}", observed.count, observed.sum_ns);
+    for (name, ns) in [("off", observed.off_cpu_ns), ("resumed", resumed.sum_ns)] {
+        if ns != 0 {
+            write!(head, " {name} {ns}").unwrap();
+        }
+    }
+    let caller = |c: &OpenCaller| {
+        format!("from {} x{} {}", caller_text(c.caller, c.site), c.observed.count, c.observed.sum_ns)
+    };
+    [head].into_iter().chain(children.iter().map(child_text)).chain(callers.iter().map(caller)).collect()
 }
 
 #[track_caller]

@@ -193,6 +193,10 @@ impl TreeSink for Trace<'_> {
         Trees::Outermost
     }
 
+    fn resumed(&mut self, call: &CallRow, tree: &CallTree) {
+        self.call(call, tree);
+    }
+
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
         let track = self.tracks(call.tid);
         let mut open: Vec<Ns> = Vec::new();

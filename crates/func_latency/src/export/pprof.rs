@@ -7,12 +7,12 @@
 
 use std::collections::HashMap;
 
-use analyzer::{CallTree, Node, Place};
+use analyzer::{FoundPaths, Node, Place};
 use image::Image;
 use model::{ClockOffsets, FunctionId, FunctionLookup, Ns, ObjectId};
 use prost::Message;
 
-use super::{Labels, STACK_MAX};
+use super::{Labels, STACK_MAX, observed_part};
 use crate::render::Names;
 
 #[derive(Clone, PartialEq, Message)]
@@ -35,6 +35,9 @@ struct Profile {
     duration_nanos: i64,
     #[prost(int64, tag = "14")]
     default_sample_type: i64,
+    /// For people: `go tool pprof -comments`.
+    #[prost(int64, repeated, tag = "13")]
+    comment: Vec<i64>,
 }
 
 /// Numbers are indices of `string_table`.
@@ -169,7 +172,7 @@ fn stack(frames: &[Frame], places: &mut Places<'_>) -> Vec<u64> {
 /// The profile of the paths in a recording's `window`, encoded; addresses and lines are those of `image`.
 #[must_use]
 pub fn profile(
-    tree: &CallTree,
+    found: &FoundPaths,
     names: &dyn Names,
     image: &Image,
     window: (Ns, Ns),
@@ -182,7 +185,7 @@ pub fn profile(
         types.map(|(kind, unit)| ValueType { kind: strings.number(kind), unit: strings.number(unit) });
     let mut frames: Vec<Frame> = Vec::new();
     let mut sample = Vec::new();
-    for step in tree.walk() {
+    for step in found.tree.walk() {
         let is_shown = step.depth < STACK_MAX;
         if is_shown {
             frames.truncate(step.depth);
@@ -198,6 +201,7 @@ pub fn profile(
     let (location, mapping) = locations(&places, image, names, &mut strings);
     let realtime = clocks.realtime_ns.map(|offset| offset.saturating_add_unsigned(window.0.0));
     let default_sample_type = strings.number("latency");
+    let comment = observed_part(found, names).map(|note| strings.number(&note)).into_iter().collect();
     let profile = Profile {
         sample_type: sample_type.to_vec(),
         sample,
@@ -207,6 +211,7 @@ pub fn profile(
         time_nanos: realtime.unwrap_or(0),
         duration_nanos: i64::try_from(window.1.since(window.0)).unwrap_or(i64::MAX),
         default_sample_type,
+        comment,
         string_table: strings.all,
     };
     profile.encode_to_vec()

@@ -6,11 +6,11 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use analyzer::CallTree;
+use analyzer::{CallTree, FoundPaths};
 
 use super::Names;
 use super::units::{counted, duration, grouped, share};
-use crate::export::Labels;
+use crate::export::{Labels, observed_part};
 use crate::tree_config::GraphStyle;
 
 /// A function, or one in a graph below it.
@@ -119,18 +119,27 @@ impl Graph {
 ///
 /// # Errors
 /// What `out` says.
-pub fn write(out: &mut dyn Write, tree: &CallTree, names: &dyn Names, style: &GraphStyle) -> io::Result<()> {
+pub fn write(
+    out: &mut dyn Write,
+    found: &FoundPaths,
+    names: &dyn Names,
+    style: &GraphStyle,
+) -> io::Result<()> {
     let mut labels = Labels::of_text(names);
-    let graph = Graph::new(tree, &mut labels, style);
+    let graph = Graph::new(&found.tree, &mut labels, style);
     let Graph { functions, whole_ns, .. } = &graph;
     let below = if style.callee { "who called it" } else { "what it called" };
     let of = if style.fractal { "the function above" } else { "all" };
     writeln!(
         out,
-        "{} {}; below each function {below}, in % of {of}\n",
+        "{} {}; below each function {below}, in % of {of}",
         duration(*whole_ns),
         style.weight.name()
     )?;
+    if let Some(note) = observed_part(found, names) {
+        writeln!(out, "{note}")?;
+    }
+    writeln!(out)?;
     let mut order: Vec<usize> = (0..functions.len()).collect();
     let total = |label: &usize| functions.get(*label).map_or(0, |function| function.total_ns);
     order.sort_by(|a, b| total(b).cmp(&total(a)).then_with(|| labels.name(*a).cmp(labels.name(*b))));

@@ -6,8 +6,8 @@
 use std::io::{self, Write};
 
 use analyzer::{
-    Bucket, CallCounts, CallerReport, CauseLoss, ChildRow, CpuLoss, ErrorBound, FunctionReport, Place,
-    Quantiles, Stats, Tails, ThreadLoss,
+    Bucket, CallCounts, CallerReport, CauseLoss, ChildRow, CpuLoss, ErrorBound, FunctionReport, OpenCaller,
+    OpenCalls, Place, Quantiles, Stats, Tails, ThreadLoss,
 };
 use serde::Serialize;
 
@@ -117,7 +117,11 @@ struct Function {
     children: Vec<Child>,
     callers: Vec<CallerEntry>,
     longest_open: Vec<Row>,
+    /// What was seen inside of calls that had not ended.
+    open: Open,
     ended_by_jump: u64,
+    /// Counted calls that ran outside of the IP filter.
+    outside_filter: u64,
     undecided: u64,
     /// Null: not looked for.
     inlined_instances: Option<u64>,
@@ -224,6 +228,27 @@ struct CallerEntry {
     bounds_ns: Bounds,
 }
 
+/// Calls that were not seen from entry to end, without those inside of another one.
+#[derive(Serialize)]
+pub(super) struct Open {
+    calls: u64,
+    /// What was seen of them: the sum of `children`, and of `callers`.
+    observed_ns: u64,
+    /// Of that, after gaps.
+    resumed_ns: u64,
+    children: Vec<Child>,
+    callers: Vec<OpenCallerEntry>,
+}
+
+#[derive(Serialize)]
+struct OpenCallerEntry {
+    name: String,
+    site: Option<String>,
+    line: Option<String>,
+    calls: u64,
+    observed_ns: u64,
+}
+
 /// Writes the document, and a newline behind it.
 ///
 /// # Errors
@@ -318,13 +343,32 @@ fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<
         children: children(view.names, &report.children),
         callers: report.callers.iter().map(|c| caller(view.names, c)).collect(),
         longest_open: report.longest_open.iter().map(|r| Row::new(view.names, r)).collect(),
+        open: open_calls(view.names, &report.open),
         ended_by_jump: report.ended_by_jump,
+        outside_filter: report.hidden,
         undecided: report.undecided,
         inlined_instances,
         error_ns: error(&report.error, report.latency.count),
         bounds_ns: bounds(&report.error),
         with_open_ns: with_open(&report.tails),
         off_cpu_causes: report.off_cpu_causes.as_ref().map(|causes| Causes::new(causes, view.names)),
+    }
+}
+
+pub(super) fn open_calls(names: &dyn Names, open: &OpenCalls) -> Open {
+    let caller = |c: &OpenCaller| OpenCallerEntry {
+        name: caller_name(names, c.caller),
+        site: c.site.map(|site| names.site(site)),
+        line: line(names, c.site),
+        calls: c.observed.count,
+        observed_ns: c.observed.sum_ns,
+    };
+    Open {
+        calls: open.observed.count,
+        observed_ns: open.observed.sum_ns,
+        resumed_ns: open.resumed.sum_ns,
+        children: children(names, &open.children),
+        callers: open.callers.iter().map(caller).collect(),
     }
 }
 

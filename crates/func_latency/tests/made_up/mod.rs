@@ -9,8 +9,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use analyzer::{
-    CallCounts, CallId, CallRow, Caller, ChildKey, ChildKind, FunctionReport, Loss, Place, Report, RowChild,
-    RowChildren, RowReasons, Stats, Status, Total, TraceSummary,
+    CallCounts, CallId, CallRow, Caller, ChildKey, ChildKind, FunctionReport, Loss, OpenCalls, Place, Report,
+    RowChild, RowChildren, RowReasons, Stats, Status, Total, TraceSummary,
 };
 use func_latency::render::{Names, View};
 use model::{AuxOffset, ClockOffsets, Cpu, FunctionId, Ns, ObjectId, Svma, Tid};
@@ -121,6 +121,7 @@ pub(crate) fn no_calls() -> FunctionReport {
         id: FunctionId(1),
         calls: CallCounts::default(),
         ended_by_jump: 0,
+        hidden: 0,
         undecided: 0,
         latency: Stats::default(),
         off_cpu: Stats::default(),
@@ -132,6 +133,7 @@ pub(crate) fn no_calls() -> FunctionReport {
         children: vec![],
         callers: vec![],
         longest_open: vec![],
+        open: OpenCalls::default(),
         rows: vec![],
         off_cpu_causes: None,
         row_children: RowChildren::default(),
@@ -187,6 +189,7 @@ fn one_call(
         function: FunctionId(1),
         depth: 0,
         ended_by_jump: false,
+        hidden: false,
         undecided: false,
         aux_buffer: Some(0),
         aux_offset: AuxOffset(start),

@@ -1,6 +1,7 @@
 //! Why calls were slow: as text and as JSON.
 
 pub mod json;
+pub mod open_calls;
 pub mod text;
 
 use analyzer::branch_path::{BranchPath, Parting, To, Trips, Way};

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use analyzer::{CallCounts, CallRow, ErrorBound, FunctionReport, Quantiles, Spread, Stats, Tails};
 
-use super::{callers, children, off_cpu, rule, uncertain};
+use super::{callers, children, off_cpu, open_calls, rule, uncertain};
 use crate::render::names::{caller_name, file_name};
 use crate::render::table::{Align, Table};
 use crate::render::units::{
@@ -58,6 +58,7 @@ pub(super) fn write(
         off_cpu::write(out, causes, &about, width)?;
     }
     callers::write(out, view, function, &name, width)?;
+    open_calls::write(out, view, &function.open, &name, width)?;
     longest_open(out, view, function, &name, width)
 }
 
@@ -229,6 +230,13 @@ fn counts(out: &mut dyn Write, view: &View<'_>, function: &FunctionReport, inlin
         writeln!(
             out,
             "  {ended} ended at a jump out of {out_of}: where they went on was not traced, and they took that long or longer"
+        )?;
+    }
+    if function.hidden > 0 {
+        let hidden = counted(function.hidden, "counted call");
+        writeln!(
+            out,
+            "  {hidden} ran outside of the IP filter: only calls by code inside of it are seen, and none of what they called outside"
         )?;
     }
     if function.undecided > 0 {

@@ -5,6 +5,7 @@ mod children;
 mod function;
 mod loss;
 mod off_cpu;
+pub(super) mod open_calls;
 mod uncertain;
 
 use std::io::{self, Write};

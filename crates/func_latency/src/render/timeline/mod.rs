@@ -173,6 +173,7 @@ mod tests {
             function: FunctionId(1),
             depth: 0,
             ended_by_jump: false,
+            hidden: false,
             undecided: false,
             aux_buffer: None,
             aux_offset: AuxOffset(0),
