@@ -37,7 +37,10 @@ fn check_seen(opened: &Opened<'_>, report: &Report) -> Result<()> {
 }
 
 pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
-    calls::open(&config.calls, |opened| {
+    calls::open(&config.calls, Some("export"), |opened| {
+        if matches!(config.format, ExportFormat::Folded | ExportFormat::Flamegraph) {
+            opened.check_weight(config.weight)?;
+        }
         let names = &ImageNames::new(opened.image, false);
         let path = &config.output;
         check_writable(path)?;
@@ -96,7 +99,8 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
 }
 
 pub(crate) fn graph(config: &GraphConfig) -> Result<Exit> {
-    calls::open(&config.calls, |opened| {
+    calls::open(&config.calls, Some("graph"), |opened| {
+        opened.check_weight(config.style.weight)?;
         let mut paths = paths_of(&config.calls);
         opened.trees(&mut paths)?;
         let tree = paths.finish();

@@ -11,6 +11,7 @@ mod inside;
 #[cfg(feature = "libipt")]
 mod libipt_agrees;
 mod missing_code_matches_perf;
+mod not_known;
 mod one_call;
 mod oracle_matches_counters;
 mod other_machine;
