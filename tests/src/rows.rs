@@ -221,11 +221,12 @@ fn difference(opened: &Opened<'_>, ours: &CallRow, truth: &Row, compare: Compare
     } else if !truth.status.is_whole() {
         // "At least": how long the thread sleeps on after its last event is not always known, and what
         // follows a loss never is.
-        let on_cpu = ours.latency_ns.saturating_sub(ours.off_cpu_ns);
-        let most = truth.latency_ns.saturating_sub(truth.off_cpu_ns) + LEAVING_NS;
+        let known_ns = |off_cpu_ns: u64| ours.off_cpu_ns.map_or(0, |_| off_cpu_ns);
+        let on_cpu = ours.latency_ns.saturating_sub(ours.off_cpu_ns.unwrap_or_default());
+        let most = truth.latency_ns.saturating_sub(known_ns(truth.off_cpu_ns)) + LEAVING_NS;
         let wrong = too_long(on_cpu, most, ours.error_ns);
         wrong.then_some("at least")
-    } else if ours.off_cpu_ns.abs_diff(truth.off_cpu_ns) > off_cpu_error(opened, ours) {
+    } else if ours.off_cpu_ns.is_some_and(|ns| ns.abs_diff(truth.off_cpu_ns) > off_cpu_error(opened, ours)) {
         Some("off-CPU time")
     } else if ours.latency_ns.abs_diff(truth.latency_ns) > ours.error_ns {
         Some("latency")

@@ -2,8 +2,8 @@
 
 use model::{AuxOffset, AuxOwner, Avma, Cpu, EventTime, FunctionId};
 
-use crate::children::{Child, RunningSums};
-use crate::report::{CallId, CallRow, Caller, Status, Total};
+use crate::children::{Child, RunningSums, RunningTotal};
+use crate::report::{CallId, CallRow, Caller, Status};
 use crate::request::{LatencyRange, Role};
 use crate::session::{EndedCall, Session};
 use crate::stack::{Frame, FrameKind};
@@ -41,7 +41,7 @@ pub(crate) struct WaitingCall {
     pub(crate) row: CallRow,
     /// The thread's off-CPU time at its begin and at its end.
     pub(crate) off_cpu_ns: (u64, u64),
-    pub(crate) children: Vec<(Child, Total)>,
+    pub(crate) children: Vec<(Child, RunningTotal)>,
     pub(crate) tree: Option<CallTree>,
 }
 
@@ -186,7 +186,7 @@ impl<'a> Thread<'a> {
             start_ns: start.point,
             latency_ns: time.point.since(start.point),
             error_ns: above.max(below),
-            off_cpu_ns: end.off_cpu_ns.saturating_sub(frame.off_cpu_ns),
+            off_cpu_ns: session.off_cpu.ns(end.off_cpu_ns.saturating_sub(frame.off_cpu_ns)),
             status: end.status,
             cut_by: self.cut_by.filter(|_| end.status == Status::Cut),
             caller,

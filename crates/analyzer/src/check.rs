@@ -246,11 +246,14 @@ impl Found {
         let all = Sum::of(f, |row| row.status.counted());
         self.same(all, "counted calls", f.latency.count, counted);
         self.same(Sum::of(f, |row| !row.status.counted()), "calls not seen to end", f.tails.calls, open);
-        self.whole(all, &f.children, &f.histogram, (&f.latency, &f.off_cpu), &f.error);
+        self.whole(all, &f.children, &f.histogram, (&f.latency, f.off_cpu.as_ref()), &f.error);
         let sum = |of: fn(&CallerReport) -> u64| f.callers.iter().map(of).fold(0, u64::saturating_add);
         self.same(all, "calls of all callers", sum(|c| c.latency.count), f.latency.count);
         self.same(all, "time of all callers", sum(|c| c.latency.sum_ns), f.latency.sum_ns);
-        self.same(all, "off-CPU time of all callers", sum(|c| c.off_cpu.sum_ns), f.off_cpu.sum_ns);
+        let off_cpu_ns = |off_cpu: &Option<Stats>| off_cpu.as_ref().map(|off_cpu| off_cpu.sum_ns);
+        let of_callers = f.callers.iter().map(|c| off_cpu_ns(&c.off_cpu).unwrap_or_default());
+        let of_callers = off_cpu_ns(&f.off_cpu).map(|_| of_callers.fold(0, u64::saturating_add));
+        self.same(all, "off-CPU time of all callers", of_callers, off_cpu_ns(&f.off_cpu));
         let mut by_caller: BTreeMap<_, (Sum, Total)> = BTreeMap::new();
         for row in f.rows.iter().filter(|row| row.status.counted()) {
             let first = || (Sum { function: f.id, first: Some(Place::of(row)) }, Total::default());
@@ -261,8 +264,9 @@ impl Found {
         for caller in &f.callers {
             let (calls, total) =
                 by_caller.remove(&(caller.caller, caller.site)).unwrap_or((all, Total::default()));
-            let (latency, off_cpu) = (&caller.latency, &caller.off_cpu);
-            let is = Total { count: latency.count, sum_ns: latency.sum_ns, off_cpu_ns: off_cpu.sum_ns };
+            let (latency, off_cpu) = (&caller.latency, caller.off_cpu.as_ref());
+            let off_cpu_ns = off_cpu.map(|off_cpu| off_cpu.sum_ns);
+            let is = Total { count: latency.count, sum_ns: latency.sum_ns, off_cpu_ns };
             self.same(calls, "a caller's calls", is, total);
             self.whole(calls, &caller.children, &caller.histogram, (latency, off_cpu), &caller.error);
         }
@@ -308,14 +312,20 @@ impl Found {
         calls: Sum,
         children: &[ChildRow],
         histogram: &[Bucket],
-        (latency, off_cpu): (&Stats, &Stats),
+        (latency, off_cpu): (&Stats, Option<&Stats>),
         error: &ErrorBound,
     ) {
         let buckets = histogram.iter().map(|bucket| bucket.count).sum();
         self.same(calls, "calls in the histogram", latency.count, buckets);
-        let sum = |of: fn(&ChildRow) -> u64| children.iter().map(of).fold(0, u64::saturating_add);
-        let is = (sum(|row| row.total.sum_ns), sum(|row| row.total.off_cpu_ns));
-        self.same(calls, "children and *self", is, (latency.sum_ns, off_cpu.sum_ns));
+        let mut whole = Total::default();
+        children.iter().for_each(|row| whole.add(row.total));
+        let off_cpu_ns = if children.is_empty() { Some(0) } else { off_cpu.map(|off_cpu| off_cpu.sum_ns) };
+        self.same(
+            calls,
+            "children and *self",
+            (whole.sum_ns, whole.off_cpu_ns),
+            (latency.sum_ns, off_cpu_ns),
+        );
         let Some(spread) = &latency.spread else { return };
         let figures =
             [spread.min_ns, spread.p50_ns, spread.p90_ns, spread.p99_ns, spread.p999_ns, spread.max_ns];
@@ -349,7 +359,7 @@ impl Found {
         for (number, row) in f.rows.iter().enumerate() {
             let mut inside = Total::default();
             f.row_children.of(number).iter().for_each(|child| inside.add(child.total));
-            if inside.sum_ns > row.latency_ns || inside.off_cpu_ns > row.off_cpu_ns {
+            if inside.exceeds(row) {
                 let what = format!("the children of this row took longer than itself: {inside:?} in {row:?}");
                 self.add(Some(f.id), Some(Place::of(row)), what);
             }

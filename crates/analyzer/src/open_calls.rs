@@ -13,7 +13,7 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-use crate::children::{ChildKey, ChildSums};
+use crate::children::{ChildKey, ChildSums, OffCpuKnown, RunningTotal};
 use crate::report::{CallRow, Caller, ChildRow, Place, Total};
 
 /// What was seen of a function's calls that were open at the start or the end, or cut; without those inside of another call of
@@ -47,18 +47,18 @@ pub struct OpenCaller {
 
 /// The open calls so far.
 pub(crate) struct OpenSums<C> {
-    observed: Total,
-    resumed: Total,
+    observed: RunningTotal,
+    resumed: RunningTotal,
     children: ChildSums<C>,
-    callers: FxHashMap<(Caller, Option<Place>), Total>,
+    callers: FxHashMap<(Caller, Option<Place>), RunningTotal>,
     overfull: Option<CallRow>,
 }
 
 impl<C> Default for OpenSums<C> {
     fn default() -> Self {
         Self {
-            observed: Total::default(),
-            resumed: Total::default(),
+            observed: RunningTotal::default(),
+            resumed: RunningTotal::default(),
             children: ChildSums::default(),
             callers: FxHashMap::default(),
             overfull: None,
@@ -68,14 +68,14 @@ impl<C> Default for OpenSums<C> {
 
 impl<C: Copy + Eq + Hash> OpenSums<C> {
     /// Adds a call that was not seen from entry to end.
-    pub(crate) fn add(&mut self, row: &CallRow, children: &[(C, Total)]) {
+    pub(crate) fn add(&mut self, row: &CallRow, children: &[(C, RunningTotal)]) {
         self.add_part(row, 1, (row.caller, row.site), children);
     }
 
     /// Adds what was seen, after a gap, of a call that was added before.
-    pub(crate) fn resume(&mut self, row: &CallRow, children: &[(C, Total)]) {
+    pub(crate) fn resume(&mut self, row: &CallRow, children: &[(C, RunningTotal)]) {
         if let Some(part) = self.add_part(row, 0, (Caller::Unknown, None), children) {
-            self.resumed.add(Total { count: 1, ..part });
+            self.resumed.add(RunningTotal { count: 1, ..part });
         }
     }
 
@@ -85,16 +85,17 @@ impl<C: Copy + Eq + Hash> OpenSums<C> {
         row: &CallRow,
         calls: u64,
         caller: (Caller, Option<Place>),
-        children: &[(C, Total)],
-    ) -> Option<Total> {
+        children: &[(C, RunningTotal)],
+    ) -> Option<RunningTotal> {
         if row.depth > 0 {
             return None;
         }
-        let part = Total { count: calls, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns };
+        let off_cpu_ns = row.off_cpu_ns.unwrap_or_default();
+        let part = RunningTotal { count: calls, sum_ns: row.latency_ns, off_cpu_ns };
         self.observed.add(part);
         self.callers.entry(caller).or_default().add(part);
         let inside = self.children.merge(children.iter().copied());
-        if inside.sum_ns > part.sum_ns || inside.off_cpu_ns > part.off_cpu_ns {
+        if inside.known(OffCpuKnown(true)).exceeds(row) {
             self.overfull.get_or_insert(*row);
         }
         Some(part)
@@ -103,16 +104,18 @@ impl<C: Copy + Eq + Hash> OpenSums<C> {
     /// The report; `percent` turns on-CPU ns into a share of one core.
     pub(crate) fn finish(
         self,
+        off_cpu: OffCpuKnown,
         name: &mut impl FnMut(C) -> ChildKey,
         percent: &impl Fn(u64) -> f64,
     ) -> OpenCalls {
-        let caller = |((caller, site), observed)| OpenCaller { caller, site, observed };
+        let known = |total: RunningTotal| total.known(off_cpu);
+        let caller = |((caller, site), observed)| OpenCaller { caller, site, observed: known(observed) };
         let mut callers: Vec<OpenCaller> = self.callers.into_iter().map(caller).collect();
         callers.sort_unstable_by_key(|c| (Reverse(c.observed.sum_ns), c.caller, c.site));
         OpenCalls {
-            observed: self.observed,
-            resumed: self.resumed,
-            children: self.children.named(name).rows(self.observed, percent),
+            observed: known(self.observed),
+            resumed: known(self.resumed),
+            children: self.children.named(name).rows(known(self.observed), percent),
             callers,
             overfull: self.overfull,
         }

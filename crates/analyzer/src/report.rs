@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use model::{AuxOffset, Cpu, FunctionId, GapCause, Ns, ObjectId, Svma, Tid};
+use model::{AuxOffset, Cpu, FunctionId, GapCause, NoOffCpu, NoTimes, Ns, ObjectId, Svma, Tid};
 
 use crate::histogram::Bucket;
 use crate::off_cpu_causes::OffCpuCauses;
@@ -35,8 +35,10 @@ pub struct TraceSummary {
     pub threads: u64,
     /// Events that were analysed (control transfers and gaps).
     pub events: u64,
-    /// There are context-switch records; without them every off-CPU time is 0.
-    pub off_cpu_known: bool,
+    /// Why no time in the trace is known; then calls are counted, and every time in this report means nothing.
+    pub no_times: Option<NoTimes>,
+    /// Why off-CPU time is not known, which then is `None` everywhere.
+    pub no_off_cpu: Option<NoOffCpu>,
 }
 
 /// What was lost.
@@ -187,16 +189,16 @@ pub struct FunctionReport {
     pub undecided: u64,
     /// Latency of the counted (complete and unwound) calls, off-CPU time included.
     pub latency: Stats,
-    /// Off-CPU time of the counted calls, zeros too.
-    pub off_cpu: Stats,
+    /// Off-CPU time of the counted calls, zeros too; `None`: [`TraceSummary::no_off_cpu`].
+    pub off_cpu: Option<Stats>,
     /// How far the latencies of the counted calls may be from the truth.
     pub error: ErrorBound,
     /// What the figures may be if all calls are counted.
     pub tails: Tails,
     /// Outermost activations: what does not count time twice.
     pub outermost: Total,
-    /// 100 is one core.
-    pub cpu_percent: f64,
+    /// 100 is one core; `None`: off-CPU time is not known.
+    pub cpu_percent: Option<f64>,
     /// Latency by powers of two.
     pub histogram: Vec<Bucket>,
     /// Where the time went: longest first.  With `*self`, the rows add up to `latency.sum_ns` exactly.
@@ -267,14 +269,55 @@ pub struct Tails {
 }
 
 /// A number of occurrences and their time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Total {
     /// Occurrences.
     pub count: u64,
     /// Their time, off-CPU included.
     pub sum_ns: u64,
-    /// Of that, off the CPU.
-    pub off_cpu_ns: u64,
+    /// Of that, off the CPU; `None`: not known.
+    pub off_cpu_ns: Option<u64>,
+}
+
+impl Default for Total {
+    fn default() -> Self {
+        Self { count: 0, sum_ns: 0, off_cpu_ns: Some(0) }
+    }
+}
+
+impl Total {
+    /// Adds others to these.
+    pub fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.off_cpu_ns = self.off_cpu_ns.zip(other.off_cpu_ns).map(|(ns, more)| ns.saturating_add(more));
+    }
+
+    /// Time on the CPU; `None`: not known.
+    #[must_use]
+    pub const fn on_cpu_ns(&self) -> Option<u64> {
+        match self.off_cpu_ns {
+            Some(off_cpu_ns) => Some(self.sum_ns.saturating_sub(off_cpu_ns)),
+            None => None,
+        }
+    }
+
+    /// As many occurrences, without the time of `inside`.
+    #[must_use]
+    pub fn without(&self, inside: &Self) -> Self {
+        let off_cpu_ns = self.off_cpu_ns.zip(inside.off_cpu_ns);
+        Self {
+            count: self.count,
+            sum_ns: self.sum_ns.saturating_sub(inside.sum_ns),
+            off_cpu_ns: off_cpu_ns.map(|(ns, inside)| ns.saturating_sub(inside)),
+        }
+    }
+
+    /// More time than a call took, on or off the CPU.
+    pub(crate) fn exceeds(&self, row: &CallRow) -> bool {
+        let off_cpu = self.off_cpu_ns.zip(row.off_cpu_ns);
+        self.sum_ns > row.latency_ns || off_cpu.is_some_and(|(inside, of_row)| inside > of_row)
+    }
 }
 
 /// An instruction, the same in every process and run.
@@ -332,8 +375,8 @@ pub struct ChildRow {
     pub site: Option<Place>,
     /// Time; the mean is `sum_ns / count`.  For `*self`, `count` is the number of calls.
     pub total: Total,
-    /// On-CPU time as a share of one core.
-    pub cpu_percent: f64,
+    /// On-CPU time as a share of one core; `None`: not known.
+    pub cpu_percent: Option<f64>,
 }
 
 /// Who entered a call.
@@ -361,8 +404,8 @@ pub struct CallerReport {
     pub site: Option<Place>,
     /// Latency of the calls.
     pub latency: Stats,
-    /// Off-CPU time of the calls.
-    pub off_cpu: Stats,
+    /// Off-CPU time of the calls, if known.
+    pub off_cpu: Option<Stats>,
     /// How far the latencies of the calls may be from the truth.
     pub error: ErrorBound,
     /// Latency by powers of two.
@@ -474,8 +517,8 @@ pub struct CallRow {
     pub latency_ns: u64,
     /// The true latency differs from `latency_ns` by at most this; of an incomplete call, the true "at least".
     pub error_ns: u64,
-    /// Of the latency, off the CPU.
-    pub off_cpu_ns: u64,
+    /// Of the latency, off the CPU; `None`: not known.
+    pub off_cpu_ns: Option<u64>,
     /// How much of it was seen.
     pub status: Status,
     /// What cut it, if it is [`Status::Cut`].

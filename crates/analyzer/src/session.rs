@@ -5,10 +5,10 @@ use rustc_hash::FxHashMap;
 
 use crate::activation::Activation;
 use crate::aggregate::Aggregate;
-use crate::children::{Child, ChildPlaces};
+use crate::children::{Child, ChildPlaces, OffCpuKnown, RunningTotal};
 use crate::code_map::CodeMap;
 use crate::loss::Ledger;
-use crate::report::{CallRow, Limits, RowSink, Total};
+use crate::report::{CallRow, Limits, RowSink};
 use crate::request::{Ancestor, Request, Roles, Surroundings};
 use crate::traced_causes::TracedCauses;
 use crate::tree::{CallTree, TreeSink, Trees};
@@ -19,13 +19,14 @@ const SPARE_MAX: usize = 256;
 /// A call of a wanted function that has ended.
 pub(crate) struct EndedCall<'c> {
     pub(crate) row: &'c CallRow,
-    pub(crate) children: &'c [(Child, Total)],
+    pub(crate) children: &'c [(Child, RunningTotal)],
     /// The thread's off-CPU time at its begin and at its end.
     pub(crate) off_cpu_ns: (u64, u64),
 }
 
 pub(crate) struct Session<'a> {
     pub(crate) around: Surroundings<'a>,
+    pub(crate) off_cpu: OffCpuKnown,
     pub(crate) roles: Roles,
     pub(crate) ancestor: Option<Ancestor>,
     pub(crate) stack_switches: bool,
@@ -52,13 +53,15 @@ pub(crate) struct Session<'a> {
 
 impl<'a> Session<'a> {
     pub(crate) fn new(request: &Request, around: Surroundings<'a>) -> Self {
+        let off_cpu = OffCpuKnown(around.no_off_cpu().is_none());
         Self {
             around,
+            off_cpu,
             roles: Roles::new(request),
             ancestor: request.ancestor,
             stack_switches: request.stack_switches,
             map: CodeMap::new(around),
-            calls: Aggregate::new(request),
+            calls: Aggregate::new(request, off_cpu),
             causes: TracedCauses::new(around, request),
             loss: Ledger::default(),
             limits: Limits::default(),

@@ -218,11 +218,7 @@ fn trees(nodes: &[Node]) -> impl Iterator<Item = &[Node]> {
 fn own(node: &Node, below: &[Node]) -> Total {
     let mut inside = Total::default();
     siblings(below).for_each(|child| inside.add(child.total));
-    Total {
-        count: node.total.count,
-        sum_ns: node.total.sum_ns.saturating_sub(inside.sum_ns),
-        off_cpu_ns: node.total.off_cpu_ns.saturating_sub(inside.off_cpu_ns),
-    }
+    node.total.without(&inside)
 }
 
 /// When a thread was off its CPU between two times, by its switch records; clipped to these times.

@@ -60,12 +60,16 @@ const START_ROOM_NS: u64 = 3_600_000_000_000;
 
 /// The times of a segment's flow packets.
 pub(crate) struct Clock {
+    /// Without it there is no time, whatever TSC packets there are.
+    has_tsc: bool,
     has_cyc: bool,
     /// Cycles that may have passed without a CYC: those of the threshold, and what is left of a cycle at both ends.
     unseen_cycles: u64,
     conversion: TscClock,
     /// A TSC near the recording, to complete the packet's 56 bits.
     reference: Tsc,
+    /// First and last time of the recording.
+    recorded: Option<(Ns, Ns)>,
     /// No TSC is before this: such a packet is damage, or of a virtual machine's clock.
     earliest: Tsc,
     /// No TSC is behind this: such a packet is damage.
@@ -103,10 +107,12 @@ impl Clock {
     ) -> Self {
         let unseen_cycles = 2 + u64::from(pt.cyc_threshold);
         Self {
+            has_tsc: pt.tsc,
             has_cyc: pt.cyc,
             unseen_cycles,
             conversion,
             reference,
+            recorded: None,
             earliest: Tsc(0),
             latest: Tsc(u64::MAX),
             anchor: None,
@@ -131,6 +137,7 @@ impl Clock {
 
     /// The recording lasted from `start` to `end`; with room for trace from before its first record and behind its last.
     pub(crate) fn bound(&mut self, start: Ns, end: Ns) {
+        self.recorded = Some((start, end));
         self.earliest = self.conversion.to_tsc(Ns(start.0.saturating_sub(START_ROOM_NS)));
         self.latest = self.conversion.to_tsc(Ns(end.0.saturating_add(END_ROOM_NS)));
     }
@@ -314,6 +321,9 @@ impl Clock {
 
     /// A TSC packet.  Outside of PSB+ it says that clocks had stopped (SDM, TSC packet).
     fn tsc(&mut self, low_56: u64, in_psb: bool) {
+        if !self.has_tsc {
+            return;
+        }
         let tsc = Tsc::of_packet(low_56, self.reference);
         let backwards = self.packet.is_some_and(|(before, _)| tsc < before);
         self.aligned = None;
@@ -408,10 +418,20 @@ impl Clock {
     pub(crate) fn finish(&mut self, end: Option<Ns>) {
         self.settle_waiting(None, self.ratio.interval());
         self.update_cycle();
-        let Some(anchor) = self.anchor.map(|anchor| anchor.bounded(self.lag_cycle())) else { return };
+        let Some(anchor) = self.anchor.map(|anchor| anchor.bounded(self.lag_cycle())) else {
+            return self.bind_to_recording();
+        };
         let cycle = self.cycle.filter(|_| self.has_cyc);
         self.timeline.close(Rule::Behind { anchor, cycle, end });
         self.timeline.settle();
+    }
+
+    /// No packet said what time it is: all that is known is that the trace lies in the recording.
+    fn bind_to_recording(&mut self) {
+        let Some((start, end)) = self.recorded.filter(|_| self.has_tsc) else { return };
+        self.timeline.close(Rule::Unknown);
+        self.timeline.settle();
+        self.timeline.bind(Slot(0), start, end);
     }
 
     fn ns_up(&self, ticks: u128) -> Ns {

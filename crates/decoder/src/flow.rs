@@ -23,7 +23,7 @@ use attributed::Attributed;
 use common::LastFlow;
 use events::{Fup, FupUse};
 use loss::Lost;
-use model::{AuxOffset, Avma, GapCause, IpFilter, Ns, SpaceId};
+use model::{AuxOffset, Avma, GapCause, IpFilter, Ns, PtConfig, SpaceId};
 use packet::{LastIp, Packet, PacketError, Tnt};
 
 use crate::Context;
@@ -127,7 +127,8 @@ impl<'a> Flow<'a> {
         let buffer = &recording.buffers[segment.buffer];
         let owner = Owner::new(context, buffer.owner);
         let running = owner.at_start(segment.first);
-        let mut clock = Clock::new(&recording.pt, crystal, context.conversion(), context.reference(), room);
+        let pt = PtConfig { tsc: context.has_times(), ..recording.pt };
+        let mut clock = Clock::new(&pt, crystal, context.conversion(), context.reference(), room);
         if let Some((start, end)) = recording.time_span {
             clock.bound(start, end);
         }

@@ -6,6 +6,7 @@ use decoder::{DecodeOptions, Decoded};
 use image::Image;
 use model::{Digester, EventSink, FunctionId, Pid, Recording, Schedule, Tid};
 
+use crate::args::Weight;
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure};
 use crate::filter::{NsRange, TidSet};
@@ -27,15 +28,23 @@ pub(crate) struct Opened<'a> {
     pub(crate) wanted: Vec<Wanted>,
 }
 
-/// Opens the recording that is asked about, finds the functions, and gives both to `work`.
+/// Opens the recording that is asked about, finds the functions, and gives both to `work`.  `timed` names what needs times, if
+/// something does.
 ///
 /// # Errors
-/// Those of `work`; the recording cannot be read, there is no such function or decoder.
-pub(crate) fn open<T>(config: &CallsConfig, work: impl FnOnce(&Opened<'_>) -> Result<T>) -> Result<T> {
+/// Those of `work`; the recording cannot be read or has no times, there is no such function or decoder.
+pub(crate) fn open<T>(
+    config: &CallsConfig,
+    timed: Option<&str>,
+    work: impl FnOnce(&Opened<'_>) -> Result<T>,
+) -> Result<T> {
     // What is not there is said before the recording is read.
     config.decoder.decoder()?;
     let file = recording::open(&config.input)?;
-    let recording = recording::read_timed(&file)?;
+    let recording = recording::read_decodable(&file)?;
+    if let Some(what) = timed.or(config.needs_times()) {
+        recording::check_times(&recording, what)?;
+    }
     let (image, schedule) = recording::load(&recording, config.symfs.as_deref(), &config.kernel);
     let problems = problems(&recording, &image);
     let wanted = target::wanted(&image, config, Remarks::Now)?;
@@ -154,6 +163,17 @@ impl<'a> Opened<'a> {
     pub(crate) fn place(&self) -> Place<'a> {
         let Self { config, recording, schedule, image, .. } = *self;
         Place { recording, schedule, image, workers: config.workers, decoder: config.decoder }
+    }
+
+    /// Refuses a weight that is not known.
+    ///
+    /// # Errors
+    /// It is CPU time, and the recording does not tell it from time off the CPU.
+    pub(crate) fn check_weight(&self, weight: Weight) -> Result<()> {
+        match self.surroundings().no_off_cpu().filter(|_| weight == Weight::Cpu) {
+            Some(why) => Err(failure(Exit::BadInput, format!("CPU time is not known: {why}"))),
+            None => Ok(()),
+        }
     }
 
     /// Decodes all of it for an analysis, whose work the decoder's workers share.

@@ -8,13 +8,12 @@ use analyzer::{CallRow, ChildKey, LatencyRange, Ledger, Request};
 use analyzer::{Report, ledger::ledger_of_rows};
 use anyhow::{Context, Result};
 use image::Image;
-use model::FunctionId;
+use model::{FunctionId, NoOffCpu};
 
 use crate::args::Format;
 use crate::calls::{self, Opened};
 use crate::exit::{Exit, failure};
 use crate::explain_config::{ExplainConfig, SlowCalls};
-use crate::one_call;
 use crate::printable::{NamesFor, Printable};
 use crate::render::explain::{self as rendered, Branches, Explanation};
 use crate::render::image_names::ImageNames;
@@ -29,7 +28,7 @@ const TWINS: usize = 8;
 /// The recording is decoded twice: for the latencies, which say which calls are slow and which are typical, and for the trees
 /// of all calls, whose variance is shared out.  Of the trace around a few calls all branches are decoded.
 pub(crate) fn run(config: &ExplainConfig) -> Result<Exit> {
-    calls::open(&config.calls, |opened| explain(opened, config.slow, config.format))?;
+    calls::open(&config.calls, Some("explain"), |opened| explain(opened, config.slow, config.format))?;
     Ok(Exit::Done)
 }
 
@@ -46,7 +45,8 @@ pub(crate) fn slowest_of_rows(report: &Report, image: &Image, input: &str) -> Re
     blank_line()?;
     let groups = Groups::choose(&function.rows, of_args(SlowCalls::USUAL)).map_err(no_groups)?;
     let ledger = ledger_of_rows(&groups, function);
-    let subject = Subject { image, input, function: function.id, slow: SlowCalls::USUAL, groups };
+    let no_off_cpu = report.trace.no_off_cpu;
+    let subject = Subject { image, input, function: function.id, slow: SlowCalls::USUAL, groups, no_off_cpu };
     subject.write(&ledger, None, Format::Text)
 }
 
@@ -70,7 +70,8 @@ fn explain(opened: &Opened<'_>, slow: SlowCalls, format: Format) -> Result<()> {
     let paths =
         compared.iter().map(|row| one_call::branches(opened.place(), row)).collect::<Result<Vec<_>>>()?;
     let input = opened.config.input.display().to_string();
-    let subject = Subject { image: opened.image, input: &input, function, slow, groups };
+    let no_off_cpu = report.trace.no_off_cpu;
+    let subject = Subject { image: opened.image, input: &input, function, slow, groups, no_off_cpu };
     subject.write(&ledger.finish(), Branches::of(&compared, &paths), format)
 }
 
@@ -81,6 +82,7 @@ struct Subject<'a> {
     function: FunctionId,
     slow: SlowCalls,
     groups: Groups,
+    no_off_cpu: Option<NoOffCpu>,
 }
 
 impl Subject<'_> {
@@ -94,6 +96,7 @@ impl Subject<'_> {
             asked: &asked(self.slow, &self.groups),
             groups: &self.groups,
             ledger: &LedgerView::new(ledger, comparison, |path| rendered::callee(&names, ledger, path)),
+            no_off_cpu: self.no_off_cpu,
             parting,
         };
         write(format, &explanation).context("cannot write to stdout")

@@ -15,7 +15,7 @@ use crate::report_command::text_width;
 use crate::{calls, messages};
 
 pub(crate) fn run(config: &ModesConfig) -> Result<Exit> {
-    calls::open(&config.calls, |opened| {
+    calls::open(&config.calls, Some("modes"), |opened| {
         let function = opened.one_function("modes")?;
         let mut found = ModesOfCalls::default();
         opened.trees(&mut found)?;

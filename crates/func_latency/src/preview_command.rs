@@ -63,7 +63,11 @@ impl Preview<'_> {
         match &self.aim.filter {
             None => writeln!(out, "traced    all user code that runs there")?,
             Some(Chosen::Everything { function, why }) => {
-                writeln!(out, "traced    all user code that runs there: no filter for {}: {why}", printable(function))?;
+                writeln!(
+                    out,
+                    "traced    all user code that runs there: no filter for {}: {why}",
+                    printable(function)
+                )?;
             }
             Some(Chosen::Ranges { ranges, left_out }) => {
                 writeln!(out, "traced    {}", counted(ranges.len() as u64, "range"))?;

@@ -44,37 +44,28 @@ pub(crate) fn check_uncut() -> Result<()> {
     }
 }
 
-/// [`read`], of a recording whose trace can be followed and given times.  Where it cannot, whose code ran on a CPU is not known
-/// either, nor what was mapped when: those records have times of perf's clock.
+/// [`read`], of a recording whose trace can be followed.  It may have no times: [`Recording::no_times`].
 ///
 /// # Errors
-/// There is no Intel PT in it, it does not say which way branches went, or nothing says what its time stamps mean.
-pub(crate) fn read_timed(file: &perfdata::File) -> Result<Recording<'_>> {
+/// There is no Intel PT in it, or it does not say which way branches went.
+pub(crate) fn read_decodable(file: &perfdata::File) -> Result<Recording<'_>> {
     let recording = read(file)?;
-    match branchless(&recording).or_else(|| untimed(&recording)) {
-        Some(why) => Err(failure(Exit::BadInput, why)),
-        None => Ok(recording),
+    if !recording.pt.branch {
+        let why = "the trace does not say which way branches went (branch=0 or notnt): no call in it is known; record without";
+        return Err(failure(Exit::BadInput, why));
     }
+    Ok(Recording { no_times: decoder::no_times(&recording), ..recording })
 }
 
-/// Why the trace does not say what ran, if so.
-fn branchless(recording: &Recording<'_>) -> Option<&'static str> {
-    (!recording.pt.branch).then_some(
-        "the trace does not say which way branches went (branch=0 or notnt): no call in it is known; record without",
-    )
-}
-
-/// Why the trace has no times, if so.
-fn untimed(recording: &Recording<'_>) -> Option<&'static str> {
-    if !recording.pt.tsc {
-        return Some("the trace has no time stamps (tsc=0): no time in it is known; record without tsc=0");
+/// Refuses a recording without times where `what` needs them.
+///
+/// # Errors
+/// No time in it is known.
+pub(crate) fn check_times(recording: &Recording<'_>, what: &str) -> Result<()> {
+    match recording.no_times {
+        Some(why) => Err(failure(Exit::BadInput, format!("{what} needs times: {why}"))),
+        None => Ok(()),
     }
-    // The kernel does not say it where its own clock is not the TSC, and where perf was given a clock (-k).
-    recording.clock.is_none().then_some(
-        "the recording does not say what the trace's time stamps are in perf's clock (cap_user_time_zero is 0): no time \
-         in it is known; record without --clockid, where \
-         /sys/devices/system/clocksource/clocksource0/current_clocksource is tsc",
-    )
 }
 
 /// What is wrong with the file, if anything.

@@ -32,7 +32,7 @@ const PLOT_WIDTH: usize = 80;
 
 pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     let started = Instant::now();
-    calls::open(&config.calls, |opened| {
+    calls::open(&config.calls, config.needs_times(), |opened| {
         let exit = report(config, opened, started)?;
         if config.explain && exit == Exit::Done {
             explain_command::slowest(opened)?;
@@ -46,6 +46,9 @@ fn report(config: &ReportConfig, opened: &Opened<'_>, started: Instant) -> Resul
     config.check_outputs()?;
     let mut problems = opened.problems.clone();
     let request = with_rows(config, opened.request()?);
+    if let Some((weight, _)) = config.flamegraph {
+        opened.check_weight(weight)?;
+    }
     verbose(config, started, "opened");
     let names = ImageNames::new(image, config.srcline);
     let mut rows = match &config.rows {
@@ -56,11 +59,8 @@ fn report(config: &ReportConfig, opened: &Opened<'_>, started: Instant) -> Resul
     let (mut report, violations) = analyse(config, opened, &request, paths.as_mut(), rows.as_mut())?;
     explain_missing_code(&report, image, &mut problems);
     verbose(config, started, "decoded and analysed");
-    if config.off_cpu && !report.trace.off_cpu_known {
-        messages::warn(
-            "-o: off-CPU time is not known: the recording has no context switches, and no range of __schedule in its \
-             IP filter",
-        );
+    if let Some(why) = report.trace.no_off_cpu.filter(|_| config.off_cpu) {
+        messages::warn(format!("-o: off-CPU time is not known: {why}"));
     }
     let wanted = leave_out_uncalled(&mut report, opened.wanted.clone());
 

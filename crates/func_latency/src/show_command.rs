@@ -19,7 +19,7 @@ use crate::row_file;
 use crate::tree_config::ShowConfig;
 
 pub(crate) fn run(config: &ShowConfig) -> Result<Exit> {
-    calls::open(&config.calls, |opened| show(config, opened))
+    calls::open(&config.calls, Some("show"), |opened| show(config, opened))
 }
 
 fn show(config: &ShowConfig, opened: &Opened<'_>) -> Result<Exit> {

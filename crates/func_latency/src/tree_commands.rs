@@ -43,7 +43,10 @@ fn check_seen(opened: &Opened<'_>, report: &Report) -> Result<()> {
 }
 
 pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
-    calls::open(&config.calls, |opened| {
+    calls::open(&config.calls, Some("export"), |opened| {
+        if matches!(config.format, ExportFormat::Folded | ExportFormat::Flamegraph) {
+            opened.check_weight(config.weight)?;
+        }
         let names = &ImageNames::new(opened.image, false);
         let path = &config.output;
         check_writable(path)?;
@@ -98,7 +101,8 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
 }
 
 pub(crate) fn graph(config: &GraphConfig) -> Result<Exit> {
-    calls::open(&config.calls, |opened| {
+    calls::open(&config.calls, Some("graph"), |opened| {
+        opened.check_weight(config.style.weight)?;
         let found = found_paths(opened)?;
         let mut out = BufWriter::new(stdout().lock());
         let names = ImageNames::new(opened.image, false);

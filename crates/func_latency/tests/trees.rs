@@ -43,7 +43,7 @@ fn node(function: u32, start: u64, sum_ns: u64, off_cpu_ns: u64, size: usize) ->
         function: FunctionId(function),
         site,
         start: Ns(start),
-        total: Total { count: 1, sum_ns, off_cpu_ns },
+        total: Total { count: 1, sum_ns, off_cpu_ns: Some(off_cpu_ns) },
         size,
     }
 }
@@ -80,7 +80,7 @@ fn opened() -> OpenedCall {
         start_ns: Ns(1000),
         latency_ns: 500,
         error_ns: 9,
-        off_cpu_ns: 100,
+        off_cpu_ns: Some(100),
         status: Status::Complete,
         cut_by: None,
         caller: Caller::Function { function: FunctionId(1), tail: false },

@@ -167,6 +167,7 @@ fn aux_buffer(world: &mut World<'_>) -> AuxBuffer {
             cbr_delay: ticks(options.late_cbr_us),
             seed: options.seed,
         },
+        tsc_packets: !options.no_tsc_packets,
         return_compression: !options.noretcomp,
         long_tnt: options.long_tnt,
         defer_tip: options.defer_tip,

@@ -10,8 +10,9 @@ pub struct Options {
     /// One buffer per CPU, with context switches [one buffer per thread].
     #[arg(long)]
     pub per_cpu: bool,
-    /// Context switches of per-CPU recordings: 2 SWITCH of the traced threads, 3 SWITCH_CPU_WIDE (perf as root).
-    #[arg(long, value_name = "2|3", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=3))]
+    /// Context switches: 0 no records of them, 2 SWITCH of the traced threads, 3 SWITCH_CPU_WIDE of per-CPU recordings (perf as
+    /// root).
+    #[arg(long, value_name = "0|2|3", default_value_t = 2, value_parser = switch_kind)]
     pub switch: u8,
     /// CPUs.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=4096))]
@@ -69,6 +70,9 @@ pub struct Options {
     /// The recording states neither TSC:CTC ratio nor nominal core:bus ratio, as where CPUID 15H is zero.
     #[arg(long)]
     pub no_ratios: bool,
+    /// No TSC and no TMA packets, though the recording's attribute says that there are.
+    #[arg(long)]
+    pub no_tsc_packets: bool,
     /// No TMA packets behind TSC: nothing relates MTC to the TSC.
     #[arg(long)]
     pub no_tma: bool,
@@ -200,6 +204,16 @@ impl Options {
     }
 }
 
+/// `--switch`, in the numbers of `have_sched_switch` in AUXTRACE_INFO.
+fn switch_kind(text: &str) -> Result<u8, String> {
+    match text {
+        "0" => Ok(0),
+        "2" => Ok(2),
+        "3" => Ok(3),
+        _ => Err("not 0, 2 or 3".to_owned()),
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -223,6 +237,7 @@ impl Default for Options {
             fixed_cbr: false,
             tsc_skew: 0.0,
             no_ratios: false,
+            no_tsc_packets: false,
             no_tma: false,
             tsc_lag: TscLag::REAL,
             skip_mtc: 0.0,
@@ -267,9 +282,16 @@ mod tests {
         assert!(options.per_cpu);
         assert_eq!((options.switch, options.tick_us), (3, 50.0));
         assert_eq!(options.filter, ["a", "b"]);
-        for wrong in
-            ["--switch=4", "--ncpu=0", "--nonsense", "stray", "--tsc-lag=9", "--tsc-lag=9,8", "--tsc-lag=0,-1"]
-        {
+        for wrong in [
+            "--switch=1",
+            "--switch=4",
+            "--ncpu=0",
+            "--nonsense",
+            "stray",
+            "--tsc-lag=9",
+            "--tsc-lag=9,8",
+            "--tsc-lag=0,-1",
+        ] {
             assert!(Options::from_args([wrong]).is_err(), "{wrong}");
         }
     }

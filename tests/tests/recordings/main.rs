@@ -12,6 +12,7 @@ mod inside;
 mod libipt_agrees;
 mod missing_code_matches_perf;
 mod missing_code_says_nothing_wrong;
+mod not_known;
 mod one_call;
 mod oracle_matches_counters;
 mod other_machine;

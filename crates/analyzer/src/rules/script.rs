@@ -301,6 +301,7 @@ fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Repo
         schedule: &schedule,
         window: (Ns(0), Ns(1000)),
         scheduler: None,
+        no_times: None,
         has_ip_filter,
         is_part: false,
         buffers: &[],
@@ -368,7 +369,8 @@ pub(super) fn row_text(row: &CallRow) -> String {
         let place = row.site.unwrap();
         assert_eq!(u64::from(function.0), place.svma.0 / SLOT, "the site belongs to the caller");
     }
-    for (name, number) in [("error", row.error_ns), ("off", row.off_cpu_ns), ("depth", u64::from(row.depth))]
+    for (name, number) in
+        [("error", row.error_ns), ("off", row.off_cpu_ns.unwrap_or(0)), ("depth", u64::from(row.depth))]
     {
         if number != 0 {
             write!(text, " {name} {number}").unwrap();
@@ -404,8 +406,8 @@ pub(super) fn tree_text(tree: &CallTree) -> Vec<String> {
         if own.sum_ns != total.sum_ns {
             write!(text, " self {}", own.sum_ns).unwrap();
         }
-        if total.off_cpu_ns != 0 {
-            write!(text, " off {} self {}", total.off_cpu_ns, own.off_cpu_ns).unwrap();
+        if let (Some(off @ 1..), Some(own)) = (total.off_cpu_ns, own.off_cpu_ns) {
+            write!(text, " off {off} self {own}").unwrap();
         }
         if total.count != 1 {
             write!(text, " x{}", total.count).unwrap();
@@ -421,8 +423,8 @@ pub(super) fn tree_text(tree: &CallTree) -> Vec<String> {
 fn child_text(child: &ChildRow) -> String {
     let mut text = callee_text(child.kind, child.function, child.site);
     write!(text, " x{} {}", child.total.count, child.total.sum_ns).unwrap();
-    if child.total.off_cpu_ns != 0 {
-        write!(text, " off {}", child.total.off_cpu_ns).unwrap();
+    if let Some(off @ 1..) = child.total.off_cpu_ns {
+        write!(text, " off {off}").unwrap();
     }
     text
 }

@@ -26,6 +26,29 @@ fn range(time: EventTime) -> (u64, u64, u64) {
     (time.lo.0, time.point.0, time.hi.0)
 }
 
+/// It was exactly at 0.
+#[test]
+fn without_an_anchor_a_time_is_any_of_the_recording() {
+    let without_anchor = |tsc| {
+        let pt = PtConfig { cyc: true, tsc, ..PtConfig::default() };
+        let conversion = TscClock { shift: 0, mult: 1, zero: 0 };
+        let mut clock = Clock::new(&pt, None, conversion, Tsc(1_000_000), TimelineRoom::default());
+        clock.bound(Ns(1_000_000), Ns(3_000_000));
+        clock
+    };
+    let mut clock = without_anchor(true);
+    clock.cyc(600);
+    let slot = clock.slot(0);
+    clock.finish(Some(Ns(3_000_000)));
+    assert_eq!(range(clock.times().at(slot)), (1_000_000, 1_000_000, 3_000_000));
+    // A recording without times has none, whatever its packets say.
+    let mut clock = without_anchor(false);
+    clock.tsc(2_000_000, true);
+    let slot = clock.slot(0);
+    clock.finish(Some(Ns(3_000_000)));
+    assert_eq!((clock.is_set(), range(clock.times().at(slot))), (false, (0, 0, 0)));
+}
+
 #[test]
 fn cycles_between_two_anchors_are_scaled() {
     let mut clock = clock(true);

@@ -10,11 +10,11 @@ use crate::args::Weight;
 use crate::render::Names;
 
 impl Weight {
-    /// That time, of all.
+    /// That time, of all; `None`: it is not known.
     #[must_use]
-    pub const fn of(self, total: &Total) -> u64 {
+    pub const fn of(self, total: &Total) -> Option<u64> {
         match self {
-            Self::Latency => total.sum_ns,
+            Self::Latency => Some(total.sum_ns),
             Self::Cpu => total.on_cpu_ns(),
         }
     }
@@ -39,8 +39,7 @@ pub fn stacks(tree: &CallTree, names: &dyn Names, weight: Weight) -> BTreeMap<St
             path.extend(labels.name(number).chars().map(|c| if c == ';' { ':' } else { c }));
             ends.push(path.len());
         }
-        let own_ns = weight.of(&step.own);
-        if own_ns > 0 {
+        if let Some(own_ns @ 1..) = weight.of(&step.own) {
             *stacks.entry(path.clone()).or_default() += own_ns;
         }
     }

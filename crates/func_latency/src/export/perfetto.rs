@@ -212,7 +212,9 @@ impl TreeSink for Trace<'_> {
         }
         let end = Ns(call.start_ns.0.saturating_add(call.latency_ns));
         let schedule = self.schedule;
-        for span in off_cpu_spans(schedule, call.tid, call.start_ns, end).filter(|_| call.off_cpu_ns > 0) {
+        for span in off_cpu_spans(schedule, call.tid, call.start_ns, end)
+            .filter(|_| call.off_cpu_ns.is_some_and(|ns| ns > 0))
+        {
             let (iid, _) = if span.preempted { PREEMPTED } else { OFF };
             self.slice(track | OFF_CPU, span.from, SLICE_BEGIN, Some(iid), None);
             self.slice(track | OFF_CPU, span.to.unwrap_or(end), SLICE_END, None, None);

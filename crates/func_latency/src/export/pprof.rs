@@ -1,4 +1,4 @@
-//! A profile for `go tool pprof`: calls, latency and CPU time of each path.
+//! A profile for `go tool pprof`: calls, latency and, where it is known, CPU time of each path.
 //!
 //! A frame of a stack stands at the instruction that calls the next one, and the last at its function's first: what
 //! a function took itself is shown at the line where it begins, and what a callee took at the line that calls it.
@@ -180,9 +180,13 @@ pub fn profile(
 ) -> Vec<u8> {
     let mut places = Places { labels: Labels::new(names), numbers: HashMap::new(), all: Vec::new() };
     let mut strings = Strings::new();
+    // CPU time is a type of its own only where it is known.
+    let knows_cpu = found.tree.roots().all(|root| root.total.on_cpu_ns().is_some());
     let types = [("calls", "count"), ("latency", "nanoseconds"), ("cpu", "nanoseconds")];
-    let sample_type =
-        types.map(|(kind, unit)| ValueType { kind: strings.number(kind), unit: strings.number(unit) });
+    let types = types.into_iter().take(if knows_cpu { 3 } else { 2 });
+    let sample_type: Vec<ValueType> = types
+        .map(|(kind, unit)| ValueType { kind: strings.number(kind), unit: strings.number(unit) })
+        .collect();
     let mut frames: Vec<Frame> = Vec::new();
     let mut sample = Vec::new();
     for step in found.tree.walk() {
@@ -193,8 +197,8 @@ pub fn profile(
             frames.push(Frame { function: places.labels.of(step.node), entry: entry(image, function), site });
         }
         let calls = if is_shown { step.node.total.count } else { 0 };
-        let values = [calls, step.own.sum_ns, step.own.on_cpu_ns()];
-        let value = values.map(|value| i64::try_from(value).unwrap_or(i64::MAX)).to_vec();
+        let values = [calls, step.own.sum_ns].into_iter().chain(step.own.on_cpu_ns());
+        let value = values.map(|value| i64::try_from(value).unwrap_or(i64::MAX)).collect();
         sample.push(Sample { location_id: stack(&frames, &mut places), value });
     }
     let function = functions(&places, image, &mut strings);
@@ -203,7 +207,7 @@ pub fn profile(
     let default_sample_type = strings.number("latency");
     let comment = observed_part(found, names).map(|note| strings.number(&note)).into_iter().collect();
     let profile = Profile {
-        sample_type: sample_type.to_vec(),
+        sample_type,
         sample,
         mapping,
         location,

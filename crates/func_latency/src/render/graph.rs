@@ -44,7 +44,7 @@ impl Graph {
         let functions = vec![Function::default(); labels.all().len()];
         let root = |label| Branch { label, ..Branch::default() };
         let branches = (0..functions.len()).map(root).collect();
-        let whole_ns = tree.roots().map(|root| style.weight.of(&root.total)).sum();
+        let whole_ns = tree.roots().filter_map(|root| style.weight.of(&root.total)).sum();
         let mut graph = Self { functions, branches, places: HashMap::new(), whole_ns };
         let mut path: Vec<usize> = Vec::new();
         // Of each function on the path: its branch in the graph below each function above it.
@@ -52,10 +52,10 @@ impl Graph {
         for (step, &label) in tree.walk().zip(&path_labels) {
             path.truncate(step.depth);
             below.truncate(step.depth);
-            let total_ns = style.weight.of(&step.node.total);
+            let total_ns = style.weight.of(&step.node.total).unwrap_or_default();
             let is_outermost = !path.contains(&label);
             if let Some(function) = graph.functions.get_mut(label) {
-                function.own_ns += style.weight.of(&step.own);
+                function.own_ns += style.weight.of(&step.own).unwrap_or_default();
                 function.calls += step.node.total.count;
                 function.total_ns += if is_outermost { total_ns } else { 0 };
             }

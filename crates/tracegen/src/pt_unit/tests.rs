@@ -24,6 +24,7 @@ fn timing(cyc: bool, cyc_threshold: u32, mtc_period: Option<u32>) -> TimingConfi
 fn unit(change: impl FnOnce(&mut UnitConfig)) -> TraceUnit {
     let mut config = UnitConfig {
         timing: timing(false, 0, None),
+        tsc_packets: true,
         return_compression: true,
         long_tnt: false,
         defer_tip: 0.0,

@@ -71,7 +71,7 @@ pub fn write_json(out: &mut dyn Write, explanation: &OpenExplanation<'_>) -> io:
         rows: [],
         cause: None,
         branches: None,
-        open: open_calls(view.names, &function.open),
+        open: open_calls(view, &function.open),
         next,
     };
     serde_json::to_writer_pretty(&mut *out, &document)?;

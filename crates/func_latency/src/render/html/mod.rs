@@ -53,6 +53,7 @@ struct Meta<'a> {
     /// Time 0 of the page in ns of perf's clock: a string, because a script's numbers are not exact up there.
     begin_ns: String,
     span_ns: u64,
+    /// Without it there is no column of it.
     off_cpu_known: bool,
     coverage: f64,
     only: &'a [String],
@@ -106,7 +107,7 @@ fn write_printable(out: &mut dyn Write, view: &View<'_>, inside: &[Inside]) -> i
         input: view.input,
         begin_ns: trace.window.0.0.to_string(),
         span_ns: trace.span_ns,
-        off_cpu_known: trace.off_cpu_known,
+        off_cpu_known: trace.no_off_cpu.is_none(),
         coverage: view.report.loss.coverage,
         only: view.only,
         problems: view.problems,

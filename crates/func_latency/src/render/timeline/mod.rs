@@ -165,7 +165,7 @@ mod tests {
             start_ns: Ns(1000 + number),
             latency_ns,
             error_ns: 0,
-            off_cpu_ns: 0,
+            off_cpu_ns: None,
             status,
             cut_by: None,
             caller: Caller::Unknown,
