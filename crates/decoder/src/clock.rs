@@ -333,28 +333,19 @@ impl Clock {
             self.errors += 1;
             return self.discontinuity();
         }
-        let here = Anchor::packet(tsc);
-        if self.is_before_last_anchor(here) {
-            self.discontinuity();
-            self.take_back_mtc(here);
-            self.cyc_straddles = !self.cyc_fresh;
-        } else if !(in_psb && self.says_as_much(here)) {
-            if !in_psb || !self.cyc_fresh {
-                self.discontinuity(); // cycles since the last CYC are not counted yet
-            }
-            self.set_anchor(here);
-            self.cyc_straddles = !self.cyc_fresh;
+        let here = Anchor::packet(tsc, in_psb);
+        let is_contradiction = self.is_before_last_anchor(here);
+        if is_contradiction || !in_psb || !self.cyc_fresh {
+            self.discontinuity(); // cycles since the last CYC are not counted yet
         }
+        if is_contradiction {
+            self.take_back_mtc(here);
+        } else {
+            self.set_anchor(here);
+        }
+        self.cyc_straddles = !self.cyc_fresh;
         self.packet = Some((tsc, self.timeline.next()));
         self.aligned = Some(tsc);
-    }
-
-    /// The last anchor and the cycles since tell the time here as exactly as the TSC packet `here`: it is no anchor.  So cycles are
-    /// measured from MTC to MTC, over the PSB+ packets between.
-    fn says_as_much(&self, here: Anchor) -> bool {
-        let (Some(anchor), Some(cycle)) = (self.anchor, self.cycle) else { return false };
-        let known = (anchor.bounded(Some(cycle)), self.since);
-        self.has_cyc && interval::says_as_much(known, here, cycle, self.unseen_cycles, self.cyc_fresh)
     }
 
     /// `anchor` is certainly earlier than the last one, which came in front of it.
@@ -527,7 +518,9 @@ impl Clock {
             let Some(next) = next else { break };
             (interval, fits) = (next, true);
         }
-        self.anchor = Some(interval.right);
+        if self.anchor.is_some_and(|last| last.kind != Kind::PsbTsc) {
+            self.anchor = Some(interval.right);
+        }
         self.errors += errors;
     }
 }

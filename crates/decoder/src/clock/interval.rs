@@ -52,6 +52,8 @@ pub(super) enum Kind {
     Final,
     /// A TSC packet, which says what the TSC was some core cycles ago.
     Tsc,
+    /// As [`Self::Tsc`], in PSB+.  A segment may begin there: what was before does not change the times after it.
+    PsbTsc,
     /// An MTC packet that follows skipped ones, and may be late.
     LateMtc,
 }
@@ -64,9 +66,9 @@ impl Anchor {
     }
 
     /// A TSC packet.
-    pub(super) fn packet(tsc: Tsc) -> Self {
+    pub(super) fn packet(tsc: Tsc, in_psb: bool) -> Self {
         let Self { lo, .. } = Self::exact(tsc);
-        Self { lo, best: lo, hi: lo + LONGEST_LAG, kind: Kind::Tsc }
+        Self { lo, best: lo, hi: lo + LONGEST_LAG, kind: if in_psb { Kind::PsbTsc } else { Kind::Tsc } }
     }
 
     /// From `lo` to `hi`, of an MTC packet.  The best guess: a tick's rounding on both sides, and packets are rarely late.
@@ -82,7 +84,7 @@ impl Anchor {
     /// Bounds the lag of a TSC packet by the length of a core cycle around it; unknown, the core may run at the TSC's frequency
     /// as well as at any other.
     pub(super) fn bounded(self, cycle: Option<Range>) -> Self {
-        if self.kind != Kind::Tsc {
+        if !matches!(self.kind, Kind::Tsc | Kind::PsbTsc) {
             return self;
         }
         let hi = cycle.map_or(self.hi, |cycle| self.hi.min(self.lo + of_lag(cycle.high)));
@@ -90,10 +92,16 @@ impl Anchor {
         Self { best: (self.lo + usual).min(hi), hi, ..self }
     }
 
-    /// What both this anchor and the bounds that something else sets say; `None` if nothing.
-    fn narrowed(self, (lo, hi): (u128, u128)) -> Option<Self> {
-        let (lo, hi) = (self.lo.max(lo), self.hi.min(hi));
+    /// Within `bounds`; none of it is.
+    fn within(self, bounds: (u128, u128)) -> Option<Self> {
+        let (lo, hi) = (self.lo.max(bounds.0), self.hi.min(bounds.1));
         (lo <= hi).then(|| Self { lo, best: self.best.clamp(lo, hi), hi, kind: self.kind })
+    }
+
+    /// As narrow as it gets, with an estimate that counts if it is possible.
+    fn narrowed(self, estimate: Option<u128>) -> Self {
+        let best = estimate.filter(|at| (self.lo..=self.hi).contains(at)).unwrap_or(self.best);
+        Self { best, kind: Kind::Final, ..self }
     }
 }
 
@@ -298,62 +306,71 @@ impl Interval {
         })
     }
 
-    /// The anchor that this interval ends with, narrowed by what bounds it from both sides: this interval's own start and cycles, and
-    /// those of `next` and its end.  `cycle`: around it, where these do not say.  False if nothing fits all of that.
+    /// Narrows the anchor that this interval ends with, where `next` begins, by what bounds it from both sides: this interval's start and
+    /// cycles, and the cycles and end of `next`.  The latter alone narrow the start of `next` if that is in PSB+.  `cycle`: around
+    /// it, where they do not say.  False if nothing fits all of that.
     ///
     /// ```text
     ///   MTC ------ cycles ------ TSC ------ cycles ------ MTC
     ///   at least, and at most if    at most, and at least if
     ///   tracing was always on       tracing was always on
     /// ```
-    pub(super) fn narrow_end(&mut self, next: Option<&mut Self>, cycle: Option<Range>, unseen: u64) -> bool {
+    pub(super) fn narrow_end(
+        &mut self,
+        mut next: Option<&mut Self>,
+        cycle: Option<Range>,
+        unseen: u64,
+    ) -> bool {
         let around = [self.cycle, next.as_ref().and_then(|next| next.cycle)].into_iter().flatten();
         let wide = self.right.bounded(around.reduce(Range::hull).or(cycle));
+        let mut fits = true;
+        let mut right = wide;
+        let mut estimate = self.end_estimate();
+        if let Some(next) = &mut next {
+            fits = next.narrow_start(cycle, unseen);
+            estimate = if wide.kind == Kind::PsbTsc {
+                Some(next.left.best)
+            } else {
+                next.start_estimate().or(estimate)
+            };
+            right = right.within((next.left.lo, next.left.hi)).unwrap_or(wide);
+        }
         self.right = wide;
-        let own = wide.narrowed(self.bounds(self.all, unseen));
-        let (narrow, estimate) = match &next {
-            Some(next) => {
-                let next = Self { left: wide, ..**next };
-                let narrow = own.and_then(|own| own.narrowed(next.bounds(Span::default(), unseen)));
-                (narrow, next.start_estimate().or(self.end_estimate()))
-            }
-            None => (own, self.end_estimate()),
-        };
-        let fits = narrow.is_some();
-        let narrow = narrow.unwrap_or(wide);
-        let best = estimate.filter(|at| (narrow.lo..=narrow.hi).contains(at)).unwrap_or(narrow.best);
-        self.right = Anchor { best, kind: Kind::Final, ..narrow };
-        if let Some(next) = next {
+        let own = right.within(self.bounds(self.all, unseen));
+        fits &= own.is_some();
+        self.right = own.unwrap_or(wide).narrowed(estimate);
+        if let Some(next) = next
+            && wide.kind != Kind::PsbTsc
+        {
             next.left = self.right;
         }
         fits
     }
 
-    /// As [`Self::narrow_end`], for the first anchor of all.
+    /// As [`Self::narrow_end`], for its start.
     pub(super) fn narrow_start(&mut self, cycle: Option<Range>, unseen: u64) -> bool {
-        self.left = self.left.bounded(self.cycle.or(cycle));
-        let narrow = self.left.narrowed(self.bounds(Span::default(), unseen));
-        let fits = narrow.is_some();
-        let narrow = narrow.unwrap_or(self.left);
-        let estimate = self.start_estimate().filter(|at| (narrow.lo..=narrow.hi).contains(at));
-        self.left = Anchor { best: estimate.unwrap_or(narrow.best), kind: Kind::Final, ..narrow };
-        fits
+        let wide = self.left.bounded(self.cycle.or(cycle));
+        self.left = wide;
+        let own = wide.within(self.bounds(Span::default(), unseen));
+        self.left = own.unwrap_or(wide).narrowed(self.start_estimate());
+        own.is_some()
     }
 
-    /// Where it starts by its end and its cycles, if those say it better than a TSC packet: it is short, and all of its cycles are its own.
+    /// Where it starts by its end and its cycles, if those say it better than a TSC packet.
     fn start_estimate(&self) -> Option<u128> {
         let cycle = self.cycle.filter(|cycle| self.is_short(*cycle))?;
         self.right.best.checked_sub(ticks::of(self.all.most, cycle.middle()))
     }
 
-    /// Where it ends by its start and its cycles, if tracing was never off.
+    /// Where it ends by its start and its cycles, if those say it better, and tracing was never off.
     fn end_estimate(&self) -> Option<u128> {
-        let cycle = self.cycle.filter(|cycle| self.all.doubt.breaks == 0 && self.is_short(*cycle))?;
+        let cycle = self.cycle.filter(|cycle| self.all.doubt == Doubt::default() && self.is_short(*cycle))?;
         Some(self.left.best + ticks::of(self.all.most, cycle.middle()))
     }
 
+    /// What the length of its cycles leaves open is less than the lag of a TSC packet.
     fn is_short(&self, cycle: Range) -> bool {
-        self.all.doubt.cycles == 0 && ticks::of(self.all.most, cycle.high - cycle.low) <= of_lag(cycle.high)
+        ticks::of(self.all.most, cycle.high - cycle.low) <= of_lag(cycle.high)
     }
 
     /// All its cycles do not fit between its anchors: what bounds its end contradicts itself.
@@ -411,20 +428,6 @@ pub(super) struct Open {
     pub(super) lo: u128,
     pub(super) point: u128,
     pub(super) hi: Option<u128>,
-}
-
-/// What the last anchor and the cycles since say of here is as narrow as what the TSC packet `here` says, and agrees with it;
-/// `is_counted`: all cycles up to here are.
-pub(super) fn says_as_much(
-    (anchor, since): (Anchor, Span),
-    here: Anchor,
-    cycle: Range,
-    unseen: u64,
-    is_counted: bool,
-) -> bool {
-    let Open { lo, hi: Some(hi), .. } = behind(anchor, since, Some(cycle), unseen) else { return false };
-    let late = if is_counted { 0 } else { LONGEST_LAG };
-    hi - lo <= of_lag(cycle.high) && lo <= here.bounded(Some(cycle)).hi && here.lo <= hi + late
 }
 
 /// Of a slot `since` behind the last anchor.

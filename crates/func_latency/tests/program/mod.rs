@@ -77,7 +77,7 @@ pub(crate) fn write_with_inode(directory: &Path) {
 /// The same without a build id, of a program that was mapped by this name.
 pub(crate) fn write_named(directory: &Path, name: &str) {
     let identity = FileIdentity::Inode { major: 0, minor: 0, inode: 1, generation: 0 };
-    let recording = recording(Path::new(name), identity, false, &Features::default());
+    let recording = recording(Path::new(name), identity, Made::WHOLE, &Features::default());
     std::fs::write(directory.join("perf.data"), recording).unwrap();
 }
 
