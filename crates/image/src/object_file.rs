@@ -11,7 +11,7 @@ use crate::contents::Contents;
 use crate::debug_file::{self, DebugFile};
 use crate::eh_frame::{self, CodeRange};
 use crate::elf::{Elf, Segment, Slots};
-use crate::error::ObjectError;
+use crate::error::{Assumption, ObjectError};
 use crate::functions::Functions;
 use crate::jitdump::{Code, Dump};
 use crate::lines::Lines;
@@ -36,7 +36,7 @@ pub(crate) struct Loaded {
     pub(crate) path: PathBuf,
     pub(crate) contents: Contents,
     /// What had to be taken for granted to use this file.
-    pub(crate) assumption: Option<String>,
+    pub(crate) assumption: Option<Assumption>,
     /// Why its code is not there, if only its names are.
     pub(crate) without_code: Option<ObjectError>,
     /// A file that has only symbols and DWARF of it, if there is one.
@@ -62,11 +62,11 @@ impl ObjectFile {
         let Code { placements, named } = &dump.code;
         let untimed = placements.iter().any(|placement| placement.time.is_none());
         let assumption = untimed.then(|| {
-            format!(
+            Assumption::uncertain(format!(
                 "{} has times of another clock than the recording: code that was replaced is taken to be the last \
                  that stood there; let the runtime write TSC times (JITDUMP_USE_ARCH_TIMESTAMP=1)",
                 dump.path.display()
-            )
+            ))
         });
         let state = Ok(Loaded { assumption, ..Loaded::of_run_time_code(&dump.path, &dump.contents, named) });
         Self { key, state }
@@ -77,7 +77,8 @@ impl ObjectFile {
         let without_code = Some(ObjectError::OnlyNames { path: map.path.clone() });
         let no_code = Contents::Owned([].into());
         let named = Loaded::of_run_time_code(&map.path, &no_code, &map.named);
-        Self { key, state: Ok(Loaded { without_code, assumption: map.left_out(), ..named }) }
+        let assumption = map.left_out().map(Assumption::uncertain);
+        Self { key, state: Ok(Loaded { without_code, assumption, ..named }) }
     }
 
     /// The last part of the name; all of a name like `[vdso]` or `//anon`.

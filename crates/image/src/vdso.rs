@@ -10,7 +10,7 @@ use model::BuildId;
 use crate::build_id_dirs::{self, Part};
 use crate::contents::Contents;
 use crate::elf::Elf;
-use crate::error::ObjectError;
+use crate::error::{Assumption, ObjectError};
 use crate::locate::{Located, open_first, same_build_id};
 use crate::mapped::MappedFile;
 use crate::options::{HostVdso, ImageOptions};
@@ -53,6 +53,6 @@ fn of_host(host: &HostVdso, recording: Option<&BuildId>) -> Option<Located> {
     Some(Located {
         path: Path::new(NAME).into(),
         contents: Contents::Owned(host.bytes.clone().into()),
-        assumption,
+        assumption: assumption.map(Assumption::uncertain),
     })
 }
