@@ -177,7 +177,7 @@ impl<'a> Owner<'a> {
 
 /// Only one buffer has a trace: without times nothing says in which order those of several are.
 fn is_alone(context: &Context<'_>) -> bool {
-    context.recording.buffers.iter().filter(|buffer| buffer.len() > 0).count() == 1
+    context.recording.buffers.iter().filter(|buffer| !buffer.is_empty()).count() == 1
 }
 
 /// Its code is known, and it is not the idle task.

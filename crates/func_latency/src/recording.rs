@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use image::{Image, KernelOptions};
+use image::{Image, ImageOptions, KernelOptions};
 use model::{AuxBuffer, Damage, Recording, Schedule};
 
 use crate::exit::{Exit, failure};
@@ -23,9 +23,7 @@ pub(crate) fn open(path: &Path) -> Result<perfdata::File> {
 /// There is no Intel PT in it.
 pub(crate) fn read(file: &perfdata::File) -> Result<Recording<'_>> {
     let recording = file.recording()?;
-    if let Some(damage) = damage(&recording) {
-        messages::warn(damage);
-    }
+    warn_of_damage(&recording);
     Ok(recording)
 }
 
@@ -44,13 +42,19 @@ pub(crate) fn check_uncut() -> Result<()> {
     }
 }
 
-/// [`read`], of a recording whose trace can be followed.  It may have no times: [`Recording::no_times`].
+/// Says that the file is damaged, if it is.
+pub(crate) fn warn_of_damage(recording: &Recording<'_>) {
+    damage(recording).iter().for_each(messages::warn);
+}
+
+/// Reads a recording whose trace can be followed.  It may have no times: [`Recording::no_times`].
 ///
 /// # Errors
 /// There is no Intel PT in it, or it does not say which way branches went.
 pub(crate) fn read_decodable(file: &perfdata::File) -> Result<Recording<'_>> {
-    let recording = read(file)?;
+    let recording = file.recording()?;
     if !recording.pt.branch {
+        warn_of_damage(&recording);
         let why = "the trace does not say which way branches went (branch=0 or notnt): no call in it is known; record without";
         return Err(failure(Exit::BadInput, why));
     }
@@ -92,7 +96,11 @@ pub(crate) fn load(
     symfs: Option<&Path>,
     kernel: &KernelOptions,
 ) -> (Image, Schedule) {
-    let options = host::image_options(recording, symfs, kernel);
-    let image = Image::load(&recording.sideband, &options).with_kernel_symbols(&recording.kernel_symbols);
+    load_with(recording, &host::image_options(recording, symfs, kernel))
+}
+
+/// The objects that ran, found by these options, and who ran when.
+pub(crate) fn load_with(recording: &Recording<'_>, options: &ImageOptions) -> (Image, Schedule) {
+    let image = Image::load(&recording.sideband, options).with_kernel_symbols(&recording.kernel_symbols);
     (image, Schedule::new(&recording.sideband))
 }

@@ -32,8 +32,14 @@ const PLOT_WIDTH: usize = 80;
 
 pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     let started = Instant::now();
-    calls::open(&config.calls, config.needs_times(), |opened| {
-        let exit = report(config, opened, started)?;
+    calls::open_for_report(&config.calls, config.needs_times(), |opened| {
+        let mut problems = opened.problems.clone();
+        let reported = report(config, opened, &mut problems, started);
+        // A flame graph has no room for them.
+        if reported.is_err() || config.calls.functions.is_empty() {
+            problems.iter().for_each(messages::warn);
+        }
+        let exit = reported?;
         if config.explain && exit == Exit::Done {
             explain_command::slowest(opened)?;
         }
@@ -41,10 +47,14 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     })
 }
 
-fn report(config: &ReportConfig, opened: &Opened<'_>, started: Instant) -> Result<Exit> {
+fn report(
+    config: &ReportConfig,
+    opened: &Opened<'_>,
+    problems: &mut Vec<String>,
+    started: Instant,
+) -> Result<Exit> {
     let Opened { config: calls, recording, image, .. } = *opened;
     config.check_outputs()?;
-    let mut problems = opened.problems.clone();
     let request = with_rows(config, opened.request()?);
     if let Some((weight, _)) = config.flamegraph {
         opened.check_weight(weight)?;
@@ -57,7 +67,7 @@ fn report(config: &ReportConfig, opened: &Opened<'_>, started: Instant) -> Resul
     };
     let mut paths = config.flamegraph.as_ref().map(|_| tree_commands::paths_of(calls));
     let (mut report, violations) = analyse(config, opened, &request, paths.as_mut(), rows.as_mut())?;
-    explain_missing_code(&report, image, &mut problems);
+    explain_missing_code(&report, image, problems);
     verbose(config, started, "decoded and analysed");
     if let Some(why) = report.trace.no_off_cpu.filter(|_| config.off_cpu) {
         messages::warn(format!("-o: off-CPU time is not known: {why}"));
@@ -87,7 +97,7 @@ fn report(config: &ReportConfig, opened: &Opened<'_>, started: Instant) -> Resul
         sched_apart_ns: recording.sched_apart_ns,
         inlined: &inlined,
         only: &calls.only(),
-        problems: &problems,
+        problems,
         srcline: config.srcline,
         unfold: config.unfold,
     };
@@ -119,7 +129,6 @@ fn explain_missing_code(report: &Report, image: &Image, problems: &mut Vec<Strin
     let objects = report.loss.by_cause.iter().filter_map(CauseLoss::object);
     for problem in objects.filter_map(|object| image.missing_code(object)) {
         if !problems.contains(&problem.what) {
-            messages::warn(&problem.what);
             problems.push(problem.what);
         }
     }

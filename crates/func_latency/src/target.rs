@@ -1,7 +1,7 @@
 //! From the names on the command line to functions.
 
 use anyhow::Result;
-use image::{FindError, FunctionMatch, Image, MatchedBy, Query};
+use image::{FindError, FunctionMatch, Image, MatchedBy, ProblemKind, Query};
 
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure, wrong_choice};
@@ -208,7 +208,7 @@ fn explain(image: &Image, config: &CallsConfig, error: &FindError) -> (String, V
 
 /// A name may be unknown because the object that has it is.
 fn missing_objects(image: &Image) -> String {
-    let missing = image.problems().iter().filter(|p| p.unusable).count();
+    let missing = image.problems().iter().filter(|p| p.kind == ProblemKind::Unusable).count();
     match missing {
         0 => String::new(),
         1 => " (1 object could not be read: see the warning)".to_owned(),

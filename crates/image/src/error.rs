@@ -124,8 +124,33 @@ pub struct Problem {
     pub object: Option<ObjectId>,
     /// What it is, for people.
     pub what: String,
-    /// There is no code from this object.
-    pub unusable: bool,
+    /// What it does to the image.
+    pub kind: ProblemKind,
+}
+
+/// What a [`Problem`] does to the image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// There is no code from the object.
+    Unusable,
+    /// Something was taken for granted, or left out.
+    Uncertain,
+    /// The file that the user named is used in place of the object's: [`crate::ImageOptions::binary`].
+    Substitute,
+}
+
+/// What had to be taken for granted to use a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Assumption {
+    /// For people.
+    pub(crate) what: String,
+    pub(crate) kind: ProblemKind,
+}
+
+impl Assumption {
+    pub(crate) fn uncertain(what: String) -> Self {
+        Self { what, kind: ProblemKind::Uncertain }
+    }
 }
 
 fn list(paths: &[PathBuf]) -> String {

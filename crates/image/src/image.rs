@@ -12,7 +12,7 @@ use rayon::prelude::*;
 
 use crate::demangle::{Form, demangle};
 use crate::elf::{Elf, Segment};
-use crate::error::{ObjectError, Problem};
+use crate::error::{Assumption, ObjectError, Problem, ProblemKind};
 use crate::functions::Function;
 use crate::jit_code::Dumps;
 use crate::kernel::{KernelSymbols, KernelText, Origin};
@@ -140,18 +140,22 @@ impl Image {
                 Err(ObjectError::NoFile { .. } | ObjectError::NoVdso { .. }) => (),
                 Err(_) => list.extend(self.missing_code(id)),
                 Ok(loaded) => {
-                    let what = loaded.assumption.clone();
-                    list.extend(what.map(|what| Problem { object: Some(id), what, unusable: false }));
+                    let assumption = loaded.assumption.clone();
+                    list.extend(assumption.map(|Assumption { what, kind }| Problem {
+                        object: Some(id),
+                        what,
+                        kind,
+                    }));
                 }
             }
         }
         if let Some(error) = &self.kernel_origin.problem {
-            list.push(Problem { object: None, what: error.to_string(), unusable: true });
+            list.push(Problem { object: None, what: error.to_string(), kind: ProblemKind::Unusable });
         }
         if self.spaces.unfollowed > 0 {
             let count = self.spaces.unfollowed;
             let what = format!("{count} replacements of mapped code were not followed: too many");
-            list.push(Problem { object: None, what, unusable: false });
+            list.push(Problem { object: None, what, kind: ProblemKind::Uncertain });
         }
         list
     }
@@ -161,7 +165,7 @@ impl Image {
     pub fn missing_code(&self, id: ObjectId) -> Option<Problem> {
         let error = self.object_error(id)?;
         let what = format!("{error}; {}", error.remedy());
-        Some(Problem { object: Some(id), what, unusable: true })
+        Some(Problem { object: Some(id), what, kind: ProblemKind::Unusable })
     }
 
     /// Objects that can change stacks behind our back: they import `swapcontext` or `makecontext`, or are

@@ -63,7 +63,7 @@ mod unpacked;
 mod vdso;
 
 pub use bundle::{Bundle, BundledBytes, BundledFile};
-pub use error::{ObjectError, Problem};
+pub use error::{ObjectError, Problem, ProblemKind};
 pub use find::{FindError, FunctionMatch, MatchedBy};
 pub use host_files::HostFiles;
 pub use image::Image;

@@ -3,6 +3,7 @@
 //! ```text
 //! by name     --symfs: DIR/path, then DIR/.build-id, then DIR/file name        otherwise: the path itself
 //! by build id /proc/PID/root/path (another mount namespace), perf's and debuginfod's caches
+//! else        the file that the user named, if it has the object's file name
 //! ```
 //! A build id decides wherever the recording has one.  A file that is found by build id alone needs one.  Without build
 //! ids the inode does, as far as it can: /proc/PID/root/path is used if it has the recorded one.
@@ -18,7 +19,7 @@ use model::{BuildId, Inode, Pid};
 use crate::build_id_dirs::{self, Part};
 use crate::contents::Contents;
 use crate::elf::Elf;
-use crate::error::ObjectError;
+use crate::error::{Assumption, ObjectError, ProblemKind};
 use crate::object_file::basename;
 use crate::options::ImageOptions;
 use crate::space::ObjectKey;
@@ -43,7 +44,7 @@ pub(crate) struct Located {
     pub(crate) place: Place,
     pub(crate) contents: Contents,
     /// What had to be taken for granted, for people.
-    pub(crate) assumption: Option<String>,
+    pub(crate) assumption: Option<Assumption>,
 }
 
 /// Finds the file that `key` names; `pid` is a process that mapped it.
@@ -72,6 +73,12 @@ pub(crate) fn locate(key: &ObjectKey, pid: Pid, options: &ImageOptions) -> Resul
     if let Some(found) = key.inode.filter(|_| !key.deleted).and_then(|inode| by_inode(key, inode, pid)) {
         return Ok(found);
     }
+    match substitute(key, options) {
+        Ok(Some(found)) => return Ok(found),
+        Ok(None) => (),
+        // The user meant this file.
+        Err(error) => first_error = Some(error),
+    }
     // The kernel said that the file which ran has no name any more: what is there now is another one.
     let replaced = key.deleted && key.build_id.is_none() && options.symfs.is_none();
     let tried: Vec<PathBuf> = by_name.iter().map(|place| place.path().into()).collect();
@@ -87,6 +94,23 @@ pub(crate) fn locate(key: &ObjectKey, pid: Pid, options: &ImageOptions) -> Resul
         None if replaced => ObjectError::Replaced { name: key.name.clone() },
         None => ObjectError::Missing { name: key.name.clone(), tried },
     })
+}
+
+/// The file that the user named for an object of this file name.
+fn substitute(key: &ObjectKey, options: &ImageOptions) -> Result<Option<Located>, ObjectError> {
+    let is_its = |path: &&PathBuf| path.file_name().is_some_and(|name| *name == *basename(&key.name));
+    let Some(path) = options.binary.as_ref().filter(is_its) else { return Ok(None) };
+    let place = Place::here(path);
+    let located = |contents| {
+        let checked = match key.build_id {
+            Some(_) => "it has the build id of what ran",
+            None => "the recording has no build id to check it by",
+        };
+        let what = format!("{} is not here: {} is used in its place; {checked}", key.name, path.display());
+        let assumption = Some(Assumption { what, kind: ProblemKind::Substitute });
+        Located { place: place.clone(), contents, assumption }
+    };
+    Ok(open(&place, key.build_id.as_ref())?.map(located))
 }
 
 /// Where an object of this name may be.

@@ -11,7 +11,7 @@ use crate::contents::Contents;
 use crate::debug_file::{self, DebugFile};
 use crate::eh_frame::{self, CodeRange};
 use crate::elf::{Elf, Segment, Slots};
-use crate::error::ObjectError;
+use crate::error::{Assumption, ObjectError};
 use crate::functions::{Function, Functions};
 use crate::jitdump::{Code, Dump};
 use crate::lines::Lines;
@@ -35,7 +35,7 @@ pub(crate) struct Loaded {
     pub(crate) place: Place,
     pub(crate) contents: Contents,
     /// What had to be taken for granted to use this file.
-    pub(crate) assumption: Option<String>,
+    pub(crate) assumption: Option<Assumption>,
     /// Why its code is not there, if only its names are.
     pub(crate) without_code: Option<ObjectError>,
     /// A file that has only symbols and DWARF of it, if there is one.
@@ -70,7 +70,7 @@ impl ObjectFile {
         let cut =
             is_cut.then(|| format!("{path} is read up to {} loads and moves of code", placements.len()));
         let problems: Vec<String> = untimed.into_iter().chain(cut).collect();
-        let assumption = (!problems.is_empty()).then(|| problems.join("; "));
+        let assumption = (!problems.is_empty()).then(|| Assumption::uncertain(problems.join("; ")));
         let state = Ok(Loaded { assumption, ..Loaded::of_run_time_code(&dump.place, &dump.contents, named) });
         Self { key, state }
     }
@@ -80,7 +80,8 @@ impl ObjectFile {
         let without_code = Some(ObjectError::OnlyNames { path: map.place.path().into() });
         let no_code = Contents::Owned([].into());
         let named = Loaded::of_run_time_code(&map.place, &no_code, &map.named);
-        Self { key, state: Ok(Loaded { without_code, assumption: map.left_out(), ..named }) }
+        let assumption = map.left_out().map(Assumption::uncertain);
+        Self { key, state: Ok(Loaded { without_code, assumption, ..named }) }
     }
 
     /// The last part of the name; all of a name like `[vdso]` or `//anon`.

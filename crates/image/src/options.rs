@@ -14,6 +14,8 @@ use crate::kernel::KernelOptions;
 pub struct ImageOptions {
     /// Look for the files below this directory only: `DIR/path/of/object`, `DIR/.build-id`, then `DIR/object`.
     pub symfs: Option<PathBuf>,
+    /// A file that is used for an object of its file name that is found nowhere else.
+    pub binary: Option<PathBuf>,
     /// Where separate debug files are installed (GDB's `debug-file-directory`).
     pub debug_directory: PathBuf,
     /// perf's build-id cache, `~/.debug`.
@@ -47,6 +49,7 @@ impl Default for ImageOptions {
     fn default() -> Self {
         Self {
             symfs: None,
+            binary: None,
             debug_directory: PathBuf::from("/usr/lib/debug"),
             build_id_cache: None,
             debuginfod_cache: None,

@@ -11,7 +11,7 @@ use model::BuildId;
 use crate::build_id_dirs::{self, Part};
 use crate::contents::Contents;
 use crate::elf::Elf;
-use crate::error::ObjectError;
+use crate::error::{Assumption, ObjectError};
 use crate::locate::{Located, open, open_first, same_build_id};
 use crate::options::{HostVdso, ImageOptions};
 use crate::space::ObjectKey;
@@ -54,6 +54,6 @@ fn of_host(host: &HostVdso, recording: Option<&BuildId>) -> Option<Located> {
     Some(Located {
         place: Place::here(NAME),
         contents: Contents::Owned(host.bytes.clone().into()),
-        assumption,
+        assumption: assumption.map(Assumption::uncertain),
     })
 }

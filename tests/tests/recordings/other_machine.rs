@@ -5,7 +5,7 @@ use std::path::Path;
 
 use analyzer::{CallRow, FunctionReport, Status};
 use decoder::DecodeOptions;
-use image::{BundledFile, Image, ImageOptions};
+use image::{BundledFile, Image, ImageOptions, ProblemKind};
 use model::{FunctionId, Schedule};
 use tracegen::truth::verify::KernelText;
 use truth_tests::{Opened, fixture, pipeline};
@@ -110,7 +110,8 @@ fn a_missing_library_cuts_only_what_touches_it() {
     let root = tempfile::tempdir().unwrap();
     write_bundle(&here.image, root.path(), "libc.so.6");
     let there = with_symfs(&here, root.path());
-    let missing: Vec<_> = there.image.problems().into_iter().filter(|p| p.unusable).collect();
+    let missing: Vec<_> =
+        there.image.problems().into_iter().filter(|p| p.kind == ProblemKind::Unusable).collect();
     assert_eq!(missing.len(), 1, "{missing:?}");
     assert!(missing[0].what.contains("libc.so.6 is missing"), "{missing:?}");
     for ((name, all), left) in FUNCTIONS.iter().zip(complete(&here)).zip(complete(&there)) {

@@ -443,8 +443,8 @@ pub(super) fn open_text(open: &OpenCalls) -> Vec<String> {
         return Vec::new();
     }
     let mut head = format!("{} call {}", observed.count, observed.sum_ns);
-    for (name, ns) in [("off", observed.off_cpu_ns), ("resumed", resumed.sum_ns)] {
-        if ns != 0 {
+    for (name, ns) in [("off", observed.off_cpu_ns), ("resumed", Some(resumed.sum_ns))] {
+        if let Some(ns) = ns.filter(|ns| *ns != 0) {
             write!(head, " {name} {ns}").unwrap();
         }
     }

@@ -32,6 +32,7 @@ pub fn run(config: &DumpConfig) -> Result<Exit> {
         }
         DumpKind::Branches => {
             let recording = recording::read_decodable(&file)?;
+            recording::warn_of_damage(&recording);
             if config.window.is_some() {
                 recording::check_times(&recording, "--ti")?;
             }

@@ -34,11 +34,14 @@ pub(crate) struct Made {
     pub(crate) has_switches: bool,
     /// The AUX buffer was full behind the trace, while the program ran on for twice the time.
     pub(crate) is_truncated: bool,
+    /// The IP filter, as AUXTRACE_INFO says it; empty: none.
+    pub(crate) filter: &'static str,
 }
 
 impl Made {
     /// With all that there can be.
-    pub(crate) const WHOLE: Self = Self { has_tsc: true, has_switches: true, is_truncated: false };
+    pub(crate) const WHOLE: Self =
+        Self { has_tsc: true, has_switches: true, is_truncated: false, filter: "" };
 }
 
 /// Writes program and recording into `directory`, the recording to a file of that name.
@@ -211,7 +214,7 @@ fn recording(program: &Path, identity: FileIdentity, made: Made, features: &Feat
         per_cpu_buffers: false,
         tsc_ctc_ratio: (2, 1),
         max_nonturbo_ratio: 20,
-        filter: String::new(),
+        filter: made.filter.to_owned(),
     };
     let mut writer = Writer::new(std::io::Cursor::new(vec![]), events).unwrap();
     writer.record(&info.auxtrace_info()).unwrap();

@@ -436,6 +436,12 @@ fn opening() {
     assert!(matches!(File::open(&path), Err(OpenError::Empty { .. })));
     std::fs::write(&path, "\x7fELF").unwrap();
     assert!(matches!(File::open(&path), Err(OpenError::NotPerfData { .. })));
+    // A program that decodes traces may have the bytes of a PSB in it.
+    std::fs::write(&path, [&b"\x7fELF"[..], &[0x02, 0x82].repeat(8)].concat()).unwrap();
+    assert!(matches!(File::open(&path), Err(OpenError::NotPerfData { .. })));
+    // Bytes of a ring begin anywhere.
+    std::fs::write(&path, [&[0x19, 0x08][..], &[0x02, 0x82].repeat(8)].concat()).unwrap();
+    assert!(matches!(File::open(&path), Err(OpenError::RawTrace { psb: 2, .. })));
     assert!(matches!(File::open("/dev/null"), Err(OpenError::NotAFile { .. })));
     std::fs::write(&path, Fixture::per_cpu(128).file()).unwrap();
     let file = File::open(&path).unwrap();
