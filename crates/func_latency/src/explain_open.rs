@@ -10,7 +10,7 @@ use model::FunctionId;
 
 use crate::args::Format;
 use crate::calls::Opened;
-use crate::printable::Printable;
+use crate::printable::{Printable, printable, with_printable};
 use crate::recording;
 use crate::render::explain::open_calls::{OpenExplanation, write_json, write_text};
 use crate::render::image_names::ImageNames;
@@ -49,11 +49,13 @@ pub(crate) fn explain(
         srcline: false,
         unfold: false,
     };
-    let explanation = OpenExplanation { view: &view, function, next: &next };
     let mut out = BufWriter::new(stdout().lock());
     let written = match format {
-        Format::Text => write_text(&mut Printable(&mut out), &explanation, text_width()),
-        Format::Json => write_json(&mut out, &explanation),
+        Format::Text => with_printable(&view, |view| {
+            let explanation = OpenExplanation { view, function, next: &printable(&next) };
+            write_text(&mut Printable(&mut out), &explanation, text_width())
+        }),
+        Format::Json => write_json(&mut out, &OpenExplanation { view: &view, function, next: &next }),
     };
     written.and_then(|()| out.flush()).context("cannot write to stdout")
 }
