@@ -1,8 +1,8 @@
 //! When: TSC, TMA, MTC, CYC and CBR packets to a bounded time for every flow packet.
 //!
-//! An [`Anchor`] is a packet that gives the TSC: TSC itself, or MTC through TMA ([`crystal`]).  Between two anchors
-//! CYC packets count core cycles, whose length CBR and the anchors around bound ([`core`]).  From both follow the
-//! bounds and the estimate of what lies between the anchors ([`interval`]).
+//! An [`Anchor`] is a packet that gives the TSC: TSC itself, some core cycles late ([`anchor`]), or MTC through TMA ([`crystal`]).
+//! Between two anchors CYC packets count core cycles, whose length CBR and the anchors around bound ([`core`]).  From both follow
+//! the bounds and the estimate of what lies between the anchors ([`interval`]), once what follows is known ([`settle`]).
 //!
 //! So a flow packet's time is known only behind the anchor that follows it: until then it is a *slot*, and events refer
 //! to slots.  With CYC it takes one interval more, because a change of the core's frequency may show only there.
@@ -13,10 +13,12 @@
 //!      measured frequency               before it, and then waits
 //! ```
 
+mod anchor;
 mod core;
 mod crystal;
 mod interval;
 mod progress;
+mod settle;
 mod ticker;
 mod ticks;
 mod timeline;
@@ -25,10 +27,11 @@ mod times;
 use model::{Ns, PtConfig, Tsc, TscClock};
 use packet::Packet;
 
-use core::{CoreRatio, Measured, Multiples, Range};
+use anchor::Anchor;
+use core::{CoreRatio, Measured, Range};
 pub(crate) use crystal::CrystalRatio;
 use crystal::{Crystal, Mtc};
-use interval::{Anchor, Doubt, Interval, Kind, Span};
+use interval::{Doubt, Span};
 pub(crate) use ticker::Ticker;
 pub(crate) use timeline::TimelineRoom;
 use timeline::{Rule, Timeline};
@@ -297,9 +300,9 @@ impl Clock {
         self.cyc_straddles = true;
     }
 
-    /// What a packet says that is no flow; false if it says nothing about the time.
+    /// What a packet that is no flow says about the time.
     #[inline]
-    pub(crate) fn packet(&mut self, packet: &Packet, in_psb: bool) -> bool {
+    pub(crate) fn packet(&mut self, packet: &Packet, in_psb: bool) {
         match *packet {
             Packet::Cyc(cycles) => self.cyc(cycles),
             Packet::Mtc(ctc) => self.mtc(ctc),
@@ -308,9 +311,8 @@ impl Clock {
             Packet::Cbr(ratio) => self.cbr(ratio),
             // The core slept: no cycles were counted.
             Packet::Exstop { .. } | Packet::Pwrx { .. } => self.discontinuity(),
-            _ => return false,
+            _ => (),
         }
-        true
     }
 
     /// A CBR packet.
@@ -433,95 +435,6 @@ impl Clock {
     fn set_anchor(&mut self, anchor: Anchor) {
         self.end_interval(anchor);
         self.update_cycle();
-    }
-
-    fn end_interval(&mut self, right: Anchor) {
-        let cbr = self.ratio.next_interval();
-        let all = std::mem::take(&mut self.since);
-        let Some(left) = self.anchor else {
-            self.anchor = Some(right);
-            self.timeline.close(Rule::Before(right));
-            return self.timeline.settle();
-        };
-        let measured = if self.has_cyc { self.measure(left, right, all, cbr) } else { None };
-        if measured.is_some_and(|measured| !measured.agrees) && self.ratio.length(cbr).is_some() {
-            self.errors += 1;
-        }
-        if measured.is_some() || !self.has_cyc {
-            self.settle_waiting(measured, cbr);
-        }
-        let left = self.anchor.replace(right).unwrap_or(left);
-        self.timeline.close(Rule::Between(Interval::new(left, right, all, cbr, measured)));
-        if !self.has_cyc {
-            self.settle_waiting(None, None);
-        }
-    }
-
-    /// How long a cycle is between two anchors by their times.  The lag of a TSC packet is not known, nor is what bounds it where CBR is
-    /// late: so an interval with one measures only if it is so long that neither matters.
-    fn measure(
-        &mut self,
-        left: Anchor,
-        right: Anchor,
-        all: Span,
-        cbr: Option<Multiples>,
-    ) -> Option<Measured> {
-        let slow = self.cycle.map(Range::or_twice_as_long);
-        self.ratio.measure(all.cycle(left.bounded(slow), right.bounded(slow), self.unseen_cycles), cbr)
-    }
-
-    /// How long a cycle may be where a TSC packet lags behind: without cycles to bear CBR out it may be late.
-    fn lag_cycle(&self) -> Option<Range> {
-        if self.has_cyc { self.cycle } else { self.cycle.map(Range::or_twice_as_long) }
-    }
-
-    /// Settles the intervals that wait; `behind`: the frequency measured behind them, `cbr`: what CBR packets say there.  It
-    /// may have been so before, as far back as nothing was measured: the packets come late.
-    fn settle_waiting(&mut self, behind: Option<Measured>, mut cbr: Option<Multiples>) {
-        for interval in self.timeline.waiting().rev() {
-            interval.cbr = interval.cbr.map(|before| cbr.map_or(before, |late| before.hull(late)));
-            cbr = interval.cbr.or(cbr);
-        }
-        for interval in self.timeline.waiting() {
-            let cbr = self.ratio.length(interval.cbr);
-            let around = core::length(cbr, [self.measured.as_ref(), None, behind.as_ref()]);
-            // Longer than its cycles take by all that is known around it: the core stood still somewhere, and did not say so.
-            // CBR alone is no witness of that: it may be late, and the core slower than it says.
-            interval.stalls =
-                interval.measured.zip(around).is_some_and(|(own, around)| own.is_longer(around));
-            let is_witnessed = self.measured.is_some() || behind.is_some();
-            let own = interval.measured.filter(|_| !(interval.stalls && is_witnessed));
-            let measured = [self.measured.as_ref(), own.as_ref(), behind.as_ref()];
-            let cycle = core::length(cbr, measured);
-            let cycle = cycle.filter(|_| self.has_cyc && !core::is_unknown(measured));
-            interval.settle(cycle);
-            self.measured = own.or(self.measured);
-        }
-        self.narrow_waiting();
-        self.timeline.settle();
-    }
-
-    /// Narrows the anchors of the intervals that wait, now that it is known how long their cycles are, and counts what contradicts
-    /// itself.
-    fn narrow_waiting(&mut self) {
-        let (unseen, cycle) = (self.unseen_cycles, self.lag_cycle());
-        let mut errors = 0;
-        let mut waiting = self.timeline.waiting();
-        let Some(mut interval) = waiting.next() else { return };
-        let mut fits = interval.left.kind == Kind::Final || interval.narrow_start(cycle, unseen);
-        loop {
-            let mut next = waiting.next();
-            if interval.right.kind != Kind::Final {
-                fits &= interval.narrow_end(next.as_deref_mut(), cycle, unseen);
-            }
-            errors += u64::from(!fits || interval.contradicts(unseen));
-            let Some(next) = next else { break };
-            (interval, fits) = (next, true);
-        }
-        if self.anchor.is_some_and(|last| last.kind != Kind::PsbTsc) {
-            self.anchor = Some(interval.right);
-        }
-        self.errors += errors;
     }
 }
 

@@ -287,7 +287,7 @@ impl<'a> Flow<'a> {
                 self.forced_out();
                 self.resolved();
             }
-            Packet::Tma { .. } | Packet::Cbr(_) => _ = self.clock.packet(&packet, self.psb.is_some()),
+            Packet::Tma { .. } | Packet::Cbr(_) => self.clock.packet(&packet, self.psb.is_some()),
             _ => {
                 self.clock.packet(&packet, self.psb.is_some());
                 if let Packet::ModeExec { long, .. } = packet {

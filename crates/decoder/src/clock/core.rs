@@ -5,7 +5,8 @@
 //! wrong.  So it is believed only where the frequencies that the anchors around measure agree with it; where they do
 //! not, these are the bounds: the frequency changes less often than MTC packets come.
 
-use super::interval::{Anchor, Span};
+use super::anchor::Anchor;
+use super::interval::Span;
 use super::ticks::FRACTION;
 
 /// CBR counts multiples of the bus clock, whose own frequency is not exactly the nominal one, and spread: the true

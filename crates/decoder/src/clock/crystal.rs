@@ -13,7 +13,7 @@
 use model::{AuxBuffer, AuxPiece};
 use packet::Packet;
 
-use super::interval::{Anchor, Kind};
+use super::anchor::{Anchor, Kind};
 use super::ticks::FRACTION;
 use crate::reader;
 

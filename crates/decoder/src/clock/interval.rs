@@ -14,96 +14,14 @@
 
 use std::num::NonZeroU64;
 
-use model::{ClockBehind, EventTime, Tsc, TscClock};
+use model::{ClockBehind, EventTime, TscClock};
 
+use super::anchor::{Anchor, Kind, of_lag};
 use super::core::{Measured, Multiples, Range};
 use super::ticks::{self, FRACTION};
 
 /// Counts of cycles saturate here, so that sums of them, as ticks, cannot overflow.
 const MAX_CYCLES: u64 = 1 << 62;
-
-/// A TSC packet says what the TSC was at most this many core cycles before the packet's place in the stream.  Measured on real
-/// processors: 36 to 60 (and perf reckons with 40, `tsc_slip` in intel-pt-decoder.c).
-const LAG_CYCLES: u64 = 64;
-
-/// ... and mostly this many.
-const USUAL_LAG_CYCLES: u64 = 42;
-
-/// The lag where the length of a core cycle is unknown: of a core that runs at one 64th of the TSC's frequency.
-const LONGEST_LAG: u128 = of_lag(64 << FRACTION);
-
-const fn of_lag(cycle: u64) -> u128 {
-    LAG_CYCLES as u128 * cycle as u128
-}
-
-/// A place in the stream at which the TSC is known: from `lo` to `hi`, and most likely `best`, with fraction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Anchor {
-    pub(super) lo: u128,
-    pub(super) best: u128,
-    pub(super) hi: u128,
-    pub(super) kind: Kind,
-}
-
-/// Why an anchor may be a wide range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// It is not, or has been narrowed by what is around it.
-    Final,
-    /// A TSC packet, which says what the TSC was some core cycles ago.
-    Tsc,
-    /// As [`Self::Tsc`], in PSB+.  A segment may begin there: what was before does not change the times after it.
-    PsbTsc,
-    /// An MTC packet that follows skipped ones, and may be late.
-    LateMtc,
-}
-
-impl Anchor {
-    /// An instant, as good as a tick.
-    pub(super) fn exact(Tsc(tsc): Tsc) -> Self {
-        let at = u128::from(tsc) << FRACTION;
-        Self { lo: at, best: at, hi: at, kind: Kind::Final }
-    }
-
-    /// A TSC packet.
-    pub(super) fn packet(tsc: Tsc, in_psb: bool) -> Self {
-        let Self { lo, .. } = Self::exact(tsc);
-        Self { lo, best: lo, hi: lo + LONGEST_LAG, kind: if in_psb { Kind::PsbTsc } else { Kind::Tsc } }
-    }
-
-    /// From `lo` to `hi`, of an MTC packet.  The best guess: a tick's rounding on both sides, and packets are rarely late.
-    pub(super) fn mtc(lo: u128, hi: u128, kind: Kind) -> Self {
-        Self { lo, best: lo + ((hi - lo) / 2).min(ticks::ONE), hi, kind }
-    }
-
-    /// How far it is to `right`, which follows: at least, and at most.
-    pub(super) fn lengths_to(self, right: Self) -> (u128, u128) {
-        (right.lo.saturating_sub(self.hi), right.hi.saturating_sub(self.lo))
-    }
-
-    /// Bounds the lag of a TSC packet by the length of a core cycle around it; unknown, the core may run at the TSC's frequency
-    /// as well as at any other.
-    pub(super) fn bounded(self, cycle: Option<Range>) -> Self {
-        if !matches!(self.kind, Kind::Tsc | Kind::PsbTsc) {
-            return self;
-        }
-        let hi = cycle.map_or(self.hi, |cycle| self.hi.min(self.lo + of_lag(cycle.high)));
-        let usual = ticks::of(USUAL_LAG_CYCLES, cycle.map_or(ticks::ONE as u64, |cycle| cycle.low));
-        Self { best: (self.lo + usual).min(hi), hi, ..self }
-    }
-
-    /// Within `bounds`; none of it is.
-    fn within(self, bounds: (u128, u128)) -> Option<Self> {
-        let (lo, hi) = (self.lo.max(bounds.0), self.hi.min(bounds.1));
-        (lo <= hi).then(|| Self { lo, best: self.best.clamp(lo, hi), hi, kind: self.kind })
-    }
-
-    /// As narrow as it gets, with an estimate that counts if it is possible.
-    fn narrowed(self, estimate: Option<u128>) -> Self {
-        let best = estimate.filter(|at| (self.lo..=self.hi).contains(at)).unwrap_or(self.best);
-        Self { best, kind: Kind::Final, ..self }
-    }
-}
 
 /// What passed since the last anchor, as far as it was counted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -347,22 +265,26 @@ impl Interval {
         fits
     }
 
-    /// As [`Self::narrow_end`], for its start.
+    /// Narrows the anchor that this interval starts with by its cycles and its end; false if they contradict it.
     pub(super) fn narrow_start(&mut self, cycle: Option<Range>, unseen: u64) -> bool {
         let wide = self.left.bounded(self.cycle.or(cycle));
         self.left = wide;
         let own = wide.within(self.bounds(Span::default(), unseen));
-        self.left = own.unwrap_or(wide).narrowed(self.start_estimate());
+        // The estimate is the same whether or not a segment begins here, which does not know where its first CYC counts from.
+        let all = Span { doubt: Doubt { cycles: 0, ..self.all.doubt }, ..self.all };
+        let likely = wide.within(Self { all, ..*self }.bounds(Span::default(), unseen));
+        let estimate = likely.unwrap_or(wide).narrowed(self.start_estimate()).best;
+        self.left = own.unwrap_or(wide).narrowed(Some(estimate));
         own.is_some()
     }
 
-    /// Where it starts by its end and its cycles, if those say it better than a TSC packet.
+    /// The start by its end and its cycles, if these are more exact than a TSC packet.
     fn start_estimate(&self) -> Option<u128> {
         let cycle = self.cycle.filter(|cycle| self.is_short(*cycle))?;
         self.right.best.checked_sub(ticks::of(self.all.most, cycle.middle()))
     }
 
-    /// Where it ends by its start and its cycles, if those say it better, and tracing was never off.
+    /// The end by its start and its cycles, if these are more exact than a TSC packet, and all of them were counted.
     fn end_estimate(&self) -> Option<u128> {
         let cycle = self.cycle.filter(|cycle| self.all.doubt == Doubt::default() && self.is_short(*cycle))?;
         Some(self.left.best + ticks::of(self.all.most, cycle.middle()))

@@ -33,7 +33,7 @@ impl Flow<'_> {
                 Packet::PsbEnd => in_psb = false,
                 Packet::TipPge(_) | Packet::TipPgd(_) => self.tracing_changes(),
                 Packet::Tnt(_) | Packet::Tip(_) | Packet::Fup(_) => self.clock.passed(),
-                _ => _ = self.clock.packet(&packet, in_psb),
+                _ => self.clock.packet(&packet, in_psb),
             }
         }
     }
