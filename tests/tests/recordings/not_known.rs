@@ -50,7 +50,8 @@ fn without_tsc_packets_calls_are_counted() {
         assert_eq!(f.calls, expected, "{function}");
         let mut of_callers: Vec<u64> = f.callers.iter().map(|caller| caller.latency.count).collect();
         let mut expected: Vec<u64> = callers.into_values().collect();
-        (of_callers.sort_unstable(), expected.sort_unstable());
+        of_callers.sort_unstable();
+        expected.sort_unstable();
         assert_eq!(of_callers, expected, "{function}");
         assert_eq!(report(&fixture, function, 4), found, "{function}: workers do not matter");
     }

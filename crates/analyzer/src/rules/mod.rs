@@ -3,6 +3,7 @@
 //! [`script`] has the language of the tests.
 
 mod any_events;
+mod branch_paths;
 mod causes;
 mod checks;
 mod completeness;

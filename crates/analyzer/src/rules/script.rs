@@ -31,6 +31,7 @@ use model::{
     Transfer, Waiting, WakerSeen, Waking,
 };
 
+use crate::branch_path::{self, BranchRecorder, To};
 use crate::{
     Analysis, CallRow, CallTree, Caller, CheckedAnalysis, ChildKind, ChildRow, FunctionReport, OpenCaller,
     OpenCalls, Place, Report, Request, Status, Step, Surroundings, TreeSink, Violation,
@@ -253,7 +254,16 @@ pub(super) fn analyse_trees(script: &str, request: Request, sink: &mut dyn TreeS
     report
 }
 
-fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Report, Vec<Violation>) {
+/// What a script says.
+struct Parsed {
+    program: Program,
+    events: Vec<(Tid, SpaceId, TraceEvent)>,
+    records: Vec<SidebandRecord>,
+    request: Request,
+    has_ip_filter: bool,
+}
+
+fn parse(script: &str, request: Request) -> Parsed {
     let mut program = Program { code: vec![0x90; SLOT as usize * NAMES.len()] };
     let (mut events, mut records) = (Vec::new(), Vec::new());
     let mut request = request;
@@ -294,6 +304,11 @@ fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Repo
             _ => panic!("what is {line}?"),
         }
     }
+    Parsed { program, events, records, request, has_ip_filter }
+}
+
+fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Report, Vec<Violation>) {
+    let Parsed { program, events, records, request, has_ip_filter } = parse(script, request);
     let schedule = Schedule::new(&records);
     let around = Surroundings {
         code: &program,
@@ -321,6 +336,27 @@ fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Repo
     }
     analysis.overflows(AuxOwner::Cpu(Cpu(0)), overflows);
     analysis.finish()
+}
+
+/// The branches of each call of `f`: `from -> to`.
+pub(super) fn branch_paths(script: &str) -> Vec<Vec<String>> {
+    let rows = analyse(script, Request::default()).functions.swap_remove(0).rows;
+    let Parsed { program, events, .. } = parse(script, Request::default());
+    let mut recorder = BranchRecorder::new(&rows, &program);
+    for (tid, space, event) in &events {
+        recorder.events(Pid(7), *tid, *space, &[*event]);
+    }
+    let step = |step: &branch_path::Step| {
+        let to = match step.to {
+            To::Place(to) => site_text(Some(to)),
+            To::Kernel => "[kernel]".into(),
+            To::Handler(to) => format!("[handler] {}", site_text(Some(to))),
+            To::Outside => "[outside]".into(),
+        };
+        format!("{} -> {to}", site_text(Some(step.from)))
+    };
+    let paths = recorder.finish().into_iter().flatten();
+    paths.map(|path| path.steps.iter().map(step).collect()).collect()
 }
 
 /// Events that come one by one, and those of which runs are analysed ahead, make the same report.
