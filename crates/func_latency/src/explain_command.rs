@@ -14,6 +14,8 @@ use crate::args::Format;
 use crate::calls::{self, Opened};
 use crate::exit::{Exit, failure};
 use crate::explain_config::{ExplainConfig, SlowCalls};
+#[cfg(feature = "bpf")]
+use crate::messages;
 use crate::printable::{NamesFor, Printable};
 use crate::render::explain::{self as rendered, Branches, Explanation};
 use crate::render::image_names::ImageNames;
@@ -42,6 +44,12 @@ pub(crate) fn slowest(opened: &Opened<'_>) -> Result<()> {
 #[cfg(feature = "bpf")]
 pub(crate) fn slowest_of_rows(report: &Report, image: &Image, input: &str) -> Result<()> {
     let function = calls::one("explain", &report.functions)?;
+    if explain_open::has_open_calls_only(function) {
+        messages::note(
+            "--explain: no call was seen from entry to end; the report has what open calls were seen to do",
+        );
+        return Ok(());
+    }
     blank_line()?;
     let groups = Groups::choose(&function.rows, of_args(SlowCalls::USUAL)).map_err(no_groups)?;
     let ledger = ledger_of_rows(&groups, function);
