@@ -167,13 +167,13 @@ fn cut_while_it_runs(directory: &Path, words: &[&str], file: &str) -> (Option<i3
     // Full, so that its first message waits until we have read.
     its.set_nonblocking(true).unwrap();
     let mut filled = 0;
-    loop {
+    let full = loop {
         match its.write(&[b'.'; 4096]) {
             Ok(bytes) => filled += bytes,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-            Err(error) => panic!("{error}"),
+            Err(error) => break error,
         }
-    }
+    };
+    assert_eq!(full.kind(), ErrorKind::WouldBlock);
     its.set_nonblocking(false).unwrap();
     let stderr = Stdio::from(OwnedFd::from(its));
     let mut command = Command::new(BINARY);
