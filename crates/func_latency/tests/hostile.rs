@@ -81,6 +81,24 @@ fn names_do_not_forge_lines() {
     harmless(&check(&directory, &["report", "-f", "f"], 2).1);
 }
 
+/// A link to `/etc/shadow` in the place of a perf map had that file copied into the bundle that root made.
+#[test]
+fn a_link_in_the_place_of_a_map_leads_to_nothing() {
+    let directory = scratch("hostile-map");
+    program::write(&directory, &program::BUILD_ID);
+    program::write_named(&directory, "//anon");
+    fs::create_dir_all(directory.join("root/tmp")).unwrap();
+    fs::write(directory.join("secret"), "root:$y$j9T$secret:19000::::::\n5 5 not code\n").unwrap();
+    symlink("../../secret", directory.join("root/tmp/perf-77.map")).unwrap();
+    check(&directory, &["bundle", "--symfs", "root", "-o", "there"], 0);
+    assert_eq!(names_in(&directory.join("there")), ["perf.data"]);
+    fs::remove_file(directory.join("root/tmp/perf-77.map")).unwrap();
+    fs::copy(directory.join("secret"), directory.join("root/tmp/perf-77.map")).unwrap();
+    check(&directory, &["bundle", "--symfs", "root", "-o", "of a map"], 0);
+    let map = fs::read_to_string(directory.join("of a map/objects/tmp/perf-77.map")).unwrap();
+    assert_eq!(map, "5 5 not code\n", "and what is no line of a map is not there");
+}
+
 /// It overwrote the recording of the bundle.
 #[test]
 fn an_object_that_is_named_as_the_recording_is_beside_it() {
@@ -149,13 +167,13 @@ fn cut_while_it_runs(directory: &Path, words: &[&str], file: &str) -> (Option<i3
     // Full, so that its first message waits until we have read.
     its.set_nonblocking(true).unwrap();
     let mut filled = 0;
-    loop {
+    let full = loop {
         match its.write(&[b'.'; 4096]) {
             Ok(bytes) => filled += bytes,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-            Err(error) => panic!("{error}"),
+            Err(error) => break error,
         }
-    }
+    };
+    assert_eq!(full.kind(), ErrorKind::WouldBlock);
     its.set_nonblocking(false).unwrap();
     let stderr = Stdio::from(OwnedFd::from(its));
     let mut command = Command::new(BINARY);

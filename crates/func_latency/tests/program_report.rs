@@ -34,6 +34,15 @@ fn recorded(test: &str) -> PathBuf {
     directory
 }
 
+/// Root is told nothing of files that not every user may read, as those of this build may be.
+fn is_private(stderr: &str) -> bool {
+    let is_private = stderr.contains("no more is said of files that not every user may read");
+    if is_private {
+        println!("skipped: not every user may read the directory of this build");
+    }
+    is_private
+}
+
 #[test]
 fn two_calls_from_two_sites() {
     let directory = recorded("two_calls");
@@ -228,6 +237,9 @@ fn a_wrong_build_id_names_both() {
     let directory = recorded("build-id");
     program::write(&directory, &[0x99, 0x88, 0x77, 0x66]);
     let (_, stderr) = check(&directory, &["report", "-f", "f"], 2);
+    if is_private(&stderr) {
+        return;
+    }
     assert!(stderr.contains("abcdef01") && stderr.contains("99887766"), "{stderr}");
     let (branches, _) = check(&directory, &["dump", "--branches"], 0);
     assert!(branches.contains("gap missing code") && branches.contains(" bytes at 0x"), "{branches}");
@@ -484,6 +496,9 @@ fn without_build_ids_a_program_that_was_replaced_is_another_one() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     if output.status.success() {
         return println!("skipped: the inodes of this file system say nothing");
+    }
+    if is_private(&stderr) {
+        return;
     }
     assert!(stderr.contains("/program is another file than the one that ran"), "{stderr}");
     let taken = check(&directory, &["report", "-f", "f", "--format", "json", "--symfs", "/"], 0);

@@ -57,7 +57,7 @@ pub enum ObjectError {
     },
     /// It is not there, or another file than the one that ran: which of these is not said.
     #[error(
-        "{name} is missing, or not the file that ran; no more is said of files that not every user may read"
+        "{name} is missing, or not the file that ran; no more is said of files that not every user may read (but with --symfs /)"
     )]
     Private {
         /// As the recording names it.

@@ -196,7 +196,7 @@ fn errors_tell_nothing_of_private_files() {
     let missing = error(&dir.path().join("missing"), &hidden);
     assert_eq!(
         missing,
-        "NAME is missing, or not the file that ran; no more is said of files that not every user may read"
+        "NAME is missing, or not the file that ran; no more is said of files that not every user may read (but with --symfs /)"
     );
     assert_eq!([error(&there, &hidden), error(&text, &hidden)], [missing.clone(), missing]);
     assert!(error(&there, &nowhere()).contains("has build id deadbeef"));
