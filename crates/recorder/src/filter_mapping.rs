@@ -163,8 +163,8 @@ mod tests {
     fn a_range_over_two_mappings_is_cut() {
         let maps =
             [mapping(0x10000, 0x1000, READ_EXECUTE, 0), mapping(0x11000, 0x1000, READ_EXECUTE, 0x1000)];
-        assert!(!attaching(Pid(7), &maps, &maps[0], &range(0xf00, 0x1100)).is_ok());
-        assert!(!attaching(Pid(7), &maps, &maps[1], &range(0x1000, 0x1100)).is_ok());
+        assert!(attaching(Pid(7), &maps, &maps[0], &range(0xf00, 0x1100)).is_err());
+        assert!(attaching(Pid(7), &maps, &maps[1], &range(0x1000, 0x1100)).is_err());
         assert!(attaching(Pid(7), &maps, &maps[0], &range(0xf00, 0x1000)).is_ok());
         assert!(attaching(Pid(7), &maps, &maps[1], &range(0x1001, 0x1100)).is_ok());
     }
@@ -176,9 +176,9 @@ mod tests {
         assert!(starting(&code[..1], &range(0x1c30, 0x1d00)).is_ok(), "constants are not executable");
         assert!(starting(&code[..1], &range(0x2f00, 0x3000)).is_ok());
         assert!(starting(&code, &range(0x1c30, 0x1d00)).is_ok());
-        assert!(!starting(&code, &range(0x1f00, 0x2000)).is_ok(), "ends where the second begins");
-        assert!(!starting(&code, &range(0x1f00, 0x2100)).is_ok(), "ends in the second");
+        assert!(starting(&code, &range(0x1f00, 0x2000)).is_err(), "ends where the second begins");
+        assert!(starting(&code, &range(0x1f00, 0x2100)).is_err(), "ends in the second");
         assert!(starting(&code, &range(0x3000, 0x3100)).is_ok());
-        assert!(!starting(&code, &range(0x6000, 0x6100)).is_ok(), "nobody maps it");
+        assert!(starting(&code, &range(0x6000, 0x6100)).is_err(), "nobody maps it");
     }
 }
