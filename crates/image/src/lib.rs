@@ -61,6 +61,7 @@ mod stretch;
 mod strings;
 mod symbols;
 mod unpacked;
+mod untyped;
 mod vdso;
 
 pub use bundle::{BundledBytes, BundledFile};
