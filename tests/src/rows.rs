@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use analyzer::{CallRow, Caller, ChildKind, ChildRow, FunctionReport, Place};
+use analyzer::{CallRow, Caller, FunctionReport, Place};
 use model::{Avma, CodeSource as _, FunctionLookup as _, Ns, Pid, Tid};
-use tracegen::truth::calls::{Calls, Child, Entered, Row, Status};
+use tracegen::truth::calls::{Calls, Entered, Row, Status};
 
 use crate::pipeline::Opened;
 
 /// The kernel's time from a thread's last traced instruction until it has left the CPU: the truth has no event of it.
-const LEAVING_NS: u64 = 2_000;
+pub(crate) const LEAVING_NS: u64 = 2_000;
 
 /// How far off the estimate of a stay in the scheduler may be.
 const SCHEDULER_NS: u64 = 200;
@@ -82,55 +82,6 @@ fn already_at_entry(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls)
     let found = calls.rows.iter().filter(|row| row.number == 0 && row.status == Status::OpenStart);
     let has_filter = opened.recording.pt.has_ip_filter;
     found.filter(|_| has_filter).filter(looks_entered).map(|row| row.tid).collect()
-}
-
-/// Children of counted and of open calls whose number, or whose time, is not the oracle's, described; empty if there are none.
-///
-/// By kind and site: what code without a symbol is called is not the same in both.
-#[must_use]
-pub fn child_differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls) -> String {
-    let at = calls.rows.first().map_or(Ns(0), |row| row.start);
-    let error_ns = report.rows.iter().map(|row| row.error_ns).max().unwrap_or(0);
-    // Where a function that the IP filter hides calls into it, the return tells; what leaves by a jump does not return.
-    let is_hidden = report.rows.iter().any(|row| row.hidden);
-    let seen_site = |site: Option<Place>| site.filter(|_| !is_hidden);
-    let table = |what: &str, ours: &[ChildRow], truth: &[Child]| {
-        let mut sums: BTreeMap<(&str, Option<Place>), [(u64, u64); 2]> = BTreeMap::new();
-        let mut add = |key, side: usize, (count, ns): (u64, u64)| {
-            let sum = &mut sums.entry(key).or_default()[side];
-            (sum.0, sum.1) = (sum.0 + count, sum.1 + ns);
-        };
-        for child in ours {
-            add((child.kind.name(), seen_site(child.site)), 0, (child.total.count, child.total.sum_ns));
-        }
-        for child in truth.iter().filter(|child| child.sum.count > 0) {
-            add((child.kind, seen_site(site(opened, child.site, at))), 1, (child.sum.count, child.sum.ns));
-        }
-        let mut text = String::new();
-        let whole_may_differ_ns: u64 = sums.values().map(|[_, truth]| may_differ_ns(*truth, error_ns)).sum();
-        for ((kind, site), [ours, truth]) in sums {
-            // What the others leave.
-            let is_self = kind == ChildKind::Own.name();
-            let may_differ_ns = if is_self { whole_may_differ_ns } else { may_differ_ns(truth, error_ns) };
-            if ours.0 != truth.0 || ours.1.abs_diff(truth.1) > may_differ_ns {
-                let at =
-                    site.map_or("-".to_owned(), |place| opened.image.site_name_at(place.object, place.svma));
-                let _ = writeln!(
-                    text,
-                    "{}: {} {what} of {} ns, not {} of {} ns: {kind} at {at}",
-                    calls.function, ours.0, ours.1, truth.0, truth.1
-                );
-            }
-        }
-        text
-    };
-    let of_counted = table("children", &report.children, &calls.children);
-    of_counted + &table("children of open calls", &report.open.children, &calls.open_children)
-}
-
-/// Inside a call a time may be known less well than at its ends, and children have no bound of their own.
-fn may_differ_ns((count, ns): (u64, u64), error_ns: u64) -> u64 {
-    count * error_ns + ns / 128 + LEAVING_NS
 }
 
 /// The rows of both in order, without those of which one of them says that it is guessing.  Such a one may have none in
@@ -265,7 +216,7 @@ fn same_caller(caller: Caller, entered: Entered, caller_ip: Avma) -> bool {
     }
 }
 
-fn site(opened: &Opened<'_>, ip: Avma, at: Ns) -> Option<Place> {
+pub(crate) fn site(opened: &Opened<'_>, ip: Avma, at: Ns) -> Option<Place> {
     if ip == Avma(0) {
         return None;
     }

@@ -1,9 +1,4 @@
 //! Builds the functions of an object from its symbols, unwind tables, PLT stubs and what lies between.
-//!
-//! A symbol without a type (`STT_NOTYPE`: hand-written assembly, musl's `_start`) begins a function where no symbol of a function
-//! covers its address: inside of one it is a label, and a jump to it no tail call.  A global function symbol without a size
-//! covers its section up to the next function symbol; a local one nothing: GCC's `frame_dummy` stands in front of a
-//! program's code.
 
 use std::cmp::Reverse;
 
@@ -17,6 +12,7 @@ use crate::functions::{Function, Functions, NONE};
 use crate::padding::is_padding;
 use crate::plt;
 use crate::strings::Strings;
+use crate::untyped::Typed;
 
 /// What the table is built from.
 pub(crate) struct Source<'a> {
@@ -85,7 +81,7 @@ fn group(source: &Source<'_>) -> (Vec<u32>, Vec<Group>) {
     let mut order: Vec<u32> = by_address.into_iter().map(|(_, i)| i).collect();
     let mut groups: Vec<Group> = Vec::with_capacity(order.len());
     let mut first = 0;
-    let mut typed = Typed { sections: source.sections, end: 0, latest_end: 0 };
+    let mut typed = Typed::new(source.sections);
     for run in order.chunk_by_mut(|a, b| symbol(*a).value == symbol(*b).value) {
         if typed.covers(run.iter().map(|i| symbol(*i))) {
             first += run.len();
@@ -102,38 +98,6 @@ fn group(source: &Source<'_>) -> (Vec<u32>, Vec<Group>) {
     add_ranges(source.ranges, &mut groups);
     find_hot(source, &order, &mut groups);
     (order, groups)
-}
-
-/// What the symbols of functions cover, looked at by address.
-struct Typed<'a> {
-    sections: &'a [CodeSection],
-    /// Where those with a size end.
-    end: u64,
-    /// Where the last one must have ended, if it has no size.
-    latest_end: u64,
-}
-
-impl Typed<'_> {
-    /// The next symbols, all of one address, are labels in a function.
-    fn covers(&mut self, symbols: impl Iterator<Item = Symbol> + Clone) -> bool {
-        let is_function = |symbol: &Symbol| !symbol.untyped;
-        if !symbols.clone().any(|symbol| is_function(&symbol)) {
-            return symbols.map(|symbol| symbol.value).any(|at| at < self.end.max(self.latest_end));
-        }
-        self.latest_end = 0;
-        for symbol in symbols.filter(is_function) {
-            self.end = self.end.max(symbol.value.saturating_add(symbol.size));
-            if symbol.size == 0 && !symbol.local {
-                self.latest_end = self.end_of_section(symbol.value);
-            }
-        }
-        false
-    }
-
-    fn end_of_section(&self, address: u64) -> u64 {
-        let next = self.sections.partition_point(|section| section.end <= address);
-        self.sections.get(next).map_or(u64::MAX, |section| section.end)
-    }
 }
 
 /// Adds the ranges that start outside of all symbols.

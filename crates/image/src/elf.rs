@@ -78,7 +78,7 @@ pub(crate) struct Symbol {
     pub(crate) weak: bool,
     /// `STT_GNU_IFUNC`: it chooses the function of this name.
     pub(crate) resolver: bool,
-    /// `STT_NOTYPE`: a function of hand-written code, or a label in one ([`crate::build`] decides).
+    /// `STT_NOTYPE`: a function of hand-written code, or a label in one ([`crate::untyped`] decides).
     pub(crate) untyped: bool,
 }
 

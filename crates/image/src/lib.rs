@@ -60,6 +60,7 @@ mod stretch;
 mod strings;
 mod symbols;
 mod unpacked;
+mod untyped;
 mod vdso;
 
 pub use bundle::{Bundle, BundledBytes, BundledFile};
