@@ -68,20 +68,6 @@ impl MappedFile {
     /// # Errors
     /// What the system says.
     pub fn of(file: &File, path: &Path) -> io::Result<Self> {
-        Self::map(file, path, None)
-    }
-
-    /// Maps a whole file and keeps it open: one that loses less than a page is known as cut, too.  For the few files on which
-    /// all figures rest.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn watched(file: File, path: &Path) -> io::Result<Self> {
-        let kept = file.try_clone()?;
-        Self::map(&file, path, Some(kept))
-    }
-
-    fn map(file: &File, path: &Path, kept: Option<File>) -> io::Result<Self> {
         // SAFETY: the mapping is read-only and private to this process.  Another process that writes to the file can change
         // bytes under us, and one that cuts it can make them zeros: every value is read once, checked and copied out, so
         // this can give a wrong answer, but no invalid access.
@@ -90,9 +76,23 @@ impl MappedFile {
         if !map.is_empty() {
             let addresses = start..start + map.len().next_multiple_of(PAGE);
             let bytes = map.len() as u64;
-            mappings().push(Known { addresses, path: path.into(), file: kept, bytes, is_cut: false });
+            mappings().push(Known { addresses, path: path.into(), file: None, bytes, is_cut: false });
         }
         Ok(Self(map))
+    }
+
+    /// Maps a whole file and keeps it open: one that loses less than a page is known as cut, too.  For the few files on which
+    /// all figures rest.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn watched(file: File, path: &Path) -> io::Result<Self> {
+        let mapped = Self::of(&file, path)?;
+        let start = mapped.as_ptr() as usize;
+        if let Some(known) = mappings().iter_mut().find(|known| known.addresses.start == start) {
+            known.file = Some(file);
+        }
+        Ok(mapped)
     }
 
     /// Does `work`, which looks at few and distant bytes: the kernel reads these and not, as otherwise, what is around them.

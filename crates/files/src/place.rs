@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 
 /// A path, and the root directory in which it and the links on it are resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +84,19 @@ impl Place {
         }
         let again = format!("/proc/self/fd/{}", found.as_raw_fd());
         let read = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        Ok(rustix::fs::open(again, read, Mode::empty())?.into())
+        match rustix::fs::open(again, read, Mode::empty()) {
+            // No `/proc` is mounted.
+            Err(Errno::NOENT) => self.same_file(&found, read | flags),
+            opened => Ok(opened?.into()),
+        }
+    }
+
+    /// The file by its path again, if that is still the same one.
+    fn same_file(&self, found: &File, flags: OFlags) -> io::Result<File> {
+        let file = File::from(self.resolve(flags)?);
+        let identity = |file: &File| file.metadata().map(|file| (file.dev(), file.ino()));
+        let is_same = identity(&file)? == identity(found)?;
+        is_same.then_some(file).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     /// Below another root by `openat2`: no link leads out of it.  On kernels without (before 5.6) nothing is opened there.

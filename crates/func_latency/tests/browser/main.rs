@@ -9,7 +9,6 @@ mod inside;
 #[path = "../made_up/mod.rs"]
 mod made_up;
 #[path = "../program/mod.rs"]
-#[allow(dead_code, reason = "the simplest of its recordings will do")]
 mod program;
 #[path = "../unknown/mod.rs"]
 mod unknown;

@@ -6,6 +6,8 @@
 //!         syscall
 //! ```
 
+#![allow(dead_code, reason = "each file of tests uses some of it")]
+
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
