@@ -241,7 +241,7 @@ impl Clock {
     fn update_cycle(&mut self) {
         let cbr = self.ratio.length(self.ratio.interval());
         self.cycle = core::length(cbr, [self.measured.as_ref(), None, None]);
-        if let Some(anchor) = &mut self.anchor {
+        if let Some(anchor) = self.anchor.as_mut().filter(|anchor| anchor.is_tsc()) {
             anchor.best = anchor.bounded(self.cycle).best;
         }
     }

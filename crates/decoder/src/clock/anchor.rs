@@ -73,10 +73,17 @@ impl Anchor {
         (right.lo.saturating_sub(self.hi), right.hi.saturating_sub(self.lo))
     }
 
+    /// It is a TSC packet whose lag is not settled.
+    #[inline]
+    pub(super) fn is_tsc(self) -> bool {
+        matches!(self.kind, Kind::Tsc | Kind::PsbTsc)
+    }
+
     /// Bounds the lag of a TSC packet by the length of a core cycle around it.  If that is unknown, the estimate takes a cycle for a
     /// TSC tick.
+    #[inline]
     pub(super) fn bounded(self, cycle: Option<Range>) -> Self {
-        if !matches!(self.kind, Kind::Tsc | Kind::PsbTsc) {
+        if !self.is_tsc() {
             return self;
         }
         let hi = cycle.map_or(self.hi, |cycle| self.hi.min(self.lo + of_lag(cycle.high)));

@@ -220,13 +220,16 @@ impl Crystal {
         base.passed = base.passed.saturating_add(((before + steps) << period).saturating_sub(base.counter));
         (base.counter, base.known_bits) = (u64::from(payload) << period, period + 8);
         let on_time = base.anchor(ratio, 0);
+        let late = |base: &Base| (steps > 1).then(|| base.anchor(ratio, 1 << period));
+        if now <= on_time.hi {
+            return Some(Mtc { on_time, late: late(base) });
+        }
         // If cycles say that much more time passed, more than 255 packets were skipped and the counter went round.
         let round = 256u64 << period;
         let round_ticks = base.ticks(round, ratio.high).max(1);
-        let rounds = (now.saturating_sub(on_time.hi) + round_ticks / 2) / round_ticks;
+        let rounds = (now - on_time.hi + round_ticks / 2) / round_ticks;
         if rounds == 0 {
-            let late = (steps > 1).then(|| base.anchor(ratio, 1 << period));
-            return Some(Mtc { on_time, late });
+            return Some(Mtc { on_time, late: late(base) });
         }
         base.passed = base.passed.saturating_add(round.saturating_mul(u64::try_from(rounds).ok()?));
         Some(Mtc { on_time: base.anchor(ratio, 0), late: Some(base.anchor(ratio, round)) })

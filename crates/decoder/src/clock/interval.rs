@@ -305,6 +305,12 @@ impl Interval {
         ticks::of(self.all.most, cycle.high - cycle.low) <= of_lag(cycle.high)
     }
 
+    /// Neither of its anchors is still to be narrowed.
+    #[inline]
+    pub(super) fn is_narrow(&self) -> bool {
+        self.left.kind == Kind::Final && self.right.kind == Kind::Final
+    }
+
     /// All its cycles do not fit between its anchors: what bounds its end contradicts itself.
     pub(super) fn contradicts(&self, unseen: u64) -> bool {
         let Some(cycle) = self.cycle else { return false };
