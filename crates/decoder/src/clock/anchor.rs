@@ -28,6 +28,11 @@ pub(super) const fn of_lag(cycle: u64) -> u128 {
     LAG_CYCLES as u128 * cycle as u128
 }
 
+/// The longest lag at this length of a core cycle, or of any.
+pub(super) fn longest_lag(cycle: Option<Range>) -> u128 {
+    cycle.map_or(LONGEST_LAG, |cycle| of_lag(cycle.high).min(LONGEST_LAG))
+}
+
 /// A place in the stream at which the TSC is known: from `lo` to `hi`, and most likely `best`, with fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Anchor {
