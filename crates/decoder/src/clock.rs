@@ -248,7 +248,7 @@ impl Clock {
     fn update_cycle(&mut self) {
         let cbr = self.ratio.length(self.ratio.interval());
         self.cycle = core::length(cbr, [self.measured.as_ref(), None, None]);
-        if let Some(anchor) = &mut self.anchor {
+        if let Some(anchor) = self.anchor.as_mut().filter(|anchor| anchor.is_tsc()) {
             anchor.best = anchor.bounded(self.cycle).best;
         }
     }
@@ -379,7 +379,11 @@ impl Clock {
     /// An MTC packet.
     pub(crate) fn mtc(&mut self, payload: u8) {
         let now = self.anchor.map_or(0, |anchor| anchor.lo + self.least_since_anchor());
-        let Some(Mtc { on_time, late }) = self.crystal.mtc(payload, now) else { return };
+        let Some(Mtc { on_time, late }) =
+            self.crystal.mtc(payload, now, anchor::longest_lag(self.lag_cycle()))
+        else {
+            return;
+        };
         let anchor = match late {
             Some(late) if !self.cycles_tell(on_time, late) => late,
             _ => on_time,

@@ -28,6 +28,11 @@ pub(super) const fn of_lag(cycle: u64) -> u128 {
     LAG_CYCLES as u128 * cycle as u128
 }
 
+/// The longest lag at this length of a core cycle, or of any.
+pub(super) fn longest_lag(cycle: Option<Range>) -> u128 {
+    cycle.map_or(LONGEST_LAG, |cycle| of_lag(cycle.high).min(LONGEST_LAG))
+}
+
 /// A place in the stream at which the TSC is known: from `lo` to `hi`, and most likely `best`, with fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Anchor {
@@ -73,10 +78,17 @@ impl Anchor {
         (right.lo.saturating_sub(self.hi), right.hi.saturating_sub(self.lo))
     }
 
+    /// It is a TSC packet whose lag is not settled.
+    #[inline]
+    pub(super) fn is_tsc(self) -> bool {
+        matches!(self.kind, Kind::Tsc | Kind::PsbTsc)
+    }
+
     /// Bounds the lag of a TSC packet by the length of a core cycle around it.  If that is unknown, the estimate takes a cycle for a
     /// TSC tick.
+    #[inline]
     pub(super) fn bounded(self, cycle: Option<Range>) -> Self {
-        if !matches!(self.kind, Kind::Tsc | Kind::PsbTsc) {
+        if !self.is_tsc() {
             return self;
         }
         let hi = cycle.map_or(self.hi, |cycle| self.hi.min(self.lo + of_lag(cycle.high)));

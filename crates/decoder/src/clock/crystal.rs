@@ -173,6 +173,8 @@ pub(super) struct Crystal {
 struct Base {
     /// TSC at the counter's last change before the TMA.
     tsc: u64,
+    /// The TSC that the TMA belongs to.
+    tma: model::Tsc,
     /// Crystal ticks since.
     passed: u64,
     /// Counter at the last MTC or TMA; low bits only.
@@ -192,18 +194,15 @@ impl Crystal {
         self.base = None;
     }
 
-    /// A TMA packet that follows a TSC packet.  Both say what was some core cycles ago: an MTC packet in front of them may have said
-    /// a later count already, from which the next one counts.
+    /// A TMA packet that follows a TSC packet.
     pub(super) fn tma(&mut self, tsc: model::Tsc, ctc: u16, fast: u16) {
-        let before = self.base.zip(self.ratio).filter(|(base, ratio)| base.is_later_than(tsc, *ratio));
-        let tsc = tsc.0.saturating_sub(u64::from(fast));
-        let ctc = u64::from(ctc);
-        let passed = before.map_or(0, |(base, _)| base.counts_behind(ctc));
-        self.base = Some(Base { tsc, passed, counter: (ctc + passed) & 0xffff, known_bits: 16 });
+        let tick = tsc.0.saturating_sub(u64::from(fast));
+        self.base = Some(Base { tsc: tick, tma: tsc, passed: 0, counter: u64::from(ctc), known_bits: 16 });
     }
 
-    /// An MTC packet, when it is not earlier than `now` (ticks with fraction); `None` if it says nothing.
-    pub(super) fn mtc(&mut self, payload: u8, now: u128) -> Option<Mtc> {
+    /// An MTC packet, when it is not earlier than `now` (ticks with fraction); `None` if it says nothing.  `lag`: how old TSC and TMA may
+    /// be, in such ticks.
+    pub(super) fn mtc(&mut self, payload: u8, now: u128, lag: u128) -> Option<Mtc> {
         let (ratio, base, period) = (self.ratio?, self.base.as_mut()?, self.period);
         // The payload's bits that the known counter covers: fewer than 8 right behind a TMA with a long period.
         let bits = base.known_bits.saturating_sub(period).min(8);
@@ -217,16 +216,23 @@ impl Crystal {
             0 => mask + 1,
             steps => steps,
         };
+        // TSC and TMA say what was some core cycles ago: the first count after them may stand in an MTC before them.
+        let first = ((before + 1) << period).saturating_sub(base.counter);
+        let is_said = base.passed == 0 && base.is_soon(first, ratio, lag);
+        let skips = steps > if is_said { 2 } else { 1 };
         base.passed = base.passed.saturating_add(((before + steps) << period).saturating_sub(base.counter));
         (base.counter, base.known_bits) = (u64::from(payload) << period, period + 8);
         let on_time = base.anchor(ratio, 0);
+        let late = |base: &Base| skips.then(|| base.anchor(ratio, 1 << period));
+        if now <= on_time.hi {
+            return Some(Mtc { on_time, late: late(base) });
+        }
         // If cycles say that much more time passed, more than 255 packets were skipped and the counter went round.
         let round = 256u64 << period;
         let round_ticks = base.ticks(round, ratio.high).max(1);
-        let rounds = (now.saturating_sub(on_time.hi) + round_ticks / 2) / round_ticks;
+        let rounds = (now - on_time.hi + round_ticks / 2) / round_ticks;
         if rounds == 0 {
-            let late = (steps > 1).then(|| base.anchor(ratio, 1 << period));
-            return Some(Mtc { on_time, late });
+            return Some(Mtc { on_time, late: late(base) });
         }
         base.passed = base.passed.saturating_add(round.saturating_mul(u64::try_from(rounds).ok()?));
         Some(Mtc { on_time: base.anchor(ratio, 0), late: Some(base.anchor(ratio, round)) })
@@ -256,16 +262,10 @@ impl Base {
         Anchor::mtc(lo, hi, if late == 0 { Kind::Final } else { Kind::LateMtc })
     }
 
-    /// The counter became what it is now when the TSC was more than `tsc`.
-    fn is_later_than(&self, tsc: model::Tsc, ratio: CrystalRatio) -> bool {
-        self.anchor(ratio, 0).hi > u128::from(tsc.0) << FRACTION
-    }
-
-    /// Crystal ticks from a counter of `ctc` to this one, if it is ahead.
-    fn counts_behind(&self, ctc: u64) -> u64 {
-        let mask = (1u64 << self.known_bits.min(16)) - 1;
-        let ahead = self.counter.wrapping_sub(ctc) & mask;
-        if ahead > mask / 2 { 0 } else { ahead }
+    /// So many crystal ticks after the TMA the TSC is at most `lag` more than it said.
+    fn is_soon(&self, crystal_ticks: u64, ratio: CrystalRatio, lag: u128) -> bool {
+        let at = (u128::from(self.tsc) << FRACTION) + self.ticks(crystal_ticks, ratio.low);
+        at <= (u128::from(self.tma.0 + 1) << FRACTION) + lag
     }
 }
 

@@ -98,6 +98,8 @@ pub(super) struct Regular {
     hi: i64,
     hi_and_short: i64,
     hi_and_long: i64,
+    /// No slot's lower bound is above that of the right anchor.
+    right_lo: i64,
     /// The estimate: so much is shared out among so many cycles, from here on.
     point: i64,
     span: u64,
@@ -116,7 +118,10 @@ impl Regular {
         let point = self.point + (self.span * most / self.shares) as i64;
         let ns = |ticks: i64| self.clock.to_ns(ticks as u64 >> FRACTION);
         let up = hi + (ticks::ONE as i64 - 1);
-        (lo <= hi).then(|| EventTime { lo: ns(lo), point: ns(point.clamp(lo, hi)), hi: ns(up) })
+        (lo <= hi).then(|| {
+            let lo = lo.min(self.right_lo);
+            EventTime { lo: ns(lo), point: ns(point.clamp(lo, hi)), hi: ns(up) }
+        })
     }
 }
 
@@ -210,6 +215,7 @@ impl Interval {
             hi: right_hi,
             hi_and_short: bound(right_hi + slack - least * low, FAR),
             hi_and_long: FAR,
+            right_lo,
             point: left,
             span: span as u64,
             shares: NonZeroU64::new(shares)?,
@@ -254,9 +260,13 @@ impl Interval {
             right = right.within((next.left.lo, next.left.hi)).unwrap_or(wide);
         }
         self.right = wide;
-        let own = right.within(self.bounds(self.all, unseen));
+        let own = right.within(self.bounds_by_cycles(self.all, unseen));
         fits &= own.is_some();
-        self.right = own.unwrap_or(wide).narrowed(estimate);
+        let mut own = own.unwrap_or(wide);
+        if wide.kind == Kind::PsbTsc {
+            own.lo = next.as_ref().map_or(wide.lo, |next| next.left.lo).min(own.hi);
+        }
+        self.right = own.narrowed(estimate);
         if let Some(next) = next
             && wide.kind != Kind::PsbTsc
         {
@@ -269,10 +279,10 @@ impl Interval {
     pub(super) fn narrow_start(&mut self, cycle: Option<Range>, unseen: u64) -> bool {
         let wide = self.left.bounded(self.cycle.or(cycle));
         self.left = wide;
-        let own = wide.within(self.bounds(Span::default(), unseen));
+        let own = wide.within(self.bounds_by_cycles(Span::default(), unseen));
         // The estimate is the same whether or not a segment begins here, which does not know where its first CYC counts from.
         let all = Span { doubt: Doubt { cycles: 0, ..self.all.doubt }, ..self.all };
-        let likely = wide.within(Self { all, ..*self }.bounds(Span::default(), unseen));
+        let likely = wide.within(Self { all, ..*self }.bounds_by_cycles(Span::default(), unseen));
         let estimate = likely.unwrap_or(wide).narrowed(self.start_estimate()).best;
         self.left = own.unwrap_or(wide).narrowed(Some(estimate));
         own.is_some()
@@ -295,6 +305,12 @@ impl Interval {
         ticks::of(self.all.most, cycle.high - cycle.low) <= of_lag(cycle.high)
     }
 
+    /// Neither of its anchors is still to be narrowed.
+    #[inline]
+    pub(super) fn is_narrow(&self) -> bool {
+        self.left.kind == Kind::Final && self.right.kind == Kind::Final
+    }
+
     /// All its cycles do not fit between its anchors: what bounds its end contradicts itself.
     pub(super) fn contradicts(&self, unseen: u64) -> bool {
         let Some(cycle) = self.cycle else { return false };
@@ -313,8 +329,15 @@ impl Interval {
         EventTime { lo: ns(lo), point: ns(point), hi: conversion.to_ns(ticks::ceil(hi)) }
     }
 
-    /// The bounds of a slot `since` behind the left anchor.
+    /// The bounds of a slot `since` behind the left anchor.  The lower one is not above that of the right anchor: what follows starts from
+    /// that, and bounds must not depend on which events are asked for before it.
     fn bounds(&self, since: Span, unseen: u64) -> (u128, u128) {
+        let (lo, hi) = self.bounds_by_cycles(since, unseen);
+        (lo.min(self.right.lo), hi)
+    }
+
+    /// As [`Self::bounds`], with no regard to what follows.
+    fn bounds_by_cycles(&self, since: Span, unseen: u64) -> (u128, u128) {
         let &Self { left, right, all, .. } = self;
         let Some(cycle) = self.cycle else { return (left.lo, right.hi) };
         let slack = ticks::of(unseen, cycle.high);

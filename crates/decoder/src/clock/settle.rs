@@ -56,6 +56,7 @@ impl Clock {
             interval.cbr = interval.cbr.map(|before| cbr.map_or(before, |late| before.hull(late)));
             cbr = interval.cbr.or(cbr);
         }
+        let mut all_narrow = true;
         for interval in self.timeline.waiting() {
             let cbr = self.ratio.length(interval.cbr);
             let around = core::length(cbr, [self.measured.as_ref(), None, behind.as_ref()]);
@@ -69,27 +70,37 @@ impl Clock {
             let cycle = core::length(cbr, measured);
             let cycle = cycle.filter(|_| self.has_cyc && !core::is_unknown(measured));
             interval.settle(cycle);
+            if interval.is_narrow() {
+                self.errors += u64::from(interval.contradicts(self.unseen_cycles));
+            } else {
+                all_narrow = false;
+            }
             self.measured = own.or(self.measured);
         }
-        self.narrow_waiting();
+        if !all_narrow {
+            self.narrow_waiting();
+        }
         self.timeline.settle();
     }
 
-    /// Narrows the anchors of the intervals that wait, now that the length of their cycles is known, and counts contradictions.
+    /// Narrows the anchors of the intervals that wait, now that the length of their cycles is known, and counts what contradicts
+    /// itself among those.
     fn narrow_waiting(&mut self) {
         let (unseen, cycle) = (self.unseen_cycles, self.lag_cycle());
         let mut errors = 0;
         let mut waiting = self.timeline.waiting();
         let Some(mut interval) = waiting.next() else { return };
+        let mut was_narrow = interval.is_narrow();
         let mut fits = interval.left.kind == Kind::Final || interval.narrow_start(cycle, unseen);
         loop {
             let mut next = waiting.next();
+            let next_was_narrow = next.as_ref().is_none_or(|next| next.is_narrow());
             if interval.right.kind != Kind::Final {
                 fits &= interval.narrow_end(next.as_deref_mut(), cycle, unseen);
             }
-            errors += u64::from(!fits || interval.contradicts(unseen));
+            errors += u64::from(!was_narrow && (!fits || interval.contradicts(unseen)));
             let Some(next) = next else { break };
-            (interval, fits) = (next, true);
+            (interval, fits, was_narrow) = (next, true, next_was_narrow);
         }
         if self.anchor.is_some_and(|last| last.kind != Kind::PsbTsc) {
             self.anchor = Some(interval.right);
