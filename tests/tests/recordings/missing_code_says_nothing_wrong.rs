@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use decoder::DecodeOptions;
-use image::{BundledBytes, Image, ImageOptions};
 use model::{AuxOffset, EventSink, Pid, Site, SpaceId, Target, Tid, TraceEvent, Transfer};
 use truth_tests::{Opened, fixture, pipeline};
+
+use crate::other_machine::{with_symfs, write_bundle};
 
 /// How far apart the packets of a branch may be: a direct one goes by the packet before or after it.
 const NEAR_BYTES: u64 = 16;
@@ -55,22 +56,8 @@ fn check(name: &str, without: &str) -> Option<(usize, usize)> {
         known.get(&(tid, from, to)).is_some_and(near)
     };
     let root = tempfile::tempdir().unwrap();
-    for file in opened.image.bundle().iter().filter(|f| opened.image.object_basename(f.object) != without) {
-        let path = root.path().join(&file.path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        match &file.bytes {
-            BundledBytes::Borrowed(bytes) => std::fs::write(path, bytes).unwrap(),
-            BundledBytes::Made(bytes) => std::fs::write(path, bytes).unwrap(),
-            BundledBytes::File(source) => drop(std::fs::copy(source, path).unwrap()),
-        }
-    }
-    let options = ImageOptions {
-        symfs: Some(root.path().into()),
-        debug_directory: "/nowhere".into(),
-        ..ImageOptions::default()
-    };
-    let image = Image::load(&opened.recording.sideband, &options);
-    let found = branches(&Opened { image, ..opened });
+    write_bundle(&opened.image, root.path(), without);
+    let found = branches(&with_symfs(&opened, root.path()));
     let wrong: Vec<_> = found.iter().filter(|branch| !is_known(branch)).collect();
     if !wrong.is_empty() {
         println!("{name} without {without}: {:x?}", &wrong[..wrong.len().min(5)]);

@@ -13,7 +13,7 @@ use truth_tests::{Opened, fixture, pipeline};
 const FUNCTIONS: [&str; 3] = ["outer_fn", "mid", "round_fn"];
 
 /// Writes what the image is made of, but for objects of the file name `but`.
-fn write_bundle(image: &Image, root: &Path, but: &str) {
+pub(crate) fn write_bundle(image: &Image, root: &Path, but: &str) {
     write_files(&image.bundle(), root, |file| image.object_basename(file.object) != but);
 }
 
@@ -29,7 +29,8 @@ fn write_files(files: &[BundledFile<'_>], root: &Path, wanted: impl Fn(&BundledF
     }
 }
 
-fn with_symfs<'a>(opened: &Opened<'a>, root: &Path) -> Opened<'a> {
+/// The recording with the files below `root` alone.
+pub(crate) fn with_symfs<'a>(opened: &Opened<'a>, root: &Path) -> Opened<'a> {
     let options = ImageOptions {
         symfs: Some(root.into()),
         debug_directory: "/nowhere".into(),
