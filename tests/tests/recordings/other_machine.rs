@@ -25,6 +25,7 @@ fn write_files(files: &[BundledFile<'_>], root: &Path, wanted: impl Fn(&BundledF
     }
 }
 
+/// The recording with the files below `root` alone.
 pub(crate) fn with_symfs<'a>(opened: &Opened<'a>, root: &Path) -> Opened<'a> {
     let options = ImageOptions {
         symfs: Some(root.into()),
