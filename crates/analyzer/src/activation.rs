@@ -2,12 +2,13 @@
 
 use model::{AuxOffset, AuxOwner, Avma, Cpu, EventTime, FunctionId};
 
-use crate::children::{Child, RunningSums, RunningTotal};
+use crate::children::{Child, RunningSums};
 use crate::report::{CallId, CallRow, Caller, Status};
 use crate::request::{LatencyRange, Role};
 use crate::session::{EndedCall, Session};
 use crate::stack::{Frame, FrameKind};
 use crate::thread::{Ending, Thread};
+use crate::total::RunningTotal;
 use crate::tree::{CallTree, Node};
 
 /// What a call of a wanted function (or of the ancestor) gathers while it runs.

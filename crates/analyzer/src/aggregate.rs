@@ -4,17 +4,18 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-use crate::children::{ChildKey, ChildSums, OffCpuKnown, RunningTotal};
+use crate::children::{ChildKey, ChildSums};
 use crate::durations::Durations;
 use crate::histogram::histogram;
 use crate::open_calls::OpenSums;
 use crate::report::{
-    CallCounts, CallRow, Caller, CallerReport, ErrorBound, FunctionReport, Place, Status, Tails, Total,
+    CallCounts, CallRow, Caller, CallerReport, ErrorBound, FunctionReport, Place, Status, Tails,
 };
 use crate::request::{LatencyRange, Request};
 use crate::row_children::{Gathered, RowChildren};
 use crate::row_reasons::RowReasons;
 use crate::stats::{Quantiles, Stats};
+use crate::total::{OffCpuKnown, RunningTotal, Total};
 
 /// The calls of all wanted functions so far.  `C`: what their children are known by until the end, when they get their names.
 pub(crate) struct Aggregate<C> {

@@ -22,10 +22,11 @@ use crate::children::ChildKey;
 use crate::histogram::Bucket;
 use crate::report::{
     CallRow, CallerReport, CauseLoss, ChildKind, ChildRow, CutCause, ErrorBound, FunctionReport, Loss,
-    Report, RowSink, Status, ThreadLoss, Total,
+    Report, RowSink, Status, ThreadLoss,
 };
 use crate::request::{Request, Surroundings};
 use crate::stats::{Quantiles, Stats};
+use crate::total::Total;
 use crate::tree::TreeSink;
 
 /// Violations that are kept; one defect may show at every event.

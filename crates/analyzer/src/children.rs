@@ -5,43 +5,8 @@ use std::hash::{BuildHasher, Hash};
 use model::{Avma, FunctionId, SpaceId};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use crate::report::{ChildKind, ChildRow, Place, Total};
-
-/// A [`Total`] while it is added up: its off-CPU time is what the records tell of, which is nothing where there are none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RunningTotal {
-    pub(crate) count: u64,
-    pub(crate) sum_ns: u64,
-    pub(crate) off_cpu_ns: u64,
-}
-
-impl RunningTotal {
-    #[inline]
-    pub(crate) fn add(&mut self, other: Self) {
-        self.count += other.count;
-        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
-        self.off_cpu_ns = self.off_cpu_ns.saturating_add(other.off_cpu_ns);
-    }
-
-    /// What is known of it.
-    #[inline]
-    pub(crate) fn known(self, off_cpu: OffCpuKnown) -> Total {
-        let Self { count, sum_ns, off_cpu_ns } = self;
-        Total { count, sum_ns, off_cpu_ns: off_cpu.ns(off_cpu_ns) }
-    }
-}
-
-/// Whether records tell of the time off the CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OffCpuKnown(pub(crate) bool);
-
-impl OffCpuKnown {
-    /// The time that they tell of, if they do.
-    #[inline]
-    pub(crate) fn ns(self, off_cpu_ns: u64) -> Option<u64> {
-        self.0.then_some(off_cpu_ns)
-    }
-}
+use crate::report::{ChildKind, ChildRow, Place};
+use crate::total::{OffCpuKnown, RunningTotal, Total};
 
 /// Which child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

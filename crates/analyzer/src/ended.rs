@@ -2,11 +2,12 @@
 
 use model::{Avma, EventTime, FunctionId, Ns};
 
-use crate::children::{Child, RunningTotal};
+use crate::children::Child;
 use crate::report::{ChildKind, Status};
 use crate::session::Session;
 use crate::stack::{Frame, FrameKind};
 use crate::thread::{Ending, Thread};
+use crate::total::RunningTotal;
 use crate::tree::{Gatherer, Node, Part};
 
 impl<'a> Thread<'a> {

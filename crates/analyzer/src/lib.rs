@@ -59,6 +59,7 @@ mod session;
 mod stack;
 pub mod stats;
 mod thread;
+mod total;
 mod traced_causes;
 pub mod tree;
 mod window;
@@ -78,10 +79,11 @@ pub use probed::{ProbeCost, ProbedAnalysis};
 pub use report::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
     CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Place, Report, RowSink, Status, Tails,
-    ThreadLoss, Total, TraceSummary, Untimed,
+    ThreadLoss, TraceSummary, Untimed,
 };
 pub use request::{Ancestor, LatencyRange, Request, StartWindow, Surroundings, scheduler};
 pub use row_children::{RowChild, RowChildren};
 pub use row_reasons::{RowReason, RowReasons};
 pub use stats::{Quantiles, Spread, Stats};
+pub use total::Total;
 pub use tree::{CallTree, FoundPaths, Node, Paths, Step, TreeSink, Trees, off_cpu_spans};

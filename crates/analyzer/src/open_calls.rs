@@ -13,8 +13,9 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-use crate::children::{ChildKey, ChildSums, OffCpuKnown, RunningTotal};
-use crate::report::{CallRow, Caller, ChildRow, Place, Total};
+use crate::children::{ChildKey, ChildSums};
+use crate::report::{CallRow, Caller, ChildRow, Place};
+use crate::total::{OffCpuKnown, RunningTotal, Total};
 
 /// What was seen of a function's calls that were open at the start or the end, or cut; without those inside of another call of
 /// the function.

@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 
 use crate::aggregate::Aggregate;
 use crate::analysis::percent_of_a_core;
-use crate::children::{ChildKey, ChildSums, OffCpuKnown, RunningTotal};
+use crate::children::{ChildKey, ChildSums};
 use crate::code_map::CodeMap;
 use crate::loss::Ledger;
 use crate::off_cpu_causes::{CauseSums, Intervals, Reason, StackNames, ToldBy};
@@ -28,6 +28,7 @@ use crate::report::{
 };
 use crate::request::{Request, Surroundings};
 use crate::row_reasons::RowReasons;
+use crate::total::{OffCpuKnown, RunningTotal};
 use crate::window::ThreadWindow;
 
 /// What probes add to the calls that they measure.

@@ -10,6 +10,7 @@ use crate::open_calls::OpenCalls;
 use crate::row_children::RowChildren;
 use crate::row_reasons::RowReasons;
 use crate::stats::{Quantiles, Stats};
+use crate::total::Total;
 
 /// The report on one recording.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -266,58 +267,6 @@ pub struct Tails {
     pub at_least: Quantiles,
     /// Each of them was longer than every call that was seen to end.
     pub at_most: Quantiles,
-}
-
-/// A number of occurrences and their time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Total {
-    /// Occurrences.
-    pub count: u64,
-    /// Their time, off-CPU included.
-    pub sum_ns: u64,
-    /// Of that, off the CPU; `None`: not known.
-    pub off_cpu_ns: Option<u64>,
-}
-
-impl Default for Total {
-    fn default() -> Self {
-        Self { count: 0, sum_ns: 0, off_cpu_ns: Some(0) }
-    }
-}
-
-impl Total {
-    /// Adds others to these.
-    pub fn add(&mut self, other: Self) {
-        self.count += other.count;
-        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
-        self.off_cpu_ns = self.off_cpu_ns.zip(other.off_cpu_ns).map(|(ns, more)| ns.saturating_add(more));
-    }
-
-    /// Time on the CPU; `None`: not known.
-    #[must_use]
-    pub const fn on_cpu_ns(&self) -> Option<u64> {
-        match self.off_cpu_ns {
-            Some(off_cpu_ns) => Some(self.sum_ns.saturating_sub(off_cpu_ns)),
-            None => None,
-        }
-    }
-
-    /// As many occurrences, without the time of `inside`.
-    #[must_use]
-    pub fn without(&self, inside: &Self) -> Self {
-        let off_cpu_ns = self.off_cpu_ns.zip(inside.off_cpu_ns);
-        Self {
-            count: self.count,
-            sum_ns: self.sum_ns.saturating_sub(inside.sum_ns),
-            off_cpu_ns: off_cpu_ns.map(|(ns, inside)| ns.saturating_sub(inside)),
-        }
-    }
-
-    /// More time than a call took, on or off the CPU.
-    pub(crate) fn exceeds(&self, row: &CallRow) -> bool {
-        let off_cpu = self.off_cpu_ns.zip(row.off_cpu_ns);
-        self.sum_ns > row.latency_ns || off_cpu.is_some_and(|(inside, of_row)| inside > of_row)
-    }
 }
 
 /// An instruction, the same in every process and run.

@@ -3,8 +3,9 @@
 use rustc_hash::FxHashMap;
 
 use crate::by_row::ByRow;
-use crate::children::{ChildKey, OffCpuKnown, RunningTotal, merge_same};
-use crate::report::Total;
+use crate::children::{ChildKey, merge_same};
+
+use crate::total::{OffCpuKnown, RunningTotal, Total};
 
 /// What one child took in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

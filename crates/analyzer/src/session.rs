@@ -5,11 +5,12 @@ use rustc_hash::FxHashMap;
 
 use crate::activation::Activation;
 use crate::aggregate::Aggregate;
-use crate::children::{Child, ChildPlaces, OffCpuKnown, RunningTotal};
+use crate::children::{Child, ChildPlaces};
 use crate::code_map::CodeMap;
 use crate::loss::Ledger;
 use crate::report::{CallRow, Limits, RowSink};
 use crate::request::{Ancestor, Request, Roles, Surroundings};
+use crate::total::{OffCpuKnown, RunningTotal};
 use crate::traced_causes::TracedCauses;
 use crate::tree::{CallTree, TreeSink, Trees};
 

@@ -13,7 +13,8 @@ use std::ops::{Deref, DerefMut};
 use model::{Avma, FunctionId, FunctionKind, Ns, SpaceId};
 
 use crate::activation::Activation;
-use crate::children::{Child, ChildPlaces, RunningTotal};
+use crate::children::{Child, ChildPlaces};
+use crate::total::RunningTotal;
 
 /// Frames that a stack may have.  More than an 8 MB stack can hold (a frame takes at least 16 bytes there).
 pub(crate) const DEPTH_MAX: usize = 1 << 20;

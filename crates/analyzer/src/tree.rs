@@ -20,7 +20,8 @@ use model::schedule::OffCpu;
 use model::{AuxOffset, FunctionId, Ns, Schedule, Tid};
 
 use crate::children::ChildKey;
-use crate::report::{CallRow, ChildKind, Place, Status, Total};
+use crate::report::{CallRow, ChildKind, Place, Status};
+use crate::total::Total;
 use merge::Merged;
 
 pub(crate) use gather::{Gatherer, Part};

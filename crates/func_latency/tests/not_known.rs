@@ -165,6 +165,38 @@ fn cpu_time_without_switch_records_is_refused() {
     }
 }
 
+/// A track without slices, and CPU time that was all of the time.
+#[test]
+fn exports_without_switch_records_have_no_off_cpu_time() {
+    let directory = recorded("no_switches_exports", NO_SWITCHES);
+    for (format, of_cpu) in [("perfetto", &b"off-CPU"[..]), ("pprof", b"cpu")] {
+        let has = |input: &str| {
+            check(&directory, &["export", input, "-f", "f", "--format", format, "-o", "exported"], 0);
+            let bytes = std::fs::read(directory.join("exported")).unwrap();
+            bytes.windows(of_cpu.len()).any(|window| window == of_cpu)
+        };
+        assert!(has("whole.data") && !has("perf.data"), "{format}");
+    }
+    check(&directory, &["export", "-f", "f", "--format", "jsonl", "-o", "rows.jsonl"], 0);
+    let rows = std::fs::read_to_string(directory.join("rows.jsonl")).unwrap();
+    assert_eq!(rows.matches("\"off_cpu_ns\":null").count(), 2, "{rows}");
+}
+
+/// It was all "running".
+#[test]
+fn an_explanation_says_that_off_cpu_time_is_not_known() {
+    let directory = recorded("no_switches_explain", NO_SWITCHES);
+    let words = ["explain", "77-0", "-f", "f"];
+    let (text, _) = check(&directory, &words, 0);
+    assert!(
+        text.contains("off-CPU time is not known (the recording has no context-switch records"),
+        "{text}"
+    );
+    assert!(json(&directory, &words)["no_off_cpu"].is_string());
+    let (whole, _) = check(&directory, &["explain", "77-0", "-f", "f", "-i", "whole.data"], 0);
+    assert!(!whole.contains("not known"), "{whole}");
+}
+
 #[test]
 fn a_difference_says_which_side_does_not_know_off_cpu_time() {
     let directory = recorded("no_switches_diff", NO_SWITCHES);

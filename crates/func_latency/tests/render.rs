@@ -495,7 +495,7 @@ fn json_report() {
     check_json("report.json", &report());
 }
 
-/// Unknown was 0 in sums and counts, and a CPU percent of which nobody knew how much was sleep.
+/// Unknown was 0 in sums and counts, and CPU percent was that of all time, asleep or not.
 #[test]
 fn json_without_switch_records_has_null() {
     check_json("report-no-switches.json", &without_switches(report()));

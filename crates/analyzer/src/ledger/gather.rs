@@ -7,8 +7,9 @@ use rustc_hash::FxHashMap;
 
 use super::{Groups, Ledger, LeftOut, Parts, Side};
 use crate::children::ChildKey;
-use crate::report::{CallId, CallRow, ChildKind, FunctionReport, Total};
+use crate::report::{CallId, CallRow, ChildKind, FunctionReport};
 use crate::row_children::RowChild;
+use crate::total::Total;
 use crate::tree::{CallTree, Node, Step, TreeSink, Trees};
 
 /// Takes the trees of a function's calls into a ledger; the variance is that of all that were seen from entry to end.

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use model::AuxOffset;
 
 use super::script::{analyse, analyse_trees, id};
-use crate::children::{ChildKey, ChildSums, OffCpuKnown, RunningTotal};
+use crate::children::{ChildKey, ChildSums};
+use crate::total::{OffCpuKnown, RunningTotal};
 use crate::{Ancestor, CallRow, CallTree, ChildRow, LatencyRange, Paths, Request, Total, TreeSink, Trees};
 
 /// A small generator of random numbers (xorshift64*): the same events on every run.

@@ -137,8 +137,9 @@ impl<'a> Trace<'a> {
             ..packet
         };
         if std::mem::take(&mut self.is_first) {
-            let event_names =
-                [PREEMPTED, OFF].map(|(iid, name)| EventName { iid, name: name.to_owned() }).to_vec();
+            let names = if self.schedule.has_switches() { &[PREEMPTED, OFF][..] } else { &[] };
+            let event_name = |(iid, name): &(u64, &str)| EventName { iid: *iid, name: (*name).to_owned() };
+            let event_names = names.iter().map(event_name).collect();
             packet.sequence_flags |= INCREMENTAL_STATE_CLEARED;
             packet.interned_data = Some(InternedData { event_names });
         }
@@ -157,7 +158,8 @@ impl<'a> Trace<'a> {
             let name = Some("off-CPU".to_owned());
             let off_cpu =
                 TrackDescriptor { uuid: track | OFF_CPU, name, thread: None, parent_uuid: Some(track) };
-            for descriptor in [own, off_cpu] {
+            let off_cpu = self.schedule.has_switches().then_some(off_cpu);
+            for descriptor in [Some(own), off_cpu].into_iter().flatten() {
                 self.packet(TracePacket { track_descriptor: Some(descriptor), ..TracePacket::default() });
             }
         }
