@@ -267,9 +267,15 @@ mod tests {
         assert!(options.per_cpu);
         assert_eq!((options.switch, options.tick_us), (3, 50.0));
         assert_eq!(options.filter, ["a", "b"]);
-        for wrong in
-            ["--switch=4", "--ncpu=0", "--nonsense", "stray", "--tsc-lag=9", "--tsc-lag=9,8", "--tsc-lag=0,-1"]
-        {
+        for wrong in [
+            "--switch=4",
+            "--ncpu=0",
+            "--nonsense",
+            "stray",
+            "--tsc-lag=9",
+            "--tsc-lag=9,8",
+            "--tsc-lag=0,-1",
+        ] {
             assert!(Options::from_args([wrong]).is_err(), "{wrong}");
         }
     }
