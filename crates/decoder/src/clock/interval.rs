@@ -249,7 +249,7 @@ impl Interval {
         let wide = self.right.bounded(around.reduce(Range::hull).or(cycle));
         let mut fits = true;
         let mut right = wide;
-        let mut estimate = self.end_estimate();
+        let mut estimate = self.end_estimate().filter(|_| wide.kind != Kind::PsbTsc);
         if let Some(next) = &mut next {
             fits = next.narrow_start(cycle, unseen);
             estimate = if wide.kind == Kind::PsbTsc {
