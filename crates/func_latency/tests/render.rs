@@ -8,9 +8,9 @@ mod unknown;
 use analyzer::histogram::histogram;
 use analyzer::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
-    CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, OffCpuCauses, OpenCalls, Place, Quantiles,
-    Reason, ReasonRow, Report, RowChildren, RowReasons, RowSink, SortedDurations, Stats, Status, Tails,
-    ThreadLoss, ToldBy, Total, TraceSummary, Untimed, Waker, WakerRow, WakerStackRow,
+    CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, OffCpuCauses, OpenCaller, OpenCalls, Place,
+    Quantiles, Reason, ReasonRow, Report, RowChildren, RowReasons, RowSink, SortedDurations, Stats, Status,
+    Tails, ThreadLoss, ToldBy, Total, TraceSummary, Untimed, Waker, WakerRow, WakerStackRow,
 };
 use func_latency::config::{RowsFile, RowsForm};
 use func_latency::render::rows::{self, RowsWriter};
@@ -180,10 +180,30 @@ fn function() -> FunctionReport {
         ],
         off_cpu_causes: Some(causes()),
         longest_open: vec![open, cut],
-        open: OpenCalls::default(),
+        open: open_calls(read),
         rows: vec![complete, open, cut],
         row_children: RowChildren::default(),
         row_reasons: RowReasons::default(),
+        overfull: None,
+    }
+}
+
+/// An event loop that a gap has cut, and a call that was waiting at the end.
+fn open_calls(caller: Caller) -> OpenCalls {
+    let total = |count, sum_ns, off_cpu_ns| Total { count, sum_ns, off_cpu_ns };
+    let site = Some(Place { object: ObjectId(0), svma: Svma(0x10) });
+    OpenCalls {
+        observed: total(2, 9_500_000, 8_000_000),
+        resumed: total(1, 400_000, 0),
+        children: vec![
+            child(ChildKind::Syscall, 0, 0x40, 3, 8_200_000, 8_000_000),
+            child(ChildKind::Call, 2, 0x20, 12, 1_290_000, 0),
+            child(ChildKind::Own, 0, 0, 2, 10_000, 0),
+        ],
+        callers: vec![
+            OpenCaller { caller, site, observed: total(1, 9_000_000, 8_000_000) },
+            OpenCaller { caller: Caller::Unknown, site: None, observed: total(1, 500_000, 0) },
+        ],
         overfull: None,
     }
 }

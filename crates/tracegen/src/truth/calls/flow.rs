@@ -251,9 +251,13 @@ impl Stack<'_> {
                 false if is_stub => (top_entered, top_site),
                 false => (Entered::Tail, event.from),
             };
+            // Where it returns to is known by how the jumper, or who tail-called that, was entered.
+            let base = self.group_base(self.frames.len().saturating_sub(1));
+            let is_seen =
+                !self.lost && self.frames.get(base).is_some_and(|f| f.seen_after == Some(self.losses));
             self.pop_group(true);
             if top_returns_to.is_some() {
-                let hidden = self.push(function, top_returns_to, Entered::Call, site, at_entry);
+                let hidden = self.push(function, top_returns_to, Entered::Call, site, at_entry && is_seen);
                 (hidden.entered, hidden.hidden) = (entered, true);
             }
             return;
