@@ -1,12 +1,13 @@
 //! Files mapped into memory, and what becomes of one that is cut while it is mapped.
 //!
-//! A page of a mapping that its file does not have any more cannot be read: the kernel sends SIGBUS.  To look at the length
-//! before each access would come too late in a race, and to read whole files instead would copy gigabytes.  So the command
-//! has the signal caught: the mapping gets zeros from that page on, its file is remembered as cut, and the command says so
-//! before it hands out a result.  Where no handler was asked for, the signal ends the process as it ends any other.
+//! A page of a mapping that its file does not have any more cannot be read: the kernel sends SIGBUS.  To
+//! look at the length before each access would come too late in a race, and to read whole files instead
+//! would copy gigabytes.  So the command has the signal caught: the mapping gets zeros from that page on,
+//! its file is remembered as cut, and the command says so before it hands out a result.  Where no handler
+//! was asked for, the signal ends the process as it ends any other.
 //!
-//! The signal is synchronous, of the thread that reads the mapping.  That thread is in none of our functions that hold
-//! [`MAPPINGS`], and not in the allocator, so the handler may take the lock.
+//! The signal is synchronous, of the thread that reads the mapping.  That thread is in none of our functions
+//! that hold [`MAPPINGS`], and not in the allocator, so the handler may take the lock.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -68,9 +69,9 @@ impl MappedFile {
     /// # Errors
     /// What the system says.
     pub fn of(file: &File, path: &Path) -> io::Result<Self> {
-        // SAFETY: the mapping is read-only and private to this process.  Another process that writes to the file can change
-        // bytes under us, and one that cuts it can make them zeros: every value is read once, checked and copied out, so
-        // this can give a wrong answer, but no invalid access.
+        // SAFETY: the mapping is read-only and private to this process.  Another process that writes to the
+        // file can change bytes under us, and one that cuts it can make them zeros: every value is read
+        // once, checked and copied out, so this can give a wrong answer, but no invalid access.
         let map = unsafe { Mmap::map(file) }?;
         let start = map.as_ptr() as usize;
         if !map.is_empty() {
@@ -81,8 +82,8 @@ impl MappedFile {
         Ok(Self(map))
     }
 
-    /// Maps a whole file and keeps it open: one that loses less than a page is known as cut, too.  For the few files on which
-    /// all figures rest.
+    /// Maps a whole file and keeps it open: one that loses less than a page is known as cut, too.  For the
+    /// few files on which all figures rest.
     ///
     /// # Errors
     /// What the system says.
@@ -95,7 +96,8 @@ impl MappedFile {
         Ok(mapped)
     }
 
-    /// Does `work`, which looks at few and distant bytes: the kernel reads these and not, as otherwise, what is around them.
+    /// Does `work`, which looks at few and distant bytes: the kernel reads these and not, as otherwise, what
+    /// is around them.
     pub fn sparsely<T>(files: &[&Self], work: impl FnOnce() -> T) -> T {
         // A hint: where the kernel does not take it nothing is lost but time.
         let advise = |advice| files.iter().for_each(|Self(map)| drop(map.advise(advice)));
@@ -172,7 +174,7 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, _context: *mut c
     if code == libc::BUS_ADRERR && put_zeros(address) {
         return;
     }
-    // Not ours: what happened before is to happen, when the instruction runs again, or to a signal that was sent.
+    // Not ours: the former action runs, when the instruction is tried again, or for a signal that was sent.
     // SAFETY: the saved action came from the kernel; without one, zeros are the default action.
     unsafe {
         let before = BEFORE.get().copied().unwrap_or_else(|| std::mem::zeroed());
@@ -192,8 +194,8 @@ fn put_zeros(address: usize) -> bool {
     let start = address - address % PAGE;
     let len = known.addresses.end - start;
     let fixed = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-    // SAFETY: all of these pages are of one mapping of ours, which is unmapped only when its `MappedFile` is dropped, and
-    // that waits for the lock.  They stay mapped and readable, as references to them demand.
+    // SAFETY: all of these pages are of one mapping of ours, which is unmapped only when its `MappedFile` is
+    // dropped, and that waits for the lock.  They stay mapped and readable, as references to them demand.
     let mapped = unsafe { libc::mmap(start as *mut c_void, len, libc::PROT_READ, fixed, -1, 0) };
     known.is_cut = mapped != libc::MAP_FAILED;
     known.is_cut

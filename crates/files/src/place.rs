@@ -63,8 +63,8 @@ impl Place {
         self.open_with(OFlags::NOFOLLOW)
     }
 
-    /// Opens a regular file that stands where everybody may put one (`/tmp`): not through a link, with no other name (a hard
-    /// link to somebody else's file), and of one of these owners.
+    /// Opens a regular file in a directory where every user may write (`/tmp`): not through a link, with no
+    /// other name (a hard link to another user's file), and of one of these owners.
     ///
     /// # Errors
     /// As [`Self::open`]; also if it is not such a file.
@@ -75,8 +75,8 @@ impl Place {
         is_trusted.then_some(file).ok_or_else(|| io::ErrorKind::PermissionDenied.into())
     }
 
-    /// What the file is, is asked of the very file that is then opened: to open a device may act on it, and to open a pipe
-    /// waits.  `NONBLOCK` is for files with a lease.
+    /// What the file is, is asked of the very file that is then opened: to open a device may act on it, and
+    /// to open a pipe waits.  `NONBLOCK` is for files with a lease.
     fn open_with(&self, flags: OFlags) -> io::Result<File> {
         let found = File::from(self.resolve(OFlags::PATH | OFlags::CLOEXEC | flags)?);
         if !found.metadata()?.is_file() {
@@ -99,7 +99,8 @@ impl Place {
         is_same.then_some(file).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Below another root by `openat2`: no link leads out of it.  On kernels without (before 5.6) nothing is opened there.
+    /// Below another root by `openat2`: no link leads out of it.  On kernels without (before 5.6) nothing is
+    /// opened there.
     fn resolve(&self, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let Some(root) = &self.root else { return rustix::fs::openat(CWD, &self.path, flags, Mode::empty()) };
         let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn where_everybody_may_write_links_and_other_owners_count_for_nothing() {
+    fn owned_files_have_no_links_and_known_owners() {
         let directory = tempfile::tempdir().unwrap();
         let of = |name: &str| directory.path().join(name);
         fs::write(of("map"), "").unwrap();

@@ -4,8 +4,9 @@
 //! DIR/perf.data      the recording: a file, or a directory (perf record --threads)
 //! DIR/objects/       what --symfs gets
 //! ```
-//! Who was profiled chose the names of all these files, and the profiler may read more than they.  So a bundle has what was read
-//! and understood, and no copy of a path.  It is written beside its place, which it takes when it is whole.
+//! The profiled processes chose the names of all these files, and the profiler may read more than they may.
+//! So a bundle has what was read and understood, and no copy of a path.  It is written beside its place,
+//! which it takes when it is whole.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

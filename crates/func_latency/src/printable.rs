@@ -1,8 +1,9 @@
 //! Text that came from the traced program, on its way to a terminal.
 //!
-//! Names of symbols, files and threads are whatever their makers wrote there: with line ends they would forge lines of a
-//! report or messages of ours, with control characters move the cursor, change colours or answer for the user; with marks for
-//! the direction of writing they would turn what stands beside them, on a page in a browser, too.
+//! Names of symbols, files and threads are whatever their makers wrote there: with line ends they would
+//! forge lines of a report or messages of ours, with control characters move the cursor, change colours or
+//! answer for the user; with marks for the direction of writing they would turn what stands beside them, on
+//! a page in a browser, too.
 //!
 //! ```text
 //! names      printable where they are formatted: NamesFor, with_printable, Table, messages

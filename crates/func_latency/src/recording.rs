@@ -27,7 +27,8 @@ pub(crate) fn read(file: &perfdata::File) -> Result<Recording<'_>> {
     Ok(recording)
 }
 
-/// Whether all files that are mapped still are what they were: where one was cut meanwhile, nothing counts that was found out.
+/// Whether all files that are mapped still are what they were: where one was cut meanwhile, nothing counts
+/// that was found out.
 ///
 /// # Errors
 /// One was cut.

@@ -144,7 +144,7 @@ fn a_bundle_is_whole_or_not_there() {
     check(&directory, &["bundle", "-o", "there"], 0);
 }
 
-/// As root makes it of a directory that somebody else has made.
+/// Root bundles a directory that another user has made.
 #[test]
 fn links_of_a_recording_lead_nowhere() {
     let directory = scratch("hostile-links");
@@ -160,7 +160,8 @@ fn links_of_a_recording_lead_nowhere() {
     assert_eq!(names_in(&directory.join("there/perf.data")), ["data"]);
 }
 
-/// Runs `words`, cuts `file` when the first message is about to be written, and lets it go on: exit code and stderr.
+/// Runs `words`, cuts `file` when the first message is about to be written, and lets it go on: exit code and
+/// stderr.
 fn cut_while_it_runs(directory: &Path, words: &[&str], file: &str) -> (Option<i32>, String) {
     let (mut ours, mut its) = UnixStream::pair().unwrap();
     // Full, so that its first message waits until we have read.

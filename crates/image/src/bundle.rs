@@ -21,12 +21,13 @@ use crate::vdso;
 pub struct Bundle<'a> {
     /// By path; none is a directory of another one.
     pub files: Vec<BundledFile<'a>>,
-    /// Names of objects that are here, and whose files cannot be in a bundle: they would be outside of its directory, or where
-    /// another one is.
+    /// Names of objects that are here, and whose files cannot be in a bundle: they would be outside of its
+    /// directory, or where another one is.
     pub left_out: Vec<String>,
 }
 
-/// A file of a bundle: an ELF file, or what was understood of a jitdump, a perf map or lists of kernel symbols.
+/// A file of a bundle: an ELF file, or what was understood of a jitdump, a perf map or lists of kernel
+/// symbols.
 #[derive(Debug)]
 pub struct BundledFile<'a> {
     /// The object that it is of; what several share is of the first.
@@ -37,7 +38,8 @@ pub struct BundledFile<'a> {
     pub bytes: BundledBytes<'a>,
 }
 
-/// The bytes of a bundled file: those that the image was made of, as a second look at a path could find another file.
+/// The bytes of a bundled file: those that the image was made of, as a second look at a path could find
+/// another file.
 #[derive(Debug)]
 pub enum BundledBytes<'a> {
     /// In memory.

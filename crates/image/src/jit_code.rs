@@ -66,11 +66,11 @@ impl Dumps {
     }
 }
 
-/// Where a file may be that a process's runtime wrote, and whose files are taken there: as it is named, then in the
-/// process's own file system.
+/// Where a file may be that a process's runtime wrote, and whose files are taken there: as it is named, then
+/// in the process's own file system.
 pub(crate) fn places(name: &str, pid: Pid, options: &ImageOptions) -> Vec<(Place, Owners)> {
     let process = format!("/proc/{}", pid.0);
-    // Who gives a directory says that its files are the right ones.
+    // A directory that the user gives has the right files.
     let owner = options.symfs.as_deref().unwrap_or(Path::new(&process));
     let mut places = locate::by_name(name, options);
     places.extend(options.symfs.is_none().then(|| locate::in_its_namespace(name, pid)));

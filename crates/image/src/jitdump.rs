@@ -104,7 +104,7 @@ pub(crate) fn whole_records(bytes: &[u8]) -> Option<&[u8]> {
     bytes.get(..parse(bytes, None, MAX_PLACEMENTS)?.bytes)
 }
 
-/// Reads a dump up to the first damage, for the program may have died while it wrote, or up to so many placements.
+/// Reads a dump up to the first damage (the program may have died while it wrote), at most `max_placements`.
 fn parse(bytes: &[u8], clock: Option<&TscClock>, max_placements: usize) -> Option<Code> {
     let word = |at: usize| bytes.get(at..)?.first_chunk().map(|w| u32::from_le_bytes(*w));
     if (word(0)?, word(4)?, word(12)?) != (MAGIC, VERSION, MACHINE_X86_64) {

@@ -18,8 +18,9 @@ const MAX_INLINE_DEPTH: usize = 256;
 /// Compilation units of one object: each takes half a kilobyte before anything is asked of it.
 const MAX_UNITS: usize = 1 << 17;
 
-/// A line program of this size may have a row of 24 bytes for each of its own: a unit with a larger one is none of a compiler's.
-const MAX_LINE_PROGRAM_BYTES: usize = 2 << 20;
+/// The longest line program: it may have a row of 24 bytes for each of its bytes.  An object with a longer one
+/// (some of link-time optimisation) has no lines.
+const MAX_LINE_PROGRAM_BYTES: usize = 4 << 20;
 
 /// What the units in use may take: beyond it all are dropped, and parsed again when they are asked for.
 const MAX_PARSED_BYTES: usize = 64 << 20;
@@ -156,14 +157,14 @@ fn context<'a>(
 /// Each begins with its length (DWARF 5, 7.4).
 fn longest_line_program(mut rest: &[u8]) -> usize {
     let mut longest = 0;
-    while let Some((len, behind)) = rest.split_first_chunk() {
-        let (len, behind) = match (u32::from_le_bytes(*len), behind.split_first_chunk()) {
-            (u32::MAX, Some((len, behind))) => (u64::from_le_bytes(*len), behind),
-            (len, _) => (len.into(), behind),
+    while let Some((len, after)) = rest.split_first_chunk() {
+        let (len, after) = match (u32::from_le_bytes(*len), after.split_first_chunk()) {
+            (u32::MAX, Some((len, after))) => (u64::from_le_bytes(*len), after),
+            (len, _) => (len.into(), after),
         };
-        let len = usize::try_from(len).unwrap_or(usize::MAX).min(behind.len());
+        let len = usize::try_from(len).unwrap_or(usize::MAX).min(after.len());
         longest = longest.max(len);
-        rest = behind.get(len..).unwrap_or_default();
+        rest = after.get(len..).unwrap_or_default();
     }
     longest
 }

@@ -27,8 +27,8 @@ pub struct ImageOptions {
     /// The file systems here, if the recording was made on this machine: then a file with another inode than the recorded
     /// one is another file.  `None`: inodes say nothing.
     pub host_files: Option<HostFiles>,
-    /// Errors say nothing of files that only some users may read: this process may read more than whoever made the
-    /// recording, and what they named.
+    /// Errors say nothing of files that only some users may read: this process may read more than the author
+    /// of the recording, which names the files.
     pub hide_private: bool,
     /// Where to take the kernel's code from.
     pub kernel: KernelOptions,
@@ -63,8 +63,8 @@ impl Default for ImageOptions {
 }
 
 impl ImageOptions {
-    /// A path of the traced machine on this one; `None` if it leads out of `symfs`.  Links that the directory's owner put
-    /// there may.
+    /// A path of the traced machine on this one; `None` if it leads out of `symfs`.  Links that the
+    /// directory's owner put there may.
     pub(crate) fn rooted(&self, path: &Path) -> Option<PathBuf> {
         match &self.symfs {
             Some(root) => Some(root.join(inside_root(path)?)),

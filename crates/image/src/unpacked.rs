@@ -6,7 +6,8 @@ use object::{CompressionFormat, Object, ObjectSection};
 
 use crate::contents::Contents;
 
-/// What all compressed sections of one object become, at the most.  Where they are larger, the object has no DWARF.
+/// What all compressed sections of one object become, at the most.  Where they are larger, the object has no
+/// DWARF.
 const MAX_BYTES: u64 = 128 << 20;
 
 /// The bytes of a section.

@@ -1,4 +1,5 @@
-//! What hostile files cost: one after the other in a process that does nothing else, for its peak of memory is looked at.
+//! What hostile files cost: one after the other in a process that does nothing else, for its peak of memory
+//! is looked at.
 
 #![allow(clippy::unwrap_used)]
 

@@ -44,7 +44,8 @@ impl Kcore {
         Ok(Self { file, is_live, segments })
     }
 
-    /// The bytes of a stretch, as far as one segment has them and no more than `max_bytes`, and where they start.
+    /// The bytes of a stretch, as far as one segment has them and no more than `max_bytes`, and where they
+    /// start.
     pub(super) fn read(&self, (start, end): (Avma, Avma), max_bytes: u64) -> Option<(Avma, Vec<u8>)> {
         let overlap = |&(address, size, offset): &(Avma, u64, u64)| {
             let (from, to) = (address.max(start), Avma(address.0.saturating_add(size)).min(end));

@@ -1,7 +1,7 @@
 //! `kallsyms` and `modules`: where a kernel's text is.
 //!
-//! A recording says which addresses were text, and whoever made it may say so of any memory.  From `/proc/kcore` only that is
-//! taken which the kernel itself calls text: from `_stext` to `_etext`, and its modules.
+//! A recording says which addresses were text, and its author can say so of any memory.  From `/proc/kcore`
+//! only what the kernel itself calls text is taken: from `_stext` to `_etext`, and its modules.
 
 use std::path::Path;
 
@@ -38,8 +38,8 @@ impl Lists {
 
     /// The part of a recorded range that is text; `None` if nothing is.
     ///
-    /// What the lists do not say the recording may say of a copy, which has only what somebody chose to copy, but not of the
-    /// memory of a kernel that runs (`is_live`).
+    /// Where a list is missing, the recording's range counts for a copy, which has only what its maker
+    /// chose, and nothing of the memory of a running kernel (`is_live`).
     pub(super) fn text_in(&self, range: &Range, is_live: bool) -> Option<(Avma, Avma)> {
         let unbounded = (!is_live).then_some((Avma(0), Avma(u64::MAX)));
         let (from, to) = match (range.is_core(), &self.modules) {
@@ -60,8 +60,8 @@ impl Lists {
         Some((address("_stext").or_else(|| address("_text"))?, address("_etext")?))
     }
 
-    /// The kernel's symbols are not where they were when the recording was made (`nokaslr` apart, each start moves it).  Where
-    /// addresses are hidden (`kptr_restrict`) that is not known.
+    /// The kernel's symbols are not where they were when the recording was made (`nokaslr` apart, each start
+    /// moves it).  Where addresses are hidden (`kptr_restrict`) that is not known.
     pub(super) fn is_elsewhere(&self, range: &Range) -> bool {
         let is_start = |symbol: &&Symbol| matches!(&*symbol.name, "_text" | "_stext");
         let mut starts = self.symbols.iter().filter(is_start).peekable();

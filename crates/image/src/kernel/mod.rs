@@ -34,7 +34,8 @@ use places::Place;
 
 /// Where the kernel is linked on x86-64 (`__START_KERNEL`): addresses of kernel code are given as if it had stayed there.
 const LINKED_AT: u64 = 0xffff_ffff_8100_0000;
-/// The most bytes of text of all ranges: more than the kernel of any distribution has with all modules that are in use.
+/// The most bytes of text of all ranges: more than the kernel of any distribution has with all modules that
+/// are in use.
 const MAX_TEXT: u64 = 96 << 20;
 /// The name of the kernel without its modules.
 pub(crate) const CORE: &str = "[kernel.kallsyms]";
