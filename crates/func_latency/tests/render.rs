@@ -193,16 +193,16 @@ fn open_calls(caller: Caller) -> OpenCalls {
     let total = |count, sum_ns, off_cpu_ns| Total { count, sum_ns, off_cpu_ns };
     let site = Some(Place { object: ObjectId(0), svma: Svma(0x10) });
     OpenCalls {
-        observed: total(2, 9_500_000, 8_000_000),
-        resumed: total(1, 400_000, 0),
+        observed: total(2, 9_500_000, Some(8_000_000)),
+        resumed: total(1, 400_000, Some(0)),
         children: vec![
             child(ChildKind::Syscall, 0, 0x40, 3, 8_200_000, 8_000_000),
             child(ChildKind::Call, 2, 0x20, 12, 1_290_000, 0),
             child(ChildKind::Own, 0, 0, 2, 10_000, 0),
         ],
         callers: vec![
-            OpenCaller { caller, site, observed: total(1, 9_000_000, 8_000_000) },
-            OpenCaller { caller: Caller::Unknown, site: None, observed: total(1, 500_000, 0) },
+            OpenCaller { caller, site, observed: total(1, 9_000_000, Some(8_000_000)) },
+            OpenCaller { caller: Caller::Unknown, site: None, observed: total(1, 500_000, Some(0)) },
         ],
         overfull: None,
     }
