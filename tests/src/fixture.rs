@@ -72,6 +72,12 @@ impl Fixture {
         self.options.contains("--kernel").then(|| self.data.with_file_name(name))
     }
 
+    /// Its trace has times.  One without is for tests of its own: nothing else can be held against the truth's.
+    #[must_use]
+    pub fn has_times(&self) -> bool {
+        !self.options.contains("--no-tsc-packets")
+    }
+
     fn exists(&self) -> bool {
         self.data.is_file() && self.truth.is_file()
     }
@@ -152,7 +158,7 @@ pub fn fixture(name: &str) -> Option<Fixture> {
     found
 }
 
-/// The recordings of one run that were made, without those that are left to the full run.
+/// The recordings of one run that were made, without those that are left to the full run and those without times.
 /// `FUNC_LATENCY_ONLY=NAME` leaves out all others.
 ///
 /// # Panics
@@ -161,7 +167,7 @@ pub fn fixture(name: &str) -> Option<Fixture> {
 pub fn fixtures_of(log: &str) -> Vec<Fixture> {
     assert!(matrix().iter().any(|f| f.log == log), "no recordings of {log} in fixtures/matrix.txt");
     let only = env::var("FUNC_LATENCY_ONLY").ok();
-    let is_in_lane = |f: &Fixture| !f.full_only || is_full_run();
+    let is_in_lane = |f: &Fixture| f.has_times() && (!f.full_only || is_full_run());
     let wanted =
         |f: &Fixture| f.log == log && only.as_ref().map_or_else(|| is_in_lane(f), |only| *only == f.name);
     let (there, not): (Vec<_>, Vec<_>) = matrix().into_iter().filter(wanted).partition(Fixture::exists);

@@ -5,6 +5,7 @@
 //! with `FUNC_LATENCY_REQUIRE_FIXTURES=1` it fails.
 
 pub mod agreement;
+pub mod child_rows;
 pub mod fixture;
 pub mod pipeline;
 pub mod rows;

@@ -59,6 +59,7 @@ impl<'a> Opened<'a> {
     /// See [`Error`].
     pub fn with_kernel(file: &'a perfdata::File, kernel: &Kernel) -> Result<Self, Error> {
         let recording = file.recording()?;
+        let recording = Recording { no_times: decoder::no_times(&recording), ..recording };
         let schedule = Schedule::new(&recording.sideband);
         let options = ImageOptions { kernel: kernel.files.clone(), ..ImageOptions::default() };
         let image = Image::load(&recording.sideband, &options);

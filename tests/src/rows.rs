@@ -10,7 +10,7 @@ use tracegen::truth::calls::{Calls, Entered, Row, Status};
 use crate::pipeline::Opened;
 
 /// The kernel's time from a thread's last traced instruction until it has left the CPU: the truth has no event of it.
-const LEAVING_NS: u64 = 2_000;
+pub(crate) const LEAVING_NS: u64 = 2_000;
 
 /// How far off the estimate of a stay in the scheduler may be.
 const SCHEDULER_NS: u64 = 200;
@@ -82,27 +82,6 @@ fn already_at_entry(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls)
     let found = calls.rows.iter().filter(|row| row.number == 0 && row.status == Status::OpenStart);
     let has_filter = opened.recording.pt.has_ip_filter;
     found.filter(|_| has_filter).filter(looks_entered).map(|row| row.tid).collect()
-}
-
-/// Children of counted calls whose number is not the oracle's, described; empty if there are none.
-///
-/// By kind and site: what code without a symbol is called is not the same in both.
-#[must_use]
-pub fn child_differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls) -> String {
-    let at = calls.rows.first().map_or(Ns(0), |row| row.start);
-    let mut counts: BTreeMap<(&str, Option<Place>), (u64, u64)> = BTreeMap::new();
-    for child in &report.children {
-        counts.entry((child.kind.name(), child.site)).or_default().0 += child.total.count;
-    }
-    for child in calls.children.iter().filter(|child| child.sum.count > 0) {
-        counts.entry((child.kind, site(opened, child.site, at))).or_default().1 += child.sum.count;
-    }
-    let mut text = String::new();
-    for ((kind, site), (ours, truth)) in counts.into_iter().filter(|(_, (ours, truth))| ours != truth) {
-        let at = site.map_or("-".to_owned(), |place| opened.image.site_name_at(place.object, place.svma));
-        let _ = writeln!(text, "{}: {ours} children, not {truth}: {kind} at {at}", calls.function);
-    }
-    text
 }
 
 /// The rows of both in order, without those of which one of them says that it is guessing.  Such a one may have none in
@@ -193,11 +172,12 @@ fn difference(opened: &Opened<'_>, ours: &CallRow, truth: &Row, compare: Compare
     } else if !truth.status.is_whole() {
         // "At least": how long the thread sleeps on after its last event is not always known, and what
         // follows a loss never is.
-        let on_cpu = ours.latency_ns.saturating_sub(ours.off_cpu_ns);
-        let most = truth.latency_ns.saturating_sub(truth.off_cpu_ns) + LEAVING_NS;
+        let known_ns = |off_cpu_ns: u64| ours.off_cpu_ns.map_or(0, |_| off_cpu_ns);
+        let on_cpu = ours.latency_ns.saturating_sub(ours.off_cpu_ns.unwrap_or_default());
+        let most = truth.latency_ns.saturating_sub(known_ns(truth.off_cpu_ns)) + LEAVING_NS;
         let wrong = too_long(on_cpu, most, ours.error_ns);
         wrong.then_some("at least")
-    } else if ours.off_cpu_ns.abs_diff(truth.off_cpu_ns) > off_cpu_error(opened, ours) {
+    } else if ours.off_cpu_ns.is_some_and(|ns| ns.abs_diff(truth.off_cpu_ns) > off_cpu_error(opened, ours)) {
         Some("off-CPU time")
     } else if ours.latency_ns.abs_diff(truth.latency_ns) > ours.error_ns {
         Some("latency")
@@ -236,7 +216,7 @@ fn same_caller(caller: Caller, entered: Entered, caller_ip: Avma) -> bool {
     }
 }
 
-fn site(opened: &Opened<'_>, ip: Avma, at: Ns) -> Option<Place> {
+pub(crate) fn site(opened: &Opened<'_>, ip: Avma, at: Ns) -> Option<Place> {
     if ip == Avma(0) {
         return None;
     }

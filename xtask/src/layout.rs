@@ -1,6 +1,11 @@
 //! Where things are.
 
-use std::path::PathBuf;
+use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use crate::process::Result;
 
 /// The top of the repository.
 pub(crate) fn root() -> PathBuf {
@@ -13,11 +18,58 @@ pub(crate) fn root() -> PathBuf {
 pub(crate) fn target() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(dir) => root().join(dir),
-        None => root().join("target"),
+        None => target_elsewhere().unwrap_or_else(|| root().join("target")),
     }
+}
+
+/// Where cargo is told to build in a checkout whose path has a space or a comma.
+pub(crate) fn target_elsewhere() -> Option<PathBuf> {
+    if std::env::var_os("CARGO_TARGET_DIR").is_some() { None } else { elsewhere(&root()) }
+}
+
+/// Where the path of a checkout has a space, `make` cannot build libbpf, the kernel's build system no
+/// module, and IP filters cannot name programs (nor where it has a comma): what is built is here then.
+fn elsewhere(root: &Path) -> Option<PathBuf> {
+    let has_separator = root.to_string_lossy().contains(|c: char| c.is_whitespace() || c == ',');
+    has_separator.then(|| {
+        let mut hasher = DefaultHasher::new();
+        root.hash(&mut hasher);
+        PathBuf::from(format!("/var/tmp/func_latency-{:016x}", hasher.finish()))
+    })
 }
 
 /// Where the recordings are: one place, wherever cargo builds, because the tests look there.
 pub(crate) fn fixtures() -> PathBuf {
     root().join("target").join("fixtures")
+}
+
+/// Makes that place: a link where what is built is elsewhere, so that recordings name their programs there.
+pub(crate) fn make_fixtures() -> Result {
+    let place = fixtures();
+    let named = |e: std::io::Error| format!("{}: {e}", place.display());
+    let Some(elsewhere) = elsewhere(&root()) else { return fs::create_dir_all(&place).map_err(named) };
+    let real = elsewhere.join("fixtures");
+    fs::create_dir_all(&real).map_err(named)?;
+    if place.exists() {
+        return Ok(());
+    }
+    println!("fixtures: in {}, because the path of this checkout has a space or comma", real.display());
+    fs::create_dir_all(root().join("target")).map_err(named)?;
+    symlink(&real, &place).map_err(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkout_whose_path_has_a_space_builds_elsewhere() {
+        assert_eq!(elsewhere(Path::new("/src/x")), None);
+        let [space, comma] = ["/a b", "/a,b"].map(|root| elsewhere(Path::new(root)).unwrap());
+        for target in [&space, &comma] {
+            assert!(target.starts_with("/var/tmp"), "{target:?}");
+            assert!(!target.to_string_lossy().contains([' ', ',']), "{target:?}");
+        }
+        assert_ne!(space, comma, "two checkouts share nothing");
+    }
 }

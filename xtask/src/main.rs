@@ -5,11 +5,13 @@ mod bench;
 mod bpf;
 mod check;
 mod civil;
+mod clean_room;
 mod demo;
 mod deny;
 mod fixtures;
 mod fuzz;
 mod layout;
+mod lib_tests;
 mod lock;
 mod process;
 mod random;
@@ -39,6 +41,11 @@ cargo xtask COMMAND
   random [--programs N]          random programs (2000), recorded in random ways, against the truth
       --seed S                   the first of their seeds; what is wrong names it
   vm [NAME..]                    live cases, recorded by a real kernel in a virtual machine; two minutes
+  lib-tests                      the library tests alone: shuffled, again, with TMPDIR elsewhere, by a user without rights
+  clean-room [STEP..]            demo, lib-tests and test in a bare Debian 12 with only Rust, in a clone at a short path, and in
+                                 one at 120 characters with a space (root)
+      --path DIR                 at this path only
+      --keep                     do not remove target/clean-room/room
   bpf                            compile the eBPF programs anew, with Debian 12's clang
   bench [NAME..]                 decoding speed and memory beside libipt and perf script, in one run
       --quick                    the cases that take under five minutes
@@ -75,6 +82,8 @@ fn dispatch(args: &[&str]) -> process::Result {
         ["soak", rest @ ..] => soak::run(rest),
         ["random", rest @ ..] => random::run(rest),
         ["vm", rest @ ..] => vm::run(rest),
+        ["lib-tests"] => lib_tests::run(),
+        ["clean-room", rest @ ..] => clean_room::run(rest),
         ["bpf"] => bpf::run(),
         ["bench", rest @ ..] => bench::run(rest),
         ["tidy"] => tidy::run(),

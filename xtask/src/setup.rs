@@ -60,6 +60,12 @@ const VM_NEEDS: &[Need] = &[
     Need { package: "kmod", probe: "/sbin/insmod", purpose: "loading its PMU" },
 ];
 
+/// What a clean room is made with.
+const CLEAN_ROOM_NEEDS: &[Need] = &[
+    Need { package: "debootstrap", probe: "/usr/sbin/debootstrap", purpose: "a bare Debian" },
+    Need { package: "git", probe: "git", purpose: "the clone in it" },
+];
+
 /// What the tests of the page need besides: where it cannot be had, they are skipped.  Without a window it needs the fewest
 /// packages: 18, where a whole browser takes a desktop's libraries along.
 const BROWSER_NEEDS: &[Need] = &[Need {
@@ -94,6 +100,11 @@ pub(crate) fn run(extent: Extent) -> Result {
 /// The same for the virtual machine.
 pub(crate) fn virtual_machine() -> Result {
     provide(&VM_NEEDS.iter().collect::<Vec<_>>())
+}
+
+/// The same for a clean room.
+pub(crate) fn clean_room() -> Result {
+    provide(&CLEAN_ROOM_NEEDS.iter().collect::<Vec<_>>())
 }
 
 /// The same for the servers.
@@ -180,7 +191,8 @@ fn present(probe: &str) -> bool {
     if probe.starts_with('/') { Path::new(probe).exists() } else { process::on_path(probe) }
 }
 
-fn is_root() -> bool {
+/// Effectively root.
+pub(crate) fn is_root() -> bool {
     std::fs::read_to_string("/proc/self/status").is_ok_and(|status| effective_uid(&status) == Some(0))
 }
 

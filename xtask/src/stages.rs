@@ -19,7 +19,7 @@ pub(crate) struct Stages {
 }
 
 struct Row {
-    name: &'static str,
+    name: String,
     time: Duration,
     end: std::result::Result<Outcome, String>,
 }
@@ -32,7 +32,7 @@ impl Stages {
 
     /// Runs a stage; a failure is kept for [`Self::finish`], so that one run shows all that is wrong.
     /// True if it did not fail.
-    pub(crate) fn run(&mut self, name: &'static str, stage: impl FnOnce() -> Result<Outcome>) -> bool {
+    pub(crate) fn run(&mut self, name: &str, stage: impl FnOnce() -> Result<Outcome>) -> bool {
         println!("== {name}");
         let start = Instant::now();
         let end = stage();
@@ -43,23 +43,24 @@ impl Stages {
             Err(message) => println!("{message}\n== {name}: FAILED, {}", seconds(time)),
         }
         let good = end.is_ok();
-        self.rows.push(Row { name, time, end });
+        self.rows.push(Row { name: name.to_owned(), time, end });
         good
     }
 
     /// Prints the table; an error if any stage failed.
     pub(crate) fn finish(self) -> Result {
-        println!("\n{:<12} {:>8}", "stage", "time");
+        println!("\n{:<16} {:>8}", "stage", "time");
         for row in &self.rows {
             let end = match &row.end {
                 Ok(Outcome::Done) => "ok".to_owned(),
                 Ok(Outcome::Skipped(why)) => format!("skipped: {why}"),
                 Err(_) => "FAILED".to_owned(),
             };
-            println!("{:<12} {:>8}  {end}", row.name, seconds(row.time));
+            println!("{:<16} {:>8}  {end}", row.name, seconds(row.time));
         }
-        println!("{:<12} {:>8}", "total", seconds(self.started.elapsed()));
-        let failed: Vec<&str> = self.rows.iter().filter(|row| row.end.is_err()).map(|row| row.name).collect();
+        println!("{:<16} {:>8}", "total", seconds(self.started.elapsed()));
+        let failed: Vec<&str> =
+            self.rows.iter().filter(|row| row.end.is_err()).map(|row| &*row.name).collect();
         if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
     }
 }

@@ -3,11 +3,12 @@
 use model::{AuxOffset, AuxOwner, Avma, Cpu, EventTime, FunctionId};
 
 use crate::children::{Child, RunningSums};
-use crate::report::{CallId, CallRow, Caller, Status, Total};
+use crate::report::{CallId, CallRow, Caller, Status};
 use crate::request::{LatencyRange, Role};
 use crate::session::{EndedCall, Session};
 use crate::stack::{Frame, FrameKind};
 use crate::thread::{Ending, Thread};
+use crate::total::RunningTotal;
 use crate::tree::{CallTree, Node};
 
 /// What a call of a wanted function (or of the ancestor) gathers while it runs.
@@ -41,7 +42,7 @@ pub(crate) struct WaitingCall {
     pub(crate) row: CallRow,
     /// The thread's off-CPU time at its begin and at its end.
     pub(crate) off_cpu_ns: (u64, u64),
-    pub(crate) children: Vec<(Child, Total)>,
+    pub(crate) children: Vec<(Child, RunningTotal)>,
     pub(crate) tree: Option<CallTree>,
 }
 
@@ -74,7 +75,7 @@ impl<'a> Thread<'a> {
             open.depth += 1;
             open.entered += u64::from(!activation.reported);
             activation.cpu = self.cpu(session);
-            activation.has_tree = !activation.reported && session.wants_tree(activation.depth, self.at);
+            activation.has_tree = session.wants_tree(activation.depth, self.at, activation.reported);
             if activation.has_tree {
                 self.trees.open();
             }
@@ -97,12 +98,10 @@ impl<'a> Thread<'a> {
             if let Some(open) = self.open.get_mut(wanted as usize) {
                 open.depth = open.depth.saturating_sub(1);
             }
-            if !activation.reported {
-                let row = self.row(session, &frame, &activation, end);
-                let root = activation.has_tree.then(|| self.root(session, &frame, end));
-                let off_cpu_ns = (frame.off_cpu_ns, end.off_cpu_ns);
-                self.hand_over(session, wanted, (row, off_cpu_ns), root, &activation);
-            }
+            let row = self.row(session, &frame, &activation, end);
+            let root = activation.has_tree.then(|| self.root(session, &frame, end));
+            let off_cpu_ns = (frame.off_cpu_ns, end.off_cpu_ns);
+            self.hand_over(session, wanted, (row, off_cpu_ns), root, &activation);
         }
         activation.children.clear();
         activation.waiting.clear();
@@ -127,10 +126,11 @@ impl<'a> Thread<'a> {
         let tree = root.map(|(first, root)| self.trees.tree(first, root, callers));
         let children = activation.children.all();
         let ancestor = session.ancestor.map(|ancestor| (ancestor.latency, self.ancestors.last()));
+        let ended = EndedCall { row: &row, children, off_cpu_ns };
         match ancestor {
-            None | Some((LatencyRange::ALL, Some(_))) => {
-                session.call(wanted, &EndedCall { row: &row, children, off_cpu_ns }, tree);
-            }
+            None if activation.reported => session.resumed(wanted, &ended, tree),
+            _ if activation.reported => (), // whether the ancestor was below the whole call is not known
+            None | Some((LatencyRange::ALL, Some(_))) => session.call(wanted, &ended, tree),
             Some((_, Some(&below))) => {
                 if let Some(below) = self.stack.activations.get_mut(below) {
                     let (children, tree) = (children.to_vec(), tree.cloned());
@@ -187,7 +187,7 @@ impl<'a> Thread<'a> {
             start_ns: start.point,
             latency_ns: time.point.since(start.point),
             error_ns: above.max(below),
-            off_cpu_ns: end.off_cpu_ns.saturating_sub(frame.off_cpu_ns),
+            off_cpu_ns: session.off_cpu.ns(end.off_cpu_ns.saturating_sub(frame.off_cpu_ns)),
             status: end.status,
             cut_by: self.cut_by.filter(|_| end.status == Status::Cut),
             caller,
@@ -195,6 +195,7 @@ impl<'a> Thread<'a> {
             function: frame.function,
             depth: activation.depth,
             ended_by_jump: end.by_jump && end.status.counted(),
+            hidden: frame.hidden,
             undecided: frame.undecided,
             aux_buffer: session.buffer(AuxOwner::Thread(self.tid)).or_else(|| session.buffer(owner?)),
             aux_offset: activation.at,

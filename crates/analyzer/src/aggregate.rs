@@ -7,30 +7,35 @@ use rustc_hash::FxHashMap;
 use crate::children::{ChildKey, ChildSums};
 use crate::durations::Durations;
 use crate::histogram::histogram;
+use crate::open_calls::OpenSums;
 use crate::report::{
-    CallCounts, CallRow, Caller, CallerReport, ErrorBound, FunctionReport, Place, Status, Tails, Total,
+    CallCounts, CallRow, Caller, CallerReport, ErrorBound, FunctionReport, Place, Status, Tails,
 };
-use crate::request::Request;
+use crate::request::{LatencyRange, Request};
 use crate::row_children::{Gathered, RowChildren};
 use crate::row_reasons::RowReasons;
 use crate::stats::{Quantiles, Stats};
+use crate::total::{OffCpuKnown, RunningTotal, Total};
 
 /// The calls of all wanted functions so far.  `C`: what their children are known by until the end, when they get their names.
 pub(crate) struct Aggregate<C> {
     request: Request,
+    off_cpu: OffCpuKnown,
     functions: Vec<FunctionSums<C>>,
 }
 
 struct FunctionSums<C> {
     calls: CallCounts,
     ended_by_jump: u64,
+    hidden: u64,
     undecided: u64,
-    outermost: Total,
+    outermost: RunningTotal,
     /// The least that each call not seen from entry to end can have taken, being one of those asked for.
     open_ns: Durations,
     overfull: Option<CallRow>,
     callers: FxHashMap<(Caller, Option<Place>), CallerSums<C>>,
     longest_open: Vec<CallRow>,
+    open: OpenSums<C>,
     rows: Vec<CallRow>,
     /// In the order of `rows`.
     row_children: Gathered,
@@ -50,9 +55,9 @@ struct CallerSums<C> {
 }
 
 impl<C: Copy + Eq + Hash> Aggregate<C> {
-    pub(crate) fn new(request: &Request) -> Self {
+    pub(crate) fn new(request: &Request, off_cpu: OffCpuKnown) -> Self {
         let functions = request.functions.iter().map(|_| FunctionSums::default()).collect();
-        Self { request: request.clone(), functions }
+        Self { request: request.clone(), off_cpu, functions }
     }
 
     /// A call of the wanted function number `wanted` has ended, or will not be seen to end.  True if it is one of those
@@ -61,7 +66,7 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
         &mut self,
         wanted: u32,
         row: &CallRow,
-        children: &[(C, Total)],
+        children: &[(C, RunningTotal)],
         mut name: impl FnMut(C) -> ChildKey,
     ) -> bool {
         if !self.is_asked_for(row) {
@@ -75,14 +80,25 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
             // One that is too short to be asked for has no part in the figures.
             sums.open_ns.add(row.at_least_ns().max(self.request.latency.min_ns));
             sums.list_open(row);
+            sums.open.add(row, children);
         }
         if self.request.rows {
             sums.rows.push(*row);
             if self.request.row_children {
-                sums.row_children.add(children.iter().map(|(child, total)| (name(*child), *total)).collect());
+                let children = children.iter().map(|(child, total)| (name(*child), *total)).collect();
+                sums.row_children.add(children, self.off_cpu);
             }
         }
         true
+    }
+
+    /// A call that was added as cut was found running after a gap: `row` is what was seen of it since.
+    pub(crate) fn resume(&mut self, wanted: u32, row: &CallRow, children: &[(C, RunningTotal)]) {
+        // Whether the call as a whole fits is decided by its first row, and not known here.
+        let takes_all = self.request.latency == LatencyRange::ALL && self.request.starts.is_none();
+        if let Some(sums) = self.functions.get_mut(wanted as usize).filter(|_| takes_all) {
+            sums.open.resume(row, children);
+        }
     }
 
     /// What was asked.
@@ -92,7 +108,7 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
 
     /// What was added so far, which is then forgotten.
     pub(crate) fn take(&mut self) -> Self {
-        let anew = Self::new(&self.request);
+        let anew = Self::new(&self.request, self.off_cpu);
         std::mem::replace(self, anew)
     }
 
@@ -124,9 +140,9 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
         mut name: impl FnMut(C) -> ChildKey,
         percent: impl Fn(u64) -> f64,
     ) -> Vec<FunctionReport> {
-        let Self { request, functions } = self;
+        let Self { request, off_cpu, functions } = self;
         let pairs = request.functions.iter().zip(functions);
-        pairs.map(|(&id, sums)| sums.finish(id, &mut name, &percent)).collect()
+        pairs.map(|(&id, sums)| sums.finish(id, off_cpu, &mut name, &percent)).collect()
     }
 }
 
@@ -147,12 +163,14 @@ impl<C> Default for FunctionSums<C> {
         Self {
             calls: CallCounts::default(),
             ended_by_jump: 0,
+            hidden: 0,
             undecided: 0,
-            outermost: Total::default(),
+            outermost: RunningTotal::default(),
             open_ns: Durations::default(),
             overfull: None,
             callers: FxHashMap::default(),
             longest_open: Vec::new(),
+            open: OpenSums::default(),
             rows: Vec::new(),
             row_children: Gathered::default(),
         }
@@ -160,15 +178,17 @@ impl<C> Default for FunctionSums<C> {
 }
 
 impl<C: Copy + Eq + Hash> FunctionSums<C> {
-    fn count(&mut self, row: &CallRow, children: &[(C, Total)]) {
+    fn count(&mut self, row: &CallRow, children: &[(C, RunningTotal)]) {
         self.ended_by_jump += u64::from(row.ended_by_jump);
+        self.hidden += u64::from(row.hidden);
         self.undecided += u64::from(row.undecided);
         if row.depth == 0 {
-            self.outermost.add(Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns });
+            let off_cpu_ns = row.off_cpu_ns.unwrap_or_default();
+            self.outermost.add(RunningTotal { count: 1, sum_ns: row.latency_ns, off_cpu_ns });
         }
         let sums = self.callers.entry((row.caller, row.site)).or_default();
         let inside = sums.count(row, children);
-        if inside.sum_ns > row.latency_ns || inside.off_cpu_ns > row.off_cpu_ns {
+        if inside.known(OffCpuKnown(true)).exceeds(row) {
             self.overfull.get_or_insert(*row);
         }
     }
@@ -177,6 +197,7 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         self.calls.complete += other.calls.complete;
         self.calls.unwound += other.calls.unwound;
         self.ended_by_jump += other.ended_by_jump;
+        self.hidden += other.hidden;
         self.undecided += other.undecided;
         self.outermost.add(other.outermost);
         for (caller, sums) in &other.callers {
@@ -197,6 +218,7 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
     fn finish(
         self,
         id: model::FunctionId,
+        off_cpu: OffCpuKnown,
         name: &mut impl FnMut(C) -> ChildKey,
         percent: &impl Fn(u64) -> f64,
     ) -> FunctionReport {
@@ -204,7 +226,7 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         let mut callers = Vec::with_capacity(self.callers.len());
         for ((caller, site), sums) in self.callers {
             all.merge(&sums);
-            let figures = Figures::of(&sums);
+            let figures = Figures::of(&sums, off_cpu);
             callers.push(CallerReport {
                 caller,
                 site,
@@ -219,23 +241,26 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         callers.sort_by_key(order);
         let (rows, row_children) = in_order(self.rows, self.row_children);
         let tails = Tails::of(&all, &self.open_ns);
-        let figures = Figures::of(&all);
+        let figures = Figures::of(&all, off_cpu);
+        let outermost = self.outermost.known(off_cpu);
         FunctionReport {
             id,
             calls: self.calls,
             ended_by_jump: self.ended_by_jump,
+            hidden: self.hidden,
             undecided: self.undecided,
             latency: figures.latency,
             off_cpu: figures.off_cpu,
             error: figures.error,
             tails,
-            outermost: self.outermost,
-            cpu_percent: percent(self.outermost.on_cpu_ns()),
+            outermost,
+            cpu_percent: outermost.on_cpu_ns().map(percent),
             children: all.children.named(name).rows(figures.total(), percent),
             histogram: figures.histogram,
             callers,
             off_cpu_causes: None,
             longest_open: self.longest_open,
+            open: self.open.finish(off_cpu, name, percent),
             rows,
             row_children,
             row_reasons: RowReasons::default(),
@@ -269,10 +294,10 @@ impl<C> Default for CallerSums<C> {
 
 impl<C: Copy + Eq + Hash> CallerSums<C> {
     /// Returns what its children took.
-    fn count(&mut self, row: &CallRow, children: &[(C, Total)]) -> Total {
+    fn count(&mut self, row: &CallRow, children: &[(C, RunningTotal)]) -> RunningTotal {
         let CallRow { latency_ns, error_ns, .. } = *row;
         self.latency_ns.add(latency_ns);
-        self.off_cpu_ns.add(row.off_cpu_ns);
+        row.off_cpu_ns.into_iter().for_each(|ns| self.off_cpu_ns.add(ns));
         self.least_ns.add(latency_ns.saturating_sub(error_ns));
         self.most_ns.add(latency_ns.saturating_add(error_ns));
         self.error_sum_ns = self.error_sum_ns.saturating_add(error_ns);
@@ -310,17 +335,18 @@ impl Tails {
 /// The figures of a set of calls.
 struct Figures {
     latency: Stats,
-    off_cpu: Stats,
+    off_cpu: Option<Stats>,
     error: ErrorBound,
     histogram: Vec<crate::histogram::Bucket>,
 }
 
 impl Figures {
-    fn of<C>(sums: &CallerSums<C>) -> Self {
-        let (latency, off_cpu) = (sums.latency_ns.sorted(), sums.off_cpu_ns.sorted());
+    fn of<C>(sums: &CallerSums<C>, off_cpu: OffCpuKnown) -> Self {
+        let latency = sums.latency_ns.sorted();
+        let off_cpu = off_cpu.0.then(|| sums.off_cpu_ns.sorted());
         Self {
             latency: Stats::of(&latency),
-            off_cpu: Stats::of(&off_cpu),
+            off_cpu: off_cpu.as_ref().map(Stats::of),
             error: ErrorBound {
                 sum_ns: sums.error_sum_ns,
                 max_ns: sums.error_max_ns,
@@ -328,11 +354,12 @@ impl Figures {
                 low: Quantiles::of(&sums.least_ns.sorted(), 0),
                 high: Quantiles::of(&sums.most_ns.sorted(), 0),
             },
-            histogram: histogram(&latency, &off_cpu),
+            histogram: histogram(&latency, off_cpu.as_ref()),
         }
     }
 
     fn total(&self) -> Total {
-        Total { count: self.latency.count, sum_ns: self.latency.sum_ns, off_cpu_ns: self.off_cpu.sum_ns }
+        let off_cpu_ns = self.off_cpu.as_ref().map(|off_cpu| off_cpu.sum_ns);
+        Total { count: self.latency.count, sum_ns: self.latency.sum_ns, off_cpu_ns }
     }
 }

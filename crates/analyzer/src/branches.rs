@@ -232,8 +232,10 @@ impl<'a> Thread<'a> {
             EndKind::Syscall | EndKind::Async(_) => self.leave_to_kernel(kind == EndKind::Syscall, from),
             EndKind::Branch(BranchKind::Call | BranchKind::IndirectCall) => self.call_out(session, from, to),
             EndKind::Branch(BranchKind::Return) => self.ret_out(session, from, to),
-            EndKind::Branch(_) => self.jump_out(session, from, to),
-            EndKind::FallThrough => self.jump_out(session, from, Some(to.unwrap_or(from.next_ip()))),
+            EndKind::Branch(_) => self.jump_out(session, from, to, true),
+            EndKind::FallThrough => {
+                self.jump_out(session, from, Some(to.unwrap_or(from.next_ip())), false);
+            }
             EndKind::Skipped => (), // only of kernel code
         }
         if !matches!(kind, EndKind::Syscall | EndKind::Async(_)) {

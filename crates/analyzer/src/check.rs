@@ -4,7 +4,7 @@
 //!   events  -> CheckedAnalysis   time is inside its bounds and never runs backwards in a thread
 //!                 -> Analysis
 //!   report  -> check             calls nest; children and *self are the whole; callers are the function; histogram,
-//!                                counts and rows agree; observed + lost is the window, and causes are what was lost
+//!                                counts and rows agree; the same of open calls; observed + lost is the window, and causes are what was lost
 //! ```
 //! Tests analyse in no other way, and so does `report --check`.  Nothing here is on the way of an unchecked analysis.
 
@@ -22,10 +22,11 @@ use crate::children::ChildKey;
 use crate::histogram::Bucket;
 use crate::report::{
     CallRow, CallerReport, CauseLoss, ChildKind, ChildRow, CutCause, ErrorBound, FunctionReport, Loss,
-    Report, RowSink, Status, ThreadLoss, Total,
+    Report, RowSink, Status, ThreadLoss,
 };
 use crate::request::{Request, Surroundings};
 use crate::stats::{Quantiles, Stats};
+use crate::total::Total;
 use crate::tree::TreeSink;
 
 /// Violations that are kept; one defect may show at every event.
@@ -246,11 +247,14 @@ impl Found {
         let all = Sum::of(f, |row| row.status.counted());
         self.same(all, "counted calls", f.latency.count, counted);
         self.same(Sum::of(f, |row| !row.status.counted()), "calls not seen to end", f.tails.calls, open);
-        self.whole(all, &f.children, &f.histogram, (&f.latency, &f.off_cpu), &f.error);
+        self.whole(all, &f.children, &f.histogram, (&f.latency, f.off_cpu.as_ref()), &f.error);
         let sum = |of: fn(&CallerReport) -> u64| f.callers.iter().map(of).fold(0, u64::saturating_add);
         self.same(all, "calls of all callers", sum(|c| c.latency.count), f.latency.count);
         self.same(all, "time of all callers", sum(|c| c.latency.sum_ns), f.latency.sum_ns);
-        self.same(all, "off-CPU time of all callers", sum(|c| c.off_cpu.sum_ns), f.off_cpu.sum_ns);
+        let off_cpu_ns = |off_cpu: &Option<Stats>| off_cpu.as_ref().map(|off_cpu| off_cpu.sum_ns);
+        let of_callers = f.callers.iter().map(|c| off_cpu_ns(&c.off_cpu).unwrap_or_default());
+        let of_callers = off_cpu_ns(&f.off_cpu).map(|_| of_callers.fold(0, u64::saturating_add));
+        self.same(all, "off-CPU time of all callers", of_callers, off_cpu_ns(&f.off_cpu));
         let mut by_caller: BTreeMap<_, (Sum, Total)> = BTreeMap::new();
         for row in f.rows.iter().filter(|row| row.status.counted()) {
             let first = || (Sum { function: f.id, first: Some(Place::of(row)) }, Total::default());
@@ -261,8 +265,9 @@ impl Found {
         for caller in &f.callers {
             let (calls, total) =
                 by_caller.remove(&(caller.caller, caller.site)).unwrap_or((all, Total::default()));
-            let (latency, off_cpu) = (&caller.latency, &caller.off_cpu);
-            let is = Total { count: latency.count, sum_ns: latency.sum_ns, off_cpu_ns: off_cpu.sum_ns };
+            let (latency, off_cpu) = (&caller.latency, caller.off_cpu.as_ref());
+            let off_cpu_ns = off_cpu.map(|off_cpu| off_cpu.sum_ns);
+            let is = Total { count: latency.count, sum_ns: latency.sum_ns, off_cpu_ns };
             self.same(calls, "a caller's calls", is, total);
             self.whole(calls, &caller.children, &caller.histogram, (latency, off_cpu), &caller.error);
         }
@@ -270,8 +275,36 @@ impl Found {
             let what = format!("the children of this call took longer than itself: {row:?}");
             self.add(Some(f.id), Some(Place::of(row)), what);
         }
+        self.open_calls(f);
         self.rows(f);
         self.row_children(f);
+    }
+
+    /// What was seen of open calls is that of their rows, and of the same calls after gaps; children and callers are the whole.
+    fn open_calls(&mut self, f: &FunctionReport) {
+        let open = &f.open;
+        let is_outermost = |row: &CallRow| !row.status.counted() && row.depth == 0;
+        let all = Sum::of(f, is_outermost);
+        let mut of_rows = Total { count: 0, ..open.resumed };
+        for row in f.rows.iter().filter(|row| is_outermost(row)) {
+            of_rows.add(Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns });
+        }
+        self.same(all, "open calls", open.observed, of_rows);
+        let mut of_callers = Total::default();
+        open.callers.iter().for_each(|caller| of_callers.add(caller.observed));
+        self.same(all, "callers of open calls", of_callers, open.observed);
+        let mut inside = Total { count: open.observed.count, ..Total::default() };
+        open.children.iter().for_each(|child| inside.add(Total { count: 0, ..child.total }));
+        self.same(all, "children and *self of open calls", inside, open.observed);
+        if open.resumed == Total::default() {
+            let of_rows = children_of_rows(f, is_outermost);
+            self.same(all, "children of all open rows", of_rows, children_of(&open.children));
+        }
+        if let Some(row) = &open.overfull {
+            let what =
+                format!("the children of this open call took longer than what was seen of it: {row:?}");
+            self.add(Some(f.id), Some(Place::of(row)), what);
+        }
     }
 
     /// The histogram has all calls, children and `*self` are the whole, and every figure is between its bounds.
@@ -280,14 +313,20 @@ impl Found {
         calls: Sum,
         children: &[ChildRow],
         histogram: &[Bucket],
-        (latency, off_cpu): (&Stats, &Stats),
+        (latency, off_cpu): (&Stats, Option<&Stats>),
         error: &ErrorBound,
     ) {
         let buckets = histogram.iter().map(|bucket| bucket.count).sum();
         self.same(calls, "calls in the histogram", latency.count, buckets);
-        let sum = |of: fn(&ChildRow) -> u64| children.iter().map(of).fold(0, u64::saturating_add);
-        let is = (sum(|row| row.total.sum_ns), sum(|row| row.total.off_cpu_ns));
-        self.same(calls, "children and *self", is, (latency.sum_ns, off_cpu.sum_ns));
+        let mut whole = Total::default();
+        children.iter().for_each(|row| whole.add(row.total));
+        let off_cpu_ns = if children.is_empty() { Some(0) } else { off_cpu.map(|off_cpu| off_cpu.sum_ns) };
+        self.same(
+            calls,
+            "children and *self",
+            (whole.sum_ns, whole.off_cpu_ns),
+            (latency.sum_ns, off_cpu_ns),
+        );
         let Some(spread) = &latency.spread else { return };
         let figures =
             [spread.min_ns, spread.p50_ns, spread.p90_ns, spread.p99_ns, spread.p999_ns, spread.max_ns];
@@ -318,27 +357,17 @@ impl Found {
 
     /// The children of all counted rows are those of the function, and no call is shorter than its own.
     fn row_children(&mut self, f: &FunctionReport) {
-        let mut of_rows: BTreeMap<ChildKey, Total> = BTreeMap::new();
         for (number, row) in f.rows.iter().enumerate() {
             let mut inside = Total::default();
-            for child in f.row_children.of(number) {
-                inside.add(child.total);
-                if let Some(key) =
-                    f.row_children.keys.get(child.key as usize).filter(|_| row.status.counted())
-                {
-                    of_rows.entry(*key).or_default().add(child.total);
-                }
-            }
-            if inside.sum_ns > row.latency_ns || inside.off_cpu_ns > row.off_cpu_ns {
+            f.row_children.of(number).iter().for_each(|child| inside.add(child.total));
+            if inside.exceeds(row) {
                 let what = format!("the children of this row took longer than itself: {inside:?} in {row:?}");
                 self.add(Some(f.id), Some(Place::of(row)), what);
             }
         }
-        let key = |c: &ChildRow| ChildKey { kind: c.kind, function: c.function, site: c.site };
-        let others = f.children.iter().filter(|child| child.kind != ChildKind::Own);
         let all = Sum::of(f, |row| row.status.counted());
-        let of_function: BTreeMap<ChildKey, Total> = others.map(|child| (key(child), child.total)).collect();
-        self.same(all, "children of all rows", of_rows, of_function);
+        let of_rows = children_of_rows(f, |row| row.status.counted());
+        self.same(all, "children of all rows", of_rows, children_of(&f.children));
     }
 
     /// In each thread a call begins and ends inside the one that it began in.
@@ -385,6 +414,25 @@ impl Found {
             );
         }
     }
+}
+
+/// The children of these rows, added up.
+fn children_of_rows(f: &FunctionReport, is_one: impl Fn(&CallRow) -> bool) -> BTreeMap<ChildKey, Total> {
+    let mut sums: BTreeMap<ChildKey, Total> = BTreeMap::new();
+    for (number, _) in f.rows.iter().enumerate().filter(|(_, row)| is_one(row)) {
+        for child in f.row_children.of(number) {
+            if let Some(key) = f.row_children.keys.get(child.key as usize) {
+                sums.entry(*key).or_default().add(child.total);
+            }
+        }
+    }
+    sums
+}
+
+/// The rows of a table without `*self`.
+fn children_of(rows: &[ChildRow]) -> BTreeMap<ChildKey, Total> {
+    let key = |c: &ChildRow| ChildKey { kind: c.kind, function: c.function, site: c.site };
+    rows.iter().filter(|child| child.kind != ChildKind::Own).map(|child| (key(child), child.total)).collect()
 }
 
 fn first_loss(by_cause: &[CauseLoss]) -> Option<Place> {

@@ -5,22 +5,8 @@ use std::hash::{BuildHasher, Hash};
 use model::{Avma, FunctionId, SpaceId};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use crate::report::{ChildKind, ChildRow, Place, Total};
-
-impl Total {
-    /// Adds others to these.
-    pub fn add(&mut self, other: Self) {
-        self.count += other.count;
-        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
-        self.off_cpu_ns = self.off_cpu_ns.saturating_add(other.off_cpu_ns);
-    }
-
-    /// Time on the CPU.
-    #[must_use]
-    pub const fn on_cpu_ns(&self) -> u64 {
-        self.sum_ns.saturating_sub(self.off_cpu_ns)
-    }
-}
+use crate::report::{ChildKind, ChildRow, Place};
+use crate::total::{OffCpuKnown, RunningTotal, Total};
 
 /// Which child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,7 +31,7 @@ pub(crate) struct Child {
 
 /// What the children took of a call that is running, as they ended.  One may be there more than once.
 #[derive(Debug, Default)]
-pub(crate) struct RunningSums(Vec<(Child, Total)>);
+pub(crate) struct RunningSums(Vec<(Child, RunningTotal)>);
 
 /// Where in [`RunningSums`] a child stands, by a hash.  It says so of whichever call the child was in last: who goes by
 /// it looks whether it is there.
@@ -69,7 +55,7 @@ impl ChildPlaces {
 
 impl RunningSums {
     #[inline(always)]
-    pub(crate) fn add(&mut self, places: &mut ChildPlaces, child: Child, total: Total) {
+    pub(crate) fn add(&mut self, places: &mut ChildPlaces, child: Child, total: RunningTotal) {
         let place = places.of(child);
         match self.0.get_mut(*place as usize) {
             Some((known, sum)) if *known == child => sum.add(total),
@@ -91,7 +77,7 @@ impl RunningSums {
         self.0.reserve(self.0.len());
     }
 
-    pub(crate) fn all(&self) -> &[(Child, Total)] {
+    pub(crate) fn all(&self) -> &[(Child, RunningTotal)] {
         &self.0
     }
 
@@ -101,7 +87,7 @@ impl RunningSums {
 }
 
 /// Of those that stand one behind the other makes one.
-pub(crate) fn merge_same<K: PartialEq>(children: &mut Vec<(K, Total)>) {
+pub(crate) fn merge_same<K: PartialEq>(children: &mut Vec<(K, RunningTotal)>) {
     children.dedup_by(|(key, total), (kept, sum)| {
         let is_same = key == kept;
         if is_same {
@@ -124,7 +110,7 @@ pub(crate) struct ChildSums<C> {
 #[derive(Clone, Debug)]
 struct ChildSum<C> {
     child: C,
-    total: Total,
+    total: RunningTotal,
     /// The place of the child that came next, last time: calls that are alike have theirs in the same order.
     next: usize,
 }
@@ -137,7 +123,7 @@ impl<C> Default for ChildSums<C> {
 
 impl<C: Copy + Eq + Hash> ChildSums<C> {
     #[inline]
-    pub(crate) fn add(&mut self, child: C, total: Total) {
+    pub(crate) fn add(&mut self, child: C, total: RunningTotal) {
         let next = self.sums.get(self.last).map_or(0, |last| last.next);
         match self.sums.get_mut(next) {
             Some(known) if known.child == child => {
@@ -149,7 +135,7 @@ impl<C: Copy + Eq + Hash> ChildSums<C> {
     }
 
     #[inline(never)]
-    fn add_elsewhere(&mut self, child: C, total: Total) {
+    fn add_elsewhere(&mut self, child: C, total: RunningTotal) {
         let place = *self.places.entry(child).or_insert(self.sums.len());
         if let Some(last) = self.sums.get_mut(self.last) {
             last.next = place;
@@ -162,13 +148,13 @@ impl<C: Copy + Eq + Hash> ChildSums<C> {
     }
 
     /// Each once.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (C, Total)> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (C, RunningTotal)> + '_ {
         self.sums.iter().map(|sum| (sum.child, sum.total))
     }
 
     /// Returns the sum of `others`.
-    pub(crate) fn merge(&mut self, others: impl Iterator<Item = (C, Total)>) -> Total {
-        let mut sum = Total::default();
+    pub(crate) fn merge(&mut self, others: impl Iterator<Item = (C, RunningTotal)>) -> RunningTotal {
+        let mut sum = RunningTotal::default();
         for (child, total) in others {
             self.add(child, total);
             sum.add(total);
@@ -190,15 +176,12 @@ impl ChildSums<ChildKey> {
         if total.count == 0 {
             return Vec::new();
         }
+        let off_cpu = OffCpuKnown(total.off_cpu_ns.is_some());
+        let mut rows: Vec<_> = self.iter().map(|(key, total)| (key, total.known(off_cpu))).collect();
         let mut inside = Total::default();
-        self.iter().for_each(|(_, total)| inside.add(total));
-        let own = Total {
-            count: total.count,
-            sum_ns: total.sum_ns.saturating_sub(inside.sum_ns),
-            off_cpu_ns: total.off_cpu_ns.saturating_sub(inside.off_cpu_ns),
-        };
+        rows.iter().for_each(|(_, total)| inside.add(*total));
+        let own = total.without(&inside);
         let own_key = ChildKey { kind: ChildKind::Own, function: FunctionId::UNKNOWN, site: None };
-        let mut rows: Vec<_> = self.iter().collect();
         rows.push((own_key, own));
         rows.sort_unstable_by(|a, b| b.1.sum_ns.cmp(&a.1.sum_ns).then_with(|| a.0.cmp(&b.0)));
         let row = |(key, total): (ChildKey, Total)| ChildRow {
@@ -206,7 +189,7 @@ impl ChildSums<ChildKey> {
             function: key.function,
             site: key.site,
             total,
-            cpu_percent: percent(total.on_cpu_ns()),
+            cpu_percent: total.on_cpu_ns().map(&percent),
         };
         rows.into_iter().map(row).collect()
     }
@@ -220,14 +203,28 @@ mod tests {
     fn rows_and_self_add_up_to_the_total() {
         let mut sums = ChildSums::default();
         let key = |kind, function| ChildKey { kind, function: FunctionId(function), site: None };
-        let time = |count, sum_ns, off_cpu_ns| Total { count, sum_ns, off_cpu_ns };
+        let time = |count, sum_ns, off_cpu_ns| RunningTotal { count, sum_ns, off_cpu_ns };
+        let known = OffCpuKnown(true);
         sums.add(key(ChildKind::Call, 5), time(1, 30, 10));
         sums.add(key(ChildKind::Syscall, 0), time(1, 40, 40));
         sums.add(key(ChildKind::Call, 5), time(1, 10, 0));
-        let rows = sums.rows(time(3, 100, 55), |ns| ns as f64);
+        let rows = sums.rows(time(3, 100, 55).known(known), |ns| ns as f64);
         let text: Vec<_> =
             rows.iter().map(|r| (r.kind.name(), r.total.count, r.total.sum_ns, r.total.off_cpu_ns)).collect();
-        assert_eq!(text, [("call", 2, 40, 10), ("syscall", 1, 40, 40), ("self", 3, 20, 5)]);
+        assert_eq!(text, [("call", 2, 40, Some(10)), ("syscall", 1, 40, Some(40)), ("self", 3, 20, Some(5))]);
         assert!(sums.rows(Total::default(), |_| 0.0).is_empty());
+    }
+
+    /// They were said to have been on the CPU all the time.
+    #[test]
+    fn rows_without_switch_records_say_nothing_of_the_cpu() {
+        let mut sums = ChildSums::default();
+        let key = ChildKey { kind: ChildKind::Call, function: FunctionId(5), site: None };
+        sums.add(key, RunningTotal { count: 1, sum_ns: 30, off_cpu_ns: 0 });
+        let total = Total { count: 2, sum_ns: 100, off_cpu_ns: None };
+        let rows = sums.rows(total, |ns| ns as f64);
+        let text: Vec<_> =
+            rows.iter().map(|r| (r.kind.name(), r.total.sum_ns, r.total.off_cpu_ns, r.cpu_percent)).collect();
+        assert_eq!(text, [("self", 70, None, None), ("call", 30, None, None)]);
     }
 }

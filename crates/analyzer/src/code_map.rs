@@ -225,6 +225,7 @@ mod tests {
             schedule: &schedule,
             window: (Ns(0), Ns(0)),
             scheduler: None,
+            no_times: None,
             has_ip_filter: false,
             is_part: false,
             buffers: &[],

@@ -3,10 +3,11 @@
 use model::{Avma, EventTime, FunctionId, Ns};
 
 use crate::children::Child;
-use crate::report::{ChildKind, Status, Total};
+use crate::report::{ChildKind, Status};
 use crate::session::Session;
 use crate::stack::{Frame, FrameKind};
 use crate::thread::{Ending, Thread};
+use crate::total::RunningTotal;
 use crate::tree::{Gatherer, Node, Part};
 
 impl<'a> Thread<'a> {
@@ -58,7 +59,7 @@ impl<'a> Thread<'a> {
             function: frame.function,
             site,
             start,
-            total,
+            total: total.known(session.off_cpu),
             size: 1,
         }
     }
@@ -76,7 +77,7 @@ impl<'a> Thread<'a> {
             return;
         }
         let (function, space) = (FunctionId::UNKNOWN, self.space);
-        let total = Total {
+        let total = RunningTotal {
             count: 1,
             sum_ns: self.now.point.since(since.0.point),
             off_cpu_ns: self.off_cpu.total_ns().saturating_sub(since.1),
@@ -88,6 +89,7 @@ impl<'a> Thread<'a> {
         if is_gathered {
             let site = session.map.place(space, site);
             let status = Status::Complete;
+            let total = total.known(session.off_cpu);
             let node = Node { kind, status, function, site, start: since.0.point, total, size: 1 };
             let first = self.trees.len();
             self.trees.leave(&mut self.stack, first, Part::Node(node));
@@ -113,7 +115,7 @@ fn child(
     below: &[Frame],
     end: Ns,
     off_cpu_ns: u64,
-) -> Option<(Child, Total)> {
+) -> Option<(Child, RunningTotal)> {
     let Part::Node(kind) = part(trees, frame, below) else { return None };
     let (_, total) = took(trees, frame, end, off_cpu_ns);
     let site = if frame.kind.is_mark() { Avma(0) } else { frame.site };
@@ -141,8 +143,8 @@ fn part(trees: &Gatherer, frame: &Frame, below: &[Frame]) -> Part<ChildKind> {
 
 /// When a frame that ends began, and what it took.
 #[inline(always)]
-fn took(trees: &Gatherer, frame: &Frame, end: Ns, off_cpu_ns: u64) -> (Ns, Total) {
+fn took(trees: &Gatherer, frame: &Frame, end: Ns, off_cpu_ns: u64) -> (Ns, RunningTotal) {
     let (start, off_cpu_then) = trees.start_of(frame);
     let off_cpu_ns = off_cpu_ns.saturating_sub(off_cpu_then);
-    (start, Total { count: 1, sum_ns: end.since(start), off_cpu_ns })
+    (start, RunningTotal { count: 1, sum_ns: end.since(start), off_cpu_ns })
 }

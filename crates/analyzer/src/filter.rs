@@ -1,6 +1,6 @@
 //! With an IP filter, code outside is hidden: what it does is known by where control comes back.
 //!
-//! A call out of the filter opens a hidden frame.  Control that comes in at an entry opens a frame whose caller is
+//! A call out of the filter opens a hidden frame; if it goes to the entry of a wanted function, that is a call of it.  Control that comes in at an entry opens a frame whose caller is
 //! known when it returns, by the address that it returns to.  A jump out ends the jumper, unless it
 //! is to a part of its own function that lies outside (`f.cold`).
 
@@ -22,19 +22,19 @@ impl<'a> Thread<'a> {
     /// A call of code outside.
     pub(crate) fn call_out(&mut self, session: &mut Session<'a>, from: Site, to: Option<Avma>) {
         if Some(from.next_ip()) != to {
-            let frame = self.frame_outside(session, from, to);
-            self.push(session, frame, false);
+            let (frame, at_entry) = self.frame_outside(session, from, to);
+            self.push(session, frame, at_entry);
         }
     }
 
     #[inline(always)]
-    fn frame_outside(&mut self, session: &mut Session<'a>, from: Site, to: Option<Avma>) -> Frame {
+    fn frame_outside(&mut self, session: &mut Session<'a>, from: Site, to: Option<Avma>) -> (Frame, bool) {
         let FunctionAt { id: function, at_entry } = self.function_outside(session, to);
         let is_inner = session.map.is_inner_call(from.function, function, at_entry);
         let mut frame = self.frame(function, if is_inner { FrameKind::Inner } else { FrameKind::Call });
         (frame.site, frame.caller, frame.ret) = (from.ip, from.function, from.next_ip());
         frame.hidden = true;
-        frame
+        (frame, at_entry)
     }
 
     /// Two events that are a call of code outside and nothing else, as nearly all calls out of the filter are: control comes
@@ -57,7 +57,10 @@ impl<'a> Thread<'a> {
             return false;
         }
         self.reaches(space, end);
-        let frame = self.frame_outside(session, from, to);
+        let (frame, at_entry) = self.frame_outside(session, from, to);
+        if at_entry && session.roles.get(frame.function).is_some() {
+            return false;
+        }
         self.window.leaves_filter(self.now.point);
         self.reaches(space, start);
         self.off_cpu.start(self.now);
@@ -84,7 +87,7 @@ impl<'a> Thread<'a> {
                 if self.stack.last().is_some_and(|top| top.kind == FrameKind::Inner) {
                     self.close(session, Status::Complete, false); // a retpoline
                 }
-                return self.jump_out(session, from, Some(to));
+                return self.jump_out(session, from, Some(to), true);
             }
             if self.stack.last().is_some_and(|top| top.ret == to) {
                 self.goes_on_as_it_must();
@@ -105,18 +108,25 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// A jump to code outside.
-    pub(crate) fn jump_out(&mut self, session: &mut Session<'a>, from: Site, to: Option<Avma>) {
-        let function = self.function_outside(session, to).id;
+    /// A jump to code outside; `may_enter`: it is none that merely runs into the next function.
+    pub(crate) fn jump_out(
+        &mut self,
+        session: &mut Session<'a>,
+        from: Site,
+        to: Option<Avma>,
+        may_enter: bool,
+    ) {
+        let FunctionAt { id: function, at_entry } = self.function_outside(session, to);
         let Some(top) = self.stack.last() else { return };
         if top.function == function && session.map.kind(function) == FunctionKind::Symbol {
             self.away = Some(self.clocks());
             return;
         }
         let ret = top.ret;
-        // As in `jump`: what a call inside a function jumps to was called there.
+        // As in `jump`: what a call inside a function, or a stub of the PLT, jumps to was called there.
         let (kind, site, caller) = match top.kind {
             FrameKind::Inner => (FrameKind::Call, top.site, top.caller),
+            FrameKind::Call | FrameKind::Tail if top.is_stub() => (top.kind, top.site, top.caller),
             _ => (FrameKind::Tail, from.ip, from.function),
         };
         self.pop_group(session, true);
@@ -124,7 +134,7 @@ impl<'a> Thread<'a> {
             let mut frame = self.frame(function, kind);
             (frame.site, frame.caller, frame.ret) = (site, caller, ret);
             frame.hidden = true;
-            self.push(session, frame, false);
+            self.push(session, frame, at_entry && may_enter);
         }
     }
 

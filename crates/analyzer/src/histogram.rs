@@ -11,18 +11,18 @@ pub struct Bucket {
     pub high_ns: u64,
     /// Calls with such a latency.
     pub count: u64,
-    /// Calls that were off the CPU at all, for so long.
-    pub off_cpu_count: u64,
+    /// Calls that were off the CPU at all, for so long; `None`: not known.
+    pub off_cpu_count: Option<u64>,
 }
 
 /// The buckets from the smallest to the largest duration that occurs, empty ones between included.
 #[must_use]
-pub fn histogram(latency: &SortedDurations, off_cpu: &SortedDurations) -> Vec<Bucket> {
+pub fn histogram(latency: &SortedDurations, off_cpu: Option<&SortedDurations>) -> Vec<Bucket> {
     let mut counts = [(0_u64, 0_u64); 65];
     for (ns, times) in latency.iter() {
         counts[index(ns)].0 += times;
     }
-    for (ns, times) in off_cpu.iter().filter(|(ns, _)| *ns != 0) {
+    for (ns, times) in off_cpu.iter().flat_map(|all| all.iter()).filter(|(ns, _)| *ns != 0) {
         counts[index(ns)].1 += times;
     }
     let used = |c: &(u64, u64)| *c != (0, 0);
@@ -33,7 +33,7 @@ pub fn histogram(latency: &SortedDurations, off_cpu: &SortedDurations) -> Vec<Bu
         low_ns: if i == 0 { 0 } else { 1 << (i - 1) },
         high_ns: if i == 64 { u64::MAX } else { 1 << i },
         count: counts[i].0,
-        off_cpu_count: counts[i].1,
+        off_cpu_count: off_cpu.map(|_| counts[i].1),
     };
     (first..=last).map(bucket).collect()
 }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     fn histogram<const N: usize, const M: usize>(latency_ns: [u64; N], off_cpu_ns: [u64; M]) -> Vec<Bucket> {
-        super::histogram(&latency_ns.into_iter().collect(), &off_cpu_ns.into_iter().collect())
+        super::histogram(&latency_ns.into_iter().collect(), Some(&off_cpu_ns.into_iter().collect()))
     }
 
     #[test]
@@ -56,7 +56,7 @@ mod tests {
         let buckets = histogram([0, 1, 5, 7, 8], [0, 0, 3, 0, 0]);
         let text: Vec<String> = buckets
             .iter()
-            .map(|b| format!("[{},{}) {} {}", b.low_ns, b.high_ns, b.count, b.off_cpu_count))
+            .map(|b| format!("[{},{}) {} {}", b.low_ns, b.high_ns, b.count, b.off_cpu_count.unwrap()))
             .collect();
         assert_eq!(text, ["[0,1) 1 0", "[1,2) 1 0", "[2,4) 0 1", "[4,8) 2 0", "[8,16) 1 0"]);
     }
@@ -65,6 +65,6 @@ mod tests {
     fn extremes_have_a_bucket() {
         assert_eq!(histogram([], [0]), []);
         let top = histogram([u64::MAX], []);
-        assert_eq!(top, [Bucket { low_ns: 1 << 63, high_ns: u64::MAX, count: 1, off_cpu_count: 0 }]);
+        assert_eq!(top, [Bucket { low_ns: 1 << 63, high_ns: u64::MAX, count: 1, off_cpu_count: Some(0) }]);
     }
 }

@@ -30,7 +30,7 @@ use crate::tree::{CallTree, Node, Step};
 
 pub use compare::{Comparison, Row};
 pub use descend::{Descent, End, Level};
-pub use gather::{AllCalls, LedgerOfCalls, ledger_of_rows};
+pub use gather::{AllCalls, LedgerOfCalls, OffCpuPart, ledger_of_rows};
 pub use groups::{ChoiceError, Groups, Outlying, Slow, Typical};
 pub use left_out::LeftOut;
 pub use shift::{Shift, Verdict};

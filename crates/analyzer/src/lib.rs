@@ -46,6 +46,7 @@ mod loss;
 pub mod modes;
 mod off_cpu;
 mod off_cpu_causes;
+mod open_calls;
 mod probed;
 pub mod report;
 pub mod request;
@@ -58,6 +59,7 @@ mod session;
 mod stack;
 pub mod stats;
 mod thread;
+mod total;
 mod traced_causes;
 pub mod tree;
 mod window;
@@ -72,14 +74,16 @@ pub use ledger::Ledger;
 pub use off_cpu_causes::{
     OffCpuCauses, Reason, ReasonRow, StackNames, ToldBy, Waker, WakerRow, WakerStackRow,
 };
+pub use open_calls::{OpenCaller, OpenCalls};
 pub use probed::{ProbeCost, ProbedAnalysis};
 pub use report::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
     CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Place, Report, RowSink, Status, Tails,
-    ThreadLoss, Total, TraceSummary, Untimed,
+    ThreadLoss, TraceSummary, Untimed,
 };
 pub use request::{Ancestor, LatencyRange, Request, StartWindow, Surroundings, scheduler};
 pub use row_children::{RowChild, RowChildren};
 pub use row_reasons::{RowReason, RowReasons};
 pub use stats::{Quantiles, Spread, Stats};
-pub use tree::{CallTree, Node, Paths, Step, TreeSink, Trees, off_cpu_spans};
+pub use total::Total;
+pub use tree::{CallTree, FoundPaths, Node, Paths, Step, TreeSink, Trees, off_cpu_spans};

@@ -23,11 +23,12 @@ use crate::code_map::CodeMap;
 use crate::loss::Ledger;
 use crate::off_cpu_causes::{CauseSums, Intervals, Reason, StackNames, ToldBy};
 use crate::report::{
-    CallId, CallRow, Caller, ChildKind, Cut, CutCause, Limits, Place, Report, Status, ThreadLoss, Total,
+    CallId, CallRow, Caller, ChildKind, Cut, CutCause, Limits, Place, Report, Status, ThreadLoss,
     TraceSummary,
 };
 use crate::request::{Request, Surroundings};
 use crate::row_reasons::RowReasons;
+use crate::total::{OffCpuKnown, RunningTotal};
 use crate::window::ThreadWindow;
 
 /// What probes add to the calls that they measure.
@@ -75,7 +76,8 @@ impl<'a> ProbedAnalysis<'a> {
             map: CodeMap::new(around),
             request: request.clone(),
             functions,
-            calls: Aggregate::new(request),
+            // The probes follow the scheduler.
+            calls: Aggregate::new(request, OffCpuKnown(true)),
             children: FxHashMap::default(),
             intervals: Intervals::default(),
             causes: request.functions.iter().map(|_| CauseSums::default()).collect(),
@@ -114,7 +116,8 @@ impl<'a> ProbedAnalysis<'a> {
                 span_ns,
                 threads: loss.threads.len() as u64,
                 events: self.seen,
-                off_cpu_known: true,
+                no_times: None,
+                no_off_cpu: None,
             },
             functions,
             loss,
@@ -155,7 +158,7 @@ impl<'a> ProbedAnalysis<'a> {
             start_ns: call.start,
             latency_ns: call.end.since(call.start),
             error_ns: cost.own_ns.saturating_add(cost.hit_ns.saturating_mul(call.probes.saturating_sub(1))),
-            off_cpu_ns: call.off_cpu.total_ns(),
+            off_cpu_ns: Some(call.off_cpu.total_ns()),
             status,
             cut_by,
             caller,
@@ -163,6 +166,7 @@ impl<'a> ProbedAnalysis<'a> {
             function,
             depth: call.depth,
             ended_by_jump: call.end_kind == ProbedEnd::Jump,
+            hidden: false,
             undecided: false,
             aux_buffer: None,
             aux_offset: AuxOffset(0),
@@ -205,7 +209,7 @@ impl<'a> ProbedAnalysis<'a> {
         }
         let key = ChildKey { kind: ChildKind::Call, function, site };
         let off_cpu_ns = call.off_cpu.total_ns();
-        let total = Total { count: 1, sum_ns: call.end.since(call.start), off_cpu_ns };
+        let total = RunningTotal { count: 1, sum_ns: call.end.since(call.start), off_cpu_ns };
         self.children.entry((call.tid, parent)).or_default().add(key, total);
     }
 }

@@ -2,13 +2,15 @@
 
 use std::fmt;
 
-use model::{AuxOffset, Cpu, FunctionId, GapCause, Ns, ObjectId, Svma, Tid};
+use model::{AuxOffset, Cpu, FunctionId, GapCause, NoOffCpu, NoTimes, Ns, ObjectId, Svma, Tid};
 
 use crate::histogram::Bucket;
 use crate::off_cpu_causes::OffCpuCauses;
+use crate::open_calls::OpenCalls;
 use crate::row_children::RowChildren;
 use crate::row_reasons::RowReasons;
 use crate::stats::{Quantiles, Stats};
+use crate::total::Total;
 
 /// The report on one recording.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,8 +36,10 @@ pub struct TraceSummary {
     pub threads: u64,
     /// Events that were analysed (control transfers and gaps).
     pub events: u64,
-    /// There are context-switch records; without them every off-CPU time is 0.
-    pub off_cpu_known: bool,
+    /// Why no time in the trace is known; then calls are counted, and every time in this report means nothing.
+    pub no_times: Option<NoTimes>,
+    /// Why off-CPU time is not known, which then is `None` everywhere.
+    pub no_off_cpu: Option<NoOffCpu>,
 }
 
 /// What was lost.
@@ -180,20 +184,22 @@ pub struct FunctionReport {
     pub calls: CallCounts,
     /// Of the counted calls, those that ended at a jump out of the IP filter.
     pub ended_by_jump: u64,
+    /// Of the counted calls, those that ran outside of the IP filter: [`CallRow::hidden`].
+    pub hidden: u64,
     /// Of the counted calls, those of which it is a guess that they ended then: [`CallRow::undecided`].
     pub undecided: u64,
     /// Latency of the counted (complete and unwound) calls, off-CPU time included.
     pub latency: Stats,
-    /// Off-CPU time of the counted calls, zeros too.
-    pub off_cpu: Stats,
+    /// Off-CPU time of the counted calls, zeros too; `None`: [`TraceSummary::no_off_cpu`].
+    pub off_cpu: Option<Stats>,
     /// How far the latencies of the counted calls may be from the truth.
     pub error: ErrorBound,
     /// What the figures may be if all calls are counted.
     pub tails: Tails,
     /// Outermost activations: what does not count time twice.
     pub outermost: Total,
-    /// 100 is one core.
-    pub cpu_percent: f64,
+    /// 100 is one core; `None`: off-CPU time is not known.
+    pub cpu_percent: Option<f64>,
     /// Latency by powers of two.
     pub histogram: Vec<Bucket>,
     /// Where the time went: longest first.  With `*self`, the rows add up to `latency.sum_ns` exactly.
@@ -204,6 +210,8 @@ pub struct FunctionReport {
     pub off_cpu_causes: Option<OffCpuCauses>,
     /// The longest calls that had not ended, longest first; at most [`FunctionReport::LONGEST_OPEN`].
     pub longest_open: Vec<CallRow>,
+    /// What was seen inside of the calls that had not ended.
+    pub open: OpenCalls,
     /// Every call by start, if rows were asked for.
     pub rows: Vec<CallRow>,
     /// The children of each row, if they were asked for.
@@ -261,17 +269,6 @@ pub struct Tails {
     pub at_most: Quantiles,
 }
 
-/// A number of occurrences and their time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Total {
-    /// Occurrences.
-    pub count: u64,
-    /// Their time, off-CPU included.
-    pub sum_ns: u64,
-    /// Of that, off the CPU.
-    pub off_cpu_ns: u64,
-}
-
 /// An instruction, the same in every process and run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
@@ -327,8 +324,8 @@ pub struct ChildRow {
     pub site: Option<Place>,
     /// Time; the mean is `sum_ns / count`.  For `*self`, `count` is the number of calls.
     pub total: Total,
-    /// On-CPU time as a share of one core.
-    pub cpu_percent: f64,
+    /// On-CPU time as a share of one core; `None`: not known.
+    pub cpu_percent: Option<f64>,
 }
 
 /// Who entered a call.
@@ -356,8 +353,8 @@ pub struct CallerReport {
     pub site: Option<Place>,
     /// Latency of the calls.
     pub latency: Stats,
-    /// Off-CPU time of the calls.
-    pub off_cpu: Stats,
+    /// Off-CPU time of the calls, if known.
+    pub off_cpu: Option<Stats>,
     /// How far the latencies of the calls may be from the truth.
     pub error: ErrorBound,
     /// Latency by powers of two.
@@ -469,8 +466,8 @@ pub struct CallRow {
     pub latency_ns: u64,
     /// The true latency differs from `latency_ns` by at most this; of an incomplete call, the true "at least".
     pub error_ns: u64,
-    /// Of the latency, off the CPU.
-    pub off_cpu_ns: u64,
+    /// Of the latency, off the CPU; `None`: not known.
+    pub off_cpu_ns: Option<u64>,
     /// How much of it was seen.
     pub status: Status,
     /// What cut it, if it is [`Status::Cut`].
@@ -485,6 +482,8 @@ pub struct CallRow {
     pub depth: u32,
     /// It ended at a jump out of the IP filter.
     pub ended_by_jump: bool,
+    /// It ran outside of the IP filter, called by code inside of it.
+    pub hidden: bool,
     /// It was open when control landed in one of several frames and nothing told in which: its end is a guess.
     pub undecided: bool,
     /// perf's number of the AUX buffer that has its entry, if known.

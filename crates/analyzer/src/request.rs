@@ -1,7 +1,8 @@
 //! What is asked of the analysis, and what it may ask in turn.
 
 use model::{
-    AuxBuffer, Avma, CodeSource, FunctionId, FunctionLookup, FunctionSet, Ns, Recording, Schedule, Tid,
+    AuxBuffer, Avma, CodeSource, FunctionId, FunctionLookup, FunctionSet, NoOffCpu, NoTimes, Ns, Recording,
+    Schedule, Tid,
 };
 use rustc_hash::FxHashMap;
 
@@ -103,6 +104,8 @@ pub struct Surroundings<'a> {
     /// First instruction of the kernel's scheduler, if its range is in the IP filter and nothing else tells of switches:
     /// a thread is off its CPU from there until it has left the range for good.
     pub scheduler: Option<Avma>,
+    /// Why no time is known, if none is.
+    pub no_times: Option<NoTimes>,
     /// Only code inside IP filter ranges was traced.
     pub has_ip_filter: bool,
     /// Only a part of the recording is analysed: what is not seen to be entered may be older than that.
@@ -125,10 +128,21 @@ impl<'a> Surroundings<'a> {
             schedule,
             window: recording.time_span.unwrap_or((Ns(0), Ns(0))),
             scheduler: scheduler(recording, schedule),
+            no_times: recording.no_times,
             has_ip_filter: recording.pt.has_ip_filter,
             is_part: false,
             buffers: &recording.buffers,
         }
+    }
+
+    /// Why off-CPU time is not known, if it is not.
+    #[must_use]
+    pub fn no_off_cpu(&self) -> Option<NoOffCpu> {
+        if self.no_times.is_some() {
+            return Some(NoOffCpu::NoTimes);
+        }
+        let is_told = self.schedule.has_switches() || self.scheduler.is_some();
+        (!is_told).then_some(NoOffCpu::NoSwitches)
     }
 }
 

@@ -4,7 +4,8 @@ use rustc_hash::FxHashMap;
 
 use crate::by_row::ByRow;
 use crate::children::{ChildKey, merge_same};
-use crate::report::Total;
+
+use crate::total::{OffCpuKnown, RunningTotal, Total};
 
 /// What one child took in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +47,13 @@ pub(crate) struct Gathered {
 
 impl Gathered {
     /// The next row's; some may be the same child.
-    pub(crate) fn add(&mut self, mut children: Vec<(ChildKey, Total)>) {
+    pub(crate) fn add(&mut self, mut children: Vec<(ChildKey, RunningTotal)>, off_cpu: OffCpuKnown) {
         children.sort_unstable_by_key(|(key, _)| *key);
         merge_same(&mut children);
         children.sort_unstable_by_key(|(key, total)| (std::cmp::Reverse(total.sum_ns), *key));
-        let numbered: Vec<RowChild> =
-            children.into_iter().map(|(key, total)| RowChild { key: self.number(key), total }).collect();
+        let child =
+            |(key, total): (_, RunningTotal)| RowChild { key: self.number(key), total: total.known(off_cpu) };
+        let numbered: Vec<RowChild> = children.into_iter().map(child).collect();
         self.all.push(&numbered);
     }
 
@@ -85,13 +87,13 @@ mod tests {
     #[test]
     fn children_follow_their_rows() {
         let key = |function| ChildKey { kind: ChildKind::Call, function: FunctionId(function), site: None };
-        let total = |sum_ns| Total { count: 1, sum_ns, off_cpu_ns: 0 };
+        let total = |sum_ns| RunningTotal { count: 1, sum_ns, off_cpu_ns: 0 };
         let row = |children: &[(u32, u64)]| {
             children.iter().map(|(function, ns)| (key(*function), total(*ns))).collect::<Vec<_>>()
         };
         let mut gathered = Gathered::default();
         for children in [&[(7, 6), (8, 30), (7, 4)][..], &[], &[(7, 5)]] {
-            gathered.add(row(children));
+            gathered.add(row(children), OffCpuKnown(true));
         }
         let sorted = gathered.in_order([2, 0, 1].into_iter());
         let text = |row| {

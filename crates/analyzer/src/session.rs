@@ -8,8 +8,9 @@ use crate::aggregate::Aggregate;
 use crate::children::{Child, ChildPlaces};
 use crate::code_map::CodeMap;
 use crate::loss::Ledger;
-use crate::report::{CallRow, Limits, RowSink, Total};
+use crate::report::{CallRow, Limits, RowSink};
 use crate::request::{Ancestor, Request, Roles, Surroundings};
+use crate::total::{OffCpuKnown, RunningTotal};
 use crate::traced_causes::TracedCauses;
 use crate::tree::{CallTree, TreeSink, Trees};
 
@@ -19,13 +20,14 @@ const SPARE_MAX: usize = 256;
 /// A call of a wanted function that has ended.
 pub(crate) struct EndedCall<'c> {
     pub(crate) row: &'c CallRow,
-    pub(crate) children: &'c [(Child, Total)],
+    pub(crate) children: &'c [(Child, RunningTotal)],
     /// The thread's off-CPU time at its begin and at its end.
     pub(crate) off_cpu_ns: (u64, u64),
 }
 
 pub(crate) struct Session<'a> {
     pub(crate) around: Surroundings<'a>,
+    pub(crate) off_cpu: OffCpuKnown,
     pub(crate) roles: Roles,
     pub(crate) ancestor: Option<Ancestor>,
     pub(crate) stack_switches: bool,
@@ -52,13 +54,15 @@ pub(crate) struct Session<'a> {
 
 impl<'a> Session<'a> {
     pub(crate) fn new(request: &Request, around: Surroundings<'a>) -> Self {
+        let off_cpu = OffCpuKnown(around.no_off_cpu().is_none());
         Self {
             around,
+            off_cpu,
             roles: Roles::new(request),
             ancestor: request.ancestor,
             stack_switches: request.stack_switches,
             map: CodeMap::new(around),
-            calls: Aggregate::new(request),
+            calls: Aggregate::new(request, off_cpu),
             causes: TracedCauses::new(around, request),
             loss: Ledger::default(),
             limits: Limits::default(),
@@ -79,9 +83,10 @@ impl<'a> Session<'a> {
         Self { with_callers: sink.wants_callers(), trees: Some((sink, wanted)), ..self }
     }
 
-    /// Somebody wants the tree of this call.
-    pub(crate) fn wants_tree(&self, depth: u32, entry: AuxOffset) -> bool {
-        self.trees.as_ref().is_some_and(|(_, wanted)| wanted.has(depth, entry))
+    /// The sink wants the tree of this call; `resumed`: of a call that was reported before, and was found running again.
+    pub(crate) fn wants_tree(&self, depth: u32, entry: AuxOffset, resumed: bool) -> bool {
+        let has = |wanted: &Trees| if resumed { wanted.has_resumed(depth) } else { wanted.has(depth, entry) };
+        self.trees.as_ref().is_some_and(|(_, wanted)| has(wanted))
     }
 
     /// A call of the wanted function number `wanted` has ended, or will not be seen to end; with its tree, if that is wanted.
@@ -106,6 +111,14 @@ impl<'a> Session<'a> {
             (Some((sink, _)), Some(tree)) if is_reported => sink.call(row, tree),
             (Some((sink, Trees::Every)), None) if is_reported => sink.too_deep(row),
             _ => (),
+        }
+    }
+
+    /// A call that was reported as cut, and then found running, has ended or was cut again.
+    pub(crate) fn resumed(&mut self, wanted: u32, ended: &EndedCall<'_>, tree: Option<&CallTree>) {
+        self.calls.resume(wanted, ended.row, ended.children);
+        if let (Some((sink, _)), Some(tree)) = (&mut self.trees, tree) {
+            sink.resumed(ended.row, tree);
         }
     }
 

@@ -14,7 +14,7 @@ use model::{Avma, FunctionId, FunctionKind, Ns, SpaceId};
 
 use crate::activation::Activation;
 use crate::children::{Child, ChildPlaces};
-use crate::report::Total;
+use crate::total::RunningTotal;
 
 /// Frames that a stack may have.  More than an 8 MB stack can hold (a frame takes at least 16 bytes there).
 pub(crate) const DEPTH_MAX: usize = 1 << 20;
@@ -196,7 +196,7 @@ impl Stack {
 
     /// A child of the innermost activation has ended.
     #[inline(always)]
-    pub(crate) fn add_child(&mut self, places: &mut ChildPlaces, child: Child, total: Total) {
+    pub(crate) fn add_child(&mut self, places: &mut ChildPlaces, child: Child, total: RunningTotal) {
         if let Some(activation) = self.activations.last_mut() {
             activation.children.add(places, child, total);
         }

@@ -20,11 +20,12 @@ use model::schedule::OffCpu;
 use model::{AuxOffset, FunctionId, Ns, Schedule, Tid};
 
 use crate::children::ChildKey;
-use crate::report::{CallRow, ChildKind, Place, Status, Total};
+use crate::report::{CallRow, ChildKind, Place, Status};
+use crate::total::Total;
 use merge::Merged;
 
 pub(crate) use gather::{Gatherer, Part};
-pub use paths::Paths;
+pub use paths::{FoundPaths, Paths};
 
 /// Takes trees of calls as they end, from an [`Analysis`](crate::Analysis) that is made for it.
 pub trait TreeSink {
@@ -33,6 +34,12 @@ pub trait TreeSink {
 
     /// A call that was asked for has ended, or will not be seen to end.  `call` is its row, and the tree's first node.
     fn call(&mut self, call: &CallRow, tree: &CallTree);
+
+    /// A call that was given as cut was found running after a gap.  `call` is what was seen of it since: a row that the report does not
+    /// have.  Only of outermost calls ([`Trees::Outermost`], [`Trees::Merged`]).
+    fn resumed(&mut self, call: &CallRow, tree: &CallTree) {
+        let _ = (call, tree);
+    }
 
     /// Each tree comes with the functions that were open around its call ([`CallTree::callers`]).
     fn wants_callers(&self) -> bool {
@@ -79,6 +86,11 @@ impl Trees {
             Self::Outermost | Self::Merged => depth == 0,
             Self::Threads => false,
         }
+    }
+
+    /// ... of what was seen after a gap ([`TreeSink::resumed`]).
+    pub(crate) fn has_resumed(&self, depth: u32) -> bool {
+        matches!(self, Self::Outermost | Self::Merged) && depth == 0
     }
 }
 
@@ -187,13 +199,19 @@ impl CallTree {
     }
 }
 
-/// Each tree of `nodes`.
+/// The root of each tree of `nodes`.
 fn siblings(nodes: &[Node]) -> impl Iterator<Item = &Node> {
+    trees(nodes).filter_map(<[Node]>::first)
+}
+
+/// The nodes of each tree of `nodes`.
+fn trees(nodes: &[Node]) -> impl Iterator<Item = &[Node]> {
     let mut rest = nodes;
     std::iter::from_fn(move || {
-        let node = rest.first()?;
-        rest = rest.get(node.size.max(1)..).unwrap_or_default();
-        Some(node)
+        let size = rest.first()?.size.clamp(1, rest.len());
+        let (tree, others) = rest.split_at(size);
+        rest = others;
+        Some(tree)
     })
 }
 
@@ -201,11 +219,7 @@ fn siblings(nodes: &[Node]) -> impl Iterator<Item = &Node> {
 fn own(node: &Node, below: &[Node]) -> Total {
     let mut inside = Total::default();
     siblings(below).for_each(|child| inside.add(child.total));
-    Total {
-        count: node.total.count,
-        sum_ns: node.total.sum_ns.saturating_sub(inside.sum_ns),
-        off_cpu_ns: node.total.off_cpu_ns.saturating_sub(inside.off_cpu_ns),
-    }
+    node.total.without(&inside)
 }
 
 /// When a thread was off its CPU between two times, by its switch records; clipped to these times.

@@ -1,8 +1,8 @@
 //! When: TSC, TMA, MTC, CYC and CBR packets to a bounded time for every flow packet.
 //!
-//! An [`Anchor`] is a packet that gives the TSC: TSC itself, or MTC through TMA ([`crystal`]).  Between two anchors
-//! CYC packets count core cycles, whose length CBR and the anchors around bound ([`core`]).  From both follow the
-//! bounds and the estimate of what lies between the anchors ([`interval`]).
+//! An [`Anchor`] is a packet that gives the TSC: TSC itself, some core cycles late ([`anchor`]), or MTC through TMA ([`crystal`]).
+//! Between two anchors CYC packets count core cycles, whose length CBR and the anchors around bound ([`core`]).  From both follow
+//! the bounds and the estimate of what lies between the anchors ([`interval`]), once what follows is known ([`settle`]).
 //!
 //! So a flow packet's time is known only behind the anchor that follows it: until then it is a *slot*, and events refer
 //! to slots.  With CYC it takes one interval more, because a change of the core's frequency may show only there.
@@ -13,21 +13,25 @@
 //!      measured frequency               before it, and then waits
 //! ```
 
+mod anchor;
 mod core;
 mod crystal;
 mod interval;
 mod progress;
+mod settle;
 mod ticker;
 mod ticks;
 mod timeline;
 mod times;
 
 use model::{Ns, PtConfig, Tsc, TscClock};
+use packet::Packet;
 
-use core::{CoreRatio, Measured, Multiples, Range};
-use crystal::Crystal;
+use anchor::Anchor;
+use core::{CoreRatio, Measured, Range};
 pub(crate) use crystal::CrystalRatio;
-use interval::{Anchor, Interval, Span};
+use crystal::{Crystal, Mtc};
+use interval::{Doubt, Span};
 pub(crate) use ticker::Ticker;
 pub(crate) use timeline::TimelineRoom;
 use timeline::{Rule, Timeline};
@@ -57,18 +61,18 @@ const END_ROOM_NS: u64 = 60_000_000_000;
 /// ... and that much earlier than the first: a ring that is copied may be older than the file.
 const START_ROOM_NS: u64 = 3_600_000_000_000;
 
-/// By so many TSC ticks a TSC packet may be older than an MTC packet in front of it, and the other way round: perf has 40 cycles as an
-/// estimate, and this as what is certainly enough (`tsc_slip` in intel-pt-decoder.c).
-const SLIP: u128 = 0x1000 * ticks::ONE;
-
 /// The times of a segment's flow packets.
 pub(crate) struct Clock {
+    /// Without it there is no time, whatever TSC packets there are.
+    has_tsc: bool,
     has_cyc: bool,
     /// Cycles that may have passed without a CYC: those of the threshold, and what is left of a cycle at both ends.
     unseen_cycles: u64,
     conversion: TscClock,
     /// A TSC near the recording, to complete the packet's 56 bits.
     reference: Tsc,
+    /// First and last time of the recording.
+    recorded: Option<(Ns, Ns)>,
     /// No TSC is before this: such a packet is damage, or of a virtual machine's clock.
     earliest: Tsc,
     /// No TSC is behind this: such a packet is damage.
@@ -106,10 +110,12 @@ impl Clock {
     ) -> Self {
         let unseen_cycles = 2 + u64::from(pt.cyc_threshold);
         Self {
+            has_tsc: pt.tsc,
             has_cyc: pt.cyc,
             unseen_cycles,
             conversion,
             reference,
+            recorded: None,
             earliest: Tsc(0),
             latest: Tsc(u64::MAX),
             anchor: None,
@@ -134,6 +140,7 @@ impl Clock {
 
     /// The recording lasted from `start` to `end`; with room for trace from before its first record and behind its last.
     pub(crate) fn bound(&mut self, start: Ns, end: Ns) {
+        self.recorded = Some((start, end));
         self.earliest = self.conversion.to_tsc(Ns(start.0.saturating_sub(START_ROOM_NS)));
         self.latest = self.conversion.to_tsc(Ns(end.0.saturating_add(END_ROOM_NS)));
     }
@@ -196,7 +203,7 @@ impl Clock {
         let anchor = self.anchor?;
         let cycle = self.cycle.map_or(0, Range::middle);
         let lo = anchor.lo + self.least_since_anchor();
-        let point = anchor.best() + ticks::of(self.since.most, cycle);
+        let point = anchor.best + ticks::of(self.since.most, cycle);
         Some(Now { lo: ticks::floor(lo), point: ticks::floor(point) })
     }
 
@@ -204,12 +211,12 @@ impl Clock {
     /// that is easily said.
     pub(crate) fn stays_until(&self, first: Now, last: Now) -> u64 {
         let Some(anchor) = self.anchor else { return 0 };
-        if ticks::floor(anchor.lo) < first.lo || ticks::floor(anchor.best()) < first.point {
+        if ticks::floor(anchor.lo) < first.lo || ticks::floor(anchor.best) < first.point {
             return 0;
         }
         // The point is never before `lo`.
         let Tsc(latest) = last.lo.min(last.point);
-        let room = Anchor::exact(Tsc(latest)).lo.saturating_sub(anchor.best());
+        let room = Anchor::exact(Tsc(latest)).lo.saturating_sub(anchor.best);
         let cycle = self.cycle.map_or(0, Range::middle);
         u64::try_from(room).unwrap_or(u64::MAX) / cycle.max(1)
     }
@@ -233,13 +240,17 @@ impl Clock {
     /// It is not later than this.
     fn most_now(&self) -> Option<u128> {
         let cycle = self.cycle.filter(|_| self.has_cyc)?;
-        interval::behind(self.anchor?, self.since, Some(cycle), self.unseen_cycles).hi
+        let anchor = self.anchor?.bounded(Some(cycle));
+        interval::behind(anchor, self.since, Some(cycle), self.unseen_cycles).hi
     }
 
     /// What the length of a cycle follows from has changed.
     fn update_cycle(&mut self) {
         let cbr = self.ratio.length(self.ratio.interval());
         self.cycle = core::length(cbr, [self.measured.as_ref(), None, None]);
+        if let Some(anchor) = self.anchor.as_mut().filter(|anchor| anchor.is_tsc()) {
+            anchor.best = anchor.bounded(self.cycle).best;
+        }
     }
 
     #[inline]
@@ -289,14 +300,32 @@ impl Clock {
         self.cyc_straddles = true;
     }
 
+    /// What a packet that is no flow says about the time.
+    #[inline]
+    pub(crate) fn packet(&mut self, packet: &Packet, in_psb: bool) {
+        match *packet {
+            Packet::Cyc(cycles) => self.cyc(cycles),
+            Packet::Mtc(ctc) => self.mtc(ctc),
+            Packet::Tsc(tsc) => self.tsc(tsc, in_psb),
+            Packet::Tma { ctc, fast } => self.tma(ctc, fast),
+            Packet::Cbr(ratio) => self.cbr(ratio),
+            // The core slept: no cycles were counted.
+            Packet::Exstop { .. } | Packet::Pwrx { .. } => self.discontinuity(),
+            _ => (),
+        }
+    }
+
     /// A CBR packet.
-    pub(crate) fn cbr(&mut self, core_to_bus: u8) {
+    fn cbr(&mut self, core_to_bus: u8) {
         self.ratio.cbr(core_to_bus);
         self.update_cycle();
     }
 
     /// A TSC packet.  Outside of PSB+ it says that clocks had stopped (SDM, TSC packet).
-    pub(crate) fn tsc(&mut self, low_56: u64, in_psb: bool) {
+    fn tsc(&mut self, low_56: u64, in_psb: bool) {
+        if !self.has_tsc {
+            return;
+        }
         let tsc = Tsc::of_packet(low_56, self.reference);
         let backwards = self.packet.is_some_and(|(before, _)| tsc < before);
         self.aligned = None;
@@ -306,25 +335,24 @@ impl Clock {
             self.errors += 1;
             return self.discontinuity();
         }
-        let anchor = Anchor::exact(tsc);
-        let early = self.before_last_anchor(anchor);
-        let has_slipped = (1..=SLIP).contains(&early);
-        if !in_psb || !self.cyc_fresh && !has_slipped {
+        let here = Anchor::packet(tsc, in_psb);
+        let is_contradiction = self.is_before_last_anchor(here);
+        if is_contradiction || !in_psb || !self.cyc_fresh {
             self.discontinuity(); // cycles since the last CYC are not counted yet
         }
-        match early {
-            0 => self.set_anchor(anchor),
-            1..=SLIP => (), // time goes on from the MTC
-            _ => self.take_back_mtc(anchor),
+        if is_contradiction {
+            self.take_back_mtc(here);
+        } else {
+            self.set_anchor(here);
         }
-        self.cyc_straddles = if has_slipped { self.cyc_straddles } else { !self.cyc_fresh };
+        self.cyc_straddles = !self.cyc_fresh;
         self.packet = Some((tsc, self.timeline.next()));
         self.aligned = Some(tsc);
     }
 
-    /// By how much `anchor` is certainly earlier than the last one, which came in front of it.
-    fn before_last_anchor(&self, anchor: Anchor) -> u128 {
-        self.anchor.map_or(0, |last| last.lo.saturating_sub(anchor.hi))
+    /// `anchor` is certainly earlier than the last one, which came in front of it.
+    fn is_before_last_anchor(&self, anchor: Anchor) -> bool {
+        self.anchor.is_some_and(|last| anchor.hi < last.lo)
     }
 
     /// What MTC packets have said since the last TSC packet cannot be: the TSC is here.
@@ -334,7 +362,7 @@ impl Clock {
         self.timeline.close(Rule::Unknown);
         self.timeline.settle();
         let (from, first) = self.packet.unwrap_or((Tsc(0), Slot(0)));
-        self.timeline.bind(first, self.conversion.to_ns(from), self.ns_up(here.hi));
+        self.timeline.bind(first, self.conversion.to_ns(from), self.ns_up(here.bounded(self.lag_cycle()).hi));
         self.crystal.forget();
         self.anchor = Some(here);
         self.since = Span::default();
@@ -342,7 +370,7 @@ impl Clock {
     }
 
     /// A TMA packet: relates the TSC packet before it to the crystal clock.
-    pub(crate) fn tma(&mut self, ctc: u16, fast: u16) {
+    fn tma(&mut self, ctc: u16, fast: u16) {
         if let Some(tsc) = self.aligned {
             self.crystal.tma(tsc, ctc, fast);
         }
@@ -351,30 +379,56 @@ impl Clock {
     /// An MTC packet.
     pub(crate) fn mtc(&mut self, payload: u8) {
         let now = self.anchor.map_or(0, |anchor| anchor.lo + self.least_since_anchor());
-        let Some((anchor, skipped)) = self.crystal.mtc(payload, now) else { return };
-        if skipped && self.most_now().is_none_or(|now| now < anchor.lo) {
+        let Some(Mtc { on_time, late }) =
+            self.crystal.mtc(payload, now, anchor::longest_lag(self.lag_cycle()))
+        else {
+            return;
+        };
+        let anchor = match late {
+            Some(late) if !self.cycles_tell(on_time, late) => late,
+            _ => on_time,
+        };
+        if late.is_some() && self.most_now().is_none_or(|now| now < anchor.lo) {
             self.discontinuity(); // the cycles since the last anchor do not explain the time: the core has slept
         }
-        match self.before_last_anchor(anchor) {
-            0 => (),
-            1..=SLIP => return,
-            _ => {
-                self.errors += 1;
-                return self.crystal.forget();
-            }
+        if self.is_before_last_anchor(anchor) {
+            self.errors += 1;
+            return self.crystal.forget();
         }
         self.set_anchor(anchor);
         self.cyc_straddles = false;
+    }
+
+    /// The cycles since the last anchor say that an MTC packet that may be late is not: they account for all of the time up to
+    /// `on_time`, as they do only where the core has not slept, and what they leave open is less than the lateness that is in question.
+    fn cycles_tell(&self, on_time: Anchor, late: Anchor) -> bool {
+        let Some((anchor, cycle)) = self.anchor.zip(self.cycle).filter(|_| self.has_cyc) else {
+            return false;
+        };
+        let awake = Span { doubt: Doubt { breaks: 0, ..self.since.doubt }, ..self.since };
+        let by_cycles = interval::behind(anchor.bounded(Some(cycle)), awake, Some(cycle), self.unseen_cycles);
+        let (lo, Some(hi)) = (by_cycles.lo, by_cycles.hi) else { return false };
+        lo <= on_time.hi && on_time.lo <= hi && hi - lo < late.hi - on_time.hi
     }
 
     /// The trace ends here, and the recording not later than `end`: settles all slots.
     pub(crate) fn finish(&mut self, end: Option<Ns>) {
         self.settle_waiting(None, self.ratio.interval());
         self.update_cycle();
-        let Some(anchor) = self.anchor else { return };
+        let Some(anchor) = self.anchor.map(|anchor| anchor.bounded(self.lag_cycle())) else {
+            return self.bind_to_recording();
+        };
         let cycle = self.cycle.filter(|_| self.has_cyc);
         self.timeline.close(Rule::Behind { anchor, cycle, end });
         self.timeline.settle();
+    }
+
+    /// No packet said what time it is: all that is known is that the trace lies in the recording.
+    fn bind_to_recording(&mut self) {
+        let Some((start, end)) = self.recorded.filter(|_| self.has_tsc) else { return };
+        self.timeline.close(Rule::Unknown);
+        self.timeline.settle();
+        self.timeline.bind(Slot(0), start, end);
     }
 
     fn ns_up(&self, ticks: u128) -> Ns {
@@ -385,55 +439,6 @@ impl Clock {
     fn set_anchor(&mut self, anchor: Anchor) {
         self.end_interval(anchor);
         self.update_cycle();
-    }
-
-    fn end_interval(&mut self, anchor: Anchor) {
-        let cbr = self.ratio.next_interval();
-        let all = std::mem::take(&mut self.since);
-        let Some(left) = self.anchor.replace(anchor) else {
-            self.timeline.close(Rule::Before(self.ns_up(anchor.hi)));
-            return self.timeline.settle();
-        };
-        let right = Anchor { lo: anchor.lo.max(left.lo), hi: anchor.hi };
-        self.anchor = Some(right);
-        let cycle = if self.has_cyc { all.cycle(left, right, self.unseen_cycles) } else { None };
-        let measured = self.ratio.measure(cycle, cbr);
-        if measured.is_some_and(|measured| !measured.agrees) && self.ratio.length(cbr).is_some() {
-            self.errors += 1;
-        }
-        if measured.is_some() || !self.has_cyc {
-            self.settle_waiting(measured, cbr);
-        }
-        self.timeline.close(Rule::Between(Interval::new(left, right, all, cbr, measured)));
-        if !self.has_cyc {
-            self.settle_waiting(None, None);
-        }
-    }
-
-    /// Settles the intervals that wait; `behind`: the frequency measured behind them, `cbr`: what CBR packets say there.  It
-    /// may have been so before, as far back as nothing was measured: the packets come late.
-    fn settle_waiting(&mut self, behind: Option<Measured>, mut cbr: Option<Multiples>) {
-        for interval in self.timeline.waiting().rev() {
-            interval.cbr = interval.cbr.map(|before| cbr.map_or(before, |late| before.hull(late)));
-            cbr = interval.cbr.or(cbr);
-        }
-        for interval in self.timeline.waiting() {
-            let cbr = self.ratio.length(interval.cbr);
-            let around = core::length(cbr, [self.measured.as_ref(), None, behind.as_ref()]);
-            // Longer than its cycles take by all that is known around it: the core stood still somewhere, and did not say so.
-            // CBR alone is no witness of that: it may be late, and the core slower than it says.
-            interval.stalls =
-                interval.measured.zip(around).is_some_and(|(own, around)| own.is_longer(around));
-            let is_witnessed = self.measured.is_some() || behind.is_some();
-            let own = interval.measured.filter(|_| !(interval.stalls && is_witnessed));
-            let measured = [self.measured.as_ref(), own.as_ref(), behind.as_ref()];
-            let cycle = core::length(cbr, measured);
-            let cycle = cycle.filter(|_| self.has_cyc && !core::is_unknown(measured));
-            interval.settle(cycle);
-            self.errors += u64::from(interval.contradicts(self.unseen_cycles));
-            self.measured = own.or(self.measured);
-        }
-        self.timeline.settle();
     }
 }
 

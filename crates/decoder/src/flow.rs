@@ -23,7 +23,7 @@ use attributed::Attributed;
 use common::LastFlow;
 use events::{Fup, FupUse};
 use loss::Lost;
-use model::{AuxOffset, Avma, GapCause, IpFilter, Ns, SpaceId};
+use model::{AuxOffset, Avma, GapCause, IpFilter, Ns, PtConfig, SpaceId};
 use packet::{LastIp, Packet, PacketError, Tnt};
 
 use crate::Context;
@@ -127,7 +127,8 @@ impl<'a> Flow<'a> {
         let buffer = &recording.buffers[segment.buffer];
         let owner = Owner::new(context, buffer.owner);
         let running = owner.at_start(segment.first);
-        let mut clock = Clock::new(&recording.pt, crystal, context.conversion(), context.reference(), room);
+        let pt = PtConfig { tsc: context.has_times(), ..recording.pt };
+        let mut clock = Clock::new(&pt, crystal, context.conversion(), context.reference(), room);
         if let Some((start, end)) = recording.time_span {
             clock.bound(start, end);
         }
@@ -275,20 +276,20 @@ impl<'a> Flow<'a> {
             }
             Packet::Ovf if self.tail => return false,
             Packet::Ovf => self.overflow(at),
-            Packet::Tsc(tsc) => {
+            Packet::Tsc(_) => {
                 if self.psb.is_some() && matches!(self.state, State::On) {
                     // What ran before the PSB ran before this.
                     let slot = self.clock.slot_before_anchor(self.walk.work);
                     self.psb_step = Some(self.step_to(slot, at));
                 }
-                self.clock.tsc(tsc, self.psb.is_some());
+                self.clock.packet(&packet, self.psb.is_some());
                 self.last.behind_tnt = false;
                 self.forced_out();
                 self.resolved();
             }
-            Packet::Tma { ctc, fast } => self.clock.tma(ctc, fast),
-            Packet::Cbr(ratio) => self.clock.cbr(ratio),
+            Packet::Tma { .. } | Packet::Cbr(_) => self.clock.packet(&packet, self.psb.is_some()),
             _ => {
+                self.clock.packet(&packet, self.psb.is_some());
                 if let Packet::ModeExec { long, .. } = packet {
                     self.long_mode = long;
                 }

@@ -24,6 +24,7 @@ mod flow;
 mod graph;
 mod instruction;
 mod join;
+mod no_times;
 mod output;
 mod owner;
 mod part;
@@ -46,6 +47,7 @@ use model::{
     Ns, Recording, Schedule, SpaceId, Target, Tsc, TscClock,
 };
 
+pub use no_times::no_times;
 pub use owner::{LostPart, Owner, Running};
 pub use part::{Around, Part};
 pub use reader::packets;
@@ -165,6 +167,12 @@ impl<'a> Context<'a> {
     /// TSC to perf's clock; where the recording does not say, a tick counts as a nanosecond.
     pub(crate) fn conversion(&self) -> TscClock {
         self.recording.clock.unwrap_or(TscClock { shift: 0, mult: 1, zero: 0 })
+    }
+
+    /// Times are known: where they are not, every event is at time 0.
+    #[must_use]
+    pub fn has_times(&self) -> bool {
+        self.recording.no_times.is_none()
     }
 
     /// A TSC near the recording, to complete the 56 bits that packets have.

@@ -80,9 +80,13 @@ impl<'a> Owner<'a> {
             AuxOwner::Cpu(cpu) => {
                 let runs = schedule.on_cpu(cpu);
                 let mut traced = schedule.threads().filter(|(_, life)| schedule.has_code(life.pid));
+                // Without times, switch records do not say which thread the trace is of.
+                let runs = if context.has_times() { runs } else { &[] };
                 match (runs, traced.next(), traced.next()) {
                     // Without switch records only a single thread is certain.
-                    ([], Some((tid, life)), None) => always(life.pid, tid),
+                    ([], Some((tid, life)), None) if context.has_times() || is_alone(context) => {
+                        always(life.pid, tid)
+                    }
                     _ => Self::Cpu { schedule, runs, cpu },
                 }
             }
@@ -169,6 +173,11 @@ impl<'a> Owner<'a> {
         let traced = move |run: &&OnCpu| schedule.is_some_and(|schedule| is_traced(schedule, run));
         runs.iter().skip(first).take_while(move |run| run.to <= until).filter(traced).map(Running::from)
     }
+}
+
+/// Only one buffer has a trace: without times nothing says in which order those of several are.
+fn is_alone(context: &Context<'_>) -> bool {
+    context.recording.buffers.iter().filter(|buffer| !buffer.is_empty()).count() == 1
 }
 
 /// Its code is known, and it is not the idle task.

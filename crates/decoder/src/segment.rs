@@ -21,6 +21,8 @@ pub struct Segment<'a> {
     pub last: bool,
     /// Offsets behind which the kernel lost data, ascending.
     pub truncations: Vec<AuxOffset>,
+    /// The first such offset after the end.
+    pub lost_behind: Option<AuxOffset>,
     /// Behind the end so many bytes are missing: the kernel's records have them.
     pub missing: u64,
 }
@@ -49,6 +51,7 @@ impl<'a> Segment<'a> {
     pub(crate) fn between(self, from: AuxOffset, to: AuxOffset) -> Self {
         let (starts_it, ends_it) = (from == self.start(), to == self.end);
         let is_in = |at: &AuxOffset| (*at > from || (*at == from && starts_it)) && *at <= to;
+        let lost_behind = self.truncations.iter().copied().chain(self.lost_behind).find(|at| *at > to);
         Self {
             buffer: self.buffer,
             pieces: clip(&self.pieces, from, to.plus(AHEAD)),
@@ -56,6 +59,7 @@ impl<'a> Segment<'a> {
             first: self.first && starts_it,
             last: self.last && ends_it,
             truncations: self.truncations.into_iter().filter(is_in).collect(),
+            lost_behind,
             missing: if ends_it { self.missing } else { 0 },
         }
     }
@@ -118,6 +122,7 @@ impl<'a> Stream<'a> {
             first,
             last,
             truncations: self.lost.get(before..until).unwrap_or_default().to_vec(),
+            lost_behind: self.lost.get(until).copied(),
             missing: if last { self.missing } else { 0 },
         }
     }

@@ -124,6 +124,7 @@ cases! {
     return_stack_is_64_deep
     return_stack_survives_pgd
     sleep
+    sleep_behind_the_end_of_a_segment
     switch_at_an_untraced_stretch
     switch_records_were_lost
     system_call_behind_a_tnt
@@ -144,6 +145,7 @@ cases! {
     transaction_aborts_in_the_same_function
     transaction_commits
     trigger
+    truncated_behind_the_end_of_a_segment
     truncated_in_the_turn_of_a_thread_without_trace
     truncated_in_the_turn_of_nobody
     truncated_inside_a_packet

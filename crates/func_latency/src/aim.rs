@@ -5,7 +5,7 @@ use image::FunctionMatch;
 use recorder::{IpRange, Pmu, Proc};
 
 use crate::config::ReportConfig;
-use crate::ip_ranges;
+use crate::ip_ranges::{self, Chosen};
 use crate::live_code::{Known, LiveCode};
 use crate::record_config::RecordConfig;
 use crate::target::{self, Remarks};
@@ -15,10 +15,18 @@ use crate::target::{self, Remarks};
 pub(crate) struct Aim {
     /// The functions, and the ancestor behind them; empty if that is not known yet.
     pub(crate) functions: Vec<Place>,
-    /// The IP filter; empty: everything is traced.
-    pub(crate) ranges: Vec<IpRange>,
-    /// What did not fit into it.
-    pub(crate) left_out: Vec<String>,
+    /// The IP filter; `None`: there is no -i, or it cannot be decided yet.
+    pub(crate) filter: Option<Chosen>,
+}
+
+impl Aim {
+    /// The ranges of the IP filter; empty: everything is traced.
+    pub(crate) fn ranges(&self) -> &[IpRange] {
+        match &self.filter {
+            Some(Chosen::Ranges { ranges, .. }) => ranges,
+            Some(Chosen::Everything { .. }) | None => &[],
+        }
+    }
 }
 
 /// Where a function is.
@@ -72,9 +80,9 @@ impl Aim {
         };
         let places = functions.iter().map(|wanted| &wanted.function).chain(&ancestor).map(place).collect();
         if !config.ip_filter {
-            return Ok(Self { functions: places, ..Self::default() });
+            return Ok(Self { functions: places, filter: None });
         }
         let chosen = ip_ranges::choose(&code, &functions, ancestor.as_ref(), pmu.address_filters, proc)?;
-        Ok(Self { functions: places, ranges: chosen.ranges, left_out: chosen.left_out })
+        Ok(Self { functions: places, filter: Some(chosen) })
     }
 }

@@ -90,7 +90,7 @@ pub struct CallsArgs {
     /// Take the N-th of the functions that an ambiguous -f lists
     #[arg(short = 'I', long = "func_idx", value_name = "#N")]
     pub candidate: Option<CandidateNumber>,
-    /// Object that holds FUNC; normally found from the recording
+    /// Object that holds FUNC; normally found from the recording. A file is also used for an object of its name that is not here
     #[arg(short = 'b', long = "binary", value_name = "OBJECT")]
     pub object: Option<String>,
     /// Only these processes

@@ -1,11 +1,14 @@
 //! What the commands that follow calls share: a recording with its code, what is asked of it, and the decoding.
 
+use std::path::PathBuf;
+
 use analyzer::{Analysis, Ancestor, LatencyRange, Report, Request, StartWindow, Surroundings, TreeSink};
 use anyhow::Result;
 use decoder::{DecodeOptions, Decoded};
-use image::Image;
-use model::{Digester, EventSink, FunctionId, Pid, Recording, Schedule, Tid};
+use image::{Image, ImageOptions, Problem, ProblemKind};
+use model::{Digester, EventSink, FunctionId, IpFilter, Pid, Recording, Schedule, Tid};
 
+use crate::args::Weight;
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure};
 use crate::filter::{NsRange, TidSet};
@@ -13,7 +16,7 @@ use crate::one_call::Place;
 use crate::progress::Progress;
 use crate::render::units::{counted, size};
 use crate::target::{self, Remarks, Wanted};
-use crate::{messages, recording, threads};
+use crate::{host, messages, recording, threads};
 
 /// A recording with its code, and what is asked of it.
 pub(crate) struct Opened<'a> {
@@ -21,35 +24,69 @@ pub(crate) struct Opened<'a> {
     pub(crate) recording: &'a Recording<'a>,
     pub(crate) schedule: &'a Schedule,
     pub(crate) image: &'a Image,
-    /// What makes a report less than whole; it was said on stderr, too.
+    /// What makes a report less than whole: it is said there, or else on stderr.
     pub(crate) problems: Vec<String>,
     /// The functions of `-f`.
     pub(crate) wanted: Vec<Wanted>,
 }
 
-/// Opens the recording that is asked about, finds the functions, and gives both to `work`.
+/// Opens the recording that is asked about, finds the functions, and gives both to `work`.  `timed` names what needs times, if
+/// something does.
 ///
 /// # Errors
-/// Those of `work`; the recording cannot be read, there is no such function or decoder.
-pub(crate) fn open<T>(config: &CallsConfig, work: impl FnOnce(&Opened<'_>) -> Result<T>) -> Result<T> {
+/// Those of `work`; the recording cannot be read or has no times, there is no such function or decoder.
+pub(crate) fn open<T>(
+    config: &CallsConfig,
+    timed: Option<&str>,
+    work: impl FnOnce(&Opened<'_>) -> Result<T>,
+) -> Result<T> {
+    open_for_report(config, timed, |opened| {
+        opened.problems.iter().for_each(messages::warn);
+        work(opened)
+    })
+}
+
+/// [`open`] for a report, which has the problems in it: they are said on stderr only if there will be none.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_for_report<T>(
+    config: &CallsConfig,
+    timed: Option<&str>,
+    work: impl FnOnce(&Opened<'_>) -> Result<T>,
+) -> Result<T> {
     // What is not there is said before the recording is read.
     config.decoder.decoder()?;
     let file = recording::open(&config.input)?;
-    let recording = recording::read_timed(&file)?;
-    let (image, schedule) = recording::load(&recording, config.symfs.as_deref(), &config.kernel);
+    let recording = recording::read_decodable(&file)?;
+    if let Some(what) = timed.or(config.needs_times()) {
+        recording::check_times(&recording, what)?;
+    }
+    let options = ImageOptions {
+        binary: config.object.as_ref().map(PathBuf::from),
+        ..host::image_options(&recording, config.symfs.as_deref(), &config.kernel)
+    };
+    let (image, schedule) = recording::load_with(&recording, &options);
     let problems = problems(&recording, &image);
-    let wanted = target::wanted(&image, config, Remarks::Now)?;
+    let wanted = target::wanted(&image, config, Remarks::Now);
+    let wanted = wanted.inspect_err(|_| problems.iter().for_each(messages::warn))?;
     work(&Opened { config, recording: &recording, schedule: &schedule, image: &image, problems, wanted })
 }
 
-/// What makes a report less than whole; said on stderr, too.
+/// What makes a report less than whole.
 fn problems(recording: &Recording<'_>, image: &Image) -> Vec<String> {
     let mut problems: Vec<String> = recording::damage(recording).into_iter().collect();
-    let warned = |what: String| {
-        messages::warn(&what);
-        what
-    };
-    problems.extend(image.problems().into_iter().map(|problem| warned(problem.what)));
+    let filter = IpFilter::parse(&recording.ip_filter);
+    for Problem { object, what, kind } in image.problems() {
+        let is_traced = object.and_then(|id| filter.has_file(image.object_name(id))) != Some(false);
+        match kind {
+            // As the user wants it.
+            ProblemKind::Substitute => messages::note(what),
+            // Of a library outside of the IP filter no code is needed.
+            ProblemKind::Unusable if !is_traced => (),
+            _ => problems.push(what),
+        }
+    }
     if recording.pt.kernel && recording.pt.user && !image.has_kernel_text() {
         messages::note(
             "the kernel was traced, and its code is not here: its time is that of the system calls and interrupts \
@@ -59,16 +96,16 @@ fn problems(recording: &Recording<'_>, image: &Image) -> Vec<String> {
     if recording.coverage.is_partial() {
         let what = "there were CPUs of which the recording has neither trace nor switches: a call in which its thread was \
                     there and came back looks as if it had slept, and its latency may be wrong";
-        problems.push(warned(what.to_owned()));
+        problems.push(what.to_owned());
     }
     let switchers = image.stack_switchers();
     if !switchers.is_empty() {
         let names: Vec<&str> = switchers.iter().map(|id| image.object_basename(*id)).collect();
-        problems.push(warned(format!(
+        problems.push(format!(
             "{} may switch stacks (swapcontext or Go): a switch into a function that is also open cannot be told \
              from unwinding",
             names.join(", ")
-        )));
+        ));
     }
     problems
 }
@@ -156,6 +193,17 @@ impl<'a> Opened<'a> {
         Place { recording, schedule, image, workers: config.workers, decoder: config.decoder }
     }
 
+    /// Refuses a weight that is not known.
+    ///
+    /// # Errors
+    /// It is CPU time, and the recording does not tell it from time off the CPU.
+    pub(crate) fn check_weight(&self, weight: Weight) -> Result<()> {
+        match self.surroundings().no_off_cpu().filter(|_| weight == Weight::Cpu) {
+            Some(why) => Err(failure(Exit::BadInput, format!("CPU time is not known: {why}"))),
+            None => Ok(()),
+        }
+    }
+
     /// Decodes all of it for an analysis, whose work the decoder's workers share.
     ///
     /// # Errors
@@ -168,7 +216,7 @@ impl<'a> Opened<'a> {
     /// Decodes all of it.
     ///
     /// # Errors
-    /// The decoder is not there.
+    /// The decoder is not there, or a file was cut meanwhile.
     pub(crate) fn decode(&self, sink: &mut dyn EventSink) -> Result<()> {
         self.decode_with(None, sink)
     }
@@ -183,7 +231,7 @@ impl<'a> Opened<'a> {
         let decoded = decoder::decode_with(config.decoder.decoder()?, &context, &options, &report, sink);
         drop(progress);
         self.tell(decoded);
-        Ok(())
+        recording::check_uncut()
     }
 
     fn tell(&self, Decoded { stats, diagnosis }: Decoded) {

@@ -156,6 +156,18 @@ impl ReportConfig {
         Ok(config)
     }
 
+    /// Which of its outputs needs times, if one does: the report itself has counts without.
+    pub(crate) fn needs_times(&self) -> Option<&'static str> {
+        first_that_needs(&[
+            ("-l", self.timeline.is_some()),
+            ("--explain", self.explain),
+            ("--html", self.html.is_some()),
+            ("--rows", self.rows.is_some()),
+            ("-F", self.flamegraph.is_some()),
+            ("--max-loss", self.max_loss_percent.is_some()),
+        ])
+    }
+
     /// The files that it writes.
     fn outputs(&self) -> Vec<Asked<'_>> {
         let rows = self.rows.iter().map(|rows| Asked { option: "--rows", path: &rows.path });
@@ -171,6 +183,10 @@ impl ReportConfig {
     pub(crate) fn check_outputs(&self) -> Result<()> {
         self.outputs().into_iter().try_for_each(|output| check_writable(output.path))
     }
+}
+
+fn first_that_needs(needs: &[(&'static str, bool)]) -> Option<&'static str> {
+    needs.iter().find(|(_, is_asked)| *is_asked).map(|(what, _)| *what)
 }
 
 /// What is said where a function must be named.
@@ -211,6 +227,17 @@ impl CallsConfig {
             .flatten()
             .map(PathBuf::as_path)
             .collect()
+    }
+
+    /// What chooses calls by their times, if something does.
+    pub(crate) fn needs_times(&self) -> Option<&'static str> {
+        let by_latency = |ancestor: &Ancestor| ancestor.latency_ns != NsRange::ALL;
+        let needs = [
+            ("--ti", self.window.is_some()),
+            ("--li", self.latency_ns != NsRange::ALL),
+            ("-a with a latency", self.ancestor.as_ref().is_some_and(by_latency)),
+        ];
+        first_that_needs(&needs)
     }
 
     /// Which calls were asked for, in words; empty: all.

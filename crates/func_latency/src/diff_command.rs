@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 use std::io::{BufWriter, Write, stdout};
 
-use analyzer::ledger::{AllCalls, Shift, Side};
+use analyzer::ledger::{AllCalls, OffCpuPart, Shift, Side};
 use analyzer::{ChildKind, Ledger, Node};
 use anyhow::{Context, Result};
 use model::FunctionId;
 
 use crate::args::Format;
-use crate::calls;
+use crate::calls::{self, Opened};
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure};
 use crate::explain_config::DiffConfig;
-use crate::printable::Printable;
+use crate::printable::{Printable, printable};
 use crate::render::diff::{self, Difference, Recorded};
 use crate::render::image_names::ImageNames;
 use crate::render::ledger::{Callee, LedgerView};
@@ -21,10 +21,13 @@ use crate::render::names::callee_name;
 use crate::report_command::text_width;
 
 pub(crate) fn run(config: &DiffConfig) -> Result<Exit> {
-    let mut callees = Callees::default();
-    let mut ledger = Ledger::default();
-    let base = add(&config.base, Side::Base, &mut ledger, &mut callees)?;
-    let these = add(&config.these, Side::These, &mut ledger, &mut callees)?;
+    // Both are opened before either is decoded: what becomes of off-CPU time depends on both.
+    let of_both = |base: &Opened<'_>, these: &Opened<'_>| Gathered::of(config, base, these);
+    let within_base = |base: &Opened<'_>| {
+        Ok(named(&config.these, calls::open(&config.these, Some("diff"), |these| Ok(of_both(base, these)))))
+    };
+    let Gathered { ledger, callees, base, these } =
+        named(&config.base, calls::open(&config.base, Some("diff"), within_base))???;
     let Some(comparison) = ledger.compare() else {
         let without = [&base, &these].into_iter().filter(|recorded| recorded.latencies_ns.is_empty());
         let inputs: Vec<&str> = without.map(|recorded| recorded.input.as_str()).collect();
@@ -35,7 +38,10 @@ pub(crate) fn run(config: &DiffConfig) -> Result<Exit> {
         return Err(failure(Exit::Nothing, message));
     };
     let callee = |path: usize| match ledger.paths().get(path).and_then(|path| callees.known.get(path.key)) {
-        Some((kind, name)) => Callee { name: name.clone(), kind: kind.name(), ..Callee::default() },
+        Some((kind, name)) => {
+            let name = if config.format == Format::Text { printable(name) } else { name.clone() };
+            Callee { name, kind: kind.name(), ..Callee::default() }
+        }
         None => Callee::default(),
     };
     let difference = Difference {
@@ -72,26 +78,52 @@ impl Callees {
     }
 }
 
+/// The calls of both recordings.
+struct Gathered {
+    ledger: Ledger<usize>,
+    callees: Callees,
+    base: Recorded,
+    these: Recorded,
+}
+
+impl Gathered {
+    fn of(config: &DiffConfig, base: &Opened<'_>, these: &Opened<'_>) -> Result<Self> {
+        let (mut ledger, mut callees) = (Ledger::default(), Callees::default());
+        let no_off_cpu = [base, these].map(|opened| opened.surroundings().no_off_cpu());
+        let is_apart = no_off_cpu == [None; 2];
+        let mut add = |config, opened: &Opened<'_>, side, no_off_cpu| {
+            let off_cpu = if is_apart { OffCpuPart::Apart(opened.schedule) } else { OffCpuPart::Inside };
+            let added = add(opened, (side, off_cpu), &mut ledger, &mut callees);
+            named(config, added.map(|recorded| Recorded { no_off_cpu, ..recorded }))
+        };
+        let base = add(&config.base, base, Side::Base, no_off_cpu[0])?;
+        let these = add(&config.these, these, Side::These, no_off_cpu[1])?;
+        Ok(Self { ledger, callees, base, these })
+    }
+}
+
 /// Adds the calls of a recording to the ledger.
 fn add(
-    config: &CallsConfig,
-    side: Side,
+    opened: &Opened<'_>,
+    (side, off_cpu): (Side, OffCpuPart<'_>),
     ledger: &mut Ledger<usize>,
     callees: &mut Callees,
 ) -> Result<Recorded> {
-    let input = config.input.display().to_string();
-    let recorded = calls::open(config, |opened| {
-        opened.one_function("diff")?;
-        let names = ImageNames::new(opened.image, false);
-        let mut places: HashMap<(ChildKind, FunctionId), usize> = HashMap::new();
-        let mut calls = AllCalls::new(ledger, side, opened.schedule, |node: &Node| {
-            let name = || callee_name(&names, node.kind, node.function);
-            *places.entry((node.kind, node.function)).or_insert_with(|| callees.place((node.kind, name())))
-        });
-        opened.trees(&mut calls)?;
-        let (latencies_ns, left_out) = calls.finish();
-        Ok(Recorded { input: input.clone(), latencies_ns, left_out })
+    opened.one_function("diff")?;
+    let names = ImageNames::new(opened.image, false);
+    let mut places: HashMap<(ChildKind, FunctionId), usize> = HashMap::new();
+    let mut calls = AllCalls::new(ledger, side, off_cpu, |node: &Node| {
+        let name = || callee_name(&names, node.kind, node.function);
+        *places.entry((node.kind, node.function)).or_insert_with(|| callees.place((node.kind, name())))
     });
-    // What cannot be read is named already.
-    recorded.map_err(|error| if format!("{error:#}").contains(&input) { error } else { error.context(input) })
+    opened.trees(&mut calls)?;
+    let (latencies_ns, left_out) = calls.finish();
+    let input = opened.config.input.display().to_string();
+    Ok(Recorded { input, latencies_ns, left_out, no_off_cpu: None })
+}
+
+/// An error with the recording that it is about, if it does not name it.
+fn named<T>(config: &CallsConfig, result: Result<T>) -> Result<T> {
+    let input = config.input.display().to_string();
+    result.map_err(|error| if format!("{error:#}").contains(&input) { error } else { error.context(input) })
 }

@@ -32,6 +32,14 @@ impl From<Exit> for std::process::ExitCode {
 pub struct Failure {
     exit: Exit,
     message: String,
+    choices: Vec<String>,
+}
+
+impl Failure {
+    /// What may have been meant, a line each.
+    pub(crate) fn choices(&self) -> &[String] {
+        &self.choices
+    }
 }
 
 impl std::error::Error for Failure {}
@@ -44,7 +52,12 @@ impl fmt::Display for Failure {
 
 /// An error that ends the command with `exit`.
 pub fn failure(exit: Exit, message: impl Into<String>) -> anyhow::Error {
-    Failure { exit, message: message.into() }.into()
+    Failure { exit, message: message.into(), choices: Vec::new() }.into()
+}
+
+/// A wrong usage, with what may have been meant.
+pub(crate) fn wrong_choice(message: String, choices: Vec<String>) -> anyhow::Error {
+    Failure { exit: Exit::Usage, message, choices }.into()
 }
 
 /// How the command ends after this error; `None`: whoever read our output has gone, which is no error.

@@ -8,19 +8,21 @@ use analyzer::{CallRow, ChildKey, LatencyRange, Ledger, Request};
 use analyzer::{Report, ledger::ledger_of_rows};
 use anyhow::{Context, Result};
 use image::Image;
-use model::FunctionId;
+use model::{FunctionId, NoOffCpu};
 
 use crate::args::Format;
 use crate::calls::{self, Opened};
 use crate::exit::{Exit, failure};
 use crate::explain_config::{ExplainConfig, SlowCalls};
-use crate::one_call;
-use crate::printable::Printable;
+#[cfg(feature = "bpf")]
+use crate::messages;
+use crate::printable::{NamesFor, Printable};
 use crate::render::explain::{self as rendered, Branches, Explanation};
 use crate::render::image_names::ImageNames;
 use crate::render::ledger::LedgerView;
 use crate::render::units::grouped;
 use crate::report_command::text_width;
+use crate::{explain_open, one_call};
 
 /// Typical calls whose branches are compared with those of a slow one.
 const TWINS: usize = 8;
@@ -28,7 +30,7 @@ const TWINS: usize = 8;
 /// The recording is decoded twice: for the latencies, which say which calls are slow and which are typical, and for the trees
 /// of all calls, whose variance is shared out.  Of the trace around a few calls all branches are decoded.
 pub(crate) fn run(config: &ExplainConfig) -> Result<Exit> {
-    calls::open(&config.calls, |opened| explain(opened, config.slow, config.format))?;
+    calls::open(&config.calls, Some("explain"), |opened| explain(opened, config.slow, config.format))?;
     Ok(Exit::Done)
 }
 
@@ -42,10 +44,17 @@ pub(crate) fn slowest(opened: &Opened<'_>) -> Result<()> {
 #[cfg(feature = "bpf")]
 pub(crate) fn slowest_of_rows(report: &Report, image: &Image, input: &str) -> Result<()> {
     let function = calls::one("explain", &report.functions)?;
+    if explain_open::has_open_calls_only(function) {
+        messages::note(
+            "--explain: no call was seen from entry to end; the report has what open calls were seen to do",
+        );
+        return Ok(());
+    }
     blank_line()?;
     let groups = Groups::choose(&function.rows, of_args(SlowCalls::USUAL)).map_err(no_groups)?;
     let ledger = ledger_of_rows(&groups, function);
-    let subject = Subject { image, input, function: function.id, slow: SlowCalls::USUAL, groups };
+    let no_off_cpu = report.trace.no_off_cpu;
+    let subject = Subject { image, input, function: function.id, slow: SlowCalls::USUAL, groups, no_off_cpu };
     subject.write(&ledger, None, Format::Text)
 }
 
@@ -56,7 +65,11 @@ fn blank_line() -> Result<()> {
 fn explain(opened: &Opened<'_>, slow: SlowCalls, format: Format) -> Result<()> {
     let function = opened.one_function("explain")?;
     let report = opened.report(&Request { rows: true, ..opened.request()? })?;
-    let rows = report.functions.first().map_or(&[][..], |function| &function.rows);
+    let of_function = report.functions.first();
+    if let Some(open) = of_function.filter(|f| explain_open::has_open_calls_only(f) && !slow.is_one_call()) {
+        return explain_open::explain(opened, &report, open, format);
+    }
+    let rows = of_function.map_or(&[][..], |function| &function.rows);
     let groups = Groups::choose(rows, of_args(slow)).map_err(no_groups)?;
 
     let mut ledger = LedgerOfCalls::new(&groups, opened.schedule);
@@ -65,7 +78,8 @@ fn explain(opened: &Opened<'_>, slow: SlowCalls, format: Format) -> Result<()> {
     let paths =
         compared.iter().map(|row| one_call::branches(opened.place(), row)).collect::<Result<Vec<_>>>()?;
     let input = opened.config.input.display().to_string();
-    let subject = Subject { image: opened.image, input: &input, function, slow, groups };
+    let no_off_cpu = report.trace.no_off_cpu;
+    let subject = Subject { image: opened.image, input: &input, function, slow, groups, no_off_cpu };
     subject.write(&ledger.finish(), Branches::of(&compared, &paths), format)
 }
 
@@ -76,12 +90,13 @@ struct Subject<'a> {
     function: FunctionId,
     slow: SlowCalls,
     groups: Groups,
+    no_off_cpu: Option<NoOffCpu>,
 }
 
 impl Subject<'_> {
     fn write(&self, ledger: &Ledger<ChildKey>, parting: Option<Branches>, format: Format) -> Result<()> {
         let Some(comparison) = ledger.compare() else { return Err(no_groups(ChoiceError::NoCalls)) };
-        let names = ImageNames::new(self.image, true);
+        let names = NamesFor { names: &ImageNames::new(self.image, true), format };
         let explanation = Explanation {
             names: &names,
             input: self.input,
@@ -89,6 +104,7 @@ impl Subject<'_> {
             asked: &asked(self.slow, &self.groups),
             groups: &self.groups,
             ledger: &LedgerView::new(ledger, comparison, |path| rendered::callee(&names, ledger, path)),
+            no_off_cpu: self.no_off_cpu,
             parting,
         };
         write(format, &explanation).context("cannot write to stdout")

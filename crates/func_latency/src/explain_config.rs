@@ -51,6 +51,11 @@ impl ExplainConfig {
 }
 
 impl SlowCalls {
+    /// One call is to be explained, whatever the others are.
+    pub(crate) fn is_one_call(self) -> bool {
+        matches!(self, Self::One(_))
+    }
+
     /// Those that are explained if nothing is said.
     pub(crate) const USUAL: Self = Self::From(Percentile(990));
 }

@@ -3,7 +3,7 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use image::{HostFiles, HostVdso, ImageOptions, KernelOptions};
@@ -37,8 +37,14 @@ pub(crate) fn live_options(symfs: Option<&Path>) -> ImageOptions {
             .or_else(|| Some(caches()?.join("debuginfod_client"))),
         host_vdso: own_vdso().map(|bytes| HostVdso { bytes, same_kernel_release: true }),
         host_files: mounts.map(|mounts| HostFiles::of_mounts(&mounts)),
+        hide_private: symfs.is_none() && is_root(),
         ..ImageOptions::default()
     }
+}
+
+/// This process may read files that a traced one may not.
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
 fn directory(variable: &str) -> Option<PathBuf> {

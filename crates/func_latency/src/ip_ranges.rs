@@ -3,13 +3,19 @@
 //! By priority: the functions, the ancestor, the functions' cold parts, the ancestor's.  What is near to a range that is there
 //! widens it instead of taking one of its own: the code in between is traced for nothing, and ignored.  The kernel compares files, so
 //! that code of which processes have several files (containers) takes a range in each.
+//!
+//! The kernel looks for some ranges where their code never runs (`recorder::filter_mapping`). A cold part
+//! with such a range is left out. A function with such a range can only be recorded without a filter: one
+//! for other functions would hide it.
 
+use std::fmt;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use anyhow::Result;
 use image::FunctionMatch;
 use model::{FileOffset, ObjectId};
-use recorder::{IpRange, Proc};
+use recorder::{IpRange, Misplaced, Proc};
 
 use crate::exit::{Exit, failure};
 use crate::live_code::LiveCode;
@@ -31,11 +37,67 @@ struct Part {
     hot: bool,
 }
 
-/// The ranges, and what did not fit.
+impl Part {
+    fn range(&self) -> Range<FileOffset> {
+        FileOffset(self.start)..FileOffset(self.end)
+    }
+}
+
+/// What is traced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Chosen {
-    pub(crate) ranges: Vec<IpRange>,
-    pub(crate) left_out: Vec<String>,
+pub(crate) enum Chosen {
+    /// Code in ranges.
+    Ranges { ranges: Vec<IpRange>, left_out: Vec<LeftOut> },
+    /// All user code, because of a function that the kernel cannot filter for.
+    Everything { function: String, why: Misplaced },
+}
+
+impl Chosen {
+    /// What the user must know before trusting the result.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        match self {
+            Self::Everything { function, why } => {
+                vec![format!("-i: all user code is recorded: the kernel cannot filter for {function}: {why}")]
+            }
+            Self::Ranges { left_out, .. } => {
+                let same_reason = left_out.chunk_by(|one, next| one.why == next.why);
+                let warning = |parts: &[LeftOut]| {
+                    let names: Vec<String> = parts.iter().map(|left_out| left_out.part.clone()).collect();
+                    let why = parts.first().map_or(Why::NoRange, |left_out| left_out.why);
+                    format!(
+                        "-i: not in the filter, so that a throw or a return from there is not seen: {}: {why}",
+                        messages::list(&names)
+                    )
+                };
+                same_reason.map(warning).collect()
+            }
+        }
+    }
+}
+
+/// A part of a function that the filter does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LeftOut {
+    pub(crate) part: String,
+    pub(crate) why: Why,
+}
+
+/// Why the filter does not have a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// The processor has no more ranges.
+    NoRange,
+    /// The kernel would look for it elsewhere.
+    Misplaced(Misplaced),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRange => f.write_str("the processor has no more ranges"),
+            Self::Misplaced(misplaced) => misplaced.fmt(f),
+        }
+    }
 }
 
 /// Chooses at most `limit` ranges.
@@ -54,21 +116,35 @@ pub(crate) fn choose(
             "-i: this processor's trace unit has no IP filters (nr_addr_filters is 0): record without -i";
         return Err(failure(Exit::NotPossible, message));
     }
-    let parts = parts(code, functions, ancestor);
-    let files = copies(code, &parts, limit, proc)?;
-    let (kept, left_out) = fit(parts, limit / files);
-    if let Some(part) = left_out.iter().find(|part| part.hot) {
+    let all = parts(code, functions, ancestor);
+    let copies = copies(code, &all, limit, proc)?;
+    let is_found = |part: &Part| code.range_is_found(part.object, &part.range(), proc);
+    let (mut placed, mut left_out) = (Vec::new(), Vec::new());
+    for part in all {
+        match is_found(&part) {
+            Ok(()) => placed.push(part),
+            Err(why) if part.hot => return Ok(Chosen::Everything { function: part.name, why }),
+            Err(why) => left_out.push(LeftOut { part: part.name, why: Why::Misplaced(why) }),
+        }
+    }
+    let (kept, no_range) = fit(placed, limit / copies);
+    if let Some(part) = no_range.iter().find(|part| part.hot) {
         let message = format!(
             "-i: the processor has {limit} ranges, and there is none left for {}: name fewer functions, or record without -i",
             part.name
         );
         return Err(failure(Exit::Usage, message));
     }
+    left_out.extend(no_range.into_iter().map(|part| LeftOut { part: part.name, why: Why::NoRange }));
     let mut chosen = Vec::new();
     for part in &kept {
+        // Parts that one range has together may lie in two mappings.
+        if let Err(why) = is_found(part) {
+            return Ok(Chosen::Everything { function: part.name.clone(), why });
+        }
         chosen.extend(ranges(code, part, proc)?);
     }
-    Ok(Chosen { ranges: chosen, left_out: left_out.into_iter().map(|part| part.name).collect() })
+    Ok(Chosen::Ranges { ranges: chosen, left_out })
 }
 
 /// How many ranges a part takes: one for each file that it is in, as processes of several containers have it.
@@ -172,7 +248,7 @@ fn files(code: &LiveCode, part: &Part, proc: &Proc) -> Result<Vec<PathBuf>> {
     code.filter_files(part.object, start, proc).ok_or_else(|| {
         let message = format!(
             "-i: the kernel finds the code of {} by its file, and the file that is mapped as {mapped_as} is no longer there, \
-             not to be seen from here, or has no code just before it: run as root (or with CAP_CHECKPOINT_RESTORE, and \
+             or not to be seen from here: run as root (or with CAP_CHECKPOINT_RESTORE, and \
              CAP_DAC_READ_SEARCH where it is another user's process), or record without -i",
             part.name
         );
@@ -183,6 +259,7 @@ fn files(code: &LiveCode, part: &Part, proc: &Proc) -> Result<Vec<PathBuf>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live_code::laid_out::{self, LaidOut};
 
     fn part(object: u32, start: u64, name: &str, hot: bool) -> Part {
         Part { object: ObjectId(object), start, end: start + 0x100, name: name.to_owned(), hot }
@@ -204,6 +281,66 @@ mod tests {
         let first_two = vec![(0x10000, 0x10100), (0x50000, 0x50100)];
         assert_eq!(fitted(&parts, 2), (first_two, vec!["cold f".to_owned()]));
         assert_eq!(fitted(&parts, 3).1, [] as [String; 0]);
+    }
+
+    #[test]
+    fn a_cold_part_that_the_kernel_does_not_find_is_left_out() {
+        let laid = LaidOut::new(laid_out::CONSTANTS_FIRST);
+        let inside = laid_out::functions(&laid.code, &["inside"]);
+        let Chosen::Ranges { ranges, left_out } = choose(&laid.code, &inside, None, 2, &laid.proc).unwrap()
+        else {
+            panic!("inside has a range")
+        };
+        let starts: Vec<_> = ranges.iter().map(|range| range.start).collect();
+        assert_eq!(starts, [FileOffset(0x2c30)]);
+        let why = Why::Misplaced(Misplaced::Mapping(laid_out::PID));
+        assert_eq!(left_out, [LeftOut { part: "the cold part of inside".to_owned(), why }]);
+    }
+
+    #[test]
+    fn for_a_function_that_the_kernel_does_not_find_all_is_traced() {
+        let laid = LaidOut::new(laid_out::CONSTANTS_FIRST);
+        let why = Misplaced::Mapping(laid_out::PID);
+        let everything = |name: &str| Chosen::Everything { function: name.to_owned(), why };
+        let chosen = |names: &[&str], ancestor: Option<&str>| {
+            let ancestor = ancestor.map(|name| laid_out::function(&laid.code, name));
+            let functions = laid_out::functions(&laid.code, names);
+            choose(&laid.code, &functions, ancestor.as_ref(), 2, &laid.proc).unwrap()
+        };
+        assert_eq!(chosen(&["shared"], None), everything("shared"));
+        assert_eq!(chosen(&["inside", "border"], None), everything("border"));
+        assert_eq!(chosen(&["inside"], Some("shared")), everything("shared"));
+        let code = laid.not_started();
+        let shared = laid_out::functions(&code, &["shared"]);
+        let started = choose(&code, &shared, None, 2, &laid.proc).unwrap();
+        assert_eq!(started.warnings(), [] as [String; 0]);
+        assert!(matches!(started, Chosen::Ranges { ranges, .. } if ranges[0].start == FileOffset(0x1c30)));
+    }
+
+    #[test]
+    fn warnings_name_what_is_not_filtered_and_why() {
+        let left_out = |part: &str, why| LeftOut { part: part.to_owned(), why };
+        let misplaced = Misplaced::Mapping(model::Pid(7));
+        let chosen = Chosen::Ranges {
+            ranges: Vec::new(),
+            left_out: vec![
+                left_out("the cold part of f", Why::NoRange),
+                left_out("the cold part of g", Why::NoRange),
+                left_out("the cold part of h", Why::Misplaced(misplaced)),
+            ],
+        };
+        let [no_range, elsewhere] = &chosen.warnings()[..] else { panic!("{:?}", chosen.warnings()) };
+        assert!(
+            no_range.ends_with("the cold part of f, the cold part of g: the processor has no more ranges")
+        );
+        assert!(elsewhere.contains("the cold part of h: attaching to process 7"), "{elsewhere}");
+        let everything = Chosen::Everything { function: "f".to_owned(), why: misplaced };
+        let warning = &everything.warnings()[0];
+        assert!(warning.starts_with(
+            "-i: all user code is recorded: the kernel cannot filter for f: attaching to process 7"
+        ));
+        let none = Chosen::Ranges { ranges: Vec::new(), left_out: Vec::new() };
+        assert_eq!(none.warnings(), [] as [String; 0]);
     }
 
     #[test]

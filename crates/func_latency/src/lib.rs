@@ -45,6 +45,7 @@ pub mod dump;
 pub mod exit;
 mod explain_command;
 mod explain_config;
+mod explain_open;
 pub mod export;
 pub mod filter;
 mod host;
@@ -102,7 +103,11 @@ pub fn run() -> ExitCode {
             return exit.into();
         }
     };
-    match dispatch(command_line) {
+    // Where the system refuses, a file that is cut ends us, as it would have before.
+    let _ = files::survive_cut_files();
+    let dispatched = dispatch(command_line);
+    // A file that was cut explains any other error.
+    match recording::check_uncut().and(dispatched) {
         Ok(exit) => exit.into(),
         Err(error) => match exit::of_error(&error) {
             Some(exit) => {

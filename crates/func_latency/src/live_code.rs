@@ -5,6 +5,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -14,9 +15,12 @@ use model::Tid;
 use model::{
     Avma, CodeSource, FileOffset, FunctionLookup, Mmap, Ns, ObjectId, Pid, Sideband, SidebandRecord,
 };
-use recorder::{MapsLine, Proc, Snapshot, Target, ip_filter};
+use recorder::{MapsLine, Misplaced, Proc, Snapshot, Target, filter_mapping, ip_filter};
 
 use crate::host;
+
+#[cfg(test)]
+pub(crate) mod laid_out;
 
 /// What is known of the code of a target.
 pub(crate) enum Known {
@@ -101,13 +105,38 @@ impl LiveCode {
             let Some(line) = mapping_of(snapshot, name, offset) else { continue };
             let is_it = self.object_mapped_at(snapshot.pid, line, offset) == Some(object);
             if is_it && mapped.insert((line.device, line.inode)) {
-                let path = ip_filter::file_of_mapping(proc, snapshot.pid, line, offset)?;
+                let path = ip_filter::file_of_mapping(proc, snapshot.pid, line)?;
                 // Overlays that have a layer in common have one file.
                 let file = fs::metadata(&path).ok()?;
                 files.entry((file.dev(), file.ino())).or_insert(path);
             }
         }
         Some(files.into_values().collect()).filter(|files: &Vec<PathBuf>| !files.is_empty())
+    }
+
+    /// Whether the kernel finds a range of an object where its code runs, in all processes.
+    ///
+    /// # Errors
+    /// It does not, in the first process that is told.
+    pub(crate) fn range_is_found(
+        &self,
+        object: ObjectId,
+        range: &Range<FileOffset>,
+        proc: &Proc,
+    ) -> Result<(), Misplaced> {
+        let Source::Processes(snapshots) = &self.source else {
+            return filter_mapping::starting(&self.image.executable_pages(object), range);
+        };
+        let name = self.image.object_name(object);
+        for snapshot in snapshots {
+            let Some(line) = mapping_of(snapshot, name, range.start) else { continue };
+            // One that has ended meanwhile has no mappings.
+            let Ok(maps) = proc.maps(snapshot.pid) else { continue };
+            if self.object_mapped_at(snapshot.pid, line, range.start) == Some(object) {
+                filter_mapping::attaching(snapshot.pid, &maps, line, range)?;
+            }
+        }
+        Ok(())
     }
 
     /// Processes that have different files mapped by one name, this object's.
@@ -188,6 +217,7 @@ fn whole(number: u64, file: &Path) -> Option<SidebandRecord> {
 
 #[cfg(test)]
 mod tests {
+    use super::laid_out::LaidOut;
     use super::*;
 
     #[test]
@@ -197,28 +227,53 @@ mod tests {
         assert_eq!(found(OsStr::new("no-such-program-anywhere")), None);
     }
 
-    /// A test itself may be inlined where it is called.
-    #[inline(never)]
-    fn it_is_in_this_process() -> u32 {
-        std::hint::black_box(7)
+    /// Where the kernel looks for a function's code: its range in the file, and whether its mapping is the
+    /// one that has it.
+    fn places(code: &LiveCode, proc: &Proc) -> Vec<(&'static str, FileOffset, bool)> {
+        let place = |name| {
+            let function = laid_out::function(code, name);
+            let (start, bytes) = code.image.function_file_ranges(function.id)[0];
+            assert_eq!(code.filter_files(function.object, start, proc).map(|files| files.len()), Some(1));
+            assert_eq!(code.strangers(function.object, start), []);
+            let range = start..FileOffset(start.0 + bytes);
+            (name, start, code.range_is_found(function.object, &range, proc).is_ok())
+        };
+        ["shared", "border", "inside", "last"].map(place).to_vec()
     }
 
     #[test]
-    fn this_process_has_its_own_functions() {
-        assert_eq!(it_is_in_this_process(), 7);
-        let own = Target::Processes(vec![Pid(std::process::id() as i32)]);
-        let proc = Proc::host();
-        let Known::Code(code) = LiveCode::of(&own, &proc, None) else { panic!("it is readable") };
-        let text = "*it_is_in_this_process".to_owned();
-        let found = code.image.find(&image::Query { text, object: None }).unwrap();
-        let ranges = code.image.function_file_ranges(found[0].id);
-        let (start, bytes) = ranges[0];
-        assert!(bytes > 0);
-        assert_eq!(code.filter_files(found[0].object, start, &proc).map(|files| files.len()), Some(1));
-        assert_eq!(code.strangers(found[0].object, start), []);
-        assert!(code.is_complete());
+    fn a_running_process_hides_functions_in_a_page_that_constants_are_mapped_with_before() {
+        let laid = LaidOut::new(laid_out::CONSTANTS_FIRST);
+        let expect = [
+            ("shared", FileOffset(0x1c30), false),
+            ("border", FileOffset(0x2000), false),
+            ("inside", FileOffset(0x2c30), true),
+            ("last", FileOffset(0x3c30), true),
+        ];
+        assert_eq!(places(&laid.code, &laid.proc), expect);
+        assert!(laid.code.is_complete());
+    }
+
+    #[test]
+    fn constants_that_are_mapped_behind_the_text_hide_nothing() {
+        let laid = LaidOut::new(laid_out::TEXT_FIRST);
+        assert!(places(&laid.code, &laid.proc).iter().all(|(.., found)| *found));
+    }
+
+    #[test]
+    fn a_program_that_is_started_hides_nothing() {
+        let laid = LaidOut::new(laid_out::CONSTANTS_FIRST);
+        let code = laid.not_started();
+        assert!(places(&code, &laid.proc).iter().all(|(.., found)| *found));
+        assert!(!code.is_complete());
+    }
+
+    #[test]
+    fn code_of_whole_cpus_and_of_processes_that_have_ended_is_not_known() {
+        let directory = tempfile::tempdir().unwrap();
+        let proc = Proc::at(directory.path());
         assert!(matches!(LiveCode::of(&Target::WholeCpus, &proc, None), Known::TooMuch));
-        let nobody = Target::Processes(vec![Pid(i32::MAX)]);
-        assert!(matches!(LiveCode::of(&nobody, &proc, None), Known::NotReadable));
+        let ended = Target::Processes(vec![Pid(9)]);
+        assert!(matches!(LiveCode::of(&ended, &proc, None), Known::NotReadable));
     }
 }

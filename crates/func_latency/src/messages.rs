@@ -4,6 +4,7 @@ use std::io::{Write, stderr};
 
 use analyzer::Violation;
 
+use crate::exit::Failure;
 use crate::printable::printable;
 use crate::render::Names;
 
@@ -36,8 +37,14 @@ pub(crate) fn error(error: &anyhow::Error) {
         }
     }
     say("error", &said);
+    let choices =
+        error.chain().filter_map(|cause| cause.downcast_ref::<Failure>()).flat_map(Failure::choices);
+    for choice in choices {
+        let _ = writeln!(stderr(), "  {}", printable(choice));
+    }
 }
 
+/// Says it on one line: a name in it begins no other.
 fn say(kind: &str, message: &str) {
     // Nobody may be there to read it, which is no reason to stop.
     let _ = writeln!(stderr(), "func_latency: {kind}: {}", printable(message));

@@ -8,14 +8,14 @@ use anyhow::{Context, Result};
 use crate::args::Format;
 use crate::exit::Exit;
 use crate::explain_config::ModesConfig;
-use crate::printable::Printable;
+use crate::printable::{NamesFor, Printable};
 use crate::render::image_names::ImageNames;
 use crate::render::modes::{self, View};
 use crate::report_command::text_width;
 use crate::{calls, messages};
 
 pub(crate) fn run(config: &ModesConfig) -> Result<Exit> {
-    calls::open(&config.calls, |opened| {
+    calls::open(&config.calls, Some("modes"), |opened| {
         let function = opened.one_function("modes")?;
         let mut found = ModesOfCalls::default();
         opened.trees(&mut found)?;
@@ -25,7 +25,7 @@ pub(crate) fn run(config: &ModesConfig) -> Result<Exit> {
             return Ok(Exit::Nothing);
         }
         let input = config.calls.input.display().to_string();
-        let names = ImageNames::new(opened.image, false);
+        let names = NamesFor { names: &ImageNames::new(opened.image, false), format: config.format };
         let view = View { names: &names, input: &input, function, modes: &found };
         let mut out = BufWriter::new(stdout().lock());
         let written = match config.format {

@@ -32,7 +32,7 @@ pub struct CallKey {
     /// How long it took.
     pub latency_ns: u64,
     /// Of that, off the CPU.
-    pub off_cpu_ns: u64,
+    pub off_cpu_ns: Option<u64>,
     /// How much of it was seen.
     pub status: Status,
 }

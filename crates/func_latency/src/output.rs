@@ -18,6 +18,7 @@ use anyhow::{Context, Result};
 use recorder::{NewFile, RecordError, let_large_writes_fail};
 
 use crate::exit::{Exit, failure};
+use crate::recording;
 
 /// The kernel follows as many links, and no more.
 const LINKS_MAX: usize = 40;
@@ -245,9 +246,10 @@ impl<'a> OutputFile<'a> {
     /// All is written: the file takes its place.
     ///
     /// # Errors
-    /// It could not be written.
+    /// It could not be written, or a file was cut while it was read.
     pub(crate) fn finish(mut self) -> Result<()> {
         self.out.flush().with_context(|| cannot_write(self.path))?;
+        recording::check_uncut()?;
         self.new.map_or(Ok(()), NewFile::replace)?;
         Ok(())
     }

@@ -42,7 +42,7 @@ impl Prepared {
         let command_line = std::env::args().collect();
         let mut features = machine::features(&proc, &CpuList::online("/sys".as_ref()), &pmu, command_line);
         features.build_ids.extend(host::vdso_build_id().map(|id| ("[vdso]".to_owned(), id)));
-        let request = Request { filter: aim.ranges.clone(), ..config.request.clone() };
+        let request = Request { filter: aim.ranges().to_vec(), ..config.request.clone() };
         // Before the events are open: to load programs takes a while.
         let sched = config.sched.then(|| sched::source(config));
         let session = Session::open(request, pmu)?;

@@ -9,7 +9,9 @@ use recorder::{Interrupts, Plan, Proc, Summary, Target};
 
 use crate::aim::{Aim, Place};
 use crate::exit::Exit;
+use crate::ip_ranges::{Chosen, LeftOut};
 use crate::prepared::{Prepared, create_directory_of};
+use crate::printable::printable;
 use crate::record_config::RecordConfig;
 use crate::render::units::{counted, duration, size};
 
@@ -54,22 +56,29 @@ struct Preview<'a> {
 
 impl Preview<'_> {
     fn write(&self, out: &mut dyn Write) -> std::io::Result<()> {
-        writeln!(out, "whom      {}", self.whom)?;
+        writeln!(out, "whom      {}", printable(&self.whom))?;
         for function in &self.aim.functions {
-            writeln!(out, "function  {}", of_function(function))?;
+            writeln!(out, "function  {}", printable(&of_function(function)))?;
         }
-        match &self.aim.ranges[..] {
-            [] => writeln!(out, "traced    all user code that runs there")?,
-            ranges => {
+        match &self.aim.filter {
+            None => writeln!(out, "traced    all user code that runs there")?,
+            Some(Chosen::Everything { function, why }) => {
+                writeln!(
+                    out,
+                    "traced    all user code that runs there: no filter for {}: {why}",
+                    printable(function)
+                )?;
+            }
+            Some(Chosen::Ranges { ranges, left_out }) => {
                 writeln!(out, "traced    {}", counted(ranges.len() as u64, "range"))?;
                 for range in ranges {
                     let (start, end) = (range.start.0, range.start.0.saturating_add(range.bytes));
-                    writeln!(out, "          {}+{start:#x} to {end:#x}", range.mapped_as)?;
+                    writeln!(out, "          {}+{start:#x} to {end:#x}", printable(&range.mapped_as))?;
+                }
+                for LeftOut { part, why } in left_out {
+                    writeln!(out, "not       {}: {why}", printable(part))?;
                 }
             }
-        }
-        for name in &self.aim.left_out {
-            writeln!(out, "not       {name}: there are no more ranges")?;
         }
         writeln!(out, "settings  {}", self.event)?;
         writeln!(out, "buffers   {}", self.plan)?;
@@ -134,9 +143,10 @@ fn ns(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use model::{AuxOwner, Cpu, FileOffset};
-    use recorder::{Ended, IpRange, Layout, Losses};
+    use recorder::{Ended, IpRange, Layout, Losses, Misplaced};
 
     use super::*;
+    use crate::ip_ranges::Why;
 
     fn losses(trace_bytes: u64, full: u64) -> Losses {
         let owner = AuxOwner::Cpu(Cpu(0));
@@ -189,6 +199,15 @@ mod tests {
     }
 
     #[test]
+    fn a_preview_of_a_function_that_has_no_filter() {
+        let why = Misplaced::Mapping(model::Pid(7));
+        let filter = Some(Chosen::Everything { function: "f".to_owned(), why });
+        let text = text(&Aim { functions: Vec::new(), filter }, vec![losses(100_000, 0)]);
+        let says = "traced    all user code that runs there: no filter for f: attaching to process 7";
+        assert!(text.contains(says), "{text}");
+    }
+
+    #[test]
     fn a_preview_of_ranges_and_of_losses() {
         let aim = Aim {
             functions: vec![Place {
@@ -196,19 +215,21 @@ mod tests {
                 object: "/bin/x".to_owned(),
                 parts: vec![(0x1180, 88), (0x1000, 12)],
             }],
-            ranges: vec![IpRange {
-                mapped_as: "/bin/x".to_owned(),
-                file: "/proc/7/root/bin/x".into(),
-                start: FileOffset(0x1180),
-                bytes: 88,
-            }],
-            left_out: vec!["the cold part of f".to_owned()],
+            filter: Some(Chosen::Ranges {
+                ranges: vec![IpRange {
+                    mapped_as: "/bin/x".to_owned(),
+                    file: "/proc/7/root/bin/x".into(),
+                    start: FileOffset(0x1180),
+                    bytes: 88,
+                }],
+                left_out: vec![LeftOut { part: "the cold part of f".to_owned(), why: Why::NoRange }],
+            }),
         };
         let text = text(&aim, vec![losses(100_000, 1)]);
         let expect = [
             "function  f(int) (/bin/x+0x1180, 88 bytes, and 12 in cold parts)\n",
             "traced    1 range\n          /bin/x+0x1180 to 0x11d8\n",
-            "not       the cold part of f: there are no more ranges\n",
+            "not       the cold part of f: the processor has no more ranges\n",
             "rate      at least 1.00 MB/s, as 100 ms showed: at least 10.0 MB in 10.0 s; some was lost already: a larger -m, or -i\n",
         ];
         for part in expect {

@@ -1,15 +1,23 @@
 //! Text that came from the traced program, on its way to a terminal.
 //!
-//! Names of symbols, files and threads are whatever somebody wrote there: with control characters they would move the
-//! cursor, change colours or answer for the user; with marks for the direction of writing they would turn what stands beside
-//! them, on a page in a browser, too.
+//! Names of symbols, files and threads are whatever their makers wrote there: with line ends they would
+//! forge lines of a report or messages of ours, with control characters move the cursor, change colours or
+//! answer for the user; with marks for the direction of writing they would turn what stands beside them, on
+//! a page in a browser, too.
+//!
+//! ```text
+//! names      printable where they are formatted: NamesFor, with_printable, Table, messages
+//! streams    Printable, for what a name that was forgotten could do; lines end as we end them
+//! machines   (JSON, CSV, pprof, traces) have the names as they are, and quote them by their own rules
+//! ```
 
 use std::io::{self, Write};
 
 use analyzer::Place;
 use model::{FunctionId, ObjectId};
 
-use crate::render::Names;
+use crate::args::Format;
+use crate::render::{Names, View};
 
 /// Writes `\u{1b}` for the character with that number, and likewise for each control character but line ends and tabs, and
 /// each mark for the direction of writing.
@@ -59,36 +67,57 @@ fn is_direction(character: char) -> bool {
     matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// [`Printable`] for text that is there already.
+/// Text without characters that act: as [`Printable`] writes it, line ends and tabs escaped, too.
 pub(crate) fn printable(text: &str) -> String {
     let mut out = Printable(Vec::with_capacity(text.len()));
     // A vector takes everything.
     let _ = out.write_all(text.as_bytes());
-    String::from_utf8_lossy(&out.0).into_owned()
+    let text = String::from_utf8_lossy(&out.0).into_owned();
+    // Of each control character the escape begins with a backslash, as these do.
+    if text.contains(['\n', '\t']) { text.replace('\n', "\\u{a}").replace('\t', "\\u{9}") } else { text }
 }
 
-/// [`Names`] that are [`printable`].
-pub(crate) struct PrintableNames<'a>(pub(crate) &'a dyn Names);
+/// Shows a view in which everything that came from the traced program is [`printable`].
+pub(crate) fn with_printable<T>(view: &View<'_>, show: impl FnOnce(&View<'_>) -> T) -> T {
+    let problems: Vec<String> = view.problems.iter().map(|problem| printable(problem)).collect();
+    let names = NamesFor { names: view.names, format: Format::Text };
+    show(&View { names: &names, input: &printable(view.input), problems: &problems, ..*view })
+}
 
-impl Names for PrintableNames<'_> {
+/// Names for an output: [`printable`] in text, as they are in JSON.
+pub(crate) struct NamesFor<'a> {
+    pub(crate) names: &'a dyn Names,
+    pub(crate) format: Format,
+}
+
+impl NamesFor<'_> {
+    fn form(&self, name: String) -> String {
+        match self.format {
+            Format::Text => printable(&name),
+            Format::Json => name,
+        }
+    }
+}
+
+impl Names for NamesFor<'_> {
     fn function(&self, id: FunctionId) -> String {
-        printable(&self.0.function(id))
+        self.form(self.names.function(id))
     }
 
     fn object_of(&self, id: FunctionId) -> Option<String> {
-        self.0.object_of(id).as_deref().map(printable)
+        self.names.object_of(id).map(|name| self.form(name))
     }
 
     fn object(&self, id: ObjectId) -> String {
-        printable(&self.0.object(id))
+        self.form(self.names.object(id))
     }
 
     fn site(&self, place: Place) -> String {
-        printable(&self.0.site(place))
+        self.form(self.names.site(place))
     }
 
     fn line(&self, place: Place) -> Option<String> {
-        self.0.line(place).as_deref().map(printable)
+        self.names.line(place).map(|name| self.form(name))
     }
 }
 
@@ -99,7 +128,10 @@ mod tests {
     #[test]
     fn only_control_characters_and_marks_for_the_direction_are_changed() {
         let check = |text: &str, expect: &str| assert_eq!(printable(text), expect);
-        check("a\tb\nc", "a\tb\nc");
+        check("a\tb\nc", "a\\u{9}b\\u{a}c");
+        let mut lines = Printable(Vec::new());
+        writeln!(lines, "a\tb\x07").unwrap();
+        assert_eq!(lines.0, b"a\tb\\u{7}\n", "lines end as we end them");
         check(
             "red \x1b[31m, bell \x07, back \r, gone \x7f",
             "red \\u{1b}[31m, bell \\u{7}, back \\u{d}, gone \\u{7f}",

@@ -6,6 +6,7 @@ use recorder::{Ended, Interrupts, Layout, Losses, Sched, Summary, Target};
 use crate::args::RecordArgs;
 use crate::config::ReportConfig;
 use crate::exit::Exit;
+use crate::ip_ranges::Chosen;
 use crate::prepared::{Prepared, create_directory_of};
 use crate::record_config::{RecordConfig, Then};
 use crate::render::units::{counted, duration, size};
@@ -73,12 +74,7 @@ fn execute(args: RecordArgs, then: Then) -> Result<Exit> {
 
 /// Says what will be recorded, before it is.
 fn announce(config: &RecordConfig, Prepared { aim, session, .. }: &Prepared) {
-    if !aim.left_out.is_empty() {
-        messages::warn(format!(
-            "-i: the processor has no more ranges; {} did not fit, so that a throw or a return from there is not seen",
-            messages::list(&aim.left_out)
-        ));
-    }
+    aim.filter.iter().flat_map(Chosen::warnings).for_each(messages::warn);
     if let Some(bytes) = session.refused_bytes() {
         messages::note(format!(
             "the kernel has no buffers of {} KB for us: they have {} KB each, and are full earlier (other recordings of this \
@@ -98,8 +94,8 @@ fn announce(config: &RecordConfig, Prepared { aim, session, .. }: &Prepared) {
         );
     }
     if config.verbose {
-        if !aim.ranges.is_empty() {
-            messages::note(recorder::ip_filter::for_kernel(&aim.ranges));
+        if !aim.ranges().is_empty() {
+            messages::note(recorder::ip_filter::for_kernel(aim.ranges()));
         }
         messages::note(format!("{}; {}", session.event(), session.plan()));
         if session.pmu().tsc_ctc_ratio == (0, 0) {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use image::{Image, KernelOptions};
+use image::{Image, ImageOptions, KernelOptions};
 use model::{AuxBuffer, Damage, Recording, Schedule};
 
 use crate::exit::{Exit, failure};
@@ -23,43 +23,54 @@ pub(crate) fn open(path: &Path) -> Result<perfdata::File> {
 /// There is no Intel PT in it.
 pub(crate) fn read(file: &perfdata::File) -> Result<Recording<'_>> {
     let recording = file.recording()?;
-    if let Some(damage) = damage(&recording) {
-        messages::warn(damage);
-    }
+    warn_of_damage(&recording);
     Ok(recording)
 }
 
-/// [`read`], of a recording whose trace can be followed and given times.  Where it cannot, whose code ran on a CPU is not known
-/// either, nor what was mapped when: those records have times of perf's clock.
+/// Whether all files that are mapped still are what they were: where one was cut meanwhile, nothing counts
+/// that was found out.
 ///
 /// # Errors
-/// There is no Intel PT in it, it does not say which way branches went, or nothing says what its time stamps mean.
-pub(crate) fn read_timed(file: &perfdata::File) -> Result<Recording<'_>> {
-    let recording = read(file)?;
-    match branchless(&recording).or_else(|| untimed(&recording)) {
-        Some(why) => Err(failure(Exit::BadInput, why)),
-        None => Ok(recording),
+/// One was cut.
+pub(crate) fn check_uncut() -> Result<()> {
+    match files::cut_files().first() {
+        None => Ok(()),
+        Some(path) => {
+            let message =
+                format!("{} was cut while it was read, or could not be read to its end", path.display());
+            Err(failure(Exit::BadInput, message))
+        }
     }
 }
 
-/// Why the trace does not say what ran, if so.
-fn branchless(recording: &Recording<'_>) -> Option<&'static str> {
-    (!recording.pt.branch).then_some(
-        "the trace does not say which way branches went (branch=0 or notnt): no call in it is known; record without",
-    )
+/// Says that the file is damaged, if it is.
+pub(crate) fn warn_of_damage(recording: &Recording<'_>) {
+    damage(recording).iter().for_each(messages::warn);
 }
 
-/// Why the trace has no times, if so.
-fn untimed(recording: &Recording<'_>) -> Option<&'static str> {
-    if !recording.pt.tsc {
-        return Some("the trace has no time stamps (tsc=0): no time in it is known; record without tsc=0");
+/// Reads a recording whose trace can be followed.  It may have no times: [`Recording::no_times`].
+///
+/// # Errors
+/// There is no Intel PT in it, or it does not say which way branches went.
+pub(crate) fn read_decodable(file: &perfdata::File) -> Result<Recording<'_>> {
+    let recording = file.recording()?;
+    if !recording.pt.branch {
+        warn_of_damage(&recording);
+        let why = "the trace does not say which way branches went (branch=0 or notnt): no call in it is known; record without";
+        return Err(failure(Exit::BadInput, why));
     }
-    // The kernel does not say it where its own clock is not the TSC, and where perf was given a clock (-k).
-    recording.clock.is_none().then_some(
-        "the recording does not say what the trace's time stamps are in perf's clock (cap_user_time_zero is 0): no time \
-         in it is known; record without --clockid, where \
-         /sys/devices/system/clocksource/clocksource0/current_clocksource is tsc",
-    )
+    Ok(Recording { no_times: decoder::no_times(&recording), ..recording })
+}
+
+/// Refuses a recording without times where `what` needs them.
+///
+/// # Errors
+/// No time in it is known.
+pub(crate) fn check_times(recording: &Recording<'_>, what: &str) -> Result<()> {
+    match recording.no_times {
+        Some(why) => Err(failure(Exit::BadInput, format!("{what} needs times: {why}"))),
+        None => Ok(()),
+    }
 }
 
 /// What is wrong with the file, if anything.
@@ -86,7 +97,11 @@ pub(crate) fn load(
     symfs: Option<&Path>,
     kernel: &KernelOptions,
 ) -> (Image, Schedule) {
-    let options = host::image_options(recording, symfs, kernel);
-    let image = Image::load(&recording.sideband, &options).with_kernel_symbols(&recording.kernel_symbols);
+    load_with(recording, &host::image_options(recording, symfs, kernel))
+}
+
+/// The objects that ran, found by these options, and who ran when.
+pub(crate) fn load_with(recording: &Recording<'_>, options: &ImageOptions) -> (Image, Schedule) {
+    let image = Image::load(&recording.sideband, options).with_kernel_symbols(&recording.kernel_symbols);
     (image, Schedule::new(&recording.sideband))
 }

@@ -12,10 +12,10 @@ use crate::args::Format;
 use crate::calls::{self, Opened};
 use crate::config::{CallsConfig, ReportConfig};
 use crate::exit::Exit;
-use crate::export::flamegraph;
+use crate::export::{self, flamegraph};
 use crate::filter::TidSet;
 use crate::inside::{Inside, InsideOfCalls};
-use crate::printable::{Printable, PrintableNames, printable};
+use crate::printable::{Printable, with_printable};
 use crate::render::image_names::ImageNames;
 use crate::render::rows::RowsWriter;
 use crate::render::timeline::{self, TimelineStyle};
@@ -32,8 +32,14 @@ const PLOT_WIDTH: usize = 80;
 
 pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     let started = Instant::now();
-    calls::open(&config.calls, |opened| {
-        let exit = report(config, opened, started)?;
+    calls::open_for_report(&config.calls, config.needs_times(), |opened| {
+        let mut problems = opened.problems.clone();
+        let reported = report(config, opened, &mut problems, started);
+        // A flame graph has no room for them.
+        if reported.is_err() || config.calls.functions.is_empty() {
+            problems.iter().for_each(messages::warn);
+        }
+        let exit = reported?;
         if config.explain && exit == Exit::Done {
             explain_command::slowest(opened)?;
         }
@@ -41,11 +47,18 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     })
 }
 
-fn report(config: &ReportConfig, opened: &Opened<'_>, started: Instant) -> Result<Exit> {
+fn report(
+    config: &ReportConfig,
+    opened: &Opened<'_>,
+    problems: &mut Vec<String>,
+    started: Instant,
+) -> Result<Exit> {
     let Opened { config: calls, recording, image, .. } = *opened;
     config.check_outputs()?;
-    let mut problems = opened.problems.clone();
     let request = with_rows(config, opened.request()?);
+    if let Some((weight, _)) = config.flamegraph {
+        opened.check_weight(weight)?;
+    }
     verbose(config, started, "opened");
     let names = ImageNames::new(image, config.srcline);
     let mut rows = match &config.rows {
@@ -54,18 +67,17 @@ fn report(config: &ReportConfig, opened: &Opened<'_>, started: Instant) -> Resul
     };
     let mut paths = config.flamegraph.as_ref().map(|_| tree_commands::paths_of(calls));
     let (mut report, violations) = analyse(config, opened, &request, paths.as_mut(), rows.as_mut())?;
-    explain_missing_code(&report, image, &mut problems);
+    explain_missing_code(&report, image, problems);
     verbose(config, started, "decoded and analysed");
-    if config.off_cpu && !report.trace.off_cpu_known {
-        messages::warn(
-            "-o: off-CPU time is not known: the recording has no context switches, and no range of __schedule in its \
-             IP filter",
-        );
+    if let Some(why) = report.trace.no_off_cpu.filter(|_| config.off_cpu) {
+        messages::warn(format!("-o: off-CPU time is not known: {why}"));
     }
     let wanted = leave_out_uncalled(&mut report, opened.wanted.clone());
 
     if let (Some(paths), Some((weight, target))) = (paths, &config.flamegraph) {
-        flamegraph::write_file(target, &paths.finish(), *weight, &names)?;
+        let found = paths.finish();
+        export::observed_part(&found, &names).into_iter().for_each(messages::note);
+        flamegraph::write_file(target, &found, *weight, &names)?;
         messages::note(format!("flame graph: {}", target.display()));
     }
     if calls.functions.is_empty() {
@@ -85,7 +97,7 @@ fn report(config: &ReportConfig, opened: &Opened<'_>, started: Instant) -> Resul
         sched_apart_ns: recording.sched_apart_ns,
         inlined: &inlined,
         only: &calls.only(),
-        problems: &problems,
+        problems,
         srcline: config.srcline,
         unfold: config.unfold,
     };
@@ -117,7 +129,6 @@ fn explain_missing_code(report: &Report, image: &Image, problems: &mut Vec<Strin
     let objects = report.loss.by_cause.iter().filter_map(CauseLoss::object);
     for problem in objects.filter_map(|object| image.missing_code(object)) {
         if !problems.contains(&problem.what) {
-            messages::warn(&problem.what);
             problems.push(problem.what);
         }
     }
@@ -171,7 +182,9 @@ pub(crate) fn write_report(config: &ReportConfig, view: &View<'_>, inside: &[Ins
 fn write_text(config: &ReportConfig, view: &View<'_>) -> std::io::Result<()> {
     let mut out = BufWriter::new(stdout().lock());
     match config.format {
-        Format::Text => text::write(&mut Printable(&mut out), view, text_width())?,
+        Format::Text => {
+            with_printable(view, |view| text::write(&mut Printable(&mut out), view, text_width()))?;
+        }
         Format::Json => json::write(&mut out, view)?,
     }
     if let Some(timeline) = config.timeline {
@@ -181,8 +194,7 @@ fn write_text(config: &ReportConfig, view: &View<'_>) -> std::io::Result<()> {
             colour: timeline.colour && stdout().is_terminal() && !no_color_in_environment(),
             width: terminal_width().unwrap_or(PLOT_WIDTH),
         };
-        let harmless = View { names: &PrintableNames(view.names), input: &printable(view.input), ..*view };
-        timeline::write(&mut out, &harmless, &style)?;
+        with_printable(view, |view| timeline::write(&mut out, view, &style))?;
     }
     out.flush()
 }

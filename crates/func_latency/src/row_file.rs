@@ -28,7 +28,7 @@ struct Row {
     function: String,
     start_ns: u64,
     latency_ns: u64,
-    off_cpu_ns: u64,
+    off_cpu_ns: Option<u64>,
     status: String,
     aux_buffer: Option<u32>,
     aux_offset: String,

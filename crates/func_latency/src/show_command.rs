@@ -11,7 +11,7 @@ use crate::calls::{self, Opened};
 use crate::exit::{Exit, failure};
 use crate::messages;
 use crate::one_call::{self, CallKey, OpenedCall};
-use crate::printable::Printable;
+use crate::printable::{NamesFor, Printable};
 use crate::render::image_names::ImageNames;
 use crate::render::units::{counted, size};
 use crate::render::{Names, tree};
@@ -19,7 +19,7 @@ use crate::row_file;
 use crate::tree_config::ShowConfig;
 
 pub(crate) fn run(config: &ShowConfig) -> Result<Exit> {
-    calls::open(&config.calls, |opened| show(config, opened))
+    calls::open(&config.calls, Some("show"), |opened| show(config, opened))
 }
 
 fn show(config: &ShowConfig, opened: &Opened<'_>) -> Result<Exit> {
@@ -45,6 +45,7 @@ fn show(config: &ShowConfig, opened: &Opened<'_>) -> Result<Exit> {
         let OpenedCall { bytes, attempts, .. } = call;
         messages::note(format!("{} of trace decoded, in {}", size(bytes), counted(attempts, "attempt")));
     }
+    let names = NamesFor { names: &names, format: config.format };
     let view = tree::View { id: config.id, call: &call, names: &names, schedule, limits: config.limits };
     let mut out = BufWriter::new(stdout().lock());
     let written = match config.format {

@@ -1,10 +1,10 @@
 //! From the names on the command line to functions.
 
 use anyhow::Result;
-use image::{FindError, FunctionMatch, Image, MatchedBy, Query};
+use image::{FindError, FunctionMatch, Image, MatchedBy, ProblemKind, Query};
 
 use crate::config::CallsConfig;
-use crate::exit::{Exit, failure};
+use crate::exit::{Exit, failure, wrong_choice};
 use crate::messages;
 
 /// A function that was asked for.
@@ -92,7 +92,7 @@ pub(crate) fn ancestor(
         Ok([function]) => Ok(function),
         Err(found) => {
             let message = format!("-a '{text}' must be one function, not {}:", found.len());
-            Err(failure(Exit::Usage, with_candidates(message, &found)))
+            Err(wrong_choice(message, choices(&found)))
         }
     }
 }
@@ -122,7 +122,8 @@ fn chosen(image: &Image, config: &CallsConfig, text: &str) -> Result<Vec<Functio
             return Ok(vec![chosen.clone()]);
         }
     }
-    Err(failure(Exit::Usage, explain(image, config, &error)))
+    let (message, choices) = explain(image, config, &error);
+    Err(wrong_choice(message, choices))
 }
 
 /// Says which functions a part of a name, a pattern or an address led to.
@@ -173,23 +174,24 @@ fn warn_of_resolvers(text: &str, found: &[FunctionMatch]) {
     }
 }
 
-/// The error, what may be meant instead, and how to say so.
-fn explain(image: &Image, config: &CallsConfig, error: &FindError) -> String {
-    let candidates = error.candidates();
+/// The error and how to say what is meant, and what that may be.
+fn explain(image: &Image, config: &CallsConfig, error: &FindError) -> (String, Vec<String>) {
+    let candidates = choices(error.candidates());
     match error {
         FindError::Unknown { text, .. } => {
             let inlined = image.inlined_sites(text, None);
             if inlined > 0 {
-                return format!(
+                let message = format!(
                     "{error} that is called: the compiler inlined it ({inlined} instances), and inlined code is \
                      not a call"
                 );
+                return (message, Vec::new());
             }
             let missing = missing_objects(image);
             if candidates.is_empty() {
-                return format!("{error}, nor anything like it{missing}");
+                return (format!("{error}, nor anything like it{missing}"), Vec::new());
             }
-            with_candidates(format!("{error}{missing}.  Nearest:"), candidates)
+            (format!("{error}{missing}.  Nearest:"), candidates)
         }
         FindError::Ambiguous { count, .. } => {
             let shown = candidates.len();
@@ -198,18 +200,15 @@ fn explain(image: &Image, config: &CallsConfig, error: &FindError) -> String {
                 Some(index) => format!("there is no #{}", index + 1),
                 None => "choose with -I '#N', -b OBJECT or more of the name".to_owned(),
             };
-            with_candidates(format!("{error}{of}; {pick}:"), candidates)
+            (format!("{error}{of}; {pick}:"), candidates)
         }
-        FindError::NoObject { objects, .. } => {
-            let list: String = objects.iter().map(|o| format!("\n  {o}")).collect();
-            format!("{error}.  Objects with code:{list}")
-        }
+        FindError::NoObject { objects, .. } => (format!("{error}.  Objects with code:"), objects.clone()),
     }
 }
 
 /// A name may be unknown because the object that has it is.
 fn missing_objects(image: &Image) -> String {
-    let missing = image.problems().iter().filter(|p| p.unusable).count();
+    let missing = image.problems().iter().filter(|p| p.kind == ProblemKind::Unusable).count();
     match missing {
         0 => String::new(),
         1 => " (1 object could not be read: see the warning)".to_owned(),
@@ -217,12 +216,12 @@ fn missing_objects(image: &Image) -> String {
     }
 }
 
-fn with_candidates(mut message: String, candidates: &[FunctionMatch]) -> String {
-    for (i, candidate) in candidates.iter().enumerate() {
+/// Candidates, as `-I` numbers them.
+fn choices(candidates: &[FunctionMatch]) -> Vec<String> {
+    let choice = |(number, candidate): (usize, &FunctionMatch)| {
         let FunctionMatch { full_name, object_name, entry, size, .. } = candidate;
         let note = if candidate.is_resolver { ", IFUNC resolver: not what calls run" } else { "" };
-        message
-            .push_str(&format!("\n  #{:<2} {full_name}  ({object_name}+{entry}, {size} bytes{note})", i + 1));
-    }
-    message
+        format!("#{number:<2} {full_name}  ({object_name}+{entry}, {size} bytes{note})")
+    };
+    (1..).zip(candidates).map(choice).collect()
 }

@@ -2,14 +2,14 @@
 
 use std::io::{BufWriter, Write, stdout};
 
-use analyzer::{Analysis, Paths, Report};
+use analyzer::{Analysis, FoundPaths, Paths, Report};
 use anyhow::{Context, Result};
 
 use crate::args::ExportFormat;
 use crate::calls::{self, Opened};
 use crate::config::{CallsConfig, RowsFile, RowsForm};
 use crate::exit::{Exit, failure};
-use crate::export::{firefox, flamegraph, folded, perfetto, pprof};
+use crate::export::{self, firefox, flamegraph, folded, perfetto, pprof};
 use crate::output::{OutputFile, cannot_write, check_writable, write_file};
 use crate::printable::Printable;
 use crate::render::graph;
@@ -23,8 +23,14 @@ pub(crate) fn paths_of(config: &CallsConfig) -> Paths {
     if config.functions.is_empty() { Paths::of_threads() } else { Paths::of_calls() }
 }
 
-/// What is said where trees are of whole calls, and there is none.
-const NONE_WHOLE: &str = "no call was seen from its entry to its end";
+/// The paths of the calls that were asked for; an error if none was seen.
+fn found_paths(opened: &Opened<'_>) -> Result<FoundPaths> {
+    let mut paths = paths_of(opened.config);
+    let report = opened.trees(&mut paths)?;
+    check_seen(opened, &report)?;
+    let found = paths.finish();
+    if found.tree.nodes().is_empty() { Err(failure(Exit::Nothing, "no call was seen")) } else { Ok(found) }
+}
 
 /// Of the functions that were named, a call must have been seen, whole or not: else no file is touched.
 fn check_seen(opened: &Opened<'_>, report: &Report) -> Result<()> {
@@ -37,20 +43,21 @@ fn check_seen(opened: &Opened<'_>, report: &Report) -> Result<()> {
 }
 
 pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
-    calls::open(&config.calls, |opened| {
+    calls::open(&config.calls, Some("export"), |opened| {
+        if matches!(config.format, ExportFormat::Folded | ExportFormat::Flamegraph) {
+            opened.check_weight(config.weight)?;
+        }
         let names = &ImageNames::new(opened.image, false);
         let path = &config.output;
         check_writable(path)?;
         let paths = || {
-            let mut paths = paths_of(&config.calls);
-            let report = opened.trees(&mut paths)?;
-            check_seen(opened, &report)?;
-            let paths = paths.finish();
-            if paths.nodes().is_empty() { Err(failure(Exit::Nothing, NONE_WHOLE)) } else { Ok(paths) }
+            let found = found_paths(opened)?;
+            export::observed_part(&found, names).into_iter().for_each(messages::note);
+            anyhow::Ok(found)
         };
         match config.format {
             ExportFormat::Folded => {
-                let stacks = folded::stacks(&paths()?, names, config.weight);
+                let stacks = folded::stacks(&paths()?.tree, names, config.weight);
                 write_file(path, |out| folded::write(out, &stacks))?;
             }
             ExportFormat::Flamegraph => flamegraph::write_file(path, &paths()?, config.weight, names)?,
@@ -65,9 +72,7 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
                     firefox::Profile::new(names, opened.schedule, opened.surroundings().window.0);
                 let report = opened.trees(&mut profile)?;
                 check_seen(opened, &report)?;
-                if report.functions.iter().all(|function| function.latency.count == 0) {
-                    return Err(failure(Exit::Nothing, NONE_WHOLE));
-                }
+                profile.observed_part().into_iter().for_each(messages::note);
                 write_file(path, |out| profile.write(out))?;
             }
             ExportFormat::Perfetto => {
@@ -96,17 +101,12 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
 }
 
 pub(crate) fn graph(config: &GraphConfig) -> Result<Exit> {
-    calls::open(&config.calls, |opened| {
-        let mut paths = paths_of(&config.calls);
-        opened.trees(&mut paths)?;
-        let tree = paths.finish();
-        if tree.nodes().is_empty() {
-            messages::warn(NONE_WHOLE);
-            return Ok(Exit::Nothing);
-        }
+    calls::open(&config.calls, Some("graph"), |opened| {
+        opened.check_weight(config.style.weight)?;
+        let found = found_paths(opened)?;
         let mut out = BufWriter::new(stdout().lock());
         let names = ImageNames::new(opened.image, false);
-        let written = graph::write(&mut Printable(&mut out), &tree, &names, &config.style);
+        let written = graph::write(&mut Printable(&mut out), &found, &names, &config.style);
         written.and_then(|()| out.flush()).context("cannot write to stdout")?;
         Ok(Exit::Done)
     })

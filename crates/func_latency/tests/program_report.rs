@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[allow(dead_code, reason = "other tests make other recordings of it")]
 mod program;
 
 use std::ffi::OsString;
@@ -33,13 +34,22 @@ fn recorded(test: &str) -> PathBuf {
     directory
 }
 
+/// Root is told nothing of files that not every user may read, as those of this build may be.
+fn is_private(stderr: &str) -> bool {
+    let is_private = stderr.contains("no more is said of files that not every user may read");
+    if is_private {
+        println!("skipped: not every user may read the directory of this build");
+    }
+    is_private
+}
+
 #[test]
 fn two_calls_from_two_sites() {
     let directory = recorded("two_calls");
     let (json, stderr) = check(&directory, &["report", "-f", "f", "--format", "json", "--check"], 0);
     assert_eq!(stderr, "");
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(json["schema"], "func_latency/1");
+    assert_eq!(json["schema"], "func_latency/2");
     let f = &json["functions"][0];
     assert_eq!((&f["name"], &f["calls"]["complete"]), (&"f".into(), &2.into()));
     let sites: Vec<_> =
@@ -201,13 +211,14 @@ fn of_no_call_nothing_is_exported() {
         assert!(stderr.contains("error: no call of never (") && stderr.contains("1 thread with"), "{stderr}");
         assert!(std::fs::read(directory.join("calls")).unwrap() == good, "{format}");
         // What a pattern matched and nothing called is not missed.
-        assert!(!export("*", 0).1.contains("no call"), "{format}");
-        // `outer` was not seen whole, which these show.
-        let of_parts = ["perfetto", "csv", "jsonl"].contains(&format);
-        let says = "error: no call was seen from its entry to its end\n";
+        assert!(!export("*", 0).1.contains("no call of never"), "{format}");
+        // `outer` was not seen to end: where only whole calls are shown otherwise, that is said.
+        let shows_all_calls = ["perfetto", "csv", "jsonl"].contains(&format);
+        let says = "note: no call of outer was seen from entry to end: this is the observed part of calls that were open\n";
+        let (_, stderr) = export("outer", 0);
         assert!(
-            of_parts && export("outer", 0).1.is_empty() || export("outer", 1).1.ends_with(says),
-            "{format}"
+            if shows_all_calls { stderr.is_empty() } else { stderr.ends_with(says) },
+            "{format}: {stderr}"
         );
     }
 }
@@ -226,6 +237,9 @@ fn a_wrong_build_id_names_both() {
     let directory = recorded("build-id");
     program::write(&directory, &[0x99, 0x88, 0x77, 0x66]);
     let (_, stderr) = check(&directory, &["report", "-f", "f"], 2);
+    if is_private(&stderr) {
+        return;
+    }
     assert!(stderr.contains("abcdef01") && stderr.contains("99887766"), "{stderr}");
     let (branches, _) = check(&directory, &["dump", "--branches"], 0);
     assert!(branches.contains("gap missing code") && branches.contains(" bytes at 0x"), "{branches}");
@@ -250,14 +264,16 @@ fn too_much_loss_fails_and_says_why_and_what_helps() {
 fn a_bundle_of_a_directory_is_a_directory() {
     let directory = recorded("bundle-directory");
     let of = |name: &str| directory.join(name);
-    std::fs::create_dir_all(of("recording/kcore_dir")).unwrap();
+    std::fs::create_dir_all(of("recording")).unwrap();
     std::fs::rename(of("perf.data"), of("recording/data")).unwrap();
-    std::fs::write(of("recording/kcore_dir/kallsyms"), "0000000000000000 T _text\n").unwrap();
+    std::fs::write(of("recording/data.0"), "").unwrap();
+    symlink("/etc/passwd", of("recording/notes")).unwrap();
     let (whole, _) = check(&directory, &["report", "-f", "f", "recording"], 0);
     check(&directory, &["bundle", "recording", "-o", "there"], 0);
-    assert!(of("there/perf.data/kcore_dir/kallsyms").is_file());
+    assert_eq!(listing(&of("there/perf.data")), [("data".into(), false)], "only what was read");
     std::fs::remove_file(of("program")).unwrap();
-    let (there, _) = check(&directory, &["report", "-f", "f", "there/perf.data", "--symfs", "there"], 0);
+    let (there, _) =
+        check(&directory, &["report", "-f", "f", "there/perf.data", "--symfs", "there/objects"], 0);
     let body = |text: &str| text.split_once('\n').map(|(_, body)| body.to_owned());
     assert_eq!(body(&there), body(&whole));
 }
@@ -300,7 +316,7 @@ fn a_damaged_recording_still_reports() {
     drop(file);
     std::fs::write(&path, bytes).unwrap();
     let (stdout, stderr) = check(&directory, &["report", "-f", "f"], 0);
-    assert!(stderr.contains("damaged at file offset"), "{stderr}");
+    assert_eq!(stderr, "", "it is in the report");
     assert!(stdout.contains("counted: 2 complete") && stdout.contains("damaged at file offset"), "{stdout}");
 }
 
@@ -431,9 +447,10 @@ fn a_file_that_cannot_be_written_whole_leaves_the_old_one() {
     symlink("old", of("link.csv")).unwrap();
     let listed = listing(&directory);
     let limited = |line: &str| {
-        let line = format!("ulimit -f 0; exec {} {line} -f f", env!("CARGO_BIN_EXE_func_latency"));
+        let line = format!("ulimit -f 0; exec \"$0\" {line} -f f");
         let mut shell = Command::new("sh");
-        let output = shell.args(["-c", &line]).current_dir(&directory).output().unwrap();
+        shell.args(["-c", &line, env!("CARGO_BIN_EXE_func_latency")]).current_dir(&directory);
+        let output = shell.output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(3), "{line}: {stderr}");
         assert!(stderr.contains(": File too large"), "{line}: {stderr}");
@@ -480,6 +497,9 @@ fn without_build_ids_a_program_that_was_replaced_is_another_one() {
     if output.status.success() {
         return println!("skipped: the inodes of this file system say nothing");
     }
+    if is_private(&stderr) {
+        return;
+    }
     assert!(stderr.contains("/program is another file than the one that ran"), "{stderr}");
     let taken = check(&directory, &["report", "-f", "f", "--format", "json", "--symfs", "/"], 0);
     assert_eq!(taken, (here, String::new()), "who says so may use it");
@@ -491,10 +511,17 @@ fn a_bundle_gives_the_same_report_without_the_program() {
     let words = |more: &'static [&'static str]| [&["report", "-f", "f", "--format", "json"], more].concat();
     let (here, _) = check(&directory, &words(&[]), 0);
     let (_, stderr) = check(&directory, &["bundle", "perf.data", "-o", "there"], 0);
-    assert!(stderr.contains("1 file and the recording") && stderr.contains("--symfs there"), "{stderr}");
+    assert!(
+        stderr.contains("1 file and the recording") && stderr.contains("--symfs there/objects"),
+        "{stderr}"
+    );
     std::fs::remove_file(directory.join("program")).unwrap();
     std::fs::remove_file(directory.join("perf.data")).unwrap();
-    let (there, stderr) = check(&directory, &words(&["-i", "there/perf.data", "--symfs", "there"]), 0);
+    let (there, stderr) =
+        check(&directory, &words(&["-i", "there/perf.data", "--symfs", "there/objects"]), 0);
+    std::fs::rename(directory.join("there/objects/.build-id"), directory.join("there/.build-id")).unwrap();
+    let (older, _) = check(&directory, &words(&["-i", "there/perf.data", "--symfs", "there"]), 0);
+    assert_eq!(older, there, "as bundles were laid out before");
     assert_eq!((here, stderr.as_str()), (there, ""));
     // Without it the report says what is missing, and what to do.
     let (_, stderr) = check(&directory, &words(&["-i", "there/perf.data"]), 2);
@@ -542,7 +569,7 @@ fn a_timeline_on_a_terminal() {
     let directory = recorded("terminal");
     let shown = |no_color: &str, options: &str| {
         let program = env!("CARGO_BIN_EXE_func_latency");
-        let line = format!("stty cols 100 rows 40 && {program} report -f f -l {options}");
+        let line = format!("stty cols 100 rows 40 && '{program}' report -f f -l {options}");
         let mut script = Command::new("script");
         script.args(["-qec", &line, "/dev/null"]).env("NO_COLOR", no_color).current_dir(&directory);
         script.stdin(Stdio::null()).output().map(|output| String::from_utf8(output.stdout).unwrap())

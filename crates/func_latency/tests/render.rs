@@ -3,19 +3,24 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod golden;
+mod unknown;
 
 use analyzer::histogram::histogram;
 use analyzer::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
-    CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, OffCpuCauses, Place, Quantiles, Reason,
-    ReasonRow, Report, RowChildren, RowReasons, RowSink, SortedDurations, Stats, Status, Tails, ThreadLoss,
-    ToldBy, Total, TraceSummary, Untimed, Waker, WakerRow, WakerStackRow,
+    CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, OffCpuCauses, OpenCaller, OpenCalls, Place,
+    Quantiles, Reason, ReasonRow, Report, RowChildren, RowReasons, RowSink, SortedDurations, Stats, Status,
+    Tails, ThreadLoss, ToldBy, Total, TraceSummary, Untimed, Waker, WakerRow, WakerStackRow,
 };
 use func_latency::config::{RowsFile, RowsForm};
 use func_latency::render::rows::{self, RowsWriter};
 use func_latency::render::{Names, View, json, text};
 use golden::check_golden;
-use model::{AuxOffset, ClockOffsets, Cpu, FunctionId, GapCause, Ns, ObjectId, OffCpuSplit, Pid, Svma, Tid};
+use model::{
+    AuxOffset, ClockOffsets, Cpu, FunctionId, GapCause, NoOffCpu, NoTimes, Ns, ObjectId, OffCpuSplit, Pid,
+    Svma, Tid,
+};
+use unknown::without_switches;
 
 const FUNCTIONS: [&str; 6] = [
     "[unknown]",
@@ -61,8 +66,8 @@ fn child(kind: ChildKind, function: u32, svma: u64, count: u64, sum_ns: u64, off
         kind,
         function: FunctionId(function),
         site: if svma == 0 { None } else { place(svma) },
-        total: Total { count, sum_ns, off_cpu_ns },
-        cpu_percent: (sum_ns - off_cpu_ns) as f64 / 10_000.0,
+        total: Total { count, sum_ns, off_cpu_ns: Some(off_cpu_ns) },
+        cpu_percent: Some((sum_ns - off_cpu_ns) as f64 / 10_000.0),
     }
 }
 
@@ -99,9 +104,9 @@ fn caller(
         caller,
         site: if svma == 0 { None } else { place(svma) },
         latency: stats(latency),
-        off_cpu: stats(off_cpu),
+        off_cpu: Some(stats(off_cpu)),
         error: error(latency),
-        histogram: histogram(&durations(latency), &durations(off_cpu)),
+        histogram: histogram(&durations(latency), Some(&durations(off_cpu))),
         children: children.to_vec(),
     }
 }
@@ -115,7 +120,7 @@ fn row(number: u64, status: Status, latency_ns: u64, off_cpu_ns: u64, from: Call
         start_ns: Ns(5_133_313_694_755_869 + number),
         latency_ns,
         error_ns: 7,
-        off_cpu_ns,
+        off_cpu_ns: Some(off_cpu_ns),
         status,
         cut_by: (status == Status::Cut)
             .then_some(Cut { cause: CutCause::Gap(GapCause::Overflow), cpu: Some(Cpu(3)) }),
@@ -124,6 +129,7 @@ fn row(number: u64, status: Status, latency_ns: u64, off_cpu_ns: u64, from: Call
         function: FunctionId(1),
         depth: 0,
         ended_by_jump: false,
+        hidden: false,
         undecided: status == Status::Cut,
         aux_buffer: known.then_some(2),
         aux_offset: AuxOffset(0x1234),
@@ -152,18 +158,19 @@ fn function() -> FunctionReport {
         id: FunctionId(1),
         calls: CallCounts { complete: 5, unwound: 1, open_start: 1, open_end: 2, cut: 1 },
         ended_by_jump: 2,
+        hidden: 0,
         undecided: 0,
         latency: stats(&latency),
-        off_cpu: stats(&off_cpu),
+        off_cpu: Some(stats(&off_cpu)),
         error: ErrorBound { shorter: 1, ..error(&latency) },
         tails: Tails {
             calls: 4,
             at_least: Quantiles::of(&durations(&[&latency[..], &[70, 90, 2_000, 9_000_000]].concat()), 0),
             at_most: Quantiles::of(&durations(&latency), 4),
         },
-        outermost: Total { count: 5, sum_ns: 1_312_430, off_cpu_ns: 1_250_000 },
-        cpu_percent: 404.04,
-        histogram: histogram(&durations(&latency), &durations(&off_cpu)),
+        outermost: Total { count: 5, sum_ns: 1_312_430, off_cpu_ns: Some(1_250_000) },
+        cpu_percent: Some(404.04),
+        histogram: histogram(&durations(&latency), Some(&durations(&off_cpu))),
         children: children.to_vec(),
         callers: vec![
             caller(read, 0x10, &latency[5..], &off_cpu[5..], &children[1..2]),
@@ -173,9 +180,30 @@ fn function() -> FunctionReport {
         ],
         off_cpu_causes: Some(causes()),
         longest_open: vec![open, cut],
+        open: open_calls(read),
         rows: vec![complete, open, cut],
         row_children: RowChildren::default(),
         row_reasons: RowReasons::default(),
+        overfull: None,
+    }
+}
+
+/// An event loop that a gap has cut, and a call that was waiting at the end.
+fn open_calls(caller: Caller) -> OpenCalls {
+    let total = |count, sum_ns, off_cpu_ns| Total { count, sum_ns, off_cpu_ns };
+    let site = Some(Place { object: ObjectId(0), svma: Svma(0x10) });
+    OpenCalls {
+        observed: total(2, 9_500_000, Some(8_000_000)),
+        resumed: total(1, 400_000, Some(0)),
+        children: vec![
+            child(ChildKind::Syscall, 0, 0x40, 3, 8_200_000, 8_000_000),
+            child(ChildKind::Call, 2, 0x20, 12, 1_290_000, 0),
+            child(ChildKind::Own, 0, 0, 2, 10_000, 0),
+        ],
+        callers: vec![
+            OpenCaller { caller, site, observed: total(1, 9_000_000, Some(8_000_000)) },
+            OpenCaller { caller: Caller::Unknown, site: None, observed: total(1, 500_000, Some(0)) },
+        ],
         overfull: None,
     }
 }
@@ -205,18 +233,20 @@ fn empty_function() -> FunctionReport {
         id: FunctionId(2),
         calls: CallCounts::default(),
         ended_by_jump: 0,
+        hidden: 0,
         undecided: 0,
         latency: stats(&[]),
-        off_cpu: stats(&[]),
+        off_cpu: Some(stats(&[])),
         error: ErrorBound::default(),
         tails: Tails::default(),
         outermost: Total::default(),
-        cpu_percent: 0.0,
+        cpu_percent: Some(0.0),
         histogram: vec![],
         children: vec![],
         callers: vec![],
         off_cpu_causes: None,
         longest_open: vec![],
+        open: OpenCalls::default(),
         rows: vec![],
         row_children: RowChildren::default(),
         row_reasons: RowReasons::default(),
@@ -243,7 +273,8 @@ fn report() -> Report {
             span_ns: 1_000_000_000,
             threads: 2,
             events: 12_345,
-            off_cpu_known: true,
+            no_times: None,
+            no_off_cpu: None,
         },
         loss: Loss {
             overflows: 3,
@@ -284,10 +315,17 @@ fn report() -> Report {
 
 fn whole_report() -> Report {
     let mut report = report();
-    report.trace.off_cpu_known = false;
     report.loss = Loss { coverage: 1.0, ..Loss::default() };
     report.limits = Limits::default();
     report.functions.truncate(1);
+    without_switches(report)
+}
+
+/// A report of counts.
+fn without_times() -> Report {
+    let mut report = without_switches(report());
+    report.trace.no_times = Some(NoTimes::NoTscPackets);
+    report.trace.no_off_cpu = Some(NoOffCpu::NoTimes);
     report
 }
 
@@ -321,6 +359,18 @@ fn text_folded() {
 #[test]
 fn text_unfolded_with_lines() {
     check_text("unfolded-srcline.txt", &report(), true, true, 140);
+}
+
+/// It said "0 ns +- 0" of each call.
+#[test]
+fn text_without_times_has_counts_alone() {
+    check_text("no-times.txt", &without_times(), false, false, 120);
+    let mut out = vec![];
+    text::write(&mut out, &json_view(&without_times()), 120).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    for time in [" us", "0 ns", "average", "total", "CPU %"] {
+        assert!(!text.contains(time), "{time}: {text}");
+    }
 }
 
 #[test]
@@ -385,7 +435,7 @@ fn callers_have_the_digits_of_their_own_error() {
     let mut out = vec![];
     text::write(&mut out, &view, 120).unwrap();
     let text = String::from_utf8(out).unwrap();
-    assert!(text.contains("count: 4, average: 300 us, min: 40 ns, max: 1.3 ms, "), "{text}");
+    assert!(text.contains("count: 4, average: 300 us, min: 40 ns, max: 1.3 ms ("), "{text}");
     assert!(text.contains("ha_innobase::index_read (2 sites)   300 us  "), "{text}");
 }
 
@@ -462,24 +512,43 @@ fn no_counted_call_no_cpu_percent() {
 
 #[test]
 fn json_report() {
-    let report = report();
-    let view = View {
+    check_json("report.json", &report());
+}
+
+/// Unknown was 0 in sums and counts, and CPU percent was that of all time, asleep or not.
+#[test]
+fn json_without_switch_records_has_null() {
+    check_json("report-no-switches.json", &without_switches(report()));
+}
+
+/// Each latency was 0.
+#[test]
+fn json_without_times_has_null_and_a_reason() {
+    check_json("report-no-times.json", &without_times());
+}
+
+fn check_json(name: &str, report: &Report) {
+    let mut out = vec![];
+    let problems = &["/usr/lib/libz.so.1 is missing".to_owned()];
+    json::write(&mut out, &View { problems, ..json_view(report) }).unwrap();
+    check_golden(name, &out);
+}
+
+fn json_view(report: &Report) -> View<'_> {
+    View {
         clock_offsets: ClockOffsets::default(),
         sched_apart_ns: None,
-        report: &report,
+        report,
         names: &FakeNames { lines: true },
         input: "perf.data",
         aux_bytes: 52_100_000,
         decoder: "func_latency",
         inlined: &[Some(17)],
         only: &[],
-        problems: &["/usr/lib/libz.so.1 is missing".to_owned()],
+        problems: &[],
         srcline: true,
         unfold: false,
-    };
-    let mut out = vec![];
-    json::write(&mut out, &view).unwrap();
-    check_golden("report.json", &out);
+    }
 }
 
 #[test]
@@ -492,6 +561,23 @@ fn rows_in_both_forms() {
         rows::write(&mut out, form, &report, &FakeNames { lines: false }).unwrap();
         check_golden(name, &out);
     }
+}
+
+/// It was 0.
+#[test]
+fn rows_without_switch_records_say_no_off_cpu_time() {
+    let report = without_switches(report());
+    let count = report.functions[0].rows.len();
+    let written = |form| {
+        let mut out = vec![];
+        rows::write(&mut out, form, &report, &FakeNames { lines: false }).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let lines = written(RowsForm::JsonLines);
+    assert_eq!(lines.matches("\"off_cpu_ns\":null,").count(), count, "{lines}");
+    let csv = written(RowsForm::Csv);
+    let cells: Vec<_> = csv.lines().skip(1).map(|line| line.split(',').nth(6)).collect();
+    assert_eq!(cells, vec![Some(""); count], "{csv}");
 }
 
 /// However few of them there is room for, and whatever the order in which the calls ended.

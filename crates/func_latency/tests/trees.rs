@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use analyzer::{CallId, CallRow, CallTree, Caller, ChildKind, Node, Place, Status, Total};
+use analyzer::{CallId, CallRow, CallTree, Caller, ChildKind, FoundPaths, Node, Place, Status, Total};
 use func_latency::args::Weight;
 use func_latency::export::{flamegraph, folded};
 use func_latency::one_call::OpenedCall;
@@ -43,7 +43,7 @@ fn node(function: u32, start: u64, sum_ns: u64, off_cpu_ns: u64, size: usize) ->
         function: FunctionId(function),
         site,
         start: Ns(start),
-        total: Total { count: 1, sum_ns, off_cpu_ns },
+        total: Total { count: 1, sum_ns, off_cpu_ns: Some(off_cpu_ns) },
         size,
     }
 }
@@ -80,7 +80,7 @@ fn opened() -> OpenedCall {
         start_ns: Ns(1000),
         latency_ns: 500,
         error_ns: 9,
-        off_cpu_ns: 100,
+        off_cpu_ns: Some(100),
         status: Status::Complete,
         cut_by: None,
         caller: Caller::Function { function: FunctionId(1), tail: false },
@@ -88,6 +88,7 @@ fn opened() -> OpenedCall {
         function: FunctionId(2),
         depth: 0,
         ended_by_jump: false,
+        hidden: false,
         undecided: false,
         aux_buffer: Some(0),
         aux_offset: AuxOffset(0x40),
@@ -189,7 +190,7 @@ fn a_flame_graph_has_all_time_and_is_the_same_on_every_run() {
     let draw = || {
         let mut out = Vec::new();
         let stacks = folded::stacks(&sample(), &FakeNames, Weight::Latency);
-        flamegraph::write(&mut out, &stacks, Weight::Latency).unwrap();
+        flamegraph::write(&mut out, &stacks, Weight::Latency, None).unwrap();
         String::from_utf8(out).unwrap()
     };
     let svg = draw();
@@ -203,7 +204,8 @@ const STYLE: GraphStyle =
 
 fn draw(style: GraphStyle) -> Vec<u8> {
     let mut out = Vec::new();
-    graph::write(&mut out, &sample(), &FakeNames, &style).unwrap();
+    let found = FoundPaths { tree: sample(), open: Vec::new() };
+    graph::write(&mut out, &found, &FakeNames, &style).unwrap();
     out
 }
 

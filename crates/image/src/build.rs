@@ -12,6 +12,7 @@ use crate::functions::{Function, Functions, NONE};
 use crate::padding::is_padding;
 use crate::plt;
 use crate::strings::Strings;
+use crate::untyped::Typed;
 
 /// What the table is built from.
 pub(crate) struct Source<'a> {
@@ -80,7 +81,12 @@ fn group(source: &Source<'_>) -> (Vec<u32>, Vec<Group>) {
     let mut order: Vec<u32> = by_address.into_iter().map(|(_, i)| i).collect();
     let mut groups: Vec<Group> = Vec::with_capacity(order.len());
     let mut first = 0;
+    let mut typed = Typed::new(source.sections);
     for run in order.chunk_by_mut(|a, b| symbol(*a).value == symbol(*b).value) {
+        if typed.covers(run.iter().map(|i| symbol(*i))) {
+            first += run.len();
+            continue;
+        }
         if run.len() > 1 {
             run.sort_by_cached_key(|i| name_rank(&symbol(*i), source.strings, *i));
         }
@@ -113,14 +119,23 @@ fn add_ranges(ranges: &[CodeRange], groups: &mut Vec<Group>) {
 }
 
 const NO_SYMBOL: Symbol =
-    Symbol { value: 0, size: 0, name: 0, file: 0, local: true, weak: false, resolver: false };
+    Symbol { value: 0, size: 0, name: 0, file: 0, local: true, weak: false, resolver: false, untyped: false };
 
-/// Of several symbols at one address: the largest, then one that other files see, then the plainest name, and
+/// Of several symbols at one address: one of a function, the largest, then one that other files see, then the plainest name, and
 /// of equally plain ones the strong (`strrchr`, which has the weak alias `rindex`).
 fn name_rank(symbol: &Symbol, strings: Strings<'_>, index: u32) -> impl Ord + use<> {
     let name = strings.get(symbol.name);
     let underscores = name.iter().take_while(|b| **b == b'_').count();
-    (Reverse(symbol.size), symbol.local, underscores, symbol.weak, name.len(), name.to_vec(), index)
+    (
+        symbol.untyped,
+        Reverse(symbol.size),
+        symbol.local,
+        underscores,
+        symbol.weak,
+        name.len(),
+        name.to_vec(),
+        index,
+    )
 }
 
 fn find_hot(source: &Source<'_>, order: &[u32], groups: &mut [Group]) {
@@ -347,6 +362,7 @@ mod tests {
                 local: file > 0,
                 weak: words[0].ends_with("_weak"),
                 resolver: false,
+                untyped: words[0].ends_with("_label"),
             });
         }
         let strings = Strings::new(&strings);
@@ -433,6 +449,36 @@ mod tests {
              40 Unnamed 40+10
              50 last 50+10
              60 none",
+        );
+    }
+
+    #[test]
+    fn a_symbol_without_a_type_is_a_function_where_no_function_is() {
+        check(
+            &[text(0x8, 0x10), text(0x10, 0x60), text(0x60, 0x80)],
+            "_init 8 0\n_start_label 10 0\nf 20 10\ninside_label 24 0\nhelper_label 30 0\nlast_label 34 4\ng 40 0\nloop_label 48 0\nframe_dummy 50 0 1\nmain_label 58 0\n_fini_label 60 0",
+            RET,
+            "8 _init 8+8
+             10 _start_label 10+10
+             20 f 20+10
+             30 helper_label 30+4
+             34 last_label 34+4
+             38 Unnamed 38+8
+             40 g 40+10
+             50 frame_dummy 50+8
+             58 main_label 58+8
+             60 _fini_label 60+20
+             80 none",
+        );
+    }
+
+    #[test]
+    fn a_function_with_a_second_symbol_without_a_type_has_its_own_name() {
+        check(
+            &[text(0x10, 0x20)],
+            "a_label 10 0\nlonger_name 10 8",
+            RET,
+            "10 longer_name 10+8\n18 Unnamed 18+8\n20 none",
         );
     }
 

@@ -30,7 +30,7 @@ pub(crate) fn places(id: &BuildId, part: Part, options: &ImageOptions) -> Vec<Pa
     let hex = id.to_string();
     let mut list = Vec::new();
     let debug_directory = options.rooted(&options.debug_directory);
-    let roots = options.symfs.iter().chain([&debug_directory]).chain(&options.build_id_cache);
+    let roots = options.symfs.iter().chain(&debug_directory).chain(&options.build_id_cache);
     for root in roots {
         list.extend(in_build_id_tree(root, &hex, part));
     }

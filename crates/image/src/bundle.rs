@@ -1,20 +1,33 @@
 //! What another machine needs to analyse a recording: every file that was used, laid out as `--symfs` reads it.
 
 use std::collections::BTreeSet;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use model::{Avma, ObjectId};
 use rustc_hash::FxHashMap;
 
 use crate::elf::Elf;
 use crate::image::Image;
+use crate::jitdump;
 use crate::kernel::{self, kcore, places};
-use crate::mapped::MappedFile;
 use crate::object_file::{Loaded, ObjectFile, basename};
+use crate::options::inside_root;
+use crate::perf_map;
 use crate::space::Mapping;
 use crate::vdso;
 
-/// A file of a bundle.
+/// Files for another machine.
+#[derive(Debug, Default)]
+pub struct Bundle<'a> {
+    /// By path; none is a directory of another one.
+    pub files: Vec<BundledFile<'a>>,
+    /// Names of objects that are here, and whose files cannot be in a bundle: they would be outside of its
+    /// directory, or where another one is.
+    pub left_out: Vec<String>,
+}
+
+/// A file of a bundle: an ELF file, or what was understood of a jitdump, a perf map or lists of kernel
+/// symbols.
 #[derive(Debug)]
 pub struct BundledFile<'a> {
     /// The object that it is of; what several share is of the first.
@@ -25,15 +38,25 @@ pub struct BundledFile<'a> {
     pub bytes: BundledBytes<'a>,
 }
 
-/// The bytes of a bundled file.
+/// The bytes of a bundled file: those that the image was made of, as a second look at a path could find
+/// another file.
 #[derive(Debug)]
 pub enum BundledBytes<'a> {
-    /// Already in memory.
+    /// In memory.
     Borrowed(&'a [u8]),
     /// Made for the bundle.
     Made(Vec<u8>),
-    /// To be copied from this file.
-    File(PathBuf),
+}
+
+impl std::ops::Deref for BundledBytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Borrowed(bytes) => bytes,
+            Self::Made(bytes) => bytes,
+        }
+    }
 }
 
 impl Image {
@@ -42,7 +65,7 @@ impl Image {
     /// Objects of which the recording has a build id are laid out by it, so that two versions of one file do not
     /// collide; others by their path, without those [of one name](Self::files_of_one_name).
     #[must_use]
-    pub fn bundle(&self) -> Vec<BundledFile<'_>> {
+    pub fn bundle(&self) -> Bundle<'_> {
         let of_one_name = self.files_of_one_name();
         self.bundle_of(|id| !self.is_of_kernel(id) && !of_one_name.contains(self.object_name(id)))
     }
@@ -66,9 +89,9 @@ impl Image {
     /// The files that the kernel's text was made of, see [`Self::has_kernel_text`]: `vmlinux`, or `kcore` with the text
     /// that the recording tells of and no other memory, laid out as `perf buildid-cache --kcore` does it.
     #[must_use]
-    pub fn bundle_of_kernel(&self) -> Vec<BundledFile<'_>> {
-        match &self.kernel_origin.kcore_dir {
-            Some(directory) => self.bundle_of_kcore(directory),
+    pub fn bundle_of_kernel(&self) -> Bundle<'_> {
+        match &self.kernel_origin.kcore_lists {
+            Some(lists) => Bundle { files: self.files_of_kcore(lists), left_out: Vec::new() },
             None => self.bundle_of(|id| self.is_of_kernel(id)),
         }
     }
@@ -77,23 +100,40 @@ impl Image {
         self.spaces.kernel.iter().any(|mapping| mapping.object == id)
     }
 
-    fn bundle_of(&self, wanted: impl Fn(ObjectId) -> bool) -> Vec<BundledFile<'_>> {
-        let mut files = Vec::new();
+    fn bundle_of(&self, wanted: impl Fn(ObjectId) -> bool) -> Bundle<'_> {
+        let mut left_out = Vec::new();
+        let mut all = Vec::new();
         for (id, object) in self.objects().zip(&self.objects).filter(|(id, _)| wanted(*id)) {
             let Ok(loaded) = &object.state else { continue };
-            files.extend(files_of(object, loaded).into_iter().map(|(path, bytes)| BundledFile {
+            match object_path(object).zip(object_bytes(loaded)) {
+                Some((path, bytes)) => all.push(BundledFile { object: id, path, bytes }),
+                None => left_out.push(object.key.name.clone()),
+            }
+            all.extend(debug_files(object, loaded).map(|(path, bytes)| BundledFile {
                 object: id,
                 path,
                 bytes,
             }));
         }
-        files.sort_by(|a, b| a.path.cmp(&b.path));
-        files.dedup_by(|a, b| a.path == b.path);
-        files
+        // Of two files of one path that with a build id is the one that is looked for there.
+        let has_name_only = |file: &BundledFile<'_>| {
+            self.object_file(file.object).is_some_and(|object| object.key.build_id.is_none())
+        };
+        all.sort_by(|a, b| a.path.cmp(&b.path).then_with(|| has_name_only(a).cmp(&has_name_only(b))));
+        let mut files: Vec<BundledFile<'_>> = Vec::new();
+        for file in all {
+            match files.last() {
+                Some(last) if last.path == file.path && *last.bytes == *file.bytes => (),
+                Some(last) if file.path.starts_with(&last.path) => {
+                    left_out.push(self.object_name(file.object).to_owned());
+                }
+                _ => files.push(file),
+            }
+        }
+        Bundle { files, left_out }
     }
 
-    /// Symbols and modules are copied whole: they say whether it is the kernel that ran.
-    fn bundle_of_kcore(&self, directory: &Path) -> Vec<BundledFile<'_>> {
+    fn files_of_kcore(&self, lists: &kernel::Lists) -> Vec<BundledFile<'_>> {
         let mappings = &self.spaces.kernel;
         let text = |mapping: &Mapping| {
             let start = usize::try_from(mapping.file_offset.0).ok()?;
@@ -105,42 +145,37 @@ impl Image {
         let mut objects = mappings.iter().filter_map(|mapping| self.object_file(mapping.object));
         let core = objects.find(|object| object.key.name == kernel::CORE);
         let target = places::in_bundle(core.and_then(|core| core.key.build_id.as_ref()));
-        let mut files = vec![BundledFile {
-            object,
-            path: target.join("kcore"),
-            bytes: BundledBytes::Made(kcore::write(&texts)),
-        }];
-        for name in ["kallsyms", "modules"] {
-            let source = directory.join(name);
-            if source.is_file() {
-                files.push(BundledFile {
-                    object,
-                    path: target.join(name),
-                    bytes: BundledBytes::File(source),
-                });
-            }
-        }
-        files
+        let lists = lists.files().into_iter().map(|(name, text)| (name, text.into_bytes()));
+        let files = std::iter::once(("kcore", kcore::write(&texts))).chain(lists);
+        let file =
+            |(name, bytes)| BundledFile { object, path: target.join(name), bytes: BundledBytes::Made(bytes) };
+        files.map(file).collect()
     }
 }
 
-fn files_of<'a>(object: &'a ObjectFile, loaded: &'a Loaded) -> Vec<(PathBuf, BundledBytes<'a>)> {
-    let mut files = Vec::new();
-    let mut add = |path: Option<PathBuf>, bytes| files.extend(path.map(|path| (path, bytes)));
-    let bytes = match &loaded.without_code {
-        None => BundledBytes::Borrowed(&loaded.contents),
-        Some(_) => BundledBytes::File(loaded.path.clone()),
-    };
-    add(object_path(object), bytes);
-    if let Some(debug) = &loaded.debug {
-        let path = debug_path(&debug.contents).or_else(|| linked_path(object, &debug.path));
-        add(path, BundledBytes::Borrowed(&debug.contents));
+/// The bytes of an object's own file; `None` if it is of no kind that belongs in a bundle.
+fn object_bytes(loaded: &Loaded) -> Option<BundledBytes<'_>> {
+    if loaded.without_code.is_some() {
+        return Some(BundledBytes::Made(perf_map::write(&loaded.named_functions())));
     }
-    if let Some(path) = &loaded.supplement {
-        let shared = MappedFile::open(path).ok();
-        add(shared.and_then(|file| debug_path(file.bytes())), BundledBytes::File(path.clone()));
-    }
-    files
+    let is_elf = Elf::parse(&loaded.contents).is_ok();
+    let bytes = if is_elf { Some(&*loaded.contents) } else { jitdump::whole_records(&loaded.contents) };
+    bytes.map(BundledBytes::Borrowed)
+}
+
+/// The debug file, and what it shares with others.
+fn debug_files<'a>(
+    object: &'a ObjectFile,
+    loaded: &'a Loaded,
+) -> impl Iterator<Item = (PathBuf, BundledBytes<'a>)> {
+    let debug = loaded.debug.as_ref().and_then(|debug| {
+        let path = debug_path(&debug.contents).or_else(|| linked_path(object, debug.place.path()));
+        Some((path?, BundledBytes::Borrowed(&debug.contents)))
+    });
+    let supplement = loaded.supplement.as_ref();
+    let shared = supplement
+        .and_then(|file| Some((debug_path(&file.contents)?, BundledBytes::Borrowed(&file.contents))));
+    debug.into_iter().chain(shared)
 }
 
 fn object_path(object: &ObjectFile) -> Option<PathBuf> {
@@ -169,15 +204,7 @@ fn by_build_id(hex: &str, end: &str) -> Option<PathBuf> {
 
 /// The path without its root; `None` if it would lead out of the directory: a recording may name anything.
 fn below_root(path: &Path) -> Option<PathBuf> {
-    let mut below = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::RootDir | Component::CurDir => (),
-            Component::Normal(name) => below.push(name),
-            Component::ParentDir | Component::Prefix(_) => return None,
-        }
-    }
-    (!below.as_os_str().is_empty()).then_some(below)
+    inside_root(path).filter(|path| !path.as_os_str().is_empty())
 }
 
 #[cfg(test)]

@@ -93,6 +93,7 @@ mod tests {
                 local: *local,
                 weak: false,
                 resolver: false,
+                untyped: false,
             });
         }
         (symbols, strings)

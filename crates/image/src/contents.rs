@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::mapped::MappedFile;
+use files::MappedFile;
 
 /// An object's bytes.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ impl Deref for Contents {
 
     fn deref(&self) -> &[u8] {
         match self {
-            Self::Mapped(file) => file.bytes(),
+            Self::Mapped(file) => file,
             Self::Owned(bytes) => bytes,
         }
     }

@@ -4,31 +4,33 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::contents::Contents;
+use files::Place;
+
 use crate::debug_file::DebugFile;
 use crate::elf::Elf;
-use crate::locate::same_build_id;
-use crate::mapped::MappedFile;
+use crate::locate::{open, same_build_id};
 use crate::options::ImageOptions;
 
-/// The debug file that an object links to: `name` as the recording has it, `path` on this machine.
-pub(crate) fn find(elf: &Elf<'_>, name: &str, path: &Path, options: &ImageOptions) -> Option<DebugFile> {
+/// The debug file that an object links to: `name` as the recording has it, `object` on this machine.
+pub(crate) fn find(elf: &Elf<'_>, name: &str, object: &Place, options: &ImageOptions) -> Option<DebugFile> {
     let (link, crc) = elf.debug_link()?;
     // A name with directories would lead out of where we look.
     let link = Path::new(link).file_name()?;
-    places(Path::new(name), path, Path::new(link), options).into_iter().find_map(|place| {
-        // An object may link to itself.
-        let contents = Contents::Mapped(MappedFile::open(&place).ok().filter(|_| place != path)?.into());
-        belongs(elf, &contents, crc).then_some(DebugFile { path: place, contents })
+    let places = places(Path::new(name), object.path(), Path::new(link), options);
+    // An object may link to itself.
+    places.into_iter().filter(|path| path != object.path()).find_map(|path| {
+        let place = object.other(path);
+        let contents = open(&place, None).ok().flatten()?;
+        belongs(elf, &contents, crc).then_some(DebugFile { place, contents })
     })
 }
 
 fn places(name: &Path, path: &Path, link: &Path, options: &ImageOptions) -> Vec<PathBuf> {
     let beside = path.parent().unwrap_or(Path::new(""));
-    let installed = options.rooted(&options.debug_directory);
     let directory = name.parent().unwrap_or(Path::new(""));
-    let below = installed.join(directory.strip_prefix("/").unwrap_or(directory));
-    vec![beside.join(link), beside.join(".debug").join(link), below.join(link)]
+    let installed = options.debug_directory.join(directory.strip_prefix("/").unwrap_or(directory)).join(link);
+    let beside = [beside.join(link), beside.join(".debug").join(link)];
+    beside.into_iter().chain(options.rooted(&installed)).collect()
 }
 
 /// The same build id, or where one has none the CRC of the link.

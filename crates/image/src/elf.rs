@@ -9,7 +9,7 @@ use object::elf::{
     DT_FINI, DT_INIT, DT_NULL, EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_LOAD,
     PT_NOTE, ProgramHeader64, R_X86_64_GLOB_DAT, R_X86_64_IRELATIVE, R_X86_64_JUMP_SLOT, Rela64, SHF_ALLOC,
     SHF_EXECINSTR, SHN_UNDEF, SHT_DYNSYM, SHT_NOBITS, SHT_NOTE, SHT_RELA, SHT_SYMTAB, STB_LOCAL, STB_WEAK,
-    STT_FILE, STT_FUNC, STT_GNU_IFUNC, SectionHeader64, Sym64,
+    STT_FILE, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, SectionHeader64, Sym64,
 };
 use object::read::SectionIndex;
 use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, Rela, SectionHeader, SectionTable, Sym};
@@ -78,6 +78,8 @@ pub(crate) struct Symbol {
     pub(crate) weak: bool,
     /// `STT_GNU_IFUNC`: it chooses the function of this name.
     pub(crate) resolver: bool,
+    /// `STT_NOTYPE`: a function of hand-written code, or a label in one ([`crate::untyped`] decides).
+    pub(crate) untyped: bool,
 }
 
 /// The functions' symbols of a file, with the place of their names in it.
@@ -204,11 +206,16 @@ impl<'a> Elf<'a> {
         let mut symbols = Vec::new();
         let mut file = 0;
         for entry in entries {
-            if entry.st_type() == STT_FILE {
-                file += 1;
-            }
-            let is_function = matches!(entry.st_type(), STT_FUNC | STT_GNU_IFUNC);
-            if !is_function || entry.st_shndx(LE) == SHN_UNDEF {
+            let is_function = match entry.st_type() {
+                STT_FUNC | STT_GNU_IFUNC => entry.st_shndx(LE) != SHN_UNDEF,
+                STT_NOTYPE => self.is_global_in_code(entry),
+                STT_FILE => {
+                    file += 1;
+                    false
+                }
+                _ => false,
+            };
+            if !is_function {
                 continue;
             }
             let local = entry.st_bind() == STB_LOCAL;
@@ -220,10 +227,28 @@ impl<'a> Elf<'a> {
                 local,
                 weak: entry.st_bind() == STB_WEAK,
                 resolver: entry.st_type() == STT_GNU_IFUNC,
+                untyped: entry.st_type() == STT_NOTYPE,
             });
         }
         let strings = self.strings_of(table).unwrap_or_default();
         SymbolTable { symbols, strings }
+    }
+
+    /// A symbol that other files see, at an instruction of an executable section.
+    ///
+    /// A local symbol without a type is a label.  What the linker defines (`_etext`, `_end`, `__stop_NAME`) is absolute, in another
+    /// section, or at the end of one.
+    fn is_global_in_code(&self, symbol: &Sym64<LittleEndian>) -> bool {
+        if symbol.st_bind() == STB_LOCAL || symbol.st_name(LE) == 0 {
+            return false;
+        }
+        let index = SectionIndex(usize::from(symbol.st_shndx(LE)));
+        // The sections of a separate debug file have flags and addresses, too.
+        self.sections.section(index).is_ok_and(|section| {
+            let offset = symbol.st_value(LE).checked_sub(section.sh_addr(LE));
+            section.sh_flags(LE) & u64::from(SHF_EXECINSTR) != 0
+                && offset.is_some_and(|offset| offset < section.sh_size(LE))
+        })
     }
 
     /// The address of the symbol of this name.

@@ -55,6 +55,14 @@ pub enum ObjectError {
         /// Where it was looked for.
         tried: Vec<PathBuf>,
     },
+    /// It is not there, or another file than the one that ran: which of these is not said.
+    #[error(
+        "{name} is missing, or not the file that ran; no more is said of files that not every user may read (but with --symfs /)"
+    )]
+    Private {
+        /// As the recording names it.
+        name: String,
+    },
     /// It is there but cannot be read.
     #[error("{} cannot be read: {why}", .path.display())]
     Unreadable {
@@ -100,6 +108,7 @@ impl ObjectError {
                  (perf record --buildid-mmap)"
             }
             Self::Missing { .. }
+            | Self::Private { .. }
             | Self::Unreadable { .. }
             | Self::BuildId { .. }
             | Self::Replaced { .. }
@@ -115,8 +124,33 @@ pub struct Problem {
     pub object: Option<ObjectId>,
     /// What it is, for people.
     pub what: String,
-    /// There is no code from this object.
-    pub unusable: bool,
+    /// What it does to the image.
+    pub kind: ProblemKind,
+}
+
+/// What a [`Problem`] does to the image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// There is no code from the object.
+    Unusable,
+    /// Something was taken for granted, or left out.
+    Uncertain,
+    /// The file that the user named is used in place of the object's: [`crate::ImageOptions::binary`].
+    Substitute,
+}
+
+/// What had to be taken for granted to use a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Assumption {
+    /// For people.
+    pub(crate) what: String,
+    pub(crate) kind: ProblemKind,
+}
+
+impl Assumption {
+    pub(crate) fn uncertain(what: String) -> Self {
+        Self { what, kind: ProblemKind::Uncertain }
+    }
 }
 
 fn list(paths: &[PathBuf]) -> String {

@@ -1,5 +1,6 @@
 //! The image: everything that ran, where and when.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock};
 
@@ -10,8 +11,8 @@ use model::{
 use rayon::prelude::*;
 
 use crate::demangle::{Form, demangle};
-use crate::elf::Elf;
-use crate::error::{ObjectError, Problem};
+use crate::elf::{Elf, Segment};
+use crate::error::{Assumption, ObjectError, Problem, ProblemKind};
 use crate::functions::Function;
 use crate::jit_code::Dumps;
 use crate::kernel::{KernelSymbols, KernelText, Origin};
@@ -115,7 +116,7 @@ impl Image {
     /// The object's file on this machine, if it is usable.
     #[must_use]
     pub fn object_path(&self, id: ObjectId) -> Option<&Path> {
-        self.loaded(id).map(|loaded| loaded.path.as_path())
+        self.loaded(id).map(|loaded| loaded.place.path())
     }
 
     /// Why an object is not usable; `None` if it is.
@@ -139,18 +140,22 @@ impl Image {
                 Err(ObjectError::NoFile { .. } | ObjectError::NoVdso { .. }) => (),
                 Err(_) => list.extend(self.missing_code(id)),
                 Ok(loaded) => {
-                    let what = loaded.assumption.clone();
-                    list.extend(what.map(|what| Problem { object: Some(id), what, unusable: false }));
+                    let assumption = loaded.assumption.clone();
+                    list.extend(assumption.map(|Assumption { what, kind }| Problem {
+                        object: Some(id),
+                        what,
+                        kind,
+                    }));
                 }
             }
         }
         if let Some(error) = &self.kernel_origin.problem {
-            list.push(Problem { object: None, what: error.to_string(), unusable: true });
+            list.push(Problem { object: None, what: error.to_string(), kind: ProblemKind::Unusable });
         }
         if self.spaces.unfollowed > 0 {
             let count = self.spaces.unfollowed;
             let what = format!("{count} replacements of mapped code were not followed: too many");
-            list.push(Problem { object: None, what, unusable: false });
+            list.push(Problem { object: None, what, kind: ProblemKind::Uncertain });
         }
         list
     }
@@ -160,7 +165,7 @@ impl Image {
     pub fn missing_code(&self, id: ObjectId) -> Option<Problem> {
         let error = self.object_error(id)?;
         let what = format!("{error}; {}", error.remedy());
-        Some(Problem { object: Some(id), what, unusable: true })
+        Some(Problem { object: Some(id), what, kind: ProblemKind::Unusable })
     }
 
     /// Objects that can change stacks behind our back: they import `swapcontext` or `makecontext`, or are
@@ -280,6 +285,15 @@ impl Image {
         self.stretches(id).into_iter().map(|(_, offset, len)| (offset, len)).collect()
     }
 
+    /// The stretches of an object's file, in whole pages, that a program maps with execution, in the order
+    /// in which it does.
+    #[must_use]
+    pub fn executable_pages(&self, id: ObjectId) -> Vec<Range<FileOffset>> {
+        let segments = self.loaded(id).map_or(&[][..], |loaded| &loaded.segments);
+        let pages = segments.iter().filter(|segment| segment.executable).map(Segment::pages);
+        pages.map(|pages| FileOffset(pages.start)..FileOffset(pages.end)).collect()
+    }
+
     /// The code of a function, as its object's file has it: each stretch with its linked address and its place in the file,
     /// the one with its entry first.
     #[must_use]
@@ -338,7 +352,8 @@ impl Image {
     #[must_use]
     pub fn source_line_at(&self, object: ObjectId, svma: Svma) -> Option<SourceLine> {
         let loaded = self.loaded(object)?;
-        let open = || Lines::open(loaded.dwarf()?.0, loaded.supplement.as_deref());
+        let supplement = || loaded.supplement.as_ref().map(|supplement| &supplement.contents);
+        let open = || Lines::open(loaded.dwarf(), supplement());
         let lines = loaded.lines.get_or_init(|| Mutex::new(open()));
         lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner).as_mut()?.at(svma)
     }

@@ -1,19 +1,20 @@
 //! How often a function was inlined: calls that no trace of branches can show.
 
-use std::borrow::Cow;
+use std::sync::Arc;
 
 use gimli::{
-    AttributeValue, DebugInfoOffset, Dwarf, DwarfSections, EndianSlice, LittleEndian, Section, Unit,
-    UnitHeader,
+    Abbreviations, AttributeValue, DebugInfoOffset, DebugStrOffsetsBase, Dwarf, DwarfSections, EndianSlice,
+    LittleEndian, Section as _, SectionId, UnitHeader,
 };
 use model::ObjectId;
-use object::{Object, ObjectSection};
 use rayon::prelude::*;
 use rustc_hash::FxHashSet;
 
+use crate::contents::Contents;
 use crate::demangle::{Form, demangle};
 use crate::image::Image;
 use crate::needle::needle;
+use crate::unpacked::{Section, Sections};
 
 type Reader<'a> = EndianSlice<'a, LittleEndian>;
 type Entries = FxHashSet<DebugInfoOffset>;
@@ -26,12 +27,12 @@ impl Image {
     pub fn inlined_sites(&self, name: &str, object: Option<ObjectId>) -> u64 {
         let objects = self.objects().filter(|id| object.is_none_or(|only| only == *id));
         let loaded = objects.filter_map(|id| self.loaded(id));
-        loaded.filter_map(|loaded| count(loaded.dwarf()?.1, name)).sum()
+        loaded.filter_map(|loaded| count(loaded.dwarf(), name)).sum()
     }
 }
 
 /// Instances in one file; `None` if its DWARF cannot be read.
-fn count(file: &[u8], name: &str) -> Option<u64> {
+fn count(file: &Contents, name: &str) -> Option<u64> {
     with_units(file, |dwarf, units| {
         let spellings = Spellings::new(dwarf, name);
         let of_unit = |unit: &UnitHeader<Reader<'_>>| match spellings.may_be_in(bytes_of(unit, dwarf)) {
@@ -58,16 +59,24 @@ fn count(file: &[u8], name: &str) -> Option<u64> {
     })
 }
 
+/// The sections that tell of functions and their names.
+const NEEDED: [SectionId; 5] = [
+    SectionId::DebugAbbrev,
+    SectionId::DebugInfo,
+    SectionId::DebugLineStr,
+    SectionId::DebugStr,
+    SectionId::DebugStrOffsets,
+];
+
 /// A file's DWARF, if it can be read, with its units.
 fn with_units<T>(
-    file: &[u8],
+    file: &Contents,
     each: impl FnOnce(&Dwarf<Reader<'_>>, Vec<UnitHeader<Reader<'_>>>) -> T,
 ) -> Option<T> {
-    let file = object::File::parse(file).ok()?;
-    let sections = DwarfSections::load(|id| {
-        let section = file.section_by_name(id.name());
-        let data = section.map_or(Ok(Cow::Borrowed(&[][..])), |s| s.uncompressed_data());
-        data.map_err(|_| gimli::Error::Io)
+    let mut file = Sections::of(file)?;
+    let sections = DwarfSections::load(|id| match NEEDED.contains(&id) {
+        true => file.get(id.name()),
+        false => Ok(Section::Unpacked(Vec::new())),
     });
     let sections = sections.ok()?;
     let dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
@@ -171,15 +180,15 @@ struct Named {
 
 fn named(dwarf: &Dwarf<Reader<'_>>, header: UnitHeader<Reader<'_>>, name: &str) -> Named {
     let (mut found, mut may_have_instances) = (Entries::default(), false);
-    let Ok(unit) = dwarf.unit(header) else { return Named::default() };
+    let Some(unit) = Unit::new(dwarf, header) else { return Named::default() };
     walk(&unit, gimli::DW_TAG_subprogram, |offset, attributes| {
         let mut plain = None;
         let mut linkage = None;
         let mut refers = None;
         for (at, value) in attributes {
             match *at {
-                gimli::DW_AT_name => plain = dwarf.attr_string(&unit, *value).ok(),
-                gimli::DW_AT_linkage_name => linkage = dwarf.attr_string(&unit, *value).ok(),
+                gimli::DW_AT_name => plain = unit.string(dwarf, *value),
+                gimli::DW_AT_linkage_name => linkage = unit.string(dwarf, *value),
                 gimli::DW_AT_specification => refers = target(&unit, *value),
                 _ => (),
             }
@@ -218,7 +227,7 @@ fn is_linkage_name(linkage: &[u8], plain: Option<&[u8]>, name: &str) -> bool {
 }
 
 fn instances(dwarf: &Dwarf<Reader<'_>>, header: UnitHeader<Reader<'_>>, of: &Entries) -> u64 {
-    let Ok(unit) = dwarf.unit(header) else { return 0 };
+    let Some(unit) = Unit::new(dwarf, header) else { return 0 };
     let mut count = 0;
     walk(&unit, gimli::DW_TAG_inlined_subroutine, |_, attributes| {
         let origin = attributes.iter().find(|(at, _)| *at == gimli::DW_AT_abstract_origin);
@@ -228,8 +237,45 @@ fn instances(dwarf: &Dwarf<Reader<'_>>, header: UnitHeader<Reader<'_>>, of: &Ent
     count
 }
 
+/// A unit without its lines, for which gimli's would need a section more.
+struct Unit<'a> {
+    header: UnitHeader<Reader<'a>>,
+    abbreviations: Arc<Abbreviations>,
+    str_offsets_base: DebugStrOffsetsBase,
+}
+
+impl<'a> Unit<'a> {
+    fn new(dwarf: &Dwarf<Reader<'a>>, header: UnitHeader<Reader<'a>>) -> Option<Self> {
+        let abbreviations = dwarf.abbreviations(&header).ok()?;
+        let mut str_offsets_base =
+            DebugStrOffsetsBase::default_for_encoding_and_file(header.encoding(), dwarf.file_type);
+        let mut entries = header.entries(&abbreviations);
+        let (_, root) = entries.next_dfs().ok()??;
+        let base = root.attr_value(gimli::DW_AT_str_offsets_base).ok()?;
+        if let Some(AttributeValue::DebugStrOffsetsBase(base)) = base {
+            str_offsets_base = base;
+        }
+        Some(Self { header, abbreviations, str_offsets_base })
+    }
+
+    fn string(&self, dwarf: &Dwarf<Reader<'a>>, value: AttributeValue<Reader<'a>>) -> Option<Reader<'a>> {
+        match value {
+            AttributeValue::String(string) => Some(string),
+            AttributeValue::DebugStrRef(offset) => dwarf.string(offset).ok(),
+            AttributeValue::DebugLineStrRef(offset) => dwarf.line_string(offset).ok(),
+            AttributeValue::DebugStrOffsetsIndex(index) => {
+                let format = self.header.format();
+                let offset =
+                    dwarf.debug_str_offsets.get_str_offset(format, self.str_offsets_base, index).ok()?;
+                dwarf.string(offset).ok()
+            }
+            _ => None,
+        }
+    }
+}
+
 /// The entry that an attribute refers to.
-fn target(unit: &Unit<Reader<'_>>, value: AttributeValue<Reader<'_>>) -> Option<DebugInfoOffset> {
+fn target(unit: &Unit<'_>, value: AttributeValue<Reader<'_>>) -> Option<DebugInfoOffset> {
     match value {
         AttributeValue::UnitRef(offset) => offset.to_debug_info_offset(&unit.header),
         AttributeValue::DebugInfoRef(offset) => Some(offset),
@@ -241,11 +287,11 @@ type Attributes<'a> = [(gimli::DwAt, AttributeValue<Reader<'a>>)];
 
 /// Shows all entries of one kind; up to the first damage.
 fn walk<'a>(
-    unit: &Unit<Reader<'a>>,
+    unit: &Unit<'a>,
     tag: gimli::DwTag,
     mut each: impl FnMut(Option<DebugInfoOffset>, &Attributes<'a>),
 ) {
-    let Ok(mut entries) = unit.entries_raw(None) else { return };
+    let Ok(mut entries) = unit.header.entries_raw(&unit.abbreviations, None) else { return };
     let mut attributes = Vec::new();
     while !entries.is_empty() {
         let offset = entries.next_offset().to_debug_info_offset(&unit.header);
@@ -273,7 +319,7 @@ mod tests {
     /// Over the DWARF of this test's own binary, all of which is read for it.
     #[test]
     fn units_that_are_left_out_do_not_name_the_function() {
-        let file = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let file = Contents::Owned(std::fs::read(std::env::current_exe().unwrap()).unwrap().into());
         let left_out = with_units(&file, |dwarf, units| {
             assert!(units.len() > 10);
             let names =
@@ -294,7 +340,7 @@ mod tests {
     /// This binary has references between units: rustc inlines across them.
     #[test]
     fn units_that_are_left_out_have_no_instances() {
-        let file = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let file = Contents::Owned(std::fs::read(std::env::current_exe().unwrap()).unwrap().into());
         let left_out = with_units(&file, |dwarf, units| {
             let mut left_out = 0;
             for name in ["image::demangle::demangle", "core::str::converts::from_utf8"] {
@@ -314,9 +360,9 @@ mod tests {
 
     #[test]
     fn what_has_instances_is_said_to_be_inlined() {
-        let file = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let file = Contents::Owned(std::fs::read(std::env::current_exe().unwrap()).unwrap().into());
         let instances = with_units(&file, |dwarf, units| {
-            let units: Vec<_> = units.into_iter().filter_map(|header| dwarf.unit(header).ok()).collect();
+            let units: Vec<_> = units.into_iter().filter_map(|header| Unit::new(dwarf, header)).collect();
             let mut inlined = Entries::default();
             for unit in &units {
                 walk(unit, gimli::DW_TAG_subprogram, |offset, attributes| {

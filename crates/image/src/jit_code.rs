@@ -1,17 +1,15 @@
 //! The dumps that the processes of a recording have mapped, and their code in the address spaces.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::Path;
 
+use files::{Owners, Place};
 use model::{Pid, Sideband, SidebandRecord};
 
 use crate::jitdump::{self, Dump};
-use crate::object_file::basename;
+use crate::locate;
 use crate::options::ImageOptions;
 use crate::space::MappedObject;
-
-/// Placements of all dumps together: each takes some hundred bytes as a mapping.
-const MAX_PLACEMENTS: usize = 4 << 20;
 
 /// All dumps that could be read.
 #[derive(Debug, Default)]
@@ -29,7 +27,7 @@ impl Dumps {
     /// Opens what the recording says was mapped.
     pub(crate) fn find(sideband: &[SidebandRecord], options: &ImageOptions) -> Self {
         let mut list: Vec<ProcessDump> = Vec::new();
-        let mut left = MAX_PLACEMENTS;
+        let mut left = jitdump::MAX_PLACEMENTS;
         for record in sideband {
             let Sideband::Mmap(mmap) = &record.body else { continue };
             let known = || list.iter().any(|known| known.pid == mmap.pid && known.name == mmap.path);
@@ -38,8 +36,8 @@ impl Dumps {
             }
             let dump = places(&mmap.path, mmap.pid, options)
                 .iter()
-                .find_map(|path| Dump::open(path, options.clock.as_ref()));
-            let Some(dump) = dump.filter(|dump| dump.code.placements.len() <= left) else { continue };
+                .find_map(|(place, owners)| Dump::open(place, owners, options.clock.as_ref(), left));
+            let Some(dump) = dump else { continue };
             left -= dump.code.placements.len();
             list.push(ProcessDump { pid: mmap.pid, name: mmap.path.clone(), dump });
         }
@@ -68,10 +66,13 @@ impl Dumps {
     }
 }
 
-/// Where a dump may be: as it is named, then in the process's own file system.
-fn places(name: &str, pid: Pid, options: &ImageOptions) -> Vec<PathBuf> {
-    match &options.symfs {
-        Some(root) => vec![options.rooted(name.as_ref()), root.join(basename(name))],
-        None => vec![PathBuf::from(name), PathBuf::from(format!("/proc/{}/root{name}", pid.0))],
-    }
+/// Where a file may be that a process's runtime wrote, and whose files are taken there: as it is named, then
+/// in the process's own file system.
+pub(crate) fn places(name: &str, pid: Pid, options: &ImageOptions) -> Vec<(Place, Owners)> {
+    let process = format!("/proc/{}", pid.0);
+    // A directory that the user gives has the right files.
+    let owner = options.symfs.as_deref().unwrap_or(Path::new(&process));
+    let mut places = locate::by_name(name, options);
+    places.extend(options.symfs.is_none().then(|| locate::in_its_namespace(name, pid)));
+    places.into_iter().map(|place| (place, Owners::of_host().and_owner_of(owner))).collect()
 }

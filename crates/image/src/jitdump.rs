@@ -11,13 +11,11 @@
 //! move    1 size time  pid tid - from to length index
 //! ```
 
-use std::path::{Path, PathBuf};
-
+use files::{MappedFile, Owners, Place};
 use model::{Avma, FileOffset, Mmap, Ns, Pid, Sideband, SidebandRecord, TscClock};
 use rustc_hash::FxHashMap;
 
 use crate::contents::Contents;
-use crate::mapped::MappedFile;
 use crate::named_code::NamedCode;
 use crate::object_file::basename;
 
@@ -28,13 +26,15 @@ const MACHINE_X86_64: u32 = 62;
 const ARCH_TIMESTAMP: u64 = 1;
 const CODE_LOAD: u32 = 0;
 const CODE_MOVE: u32 = 1;
+/// Placements of all dumps of a recording together: each takes some hundred bytes as a mapping.
+pub(crate) const MAX_PLACEMENTS: usize = 1 << 19;
 /// Bytes of the header of a record: id, size, time.
 const RECORD_HEADER: usize = 16;
 
 /// A dump.
 #[derive(Debug)]
 pub(crate) struct Dump {
-    pub(crate) path: PathBuf,
+    pub(crate) place: Place,
     pub(crate) contents: Contents,
     pub(crate) code: Code,
 }
@@ -46,6 +46,10 @@ pub(crate) struct Code {
     pub(crate) placements: Vec<Placement>,
     /// One for each load, linked where it stands in the dump.
     pub(crate) named: NamedCode,
+    /// Bytes of the dump that were read.
+    pub(crate) bytes: usize,
+    /// There are more placements than were read.
+    pub(crate) is_cut: bool,
 }
 
 /// From this time on a stretch of the dump is at an address.
@@ -66,10 +70,16 @@ pub(crate) fn is_name(name: &str) -> bool {
 
 impl Dump {
     /// Reads a file; `None` if it is no dump of this machine.
-    pub(crate) fn open(path: &Path, clock: Option<&TscClock>) -> Option<Self> {
-        let contents = Contents::Mapped(MappedFile::open(path).ok()?.into());
-        let code = parse(&contents, clock)?;
-        Some(Self { path: path.into(), contents, code })
+    pub(crate) fn open(
+        place: &Place,
+        owners: &Owners,
+        clock: Option<&TscClock>,
+        max_placements: usize,
+    ) -> Option<Self> {
+        let file = place.open_owned(owners).ok()?;
+        let contents = Contents::Mapped(MappedFile::of(&file, place.path()).ok()?.into());
+        let code = parse(&contents, clock, max_placements)?;
+        Some(Self { place: place.clone(), contents, code })
     }
 
     /// Its placements as the mappings of a process: the dump is `name` in the recording.
@@ -89,8 +99,13 @@ impl Dump {
     }
 }
 
-/// Reads a dump up to the first damage: the program may have died while it wrote.
-fn parse(bytes: &[u8], clock: Option<&TscClock>) -> Option<Code> {
+/// The part of a dump that is read: what follows may be anything.
+pub(crate) fn whole_records(bytes: &[u8]) -> Option<&[u8]> {
+    bytes.get(..parse(bytes, None, MAX_PLACEMENTS)?.bytes)
+}
+
+/// Reads a dump up to the first damage (the program may have died while it wrote), at most `max_placements`.
+fn parse(bytes: &[u8], clock: Option<&TscClock>, max_placements: usize) -> Option<Code> {
     let word = |at: usize| bytes.get(at..)?.first_chunk().map(|w| u32::from_le_bytes(*w));
     if (word(0)?, word(4)?, word(12)?) != (MAGIC, VERSION, MACHINE_X86_64) {
         return None;
@@ -101,6 +116,10 @@ fn parse(bytes: &[u8], clock: Option<&TscClock>) -> Option<Code> {
     while let (Some(id), Some(size)) = (word(at), word(at.saturating_add(4))) {
         let end = at.saturating_add(size as usize);
         let Some(record) = bytes.get(at..end).filter(|record| record.len() >= RECORD_HEADER) else { break };
+        if reader.code.placements.len() >= max_placements {
+            reader.code.is_cut = true;
+            break;
+        }
         let done = match id {
             CODE_LOAD => reader.load(record, at),
             CODE_MOVE => reader.moved(record),
@@ -110,6 +129,7 @@ fn parse(bytes: &[u8], clock: Option<&TscClock>) -> Option<Code> {
             break;
         }
         at = end;
+        reader.code.bytes = end;
     }
     Some(reader.code)
 }
@@ -194,7 +214,7 @@ mod tests {
     #[test]
     fn loads_and_moves_are_placements() {
         let bytes = dump(ARCH_TIMESTAMP);
-        let code = parse(&bytes, Some(&CLOCK)).unwrap();
+        let code = parse(&bytes, Some(&CLOCK), MAX_PLACEMENTS).unwrap();
         let offset = |name: &[u8]| bytes.windows(name.len()).position(|w| w == name).unwrap() + name.len();
         let (one, two) = (offset(b"one\0") as u64, offset(b"two\0") as u64);
         let place = |ns, start, len, offset| Placement {
@@ -213,9 +233,17 @@ mod tests {
     }
 
     #[test]
+    fn a_dump_is_read_up_to_so_many_placements() {
+        let code = |max| parse(&dump(0), None, max).unwrap();
+        assert!(!code(3).is_cut && code(3).bytes == dump(0).len());
+        assert!(code(2).is_cut && code(2).placements == code(3).placements[..2]);
+        assert!(code(2).bytes < dump(0).len());
+    }
+
+    #[test]
     fn times_of_another_clock_are_unknown() {
         for (flags, clock) in [(0, Some(&CLOCK)), (ARCH_TIMESTAMP, None)] {
-            let code = parse(&dump(flags), clock).unwrap();
+            let code = parse(&dump(flags), clock, MAX_PLACEMENTS).unwrap();
             assert!(code.placements.iter().all(|p| p.time.is_none()));
         }
     }
@@ -240,7 +268,7 @@ mod tests {
                 bytes[at] = value;
             }
             bytes.truncate(cut.index(bytes.len() + 1));
-            if let Some(code) = parse(&bytes, Some(&CLOCK)) {
+            if let Some(code) = parse(&bytes, Some(&CLOCK), MAX_PLACEMENTS) {
                 for section in &code.named.sections {
                     prop_assert!(section.start <= section.end && section.end <= bytes.len() as u64);
                 }

@@ -3,21 +3,23 @@
 //! ```text
 //! by name     --symfs: DIR/path, then DIR/.build-id, then DIR/file name        otherwise: the path itself
 //! by build id /proc/PID/root/path (another mount namespace), perf's and debuginfod's caches
+//! else        the file that the user named, if it has the object's file name
 //! ```
 //! A build id decides wherever the recording has one.  A file that is found by build id alone needs one.  Without build
 //! ids the inode does, as far as it can: /proc/PID/root/path is used if it has the recorded one.
 
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use files::{MappedFile, Place};
 use model::{BuildId, Inode, Pid};
 
 use crate::build_id_dirs::{self, Part};
 use crate::contents::Contents;
 use crate::elf::Elf;
-use crate::error::ObjectError;
-use crate::mapped::MappedFile;
+use crate::error::{Assumption, ObjectError, ProblemKind};
 use crate::object_file::basename;
 use crate::options::ImageOptions;
 use crate::space::ObjectKey;
@@ -26,7 +28,7 @@ use crate::vdso;
 /// The build id of a file; `None` if it cannot be read, is no ELF file, or has none.
 #[must_use]
 pub fn build_id_of(path: &Path) -> Option<BuildId> {
-    build_id_in(MappedFile::open(path).ok()?.bytes())
+    build_id_in(&MappedFile::open(&Place::here(path)).ok()?)
 }
 
 /// [`build_id_of`] a file that is in memory.
@@ -39,10 +41,10 @@ pub fn build_id_in(bytes: &[u8]) -> Option<BuildId> {
 #[derive(Debug)]
 pub(crate) struct Located {
     /// Where it is on this machine.
-    pub(crate) path: PathBuf,
+    pub(crate) place: Place,
     pub(crate) contents: Contents,
     /// What had to be taken for granted, for people.
-    pub(crate) assumption: Option<String>,
+    pub(crate) assumption: Option<Assumption>,
 }
 
 /// Finds the file that `key` names; `pid` is a process that mapped it.
@@ -55,13 +57,10 @@ pub(crate) fn locate(key: &ObjectKey, pid: Pid, options: &ImageOptions) -> Resul
     }
     let by_name = by_name(&key.name, options);
     let mut first_error = None;
-    for path in by_name.iter().filter(|_| !key.deleted || key.build_id.is_some() || options.symfs.is_some()) {
-        if let Some(error) = other_file(path, key, options) {
-            first_error.get_or_insert(error);
-            continue;
-        }
-        match open(path, key.build_id.as_ref()) {
-            Ok(Some(contents)) => return Ok(Located { path: path.clone(), contents, assumption: None }),
+    for place in by_name.iter().filter(|_| !key.deleted || key.build_id.is_some() || options.symfs.is_some())
+    {
+        match open_named(place, key, options) {
+            Ok(Some(contents)) => return Ok(Located { place: place.clone(), contents, assumption: None }),
             Ok(None) => (),
             Err(error) => {
                 first_error.get_or_insert(error);
@@ -74,74 +73,137 @@ pub(crate) fn locate(key: &ObjectKey, pid: Pid, options: &ImageOptions) -> Resul
     if let Some(found) = key.inode.filter(|_| !key.deleted).and_then(|inode| by_inode(key, inode, pid)) {
         return Ok(found);
     }
+    match substitute(key, options) {
+        Ok(Some(found)) => return Ok(found),
+        Ok(None) => (),
+        // The user meant this file.
+        Err(error) => first_error = Some(error),
+    }
     // The kernel said that the file which ran has no name any more: what is there now is another one.
     let replaced = key.deleted && key.build_id.is_none() && options.symfs.is_none();
+    let tried: Vec<PathBuf> = by_name.iter().map(|place| place.path().into()).collect();
+    if options.hide_private
+        && options.symfs.is_none()
+        && !replaced
+        && tried.iter().any(|path| is_private(path))
+    {
+        return Err(ObjectError::Private { name: key.name.clone() });
+    }
     Err(match first_error {
         Some(error) => error,
         None if replaced => ObjectError::Replaced { name: key.name.clone() },
-        None => ObjectError::Missing { name: key.name.clone(), tried: by_name },
+        None => ObjectError::Missing { name: key.name.clone(), tried },
     })
 }
 
-/// Where an object of this name may be.
-fn by_name(name: &str, options: &ImageOptions) -> Vec<PathBuf> {
-    match &options.symfs {
-        None => vec![PathBuf::from(name)],
-        Some(root) => vec![options.rooted(Path::new(name)), root.join(basename(name))],
-    }
+/// The file that the user named for an object of this file name.
+fn substitute(key: &ObjectKey, options: &ImageOptions) -> Result<Option<Located>, ObjectError> {
+    let is_its = |path: &&PathBuf| path.file_name().is_some_and(|name| *name == *basename(&key.name));
+    let Some(path) = options.binary.as_ref().filter(is_its) else { return Ok(None) };
+    let place = Place::here(path);
+    let located = |contents| {
+        let checked = match key.build_id {
+            Some(_) => "it has the build id of what ran",
+            None => "the recording has no build id to check it by",
+        };
+        let what = format!("{} is not here: {} is used in its place; {checked}", key.name, path.display());
+        let assumption = Some(Assumption { what, kind: ProblemKind::Substitute });
+        Located { place: place.clone(), contents, assumption }
+    };
+    Ok(open(&place, key.build_id.as_ref())?.map(located))
 }
 
-/// Says so if the file at `path` has another inode than the one that was mapped.
-fn other_file(path: &Path, key: &ObjectKey, options: &ImageOptions) -> Option<ObjectError> {
-    let (recorded, host) = (key.inode?, options.host_files.as_ref()?);
-    let file = std::fs::metadata(path).ok().filter(|file| host.contradicts(file, recorded))?;
-    Some(ObjectError::Inode { path: path.into(), file: file.ino(), recording: recorded.number })
+/// Where an object of this name may be.
+pub(crate) fn by_name(name: &str, options: &ImageOptions) -> Vec<Place> {
+    let of_root = options.symfs.as_ref().and_then(|_| options.rooted(Path::new(basename(name))));
+    options.rooted(Path::new(name)).into_iter().chain(of_root).map(Place::here).collect()
+}
+
+/// The file with the recorded name, if it is the one that was mapped.
+fn open_named(
+    place: &Place,
+    key: &ObjectKey,
+    options: &ImageOptions,
+) -> Result<Option<Contents>, ObjectError> {
+    let Some(file) = open_file(place)? else { return Ok(None) };
+    if let (Some(recorded), Some(host), Ok(metadata)) = (key.inode, &options.host_files, file.metadata())
+        && host.contradicts(&metadata, recorded)
+    {
+        let (path, file) = (place.path().into(), metadata.ino());
+        return Err(ObjectError::Inode { path, file, recording: recorded.number });
+    }
+    map(&file, place, key.build_id.as_ref()).map(Some)
 }
 
 /// The file as the process sees it, while that lives: a number given to another process since leads to another inode.
 fn by_inode(key: &ObjectKey, inode: Inode, pid: Pid) -> Option<Located> {
-    let path = in_its_namespace(key, pid);
-    std::fs::metadata(&path).ok().filter(|file| file.ino() == inode.number)?;
-    let contents = open(&path, None).ok().flatten()?;
-    Some(Located { path, contents, assumption: None })
+    let place = in_its_namespace(&key.name, pid);
+    let file = open_file(&place).ok().flatten()?;
+    file.metadata().ok().filter(|file| file.ino() == inode.number)?;
+    let contents = map(&file, &place, None).ok()?;
+    Some(Located { place, contents, assumption: None })
 }
 
-fn in_its_namespace(key: &ObjectKey, pid: Pid) -> PathBuf {
-    PathBuf::from(format!("/proc/{}/root{}", pid.0, key.name))
+/// A path as a process that lives sees it.
+pub(crate) fn in_its_namespace(name: &str, pid: Pid) -> Place {
+    Place::below(&PathBuf::from(format!("/proc/{}/root", pid.0)), Path::new(name))
 }
 
 fn by_build_id(key: &ObjectKey, id: &BuildId, pid: Pid, options: &ImageOptions) -> Option<Located> {
     // A program whose file was deleted still has it.
-    let live = || [in_its_namespace(key, pid), PathBuf::from(format!("/proc/{}/exe", pid.0))];
+    let live = || [in_its_namespace(&key.name, pid), Place::here(format!("/proc/{}/exe", pid.0))];
     let live = options.symfs.is_none().then(live).into_iter().flatten();
-    open_first(live.chain(build_id_dirs::places(id, Part::Code, options)), id)
+    open_first(live.chain(build_id_dirs::places(id, Part::Code, options).into_iter().map(Place::here)), id)
 }
 
 /// The first of the files that has this build id.
-pub(crate) fn open_first(places: impl IntoIterator<Item = PathBuf>, id: &BuildId) -> Option<Located> {
-    places.into_iter().find_map(|path| {
-        let contents = open(&path, Some(id)).ok().flatten()?;
-        Some(Located { path, contents, assumption: None })
+pub(crate) fn open_first(places: impl IntoIterator<Item = Place>, id: &BuildId) -> Option<Located> {
+    places.into_iter().find_map(|place| {
+        let contents = open(&place, Some(id)).ok().flatten()?;
+        Some(Located { place, contents, assumption: None })
     })
 }
 
-/// Maps the file at `path`; `None` if there is none.
-pub(crate) fn open(path: &Path, build_id: Option<&BuildId>) -> Result<Option<Contents>, ObjectError> {
-    let file = match MappedFile::open(path) {
-        Ok(file) => file,
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(None);
-        }
-        Err(e) => return Err(ObjectError::Unreadable { path: path.into(), why: e.to_string() }),
-    };
-    let damaged = |what: String| ObjectError::Damaged { path: path.into(), what };
-    let found = Elf::parse(file.bytes()).map_err(|e| damaged(e.to_string()))?.build_id();
+/// Maps an ELF file; `None` if there is none.
+pub(crate) fn open(place: &Place, build_id: Option<&BuildId>) -> Result<Option<Contents>, ObjectError> {
+    open_file(place)?.map(|file| map(&file, place, build_id)).transpose()
+}
+
+fn open_file(place: &Place) -> Result<Option<File>, ObjectError> {
+    match place.open() {
+        Ok(file) => Ok(Some(file)),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(e) => Err(unreadable(place, &e)),
+    }
+}
+
+fn map(file: &File, place: &Place, build_id: Option<&BuildId>) -> Result<Contents, ObjectError> {
+    let path = || place.path().to_owned();
+    let bytes = MappedFile::of(file, place.path()).map_err(|e| unreadable(place, &e))?;
+    let elf = Elf::parse(&bytes).map_err(|e| ObjectError::Damaged { path: path(), what: e.to_string() })?;
+    let found = elf.build_id();
     match build_id {
         Some(recording) if !found.as_ref().is_some_and(|found| same_build_id(found, recording)) => {
-            Err(ObjectError::BuildId { path: path.into(), file: found, recording: recording.clone() })
+            Err(ObjectError::BuildId { path: path(), file: found, recording: recording.clone() })
         }
-        _ => Ok(Some(Contents::Mapped(file.into()))),
+        _ => Ok(Contents::Mapped(bytes.into())),
     }
+}
+
+fn unreadable(place: &Place, error: &io::Error) -> ObjectError {
+    ObjectError::Unreadable { path: place.path().into(), why: error.to_string() }
+}
+
+/// Not every user may read the file, or know whether it is there.
+fn is_private(path: &Path) -> bool {
+    const OTHERS_READ: u32 = 0o4;
+    const OTHERS_SEARCH: u32 = 0o1;
+    // A link leads where its target is.
+    let real = path.canonicalize();
+    let real = real.as_deref().unwrap_or(path);
+    let lacks =
+        |path: &Path, right: u32| std::fs::metadata(path).is_ok_and(|found| found.mode() & right == 0);
+    lacks(real, OTHERS_READ) || real.ancestors().skip(1).any(|directory| lacks(directory, OTHERS_SEARCH))
 }
 
 /// Older recordings fill build ids with zeros up to 20 bytes.

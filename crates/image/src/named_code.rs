@@ -22,7 +22,16 @@ impl NamedCode {
         self.names.push(0);
         self.sections.push(CodeSection { start, end, file_offset, plt: false });
         let (size, local, weak, resolver) = (end.saturating_sub(start), false, false, false);
-        self.symbols.push(Symbol { value: start, size, name: offset, file: 0, local, weak, resolver });
+        self.symbols.push(Symbol {
+            value: start,
+            size,
+            name: offset,
+            file: 0,
+            local,
+            weak,
+            resolver,
+            untyped: false,
+        });
         Some(())
     }
 }

@@ -1,8 +1,8 @@
 //! One object: its file, its debug file, its functions.
 
-use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
+use files::Place;
 use model::{FileOffset, Svma};
 
 use crate::build::{self, Source};
@@ -11,8 +11,8 @@ use crate::contents::Contents;
 use crate::debug_file::{self, DebugFile};
 use crate::eh_frame::{self, CodeRange};
 use crate::elf::{Elf, Segment, Slots};
-use crate::error::ObjectError;
-use crate::functions::Functions;
+use crate::error::{Assumption, ObjectError};
+use crate::functions::{Function, Functions};
 use crate::jitdump::{Code, Dump};
 use crate::lines::Lines;
 use crate::locate::{Located, locate};
@@ -22,7 +22,6 @@ use crate::perf_map::PerfMap;
 use crate::space::{MappedObject, ObjectKey};
 use crate::strings::Strings;
 use crate::symbols::{self, Names};
-use crate::unpacked;
 
 /// What was mapped, and what we have of it.
 pub(crate) struct ObjectFile {
@@ -33,16 +32,16 @@ pub(crate) struct ObjectFile {
 /// An object whose file is there.
 pub(crate) struct Loaded {
     /// Where the file is on this machine.
-    pub(crate) path: PathBuf,
+    pub(crate) place: Place,
     pub(crate) contents: Contents,
     /// What had to be taken for granted to use this file.
-    pub(crate) assumption: Option<String>,
+    pub(crate) assumption: Option<Assumption>,
     /// Why its code is not there, if only its names are.
     pub(crate) without_code: Option<ObjectError>,
     /// A file that has only symbols and DWARF of it, if there is one.
     pub(crate) debug: Option<DebugFile>,
     /// A file that has a part of its DWARF, shared with other objects.
-    pub(crate) supplement: Option<PathBuf>,
+    pub(crate) supplement: Option<DebugFile>,
     pub(crate) segments: Vec<Segment>,
     names: Names,
     pub(crate) functions: Functions,
@@ -59,25 +58,30 @@ impl ObjectFile {
 
     /// Code that a program wrote at run time.
     pub(crate) fn of_jitdump(key: ObjectKey, dump: &Dump) -> Self {
-        let Code { placements, named } = &dump.code;
+        let Code { placements, named, is_cut, .. } = &dump.code;
         let untimed = placements.iter().any(|placement| placement.time.is_none());
-        let assumption = untimed.then(|| {
+        let path = dump.place.path().display();
+        let untimed = untimed.then(|| {
             format!(
-                "{} has times of another clock than the recording: code that was replaced is taken to be the last \
-                 that stood there; let the runtime write TSC times (JITDUMP_USE_ARCH_TIMESTAMP=1)",
-                dump.path.display()
+                "{path} has times of another clock than the recording: code that was replaced is taken to be the last \
+                 that stood there; let the runtime write TSC times (JITDUMP_USE_ARCH_TIMESTAMP=1)"
             )
         });
-        let state = Ok(Loaded { assumption, ..Loaded::of_run_time_code(&dump.path, &dump.contents, named) });
+        let cut =
+            is_cut.then(|| format!("{path} is read up to {} loads and moves of code", placements.len()));
+        let problems: Vec<String> = untimed.into_iter().chain(cut).collect();
+        let assumption = (!problems.is_empty()).then(|| Assumption::uncertain(problems.join("; ")));
+        let state = Ok(Loaded { assumption, ..Loaded::of_run_time_code(&dump.place, &dump.contents, named) });
         Self { key, state }
     }
 
     /// Code that a program wrote at run time, of which only the names are known.
     pub(crate) fn of_perf_map(key: ObjectKey, map: &PerfMap) -> Self {
-        let without_code = Some(ObjectError::OnlyNames { path: map.path.clone() });
+        let without_code = Some(ObjectError::OnlyNames { path: map.place.path().into() });
         let no_code = Contents::Owned([].into());
-        let named = Loaded::of_run_time_code(&map.path, &no_code, &map.named);
-        Self { key, state: Ok(Loaded { without_code, assumption: map.left_out(), ..named }) }
+        let named = Loaded::of_run_time_code(&map.place, &no_code, &map.named);
+        let assumption = map.left_out().map(Assumption::uncertain);
+        Self { key, state: Ok(Loaded { without_code, assumption, ..named }) }
     }
 
     /// The last part of the name; all of a name like `[vdso]` or `//anon`.
@@ -92,8 +96,8 @@ impl ObjectFile {
 }
 
 impl Loaded {
-    /// `contents` have the code, and the file at `path` its names.
-    fn of_run_time_code(path: &Path, contents: &Contents, named: &NamedCode) -> Self {
+    /// `contents` have the code, and the file at `place` its names.
+    fn of_run_time_code(place: &Place, contents: &Contents, named: &NamedCode) -> Self {
         let functions = build::functions(&Source {
             sections: &named.sections,
             symbols: &named.symbols,
@@ -105,7 +109,7 @@ impl Loaded {
             loader: false,
         });
         Self {
-            path: path.into(),
+            place: place.clone(),
             contents: contents.clone(),
             assumption: None,
             without_code: None,
@@ -118,17 +122,22 @@ impl Loaded {
         }
     }
 
+    /// Start, size and name of each function that has a name.
+    pub(crate) fn named_functions(&self) -> Vec<(u64, u64, &[u8])> {
+        let named = |(index, function): (u32, &Function)| {
+            let name = self.functions.names_of(index).first()?;
+            Some((function.entry, function.size, self.strings().get(*name)))
+        };
+        (0..).zip(&self.functions.list).filter_map(named).collect()
+    }
+
     pub(crate) fn strings(&self) -> Strings<'_> {
         self.names.strings(&self.contents, self.debug.as_ref().map(|debug| &*debug.contents))
     }
 
-    /// The file that has its DWARF, and its bytes; `None` if that cannot be unpacked.
-    pub(crate) fn dwarf(&self) -> Option<(&Path, &[u8])> {
-        let (path, contents) = match &self.debug {
-            Some(debug) => (&debug.path, &debug.contents),
-            None => (&self.path, &self.contents),
-        };
-        unpacked::is_in_proportion(contents).then_some((path, contents))
+    /// The file that has its DWARF.
+    pub(crate) fn dwarf(&self) -> &Contents {
+        self.debug.as_ref().map_or(&self.contents, |debug| &debug.contents)
     }
 
     /// Linked address, size and place in the file of each stretch of code.
@@ -157,16 +166,16 @@ pub(crate) fn basename(name: &str) -> &str {
 
 /// Parses the file: code, names, functions.
 pub(crate) fn read(located: Located, key: &ObjectKey, options: &ImageOptions) -> Result<Loaded, ObjectError> {
-    let Located { path, contents, assumption } = located;
-    let damaged = |what: String| ObjectError::Damaged { path: path.clone(), what };
+    let Located { place, contents, assumption } = located;
+    let damaged = |what: String| ObjectError::Damaged { path: place.path().into(), what };
     let elf = Elf::parse(&contents).map_err(|e| damaged(e.to_string()))?;
-    let debug = debug_file::find(&elf, &key.name, &path, options);
+    let debug = debug_file::find(&elf, &key.name, &place, options);
     let debug_bytes = debug.as_ref().map(|debug| &*debug.contents);
     let supplement = match &debug {
         Some(debug) => Elf::parse(&debug.contents)
             .ok()
-            .and_then(|elf| debug_file::supplement(&elf, &debug.path, options)),
-        None => debug_file::supplement(&elf, &path, options),
+            .and_then(|elf| debug_file::supplement(&elf, &debug.place, options)),
+        None => debug_file::supplement(&elf, &place, options),
     };
     let symbols = symbols::of_object(&elf, debug_bytes);
     let loader = is_loader(basename(&key.name));
@@ -192,7 +201,7 @@ pub(crate) fn read(located: Located, key: &ObjectKey, options: &ImageOptions) ->
     });
     let (segments, names, lines) = (elf.segments(), symbols.names, OnceLock::new());
     Ok(Loaded {
-        path,
+        place,
         contents,
         assumption,
         without_code: None,

@@ -1,6 +1,6 @@
 //! Where objects and their symbols are looked for.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use model::TscClock;
 
@@ -14,6 +14,8 @@ use crate::kernel::KernelOptions;
 pub struct ImageOptions {
     /// Look for the files below this directory only: `DIR/path/of/object`, `DIR/.build-id`, then `DIR/object`.
     pub symfs: Option<PathBuf>,
+    /// A file that is used for an object of its file name that is found nowhere else.
+    pub binary: Option<PathBuf>,
     /// Where separate debug files are installed (GDB's `debug-file-directory`).
     pub debug_directory: PathBuf,
     /// perf's build-id cache, `~/.debug`.
@@ -25,6 +27,9 @@ pub struct ImageOptions {
     /// The file systems here, if the recording was made on this machine: then a file with another inode than the recorded
     /// one is another file.  `None`: inodes say nothing.
     pub host_files: Option<HostFiles>,
+    /// Errors say nothing of files that only some users may read: this process may read more than the author
+    /// of the recording, which names the files.
+    pub hide_private: bool,
     /// Where to take the kernel's code from.
     pub kernel: KernelOptions,
     /// The recording's clock: tells when code that a program wrote at run time (jitdump) was where.
@@ -44,11 +49,13 @@ impl Default for ImageOptions {
     fn default() -> Self {
         Self {
             symfs: None,
+            binary: None,
             debug_directory: PathBuf::from("/usr/lib/debug"),
             build_id_cache: None,
             debuginfod_cache: None,
             host_vdso: None,
             host_files: None,
+            hide_private: false,
             kernel: KernelOptions::default(),
             clock: None,
         }
@@ -56,11 +63,44 @@ impl Default for ImageOptions {
 }
 
 impl ImageOptions {
-    /// A path of the traced machine on this one.
-    pub(crate) fn rooted(&self, path: &Path) -> PathBuf {
+    /// A path of the traced machine on this one; `None` if it leads out of `symfs`.  Links that the
+    /// directory's owner put there may.
+    pub(crate) fn rooted(&self, path: &Path) -> Option<PathBuf> {
         match &self.symfs {
-            Some(root) => root.join(path.strip_prefix("/").unwrap_or(path)),
-            None => path.to_path_buf(),
+            Some(root) => Some(root.join(inside_root(path)?)),
+            None => Some(path.to_path_buf()),
         }
+    }
+}
+
+/// A path without its root and without `..`; `None` if these lead out of the root.
+pub(crate) fn inside_root(path: &Path) -> Option<PathBuf> {
+    let mut inside = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::RootDir | Component::CurDir => (),
+            Component::Normal(name) => inside.push(name),
+            Component::ParentDir if inside.pop() => (),
+            Component::ParentDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(inside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_leads_out_of_symfs() {
+        let options = ImageOptions { symfs: Some("/s".into()), ..ImageOptions::default() };
+        let check = |name: &str, expect: Option<&str>| {
+            assert_eq!(options.rooted(Path::new(name)), expect.map(PathBuf::from), "{name}");
+        };
+        check("/usr/lib/libx.so", Some("/s/usr/lib/libx.so"));
+        check("/usr/lib/../libx.so", Some("/s/usr/libx.so"));
+        check("/usr/../../etc/passwd", None);
+        check("..", None);
+        assert_eq!(ImageOptions::default().rooted(Path::new("/a/../b")), Some("/a/../b".into()));
     }
 }

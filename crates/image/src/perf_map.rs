@@ -12,21 +12,21 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
 
+use files::{Owners, Place};
 use model::{FileOffset, Mmap, Pid, Sideband, SidebandRecord};
 
+use crate::jit_code;
 use crate::named_code::NamedCode;
-use crate::object_file::basename;
 use crate::options::ImageOptions;
 use crate::space::MappedObject;
 
 /// What follows behind this many bytes of a map is left out.
-const MAX_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 48 << 20;
 /// More functions than this of one map are left out.
-const MAX_FUNCTIONS: usize = 1 << 20;
+const MAX_FUNCTIONS: usize = 1 << 19;
 
 /// What the kernel calls memory where runtimes put code; not what it puts there itself (`[vdso]`, `[uprobes]`).
 const ANONYMOUS: [&str; 7] =
@@ -39,7 +39,7 @@ pub(crate) struct PerfMaps(BTreeMap<Pid, PerfMap>);
 /// One map.
 #[derive(Debug)]
 pub(crate) struct PerfMap {
-    pub(crate) path: PathBuf,
+    pub(crate) place: Place,
     pub(crate) named: NamedCode,
     /// Lines that have no function, or one too many.
     left_out: u64,
@@ -98,37 +98,49 @@ fn anonymous_code(record: &SidebandRecord) -> Option<Pid> {
 
 impl PerfMap {
     fn find(pid: Pid, options: &ImageOptions) -> Option<Self> {
-        places(pid, options).into_iter().find_map(|path| {
-            let (named, left_out) = parse(&read(&path)?);
-            Some(Self { path, named, left_out })
+        places(pid, options).into_iter().find_map(|(place, owners)| {
+            let (named, left_out) = parse(&read(&place, &owners)?);
+            Some(Self { place, named, left_out })
         })
     }
 
     /// What of the map is not used, for people.
     pub(crate) fn left_out(&self) -> Option<String> {
-        let Self { path, left_out, .. } = self;
+        let Self { place, left_out, .. } = self;
         (*left_out > 0).then(|| {
             format!(
                 "{}: {left_out} of its lines are left out; they are not of the form START SIZE NAME, or behind the first \
                  {MAX_FUNCTIONS} functions or {} MB",
-                path.display(),
+                place.path().display(),
                 MAX_BYTES >> 20
             )
         })
     }
 }
 
-/// Where a map may be: in the process's own file system, by the process's own number there, then as it is named.
-fn places(pid: Pid, options: &ImageOptions) -> Vec<PathBuf> {
-    let name = name_of(pid);
-    if let Some(root) = &options.symfs {
-        return vec![options.rooted(Path::new(&name)), root.join(basename(&name))];
+/// The lines of a map with these functions.
+pub(crate) fn write(functions: &[(u64, u64, &[u8])]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for (start, size, name) in functions {
+        text.extend(format!("{start:x} {size:x} ").bytes());
+        text.extend(*name);
+        text.push(b'\n');
     }
-    let process = PathBuf::from(format!("/proc/{}", pid.0));
-    let status = fs::read_to_string(process.join("status")).unwrap_or_default();
-    let inside = |name: &str| process.join(format!("root{name}"));
-    let own_name = pid_in_its_namespace(&status).map(name_of);
-    own_name.map(|own| inside(&own)).into_iter().chain([inside(&name), PathBuf::from(name)]).collect()
+    text
+}
+
+/// Where a map may be, and whose is taken: in the process's own file system, by the process's own number
+/// there, then as it is named.
+fn places(pid: Pid, options: &ImageOptions) -> Vec<(Place, Owners)> {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.0)).unwrap_or_default();
+    let own_number = pid_in_its_namespace(&status).filter(|_| options.symfs.is_none());
+    let of_number = |number: Pid| jit_code::places(&name_of(number), pid, options).into_iter().rev();
+    // By its own number only where the process lives: here that may be the number of another one.
+    let own = own_number.into_iter().flat_map(|own| of_number(own).take(1));
+    match options.symfs {
+        Some(_) => jit_code::places(&name_of(pid), pid, options),
+        None => own.chain(of_number(pid)).collect(),
+    }
 }
 
 /// The number that a process in a container knows itself by (`/proc/PID/status`).
@@ -137,14 +149,10 @@ fn pid_in_its_namespace(status: &str) -> Option<Pid> {
     numbers.split_whitespace().next_back()?.parse().ok().map(Pid)
 }
 
-/// The file's bytes, not mapped: who writes it may cut it at any time.
-fn read(path: &Path) -> Option<Vec<u8>> {
-    // Asked before opening: opening a pipe blocks.
-    if !fs::metadata(path).ok()?.is_file() {
-        return None;
-    }
+/// The file's bytes, not mapped: the process may still be writing it.
+fn read(place: &Place, owners: &Owners) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path).ok()?.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
+    place.open_owned(owners).ok()?.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 

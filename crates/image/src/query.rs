@@ -96,7 +96,14 @@ fn matching(image: &Image, name: &str) -> Vec<ObjectId> {
         return image.objects().filter(same_last).collect();
     };
     let same_file = |id: &ObjectId| image.object_path(*id).and_then(identity) == Some(wanted);
-    image.objects().filter(same_file).collect()
+    let found: Vec<_> = image.objects().filter(same_file).collect();
+    if !found.is_empty() {
+        return found;
+    }
+    // It may be the one that was meant for an object that has no file.
+    let is_missing = |id: &ObjectId| image.object_path(*id).is_none();
+    let same_last = |id: &ObjectId| image.object_basename(*id) == basename(name);
+    image.objects().filter(is_missing).filter(same_last).collect()
 }
 
 fn within(found: Vec<ObjectId>, allowed: Option<&Vec<ObjectId>>) -> Vec<ObjectId> {

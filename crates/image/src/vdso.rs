@@ -3,16 +3,16 @@
 //! perf keeps a copy in its build-id cache, by its name or by its build id.  The kernel that runs here has one,
 //! too, which is that of the recording if it has the recording's build id.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use files::Place;
 use model::BuildId;
 
 use crate::build_id_dirs::{self, Part};
 use crate::contents::Contents;
 use crate::elf::Elf;
-use crate::error::ObjectError;
-use crate::locate::{Located, open_first, same_build_id};
-use crate::mapped::MappedFile;
+use crate::error::{Assumption, ObjectError};
+use crate::locate::{Located, open, open_first, same_build_id};
 use crate::options::{HostVdso, ImageOptions};
 use crate::space::ObjectKey;
 
@@ -20,12 +20,13 @@ use crate::space::ObjectKey;
 pub(crate) const NAME: &str = "[vdso]";
 
 pub(crate) fn locate(key: &ObjectKey, options: &ImageOptions) -> Result<Located, ObjectError> {
-    let by_id = key.build_id.as_ref().and_then(|id| open_first(places(id, options), id));
+    let by_id =
+        key.build_id.as_ref().and_then(|id| open_first(places(id, options).into_iter().map(Place::here), id));
     // A directory that the user gives may have it without a build id.
     let named = options.symfs.as_ref().filter(|_| key.build_id.is_none()).and_then(|root| {
-        let path = root.join(NAME).join("vdso");
-        let contents = Contents::Mapped(MappedFile::open(&path).ok()?.into());
-        Some(Located { path, contents, assumption: None })
+        let place = Place::here(root.join(NAME).join("vdso"));
+        let contents = open(&place, None).ok().flatten()?;
+        Some(Located { place, contents, assumption: None })
     });
     let host = || options.host_vdso.as_ref().and_then(|host| of_host(host, key.build_id.as_ref()));
     by_id.or(named).or_else(host).ok_or_else(|| ObjectError::NoVdso { recording: key.build_id.clone() })
@@ -51,8 +52,8 @@ fn of_host(host: &HostVdso, recording: Option<&BuildId>) -> Option<Located> {
         None => return None,
     };
     Some(Located {
-        path: Path::new(NAME).into(),
+        place: Place::here(NAME),
         contents: Contents::Owned(host.bytes.clone().into()),
-        assumption,
+        assumption: assumption.map(Assumption::uncertain),
     })
 }

@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use image::{HostFiles, HostVdso, Image, ImageOptions, ObjectError};
+use image::{HostFiles, HostVdso, Image, ImageOptions, ObjectError, ProblemKind};
 use model::{
     Avma, BuildId, CodeSource, FileOffset, FunctionLookup, Inode, Mmap, NoCode, Ns, ObjectId, Pid, Sideband,
     SidebandRecord, TscClock,
@@ -139,7 +139,7 @@ fn a_file_with_another_inode_is_another_file() {
     assert_eq!(errors, [Some(&error), None], "two files of one name");
     assert_eq!(both.files_of_one_name(), BTreeSet::from([path.to_str().unwrap()]));
     assert_eq!(
-        (both.bundle().len(), same.bundle().len()),
+        (both.bundle().files.len(), same.bundle().files.len()),
         (0, 1),
         "elsewhere one would be taken for the other"
     );
@@ -298,7 +298,7 @@ fn code_without_a_dump_is_named_by_the_perf_map() {
     assert_eq!(image.object_name(ObjectId(1)), "[uprobes]");
 
     // A bundle takes it along.
-    let files: Vec<_> = image.bundle().iter().map(|file| file.path.clone()).collect();
+    let files: Vec<_> = image.bundle().files.iter().map(|file| file.path.clone()).collect();
     assert_eq!(files, [Path::new("tmp/perf-42.map")]);
 }
 
@@ -350,4 +350,39 @@ fn a_perf_map_of_a_process_that_lives_is_found() {
     assert!(found.starts_with(format!("/proc/{}/root/tmp", pid.0)), "{}", found.display());
     let problems = named.problems();
     assert!(problems[0].what.contains(": 1 of its lines are left out"), "{problems:?}");
+}
+
+/// The file was there, named on the command line, and its object "missing".
+#[test]
+fn a_missing_object_is_the_file_that_the_user_names_if_it_can_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let own = put(dir.path(), "program", &tiny_elf::build());
+    let id = [0xde, 0xad, 0xbe, 0xef];
+    let with = |build_id, binary: &Path| {
+        let options = ImageOptions { binary: Some(binary.into()), ..nowhere() };
+        let image = Image::load(&[map("/not/here/program", build_id)], &options);
+        (code_at_base(&image).is_ok(), image.problems().remove(0))
+    };
+    for (build_id, checked) in [
+        (Some(&id[..]), "it has the build id of what ran"),
+        (None, "the recording has no build id to check it by"),
+    ] {
+        let (has_code, problem) = with(build_id, &own);
+        assert!(has_code);
+        let what =
+            format!("/not/here/program is not here: {} is used in its place; {checked}", own.display());
+        assert_eq!((problem.what, problem.kind), (what, ProblemKind::Substitute));
+    }
+    // Another program, by its build id or by its name, is not the one.
+    let (has_code, problem) = with(Some(&[1, 2, 3]), &own);
+    assert!(
+        !has_code && problem.what.contains("has build id deadbeef, but the recording's is 010203"),
+        "{problem:?}"
+    );
+    let (has_code, problem) = with(None, &put(dir.path(), "other", &tiny_elf::build()));
+    assert!(!has_code && problem.what.starts_with("/not/here/program is missing"), "{problem:?}");
+    // One that is there is what ran.
+    let options = ImageOptions { binary: Some(put(dir.path(), "copy/program", b"")), ..nowhere() };
+    let image = Image::load(&[map(own.to_str().unwrap(), Some(&id))], &options);
+    assert!(code_at_base(&image).is_ok() && image.problems().is_empty());
 }

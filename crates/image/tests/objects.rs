@@ -6,7 +6,7 @@ mod tiny_elf;
 
 use std::path::Path;
 
-use image::{FindError, Image, ImageOptions, MatchedBy, ObjectError, Query};
+use image::{FindError, Image, ImageOptions, MatchedBy, ObjectError, ProblemKind, Query};
 use model::{
     Avma, BuildId, CodeSource, FileOffset, FunctionId, FunctionKind, FunctionLookup, Mmap, NoCode, Ns,
     ObjectId, Pid, Sideband, SidebandRecord, SpaceId, Svma,
@@ -141,7 +141,7 @@ fn another_build_id_is_an_error_that_names_both() {
     assert_eq!(image.code(space, Avma(BASE)), Err(NoCode::MissingObject(ObjectId(0))));
     let problems = image.problems();
     assert_eq!(problems.len(), 1, "the vdso matters only where it was called");
-    assert!(problems[0].unusable);
+    assert_eq!(problems[0].kind, ProblemKind::Unusable);
     assert_eq!(
         problems[0].what,
         format!(

@@ -18,6 +18,21 @@ extern "C" fn image_test_landmark(x: u64) -> u64 {
     std::hint::black_box(twice(x) + twice(x ^ 1))
 }
 
+// Hand-written code, as most is: of no type and without a size.
+core::arch::global_asm!(
+    ".pushsection .text.image_test_untyped, \"ax\", @progbits",
+    ".globl image_test_untyped",
+    "image_test_untyped:",
+    "mov rax, rdi",
+    "image_test_label:",
+    "ret",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    fn image_test_untyped(x: u64) -> u64;
+}
+
 #[inline(always)]
 fn twice(x: u64) -> u64 {
     std::hint::black_box(x).wrapping_mul(2)
@@ -29,7 +44,7 @@ fn own_mappings() -> Vec<SidebandRecord> {
     let executable = maps.lines().filter(|line| line.split_whitespace().nth(1) == Some("r-xp"));
     executable
         .filter_map(|line| {
-            let words: Vec<_> = line.split_whitespace().collect();
+            let words: Vec<_> = line.splitn(6, ' ').collect();
             let (start, end) = words[0].split_once('-')?;
             let number = |text| u64::from_str_radix(text, 16).unwrap();
             let mmap = Mmap {
@@ -37,7 +52,7 @@ fn own_mappings() -> Vec<SidebandRecord> {
                 start: Avma(number(start)),
                 len: number(end) - number(start),
                 file_offset: FileOffset(number(words[2])),
-                path: words.get(5)?.to_string(),
+                path: words.get(5)?.trim_start().to_owned(), // which may have spaces
                 build_id: None,
                 inode: None,
                 executable: true,
@@ -202,4 +217,18 @@ fn functions_without_symbols_have_entries() {
     let found = find(&image, &format!("libc.so.6+{svma:#x}")).unwrap();
     assert_eq!((found[0].id, found[0].matched_by), (at.id, MatchedBy::LinkedAddress));
     assert_ne!(space, SpaceId(0));
+}
+
+#[test]
+fn a_symbol_without_a_type_is_a_function_and_a_local_one_a_label() {
+    let (image, space) = own_image();
+    let start = Avma(image_test_untyped as *const () as u64);
+    let found = image.find(&Query { text: "image_test_untyped".to_owned(), object: None }).unwrap();
+    let at_start = image.function_at(space, start);
+    assert_eq!((found.len(), at_start.id, at_start.at_entry), (1, found[0].id, true));
+    // `mov rax, rdi` has three bytes.
+    let at_label = image.function_at(space, start.plus(3));
+    assert_eq!((at_label.id, at_label.at_entry), (found[0].id, false));
+    let not_found = image.find(&Query { text: "image_test_label".to_owned(), object: None });
+    assert!(matches!(not_found, Err(FindError::Unknown { .. })), "{not_found:?}");
 }

@@ -288,7 +288,7 @@ impl<'a> Flow<'a> {
         if event.kind == abi::event::OVERFLOW {
             self.lose_packets(at); // what is lost ran before the time of the event
         }
-        if event.bits & abi::event_bits::HAS_TSC != 0 {
+        if event.bits & abi::event_bits::HAS_TSC != 0 && self.context.has_times() {
             self.now = self.clock.ns(event.tsc);
         }
         match event.kind {

@@ -112,6 +112,7 @@ mod tests {
             first: true,
             last: false,
             truncations: vec![AuxOffset(115), AuxOffset(145)],
+            lost_behind: None,
             missing: 0,
         };
         let found: Vec<_> = runs(&segment).iter().map(|r| (r.start.0, r.bytes.to_vec(), r.cut)).collect();
@@ -135,8 +136,16 @@ mod tests {
         let bytes = vec![0; (MAX_BYTES + 7) as usize];
         let pieces = vec![AuxPiece { offset: AuxOffset(5), bytes: &bytes, file_offset: 0 }];
         let end = AuxOffset(5 + bytes.len() as u64);
-        let segment =
-            Segment { buffer: 0, pieces, end, first: true, last: true, truncations: vec![], missing: 0 };
+        let segment = Segment {
+            buffer: 0,
+            pieces,
+            end,
+            first: true,
+            last: true,
+            truncations: vec![],
+            lost_behind: None,
+            missing: 0,
+        };
         let found: Vec<_> = runs(&segment).iter().map(|r| (r.start.0, r.end().0, r.cut)).collect();
         assert_eq!(found, [(5, 5 + MAX_BYTES, Some(GapCause::DamagedPacket))]);
     }

@@ -30,8 +30,18 @@ impl IpFilter {
     /// that of the host: `/usr/bin/x`, and `/var/lib/docker/overlay2/1/merged/usr/bin/x`.
     #[must_use]
     pub fn covers(&self, path: &str, offset: FileOffset) -> Option<bool> {
-        let inside = |r: &Range| r.path.ends_with(path) && (r.start..r.end).contains(&offset.0);
-        (!self.ranges.is_empty()).then(|| self.ranges.iter().any(inside))
+        self.has(|r| r.path.ends_with(path) && (r.start..r.end).contains(&offset.0))
+    }
+
+    /// Whether any code of a file was traced; `None` if the filter says nothing of any file.  Paths are compared as by
+    /// [`Self::covers`].
+    #[must_use]
+    pub fn has_file(&self, path: &str) -> Option<bool> {
+        self.has(|r| r.path.ends_with(path))
+    }
+
+    fn has(&self, is_it: impl Fn(&Range) -> bool) -> Option<bool> {
+        (!self.ranges.is_empty()).then(|| self.ranges.iter().any(is_it))
     }
 }
 
@@ -56,11 +66,18 @@ mod tests {
         assert_eq!(covers("/usr/bin/x", 0x11d8), Some(false));
         assert_eq!(covers("/usr/lib/y.so", 0x47), Some(true));
         assert_eq!(covers("/usr/bin/z", 0x1180), Some(false));
+        assert_eq!(filter.has_file("/usr/lib/y.so"), Some(true));
+        assert_eq!(filter.has_file("/usr/lib/z.so"), Some(false));
         let of_container = IpFilter::parse("filter 0x40/0x8@/var/lib/docker/overlay2/1/merged/usr/bin/x");
         assert_eq!(of_container.covers("/usr/bin/x", FileOffset(0x40)), Some(true));
         assert_eq!(of_container.covers("/usr/bin/y", FileOffset(0x40)), Some(false));
         for nothing in ["", "filter 0xffffffff81000000/0x100", "filter x/y@z", "tracestop 0x1/0x2@/z"] {
-            assert_eq!(IpFilter::parse(nothing).covers("/z", FileOffset(1)), None, "{nothing}");
+            let filter = IpFilter::parse(nothing);
+            assert_eq!(
+                (filter.covers("/z", FileOffset(1)), filter.has_file("/z")),
+                (None, None),
+                "{nothing}"
+            );
         }
     }
 }

@@ -19,6 +19,7 @@ pub mod recording;
 pub mod sched;
 pub mod schedule;
 pub mod sideband;
+pub mod unknown;
 
 pub use address::{AuxOffset, Avma, FileOffset, Svma};
 pub use clock::{ClockBehind, EventTime, Ns, Tsc, TscClock};
@@ -43,3 +44,4 @@ pub use recording::{
 pub use sched::{SchedBody, SchedEvent, SchedTask, Waiting, Waking};
 pub use schedule::Schedule;
 pub use sideband::{BuildId, Cpu, Inode, Mmap, Pid, Sideband, SidebandRecord, Tid};
+pub use unknown::{NoOffCpu, NoTimes};

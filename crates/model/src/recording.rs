@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::address::{AuxOffset, Avma};
 use crate::clock::{Ns, Tsc, TscClock};
 use crate::sideband::{Cpu, Pid, SidebandRecord, Tid};
+use crate::unknown::NoTimes;
 
 /// Whose trace a buffer holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -237,6 +238,8 @@ pub struct Recording<'a> {
     pub pt: PtConfig,
     /// TSC to perf's clock; `None`: the recording does not say (no TIME_CONV, no AUXTRACE_INFO).
     pub clock: Option<TscClock>,
+    /// Why no time in the trace is known; `None`: times are known.
+    pub no_times: Option<NoTimes>,
     /// The recording's times in other clocks.
     pub clock_offsets: ClockOffsets,
     /// IP filter text of AUXTRACE_INFO, empty if none.

@@ -25,7 +25,6 @@
 //!
 //! What is whole before a damaged place is always returned; see [`model::Damage`].
 
-mod mmap;
 pub mod read;
 pub mod write;
 

@@ -1,9 +1,10 @@
 //! IP filters: which ranges of which files are traced.
 //!
-//! The kernel takes `filter 0xSTART/0xSIZE@FILE`, opens FILE, and compares its inode with that of whatever the target maps.  What
-//! a path says is not enough for that: the target may live in another file system (a container), its file may have been replaced,
-//! and on overlayfs the inode that is mapped is that of the layer below.  So a file is named by a path behind which there is
-//! certainly the inode that is mapped, or not at all.
+//! The kernel takes `filter 0xSTART/0xSIZE@FILE`, opens FILE, and compares its inode with that of whatever
+//! the target maps.  What a path says is not enough for that: the target may live in another file system (a
+//! container), its file may have been replaced, and on overlayfs the inode that is mapped is that of the
+//! layer below.  So a file is named by a path behind which there is certainly the inode that is mapped, or
+//! not at all.  In which of its mappings the kernel looks for a range: [`crate::filter_mapping`].
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -56,17 +57,9 @@ fn joined(ranges: &[IpRange], name: impl Fn(&IpRange) -> String) -> String {
     texts.join(",")
 }
 
-/// The file of a mapping, by a path that the kernel's filters can use for a range at `start`; `None` if there is none.
+/// The file of a mapping, by a path that the kernel's filters can use; `None` if there is none.
 #[must_use]
-pub fn file_of_mapping(proc: &Proc, pid: Pid, line: &MapsLine, start: FileOffset) -> Option<PathBuf> {
-    // The kernel takes the first mapping of the file that touches the range, whether it has code or not
-    // (perf_addr_filter_apply): at the border of two segments that may be the wrong one.
-    let of_file = |other: &MapsLine| (other.device, other.inode) == (line.device, line.inode);
-    let touches = |other: &MapsLine| {
-        start.0.checked_sub(other.offset).is_some_and(|inside| inside <= other.end - other.start)
-    };
-    let maps = proc.maps(pid).ok()?;
-    maps.iter().find(|other| of_file(other) && touches(other)).filter(|first| first.executable())?;
+pub fn file_of_mapping(proc: &Proc, pid: Pid, line: &MapsLine) -> Option<PathBuf> {
     let as_there = proc.seen_by(pid, &line.path)?;
     let by_mapping = proc.by_mapping(pid, line);
     let candidates = [by_mapping, as_there];
@@ -142,33 +135,41 @@ mod tests {
         assert_eq!(for_recording(&copies), "filter 0x1180/0x58@/bin/x");
     }
 
+    /// In memory, wherever the repository and `TMPDIR` are: the path has no space.
+    fn directory_without_overlay() -> tempfile::TempDir {
+        tempfile::tempdir_in("/dev/shm").unwrap()
+    }
+
     #[test]
-    fn this_program_is_found_by_what_it_has_mapped() {
-        let own = std::env::current_exe().unwrap();
-        let pid = Pid(std::process::id() as i32);
-        let proc = Proc::host();
-        let maps = proc.maps(pid).unwrap();
-        let line = maps.iter().find(|line| line.executable() && Path::new(&line.path) == own).unwrap();
-        // The first page may be the last one of the segment before, too: linkers save space so.
-        let inside = FileOffset(line.offset + (line.end - line.start) / 2);
-        let found = file_of_mapping(&proc, pid, line, inside).unwrap();
-        assert_eq!(fs::metadata(&found).unwrap().ino(), line.inode);
-        let other = MapsLine { inode: line.inode + 1, ..line.clone() };
-        assert_eq!(file_of_mapping(&proc, pid, &other, inside), None, "another file is there now");
-        if let Some(before) = maps.iter().find(|m| m.inode == line.inode && !m.executable()) {
-            let at_its_end = FileOffset(before.offset + before.end - before.start);
-            assert_eq!(
-                file_of_mapping(&proc, pid, line, at_its_end),
-                None,
-                "the kernel would take the wrong mapping"
-            );
-        }
-        assert!(file_of_program(&proc, &own).is_some());
+    fn a_file_is_found_by_what_is_mapped() {
+        let pid = Pid(7);
+        let directory = directory_without_overlay();
+        let (file, process) = (directory.path().join("x"), directory.path().join("7"));
+        fs::write(&file, "x").unwrap();
+        fs::create_dir(&process).unwrap();
+        std::os::unix::fs::symlink("/", process.join("root")).unwrap();
+        let found = fs::metadata(&file).unwrap();
+        let line = MapsLine {
+            start: 0x10000,
+            end: 0x11000,
+            protection: 5,
+            flags: 2,
+            offset: 0,
+            device: (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev())),
+            inode: found.ino(),
+            path: file.to_str().unwrap().to_owned(),
+        };
+        let proc = Proc::at(directory.path());
+        let by_path = file_of_mapping(&proc, pid, &line).unwrap();
+        assert_eq!(fs::metadata(&by_path).unwrap().ino(), found.ino());
+        let other = MapsLine { inode: line.inode + 1, ..line };
+        assert_eq!(file_of_mapping(&proc, pid, &other), None, "another file is there now");
+        assert!(file_of_program(&Proc::host(), &file).is_some());
     }
 
     #[test]
     fn a_name_that_the_kernel_would_cut_is_not_used() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = directory_without_overlay();
         for (name, usable) in [("plain", true), ("with space", false), ("a,b", false)] {
             let path = directory.path().join(name);
             fs::write(&path, "x").unwrap();

@@ -4,7 +4,8 @@
 //! pmu         what sysfs says of the trace unit      --pt_config-->  the event's config
 //! target      whom
 //! procfs      what /proc says of the target          --snapshot-->   records true from the start
-//! ip_filter   which file an IP filter must name      (overlay: where files of overlayfs are)
+//! ip_filter   which file an IP filter must name      (overlay: where files of overlayfs are; filter_mapping: which mapping
+//!             of the file the kernel looks for a range in)
 //! plan        how many buffers, whose, how large     (means: what this process may have)
 //! attach      opens events, maps buffers             (events: their attrs; error: why not)
 //! snapshot    threads and mappings at the start      (build_ids: each file is read once)
@@ -30,6 +31,7 @@ mod drain;
 mod error;
 mod events;
 mod file_head;
+pub mod filter_mapping;
 pub mod ip_filter;
 mod kernel_clock;
 mod losses;
@@ -59,6 +61,7 @@ mod workers;
 pub use cpu_list::CpuList;
 pub use error::RecordError;
 pub use events::KernelCan;
+pub use filter_mapping::Misplaced;
 pub use ip_filter::IpRange;
 pub use losses::Losses;
 pub use means::{LockLimit, Means};

@@ -333,9 +333,7 @@ mod tests {
         assert!(host.processes().unwrap().contains(&pid));
         let own = std::env::current_exe().unwrap();
         let maps = host.maps(pid).unwrap();
-        let line = maps.iter().find(|line| line.executable() && Path::new(&line.path) == own).unwrap();
-        let file = host.file_of(pid, line).unwrap();
-        assert_eq!(fs::metadata(file).unwrap().ino(), fs::metadata(own).unwrap().ino());
+        assert!(maps.iter().any(|line| line.executable() && Path::new(&line.path) == own));
         assert!(host.memory_available_bytes().unwrap() > 0);
     }
 

@@ -122,23 +122,38 @@ impl Mapping {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
 
+    /// Of a made-up `/proc`: whether a file can be opened by what is mapped depends on its file system.
     #[test]
-    fn this_process() {
-        let own = std::env::current_exe().unwrap();
-        let pid = Pid(std::process::id() as i32);
-        let id = BuildId(vec![7; 20]);
-        let of_own = |path: &Path| {
-            let path = std::fs::canonicalize(path).unwrap();
-            (path == own).then(|| id.clone())
+    fn a_process_has_threads_and_mappings_with_code() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| {
+            let path = root.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
         };
-        let snapshot = Snapshot::of(&Proc::host(), pid, &of_own);
-        assert!(snapshot.threads.iter().any(|(tid, _)| tid.0 == pid.0));
-        let with_id: Vec<_> = snapshot.mappings.iter().filter(|m| m.build_id.is_some()).collect();
-        assert!(!with_id.is_empty() && with_id.iter().all(|m| Path::new(&m.line.path) == own));
-        assert!(snapshot.mappings.iter().any(|m| m.name() == "[vdso]"));
-        assert_eq!(snapshot.sideband().len(), snapshot.mappings.len());
+        put("7/task/7/comm", "main\n");
+        put("7/task/8/comm", "worker\n");
+        put("7/root/bin/x", "x");
+        let file = fs::metadata(root.path().join("7/root/bin/x")).unwrap();
+        let (major, minor) = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
+        let of_file = format!("{major:x}:{minor:x} {} /bin/x", file.ino());
+        let maps = format!(
+            "1000-2000 r--p 00000000 {of_file}\n2000-3000 r-xp 00001000 {of_file}\n\
+             7000-8000 r-xp 00000000 00:00 0 [vdso]\n"
+        );
+        put("7/maps", &maps);
+        let id = BuildId(vec![7; 20]);
+        let snapshot = Snapshot::of(&Proc::at(root.path()), Pid(7), &|_| Some(id.clone()));
+        assert_eq!(snapshot.threads, [(Tid(7), "main".to_owned()), (Tid(8), "worker".to_owned())]);
+        let mappings: Vec<_> =
+            snapshot.mappings.iter().map(|m| (m.line.start, m.name(), m.build_id.clone())).collect();
+        assert_eq!(mappings, [(0x2000, "/bin/x", Some(id)), (0x7000, "[vdso]", None)]);
+        assert_eq!(snapshot.sideband().len(), 2);
     }
 
     #[test]

@@ -62,6 +62,11 @@ impl Time {
         Self(self.0 - (24 << FRACTION_BITS))
     }
 
+    /// That many core cycles earlier, at a core:bus ratio.
+    pub(crate) const fn before(self, cycles: u64, cbr: u64) -> Self {
+        Self(self.0.saturating_sub(((cycles * MAX_NONTURBO_RATIO as u64) << FRACTION_BITS) / cbr))
+    }
+
     /// Core cycles in a length of time at a core:bus ratio.
     pub(crate) const fn cycles(ticks: u64, cbr: u64) -> u64 {
         (ticks * cbr / MAX_NONTURBO_RATIO as u64) >> FRACTION_BITS

@@ -10,8 +10,9 @@ pub struct Options {
     /// One buffer per CPU, with context switches [one buffer per thread].
     #[arg(long)]
     pub per_cpu: bool,
-    /// Context switches of per-CPU recordings: 2 SWITCH of the traced threads, 3 SWITCH_CPU_WIDE (perf as root).
-    #[arg(long, value_name = "2|3", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=3))]
+    /// Context switches: 0 no records of them, 2 SWITCH of the traced threads, 3 SWITCH_CPU_WIDE of per-CPU recordings (perf as
+    /// root).
+    #[arg(long, value_name = "0|2|3", default_value_t = 2, value_parser = switch_kind)]
     pub switch: u8,
     /// CPUs.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=4096))]
@@ -69,9 +70,16 @@ pub struct Options {
     /// The recording states neither TSC:CTC ratio nor nominal core:bus ratio, as where CPUID 15H is zero.
     #[arg(long)]
     pub no_ratios: bool,
+    /// No TSC and no TMA packets, though the recording's attribute says that there are.
+    #[arg(long)]
+    pub no_tsc_packets: bool,
     /// No TMA packets behind TSC: nothing relates MTC to the TSC.
     #[arg(long)]
     pub no_tma: bool,
+    /// TSC packets (with their TMA) state a time that is MIN to MAX core cycles before their place in the trace, drawn for each
+    /// packet: half of them from the lowest fifth of the range, so that the median of the default is 43.  Real processors: 42.
+    #[arg(long, value_name = "MIN,MAX", default_value = "39,60", value_parser = TscLag::parse)]
+    pub tsc_lag: TscLag,
     /// Probability that the trace unit skips an MTC; near 1 its eight bits go round in between.
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     pub skip_mtc: f64,
@@ -139,6 +147,37 @@ pub struct Options {
     pub raw: Option<PathBuf>,
 }
 
+/// How old TSC packets are at their place in the trace, in core cycles: from least to most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TscLag {
+    /// Least.
+    pub min: u16,
+    /// Most.
+    pub max: u16,
+}
+
+impl TscLag {
+    /// As measured on processors.
+    const REAL: Self = Self { min: 39, max: 60 };
+
+    /// Reads `MIN,MAX`.
+    fn parse(text: &str) -> Result<Self, String> {
+        let parsed = text.split_once(',').map(|(min, max)| (min.parse(), max.parse()));
+        match parsed {
+            Some((Ok(min), Ok(max))) if min <= max => Ok(Self { min, max }),
+            _ => Err("not two numbers of core cycles, MIN,MAX, in this order".to_owned()),
+        }
+    }
+
+    /// The lag of one packet, for two random numbers in `[0, 1)`: the first decides between the lowest fifth of the range
+    /// and the rest, the second draws from that.
+    pub(crate) fn draw(self, (half, within): (f64, f64)) -> u64 {
+        let (from, len) = if half < 0.5 { (0.0, 0.2) } else { (0.2, 0.8) };
+        let share = from + within * len;
+        (f64::from(self.min) + share * f64::from(self.max - self.min)).round() as u64
+    }
+}
+
 #[derive(Parser)]
 #[command(no_binary_name = true)]
 struct Line {
@@ -165,6 +204,16 @@ impl Options {
     }
 }
 
+/// `--switch`, in the numbers of `have_sched_switch` in AUXTRACE_INFO.
+fn switch_kind(text: &str) -> Result<u8, String> {
+    match text {
+        "0" => Ok(0),
+        "2" => Ok(2),
+        "3" => Ok(3),
+        _ => Err("not 0, 2 or 3".to_owned()),
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -188,7 +237,9 @@ impl Default for Options {
             fixed_cbr: false,
             tsc_skew: 0.0,
             no_ratios: false,
+            no_tsc_packets: false,
             no_tma: false,
+            tsc_lag: TscLag::REAL,
             skip_mtc: 0.0,
             late_cbr_us: 0.0,
             sleep_us: 0.0,
@@ -231,8 +282,27 @@ mod tests {
         assert!(options.per_cpu);
         assert_eq!((options.switch, options.tick_us), (3, 50.0));
         assert_eq!(options.filter, ["a", "b"]);
-        for wrong in ["--switch=4", "--ncpu=0", "--nonsense", "stray"] {
+        for wrong in [
+            "--switch=1",
+            "--switch=4",
+            "--ncpu=0",
+            "--nonsense",
+            "stray",
+            "--tsc-lag=9",
+            "--tsc-lag=9,8",
+            "--tsc-lag=0,-1",
+        ] {
             assert!(Options::from_args([wrong]).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn tsc_lags_are_within_their_range_and_43_cycles_in_the_median() {
+        let draw = |lag: TscLag, n: u32| lag.draw((f64::from(n % 100) / 100.0, f64::from(n / 100) / 100.0));
+        let mut lags: Vec<u64> = (0..10_000).map(|n| draw(TscLag::REAL, n)).collect();
+        lags.sort_unstable();
+        assert_eq!((lags[0], lags[5_000], lags[9_999]), (39, 43, 60));
+        let most = Options::from_args(["--tsc-lag=64,64"]).unwrap().tsc_lag;
+        assert!((0..10_000).all(|n| draw(most, n) == 64));
     }
 }

@@ -3,6 +3,7 @@
 use packet::Packet;
 
 use crate::clock::{Crystal, Time};
+use crate::options::TscLag;
 use crate::rng::Rng;
 
 /// Which timing packets there are.
@@ -16,6 +17,7 @@ pub(crate) struct TimingConfig {
     /// TSC comes with TMA where there is MTC.
     pub(crate) tma: bool,
     pub(crate) crystal: Crystal,
+    pub(crate) tsc_lag: TscLag,
     /// Probability that the unit skips an MTC.
     pub(crate) skip_mtc: f64,
     /// CBR says the new ratio so long after the change, in 1/1024 TSC ticks.
@@ -28,6 +30,10 @@ pub(crate) struct TimingConfig {
 pub(crate) struct PtClock {
     config: TimingConfig,
     rng: Rng,
+    /// Dice for [`TimingConfig::tsc_lag`].
+    lag_dice: Rng,
+    /// What the last TSC packet said: none is earlier than one before it.
+    last_tsc: Time,
     /// Core:bus ratio.
     cbr: u8,
     /// The ratio that CBR packets say.
@@ -47,6 +53,8 @@ impl PtClock {
     pub(crate) fn new(config: TimingConfig, cbr: u8) -> Self {
         Self {
             rng: Rng::new(config.seed),
+            lag_dice: Rng::new(!config.seed),
+            last_tsc: Time::default(),
             config,
             cbr,
             said_cbr: cbr,
@@ -78,13 +86,16 @@ impl PtClock {
         Some(Packet::Cyc(passed))
     }
 
-    /// TSC, and TMA if there is an MTC to relate it to.
-    pub(crate) fn tsc(&self, now: Time) -> (Packet, Option<Packet>) {
+    /// TSC, and TMA if there is an MTC to relate it to: both of the same instant, some cycles before their place in the trace.
+    pub(crate) fn tsc(&mut self, now: Time) -> (Packet, Option<Packet>) {
+        let lag = self.config.tsc_lag.draw((self.lag_dice.unit(), self.lag_dice.unit()));
+        let at = now.before(lag, u64::from(self.cbr)).max(self.last_tsc);
+        self.last_tsc = at;
         let crystal = self.config.crystal;
-        let counter = crystal.counter(now);
-        let fast = Time(now.since(crystal.time(counter))).tsc().0;
+        let counter = crystal.counter(at);
+        let fast = Time(at.since(crystal.time(counter))).tsc().0;
         let tma = Packet::Tma { ctc: counter as u16, fast: fast as u16 };
-        (Packet::Tsc(now.tsc().0), self.config.mtc_period.filter(|_| self.config.tma).map(|_| tma))
+        (Packet::Tsc(at.tsc().0), self.config.mtc_period.filter(|_| self.config.tma).map(|_| tma))
     }
 
     pub(crate) fn cbr(&self) -> u8 {

@@ -22,6 +22,8 @@ use crate::rng::Rng;
 #[derive(Clone, Debug)]
 pub(crate) struct UnitConfig {
     pub(crate) timing: TimingConfig,
+    /// TSC and TMA are sent.
+    pub(crate) tsc_packets: bool,
     pub(crate) return_compression: bool,
     pub(crate) long_tnt: bool,
     /// Probability that a TIP waits for the TNT bits before it to be sent.
@@ -495,10 +497,12 @@ impl TraceUnit {
     }
 
     fn time(&mut self, now: Time) {
-        let (tsc, tma) = self.clock.tsc(now);
-        self.put(&tsc);
-        if let Some(tma) = tma {
-            self.put(&tma);
+        if self.config.tsc_packets {
+            let (tsc, tma) = self.clock.tsc(now);
+            self.put(&tsc);
+            if let Some(tma) = tma {
+                self.put(&tma);
+            }
         }
         self.put(&Packet::Cbr(self.clock.said_cbr()));
     }

@@ -34,6 +34,8 @@ enum Source {
 /// Who goes on and off the CPUs, as the recording says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Switches {
+    /// No records.
+    None,
     /// SWITCH of the traced threads.
     Tasks,
     /// SWITCH_CPU_WIDE.
@@ -56,11 +58,15 @@ pub(crate) type Timed = (Ns, Vec<u8>);
 
 impl Sideband {
     pub(crate) fn new(pid: Pid, tids: Vec<Tid>, options: &Options) -> Self {
-        let cpu_wide = options.per_cpu && options.switch == 3;
+        let switches = match options.switch {
+            0 => Switches::None,
+            3 if options.per_cpu => Switches::Cpus,
+            _ => Switches::Tasks,
+        };
         Self {
             pid,
             per_cpu: options.per_cpu,
-            switches: if cpu_wide { Switches::Cpus } else { Switches::Tasks },
+            switches,
             buffers: if options.per_cpu { u32::from(options.ncpu) } else { tids.len() as u32 },
             tids,
         }
@@ -74,6 +80,7 @@ impl Sideband {
     pub(crate) fn have_sched_switch(&self) -> u64 {
         match self.switches {
             _ if !self.per_cpu => 0,
+            Switches::None => 0,
             Switches::Tasks => 2,
             Switches::Cpus => 3,
         }
@@ -213,6 +220,7 @@ impl Sideband {
     /// The thread comes; before it the CPU was idle.
     pub(crate) fn switch_in(&self, tid: Tid, ns: u64, place: Place) -> Vec<Timed> {
         match self.switches {
+            Switches::None => vec![],
             Switches::Tasks => vec![self.task_switch(tid, false, false, ns, place)],
             Switches::Cpus => vec![
                 self.cpu_switch(IDLE, true, false, tid, ns - IDLE_NS, place),
@@ -224,6 +232,7 @@ impl Sideband {
     /// The thread goes; after it the CPU is idle.
     pub(crate) fn switch_out(&self, tid: Tid, preempted: bool, ns: u64, place: Place) -> Vec<Timed> {
         match self.switches {
+            Switches::None => vec![],
             Switches::Tasks => vec![self.task_switch(tid, true, preempted, ns, place)],
             Switches::Cpus => vec![
                 self.cpu_switch(tid, true, preempted, IDLE, ns, place),

@@ -109,9 +109,10 @@ impl TreeSink for Sums<'_> {
     }
 
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
-        let own = |of: fn(&analyzer::Total) -> u64| tree.walk().map(|step| of(&step.own)).sum::<u64>();
-        assert_eq!(own(|total| total.sum_ns), call.latency_ns, "{call:?}");
-        assert_eq!(own(|total| total.off_cpu_ns), call.off_cpu_ns, "{call:?}");
+        let own_ns: u64 = tree.walk().map(|step| step.own.sum_ns).sum();
+        assert_eq!(own_ns, call.latency_ns, "{call:?}");
+        let off_cpu_ns: Option<u64> = tree.walk().map(|step| step.own.off_cpu_ns).sum();
+        assert_eq!(off_cpu_ns, call.off_cpu_ns, "{call:?}");
         if Some(call.function) != self.function {
             return;
         }

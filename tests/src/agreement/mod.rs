@@ -188,7 +188,8 @@ impl<'a> Pairs<'a> {
         if seen == Seen::Alike {
             let error = |side: Side<'_>, row| off_cpu_error(side.opened, row);
             let error = error(self.sides[0], whole) + error(self.sides[1], filtered);
-            if whole.off_cpu_ns.abs_diff(filtered.off_cpu_ns) > error {
+            let off_cpu = whole.off_cpu_ns.zip(filtered.off_cpu_ns);
+            if off_cpu.is_some_and(|(whole, filtered)| whole.abs_diff(filtered) > error) {
                 return Err("off-CPU time");
             }
         } else {

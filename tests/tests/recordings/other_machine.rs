@@ -5,7 +5,7 @@ use std::path::Path;
 
 use analyzer::{CallRow, FunctionReport, Status};
 use decoder::DecodeOptions;
-use image::{BundledBytes, BundledFile, Image, ImageOptions};
+use image::{BundledFile, Image, ImageOptions, ProblemKind};
 use model::{FunctionId, Schedule};
 use tracegen::truth::verify::KernelText;
 use truth_tests::{Opened, fixture, pipeline};
@@ -14,18 +14,14 @@ const FUNCTIONS: [&str; 3] = ["outer_fn", "mid", "round_fn"];
 
 /// Writes what the image is made of, but for objects of the file name `but`.
 pub(crate) fn write_bundle(image: &Image, root: &Path, but: &str) {
-    write_files(&image.bundle(), root, |file| image.object_basename(file.object) != but);
+    write_files(&image.bundle().files, root, |file| image.object_basename(file.object) != but);
 }
 
 fn write_files(files: &[BundledFile<'_>], root: &Path, wanted: impl Fn(&BundledFile<'_>) -> bool) {
     for file in files.iter().filter(|file| wanted(file)) {
         let path = root.join(&file.path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        match &file.bytes {
-            BundledBytes::Borrowed(bytes) => std::fs::write(path, bytes).unwrap(),
-            BundledBytes::Made(bytes) => std::fs::write(path, bytes).unwrap(),
-            BundledBytes::File(source) => drop(std::fs::copy(source, path).unwrap()),
-        }
+        std::fs::write(path, &*file.bytes).unwrap();
     }
 }
 
@@ -97,7 +93,7 @@ fn copies_of_the_kernel_give_the_same_report() {
         let here = Opened::with_kernel(&file, &kernel).unwrap();
         let root = tempfile::tempdir().unwrap();
         write_bundle(&here.image, root.path(), "");
-        write_files(&here.image.bundle_of_kernel(), root.path(), |_| true);
+        write_files(&here.image.bundle_of_kernel().files, root.path(), |_| true);
         let there = with_symfs(&here, root.path());
         assert_eq!(there.image.has_kernel_text(), kernel.text == KernelText::There, "{kernel:?}");
         reports.push(report(&here));
@@ -115,7 +111,8 @@ fn a_missing_library_cuts_only_what_touches_it() {
     let root = tempfile::tempdir().unwrap();
     write_bundle(&here.image, root.path(), "libc.so.6");
     let there = with_symfs(&here, root.path());
-    let missing: Vec<_> = there.image.problems().into_iter().filter(|p| p.unusable).collect();
+    let missing: Vec<_> =
+        there.image.problems().into_iter().filter(|p| p.kind == ProblemKind::Unusable).collect();
     assert_eq!(missing.len(), 1, "{missing:?}");
     assert!(missing[0].what.contains("libc.so.6 is missing"), "{missing:?}");
     for ((name, all), left) in FUNCTIONS.iter().zip(complete(&here)).zip(complete(&there)) {

@@ -4,7 +4,8 @@
 use decoder::DecodeOptions;
 use tracegen::truth::File;
 use tracegen::truth::calls::Oracle;
-use truth_tests::rows::{Compare, child_differences, differences};
+use truth_tests::child_rows::child_differences;
+use truth_tests::rows::{Compare, differences};
 use truth_tests::{Fixture, Kernel, Opened, check_all, is_full_run, pipeline};
 
 const DEMO: &[&str] = &[

@@ -7,7 +7,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use decoder::DecodeOptions;
-use model::{AuxOffset, AuxPiece, EventSink, EventTime, GapCause, Pid, SpaceId, Tid, TraceEvent, Transfer};
+use model::{
+    AuxBuffer, AuxOffset, AuxPiece, AuxRecord, EventSink, EventTime, GapCause, Pid, SpaceId, Tid, TraceEvent,
+    Transfer,
+};
 use packet::Packet;
 use truth_tests::fixture;
 use truth_tests::pipeline::{Opened, open};
@@ -60,16 +63,57 @@ fn index_of(record: &[u8]) -> u32 {
     word(record, 32) as u32
 }
 
-/// The recording as snapshots of rings of `ring` bytes, one for every `every` AUXTRACE records of a buffer, padded with zeros to
-/// eight bytes as perf does it (`__auxtrace_mmap__read`).
-fn snapshots(whole: &[u8], ring: usize, every: usize) -> Vec<u8> {
+const AUX: u32 = 11;
+
+/// What an AUX record says: offset, size, and flags.  `None`: it is none.
+fn said_by(record: &[u8]) -> Option<(u64, u64, u64)> {
+    record.starts_with(&AUX.to_le_bytes()).then(|| (word(record, 8), word(record, 16), word(record, 24)))
+}
+
+/// What the kernel said last of each buffer, and the buffer's trace.
+#[allow(clippy::type_complexity, reason = "only here")]
+fn last_said<'c, 'a>(
+    whole: &[u8],
+    chunks: &'c BTreeMap<u32, Vec<&'a [u8]>>,
+) -> Vec<(Option<(u64, u64, u64)>, &'c Vec<&'a [u8]>)> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("whole");
+    std::fs::write(&path, whole).unwrap();
+    let file = open(&path).unwrap();
+    let buffers = file.recording().unwrap().buffers;
+    let of_buffer = |buffer: &AuxBuffer<'_>| {
+        let AuxRecord { offset, size, flags, .. } = *buffer.records.last()?;
+        Some((Some((offset.0, size, flags)), chunks.get(&buffer.index)?))
+    };
+    buffers.iter().filter_map(of_buffer).collect()
+}
+
+/// When a buffer's ring is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Copies {
+    /// For so many AUXTRACE records.
+    Every(usize),
+    /// At perf's exit (`perf record -Se`).
+    AtExit,
+}
+
+/// The recording as snapshots of rings of `ring` bytes, padded with zeros to eight bytes as perf does it
+/// (`__auxtrace_mmap__read`).
+fn snapshots(whole: &[u8], ring: usize, copies: Copies) -> Vec<u8> {
     let (data, size) = (word(whole, 40) as usize, word(whole, 48) as usize);
     let mut out = whole[..data].to_vec();
     let records = records(whole, data, data + size);
     let chunks = streams(&records);
+    let last_said = last_said(whole, &chunks);
     let mut streams: BTreeMap<u32, (Vec<u8>, usize)> = BTreeMap::new();
     for (record, trace) in records {
         let mut record = record.to_vec();
+        if let Some((_, chunks)) = last_said.iter().find(|(said, _)| *said == said_by(&record)) {
+            let len: usize = chunks.iter().map(|chunk| chunk.len()).sum();
+            for (at, word) in [(8, len % ring), (16, ring), (24, AuxRecord::OVERWRITE as usize)] {
+                record[at..at + 8].copy_from_slice(&(word as u64).to_le_bytes());
+            }
+        }
         if record.starts_with(&AUXTRACE_INFO.to_le_bytes()) {
             record[SNAPSHOT_WORD] = 1;
         }
@@ -81,7 +125,11 @@ fn snapshots(whole: &[u8], ring: usize, every: usize) -> Vec<u8> {
         let (stream, count) = streams.entry(index).or_default();
         stream.extend(chunks[&index][*count]);
         *count += 1;
-        if *count % every == 0 {
+        let copies_now = match copies {
+            Copies::Every(every) => *count % every == 0,
+            Copies::AtExit => *count == chunks[&index].len(),
+        };
+        if copies_now {
             let copy = &stream[stream.len().saturating_sub(ring)..];
             let place = if stream.len() < ring { 0 } else { stream.len() % ring };
             let padded = copy.len().next_multiple_of(8);
@@ -165,11 +213,13 @@ fn check(name: &str) {
     let all: usize = expected.0.values().map(|events| transfers(events).len()).sum();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(name);
-    for (ring, every) in [(1 << 30, 1), (1 << 30, 7), (1 << 14, 3), (1 << 13, 1)] {
-        std::fs::write(&path, snapshots(&whole, ring, every)).unwrap();
+    let every = Copies::Every;
+    for (ring, copies) in [(1 << 30, every(1)), (1 << 30, every(7)), (1 << 14, every(3)), (1 << 13, every(1))]
+    {
+        std::fs::write(&path, snapshots(&whole, ring, copies)).unwrap();
         let seen = compare(name, &expected, &decode(&path));
-        println!("{name}, ring of {ring}, every {every}: {seen} of {all} transfers");
-        if (ring, every) == (1 << 30, 1) {
+        println!("{name}, ring of {ring}, {copies:?}: {seen} of {all} transfers");
+        if (ring, copies) == (1 << 30, every(1)) {
             assert_eq!(seen, all, "{name}: the ring forgot nothing");
         }
         assert!(seen > all / 1000, "{name}: a ring of {ring} bytes holds more than {seen} transfers");
@@ -184,4 +234,32 @@ fn one_buffer_per_thread() {
 #[test]
 fn one_buffer_per_cpu() {
     check("calls-cpu2");
+}
+
+/// It was lost from the copy on, and each call that was open was cut.
+#[test]
+fn a_ring_that_never_wrapped_and_was_copied_at_the_end_has_all() {
+    for name in ["calls", "calls-cpu2"] {
+        let Some(fixture) = fixture(name) else { return };
+        let whole = std::fs::read(&fixture.data).unwrap();
+        let expected = decode(&fixture.data);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(name);
+        std::fs::write(&path, snapshots(&whole, 1 << 30, Copies::AtExit)).unwrap();
+        let seen = decode(&path);
+        for (tid, events) in &expected.0 {
+            let seen = seen.0.get(tid).map_or(&[][..], Vec::as_slice);
+            let gaps: Vec<_> = seen.iter().filter(|event| matches!(event, TraceEvent::Gap(_))).collect();
+            assert!(gaps.is_empty(), "{name}: thread {} has {gaps:?}", tid.0);
+            assert!(transfers(seen) == transfers(events), "{name}: thread {}", tid.0);
+        }
+        // The ring forgot what ran first, and nothing else.
+        std::fs::write(&path, snapshots(&whole, 1 << 14, Copies::AtExit)).unwrap();
+        for (tid, events) in decode(&path).0 {
+            let is_later =
+                |event: &&TraceEvent| matches!(event, TraceEvent::Gap(gap) if gap.at > AuxOffset(0));
+            let later: Vec<_> = events.iter().filter(is_later).collect();
+            assert!(later.is_empty(), "{name}: thread {} has {later:?}", tid.0);
+        }
+    }
 }

@@ -13,7 +13,7 @@ use truth_tests::{Opened, fixture, pipeline};
 use crate::rows_match_oracle::CALLS;
 
 /// Thread, function, start, total, off-CPU time, name of the status.
-type Call = (Tid, FunctionId, Ns, u64, u64, &'static str);
+type Call = (Tid, FunctionId, Ns, u64, Option<u64>, &'static str);
 
 /// The calls of some functions in the trees of another's calls that count.
 struct Nodes {

@@ -24,6 +24,8 @@ pub struct Case {
     /// Functions whose calls the report must have, all of them: as many as the target says, or if it is not recorded from
     /// begin to end, as the log says.
     pub counted: &'static [&'static str],
+    /// Functions outside of the IP filter: the report has no call of them.
+    pub untraced: &'static [&'static str],
     /// What is lost.
     pub losses: Losses,
     /// The scheduler's events are recorded, too, by `func_latency`.
@@ -158,6 +160,7 @@ mod tests {
             recorder: Recorder::Perf,
             arguments: &["-p", Word::PID, "--filter", "filter f @ {programs}/nest", Word::TARGET],
             counted: &[],
+            untraced: &[],
             losses: Losses::None,
             sched: false,
         };

@@ -15,6 +15,7 @@ const PERF: Case = Case {
     recorder: Recorder::Perf,
     arguments: &["-e", "intel_pt/cyc,mtc_period=9/u", Word::TARGET],
     counted: &[],
+    untraced: &[],
     losses: Losses::None,
     sched: false,
 };
@@ -176,6 +177,32 @@ pub const CASES: &[Case] = &[
         start: Start::ByRecorder,
         arguments: &["-i", "-f", "outer", "-f", "leaf", "--", Word::TARGET],
         counted: &["outer", "leaf"],
+        ..LIVE
+    },
+    // The kernel cannot filter a running process for what lies where its text shares a file page with
+    // constants: all is traced.
+    Case {
+        name: "live-filter-first",
+        target: &["edges"],
+        arguments: &["-p", Word::PID, "-d", "20", "-i", "-f", "first"],
+        counted: &["first", "middle", "last"],
+        ..LIVE
+    },
+    Case {
+        name: "live-filter-last",
+        target: &["edges"],
+        arguments: &["-p", Word::PID, "-d", "20", "-i", "-f", "last"],
+        counted: &["last"],
+        untraced: &["first", "middle"],
+        ..LIVE
+    },
+    Case {
+        name: "live-filter-edges-launched",
+        target: &["edges"],
+        start: Start::ByRecorder,
+        arguments: &["-i", "-f", "first", "-f", "last", "--", Word::TARGET],
+        counted: &["first", "last"],
+        untraced: &["middle"],
         ..LIVE
     },
     Case {

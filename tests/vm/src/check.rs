@@ -20,7 +20,7 @@ use crate::losses::Gaps;
 use crate::paths::Vm;
 use crate::switches::Trace;
 use crate::untraced::OneCpu;
-use crate::{counts, crystal, log, losses, remains, sched, switches};
+use crate::{counts, crystal, edges, log, losses, remains, sched, switches};
 
 /// What a case has shown.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,6 +46,9 @@ pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
         bail!("the command ended with {end}\n{said}");
     }
     let data = vm.data(case);
+    if case.target == ["edges"] {
+        edges::share_pages(&vm.programs().join("edges"))?;
+    }
     if case.recorder == Recorder::Perf {
         crystal::tell(&data, ratio(vm)?)?;
     }
@@ -70,8 +73,10 @@ pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
         perf_agrees(&data, &truth, case.sched)?;
         perf_reports(&data, case.counted)?;
     }
-    let counted: Vec<&str> = case.counted.iter().flat_map(|function| ["-f", function]).collect();
-    let report = report(vm, &data, if counted.is_empty() { &["-f", "main"] } else { &counted })?;
+    let asked = case.counted.iter().chain(case.untraced);
+    let asked: Vec<&str> = asked.flat_map(|function| ["-f", function]).collect();
+    let report = report(vm, &data, if asked.is_empty() { &["-f", "main"] } else { &asked })?;
+    counts::none(&report, case.untraced)?;
     if case.recorder == Recorder::FuncLatency && case.start != Start::ByRecorder {
         same_as_live(vm, case, &data)?;
     }

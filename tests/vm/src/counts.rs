@@ -13,7 +13,7 @@ use truth_tests::Opened;
 use truth_tests::rows::{Compare, differences};
 
 /// Calls of one function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     complete: u64,
     unwound: u64,
@@ -39,6 +39,15 @@ pub(crate) fn same_as_printed(report: &Value, functions: &[&str], printed: &str)
             found == all,
             "{function} was entered {entered} and left {returned} times, reported: {found:?}"
         );
+    }
+    Ok(())
+}
+
+/// The report has no call of these functions.
+pub(crate) fn none(report: &Value, functions: &[&str]) -> Result<()> {
+    for function in functions {
+        let found = reported(report, function)?;
+        ensure!(found == Counts::default(), "{function} is outside of the IP filter, reported: {found:?}");
     }
     Ok(())
 }
@@ -129,6 +138,18 @@ mod tests {
         assert_eq!(printed_counts(printed, "leaf"), Some((12, 11)));
         assert_eq!(printed_counts(printed, "le"), Some((3, 3)));
         assert_eq!(printed_counts(printed, "lea"), None);
+    }
+
+    #[test]
+    fn a_call_outside_of_the_filter_is_refused() {
+        let check = |complete: u64| {
+            let calls =
+                format!(r#"{{"complete":{complete},"unwound":0,"open_start":0,"open_end":0,"cut":0}}"#);
+            let text = format!(r#"{{"functions":[{{"name":"f","calls":{calls}}}]}}"#);
+            none(&serde_json::from_str(&text).unwrap(), &["f"])
+        };
+        assert!(check(0).is_ok());
+        assert!(check(1).is_err());
     }
 
     #[test]

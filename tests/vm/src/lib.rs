@@ -13,6 +13,7 @@ pub mod cases;
 pub mod check;
 mod counts;
 mod crystal;
+mod edges;
 pub mod guest;
 pub mod log;
 mod losses;

@@ -4,10 +4,11 @@ use super::Finding;
 use super::tree::Tree;
 
 /// The crates in order, and what each may use.  Tests may use any crate.
-const USES: [(&str, &[&str]); 11] = [
+const USES: [(&str, &[&str]); 12] = [
     ("model", &[]),
-    ("perfdata", &["model"]),
-    ("image", &["model"]),
+    ("files", &[]),
+    ("perfdata", &["files", "model"]),
+    ("image", &["files", "model"]),
     ("packet", &["model"]),
     ("decoder", &["packet", "model"]),
     ("libipt", &["decoder", "model"]),
@@ -16,7 +17,10 @@ const USES: [(&str, &[&str]); 11] = [
     ("bpf", &["model"]),
     (
         "func_latency",
-        &["model", "perfdata", "image", "packet", "decoder", "libipt", "analyzer", "recorder", "bpf"],
+        &[
+            "model", "files", "perfdata", "image", "packet", "decoder", "libipt", "analyzer", "recorder",
+            "bpf",
+        ],
     ),
     ("tracegen", &["packet", "perfdata", "model"]),
 ];

@@ -39,7 +39,7 @@ fn module(kernel: &Kernel, directory: &Path) -> Result {
     copy(&place.join("soft_pt.ko"), &directory.join("soft_pt.ko"))
 }
 
-/// Every C file is a program.
+/// Every C file is a program; a linker script of its name lays it out.
 fn programs(place: &Path) -> Result {
     make_directory(place)?;
     for source in
@@ -47,8 +47,12 @@ fn programs(place: &Path) -> Result {
     {
         let Some(name) = source.file_stem() else { continue };
         let mut compile = Command::new("gcc");
-        compile.args(["-O1", "-g", "-pthread", "-o"]);
-        process::capture(compile.arg(place.join(name)).arg(source))?;
+        compile.args(["-O1", "-g", "-pthread", "-o"]).arg(place.join(name)).arg(source);
+        let script = source.with_extension("ld");
+        if script.is_file() {
+            compile.arg("-Xlinker").arg("-T").arg("-Xlinker").arg(script);
+        }
+        process::capture(&mut compile)?;
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ pub struct BranchRecorder<'a> {
 struct Recorded {
     row: CallRow,
     path: Option<BranchPath>,
-    /// Calls inside of it that are open.
+    /// Calls and signal handlers inside of it that are open.
     depth: u64,
 }
 
@@ -116,7 +116,8 @@ impl<'a> BranchRecorder<'a> {
         let calls = &mut self.calls;
         open.retain(|at| {
             let Some(Recorded { row, path: Some(path), depth }) = calls.get_mut(*at) else { return false };
-            if event.time().point.since(row.start_ns) > row.latency_ns {
+            let inside_ns = event.time().point.since(row.start_ns);
+            if inside_ns > row.latency_ns {
                 return false; // it was left in another way than by its return
             }
             if let Some(step) = step {
@@ -124,12 +125,15 @@ impl<'a> BranchRecorder<'a> {
                 if !path.is_cut {
                     path.steps.push(step);
                 }
+                *depth += u64::from(matches!(step.to, To::Handler(_)));
             }
             match transfer {
                 Transfer::Branch { kind: BranchKind::Call | BranchKind::IndirectCall, .. } => *depth += 1,
                 Transfer::Branch { kind: BranchKind::Return, .. } => match depth.checked_sub(1) {
                     Some(less) => *depth = less,
-                    None => return false,
+                    // The call's own return is at its end.  An earlier one is that of a handler that the kernel entered instead
+                    // of returning from a system call.
+                    None => return inside_ns < row.latency_ns,
                 },
                 _ => (),
             }

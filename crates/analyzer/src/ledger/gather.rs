@@ -7,8 +7,9 @@ use rustc_hash::FxHashMap;
 
 use super::{Groups, Ledger, LeftOut, Parts, Side};
 use crate::children::ChildKey;
-use crate::report::{CallId, CallRow, ChildKind, FunctionReport, Total};
+use crate::report::{CallId, CallRow, ChildKind, FunctionReport};
 use crate::row_children::RowChild;
+use crate::total::Total;
 use crate::tree::{CallTree, Node, Step, TreeSink, Trees};
 
 /// Takes the trees of a function's calls into a ledger; the variance is that of all that were seen from entry to end.
@@ -45,7 +46,7 @@ pub fn ledger_of_rows(groups: &Groups, function: &FunctionReport) -> Ledger<Chil
     let mut ledger = Ledger::default();
     for (at, row) in rows.iter().enumerate().filter(|(_, row)| row.status.counted()) {
         let tree = shallow_tree(row, row_children.of(at), &row_children.keys);
-        let waited = Parts::off_cpu(row_reasons.split_of(at), row.off_cpu_ns);
+        let waited = Parts::off_cpu(row_reasons.split_of(at), row.off_cpu_ns.unwrap_or_default());
         // In which callee it waited is in no row.
         let spent = |step: &Step<'_>| {
             let mut parts = Parts::on_cpu(step);
@@ -91,11 +92,20 @@ fn shallow_tree(row: &CallRow, children: &[RowChild], keys: &[ChildKey]) -> Call
     CallTree::new(std::iter::once(root).chain(children.iter().filter_map(callee)).collect())
 }
 
+/// What becomes of off-CPU time in a ledger of two recordings.
+#[derive(Clone, Copy, Debug)]
+pub enum OffCpuPart<'a> {
+    /// It has rows of its own: both recordings know it, and this is the one's schedule.
+    Apart(&'a Schedule),
+    /// It stays in the time of the code that went off the CPU: one of the recordings does not know it.
+    Inside,
+}
+
 /// Takes all calls of a recording into one side of a ledger.
 pub struct AllCalls<'a, K, F> {
     ledger: &'a mut Ledger<K>,
     side: Side,
-    schedule: &'a Schedule,
+    off_cpu: OffCpuPart<'a>,
     key: F,
     calls: Vec<(Ns, Tid, u64)>,
     left_out: LeftOut,
@@ -103,8 +113,8 @@ pub struct AllCalls<'a, K, F> {
 
 impl<'a, K, F> AllCalls<'a, K, F> {
     /// `key` names the callee of a node as it is named in the other recording.
-    pub fn new(ledger: &'a mut Ledger<K>, side: Side, schedule: &'a Schedule, key: F) -> Self {
-        Self { ledger, side, schedule, key, calls: Vec::new(), left_out: LeftOut::default() }
+    pub fn new(ledger: &'a mut Ledger<K>, side: Side, off_cpu: OffCpuPart<'a>, key: F) -> Self {
+        Self { ledger, side, off_cpu, key, calls: Vec::new(), left_out: LeftOut::default() }
     }
 
     /// The latencies of the calls, in the order of their starts, and calls that are not compared.
@@ -122,7 +132,10 @@ impl<K: Copy + Eq + Hash, F: FnMut(&Node) -> K> TreeSink for AllCalls<'_, K, F> 
 
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
         if self.left_out.compares(call) {
-            let spent = |step: &Step<'_>| Parts::of(step, call.tid, self.schedule);
+            let spent = |step: &Step<'_>| match self.off_cpu {
+                OffCpuPart::Apart(schedule) => Parts::of(step, call.tid, schedule),
+                OffCpuPart::Inside => Parts::whole(step),
+            };
             self.ledger.add(Some(self.side), tree, spent, &mut self.key);
             self.calls.push((call.start_ns, call.tid, call.latency_ns));
         }

@@ -63,7 +63,7 @@ impl Parts {
     #[must_use]
     pub fn of(step: &Step<'_>, tid: Tid, schedule: &Schedule) -> Self {
         let mut parts = Self::on_cpu(step);
-        let off_cpu_ns = step.own.off_cpu_ns;
+        let off_cpu_ns = step.own.off_cpu_ns.unwrap_or_default();
         if off_cpu_ns == 0 {
             return parts;
         }
@@ -89,15 +89,24 @@ impl Parts {
         parts
     }
 
-    /// A node's own time on the CPU.
+    /// A node's own time on the CPU; all of its own time, where it is not known how much that is.
     pub(crate) fn on_cpu(step: &Step<'_>) -> Self {
+        Self::at_work(step, step.own.on_cpu_ns().unwrap_or(step.own.sum_ns))
+    }
+
+    /// All of a node's own time, as if it had been on the CPU.
+    pub(crate) fn whole(step: &Step<'_>) -> Self {
+        Self::at_work(step, step.own.sum_ns)
+    }
+
+    fn at_work(step: &Step<'_>, ns: u64) -> Self {
         let mut parts = Self::default();
         let running = match step.node.kind {
             ChildKind::Syscall => Spent::Kernel,
             ChildKind::Interrupt => Spent::Interrupts,
             _ => Spent::Running,
         };
-        *parts.of_kind(running) = step.own.on_cpu_ns();
+        *parts.of_kind(running) = ns;
         parts
     }
 

@@ -6,6 +6,7 @@ use model::AuxOffset;
 
 use super::script::{analyse, analyse_trees, id};
 use crate::children::{ChildKey, ChildSums};
+use crate::total::{OffCpuKnown, RunningTotal};
 use crate::{Ancestor, CallRow, CallTree, ChildRow, LatencyRange, Paths, Request, Total, TreeSink, Trees};
 
 /// A small generator of random numbers (xorshift64*): the same events on every run.
@@ -79,6 +80,8 @@ fn sums_hold_for_any_sequence_of_events() {
 struct Children {
     entries: Vec<AuxOffset>,
     sums: ChildSums<ChildKey>,
+    /// Random scripts tell of switches, or they do not.
+    off_cpu: OffCpuKnown,
     total: Total,
 }
 
@@ -94,7 +97,10 @@ impl TreeSink for Children {
         assert_eq!(own, call.latency_ns, "each part of the time is of one node");
         if call.status.counted() {
             for step in tree.walk().filter(|step| step.depth == 1) {
-                self.sums.add(step.node.key(), step.node.total);
+                let Total { count, sum_ns, off_cpu_ns } = step.node.total;
+                assert_eq!(off_cpu_ns.is_some(), self.off_cpu.0);
+                let off_cpu_ns = off_cpu_ns.unwrap_or_default();
+                self.sums.add(step.node.key(), RunningTotal { count, sum_ns, off_cpu_ns });
             }
             self.total.add(tree.nodes()[0].total);
         }
@@ -107,11 +113,13 @@ fn the_first_level_of_all_trees_is_the_children() {
         let script = random_script(seed, seed % 2 == 0);
         let report = analyse(&script, Request::default());
         let entries = report.functions[0].rows.iter().map(|row| row.aux_offset).collect();
-        let mut children = Children { entries, sums: ChildSums::default(), total: Total::default() };
+        let off_cpu = OffCpuKnown(report.trace.no_off_cpu.is_none());
+        let mut children = Children { entries, sums: ChildSums::default(), off_cpu, total: Total::default() };
         let with_trees = analyse_trees(&script, Request::default(), &mut children);
         assert!(with_trees == report, "seed {seed}: trees change nothing");
+        let without_percent = |row: &ChildRow| ChildRow { cpu_percent: None, ..*row };
         let rows = children.sums.rows(children.total, |_| 0.0);
-        let without_percent = |row: &ChildRow| ChildRow { cpu_percent: 0.0, ..*row };
+        let rows: Vec<_> = rows.iter().map(without_percent).collect();
         let expect: Vec<_> = report.functions[0].children.iter().map(without_percent).collect();
         assert_eq!(rows, expect, "seed {seed}");
     }
@@ -128,6 +136,10 @@ impl TreeSink for OneByOne {
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
         self.0.call(call, tree);
     }
+
+    fn resumed(&mut self, call: &CallRow, tree: &CallTree) {
+        self.0.resumed(call, tree);
+    }
 }
 
 #[test]
@@ -141,7 +153,7 @@ fn it_does_not_matter_when_calls_that_are_alike_become_one() {
         let mut late = OneByOne(Paths::of_calls());
         analyse_trees(&script, request(), &mut late);
         let (early, late) = (early.finish(), late.0.finish());
-        merged += early.nodes().iter().filter(|node| node.total.count > 1).count();
+        merged += early.tree.nodes().iter().filter(|node| node.total.count > 1).count();
         assert_eq!(early, late, "seed {seed}");
     }
     assert!(merged > 100, "{merged}");

@@ -50,7 +50,7 @@ fn finds(what: &str, change: impl FnOnce(&mut Report)) {
 fn nothing_is_wrong_with_a_sound_report() {
     let report = sound();
     let f = &report.functions[0];
-    assert_eq!((f.calls.complete, f.calls.cut, f.off_cpu.sum_ns), (3, 1, 30));
+    assert_eq!((f.calls.complete, f.calls.cut, f.off_cpu.unwrap().sum_ns), (3, 1, 30));
     assert_eq!(report.loss.by_cause[0].calls, 1);
     assert_eq!(check(&report), []);
 }
@@ -68,9 +68,10 @@ fn calls_that_do_not_nest_are_found() {
 
 #[test]
 fn children_that_are_not_the_whole_are_found() {
-    let of_the_first = "thread 7 at 100 ns, AUX offset 0x1: children and *self: (135, 30), not (136, 30)";
+    let of_the_first =
+        "thread 7 at 100 ns, AUX offset 0x1: children and *self: (135, Some(30)), not (136, Some(30))";
     finds(of_the_first, |r| r.functions[0].latency.sum_ns += 1);
-    finds("children and *self", |r| r.functions[0].children[0].total.off_cpu_ns += 1);
+    finds("children and *self", |r| r.functions[0].children[0].total.off_cpu_ns = None);
     finds("thread 7 at 200 ns, AUX offset 0x7: children and *self", |r| {
         r.functions[0].callers[1].children[0].total.sum_ns -= 1
     });
@@ -82,10 +83,10 @@ fn children_that_are_not_the_whole_are_found() {
 #[test]
 fn callers_that_are_not_the_function_are_found() {
     finds("calls of all callers: 4, not 3", |r| r.functions[0].callers[0].latency.count += 1);
-    finds("a caller's calls", |r| r.functions[0].callers[0].off_cpu.sum_ns += 1);
+    finds("a caller's calls", |r| r.functions[0].callers[0].off_cpu.as_mut().unwrap().sum_ns += 1);
     finds("callers: 2, not 3", |r| drop(r.functions[0].callers.pop()));
     finds("time of all callers", |r| r.functions[0].callers[0].latency.sum_ns += 1);
-    finds("off-CPU time of all callers", |r| r.functions[0].callers[0].off_cpu.sum_ns += 1);
+    finds("off-CPU time of all callers", |r| r.functions[0].callers[0].off_cpu.as_mut().unwrap().sum_ns += 1);
 }
 
 #[test]
@@ -108,6 +109,23 @@ fn figures_outside_of_their_bounds_are_found() {
     finds("a figure is outside of its bounds", |r| r.functions[0].callers[0].error.high.max_ns = None);
     finds("percentiles are out of order", |r| {
         r.functions[0].latency.spread.as_mut().unwrap().p90_ns = 0;
+    });
+}
+
+#[test]
+fn open_calls_that_do_not_add_up_are_found() {
+    // f at 300, which the gap at 320 cuts.
+    finds("thread 7 at 300 ns, AUX offset 0xb: open calls: Total { count: 1, sum_ns: 21", |r| {
+        r.functions[0].open.observed.sum_ns += 1;
+    });
+    finds("open calls: ", |r| r.functions[0].open.resumed.sum_ns += 1);
+    finds("callers of open calls", |r| r.functions[0].open.callers[0].observed.count += 1);
+    finds("children and *self of open calls", |r| r.functions[0].open.children[0].total.sum_ns += 1);
+    finds("children of all open rows", |r| {
+        r.functions[0].open.children[0].kind = crate::ChildKind::Interrupt;
+    });
+    finds("thread 7 at 300 ns, AUX offset 0xb: the children of this open call took longer", |r| {
+        r.functions[0].open.overfull = Some(r.functions[0].rows[3]);
     });
 }
 

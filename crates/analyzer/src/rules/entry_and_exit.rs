@@ -174,6 +174,7 @@ fn the_lazy_binder_is_a_child_that_ends_where_it_jumps_to_its_target() {
 #[test]
 fn every_recursive_activation_is_a_call_and_the_outermost_alone_count_for_cpu() {
     let script = "
+        off 10 20
         0 start main+4
         100 call main+10 f
         110 call f+10 f
@@ -190,7 +191,7 @@ fn every_recursive_activation_is_a_call_and_the_outermost_alone_count_for_cpu() 
     let report = analyse(script, Request::default());
     let outermost = report.functions[0].outermost;
     assert_eq!((outermost.count, outermost.sum_ns), (1, 100));
-    assert_eq!(report.functions[0].cpu_percent, 10.0); // 100 ns of a span of 1000 ns
+    assert_eq!(report.functions[0].cpu_percent, Some(10.0)); // 100 ns of a span of 1000 ns
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::script::{analyse, check, check_children, check_request, id};
 use crate::{Ancestor, Caller, LatencyRange, Request, StartWindow};
-use model::{Ns, Tid};
+use model::{NoOffCpu, Ns, Tid};
 
 #[test]
 fn the_error_of_a_latency_covers_all_that_its_ends_can_have_been() {
@@ -49,8 +49,34 @@ fn off_cpu_time_belongs_to_the_call_and_to_the_child_that_was_switched_out() {
         interrupt x1 10 off 2";
     check_children(script, "100 +100 complete main+10 off 17", children);
     let f = &analyse(script, Request::default()).functions[0];
-    assert_eq!((f.off_cpu.count, f.off_cpu.sum_ns), (1, 17));
-    assert_eq!(f.cpu_percent, 8.3);
+    let off_cpu = f.off_cpu.unwrap();
+    assert_eq!((off_cpu.count, off_cpu.sum_ns), (1, 17));
+    assert_eq!(f.cpu_percent, Some(8.3));
+}
+
+/// It was 0: the calls seemed to have been on the CPU all the time.
+#[test]
+fn off_cpu_time_without_switch_records_is_unknown_and_not_0() {
+    let script = "
+        0 start main+4
+        100 call main+10 f
+        105 call f+10 g
+        140 ret g+20 f+15
+        150 ret f+40 main+15
+        200 call main+20 f";
+    let report = analyse(script, Request::default());
+    assert_eq!(report.trace.no_off_cpu, Some(NoOffCpu::NoSwitches));
+    let f = &report.functions[0];
+    assert_eq!((f.calls.complete, f.calls.open_end), (1, 1));
+    assert_eq!((f.off_cpu, f.cpu_percent, f.outermost.off_cpu_ns), (None, None, None));
+    assert!(f.histogram.iter().all(|bucket| bucket.off_cpu_count.is_none()), "{:?}", f.histogram);
+    let all_rows = f.rows.iter().chain(&f.longest_open);
+    assert_eq!(all_rows.map(|row| row.off_cpu_ns).collect::<Vec<_>>(), [None; 3]);
+    for children in [&f.children, &f.callers[0].children] {
+        let known: Vec<_> = children.iter().map(|row| (row.total.off_cpu_ns, row.cpu_percent)).collect();
+        assert_eq!(known, [(None, None); 2]);
+    }
+    assert_eq!(f.callers[0].off_cpu, None);
 }
 
 #[test]
@@ -68,6 +94,7 @@ fn time_off_the_cpu_before_a_call_is_not_its_own() {
 #[test]
 fn coverage_scales_cpu_percent_to_what_was_observed() {
     let script = "
+        off 10 20
         0 start main+4
         100 call main+10 f
         150 ret f+40 main+15
@@ -76,7 +103,7 @@ fn coverage_scales_cpu_percent_to_what_was_observed() {
     let thread = &report.loss.threads[0];
     assert_eq!((thread.window_ns, thread.observed_ns, thread.lost_ns), (1000, 500, 500));
     assert_eq!((report.loss.coverage, report.loss.overflows), (0.5, 1));
-    assert_eq!(report.functions[0].cpu_percent, 10.0);
+    assert_eq!(report.functions[0].cpu_percent, Some(10.0));
 }
 
 #[test]

@@ -513,3 +513,64 @@ fn a_gap_inside_the_filter_cuts_and_outside_of_it_too() {
         310 out.ret f+40 k+15";
     check(script, "100 >=10 cut [unknown]\n200 >=20 cut [unknown]\n300 +10 complete k+10");
 }
+
+#[test]
+fn a_hidden_function_that_is_called_in_sight_has_calls() {
+    let script = "
+        filter
+        code call f+10 h
+        100 start main
+        110 out.call main+10 f
+        150 start main+15
+        160 out.icall main+20 f
+        170 start main+25
+        180 out.call main+30 f+50
+        190 start main+35
+        200 out.call main+40 f
+        220 start h
+        230 out.ret h+10 f+15
+        240 start main+45";
+    // Control that comes to its middle is no call of it.  Of what it calls only code inside the filter is seen.
+    let rows = "
+        110 +40 complete main+10 hidden
+        160 +10 complete main+20 hidden
+        200 +40 complete main+40 hidden";
+    check_children(script, rows, "self x3 80\ncall h at f+10 x1 10");
+    assert_eq!(analyse(script, Request::default()).functions[0].hidden, 3);
+}
+
+#[test]
+fn a_hidden_function_that_is_called_through_a_stub_or_a_tail_jump_has_calls() {
+    let script = "
+        filter
+        100 start main
+        110 call main+10 plt
+        112 out.jmp plt+4 f
+        150 start main+15
+        160 call main+20 k
+        165 out.jmp k+10 f
+        190 start main+25
+        200 call main+30 k
+        205 out.fall k+10 f
+        220 start main+35";
+    // Code that runs into the function does not call it.
+    let rows = "
+        112 +38 complete main+10 hidden
+        165 +25 complete jump k+10 hidden";
+    check(script, rows);
+}
+
+#[test]
+fn a_hidden_function_that_is_left_by_an_exception_is_unwound_and_one_that_does_not_return_is_open() {
+    let script = "
+        filter
+        100 start main
+        110 call main+10 k
+        120 out.call k+10 f
+        150 start main+80
+        200 out.call main+90 f";
+    let rows = "
+        120 +30 unwound k+10 hidden
+        200 >=0 open_end main+90 hidden";
+    check(script, rows);
+}

@@ -3,6 +3,7 @@
 //! [`script`] has the language of the tests.
 
 mod any_events;
+mod branch_paths;
 mod causes;
 mod checks;
 mod completeness;
@@ -14,6 +15,7 @@ mod ip_filter;
 mod landings;
 mod ledger;
 mod modes;
+mod open_calls;
 mod script;
 mod signals;
 mod tails;

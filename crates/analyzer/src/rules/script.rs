@@ -31,9 +31,10 @@ use model::{
     Transfer, Waiting, WakerSeen, Waking,
 };
 
+use crate::branch_path::{self, BranchRecorder, To};
 use crate::{
-    Analysis, CallRow, CallTree, Caller, CheckedAnalysis, ChildKind, ChildRow, FunctionReport, Place, Report,
-    Request, Status, Step, Surroundings, TreeSink, Violation,
+    Analysis, CallRow, CallTree, Caller, CheckedAnalysis, ChildKind, ChildRow, FunctionReport, OpenCaller,
+    OpenCalls, Place, Report, Request, Status, Step, Surroundings, TreeSink, Violation,
 };
 
 const SLOT: u64 = 0x1000;
@@ -253,7 +254,16 @@ pub(super) fn analyse_trees(script: &str, request: Request, sink: &mut dyn TreeS
     report
 }
 
-fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Report, Vec<Violation>) {
+/// What a script says.
+struct Parsed {
+    program: Program,
+    events: Vec<(Tid, SpaceId, TraceEvent)>,
+    records: Vec<SidebandRecord>,
+    request: Request,
+    has_ip_filter: bool,
+}
+
+fn parse(script: &str, request: Request) -> Parsed {
     let mut program = Program { code: vec![0x90; SLOT as usize * NAMES.len()] };
     let (mut events, mut records) = (Vec::new(), Vec::new());
     let mut request = request;
@@ -294,6 +304,11 @@ fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Repo
             _ => panic!("what is {line}?"),
         }
     }
+    Parsed { program, events, records, request, has_ip_filter }
+}
+
+fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Report, Vec<Violation>) {
+    let Parsed { program, events, records, request, has_ip_filter } = parse(script, request);
     let schedule = Schedule::new(&records);
     let around = Surroundings {
         code: &program,
@@ -301,6 +316,7 @@ fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Repo
         schedule: &schedule,
         window: (Ns(0), Ns(1000)),
         scheduler: None,
+        no_times: None,
         has_ip_filter,
         is_part: false,
         buffers: &[],
@@ -320,6 +336,27 @@ fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Repo
     }
     analysis.overflows(AuxOwner::Cpu(Cpu(0)), overflows);
     analysis.finish()
+}
+
+/// The branches of each call of `f`: `from -> to`.
+pub(super) fn branch_paths(script: &str) -> Vec<Vec<String>> {
+    let rows = analyse(script, Request::default()).functions.swap_remove(0).rows;
+    let Parsed { program, events, .. } = parse(script, Request::default());
+    let mut recorder = BranchRecorder::new(&rows, &program);
+    for (tid, space, event) in &events {
+        recorder.events(Pid(7), *tid, *space, &[*event]);
+    }
+    let step = |step: &branch_path::Step| {
+        let to = match step.to {
+            To::Place(to) => site_text(Some(to)),
+            To::Kernel => "[kernel]".into(),
+            To::Handler(to) => format!("[handler] {}", site_text(Some(to))),
+            To::Outside => "[outside]".into(),
+        };
+        format!("{} -> {to}", site_text(Some(step.from)))
+    };
+    let paths = recorder.finish().into_iter().flatten();
+    paths.map(|path| path.steps.iter().map(step).collect()).collect()
 }
 
 /// Events that come one by one, and those of which runs are analysed ahead, make the same report.
@@ -368,7 +405,8 @@ pub(super) fn row_text(row: &CallRow) -> String {
         let place = row.site.unwrap();
         assert_eq!(u64::from(function.0), place.svma.0 / SLOT, "the site belongs to the caller");
     }
-    for (name, number) in [("error", row.error_ns), ("off", row.off_cpu_ns), ("depth", u64::from(row.depth))]
+    for (name, number) in
+        [("error", row.error_ns), ("off", row.off_cpu_ns.unwrap_or(0)), ("depth", u64::from(row.depth))]
     {
         if number != 0 {
             write!(text, " {name} {number}").unwrap();
@@ -376,6 +414,9 @@ pub(super) fn row_text(row: &CallRow) -> String {
     }
     if row.ended_by_jump {
         text += " by jump";
+    }
+    if row.hidden {
+        text += " hidden";
     }
     if row.undecided {
         text += " undecided";
@@ -401,8 +442,8 @@ pub(super) fn tree_text(tree: &CallTree) -> Vec<String> {
         if own.sum_ns != total.sum_ns {
             write!(text, " self {}", own.sum_ns).unwrap();
         }
-        if total.off_cpu_ns != 0 {
-            write!(text, " off {} self {}", total.off_cpu_ns, own.off_cpu_ns).unwrap();
+        if let (Some(off @ 1..), Some(own)) = (total.off_cpu_ns, own.off_cpu_ns) {
+            write!(text, " off {off} self {own}").unwrap();
         }
         if total.count != 1 {
             write!(text, " x{}", total.count).unwrap();
@@ -418,8 +459,8 @@ pub(super) fn tree_text(tree: &CallTree) -> Vec<String> {
 fn child_text(child: &ChildRow) -> String {
     let mut text = callee_text(child.kind, child.function, child.site);
     write!(text, " x{} {}", child.total.count, child.total.sum_ns).unwrap();
-    if child.total.off_cpu_ns != 0 {
-        write!(text, " off {}", child.total.off_cpu_ns).unwrap();
+    if let Some(off @ 1..) = child.total.off_cpu_ns {
+        write!(text, " off {off}").unwrap();
     }
     text
 }
@@ -427,6 +468,26 @@ fn child_text(child: &ChildRow) -> String {
 /// Children rows.
 pub(super) fn children_text(function: &FunctionReport) -> Vec<String> {
     function.children.iter().map(child_text).collect()
+}
+
+/// The open calls, their children, and their callers.
+pub(super) fn open_text(open: &OpenCalls) -> Vec<String> {
+    let OpenCalls { observed, resumed, children, callers, overfull } = open;
+    assert_eq!(*overfull, None);
+    if observed.count == 0 {
+        assert_eq!(*open, OpenCalls::default());
+        return Vec::new();
+    }
+    let mut head = format!("{} call {}", observed.count, observed.sum_ns);
+    for (name, ns) in [("off", observed.off_cpu_ns), ("resumed", Some(resumed.sum_ns))] {
+        if let Some(ns) = ns.filter(|ns| *ns != 0) {
+            write!(head, " {name} {ns}").unwrap();
+        }
+    }
+    let caller = |c: &OpenCaller| {
+        format!("from {} x{} {}", caller_text(c.caller, c.site), c.observed.count, c.observed.sum_ns)
+    };
+    [head].into_iter().chain(children.iter().map(child_text)).chain(callers.iter().map(caller)).collect()
 }
 
 #[track_caller]

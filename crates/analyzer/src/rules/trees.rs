@@ -126,7 +126,7 @@ fn calls_that_are_alike_are_one_node_where_that_is_asked_for() {
         350 ret f+40 main+25";
     let mut paths = Paths::of_calls();
     let report = analyse_trees(script, Request::default(), &mut paths);
-    let tree = paths.finish();
+    let tree = paths.finish().tree;
     let expect = [
         "call f at main+20 100 +150 self 95 x2",
         "  call g at f+10 110 +40 self 24 x2",

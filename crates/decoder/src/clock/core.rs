@@ -5,7 +5,8 @@
 //! wrong.  So it is believed only where the frequencies that the anchors around measure agree with it; where they do
 //! not, these are the bounds: the frequency changes less often than MTC packets come.
 
-use super::interval::{Anchor, Span};
+use super::anchor::Anchor;
+use super::interval::Span;
 use super::ticks::FRACTION;
 
 /// CBR counts multiples of the bus clock, whose own frequency is not exactly the nominal one, and spread: the true
@@ -41,6 +42,11 @@ impl Range {
     fn intersection(self, other: Self) -> Option<Self> {
         let (low, high) = (self.low.max(other.low), self.high.min(other.high));
         (low <= high).then_some(Self { low, high })
+    }
+
+    /// The core may also run at half of the frequency.
+    pub(super) fn or_twice_as_long(self) -> Self {
+        Self { high: self.high.saturating_mul(2), ..self }
     }
 
     /// With what CBR's bus clock may be off.

@@ -13,7 +13,7 @@
 use model::{AuxBuffer, AuxPiece};
 use packet::Packet;
 
-use super::interval::Anchor;
+use super::anchor::{Anchor, Kind};
 use super::ticks::FRACTION;
 use crate::reader;
 
@@ -173,6 +173,8 @@ pub(super) struct Crystal {
 struct Base {
     /// TSC at the counter's last change before the TMA.
     tsc: u64,
+    /// The TSC that the TMA belongs to.
+    tma: model::Tsc,
     /// Crystal ticks since.
     passed: u64,
     /// Counter at the last MTC or TMA; low bits only.
@@ -192,15 +194,15 @@ impl Crystal {
         self.base = None;
     }
 
-    /// A TMA packet behind a TSC packet.
+    /// A TMA packet that follows a TSC packet.
     pub(super) fn tma(&mut self, tsc: model::Tsc, ctc: u16, fast: u16) {
-        let tsc = tsc.0.saturating_sub(u64::from(fast));
-        self.base = Some(Base { tsc, passed: 0, counter: u64::from(ctc), known_bits: 16 });
+        let tick = tsc.0.saturating_sub(u64::from(fast));
+        self.base = Some(Base { tsc: tick, tma: tsc, passed: 0, counter: u64::from(ctc), known_bits: 16 });
     }
 
-    /// An MTC packet, when it is not earlier than `now` (ticks with fraction), and whether others were skipped before it;
-    /// `None` if it says nothing.
-    pub(super) fn mtc(&mut self, payload: u8, now: u128) -> Option<(Anchor, bool)> {
+    /// An MTC packet, when it is not earlier than `now` (ticks with fraction); `None` if it says nothing.  `lag`: how old TSC and TMA may
+    /// be, in such ticks.
+    pub(super) fn mtc(&mut self, payload: u8, now: u128, lag: u128) -> Option<Mtc> {
         let (ratio, base, period) = (self.ratio?, self.base.as_mut()?, self.period);
         // The payload's bits that the known counter covers: fewer than 8 right behind a TMA with a long period.
         let bits = base.known_bits.saturating_sub(period).min(8);
@@ -214,23 +216,36 @@ impl Crystal {
             0 => mask + 1,
             steps => steps,
         };
+        // TSC and TMA say what was some core cycles ago: the first count after them may stand in an MTC before them.
+        let first = ((before + 1) << period).saturating_sub(base.counter);
+        let is_said = base.passed == 0 && base.is_soon(first, ratio, lag);
+        let skips = steps > if is_said { 2 } else { 1 };
         base.passed = base.passed.saturating_add(((before + steps) << period).saturating_sub(base.counter));
         (base.counter, base.known_bits) = (u64::from(payload) << period, period + 8);
-        let late = (steps > 1).then_some(1u64 << period);
-        let anchor = base.anchor(ratio, late);
-        if now <= anchor.hi {
-            return Some((anchor, steps > 1));
+        let on_time = base.anchor(ratio, 0);
+        let late = |base: &Base| skips.then(|| base.anchor(ratio, 1 << period));
+        if now <= on_time.hi {
+            return Some(Mtc { on_time, late: late(base) });
         }
         // If cycles say that much more time passed, more than 255 packets were skipped and the counter went round.
         let round = 256u64 << period;
         let round_ticks = base.ticks(round, ratio.high).max(1);
-        let rounds = (now - anchor.hi + round_ticks / 2) / round_ticks;
+        let rounds = (now - on_time.hi + round_ticks / 2) / round_ticks;
         if rounds == 0 {
-            return Some((anchor, steps > 1));
+            return Some(Mtc { on_time, late: late(base) });
         }
         base.passed = base.passed.saturating_add(round.saturating_mul(u64::try_from(rounds).ok()?));
-        Some((base.anchor(ratio, Some(round)), true))
+        Some(Mtc { on_time: base.anchor(ratio, 0), late: Some(base.anchor(ratio, round)) })
     }
+}
+
+/// What an MTC packet says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mtc {
+    /// When the counter changed to what it is now.
+    pub(super) on_time: Anchor,
+    /// Others were skipped before it: on wake-up a packet comes for the counter as it is then, and may stand anywhere in this range.
+    pub(super) late: Option<Anchor>,
 }
 
 impl Base {
@@ -238,14 +253,19 @@ impl Base {
         (u128::from(crystal_ticks) * u128::from(ratio)) >> (RATIO_FRACTION - FRACTION)
     }
 
-    /// When the counter changed to what it is now.  A packet behind skipped ones may be up to `late` crystal ticks late: on
-    /// wake-up it comes for the counter as it is then.
-    fn anchor(&self, ratio: CrystalRatio, late: Option<u64>) -> Anchor {
+    /// When the counter changed to what it is now, and up to `late` crystal ticks after that.
+    fn anchor(&self, ratio: CrystalRatio, late: u64) -> Anchor {
         let tick = 1u128 << FRACTION;
         let base = u128::from(self.tsc) << FRACTION;
         let lo = (base + self.ticks(self.passed, ratio.low)).saturating_sub(tick);
-        let hi = base + self.ticks(self.passed.saturating_add(late.unwrap_or(0)), ratio.high) + tick;
-        Anchor { lo, hi }
+        let hi = base + self.ticks(self.passed.saturating_add(late), ratio.high) + tick;
+        Anchor::mtc(lo, hi, if late == 0 { Kind::Final } else { Kind::LateMtc })
+    }
+
+    /// So many crystal ticks after the TMA the TSC is at most `lag` more than it said.
+    fn is_soon(&self, crystal_ticks: u64, ratio: CrystalRatio, lag: u128) -> bool {
+        let at = (u128::from(self.tsc) << FRACTION) + self.ticks(crystal_ticks, ratio.low);
+        at <= (u128::from(self.tma.0 + 1) << FRACTION) + lag
     }
 }
 

@@ -14,38 +14,14 @@
 
 use std::num::NonZeroU64;
 
-use model::{ClockBehind, EventTime, Tsc, TscClock};
+use model::{ClockBehind, EventTime, TscClock};
 
+use super::anchor::{Anchor, Kind, of_lag};
 use super::core::{Measured, Multiples, Range};
 use super::ticks::{self, FRACTION};
 
 /// Counts of cycles saturate here, so that sums of them, as ticks, cannot overflow.
 const MAX_CYCLES: u64 = 1 << 62;
-
-/// A place in the stream at which the TSC is known: from `lo` to `hi`, with fraction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Anchor {
-    pub(super) lo: u128,
-    pub(super) hi: u128,
-}
-
-impl Anchor {
-    pub(super) fn exact(Tsc(tsc): Tsc) -> Self {
-        let at = u128::from(tsc) << FRACTION;
-        Self { lo: at, hi: at }
-    }
-
-    /// How far it is to `right`, which is behind: at least, and at most.
-    pub(super) fn lengths_to(self, right: Self) -> (u128, u128) {
-        (right.lo.saturating_sub(self.hi), right.hi.saturating_sub(self.lo))
-    }
-
-    /// The best guess: a tick's rounding on both sides, and packets are rarely late.
-    #[inline]
-    pub(super) fn best(self) -> u128 {
-        self.lo + ((self.hi - self.lo) / 2).min(ticks::ONE)
-    }
-}
 
 /// What passed since the last anchor, as far as it was counted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -122,6 +98,8 @@ pub(super) struct Regular {
     hi: i64,
     hi_and_short: i64,
     hi_and_long: i64,
+    /// No slot's lower bound is above that of the right anchor.
+    right_lo: i64,
     /// The estimate: so much is shared out among so many cycles, from here on.
     point: i64,
     span: u64,
@@ -140,7 +118,10 @@ impl Regular {
         let point = self.point + (self.span * most / self.shares) as i64;
         let ns = |ticks: i64| self.clock.to_ns(ticks as u64 >> FRACTION);
         let up = hi + (ticks::ONE as i64 - 1);
-        (lo <= hi).then(|| EventTime { lo: ns(lo), point: ns(point.clamp(lo, hi)), hi: ns(up) })
+        (lo <= hi).then(|| {
+            let lo = lo.min(self.right_lo);
+            EventTime { lo: ns(lo), point: ns(point.clamp(lo, hi)), hi: ns(up) }
+        })
     }
 }
 
@@ -201,7 +182,7 @@ impl Interval {
 
     /// What its times come down to; none if time passed that nothing accounts for, or if it does not fit.
     pub(super) fn lines(&self, unseen: u64, conversion: TscClock) -> Option<Lines> {
-        let (Anchor { lo: start, hi: left_hi }, right, all) = (self.left, self.right, self.all);
+        let (Anchor { lo: start, hi: left_hi, .. }, right, all) = (self.left, self.right, self.all);
         if self.stalls {
             return None;
         }
@@ -214,7 +195,7 @@ impl Interval {
             return None;
         }
         let [left_lo, left, left_hi, right_lo, right, right_hi] =
-            [start, self.left.best(), left_hi, right.lo, right.best(), right.hi].map(|at| (at - from) as i64);
+            [start, self.left.best, left_hi, right.lo, right.best, right.hi].map(|at| (at - from) as i64);
         let [low, high, middle] = [cycle.low, cycle.high, cycle.middle()].map(|length| length as i64);
         let (most, least, slack) = (all.most as i64, all.least() as i64, unseen as i64 * high);
         let is_cut = self.cycle.is_some() && all.doubt.breaks != 0;
@@ -234,6 +215,7 @@ impl Interval {
             hi: right_hi,
             hi_and_short: bound(right_hi + slack - least * low, FAR),
             hi_and_long: FAR,
+            right_lo,
             point: left,
             span: span as u64,
             shares: NonZeroU64::new(shares)?,
@@ -246,6 +228,87 @@ impl Interval {
             lo_and_long: bound(right_lo - most * high - slack, -FAR),
             point: behind_last,
         })
+    }
+
+    /// Narrows the anchor that this interval ends with, where `next` begins, by what bounds it from both sides: this interval's start and
+    /// cycles, and the cycles and end of `next`.  The latter alone narrow the start of `next` if that is in PSB+.  `cycle`: around
+    /// it, where they do not say.  False if nothing fits all of that.
+    ///
+    /// ```text
+    ///   MTC ------ cycles ------ TSC ------ cycles ------ MTC
+    ///   at least, and at most if    at most, and at least if
+    ///   tracing was always on       tracing was always on
+    /// ```
+    pub(super) fn narrow_end(
+        &mut self,
+        mut next: Option<&mut Self>,
+        cycle: Option<Range>,
+        unseen: u64,
+    ) -> bool {
+        let around = [self.cycle, next.as_ref().and_then(|next| next.cycle)].into_iter().flatten();
+        let wide = self.right.bounded(around.reduce(Range::hull).or(cycle));
+        let mut fits = true;
+        let mut right = wide;
+        let mut estimate = self.end_estimate().filter(|_| wide.kind != Kind::PsbTsc);
+        if let Some(next) = &mut next {
+            fits = next.narrow_start(cycle, unseen);
+            estimate = if wide.kind == Kind::PsbTsc {
+                Some(next.left.best)
+            } else {
+                next.start_estimate().or(estimate)
+            };
+            right = right.within((next.left.lo, next.left.hi)).unwrap_or(wide);
+        }
+        self.right = wide;
+        let own = right.within(self.bounds_by_cycles(self.all, unseen));
+        fits &= own.is_some();
+        let mut own = own.unwrap_or(wide);
+        if wide.kind == Kind::PsbTsc {
+            own.lo = next.as_ref().map_or(wide.lo, |next| next.left.lo).min(own.hi);
+        }
+        self.right = own.narrowed(estimate);
+        if let Some(next) = next
+            && wide.kind != Kind::PsbTsc
+        {
+            next.left = self.right;
+        }
+        fits
+    }
+
+    /// Narrows the anchor that this interval starts with by its cycles and its end; false if they contradict it.
+    pub(super) fn narrow_start(&mut self, cycle: Option<Range>, unseen: u64) -> bool {
+        let wide = self.left.bounded(self.cycle.or(cycle));
+        self.left = wide;
+        let own = wide.within(self.bounds_by_cycles(Span::default(), unseen));
+        // The estimate is the same whether or not a segment begins here, which does not know where its first CYC counts from.
+        let all = Span { doubt: Doubt { cycles: 0, ..self.all.doubt }, ..self.all };
+        let likely = wide.within(Self { all, ..*self }.bounds_by_cycles(Span::default(), unseen));
+        let estimate = likely.unwrap_or(wide).narrowed(self.start_estimate()).best;
+        self.left = own.unwrap_or(wide).narrowed(Some(estimate));
+        own.is_some()
+    }
+
+    /// The start by its end and its cycles, if these are more exact than a TSC packet.
+    fn start_estimate(&self) -> Option<u128> {
+        let cycle = self.cycle.filter(|cycle| self.is_short(*cycle))?;
+        self.right.best.checked_sub(ticks::of(self.all.most, cycle.middle()))
+    }
+
+    /// The end by its start and its cycles, if these are more exact than a TSC packet, and all of them were counted.
+    fn end_estimate(&self) -> Option<u128> {
+        let cycle = self.cycle.filter(|cycle| self.all.doubt == Doubt::default() && self.is_short(*cycle))?;
+        Some(self.left.best + ticks::of(self.all.most, cycle.middle()))
+    }
+
+    /// What the length of its cycles leaves open is less than the lag of a TSC packet.
+    fn is_short(&self, cycle: Range) -> bool {
+        ticks::of(self.all.most, cycle.high - cycle.low) <= of_lag(cycle.high)
+    }
+
+    /// Neither of its anchors is still to be narrowed.
+    #[inline]
+    pub(super) fn is_narrow(&self) -> bool {
+        self.left.kind == Kind::Final && self.right.kind == Kind::Final
     }
 
     /// All its cycles do not fit between its anchors: what bounds its end contradicts itself.
@@ -266,8 +329,15 @@ impl Interval {
         EventTime { lo: ns(lo), point: ns(point), hi: conversion.to_ns(ticks::ceil(hi)) }
     }
 
-    /// The bounds of a slot `since` behind the left anchor.
+    /// The bounds of a slot `since` behind the left anchor.  The lower one is not above that of the right anchor: what follows starts from
+    /// that, and bounds must not depend on which events are asked for before it.
     fn bounds(&self, since: Span, unseen: u64) -> (u128, u128) {
+        let (lo, hi) = self.bounds_by_cycles(since, unseen);
+        (lo.min(self.right.lo), hi)
+    }
+
+    /// As [`Self::bounds`], with no regard to what follows.
+    fn bounds_by_cycles(&self, since: Span, unseen: u64) -> (u128, u128) {
         let &Self { left, right, all, .. } = self;
         let Some(cycle) = self.cycle else { return (left.lo, right.hi) };
         let slack = ticks::of(unseen, cycle.high);
@@ -287,7 +357,7 @@ impl Interval {
     }
 
     fn point(&self, since: Span) -> u128 {
-        let (all, left, right) = (self.all, self.left.best(), self.right.best());
+        let (all, left, right) = (self.all, self.left.best, self.right.best);
         match self.cycle.map(Range::middle) {
             Some(length) if all.doubt.breaks != 0 && since.doubt.breaks == all.doubt.breaks => {
                 right.saturating_sub(ticks::of(all.most.saturating_sub(since.most), length))
@@ -311,7 +381,7 @@ pub(super) fn behind(anchor: Anchor, since: Span, cycle: Option<Range>, unseen: 
     let slack = ticks::of(unseen, cycle.high);
     let lo = anchor.lo + ticks::of(since.least(), cycle.low).saturating_sub(slack);
     let hi = anchor.hi + ticks::of(since.most, cycle.high) + slack;
-    let point = anchor.best() + ticks::of(since.most, cycle.middle());
+    let point = anchor.best + ticks::of(since.most, cycle.middle());
     Open { lo, point, hi: (since.doubt.breaks == 0).then_some(hi) }
 }
 
@@ -335,7 +405,7 @@ mod tests {
         ) {
             let left = u128::from(tsc) << FRACTION;
             let right = left + u128::from(lens[1]);
-            let anchor = |lo: u128, len: u64| Anchor { lo, hi: lo + u128::from(len) };
+            let anchor = |lo: u128, len: u64| Anchor::mtc(lo, lo + u128::from(len), Kind::Final);
             let span = |most: u64, breaks: u32| Span { most, doubt: Doubt { cycles: straddle.min(most), breaks } };
             let all = span(all, all_breaks);
             let mut interval =

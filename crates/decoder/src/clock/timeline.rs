@@ -6,14 +6,15 @@
 use model::{EventTime, Ns, TscClock};
 
 use super::Slot;
+use super::anchor::Anchor;
 use super::core::Range;
-use super::interval::{self, Anchor, Doubt, Interval, Lines, Regular, Span};
+use super::interval::{self, Doubt, Interval, Lines, Regular, Span};
 use super::ticks;
 
 /// When the slots of a part were.
 pub(super) enum Rule {
-    /// Before the first anchor, which is here.
-    Before(Ns),
+    /// Before the first anchor.
+    Before(Anchor),
     Between(Interval),
     /// Behind the last anchor; not behind the end of the recording.
     Behind {
@@ -300,7 +301,9 @@ impl Timeline {
 
     fn by_rule(&self, part: &Part, since: Span) -> Option<EventTime> {
         let time = match &part.rule {
-            Rule::Before(anchor) => EventTime { lo: Ns(0), point: *anchor, hi: *anchor },
+            Rule::Before(Anchor { lo, hi, .. }) => {
+                EventTime { lo: Ns(0), point: self.ns(*lo), hi: self.ns_up(*hi) }
+            }
             Rule::Between(interval) => interval.time(since, self.unseen_cycles, self.conversion),
             Rule::Behind { anchor, cycle, end } => {
                 let bounds = interval::behind(*anchor, since, *cycle, self.unseen_cycles);
@@ -316,6 +319,8 @@ impl Timeline {
 
 #[cfg(test)]
 mod tests {
+    use model::Tsc;
+
     use super::*;
 
     #[test]
@@ -325,7 +330,7 @@ mod tests {
         let mut parts = vec![];
         for slots in [1, 0, 0, 0, 2, 0, 1] {
             (0..slots).for_each(|_| _ = timeline.push(Span::default(), 0));
-            timeline.close(Rule::Before(Ns(parts.len() as u64)));
+            timeline.close(Rule::Before(Anchor::exact(Tsc(parts.len() as u64))));
             timeline.settle();
             parts.push(timeline.parts.len());
         }

@@ -44,7 +44,10 @@ impl Flow<'_> {
 
     #[cold]
     fn attributed_from(&self, now: Option<Now>) -> Attributed {
-        let running = self.owner.at(self.clock.now_lo());
+        let running = match now {
+            Some(_) => self.owner.at(self.clock.now_lo()),
+            None => self.owner.at_start(false),
+        };
         let space = self.space_of(running);
         let Some(first) = now else { return Attributed { running, space, ..Attributed::NOBODY } };
         let before = |until: Ns| match until {
@@ -63,8 +66,12 @@ impl Flow<'_> {
         self.context.code.space(running.pid, self.space_time(running))
     }
 
-    /// When the address space of a thread that runs now is asked for.
+    /// When the address space of a thread that runs now is asked for.  Without times it is the last one: a command that was
+    /// recorded from its start has executed its program by then.
     fn space_time(&self, running: Running) -> Ns {
+        if !self.context.has_times() {
+            return Ns::MAX;
+        }
         self.clock.now_estimate().max(running.from)
     }
 }

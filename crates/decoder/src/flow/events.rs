@@ -61,9 +61,6 @@ impl Fup {
 impl Flow<'_> {
     /// A packet that is neither flow nor time.
     pub(super) fn event(&mut self, packet: Packet) {
-        if let Packet::Exstop { .. } | Packet::Pwrx { .. } = packet {
-            self.clock.discontinuity(); // the core slept: no cycles were counted
-        }
         if let Packet::Pip { non_root, .. } = packet {
             self.pip(non_root);
         }

@@ -1,4 +1,4 @@
-//! Control transfers and gaps: `tid time ~error kind from -> to`.
+//! Control transfers and gaps: `tid time ~error kind from -> to`; without times `tid - ~- kind from -> to`.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -7,11 +7,12 @@ use std::io::{self, Write};
 use decoder::{Context, DecodeOptions, SegmentDecoder};
 use image::Image;
 use model::{
-    AsyncCause, Avma, BranchEvent, EndKind, EventSink, FunctionId, FunctionLookup, Gap, GapCause, Pid,
-    Recording, SpaceId, Tid, TraceEvent, Transfer,
+    AsyncCause, Avma, BranchEvent, EndKind, EventSink, EventTime, FunctionId, FunctionLookup, Gap, GapCause,
+    Pid, Recording, SpaceId, Tid, TraceEvent, Transfer,
 };
 
 use crate::config::DumpConfig;
+use crate::printable::printable;
 use crate::progress::Progress;
 use crate::{exit, messages, recording};
 
@@ -27,7 +28,13 @@ pub(super) fn dump(
     }
     let options = DecodeOptions { workers: config.workers, all_branches: true, ..DecodeOptions::default() };
     let progress = Progress::new("decoding", recording::aux_bytes(recording));
-    let mut lines = Lines { out, config, names: Names::new(&image), line: String::new(), result: Ok(()) };
+    let mut lines = Lines {
+        out,
+        config,
+        names: Names::new(&image, recording.no_times.is_none()),
+        line: String::new(),
+        result: Ok(()),
+    };
     let report = |done| progress.at(done);
     let context = Context::new(recording, &schedule, &image, true);
     decoder::decode_with(decoder, &context, &options, &report, &mut lines);
@@ -70,16 +77,19 @@ struct Names<'a> {
     image: &'a Image,
     /// Name and linked address of the functions met: at most all there are.
     known: HashMap<FunctionId, (String, u64)>,
+    /// Times are known.
+    has_times: bool,
 }
 
 impl<'a> Names<'a> {
-    fn new(image: &'a Image) -> Self {
-        Self { image, known: HashMap::new() }
+    fn new(image: &'a Image, has_times: bool) -> Self {
+        Self { image, known: HashMap::new(), has_times }
     }
 
     fn event(&mut self, line: &mut String, tid: Tid, space: SpaceId, event: &TraceEvent) {
-        let time = event.time();
-        let _ = write!(line, "{} {} ~{} ", tid.0, time.point.0, time.error_ns());
+        let _ = write!(line, "{} ", tid.0);
+        self.time(line, event.time());
+        line.push(' ');
         match event {
             TraceEvent::Branch(branch) => self.branch(line, space, branch),
             TraceEvent::Gap(gap) => self.gap(line, gap),
@@ -122,7 +132,7 @@ impl<'a> Names<'a> {
         let _ = write!(line, "gap {}", gap.cause.name());
         match gap.cause {
             GapCause::MissingCode { object } => {
-                let _ = write!(line, " {}", self.image.object_name(object));
+                let _ = write!(line, " {}", printable(self.image.object_name(object)));
             }
             GapCause::Desync { ip }
             | GapCause::UnmappedCode { ip }
@@ -132,8 +142,17 @@ impl<'a> Names<'a> {
             }
             _ => (),
         }
-        let (to, error_ns) = (gap.to.point.0, gap.to.error_ns());
-        let _ = write!(line, " to {to} ~{error_ns}, {} bytes at {}", gap.bytes, gap.at);
+        line.push_str(" to ");
+        self.time(line, gap.to);
+        let _ = write!(line, ", {} bytes at {}", gap.bytes, gap.at);
+    }
+
+    /// `1234 ~5`, or `- ~-` where no time is known.
+    fn time(&self, line: &mut String, time: EventTime) {
+        let _ = match self.has_times {
+            true => write!(line, "{} ~{}", time.point.0, time.error_ns()),
+            false => line.write_str("- ~-"),
+        };
     }
 
     /// ` 0x401136 main+0x10`; without a symbol only the address.
@@ -144,7 +163,10 @@ impl<'a> Names<'a> {
         }
         let image = self.image;
         let (name, entry) = self.known.entry(function).or_insert_with(|| {
-            (image.function_name(function), image.function_entry(function).map_or(0, |svma| svma.0))
+            (
+                printable(&image.function_name(function)),
+                image.function_entry(function).map_or(0, |svma| svma.0),
+            )
         });
         let _ = write!(line, " {name}");
         if let Some((_, svma)) = image.place(space, ip) {

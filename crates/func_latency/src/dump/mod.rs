@@ -31,7 +31,11 @@ pub fn run(config: &DumpConfig) -> Result<Exit> {
             packets::dump(&mut out, &recording, config)
         }
         DumpKind::Branches => {
-            let recording = recording::read_timed(&file)?;
+            let recording = recording::read_decodable(&file)?;
+            recording::warn_of_damage(&recording);
+            if config.window.is_some() {
+                recording::check_times(&recording, "--ti")?;
+            }
             check_threads(&recording, config)?;
             branches::dump(&mut out, &recording, config, decoder)
         }

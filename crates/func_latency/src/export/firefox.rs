@@ -4,14 +4,14 @@
 //! A "sample" here is no sample: there is one for each stretch in which the same function ran itself, and its weight is how
 //! long that was.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
 
 use analyzer::{CallRow, CallTree, TreeSink, Trees};
-use model::{Ns, Schedule, Tid};
+use model::{FunctionId, Ns, Schedule, Tid};
 use serde_json::{Value, json};
 
-use super::Labels;
+use super::{Labels, of_open_calls};
 use crate::render::Names;
 
 /// The version of the format.
@@ -23,6 +23,9 @@ pub struct Profile<'a> {
     schedule: &'a Schedule,
     start: Ns,
     threads: BTreeMap<Tid, Thread<'a>>,
+    /// Functions with a call that was seen whole: what was seen of their open calls is not shown.
+    with_whole: BTreeSet<FunctionId>,
+    with_open: BTreeSet<FunctionId>,
 }
 
 /// A thread's tables.
@@ -38,13 +41,24 @@ struct Sample {
     stack: usize,
     from: Ns,
     ns: u64,
+    /// It is of an open call of this function.
+    open: Option<FunctionId>,
 }
 
 impl<'a> Profile<'a> {
     /// A profile without calls, of a recording that starts then.
     #[must_use]
     pub fn new(names: &'a dyn Names, schedule: &'a Schedule, start: Ns) -> Self {
-        Self { names, schedule, start, threads: BTreeMap::new() }
+        let (with_whole, with_open) = (BTreeSet::new(), BTreeSet::new());
+        Self { names, schedule, start, threads: BTreeMap::new(), with_whole, with_open }
+    }
+
+    /// What is to be said of functions of which it shows the observed part; `None`: there are none.
+    #[must_use]
+    pub fn observed_part(&self) -> Option<String> {
+        let open = self.with_open.difference(&self.with_whole);
+        let open: Vec<String> = open.map(|function| self.names.function(*function)).collect();
+        (!open.is_empty()).then(|| of_open_calls(&open))
     }
 
     /// Writes it.
@@ -59,6 +73,7 @@ impl<'a> Profile<'a> {
                 "preprocessedProfileVersion": VERSION,
                 "version": 24, // of the format before processing: not looked at
                 "product": "func_latency",
+                "profileName": self.observed_part(),
                 "interval": 1e-6,
                 "startTime": 0,
                 "processType": 0,
@@ -89,6 +104,8 @@ impl<'a> Profile<'a> {
         let pid = life.map_or(tid.0, |life| life.pid.0);
         let name = self.name(tid).unwrap_or("thread");
         let Thread { labels, stacks, samples, .. } = thread;
+        let is_shown = |sample: &&Sample| sample.open.is_none_or(|open| !self.with_whole.contains(&open));
+        let samples: Vec<&Sample> = samples.iter().filter(is_shown).collect();
         let functions = labels.all().len();
         let numbers: Vec<usize> = (0..functions).collect();
         let none = vec![Value::Null; functions];
@@ -153,9 +170,9 @@ impl Thread<'_> {
     }
 
     /// What ran from `from` to `to` itself.
-    fn ran(&mut self, stack: usize, from: Ns, to: Ns) {
+    fn ran(&mut self, stack: usize, from: Ns, to: Ns, open: Option<FunctionId>) {
         if from < to {
-            self.samples.push(Sample { stack, from, ns: to.since(from) });
+            self.samples.push(Sample { stack, from, ns: to.since(from), open });
         }
     }
 }
@@ -165,10 +182,16 @@ impl TreeSink for Profile<'_> {
         Trees::Outermost
     }
 
+    fn resumed(&mut self, call: &CallRow, tree: &CallTree) {
+        self.call(call, tree);
+    }
+
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
-        if !call.status.counted() {
-            return;
-        }
+        let open_call = (!call.status.counted()).then_some(call.function);
+        match open_call {
+            None => self.with_whole.insert(call.function),
+            Some(function) => self.with_open.insert(function),
+        };
         let names = self.names;
         let anew = || Thread {
             labels: Labels::new(names),
@@ -183,19 +206,19 @@ impl TreeSink for Profile<'_> {
             while open.len() > step.depth
                 && let Some((stack, end)) = open.pop()
             {
-                thread.ran(stack, now, end);
+                thread.ran(stack, now, end, open_call);
                 now = end;
             }
             let caller = open.last().map(|(stack, _)| *stack);
             if let Some(caller) = caller {
-                thread.ran(caller, now, step.node.start);
+                thread.ran(caller, now, step.node.start, open_call);
             }
             now = step.node.start;
             let function = thread.labels.of(step.node);
             open.push((thread.stack(caller, function), step.node.end()));
         }
         while let Some((stack, end)) = open.pop() {
-            thread.ran(stack, now, end);
+            thread.ran(stack, now, end, open_call);
             now = end;
         }
     }

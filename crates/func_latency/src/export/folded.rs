@@ -10,11 +10,11 @@ use crate::args::Weight;
 use crate::render::Names;
 
 impl Weight {
-    /// That time, of all.
+    /// That time, of all; `None`: it is not known.
     #[must_use]
-    pub const fn of(self, total: &Total) -> u64 {
+    pub const fn of(self, total: &Total) -> Option<u64> {
         match self {
-            Self::Latency => total.sum_ns,
+            Self::Latency => Some(total.sum_ns),
             Self::Cpu => total.on_cpu_ns(),
         }
     }
@@ -23,7 +23,7 @@ impl Weight {
 /// The paths by name, and the time in ns; without those that took none.
 #[must_use]
 pub fn stacks(tree: &CallTree, names: &dyn Names, weight: Weight) -> BTreeMap<String, u64> {
-    let mut labels = Labels::new(names);
+    let mut labels = Labels::of_text(names);
     let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
     let mut path = String::new();
     let mut ends: Vec<usize> = Vec::new(); // of the path's frames
@@ -35,12 +35,11 @@ pub fn stacks(tree: &CallTree, names: &dyn Names, weight: Weight) -> BTreeMap<St
                 path.push(';');
             }
             let number = labels.of(step.node);
-            // A semicolon ends a frame, a line end the stack.
-            path.extend(labels.name(number).chars().map(|c| if matches!(c, ';' | '\n') { ':' } else { c }));
+            // A semicolon ends a frame.  A line end, which would end the stack, is escaped in the label.
+            path.extend(labels.name(number).chars().map(|c| if c == ';' { ':' } else { c }));
             ends.push(path.len());
         }
-        let own_ns = weight.of(&step.own);
-        if own_ns > 0 {
+        if let Some(own_ns @ 1..) = weight.of(&step.own) {
             *stacks.entry(path.clone()).or_default() += own_ns;
         }
     }

@@ -137,8 +137,9 @@ impl<'a> Trace<'a> {
             ..packet
         };
         if std::mem::take(&mut self.is_first) {
-            let event_names =
-                [PREEMPTED, OFF].map(|(iid, name)| EventName { iid, name: name.to_owned() }).to_vec();
+            let names = if self.schedule.has_switches() { &[PREEMPTED, OFF][..] } else { &[] };
+            let event_name = |(iid, name): &(u64, &str)| EventName { iid: *iid, name: (*name).to_owned() };
+            let event_names = names.iter().map(event_name).collect();
             packet.sequence_flags |= INCREMENTAL_STATE_CLEARED;
             packet.interned_data = Some(InternedData { event_names });
         }
@@ -157,7 +158,8 @@ impl<'a> Trace<'a> {
             let name = Some("off-CPU".to_owned());
             let off_cpu =
                 TrackDescriptor { uuid: track | OFF_CPU, name, thread: None, parent_uuid: Some(track) };
-            for descriptor in [own, off_cpu] {
+            let off_cpu = self.schedule.has_switches().then_some(off_cpu);
+            for descriptor in [Some(own), off_cpu].into_iter().flatten() {
                 self.packet(TracePacket { track_descriptor: Some(descriptor), ..TracePacket::default() });
             }
         }
@@ -193,6 +195,10 @@ impl TreeSink for Trace<'_> {
         Trees::Outermost
     }
 
+    fn resumed(&mut self, call: &CallRow, tree: &CallTree) {
+        self.call(call, tree);
+    }
+
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
         let track = self.tracks(call.tid);
         let mut open: Vec<Ns> = Vec::new();
@@ -208,7 +214,9 @@ impl TreeSink for Trace<'_> {
         }
         let end = Ns(call.start_ns.0.saturating_add(call.latency_ns));
         let schedule = self.schedule;
-        for span in off_cpu_spans(schedule, call.tid, call.start_ns, end).filter(|_| call.off_cpu_ns > 0) {
+        for span in off_cpu_spans(schedule, call.tid, call.start_ns, end)
+            .filter(|_| call.off_cpu_ns.is_some_and(|ns| ns > 0))
+        {
             let (iid, _) = if span.preempted { PREEMPTED } else { OFF };
             self.slice(track | OFF_CPU, span.from, SLICE_BEGIN, Some(iid), None);
             self.slice(track | OFF_CPU, span.to.unwrap_or(end), SLICE_END, None, None);

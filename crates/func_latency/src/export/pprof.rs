@@ -1,4 +1,4 @@
-//! A profile for `go tool pprof`: calls, latency and CPU time of each path.
+//! A profile for `go tool pprof`: calls, latency and, where it is known, CPU time of each path.
 //!
 //! A frame of a stack stands at the instruction that calls the next one, and the last at its function's first: what
 //! a function took itself is shown at the line where it begins, and what a callee took at the line that calls it.
@@ -7,12 +7,12 @@
 
 use std::collections::HashMap;
 
-use analyzer::{CallTree, Node, Place};
+use analyzer::{FoundPaths, Node, Place};
 use image::Image;
 use model::{ClockOffsets, FunctionId, FunctionLookup, Ns, ObjectId};
 use prost::Message;
 
-use super::{Labels, STACK_MAX};
+use super::{Labels, STACK_MAX, observed_part};
 use crate::render::Names;
 
 #[derive(Clone, PartialEq, Message)]
@@ -35,6 +35,9 @@ struct Profile {
     duration_nanos: i64,
     #[prost(int64, tag = "14")]
     default_sample_type: i64,
+    /// For people: `go tool pprof -comments`.
+    #[prost(int64, repeated, tag = "13")]
+    comment: Vec<i64>,
 }
 
 /// Numbers are indices of `string_table`.
@@ -169,7 +172,7 @@ fn stack(frames: &[Frame], places: &mut Places<'_>) -> Vec<u64> {
 /// The profile of the paths in a recording's `window`, encoded; addresses and lines are those of `image`.
 #[must_use]
 pub fn profile(
-    tree: &CallTree,
+    found: &FoundPaths,
     names: &dyn Names,
     image: &Image,
     window: (Ns, Ns),
@@ -177,12 +180,16 @@ pub fn profile(
 ) -> Vec<u8> {
     let mut places = Places { labels: Labels::new(names), numbers: HashMap::new(), all: Vec::new() };
     let mut strings = Strings::new();
+    // CPU time is a type of its own only where it is known.
+    let knows_cpu = found.tree.roots().all(|root| root.total.on_cpu_ns().is_some());
     let types = [("calls", "count"), ("latency", "nanoseconds"), ("cpu", "nanoseconds")];
-    let sample_type =
-        types.map(|(kind, unit)| ValueType { kind: strings.number(kind), unit: strings.number(unit) });
+    let types = types.into_iter().take(if knows_cpu { 3 } else { 2 });
+    let sample_type: Vec<ValueType> = types
+        .map(|(kind, unit)| ValueType { kind: strings.number(kind), unit: strings.number(unit) })
+        .collect();
     let mut frames: Vec<Frame> = Vec::new();
     let mut sample = Vec::new();
-    for step in tree.walk() {
+    for step in found.tree.walk() {
         let is_shown = step.depth < STACK_MAX;
         if is_shown {
             frames.truncate(step.depth);
@@ -190,16 +197,17 @@ pub fn profile(
             frames.push(Frame { function: places.labels.of(step.node), entry: entry(image, function), site });
         }
         let calls = if is_shown { step.node.total.count } else { 0 };
-        let values = [calls, step.own.sum_ns, step.own.on_cpu_ns()];
-        let value = values.map(|value| i64::try_from(value).unwrap_or(i64::MAX)).to_vec();
+        let values = [calls, step.own.sum_ns].into_iter().chain(step.own.on_cpu_ns());
+        let value = values.map(|value| i64::try_from(value).unwrap_or(i64::MAX)).collect();
         sample.push(Sample { location_id: stack(&frames, &mut places), value });
     }
     let function = functions(&places, image, &mut strings);
     let (location, mapping) = locations(&places, image, names, &mut strings);
     let realtime = clocks.realtime_ns.map(|offset| offset.saturating_add_unsigned(window.0.0));
     let default_sample_type = strings.number("latency");
+    let comment = observed_part(found, names).map(|note| strings.number(&note)).into_iter().collect();
     let profile = Profile {
-        sample_type: sample_type.to_vec(),
+        sample_type,
         sample,
         mapping,
         location,
@@ -207,6 +215,7 @@ pub fn profile(
         time_nanos: realtime.unwrap_or(0),
         duration_nanos: i64::try_from(window.1.since(window.0)).unwrap_or(i64::MAX),
         default_sample_type,
+        comment,
         string_table: strings.all,
     };
     profile.encode_to_vec()

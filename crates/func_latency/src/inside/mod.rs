@@ -149,7 +149,8 @@ impl TreeSink for InsideOfCalls<'_> {
         of.chains.add(row, tree.callers());
         if of.picks.has(row) {
             let end = Ns(call.start_ns.0.saturating_add(call.latency_ns));
-            let off = off_cpu_spans(schedule, call.tid, call.start_ns, end).filter(|_| call.off_cpu_ns > 0);
+            let off = off_cpu_spans(schedule, call.tid, call.start_ns, end)
+                .filter(|_| call.off_cpu_ns.is_some_and(|ns| ns > 0));
             let spans = Spans::of(call.start_ns, off);
             of.trees.insert(row, PrunedTree::of(tree, of.picks.nodes_max(), spans));
         }

@@ -157,7 +157,7 @@ mod tests {
             function: FunctionId(function),
             site: None,
             start: Ns(start),
-            total: Total { count: 1, sum_ns, off_cpu_ns: 0 },
+            total: Total { count: 1, sum_ns, off_cpu_ns: Some(0) },
             size,
         };
         CallTree::new(nodes.iter().map(node).collect())

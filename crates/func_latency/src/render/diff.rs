@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use analyzer::Stats;
 use analyzer::ledger::{LeftOut, Shift, Verdict};
+use model::NoOffCpu;
 use serde::Serialize;
 
 use super::ledger::json::{Cause, Entry, NotCompared};
@@ -24,6 +25,9 @@ pub struct Recorded {
     pub latencies_ns: Vec<u64>,
     /// Calls that are not compared.
     pub left_out: LeftOut,
+    /// Why its off-CPU time is not known.  If one of two recordings does not know it, it is inside of the time of the code that
+    /// went off the CPU in both.
+    pub no_off_cpu: Option<NoOffCpu>,
 }
 
 impl Recorded {
@@ -75,6 +79,14 @@ pub fn write_text(out: &mut dyn Write, difference: &Difference<'_>, width: usize
     for (name, recorded) in [("A", base), ("B", these)] {
         if let Some(left_out) = ledger::text::left_out(&recorded.left_out) {
             writeln!(out, "  not compared in {name}: {left_out}")?;
+        }
+    }
+    for (name, recorded) in [("A", base), ("B", these)] {
+        if let Some(why) = recorded.no_off_cpu {
+            writeln!(
+                out,
+                "  off-CPU time of {name} is not known ({why}): in both it is inside of the code that went off the CPU"
+            )?;
         }
     }
     write_shift(out, shift, &signed(ledger.comparison.difference_ns))?;
@@ -142,6 +154,8 @@ struct Group<'a> {
     p99_ns: Option<u64>,
     max_ns: Option<u64>,
     not_compared: NotCompared,
+    /// Why off-CPU time is not known; then it is inside of the other rows, on both sides.  Null: it is known.
+    no_off_cpu: Option<&'static str>,
     /// Blocks of calls that follow one another.
     blocks: usize,
 }
@@ -186,6 +200,7 @@ fn group(recorded: &Recorded, blocks: usize) -> Group<'_> {
         p99_ns: stats.spread.map(|spread| spread.p99_ns),
         max_ns: stats.spread.map(|spread| spread.max_ns),
         not_compared: recorded.left_out.into(),
+        no_off_cpu: recorded.no_off_cpu.map(NoOffCpu::reason),
         blocks,
     }
 }

@@ -6,11 +6,11 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use analyzer::CallTree;
+use analyzer::{CallTree, FoundPaths};
 
 use super::Names;
 use super::units::{counted, duration, grouped, share};
-use crate::export::Labels;
+use crate::export::{Labels, observed_part};
 use crate::tree_config::GraphStyle;
 
 /// A function, or one in a graph below it.
@@ -44,7 +44,7 @@ impl Graph {
         let functions = vec![Function::default(); labels.all().len()];
         let root = |label| Branch { label, ..Branch::default() };
         let branches = (0..functions.len()).map(root).collect();
-        let whole_ns = tree.roots().map(|root| style.weight.of(&root.total)).sum();
+        let whole_ns = tree.roots().filter_map(|root| style.weight.of(&root.total)).sum();
         let mut graph = Self { functions, branches, places: HashMap::new(), whole_ns };
         let mut path: Vec<usize> = Vec::new();
         // Of each function on the path: its branch in the graph below each function above it.
@@ -52,10 +52,10 @@ impl Graph {
         for (step, &label) in tree.walk().zip(&path_labels) {
             path.truncate(step.depth);
             below.truncate(step.depth);
-            let total_ns = style.weight.of(&step.node.total);
+            let total_ns = style.weight.of(&step.node.total).unwrap_or_default();
             let is_outermost = !path.contains(&label);
             if let Some(function) = graph.functions.get_mut(label) {
-                function.own_ns += style.weight.of(&step.own);
+                function.own_ns += style.weight.of(&step.own).unwrap_or_default();
                 function.calls += step.node.total.count;
                 function.total_ns += if is_outermost { total_ns } else { 0 };
             }
@@ -119,18 +119,27 @@ impl Graph {
 ///
 /// # Errors
 /// What `out` says.
-pub fn write(out: &mut dyn Write, tree: &CallTree, names: &dyn Names, style: &GraphStyle) -> io::Result<()> {
-    let mut labels = Labels::new(names);
-    let graph = Graph::new(tree, &mut labels, style);
+pub fn write(
+    out: &mut dyn Write,
+    found: &FoundPaths,
+    names: &dyn Names,
+    style: &GraphStyle,
+) -> io::Result<()> {
+    let mut labels = Labels::of_text(names);
+    let graph = Graph::new(&found.tree, &mut labels, style);
     let Graph { functions, whole_ns, .. } = &graph;
     let below = if style.callee { "who called it" } else { "what it called" };
     let of = if style.fractal { "the function above" } else { "all" };
     writeln!(
         out,
-        "{} {}; below each function {below}, in % of {of}\n",
+        "{} {}; below each function {below}, in % of {of}",
         duration(*whole_ns),
         style.weight.name()
     )?;
+    if let Some(note) = observed_part(found, names) {
+        writeln!(out, "{note}")?;
+    }
+    writeln!(out)?;
     let mut order: Vec<usize> = (0..functions.len()).collect();
     let total = |label: &usize| functions.get(*label).map_or(0, |function| function.total_ns);
     order.sort_by(|a, b| total(b).cmp(&total(a)).then_with(|| labels.name(*a).cmp(labels.name(*b))));

@@ -1,23 +1,25 @@
-//! The report as JSON: schema `func_latency/1`.
+//! The report as JSON: schema `func_latency/2`.
 //!
 //! Keys stand in the order of these structs.  Ids and addresses are strings, because not every reader's numbers hold
-//! 64 bits.  New keys may be added; readers ignore those that they do not know.
+//! 64 bits.  What is not known is null as a whole, never 0.  New keys may be added; readers ignore those that they do not know.
 
 use std::io::{self, Write};
 
 use analyzer::{
-    Bucket, CallCounts, CallerReport, CauseLoss, ChildRow, CpuLoss, ErrorBound, FunctionReport, Place,
-    Quantiles, Stats, Tails, ThreadLoss,
+    Bucket, CallCounts, CallerReport, ChildRow, ErrorBound, FunctionReport, OpenCaller, OpenCalls, Place,
+    Quantiles, Stats, Tails, Total,
 };
+use model::{NoOffCpu, NoTimes};
 use serde::Serialize;
 
 use super::json_causes::Causes;
+use super::json_loss::Loss;
 use super::names::{caller_name, child_name};
 use super::rows::Row;
 use super::{Names, View};
 
 /// Name and version of the contract.
-pub const SCHEMA: &str = "func_latency/1";
+pub const SCHEMA: &str = "func_latency/2";
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -44,65 +46,10 @@ struct Trace {
     start_ns: u64,
     end_ns: u64,
     events: u64,
-    off_cpu_known: bool,
-}
-
-#[derive(Serialize)]
-struct Loss<'a> {
-    overflows: u64,
-    truncated: u64,
-    errors: u64,
-    lost_ns: u64,
-    coverage: f64,
-    by_cause: Vec<Cause>,
-    threads: Vec<Thread>,
-    problems: &'a [String],
-    capped_tail_calls: u64,
-    capped_stacks: u64,
-    undecided_landings: u64,
-    undecided_calls: u64,
-    stack_switches: u64,
-    cpus: Vec<OnCpu>,
-    /// Gaps of nobody that is known: in `by_cause`, and of no thread.
-    unowned: Vec<Cause>,
-}
-
-#[derive(Serialize)]
-struct Cause {
-    cause: &'static str,
-    object: Option<String>,
-    count: u64,
-    bytes: u64,
-    lost_ns: u64,
-    /// Calls of the functions that such a gap cut.
-    calls: u64,
-    first: GapPlace,
-}
-
-/// The first gap.
-#[derive(Serialize)]
-struct GapPlace {
-    tid: String,
-    time_ns: u64,
-    aux_offset: String,
-}
-
-#[derive(Serialize)]
-struct Thread {
-    tid: String,
-    window_ns: u64,
-    observed_ns: u64,
-    lost_ns: u64,
-    /// Part of what was observed; null without an IP filter.
-    outside_filter_ns: Option<u64>,
-    by_cause: Vec<Cause>,
-}
-
-#[derive(Serialize)]
-struct OnCpu {
-    /// Null: the recording does not say.
-    cpu: Option<u32>,
-    by_cause: Vec<Cause>,
+    /// Why no time is known; null: times are known.
+    no_times: Option<&'static str>,
+    /// Why off-CPU time is not known; null: it is known.
+    no_off_cpu: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -110,21 +57,28 @@ struct Function {
     name: String,
     object: Option<String>,
     calls: Calls,
-    latency_ns: Figures,
-    off_cpu_ns: Figures,
-    cpu_percent: f64,
-    histogram: Vec<Slot>,
+    latency_ns: Option<Figures>,
+    /// Why `latency_ns` is null, and with it all that follows from times.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    off_cpu_ns: Option<Figures>,
+    cpu_percent: Option<f64>,
+    histogram: Option<Vec<Slot>>,
     children: Vec<Child>,
     callers: Vec<CallerEntry>,
-    longest_open: Vec<Row>,
+    longest_open: Option<Vec<Row>>,
+    /// What was seen inside of calls that had not ended.
+    open: Open,
     ended_by_jump: u64,
+    /// Counted calls that ran outside of the IP filter.
+    outside_filter: u64,
     undecided: u64,
     /// Null: not looked for.
     inlined_instances: Option<u64>,
-    error_ns: Error,
-    bounds_ns: Bounds,
+    error_ns: Option<Error>,
+    bounds_ns: Option<Bounds>,
     /// The same with the calls that were not seen to end.
-    with_open_ns: WithOpen,
+    with_open_ns: Option<WithOpen>,
     /// Null: nobody looked.
     off_cpu_causes: Option<Causes>,
 }
@@ -194,7 +148,7 @@ struct Slot {
     low: u64,
     high: u64,
     count: u64,
-    off_cpu_count: u64,
+    off_cpu_count: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -204,10 +158,10 @@ struct Child {
     site: Option<String>,
     line: Option<String>,
     count: u64,
-    sum: u64,
+    sum: Option<u64>,
     mean: Option<f64>,
-    off_cpu_sum: u64,
-    cpu_percent: f64,
+    off_cpu_sum: Option<u64>,
+    cpu_percent: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -216,12 +170,33 @@ struct CallerEntry {
     site: Option<String>,
     line: Option<String>,
     calls: u64,
-    latency_ns: Figures,
-    histogram: Vec<Slot>,
+    latency_ns: Option<Figures>,
+    histogram: Option<Vec<Slot>>,
     children: Vec<Child>,
-    off_cpu_ns: Figures,
-    error_ns: Error,
-    bounds_ns: Bounds,
+    off_cpu_ns: Option<Figures>,
+    error_ns: Option<Error>,
+    bounds_ns: Option<Bounds>,
+}
+
+/// Calls that were not seen from entry to end, without those inside of another one.
+#[derive(Serialize)]
+pub(super) struct Open {
+    calls: u64,
+    /// What was seen of them: the sum of `children`, and of `callers`.
+    observed_ns: Option<u64>,
+    /// Of that, after gaps.
+    resumed_ns: Option<u64>,
+    children: Vec<Child>,
+    callers: Vec<OpenCallerEntry>,
+}
+
+#[derive(Serialize)]
+struct OpenCallerEntry {
+    name: String,
+    site: Option<String>,
+    line: Option<String>,
+    calls: u64,
+    observed_ns: Option<u64>,
 }
 
 /// Writes the document, and a newline behind it.
@@ -233,7 +208,7 @@ pub fn write(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
     let document = Document {
         schema: SCHEMA,
         trace: trace(view),
-        loss: loss(view),
+        loss: Loss::new(view),
         functions: functions.map(|(i, f)| function(view, f, view.inlined_of(i))).collect(),
     };
     serde_json::to_writer_pretty(&mut *out, &document)?;
@@ -254,55 +229,9 @@ fn trace(view: &View<'_>) -> Trace {
         start_ns: trace.window.0.0,
         end_ns: trace.window.1.0,
         events: trace.events,
-        off_cpu_known: trace.off_cpu_known,
+        no_times: trace.no_times.map(NoTimes::reason),
+        no_off_cpu: trace.no_off_cpu.map(NoOffCpu::reason),
     }
-}
-
-fn loss<'a>(view: &View<'a>) -> Loss<'a> {
-    let (loss, limits) = (&view.report.loss, &view.report.limits);
-    let thread = |t: &ThreadLoss| Thread {
-        tid: t.tid.0.to_string(),
-        window_ns: t.window_ns,
-        observed_ns: t.observed_ns,
-        lost_ns: t.lost_ns,
-        outside_filter_ns: t.outside_ns,
-        by_cause: causes(view, &t.by_cause),
-    };
-    let on_cpu = |c: &CpuLoss| OnCpu { cpu: c.cpu.map(|cpu| cpu.0), by_cause: causes(view, &c.by_cause) };
-    Loss {
-        overflows: loss.overflows,
-        truncated: loss.truncated,
-        errors: loss.errors,
-        lost_ns: loss.lost_ns,
-        coverage: loss.coverage,
-        by_cause: causes(view, &loss.by_cause),
-        threads: loss.threads.iter().map(thread).collect(),
-        problems: view.problems,
-        capped_tail_calls: limits.capped_tail_calls,
-        capped_stacks: limits.capped_stacks,
-        undecided_landings: limits.undecided_landings,
-        undecided_calls: limits.undecided_calls,
-        stack_switches: limits.stack_switches,
-        cpus: loss.cpus.iter().map(on_cpu).collect(),
-        unowned: causes(view, &loss.unowned),
-    }
-}
-
-fn causes(view: &View<'_>, table: &[CauseLoss]) -> Vec<Cause> {
-    let cause = |c: &CauseLoss| Cause {
-        cause: c.cause.name(),
-        object: c.object().map(|id| view.names.object(id)),
-        count: c.count,
-        bytes: c.bytes,
-        lost_ns: c.lost_ns,
-        calls: c.calls,
-        first: GapPlace {
-            tid: c.first.tid.0.to_string(),
-            time_ns: c.first.time.0,
-            aux_offset: c.first.at.to_string(),
-        },
-    };
-    table.iter().map(cause).collect()
 }
 
 fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<u64>) -> Function {
@@ -311,20 +240,41 @@ fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<
         name: view.names.function(report.id),
         object: view.names.object_of(report.id),
         calls: Calls { complete, unwound, open_start, open_end, cut },
-        latency_ns: figures(&report.latency),
-        off_cpu_ns: figures(&report.off_cpu),
+        latency_ns: view.timed(figures(&report.latency)),
+        reason: view.report.trace.no_times.map(NoTimes::reason),
+        off_cpu_ns: report.off_cpu.as_ref().map(figures),
         cpu_percent: report.cpu_percent,
-        histogram: slots(&report.histogram),
-        children: children(view.names, &report.children),
-        callers: report.callers.iter().map(|c| caller(view.names, c)).collect(),
-        longest_open: report.longest_open.iter().map(|r| Row::new(view.names, r)).collect(),
+        histogram: view.timed(slots(&report.histogram)),
+        children: children(view, &report.children),
+        callers: report.callers.iter().map(|c| caller(view, c)).collect(),
+        longest_open: view.timed(report.longest_open.iter().map(|r| Row::new(view.names, r)).collect()),
+        open: open_calls(view, &report.open),
         ended_by_jump: report.ended_by_jump,
+        outside_filter: report.hidden,
         undecided: report.undecided,
         inlined_instances,
-        error_ns: error(&report.error, report.latency.count),
-        bounds_ns: bounds(&report.error),
-        with_open_ns: with_open(&report.tails),
+        error_ns: view.timed(error(&report.error, report.latency.count)),
+        bounds_ns: view.timed(bounds(&report.error)),
+        with_open_ns: view.timed(with_open(&report.tails)),
         off_cpu_causes: report.off_cpu_causes.as_ref().map(|causes| Causes::new(causes, view.names)),
+    }
+}
+
+pub(super) fn open_calls(view: &View<'_>, open: &OpenCalls) -> Open {
+    let names = view.names;
+    let caller = |c: &OpenCaller| OpenCallerEntry {
+        name: caller_name(names, c.caller),
+        site: c.site.map(|site| names.site(site)),
+        line: line(names, c.site),
+        calls: c.observed.count,
+        observed_ns: view.timed(c.observed.sum_ns),
+    };
+    Open {
+        calls: open.observed.count,
+        observed_ns: view.timed(open.observed.sum_ns),
+        resumed_ns: view.timed(open.resumed.sum_ns),
+        children: children(view, &open.children),
+        callers: open.callers.iter().map(caller).collect(),
     }
 }
 
@@ -370,33 +320,36 @@ fn slots(buckets: &[Bucket]) -> Vec<Slot> {
     buckets.iter().map(slot).collect()
 }
 
-fn children(names: &dyn Names, rows: &[ChildRow]) -> Vec<Child> {
+fn children(view: &View<'_>, rows: &[ChildRow]) -> Vec<Child> {
+    let names = view.names;
+    let mean = |total: Total| (total.count > 0).then(|| total.sum_ns as f64 / total.count as f64);
     let child = |row: &ChildRow| Child {
         name: child_name(names, row),
         kind: row.kind.name(),
         site: row.site.map(|site| names.site(site)),
         line: line(names, row.site),
         count: row.total.count,
-        sum: row.total.sum_ns,
-        mean: (row.total.count > 0).then(|| row.total.sum_ns as f64 / row.total.count as f64),
+        sum: view.timed(row.total.sum_ns),
+        mean: view.timed(row.total).and_then(mean),
         off_cpu_sum: row.total.off_cpu_ns,
         cpu_percent: row.cpu_percent,
     };
     rows.iter().map(child).collect()
 }
 
-fn caller(names: &dyn Names, caller: &CallerReport) -> CallerEntry {
+fn caller(view: &View<'_>, caller: &CallerReport) -> CallerEntry {
+    let names = view.names;
     CallerEntry {
         name: caller_name(names, caller.caller),
         site: caller.site.map(|site| names.site(site)),
         line: line(names, caller.site),
         calls: caller.latency.count,
-        latency_ns: figures(&caller.latency),
-        histogram: slots(&caller.histogram),
-        children: children(names, &caller.children),
-        off_cpu_ns: figures(&caller.off_cpu),
-        error_ns: error(&caller.error, caller.latency.count),
-        bounds_ns: bounds(&caller.error),
+        latency_ns: view.timed(figures(&caller.latency)),
+        histogram: view.timed(slots(&caller.histogram)),
+        children: children(view, &caller.children),
+        off_cpu_ns: caller.off_cpu.as_ref().map(figures),
+        error_ns: view.timed(error(&caller.error, caller.latency.count)),
+        bounds_ns: view.timed(bounds(&caller.error)),
     }
 }
 

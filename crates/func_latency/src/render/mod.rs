@@ -8,6 +8,7 @@ pub mod html;
 pub(crate) mod image_names;
 pub mod json;
 mod json_causes;
+mod json_loss;
 pub mod ledger;
 pub mod modes;
 pub mod names;
@@ -54,6 +55,11 @@ pub struct View<'a> {
 }
 
 impl View<'_> {
+    /// A value that follows from times; `None`: no time is known.
+    pub(crate) fn timed<T>(&self, value: T) -> Option<T> {
+        self.report.trace.no_times.is_none().then_some(value)
+    }
+
     /// Inlined instances of the function with this index.
     #[must_use]
     pub fn inlined_of(&self, index: usize) -> Option<u64> {

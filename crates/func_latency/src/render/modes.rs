@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use analyzer::modes::{Mode, Modes};
-use analyzer::{ChildKey, SortedDurations, Stats, histogram::histogram};
+use analyzer::{ChildKey, Stats, histogram::histogram};
 use model::FunctionId;
 use serde::Serialize;
 
@@ -131,7 +131,7 @@ fn humps(out: &mut dyn Write, view: &View<'_>, rest: &[u64]) -> io::Result<()> {
     let listed = view.modes.modes.iter().zip(LETTERS).map(|(mode, letter)| (letter, &mode.latencies_ns[..]));
     let ways: Vec<(char, &[u64])> = listed.chain([('.', rest)]).collect();
     let all = ways.iter().flat_map(|(_, latencies)| latencies.iter().copied()).collect();
-    let buckets = histogram(&all, &SortedDurations::default());
+    let buckets = histogram(&all, None);
     let most = buckets.iter().map(|bucket| bucket.count).max().unwrap_or(1);
     writeln!(out, "  {:>12}    {:<12} : {:<11} ways", "ns", "", "count")?;
     for bucket in buckets {

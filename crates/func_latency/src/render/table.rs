@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use crate::printable::printable;
+
 /// On which side a column's cells stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
@@ -28,9 +30,9 @@ impl Table {
         Self { titles: titles.to_vec(), rows: Vec::new() }
     }
 
-    /// Adds a row.
+    /// Adds a row, whose cells may be names: what acts in them is escaped.
     pub fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        self.rows.push(cells.iter().map(|cell| printable(cell)).collect());
     }
 
     /// Writes the table, indented by two, into `width` columns if it can.

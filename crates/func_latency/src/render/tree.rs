@@ -40,7 +40,8 @@ impl View<'_> {
     fn off_cpu(&self) -> impl Iterator<Item = OffCpu> {
         let row = &self.call.row;
         let end = Ns(row.start_ns.0.saturating_add(row.latency_ns));
-        off_cpu_spans(self.schedule, row.tid, row.start_ns, end).filter(|_| row.off_cpu_ns > 0)
+        off_cpu_spans(self.schedule, row.tid, row.start_ns, end)
+            .filter(|_| row.off_cpu_ns.is_some_and(|ns| ns > 0))
     }
 
     fn name(&self, node: &Node) -> String {
@@ -67,7 +68,7 @@ pub fn write_text(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
         duration_within(row.latency_ns, row.error_ns),
         grouped(row.latency_ns),
         row.error_ns,
-        duration(row.off_cpu_ns),
+        row.off_cpu_ns.map_or_else(|| "not known".to_owned(), duration),
         row.status.name(),
         row.cut_by.map(|cut| format!(" by {}", cut.cause.name())).unwrap_or_default(),
     )?;
@@ -97,7 +98,7 @@ pub fn write_text(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
             format!("+{}", grouped(since)),
             grouped(node.total.sum_ns),
             grouped(own.sum_ns),
-            if node.total.off_cpu_ns == 0 { String::new() } else { grouped(node.total.off_cpu_ns) },
+            node.total.off_cpu_ns.filter(|ns| *ns > 0).map(grouped).unwrap_or_default(),
             notes.join(", "),
         ]);
     }

@@ -65,6 +65,7 @@ pub(super) fn analysis<'a>(
         schedule,
         window: (Ns(0), Ns(0)),
         scheduler: None,
+        no_times: None,
         has_ip_filter: false,
         is_part: false,
         buffers: &[],

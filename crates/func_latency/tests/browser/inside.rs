@@ -49,7 +49,11 @@ fn tree(report: &Report, at: usize, row: &CallRow) -> CallTree {
         let own = Node { kind: key.kind, site: key.site, ..node(key.function.0, start, child.total, 1) };
         nodes.push(Node { size: if has_pages { 3 } else { 1 }, ..own });
         if has_pages {
-            let page = Total { count: 1, sum_ns: child.total.sum_ns / 4, off_cpu_ns: 0 };
+            let page = Total {
+                count: 1,
+                sum_ns: child.total.sum_ns / 4,
+                off_cpu_ns: child.total.off_cpu_ns.map(|_| 0),
+            };
             for (i, svma) in [(1, 0x4010), (2, 0x4020)] {
                 let site = Some(Place { svma: Svma(svma), ..key.site.unwrap() });
                 nodes.push(Node { site, ..node(PAGE_GET, start + i * page.sum_ns, page, 1) });
@@ -75,9 +79,10 @@ fn schedule(report: &Report) -> Schedule {
     let slow = Tid(1003);
     let name = Sideband::Comm { pid: Pid(1000), tid: slow, name: SLOW_NAME.into(), exec: false };
     let mut records = vec![record(None, slow, name)];
-    for row in report.functions[0].rows.iter().filter(|row| row.off_cpu_ns > 0) {
+    for row in &report.functions[0].rows {
+        let Some(off_cpu_ns @ 1..) = row.off_cpu_ns else { continue };
         let from = row.start_ns.0 + 100;
-        for (time, out) in [(from, true), (from + row.off_cpu_ns, false)] {
+        for (time, out) in [(from, true), (from + off_cpu_ns, false)] {
             records.push(record(Some(Ns(time)), row.tid, Sideband::Switch { out, preempted: false }));
         }
     }

@@ -9,8 +9,9 @@ mod inside;
 #[path = "../made_up/mod.rs"]
 mod made_up;
 #[path = "../program/mod.rs"]
-#[allow(dead_code, reason = "the simplest of its recordings will do")]
 mod program;
+#[path = "../unknown/mod.rs"]
+mod unknown;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -121,7 +122,7 @@ impl Opened {
             let found = children.of(number(row)).iter();
             let is_it =
                 |child: &&analyzer::RowChild| children.keys[child.key as usize].function.0 == function;
-            found.filter(is_it).map(|child| (child.total.sum_ns, child.total.off_cpu_ns)).next()
+            found.filter(is_it).map(|child| (child.total.sum_ns, child.total.off_cpu_ns.unwrap())).next()
         };
         let own = |row: &CallRow| {
             let inside = children.of(number(row)).iter().map(|child| child.total.sum_ns).sum::<u64>();
@@ -129,7 +130,7 @@ impl Opened {
         };
         let off = |ns: u64| if ns == 0 { String::new() } else { grouped(ns) };
         let side = |row: &CallRow| {
-            format!("1|{}|{}|{}", grouped(row.latency_ns), grouped(own(row)), off(row.off_cpu_ns))
+            format!("1|{}|{}|{}", grouped(row.latency_ns), grouped(own(row)), off(row.off_cpu_ns.unwrap()))
         };
         let more = call.latency_ns - twin.latency_ns;
         let root = format!("row_search_mvcc|+0|{}|{}|+{}|differs", side(call), side(twin), grouped(more));
@@ -371,13 +372,37 @@ fn keys_filters_and_axes_reach_every_call() {
     opened.finish();
 }
 
+/// It was 0 in the tables, and a call was "on the CPU all the time".
+#[test]
+fn a_page_without_switch_records_says_no_off_cpu_time() {
+    let report = unknown::without_switches(made_up::report(5_000));
+    let Some(mut opened) = Opened::new("no-switches", &report) else { return };
+    assert!(opened.browser.text("#subtitle").contains("off-CPU time is not known"));
+    let slowest = *report.functions[0].rows.iter().max_by_key(|row| row.latency_ns).unwrap();
+    let at = opened.place(start(&slowest), slowest.latency_ns);
+    opened.browser.click(at);
+    let details = opened.rows("details");
+    assert!(details.iter().any(|row| row.starts_with("off-CPU|not known")), "{details:?}");
+    let text = opened.browser.text("#details");
+    assert!(text.contains("whether it was off the CPU is not known"), "{text}");
+    for card in ["figures", "slowest", "details"] {
+        let heads =
+            format!("[...document.querySelectorAll('#{card} thead th')].map((cell) => cell.textContent)");
+        let heads = opened.browser.value(&heads).to_string();
+        assert!(!heads.contains("off-CPU"), "{card}: {heads}");
+        let rows = opened.rows(card);
+        assert!(!rows.iter().any(|row| row.starts_with("of it off-CPU") || row.contains("NaN")), "{rows:?}");
+    }
+    opened.finish();
+}
+
 /// Of calls that were not seen from inside, what they waited for is known, and what they called themselves.
 #[test]
 fn calls_that_probes_have_timed_say_what_they_waited_for() {
     let mut report = made_up::report(5_000);
     let function = &mut report.functions[0];
-    let waited = function.rows.iter().filter(|row| row.off_cpu_ns > 0);
-    let slept = |row: &CallRow| OffCpuSplit { blocked_ns: row.off_cpu_ns, ..OffCpuSplit::default() };
+    let waited = function.rows.iter().filter(|row| row.off_cpu_ns > Some(0));
+    let slept = |row: &CallRow| OffCpuSplit { blocked_ns: row.off_cpu_ns.unwrap(), ..OffCpuSplit::default() };
     let fsync = |row: &CallRow| vec![(Reason::Syscall(74), slept(row))];
     let of_calls = waited.map(|row| (row.id, fsync(row))).collect();
     function.row_reasons = RowReasons::of_rows(&function.rows, &of_calls);
@@ -395,7 +420,7 @@ fn calls_that_probes_have_timed_say_what_they_waited_for() {
     let at = opened.place(start(&slowest), slowest.latency_ns);
     opened.browser.click(at);
     let details = opened.rows("details");
-    let waited = format!("waited for|fsync {}|nothing", duration(slowest.off_cpu_ns));
+    let waited = format!("waited for|fsync {}|nothing", duration(slowest.off_cpu_ns.unwrap()));
     assert!(details.contains(&waited), "{waited} {details:?}");
     assert!(details.iter().any(|row| row.starts_with("fsync|1|")), "{details:?}");
     let text = opened.browser.text("#details");

@@ -9,8 +9,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use analyzer::{
-    CallCounts, CallId, CallRow, Caller, ChildKey, ChildKind, FunctionReport, Loss, Place, Report, RowChild,
-    RowChildren, RowReasons, Stats, Status, Total, TraceSummary,
+    CallCounts, CallId, CallRow, Caller, ChildKey, ChildKind, FunctionReport, Loss, OpenCalls, Place, Report,
+    RowChild, RowChildren, RowReasons, Stats, Status, Total, TraceSummary,
 };
 use func_latency::render::{Names, View};
 use model::{AuxOffset, ClockOffsets, Cpu, FunctionId, Ns, ObjectId, Svma, Tid};
@@ -107,7 +107,8 @@ pub(crate) fn report(calls: u64) -> Report {
             span_ns: SPAN_NS,
             threads: THREADS,
             events: 10 * calls,
-            off_cpu_known: true,
+            no_times: None,
+            no_off_cpu: None,
         },
         loss: Loss { coverage: 0.9991, ..Loss::default() },
         functions: vec![function],
@@ -121,17 +122,19 @@ pub(crate) fn no_calls() -> FunctionReport {
         id: FunctionId(1),
         calls: CallCounts::default(),
         ended_by_jump: 0,
+        hidden: 0,
         undecided: 0,
         latency: Stats::default(),
-        off_cpu: Stats::default(),
+        off_cpu: Some(Stats::default()),
         error: Default::default(),
         tails: Default::default(),
         outermost: Total::default(),
-        cpu_percent: 0.0,
+        cpu_percent: Some(0.0),
         histogram: vec![],
         children: vec![],
         callers: vec![],
         longest_open: vec![],
+        open: OpenCalls::default(),
         rows: vec![],
         off_cpu_causes: None,
         row_children: RowChildren::default(),
@@ -165,7 +168,7 @@ fn one_call(
         .chain(pages)
         .zip(0..)
         .filter_map(|(ns, key)| {
-            let off_cpu_ns = if key == 2 { ns? - 5_000 } else { 0 };
+            let off_cpu_ns = Some(if key == 2 { ns? - 5_000 } else { 0 });
             Some(RowChild { key, total: Total { count: 1, sum_ns: ns?, off_cpu_ns } })
         })
         .collect();
@@ -179,7 +182,7 @@ fn one_call(
         start_ns: Ns(BEGIN_NS + start),
         latency_ns: if is_open { 9_000_000 } else { inside + dice.around(200) },
         error_ns: 5 + dice.roll(20),
-        off_cpu_ns: fsync.map_or(0, |ns| ns - 5_000),
+        off_cpu_ns: Some(fsync.map_or(0, |ns| ns - 5_000)),
         status: if is_open { Status::OpenEnd } else { Status::Complete },
         cut_by: None,
         caller: Caller::Function { function: FunctionId(caller), tail: false },
@@ -187,6 +190,7 @@ fn one_call(
         function: FunctionId(1),
         depth: 0,
         ended_by_jump: false,
+        hidden: false,
         undecided: false,
         aux_buffer: Some(0),
         aux_offset: AuxOffset(start),

@@ -6,6 +6,8 @@
 //!         syscall
 //! ```
 
+#![allow(dead_code, reason = "each file of tests uses some of it")]
+
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -25,12 +27,40 @@ const THREAD: Tid = Tid(77);
 const START_TSC: u64 = 1_000_000;
 pub(crate) const BUILD_ID: [u8; 4] = [0xab, 0xcd, 0xef, 0x01];
 
+/// How the recording is made.
+#[derive(Clone, Copy)]
+pub(crate) struct Made {
+    /// The trace has a TSC packet; the attribute says so in any case.
+    pub(crate) has_tsc: bool,
+    /// There are records of context switches.
+    pub(crate) has_switches: bool,
+    /// The AUX buffer was full behind the trace, while the program ran on for twice the time.
+    pub(crate) is_truncated: bool,
+    /// The IP filter, as AUXTRACE_INFO says it; empty: none.
+    pub(crate) filter: &'static str,
+}
+
+impl Made {
+    /// With all that there can be.
+    pub(crate) const WHOLE: Self =
+        Self { has_tsc: true, has_switches: true, is_truncated: false, filter: "" };
+}
+
+/// Writes program and recording into `directory`, the recording to a file of that name.
+pub(crate) fn write_made(directory: &Path, name: &str, made: Made) {
+    let program = directory.join("program");
+    std::fs::write(&program, elf()).unwrap();
+    let recording = recording(&program, of_build_id(&BUILD_ID), made, &Features::default());
+    std::fs::write(directory.join(name), recording).unwrap();
+}
+
 /// Writes program and recording into `directory`; the recording says that the program has build id `build_id`.
 pub(crate) fn write(directory: &Path, build_id: &[u8]) -> PathBuf {
     let program = directory.join("program");
     std::fs::write(&program, elf()).unwrap();
     let path = directory.join("perf.data");
-    std::fs::write(&path, recording(&program, of_build_id(build_id), false, &Features::default())).unwrap();
+    std::fs::write(&path, recording(&program, of_build_id(build_id), Made::WHOLE, &Features::default()))
+        .unwrap();
     path
 }
 
@@ -45,7 +75,24 @@ pub(crate) fn write_with_inode(directory: &Path) {
         |name: &str| std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap().trim().to_owned();
     let features =
         Features { hostname: here("hostname"), os_release: here("osrelease"), ..Features::default() };
-    std::fs::write(directory.join("perf.data"), recording(&program, identity, false, &features)).unwrap();
+    std::fs::write(directory.join("perf.data"), recording(&program, identity, Made::WHOLE, &features))
+        .unwrap();
+}
+
+/// The same without a build id, of a program that was mapped by this name.
+pub(crate) fn write_named(directory: &Path, name: &str) {
+    let identity = FileIdentity::Inode { major: 0, minor: 0, inode: 1, generation: 0 };
+    let recording = recording(Path::new(name), identity, Made::WHOLE, &Features::default());
+    std::fs::write(directory.join("perf.data"), recording).unwrap();
+}
+
+/// Calls the function `outer` so, in five bytes.
+pub(crate) fn rename_outer(directory: &Path, name: &[u8; 5]) {
+    let path = directory.join("program");
+    let mut elf = std::fs::read(&path).unwrap();
+    let at = elf.windows(7).position(|bytes| bytes == b"\0outer\0").unwrap();
+    elf[at + 1..at + 6].copy_from_slice(name);
+    std::fs::write(path, elf).unwrap();
 }
 
 fn of_build_id(id: &[u8]) -> FileIdentity {
@@ -54,9 +101,7 @@ fn of_build_id(id: &[u8]) -> FileIdentity {
 
 /// The same, but the AUX buffer was full behind the trace, while the program ran on for twice the time.
 pub(crate) fn write_truncated(directory: &Path) {
-    let program = directory.join("program");
-    let recording = recording(&program, of_build_id(&BUILD_ID), true, &Features::default());
-    std::fs::write(directory.join("perf.data"), recording).unwrap();
+    write_made(directory, "perf.data", Made { is_truncated: true, ..Made::WHOLE });
 }
 
 fn code() -> Vec<u8> {
@@ -127,7 +172,7 @@ fn headers(sections_at: u64, section_count: u16) -> Vec<u8> {
     header
 }
 
-fn trace() -> Vec<u8> {
+fn trace(has_tsc: bool) -> Vec<u8> {
     let ip = |value: u64| IpPayload { ip_bytes: 6, value };
     let taken = Tnt::new(1, 1);
     let packets = [
@@ -145,11 +190,12 @@ fn trace() -> Vec<u8> {
         Packet::TipPgd(IpPayload { ip_bytes: 0, value: 0 }),
     ];
     let mut bytes = vec![];
-    packets.iter().for_each(|p| packet::encode(p, &mut bytes));
+    let is_there = |packet: &&Packet| has_tsc || !matches!(packet, Packet::Tsc(_));
+    packets.iter().filter(is_there).for_each(|p| packet::encode(p, &mut bytes));
     bytes
 }
 
-fn recording(program: &Path, identity: FileIdentity, truncated: bool, features: &Features) -> Vec<u8> {
+fn recording(program: &Path, identity: FileIdentity, made: Made, features: &Features) -> Vec<u8> {
     let attr = Attr {
         event_type: PMU,
         config: pt_config::TSC | pt_config::CYC | 0x2001,
@@ -170,13 +216,13 @@ fn recording(program: &Path, identity: FileIdentity, truncated: bool, features: 
         per_cpu_buffers: false,
         tsc_ctc_ratio: (2, 1),
         max_nonturbo_ratio: 20,
-        filter: String::new(),
+        filter: made.filter.to_owned(),
     };
     let mut writer = Writer::new(std::io::Cursor::new(vec![]), events).unwrap();
     writer.record(&info.auxtrace_info()).unwrap();
     writer.record(&info.time_conv()).unwrap();
     let pid = Pid(THREAD.0);
-    let bytes = trace();
+    let bytes = trace(made.has_tsc);
     let mmap = Record::Mmap2 {
         pid,
         tid: THREAD,
@@ -188,7 +234,7 @@ fn recording(program: &Path, identity: FileIdentity, truncated: bool, features: 
         flags: 2,
         path: program.to_str().unwrap(),
     };
-    let (flags, end) = if truncated { (AuxRecord::TRUNCATED, 1500) } else { (0, 500) };
+    let (flags, end) = if made.is_truncated { (AuxRecord::TRUNCATED, 1500) } else { (0, 500) };
     let records = [
         (Record::Comm { pid, tid: THREAD, name: "program", exec: true }, START_TSC - 20),
         (mmap, START_TSC - 20),
@@ -197,7 +243,8 @@ fn recording(program: &Path, identity: FileIdentity, truncated: bool, features: 
         (Record::Aux { offset: 0, size: bytes.len() as u64, flags }, START_TSC + 500),
         (Record::Switch { out: true, preempted: false }, START_TSC + end),
     ];
-    for (record, time) in records {
+    let is_there = |record: &Record<'_>| made.has_switches || !matches!(record, Record::Switch { .. });
+    for (record, time) in records.into_iter().filter(|(record, _)| is_there(record)) {
         let mut encoded = vec![];
         let id = SampleId { pid, tid: THREAD, time: Ns(time), cpu: Cpu(3), id: 1 };
         record.encode(&id, &mut encoded);

@@ -1,8 +1,10 @@
 //! `/proc/kallsyms`: the running kernel's symbols.
 
 use std::collections::BTreeSet;
+use std::io::{self, Read};
 use std::path::Path;
 
+use files::Place;
 use model::Avma;
 
 /// A symbol of code.
@@ -43,8 +45,9 @@ impl KernelSymbols {
         let needed: BTreeSet<usize> = (addresses.into_iter().filter_map(|address| self.index(address)))
             .flat_map(|index| [index, index + 1])
             .collect();
-        let symbols = needed.into_iter().filter_map(|index| self.0.get(index));
-        symbols.map(|symbol| format!("{:x} t {}\n", symbol.address.0, symbol.name)).collect()
+        let symbols: Vec<Symbol> =
+            needed.into_iter().filter_map(|index| self.0.get(index)).cloned().collect();
+        write(&symbols)
     }
 
     fn index(&self, address: Avma) -> Option<usize> {
@@ -55,7 +58,20 @@ impl KernelSymbols {
 
 /// By address; empty if the file cannot be read, or hides its addresses (`kptr_restrict`).
 pub(super) fn read(path: &Path) -> Vec<Symbol> {
-    std::fs::read_to_string(path).map(|text| parse(&text)).unwrap_or_default()
+    read_text(path).map(|text| parse(&text)).unwrap_or_default()
+}
+
+/// The beginning of a file of lines: a kernel with all that there is has 20 MB of symbols.
+pub(super) fn read_text(path: &Path) -> io::Result<String> {
+    const MAX_BYTES: u64 = 24 << 20;
+    let mut text = String::new();
+    Place::here(path).open()?.take(MAX_BYTES).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Symbols as lines of [`parse`].
+pub(super) fn write(symbols: &[Symbol]) -> String {
+    symbols.iter().map(|symbol| format!("{:x} t {}\n", symbol.address.0, symbol.name)).collect()
 }
 
 /// Lines of `ffffffff81000000 T _text` and `ffffffffc0000000 t f [module]`.

@@ -5,14 +5,13 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use files::Place;
 use model::{Avma, BuildId};
 use object::LittleEndian;
 use object::elf::{EM_X86_64, ET_CORE, FileHeader64, PT_LOAD, ProgramHeader64};
 use object::read::elf::{FileHeader, ProgramHeader};
 
 const LE: LittleEndian = LittleEndian;
-/// The most bytes of one stretch of text: far more than any kernel has.
-const MAX_TEXT: u64 = 256 << 20;
 const HEADER_BYTES: usize = 64;
 const PROGRAM_HEADER_BYTES: usize = 56;
 /// Its program headers are in front, as many as the header can tell of.
@@ -21,6 +20,8 @@ const READ_EXECUTE: u32 = 5;
 
 pub(super) struct Kcore {
     file: File,
+    /// It is the memory of the kernel that runs here, not a copy.
+    pub(super) is_live: bool,
     /// Address, size and place in the file.
     segments: Vec<(Avma, u64, u64)>,
 }
@@ -29,7 +30,8 @@ impl Kcore {
     /// # Errors
     /// What the system says; also if it is no ELF file.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
+        let file = Place::here(path).open()?;
+        let is_live = rustix::fs::fstatfs(&file)?.f_type == rustix::fs::PROC_SUPER_MAGIC;
         let mut head = vec![0; HEADERS];
         let len = read_at(&file, &mut head, 0)?;
         head.truncate(len);
@@ -39,15 +41,16 @@ impl Kcore {
             header.program_headers(LE, &head[..]).map_err(not_elf)?;
         let loads = programs.iter().filter(|p| p.p_type(LE) == PT_LOAD);
         let segments = loads.map(|p| (Avma(p.p_vaddr(LE)), p.p_filesz(LE), p.p_offset(LE))).collect();
-        Ok(Self { file, segments })
+        Ok(Self { file, is_live, segments })
     }
 
-    /// The bytes of a stretch, as far as one segment has them, and where they start.
-    pub(super) fn read(&self, start: Avma, end: Avma) -> Option<(Avma, Vec<u8>)> {
+    /// The bytes of a stretch, as far as one segment has them and no more than `max_bytes`, and where they
+    /// start.
+    pub(super) fn read(&self, (start, end): (Avma, Avma), max_bytes: u64) -> Option<(Avma, Vec<u8>)> {
         let overlap = |&(address, size, offset): &(Avma, u64, u64)| {
             let (from, to) = (address.max(start), Avma(address.0.saturating_add(size)).min(end));
             (from < to)
-                .then(|| (from, to.minus(from).min(MAX_TEXT), offset.saturating_add(from.minus(address))))
+                .then(|| (from, to.minus(from).min(max_bytes), offset.saturating_add(from.minus(address))))
         };
         let (from, size, offset) = self.segments.iter().filter_map(overlap).max_by_key(|found| found.1)?;
         let mut bytes = vec![0; usize::try_from(size).ok()?];
@@ -127,9 +130,12 @@ mod tests {
         let (text, module) = (Avma(0xffff_ffff_8100_0000), Avma(0xffff_ffff_c000_0000));
         std::fs::write(&file, write(&[(text, b"the kernel's"), (module, b"a module's")])).unwrap();
         let kcore = Kcore::open(file.path()).unwrap();
-        assert_eq!(kcore.read(text, text.plus(0x1000)), Some((text, b"the kernel's".to_vec())));
-        assert_eq!(kcore.read(Avma(module.0 - 8), module.plus(8)), Some((module, b"a module".to_vec())));
-        assert_eq!(kcore.read(text.plus(0x1000), module), None);
+        let read = |start, end| kcore.read((start, end), 12);
+        assert!(!kcore.is_live);
+        assert_eq!(read(text, text.plus(0x1000)), Some((text, b"the kernel's".to_vec())));
+        assert_eq!(kcore.read((text, text.plus(0x1000)), 3), Some((text, b"the".to_vec())));
+        assert_eq!(read(Avma(module.0 - 8), module.plus(8)), Some((module, b"a module".to_vec())));
+        assert_eq!(read(text.plus(0x1000), module), None);
     }
 
     #[test]

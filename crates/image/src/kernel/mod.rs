@@ -12,6 +12,7 @@
 
 mod kallsyms;
 pub(crate) mod kcore;
+mod lists;
 mod object;
 pub(crate) mod places;
 
@@ -28,10 +29,14 @@ use crate::options::ImageOptions;
 use crate::space::{Mapping, ObjectKey};
 pub use kallsyms::KernelSymbols;
 use kallsyms::Symbol;
+pub(crate) use lists::Lists;
 use places::Place;
 
 /// Where the kernel is linked on x86-64 (`__START_KERNEL`): addresses of kernel code are given as if it had stayed there.
 const LINKED_AT: u64 = 0xffff_ffff_8100_0000;
+/// The most bytes of text of all ranges: more than the kernel of any distribution has with all modules that
+/// are in use.
+const MAX_TEXT: u64 = 96 << 20;
 /// The name of the kernel without its modules.
 pub(crate) const CORE: &str = "[kernel.kallsyms]";
 
@@ -78,8 +83,8 @@ pub(crate) struct KernelText {
 /// Where the kernel's text is from.
 #[derive(Default)]
 pub(crate) struct Origin {
-    /// The directory of the `kcore` that it was copied of, if it was; there may be `kallsyms` and `modules`, too.
-    pub(crate) kcore_dir: Option<PathBuf>,
+    /// What the `kcore` that it was copied of said of its text, if it was.
+    pub(crate) kcore_lists: Option<Lists>,
     /// What could not be used of what was asked for.
     pub(crate) problem: Option<ObjectError>,
 }
@@ -129,26 +134,29 @@ impl KernelText {
         let file = if path.is_dir() { path.join("kcore") } else { path.to_owned() };
         let unreadable =
             |why: std::io::Error| ObjectError::Unreadable { path: file.clone(), why: why.to_string() };
-        let symbols = kallsyms::read(&dir.join("kallsyms"));
-        if ranges.iter().any(|range| is_elsewhere(range, &symbols)) {
+        let kcore = kcore::Kcore::open(&file).map_err(unreadable)?;
+        // A link to the running kernel's memory may have other lists beside it.
+        let lists = Lists::read(if kcore.is_live { Path::new("/proc") } else { dir });
+        if ranges.iter().any(|range| lists.is_elsewhere(range)) {
             let what = "the kernel is at other addresses there than it was: it has been started again since"
                 .to_owned();
             return Err(ObjectError::Damaged { path: file, what });
         }
-        let modules = std::fs::read_to_string(dir.join("modules")).ok();
-        let is_there = |range: &&Range| modules.as_deref().is_none_or(|list| has_module(list, range));
-        let kcore = kcore::Kcore::open(&file).map_err(unreadable)?;
-        let texts: Vec<_> = (ranges.iter().filter(is_there))
-            .filter_map(|range| Some((range, kcore.read(range.start, end_of(range, &symbols))?)))
-            .collect();
-        if !texts.iter().any(|(range, _)| range.is_core()) {
+        let mut bytes_left = MAX_TEXT;
+        let mut read = |range| {
+            let (start, bytes) = kcore.read(lists.text_in(range, kcore.is_live)?, bytes_left)?;
+            bytes_left -= bytes.len() as u64;
+            Some((range, start, bytes))
+        };
+        let texts: Vec<_> = ranges.iter().filter_map(&mut read).collect();
+        if !texts.iter().any(|(range, ..)| range.is_core()) {
             let what = "it does not have the text of the kernel that was recorded".to_owned();
             return Err(ObjectError::Damaged { path: file, what });
         }
-        for (range, (start, bytes)) in texts {
-            let end = end_of(range, &symbols);
+        for (range, start, bytes) in texts {
+            let end = start.plus(bytes.len() as u64);
             let symbols: Vec<Symbol> =
-                symbols.iter().filter(|s| (start..end).contains(&s.address)).cloned().collect();
+                lists.symbols.iter().filter(|s| (start..end).contains(&s.address)).cloned().collect();
             let mapping = (start, bytes.len() as u64, FileOffset(object::TEXT_OFFSET));
             let made = object::write(start.0.wrapping_sub(range.slide()), range.slide(), &bytes, &symbols);
             let key = ObjectKey {
@@ -158,11 +166,11 @@ impl KernelText {
                 deleted: false,
             };
             let contents = Contents::Owned(made.into());
-            let located = Located { path: file.clone(), contents, assumption: None };
+            let located = Located { place: files::Place::here(&file), contents, assumption: None };
             let loaded = object_file::read(located, &key, options)?;
             self.add(key, loaded, &[mapping]);
         }
-        self.origin.kcore_dir = Some(dir.to_owned());
+        self.origin.kcore_lists = Some(lists);
         Ok(())
     }
 
@@ -173,10 +181,11 @@ impl KernelText {
             inode: None,
             deleted: false,
         };
+        let place = files::Place::here(path);
         let missing = || ObjectError::Missing { name: key.name.clone(), tried: vec![path.into()] };
-        let contents = locate::open(path, key.build_id.as_ref())?.ok_or_else(missing)?;
+        let contents = locate::open(&place, key.build_id.as_ref())?.ok_or_else(missing)?;
         let linked_text = Elf::parse(&contents).ok().and_then(|elf| elf.address_of("_text"));
-        let located = Located { path: path.into(), contents, assumption: None };
+        let located = Located { place, contents, assumption: None };
         let loaded = object_file::read(located, &key, options)?;
         let slide = core.reference.0.wrapping_sub(linked_text.unwrap_or(LINKED_AT));
         let mappings: Vec<_> = (loaded.code_segments())
@@ -216,62 +225,4 @@ fn ranges(sideband: &[SidebandRecord]) -> Vec<Range> {
         }
     }
     ranges
-}
-
-/// The kernel's symbols are not where they were when the recording was made (`nokaslr` apart, each start moves it).  Where
-/// addresses are hidden (`kptr_restrict`) nobody knows.
-fn is_elsewhere(range: &Range, symbols: &[Symbol]) -> bool {
-    let mut texts = symbols.iter().filter(|symbol| matches!(&*symbol.name, "_text" | "_stext")).peekable();
-    range.is_core() && texts.peek().is_some() && texts.all(|symbol| symbol.address != range.reference)
-}
-
-/// The core, or a module that is where it was: lines of `/proc/modules` end with the address.
-fn has_module(list: &str, range: &Range) -> bool {
-    let address = |line: &str| {
-        let word = line.split_ascii_whitespace().find_map(|word| word.strip_prefix("0x"));
-        word.and_then(|word| u64::from_str_radix(word, 16).ok())
-    };
-    range.is_core() || list.lines().filter_map(address).any(|start| start == range.start.0)
-}
-
-/// The end of a stretch: some versions of perf let the kernel's reach to the end of the address space.
-fn end_of(range: &Range, symbols: &[Symbol]) -> Avma {
-    let end = Avma(range.start.0.saturating_add(range.len));
-    let text_end = symbols.iter().find(|s| range.is_core() && s.name == "_etext").map(|s| s.address);
-    text_end.filter(|text_end| *text_end > range.start).map_or(end, |text_end| end.min(text_end))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn range(name: &str, start: u64) -> Range {
-        Range {
-            name: name.to_owned(),
-            build_id: None,
-            start: Avma(start),
-            len: 0x1000,
-            reference: Avma(start),
-        }
-    }
-
-    #[test]
-    fn a_kernel_that_was_started_again_is_elsewhere() {
-        let core = range(CORE, 0xffff_ffff_9a00_0000);
-        let text = |address| Symbol { address: Avma(address), size: 1, name: "_text".to_owned() };
-        assert!(!is_elsewhere(&core, &[]));
-        assert!(!is_elsewhere(&core, &[text(0xffff_ffff_9a00_0000)]));
-        assert!(is_elsewhere(&core, &[text(0xffff_ffff_8100_0000)]));
-        let stext = Symbol { name: "_stext".to_owned(), ..text(0xffff_ffff_9a00_0000) };
-        assert!(!is_elsewhere(&core, &[text(0xffff_ffff_99f0_0000), stext]));
-    }
-
-    #[test]
-    fn a_module_may_have_been_loaded_elsewhere_since() {
-        let list = "nf_tables 385024 0 - Live 0xffffffffc0a00000\nxfs 1 0 - Live 0xffffffffc0200000 (E)\n";
-        assert!(has_module(list, &range("[nf_tables]", 0xffff_ffff_c0a0_0000)));
-        assert!(has_module(list, &range("[xfs]", 0xffff_ffff_c020_0000)));
-        assert!(!has_module(list, &range("[xfs]", 0xffff_ffff_c030_0000)));
-        assert!(has_module(list, &range(CORE, 0xffff_ffff_8100_0000)));
-    }
 }

@@ -73,7 +73,7 @@ fn vmlinux(id: &BuildId, options: &ImageOptions) -> Vec<PathBuf> {
     let copied = options.symfs.is_some().then_some("vmlinux*");
     for pattern in installed.into_iter().chain(copied) {
         let pattern = options.rooted(Path::new(pattern));
-        let found = pattern.to_str().and_then(|pattern| glob::glob(pattern).ok());
+        let found = pattern.and_then(|pattern| glob::glob(pattern.to_str()?).ok());
         places.extend(found.into_iter().flatten().flatten());
     }
     places

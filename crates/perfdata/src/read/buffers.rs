@@ -143,11 +143,12 @@ impl<'a> Buffers<'a> {
         }
         let mut buffers: Vec<_> = self.by_index.into_values().collect();
         for buffer in &mut buffers {
+            let last_said = buffer.records.last().copied();
             buffer.records.sort_by_key(|record| record.offset);
             let mut pieces = std::mem::take(&mut buffer.pieces);
             if snapshot {
                 // The kernel's offsets are places in its ring.
-                (buffer.pieces, buffer.records) = snapshots::joined(pieces);
+                (buffer.pieces, buffer.records) = snapshots::joined(pieces, last_said);
             } else {
                 pieces.sort_by_key(|piece| piece.offset);
                 buffer.pieces = without_overlaps(pieces, damage);

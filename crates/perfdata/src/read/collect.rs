@@ -394,6 +394,7 @@ impl<'a, 'l> Collector<'a, 'l> {
             sideband: self.sideband.records,
             coverage,
             pt,
+            no_times: None,
             clock: info.clock().or(self.time_conv),
             clock_offsets: self.features.clock_offsets(pt_clock),
             ip_filter: info.filter,

@@ -46,6 +46,19 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
+    /// Intel PT packets without a recording around them.
+    #[error(
+        "{path} is raw Intel PT: it has a PSB packet at offset {psb}, and not the perf.data around it. What is missing to \
+         use it: which code was mapped where, which thread ran, what the trace unit was set to, and what a TSC is in perf's \
+         clock. Record with func_latency record or perf record -e intel_pt//u, and give that file",
+        path = path.display()
+    )]
+    RawTrace {
+        /// The file.
+        path: PathBuf,
+        /// Offset of the first PSB.
+        psb: usize,
+    },
     /// Recorded on a big-endian machine.
     #[error(
         "{path} was recorded on a big-endian machine, which has no Intel PT: wrong file",

@@ -18,8 +18,26 @@ pub(super) fn check_magic(bytes: &[u8], path: &Path) -> Result<(), OpenError> {
         Some(magic) if magic == MAGIC => Ok(()),
         Some(magic) if magic == MAGIC_BIG_ENDIAN => Err(OpenError::BigEndian { path }),
         Some(magic) if magic == MAGIC_OLD => Err(OpenError::OldFormat { path }),
-        _ => Err(OpenError::NotPerfData { path }),
+        _ => Err(match first_psb(bytes) {
+            Some(psb) => OpenError::RawTrace { path, psb },
+            None => OpenError::NotPerfData { path },
+        }),
     }
+}
+
+/// A PSB packet (SDM "PSB packet"): nothing else in a trace looks like it.
+const PSB: [u8; 16] =
+    [0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82];
+
+/// Where a raw trace would have a PSB: the longest period that is usual is half of this (`psb_period`).
+const PSB_SEARCHED: usize = 1 << 17;
+
+/// Where the first PSB is.  A program's own bytes may have one in them: it decodes traces.
+fn first_psb(bytes: &[u8]) -> Option<usize> {
+    if bytes.starts_with(b"\x7fELF") {
+        return None;
+    }
+    memchr::memmem::find(bytes.get(..PSB_SEARCHED).unwrap_or(bytes), &PSB)
 }
 
 /// `struct perf_file_section`.

@@ -6,45 +6,63 @@
 //! perf.data/kcore_dir/    the kernel's text as it ran (--kcore)
 //! ```
 
+use std::fs;
+use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use files::{MappedFile, Place};
 use model::{Damage, Recording};
 
 use super::collect::{self, Parts};
 use super::listing::Listed;
 use super::{OpenError, ReadError, error, header};
-use crate::mmap::Mapping;
 
 /// An open recording.
 #[derive(Debug)]
 pub struct File {
     path: PathBuf,
-    main: Mapping,
-    more: Vec<Mapping>,
-    kcore_dir: Option<PathBuf>,
+    main: Part,
+    more: Vec<Part>,
+}
+
+/// A file of a recording.
+#[derive(Debug)]
+struct Part {
+    path: PathBuf,
+    bytes: MappedFile,
 }
 
 impl File {
-    /// Maps a file, or the files of a directory.
+    /// Maps a file, or the files of a directory, where links count for nothing: perf makes none.
     ///
     /// # Errors
     /// [`OpenError`] if it cannot be opened or is not a `perf.data` file of this byte order.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref().to_path_buf();
-        let is_dir = std::fs::metadata(&path).map_err(|source| io_error(&path, source))?.is_dir();
+        let is_dir = fs::metadata(&path).map_err(|source| io_error(&path, source))?.is_dir();
         let (main, more) = if is_dir { directory(&path)? } else { (path.clone(), vec![]) };
-        let mapping = map(&main)?.ok_or_else(|| OpenError::Empty { path: main.clone() })?;
-        header::check_magic(&mapping, &main)?;
+        let open = |path: PathBuf| {
+            let place = Place::here(&path);
+            Part::open(path, if is_dir { place.open_unlinked() } else { place.open() })
+        };
+        let main = open(main.clone())?.ok_or(OpenError::Empty { path: main })?;
+        header::check_magic(&main.bytes, &main.path)?;
         // A thread that had nothing to write leaves an empty file.
-        let more = more.iter().filter_map(|path| map(path).transpose()).collect::<Result<_, _>>()?;
-        let kcore_dir = Some(path.join("kcore_dir")).filter(|dir| dir.is_dir());
-        Ok(Self { path, main: mapping, more, kcore_dir })
+        let more = more.into_iter().filter_map(|path| open(path).transpose()).collect::<Result<_, _>>()?;
+        Ok(Self { path, main, more })
     }
 
-    /// Where the recording has the kernel's text (`perf record --kcore`): `kcore`, `kallsyms`, `modules`.
-    #[must_use]
-    pub fn kcore_dir(&self) -> Option<&Path> {
-        self.kcore_dir.as_deref()
+    /// The bytes of each file, as they were opened; with its name, if the recording is a directory.
+    pub fn files(&self) -> impl Iterator<Item = (Option<&Path>, &[u8])> {
+        let is_dir = self.main.path != self.path;
+        self.parts().map(move |part| {
+            let name = part.path.file_name().filter(|_| is_dir);
+            (name.map(Path::new), &*part.bytes)
+        })
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &Part> {
+        std::iter::once(&self.main).chain(&self.more)
     }
 
     /// Reads all records; the trace stays in the mapping.
@@ -69,14 +87,29 @@ impl File {
     }
 
     fn with_parts<'a, T>(&'a self, read: impl FnOnce(Parts<'a, '_>) -> T) -> T {
-        let more: Vec<&[u8]> = self.more.iter().map(|mapping| &**mapping).collect();
-        let mappings: Vec<&Mapping> = std::iter::once(&self.main).chain(&self.more).collect();
+        let more: Vec<&[u8]> = self.more.iter().map(|part| &*part.bytes).collect();
+        let mapped: Vec<&MappedFile> = self.parts().map(|part| &part.bytes).collect();
         // Nearly all of a file is trace, which is stepped over.
-        Mapping::sparsely(&mappings, || read(Parts { main: &self.main, more: &more }))
+        MappedFile::sparsely(&mapped, || read(Parts { main: &self.main.bytes, more: &more }))
     }
 }
 
-fn io_error(path: &Path, source: std::io::Error) -> OpenError {
+impl Part {
+    /// `None` if the file is empty.
+    fn open(path: PathBuf, opened: Result<fs::File, Error>) -> Result<Option<Self>, OpenError> {
+        let io = |source| io_error(&path, source);
+        let file = match opened {
+            Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                return Err(OpenError::NotAFile { path });
+            }
+            opened => opened.map_err(io)?,
+        };
+        let bytes = MappedFile::watched(file, &path).map_err(io)?;
+        Ok((!bytes.is_empty()).then_some(Self { path, bytes }))
+    }
+}
+
+fn io_error(path: &Path, source: Error) -> OpenError {
     OpenError::Io { path: path.to_path_buf(), source }
 }
 
@@ -87,25 +120,11 @@ fn directory(path: &Path) -> Result<(PathBuf, Vec<PathBuf>), OpenError> {
         return Err(OpenError::Directory { path: path.to_path_buf() });
     }
     let mut numbered = vec![];
-    for entry in std::fs::read_dir(path).map_err(|source| io_error(path, source))? {
+    for entry in fs::read_dir(path).map_err(|source| io_error(path, source))? {
         let name = entry.map_err(|source| io_error(path, source))?.file_name();
         let number = name.to_str().and_then(|name| name.strip_prefix("data.")?.parse::<u32>().ok());
         numbered.extend(number.map(|number| (number, path.join(&name))));
     }
     numbered.sort_unstable();
     Ok((main, numbered.into_iter().map(|(_, path)| path).collect()))
-}
-
-/// The bytes of a file; `None` if it is empty.
-fn map(path: &Path) -> Result<Option<Mapping>, OpenError> {
-    let io = |source| io_error(path, source);
-    // Looked at before opening: opening a named pipe would wait for its writer.
-    if !std::fs::metadata(path).map_err(io)?.is_file() {
-        return Err(OpenError::NotAFile { path: path.to_path_buf() });
-    }
-    let file = std::fs::File::open(path).map_err(io)?;
-    if file.metadata().map_err(io)?.len() == 0 {
-        return Ok(None);
-    }
-    Mapping::of(&file).map(Some).map_err(io)
 }

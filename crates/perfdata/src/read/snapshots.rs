@@ -12,7 +12,10 @@
 //! in the ring, which say nothing of the order or of what is new.  Only the bytes do: a PSB+
 //! with its TSC stands in a stream once (tools/perf/util/intel-pt-decoder/intel-pt-decoder.c looks for it, too).
 //! The new parts get offsets of a stream that goes on; where something is missing it has a hole.  Tracing stops while
-//! perf copies, so an [`AuxRecord`] says at the end of each that nothing was observed behind it.
+//! perf copies, so an [`AuxRecord`] says at the end of each that nothing was observed after it: of all but the last, if the ring
+//! ends where that does.  The kernel says where: whenever tracing stops, its AUX record has the ring's head and size
+//! (`pt_event_stop` in arch/x86/events/intel/pt.c).  So is the copy that perf makes at its exit (`perf record -Se`), when
+//! events are disabled.
 
 use memchr::memmem::Finder;
 use model::{AuxOffset, AuxPiece, AuxRecord};
@@ -26,8 +29,12 @@ const FINGERPRINT: usize = 48;
 /// How much is missing where it is not known.  Larger than any packet, so that nothing is read across.
 const HOLE: u64 = 64;
 
-/// The new parts of snapshots that are in the order of the file, and where each ends.
-pub(super) fn joined(snapshots: Vec<AuxPiece<'_>>) -> (Vec<AuxPiece<'_>>, Vec<AuxRecord>) {
+/// The new parts of snapshots that are in the order of the file, and where each ends.  `last_said`: the kernel's last record on
+/// the ring.
+pub(super) fn joined(
+    snapshots: Vec<AuxPiece<'_>>,
+    last_said: Option<AuxRecord>,
+) -> (Vec<AuxPiece<'_>>, Vec<AuxRecord>) {
     let mut pieces: Vec<AuxPiece<'_>> = Vec::with_capacity(snapshots.len());
     let mut records: Vec<AuxRecord> = Vec::with_capacity(snapshots.len());
     let mut last: Option<AuxPiece<'_>> = None;
@@ -53,7 +60,19 @@ pub(super) fn joined(snapshots: Vec<AuxPiece<'_>>) -> (Vec<AuxPiece<'_>>, Vec<Au
         let size = bytes.len() as u64;
         records.push(AuxRecord { offset, size, flags: AuxRecord::OVERWRITE, time: None });
     }
+    let has_all = last.zip(last_said).is_some_and(|(last, said)| ends_at_head(last, said));
+    if let Some(record) = records.last_mut().filter(|_| has_all) {
+        record.flags = 0;
+    }
     (pieces, records)
+}
+
+/// The ring had nothing more than this snapshot when tracing stopped for the last time.
+fn ends_at_head(last: AuxPiece<'_>, said: AuxRecord) -> bool {
+    let (head, ring) = (said.offset.0, said.size);
+    let end = last.offset.plus(last.bytes.len() as u64).0;
+    let ends_there = |padding: usize| (end.saturating_sub(padding as u64)) % ring == head % ring;
+    said.flags == AuxRecord::OVERWRITE && ring > 0 && (0..=most_padding(last.bytes)).any(ends_there)
 }
 
 /// What a snapshot has in common with the one before.
@@ -114,7 +133,7 @@ mod tests {
     /// Offset, bytes and place in the file of each piece.
     fn join<'a>(list: &[(&'a [u8], u64)]) -> Vec<(u64, &'a [u8], u64)> {
         let snapshots = list.iter().map(|(bytes, offset)| piece(bytes, *offset, 1000)).collect();
-        let (pieces, records) = joined(snapshots);
+        let (pieces, records) = joined(snapshots, None);
         assert_eq!(pieces.len(), records.len());
         for (piece, record) in pieces.iter().zip(records) {
             assert_eq!((record.offset, record.size), (piece.offset, piece.bytes.len() as u64));
@@ -143,6 +162,30 @@ mod tests {
         let all = stream(10);
         let (a, b) = (&all[..300], &all[300..700]);
         assert_eq!(join(&[(a, 8000), (b, 8300)]), [(0, a, 1000), (300, b, 1000)]);
+    }
+
+    #[test]
+    fn after_a_copy_that_ends_at_the_head_of_the_ring_nothing_is_lost() {
+        let all = stream(10);
+        let loses_data = |copies: &[(&[u8], u64)], head: u64, flags: u64| {
+            let said = AuxRecord { offset: AuxOffset(head), size: 4096, flags, time: None };
+            let copies = copies.iter().map(|(bytes, offset)| piece(bytes, *offset, 0)).collect();
+            let (_, records) = joined(copies, Some(said));
+            records.iter().map(AuxRecord::lost_data).collect::<Vec<_>>()
+        };
+        let padded = [&all[..645], &[0; 3]].concat();
+        let overwrite = AuxRecord::OVERWRITE;
+        // A ring that never wrapped.
+        assert_eq!(loses_data(&[(&padded, 0)], 645, overwrite), [false]);
+        assert_eq!(loses_data(&[(&all[..320], 0), (&all[320..640], 320)], 640, overwrite), [true, false]);
+        // One that has: its places go on, or begin anew.
+        assert_eq!(loses_data(&[(&all[..640], 4096 * 3 - 600)], 40, overwrite), [false]);
+        // Tracing went on, or data was lost.
+        assert_eq!(loses_data(&[(&padded, 0)], 700, overwrite), [true]);
+        assert_eq!(loses_data(&[(&padded, 0)], 644, overwrite), [true]);
+        assert_eq!(loses_data(&[(&padded, 0)], 645, overwrite | AuxRecord::TRUNCATED), [true]);
+        // Nothing new in the last copy.
+        assert_eq!(loses_data(&[(&all[..640], 0), (&all[..640], 0)], 640, overwrite), [false]);
     }
 
     #[test]

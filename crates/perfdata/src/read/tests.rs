@@ -256,7 +256,12 @@ fn a_directory_of_files() {
     let (r, expect) = (file.recording().unwrap(), whole.file());
     let expect = read(&expect).unwrap();
     assert_eq!((buffers(&r), times(&r), r.damage.clone()), (buffers(&expect), times(&expect), None));
-    assert_eq!(file.kcore_dir(), Some(&*dir.path().join("kcore_dir")));
+    let names: Vec<_> = file.files().map(|(name, _)| name.unwrap().to_str().unwrap()).collect();
+    assert_eq!(names, ["data", "data.10"]);
+    // perf makes no links, and one could lead to any file.
+    std::fs::rename(dir.path().join("data"), dir.path().join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", dir.path().join("data")).unwrap();
+    assert!(matches!(File::open(dir.path()), Err(OpenError::NotAFile { .. })));
 }
 
 #[test]
@@ -431,6 +436,12 @@ fn opening() {
     assert!(matches!(File::open(&path), Err(OpenError::Empty { .. })));
     std::fs::write(&path, "\x7fELF").unwrap();
     assert!(matches!(File::open(&path), Err(OpenError::NotPerfData { .. })));
+    // A program that decodes traces may have the bytes of a PSB in it.
+    std::fs::write(&path, [&b"\x7fELF"[..], &[0x02, 0x82].repeat(8)].concat()).unwrap();
+    assert!(matches!(File::open(&path), Err(OpenError::NotPerfData { .. })));
+    // Bytes of a ring begin anywhere.
+    std::fs::write(&path, [&[0x19, 0x08][..], &[0x02, 0x82].repeat(8)].concat()).unwrap();
+    assert!(matches!(File::open(&path), Err(OpenError::RawTrace { psb: 2, .. })));
     assert!(matches!(File::open("/dev/null"), Err(OpenError::NotAFile { .. })));
     std::fs::write(&path, Fixture::per_cpu(128).file()).unwrap();
     let file = File::open(&path).unwrap();

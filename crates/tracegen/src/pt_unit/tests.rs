@@ -4,15 +4,27 @@ use packet::{Context, decode};
 
 use super::*;
 use crate::clock::{Crystal, ticks};
+use crate::options::TscLag;
 
 fn timing(cyc: bool, cyc_threshold: u32, mtc_period: Option<u32>) -> TimingConfig {
     let crystal = Crystal::new(0.0);
-    TimingConfig { cyc, cyc_threshold, mtc_period, tma: true, crystal, skip_mtc: 0.0, cbr_delay: 0, seed: 1 }
+    TimingConfig {
+        cyc,
+        cyc_threshold,
+        mtc_period,
+        tma: true,
+        crystal,
+        tsc_lag: TscLag { min: 0, max: 0 },
+        skip_mtc: 0.0,
+        cbr_delay: 0,
+        seed: 1,
+    }
 }
 
 fn unit(change: impl FnOnce(&mut UnitConfig)) -> TraceUnit {
     let mut config = UnitConfig {
         timing: timing(false, 0, None),
+        tsc_packets: true,
         return_compression: true,
         long_tnt: false,
         defer_tip: 0.0,

@@ -83,7 +83,7 @@ fn folded_stacks_and_flame_graphs() {
         let Total { sum_ns, .. } = case.report.outermost;
         assert_eq!(folded_sum(&case.export("folded", &[])), sum_ns, "{}", case.name);
         let on_cpu_ns = folded_sum(&case.export("folded", &["--weight", "cpu"]));
-        assert_eq!(on_cpu_ns, case.report.outermost.on_cpu_ns(), "{}", case.name);
+        assert_eq!(Some(on_cpu_ns), case.report.outermost.on_cpu_ns(), "{}", case.name);
         let svg = text(&case.export("flamegraph", &[]));
         let all = svg.split("<title>all (").nth(1).and_then(|all| all.split(' ').next()).unwrap();
         assert_eq!(all.replace(',', ""), sum_ns.to_string(), "{}", case.name);

@@ -29,7 +29,7 @@ fn pprof_reads_its_profile() {
     for case in cases() {
         let profile = case.export("pprof", &[]);
         for (index, expect) in
-            [("latency", case.report.outermost.sum_ns), ("cpu", case.report.outermost.on_cpu_ns())]
+            [("latency", case.report.outermost.sum_ns), ("cpu", case.report.outermost.on_cpu_ns().unwrap())]
         {
             let output = Command::new("go")
                 .args([

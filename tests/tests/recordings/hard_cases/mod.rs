@@ -24,7 +24,8 @@ use std::fmt::Write as _;
 use decoder::DecodeOptions;
 use tracegen::truth::File;
 use tracegen::truth::calls::Oracle;
-use truth_tests::rows::{Compare, child_differences, differences};
+use truth_tests::child_rows::child_differences;
+use truth_tests::rows::{Compare, differences};
 use truth_tests::{Fixture, Kernel, Opened, fixtures_of, pipeline};
 
 /// Holds `functions` in all recordings of a run to what the program printed of them, and to the oracle.

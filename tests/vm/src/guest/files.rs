@@ -115,7 +115,11 @@ pub(super) fn bundled(vm: &Vm) -> Result<String> {
     let live = ended.report()?;
     fs::remove_file(&server)?;
     fs::remove_file(place.path("perf.data"))?;
-    let later = report(vm, &place.path("bundle/perf.data"), &["--symfs", &bundle, "-f", "handle"])?;
+    let later = report(
+        vm,
+        &place.path("bundle/perf.data"),
+        &["--symfs", &format!("{bundle}/objects"), "-f", "handle"],
+    )?;
     ensure!(later.status.success(), "{}: {}", later.status, String::from_utf8_lossy(&later.stderr));
     let later: Value = serde_json::from_slice(&later.stdout)?;
     let calls = complete(&live).unwrap_or(0);

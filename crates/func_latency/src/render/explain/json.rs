@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use analyzer::branch_path::{Parting, Trips};
 use analyzer::ledger::Typical;
+use model::NoOffCpu;
 use serde::Serialize;
 
 use super::{Branches, Explanation};
@@ -31,6 +32,8 @@ struct Document<'a> {
     difference_ns: i64,
     outlying: Outlying,
     rows: Vec<Entry<'a>>,
+    /// Why off-CPU time is not known; then it is inside of the other rows.  Null: it is known.
+    no_off_cpu: Option<&'static str>,
     /// Null: the slow calls are no outliers.
     cause: Option<Cause<'a>>,
     /// Null: the branches of the calls were not found.
@@ -120,6 +123,7 @@ fn document<'a>(explanation: &Explanation<'a>) -> Document<'a> {
             others: outlying.others,
         },
         rows: ledger::json::rows(explanation.ledger),
+        no_off_cpu: explanation.no_off_cpu.map(NoOffCpu::reason),
         cause: ledger::json::cause(explanation.ledger).filter(|_| outlying.is_so()),
         branches: explanation.parting.as_ref().map(|branches| parted(explanation, branches)),
     }

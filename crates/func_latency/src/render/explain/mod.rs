@@ -1,12 +1,13 @@
 //! Why calls were slow: as text and as JSON.
 
 pub mod json;
+pub mod open_calls;
 pub mod text;
 
 use analyzer::branch_path::{BranchPath, Parting, To, Trips, Way};
 use analyzer::ledger::Groups;
 use analyzer::{CallRow, ChildKey, Ledger, Place};
-use model::FunctionId;
+use model::{FunctionId, NoOffCpu};
 
 use super::Names;
 use super::ledger::{Callee, LedgerView};
@@ -27,6 +28,8 @@ pub struct Explanation<'a> {
     pub groups: &'a Groups,
     /// What makes the difference.
     pub ledger: &'a LedgerView,
+    /// Why off-CPU time is not known; then it is inside of the time of the code that went off the CPU.
+    pub no_off_cpu: Option<NoOffCpu>,
     /// Where a slow call's branches part from those of typical ones; `None`: they were not found.
     pub parting: Option<Branches>,
 }

@@ -56,7 +56,15 @@ fn head(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<()> {
     if let Some(left_out) = ledger::text::left_out(&groups.left_out) {
         writeln!(out, "  not compared: {left_out}")?;
     }
-    Ok(())
+    match explanation.no_off_cpu {
+        Some(why) => {
+            writeln!(
+                out,
+                "  off-CPU time is not known ({why}): it is inside of the code that went off the CPU"
+            )
+        }
+        None => Ok(()),
+    }
 }
 
 /// The answer in a sentence or two.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use analyzer::{CallRow, FunctionReport, RowChild, Status};
+use analyzer::{CallRow, FunctionReport, Status};
 use serde::Serialize;
 
 use super::columns::{Columns, zigzag};
@@ -103,7 +103,7 @@ pub(super) fn pack(
     columns.put(starts().zip(before).map(|(start, before)| start.saturating_sub(before)))?;
     columns.put(rows.iter().map(|row| row.latency_ns))?;
     columns.put(rows.iter().map(|row| row.error_ns))?;
-    columns.put(rows.iter().map(|row| row.off_cpu_ns))?;
+    columns.put_known(rows.iter().map(|row| row.off_cpu_ns))?;
     columns.put(rows.iter().map(|row| threads.number(&row.tid)))?;
     columns.put(id_steps(rows))?;
     columns.put(rows.iter().map(|row| row.cpu.map_or(0, |cpu| u64::from(cpu.0) + 1)))?;
@@ -195,15 +195,11 @@ fn put_children(
         false => 0,
     });
     columns.put(counts)?;
-    let values: [fn(&RowChild) -> u64; 4] = [
-        |child| u64::from(child.key),
-        |child| child.total.count,
-        |child| child.total.sum_ns,
-        |child| child.total.off_cpu_ns,
-    ];
-    for of in values {
-        columns.put(shown().flat_map(|number| function.row_children.of(number)).map(of))?;
-    }
+    let children = || shown().flat_map(|number| function.row_children.of(number));
+    columns.put(children().map(|child| u64::from(child.key)))?;
+    columns.put(children().map(|child| child.total.count))?;
+    columns.put(children().map(|child| child.total.sum_ns))?;
+    columns.put_known(children().map(|child| child.total.off_cpu_ns))?;
     Ok(one_in)
 }
 

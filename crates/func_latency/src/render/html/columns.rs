@@ -30,6 +30,11 @@ impl Columns {
         self.packed.write_all(&buffer)
     }
 
+    /// The next column, of values that are known of all or of none, and then there is no column.
+    pub(super) fn put_known(&mut self, values: impl Iterator<Item = Option<u64>>) -> io::Result<()> {
+        self.put(values.flatten())
+    }
+
     /// All of them as text.
     pub(super) fn finish(self) -> io::Result<String> {
         Ok(BASE64_STANDARD.encode(self.packed.finish()?))

@@ -24,7 +24,7 @@ use serde::Serialize;
 use super::View;
 use crate::inside::{Inside, Picks};
 use crate::output;
-use crate::printable::{PrintableNames, printable};
+use crate::printable::with_printable;
 
 /// The page, with a comment in the place of each of [`STYLE`], the data and [`SCRIPT`].
 const PAGE: &str = include_str!("page/page.html");
@@ -53,6 +53,7 @@ struct Meta<'a> {
     /// Time 0 of the page in ns of perf's clock: a string, because a script's numbers are not exact up there.
     begin_ns: String,
     span_ns: u64,
+    /// Without it there is no column of it.
     off_cpu_known: bool,
     coverage: f64,
     only: &'a [String],
@@ -86,7 +87,10 @@ pub fn write_file(path: &Path, view: &View<'_>, inside: &[Inside]) -> Result<()>
 /// # Errors
 /// What `out` says.
 pub fn write(out: &mut dyn Write, view: &View<'_>, inside: &[Inside]) -> io::Result<()> {
-    let view = &View { names: &PrintableNames(view.names), input: &printable(view.input), ..*view };
+    with_printable(view, |view| write_printable(out, view, inside))
+}
+
+fn write_printable(out: &mut dyn Write, view: &View<'_>, inside: &[Inside]) -> io::Result<()> {
     let mut packed = Vec::new();
     let mut functions = Vec::new();
     for (number, function) in view.report.functions.iter().enumerate() {
@@ -103,7 +107,7 @@ pub fn write(out: &mut dyn Write, view: &View<'_>, inside: &[Inside]) -> io::Res
         input: view.input,
         begin_ns: trace.window.0.0.to_string(),
         span_ns: trace.span_ns,
-        off_cpu_known: trace.off_cpu_known,
+        off_cpu_known: trace.no_off_cpu.is_none(),
         coverage: view.report.loss.coverage,
         only: view.only,
         problems: view.problems,

@@ -24,7 +24,8 @@ pub struct Row {
     start_ns: u64,
     latency_ns: u64,
     error_ns: u64,
-    off_cpu_ns: u64,
+    /// `None`: not known.
+    off_cpu_ns: Option<u64>,
     status: &'static str,
     caller: String,
     site: Option<String>,

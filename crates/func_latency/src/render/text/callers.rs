@@ -18,13 +18,13 @@ const DETAILED: usize = 10;
 const BAR: usize = 20;
 
 /// The calls from one caller: from one site, or from all sites of a function.
-struct Group<'a> {
+pub(super) struct Group<'a> {
     caller: Caller,
     sites: Vec<&'a CallerReport>,
 }
 
 impl Group<'_> {
-    fn calls(&self) -> u64 {
+    pub(super) fn calls(&self) -> u64 {
         self.sites.iter().map(|s| s.latency.count).sum()
     }
 
@@ -32,8 +32,11 @@ impl Group<'_> {
         self.sites.iter().map(|s| s.latency.sum_ns).fold(0, u64::saturating_add)
     }
 
-    fn off_cpu_ns(&self) -> u64 {
-        self.sites.iter().map(|s| s.off_cpu.sum_ns).fold(0, u64::saturating_add)
+    /// Mean off-CPU time, if known.
+    fn off_cpu_average(&self) -> Option<String> {
+        let of_sites = self.sites.iter().map(|s| s.off_cpu.as_ref().map(|off_cpu| off_cpu.sum_ns));
+        let sum_ns = of_sites.sum::<Option<u64>>()?;
+        Some(mean_duration(sum_ns as f64 / self.calls().max(1) as f64))
     }
 
     fn error_ns(&self) -> u64 {
@@ -46,9 +49,13 @@ impl Group<'_> {
         mean_duration_within(mean(self.sum_ns()), mean(self.error_ns()))
     }
 
-    fn cpu_percent(&self) -> f64 {
+    fn cpu_percent(&self) -> Option<f64> {
+        if self.sites.iter().any(|site| site.off_cpu.is_none()) {
+            return None;
+        }
         // Not `sum`: that of nothing is -0.0.
-        self.sites.iter().flat_map(|s| &s.children).fold(0.0, |sum, child| sum + child.cpu_percent)
+        let mut children = self.sites.iter().flat_map(|s| &s.children);
+        children.try_fold(0.0, |sum, child| Some(sum + child.cpu_percent?))
     }
 
     /// The title in brackets, which names such as `[signal]` have already.
@@ -58,7 +65,7 @@ impl Group<'_> {
     }
 
     /// Name, with the site if there is one, and its line.
-    fn title(&self, view: &View<'_>) -> String {
+    pub(super) fn title(&self, view: &View<'_>) -> String {
         let name = caller_name(view.names, self.caller);
         let jumped =
             if matches!(self.caller, Caller::Function { tail: true, .. }) { " (tail call)" } else { "" };
@@ -107,7 +114,7 @@ pub(super) fn write(
 }
 
 /// By function, or each site for itself; longest first.
-fn groups(callers: &[CallerReport], unfold: bool) -> Vec<Group<'_>> {
+pub(super) fn groups(callers: &[CallerReport], unfold: bool) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = if unfold {
         callers.iter().map(|c| Group { caller: c.caller, sites: vec![c] }).collect()
     } else {
@@ -122,28 +129,20 @@ fn groups(callers: &[CallerReport], unfold: bool) -> Vec<Group<'_>> {
 }
 
 fn table(out: &mut dyn Write, view: &View<'_>, groups: &[Group<'_>], width: usize) -> io::Result<()> {
-    let off_cpu = view.report.trace.off_cpu_known;
+    let off_cpu = view.report.trace.no_off_cpu.is_none();
     let whole = groups.iter().map(Group::sum_ns).fold(0, u64::saturating_add);
     let most = groups.iter().map(Group::sum_ns).max().unwrap_or(0);
     let mut titles = vec![("called from", Align::Left), ("average", Align::Right), ("count", Align::Right)];
     if off_cpu {
-        titles.push(("off-CPU avg", Align::Right));
+        titles.extend([("off-CPU avg", Align::Right), ("CPU %", Align::Right)]);
     }
-    titles.extend([
-        ("CPU %", Align::Right),
-        ("total", Align::Right),
-        ("share %", Align::Right),
-        ("of the total", Align::Left),
-    ]);
+    titles.extend([("total", Align::Right), ("share %", Align::Right), ("of the total", Align::Left)]);
     let mut table = Table::new(&titles);
     for group in groups {
-        let calls = group.calls().max(1) as f64;
         let mut cells = vec![group.title(view), group.average(), grouped(group.calls())];
-        if off_cpu {
-            cells.push(mean_duration(group.off_cpu_ns() as f64 / calls));
-        }
+        cells.extend(group.off_cpu_average());
+        cells.extend(group.cpu_percent().map(percent));
         cells.extend([
-            percent(group.cpu_percent()),
             duration(group.sum_ns()),
             percent(share(group.sum_ns(), whole)),
             bar(group.sum_ns(), most, BAR),
@@ -162,22 +161,22 @@ fn section(
 ) -> io::Result<()> {
     rule(out, '=', width)?;
     writeln!(out, "Latency of [{name}]\n  called from {}", group.bracketed(view))?;
-    let off_cpu = view.report.trace.off_cpu_known;
     let buckets = histogram::merged(group.sites.iter().map(|s| s.histogram.as_slice()));
     uncertain::histogram(out, group.sites.iter().map(|s| s.error.shorter).sum(), group.calls())?;
-    histogram::write(out, &buckets, off_cpu)?;
+    histogram::write(out, &buckets)?;
     writeln!(out)?;
-    let went_off = buckets.iter().map(|b| b.off_cpu_count).sum();
     match group.sites.as_slice() {
         [site] => {
-            let off_cpu = off_cpu.then_some((&site.off_cpu, went_off));
+            let off_cpu = function::OffCpuFigures::of(site.off_cpu.as_ref(), &buckets);
             let figures =
                 function::Figures { latency: &site.latency, error: &site.error, tails: None, off_cpu };
             figures.write(out, width)?;
         }
         sites => several_sites(out, sites, group)?,
     }
-    writeln!(out, "  CPU percent: {} %", percent(group.cpu_percent()))?;
+    if let Some(cpu_percent) = group.cpu_percent() {
+        writeln!(out, "  CPU percent: {} %", percent(cpu_percent))?;
+    }
     let rows: Vec<ChildRow> = group.sites.iter().flat_map(|s| &s.children).copied().collect();
     if rows.is_empty() {
         return Ok(());
@@ -198,14 +197,14 @@ fn several_sites(out: &mut dyn Write, sites: &[&CallerReport], group: &Group<'_>
     };
     let min = least(|s| s.latency.spread.as_ref().map(|spread| spread.min_ns));
     let max = most(|s| s.latency.spread.as_ref().map(|spread| spread.max_ns));
-    let calls = group.calls();
+    let off_cpu = group.off_cpu_average().map(|average| format!(", off-CPU average: {average}"));
     writeln!(
         out,
-        "  count: {}, average: {}, min: {}, max: {}, off-CPU average: {} (percentiles of each site: -U)",
-        grouped(calls),
+        "  count: {}, average: {}, min: {}, max: {}{} (percentiles of each site: -U)",
+        grouped(group.calls()),
         group.average(),
         within(min, least(|s| s.error.low.min_ns), least(|s| s.error.high.min_ns)),
         within(max, most(|s| s.error.low.max_ns), most(|s| s.error.high.max_ns)),
-        mean_duration(group.off_cpu_ns() as f64 / calls.max(1) as f64)
+        off_cpu.unwrap_or_default()
     )
 }

@@ -14,10 +14,47 @@ use crate::render::units::{duration, grouped, mean_duration, percent, share};
 const BAR: usize = 20;
 
 /// Rows of one callee, folded over its sites.
-struct Folded {
+pub(super) struct Folded {
     /// The row of the first site, with the sums of all.
     row: ChildRow,
     sites: Vec<Place>,
+}
+
+impl Folded {
+    /// How often it was called.
+    pub(super) fn count(&self) -> u64 {
+        self.row.total.count
+    }
+
+    /// The cells below [`titles`].
+    pub(super) fn cells(&self, view: &View<'_>) -> Vec<String> {
+        let Self { row, sites } = self;
+        let mut cells = vec![shown_name(view, row)];
+        if view.unfold {
+            cells.push(row.site.map(|site| view.names.site(site)).unwrap_or_default());
+        }
+        if view.srcline {
+            cells.push(lines(view, sites));
+        }
+        cells
+    }
+}
+
+/// One row for each callee, or for each of its sites.
+pub(super) fn rows(view: &View<'_>, children: &[ChildRow]) -> Vec<Folded> {
+    if view.unfold { single(children) } else { folded(children.iter()) }
+}
+
+/// Titles of the columns that say which child a row is of.
+pub(super) fn titles(view: &View<'_>) -> Vec<(&'static str, Align)> {
+    let mut titles = vec![("name", Align::Left)];
+    if view.unfold {
+        titles.push(("site", Align::Left));
+    }
+    if view.srcline {
+        titles.push(("line", Align::Left));
+    }
+    titles
 }
 
 pub(super) fn write(
@@ -26,43 +63,24 @@ pub(super) fn write(
     children: &[ChildRow],
     width: usize,
 ) -> io::Result<()> {
-    let rows = if view.unfold { single(children) } else { folded(children.iter()) };
-    let off_cpu = view.report.trace.off_cpu_known;
+    let rows = rows(view, children);
+    let off_cpu = view.report.trace.no_off_cpu.is_none();
     let whole = rows.iter().fold(0_u64, |sum, f| sum.saturating_add(f.row.total.sum_ns));
     let most = rows.iter().map(|f| f.row.total.sum_ns).max().unwrap_or(0);
-    let mut titles = vec![("name", Align::Left)];
-    if view.unfold {
-        titles.push(("site", Align::Left));
-    }
-    if view.srcline {
-        titles.push(("line", Align::Left));
-    }
+    let mut titles = titles(view);
     titles.extend([("average", Align::Right), ("count", Align::Right)]);
     if off_cpu {
-        titles.push(("off-CPU avg", Align::Right));
+        titles.extend([("off-CPU avg", Align::Right), ("CPU %", Align::Right)]);
     }
-    titles.extend([
-        ("CPU %", Align::Right),
-        ("total", Align::Right),
-        ("share %", Align::Right),
-        ("of the total", Align::Left),
-    ]);
+    titles.extend([("total", Align::Right), ("share %", Align::Right), ("of the total", Align::Left)]);
     let mut table = Table::new(&titles);
-    for Folded { row, sites } in &rows {
-        let total = row.total;
-        let mut cells = vec![shown_name(view, row)];
-        if view.unfold {
-            cells.push(row.site.map(|site| view.names.site(site)).unwrap_or_default());
-        }
-        if view.srcline {
-            cells.push(lines(view, sites));
-        }
+    for folded in &rows {
+        let (row, total) = (&folded.row, folded.row.total);
+        let mut cells = folded.cells(view);
         cells.extend([average(total.sum_ns, total.count), grouped(total.count)]);
-        if off_cpu {
-            cells.push(average(total.off_cpu_ns, total.count));
-        }
+        cells.extend(total.off_cpu_ns.map(|off_cpu_ns| average(off_cpu_ns, total.count)));
+        cells.extend(row.cpu_percent.map(percent));
         cells.extend([
-            percent(row.cpu_percent),
             duration(total.sum_ns),
             percent(share(total.sum_ns, whole)),
             bar(total.sum_ns, most, BAR),
@@ -106,11 +124,12 @@ fn folded<'a>(children: impl Iterator<Item = &'a ChildRow>) -> Vec<Folded> {
     for child in children {
         let entry = by_callee.entry((child.kind, child.function));
         let folded = entry.or_insert_with(|| Folded {
-            row: ChildRow { total: Total::default(), cpu_percent: 0.0, ..*child },
+            row: ChildRow { total: Total::default(), cpu_percent: Some(0.0), ..*child },
             sites: Vec::new(),
         });
-        folded.row.total = plus(folded.row.total, child.total);
-        folded.row.cpu_percent += child.cpu_percent;
+        folded.row.total.add(child.total);
+        let cpu_percent = folded.row.cpu_percent.zip(child.cpu_percent);
+        folded.row.cpu_percent = cpu_percent.map(|(sum, more)| sum + more);
         folded.sites.extend(child.site);
     }
     let mut rows: Vec<Folded> = by_callee.into_values().collect();
@@ -120,12 +139,4 @@ fn folded<'a>(children: impl Iterator<Item = &'a ChildRow>) -> Vec<Folded> {
     }
     rows.sort_by_key(|f| std::cmp::Reverse(f.row.total.sum_ns)); // stable: ties by kind and function
     rows
-}
-
-fn plus(a: Total, b: Total) -> Total {
-    Total {
-        count: a.count.saturating_add(b.count),
-        sum_ns: a.sum_ns.saturating_add(b.sum_ns),
-        off_cpu_ns: a.off_cpu_ns.saturating_add(b.off_cpu_ns),
-    }
 }

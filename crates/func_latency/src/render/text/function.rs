@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use analyzer::{CallCounts, CallRow, ErrorBound, FunctionReport, Quantiles, Spread, Stats, Tails};
+use analyzer::{Bucket, CallCounts, CallRow, ErrorBound, FunctionReport, Quantiles, Spread, Stats, Tails};
 
-use super::{callers, children, off_cpu, rule, uncertain};
+use super::{callers, children, off_cpu, open_calls, rule, uncertain};
 use crate::render::names::{caller_name, file_name};
 use crate::render::table::{Align, Table};
 use crate::render::units::{
@@ -19,26 +19,20 @@ pub(super) fn write(
     inlined: u64,
     width: usize,
 ) -> io::Result<()> {
-    let name = view.names.function(function.id);
-    let object = view.names.object_of(function.id).unwrap_or_else(|| "[no object]".to_owned());
-    rule(out, '=', width)?;
-    writeln!(out, "Latency of [{name}] ({})", file_name(&object))?;
+    let name = title(out, "Latency", view, function, width)?;
     if function.calls == CallCounts::default() {
-        writeln!(out, "  no call of any kind was seen")?;
-        return inlined_note(out, inlined);
+        return no_call(out, inlined);
     }
-    let off_cpu = view.report.trace.off_cpu_known;
     if function.latency.count > 0 {
         uncertain::histogram(out, function.error.shorter, function.latency.count)?;
-        histogram::write(out, &function.histogram, off_cpu)?;
+        histogram::write(out, &function.histogram)?;
         writeln!(out)?;
     }
-    let went_off = function.histogram.iter().map(|b| b.off_cpu_count).sum();
     let figures = Figures {
         latency: &function.latency,
         error: &function.error,
         tails: Some(&function.tails).filter(|tails| tails.calls > 0),
-        off_cpu: off_cpu.then_some((&function.off_cpu, went_off)),
+        off_cpu: OffCpuFigures::of(function.off_cpu.as_ref(), &function.histogram),
     };
     figures.write(out, width)?;
     if function.latency.count > 0 {
@@ -58,7 +52,23 @@ pub(super) fn write(
         off_cpu::write(out, causes, &about, width)?;
     }
     callers::write(out, view, function, &name, width)?;
+    open_calls::write(out, view, &function.open, &name, width)?;
     longest_open(out, view, function, &name, width)
+}
+
+/// Writes what the function's part begins with, and returns its name.
+pub(super) fn title(
+    out: &mut dyn Write,
+    what: &str,
+    view: &View<'_>,
+    function: &FunctionReport,
+    width: usize,
+) -> io::Result<String> {
+    let name = view.names.function(function.id);
+    let object = view.names.object_of(function.id).unwrap_or_else(|| "[no object]".to_owned());
+    rule(out, '=', width)?;
+    writeln!(out, "{what} of [{name}] ({})", file_name(&object))?;
+    Ok(name)
 }
 
 /// The figures of a set of calls: average, extremes, percentiles.
@@ -67,8 +77,23 @@ pub(super) struct Figures<'r> {
     pub(super) error: &'r ErrorBound,
     /// What they may be with the calls that were not seen to end, if there are some.
     pub(super) tails: Option<&'r Tails>,
-    /// Off-CPU time, if it is known, and how many calls had some.
-    pub(super) off_cpu: Option<(&'r Stats, u64)>,
+    /// Off-CPU time, if it is known.
+    pub(super) off_cpu: Option<OffCpuFigures<'r>>,
+}
+
+/// Off-CPU time of a set of calls.
+#[derive(Clone, Copy)]
+pub(super) struct OffCpuFigures<'r> {
+    stats: &'r Stats,
+    /// Calls that were off the CPU at all.
+    calls: u64,
+}
+
+impl<'r> OffCpuFigures<'r> {
+    pub(super) fn of(stats: Option<&'r Stats>, histogram: &[Bucket]) -> Option<Self> {
+        let calls = histogram.iter().filter_map(|bucket| bucket.off_cpu_count).sum();
+        stats.map(|stats| Self { stats, calls })
+    }
 }
 
 /// One of the figures, in each of the places that have it.
@@ -94,7 +119,7 @@ impl Figures<'_> {
         if self.tails.is_some() {
             titles.push(right("with open calls"));
         }
-        let off_spread = self.off_cpu.and_then(|(stats, _)| stats.spread.as_ref());
+        let off_spread = self.off_cpu.and_then(|off_cpu| off_cpu.stats.spread.as_ref());
         if off_spread.is_some() {
             titles.extend([right("off-CPU"), right("in ns")]);
         }
@@ -134,11 +159,11 @@ impl Figures<'_> {
         let total = duration_within(latency.sum_ns, self.error.sum_ns);
         write!(out, "  count: {}, total: {total}", grouped(latency.count))?;
         match self.off_cpu {
-            Some((stats, went_off)) => writeln!(
+            Some(OffCpuFigures { stats, calls }) => writeln!(
                 out,
                 ", off-CPU: {} ({} % of calls), total {}",
-                grouped(went_off),
-                percent(share(went_off, latency.count)),
+                grouped(calls),
+                percent(share(calls, latency.count)),
                 duration(stats.sum_ns)
             ),
             None => writeln!(out),
@@ -192,26 +217,42 @@ fn tails_note(out: &mut dyn Write, tails: &Tails) -> io::Result<()> {
 }
 
 fn cpu_line(out: &mut dyn Write, view: &View<'_>, function: &FunctionReport) -> io::Result<()> {
-    let known = view.report.trace.off_cpu_known;
+    let Some(cpu_percent) = function.cpu_percent else {
+        return match view.report.trace.no_off_cpu {
+            Some(why) => writeln!(out, "  off-CPU time and CPU percent: not known: {why}"),
+            None => Ok(()),
+        };
+    };
     let estimated = if view.report.loss.coverage < 1.0 {
         "; estimated: what was seen stands for what was lost"
     } else {
         ""
     };
-    let note = if known { "" } else { "; no context-switch records: off-CPU time is in it" };
     // As far off as the latencies that it is of.
-    let error = function.cpu_percent * share(function.error.sum_ns, function.latency.sum_ns) / 100.0;
+    let error = cpu_percent * share(function.error.sum_ns, function.latency.sum_ns) / 100.0;
     let cpu = match percent(error) {
-        _ if error >= function.cpu_percent && error > 0.0 => {
-            format!("at most {} %", percent(function.cpu_percent + error))
+        _ if error >= cpu_percent && error > 0.0 => {
+            format!("at most {} %", percent(cpu_percent + error))
         }
-        error if error == "0.0" || error.starts_with('<') => format!("{} %", percent(function.cpu_percent)),
-        error => format!("{} % +- {error}", percent(function.cpu_percent)),
+        error if error == "0.0" || error.starts_with('<') => format!("{} %", percent(cpu_percent)),
+        error => format!("{} % +- {error}", percent(cpu_percent)),
     };
-    writeln!(out, "  CPU percent: {cpu} (100 % is one core{estimated}{note})")
+    writeln!(out, "  CPU percent: {cpu} (100 % is one core{estimated})")
 }
 
-fn counts(out: &mut dyn Write, view: &View<'_>, function: &FunctionReport, inlined: u64) -> io::Result<()> {
+/// That no call was seen.
+pub(super) fn no_call(out: &mut dyn Write, inlined: u64) -> io::Result<()> {
+    writeln!(out, "  no call of any kind was seen")?;
+    inlined_note(out, inlined)
+}
+
+/// How many calls were seen, and how much of them.
+pub(super) fn counts(
+    out: &mut dyn Write,
+    view: &View<'_>,
+    function: &FunctionReport,
+    inlined: u64,
+) -> io::Result<()> {
     let calls = &function.calls;
     writeln!(
         out,
@@ -229,6 +270,13 @@ fn counts(out: &mut dyn Write, view: &View<'_>, function: &FunctionReport, inlin
         writeln!(
             out,
             "  {ended} ended at a jump out of {out_of}: where they went on was not traced, and they took that long or longer"
+        )?;
+    }
+    if function.hidden > 0 {
+        let hidden = counted(function.hidden, "counted call");
+        writeln!(
+            out,
+            "  {hidden} ran outside of the IP filter: only calls by code inside of it are seen, and none of what they called outside"
         )?;
     }
     if function.undecided > 0 {
@@ -263,15 +311,12 @@ fn longest_open(
     }
     rule(out, '-', width)?;
     writeln!(out, "Longest calls of [{name}] that were not seen to end")?;
-    let mut table = Table::new(&[
-        ("called from", Align::Left),
-        ("at least", Align::Right),
-        ("in ns", Align::Right),
-        ("off-CPU", Align::Right),
-        ("status", Align::Left),
-        ("thread", Align::Right),
-        ("start, ns", Align::Right),
-    ]);
+    let mut titles = vec![("called from", Align::Left), ("at least", Align::Right), ("in ns", Align::Right)];
+    if view.report.trace.no_off_cpu.is_none() {
+        titles.push(("off-CPU", Align::Right));
+    }
+    titles.extend([("status", Align::Left), ("thread", Align::Right), ("start, ns", Align::Right)]);
+    let mut table = Table::new(&titles);
     for call in &function.longest_open {
         table.row(open_row(view, call));
     }
@@ -279,15 +324,11 @@ fn longest_open(
 }
 
 fn open_row(view: &View<'_>, call: &CallRow) -> Vec<String> {
-    vec![
-        caller_name(view.names, call.caller),
-        duration(call.at_least_ns()),
-        grouped(call.at_least_ns()),
-        duration(call.off_cpu_ns),
-        status(call),
-        call.tid.0.to_string(),
-        call.start_ns.0.to_string(),
-    ]
+    let mut cells =
+        vec![caller_name(view.names, call.caller), duration(call.at_least_ns()), grouped(call.at_least_ns())];
+    cells.extend(call.off_cpu_ns.map(duration));
+    cells.extend([status(call), call.tid.0.to_string(), call.start_ns.0.to_string()]);
+    cells
 }
 
 /// A cut call's says what cut it.

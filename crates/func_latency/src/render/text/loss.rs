@@ -16,17 +16,19 @@ pub(super) fn write(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::R
     let loss = &view.report.loss;
     rule(out, '=', width)?;
     let window = loss.threads.iter().map(|t| t.window_ns).fold(0, u64::saturating_add);
+    let share = view.timed(loss).map(|loss| {
+        let (lost, window) = (duration(loss.lost_ns), duration(window));
+        format!("{lost} of {window} of thread time (coverage {})", coverage(loss.coverage))
+    });
     writeln!(
         out,
-        "Lost: {} of {} of thread time (coverage {}); {}, {}, {}",
-        duration(loss.lost_ns),
-        duration(window),
-        coverage(loss.coverage),
+        "Lost: {}; {}, {}, {}",
+        share.unwrap_or_else(|| "a share of the time that is not known".to_owned()),
         counted(loss.overflows, "overflow"),
         counted(loss.truncated, "full buffer"),
         counted(loss.errors, "decoding error"),
     )?;
-    outside(out, &loss.threads)?;
+    view.timed(()).map_or(Ok(()), |()| outside(out, &loss.threads))?;
     if !loss.by_cause.is_empty() {
         causes(out, view, width)?;
         by_thread(out, view, width)?;
@@ -60,7 +62,7 @@ fn causes(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<()> 
     ));
     for loss in &view.report.loss.by_cause {
         let mut cells = vec![loss.cause.name().to_owned()];
-        cells.extend(sums(std::slice::from_ref(loss)));
+        cells.extend(sums(view, std::slice::from_ref(loss)));
         let tid = loss.first.tid;
         cells.push(if tid.0 > 0 { format!("thread {}", tid.0) } else { "[unknown]".to_owned() });
         cells.push(loss.first.at.to_string());
@@ -82,8 +84,9 @@ fn by_thread(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<(
     let mut table = Table::new(&columns("thread", &[("observed", Align::Right), ("mostly", Align::Left)]));
     for thread in lossy.iter().take(LISTED) {
         let mut cells = vec![thread.tid.0.to_string()];
-        cells.extend(sums(&thread.by_cause));
-        cells.extend([duration(thread.observed_ns), mostly(&thread.by_cause)]);
+        cells.extend(sums(view, &thread.by_cause));
+        let observed = view.timed(thread.observed_ns).map_or_else(not_known, duration);
+        cells.extend([observed, mostly(&thread.by_cause)]);
         table.row(cells);
     }
     table.write(out, width)?;
@@ -100,7 +103,7 @@ fn by_cpu(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<()> 
     let mut table = Table::new(&columns("CPU", &[("mostly", Align::Left)]));
     for loss in cpus.iter().take(LISTED) {
         let mut cells = vec![loss.cpu.map_or_else(|| "[unknown]".to_owned(), |cpu| cpu.0.to_string())];
-        cells.extend(sums(&loss.by_cause));
+        cells.extend(sums(view, &loss.by_cause));
         cells.push(mostly(&loss.by_cause));
         table.row(cells);
     }
@@ -115,21 +118,25 @@ fn columns(of: &'static str, more: &[(&'static str, Align)]) -> Vec<(&'static st
 }
 
 /// Gaps, trace, time, the same in ns, calls.
-fn sums(by_cause: &[CauseLoss]) -> [String; 5] {
+fn sums(view: &View<'_>, by_cause: &[CauseLoss]) -> [String; 5] {
     let sum = |of: fn(&CauseLoss) -> u64| by_cause.iter().map(of).fold(0, u64::saturating_add);
-    let lost_ns = sum(|c| c.lost_ns);
+    let lost_ns = view.timed(sum(|c| c.lost_ns));
     [
         grouped(sum(|c| c.count)),
         trace(sum(|c| c.bytes)),
-        duration(lost_ns),
-        grouped(lost_ns),
+        lost_ns.map_or_else(not_known, duration),
+        lost_ns.map_or_else(not_known, grouped),
         grouped(sum(|c| c.calls)),
     ]
 }
 
 /// What was never written has no size that is known.
 fn trace(bytes: u64) -> String {
-    if bytes == 0 { "-".to_owned() } else { size(bytes) }
+    if bytes == 0 { not_known() } else { size(bytes) }
+}
+
+fn not_known() -> String {
+    "-".to_owned()
 }
 
 fn mostly(by_cause: &[CauseLoss]) -> String {

@@ -2,9 +2,11 @@
 
 mod callers;
 mod children;
+mod counts;
 mod function;
 mod loss;
 mod off_cpu;
+pub(super) mod open_calls;
 mod uncertain;
 
 use std::io::{self, Write};
@@ -31,7 +33,11 @@ pub fn write(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<(
         writeln!(out, "Only calls {only}. CPU percent and losses are of all the time that was recorded")?;
     }
     for (i, function) in view.report.functions.iter().enumerate() {
-        function::write(out, view, function, view.inlined_of(i).unwrap_or(0), width)?;
+        let inlined = view.inlined_of(i).unwrap_or(0);
+        match trace.no_times {
+            Some(why) => counts::write(out, view, function, (inlined, why), width)?,
+            None => function::write(out, view, function, inlined, width)?,
+        }
     }
     loss::write(out, view, width)
 }

@@ -32,7 +32,7 @@ pub(super) fn write(
     let right = |title| (title, Align::Right);
     let mut titles =
         vec![("called from", Align::Left), right("id"), right("time"), right("thread"), right("latency")];
-    if view.report.trace.off_cpu_known {
+    if view.report.trace.no_off_cpu.is_none() {
         titles.push(right("off-CPU"));
     }
     let mut table = Table::new(&titles);
@@ -44,9 +44,7 @@ pub(super) fn write(
             row.tid.0.to_string(),
             duration_within(row.latency_ns, row.error_ns),
         ];
-        if view.report.trace.off_cpu_known {
-            cells.push(duration(row.off_cpu_ns));
-        }
+        cells.extend(row.off_cpu_ns.map(duration));
         table.row(cells);
     }
     table.write(out, width)?;

@@ -100,7 +100,7 @@ impl Stack<'_> {
         let left = event.left_filter();
         let at_entry = self.code.is_entry(function, event.to);
         let inner = self.code.is_inner_call(event.from, function, event.to);
-        let frame = self.push(function, Some(after), Entered::Call, event.from, at_entry && !left);
+        let frame = self.push(function, Some(after), Entered::Call, event.from, at_entry);
         (frame.hidden, frame.inner) = (left, inner);
     }
 
@@ -244,12 +244,20 @@ impl Stack<'_> {
             return;
         }
         if event.left_filter() {
-            // As below: what a call inside a function jumps to was called there.
-            let (entered, site) =
-                if top_inner { (Entered::Call, top_site) } else { (Entered::Tail, event.from) };
+            // As below: what a call inside a function, or a stub, jumps to was called there.
+            let is_stub = top_what == What::Plt && matches!(top_entered, Entered::Call | Entered::Tail);
+            let (entered, site) = match top_inner {
+                true => (Entered::Call, top_site),
+                false if is_stub => (top_entered, top_site),
+                false => (Entered::Tail, event.from),
+            };
+            // Where it returns to is known by how the jumper, or who tail-called that, was entered.
+            let base = self.group_base(self.frames.len().saturating_sub(1));
+            let is_seen =
+                !self.lost && self.frames.get(base).is_some_and(|f| f.seen_after == Some(self.losses));
             self.pop_group(true);
             if top_returns_to.is_some() {
-                let hidden = self.push(function, top_returns_to, Entered::Call, site, false);
+                let hidden = self.push(function, top_returns_to, Entered::Call, site, at_entry && is_seen);
                 (hidden.entered, hidden.hidden) = (entered, true);
             }
             return;

@@ -15,7 +15,7 @@
 //!   unwound.  Where that function is active more than once, it is the activation that the returns after the
 //!   landing fit; the innermost when several do.
 //! * A kernel entry whose exit is a handler's first instruction is a signal; rt_sigreturn ends it.
-//! * With an IP filter, code outside is a hidden frame; the caller is known from the return address.
+//! * With an IP filter, code outside is a hidden frame, and a call if it is entered at a first address; the caller is known from the return address.
 
 mod code;
 mod flow;
@@ -92,6 +92,8 @@ pub struct Calls {
     pub children: Vec<Child>,
     /// Of complete and unwound calls.
     pub callers: Vec<Caller>,
+    /// Of the other calls, without those inside of another call of the function; the last is `*self`.
+    pub open_children: Vec<Child>,
 }
 
 impl Calls {

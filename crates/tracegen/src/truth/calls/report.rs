@@ -8,7 +8,7 @@ use model::Avma;
 use serde::Serialize;
 
 use super::code::{Code, FunctionIndex};
-use super::rows::{Entered, Row, Sum, Tally};
+use super::rows::{Children, Entered, Row, Sum, Tally};
 use super::{Calls, Status};
 
 /// A direct callee at one call site, a system call, or `*self`.
@@ -39,7 +39,10 @@ pub struct Caller {
 
 /// Names what was tallied.
 pub(super) fn calls(code: &mut Code, wanted: FunctionIndex, tally: Tally) -> Calls {
-    let children = children(code, wanted, &tally);
+    let mut total = Sum::default();
+    whole(&tally.rows).for_each(|row| total.add(sum_of(row)));
+    let open_children = children(code, wanted, &tally.open_children, tally.open);
+    let children = children(code, wanted, &tally.children, total);
     let callers = callers(code, &tally.rows);
     let function = code.get(wanted);
     Calls {
@@ -51,6 +54,7 @@ pub(super) fn calls(code: &mut Code, wanted: FunctionIndex, tally: Tally) -> Cal
         odd_flow: tally.odd_flow,
         children,
         callers,
+        open_children,
     }
 }
 
@@ -62,9 +66,9 @@ fn sum_of(row: &Row) -> Sum {
     Sum { count: 1, ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns }
 }
 
-fn children(code: &Code, wanted: FunctionIndex, tally: &Tally) -> Vec<Child> {
-    let mut children: Vec<Child> = tally
-        .children
+/// The children of calls that took `total`, and `*self`.
+fn children(code: &Code, wanted: FunctionIndex, sums: &Children, total: Sum) -> Vec<Child> {
+    let mut children: Vec<Child> = sums
         .0
         .iter()
         .map(|(&(function, site, entered), &sum)| {
@@ -77,9 +81,7 @@ fn children(code: &Code, wanted: FunctionIndex, tally: &Tally) -> Vec<Child> {
         })
         .collect();
     children.sort_by(|a, b| (Reverse(a.sum.ns), &a.name, a.site).cmp(&(Reverse(b.sum.ns), &b.name, b.site)));
-    let mut total = Sum::default();
-    whole(&tally.rows).for_each(|r| total.add(sum_of(r)));
-    let inside = tally.children.total();
+    let inside = sums.total();
     let own = Sum {
         count: total.count,
         ns: total.ns.saturating_sub(inside.ns),

@@ -142,6 +142,9 @@ pub(super) struct Tally {
     pub(super) rows: Vec<Row>,
     /// Of complete and unwound calls.
     pub(super) children: Children,
+    /// Of the others: what was seen of them, without those inside of another call of the function.
+    pub(super) open: Sum,
+    pub(super) open_children: Children,
     /// Calls that lie in one loss entirely.
     pub(super) hidden: u64,
     /// Landings in frames that are older than the recording.
@@ -152,6 +155,8 @@ impl Tally {
     pub(super) fn add(&mut self, mut other: Self) {
         self.rows.append(&mut other.rows);
         self.children.add_all(&other.children);
+        self.open.add(other.open);
+        self.open_children.add_all(&other.open_children);
         self.hidden += other.hidden;
         self.odd_flow += other.odd_flow;
     }

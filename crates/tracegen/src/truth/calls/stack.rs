@@ -292,6 +292,7 @@ impl<'a> Stack<'a> {
         (latency_ns, off_cpu_ns): (u64, u64),
     ) {
         if activation.reported {
+            self.finish_open(activation, Sum { count: 0, ns: latency_ns, off_cpu_ns });
             return;
         }
         let one_loss = activation.losses_before == self.losses;
@@ -307,6 +308,8 @@ impl<'a> Stack<'a> {
         };
         if status.is_whole() {
             self.tally.children.add_all(&activation.children);
+        } else {
+            self.finish_open(activation, Sum { count: 1, ns: latency_ns, off_cpu_ns });
         }
         self.tally.rows.push(Row {
             tid: self.tid,
@@ -322,6 +325,14 @@ impl<'a> Stack<'a> {
             entry_lost: activation.entry_lost,
             unsure: frame.unsure,
         });
+    }
+
+    /// What was seen of a call that is not whole, or is seen again after it had its row.
+    fn finish_open(&mut self, activation: &Activation, seen: Sum) {
+        if activation.depth == 0 {
+            self.tally.open.add(seen);
+            self.tally.open_children.add_all(&activation.children);
+        }
     }
 
     /// Where frames are left for no return of theirs, and one may have ended before, so may the others.

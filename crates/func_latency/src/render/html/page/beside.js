@@ -45,11 +45,12 @@ function calleeCell(trees, { callee, sides }, depth) {
   return cell;
 }
 
-/** Times, total, self, off-CPU. */
+/** Times, total, self, and off-CPU if that is known. */
 function timesOf(side, isMore) {
-  if (side === null) return ["–", "–", "–", "–"];
+  if (side === null) return ["–", "–", "–", ...ofOffCpu("–")];
   const { count, ns, ownNs, offCpu } = side;
-  return [isMore ? "" : grouped(count), grouped(ns), isMore ? "" : grouped(ownNs), offCpu ? grouped(offCpu) : ""];
+  const off = ofOffCpu(offCpu ? grouped(offCpu) : "");
+  return [isMore ? "" : grouped(count), grouped(ns), isMore ? "" : grouped(ownNs), ...off];
 }
 
 /** In words, so that it can be read without colours. */
@@ -83,7 +84,7 @@ function treesBeside(trees, i, twin) {
     const dataset = isMore ? {} : { name: trees.callees[node.callee - 1].name };
     rows.push({ cells, className: differs ? "differs" : "", dataset });
   }
-  const sides = ["times", "total", "self", "off-CPU"];
+  const sides = ["times", "total", "self", ...ofOffCpu("off-CPU")];
   const typical = sides.map((title, k) => [title, `${NUMBER} twin${k ? "" : " first"}`]);
   const columns = [
     ["call (times in ns)", NAME],
@@ -95,7 +96,11 @@ function treesBeside(trees, i, twin) {
   made.classList.add("tree");
   if (other !== null) {
     const group = (text, colSpan, className) => element("th", { colSpan, className, scope: "colgroup" }, text);
-    const heads = [group("", 2, ""), group("this call", 4, NUMBER), group("typical call", 4, `${NUMBER} twin first`)];
+    const heads = [
+      group("", 2, ""),
+      group("this call", sides.length, NUMBER),
+      group("typical call", sides.length, `${NUMBER} twin first`),
+    ];
     made.tHead.prepend(element("tr", {}, ...heads, group("", 2, "first")));
   }
   return element("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "call tree" }, made);
@@ -111,7 +116,8 @@ function strip(calls, trees, i, title, longest) {
     made.style.width = `max(1px, ${(100 * ns) / longest}%)`;
     bar.append(made);
   };
-  part("on", 0, calls.latency[i], `on the CPU: ${duration(calls.latency[i] - calls.offCpu[i])}`);
+  const onCpu = `on the CPU: ${duration(calls.latency[i] - calls.offCpu[i])}`;
+  part("on", 0, calls.latency[i], meta.off_cpu_known ? onCpu : "on or off the CPU");
   for (const { since, ns, isPreempted } of spans) {
     const how = isPreempted ? "preempted" : "off the CPU";
     part(isPreempted ? "off preempted" : "off", since, ns, `${how} at +${duration(since)} for ${duration(ns)}`);
@@ -119,8 +125,8 @@ function strip(calls, trees, i, title, longest) {
   if (!calls.isCounted(i)) part("lost", calls.latency[i], 0, endOf(calls, i));
   const texts = offCpuInWords(spans, more, moreNs);
   if (!calls.isCounted(i)) texts.push(endOf(calls, i));
-  const words = texts.length ? texts.join("; ") : "on the CPU all the time";
-  const below = element("span", { className: "note" }, words);
+  if (!texts.length) texts.push(meta.off_cpu_known ? "on the CPU all the time" : "whether it was off the CPU is not known");
+  const below = element("span", { className: "note" }, texts.join("; "));
   return element("div", { className: "strip-row" }, element("b", {}, title), bar, below);
 }
 

@@ -39,6 +39,16 @@ class Reader {
     this.at = at;
     return values;
   }
+
+  /** A column of off-CPU times; where they are not known there is none, and all are NaN. */
+  offCpu(values) {
+    return meta.off_cpu_known ? this.column(values) : values.fill(NaN);
+  }
+}
+
+/** Cells about off-CPU time: none where it is not known. */
+function ofOffCpu(...cells) {
+  return meta.off_cpu_known ? cells : [];
 }
 
 /** The columns of one function; `table` has the names that their numbers stand for. */
@@ -52,7 +62,7 @@ class Calls {
     for (let i = 1; i < count; i++) this.start[i] += this.start[i - 1];
     this.latency = reader.column(new Float64Array(count));
     this.error = reader.column(new Float64Array(count));
-    this.offCpu = reader.column(new Float64Array(count));
+    this.offCpu = reader.offCpu(new Float64Array(count));
     this.thread = reader.column(new Uint32Array(count));
     this.number = this.numbers(reader.column(new Float64Array(count)));
     this.cpu = reader.column(new Uint32Array(count)); // and one more; 0: not known
@@ -91,7 +101,7 @@ class Calls {
     this.childKey = reader.column(new Uint32Array(total));
     this.childCount = reader.column(new Float64Array(total));
     this.childNs = reader.column(new Float64Array(total));
-    this.childOffCpu = reader.column(new Float64Array(total));
+    this.childOffCpu = reader.offCpu(new Float64Array(total));
   }
 
   /** It was seen from entry to end, and enters the figures. */

@@ -35,7 +35,7 @@ function rowOf(calls, i, beginNs) {
   ].filter(Boolean);
   return [
     ["latency", `${latencyText(calls, i)} (${grouped(calls.latency[i])} ± ${grouped(calls.error[i])} ns)`],
-    ["off-CPU", `${duration(calls.offCpu[i])} (${grouped(calls.offCpu[i])} ns)`],
+    ["off-CPU", meta.off_cpu_known ? `${duration(calls.offCpu[i])} (${grouped(calls.offCpu[i])} ns)` : "not known"],
     ["began at", `${duration(calls.start[i])} (${beginNs + BigInt(calls.start[i])} ns of perf's clock)`],
     ["thread", threadName(calls, calls.thread[i]) + (calls.cpu[i] ? `, on CPU ${calls.cpu[i] - 1}` : "")],
     ["caller", placed(caller) + (caller.tail ? ", by a jump" : "")],
@@ -138,18 +138,18 @@ function childrenBeside(calls, i, twin) {
   const rows = both.map(({ name, a, b, more }) => ({
     cells:
       twin === null
-        ? [name, a.count ? grouped(a.count) : "–", time(a), duration(a.offCpu)]
+        ? [name, a.count ? grouped(a.count) : "–", time(a), ...ofOffCpu(duration(a.offCpu))]
         : [
             name,
             grouped(a.count),
             time(a),
-            duration(a.offCpu),
+            ...ofOffCpu(duration(a.offCpu)),
             grouped(b.count),
             time(b),
             (more > 0 ? "+" : "") + duration(more),
           ],
     className: twin !== null && Math.abs(more) > most / 4 ? "differs" : "",
   }));
-  const columns = ["times", "time", "off-CPU", ...(twin === null ? [] : ["typical: times", "time", "difference"])];
+  const columns = ["times", "time", ...ofOffCpu("off-CPU"), ...(twin === null ? [] : ["typical: times", "time", "difference"])];
   return table([["child", NAME], ...columns.map((title) => [title, NUMBER])], rows);
 }

@@ -56,7 +56,7 @@ function showFigures(both, brushed) {
     ["calls", ...sides.map((s) => grouped(both[s].ended))],
     ["did not end in sight", ...sides.map((s) => grouped(both[s].open))],
     row("average", (tally) => tally.latency / tally.ended),
-    row("of it off-CPU", (tally) => tally.offCpu / tally.ended),
+    ...ofOffCpu(row("of it off-CPU", (tally) => tally.offCpu / tally.ended)),
     ...QUANTILES.map(([name]) => row(name, (tally) => tally.quantiles[name])),
     row("total", (tally) => tally.latency),
   ];
@@ -193,7 +193,7 @@ function showSlowest(calls, side, brushed, pick) {
       cells: [
         button,
         latencyText(calls, i),
-        duration(calls.offCpu[i]),
+        ...ofOffCpu(duration(calls.offCpu[i])),
         duration(calls.start[i]),
         calls.status(i),
         caller,
@@ -204,7 +204,7 @@ function showSlowest(calls, side, brushed, pick) {
   const columns = [
     ["call", NAME],
     ["latency", NUMBER],
-    ["off-CPU", NUMBER],
+    ...ofOffCpu(["off-CPU", NUMBER]),
     ["began at", NUMBER],
     ["status", "word"],
     ["caller", "word"],

@@ -63,7 +63,7 @@ class Trees {
     this.count = reader.column(new Float64Array(nodes));
     this.since = reader.column(new Float64Array(nodes));
     this.ns = reader.column(new Float64Array(nodes));
-    this.offCpu = reader.column(new Float64Array(nodes));
+    this.offCpu = reader.offCpu(new Float64Array(nodes));
     this.status = reader.column(new Uint8Array(nodes));
     this.spansFrom = ends(reader.column(new Uint32Array(trees)));
     const spans = this.spansFrom[trees];

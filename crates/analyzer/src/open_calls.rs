@@ -1,0 +1,128 @@
+//! Calls that were not seen from entry to end: what their observed part was spent in.
+//!
+//! ```text
+//!   thread   ...|====== f ======|  gap  |==== f ====|  end of the trace
+//!                g   g    read           g    read
+//!               cut at the gap          resumed: the same call, found running
+//! ```
+//! Their latency is not known, so they are in no other table.  Sums are over the *outermost* calls: an open call inside of another
+//! call of its function counts with that one, as a child, and no instant counts twice.
+
+use std::cmp::Reverse;
+use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
+
+use crate::children::{ChildKey, ChildSums};
+use crate::report::{CallRow, Caller, ChildRow, Place};
+use crate::total::{OffCpuKnown, RunningTotal, Total};
+
+/// What was seen of a function's calls that were open at the start or the end, or cut; without those inside of another call of
+/// the function.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OpenCalls {
+    /// The calls, and the time in which they were seen.
+    pub observed: Total,
+    /// The part of that time that came after a gap: a call that was cut and then found running.  `count`: the number of times that
+    /// one was found.
+    pub resumed: Total,
+    /// Where the observed time went: longest first.  With `*self`, the rows add up to `observed` exactly.  A callee that had not
+    /// ended counts, too, up to where it was seen.
+    pub children: Vec<ChildRow>,
+    /// The callers of these calls: longest first.  [`Caller::Unknown`]: the entry was not seen; all `resumed` time is there.
+    pub callers: Vec<OpenCaller>,
+    /// A call whose children took longer than what was seen of it.  There is none: [`crate::check`].
+    pub overfull: Option<CallRow>,
+}
+
+/// The open calls from one site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenCaller {
+    /// The caller.
+    pub caller: Caller,
+    /// The calling (or jumping) instruction.
+    pub site: Option<Place>,
+    /// Its calls, and the time in which they were seen.
+    pub observed: Total,
+}
+
+/// The open calls so far.
+pub(crate) struct OpenSums<C> {
+    observed: RunningTotal,
+    resumed: RunningTotal,
+    children: ChildSums<C>,
+    callers: FxHashMap<(Caller, Option<Place>), RunningTotal>,
+    overfull: Option<CallRow>,
+}
+
+impl<C> Default for OpenSums<C> {
+    fn default() -> Self {
+        Self {
+            observed: RunningTotal::default(),
+            resumed: RunningTotal::default(),
+            children: ChildSums::default(),
+            callers: FxHashMap::default(),
+            overfull: None,
+        }
+    }
+}
+
+impl<C: Copy + Eq + Hash> OpenSums<C> {
+    /// Adds a call that was not seen from entry to end.
+    pub(crate) fn add(&mut self, row: &CallRow, children: &[(C, RunningTotal)]) {
+        self.add_part(row, 1, (row.caller, row.site), children);
+    }
+
+    /// Adds what was seen, after a gap, of a call that was added before.
+    pub(crate) fn resume(&mut self, row: &CallRow, children: &[(C, RunningTotal)]) {
+        if let Some(part) = self.add_part(row, 0, (Caller::Unknown, None), children) {
+            self.resumed.add(RunningTotal { count: 1, ..part });
+        }
+    }
+
+    /// Returns what was added; `None` for a call inside of another call of its function.
+    fn add_part(
+        &mut self,
+        row: &CallRow,
+        calls: u64,
+        caller: (Caller, Option<Place>),
+        children: &[(C, RunningTotal)],
+    ) -> Option<RunningTotal> {
+        if row.depth > 0 {
+            return None;
+        }
+        let off_cpu_ns = row.off_cpu_ns.unwrap_or_default();
+        let part = RunningTotal { count: calls, sum_ns: row.latency_ns, off_cpu_ns };
+        self.observed.add(part);
+        self.callers.entry(caller).or_default().add(part);
+        let inside = self.children.merge(children.iter().copied());
+        if inside.known(OffCpuKnown(true)).exceeds(row) {
+            self.overfull.get_or_insert(*row);
+        }
+        Some(part)
+    }
+
+    /// The report; `percent` turns on-CPU ns into a share of one core.
+    pub(crate) fn finish(
+        self,
+        off_cpu: OffCpuKnown,
+        name: &mut impl FnMut(C) -> ChildKey,
+        percent: &impl Fn(u64) -> f64,
+    ) -> OpenCalls {
+        // The sum of no time is 0, also where off-CPU time is not known.
+        let known = |total: RunningTotal| match total == RunningTotal::default() {
+            true => Total::default(),
+            false => total.known(off_cpu),
+        };
+        let caller = |((caller, site), observed)| OpenCaller { caller, site, observed: known(observed) };
+        let mut callers: Vec<OpenCaller> = self.callers.into_iter().map(caller).collect();
+        callers.sort_unstable_by_key(|c| (Reverse(c.observed.sum_ns), c.caller, c.site));
+        OpenCalls {
+            observed: known(self.observed),
+            resumed: known(self.resumed),
+            children: self.children.named(name).rows(known(self.observed), percent),
+            callers,
+            overfull: self.overfull,
+        }
+    }
+}

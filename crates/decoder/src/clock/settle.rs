@@ -1,0 +1,110 @@
+//! Ending intervals at anchors, and settling them: the length of their cycles and their anchors' ranges follow from what is measured
+//! before and after them.
+
+use super::Clock;
+use super::anchor::{Anchor, Kind};
+use super::core::{self, Measured, Multiples, Range};
+use super::interval::{Interval, Span};
+use super::timeline::Rule;
+
+impl Clock {
+    /// Ends the interval since the last anchor at the anchor `right`.
+    pub(super) fn end_interval(&mut self, right: Anchor) {
+        let cbr = self.ratio.next_interval();
+        let all = std::mem::take(&mut self.since);
+        let Some(left) = self.anchor else {
+            self.anchor = Some(right);
+            self.timeline.close(Rule::Before(right));
+            return self.timeline.settle();
+        };
+        let measured = if self.has_cyc { self.measure(left, right, all, cbr) } else { None };
+        if measured.is_some_and(|measured| !measured.agrees) && self.ratio.length(cbr).is_some() {
+            self.errors += 1;
+        }
+        if measured.is_some() || !self.has_cyc {
+            self.settle_waiting(measured, cbr);
+        }
+        let left = self.anchor.replace(right).unwrap_or(left);
+        self.timeline.close(Rule::Between(Interval::new(left, right, all, cbr, measured)));
+        if !self.has_cyc {
+            self.settle_waiting(None, None);
+        }
+    }
+
+    /// Measures the length of a cycle between two anchors.  A TSC packet's lag is unknown, and twice as long as CBR says where that is
+    /// late: an interval that begins or ends with one measures only if it is so long that the lag does not matter.
+    fn measure(
+        &mut self,
+        left: Anchor,
+        right: Anchor,
+        all: Span,
+        cbr: Option<Multiples>,
+    ) -> Option<Measured> {
+        let slow = self.cycle.map(Range::or_twice_as_long);
+        self.ratio.measure(all.cycle(left.bounded(slow), right.bounded(slow), self.unseen_cycles), cbr)
+    }
+
+    /// The length of a cycle that bounds the lag of a TSC packet; without CYC nothing bears CBR out, and it may be late.
+    pub(super) fn lag_cycle(&self) -> Option<Range> {
+        if self.has_cyc { self.cycle } else { self.cycle.map(Range::or_twice_as_long) }
+    }
+
+    /// Settles the intervals that wait; `behind`: the frequency measured behind them, `cbr`: what CBR packets say there.  It
+    /// may have been so before, as far back as nothing was measured: the packets come late.
+    pub(super) fn settle_waiting(&mut self, behind: Option<Measured>, mut cbr: Option<Multiples>) {
+        for interval in self.timeline.waiting().rev() {
+            interval.cbr = interval.cbr.map(|before| cbr.map_or(before, |late| before.hull(late)));
+            cbr = interval.cbr.or(cbr);
+        }
+        let mut all_narrow = true;
+        for interval in self.timeline.waiting() {
+            let cbr = self.ratio.length(interval.cbr);
+            let around = core::length(cbr, [self.measured.as_ref(), None, behind.as_ref()]);
+            // Longer than its cycles take by all that is known around it: the core stood still somewhere, and did not say so.
+            // CBR alone is no witness of that: it may be late, and the core slower than it says.
+            interval.stalls =
+                interval.measured.zip(around).is_some_and(|(own, around)| own.is_longer(around));
+            let is_witnessed = self.measured.is_some() || behind.is_some();
+            let own = interval.measured.filter(|_| !(interval.stalls && is_witnessed));
+            let measured = [self.measured.as_ref(), own.as_ref(), behind.as_ref()];
+            let cycle = core::length(cbr, measured);
+            let cycle = cycle.filter(|_| self.has_cyc && !core::is_unknown(measured));
+            interval.settle(cycle);
+            if interval.is_narrow() {
+                self.errors += u64::from(interval.contradicts(self.unseen_cycles));
+            } else {
+                all_narrow = false;
+            }
+            self.measured = own.or(self.measured);
+        }
+        if !all_narrow {
+            self.narrow_waiting();
+        }
+        self.timeline.settle();
+    }
+
+    /// Narrows the anchors of the intervals that wait, now that the length of their cycles is known, and counts what contradicts
+    /// itself among those.
+    fn narrow_waiting(&mut self) {
+        let (unseen, cycle) = (self.unseen_cycles, self.lag_cycle());
+        let mut errors = 0;
+        let mut waiting = self.timeline.waiting();
+        let Some(mut interval) = waiting.next() else { return };
+        let mut was_narrow = interval.is_narrow();
+        let mut fits = interval.left.kind == Kind::Final || interval.narrow_start(cycle, unseen);
+        loop {
+            let mut next = waiting.next();
+            let next_was_narrow = next.as_ref().is_none_or(|next| next.is_narrow());
+            if interval.right.kind != Kind::Final {
+                fits &= interval.narrow_end(next.as_deref_mut(), cycle, unseen);
+            }
+            errors += u64::from(!was_narrow && (!fits || interval.contradicts(unseen)));
+            let Some(next) = next else { break };
+            (interval, fits, was_narrow) = (next, true, next_was_narrow);
+        }
+        if self.anchor.is_some_and(|last| last.kind != Kind::PsbTsc) {
+            self.anchor = Some(interval.right);
+        }
+        self.errors += errors;
+    }
+}

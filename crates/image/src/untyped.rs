@@ -1,0 +1,44 @@
+//! Symbols without a type: which of them are functions.
+//!
+//! A global symbol of type `STT_NOTYPE` in an executable section (hand-written assembly, musl's `_start`) begins a function where
+//! no function symbol covers its address: inside of one it is a label, and a jump to it no tail call.  A global function
+//! symbol without a size covers its section up to the next function symbol; a local one nothing: GCC's `frame_dummy` stands
+//! before a program's code.
+
+use crate::elf::{CodeSection, Symbol};
+
+/// What the symbols of functions cover, looked at by address.
+pub(crate) struct Typed<'a> {
+    sections: &'a [CodeSection],
+    /// Where those with a size end.
+    end: u64,
+    /// Where the last one must have ended, if it has no size.
+    latest_end: u64,
+}
+
+impl<'a> Typed<'a> {
+    pub(crate) fn new(sections: &'a [CodeSection]) -> Self {
+        Self { sections, end: 0, latest_end: 0 }
+    }
+
+    /// The next symbols, all of one address, are labels in a function.
+    pub(crate) fn covers(&mut self, symbols: impl Iterator<Item = Symbol> + Clone) -> bool {
+        let is_function = |symbol: &Symbol| !symbol.untyped;
+        if !symbols.clone().any(|symbol| is_function(&symbol)) {
+            return symbols.map(|symbol| symbol.value).any(|at| at < self.end.max(self.latest_end));
+        }
+        self.latest_end = 0;
+        for symbol in symbols.filter(is_function) {
+            self.end = self.end.max(symbol.value.saturating_add(symbol.size));
+            if symbol.size == 0 && !symbol.local {
+                self.latest_end = self.end_of_section(symbol.value);
+            }
+        }
+        false
+    }
+
+    fn end_of_section(&self, address: u64) -> u64 {
+        let next = self.sections.partition_point(|section| section.end <= address);
+        self.sections.get(next).map_or(u64::MAX, |section| section.end)
+    }
+}
