@@ -1,0 +1,82 @@
+//! Where libipt's expectations and our output differ, by form.
+
+use std::collections::BTreeMap;
+
+/// A form of difference, and the files that have it.
+pub(crate) struct Form {
+    pub(crate) name: &'static str,
+    /// Why the difference is no error of ours.
+    pub(crate) reason: &'static str,
+    pub(crate) files: &'static [&'static str],
+}
+
+/// What a file is to give, and gives.
+pub(crate) struct Outcome {
+    pub(crate) file: String,
+    pub(crate) libipt: Vec<String>,
+    pub(crate) ours: Vec<String>,
+}
+
+/// Of the packets, with libipt 2.1.2.
+pub(crate) const PACKETS: &[Form] = &[
+    Form {
+        name: "TRIG",
+        reason: "trigger tracing is younger than this libipt, to which d9 begins no packet",
+        files: &["ptdump-bad_opc-resync"],
+    },
+    Form {
+        name: "reserved bits of TMA",
+        reason: "libipt takes a TMA for damage where they are set; we ignore them, as perf does",
+        files: &["skz84", "tma-reserved_ctc", "tma-reserved_fc"],
+    },
+    Form {
+        name: "erratum SKD007",
+        reason: "ptdump lists packets as they should be, we as they are; our flow decoder knows the erratum",
+        files: &["skd007"],
+    },
+    Form {
+        name: "a PSB swallowed by damage",
+        reason: "libipt looks for it inside of the packet before the damage, we after it: the loss is longer, and is told",
+        files: &["ptdump-trunc-resync"],
+    },
+];
+
+/// Prints how many files are equal, and how many differ in which form.
+///
+/// # Panics
+/// If a file differs and is not listed, or is listed and does not differ.
+#[track_caller]
+pub(crate) fn judge(what: &str, forms: &[Form], outcomes: Vec<Outcome>) {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut wrong = vec![];
+    let files = outcomes.len();
+    let mut equal = 0;
+    for outcome in outcomes {
+        let form = forms.iter().find(|form| form.files.contains(&&*outcome.file));
+        match (form, outcome.libipt == outcome.ours) {
+            (None, true) => equal += 1,
+            (Some(form), false) => *counts.entry(form.name).or_default() += 1,
+            (Some(form), true) => wrong.push(format!("{}: no longer differs: {}", outcome.file, form.name)),
+            (None, false) => wrong.push(outcome.difference()),
+        }
+    }
+    assert!(wrong.is_empty(), "{what}: {} files are not as listed\n{}", wrong.len(), wrong.join("\n"));
+    let differ: usize = counts.values().sum();
+    println!("{what} of {files} files: {equal} equal to libipt's, {differ} differ");
+    for form in forms.iter().filter(|form| counts.contains_key(form.name)) {
+        println!("  {} {}: {}", counts[form.name], form.name, form.reason);
+    }
+}
+
+impl Outcome {
+    /// Both, as far as they agree, then what libipt expects and what we have.
+    fn difference(&self) -> String {
+        let Self { file, libipt, ours } = self;
+        let same = libipt.iter().zip(ours).take_while(|(a, b)| a == b).count();
+        let mut lines = vec![format!("{file}:")];
+        lines.extend(libipt[..same].iter().map(|line| format!("    {line}")));
+        lines.extend(libipt[same..].iter().map(|line| format!("  - {line}")));
+        lines.extend(ours[same..].iter().map(|line| format!("  + {line}")));
+        lines.join("\n")
+    }
+}

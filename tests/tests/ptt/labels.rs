@@ -1,0 +1,43 @@
+//! References to labels in expected outputs.
+//!
+//! ```text
+//! %l1  %0l1       the address of a label, or the offset of a packet; with leading zeros
+//! %l1.2  %?l1.2   the lowest two bytes of the address; with `?` for the others
+//! ```
+
+use crate::program::Program;
+use crate::trace::Trace;
+
+/// `line` with numbers for its references.
+pub(crate) fn resolve(line: &str, program: &Program, trace: &Trace) -> Result<String, String> {
+    let mut parts = line.split('%');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (padding, rest) = match part.strip_prefix(['0', '?']) {
+            Some(rest) => (part.chars().next(), rest),
+            None => (None, part),
+        };
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        let (label, mut behind) = rest.split_at(end);
+        let mut bytes = 8;
+        let value = if let Some(&address) = program.labels.get(label) {
+            if let Some(masked) = behind.strip_prefix('.') {
+                let digits = masked.find(|c: char| !c.is_ascii_digit()).unwrap_or(masked.len());
+                let (count, after) = masked.split_at(digits);
+                bytes = count.parse().map_err(|_| format!("bad reference in {line:?}"))?;
+                behind = after;
+            }
+            address & u64::MAX.checked_shr(64 - 8 * bytes).unwrap_or(0)
+        } else {
+            *trace.labels.get(label).ok_or_else(|| format!("no label {label}"))?
+        };
+        let digits = format!("{value:016x}");
+        text += &match padding {
+            Some('?') => "??".repeat(8 - bytes as usize) + &digits[16 - 2 * bytes as usize..],
+            Some(_) => digits,
+            None => format!("{value:x}"),
+        };
+        text += behind;
+    }
+    Ok(text)
+}
