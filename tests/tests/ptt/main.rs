@@ -13,6 +13,7 @@
 
 mod differences;
 mod dump;
+mod flow;
 mod labels;
 mod program;
 mod source;
@@ -20,7 +21,7 @@ mod trace;
 
 use std::path::{Path, PathBuf};
 
-use differences::{Outcome, PACKETS, judge};
+use differences::{FLOW, Outcome, PACKETS, judge};
 use program::Program;
 use source::{Ptt, Tool};
 use trace::Trace;
@@ -30,6 +31,13 @@ fn packets_are_those_that_ptdump_prints() {
     let Some(files) = files() else { return };
     let outcomes = files.iter().filter_map(|path| packets(&Ptt::read(path))).collect();
     judge("packets", PACKETS, outcomes);
+}
+
+#[test]
+fn flow_is_that_which_ptxed_prints() {
+    let Some(files) = files() else { return };
+    let outcomes = files.iter().filter_map(|path| flow_of(&Ptt::read(path))).collect();
+    judge("flow", FLOW, outcomes);
 }
 
 /// The files, by name; `None`: there are none here, which is said.
@@ -76,5 +84,21 @@ fn packets(ptt: &Ptt) -> Option<Outcome> {
     let (program, trace) = assembled(ptt);
     let libipt = expected(ptt, Tool::Ptdump, (&program, &trace), dump::comparable)?;
     let ours = dump::lines(&trace.bytes, &dump::Options::of(&ptt.options(Tool::Ptdump)));
+    Some(Outcome { file: ptt.name.clone(), libipt, ours })
+}
+
+/// The first processor of the file on which we differ, else its last.
+fn flow_of(ptt: &Ptt) -> Option<Outcome> {
+    ptt.expected(Tool::Ptxed)?;
+    let (program, trace) = assembled(ptt);
+    let libipt = expected(ptt, Tool::Ptxed, (&program, &trace), flow::comparable)?;
+    let setup = |cpu| flow::Setup::of(&ptt.options(Tool::Ptxed), cpu);
+    let cpus = ptt.cpus.iter().copied().map(Some).chain(ptt.cpus.is_empty().then_some(None));
+    let mut outcomes = cpus.map(|cpu| flow::lines(&program, &trace, &setup(cpu)));
+    let mut ours = outcomes.next()?;
+    while ours == libipt {
+        let Some(next) = outcomes.next() else { break };
+        ours = next;
+    }
     Some(Outcome { file: ptt.name.clone(), libipt, ours })
 }
