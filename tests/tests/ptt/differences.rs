@@ -138,3 +138,31 @@ impl Outcome {
         lines.join("\n")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORMS: &[Form] = &[Form { name: "form", reason: "reason", files: &["listed"] }];
+
+    fn outcome(file: &str, ours: &str) -> Outcome {
+        Outcome { file: file.to_owned(), libipt: vec!["a".to_owned()], ours: vec![ours.to_owned()] }
+    }
+
+    #[test]
+    fn a_difference_must_be_listed() {
+        judge("test", FORMS, vec![outcome("equal", "a"), outcome("listed", "b")]);
+    }
+
+    #[test]
+    #[should_panic = "new:\n  - a\n  + b"]
+    fn one_that_is_not_listed_is_shown() {
+        judge("test", FORMS, vec![outcome("new", "b")]);
+    }
+
+    #[test]
+    #[should_panic = "listed: no longer differs: form"]
+    fn one_that_is_gone_must_not_be_listed() {
+        judge("test", FORMS, vec![outcome("listed", "a")]);
+    }
+}

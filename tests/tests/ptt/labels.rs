@@ -41,3 +41,19 @@ pub(crate) fn resolve(line: &str, program: &Program, trace: &Trace) -> Result<St
     }
     Ok(text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_become_numbers() {
+        let program = Program { start: 0, bytes: vec![], labels: [("l1".to_owned(), 0xff_0000_004c)].into() };
+        let trace = Trace { bytes: vec![], labels: [("p1".to_owned(), 0x1b)].into() };
+        let resolved = |line| resolve(line, &program, &trace);
+        assert_eq!(resolved("%l1 %l1.2, %0l1"), Ok("ff0000004c 4c, 000000ff0000004c".to_owned()));
+        assert_eq!(resolved("%?l1.2 %?l1.0"), Ok("????????????004c ????????????????".to_owned()));
+        assert_eq!(resolved("%0p1  psb [%p1]"), Ok("000000000000001b  psb [1b]".to_owned()));
+        assert_eq!(resolved("%no"), Err("no label no".to_owned()));
+    }
+}

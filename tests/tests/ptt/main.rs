@@ -9,7 +9,7 @@
 //! source --program, trace--> code, bytes --dump, flow--> our lines
 //!       \--labels----------> libipt's lines                       compared, see differences
 //! ```
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod differences;
 mod dump;

@@ -7,7 +7,7 @@ use std::process::Command;
 /// Code at its address.
 pub(crate) struct Program {
     /// The address of the first byte.
-    start: u64,
+    pub(crate) start: u64,
     pub(crate) bytes: Vec<u8>,
     pub(crate) labels: BTreeMap<String, u64>,
 }

@@ -42,12 +42,15 @@ pub(crate) struct Ptt {
 
 impl Ptt {
     pub(crate) fn read(path: &Path) -> Self {
-        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        let text = std::fs::read_to_string(path).unwrap();
+        let name = path.file_stem().unwrap().to_string_lossy();
+        Self::new(&name, std::fs::read_to_string(path).unwrap())
+    }
+
+    fn new(name: &str, text: String) -> Self {
         let all = text.lines().filter_map(directive);
         let directives = all.take_while(|directive| directive.name != EXPECTATION).collect();
         let cpus = text.lines().filter_map(cpu).collect();
-        Self { name, directives, cpus, text }
+        Self { name: name.to_owned(), directives, cpus, text }
     }
 
     /// The words of all lines `; opt:TOOL WORD..`.
@@ -85,9 +88,42 @@ fn directive(line: &str) -> Option<Directive> {
     Some(Directive { label, name: name.trim().to_owned(), arguments })
 }
 
-/// `; cpu FAMILY/MODEL`
+/// `; cpu FAMILY/MODEL`: the comment is about these processors.
 fn cpu(line: &str) -> Option<(u32, u32)> {
     let words = line.trim().strip_prefix(';')?.trim().strip_prefix("cpu ")?;
     let (family, model) = words.trim().split_once('/')?;
     Some((family.parse().ok()?, model.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+; cpu 6/78
+; opt:ptdump --no-offset
+org 0x1000
+; @pt p0:psb()
+a: nop
+; @pt tip.pge(3: %a)
+; @pt .exp(ptdump)
+;psb # comment
+
+; @pt .exp(ptxed)
+;[enabled]
+;%0a
+";
+
+    #[test]
+    fn a_file_is_taken_apart() {
+        let ptt = Ptt::new("x", TEXT.to_owned());
+        let directives: Vec<_> =
+            ptt.directives.iter().map(|d| (d.label.as_deref(), &*d.name, &*d.arguments)).collect();
+        assert_eq!(directives, [(Some("p0"), "psb", ""), (None, "tip.pge", "3: %a")]);
+        assert_eq!(ptt.cpus, [(6, 78)]);
+        assert_eq!(ptt.options(Tool::Ptdump), ["--no-offset"]);
+        assert_eq!(ptt.expected(Tool::Ptdump), Some(vec!["psb"]));
+        assert_eq!(ptt.expected(Tool::Ptxed), Some(vec!["[enabled]", "%0a"]));
+        assert_eq!(Ptt::new("x", "org 0".to_owned()).expected(Tool::Ptxed), None);
+    }
 }
