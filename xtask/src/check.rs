@@ -26,6 +26,8 @@ struct Provided {
     python: Option<PathBuf>,
     /// The Firefox Profiler that reads exports.
     firefox_profiler: Option<PathBuf>,
+    /// The directory of libipt's text tests.
+    ptt: Option<PathBuf>,
 }
 
 /// Runs the stages; an error if any failed.
@@ -51,6 +53,7 @@ pub(crate) fn run(extent: Extent) -> Result {
         });
         if extent == Extent::Full {
             stages.run("servers", || Ok(or_skipped(setup::servers(), |()| ())));
+            stages.run("ptt", || Ok(or_skipped(setup::ptt(), |path| provided.ptt = Some(path))));
         }
         stages.run("test", || cargo_test(extent, &provided).map(done));
         stages.run("instructions", bench::count_instructions);
@@ -131,6 +134,9 @@ fn cargo_test(extent: Extent, provided: &Provided) -> Result {
     }
     if let Some(script) = &provided.firefox_profiler {
         command.env("FUNC_LATENCY_FIREFOX_PROFILER", script);
+    }
+    if let Some(directory) = &provided.ptt {
+        command.env("FUNC_LATENCY_PTT", directory).env("FUNC_LATENCY_REQUIRE_PTT", "1");
     }
     let (success, results) = tee(&mut command, &mut std::io::stdout())?;
     println!("\nclosing lines of cargo test:");

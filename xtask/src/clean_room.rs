@@ -15,7 +15,7 @@ use std::process::Command;
 
 use crate::process::{self, Result};
 use crate::stages::{Outcome, Stages};
-use crate::{layout, setup};
+use crate::{layout, mirror, setup};
 
 mod host;
 
@@ -122,8 +122,8 @@ fn base(directory: &Path) -> Result<PathBuf> {
     fs::create_dir_all(directory).map_err(|e| format!("{}: {e}", directory.display()))?;
     println!("clean-room: making a bare Debian 12 in {}, 460 MB; two minutes", base.display());
     let mut debootstrap = Command::new("debootstrap");
-    debootstrap.args(["--variant=minbase", "--include=gcc,libc6-dev", host::SUITE]).arg(&base);
-    process::capture(debootstrap.arg(host::mirror()?)).map_err(process::perhaps_no_network)?;
+    debootstrap.args(["--variant=minbase", "--include=gcc,libc6-dev", mirror::SUITE]).arg(&base);
+    process::capture(debootstrap.arg(mirror::mirror()?)).map_err(process::perhaps_no_network)?;
     fs::write(&done, "").map_err(|e| format!("{}: {e}", done.display()))?;
     Ok(base)
 }

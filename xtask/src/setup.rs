@@ -6,6 +6,7 @@ use std::process::Command;
 use crate::check::Extent;
 use crate::layout;
 use crate::process::{self, Result};
+use crate::ptt;
 
 /// A package, a file or program of it that shows that it is there, and what it is for.
 struct Need {
@@ -85,6 +86,10 @@ const SERVER_NEEDS: &[Need] = &[
     Need { package: "mariadb-client-core", probe: "/usr/bin/mariadb", purpose: "its load" },
 ];
 
+/// What libipt's text tests need besides their sources: where it cannot be had, they are skipped.
+const PTT_NEEDS: &[Need] =
+    &[Need { package: "nasm", probe: "nasm", purpose: "the code of libipt's text tests; 3 MB on disk" }];
+
 /// What reads exports: Python's packages, 80 MB on disk.
 const PYTHON_PACKAGES: [&str; 2] = ["duckdb==2.0.0", "perfetto==0.59.1"];
 
@@ -115,6 +120,12 @@ pub(crate) fn servers() -> Result {
 /// The same for the browser.
 pub(crate) fn browser() -> Result {
     if present("chromium") { Ok(()) } else { provide(&BROWSER_NEEDS.iter().collect::<Vec<_>>()) }
+}
+
+/// The assembler of libipt's text tests, and their directory.
+pub(crate) fn ptt() -> Result<PathBuf> {
+    provide(&PTT_NEEDS.iter().collect::<Vec<_>>())?;
+    ptt::sources()
 }
 
 /// A Python of our own with the packages that read exports; where it cannot be had, their tests are skipped.

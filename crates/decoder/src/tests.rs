@@ -46,6 +46,7 @@ cases! {
     endless_loop_of_calls
     erratum_apl11
     erratum_apl12
+    erratum_apl12_then_psb
     erratum_bdm64
     erratum_bdm70
     erratum_skd007

@@ -8,29 +8,12 @@ use std::process::Command;
 
 use crate::process::{self, Result};
 
-/// Debian 12.
-pub(super) const SUITE: &str = "bookworm";
-
 /// Files that a room has from this machine, where there are any.
 const FILES: [&str; 4] = ["/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/etc/npmrc"];
 
 /// The same, below the home directory.
 const HOME_FILES: [&str; 5] =
     [".cargo/config.toml", ".cargo/config", ".config/pip/pip.conf", ".pip/pip.conf", ".npmrc"];
-
-/// Where this machine has its Debian packages from.
-pub(super) fn mirror() -> Result<String> {
-    let format = ["--format", "$(CODENAME) $(CREATED_BY) $(REPO_URI)"];
-    let targets = process::capture(Command::new("apt-get").arg("indextargets").args(format))?;
-    mirror_of(&targets).ok_or_else(|| {
-        format!("apt has no packages of Debian 12 ({SUITE}) here: clean-room takes its mirror")
-    })
-}
-
-fn mirror_of(targets: &str) -> Option<String> {
-    let prefix = format!("{SUITE} Packages ");
-    targets.lines().find_map(|line| line.strip_prefix(&prefix)).map(str::to_owned)
-}
 
 /// Settings of apt, cargo, pip, npm and name resolution, and the files that variables of [`environment`]
 /// name.
@@ -84,14 +67,6 @@ fn leads_to_registries(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_mirror_is_the_one_of_the_suite() {
-        let targets =
-            "trixie Packages http://a/\nbookworm DEP-11 http://b/\nbookworm Packages http://c/debian/\n";
-        assert_eq!(mirror_of(targets).as_deref(), Some("http://c/debian/"));
-        assert_eq!(mirror_of("trixie Packages http://a/\n"), None);
-    }
 
     #[test]
     fn variables_of_proxies_certificates_and_registries_are_kept() {

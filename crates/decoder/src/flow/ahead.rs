@@ -10,7 +10,7 @@ const MAX_PACKETS: usize = 1 << 10;
 
 impl Reader<'_> {
     /// The first answer that a packet ahead gives; false if none does.
-    fn ahead(mut self, answer: impl Fn(Packet) -> Option<bool>) -> bool {
+    fn ahead(mut self, mut answer: impl FnMut(Packet) -> Option<bool>) -> bool {
         for _ in 0..MAX_PACKETS {
             let Some(Item::Packet(_, packet)) = self.next() else { return false };
             if let Some(answer) = answer(packet) {
@@ -58,11 +58,19 @@ impl Reader<'_> {
         None
     }
 
-    /// Behind a FUP: what follows says that tracing was off there (APL12).
+    /// After a FUP: the packets that follow say that tracing was off there (APL12): a TIP.PGE, a TraceStop, or a PSB+ without
+    /// FUP.
     pub(crate) fn tracing_is_off(self) -> bool {
+        let mut in_psb_plus = false;
         self.ahead(|packet| match packet {
             Packet::TipPge(_) | Packet::TraceStop => Some(true),
-            Packet::Tnt(_) | Packet::Tip(_) | Packet::TipPgd(_) | Packet::Psb | Packet::Ovf => Some(false),
+            Packet::Tnt(_) | Packet::Tip(_) | Packet::TipPgd(_) | Packet::Ovf => Some(false),
+            Packet::Psb => {
+                in_psb_plus = true;
+                None
+            }
+            Packet::Fup(_) if in_psb_plus => Some(false),
+            Packet::PsbEnd if in_psb_plus => Some(true),
             _ => None,
         })
     }
