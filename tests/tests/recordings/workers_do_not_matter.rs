@@ -141,6 +141,10 @@ impl EventSink for Ahead<'_> {
         self.analysis.events(pid, tid, space, events);
     }
 
+    fn overflows(&mut self, owner: AuxOwner, count: u64) {
+        self.analysis.overflows(owner, count);
+    }
+
     fn digested(
         &mut self,
         pid: Pid,
