@@ -109,7 +109,11 @@ impl<C: Copy + Eq + Hash> OpenSums<C> {
         name: &mut impl FnMut(C) -> ChildKey,
         percent: &impl Fn(u64) -> f64,
     ) -> OpenCalls {
-        let known = |total: RunningTotal| total.known(off_cpu);
+        // The sum of no time is 0, also where off-CPU time is not known.
+        let known = |total: RunningTotal| match total == RunningTotal::default() {
+            true => Total::default(),
+            false => total.known(off_cpu),
+        };
         let caller = |((caller, site), observed)| OpenCaller { caller, site, observed: known(observed) };
         let mut callers: Vec<OpenCaller> = self.callers.into_iter().map(caller).collect();
         callers.sort_unstable_by_key(|c| (Reverse(c.observed.sum_ns), c.caller, c.site));

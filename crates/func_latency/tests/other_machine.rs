@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[allow(dead_code, reason = "other tests make other recordings of it")]
 mod program;
 
 use std::path::{Path, PathBuf};

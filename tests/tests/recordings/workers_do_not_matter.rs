@@ -137,12 +137,12 @@ impl EventSink for Ahead<'_> {
         self.analysis.left_out(tid, transfers);
     }
 
-    fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
-        self.analysis.events(pid, tid, space, events);
-    }
-
     fn overflows(&mut self, owner: AuxOwner, count: u64) {
         self.analysis.overflows(owner, count);
+    }
+
+    fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
+        self.analysis.events(pid, tid, space, events);
     }
 
     fn digested(

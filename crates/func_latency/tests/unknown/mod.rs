@@ -11,8 +11,13 @@ pub(crate) fn without_switches(mut report: Report) -> Report {
 }
 
 fn forget(function: &mut FunctionReport) {
-    let FunctionReport { children, callers, histogram, longest_open, rows, .. } = function;
+    let FunctionReport { children, callers, histogram, longest_open, open, rows, .. } = function;
     forget_children(children);
+    forget_children(&mut open.children);
+    let of_callers = open.callers.iter_mut().map(|caller| &mut caller.observed);
+    for total in of_callers.chain([&mut open.observed, &mut open.resumed]) {
+        total.off_cpu_ns = None;
+    }
     for CallerReport { off_cpu, children, histogram, .. } in callers {
         *off_cpu = None;
         histogram.iter_mut().for_each(|bucket| bucket.off_cpu_count = None);

@@ -80,8 +80,8 @@ fn copies(vm: &Vm, place: &Place, targets: &[Child; 2]) -> Result<()> {
     ended.report()?;
     let callers = threads_with_calls(&rows)?;
     ensure!(callers == BTreeSet::from(pids.clone()), "-p {pids:?}, and calls of {callers:?}");
-    let others = report(vm, &live.data, &["-f", "hot"])?;
-    ensure!(others.status.code() == Some(NO_CALLS), "nothing was filtered: {}", others.status);
+    let caller = report(vm, &live.data, &["-f", "main"])?;
+    ensure!(caller.status.code() == Some(NO_CALLS), "nothing was filtered: {}", caller.status);
     Ok(())
 }
 
