@@ -70,6 +70,8 @@ pub(crate) struct Output {
     /// With so many it is time to prune.
     enough_recent: usize,
     others: Vec<Other>,
+    /// Offsets of the PSBEND packets, ascending.
+    pub(crate) psb_ends: Vec<AuxOffset>,
     /// The records before.
     pruned: Option<Pruned>,
     pub(crate) overflows: u64,
@@ -85,6 +87,7 @@ impl Output {
             recent: vec![],
             enough_recent: if keeps_all { usize::MAX } else { RECENT },
             others: vec![],
+            psb_ends: vec![],
             pruned: (!keeps_all).then(Pruned::default),
             overflows: 0,
             room: vec![],
@@ -191,13 +194,14 @@ impl Output {
             stretch.events.reserve(count.saturating_sub(stretch.events.len()));
             let kept = self.kept().get(*first..end).unwrap_or_default();
             stretch.in_order = self.events(&mut times, effects, kept, &mut stretch.events);
-            stretch.bound_from_behind();
+            stretch.bound_from_behind(&self.psb_ends);
         }
         match &mut self.pruned {
             Some(pruned) => pruned.kept.clear(),
             None => self.recent.clear(),
         }
         self.others.clear();
+        self.psb_ends.clear();
         let stretches = stretches.into_iter().map(|(stretch, _)| stretch);
         stretches.filter(|stretch| !stretch.events.is_empty()).collect()
     }

@@ -41,6 +41,9 @@ pub enum Around {
     Segments(usize),
 }
 
+/// A PSB may stand this much later than its TSC says: 64 cycles (`clock::anchor`) of a core at 100 MHz, which is slower than any.
+const LAG_NS: u64 = 640;
+
 impl Part {
     /// Where in a buffer's pieces it may be, from a PSB to another: all else need not be read.  `segment_bytes`: of segments.
     pub(crate) fn stretch(
@@ -103,7 +106,8 @@ impl Part {
 
     /// Which of the stretches that start at `starts` have the time, with so many before and behind.
     fn range(&self, starts: &[Ns], before: usize, behind: usize) -> Range<usize> {
-        let first = starts.partition_point(|start| *start < self.from).saturating_sub(1 + before);
+        let is_before = |start: &Ns| start.0.saturating_add(LAG_NS) < self.from.0;
+        let first = starts.partition_point(is_before).saturating_sub(1 + before);
         first..starts.partition_point(|start| *start <= self.to).saturating_add(behind)
     }
 
@@ -132,5 +136,18 @@ impl Part {
         let first = runs.partition_point(|(from, _)| *from <= self.from).saturating_sub(1);
         let during = runs.get(first..).unwrap_or_default().iter().take_while(|(from, _)| *from <= self.to);
         during.map(|(_, cpu)| *cpu).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_psb_whose_tsc_is_right_before_a_time_may_stand_after_it() {
+        let part = Part { tid: Tid(1), from: Ns(10_000), to: Ns(10_100), around: Around::Psbs };
+        let range = |last| part.range(&[Ns(0), Ns(4_000), Ns(8_000), Ns(last), Ns(20_000)], 1, 0);
+        assert_eq!(range(10_000 - LAG_NS), 1..4);
+        assert_eq!(range(10_000 - LAG_NS - 1), 2..4);
     }
 }

@@ -66,26 +66,34 @@ impl Stretch {
         self.events.push(event);
     }
 
-    /// Nothing happened later than what came after it, and no user code ran after the thread had left.
-    pub(crate) fn bound_from_behind(&mut self) {
+    /// Lowers the estimate and the upper bound of each event to those of the events after it, up to the next PSB+, and those of user
+    /// code to the time at which the thread left.
+    ///
+    /// `psb_ends`: offsets of the PSBEND packets, ascending.  A segment may end at any of them, and then has no event after it: so no
+    /// event before one is lowered to an event after it.
+    pub(crate) fn bound_from_behind(&mut self, psb_ends: &[AuxOffset]) {
         if self.in_order && self.events.last().is_some_and(|last| last.time().hi <= self.left) {
             return;
         }
+        let mut psb_ends = psb_ends.iter().rev().peekable();
         let (mut latest, mut next) = (Ns::MAX, Ns::MAX);
-        let mut bound = |time: &mut EventTime, left: Ns| {
-            latest = latest.min(left).min(time.hi).max(time.lo);
-            time.hi = latest;
-            next = time.point.min(latest).min(next).max(time.lo);
-            time.point = next;
-        };
         for event in self.events.iter_mut().rev() {
+            while psb_ends.next_if(|end| event.at() <= **end).is_some() {
+                (latest, next) = (Ns::MAX, Ns::MAX);
+            }
             // The kernel goes on for a while after its record of the switch.
             let left = if event.is_in_kernel() { Ns::MAX } else { self.left };
+            let mut bound = |time: &mut EventTime| {
+                latest = latest.min(left).min(time.hi).max(time.lo);
+                time.hi = latest;
+                next = time.point.min(latest).min(next).max(time.lo);
+                time.point = next;
+            };
             match event {
-                TraceEvent::Branch(branch) => bound(&mut branch.time, left),
+                TraceEvent::Branch(branch) => bound(&mut branch.time),
                 TraceEvent::Gap(gap) => {
-                    bound(&mut gap.to, left);
-                    bound(&mut gap.from, left);
+                    bound(&mut gap.to);
+                    bound(&mut gap.from);
                 }
             }
         }

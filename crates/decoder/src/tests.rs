@@ -130,6 +130,8 @@ cases! {
     switch_records_were_lost
     system_call_behind_a_tnt
     thread_on_an_untraced_cpu
+    time_before_a_psb_and_an_mtc_right_after_it
+    time_before_a_psb_and_no_anchor_behind_it
     time_behind_a_tnt_whose_rest_is_new
     time_between_two_anchors
     time_by_mtc

@@ -187,6 +187,16 @@ impl TraceEvent {
             Self::Gap(g) => g.from,
         }
     }
+
+    /// The AUX packet that it was decoded from; for a gap, where it began.
+    #[inline]
+    #[must_use]
+    pub const fn at(&self) -> AuxOffset {
+        match self {
+            Self::Branch(branch) => branch.at,
+            Self::Gap(gap) => gap.at,
+        }
+    }
 }
 
 /// What a [`Digester`] made of a stretch; only the sink that it works for knows what it is.

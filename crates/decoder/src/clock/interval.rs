@@ -104,6 +104,8 @@ pub(super) struct Regular {
     point: i64,
     span: u64,
     shares: NonZeroU64,
+    /// The estimate of the right anchor, which no estimate before it exceeds.
+    right: i64,
     clock: ClockBehind,
 }
 
@@ -115,7 +117,7 @@ impl Regular {
         let long = most as i64 * self.high;
         let lo = self.lo.max(self.lo_and_short + short).max(self.lo_and_long + long);
         let hi = self.hi.min(self.hi_and_short + short).min(self.hi_and_long + long);
-        let point = self.point + (self.span * most / self.shares) as i64;
+        let point = (self.point + (self.span * most / self.shares) as i64).min(self.right);
         let ns = |ticks: i64| self.clock.to_ns(ticks as u64 >> FRACTION);
         let up = hi + (ticks::ONE as i64 - 1);
         (lo <= hi).then(|| {
@@ -219,6 +221,7 @@ impl Interval {
             point: left,
             span: span as u64,
             shares: NonZeroU64::new(shares)?,
+            right,
             clock: conversion.behind(origin, (4 * ROOM) >> FRACTION)?,
         };
         Some(Lines {
@@ -232,7 +235,8 @@ impl Interval {
 
     /// Narrows the anchor that this interval ends with, where `next` begins, by what bounds it from both sides: this interval's start and
     /// cycles, and the cycles and end of `next`.  The latter alone narrow the start of `next` if that is in PSB+.  `cycle`: around
-    /// it, where they do not say.  False if nothing fits all of that.
+    /// it, where they do not say.  False if nothing fits all of that.  The estimate of an end in PSB+ is that of the start of `next`, or
+    /// the usual lag: no estimate before the PSB is later than one after it.
     ///
     /// ```text
     ///   MTC ------ cycles ------ TSC ------ cycles ------ MTC
@@ -249,26 +253,23 @@ impl Interval {
         let wide = self.right.bounded(around.reduce(Range::hull).or(cycle));
         let mut fits = true;
         let mut right = wide;
-        let mut estimate = self.end_estimate().filter(|_| wide.kind != Kind::PsbTsc);
+        let in_psb = wide.kind == Kind::PsbTsc;
+        let mut estimate = if in_psb { Some(wide.best) } else { self.end_estimate() };
         if let Some(next) = &mut next {
             fits = next.narrow_start(cycle, unseen);
-            estimate = if wide.kind == Kind::PsbTsc {
-                Some(next.left.best)
-            } else {
-                next.start_estimate().or(estimate)
-            };
+            estimate = if in_psb { Some(next.left.best) } else { next.start_estimate().or(estimate) };
             right = right.within((next.left.lo, next.left.hi)).unwrap_or(wide);
         }
         self.right = wide;
         let own = right.within(self.bounds_by_cycles(self.all, unseen));
         fits &= own.is_some();
         let mut own = own.unwrap_or(wide);
-        if wide.kind == Kind::PsbTsc {
+        if in_psb {
             own.lo = next.as_ref().map_or(wide.lo, |next| next.left.lo).min(own.hi);
         }
         self.right = own.narrowed(estimate);
         if let Some(next) = next
-            && wide.kind != Kind::PsbTsc
+            && !in_psb
         {
             next.left = self.right;
         }
@@ -356,15 +357,17 @@ impl Interval {
         if lo <= hi { (lo, hi) } else { (left.lo, right.hi.max(most)) }
     }
 
+    /// The estimate of a slot `since` after the left anchor, not later than that of the right anchor.
     fn point(&self, since: Span) -> u128 {
         let (all, left, right) = (self.all, self.left.best, self.right.best);
-        match self.cycle.map(Range::middle) {
+        let point = match self.cycle.map(Range::middle) {
             Some(length) if all.doubt.breaks != 0 && since.doubt.breaks == all.doubt.breaks => {
                 right.saturating_sub(ticks::of(all.most.saturating_sub(since.most), length))
             }
             Some(length) if all.doubt.breaks != 0 => left + ticks::of(since.most, length),
             _ => left + ticks::part(right.saturating_sub(left), since.most, all.most.max(1)),
-        }
+        };
+        point.min(right)
     }
 }
 

@@ -30,6 +30,7 @@ impl Flow<'_> {
     /// PSB+ is complete: execution is where its FUP says, or tracing is off.
     pub(super) fn psb_end(&mut self, at: AuxOffset) {
         let Some(ip) = self.psb.take() else { return };
+        self.walk.output.psb_ends.push(at);
         let before = self.psb_step.take();
         let step = self.step(at);
         match (self.state, ip) {
