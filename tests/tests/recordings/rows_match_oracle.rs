@@ -165,7 +165,7 @@ fn check_opened(fixture: &Fixture, names: &[&str], truth: &File, opened: &Opened
         let calls = oracle.calls(name).unwrap();
         let mut text = differences(opened, function, &calls, compare);
         if compare == Compare::All {
-            text += &child_differences(opened, function, &calls);
+            text += &child_differences(opened, function, &calls, compare);
         }
         if !text.is_empty() {
             println!("{}: {text}", fixture.name);

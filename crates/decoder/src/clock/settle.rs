@@ -44,9 +44,10 @@ impl Clock {
         self.ratio.measure(all.cycle(left.bounded(slow), right.bounded(slow), self.unseen_cycles), cbr)
     }
 
-    /// The length of a cycle that bounds the lag of a TSC packet; without CYC nothing bears CBR out, and it may be late.
+    /// The length of a cycle that bounds the lag of a TSC packet where no interval around it has one of its own.  Without a measurement
+    /// nothing bears CBR out, which may be late.
     pub(super) fn lag_cycle(&self) -> Option<Range> {
-        if self.has_cyc { self.cycle } else { self.cycle.map(Range::or_twice_as_long) }
+        if self.measured.is_some() { self.cycle } else { self.cycle.map(Range::or_twice_as_long) }
     }
 
     /// Settles the intervals that wait; `behind`: the frequency measured behind them, `cbr`: what CBR packets say there.  It

@@ -52,7 +52,7 @@ fn check_recording(fixture: &Fixture, functions: &[&str]) -> String {
             let calls = oracle.calls(name).unwrap();
             let told = printed::differences(&output, fixture, name, &opened, function);
             let rows = differences(&opened, function, &calls, compare);
-            let children = child_differences(&opened, function, &calls);
+            let children = child_differences(&opened, function, &calls, compare);
             for text in [told, rows, children].into_iter().filter(|text| !text.is_empty()) {
                 let _ = writeln!(wrong, "{}, {name}:\n{text}", fixture.name);
             }
