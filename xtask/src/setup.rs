@@ -107,7 +107,7 @@ pub(crate) fn virtual_machine() -> Result {
     provide(&VM_NEEDS.iter().collect::<Vec<_>>())
 }
 
-/// The same for a clean room.
+/// Installs what a clean room needs.
 pub(crate) fn clean_room() -> Result {
     provide(&CLEAN_ROOM_NEEDS.iter().collect::<Vec<_>>())
 }

@@ -15,7 +15,7 @@ use crate::graph::BlockGraph;
 use crate::output::{Edges, Output};
 use crate::owner::Running;
 use crate::return_stack::ReturnStack;
-pub(crate) use trial::{Trial, Trying, Way};
+pub(crate) use trial::{Choices, Trial, TrialState};
 
 /// The flow packet that is being followed.
 #[derive(Clone, Copy, Debug)]

@@ -46,10 +46,10 @@ pub(crate) fn open<T>(
     })
 }
 
-/// [`open`] for a report, which has the problems in it: they are said on stderr only if there will be none.
+/// Opens a recording for a report.  The report lists the recording's problems; they go to stderr only if there is no report.
 ///
 /// # Errors
-/// As [`open`].
+/// Those of [`open`].
 pub(crate) fn open_for_report<T>(
     config: &CallsConfig,
     timed: Option<&str>,

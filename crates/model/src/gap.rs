@@ -33,7 +33,7 @@ pub enum GapCause {
         /// Where it was entered.
         ip: Avma,
     },
-    /// An instruction that the disassembler does not know: nobody knows how long it is, or whether it is a branch.
+    /// An instruction that the disassembler does not know: its length is unknown, and whether it is a branch.
     UnknownInstruction {
         /// Where it is.
         ip: Avma,

@@ -91,7 +91,7 @@ fn last_said<'c, 'a>(
 /// When a buffer's ring is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Copies {
-    /// For so many AUXTRACE records.
+    /// After this many AUXTRACE records each time.
     Every(usize),
     /// At perf's exit (`perf record -Se`).
     AtExit,

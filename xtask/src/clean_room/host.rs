@@ -11,7 +11,7 @@ use crate::process::{self, Result};
 /// Files that a room has from this machine, where there are any.
 const FILES: [&str; 4] = ["/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/etc/npmrc"];
 
-/// The same, below the home directory.
+/// Files below the home directory that a room has from this machine, where there are any.
 const HOME_FILES: [&str; 5] =
     [".cargo/config.toml", ".cargo/config", ".config/pip/pip.conf", ".pip/pip.conf", ".npmrc"];
 

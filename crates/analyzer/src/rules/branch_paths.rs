@@ -32,7 +32,7 @@ fn a_signal_handler_inside_a_call_does_not_end_its_branches() {
     assert_eq!(branch_paths(script), [path.map(str::to_owned)]);
 }
 
-/// The same where the kernel enters the handler instead of returning from a system call, which is not told from that.
+/// A handler that the kernel enters instead of returning from a system call: the trace does not tell the two apart.
 #[test]
 fn a_signal_handler_behind_a_system_call_does_not_end_the_branches() {
     let script = "

@@ -1,4 +1,4 @@
-//! What was seen inside of calls that were not seen from entry to end, and by whom they were called.
+//! Children and callers of calls that were not seen from entry to end.
 
 use super::script::{analyse, analyse_trees, open_text, tree_text};
 use crate::{FunctionReport, LatencyRange, Paths, Request, StartWindow};

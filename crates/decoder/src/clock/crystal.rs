@@ -262,7 +262,7 @@ impl Base {
         Anchor::mtc(lo, hi, if late == 0 { Kind::Final } else { Kind::LateMtc })
     }
 
-    /// So many crystal ticks after the TMA the TSC is at most `lag` more than it said.
+    /// `crystal_ticks` after the TMA, the TSC exceeds that of the TMA by at most `lag`.
     fn is_soon(&self, crystal_ticks: u64, ratio: CrystalRatio, lag: u128) -> bool {
         let at = (u128::from(self.tsc) << FRACTION) + self.ticks(crystal_ticks, ratio.low);
         at <= (u128::from(self.tma.0 + 1) << FRACTION) + lag

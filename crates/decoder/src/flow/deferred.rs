@@ -5,7 +5,7 @@
 //!                        ^^^^ its own, or of f, if the TIP waited for the TNT to be sent (SDM, "Deferred TIPs")
 //! ```
 //! In code that is followed the code tells.  Here each number of bits is a hypothesis, which is held against the packets after the
-//! TIP.  Execution goes on where all hypotheses that fit take the same way; otherwise it stays lost.
+//! TIP.  Execution goes on where all hypotheses that fit make the same choices; otherwise it stays lost.
 
 use model::{Avma, GapCause};
 use packet::{Packet, Tnt};
@@ -13,7 +13,7 @@ use packet::{Packet, Tnt};
 use super::loss::is_missing_code;
 use super::{Flow, State};
 use crate::reader::Item;
-use crate::walk::{Step, Trial, Trying, Way};
+use crate::walk::{Choices, Step, Trial, TrialState};
 
 /// Packets that a hypothesis is held against.
 const MAX_PACKETS: usize = 1 << 4;
@@ -66,14 +66,14 @@ impl Flow<'_> {
     /// Those of the waiting bits that belong after a TIP to `ip`; none where the hypotheses that fit take different ways.
     fn bits_after(&mut self, ip: Avma) -> Option<Tnt> {
         let all = self.waiting;
-        let mut found: Option<(Tnt, Way)> = None;
+        let mut found: Option<(Tnt, Choices)> = None;
         let mut is_only = true;
         for count in 0..=all.len() {
             let bits = Tnt::new(all.bits(), count);
-            let Some(way) = self.way_after(ip, bits) else { continue };
+            let Some(choices) = self.choices_after(ip, bits) else { continue };
             match &found {
-                None => found = Some((bits, way)),
-                Some((_, first)) if *first == way => is_only = false,
+                None => found = Some((bits, choices)),
+                Some((_, first)) if *first == choices => is_only = false,
                 Some(_) => return None,
             }
         }
@@ -83,17 +83,17 @@ impl Flow<'_> {
         found.map(|(bits, _)| bits)
     }
 
-    /// The way that packets lead after a TIP to `ip`, if `bits` come first; none if code and packets contradict each other.
-    fn way_after(&mut self, ip: Avma, bits: Tnt) -> Option<Way> {
+    /// The choices of packets after a TIP to `ip`, if `bits` come first; none if code and packets contradict each other.
+    fn choices_after(&mut self, ip: Avma, bits: Tnt) -> Option<Choices> {
         let truncation = self.segment.truncations.get(self.next_truncation).copied();
         let (mut reader, mut last_ip) = (self.reader, self.last_ip);
         let mut trial = Trial::at(&mut self.walk, ip, bits)?;
         let mut trying = trial.bits();
         for _ in 0..MAX_PACKETS {
             match trying {
-                Trying::Goes => (),
-                Trying::Fits => break,
-                Trying::Fails => return None,
+                TrialState::Goes => (),
+                TrialState::Fits => break,
+                TrialState::Fails => return None,
             }
             let packet = match reader.next() {
                 Some(Item::Packet(at, packet)) if truncation.is_none_or(|end| at < end) => packet,
@@ -102,7 +102,7 @@ impl Flow<'_> {
             trying = match packet {
                 Packet::Tnt(tnt) => trial.tnt(tnt),
                 Packet::Tip(payload) => {
-                    last_ip.expand(payload).map_or(Trying::Fails, |ip| trial.tip(Avma(ip)))
+                    last_ip.expand(payload).map_or(TrialState::Fails, |ip| trial.tip(Avma(ip)))
                 }
                 Packet::Fup(payload) => trial.fup(last_ip.expand(payload).map(Avma)),
                 Packet::Pad
@@ -110,11 +110,11 @@ impl Flow<'_> {
                 | Packet::Mtc(_)
                 | Packet::Tsc(_)
                 | Packet::Tma { .. }
-                | Packet::Cbr(_) => Trying::Goes,
+                | Packet::Cbr(_) => TrialState::Goes,
                 _ => trial.ends(),
             };
         }
-        (trying != Trying::Fails).then(|| trial.into_way())
+        (trying != TrialState::Fails).then(|| trial.into_choices())
     }
 
     /// After missing code, a TIP to `ip` is a return that leaves out a call.

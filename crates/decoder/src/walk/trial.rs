@@ -1,4 +1,4 @@
-//! Following code without saying so: does what comes fit a hypothesis of where execution is?
+//! Follows code without making events, to hold packets against a hypothesis of where execution is.
 
 use model::{Avma, GapCause};
 use packet::Tnt;
@@ -8,22 +8,22 @@ use crate::block::{Block, BlockId, Terminator};
 use crate::effects::{MAX_DIRECT, no_code, stopped_at};
 use crate::return_stack::ReturnStack;
 
-/// A position that nobody is told of.
+/// A hypothetical position of execution: what it follows makes no event.
 pub(crate) struct Trial<'w, 'a> {
     walk: &'w mut Walk<'a>,
     block: BlockId,
     stack: ReturnStack,
     /// Bits that wait for a deferred TIP.
     tnt: Tnt,
-    way: Way,
+    choices: Choices,
 }
 
 /// The blocks where a packet decided, and where it led: the address of a TIP, or the next block of a bit.
-pub(crate) type Way = Vec<(BlockId, Option<Avma>, BlockId)>;
+pub(crate) type Choices = Vec<(BlockId, Option<Avma>, BlockId)>;
 
 /// Where a trial is after a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trying {
+pub(crate) enum TrialState {
     /// In code that is there.
     Goes,
     /// Code and packet fit up to where the trial cannot follow: missing code, the kernel, a caller that is not known.
@@ -35,13 +35,13 @@ pub(crate) enum Trying {
 impl<'w, 'a> Trial<'w, 'a> {
     /// A trial from where `walk` is, with the calls that it knows.
     pub(crate) fn of(walk: &'w mut Walk<'a>) -> Self {
-        Self { block: walk.block, stack: walk.stack.clone(), tnt: Tnt::default(), way: vec![], walk }
+        Self { block: walk.block, stack: walk.stack.clone(), tnt: Tnt::default(), choices: vec![], walk }
     }
 
     /// A trial from `ip` on, where `bits` come first and no call is known; none where there is no code.
     pub(crate) fn at(walk: &'w mut Walk<'a>, ip: Avma, bits: Tnt) -> Option<Self> {
         let block = walk.block_at(ip).ok()?;
-        Some(Self { walk, block, stack: ReturnStack::new(), tnt: bits, way: vec![] })
+        Some(Self { walk, block, stack: ReturnStack::new(), tnt: bits, choices: vec![] })
     }
 
     fn here(&self) -> Block {
@@ -119,31 +119,31 @@ impl<'w, 'a> Trial<'w, 'a> {
     }
 
     /// Where packets have led, the first first.
-    pub(crate) fn into_way(self) -> Way {
-        self.way
+    pub(crate) fn into_choices(self) -> Choices {
+        self.choices
     }
 
     /// Something came for which no bit waits.
-    pub(crate) fn ends(&self) -> Trying {
-        if self.has_bits() { Trying::Fails } else { Trying::Fits }
+    pub(crate) fn ends(&self) -> TrialState {
+        if self.has_bits() { TrialState::Fails } else { TrialState::Fits }
     }
 
     /// A FUP: execution has come to `ip` without a packet.
-    pub(crate) fn fup(&mut self, ip: Option<Avma>) -> Trying {
+    pub(crate) fn fup(&mut self, ip: Option<Avma>) -> TrialState {
         let is_here = ip.is_some_and(|ip| self.reaches(ip)) || self.here().terminator == Terminator::Far;
-        if is_here { self.ends() } else { Trying::Fails }
+        if is_here { self.ends() } else { TrialState::Fails }
     }
 
-    pub(crate) fn tnt(&mut self, tnt: Tnt) -> Trying {
+    pub(crate) fn tnt(&mut self, tnt: Tnt) -> TrialState {
         if self.has_bits() {
-            return Trying::Fails;
+            return TrialState::Fails;
         }
         self.tnt = tnt;
         self.bits()
     }
 
     /// Follows the bits at hand, up to a TIP's branch.
-    pub(crate) fn bits(&mut self) -> Trying {
+    pub(crate) fn bits(&mut self) -> TrialState {
         while self.has_bits() {
             let is_compressed = self.walk.context.recording.pt.return_compression;
             let advanced = self.advance();
@@ -157,10 +157,10 @@ impl<'w, 'a> Trial<'w, 'a> {
                     Terminator::Return if is_compressed => match (self.tnt.pop(), self.stack.pop()) {
                         (Some(true), Some(call)) => self.go_to(self.walk.graph.return_address(call)),
                         (Some(true), None) => {
-                            self.way.push((self.block, None, BlockId::NONE));
-                            return Trying::Fits;
+                            self.choices.push((self.block, None, BlockId::NONE));
+                            return TrialState::Fits;
                         }
-                        _ => return Trying::Fails,
+                        _ => return TrialState::Fails,
                     },
                     Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return => break,
                     _ => Err(stopped_at(&block)),
@@ -168,34 +168,34 @@ impl<'w, 'a> Trial<'w, 'a> {
                 Err(cause) => Err(cause),
             };
             if let Err(cause) = walked {
-                return Trying::of(cause);
+                return TrialState::of(cause);
             }
-            self.way.push((from, None, self.block));
+            self.choices.push((from, None, self.block));
         }
-        Trying::Goes
+        TrialState::Goes
     }
 
-    pub(crate) fn tip(&mut self, ip: Avma) -> Trying {
+    pub(crate) fn tip(&mut self, ip: Avma) -> TrialState {
         match self.advance() {
             Ok(block) => match block.terminator {
                 Terminator::IndirectJump => (),
                 Terminator::IndirectCall => self.stack.push(self.block),
-                Terminator::Return if self.returns_past_a_call(ip) => return Trying::Fails,
+                Terminator::Return if self.returns_past_a_call(ip) => return TrialState::Fails,
                 Terminator::Return => (),
-                Terminator::Far => return Trying::Fits,
-                _ => return Trying::of(stopped_at(&block)),
+                Terminator::Far => return TrialState::Fits,
+                _ => return TrialState::of(stopped_at(&block)),
             },
-            Err(cause) => return Trying::of(cause),
+            Err(cause) => return TrialState::of(cause),
         }
-        self.way.push((self.block, Some(ip), BlockId::NONE));
+        self.choices.push((self.block, Some(ip), BlockId::NONE));
         match self.go_to(ip) {
             Ok(()) => self.bits(),
-            Err(cause) => Trying::of(cause),
+            Err(cause) => TrialState::of(cause),
         }
     }
 }
 
-impl Trying {
+impl TrialState {
     /// Why it cannot go on.
     const fn of(cause: GapCause) -> Self {
         if let GapCause::Desync { .. } = cause { Self::Fails } else { Self::Fits }

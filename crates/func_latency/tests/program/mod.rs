@@ -79,7 +79,7 @@ pub(crate) fn write_with_inode(directory: &Path) {
         .unwrap();
 }
 
-/// The same without a build id, of a program that was mapped by this name.
+/// Writes a recording without a build id, of a program that was mapped under the name `name`.
 pub(crate) fn write_named(directory: &Path, name: &str) {
     let identity = FileIdentity::Inode { major: 0, minor: 0, inode: 1, generation: 0 };
     let recording = recording(Path::new(name), identity, Made::WHOLE, &Features::default());

@@ -1,4 +1,4 @@
-//! One function of a trace without times: how often it was called, what it called, and by whom it was called.
+//! One function of a trace without times: its calls, children and callers, counted.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
