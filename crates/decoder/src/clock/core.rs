@@ -210,11 +210,15 @@ impl Span {
     }
 }
 
-/// CBR is refuted by what was measured on one side of an interval alone: what the frequency was on the other, and so here,
-/// nobody says.
-pub(super) fn is_unknown([before, own, behind]: [Option<&Measured>; 3]) -> bool {
-    let is_one_sided = own.is_none() && (before.is_none() || behind.is_none());
-    is_one_sided && [before, behind].into_iter().flatten().any(|measured| !measured.agrees)
+/// The length of a cycle in an interval that measures nothing itself is unknown where CBR is refuted
+///
+/// * by what was measured on one side of it alone: what the frequency was on the other side, and so here, nothing says;
+/// * by a longer cycle: the core may have slept where that was measured, and then says nothing about CBR, which may be late.
+pub(super) fn is_unknown(cbr: Option<Range>, [before, own, behind]: [Option<&Measured>; 3]) -> bool {
+    let is_one_sided = before.is_none() || behind.is_none();
+    let is_longer = |measured: &Measured| cbr.is_some_and(|cbr| measured.is_longer(cbr));
+    let refutes = |measured: &&Measured| !measured.agrees && (is_one_sided || is_longer(measured));
+    own.is_none() && [before, behind].iter().flatten().any(refutes)
 }
 
 /// The length of a cycle in an interval: by CBR if the measured frequencies before, of and behind the interval bear it

@@ -69,7 +69,7 @@ impl Clock {
             let own = interval.measured.filter(|_| !(interval.stalls && is_witnessed));
             let measured = [self.measured.as_ref(), own.as_ref(), behind.as_ref()];
             let cycle = core::length(cbr, measured);
-            let cycle = cycle.filter(|_| self.has_cyc && !core::is_unknown(measured));
+            let cycle = cycle.filter(|_| self.has_cyc && !core::is_unknown(cbr, measured));
             interval.settle(cycle);
             if interval.is_narrow() {
                 self.errors += u64::from(interval.contradicts(self.unseen_cycles));
