@@ -49,6 +49,11 @@ impl Range {
         Self { high: self.high.saturating_mul(2), ..self }
     }
 
+    /// The core may also run at twice the frequency.
+    pub(super) fn or_half_as_long(self) -> Self {
+        Self { low: self.low / 2, ..self }
+    }
+
     /// With what CBR's bus clock may be off.
     fn with_tolerance(self) -> Self {
         Self {
@@ -210,15 +215,18 @@ impl Span {
     }
 }
 
-/// The length of a cycle in an interval that measures nothing itself is unknown where CBR is refuted
-///
-/// * by what was measured on one side of it alone: what the frequency was on the other side, and so here, nothing says;
-/// * by a longer cycle: the core may have slept where that was measured, and then says nothing about CBR, which may be late.
-pub(super) fn is_unknown(cbr: Option<Range>, [before, own, behind]: [Option<&Measured>; 3]) -> bool {
-    let is_one_sided = before.is_none() || behind.is_none();
+/// CBR is refuted by what was measured on one side of an interval alone: what the frequency was on the other side, and so here,
+/// nothing says.
+pub(super) fn is_unknown([before, own, behind]: [Option<&Measured>; 3]) -> bool {
+    let is_one_sided = own.is_none() && (before.is_none() || behind.is_none());
+    is_one_sided && [before, behind].into_iter().flatten().any(|measured| !measured.agrees)
+}
+
+/// CBR is refuted beside an interval that measures nothing itself, by a longer cycle.  The core may have slept there: then that
+/// measurement says nothing about CBR, which may be late, and the core here may be faster than both say.
+pub(super) fn may_be_faster(cbr: Option<Range>, [before, own, behind]: [Option<&Measured>; 3]) -> bool {
     let is_longer = |measured: &Measured| cbr.is_some_and(|cbr| measured.is_longer(cbr));
-    let refutes = |measured: &&Measured| !measured.agrees && (is_one_sided || is_longer(measured));
-    own.is_none() && [before, behind].iter().flatten().any(refutes)
+    own.is_none() && [before, behind].into_iter().flatten().any(is_longer)
 }
 
 /// The length of a cycle in an interval: by CBR if the measured frequencies before, of and behind the interval bear it

@@ -69,8 +69,9 @@ impl Clock {
             let own = interval.measured.filter(|_| !(interval.stalls && is_witnessed));
             let measured = [self.measured.as_ref(), own.as_ref(), behind.as_ref()];
             let cycle = core::length(cbr, measured);
-            let cycle = cycle.filter(|_| self.has_cyc && !core::is_unknown(cbr, measured));
-            interval.settle(cycle);
+            let cycle = cycle.filter(|_| self.has_cyc && !core::is_unknown(measured));
+            let is_faster = core::may_be_faster(cbr, measured);
+            interval.settle(if is_faster { cycle.map(Range::or_half_as_long) } else { cycle });
             if interval.is_narrow() {
                 self.errors += u64::from(interval.contradicts(self.unseen_cycles));
             } else {
