@@ -28,6 +28,7 @@ const NEEDS: &[Need] = &[
     Need { package: "qemu-user", probe: "qemu-x86_64", purpose: "running the traced programs" },
     Need { package: "libelf-dev", probe: "/usr/include/libelf.h", purpose: "building libbpf" },
     Need { package: "zlib1g-dev", probe: "/usr/include/zlib.h", purpose: "building libbpf" },
+    Need { package: "procps", probe: "kill", purpose: "signals to the traced programs" },
     Need { package: "make", probe: "make", purpose: "building libbpf" },
     Need { package: "pkg-config", probe: "pkg-config", purpose: "building libbpf" },
     Need { package: "clang-14", probe: "clang-14", purpose: "checking the eBPF object; 180 MB on disk" },
