@@ -116,7 +116,7 @@ impl Place {
 pub struct Owners(Vec<u32>);
 
 impl Owners {
-    /// Root and the user who runs this process.
+    /// Root and the user of this process.
     #[must_use]
     pub fn of_host() -> Self {
         Self(vec![0, rustix::process::geteuid().as_raw()])

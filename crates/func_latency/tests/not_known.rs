@@ -5,19 +5,9 @@
 mod program;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
-use program::Made;
+use program::{Made, check};
 use serde_json::{Value, json};
-
-/// Runs it in a directory; stdout and stderr.
-fn check(directory: &Path, words: &[&str], code: i32) -> (String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
-    let Output { status, stdout, stderr } = command.args(words).current_dir(directory).output().unwrap();
-    let (stdout, stderr) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
-    assert_eq!(status.code(), Some(code), "{words:?}\n{stdout}\n{stderr}");
-    (stdout, stderr)
-}
 
 fn json(directory: &Path, words: &[&str]) -> Value {
     let (stdout, stderr) = check(directory, &[words, &["--format", "json"]].concat(), 0);

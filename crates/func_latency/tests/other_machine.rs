@@ -5,18 +5,8 @@
 mod program;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
-use program::Made;
-
-/// Runs it in a directory; stdout and stderr.
-fn check(directory: &Path, words: &[&str], code: i32) -> (String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
-    let Output { status, stdout, stderr } = command.args(words).current_dir(directory).output().unwrap();
-    let (stdout, stderr) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
-    assert_eq!(status.code(), Some(code), "{words:?}\n{stdout}\n{stderr}");
-    (stdout, stderr)
-}
+use program::{Made, check};
 
 /// A recording of a program that is in the directory `files` now.
 fn moved(test: &str, made: Made) -> PathBuf {

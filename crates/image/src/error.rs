@@ -10,7 +10,7 @@ pub enum ObjectError {
     /// Memory that is no file: `[vdso]`, code that the program wrote itself.
     #[error("{name} is memory without a file")]
     NoFile {
-        /// As the recording names it.
+        /// The object's name in the recording.
         name: String,
     },
     /// Code that the program wrote itself, of which only the names are known.
@@ -30,7 +30,7 @@ pub enum ObjectError {
         "{name} was deleted or replaced while it was in use, and the recording has no build id to know a copy by"
     )]
     Replaced {
-        /// As the recording names it.
+        /// The object's name in the recording.
         name: String,
     },
     /// It is another file than the one that was mapped.
@@ -50,7 +50,7 @@ pub enum ObjectError {
     /// No such file.
     #[error("{name} is missing (looked for {})", list(.tried))]
     Missing {
-        /// As the recording names it.
+        /// The object's name in the recording.
         name: String,
         /// Where it was looked for.
         tried: Vec<PathBuf>,
@@ -60,7 +60,7 @@ pub enum ObjectError {
         "{name} is missing, or not the file that ran; no more is said of files that not every user may read (but with --symfs /)"
     )]
     Private {
-        /// As the recording names it.
+        /// The object's name in the recording.
         name: String,
     },
     /// It is there but cannot be read.

@@ -157,7 +157,7 @@ pub struct TscLag {
 }
 
 impl TscLag {
-    /// As measured on processors.
+    /// The lags that were measured on processors.
     const REAL: Self = Self { min: 39, max: 60 };
 
     /// Reads `MIN,MAX`.

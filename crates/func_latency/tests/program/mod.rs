@@ -10,6 +10,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
 use model::{AuxOffset, AuxOwner, AuxRecord, BuildId, Cpu, FileOffset, Ns, Pid, Tid, TscClock};
 use packet::{IpPayload, Packet, Tnt};
@@ -26,6 +27,15 @@ const BASE: u64 = 0x5555_0000_0000;
 const THREAD: Tid = Tid(77);
 const START_TSC: u64 = 1_000_000;
 pub(crate) const BUILD_ID: [u8; 4] = [0xab, 0xcd, 0xef, 0x01];
+
+/// Runs the command in a directory, where it must end with `code`; returns stdout and stderr.
+pub(crate) fn check(directory: &Path, words: &[&str], code: i32) -> (String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
+    let Output { status, stdout, stderr } = command.args(words).current_dir(directory).output().unwrap();
+    let (stdout, stderr) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
+    assert_eq!(status.code(), Some(code), "{words:?}\n{stdout}\n{stderr}");
+    (stdout, stderr)
+}
 
 /// How the recording is made.
 #[derive(Clone, Copy)]
