@@ -7,6 +7,7 @@
 
 mod probing;
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -424,6 +425,29 @@ fn what_it_will_cost_is_said_and_refused_above_the_limit() {
     assert_eq!(code, Some(0), "{says}");
     assert!(says.contains(" calls a second, each slower by "), "{says}");
     assert!(case.go().is_empty());
+}
+
+/// Entries are probed process by process: meanwhile calls begin in the last ones that are not seen to, and only the one
+/// that runs when the window begins is open.
+#[test]
+fn a_thread_has_one_call_that_was_running_when_the_window_began() {
+    let cases: Vec<Case> = (0..12).map(|_| Case::new("naps")).collect();
+    let pids: Vec<String> = cases.iter().map(|case| case.program.id().to_string()).collect();
+    let rows = Path::new(env!("CARGO_TARGET_TMPDIR")).join("uprobes-naps.csv");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
+    command.args(["--backend", "uprobe", "-f", "work", "-d", "0.1", "--max-overhead", "100000000"]);
+    let output = command.args(["-p", &pids.join(","), "--rows"]).arg(&rows).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    if not_permitted(&said) {
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    cases.into_iter().for_each(|case| assert!(case.go().is_empty()));
+    let rows = std::fs::read_to_string(rows).unwrap();
+    let open: Vec<&str> = rows.lines().filter(|row| row.contains(",open_start,")).collect();
+    let thread = |row: &&str| row.split('-').next().unwrap().to_owned();
+    let threads: BTreeSet<String> = open.iter().map(thread).collect();
+    assert_eq!(open.len(), threads.len(), "{open:#?}");
 }
 
 /// The kernel takes the probes away with us.
