@@ -53,6 +53,7 @@ cargo xtask COMMAND
       --quick                    the cases that take under five minutes
       --append                   add the result to docs/benchmarks.md
       --instructions             only count instructions, by callgrind, against what they were; part of test
+  deny                           licences, bans and sources of the dependencies, by cargo-deny; part of test
   tidy                           the rules of this repository that no other tool checks
   help                           this text
 ";
@@ -89,6 +90,7 @@ fn dispatch(args: &[&str]) -> process::Result {
         ["bpf"] => bpf::run(),
         ["bench", rest @ ..] => bench::run(rest),
         ["tidy"] => tidy::run(),
+        ["deny"] => deny::run(),
         other => Err(format!("do not know `{}`; see cargo xtask help", other.join(" "))),
     }
 }
