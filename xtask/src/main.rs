@@ -37,7 +37,8 @@ cargo xtask COMMAND
       --all                      those that only ci --full tests, too
       --keep-logs                keep the logs of the big runs, too
       --list                     only name the recordings
-  fuzz [TARGET..]                libFuzzer on packets, flow, perfdata, elf: thirty minutes each, or --seconds N
+  fuzz [TARGET..]                libFuzzer on all that reads what others wrote: thirty minutes each, or --seconds N
+      --minutes N                all together, a minute each in turn
       --seeds                    make the seeds in fuzz/corpus and the program they are traces of anew
   soak [--rounds N]              run the small programs anew, record them in every way with other dice, compare
   random [--programs N]          random programs (2000), recorded in random ways, against the truth

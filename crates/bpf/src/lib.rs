@@ -36,6 +36,14 @@ pub use sched::{SchedBy, SchedSession};
 pub use session::{Room, Session, Summary};
 pub use waker_stack::WakerStack;
 
+/// Reads `bytes` as each kind of record that our programs write: for tests of what any bytes do.
+#[doc(hidden)]
+pub fn read_as_records(bytes: &[u8]) {
+    let _ = wire::record(bytes);
+    let _ = wire::thread(model::Tid(1), bytes, model::Ns(1));
+    let _ = sched_wire::event(bytes);
+}
+
 /// Whether the kernel accepts the programs; true: with links for many probes at once.
 ///
 /// # Errors
