@@ -15,7 +15,8 @@ pub(crate) fn run() -> Result {
     Ok(())
 }
 
-/// Licences, bans and sources.  Advisories are left to [`full`]: a new one must not fail a change that has nothing to do with it.
+/// Licences, bans and sources.  Advisories are left to [`full`]: a new one must not fail a change that has
+/// nothing to do with it.
 pub(crate) fn quick() -> Result<Outcome> {
     match setup::cargo_deny() {
         Ok(program) => check(&program, &["bans", "licenses", "sources"]),

@@ -4,8 +4,8 @@
 //!   scheduler, exits, entries                                 entries, exits, scheduler out
 //!   ------|------|-------|---------------- window ------------------|-----------> open calls are read from the map
 //! ```
-//! Exits are probed first, so that each call whose entry is seen has an end that is seen.  The window begins when the last
-//! entry is probed: a call that ends in it without an entry was running when it began.
+//! Exits are probed first, so that each call whose entry is seen has an end that is seen.  The window
+//! begins when the last entry is probed: a call that ends in it without an entry was running when it began.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};

@@ -427,8 +427,8 @@ fn what_it_will_cost_is_said_and_refused_above_the_limit() {
     assert!(case.go().is_empty());
 }
 
-/// Entries are probed process by process: meanwhile calls begin in the last ones that are not seen to, and only the one
-/// that runs when the window begins is open.
+/// Entries are probed process by process: meanwhile calls begin in the last ones that are not seen to, and
+/// only the one that runs when the window begins is open.
 #[test]
 fn a_thread_has_one_call_that_was_running_when_the_window_began() {
     let cases: Vec<Case> = (0..12).map(|_| Case::new("naps")).collect();

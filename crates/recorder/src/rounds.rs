@@ -5,8 +5,9 @@
 //! drain 2   |------pass------|--pass--|
 //! rounds    |----------------|--------------|
 //! ```
-//! A round is over when each drain has ended a pass that began in it: what was in a ring when it began is in the file by then.  A
-//! recorder that is killed leaves a file which has more of one CPU than of another; readers trust it up to the last round.
+//! A round is over when each drain has ended a pass that began in it: what was in a ring when it began is
+//! in the file by then.  A recorder that is killed leaves a file which has more of one CPU than of another;
+//! readers trust it up to the last round.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -57,8 +58,9 @@ impl Rounds {
         turn.began_in = self.round().number;
     }
 
-    /// It has ended, and all that it has read is in the file.  If that ends the round: up to when everything is there.  That is the
-    /// begin of the round before, as the kernel makes a record visible a little after its time.
+    /// It has ended, and all that it has read is in the file.  If that ends the round: up to when
+    /// everything is there.  That is the begin of the round before, as the kernel makes a record visible a
+    /// little after its time.
     pub(crate) fn end(&self, turn: &mut Turn, now: impl FnOnce() -> Ns) -> Option<Ns> {
         let mut round = self.round();
         if turn.began_in != round.number || turn.done_in == round.number {

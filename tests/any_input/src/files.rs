@@ -1,4 +1,5 @@
-//! Any names in a recording, and any bytes as the files that they lead to: jitdumps, perf maps, objects; and the bundle of all.
+//! Any names in a recording, and any bytes as the files that they lead to: jitdumps, perf maps, objects;
+//! and the bundle of all.
 
 use std::path::Component;
 

@@ -51,7 +51,8 @@ fn program() -> &'static [u8] {
     PROGRAM.get_or_init(|| std::fs::read(program::directory().join("tiny")).unwrap())
 }
 
-/// The object with other bytes in its section of that name, or where it has none, in its last one: they stand at its end.
+/// The object with other bytes in its section of that name, or where it has none, in its last one: they
+/// stand at its end.
 fn with_section(object: &[u8], name: &[u8], content: &[u8]) -> Vec<u8> {
     let word = |at: usize| u64::from_le_bytes(object[at..at + 8].try_into().unwrap()) as usize;
     let half = |at: usize| usize::from(u16::from_le_bytes([object[at], object[at + 1]]));

@@ -1,4 +1,5 @@
-//! The corpus of `command`, on its own: the command works in a directory, which is one of the whole process, and prints.
+//! The corpus of `command`, on its own: the command works in a directory, which is one of the whole
+//! process, and prints.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;

@@ -83,7 +83,8 @@ impl Flow<'_> {
         found.map(|(bits, _)| bits)
     }
 
-    /// The choices of the packets in `reader` from `ip` on, if `bits` come first; none if code and packets contradict each other.
+    /// The choices of the packets in `reader` from `ip` on, if `bits` come first; none if code and packets
+    /// contradict each other.
     pub(super) fn choices_after(
         &mut self,
         (ip, mut last_ip): (Avma, LastIp),

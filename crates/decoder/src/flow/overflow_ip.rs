@@ -5,9 +5,10 @@
 //!   kept   0x7f12_0040_1000
 //!   zero   0x0000_0040_1000     a program below 4 GB (not PIE)
 //! ```
-//! The SDM has it kept ("Overflow (OVF) Packet"); libipt has 0.  Six and eight bytes are a whole address.  Two bytes after a last
-//! IP of 0 would be an address below 64 KB, where nothing is mapped.  So only four bytes have two readings: that which is code is
-//! taken; where both are, that which the packets after it fit; where they fit both, or neither is code, the SDM's.
+//! The SDM has it kept ("Overflow (OVF) Packet"); libipt has 0.  Six and eight bytes are a whole address.
+//! Two bytes after a last IP of 0 would be an address below 64 KB, where nothing is mapped.  So only four
+//! bytes have two readings: that which is code is taken; where both are, that which the packets after it
+//! fit; where they fit both, or neither is code, the SDM's.
 
 use model::{Avma, Ns, Tsc};
 use packet::{IpPayload, LastIp, Packet, Tnt};
@@ -47,7 +48,8 @@ impl Flow<'_> {
         self.context.conversion().to_ns(Tsc::of_packet(low_56, self.context.reference()))
     }
 
-    /// Whether `payload` is an address of code if it is compressed against `last_ip`, and the packets in `reader` fit that.
+    /// Whether `payload` is an address of code if it is compressed against `last_ip`, and the packets in
+    /// `reader` fit that.
     fn fits(&mut self, mut last_ip: LastIp, payload: IpPayload, reader: Reader<'_>) -> (bool, bool) {
         let Some(ip) = last_ip.expand(payload).map(Avma) else { return (false, false) };
         let is_code = self.walk.is_code(ip);

@@ -426,7 +426,8 @@ impl<'a, 'l> Collector<'a, 'l> {
         })
     }
 
-    /// A file that was cut may have more of one CPU than of another: from when on it has not everything of all, it has nothing.
+    /// A file that was cut may have more of one CPU than of another: from when on it has not everything of
+    /// all, it has nothing.
     fn forget_what_is_not_complete(&mut self) {
         let Some(until) = self.complete_until.filter(|_| self.is_cut) else { return };
         self.sideband.records.retain(|record| record.time.is_none_or(|time| time <= until));

@@ -145,7 +145,8 @@ pub enum Record<'a> {
         /// How many.
         count: u64,
     },
-    /// Everything from before [`SampleId::time`] is in the file: as LOST_SAMPLES of no samples, which perf passes over.
+    /// Everything from before [`SampleId::time`] is in the file: as LOST_SAMPLES of no samples, which perf
+    /// passes over.
     Complete,
     /// New trace data.
     Aux {

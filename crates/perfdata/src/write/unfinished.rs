@@ -78,8 +78,8 @@ fn a_killed_recorder_leaves_the_machine_and_half_a_payload() {
     assert!(recording.damage.is_some());
 }
 
-/// Trace and records of one CPU were there up to the kill, and of another one up to 10 ms before: a thread that had come back to that
-/// one meanwhile seemed to have slept.
+/// Trace and records of one CPU were there up to the kill, and of another one up to 10 ms before: a thread
+/// that had come back to that one meanwhile seemed to have slept.
 #[test]
 fn of_a_killed_recorder_all_cpus_end_together() {
     let mut writer = started(Cursor::new(vec![]));

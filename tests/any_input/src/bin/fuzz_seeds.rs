@@ -1,4 +1,5 @@
-//! `fuzz_seeds CORPUS`: the seeds that are made of other seeds and of the program; `cargo xtask fuzz --seeds` runs it last.
+//! `fuzz_seeds CORPUS`: the seeds that are made of other seeds and of the program; `cargo xtask fuzz
+//! --seeds` runs it last.
 #![allow(clippy::unwrap_used, reason = "a chore fails by panicking")]
 
 use std::fs;
@@ -118,7 +119,8 @@ fn section(program: &[u8], name: &str) -> Vec<u8> {
     program[word(header + 24)..word(header + 24) + word(header + 32)].to_vec()
 }
 
-/// Where each record of a recording in the pipe layout begins, its kind, and where it ends; its trace is part of it.
+/// Where each record of a recording in the pipe layout begins, its kind, and where it ends; its trace is
+/// part of it.
 fn of_pipe(pipe: &[u8]) -> Vec<(usize, u32, usize)> {
     let (mut at, mut found) = (PIPE_HEADER, vec![]);
     while let Some(head) = pipe.get(at..at + 8) {

@@ -63,7 +63,8 @@ pub(crate) struct Comparison {
     pub(crate) stale_returns: u64,
     /// Conditional jumps that left the IP filter with a TIP.PGD without address.
     pub(crate) hidden_jumps: u64,
-    /// Addresses after an overflow that libipt completes with 0, and the processor compressed against the last one.
+    /// Addresses after an overflow that libipt completes with 0, and the processor compressed against the
+    /// last one.
     pub(crate) zeroed: u64,
     /// Our events from a wrong way of libipt to the next PSB.
     pub(crate) not_held: u64,

@@ -34,7 +34,8 @@ impl Stream {
         Self { start, bytes, psbs, zeroed }
     }
 
-    /// libipt completes the address there with 0, and it was compressed against the last IP before an overflow.
+    /// libipt completes the address there with 0, and it was compressed against the last IP before an
+    /// overflow.
     pub(crate) fn is_zeroed(&self, at: AuxOffset) -> bool {
         self.zeroed.binary_search(&at).is_ok()
     }
