@@ -68,7 +68,7 @@ pub fn command(bytes: &[u8]) {
     let command = COMMANDS[usize::from(input.byte()) % COMMANDS.len()];
     let mut words: Vec<OsString> = ["func_latency"].iter().chain(command).map(OsString::from).collect();
     let takes_symfs = !command.contains(&"--sideband");
-    words.extend(takes_symfs.then(|| symfs()).into_iter().flatten());
+    words.extend(takes_symfs.then(symfs).into_iter().flatten());
     for _ in 0..input.byte() % 4 {
         words.push(value(VALUES[usize::from(input.byte()) % VALUES.len()], &input.text()));
     }
