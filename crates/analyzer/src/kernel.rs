@@ -116,6 +116,10 @@ impl<'a> Thread<'a> {
         let Some(mark) = mark else { return false };
         self.close_to(session, mark + 1, Status::Unwound);
         self.close(session, Status::Complete, false);
+        if to.at_entry && session.around.has_ip_filter {
+            // A handler out of sight may have left it (`siglongjmp`), and this is the next call.
+            self.stack.last_mut().into_iter().for_each(|frame| frame.undecided = true);
+        }
         true
     }
 

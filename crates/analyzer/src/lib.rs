@@ -47,6 +47,7 @@ pub mod modes;
 mod off_cpu;
 mod off_cpu_causes;
 mod open_calls;
+mod passed;
 mod probed;
 pub mod report;
 pub mod request;

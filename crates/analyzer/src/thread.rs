@@ -12,6 +12,7 @@ use crate::ghosts::Ghosts;
 use crate::kernel::Left;
 use crate::landing::Undecided;
 use crate::off_cpu::OffCpuClock;
+use crate::passed::OuterSites;
 use crate::report::{Cut, CutCause, Status};
 use crate::session::Session;
 use crate::stack::{CHAIN_MAX, DEPTH_MAX, Frame, FrameKind, NOT_KNOWN, Stack};
@@ -56,6 +57,7 @@ pub(crate) struct Thread<'a> {
     pub(crate) ghosts: Ghosts,
     /// Functions that the kernel has entered as handlers of signals.
     pub(crate) handlers: Vec<FunctionId>,
+    pub(crate) outer_sites: OuterSites,
     /// By wanted function.
     pub(crate) open: Vec<Open>,
     /// Indices of the ancestor's activations in those of `stack`.
@@ -111,6 +113,7 @@ impl<'a> Thread<'a> {
             dead: life.map_or(&[], |l| &l.dead),
             ghosts: Ghosts::default(),
             handlers: Vec::new(),
+            outer_sites: OuterSites::default(),
             open: vec![Open::default(); session.wanted_len()],
             ancestors: Vec::new(),
             cut_by: None,

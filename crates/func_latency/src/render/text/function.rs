@@ -283,7 +283,8 @@ pub(super) fn counts(
         let guessed = counted(function.undecided, "counted call");
         writeln!(
             out,
-            "  {guessed} may have ended at another time: control landed where several open calls had been, or may have"
+            "  {guessed} may have ended at another time: control landed where several open calls had been, or may have,\n  or \
+             calls from the same place came and went meanwhile, out of sight"
         )?;
     }
     inlined_note(out, inlined)
