@@ -184,7 +184,12 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         self.undecided += u64::from(row.undecided);
         if row.depth == 0 {
             let off_cpu_ns = row.off_cpu_ns.unwrap_or_default();
-            self.outermost.add(RunningTotal { count: 1, sum_ns: row.latency_ns, off_cpu_ns });
+            self.outermost.add(RunningTotal {
+                count: 1,
+                sum_ns: row.latency_ns,
+                off_cpu_ns,
+                error_ns: row.error_ns,
+            });
         }
         let sums = self.callers.entry((row.caller, row.site)).or_default();
         let inside = sums.count(row, children);
@@ -233,7 +238,7 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
                 latency: figures.latency,
                 off_cpu: figures.off_cpu,
                 error: figures.error,
-                children: sums.children.named(name).rows(figures.total(), percent),
+                children: sums.children.named(name).rows(figures.total(), figures.error.sum_ns, percent),
                 histogram: figures.histogram,
             });
         }
@@ -255,7 +260,7 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
             tails,
             outermost,
             cpu_percent: outermost.on_cpu_ns().map(percent),
-            children: all.children.named(name).rows(figures.total(), percent),
+            children: all.children.named(name).rows(figures.total(), figures.error.sum_ns, percent),
             histogram: figures.histogram,
             callers,
             off_cpu_causes: None,

@@ -157,7 +157,7 @@ impl<'a> ProbedAnalysis<'a> {
             cpu: Some(call.cpu),
             start_ns: call.start,
             latency_ns: call.end.since(call.start),
-            error_ns: cost.own_ns.saturating_add(cost.hit_ns.saturating_mul(call.probes.saturating_sub(1))),
+            error_ns: error_ns(call, cost),
             off_cpu_ns: Some(call.off_cpu.total_ns()),
             status,
             cut_by,
@@ -197,7 +197,7 @@ impl<'a> ProbedAnalysis<'a> {
     }
 
     /// A child's call ends: it counts if the call that it is in has called it.
-    fn child(&mut self, call: &ProbedCall, parent: u64, function: FunctionId) {
+    fn child(&mut self, call: &ProbedCall, parent: u64, (function, cost): (FunctionId, ProbeCost)) {
         if !matches!(call.end_kind, ProbedEnd::Return | ProbedEnd::Jump) {
             return;
         }
@@ -209,12 +209,22 @@ impl<'a> ProbedAnalysis<'a> {
         }
         let key = ChildKey { kind: ChildKind::Call, function, site };
         let off_cpu_ns = call.off_cpu.total_ns();
-        let total = RunningTotal { count: 1, sum_ns: call.end.since(call.start), off_cpu_ns };
+        let total = RunningTotal {
+            count: 1,
+            sum_ns: call.end.since(call.start),
+            off_cpu_ns,
+            error_ns: error_ns(call, cost),
+        };
         self.children.entry((call.tid, parent)).or_default().add(key, total);
     }
 }
 
 impl ProbeSink for ProbedAnalysis<'_> {
+/// What probes have added to the time of a call at most.
+fn error_ns(call: &ProbedCall, cost: ProbeCost) -> u64 {
+    cost.own_ns.saturating_add(cost.hit_ns.saturating_mul(call.probes.saturating_sub(1)))
+}
+
     fn call(&mut self, call: &ProbedCall) {
         let Some(&(function, cost)) = self.functions.get(call.function) else { return };
         if !self.is_asked_for(call.tid) {
@@ -223,7 +233,7 @@ impl ProbeSink for ProbedAnalysis<'_> {
         self.seen += 1;
         self.threads.entry(call.tid).or_default();
         if let Some(parent) = call.parent {
-            return self.child(call, parent, function);
+            return self.child(call, parent, (function, cost));
         }
         let row = self.row(call, function, cost);
         let children = self.children.remove(&(call.tid, call.number)).unwrap_or_default();

@@ -15,7 +15,7 @@ use crate::off_cpu::OffCpuClock;
 use crate::passed::OuterSites;
 use crate::report::{Cut, CutCause, Status};
 use crate::session::Session;
-use crate::stack::{CHAIN_MAX, DEPTH_MAX, Frame, FrameKind, NOT_KNOWN, Stack};
+use crate::stack::{CHAIN_MAX, DEPTH_MAX, Frame, FrameKind, NOT_KNOWN, Stack, StartDoubt};
 use crate::tree::{Gatherer, Trees};
 use crate::window::ThreadWindow;
 
@@ -257,6 +257,7 @@ impl<'a> Thread<'a> {
             undecided: self.is_lost && kind == FrameKind::Found,
             start: self.now.point,
             off_cpu_ns: self.off_cpu.total_ns(),
+            start_doubt: StartDoubt::of(self.now),
             first: 0,
         }
     }
@@ -424,7 +425,7 @@ impl<'a> Thread<'a> {
     #[inline(always)]
     pub(crate) fn close(&mut self, session: &mut Session<'a>, status: Status, by_jump: bool) {
         if self.is_plain_end() {
-            self.add_as_child(session, self.now.point, self.off_cpu.total_ns());
+            self.add_as_child(session, self.now, self.off_cpu.total_ns());
             self.stack.pop();
         } else {
             self.close_with_care(session, status, by_jump);
@@ -451,7 +452,7 @@ impl<'a> Thread<'a> {
         let is_active = frame.is_active;
         let end = self.ending(status, by_jump);
         let has_tree = is_active && self.end_activation(session, end);
-        self.add_as_child(session, end.time.point, end.off_cpu_ns);
+        self.add_as_child(session, end.time, end.off_cpu_ns);
         if self.trees.is_open() {
             self.gather(session, end);
         }
