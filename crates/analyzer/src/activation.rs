@@ -69,7 +69,7 @@ impl<'a> Thread<'a> {
         }
         let mut activation = Activation { wanted, ancestor, ..session.spare.pop().unwrap_or_default() };
         (activation.reported, activation.has_tree) = (false, false);
-        if let Some(open) = wanted.and_then(|wanted| self.open.get_mut(wanted as usize)) {
+        if let Some(open) = wanted.and_then(|wanted| self.open.meet(wanted)) {
             (activation.at, activation.start) = (self.at, self.now);
             activation.reported = kind == FrameKind::Found && self.ghosts.found(function);
             activation.depth = open.depth;
@@ -98,7 +98,7 @@ impl<'a> Thread<'a> {
             self.end_ancestor(session, &mut activation, &frame, end);
         }
         if let Some(wanted) = activation.wanted {
-            if let Some(open) = self.open.get_mut(wanted as usize) {
+            if let Some(open) = self.open.get_mut(wanted) {
                 open.depth = open.depth.saturating_sub(1);
             }
             let row = self.row(session, &frame, &activation, end);

@@ -57,6 +57,7 @@ mod row_reasons;
 mod rules;
 mod runs;
 mod session;
+mod sparse;
 mod stack;
 pub mod stats;
 mod thread;

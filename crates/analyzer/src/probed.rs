@@ -8,6 +8,7 @@
 //! was unwound was not seen to end: it is cut.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use model::schedule::ThreadLife;
 use model::{
@@ -77,7 +78,7 @@ impl<'a> ProbedAnalysis<'a> {
             request: request.clone(),
             functions,
             // The probes follow the scheduler.
-            calls: Aggregate::new(request, OffCpuKnown(true)),
+            calls: Aggregate::new(Arc::new(request.clone()), OffCpuKnown(true)),
             children: FxHashMap::default(),
             intervals: Intervals::default(),
             causes: request.functions.iter().map(|_| CauseSums::default()).collect(),
@@ -219,12 +220,12 @@ impl<'a> ProbedAnalysis<'a> {
     }
 }
 
-impl ProbeSink for ProbedAnalysis<'_> {
 /// What probes have added to the time of a call at most.
 fn error_ns(call: &ProbedCall, cost: ProbeCost) -> u64 {
     cost.own_ns.saturating_add(cost.hit_ns.saturating_mul(call.probes.saturating_sub(1)))
 }
 
+impl ProbeSink for ProbedAnalysis<'_> {
     fn call(&mut self, call: &ProbedCall) {
         let Some(&(function, cost)) = self.functions.get(call.function) else { return };
         if !self.is_asked_for(call.tid) {

@@ -15,6 +15,7 @@ use crate::off_cpu::OffCpuClock;
 use crate::passed::OuterSites;
 use crate::report::{Cut, CutCause, Status};
 use crate::session::Session;
+use crate::sparse::Sparse;
 use crate::stack::{CHAIN_MAX, DEPTH_MAX, Frame, FrameKind, NOT_KNOWN, Stack, StartDoubt};
 use crate::tree::{Gatherer, Trees};
 use crate::window::ThreadWindow;
@@ -59,7 +60,7 @@ pub(crate) struct Thread<'a> {
     pub(crate) handlers: Vec<FunctionId>,
     pub(crate) outer_sites: OuterSites,
     /// By wanted function.
-    pub(crate) open: Vec<Open>,
+    pub(crate) open: Sparse<Open>,
     /// Indices of the ancestor's activations in those of `stack`.
     pub(crate) ancestors: Vec<usize>,
     /// What cuts the frames that end now.
@@ -114,7 +115,7 @@ impl<'a> Thread<'a> {
             ghosts: Ghosts::default(),
             handlers: Vec::new(),
             outer_sites: OuterSites::default(),
-            open: vec![Open::default(); session.wanted_len()],
+            open: Sparse::default(),
             ancestors: Vec::new(),
             cut_by: None,
             trees: Gatherer::new(session.trees.as_ref().map(|(_, wanted)| wanted)),
@@ -256,8 +257,8 @@ impl<'a> Thread<'a> {
             gathers: false,
             undecided: self.is_lost && kind == FrameKind::Found,
             start: self.now.point,
-            off_cpu_ns: self.off_cpu.total_ns(),
             start_doubt: StartDoubt::of(self.now),
+            off_cpu_ns: self.off_cpu.total_ns(),
             first: 0,
         }
     }
@@ -371,7 +372,7 @@ impl<'a> Thread<'a> {
     fn is_proved(&mut self, base: usize) {
         self.unproved = base;
         for (frame, activation) in self.stack.active(base) {
-            let open = activation.wanted.and_then(|wanted| self.open.get(wanted as usize));
+            let open = activation.wanted.and_then(|wanted| self.open.get(wanted));
             let Some(open) = open else { continue };
             let is_recursive = open.is_recursive || self.is_in_recursion;
             frame.undecided |= is_recursive;
