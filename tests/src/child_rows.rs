@@ -35,7 +35,8 @@ impl Sum {
     }
 }
 
-/// Children of counted calls whose number is not the oracle's, or whose time is farther from the oracle's than they say, described; empty if there are none.  Children of open
+/// Children of counted calls whose number is not the oracle's, or whose time is farther from the oracle's
+/// than they say, described; empty if there are none.  Children of open
 /// calls, too, where all rows are compared: which open call is inside of another one after a loss, the oracle alone knows.
 #[must_use]
 pub fn child_differences(

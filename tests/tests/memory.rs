@@ -1,4 +1,5 @@
-//! What a report takes that asks for all functions of a large program, in a process that does nothing else: its peak is looked at.
+//! What a report takes that asks for all functions of a large program, in a process that does nothing else:
+//! its peak is looked at.
 
 use std::fs;
 
@@ -7,7 +8,7 @@ use decoder::DecodeOptions;
 use model::FunctionId;
 use truth_tests::{Opened, fixture, pipeline};
 
-/// As many functions as a database server has; SQLite's are among them.
+/// Number of functions of a database server; those of SQLite are among them.
 const FUNCTIONS: u32 = 100_000;
 const MAX_KILOBYTES: u64 = 600 << 10;
 
@@ -27,7 +28,8 @@ fn report(opened: &Opened<'_>, workers: usize) -> Report {
     analysis.finish()
 }
 
-/// Each worker had sums for all functions, for each run of calls: 850 MB for 5,500 functions, 2 MB of trace and 16 workers.
+/// Each worker had sums for all functions, for each run of calls: 850 MB for 5,500 functions, 2 MB of trace
+/// and 16 workers.
 #[test]
 fn sixteen_workers_and_a_hundred_thousand_functions_take_less_than_600_mb() {
     let Some(fixture) = fixture("sq1") else { return };

@@ -172,7 +172,8 @@ impl<C: Copy + Eq + Hash> ChildSums<C> {
 }
 
 impl ChildSums<ChildKey> {
-    /// The rows of calls that took `total`, give or take `error_ns`, with `*self` as the rest: longest first, then by kind, function, site.
+    /// The rows of calls that took `total`, give or take `error_ns`, with `*self` as the rest: longest first,
+    /// then by kind, function, site.
     pub(crate) fn rows(&self, total: Total, error_ns: u64, percent: impl Fn(u64) -> f64) -> Vec<ChildRow> {
         if total.count == 0 {
             return Vec::new();

@@ -29,7 +29,8 @@ use crate::thread::{Open, Thread};
 /// A shorter run costs more than it saves.
 const EVENTS_MIN: usize = 16;
 
-/// The same where a run meets many wanted functions: the sums of each take 3 KB until the run's turn, and are then added one by one.
+/// Events of the shortest run that pays where a run meets many wanted functions: the sums of each take 3 KB
+/// until the run's turn, and are then added one by one.
 const EVENTS_MIN_OF_MANY: usize = 512;
 
 /// Wanted functions beyond which they are many.

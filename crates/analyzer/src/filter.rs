@@ -98,8 +98,8 @@ impl<'a> Thread<'a> {
         self.pop_group(session, false);
     }
 
-    /// The frame on top returns to a caller out of sight: of the calls that are open below, those whose callers may have made it may have
-    /// been left.
+    /// The frame on top returns to a caller out of sight: of the calls that are open below, those whose
+    /// callers may have made it may have been left.
     fn returns_out_of_sight(&mut self) {
         let Some(top) = self.stack.len().checked_sub(1) else { return };
         let base = self.group_base(top);

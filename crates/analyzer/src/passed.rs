@@ -7,9 +7,9 @@
 //!   main calls f                      | f(2)     f(2)                         f(2)
 //!   f returns to main                 |          f(2) has ended               f(2) has ended
 //! ```
-//! A frame that is left out of sight stays on the stack: what its callers call next looks like recursion.  So the sites that made calls
-//! which came and went above an open one are kept with it: if its own is among these, or one that calls its function when no call of it
-//! is open, it is a guess that it was open so long.
+//! A frame that is left out of sight stays on the stack: what its callers call next looks like recursion.  So
+//! the sites that made calls which came and went above an open one are kept with it: if its own is among
+//! these, or one that calls its function when no call of it is open, it is a guess that it was open so long.
 
 use model::Avma;
 use rustc_hash::FxHashSet;

@@ -1,5 +1,5 @@
-//! A table by wanted function that has only those which were met: a report may ask for all functions of a server, of which a thread, or a
-//! run of calls, meets a few.
+//! A table by wanted function that has only those which were met: a report may ask for all functions of a
+//! server, of which a thread, or a run of calls, meets a few.
 
 use rustc_hash::FxHashMap;
 
@@ -27,7 +27,7 @@ impl<T: Default> Sparse<T> {
         self.met.get(self.last).filter(is_last).or_else(place).map(|(_, of)| of)
     }
 
-    /// The same, to change it.
+    /// What is known of a function that was met, to change it.
     #[inline]
     pub(crate) fn get_mut(&mut self, wanted: u32) -> Option<&mut T> {
         if self.met.get(self.last).is_none_or(|(known, _)| *known != wanted) {

@@ -401,8 +401,8 @@ impl Clock {
         self.cyc_straddles = false;
     }
 
-    /// What cycles or another anchor say cannot be, by the crystal's counter: up to the next TMA it says nothing, and how much of the time
-    /// since the last anchor the cycles stand for is unknown.
+    /// What cycles or another anchor say cannot be, by the crystal's counter: up to the next TMA it says
+    /// nothing, and how much of the time since the last anchor the cycles stand for is unknown.
     fn contradicts_crystal(&mut self) {
         self.errors += 1;
         self.crystal.forget();

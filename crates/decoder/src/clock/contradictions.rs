@@ -1,9 +1,10 @@
 //! Packets that contradict each other: a bound that no reading of them fits is a counted error.
 //!
-//! A *reading* of a stream gives each packet a time, in order, such that TSC and MTC packets tell that time and CYC packets count the
-//! cycles between two times.  Each of these says that one time is at most so much after another, so the readings of a stream are the
-//! solutions of a system of difference constraints: all-pairs shortest paths say whether there are any, and from when to when a packet
-//! can have been ([`Readings`]).  It is looser than [`Clock`] is, by the rounding of each packet.
+//! A *reading* of a stream gives each packet a time, in order, such that TSC and MTC packets tell that time
+//! and CYC packets count the cycles between two times.  Each of these says that one time is at most so much
+//! after another, so the readings of a stream are the solutions of a system of difference constraints:
+//! all-pairs shortest paths say whether there are any, and from when to when a packet can have been
+//! ([`Readings`]).  It is looser than [`Clock`] is, by the rounding of each packet.
 
 use model::EventTime;
 use proptest::prelude::*;
@@ -94,8 +95,9 @@ impl Readings {
         }
     }
 
-    /// From each packet to the next: CYC packets in front of it count all cycles between, unless tracing was off or the core slept, and
-    /// none are uncounted.  Those of the first CYC after a TSC that has none in front of it may lie before that.
+    /// From each packet to the next: CYC packets in front of it count all cycles between, unless tracing was
+    /// off or the core slept, and none are uncounted.  Those of the first CYC after a TSC that has none in
+    /// front of it may lie before that.
     fn cycles(&mut self, stream: &[Piece]) {
         let (mut last, mut least, mut most) = (None, 0, 0);
         let (mut is_fresh, mut straddles) = (false, true);
@@ -297,8 +299,8 @@ proptest! {
     }
 }
 
-/// The PGE was given 1 ns, 50 ns before the MTC in front of it: what the TSC in PSB+ and that behind the PGE leave open of each other was
-/// not looked at before the MTC was held against it.
+/// The PGE was given 1 ns, 50 ns before the MTC in front of it: what the TSC in PSB+ and that behind the PGE
+/// leave open of each other was not looked at before the MTC was held against it.
 #[test]
 fn an_mtc_before_a_psb_contradicts_two_tsc_packets_after_it() {
     use Piece::{Cyc, Flow, Mtc, Pge, Tsc};

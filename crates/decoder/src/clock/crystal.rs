@@ -200,7 +200,8 @@ impl Crystal {
         self.base = Some(Base { tsc: tick, tma: tsc, passed: 0, counter: u64::from(ctc), known_bits: 16 });
     }
 
-    /// An MTC packet says again what was known, but it is not earlier than `now`, when the counter had changed.
+    /// An MTC packet says again what was known, but it is not earlier than `now`, when the counter had
+    /// changed.
     pub(super) fn is_stale(&self, payload: u8, now: u128) -> bool {
         let Some((base, ratio)) = self.base.as_ref().zip(self.ratio) else { return false };
         let known = base.counter >> self.period;

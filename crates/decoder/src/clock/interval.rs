@@ -235,8 +235,9 @@ impl Interval {
         })
     }
 
-    /// Bounds the lag of a TSC packet that this interval ends with, where `next` begins, and narrows the anchor that it starts with by its
-    /// cycles and its end: what `next` leaves of that.  False if they contradict each other.  `cycle`: around it, where they do not say.
+    /// Bounds the lag of a TSC packet that this interval ends with, where `next` begins, and narrows the
+    /// anchor that it starts with by its cycles and its end: what `next` leaves of that.  False if they
+    /// contradict each other.  `cycle`: around it, where they do not say.
     pub(super) fn narrow_start(&mut self, next: Option<&Self>, cycle: Option<Range>, unseen: u64) -> bool {
         let around = [self.cycle, next.and_then(|next| next.cycle)].into_iter().flatten();
         let end = self.right.bounded(around.reduce(Range::hull).or(cycle));
@@ -250,7 +251,8 @@ impl Interval {
         let wide = self.left.bounded(self.cycle.or(cycle));
         self.left = wide;
         let own = wide.within(self.bounds_by_cycles(Span::default(), unseen));
-        // The estimate is the same whether or not a segment begins here, which does not know where its first CYC counts from.
+        // The estimate is the same whether or not a segment begins here, which does not know where its first
+        // CYC counts from.
         let all = Span { doubt: Doubt { cycles: 0, ..self.all.doubt }, ..self.all };
         let likely = wide.within(Self { all, ..*self }.bounds_by_cycles(Span::default(), unseen));
         let estimate = likely.unwrap_or(wide).narrowed(self.start_estimate()).best;
@@ -259,9 +261,9 @@ impl Interval {
     }
 
     /// Narrows the anchor that this interval ends with, where `next` begins, by what bounds it from both sides: this interval's start and
-    /// cycles, and the start of `next`, which [`Self::narrow_start`] has narrowed.  In PSB+ that is all that narrows the start of `next`.
-    /// False if nothing fits all of that.  The estimate of an end in PSB+ is that of the start of `next`, or the usual lag: no estimate
-    /// before the PSB is later than one after it.
+    /// cycles, and the start of `next`, which [`Self::narrow_start`] has narrowed.  In PSB+ that is all that
+    /// narrows the start of `next`. False if nothing fits all of that.  The estimate of an end in PSB+ is
+    /// that of the start of `next`, or the usual lag: no estimate before the PSB is later than one after it.
     ///
     /// ```text
     ///   MTC ------ cycles ------ TSC ------ cycles ------ MTC

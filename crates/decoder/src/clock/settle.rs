@@ -86,8 +86,8 @@ impl Clock {
     }
 
     /// Narrows the anchors of the intervals that wait, now that the length of their cycles is known, and counts what contradicts
-    /// itself among those.  First from the last to the first, by what follows each: so what one anchor leaves open is what all behind it
-    /// do, and an end that fits its own interval and the next one fits all.
+    /// itself among those.  First from the last to the first, by what follows each: so what one anchor leaves
+    /// open is what all behind it do, and an end that fits its own interval and the next one fits all.
     fn narrow_waiting(&mut self) {
         let (unseen, cycle) = (self.unseen_cycles, self.lag_cycle());
         let mut errors = 0;

@@ -97,7 +97,8 @@ pub fn percent(share: f64) -> String {
     if share > 0.0 && share < 0.05 { "< 0.1".to_owned() } else { format!("{share:.1}") }
 }
 
-/// A share in percent that may be so much more or less, with no digit that says nothing: `24` for 24.3 +- 2, `< 40` for 12 +- 25.
+/// A share in percent that may be so much more or less, with no digit that says nothing: `24` for 24.3 +- 2,
+/// `< 40` for 12 +- 25.
 #[must_use]
 pub fn percent_within(share: f64, error: f64) -> String {
     let most = (share + error).ceil();
