@@ -1,6 +1,8 @@
 //! What a report takes that asks for all functions of a large program, in a process that does nothing else:
 //! its peak is looked at.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fs;
 
 use analyzer::{Analysis, Report, Request, Surroundings};
