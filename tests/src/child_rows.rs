@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use analyzer::{ChildKind, ChildRow, FunctionReport, Place};
+use analyzer::{ChildRow, FunctionReport, Place};
 use model::Ns;
 use tracegen::truth::calls::{Calls, Child};
 
@@ -17,20 +17,26 @@ type Key = (&'static str, Option<Place>);
 struct Sum {
     count: u64,
     ns: u64,
+    /// By how much `ns` may be off.
+    error_ns: u64,
 }
 
 impl Sum {
-    fn add(&mut self, count: u64, ns: u64) {
-        (self.count, self.ns) = (self.count + count, self.ns + ns);
+    fn add(&mut self, count: u64, ns: u64, error_ns: u64) {
+        let Self { count: of_count, ns: of_ns, error_ns: of_error_ns } = *self;
+        *self =
+            Self { count: of_count + count, ns: of_ns + ns, error_ns: of_error_ns.saturating_add(error_ns) };
     }
 
-    /// Inside a call a time may be known less well than at its ends, and children have no bound of their own.
-    fn may_differ_ns(self, error_ns: u64) -> u64 {
-        self.count * error_ns + self.ns / 128 + LEAVING_NS
+    /// `more_ns`: what it may differ by beside that.
+    fn is_of(self, truth: Self, more_ns: u64) -> bool {
+        let may_differ_ns = self.error_ns.saturating_add(more_ns);
+        self.count == truth.count && self.ns.abs_diff(truth.ns) <= may_differ_ns
     }
 }
 
-/// Children of counted calls whose number, or whose time, is not the oracle's, described; empty if there are none.  Children of open
+/// Children of counted calls whose number is not the oracle's, or whose time is farther from the oracle's
+/// than they say, described; empty if there are none.  Children of open
 /// calls, too, where all rows are compared: which open call is inside of another one after a loss, the oracle alone knows.
 #[must_use]
 pub fn child_differences(
@@ -40,9 +46,14 @@ pub fn child_differences(
     compare: Compare,
 ) -> String {
     let table = Table { opened, report, calls };
-    let mut text = table.differences("children", &report.children, &calls.children);
+    let mut text = table.differences("children", &report.children, &calls.children, 0);
     if compare == Compare::All {
-        text += &table.differences("children of open calls", &report.open.children, &calls.open_children);
+        text += &table.differences(
+            "children of open calls",
+            &report.open.children,
+            &calls.open_children,
+            LEAVING_NS,
+        );
     }
     text
 }
@@ -54,19 +65,10 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    fn differences(&self, what: &str, ours: &[ChildRow], truth: &[Child]) -> String {
-        let sums = self.sums(ours, truth);
-        let error_ns = self.report.rows.iter().map(|row| row.error_ns).max().unwrap_or(0);
-        let all_may_differ_ns: u64 = sums.values().map(|(_, truth)| truth.may_differ_ns(error_ns)).sum();
+    fn differences(&self, what: &str, ours: &[ChildRow], truth: &[Child], more_ns: u64) -> String {
         let mut text = String::new();
-        for ((kind, site), (ours, truth)) in sums {
-            // `*self` is what the others leave.
-            let is_self = kind == ChildKind::Own.name();
-            let may_differ_ns = if is_self { all_may_differ_ns } else { truth.may_differ_ns(error_ns) };
-            // Without CYC an estimate between two anchors may be far off, wherever in between the time went.
-            let is_timed = self.opened.recording.pt.cyc;
-            let other_time = is_timed && ours.ns.abs_diff(truth.ns) > may_differ_ns;
-            if ours.count != truth.count || other_time {
+        for ((kind, site), (ours, truth)) in self.sums(ours, truth) {
+            if !ours.is_of(truth, more_ns) {
                 let image = &self.opened.image;
                 let at = site.map_or("-".to_owned(), |place| image.site_name_at(place.object, place.svma));
                 let function = &self.calls.function;
@@ -85,12 +87,12 @@ impl Table<'_> {
         let mut sums: BTreeMap<Key, (Sum, Sum)> = BTreeMap::new();
         for child in ours {
             let (ours, _) = sums.entry((child.kind.name(), seen_site(child.site))).or_default();
-            ours.add(child.total.count, child.total.sum_ns);
+            ours.add(child.total.count, child.total.sum_ns, child.error_ns);
         }
         for child in truth.iter().filter(|child| child.sum.count > 0) {
             let key = (child.kind, seen_site(site(self.opened, child.site, at)));
             let (_, truth) = sums.entry(key).or_default();
-            truth.add(child.sum.count, child.sum.ns);
+            truth.add(child.sum.count, child.sum.ns, 0);
         }
         sums
     }

@@ -3,6 +3,7 @@
 use model::{AuxOffset, AuxOwner, Avma, Cpu, EventTime, FunctionId};
 
 use crate::children::{Child, RunningSums};
+use crate::passed::Passed;
 use crate::report::{CallId, CallRow, Caller, Status};
 use crate::request::{LatencyRange, Role};
 use crate::session::{EndedCall, Session};
@@ -31,6 +32,8 @@ pub(crate) struct Activation {
     /// Its frame has only the estimate.
     pub(crate) start: EventTime,
     pub(crate) children: RunningSums,
+    /// What came and went above it out of sight.
+    pub(crate) passed: Passed,
     /// Calls that wait for this ancestor's latency.
     pub(crate) waiting: Vec<WaitingCall>,
 }
@@ -66,7 +69,7 @@ impl<'a> Thread<'a> {
         }
         let mut activation = Activation { wanted, ancestor, ..session.spare.pop().unwrap_or_default() };
         (activation.reported, activation.has_tree) = (false, false);
-        if let Some(open) = wanted.and_then(|wanted| self.open.get_mut(wanted as usize)) {
+        if let Some(open) = wanted.and_then(|wanted| self.open.meet(wanted)) {
             (activation.at, activation.start) = (self.at, self.now);
             activation.reported = kind == FrameKind::Found && self.ghosts.found(function);
             activation.depth = open.depth;
@@ -95,7 +98,7 @@ impl<'a> Thread<'a> {
             self.end_ancestor(session, &mut activation, &frame, end);
         }
         if let Some(wanted) = activation.wanted {
-            if let Some(open) = self.open.get_mut(wanted as usize) {
+            if let Some(open) = self.open.get_mut(wanted) {
                 open.depth = open.depth.saturating_sub(1);
             }
             let row = self.row(session, &frame, &activation, end);
@@ -103,7 +106,11 @@ impl<'a> Thread<'a> {
             let off_cpu_ns = (frame.off_cpu_ns, end.off_cpu_ns);
             self.hand_over(session, wanted, (row, off_cpu_ns), root, &activation);
         }
+        if let Some(below) = self.stack.activations.last_mut() {
+            below.passed.add_all(&activation.passed);
+        }
         activation.children.clear();
+        activation.passed.clear();
         activation.waiting.clear();
         let has_tree = activation.has_tree;
         session.keep_spare(activation);
@@ -196,9 +203,16 @@ impl<'a> Thread<'a> {
             depth: activation.depth,
             ended_by_jump: end.by_jump && end.status.counted(),
             hidden: frame.hidden,
-            undecided: frame.undecided,
+            undecided: frame.undecided || self.may_have_ended_before(frame, activation),
             aux_buffer: session.buffer(AuxOwner::Thread(self.tid)).or_else(|| session.buffer(owner?)),
             aux_offset: activation.at,
         }
+    }
+
+    /// Its callers have made calls that came and went above it: it may have been left out of sight before.
+    fn may_have_ended_before(&self, frame: &Frame, activation: &Activation) -> bool {
+        let may_be_own = |site| activation.wanted.is_some_and(|wanted| self.outer_sites.has(wanted, site));
+        let is_known = frame.site != Avma(0);
+        activation.passed.has(|site| site == frame.site || !is_known && may_be_own(site))
     }
 }

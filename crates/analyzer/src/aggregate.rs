@@ -1,6 +1,7 @@
 //! Calls to figures.  Of each call its numbers are kept, as often as they were met, and a row if asked.
 
 use std::hash::Hash;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -14,14 +15,16 @@ use crate::report::{
 use crate::request::{LatencyRange, Request};
 use crate::row_children::{Gathered, RowChildren};
 use crate::row_reasons::RowReasons;
+use crate::sparse::Sparse;
 use crate::stats::{Quantiles, Stats};
 use crate::total::{OffCpuKnown, RunningTotal, Total};
 
 /// The calls of all wanted functions so far.  `C`: what their children are known by until the end, when they get their names.
 pub(crate) struct Aggregate<C> {
-    request: Request,
+    request: Arc<Request>,
     off_cpu: OffCpuKnown,
-    functions: Vec<FunctionSums<C>>,
+    /// By wanted function.
+    functions: Sparse<FunctionSums<C>>,
 }
 
 struct FunctionSums<C> {
@@ -55,9 +58,8 @@ struct CallerSums<C> {
 }
 
 impl<C: Copy + Eq + Hash> Aggregate<C> {
-    pub(crate) fn new(request: &Request, off_cpu: OffCpuKnown) -> Self {
-        let functions = request.functions.iter().map(|_| FunctionSums::default()).collect();
-        Self { request: request.clone(), off_cpu, functions }
+    pub(crate) fn new(request: Arc<Request>, off_cpu: OffCpuKnown) -> Self {
+        Self { request, off_cpu, functions: Sparse::default() }
     }
 
     /// A call of the wanted function number `wanted` has ended, or will not be seen to end.  True if it is one of those
@@ -72,7 +74,7 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
         if !self.is_asked_for(row) {
             return false;
         }
-        let Some(sums) = self.functions.get_mut(wanted as usize) else { return false };
+        let Some(sums) = self.functions.meet(wanted) else { return false };
         sums.calls.add(row.status);
         if row.status.counted() {
             sums.count(row, children);
@@ -96,31 +98,31 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
     pub(crate) fn resume(&mut self, wanted: u32, row: &CallRow, children: &[(C, RunningTotal)]) {
         // Whether the call as a whole fits is decided by its first row, and not known here.
         let takes_all = self.request.latency == LatencyRange::ALL && self.request.starts.is_none();
-        if let Some(sums) = self.functions.get_mut(wanted as usize).filter(|_| takes_all) {
+        if let Some(sums) = self.functions.meet(wanted).filter(|_| takes_all) {
             sums.open.resume(row, children);
         }
     }
 
     /// What was asked.
-    pub(crate) fn request(&self) -> &Request {
+    pub(crate) fn request(&self) -> &Arc<Request> {
         &self.request
     }
 
     /// What was added so far, which is then forgotten.
     pub(crate) fn take(&mut self) -> Self {
-        let anew = Self::new(&self.request, self.off_cpu);
+        let anew = Self::new(Arc::clone(&self.request), self.off_cpu);
         std::mem::replace(self, anew)
     }
 
     /// The children of some call took longer than it.
     pub(crate) fn is_overfull(&self) -> bool {
-        self.functions.iter().any(|sums| sums.overfull.is_some())
+        self.functions.iter().any(|(_, sums)| sums.overfull.is_some())
     }
 
     /// Adds calls that were added up elsewhere: all were seen from entry to end, and none is kept as a row.
     pub(crate) fn merge_whole_calls(&mut self, other: &Self) {
-        for (sums, other) in self.functions.iter_mut().zip(&other.functions) {
-            sums.merge_whole_calls(other);
+        for (wanted, other) in other.functions.iter() {
+            self.functions.meet(wanted).into_iter().for_each(|sums| sums.merge_whole_calls(other));
         }
     }
 
@@ -141,7 +143,7 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
         percent: impl Fn(u64) -> f64,
     ) -> Vec<FunctionReport> {
         let Self { request, off_cpu, functions } = self;
-        let pairs = request.functions.iter().zip(functions);
+        let pairs = request.functions.iter().zip(functions.into_all(request.functions.len()));
         pairs.map(|(&id, sums)| sums.finish(id, off_cpu, &mut name, &percent)).collect()
     }
 }
@@ -184,7 +186,12 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         self.undecided += u64::from(row.undecided);
         if row.depth == 0 {
             let off_cpu_ns = row.off_cpu_ns.unwrap_or_default();
-            self.outermost.add(RunningTotal { count: 1, sum_ns: row.latency_ns, off_cpu_ns });
+            self.outermost.add(RunningTotal {
+                count: 1,
+                sum_ns: row.latency_ns,
+                off_cpu_ns,
+                error_ns: row.error_ns,
+            });
         }
         let sums = self.callers.entry((row.caller, row.site)).or_default();
         let inside = sums.count(row, children);
@@ -233,7 +240,7 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
                 latency: figures.latency,
                 off_cpu: figures.off_cpu,
                 error: figures.error,
-                children: sums.children.named(name).rows(figures.total(), percent),
+                children: sums.children.named(name).rows(figures.total(), figures.error.sum_ns, percent),
                 histogram: figures.histogram,
             });
         }
@@ -255,7 +262,7 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
             tails,
             outermost,
             cpu_percent: outermost.on_cpu_ns().map(percent),
-            children: all.children.named(name).rows(figures.total(), percent),
+            children: all.children.named(name).rows(figures.total(), figures.error.sum_ns, percent),
             histogram: figures.histogram,
             callers,
             off_cpu_causes: None,

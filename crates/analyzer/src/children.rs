@@ -1,5 +1,6 @@
 //! What took time inside a call: sums by child, where a child is a kind, a function and a site.
 
+use std::cmp::Reverse;
 use std::hash::{BuildHasher, Hash};
 
 use model::{Avma, FunctionId, SpaceId};
@@ -171,27 +172,33 @@ impl<C: Copy + Eq + Hash> ChildSums<C> {
 }
 
 impl ChildSums<ChildKey> {
-    /// The rows of calls that took `total`, with `*self` as the rest: longest first, then by kind, function, site.
-    pub(crate) fn rows(&self, total: Total, percent: impl Fn(u64) -> f64) -> Vec<ChildRow> {
+    /// The rows of calls that took `total`, give or take `error_ns`, with `*self` as the rest: longest first,
+    /// then by kind, function, site.
+    pub(crate) fn rows(&self, total: Total, error_ns: u64, percent: impl Fn(u64) -> f64) -> Vec<ChildRow> {
         if total.count == 0 {
             return Vec::new();
         }
         let off_cpu = OffCpuKnown(total.off_cpu_ns.is_some());
-        let mut rows: Vec<_> = self.iter().map(|(key, total)| (key, total.known(off_cpu))).collect();
-        let mut inside = Total::default();
-        rows.iter().for_each(|(_, total)| inside.add(*total));
-        let own = total.without(&inside);
-        let own_key = ChildKey { kind: ChildKind::Own, function: FunctionId::UNKNOWN, site: None };
-        rows.push((own_key, own));
-        rows.sort_unstable_by(|a, b| b.1.sum_ns.cmp(&a.1.sum_ns).then_with(|| a.0.cmp(&b.0)));
-        let row = |(key, total): (ChildKey, Total)| ChildRow {
+        let mut inside = RunningTotal::default();
+        self.iter().for_each(|(_, total)| inside.add(total));
+        let longest_ns = total.sum_ns.saturating_add(error_ns);
+        let row = |key: ChildKey, total: Total, error_ns: u64| ChildRow {
             kind: key.kind,
             function: key.function,
             site: key.site,
             total,
+            // Not less than nothing, and not more than the calls took.
+            error_ns: error_ns.min(total.sum_ns.max(longest_ns.saturating_sub(total.sum_ns))),
             cpu_percent: total.on_cpu_ns().map(&percent),
         };
-        rows.into_iter().map(row).collect()
+        let own = ChildKey { kind: ChildKind::Own, function: FunctionId::UNKNOWN, site: None };
+        let own_error_ns = error_ns.saturating_add(inside.error_ns);
+        let own = row(own, total.without(&inside.known(off_cpu)), own_error_ns);
+        let children = self.iter().map(|(key, total)| row(key, total.known(off_cpu), total.error_ns));
+        let mut rows: Vec<ChildRow> = children.chain([own]).collect();
+        let key = |row: &ChildRow| ChildKey { kind: row.kind, function: row.function, site: row.site };
+        rows.sort_unstable_by_key(|row| (Reverse(row.total.sum_ns), key(row)));
+        rows
     }
 }
 
@@ -203,16 +210,22 @@ mod tests {
     fn rows_and_self_add_up_to_the_total() {
         let mut sums = ChildSums::default();
         let key = |kind, function| ChildKey { kind, function: FunctionId(function), site: None };
-        let time = |count, sum_ns, off_cpu_ns| RunningTotal { count, sum_ns, off_cpu_ns };
+        let time =
+            |count, sum_ns, off_cpu_ns| RunningTotal { count, sum_ns, off_cpu_ns, error_ns: 2 * count };
         let known = OffCpuKnown(true);
         sums.add(key(ChildKind::Call, 5), time(1, 30, 10));
         sums.add(key(ChildKind::Syscall, 0), time(1, 40, 40));
         sums.add(key(ChildKind::Call, 5), time(1, 10, 0));
-        let rows = sums.rows(time(3, 100, 55).known(known), |ns| ns as f64);
+        let rows = sums.rows(time(3, 100, 55).known(known), 15, |ns| ns as f64);
         let text: Vec<_> =
             rows.iter().map(|r| (r.kind.name(), r.total.count, r.total.sum_ns, r.total.off_cpu_ns)).collect();
         assert_eq!(text, [("call", 2, 40, Some(10)), ("syscall", 1, 40, Some(40)), ("self", 3, 20, Some(5))]);
-        assert!(sums.rows(Total::default(), |_| 0.0).is_empty());
+        assert_eq!(rows.iter().map(|row| row.error_ns).collect::<Vec<_>>(), [4, 2, 21]);
+        let rows = sums.rows(time(3, 100, 55).known(known), 900, |ns| ns as f64);
+        assert_eq!(rows.last().map(|own| own.error_ns), Some(906));
+        let rows = sums.rows(time(3, 81, 55).known(known), 0, |ns| ns as f64);
+        assert_eq!(rows.last().map(|own| (own.total.sum_ns, own.error_ns)), Some((1, 6)));
+        assert!(sums.rows(Total::default(), 0, |_| 0.0).is_empty());
     }
 
     /// They were said to have been on the CPU all the time.
@@ -220,9 +233,9 @@ mod tests {
     fn rows_without_switch_records_say_nothing_of_the_cpu() {
         let mut sums = ChildSums::default();
         let key = ChildKey { kind: ChildKind::Call, function: FunctionId(5), site: None };
-        sums.add(key, RunningTotal { count: 1, sum_ns: 30, off_cpu_ns: 0 });
+        sums.add(key, RunningTotal { count: 1, sum_ns: 30, off_cpu_ns: 0, error_ns: 0 });
         let total = Total { count: 2, sum_ns: 100, off_cpu_ns: None };
-        let rows = sums.rows(total, |ns| ns as f64);
+        let rows = sums.rows(total, 0, |ns| ns as f64);
         let text: Vec<_> =
             rows.iter().map(|r| (r.kind.name(), r.total.sum_ns, r.total.off_cpu_ns, r.cpu_percent)).collect();
         assert_eq!(text, [("self", 70, None, None), ("call", 30, None, None)]);

@@ -9,26 +9,39 @@
 //! It is the same code that analyses either way, so nothing depends on which it was, nor on the number of workers.
 
 use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
 use model::{AuxOffset, Digest, Digester, EventTime, FunctionId, SpaceId, Tid, TraceEvent};
 
 use crate::activation::Activation;
 use crate::aggregate::Aggregate;
 use crate::children::{Child, RunningSums};
+use crate::code_map::CodeMap;
 use crate::off_cpu::{OffCpuClock, may_be_off_cpu};
 use crate::report::{ChildKind, Limits};
-use crate::request::{Request, Surroundings};
+use crate::request::{Request, Roles, Surroundings};
 use crate::runs::{Run, runs};
 use crate::session::Session;
+use crate::sparse::Sparse;
 use crate::stack::{DEPTH_MAX, FrameKind};
 use crate::thread::{Open, Thread};
 
 /// A shorter run costs more than it saves.
 const EVENTS_MIN: usize = 16;
 
+/// Events of the shortest run that pays where a run meets many wanted functions: the sums of each take 3 KB
+/// until the run's turn, and are then added one by one.
+const EVENTS_MIN_OF_MANY: usize = 512;
+
+/// Wanted functions beyond which they are many.
+const FEW_FUNCTIONS: usize = 64;
+
 /// Analyses runs of calls ahead of an [`Analysis`](crate::Analysis).
 pub struct RunDigester<'a> {
-    request: Request,
+    request: Arc<Request>,
+    roles: Arc<Roles>,
+    /// What workers that digest nothing now have looked up.
+    maps: Mutex<Vec<CodeMap<'a>>>,
     around: Surroundings<'a>,
     /// Of a run.
     events_min: usize,
@@ -42,7 +55,7 @@ pub(crate) struct DigestedRun {
     /// See [`Run::starts`].
     starts: bool,
     /// By wanted function.
-    open: Vec<Open>,
+    open: Sparse<Open>,
     calls: Aggregate<Child>,
     /// Of the frame that made the calls; none of them is known to be of its own function.
     children: RunningSums,
@@ -53,8 +66,29 @@ impl<'a> RunDigester<'a> {
     pub(crate) fn of(session: &Session<'a>) -> Option<Self> {
         let request = session.calls.request();
         let in_turn = session.rows.is_some() || session.trees.is_some() || request.rows;
+        let events_min =
+            if request.functions.len() > FEW_FUNCTIONS { EVENTS_MIN_OF_MANY } else { EVENTS_MIN };
         let alone = !in_turn && session.ancestor.is_none();
-        alone.then(|| Self { request: request.clone(), around: session.around, events_min: EVENTS_MIN })
+        alone.then(|| Self {
+            request: Arc::clone(request),
+            roles: Arc::clone(&session.roles),
+            maps: Mutex::default(),
+            around: session.around,
+            events_min,
+        })
+    }
+}
+
+impl<'a> RunDigester<'a> {
+    fn map(&self) -> CodeMap<'a> {
+        let known = self.maps.lock().ok().and_then(|mut maps| maps.pop());
+        known.unwrap_or_else(|| CodeMap::new(self.around))
+    }
+
+    fn keep_map(&self, map: CodeMap<'a>) {
+        if let Ok(mut maps) = self.maps.lock() {
+            maps.push(map);
+        }
     }
 }
 
@@ -76,7 +110,8 @@ impl Digester for RunDigester<'_> {
         if runs.is_empty() {
             return None;
         }
-        let mut session = Session::new(&self.request, self.around);
+        let (request, roles) = (Arc::clone(&self.request), Arc::clone(&self.roles));
+        let mut session = Session::with(request, roles, self.around, self.map());
         let mut thread = Thread::new(tid, &session);
         // Whether it was off the CPU or dead meanwhile, or is new, is asked when it is the run's turn.
         (thread.off_cpu, thread.dead) = (OffCpuClock::new(&[]), &[]);
@@ -86,6 +121,7 @@ impl Digester for RunDigester<'_> {
             Some(DigestedRun { events: run, starts, ..digested })
         };
         let digested: Vec<DigestedRun> = runs.into_iter().filter_map(of_run).collect();
+        self.keep_map(session.map);
         Some(Box::new(digested))
     }
 }
@@ -109,7 +145,7 @@ impl<'a> Thread<'a> {
         self.stack.clear();
         let children = caller?.children;
         let calls = session.calls.take();
-        let open = self.open.iter_mut().map(std::mem::take).collect();
+        let open = std::mem::take(&mut self.open);
         let is_plain = std::mem::take(&mut session.limits) == Limits::default() && !calls.is_overfull();
         let last = (self.now, self.at);
         is_plain.then_some(DigestedRun { events: 0..0, last, starts: false, open, calls, children })
@@ -122,8 +158,8 @@ impl<'a> Thread<'a> {
         let lives = self.dead.first().is_none_or(|(died, reborn)| last.point < *reborn && last.lo <= *died);
         let has_room = self.stack.len() + run.events.len() < DEPTH_MAX;
         let may_call = self.stack.last().is_some_and(|top| !top.hidden && !top.kind.is_mark());
-        let are_outermost =
-            run.open.iter().zip(&self.open).all(|(run, open)| run.entered == 0 || open.depth == 0);
+        let is_open = |wanted| self.open.get(wanted).is_some_and(|open| open.depth > 0);
+        let are_outermost = run.open.iter().all(|(wanted, run)| run.entered == 0 || !is_open(wanted));
         let is_met = !(run.starts && self.is_new);
         // Nor was it off the CPU in a stay of the run: that would not be part of it.
         let stays_on_cpu = self.off_cpu.stands_still_until(last.lo);
@@ -134,7 +170,8 @@ impl<'a> Thread<'a> {
     pub(crate) fn take(&mut self, session: &mut Session<'a>, space: SpaceId, run: &DigestedRun) {
         (self.now, self.at) = run.last;
         self.space = space;
-        for (open, of_run) in self.open.iter_mut().zip(&run.open) {
+        for (wanted, of_run) in run.open.iter() {
+            let Some(open) = self.open.meet(wanted) else { continue };
             open.entered += of_run.entered;
             open.is_recursive |= of_run.is_recursive;
         }

@@ -5,7 +5,7 @@ use model::{Avma, EventTime, FunctionId, Ns};
 use crate::children::Child;
 use crate::report::{ChildKind, Status};
 use crate::session::Session;
-use crate::stack::{Frame, FrameKind};
+use crate::stack::{Frame, FrameKind, StartDoubt};
 use crate::thread::{Ending, Thread};
 use crate::total::RunningTotal;
 use crate::tree::{Gatherer, Node, Part};
@@ -13,14 +13,14 @@ use crate::tree::{Gatherer, Node, Part};
 impl<'a> Thread<'a> {
     /// Adds the frame on top, which ends, to what the call did that it is a child of.
     #[inline(always)]
-    pub(crate) fn add_as_child(&mut self, session: &mut Session<'a>, end: Ns, off_cpu_ns: u64) {
+    pub(crate) fn add_as_child(&mut self, session: &mut Session<'a>, end: EventTime, off_cpu_ns: u64) {
         if self.stack.gathers_top() {
             self.add_child(session, end, off_cpu_ns);
         }
     }
 
     #[inline(never)]
-    fn add_child(&mut self, session: &mut Session<'a>, end: Ns, off_cpu_ns: u64) {
+    fn add_child(&mut self, session: &mut Session<'a>, end: EventTime, off_cpu_ns: u64) {
         if let Some((frame, below)) = self.stack.split_last()
             && let Some((child, total)) = child(&self.trees, frame, below, end, off_cpu_ns)
         {
@@ -31,7 +31,7 @@ impl<'a> Thread<'a> {
     /// Adds a frame to what the one on top did, which it would have been above until now.
     #[inline(always)]
     pub(crate) fn add_child_above(&mut self, session: &mut Session<'a>, frame: &Frame) {
-        let (end, off_cpu_ns) = (self.now.point, self.off_cpu.total_ns());
+        let (end, off_cpu_ns) = (self.now, self.off_cpu.total_ns());
         if self.stack.gathers()
             && let Some((child, total)) = child(&self.trees, frame, &self.stack, end, off_cpu_ns)
         {
@@ -77,10 +77,12 @@ impl<'a> Thread<'a> {
             return;
         }
         let (function, space) = (FunctionId::UNKNOWN, self.space);
+        let sum_ns = self.now.point.since(since.0.point);
         let total = RunningTotal {
             count: 1,
-            sum_ns: self.now.point.since(since.0.point),
+            sum_ns,
             off_cpu_ns: self.off_cpu.total_ns().saturating_sub(since.1),
+            error_ns: StartDoubt::of(since.0).error_ns(self.now, sum_ns),
         };
         if self.stack.gathers() {
             let child = Child { kind, function, space, site };
@@ -113,11 +115,12 @@ fn child(
     trees: &Gatherer,
     frame: &Frame,
     below: &[Frame],
-    end: Ns,
+    end: EventTime,
     off_cpu_ns: u64,
 ) -> Option<(Child, RunningTotal)> {
     let Part::Node(kind) = part(trees, frame, below) else { return None };
-    let (_, total) = took(trees, frame, end, off_cpu_ns);
+    let (_, mut total) = took(trees, frame, end.point, off_cpu_ns);
+    total.error_ns = frame.start_doubt.error_ns(end, total.sum_ns);
     let site = if frame.kind.is_mark() { Avma(0) } else { frame.site };
     let child = Child { kind, function: frame.function, space: frame.space, site };
     (frame.kind != FrameKind::Found).then_some((child, total))
@@ -146,5 +149,5 @@ fn part(trees: &Gatherer, frame: &Frame, below: &[Frame]) -> Part<ChildKind> {
 fn took(trees: &Gatherer, frame: &Frame, end: Ns, off_cpu_ns: u64) -> (Ns, RunningTotal) {
     let (start, off_cpu_then) = trees.start_of(frame);
     let off_cpu_ns = off_cpu_ns.saturating_sub(off_cpu_then);
-    (start, RunningTotal { count: 1, sum_ns: end.since(start), off_cpu_ns })
+    (start, RunningTotal { count: 1, sum_ns: end.since(start), off_cpu_ns, error_ns: 0 })
 }

@@ -93,8 +93,26 @@ impl<'a> Thread<'a> {
                 self.goes_on_as_it_must();
             }
             self.find_caller(session, to);
+            self.returns_out_of_sight();
         }
         self.pop_group(session, false);
+    }
+
+    /// The frame on top returns to a caller out of sight: of the calls that are open below, those whose
+    /// callers may have made it may have been left.
+    fn returns_out_of_sight(&mut self) {
+        let Some(top) = self.stack.len().checked_sub(1) else { return };
+        let base = self.group_base(top);
+        let Some(&Frame { kind: FrameKind::Filter, site, .. }) = self.stack.get(base) else { return };
+        let group = self.stack.iter().skip(base).filter(|frame| frame.is_active).count();
+        let below = self.stack.activations.len().saturating_sub(group);
+        let (below, group) = self.stack.activations.split_at_mut(below);
+        match below.last_mut() {
+            Some(open) => open.passed.add(site),
+            None => group.iter().filter_map(|call| call.wanted).for_each(|wanted| {
+                self.outer_sites.add(wanted, site);
+            }),
+        }
     }
 
     /// The frame on top may return to the first address of a function.  As in `ret`, which otherwise is a jump there:
@@ -211,13 +229,16 @@ impl<'a> Thread<'a> {
             }
             self.pop_group(session, true);
         }
-        if self.goes_on_at_mark(session, to) {
+        let returned = self.stack.iter().rposition(|frame| frame.hidden && frame.ret == to.ip);
+        // What was called after a handler had interrupted code there returns first.
+        let is_return = !to.at_entry && returned > self.mark_of(to.ip);
+        if !is_return && self.goes_on_at_mark(session, to) {
             // A handler out of sight has returned.
         } else if to.at_entry {
             let mut frame = self.frame(to.function, FrameKind::Filter);
             frame.entry = to.ip;
             self.push(session, frame, true);
-        } else if let Some(i) = self.stack.iter().rposition(|f| f.hidden && f.ret == to.ip) {
+        } else if let Some(i) = returned {
             self.close_to(session, i + 1, Status::Unwound);
             self.pop_group(session, false);
             self.goes_on_as_it_must();

@@ -11,7 +11,7 @@ use model::{Avma, EventTime, FunctionKind, Site, SpaceId, Target, TraceEvent, Tr
 
 use crate::report::{ChildKind, Status};
 use crate::session::Session;
-use crate::stack::{Frame, FrameKind, NOT_KNOWN};
+use crate::stack::{Frame, FrameKind, NOT_KNOWN, StartDoubt};
 use crate::thread::Thread;
 
 /// Functions of a thread that are remembered as handlers: there are 64 signals.
@@ -116,6 +116,10 @@ impl<'a> Thread<'a> {
         let Some(mark) = mark else { return false };
         self.close_to(session, mark + 1, Status::Unwound);
         self.close(session, Status::Complete, false);
+        if to.at_entry && session.around.has_ip_filter {
+            // A handler out of sight may have left it (`siglongjmp`), and this is the next call.
+            self.stack.last_mut().into_iter().for_each(|frame| frame.undecided = true);
+        }
         true
     }
 
@@ -182,6 +186,7 @@ impl<'a> Thread<'a> {
         }
         let mut mark = self.frame(to.function, kind);
         (mark.site, mark.start, mark.off_cpu_ns) = (interrupted, since.0.point, since.1);
+        mark.start_doubt = StartDoubt::of(since.0);
         self.push(session, mark, false);
         let mut handler = self.frame(to.function, FrameKind::Signal);
         handler.entry = to.ip;

@@ -92,7 +92,7 @@ impl<C: Copy + Eq + Hash> OpenSums<C> {
             return None;
         }
         let off_cpu_ns = row.off_cpu_ns.unwrap_or_default();
-        let part = RunningTotal { count: calls, sum_ns: row.latency_ns, off_cpu_ns };
+        let part = RunningTotal { count: calls, sum_ns: row.latency_ns, off_cpu_ns, error_ns: row.error_ns };
         self.observed.add(part);
         self.callers.entry(caller).or_default().add(part);
         let inside = self.children.merge(children.iter().copied());
@@ -120,7 +120,7 @@ impl<C: Copy + Eq + Hash> OpenSums<C> {
         OpenCalls {
             observed: known(self.observed),
             resumed: known(self.resumed),
-            children: self.children.named(name).rows(known(self.observed), percent),
+            children: self.children.named(name).rows(known(self.observed), self.observed.error_ns, percent),
             callers,
             overfull: self.overfull,
         }

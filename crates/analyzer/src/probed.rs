@@ -8,6 +8,7 @@
 //! was unwound was not seen to end: it is cut.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use model::schedule::ThreadLife;
 use model::{
@@ -77,7 +78,7 @@ impl<'a> ProbedAnalysis<'a> {
             request: request.clone(),
             functions,
             // The probes follow the scheduler.
-            calls: Aggregate::new(request, OffCpuKnown(true)),
+            calls: Aggregate::new(Arc::new(request.clone()), OffCpuKnown(true)),
             children: FxHashMap::default(),
             intervals: Intervals::default(),
             causes: request.functions.iter().map(|_| CauseSums::default()).collect(),
@@ -157,7 +158,7 @@ impl<'a> ProbedAnalysis<'a> {
             cpu: Some(call.cpu),
             start_ns: call.start,
             latency_ns: call.end.since(call.start),
-            error_ns: cost.own_ns.saturating_add(cost.hit_ns.saturating_mul(call.probes.saturating_sub(1))),
+            error_ns: error_ns(call, cost),
             off_cpu_ns: Some(call.off_cpu.total_ns()),
             status,
             cut_by,
@@ -197,7 +198,7 @@ impl<'a> ProbedAnalysis<'a> {
     }
 
     /// A child's call ends: it counts if the call that it is in has called it.
-    fn child(&mut self, call: &ProbedCall, parent: u64, function: FunctionId) {
+    fn child(&mut self, call: &ProbedCall, parent: u64, (function, cost): (FunctionId, ProbeCost)) {
         if !matches!(call.end_kind, ProbedEnd::Return | ProbedEnd::Jump) {
             return;
         }
@@ -209,9 +210,19 @@ impl<'a> ProbedAnalysis<'a> {
         }
         let key = ChildKey { kind: ChildKind::Call, function, site };
         let off_cpu_ns = call.off_cpu.total_ns();
-        let total = RunningTotal { count: 1, sum_ns: call.end.since(call.start), off_cpu_ns };
+        let total = RunningTotal {
+            count: 1,
+            sum_ns: call.end.since(call.start),
+            off_cpu_ns,
+            error_ns: error_ns(call, cost),
+        };
         self.children.entry((call.tid, parent)).or_default().add(key, total);
     }
+}
+
+/// What probes have added to the time of a call at most.
+fn error_ns(call: &ProbedCall, cost: ProbeCost) -> u64 {
+    cost.own_ns.saturating_add(cost.hit_ns.saturating_mul(call.probes.saturating_sub(1)))
 }
 
 impl ProbeSink for ProbedAnalysis<'_> {
@@ -223,7 +234,7 @@ impl ProbeSink for ProbedAnalysis<'_> {
         self.seen += 1;
         self.threads.entry(call.tid).or_default();
         if let Some(parent) = call.parent {
-            return self.child(call, parent, function);
+            return self.child(call, parent, (function, cost));
         }
         let row = self.row(call, function, cost);
         let children = self.children.remove(&(call.tid, call.number)).unwrap_or_default();

@@ -324,6 +324,8 @@ pub struct ChildRow {
     pub site: Option<Place>,
     /// Time; the mean is `sum_ns / count`.  For `*self`, `count` is the number of calls.
     pub total: Total,
+    /// The true time is at most so far from `total.sum_ns`.
+    pub error_ns: u64,
     /// On-CPU time as a share of one core; `None`: not known.
     pub cpu_percent: Option<f64>,
 }

@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn children_follow_their_rows() {
         let key = |function| ChildKey { kind: ChildKind::Call, function: FunctionId(function), site: None };
-        let total = |sum_ns| RunningTotal { count: 1, sum_ns, off_cpu_ns: 0 };
+        let total = |sum_ns| RunningTotal { count: 1, sum_ns, off_cpu_ns: 0, error_ns: 0 };
         let row = |children: &[(u32, u64)]| {
             children.iter().map(|(function, ns)| (key(*function), total(*ns))).collect::<Vec<_>>()
         };

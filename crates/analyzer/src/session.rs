@@ -1,5 +1,7 @@
 //! What all threads share while a recording is analysed.
 
+use std::sync::Arc;
+
 use model::{AuxOffset, AuxOwner, FunctionSet, SpaceId};
 use rustc_hash::FxHashMap;
 
@@ -28,7 +30,7 @@ pub(crate) struct EndedCall<'c> {
 pub(crate) struct Session<'a> {
     pub(crate) around: Surroundings<'a>,
     pub(crate) off_cpu: OffCpuKnown,
-    pub(crate) roles: Roles,
+    pub(crate) roles: Arc<Roles>,
     pub(crate) ancestor: Option<Ancestor>,
     pub(crate) stack_switches: bool,
     pub(crate) map: CodeMap<'a>,
@@ -48,22 +50,31 @@ pub(crate) struct Session<'a> {
     pub(crate) spare: Vec<Activation>,
     /// Events that undecided landings of all threads hold.
     pub(crate) held_events: usize,
-    wanted_len: usize,
     buffers: FxHashMap<AuxOwner, u32>,
 }
 
 impl<'a> Session<'a> {
     pub(crate) fn new(request: &Request, around: Surroundings<'a>) -> Self {
+        Self::with(Arc::new(request.clone()), Arc::new(Roles::new(request)), around, CodeMap::new(around))
+    }
+
+    /// Of a request whose functions have these roles.
+    pub(crate) fn with(
+        request: Arc<Request>,
+        roles: Arc<Roles>,
+        around: Surroundings<'a>,
+        map: CodeMap<'a>,
+    ) -> Self {
         let off_cpu = OffCpuKnown(around.no_off_cpu().is_none());
         Self {
             around,
             off_cpu,
-            roles: Roles::new(request),
+            roles,
             ancestor: request.ancestor,
             stack_switches: request.stack_switches,
-            map: CodeMap::new(around),
+            map,
+            causes: TracedCauses::new(around, &request),
             calls: Aggregate::new(request, off_cpu),
-            causes: TracedCauses::new(around, request),
             loss: Ledger::default(),
             limits: Limits::default(),
             trees: None,
@@ -72,7 +83,6 @@ impl<'a> Session<'a> {
             places: ChildPlaces::default(),
             spare: Vec::new(),
             held_events: 0,
-            wanted_len: request.functions.len(),
             buffers: around.buffers.iter().map(|buffer| (buffer.owner, buffer.index)).collect(),
         }
     }
@@ -132,10 +142,6 @@ impl<'a> Session<'a> {
         let at_scheduler = |entry| self.around.functions.function_at(SpaceId::default(), entry).id;
         let functions = self.roles.functions();
         Some(functions.iter().chain(self.around.scheduler.map(at_scheduler)).collect())
-    }
-
-    pub(crate) fn wanted_len(&self) -> usize {
-        self.wanted_len
     }
 
     pub(crate) fn buffer(&self, owner: AuxOwner) -> Option<u32> {

@@ -12,9 +12,11 @@ use crate::ghosts::Ghosts;
 use crate::kernel::Left;
 use crate::landing::Undecided;
 use crate::off_cpu::OffCpuClock;
+use crate::passed::OuterSites;
 use crate::report::{Cut, CutCause, Status};
 use crate::session::Session;
-use crate::stack::{CHAIN_MAX, DEPTH_MAX, Frame, FrameKind, NOT_KNOWN, Stack};
+use crate::sparse::Sparse;
+use crate::stack::{CHAIN_MAX, DEPTH_MAX, Frame, FrameKind, NOT_KNOWN, Stack, StartDoubt};
 use crate::tree::{Gatherer, Trees};
 use crate::window::ThreadWindow;
 
@@ -56,8 +58,9 @@ pub(crate) struct Thread<'a> {
     pub(crate) ghosts: Ghosts,
     /// Functions that the kernel has entered as handlers of signals.
     pub(crate) handlers: Vec<FunctionId>,
+    pub(crate) outer_sites: OuterSites,
     /// By wanted function.
-    pub(crate) open: Vec<Open>,
+    pub(crate) open: Sparse<Open>,
     /// Indices of the ancestor's activations in those of `stack`.
     pub(crate) ancestors: Vec<usize>,
     /// What cuts the frames that end now.
@@ -111,7 +114,8 @@ impl<'a> Thread<'a> {
             dead: life.map_or(&[], |l| &l.dead),
             ghosts: Ghosts::default(),
             handlers: Vec::new(),
-            open: vec![Open::default(); session.wanted_len()],
+            outer_sites: OuterSites::default(),
+            open: Sparse::default(),
             ancestors: Vec::new(),
             cut_by: None,
             trees: Gatherer::new(session.trees.as_ref().map(|(_, wanted)| wanted)),
@@ -253,6 +257,7 @@ impl<'a> Thread<'a> {
             gathers: false,
             undecided: self.is_lost && kind == FrameKind::Found,
             start: self.now.point,
+            start_doubt: StartDoubt::of(self.now),
             off_cpu_ns: self.off_cpu.total_ns(),
             first: 0,
         }
@@ -367,7 +372,7 @@ impl<'a> Thread<'a> {
     fn is_proved(&mut self, base: usize) {
         self.unproved = base;
         for (frame, activation) in self.stack.active(base) {
-            let open = activation.wanted.and_then(|wanted| self.open.get(wanted as usize));
+            let open = activation.wanted.and_then(|wanted| self.open.get(wanted));
             let Some(open) = open else { continue };
             let is_recursive = open.is_recursive || self.is_in_recursion;
             frame.undecided |= is_recursive;
@@ -421,7 +426,7 @@ impl<'a> Thread<'a> {
     #[inline(always)]
     pub(crate) fn close(&mut self, session: &mut Session<'a>, status: Status, by_jump: bool) {
         if self.is_plain_end() {
-            self.add_as_child(session, self.now.point, self.off_cpu.total_ns());
+            self.add_as_child(session, self.now, self.off_cpu.total_ns());
             self.stack.pop();
         } else {
             self.close_with_care(session, status, by_jump);
@@ -448,7 +453,7 @@ impl<'a> Thread<'a> {
         let is_active = frame.is_active;
         let end = self.ending(status, by_jump);
         let has_tree = is_active && self.end_activation(session, end);
-        self.add_as_child(session, end.time.point, end.off_cpu_ns);
+        self.add_as_child(session, end.time, end.off_cpu_ns);
         if self.trees.is_open() {
             self.gather(session, end);
         }

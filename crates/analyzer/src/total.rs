@@ -63,6 +63,8 @@ pub(crate) struct RunningTotal {
     pub(crate) count: u64,
     pub(crate) sum_ns: u64,
     pub(crate) off_cpu_ns: u64,
+    /// Their true time is at most so far from `sum_ns`.
+    pub(crate) error_ns: u64,
 }
 
 impl RunningTotal {
@@ -71,12 +73,13 @@ impl RunningTotal {
         self.count += other.count;
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
         self.off_cpu_ns = self.off_cpu_ns.saturating_add(other.off_cpu_ns);
+        self.error_ns = self.error_ns.saturating_add(other.error_ns);
     }
 
     /// What is known of it.
     #[inline]
     pub(crate) fn known(self, off_cpu: OffCpuKnown) -> Total {
-        let Self { count, sum_ns, off_cpu_ns } = self;
+        let Self { count, sum_ns, off_cpu_ns, .. } = self;
         Total { count, sum_ns, off_cpu_ns: off_cpu.ns(off_cpu_ns) }
     }
 }
@@ -108,7 +111,7 @@ mod tests {
         assert_eq!(sum.without(&known(None)).on_cpu_ns(), None);
         sum.add(known(None));
         assert_eq!((sum.count, sum.sum_ns, sum.off_cpu_ns, sum.on_cpu_ns()), (3, 90, None, None));
-        let running = RunningTotal { count: 1, sum_ns: 30, off_cpu_ns: 0 };
+        let running = RunningTotal { count: 1, sum_ns: 30, off_cpu_ns: 0, error_ns: 0 };
         assert_eq!(
             (running.known(OffCpuKnown(true)), running.known(OffCpuKnown(false))),
             (known(Some(0)), known(None))

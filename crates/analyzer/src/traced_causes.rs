@@ -17,6 +17,7 @@ use crate::off_cpu_causes::{CauseSums, Reason, StackNames, ToldBy, by_reason, re
 use crate::report::{CallId, CallRow, FunctionReport};
 use crate::request::{Request, Surroundings};
 use crate::row_reasons::RowReasons;
+use crate::sparse::Sparse;
 
 /// Gathers them for all wanted functions.
 pub(crate) struct TracedCauses<'a> {
@@ -24,7 +25,7 @@ pub(crate) struct TracedCauses<'a> {
     /// Those with calls that were off the CPU.
     threads: FxHashMap<Tid, Vec<Interval>>,
     /// By wanted function.
-    functions: Vec<OfFunction>,
+    functions: Sparse<OfFunction>,
     /// What each single call waited for is asked for, too.
     of_rows: bool,
 }
@@ -57,8 +58,12 @@ struct Interval {
 
 impl<'a> TracedCauses<'a> {
     pub(crate) fn new(around: Surroundings<'a>, request: &Request) -> Self {
-        let functions = request.functions.iter().map(|_| OfFunction::default()).collect();
-        Self { around, threads: FxHashMap::default(), functions, of_rows: request.row_children }
+        Self {
+            around,
+            threads: FxHashMap::default(),
+            functions: Sparse::default(),
+            of_rows: request.row_children,
+        }
     }
 
     /// A call that is reported, and its thread's off-CPU time at its begin and end.
@@ -69,7 +74,7 @@ impl<'a> TracedCauses<'a> {
         }
         let schedule = self.around.schedule;
         let names = &Recorded(self.around);
-        let Some(function) = self.functions.get_mut(wanted as usize) else { return };
+        let Some(function) = self.functions.meet(wanted) else { return };
         let intervals = self.threads.entry(row.tid).or_insert_with(|| intervals(schedule, row.tid));
         let first = intervals.partition_point(|interval| interval.so_far_ns <= from_ns);
         let inside = || intervals.iter().skip(first).take_while(|interval| interval.so_far_ns <= to_ns);
@@ -91,7 +96,8 @@ impl<'a> TracedCauses<'a> {
         if !self.around.schedule.has_switches() {
             return;
         }
-        for (report, OfFunction { sums, rows }) in reports.iter_mut().zip(self.functions) {
+        let len = reports.len();
+        for (report, OfFunction { sums, rows }) in reports.iter_mut().zip(self.functions.into_all(len)) {
             report.off_cpu_causes = Some(sums.finish(told_by));
             report.row_reasons = RowReasons::of_rows(&report.rows, &rows);
         }

@@ -382,6 +382,9 @@ impl Clock {
         let Some(Mtc { on_time, late }) =
             self.crystal.mtc(payload, now, anchor::longest_lag(self.lag_cycle()))
         else {
+            if self.crystal.is_stale(payload, now) {
+                self.contradicts_crystal();
+            }
             return;
         };
         let anchor = match late {
@@ -392,11 +395,18 @@ impl Clock {
             self.discontinuity(); // the cycles since the last anchor do not explain the time: the core has slept
         }
         if self.is_before_last_anchor(anchor) {
-            self.errors += 1;
-            return self.crystal.forget();
+            return self.contradicts_crystal();
         }
         self.set_anchor(anchor);
         self.cyc_straddles = false;
+    }
+
+    /// What cycles or another anchor say cannot be, by the crystal's counter: up to the next TMA it says
+    /// nothing, and how much of the time since the last anchor the cycles stand for is unknown.
+    fn contradicts_crystal(&mut self) {
+        self.errors += 1;
+        self.crystal.forget();
+        self.discontinuity();
     }
 
     /// The cycles since the last anchor say that an MTC packet that may be late is not: they account for all of the time up to
@@ -442,5 +452,7 @@ impl Clock {
     }
 }
 
+#[cfg(test)]
+mod contradictions;
 #[cfg(test)]
 mod tests;

@@ -67,6 +67,7 @@ fn child(kind: ChildKind, function: u32, svma: u64, count: u64, sum_ns: u64, off
         function: FunctionId(function),
         site: if svma == 0 { None } else { place(svma) },
         total: Total { count, sum_ns, off_cpu_ns: Some(off_cpu_ns) },
+        error_ns: 0,
         cpu_percent: Some((sum_ns - off_cpu_ns) as f64 / 10_000.0),
     }
 }

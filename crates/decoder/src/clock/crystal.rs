@@ -200,6 +200,15 @@ impl Crystal {
         self.base = Some(Base { tsc: tick, tma: tsc, passed: 0, counter: u64::from(ctc), known_bits: 16 });
     }
 
+    /// An MTC packet says again what was known, but it is not earlier than `now`, when the counter had
+    /// changed.
+    pub(super) fn is_stale(&self, payload: u8, now: u128) -> bool {
+        let Some((base, ratio)) = self.base.as_ref().zip(self.ratio) else { return false };
+        let known = base.counter >> self.period;
+        let is_known = base.known_bits >= self.period + 8 && known & 0xff == payload.into();
+        is_known && base.anchor(ratio, ((known + 1) << self.period) - base.counter).hi < now
+    }
+
     /// An MTC packet, when it is not earlier than `now` (ticks with fraction); `None` if it says nothing.  `lag`: how old TSC and TMA may
     /// be, in such ticks.
     pub(super) fn mtc(&mut self, payload: u8, now: u128, lag: u128) -> Option<Mtc> {

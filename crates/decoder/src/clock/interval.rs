@@ -76,6 +76,8 @@ pub(super) struct Interval {
     pub(super) measured: Option<Measured>,
     /// Time passed in it that cycles do not account for, nobody knows where.
     pub(super) stalls: bool,
+    /// The anchors around it are still to be narrowed, and what follows fits its start.
+    pub(super) narrowing: Option<bool>,
     /// How long a cycle is, once that is settled, if it is known.
     cycle: Option<Range>,
 }
@@ -174,7 +176,7 @@ impl Interval {
         cbr: Option<Multiples>,
         measured: Option<Measured>,
     ) -> Self {
-        Self { left, right, all, cbr, measured, stalls: false, cycle: None }
+        Self { left, right, all, cbr, measured, stalls: false, narrowing: None, cycle: None }
     }
 
     /// How long a cycle is, is settled.
@@ -234,36 +236,52 @@ impl Interval {
         })
     }
 
+    /// Bounds the lag of a TSC packet that this interval ends with, where `next` begins, and narrows the
+    /// anchor that it starts with by its cycles and its end: what `next` leaves of that.  False if they
+    /// contradict each other.  `cycle`: around it, where they do not say.
+    pub(super) fn narrow_start(&mut self, next: Option<&Self>, cycle: Option<Range>, unseen: u64) -> bool {
+        let around = [self.cycle, next.and_then(|next| next.cycle)].into_iter().flatten();
+        let end = self.right.bounded(around.reduce(Range::hull).or(cycle));
+        self.right = next.and_then(|next| end.within((next.left.lo, next.left.hi))).unwrap_or(end);
+        let fits = self.left.kind == Kind::Final || self.narrow_start_by_end(cycle, unseen);
+        self.right = end;
+        fits
+    }
+
+    fn narrow_start_by_end(&mut self, cycle: Option<Range>, unseen: u64) -> bool {
+        let wide = self.left.bounded(self.cycle.or(cycle));
+        self.left = wide;
+        let own = wide.within(self.bounds_by_cycles(Span::default(), unseen));
+        // The estimate is the same whether or not a segment begins here, which does not know where its first
+        // CYC counts from.
+        let all = Span { doubt: Doubt { cycles: 0, ..self.all.doubt }, ..self.all };
+        let likely = wide.within(Self { all, ..*self }.bounds_by_cycles(Span::default(), unseen));
+        let estimate = likely.unwrap_or(wide).narrowed(self.start_estimate()).best;
+        self.left = own.unwrap_or(wide).narrowed(Some(estimate));
+        own.is_some()
+    }
+
     /// Narrows the anchor that this interval ends with, where `next` begins, by what bounds it from both sides: this interval's start and
-    /// cycles, and the cycles and end of `next`.  The latter alone narrow the start of `next` if that is in PSB+.  `cycle`: around
-    /// it, where they do not say.  False if nothing fits all of that.  The estimate of an end in PSB+ is that of the start of `next`, or
-    /// the usual lag: no estimate before the PSB is later than one after it.
+    /// cycles, and the start of `next`, which [`Self::narrow_start`] has narrowed.  In PSB+ that is all that
+    /// narrows the start of `next`. False if nothing fits all of that.  The estimate of an end in PSB+ is
+    /// that of the start of `next`, or the usual lag: no estimate before the PSB is later than one after it.
     ///
     /// ```text
     ///   MTC ------ cycles ------ TSC ------ cycles ------ MTC
     ///   at least, and at most if    at most, and at least if
     ///   tracing was always on       tracing was always on
     /// ```
-    pub(super) fn narrow_end(
-        &mut self,
-        mut next: Option<&mut Self>,
-        cycle: Option<Range>,
-        unseen: u64,
-    ) -> bool {
-        let around = [self.cycle, next.as_ref().and_then(|next| next.cycle)].into_iter().flatten();
-        let wide = self.right.bounded(around.reduce(Range::hull).or(cycle));
-        let mut fits = true;
-        let mut right = wide;
+    pub(super) fn narrow_end(&mut self, next: Option<&mut Self>, unseen: u64) -> bool {
+        let wide = self.right;
         let in_psb = wide.kind == Kind::PsbTsc;
-        let mut estimate = if in_psb { Some(wide.best) } else { self.end_estimate() };
-        if let Some(next) = &mut next {
-            fits = next.narrow_start(cycle, unseen);
-            estimate = if in_psb { Some(next.left.best) } else { next.start_estimate().or(estimate) };
-            right = right.within((next.left.lo, next.left.hi)).unwrap_or(wide);
-        }
-        self.right = wide;
-        let own = right.within(self.bounds_by_cycles(self.all, unseen));
-        fits &= own.is_some();
+        let estimate = match &next {
+            Some(next) if in_psb => Some(next.left.best),
+            None if in_psb => Some(wide.best),
+            _ => next.as_ref().and_then(|next| next.start_estimate()).or_else(|| self.end_estimate()),
+        };
+        let right = next.as_ref().map_or(Some(wide), |next| wide.within((next.left.lo, next.left.hi)));
+        let own = right.and_then(|right| right.within(self.bounds_by_cycles(self.all, unseen)));
+        let fits = own.is_some();
         let mut own = own.unwrap_or(wide);
         if in_psb {
             own.lo = next.as_ref().map_or(wide.lo, |next| next.left.lo).min(own.hi);
@@ -275,19 +293,6 @@ impl Interval {
             next.left = self.right;
         }
         fits
-    }
-
-    /// Narrows the anchor that this interval starts with by its cycles and its end; false if they contradict it.
-    pub(super) fn narrow_start(&mut self, cycle: Option<Range>, unseen: u64) -> bool {
-        let wide = self.left.bounded(self.cycle.or(cycle));
-        self.left = wide;
-        let own = wide.within(self.bounds_by_cycles(Span::default(), unseen));
-        // The estimate is the same whether or not a segment begins here, which does not know where its first CYC counts from.
-        let all = Span { doubt: Doubt { cycles: 0, ..self.all.doubt }, ..self.all };
-        let likely = wide.within(Self { all, ..*self }.bounds_by_cycles(Span::default(), unseen));
-        let estimate = likely.unwrap_or(wide).narrowed(self.start_estimate()).best;
-        self.left = own.unwrap_or(wide).narrowed(Some(estimate));
-        own.is_some()
     }
 
     /// The start by its end and its cycles, if these are more exact than a TSC packet.

@@ -86,23 +86,28 @@ impl Clock {
     }
 
     /// Narrows the anchors of the intervals that wait, now that the length of their cycles is known, and counts what contradicts
-    /// itself among those.
+    /// itself among those.  First from the last to the first, by what follows each: so what one anchor leaves
+    /// open is what all behind it do, and an end that fits its own interval and the next one fits all.
     fn narrow_waiting(&mut self) {
         let (unseen, cycle) = (self.unseen_cycles, self.lag_cycle());
         let mut errors = 0;
+        let mut next: Option<&Interval> = None;
+        for interval in self.timeline.waiting().rev() {
+            let is_narrow = interval.is_narrow();
+            let fits = interval.narrow_start(next, cycle, unseen);
+            interval.narrowing = (!is_narrow).then_some(fits);
+            next = Some(interval);
+        }
         let mut waiting = self.timeline.waiting();
         let Some(mut interval) = waiting.next() else { return };
-        let mut was_narrow = interval.is_narrow();
-        let mut fits = interval.left.kind == Kind::Final || interval.narrow_start(cycle, unseen);
         loop {
             let mut next = waiting.next();
-            let next_was_narrow = next.as_ref().is_none_or(|next| next.is_narrow());
-            if interval.right.kind != Kind::Final {
-                fits &= interval.narrow_end(next.as_deref_mut(), cycle, unseen);
-            }
-            errors += u64::from(!was_narrow && (!fits || interval.contradicts(unseen)));
+            let is_final = interval.right.kind == Kind::Final;
+            let fits = is_final || interval.narrow_end(next.as_deref_mut(), unseen);
+            let is_error = |starts: bool| !starts || !fits || interval.contradicts(unseen);
+            errors += u64::from(interval.narrowing.is_some_and(is_error));
             let Some(next) = next else { break };
-            (interval, fits, was_narrow) = (next, true, next_was_narrow);
+            interval = next;
         }
         if self.anchor.is_some_and(|last| last.kind != Kind::PsbTsc) {
             self.anchor = Some(interval.right);

@@ -160,6 +160,7 @@ struct Child {
     count: u64,
     sum: Option<u64>,
     mean: Option<f64>,
+    error_sum: Option<u64>,
     off_cpu_sum: Option<u64>,
     cpu_percent: Option<f64>,
 }
@@ -331,6 +332,7 @@ fn children(view: &View<'_>, rows: &[ChildRow]) -> Vec<Child> {
         count: row.total.count,
         sum: view.timed(row.total.sum_ns),
         mean: view.timed(row.total).and_then(mean),
+        error_sum: view.timed(row.error_ns),
         off_cpu_sum: row.total.off_cpu_ns,
         cpu_percent: row.cpu_percent,
     };

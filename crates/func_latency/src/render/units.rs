@@ -97,6 +97,19 @@ pub fn percent(share: f64) -> String {
     if share > 0.0 && share < 0.05 { "< 0.1".to_owned() } else { format!("{share:.1}") }
 }
 
+/// A share in percent that may be so much more or less, with no digit that says nothing: `24` for 24.3 +- 2,
+/// `< 40` for 12 +- 25.
+#[must_use]
+pub fn percent_within(share: f64, error: f64) -> String {
+    let most = (share + error).ceil();
+    match error {
+        _ if error < 0.05 => percent(share),
+        _ if error >= share => format!("< {}", if most < 100.0 { most } else { 100.0 }),
+        _ if error < 0.5 => percent(share),
+        _ => format!("{share:.0}"),
+    }
+}
+
 /// `part` of `whole` in percent; 0 if there is no whole.
 #[must_use]
 pub fn share(part: u64, whole: u64) -> f64 {
@@ -146,6 +159,9 @@ mod tests {
         assert_eq!(means[..5], ["0 ns", "0.01 ns", "5.64 ns", "564 ns", "1.00 us"]);
         assert_eq!([812, 1_200_000, 3_000_000_000].map(size), ["812 B", "1.20 MB", "3.00 GB"]);
         assert_eq!([0.0, 0.01, 99.96].map(percent), ["0.0", "< 0.1", "100.0"]);
+        let within = [(24.3, 0.01), (24.3, 0.3), (24.3, 2.0), (0.01, 0.01), (12.0, 25.0), (60.0, 70.0)];
+        let within = within.map(|(share, error)| percent_within(share, error));
+        assert_eq!(within, ["24.3", "24.3", "24", "< 0.1", "< 37", "< 100"]);
         assert_eq!([counted(1, "call"), counted(2, "call")], ["1 call", "2 calls"]);
     }
 }

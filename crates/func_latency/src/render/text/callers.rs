@@ -183,8 +183,7 @@ fn section(
     }
     rule(out, '-', width)?;
     writeln!(out, "Children of [{name}]\n  called from {}", group.bracketed(view))?;
-    children::write(out, view, &rows, width)?;
-    uncertain::children(out, group.sum_ns(), group.error_ns())
+    children::write(out, view, &rows, width)
 }
 
 /// Percentiles of several sets cannot be had from the percentiles of each: these figures can.

@@ -9,7 +9,9 @@ use model::FunctionId;
 use crate::render::View;
 use crate::render::names::child_name;
 use crate::render::table::{Align, Table, bar};
-use crate::render::units::{duration, grouped, mean_duration, percent, share};
+use crate::render::units::{
+    duration_within, grouped, mean_duration, mean_duration_within, percent_within, share,
+};
 
 const BAR: usize = 20;
 
@@ -77,12 +79,13 @@ pub(super) fn write(
     for folded in &rows {
         let (row, total) = (&folded.row, folded.row.total);
         let mut cells = folded.cells(view);
-        cells.extend([average(total.sum_ns, total.count), grouped(total.count)]);
-        cells.extend(total.off_cpu_ns.map(|off_cpu_ns| average(off_cpu_ns, total.count)));
-        cells.extend(row.cpu_percent.map(percent));
+        let cpu_error = |cpu_percent: f64| cpu_percent * row.error_ns as f64 / total.sum_ns.max(1) as f64;
+        cells.extend([average(row), grouped(total.count)]);
+        cells.extend(total.off_cpu_ns.map(|off_cpu_ns| mean(off_cpu_ns, total.count)));
+        cells.extend(row.cpu_percent.map(|cpu_percent| percent_within(cpu_percent, cpu_error(cpu_percent))));
         cells.extend([
-            duration(total.sum_ns),
-            percent(share(total.sum_ns, whole)),
+            duration_within(total.sum_ns, row.error_ns),
+            percent_within(share(total.sum_ns, whole), share(row.error_ns, whole)),
             bar(total.sum_ns, most, BAR),
         ]);
         table.row(cells);
@@ -90,7 +93,15 @@ pub(super) fn write(
     table.write(out, width)
 }
 
-fn average(sum: u64, count: u64) -> String {
+fn average(row: &ChildRow) -> String {
+    let Total { count, sum_ns, .. } = row.total;
+    match count {
+        0 => "-".to_owned(),
+        _ => mean_duration_within(sum_ns as f64 / count as f64, row.error_ns as f64 / count as f64),
+    }
+}
+
+fn mean(sum: u64, count: u64) -> String {
     if count == 0 { "-".to_owned() } else { mean_duration(sum as f64 / count as f64) }
 }
 
@@ -124,10 +135,11 @@ fn folded<'a>(children: impl Iterator<Item = &'a ChildRow>) -> Vec<Folded> {
     for child in children {
         let entry = by_callee.entry((child.kind, child.function));
         let folded = entry.or_insert_with(|| Folded {
-            row: ChildRow { total: Total::default(), cpu_percent: Some(0.0), ..*child },
+            row: ChildRow { total: Total::default(), error_ns: 0, cpu_percent: Some(0.0), ..*child },
             sites: Vec::new(),
         });
         folded.row.total.add(child.total);
+        folded.row.error_ns = folded.row.error_ns.saturating_add(child.error_ns);
         let cpu_percent = folded.row.cpu_percent.zip(child.cpu_percent);
         folded.row.cpu_percent = cpu_percent.map(|(sum, more)| sum + more);
         folded.sites.extend(child.site);

@@ -45,7 +45,6 @@ pub(super) fn write(
         rule(out, '-', width)?;
         writeln!(out, "Children of [{name}]")?;
         children::write(out, view, &function.children, width)?;
-        uncertain::children(out, function.latency.sum_ns, function.error.sum_ns)?;
     }
     if let Some(causes) = &function.off_cpu_causes {
         let about = off_cpu::About { name: &name, names: view.names, sched_apart_ns: view.sched_apart_ns };
@@ -283,7 +282,8 @@ pub(super) fn counts(
         let guessed = counted(function.undecided, "counted call");
         writeln!(
             out,
-            "  {guessed} may have ended at another time: control landed where several open calls had been, or may have"
+            "  {guessed} may have ended at another time: control landed where several open calls had been, or may have,\n  or \
+             calls from the same place came and went meanwhile, out of sight"
         )?;
     }
     inlined_note(out, inlined)

@@ -1,0 +1,62 @@
+//! Calls that came and went above an open one, out of sight.
+//!
+//! ```text
+//!   IP filter: f only               seen         may have been              or
+//!   main calls f                    f(1) begins  f(1) begins                f(1) begins
+//!   siglongjmp in a handler, main     |          f(1) is left               f(1) calls k, that calls main
+//!   main calls f                      | f(2)     f(2)                         f(2)
+//!   f returns to main                 |          f(2) has ended               f(2) has ended
+//! ```
+//! A frame that is left out of sight stays on the stack: what its callers call next looks like recursion.  So
+//! the sites that made calls which came and went above an open one are kept with it: if its own is among
+//! these, or one that calls its function when no call of it is open, it is a guess that it was open so long.
+
+use model::Avma;
+use rustc_hash::FxHashSet;
+
+/// Sites, at most [`Passed::MAX`] of them: beyond that it may be any.
+#[derive(Debug, Default)]
+pub(crate) struct Passed(Vec<Avma>);
+
+impl Passed {
+    const MAX: usize = 16;
+
+    /// This site has made a call above, which has returned; 0: it is not known.
+    pub(crate) fn add(&mut self, site: Avma) {
+        if self.0.len() <= Self::MAX && !self.0.contains(&site) {
+            self.0.push(site);
+        }
+    }
+
+    /// These calls came and went above another one, too.
+    pub(crate) fn add_all(&mut self, above: &Self) {
+        above.0.iter().for_each(|site| self.add(*site));
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// A site for which `is_caller` holds may be among them.
+    pub(crate) fn has(&self, is_caller: impl Fn(Avma) -> bool) -> bool {
+        self.0.len() > Self::MAX || self.0.iter().any(|&site| is_caller(site))
+    }
+}
+
+/// By wanted function: the sites out of sight whose calls of it were outermost, and have returned.
+#[derive(Debug, Default)]
+pub(crate) struct OuterSites(FxHashSet<(u32, Avma)>);
+
+impl OuterSites {
+    const MAX: usize = 1 << 12;
+
+    pub(crate) fn add(&mut self, wanted: u32, site: Avma) {
+        if self.0.len() < Self::MAX {
+            self.0.insert((wanted, site));
+        }
+    }
+
+    pub(crate) fn has(&self, wanted: u32, site: Avma) -> bool {
+        self.0.len() >= Self::MAX || self.0.contains(&(wanted, site))
+    }
+}
