@@ -18,6 +18,7 @@
 #include "frames.h"
 #include "jumps.h"
 #include "off_cpu.h"
+#include "stacks.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -98,7 +99,7 @@ static __noinline void enter(struct thread *thread, struct pt_regs *regs, struct
 			frame->is_looping = 0;
 			return;
 		}
-		if (frame->is_rewritten && hit->is_rewritten && caller == trampoline()) {
+		if (frame->is_rewritten && caller == trampoline()) {
 			/* A jump out of a function that goes on: both return together.  To its own entry, it is a loop. */
 			if (frame->function == hit->function)
 				return;
@@ -233,7 +234,7 @@ int on_probe(struct pt_regs *regs)
 	return 0;
 }
 
-/* How often functions are called, and nothing else. */
+/* How often functions are called, and from where. */
 SEC("uprobe")
 int on_count(struct pt_regs *regs)
 {
@@ -242,6 +243,7 @@ int on_count(struct pt_regs *regs)
 
 	if (value)
 		(*value)++;
+	keep_stack(regs, function);
 	return 0;
 }
 

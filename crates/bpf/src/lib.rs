@@ -6,6 +6,7 @@
 //! programs      the eBPF programs that pair entries with ends (bpf/probes.bpf.c), loaded
 //! attach        probes in processes
 //! session       one run: records of calls -> a sink
+//! stacks        where calls that were counted came from (bpf/stacks.h)
 //! wire          what programs and user space agree on (bpf/probes.h)
 //! sched         the scheduler's events of what is recorded (bpf/sched.bpf.c, sched_wire)
 //! waker_stack   what is told of who wakes a thread
@@ -25,6 +26,7 @@ mod programs;
 mod sched;
 mod sched_wire;
 mod session;
+mod stacks;
 mod waker_stack;
 mod wire;
 
@@ -33,7 +35,8 @@ pub use cost::{Cost, Costs};
 pub use error::BpfError;
 pub use probe_points::{CodeError, CodePart, Ends, FunctionCode, ProbePoint, ProbePoints};
 pub use sched::{SchedBy, SchedSession};
-pub use session::{Room, Session, Summary};
+pub use session::{Counted, Room, Session, Summary};
+pub use stacks::StackSeen;
 pub use waker_stack::WakerStack;
 
 /// Whether the kernel accepts the programs; true: with links for many probes at once.

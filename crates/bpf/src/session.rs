@@ -17,6 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::attach::{ProbedFunction, Which, attach};
 use crate::error::BpfError;
 use crate::programs::{Programs, Sizes};
+use crate::stacks::{ALL_BYTES_MAX, StackSeen};
 use crate::waker_stack::WakerStack;
 use crate::wire::{self, Told};
 
@@ -43,6 +44,15 @@ pub struct Summary {
     pub missed_switches: u64,
     /// Returns from where no call was known to be: the thread has switched its stack.
     pub odd_returns: u64,
+}
+
+/// Calls that were counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Calls of each function.
+    pub calls: Vec<u64>,
+    /// Stacks of some: of each function and each place that calls it, as far as there was room.
+    pub stacks: Vec<StackSeen>,
 }
 
 /// How much room there is.
@@ -85,15 +95,42 @@ impl Session {
         Ok(Self { programs, functions })
     }
 
-    /// How often each function is entered in so long.
+    /// How often each function is entered in so long, and from where.
     ///
     /// # Errors
-    /// A probe cannot be placed.
-    pub fn count(&mut self, time: Duration) -> Result<Vec<u64>, BpfError> {
+    /// A probe cannot be placed, or the ring cannot be read.
+    pub fn count(&mut self, time: Duration) -> Result<Counted, BpfError> {
         let links = attach(&self.programs, "on_count", &self.functions, Which::Entries)?;
-        std::thread::sleep(time);
+        let stacks = self.take_stacks(time)?;
         drop(links);
-        Ok((0u32..).zip(&self.functions).map(|(index, _)| self.programs.sum("hits", index)).collect())
+        let calls =
+            (0u32..).zip(&self.functions).map(|(index, _)| self.programs.sum("hits", index)).collect();
+        Ok(Counted { calls, stacks })
+    }
+
+    /// Empties the ring of stacks for so long.
+    fn take_stacks(&self, time: Duration) -> Result<Vec<StackSeen>, BpfError> {
+        let taken = RefCell::new((Vec::new(), 0));
+        let map = self.programs.map("stacks")?;
+        let failed = BpfError::other("cannot read the ring of stacks");
+        let mut builder = RingBufferBuilder::new();
+        let take = |bytes: &[u8]| {
+            let (stacks, all_bytes) = &mut *taken.borrow_mut();
+            if let Some(stack) = StackSeen::of(bytes).filter(|_| *all_bytes < ALL_BYTES_MAX) {
+                *all_bytes += stack.len();
+                stacks.push(stack);
+            }
+            0
+        };
+        builder.add(&map, take).map_err(&failed)?;
+        let ring = builder.build().map_err(&failed)?;
+        let started = Instant::now();
+        while started.elapsed() < time {
+            std::thread::sleep(INTERVAL.min(time.saturating_sub(started.elapsed())));
+            ring.consume().map_err(&failed)?;
+        }
+        drop(ring);
+        Ok(taken.into_inner().0)
     }
 
     /// Takes calls for `window`, or until `is_over`.

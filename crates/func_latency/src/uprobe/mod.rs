@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! functions  wanted functions, and what they call -> where they are probed, and in which processes
+//! unwinding  who stands above a call -> whether its return address may be rewritten
+//! ends       how the ends of each function's calls are seen, and what that costs
 //! overhead   how often they are called x what a probe costs here -> which children, or refuse
 //! (bpf)      calls
 //! report     calls -> the same report
@@ -9,9 +11,11 @@
 //! ```
 
 pub(crate) mod doctor;
+mod ends;
 mod functions;
 mod overhead;
 mod report;
+mod unwinding;
 
 pub(crate) use overhead::ProbeLimits;
 
@@ -19,7 +23,7 @@ use std::time::Duration;
 
 use analyzer::Limits;
 use anyhow::Result;
-use bpf::{Costs, Ends, ProbedFunction, Room, Session};
+use bpf::{Ends, ProbedFunction, Room, Session};
 use model::Schedule;
 use recorder::{Interrupts, Pmu, Proc, StartedProgram, Target};
 
@@ -31,9 +35,11 @@ use crate::messages;
 use crate::record_config::{RecordConfig, Then};
 use crate::render::units::{counted, duration};
 use crate::target::{self, Remarks};
+use ends::EndCosts;
 use functions::Candidate;
 use overhead::Moment;
 use report::{Live, Seen};
+use unwinding::Calls;
 
 /// The ring, if `-m` does not say.
 const RING_BYTES: u64 = 16 << 20;
@@ -43,7 +49,7 @@ const RING_BYTES: u64 = 16 << 20;
 pub(crate) fn takes(config: &RecordConfig) -> bool {
     match config.backend {
         Some(backend) => backend == BackendChoice::Uprobe,
-        None if config.ends == Ends::ByReturnAddress => true,
+        None if config.ends.is_some() => true,
         None => {
             let can = config.then == Then::Report && config.request.target != Target::WholeCpus;
             can && config.report.is_some() && Pmu::discover("/sys".as_ref()).is_err()
@@ -61,13 +67,13 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
             "--backend uprobe makes no recording: it reports what -f FUNC -p PID names, without `record`";
         return Err(failure(Exit::Usage, message));
     };
-    if config.ends == Ends::ByReturnAddress {
+    if config.ends == Some(Ends::ByReturnAddress) {
         messages::warn(
             "--uretprobe: return addresses are rewritten; an exception that is thrown through a probed function ends the program, \
              and so may whatever else walks or changes its stack",
         );
     }
-    if config.backend.is_none() && config.ends == Ends::AtInstructions {
+    if config.backend.is_none() && config.ends.is_none() {
         messages::note(
             "no Intel PT here: calls are timed by uprobes (func_latency doctor says what Intel PT needs)",
         );
@@ -90,7 +96,7 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
     if config.probing.most_probes > 0 {
         candidates.extend(functions::children(&code, &candidates, config.ends, &proc));
     }
-    let costs = Costs::measure(config.ends)?;
+    let costs = EndCosts::measure(config.ends)?;
     let room = Room { threads: room_for_threads(code.threads().len()), ring_bytes: ring_bytes(config)? };
     let moment = match program {
         Some(_) => Moment::before_the_program(candidates.len()),
@@ -99,6 +105,9 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
             Moment::of(&mut session, &target.processes(&proc))?
         }
     };
+    let calls = Calls::new(&code, &proc, candidates.len(), moment.stacks(), program.is_some());
+    let name = |candidate: &Candidate| code.image.function_name(candidate.id);
+    ends::settle(&mut candidates, wanted.len(), &calls, &costs, &name)?;
     let (chosen, cost) = overhead::choose(candidates, wanted.len(), &moment, &costs, config.probing)?;
     messages::note(match config.probing.most_percent.filter(|_| program.is_some()) {
         Some(percent) => format!("{cost}, and --max-overhead {percent} does not limit it"),

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use bpf::{Costs, Session};
+use bpf::{Counted, Session, StackSeen};
 use model::{Pid, Tid};
 use recorder::Proc;
 
+use super::ends::EndCosts;
 use super::functions::Candidate;
 use crate::exit::{Exit, failure};
 use crate::render::units::{duration, grouped, percent};
@@ -17,8 +18,8 @@ const COUNTED: Duration = Duration::from_millis(100);
 /// What a moment has shown.
 #[derive(Clone, Debug)]
 pub(super) struct Moment {
-    /// Calls of each function.
-    calls: Vec<u64>,
+    /// Calls of each function, and stacks of some.
+    counted: Counted,
     /// Time that the processes took on the CPU, with probes that only count.
     taken_ns: u64,
 }
@@ -26,7 +27,7 @@ pub(super) struct Moment {
 impl Moment {
     /// Nothing has been called yet.
     pub(super) fn before_the_program(functions: usize) -> Self {
-        Self { calls: vec![0; functions], taken_ns: 0 }
+        Self { counted: Counted { calls: vec![0; functions], stacks: Vec::new() }, taken_ns: 0 }
     }
 
     /// Counts the calls of a session's functions for a moment.
@@ -35,8 +36,13 @@ impl Moment {
     /// A probe cannot be placed.
     pub(super) fn of(session: &mut Session, pids: &[Pid]) -> Result<Self> {
         let before = cpu_ns(pids);
-        let calls = session.count(COUNTED)?;
-        Ok(Self { calls, taken_ns: cpu_ns(pids).saturating_sub(before) })
+        let counted = session.count(COUNTED)?;
+        Ok(Self { counted, taken_ns: cpu_ns(pids).saturating_sub(before) })
+    }
+
+    /// Where calls came from.
+    pub(super) fn stacks(&self) -> &[StackSeen] {
+        &self.counted.stacks
     }
 }
 
@@ -61,10 +67,11 @@ pub(super) fn choose(
     candidates: Vec<Candidate>,
     wanted: usize,
     moment: &Moment,
-    costs: &Costs,
+    costs: &EndCosts,
     limits: ProbeLimits,
 ) -> Result<(Vec<Candidate>, String)> {
-    let mut all: Vec<(Candidate, u64)> = candidates.into_iter().zip(moment.calls.iter().copied()).collect();
+    let mut all: Vec<(Candidate, u64)> =
+        candidates.into_iter().zip(moment.counted.calls.iter().copied()).collect();
     let mut children = all.split_off(wanted.min(all.len()));
     let cost_ns = |(candidate, calls): &(Candidate, u64)| {
         calls.saturating_mul(costs.of(&candidate.probed.points).call_ns)
@@ -148,7 +155,7 @@ fn cpu_ns(pids: &[Pid]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use bpf::{CodePart, Cost, Ends, FunctionCode, ProbePoints, ProbedFunction};
+    use bpf::{CodePart, Cost, Costs, Ends, FunctionCode, ProbePoints, ProbedFunction};
     use model::{FileOffset, FunctionId, Svma};
 
     use super::*;
@@ -158,12 +165,14 @@ mod tests {
         let part = CodePart { start: Svma(0), file_offset: FileOffset(0), bytes: &[0x55, 0x5d, 0xc3] };
         let points =
             ProbePoints::new(&FunctionCode { entry: Svma(0), parts: vec![part] }, Ends::default()).unwrap();
-        Candidate { id: FunctionId(id), probed: ProbedFunction { points, is_child, places: vec![] } }
+        let probed = ProbedFunction { points, is_child, places: vec![] };
+        Candidate { id: FunctionId(id), probed, at_instructions: None }
     }
 
     fn chosen(most_percent: f64, most_probes: usize) -> Result<(Vec<u32>, String)> {
         let candidates = (0..5).map(|id| candidate(id, id > 0)).collect();
-        let moment = Moment { calls: vec![100, 1_000, 0, 50, 50], taken_ns: 1_600_000 };
+        let counted = Counted { calls: vec![100, 1_000, 0, 50, 50], stacks: Vec::new() };
+        let moment = Moment { counted, taken_ns: 1_600_000 };
         let costs = Costs {
             emulated: Cost { call_ns: 1_000, inside_ns: 500, entry_ns: 500 },
             stepped: Cost { call_ns: 9_000, inside_ns: 500, entry_ns: 500 },
@@ -172,7 +181,7 @@ mod tests {
             candidates,
             1,
             &moment,
-            &costs,
+            &EndCosts::with(costs, costs),
             ProbeLimits { most_percent: Some(most_percent), most_probes },
         )?;
         Ok((chosen.into_iter().map(|candidate| candidate.id.0).collect(), text))

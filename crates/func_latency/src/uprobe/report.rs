@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use analyzer::{ProbeCost, ProbedAnalysis, Report, Request, StackNames, Surroundings};
 use anyhow::Result;
-use bpf::Costs;
+use bpf::Ends;
 use image::{Image, KernelSymbols};
 use model::{Avma, ClockOffsets, CodeSource, FunctionId, FunctionLookup, Ns, Pid, Schedule};
 use recorder::Target;
@@ -21,6 +21,7 @@ use crate::report_command::{leave_out_uncalled, seen, with_rows, write_report};
 use crate::target::{self, Wanted};
 use crate::{explain_command, messages, remedy};
 
+use super::ends::EndCosts;
 use super::functions::Candidate;
 
 /// What is asked of the analysis.
@@ -56,7 +57,7 @@ pub(super) fn analysis<'a>(
     code: &'a LiveCode,
     schedule: &'a Schedule,
     chosen: &[Candidate],
-    costs: &Costs,
+    costs: &EndCosts,
     names: &'a Live<'a>,
 ) -> ProbedAnalysis<'a> {
     let around = Surroundings {
@@ -119,7 +120,7 @@ pub(super) fn write(
     chosen: &[Candidate],
     wanted: Vec<Wanted>,
     seen: Seen,
-    costs: &Costs,
+    costs: &EndCosts,
 ) -> Result<Exit> {
     let Seen { mut report, realtime_offset_ns } = seen;
     let violations = if config.check { analyzer::check(&report) } else { Vec::new() };
@@ -162,7 +163,7 @@ fn processes(chosen: &[Candidate]) -> String {
 }
 
 /// What a report of probes does not know.
-fn limits(code: &LiveCode, chosen: &[Candidate], costs: &Costs) -> Vec<String> {
+fn limits(code: &LiveCode, chosen: &[Candidate], costs: &EndCosts) -> Vec<String> {
     let inside: BTreeSet<u64> =
         chosen.iter().map(|candidate| costs.of(&candidate.probed.points).inside_ns).collect();
     let inside: Vec<String> = inside.into_iter().map(duration).collect();
@@ -180,6 +181,16 @@ fn limits(code: &LiveCode, chosen: &[Candidate], costs: &Costs) -> Vec<String> {
             counted(children, "function")
         ),
     });
+    let rewritten =
+        chosen.iter().filter(|candidate| candidate.probed.points.ends == Ends::ByReturnAddress).count()
+            as u64;
+    if rewritten > 0 {
+        limits.push(format!(
+            "return addresses of {} were rewritten: calls that were running before are not seen to return, nor those nested deeper \
+             than 64",
+            counted(rewritten, "function")
+        ));
+    }
     let switchers = code.image.stack_switchers();
     if !switchers.is_empty() {
         let names: Vec<&str> = switchers.iter().map(|id| code.image.object_basename(*id)).collect();
