@@ -242,8 +242,7 @@ int on_count(struct pt_regs *regs)
 	__u64 *value = bpf_map_lookup_elem(&hits, &function);
 
 	if (value)
-		(*value)++;
-	keep_stack(regs, function);
+		keep_stack(regs, function, ++*value);
 	return 0;
 }
 

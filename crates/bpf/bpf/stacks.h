@@ -65,8 +65,11 @@ static __always_inline void fill_registers(__u64 *to, struct pt_regs *regs)
 	to[16] = regs->ip;
 }
 
-/* The stack of a call that begins, if its function was called from there less often than is kept. */
-static __always_inline void keep_stack(struct pt_regs *regs, __u32 function)
+/*
+ * The stack of a call that begins: of the first ones of its function from there, and of the first, second, fourth, eighth ... of its
+ * function on this CPU, as the first are the least deep of a recursion.
+ */
+static __always_inline void keep_stack(struct pt_regs *regs, __u32 function, __u64 number)
 {
 	__u64 id = bpf_get_current_pid_tgid();
 	struct from from = { .function = function, .pid = id >> 32 };
@@ -78,7 +81,7 @@ static __always_inline void keep_stack(struct pt_regs *regs, __u32 function)
 	known = bpf_map_lookup_elem(&callers, &from);
 	if (known)
 		kept = *known;
-	if (kept >= STACKS_FOR_EACH_CALLER)
+	if (kept >= STACKS_FOR_EACH_CALLER && number & (number - 1))
 		return;
 	stack = bpf_ringbuf_reserve(&stacks, sizeof(*stack), 0);
 	/* The next call from there is as good. */
