@@ -48,7 +48,27 @@ struct mm_struct {
 	struct uprobes_state uprobes_state;
 };
 
+struct ns_common {
+	unsigned int inum;
+};
+
+struct pid_namespace {
+	struct ns_common ns;
+};
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1]; /* one for each level */
+};
+
 struct task_struct {
+	struct pid *thread_pid;
+	struct task_struct *group_leader;
 	struct mm_struct *mm;
 	int pid;
 	int tgid;

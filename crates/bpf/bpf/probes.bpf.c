@@ -48,7 +48,7 @@ static __always_inline bool is_on_signal_stack(struct task_struct *task, __u64 s
 	return sp > start && sp - start <= BPF_CORE_READ(task, sas_ss_size);
 }
 
-static __always_inline struct thread *thread_of(struct task_struct *task, __u32 tid, __u32 pid)
+static __always_inline struct thread *thread_of(struct task_struct *task, __u32 tid)
 {
 	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
 
@@ -59,7 +59,8 @@ static __always_inline struct thread *thread_of(struct task_struct *task, __u32 
 		thread = bpf_map_lookup_elem(&threads, &tid);
 	}
 	if (thread) {
-		thread->pid = pid;
+		thread->pid = process_number_of(task);
+		thread->tid = number_of(task);
 		thread->born = BPF_CORE_READ(task, start_time);
 		thread->died = 0;
 	}
@@ -92,7 +93,7 @@ static __noinline void enter(struct thread *thread, struct pt_regs *regs, struct
 	__u16 depth;
 
 	bpf_probe_read_user(&caller, sizeof(caller), (void *)hit->sp);
-	drop_dead(thread, hit->tid, hit->sp, hit->on_signal_stack, 0);
+	drop_dead(thread, hit->sp, hit->on_signal_stack, 0);
 	frame = innermost(thread);
 	if (frame && frame->sp == hit->sp && frame->on_signal_stack == hit->on_signal_stack) {
 		if (frame->function == hit->function && frame->is_looping && frame->caller == caller) {
@@ -106,7 +107,7 @@ static __noinline void enter(struct thread *thread, struct pt_regs *regs, struct
 			caller = frame->caller;
 		} else {
 			/* Its return address has been overwritten. */
-			drop_dead(thread, hit->tid, hit->sp + 1, hit->on_signal_stack, 1);
+			drop_dead(thread, hit->sp + 1, hit->on_signal_stack, 1);
 			frame = innermost(thread);
 		}
 	}
@@ -153,7 +154,7 @@ static __always_inline void leave_unknown(struct thread *thread, struct hit *hit
 		.probes = thread->probes,
 	};
 
-	emit(thread, &frame, hit->tid, hit->now, END_NO_ENTRY);
+	emit(thread, &frame, hit->now, END_NO_ENTRY);
 }
 
 static __noinline void leave(struct thread *thread, struct pt_regs *regs, struct hit *hit, __u64 cookie, __u8 how)
@@ -161,7 +162,7 @@ static __noinline void leave(struct thread *thread, struct pt_regs *regs, struct
 	__u8 number = cookie >> 16;
 	struct frame *frame;
 
-	drop_dead(thread, hit->tid, hit->sp, hit->on_signal_stack, 0);
+	drop_dead(thread, hit->sp, hit->on_signal_stack, 0);
 	frame = innermost(thread);
 	if (frame && frame->function == hit->function && frame->sp == hit->sp) {
 		if (number != NO_REGISTER) {
@@ -170,7 +171,7 @@ static __noinline void leave(struct thread *thread, struct pt_regs *regs, struct
 			if (length && register_value(regs, number) - frame->entry < *length)
 				return;
 		}
-		emit(thread, frame, hit->tid, hit->now, how);
+		emit(thread, frame, hit->now, how);
 		thread->depth--;
 		return;
 	}
@@ -188,7 +189,7 @@ static __always_inline void loop(struct thread *thread, struct hit *hit)
 {
 	struct frame *frame;
 
-	drop_dead(thread, hit->tid, hit->sp, hit->on_signal_stack, 0);
+	drop_dead(thread, hit->sp, hit->on_signal_stack, 0);
 	frame = innermost(thread);
 	if (frame && frame->function == hit->function && frame->sp == hit->sp)
 		frame->is_looping = 1;
@@ -197,12 +198,12 @@ static __always_inline void loop(struct thread *thread, struct hit *hit)
 SEC("uprobe")
 int on_probe(struct pt_regs *regs)
 {
-	__u64 cookie = bpf_get_attach_cookie(regs), id = bpf_get_current_pid_tgid();
+	__u64 cookie = bpf_get_attach_cookie(regs);
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct hit hit = {
 		.now = bpf_ktime_get_ns(),
 		.sp = regs->sp,
-		.tid = (__u32)id,
+		.tid = bpf_get_current_pid_tgid(),
 		.function = cookie >> 32,
 		.is_child = cookie >> 24 & 1,
 		.is_rewritten = cookie >> 25 & 1,
@@ -211,7 +212,7 @@ int on_probe(struct pt_regs *regs)
 
 	if (!holds(cookie >> 8, regs->flags))
 		return 0;
-	thread = thread_of(task, hit.tid, id >> 32);
+	thread = thread_of(task, hit.tid);
 	if (!thread) {
 		if (cookie & ACTION_ENTRY)
 			count(COUNTER_NO_ROOM);
@@ -261,13 +262,13 @@ int BPF_PROG(on_exit, struct task_struct *task)
 
 		if (!frame)
 			break;
-		emit(thread, frame, tid, now, END_THREAD);
+		emit(thread, frame, now, END_THREAD);
 		thread->depth--;
 	}
 	life.start = thread->born;
 	thread->died = now;
 	/* What could not be told is read from here at the end. */
-	if (!emit(thread, &life, tid, now, END_OF_THREAD))
+	if (!emit(thread, &life, now, END_OF_THREAD))
 		bpf_map_delete_elem(&threads, &tid);
 	return 0;
 }

@@ -8,6 +8,7 @@
 #define STACKS_H
 
 #include "kernel.h"
+#include "numbers.h"
 #include <bpf/bpf_helpers.h>
 
 #define PAGE_BYTES 4096
@@ -44,8 +45,10 @@ struct {
 	__type(value, __u32);
 } callers SEC(".maps");
 
-static __always_inline void fill_registers(__u64 *to, struct pt_regs *regs)
+static __noinline void fill_registers(struct seen_stack *stack, struct pt_regs *regs)
 {
+	__u64 *to = stack->registers;
+
 	to[0] = regs->ax;
 	to[1] = regs->dx;
 	to[2] = regs->cx;
@@ -71,8 +74,8 @@ static __always_inline void fill_registers(__u64 *to, struct pt_regs *regs)
  */
 static __always_inline void keep_stack(struct pt_regs *regs, __u32 function, __u64 number)
 {
-	__u64 id = bpf_get_current_pid_tgid();
-	struct from from = { .function = function, .pid = id >> 32 };
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct from from = { .function = function, .pid = bpf_get_current_pid_tgid() >> 32 };
 	__u32 *known, kept = 0;
 	struct seen_stack *stack;
 
@@ -87,12 +90,12 @@ static __always_inline void keep_stack(struct pt_regs *regs, __u32 function, __u
 	/* The next call from there is as good. */
 	if (!stack)
 		return;
-	fill_registers(stack->registers, regs);
+	fill_registers(stack, regs);
 	/* No read goes over the end of a page: behind the stack there may be none. */
 	stack->base = regs->sp & ~(__u64)(PAGE_BYTES - 1);
 	stack->function = function;
-	stack->pid = id >> 32;
-	stack->tid = id;
+	stack->pid = process_number_of(task);
+	stack->tid = number_of(task);
 	stack->bytes = 0;
 #pragma unroll
 	for (int page = 0; page < STACK_PAGES; page++) {

@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{Link, MapCore, MapFlags, RingBufferBuilder};
-use model::{LostCalls, Ns, OffCpuSplit, ProbeSink, ProbedCall, ProbedEnd, ProbedThread, Tid};
+use model::{LostCalls, Ns, OffCpuSplit, ProbeSink, ProbedCall, ProbedEnd, ProbedThread};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::attach::{ProbedFunction, Which, attach};
@@ -19,7 +19,7 @@ use crate::error::BpfError;
 use crate::programs::{Programs, Sizes};
 use crate::stacks::{ALL_BYTES_MAX, StackSeen};
 use crate::waker_stack::WakerStack;
-use crate::wire::{self, Told};
+use crate::wire::{self, ThreadState, Told};
 
 /// How often the ring is emptied.
 const INTERVAL: Duration = Duration::from_millis(5);
@@ -194,14 +194,13 @@ impl Session {
     /// What was open, and what no later record has told.
     fn read_threads(&self, taken: &mut Taken<'_>) -> Result<(), BpfError> {
         let map = self.programs.map("threads")?;
-        let mut tids: Vec<Tid> = map
-            .keys()
-            .filter_map(|key| Some(Tid(i32::from_ne_bytes(key.get(..4)?.try_into().ok()?))))
-            .collect();
-        tids.sort_unstable();
-        for tid in tids {
-            let bytes = map.lookup(&tid.0.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default();
-            let Some(state) = wire::thread(tid, &bytes, taken.window.1) else { continue };
+        let states = map.keys().filter_map(|key| {
+            let bytes = map.lookup(&key, MapFlags::ANY).ok().flatten()?;
+            wire::thread(&bytes, taken.window.1)
+        });
+        let mut states: Vec<ThreadState> = states.collect();
+        states.sort_by_key(|state| state.life.tid);
+        for state in states {
             taken.thread(&state.life);
             state.lost.iter().for_each(|lost| taken.lost(lost));
             state.open.iter().rev().for_each(|call| taken.call(call));
