@@ -9,6 +9,7 @@
 //! stacks        where calls that were counted came from (bpf/stacks.h)
 //! wire          what programs and user space agree on (bpf/probes.h)
 //! sched         the scheduler's events of what is recorded (bpf/sched.bpf.c, sched_wire)
+//! offers        what this kernel has for probes
 //! waker_stack   what is told of who wakes a thread
 //! cost          what a probe costs here              (idle: on functions that do nothing)
 //! ```
@@ -21,6 +22,7 @@ mod attach;
 mod cost;
 mod error;
 mod idle;
+mod offers;
 mod probe_points;
 mod programs;
 mod sched;
@@ -33,18 +35,19 @@ mod wire;
 pub use attach::{ProbedFunction, ProbedPlace};
 pub use cost::{Cost, Costs};
 pub use error::BpfError;
+pub use offers::Offers;
 pub use probe_points::{CodeError, CodePart, Ends, FunctionCode, ProbePoint, ProbePoints};
 pub use sched::{SchedBy, SchedSession};
 pub use session::{Counted, Room, Session, Summary};
 pub use stacks::StackSeen;
 pub use waker_stack::WakerStack;
 
-/// Whether the kernel accepts the programs; true: with links for many probes at once.
+/// What the kernel has for probes, if it accepts the programs.
 ///
 /// # Errors
 /// Why it does not.
-pub fn try_programs() -> Result<bool, BpfError> {
+pub fn try_programs() -> Result<Offers, BpfError> {
     let sizes =
         programs::Sizes { functions: 1, threads: 1, ring_bytes: 4096, waker_stack: WakerStack::Kernel };
-    Ok(programs::Programs::load(sizes)?.has_multi)
+    Ok(Offers::of(programs::Programs::load(sizes)?.has_multi))
 }
