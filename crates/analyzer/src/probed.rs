@@ -53,7 +53,7 @@ pub struct ProbedAnalysis<'a> {
     intervals: Intervals,
     /// By wanted function.
     causes: Vec<CauseSums>,
-    /// By wanted function, what each call waited for, if children of rows are asked for.
+    /// By wanted function, what each call waited for, if rows are asked for.
     reasons: Vec<BTreeMap<CallId, Vec<(Reason, OffCpuSplit)>>>,
     names: &'a dyn StackNames,
     threads: BTreeMap<Tid, (Option<Ns>, Option<Ns>)>,
@@ -153,6 +153,7 @@ impl<'a> ProbedAnalysis<'a> {
         let (caller, site) = self.caller(call);
         CallRow {
             id: CallId { tid: call.tid, number: call.number },
+            pid: Some(call.pid),
             tid: call.tid,
             cpu: Some(call.cpu),
             start_ns: call.start,
@@ -169,7 +170,7 @@ impl<'a> ProbedAnalysis<'a> {
             hidden: false,
             undecided: false,
             aux_buffer: None,
-            aux_offset: AuxOffset(0),
+            aux_offset: None,
         }
     }
 
@@ -229,7 +230,7 @@ impl ProbeSink for ProbedAnalysis<'_> {
         let children = self.children.remove(&(call.tid, call.number)).unwrap_or_default();
         let children: Vec<_> = children.iter().collect();
         let is_reported = self.calls.add(call.function as u32, &row, &children, |key| key);
-        if is_reported && self.request.row_children {
+        if is_reported && self.request.rows {
             self.keep_reasons(call, row.id);
         }
         let counts = is_reported && row.status.counted() && row.depth == 0;

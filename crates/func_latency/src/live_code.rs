@@ -193,6 +193,18 @@ impl LiveCode {
         self.mapped(pid).into_iter().find(|id| self.image.object_name(*id) == name)
     }
 
+    /// Names of the threads: as they are now, and of those that have ended as they were.
+    #[cfg(feature = "bpf")]
+    pub(crate) fn thread_names(&self, proc: &Proc) -> BTreeMap<Tid, String> {
+        let Source::Processes(snapshots) = &self.source else { return BTreeMap::new() };
+        let then = snapshots.iter().flat_map(|snapshot| snapshot.threads.iter().cloned());
+        let now = snapshots.iter().flat_map(|Snapshot { pid, .. }| {
+            let named = |tid| proc.name(*pid, tid).ok().map(|name| (tid, name));
+            proc.tasks(*pid).unwrap_or_default().into_iter().filter_map(named)
+        });
+        then.chain(now).collect()
+    }
+
     /// The threads that there were.
     #[cfg(feature = "bpf")]
     pub(crate) fn threads(&self) -> Vec<Tid> {

@@ -115,6 +115,7 @@ fn row(number: u64, status: Status, latency_ns: u64, off_cpu_ns: u64, from: Call
     let known = from != Caller::Unknown;
     CallRow {
         id: CallId { tid: Tid(42), number },
+        pid: Some(Pid(40)),
         tid: Tid(42),
         cpu: known.then_some(Cpu(3)),
         start_ns: Ns(5_133_313_694_755_869 + number),
@@ -132,7 +133,7 @@ fn row(number: u64, status: Status, latency_ns: u64, off_cpu_ns: u64, from: Call
         hidden: false,
         undecided: status == Status::Cut,
         aux_buffer: known.then_some(2),
-        aux_offset: AuxOffset(0x1234),
+        aux_offset: Some(AuxOffset(0x1234)),
     }
 }
 
@@ -338,6 +339,7 @@ fn check_text(name: &str, report: &Report, srcline: bool, unfold: bool, width: u
         report,
         names: &FakeNames { lines: srcline },
         input: "perf.data",
+        has_trace: true,
         aux_bytes: 52_100_000,
         decoder: "func_latency",
         inlined: &[Some(17), Some(0)],
@@ -387,6 +389,7 @@ fn no_latency_is_called_exact() {
         report: &report(),
         names: &FakeNames { lines: false },
         input: "perf.data",
+        has_trace: true,
         aux_bytes: 0,
         decoder: "func_latency",
         inlined: &[],
@@ -424,6 +427,7 @@ fn callers_have_the_digits_of_their_own_error() {
         report: &report,
         names: &FakeNames { lines: false },
         input: "perf.data",
+        has_trace: true,
         aux_bytes: 0,
         decoder: "func_latency",
         inlined: &[],
@@ -450,6 +454,7 @@ fn errors_as_large_as_the_figures_stand_at_histogram_and_children() {
             report,
             names: &FakeNames { lines: false },
             input: "perf.data",
+            has_trace: true,
             aux_bytes: 0,
             decoder: "func_latency",
             inlined: &[],
@@ -496,6 +501,7 @@ fn no_counted_call_no_cpu_percent() {
         report: &report,
         names: &FakeNames { lines: false },
         input: "perf.data",
+        has_trace: true,
         aux_bytes: 0,
         decoder: "func_latency",
         inlined: &[],
@@ -541,6 +547,7 @@ fn json_view(report: &Report) -> View<'_> {
         report,
         names: &FakeNames { lines: true },
         input: "perf.data",
+        has_trace: true,
         aux_bytes: 52_100_000,
         decoder: "func_latency",
         inlined: &[Some(17)],
@@ -595,7 +602,7 @@ fn rows_that_wait_on_disk_are_the_same() {
         for bound in [0, 700, 1 << 20] {
             let mut writer = RowsWriter::with_bound(&target, &names, bound);
             for (number, function) in report.functions.iter().enumerate().rev() {
-                function.rows.iter().rev().for_each(|row| writer.row(number, row));
+                function.rows.iter().rev().for_each(|row| writer.row(number, row, None));
             }
             writer.finish().unwrap();
             assert_eq!(std::fs::read(&target.path).unwrap(), in_memory, "{name}, {bound}");

@@ -33,6 +33,8 @@ pub struct View<'a> {
     pub names: &'a dyn Names,
     /// The recording's file, as it was named.
     pub input: &'a str,
+    /// There is a trace, in which calls have their places and can be opened; else probes have timed them.
+    pub has_trace: bool,
     /// Bytes of trace.
     pub aux_bytes: u64,
     /// Who decoded it.

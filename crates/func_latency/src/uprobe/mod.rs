@@ -7,6 +7,7 @@
 //! overhead   how often they are called x what a probe costs here -> which children, or refuse
 //! (bpf)      calls
 //! report     calls -> the same report
+//! ways_on    what to do where nothing of use was seen
 //! doctor     what this machine lets us probe
 //! ```
 
@@ -16,6 +17,7 @@ mod functions;
 mod overhead;
 mod report;
 mod unwinding;
+mod ways_on;
 
 pub(crate) use overhead::ProbeLimits;
 
@@ -138,6 +140,7 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
     let seen = Seen {
         report: analysis.finish(summary.window, limits),
         realtime_offset_ns: summary.realtime_offset_ns,
+        missed_switches: summary.missed_switches,
     };
     report::write(report, &code, &chosen, wanted, seen, &costs)
 }
@@ -216,13 +219,6 @@ fn tell(config: &RecordConfig, summary: &bpf::Summary) {
         messages::warn(format!(
             "{} off the CPU had no room in the ring: reasons and wakers do not have them (what helps: a larger -m)",
             counted(summary.lost_intervals, "time")
-        ));
-    }
-    if summary.missed_switches > 0 {
-        messages::warn(format!(
-            "{} the kernel did not tell that a thread had left its CPU or come back: its time off it is lacking there, and looks \
-             like time on it",
-            counted(summary.missed_switches, "time")
         ));
     }
     if summary.no_room > 0 {

@@ -48,7 +48,16 @@ pub(super) fn write(
         table.row(cells);
     }
     table.write(out, width)?;
-    writeln!(out, "  what is inside of one of them: func_latency show ID -i {} -f FUNC", view.input)
+    match view.has_trace {
+        true => {
+            writeln!(out, "  what is inside of one of them: func_latency show ID -i {} -f FUNC", view.input)
+        }
+        // Nothing of a call is left but its row.
+        false => writeln!(
+            out,
+            "  what each of them waited for, and its children: --html FILE; why they were slow: --explain"
+        ),
+    }
 }
 
 /// A call that entered the figures and is among the slowest.
