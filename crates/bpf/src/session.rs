@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{Link, MapCore, MapFlags, RingBufferBuilder};
-use model::{LostCalls, Ns, OffCpuSplit, ProbeSink, ProbedCall, ProbedEnd, ProbedThread, Tid};
+use model::{LostCalls, Ns, OffCpuSplit, ProbeSink, ProbedCall, ProbedEnd, ProbedSlice, ProbedThread, Tid};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::attach::{ProbedFunction, Which, attach};
@@ -27,10 +27,12 @@ const INTERVAL: Duration = Duration::from_millis(5);
 const RECORDS_MAX: usize = 1 << 20;
 
 /// What is said of a run as a whole.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// From when to when entries were probed.
     pub window: (Ns, Ns),
+    /// What of the window was probed how.
+    pub slices: Vec<ProbedSlice>,
     /// What is to be added to times to get real time.
     pub realtime_offset_ns: i64,
     /// Entries that were deeper on the stack than is followed.
@@ -133,8 +135,10 @@ impl Session {
         drop(ring);
         self.read_threads(&mut taken.borrow_mut())?;
         let counter = |index| self.programs.sum("counters", index);
+        let children = self.functions.iter().any(|function| function.is_child);
         Ok(Summary {
             window: (from, to),
+            slices: vec![ProbedSlice { start: from, end: to, children }],
             realtime_offset_ns: clock(ClockId::Realtime) as i64 - clock(ClockId::Monotonic) as i64,
             too_deep: counter(0),
             no_room: counter(1),
