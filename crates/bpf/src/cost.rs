@@ -13,6 +13,7 @@ use crate::attach::{ProbedFunction, ProbedPlace};
 use crate::error::BpfError;
 use crate::idle::{self, Idle};
 use crate::probe_points::{CodePart, Ends, FunctionCode, ProbePoints};
+use crate::removal::Removal;
 use crate::session::{Room, Session};
 use crate::waker_stack::WakerStack;
 
@@ -43,11 +44,11 @@ impl Costs {
         if points.entry_is_emulated { self.emulated } else { self.stepped }
     }
 
-    /// Measures them.
+    /// Measures them; the probes that did it are being removed behind it.
     ///
     /// # Errors
     /// The kernel does not let us.
-    pub fn measure(ends: Ends) -> Result<Self, BpfError> {
+    pub fn measure(ends: Ends) -> Result<(Self, Removal), BpfError> {
         let unknown = |what: &str| BpfError::Other {
             doing: "cannot measure what a probe costs",
             what: what.to_owned(),
@@ -66,7 +67,7 @@ impl Costs {
             with_probes = functions.each_ref().map(fastest);
             true
         };
-        session.record(Duration::from_secs(1), &mut is_over, &mut latencies)?;
+        let (_, removal) = session.record(Duration::from_secs(1), &mut is_over, &mut latencies)?;
         let [push, mov] = with_probes;
         let [bare_push, bare_mov] = bare;
         let [inside_push, inside_mov] = latencies.fastest();
@@ -76,7 +77,9 @@ impl Costs {
             // Inside is what comes behind the entry's time stamp and before the return's: about as much as one probe.
             Ok(Cost { call_ns, inside_ns, entry_ns: inside_ns.min(call_ns) })
         };
-        Ok(Self { emulated: cost(push, bare_push, inside_push)?, stepped: cost(mov, bare_mov, inside_mov)? })
+        let costs =
+            Self { emulated: cost(push, bare_push, inside_push)?, stepped: cost(mov, bare_mov, inside_mov)? };
+        Ok((costs, removal))
     }
 }
 
@@ -210,7 +213,7 @@ mod tests {
         let _alone = ALONE.lock();
         for ends in [Ends::AtInstructions, Ends::ByReturnAddress] {
             match Costs::measure(ends) {
-                Ok(Costs { emulated, stepped }) => {
+                Ok((Costs { emulated, stepped }, _)) => {
                     println!("{ends:?}: push: {emulated:?}, mov: {stepped:?}");
                     for cost in [emulated, stepped] {
                         assert!(cost.inside_ns > 0 && cost.inside_ns <= cost.call_ns, "{cost:?}");

@@ -5,8 +5,11 @@
 //! probe_points  a function's code -> where it is probed                  (pure)
 //! programs      the eBPF programs that pair entries with ends (bpf/probes.bpf.c), loaded
 //! attach        probes in processes
-//! session       one run: records of calls -> a sink
+//! session       programs and functions, ready for a run
+//! run           one run, step by step: count, time with children or without, end
+//! records       what the programs tell -> a sink
 //! stacks        where calls that were counted came from (bpf/stacks.h)
+//! removal       probes that are being removed
 //! wire          what programs and user space agree on (bpf/probes.h)
 //! sched         the scheduler's events of what is recorded (bpf/sched.bpf.c, sched_wire)
 //! offers        what this kernel has for probes
@@ -25,6 +28,9 @@ mod idle;
 mod offers;
 mod probe_points;
 mod programs;
+mod records;
+mod removal;
+mod run;
 mod sched;
 mod sched_wire;
 mod session;
@@ -32,13 +38,15 @@ mod stacks;
 mod waker_stack;
 mod wire;
 
-pub use attach::{ProbedFunction, ProbedPlace};
+pub use attach::{Part, ProbedFunction, ProbedPlace};
 pub use cost::{Cost, Costs};
 pub use error::BpfError;
 pub use offers::Offers;
 pub use probe_points::{CodeError, CodePart, Ends, FunctionCode, ProbePoint, ProbePoints};
+pub use removal::{Removal, Removed};
+pub use run::{Group, Hits, Placing, Run};
 pub use sched::{SchedBy, SchedSession};
-pub use session::{Counted, Room, Session, Summary};
+pub use session::{INTERVAL, Room, Session, Summary};
 pub use stacks::StackSeen;
 pub use waker_stack::WakerStack;
 

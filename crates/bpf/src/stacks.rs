@@ -1,7 +1,13 @@
 //! Stacks of calls that were counted: `bpf/stacks.h`.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use libbpf_rs::{RingBuffer, RingBufferBuilder};
 use model::{Pid, Tid};
 
+use crate::error::BpfError;
+use crate::programs::Programs;
 use crate::wire::{long, word};
 
 /// The stack at the entry of a function.
@@ -32,7 +38,40 @@ const KEPT_BYTES: usize = 9 * 4096;
 const STACK_BYTES: usize = KEPT_AT + KEPT_BYTES;
 
 /// Bytes of all stacks that are kept of a run.
-pub(crate) const ALL_BYTES_MAX: usize = 32 << 20;
+const ALL_BYTES_MAX: usize = 32 << 20;
+
+/// The ring.
+pub(crate) struct Stacks {
+    ring: RingBuffer<'static>,
+    kept: Rc<RefCell<Vec<StackSeen>>>,
+}
+
+impl Stacks {
+    /// Of these programs.
+    pub(crate) fn of(programs: &Programs) -> Result<Self, BpfError> {
+        let failed = BpfError::other("cannot read the ring of stacks");
+        let kept = Rc::new(RefCell::new(Vec::new()));
+        let (keep, mut all_bytes) = (Rc::clone(&kept), 0);
+        let map = programs.map("stacks")?;
+        let mut builder = RingBufferBuilder::new();
+        let take = move |bytes: &[u8]| {
+            if let Some(stack) = StackSeen::of(bytes).filter(|_| all_bytes < ALL_BYTES_MAX) {
+                all_bytes += stack.len();
+                keep.borrow_mut().push(stack);
+            }
+            0
+        };
+        builder.add(&map, take).map_err(&failed)?;
+        let ring = builder.build().map_err(&failed)?;
+        Ok(Self { ring, kept })
+    }
+
+    /// Those that were kept since the last time.
+    pub(crate) fn read(&self) -> Result<Vec<StackSeen>, BpfError> {
+        self.ring.consume().map_err(BpfError::other("cannot read the ring of stacks"))?;
+        Ok(self.kept.take())
+    }
+}
 
 impl StackSeen {
     /// Of a record of the ring.

@@ -162,6 +162,23 @@ pub struct ProbedThread {
     pub died: Option<Ns>,
 }
 
+/// A slice of the window in which the same functions were probed throughout.
+///
+/// ```text
+///   |  asked only  | a+c |  asked only  | a+c |      `children`: false, true, false, true
+///   start         end=start            ...
+/// ```
+/// Slices are in order and do not overlap; between two of them probes are being placed or removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProbedSlice {
+    /// Its begin, of `CLOCK_MONOTONIC`.
+    pub start: Ns,
+    /// Its end.
+    pub end: Ns,
+    /// Children of the asked functions were probed, too.
+    pub children: bool,
+}
+
 /// Takes what probes see: the calls of a thread in the order of their ends.
 pub trait ProbeSink {
     /// A call has ended, or was open when the probes were removed.

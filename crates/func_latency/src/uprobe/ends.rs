@@ -1,7 +1,9 @@
 //! How the ends of each function's calls are seen: by rewritten return addresses, where that is safe, or by probed instructions.
 
+use std::ops::Range;
+
 use anyhow::Result;
-use bpf::{BpfError, Cost, Costs, Ends, ProbePoints};
+use bpf::{BpfError, Cost, Costs, Ends, ProbePoints, Removal};
 
 use super::functions::Candidate;
 use super::unwinding::{Calls, Decision};
@@ -18,15 +20,18 @@ pub(super) struct EndCosts {
 }
 
 impl EndCosts {
-    /// Measures what may be needed.
+    /// Measures what may be needed; the probes for that are being removed.
     ///
     /// # Errors
     /// The kernel does not let us.
-    pub(super) fn measure(ends: Option<Ends>) -> Result<Self, BpfError> {
-        let of = |wanted| Costs::measure(ends.unwrap_or(wanted));
-        let at_instructions = of(Ends::AtInstructions)?;
-        let by_return_address = if ends.is_some() { at_instructions } else { of(Ends::ByReturnAddress)? };
-        Ok(Self { at_instructions, by_return_address })
+    pub(super) fn measure(ends: Option<Ends>) -> Result<(Self, Removal), BpfError> {
+        if let Some(ends) = ends {
+            let (costs, removal) = Costs::measure(ends)?;
+            return Ok((Self { at_instructions: costs, by_return_address: costs }, removal));
+        }
+        let (at_instructions, first) = Costs::measure(Ends::AtInstructions)?;
+        let (by_return_address, second) = Costs::measure(Ends::ByReturnAddress)?;
+        Ok((Self { at_instructions, by_return_address }, second.and(first)))
     }
 
     /// Of a function with these probes.
@@ -52,20 +57,21 @@ impl EndCosts {
     }
 }
 
-/// Decides for every candidate, the first `wanted` of which were asked for, and says what of those.
+/// Decides for candidates, and says what of those that were asked for.
 ///
 /// # Errors
 /// The code of one that was asked for cannot be divided into instructions, and its return address may not be rewritten.
 pub(super) fn settle(
     candidates: &mut [Candidate],
-    wanted: usize,
+    of: Range<usize>,
     calls: &Calls<'_>,
     costs: &EndCosts,
     name: &dyn Fn(&Candidate) -> String,
 ) -> Result<()> {
     // Functions of which the same is to be said are said together.
     let mut said: Vec<(String, Vec<String>)> = Vec::new();
-    for (index, candidate) in candidates.iter_mut().enumerate() {
+    for index in of {
+        let Some(candidate) = candidates.get_mut(index) else { continue };
         let Some(at_instructions) = candidate.at_instructions.take() else { continue };
         let decision = calls.decide(index, candidate);
         if let Decision::Probed(danger) = &decision {
@@ -78,7 +84,7 @@ pub(super) fn settle(
                 failure(Exit::NotPossible, message)
             })?;
         }
-        if index < wanted {
+        if !candidate.probed.is_child {
             let text = decision.text(&candidate.probed.points, costs);
             match said.iter_mut().find(|(other, _)| *other == text) {
                 Some((_, names)) => names.push(name(candidate)),

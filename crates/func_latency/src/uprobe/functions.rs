@@ -103,7 +103,12 @@ fn candidate(
     let entry = image.function_entry(id).ok_or("its entry is not known")?;
     let function = FunctionCode { entry, parts };
     let points = |ends| ProbePoints::new(&function, ends).map_err(|error| error.to_string());
-    let probed = ProbedFunction { points: points(ends.unwrap_or(Ends::ByReturnAddress))?, is_child, places };
-    let at_instructions = ends.is_none().then(|| points(Ends::AtInstructions));
-    Ok(Candidate { id, probed, at_instructions })
+    let at_instructions = points(Ends::AtInstructions);
+    let (points, at_instructions) = match (ends, at_instructions) {
+        (Some(ends), _) => (points(ends)?, None),
+        // One probe sees both, and what it does cannot be changed when it is there.
+        (None, Ok(points)) if points.ends_at_entry() => (points, None),
+        (None, at_instructions) => (points(Ends::ByReturnAddress)?, Some(at_instructions)),
+    };
+    Ok(Candidate { id, probed: ProbedFunction { points, is_child, places }, at_instructions })
 }
