@@ -9,7 +9,7 @@
 //! wire          what programs and user space agree on (bpf/probes.h)
 //! sched         the scheduler's events of what is recorded (bpf/sched.bpf.c, sched_wire)
 //! waker_stack   what is told of who wakes a thread
-//! cost          what a probe costs here              (idle: on functions that do nothing)
+//! cost          what a probe costs here              (idle: on functions that do nothing; load: in between)
 //! ```
 //!
 //! The programs pair entries and ends in the kernel, by the place of the return address on the stack, and write one record
@@ -20,6 +20,7 @@ mod attach;
 mod cost;
 mod error;
 mod idle;
+mod load;
 mod probe_points;
 mod programs;
 mod sched;

@@ -133,6 +133,7 @@ fn row(number: u64, status: Status, latency_ns: u64, off_cpu_ns: u64, from: Call
         undecided: status == Status::Cut,
         aux_buffer: known.then_some(2),
         aux_offset: AuxOffset(0x1234),
+        probed: None,
     }
 }
 
@@ -185,6 +186,7 @@ fn function() -> FunctionReport {
         row_children: RowChildren::default(),
         row_reasons: RowReasons::default(),
         overfull: None,
+        sliced: None,
     }
 }
 
@@ -251,6 +253,7 @@ fn empty_function() -> FunctionReport {
         row_children: RowChildren::default(),
         row_reasons: RowReasons::default(),
         overfull: None,
+        sliced: None,
     }
 }
 

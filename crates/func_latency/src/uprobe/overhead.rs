@@ -165,8 +165,8 @@ mod tests {
         let candidates = (0..5).map(|id| candidate(id, id > 0)).collect();
         let moment = Moment { calls: vec![100, 1_000, 0, 50, 50], taken_ns: 1_600_000 };
         let costs = Costs {
-            emulated: Cost { call_ns: 1_000, inside_ns: 500, entry_ns: 500 },
-            stepped: Cost { call_ns: 9_000, inside_ns: 500, entry_ns: 500 },
+            emulated: Cost { call_ns: 1_000, entry_ns: 500, ..Cost::default() },
+            stepped: Cost { call_ns: 9_000, entry_ns: 500, ..Cost::default() },
         };
         let (chosen, text) = choose(
             candidates,

@@ -140,6 +140,7 @@ pub(crate) fn no_calls() -> FunctionReport {
         row_children: RowChildren::default(),
         row_reasons: RowReasons::default(),
         overfull: None,
+        sliced: None,
     }
 }
 
@@ -194,6 +195,7 @@ fn one_call(
         undecided: false,
         aux_buffer: Some(0),
         aux_offset: AuxOffset(start),
+        probed: None,
     };
     (row, children)
 }

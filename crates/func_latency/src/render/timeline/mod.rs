@@ -177,6 +177,7 @@ mod tests {
             undecided: false,
             aux_buffer: None,
             aux_offset: AuxOffset(0),
+            probed: None,
         }
     }
 
