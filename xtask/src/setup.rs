@@ -85,6 +85,7 @@ const SERVER_NEEDS: &[Need] = &[
     },
     Need { package: "mariadb-server-core", probe: "/usr/sbin/mariadbd", purpose: "a server under load" },
     Need { package: "mariadb-client-core", probe: "/usr/bin/mariadb", purpose: "its load" },
+    Need { package: "sysbench", probe: "/usr/bin/sysbench", purpose: "its load; 2 MB on disk" },
 ];
 
 /// What libipt's text tests need besides their sources: where it cannot be had, they are skipped.

@@ -70,6 +70,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	struct thread *comes = bpf_map_lookup_elem(&threads, &in);
 	__u64 now = bpf_ktime_get_ns();
 
+	if (mode == MODE_OFF)
+		return 0;
 	if (leaves) {
 		if (leaves->out)
 			count(COUNTER_MISSED_SWITCHES);
@@ -97,7 +99,7 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	__u32 tid = BPF_CORE_READ(task, pid);
 	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
 
-	if (!thread)
+	if (!thread || mode == MODE_OFF)
 		return 0;
 	thread->woken = bpf_ktime_get_ns();
 	if (!thread->depth)

@@ -11,7 +11,7 @@ use std::slice;
 use std::time::{Duration, Instant};
 
 use model::{
-    CallProbes, FileOffset, LostCalls, OffCpuInterval, Pid, ProbeCost, ProbeSink, ProbeTime, ProbedCall,
+    CallProbes, FileOffset, LostCalls, Ns, OffCpuInterval, Pid, ProbeCost, ProbeSink, ProbeTime, ProbedCall,
     ProbedThread, Svma,
 };
 
@@ -20,6 +20,7 @@ use crate::error::BpfError;
 use crate::idle::{self, Idle};
 use crate::load::Load;
 use crate::probe_points::{CodePart, Ends, FunctionCode, ProbePoints};
+use crate::removal::Removal;
 use crate::session::{Room, Session};
 use crate::waker_stack::WakerStack;
 
@@ -50,32 +51,30 @@ impl Costs {
         if points.entry_is_emulated { self.emulated } else { self.stepped }
     }
 
-    /// Measures them.
+    /// Measures them; the probes that did it are being removed behind it.
     ///
     /// # Errors
     /// The kernel does not let us.
-    pub fn measure(ends: Ends) -> Result<Self, BpfError> {
+    pub fn measure(ends: Ends) -> Result<(Self, Removal), BpfError> {
         let [push, nop, mov] = [idle::PUSH, idle::NOP, idle::MOV];
         match ends {
             Ends::AtInstructions => {
-                let [push, nop, mov, push_jump, mov_jump] =
+                let ([push, nop, mov, push_jump, mov_jump], removal) =
                     samples([push, nop, mov, idle::PUSH_JUMP, idle::MOV_JUMP], ends)?;
                 // Two jumps are the cheapest pair of probes, two stepped instructions the dearest.
                 let hit = half(push_jump.probes().whole.or(mov.probes().whole));
-                Ok(Self {
-                    emulated: Cost::of(&[push, nop], &push_jump, hit),
-                    stepped: Cost::of(&[mov], &mov_jump, hit),
-                })
+                let emulated = Cost::of(&[push, nop], &push_jump, hit);
+                let stepped = Cost::of(&[mov], &mov_jump, hit);
+                Ok((Self { emulated, stepped }, removal))
             }
             // Wherever such a call ends, it is its return that is seen.
             Ends::ByReturnAddress => {
-                let [push, nop, mov] = samples([push, nop, mov], ends)?;
+                let ([push, nop, mov], removal) = samples([push, nop, mov], ends)?;
                 let whole = push.probes().whole.or(mov.probes().whole);
                 let hit = ProbeTime { least_ns: whole.least_ns / 2, ..whole };
-                Ok(Self {
-                    emulated: Cost::of(&[push.clone(), nop], &push, hit),
-                    stepped: Cost::of(slice::from_ref(&mov), &mov, hit),
-                })
+                let emulated = Cost::of(&[push.clone(), nop], &push, hit);
+                let stepped = Cost::of(slice::from_ref(&mov), &mov, hit);
+                Ok((Self { emulated, stepped }, removal))
             }
         }
     }
@@ -149,7 +148,7 @@ fn coldest_median(values: &[u64]) -> u64 {
 }
 
 /// Calls each function under each load, with probes.
-fn samples<const N: usize>(functions: [Idle; N], ends: Ends) -> Result<[Samples; N], BpfError> {
+fn samples<const N: usize>(functions: [Idle; N], ends: Ends) -> Result<([Samples; N], Removal), BpfError> {
     let unknown =
         |what: &str| BpfError::Other { doing: "cannot measure what a probe costs", what: what.to_owned() };
     let probed: Option<Vec<ProbedFunction>> =
@@ -173,7 +172,7 @@ fn samples<const N: usize>(functions: [Idle; N], ends: Ends) -> Result<[Samples;
         }
         true
     };
-    session.record(Duration::from_secs(1), &mut is_over, &mut seen)?;
+    let (_, removal) = session.record(Duration::from_secs(1), &mut is_over, &mut seen)?;
     let mut all = [const { Samples { inside_ns: Vec::new(), whole_ns: Vec::new() } }; N];
     let measured = all.iter_mut().zip(seen.0).zip(clocked_ns.into_iter().zip(bare_ns));
     for ((samples, inside_ns), (clocked_ns, bare_ns)) in measured {
@@ -184,7 +183,7 @@ fn samples<const N: usize>(functions: [Idle; N], ends: Ends) -> Result<[Samples;
         let whole_ns = clocked_ns.into_iter().map(|ns| ns.saturating_sub(bare_ns)).collect();
         *samples = Samples { inside_ns, whole_ns };
     }
-    Ok(all)
+    Ok((all, removal))
 }
 
 fn timed_ns(function: &Idle) -> u64 {
@@ -217,6 +216,10 @@ fn offset_in_file(line: &str, address: u64) -> Option<u64> {
 struct Latencies(Vec<Vec<u64>>);
 
 impl ProbeSink for Latencies {
+    fn slice_begins(&mut self, _: Ns, _: bool) {}
+
+    fn slice_ends(&mut self, _: Ns) {}
+
     fn call(&mut self, call: &ProbedCall) {
         if let Some(latencies) = self.0.get_mut(call.function) {
             latencies.push(call.end.since(call.start).saturating_sub(call.off_cpu.total_ns()));
@@ -323,7 +326,7 @@ mod tests {
         let _alone = ALONE.lock();
         for ends in [Ends::AtInstructions, Ends::ByReturnAddress] {
             match Costs::measure(ends) {
-                Ok(Costs { emulated, stepped }) => {
+                Ok((Costs { emulated, stepped }, _)) => {
                     println!("{ends:?}: push: {emulated:?}, mov: {stepped:?}");
                     for cost in [emulated, stepped] {
                         let CallProbes { inside, whole } = cost.probes.returned;

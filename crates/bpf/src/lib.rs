@@ -5,7 +5,10 @@
 //! probe_points  a function's code -> where it is probed                  (pure)
 //! programs      the eBPF programs that pair entries with ends (bpf/probes.bpf.c), loaded
 //! attach        probes in processes
-//! session       one run: records of calls -> a sink
+//! session       programs and functions, ready for a run
+//! run           one run, step by step: count, time with children or without, end
+//! records       what the programs tell -> a sink
+//! removal       probes that are being removed
 //! wire          what programs and user space agree on (bpf/probes.h)
 //! sched         the scheduler's events of what is recorded (bpf/sched.bpf.c, sched_wire)
 //! waker_stack   what is told of who wakes a thread
@@ -23,18 +26,23 @@ mod idle;
 mod load;
 mod probe_points;
 mod programs;
+mod records;
+mod removal;
+mod run;
 mod sched;
 mod sched_wire;
 mod session;
 mod waker_stack;
 mod wire;
 
-pub use attach::{ProbedFunction, ProbedPlace};
+pub use attach::{Part, ProbedFunction, ProbedPlace};
 pub use cost::{Cost, Costs};
 pub use error::BpfError;
 pub use probe_points::{CodeError, CodePart, Ends, FunctionCode, ProbePoint, ProbePoints};
+pub use removal::{Removal, Removed};
+pub use run::{Group, Hits, Placing, Run};
 pub use sched::{SchedBy, SchedSession};
-pub use session::{Room, Session, Summary};
+pub use session::{INTERVAL, Room, Session, Summary};
 pub use waker_stack::WakerStack;
 
 /// Whether the kernel accepts the programs; true: with links for many probes at once.

@@ -105,19 +105,18 @@ impl ProbePoint {
     pub(crate) const fn returned(self) -> Self {
         Self { actions: Action::Return as u8, condition: NONE, register: NONE, ..self }
     }
+
+    /// The cookie of its probe (`bpf/probes.h`).
+    pub(crate) fn cookie(self, function: usize, is_child: bool) -> u64 {
+        u64::from(self.actions)
+            | u64::from(self.condition) << 8
+            | u64::from(self.register) << 16
+            | u64::from(is_child) << 24
+            | (function as u64) << 32
+    }
 }
 
 impl ProbePoints {
-    /// The cookie of one of these probes (`bpf/probes.h`).
-    pub(crate) fn cookie(&self, point: ProbePoint, function: usize, is_child: bool) -> u64 {
-        u64::from(point.actions)
-            | u64::from(point.condition) << 8
-            | u64::from(point.register) << 16
-            | u64::from(is_child) << 24
-            | u64::from(self.ends == Ends::ByReturnAddress) << 25
-            | (function as u64) << 32
-    }
-
     /// Of a function.
     ///
     /// # Errors

@@ -1,30 +1,23 @@
-//! One run: probes in, a window of time, probes out; records are read meanwhile.
-//!
-//! ```text
-//!   scheduler, exits      entries                             entries, exits, scheduler out
-//!   ------|------------------|------------ window ------------------|-----------> open calls are read from the map
-//! ```
-//! Exits are probed first, so that each call whose entry is seen has an end that is seen; what returns without an entry
-//! was running at the start.
+//! Programs and functions, ready for a run; and the run in which all functions are timed from the first to the last.
 
-use std::cell::RefCell;
+use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use libbpf_rs::{Link, MapCore, MapFlags, RingBufferBuilder};
-use model::{LostCalls, Ns, OffCpuSplit, ProbeSink, ProbedCall, ProbedEnd, ProbedSlice, ProbedThread, Tid};
-use rustix::time::{ClockId, clock_gettime};
+use libbpf_rs::{MapCore, MapFlags};
+use model::{Ns, ProbeSink, ProbedSlice};
 
-use crate::attach::{ProbedFunction, Which, attach};
+use crate::attach::{Part, ProbedFunction};
 use crate::error::BpfError;
+use crate::probe_points::{Ends, ProbePoints};
 use crate::programs::{Programs, Sizes};
+use crate::removal::Removal;
+use crate::run::Run;
 use crate::waker_stack::WakerStack;
-use crate::wire::{self, Told};
+use crate::wire;
 
 /// How often the ring is emptied.
-const INTERVAL: Duration = Duration::from_millis(5);
-
-/// What is read at a time: a ring that is filled as fast as it is read must not keep us from seeing the window's end.
-const RECORDS_MAX: usize = 1 << 20;
+pub const INTERVAL: Duration = Duration::from_millis(5);
 
 /// What is said of a run as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,7 +51,7 @@ pub struct Room {
 
 /// Programs and functions, ready.
 pub struct Session {
-    pub(crate) programs: Programs,
+    pub(crate) programs: Arc<Programs>,
     pub(crate) functions: Vec<ProbedFunction>,
 }
 
@@ -77,28 +70,40 @@ impl Session {
         }
         let Room { threads, ring_bytes } = room;
         let sizes = Sizes { functions: functions.len(), threads, ring_bytes, waker_stack };
-        let programs = Programs::load(sizes)?;
-        let lengths = programs.map("lengths")?;
-        for (index, function) in (0u32..).zip(&functions) {
-            let length = function.points.first_part_len;
-            let written = lengths.update(&index.to_ne_bytes(), &length.to_ne_bytes(), MapFlags::ANY);
-            written.map_err(BpfError::other("cannot say how long functions are"))?;
+        let session = Self { programs: Arc::new(Programs::load(sizes)?), functions };
+        for (index, function) in session.functions.iter().enumerate() {
+            session.describe(index, &function.points, !function.is_child)?;
         }
-        Ok(Self { programs, functions })
+        Ok(session)
     }
 
-    /// How often each function is entered in so long.
+    /// Tells the programs of a function's points, and whether its calls are timed, for which all its probes must be there.  Of
+    /// functions that were asked for they are; what else is decided when calls have been counted is told again.
     ///
     /// # Errors
-    /// A probe cannot be placed.
-    pub fn count(&mut self, time: Duration) -> Result<Vec<u64>, BpfError> {
-        let links = attach(&self.programs, "on_count", &self.functions, Which::Entries)?;
-        std::thread::sleep(time);
-        drop(links);
-        Ok((0u32..).zip(&self.functions).map(|(index, _)| self.programs.sum("hits", index)).collect())
+    /// The kernel does not let us.
+    pub fn describe(&self, index: usize, points: &ProbePoints, is_timed: bool) -> Result<(), BpfError> {
+        let key = u32::try_from(index).unwrap_or(u32::MAX).to_ne_bytes();
+        let value = wire::function(points.first_part_len, points.ends == Ends::ByReturnAddress, is_timed);
+        let written = self.programs.map("functions")?.update(&key, &value, MapFlags::ANY);
+        written.map_err(BpfError::other("cannot tell the programs of a function"))
     }
 
-    /// Takes calls for `window`, or until `is_over`.
+    /// Whether a link holds many probes, and all threads of a process.
+    #[must_use]
+    pub fn has_multi(&self) -> bool {
+        self.programs.has_multi
+    }
+
+    /// A run: nothing is placed yet.
+    ///
+    /// # Errors
+    /// The ring cannot be read.
+    pub fn run(&self) -> Result<Run, BpfError> {
+        Run::new(&self.programs, self.functions.len())
+    }
+
+    /// Takes calls of all functions for `window`, or until `is_over`; its probes are being removed behind it.
     ///
     /// # Errors
     /// A probe cannot be placed, or the ring cannot be read.
@@ -107,136 +112,19 @@ impl Session {
         window: Duration,
         is_over: &mut dyn FnMut() -> bool,
         sink: &mut dyn ProbeSink,
-    ) -> Result<Summary, BpfError> {
-        let scheduler = self.attach_scheduler()?;
-        let mut exits = attach(&self.programs, "on_probe", &self.functions, Which::Exits)?;
-        exits.extend(attach(&self.programs, "on_probe", &self.functions, Which::Returns)?);
-        let from = now();
-        let entries = attach(&self.programs, "on_probe", &self.functions, Which::Entries)?;
-        let taken = RefCell::new(Taken { sink, window: (from, Ns::MAX) });
-        let map = self.programs.map("calls")?;
-        let failed = BpfError::other("cannot read the ring");
-        let mut builder = RingBufferBuilder::new();
-        let take = |bytes: &[u8]| {
-            taken.borrow_mut().record(bytes);
-            0
-        };
-        builder.add(&map, take).map_err(&failed)?;
-        let ring = builder.build().map_err(&failed)?;
+    ) -> Result<(Summary, Removal), BpfError> {
+        let mut run = self.run()?;
+        for (index, function) in self.functions.iter().enumerate() {
+            self.describe(index, &function.points, true)?;
+        }
+        let groups = self.functions.iter().cloned().enumerate().map(|function| vec![function]);
+        run.keep(run.place(groups.collect(), Part::Both)?)?;
+        run.time(self.functions.iter().any(|function| function.is_child))?;
         let started = Instant::now();
         while started.elapsed() < window && !is_over() {
-            ring.consume_raw_n(RECORDS_MAX);
-            std::thread::sleep(INTERVAL.min(window.saturating_sub(started.elapsed())));
+            run.read(sink)?;
+            thread::sleep(INTERVAL.min(window.saturating_sub(started.elapsed())));
         }
-        let to = now();
-        taken.borrow_mut().window.1 = to;
-        drop((entries, exits, scheduler));
-        ring.consume().map_err(&failed)?;
-        drop(ring);
-        self.read_threads(&mut taken.borrow_mut())?;
-        let counter = |index| self.programs.sum("counters", index);
-        let children = self.functions.iter().any(|function| function.is_child);
-        Ok(Summary {
-            window: (from, to),
-            slices: vec![ProbedSlice { start: from, end: to, children }],
-            realtime_offset_ns: clock(ClockId::Realtime) as i64 - clock(ClockId::Monotonic) as i64,
-            too_deep: counter(0),
-            no_room: counter(1),
-            odd_returns: counter(2),
-            lost_intervals: counter(3),
-            missed_switches: counter(4),
-        })
+        run.finish(sink)
     }
-
-    fn attach_scheduler(&self) -> Result<Vec<Link>, BpfError> {
-        let attach = |name| {
-            self.programs
-                .program(name)?
-                .attach_trace()
-                .map_err(BpfError::other("cannot attach to the scheduler"))
-        };
-        ["on_switch", "on_waking", "on_exit"].into_iter().map(attach).collect()
-    }
-
-    /// What was open, and what no later record has told.
-    fn read_threads(&self, taken: &mut Taken<'_>) -> Result<(), BpfError> {
-        let map = self.programs.map("threads")?;
-        let mut tids: Vec<Tid> = map
-            .keys()
-            .filter_map(|key| Some(Tid(i32::from_ne_bytes(key.get(..4)?.try_into().ok()?))))
-            .collect();
-        tids.sort_unstable();
-        for tid in tids {
-            let bytes = map.lookup(&tid.0.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default();
-            let Some(state) = wire::thread(tid, &bytes, taken.window.1) else { continue };
-            taken.thread(&state.life);
-            state.lost.iter().for_each(|lost| taken.lost(lost));
-            state.open.iter().rev().for_each(|call| taken.call(call));
-        }
-        Ok(())
-    }
-}
-
-/// What is in the window goes to the sink.
-struct Taken<'s> {
-    sink: &'s mut dyn ProbeSink,
-    window: (Ns, Ns),
-}
-
-impl Taken<'_> {
-    fn record(&mut self, bytes: &[u8]) {
-        let Some((lost, told)) = wire::record(bytes) else { return };
-        lost.iter().for_each(|lost| self.lost(lost));
-        match told {
-            Told::OffCpu(interval) => self.sink.off_cpu(&interval),
-            Told::Call(call) => self.call(&call),
-            Told::Thread(thread) => self.thread(&thread),
-        }
-    }
-
-    fn call(&mut self, call: &ProbedCall) {
-        if let Some(call) = within(call, self.window) {
-            self.sink.call(&call);
-        }
-    }
-
-    fn lost(&mut self, lost: &LostCalls) {
-        if lost.from <= self.window.1 {
-            self.sink.lost(&LostCalls { to: lost.to.min(self.window.1), ..*lost });
-        }
-    }
-
-    fn thread(&mut self, thread: &ProbedThread) {
-        self.sink
-            .thread(&ProbedThread { died: thread.died.filter(|died| *died <= self.window.1), ..*thread });
-    }
-}
-
-/// What of a call is in the window: probes are not removed in an instant.
-fn within(call: &ProbedCall, (from, to): (Ns, Ns)) -> Option<ProbedCall> {
-    if call.start > to || call.end < from {
-        return None;
-    }
-    if call.end_kind == ProbedEnd::NoEntry {
-        return (call.end <= to).then_some(ProbedCall { start: from, ..*call });
-    }
-    if call.end <= to {
-        return Some(*call);
-    }
-    let most = to.since(call.start);
-    let OffCpuSplit { blocked_ns, runnable_ns, preempted_ns } = call.off_cpu;
-    let blocked_ns = blocked_ns.min(most);
-    let runnable_ns = runnable_ns.min(most - blocked_ns);
-    let preempted_ns = preempted_ns.min(most - blocked_ns - runnable_ns);
-    let off_cpu = OffCpuSplit { blocked_ns, runnable_ns, preempted_ns };
-    Some(ProbedCall { end: to, end_kind: ProbedEnd::Open, off_cpu, ..*call })
-}
-
-fn now() -> Ns {
-    Ns(clock(ClockId::Monotonic))
-}
-
-fn clock(id: ClockId) -> u64 {
-    let time = clock_gettime(id);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

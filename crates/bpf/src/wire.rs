@@ -31,6 +31,25 @@ pub(crate) enum Action {
     Loop = 8,
 }
 
+/// What a hit of a probe does: `enum mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// It is counted.
+    Count = 0,
+    /// Calls of the functions that were asked for are timed.
+    Asked = 1,
+    /// Those of their children, too.
+    All = 2,
+    /// Nothing is recorded.
+    Off = 3,
+}
+
+/// A `struct function`.
+pub(crate) fn function(first_part_len: u64, is_rewritten: bool, is_timed: bool) -> Vec<u8> {
+    let flags = [is_rewritten, is_timed].map(|flag| u32::from(flag).to_ne_bytes());
+    [&first_part_len.to_ne_bytes()[..], flags.as_flattened()].concat()
+}
+
 /// "There is no condition", "there is no register".
 pub(crate) const NONE: u8 = 0xff;
 
@@ -291,6 +310,13 @@ mod tests {
             ("is_child", 119),
         ];
         check("call", CALL_BYTES, &call);
+        check(
+            "function",
+            function(0, false, false).len(),
+            &[("length", 0), ("is_rewritten", 8), ("is_timed", 12)],
+        );
+        check("hits", 16, &[("entries", 0), ("others", 8)]);
+        check("cpu", 16, &[("inside", 0), ("child_hit", 8)]);
         let frame = [
             ("start", 8),
             ("blocked", 16),

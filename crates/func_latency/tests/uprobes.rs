@@ -6,6 +6,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod probing;
+#[path = "uprobes/unharmed.rs"]
+mod unharmed;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -65,11 +67,11 @@ impl Case {
     }
 }
 
-/// Probes `functions` through all of a case; `None`: that is not permitted here.
+/// Probes `functions` through all of a case, whatever it costs; `None`: that is not permitted here.
 fn probed(case: &str, functions: &[&str], more: &[&str]) -> Option<Seen> {
     let case = Case::new(case);
     let pid = case.program.id().to_string();
-    let mut words = vec!["-p", &pid, "--check", "--format", "json"];
+    let mut words = vec!["-p", &pid, "--check", "--format", "json", "--max-overhead", "1e9"];
     functions.iter().for_each(|function| words.extend(["-f", function]));
     words.extend(more);
     let probing = Probing::start(&words)?;
@@ -178,7 +180,8 @@ fn children_are_what_a_call_calls_itself() {
 fn slow_calls_are_explained_by_their_children() {
     let case = Case::new("children");
     let pid = case.program.id().to_string();
-    let Some(probing) = Probing::start(&["-p", &pid, "-f", "calls_others", "--explain"]) else { return };
+    let words = ["-p", &pid, "-f", "calls_others", "--explain", "--max-overhead", "1e9"];
+    let Some(probing) = Probing::start(&words) else { return };
     case.go();
     let ended = probing.end();
     assert_eq!(ended.code, Some(0), "{}", ended.said);

@@ -1,47 +1,89 @@
-//! What probing will cost the program: said before it begins, and refused if it is too much.
+//! What probing will cost the program: said before calls are timed, and refused if it is too much.
 
-use std::time::Duration;
+use std::ops::Range;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use bpf::{Costs, Session};
-use model::{Pid, Tid};
-use recorder::Proc;
+use bpf::Run;
 
 use super::functions::Candidate;
+use super::guard::{CpuTime, PerCall, Price, Snapshot, Span};
 use crate::exit::{Exit, failure};
 use crate::render::units::{duration, grouped, percent};
 
 /// How long calls are counted.
 const COUNTED: Duration = Duration::from_millis(100);
 
-/// What a moment has shown.
+/// How long at least, where counting alone costs too much.
+const COUNTED_AT_LEAST: Duration = Duration::from_millis(20);
+
+/// CPU time for each call is taken in spans of this.
+const SPAN: Duration = Duration::from_millis(10);
+
+/// What a moment has shown in which calls were counted, by probes at entries.
 #[derive(Clone, Debug)]
 pub(super) struct Moment {
     /// Calls of each function.
     calls: Vec<u64>,
-    /// Time that the processes took on the CPU, with probes that only count.
-    taken_ns: u64,
+    /// How long it was.
+    time: Duration,
+    /// Time that the processes took on the CPU, without what counting cost.
+    own_ns: u64,
+    /// CPU time for each call of those that were asked for, without what counting cost.
+    pub(super) per_call: PerCall,
 }
 
 impl Moment {
     /// Nothing has been called yet.
     pub(super) fn before_the_program(functions: usize) -> Self {
-        Self { calls: vec![0; functions], taken_ns: 0 }
+        Self { calls: vec![0; functions], time: COUNTED, own_ns: 0, per_call: PerCall::default() }
     }
 
-    /// Counts the calls of a session's functions for a moment.
-    ///
-    /// # Errors
-    /// A probe cannot be placed.
-    pub(super) fn of(session: &mut Session, pids: &[Pid]) -> Result<Self> {
-        let before = cpu_ns(pids);
-        let calls = session.count(COUNTED)?;
-        Ok(Self { calls, taken_ns: cpu_ns(pids).saturating_sub(before) })
+    /// Counts calls: all numbers are of the same span.
+    pub(super) fn of(
+        run: &Run,
+        cpu: &mut CpuTime,
+        prices: &[Price],
+        asked: usize,
+        limits: ProbeLimits,
+    ) -> Self {
+        let begun = Instant::now();
+        let first = Snapshot::take(run, cpu);
+        let mut last = first.clone();
+        let mut per_call = PerCall::default();
+        loop {
+            thread::sleep(SPAN);
+            let now = Snapshot::take(run, cpu);
+            let span = now.since(&last);
+            let own_ns = span.cpu_ns.saturating_sub(span.cost_ns(prices, prices.len()));
+            per_call.add(own_ns, span.hits.iter().take(asked).map(|hits| hits.entries).sum());
+            last = now;
+            let all = last.since(&first);
+            let is_too_much =
+                begun.elapsed() >= COUNTED_AT_LEAST && counting_percent(&all, prices) > limits.most();
+            if begun.elapsed() >= COUNTED || is_too_much {
+                return Self {
+                    calls: all.hits.iter().map(|hits| hits.entries).collect(),
+                    time: all.time,
+                    own_ns: all.own_ns(all.cost_ns(prices, prices.len())),
+                    per_call,
+                };
+            }
+        }
     }
+}
+
+fn counting_percent(span: &Span, prices: &[Price]) -> f64 {
+    let cost_ns = span.cost_ns(prices, prices.len());
+    100.0 * cost_ns as f64 / span.own_ns(cost_ns) as f64
 }
 
 /// What probes may take if nothing is said.
 const MOST_PERCENT: f64 = 20.0;
+
+/// Of that, what children may take with the functions that were asked for: load is not even.
+const SHARE_WITH_CHILDREN: f64 = 0.8;
 
 /// What may be spent.
 #[derive(Clone, Copy, Debug)]
@@ -52,103 +94,125 @@ pub(crate) struct ProbeLimits {
     pub(crate) most_probes: usize,
 }
 
-/// The first `wanted` functions, and of the others, which are children, those that fit: the ones that are called least first,
-/// as their calls are the long ones, and those that were not called last.  Beside them, in words, what they will cost.
+impl ProbeLimits {
+    /// Of the CPU time that the processes take without probes.
+    pub(super) fn most(self) -> f64 {
+        self.most_percent.unwrap_or(MOST_PERCENT)
+    }
+}
+
+/// What will be probed.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Choice {
+    /// Children, by their number among the candidates.
+    pub(super) children: Vec<usize>,
+    /// What it will cost.
+    pub(super) expected: Expected,
+}
+
+/// What the functions that were asked for will cost alone.
 ///
 /// # Errors
-/// The wanted ones alone cost too much.
-pub(super) fn choose(
-    candidates: Vec<Candidate>,
-    wanted: usize,
+/// It is too much.
+pub(super) fn of_asked(
     moment: &Moment,
-    costs: &Costs,
+    prices: &[Price],
+    asked: usize,
     limits: ProbeLimits,
-) -> Result<(Vec<Candidate>, String)> {
-    let mut all: Vec<(Candidate, u64)> = candidates.into_iter().zip(moment.calls.iter().copied()).collect();
-    let mut children = all.split_off(wanted.min(all.len()));
-    let cost_ns = |(candidate, calls): &(Candidate, u64)| {
-        calls.saturating_mul(costs.of(&candidate.probed.points).call_ns)
-    };
-    // What counting took is in it; that is an estimate, and the program's own part is never nothing.
-    let entry_ns = |(candidate, calls): &(Candidate, u64)| {
-        calls.saturating_mul(costs.of(&candidate.probed.points).entry_ns)
-    };
-    let counting_ns = all.iter().chain(&children).map(entry_ns).sum::<u64>();
-    let own_ns = moment.taken_ns.saturating_sub(counting_ns).max(moment.taken_ns / 100).max(1);
-    let most_percent = limits.most_percent.unwrap_or(MOST_PERCENT);
-    let mut expected = Expected { calls: 0, cost_ns: 0, own_ns };
-    all.iter().for_each(|one| expected.add(one.1, cost_ns(one)));
-    if expected.percent() > most_percent {
+) -> Result<Expected> {
+    let mut expected = Expected { time: moment.time, own_ns: moment.own_ns.max(1), ..Expected::default() };
+    for (calls, price) in moment.calls.iter().zip(prices).take(asked) {
+        expected.calls += calls;
+        expected.cost_ns = expected.cost_ns.saturating_add(calls.saturating_mul(price.call_ns()));
+    }
+    let most = limits.most();
+    if expected.percent() > most {
         let message = format!(
-            "{}, and --max-overhead allows {most_percent} %: take a function that is called less often, or allow more",
+            "{}, and --max-overhead allows {most} %: take a function that is called less often, or allow more",
             expected.text()
         );
         return Err(failure(Exit::NotPossible, message));
     }
-    children.sort_by_key(|(candidate, calls)| (*calls == 0, *calls, candidate.id));
-    let mut probes = 0;
-    for child in children {
-        let (more, with_child) =
-            (child.0.probed.points.points.len(), expected.with(child.1, cost_ns(&child)));
-        if probes + more <= limits.most_probes && with_child.percent() <= most_percent {
+    Ok(expected)
+}
+
+/// Of these candidates, which are children, those that fit: the ones that are called least first, as their calls are the long ones,
+/// and those that were not called last.  `moment`: calls of children were counted, too.
+pub(super) fn choose(
+    candidates: &[Candidate],
+    of: Range<usize>,
+    mut expected: Expected,
+    moment: &Moment,
+    prices: &[Price],
+    limits: ProbeLimits,
+) -> Choice {
+    // As if the same CPU time had passed as when those that were asked for were counted.
+    let scale = expected.own_ns as f64 / moment.own_ns.max(1) as f64;
+    let calls = |index: usize| moment.calls.get(index).map_or(0, |calls| (*calls as f64 * scale) as u64);
+    let mut by_calls: Vec<usize> = of.collect();
+    by_calls.sort_by_key(|index| {
+        (calls(*index) == 0, calls(*index), candidates.get(*index).map(|candidate| candidate.id))
+    });
+    let (mut children, mut probes) = (Vec::new(), 0);
+    for index in by_calls {
+        let price = prices.get(index).copied().unwrap_or_default();
+        let more = candidates.get(index).map_or(0, |candidate| candidate.probed.points.points.len());
+        let with_child = expected.with_child(calls(index), calls(index).saturating_mul(price.call_ns()));
+        let most = limits.most() * SHARE_WITH_CHILDREN;
+        if probes + more <= limits.most_probes && with_child.percent() <= most {
             (probes, expected) = (probes + more, with_child);
-            all.push(child);
+            children.push(index);
         }
     }
-    Ok((all.into_iter().map(|(candidate, _)| candidate).collect(), expected.text()))
+    Choice { children, expected }
 }
 
 /// What is expected of a moment.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Expected {
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Expected {
+    time: Duration,
     calls: u64,
+    child_calls: u64,
     cost_ns: u64,
+    child_cost_ns: u64,
     own_ns: u64,
 }
 
 impl Expected {
-    fn add(&mut self, calls: u64, cost_ns: u64) {
-        *self = self.with(calls, cost_ns);
-    }
-
-    fn with(self, calls: u64, cost_ns: u64) -> Self {
-        Self { calls: self.calls + calls, cost_ns: self.cost_ns.saturating_add(cost_ns), ..self }
+    fn with_child(self, calls: u64, cost_ns: u64) -> Self {
+        Self {
+            child_calls: self.child_calls + calls,
+            child_cost_ns: self.child_cost_ns.saturating_add(cost_ns),
+            ..self
+        }
     }
 
     /// Of the CPU time that is taken without.
-    fn percent(&self) -> f64 {
-        100.0 * self.cost_ns as f64 / self.own_ns as f64
+    pub(super) fn percent(&self) -> f64 {
+        100.0 * self.cost_ns.saturating_add(self.child_cost_ns) as f64 / self.own_ns as f64
     }
 
-    fn text(&self) -> String {
-        let per_second = |in_time: u64| in_time.saturating_mul(1000) / COUNTED.as_millis() as u64;
-        match self.cost_ns.checked_div(self.calls) {
-            None => "no call was counted before the window; what probes will cost is not known".to_owned(),
-            Some(each) => format!(
-                "{} calls a second, each slower by {}: {} % more CPU time",
-                grouped(per_second(self.calls)),
-                duration(each),
-                percent(self.percent())
-            ),
-        }
+    /// In words.
+    pub(super) fn text(&self) -> String {
+        let a_second = |calls: u64| grouped((calls as f64 / self.time.as_secs_f64()).round() as u64);
+        let Some(each) = self.cost_ns.checked_div(self.calls) else {
+            return "no call was counted before the window; what probes will cost is not known".to_owned();
+        };
+        let children = match self.child_calls {
+            0 => String::new(),
+            calls => format!(", and {} a second of children", a_second(calls)),
+        };
+        let (calls, each) = (a_second(self.calls), duration(each));
+        format!(
+            "{calls} calls a second, each slower by {each}{children}: {} % more CPU time",
+            percent(self.percent())
+        )
     }
-}
-
-/// Time on the CPU of all their threads so far.
-fn cpu_ns(pids: &[Pid]) -> u64 {
-    let proc = Proc::host();
-    let of_thread = |pid: Pid, tid: Tid| {
-        let text = proc.text(&format!("{}/task/{}/schedstat", pid.0, tid.0))?;
-        text.split_whitespace().next()?.parse::<u64>().ok()
-    };
-    let threads =
-        pids.iter().flat_map(|pid| proc.tasks(*pid).unwrap_or_default().into_iter().map(|tid| (*pid, tid)));
-    threads.filter_map(|(pid, tid)| of_thread(pid, tid)).sum()
 }
 
 #[cfg(test)]
 mod tests {
-    use bpf::{CodePart, Cost, Ends, FunctionCode, ProbePoints, ProbedFunction};
+    use bpf::{CodePart, Ends, FunctionCode, ProbePoints, ProbedFunction};
     use model::{FileOffset, FunctionId, Svma};
 
     use super::*;
@@ -161,30 +225,34 @@ mod tests {
         Candidate { id: FunctionId(id), probed: ProbedFunction { points, is_child, places: vec![] } }
     }
 
-    fn chosen(most_percent: f64, most_probes: usize) -> Result<(Vec<u32>, String)> {
-        let candidates = (0..5).map(|id| candidate(id, id > 0)).collect();
-        let moment = Moment { calls: vec![100, 1_000, 0, 50, 50], taken_ns: 1_600_000 };
-        let costs = Costs {
-            emulated: Cost { call_ns: 1_000, entry_ns: 500, ..Cost::default() },
-            stepped: Cost { call_ns: 9_000, entry_ns: 500, ..Cost::default() },
+    fn chosen(most_percent: f64, most_probes: usize) -> Result<(Vec<usize>, String)> {
+        let candidates: Vec<Candidate> = (0..5).map(|id| candidate(id, id > 0)).collect();
+        let moment = Moment {
+            calls: vec![100, 1_000, 0, 50, 50],
+            time: Duration::from_millis(100),
+            own_ns: 1_000_000,
+            per_call: PerCall::default(),
         };
-        let (chosen, text) = choose(
-            candidates,
-            1,
-            &moment,
-            &costs,
-            ProbeLimits { most_percent: Some(most_percent), most_probes },
-        )?;
-        Ok((chosen.into_iter().map(|candidate| candidate.id.0).collect(), text))
+        let prices = [Price { entry_ns: 500, other_ns: 500 }; 5];
+        let limits = ProbeLimits { most_percent: Some(most_percent), most_probes };
+        let expected = of_asked(&moment, &prices, 1, limits)?;
+        let twice_as_long = Moment {
+            calls: moment.calls.iter().map(|calls| 2 * calls).collect(),
+            own_ns: 2_000_000,
+            ..moment
+        };
+        let choice = choose(&candidates, 1..5, expected, &twice_as_long, &prices, limits);
+        Ok((choice.children, choice.expected.text()))
     }
 
     #[test]
     fn children_that_fit_are_those_that_are_called_least() {
-        let text = "2,000 calls a second, each slower by 1.00 us: 20.0 % more CPU time".to_owned();
-        assert_eq!(chosen(20.0, 100).unwrap(), (vec![0, 3, 4, 2], text));
-        assert_eq!(chosen(20.0, 2).unwrap().0, [0, 3]);
-        assert_eq!(chosen(120.0, 100).unwrap().0, [0, 3, 4, 1, 2]);
-        assert_eq!(chosen(20.0, 0).unwrap().0, [0]);
+        let text = "1,000 calls a second, each slower by 1.00 us, and 1,000 a second of children: 20.0 % more CPU time";
+        assert_eq!(chosen(25.0, 100).unwrap(), (vec![3, 4, 2], text.to_owned()));
+        assert_eq!(chosen(25.0, 2).unwrap().0, [3]);
+        assert_eq!(chosen(150.0, 100).unwrap().0, [3, 4, 1, 2]);
+        let alone = "1,000 calls a second, each slower by 1.00 us: 10.0 % more CPU time";
+        assert_eq!(chosen(20.0, 0).unwrap(), (vec![], alone.to_owned()));
     }
 
     #[test]

@@ -231,11 +231,52 @@ static void in_threads(int number, int calls, void (*what)(int))
 		thread.join();
 }
 
+static long now_ns()
+{
+	timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000L + now.tv_nsec;
+}
+
+// A thousand calls a second beside a thread that is busy; then, from the time on that is printed, nothing but calls, for ever.
+static void surge()
+{
+	std::thread([] {
+		for (;;)
+			asm volatile("");
+	}).detach();
+	for (long until = now_ns() + 1000000000L; now_ns() < until; sleep_ms(1))
+		work(1);
+	printf("surge %ld\n", now_ns());
+	fflush(stdout);
+	for (long n = 0;; n++)
+		work(n);
+}
+
+// The same program, from its beginning.
+PROBED void executes()
+{
+	execl("/proc/self/exe", "truth", "executed", nullptr);
+	abort();
+}
+
+static void hundred()
+{
+	for (long n = 0; n < 100; n++)
+		work(n);
+	printf("called %ld\n", called.load());
+	fflush(stdout);
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
 	auto is = [&](const char *name) { return strcmp(what, name) == 0; };
 
+	if (is("executed")) {
+		hundred();
+		return 0;
+	}
 	if (is("always"))
 		std::thread([] {
 			for (long n = 0;; n++)
@@ -308,6 +349,20 @@ int main(int argc, char **argv)
 		for (int round = 0; round < 10; round++)
 			in_threads(4, 100, [](int n) { work(n); });
 		printf("called %ld\n", called.load());
+	} else if (is("churn")) {
+		for (int round = 0; round < 4; round++)
+			in_threads(500, 10, [](int n) { work(n); });
+		printf("called %ld\n", called.load());
+	} else if (is("surge")) {
+		surge();
+	} else if (is("executes")) {
+		hundred();
+		executes();
+	} else if (is("ticks")) {
+		in_threads(8, 1000000, [](int n) {
+			work(n);
+			sleep_ms(1);
+		});
 	} else if (is("flood")) {
 		in_threads(4, 20000, [](int n) { work(n); });
 		printf("called %ld\n", called.load());

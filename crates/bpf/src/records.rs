@@ -1,0 +1,129 @@
+//! What the programs tell: records in a ring, and of calls that are open what their map has.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use libbpf_rs::{MapCore, MapFlags, RingBuffer, RingBufferBuilder};
+use model::{LostCalls, Ns, OffCpuSplit, ProbeSink, ProbedCall, ProbedEnd, ProbedThread, Tid};
+
+use crate::error::BpfError;
+use crate::programs::Programs;
+use crate::wire::{self, Told};
+
+/// Records that are read at a time.
+const RECORDS: usize = 4096;
+
+/// What is read in one go: a ring that is filled as fast as it is read must not keep us from seeing the window's end.
+const RECORDS_MAX: usize = 1 << 20;
+
+type Record = (Option<LostCalls>, Told);
+
+/// The ring.
+pub(crate) struct Records {
+    ring: RingBuffer<'static>,
+    read: Rc<RefCell<Vec<Record>>>,
+}
+
+impl Records {
+    /// Of these programs.
+    pub(crate) fn of(programs: &Programs) -> Result<Self, BpfError> {
+        let failed = BpfError::other("cannot read the ring");
+        let read = Rc::new(RefCell::new(Vec::new()));
+        let keep = Rc::clone(&read);
+        let map = programs.map("calls")?;
+        let mut builder = RingBufferBuilder::new();
+        let take = move |bytes: &[u8]| {
+            keep.borrow_mut().extend(wire::record(bytes));
+            0
+        };
+        builder.add(&map, take).map_err(&failed)?;
+        let ring = builder.build().map_err(&failed)?;
+        Ok(Self { ring, read })
+    }
+
+    /// Tells the sink what is there.
+    pub(crate) fn read(&self, taken: &mut Taken<'_>) -> Result<(), BpfError> {
+        for _ in 0..RECORDS_MAX / RECORDS {
+            let count = self.ring.consume_raw_n(RECORDS);
+            self.read.borrow_mut().drain(..).for_each(|record| taken.record(record));
+            match usize::try_from(count) {
+                Err(_) => {
+                    return Err(BpfError::Other { doing: "cannot read the ring", what: format!("{count}") });
+                }
+                Ok(count) if count < RECORDS => break,
+                Ok(_) => (),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What was open, and what no later record has told.
+pub(crate) fn read_threads(programs: &Programs, taken: &mut Taken<'_>) -> Result<(), BpfError> {
+    let map = programs.map("threads")?;
+    let mut tids: Vec<Tid> =
+        map.keys().filter_map(|key| Some(Tid(i32::from_ne_bytes(key.get(..4)?.try_into().ok()?)))).collect();
+    tids.sort_unstable();
+    for tid in tids {
+        let bytes = map.lookup(&tid.0.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default();
+        let Some(state) = wire::thread(tid, &bytes, taken.window.1) else { continue };
+        taken.thread(&state.life);
+        state.lost.iter().for_each(|lost| taken.lost(lost));
+        state.open.iter().rev().for_each(|call| taken.call(call));
+    }
+    Ok(())
+}
+
+/// What is in the window goes to the sink.
+pub(crate) struct Taken<'s> {
+    pub(crate) sink: &'s mut dyn ProbeSink,
+    pub(crate) window: (Ns, Ns),
+}
+
+impl Taken<'_> {
+    fn record(&mut self, (lost, told): Record) {
+        lost.iter().for_each(|lost| self.lost(lost));
+        match told {
+            Told::OffCpu(interval) => self.sink.off_cpu(&interval),
+            Told::Call(call) => self.call(&call),
+            Told::Thread(thread) => self.thread(&thread),
+        }
+    }
+
+    fn call(&mut self, call: &ProbedCall) {
+        if let Some(call) = within(call, self.window) {
+            self.sink.call(&call);
+        }
+    }
+
+    fn lost(&mut self, lost: &LostCalls) {
+        if lost.from <= self.window.1 {
+            self.sink.lost(&LostCalls { to: lost.to.min(self.window.1), ..*lost });
+        }
+    }
+
+    fn thread(&mut self, thread: &ProbedThread) {
+        self.sink
+            .thread(&ProbedThread { died: thread.died.filter(|died| *died <= self.window.1), ..*thread });
+    }
+}
+
+/// What of a call is in the window: its end is no instant.
+fn within(call: &ProbedCall, (from, to): (Ns, Ns)) -> Option<ProbedCall> {
+    if call.start > to || call.end < from {
+        return None;
+    }
+    if call.end_kind == ProbedEnd::NoEntry {
+        return (call.end <= to).then_some(ProbedCall { start: from, ..*call });
+    }
+    if call.end <= to {
+        return Some(*call);
+    }
+    let most = to.since(call.start);
+    let OffCpuSplit { blocked_ns, runnable_ns, preempted_ns } = call.off_cpu;
+    let blocked_ns = blocked_ns.min(most);
+    let runnable_ns = runnable_ns.min(most - blocked_ns);
+    let preempted_ns = preempted_ns.min(most - blocked_ns - runnable_ns);
+    let off_cpu = OffCpuSplit { blocked_ns, runnable_ns, preempted_ns };
+    Some(ProbedCall { end: to, end_kind: ProbedEnd::Open, off_cpu, ..*call })
+}
