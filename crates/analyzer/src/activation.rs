@@ -200,6 +200,7 @@ impl<'a> Thread<'a> {
             undecided: frame.undecided,
             aux_buffer: session.buffer(AuxOwner::Thread(self.tid)).or_else(|| session.buffer(owner?)),
             aux_offset: Some(activation.at),
+            probed: None,
         }
     }
 }

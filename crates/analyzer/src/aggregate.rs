@@ -9,7 +9,8 @@ use crate::durations::Durations;
 use crate::histogram::histogram;
 use crate::open_calls::OpenSums;
 use crate::report::{
-    CallCounts, CallRow, Caller, CallerReport, ErrorBound, FunctionReport, Place, Status, Tails,
+    CallCounts, CallRow, Caller, CallerReport, ErrorBound, FunctionReport, Place, SliceKind, Sliced, Status,
+    Tails,
 };
 use crate::request::{LatencyRange, Request};
 use crate::row_children::{Gathered, RowChildren};
@@ -29,16 +30,24 @@ struct FunctionSums<C> {
     ended_by_jump: u64,
     hidden: u64,
     undecided: u64,
-    outermost: RunningTotal,
-    /// The least that each call not seen from entry to end can have taken, being one of those asked for.
-    open_ns: Durations,
+    /// Of calls that began where only wanted functions were probed, and of all that were traced.
+    alone: FigureSums<C>,
+    /// Of calls that began where their children were probed.
+    with_children: FigureSums<C>,
     overfull: Option<CallRow>,
-    callers: FxHashMap<(Caller, Option<Place>), CallerSums<C>>,
     longest_open: Vec<CallRow>,
     open: OpenSums<C>,
     rows: Vec<CallRow>,
     /// In the order of `rows`.
     row_children: Gathered,
+}
+
+/// What figures are made of.
+struct FigureSums<C> {
+    outermost: RunningTotal,
+    /// The least that each call not seen from entry to end can have taken, being one of those asked for.
+    open_ns: Durations,
+    callers: FxHashMap<(Caller, Option<Place>), CallerSums<C>>,
 }
 
 struct CallerSums<C> {
@@ -51,7 +60,11 @@ struct CallerSums<C> {
     error_max_ns: u64,
     /// Calls whose latency is shorter than its error.
     shorter: u64,
+    /// The most by which a latency may be shorter than its least, where a probe took what one of 100 takes.
+    rare_ns: u64,
     children: ChildSums<C>,
+    /// Of the calls, what was seen with children.
+    with_children: RunningTotal,
 }
 
 impl<C: Copy + Eq + Hash> Aggregate<C> {
@@ -78,7 +91,8 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
             sums.count(row, children);
         } else {
             // One that is too short to be asked for has no part in the figures.
-            sums.open_ns.add(row.at_least_ns().max(self.request.latency.min_ns));
+            let at_least_ns = row.at_least_ns().max(self.request.latency.min_ns);
+            sums.figures(row).into_iter().for_each(|figures| figures.open_ns.add(at_least_ns));
             sums.list_open(row);
             sums.open.add(row, children);
         }
@@ -139,10 +153,11 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
         self,
         mut name: impl FnMut(C) -> ChildKey,
         percent: impl Fn(u64) -> f64,
+        spans: Option<SliceSpans>,
     ) -> Vec<FunctionReport> {
         let Self { request, off_cpu, functions } = self;
         let pairs = request.functions.iter().zip(functions);
-        pairs.map(|(&id, sums)| sums.finish(id, off_cpu, &mut name, &percent)).collect()
+        pairs.map(|(&id, sums)| sums.finish(id, off_cpu, &mut name, &percent, spans)).collect()
     }
 }
 
@@ -165,10 +180,9 @@ impl<C> Default for FunctionSums<C> {
             ended_by_jump: 0,
             hidden: 0,
             undecided: 0,
-            outermost: RunningTotal::default(),
-            open_ns: Durations::default(),
+            alone: FigureSums::default(),
+            with_children: FigureSums::default(),
             overfull: None,
-            callers: FxHashMap::default(),
             longest_open: Vec::new(),
             open: OpenSums::default(),
             rows: Vec::new(),
@@ -182,14 +196,24 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         self.ended_by_jump += u64::from(row.ended_by_jump);
         self.hidden += u64::from(row.hidden);
         self.undecided += u64::from(row.undecided);
+        let Some(figures) = self.figures(row) else { return };
         if row.depth == 0 {
             let off_cpu_ns = row.off_cpu_ns.unwrap_or_default();
-            self.outermost.add(RunningTotal { count: 1, sum_ns: row.latency_ns, off_cpu_ns });
+            figures.outermost.add(RunningTotal { count: 1, sum_ns: row.latency_ns, off_cpu_ns });
         }
-        let sums = self.callers.entry((row.caller, row.site)).or_default();
+        let sums = figures.callers.entry((row.caller, row.site)).or_default();
         let inside = sums.count(row, children);
         if inside.known(OffCpuKnown(true)).exceeds(row) {
             self.overfull.get_or_insert(*row);
+        }
+    }
+
+    /// The figures that a call may enter.
+    fn figures(&mut self, row: &CallRow) -> Option<&mut FigureSums<C>> {
+        match row.began() {
+            SliceKind::Alone => Some(&mut self.alone),
+            SliceKind::WithChildren => Some(&mut self.with_children),
+            SliceKind::Between => None,
         }
     }
 
@@ -199,9 +223,9 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         self.ended_by_jump += other.ended_by_jump;
         self.hidden += other.hidden;
         self.undecided += other.undecided;
-        self.outermost.add(other.outermost);
-        for (caller, sums) in &other.callers {
-            self.callers.entry(*caller).or_default().merge(sums);
+        self.alone.outermost.add(other.alone.outermost);
+        for (caller, sums) in &other.alone.callers {
+            self.alone.callers.entry(*caller).or_default().merge(sums);
         }
     }
 
@@ -221,28 +245,46 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         off_cpu: OffCpuKnown,
         name: &mut impl FnMut(C) -> ChildKey,
         percent: &impl Fn(u64) -> f64,
+        spans: Option<SliceSpans>,
     ) -> FunctionReport {
-        let mut all = CallerSums::default();
-        let mut callers = Vec::with_capacity(self.callers.len());
-        for ((caller, site), sums) in self.callers {
-            all.merge(&sums);
-            let figures = Figures::of(&sums, off_cpu);
+        let is_alone = !self.alone.callers.is_empty() || self.with_children.callers.is_empty();
+        let (main, others) = match is_alone {
+            true => (self.alone, self.with_children),
+            false => (self.with_children, FigureSums::default()),
+        };
+        let all = main.all();
+        let others_all = others.all();
+        let children_of = if is_alone { others_all.with_children } else { all.with_children };
+        let sliced = spans.map(|spans| spans.sliced(is_alone, children_of));
+        let stretch = spans.map_or(1.0, |spans| spans.stretch(is_alone));
+        let percent_of_slices = |on_cpu_ns| percent(on_cpu_ns) * stretch;
+        // Calls that began where no child was probed say nothing of children, if others do.
+        let mut children = |own: &CallerSums<C>, others: Option<&CallerSums<C>>, total: Total| match sliced {
+            Some(Sliced { figures_of: SliceKind::Alone, .. }) => others
+                .map(|others| others.scaled_children(name, total).rows(total, percent_of_slices))
+                .unwrap_or_default(),
+            _ => own.children.named(name).rows(total, percent_of_slices),
+        };
+        let mut callers = Vec::with_capacity(main.callers.len());
+        for ((caller, site), sums) in &main.callers {
+            let figures = Figures::of(sums, off_cpu);
             callers.push(CallerReport {
-                caller,
-                site,
+                caller: *caller,
+                site: *site,
                 latency: figures.latency,
                 off_cpu: figures.off_cpu,
                 error: figures.error,
-                children: sums.children.named(name).rows(figures.total(), percent),
+                children: children(sums, others.callers.get(&(*caller, *site)), figures.total()),
                 histogram: figures.histogram,
             });
         }
         let order = |c: &CallerReport| (std::cmp::Reverse(c.latency.sum_ns), c.caller, c.site);
         callers.sort_by_key(order);
-        let (rows, row_children) = in_order(self.rows, self.row_children);
-        let tails = Tails::of(&all, &self.open_ns);
         let figures = Figures::of(&all, off_cpu);
-        let outermost = self.outermost.known(off_cpu);
+        let others_all = Some(&others_all).filter(|others| others.with_children.count > 0);
+        let children = children(&all, others_all, figures.total());
+        let (rows, row_children) = in_order(self.rows, self.row_children);
+        let outermost = main.outermost.known(off_cpu);
         FunctionReport {
             id,
             calls: self.calls,
@@ -252,10 +294,10 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
             latency: figures.latency,
             off_cpu: figures.off_cpu,
             error: figures.error,
-            tails,
+            tails: Tails::of(&all, &main.open_ns),
             outermost,
-            cpu_percent: outermost.on_cpu_ns().map(percent),
-            children: all.children.named(name).rows(figures.total(), percent),
+            cpu_percent: outermost.on_cpu_ns().map(percent_of_slices),
+            children,
             histogram: figures.histogram,
             callers,
             off_cpu_causes: None,
@@ -265,7 +307,59 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
             row_children,
             row_reasons: RowReasons::default(),
             overfull: self.overfull,
+            sliced,
         }
+    }
+}
+
+/// Time of the slices of each kind, of a window that has both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SliceSpans {
+    pub(crate) window_ns: u64,
+    pub(crate) alone_ns: u64,
+    pub(crate) with_children_ns: u64,
+}
+
+impl SliceSpans {
+    const fn figures_ns(self, is_alone: bool) -> u64 {
+        if is_alone { self.alone_ns } else { self.with_children_ns }
+    }
+
+    /// A share of these slices is that much of one of the window.
+    fn stretch(self, is_alone: bool) -> f64 {
+        match self.figures_ns(is_alone) {
+            0 => 0.0,
+            figures_ns => self.window_ns as f64 / figures_ns as f64,
+        }
+    }
+
+    fn sliced(self, is_alone: bool, children_of: RunningTotal) -> Sliced {
+        let RunningTotal { count, sum_ns, .. } = children_of;
+        Sliced {
+            figures_of: if is_alone { SliceKind::Alone } else { SliceKind::WithChildren },
+            figures_span_ns: self.figures_ns(is_alone),
+            children_calls: count,
+            children_mean_ns: (count > 0).then(|| sum_ns as f64 / count as f64),
+            children_span_ns: self.with_children_ns,
+        }
+    }
+}
+
+impl<C> Default for FigureSums<C> {
+    fn default() -> Self {
+        Self {
+            outermost: RunningTotal::default(),
+            open_ns: Durations::default(),
+            callers: FxHashMap::default(),
+        }
+    }
+}
+
+impl<C: Copy + Eq + Hash> FigureSums<C> {
+    fn all(&self) -> CallerSums<C> {
+        let mut all = CallerSums::default();
+        self.callers.values().for_each(|sums| all.merge(sums));
+        all
     }
 }
 
@@ -287,7 +381,9 @@ impl<C> Default for CallerSums<C> {
             error_sum_ns: 0,
             error_max_ns: 0,
             shorter: 0,
+            rare_ns: 0,
             children: ChildSums::default(),
+            with_children: RunningTotal::default(),
         }
     }
 }
@@ -295,13 +391,22 @@ impl<C> Default for CallerSums<C> {
 impl<C: Copy + Eq + Hash> CallerSums<C> {
     /// Returns what its children took.
     fn count(&mut self, row: &CallRow, children: &[(C, RunningTotal)]) -> RunningTotal {
-        let CallRow { latency_ns, error_ns, .. } = *row;
+        let latency_ns = row.latency_ns;
+        let (least_ns, most_ns) = row.bounds_ns();
         self.latency_ns.add(latency_ns);
         row.off_cpu_ns.into_iter().for_each(|ns| self.off_cpu_ns.add(ns));
-        self.least_ns.add(latency_ns.saturating_sub(error_ns));
-        self.most_ns.add(latency_ns.saturating_add(error_ns));
+        self.least_ns.add(least_ns);
+        self.most_ns.add(most_ns);
+        let error_ns = match row.probed {
+            None => row.error_ns,
+            Some(probed) => {
+                self.rare_ns = self.rare_ns.max(probed.rare_ns);
+                self.with_children.add(probed.with_children);
+                row.usual_error_ns()
+            }
+        };
         self.error_sum_ns = self.error_sum_ns.saturating_add(error_ns);
-        self.error_max_ns = self.error_max_ns.max(error_ns);
+        self.error_max_ns = self.error_max_ns.max(row.error_ns);
         self.shorter += u64::from(latency_ns < error_ns);
         self.children.merge(children.iter().copied())
     }
@@ -314,7 +419,14 @@ impl<C: Copy + Eq + Hash> CallerSums<C> {
         self.error_sum_ns = self.error_sum_ns.saturating_add(other.error_sum_ns);
         self.error_max_ns = self.error_max_ns.max(other.error_max_ns);
         self.shorter += other.shorter;
+        self.rare_ns = self.rare_ns.max(other.rare_ns);
         self.children.merge(other.children.iter());
+        self.with_children.add(other.with_children);
+    }
+
+    /// The children, as if they were those of other calls, which took `total`.
+    fn scaled_children(&self, name: &mut impl FnMut(C) -> ChildKey, total: Total) -> ChildSums<ChildKey> {
+        self.children.named(name).scaled(self.with_children, total)
     }
 }
 
@@ -351,7 +463,7 @@ impl Figures {
                 sum_ns: sums.error_sum_ns,
                 max_ns: sums.error_max_ns,
                 shorter: sums.shorter,
-                low: Quantiles::of(&sums.least_ns.sorted(), 0),
+                low: Quantiles::of(&sums.least_ns.sorted(), 0).with_tail_below(sums.rare_ns),
                 high: Quantiles::of(&sums.most_ns.sorted(), 0),
             },
             histogram: histogram(&latency, off_cpu.as_ref()),

@@ -75,11 +75,11 @@ pub use off_cpu_causes::{
     OffCpuCauses, Reason, ReasonRow, StackNames, ToldBy, Waker, WakerRow, WakerStackRow,
 };
 pub use open_calls::{OpenCaller, OpenCalls};
-pub use probed::{ProbeCost, ProbedAnalysis};
+pub use probed::ProbedAnalysis;
 pub use report::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
-    CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Place, Report, RowSink, Status, Tails,
-    ThreadLoss, TraceSummary, Untimed,
+    CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Place, ProbedRow, Report, RowSink,
+    SliceKind, Sliced, Status, Tails, ThreadLoss, TraceSummary, Untimed,
 };
 pub use request::{Ancestor, LatencyRange, Request, StartWindow, Surroundings, scheduler};
 pub use row_children::{RowChild, RowChildren};

@@ -175,8 +175,10 @@ impl Woken {
 }
 
 impl Known {
+    /// A call that was preempted in its probes only has no time of that kind.
     fn is_in(&self, call: &ProbedCall) -> bool {
-        call.start <= self.interval.out && self.interval.back <= call.end
+        let is_inside = call.start <= self.interval.out && self.interval.back <= call.end;
+        is_inside && !(self.interval.is_preempted && call.off_cpu.preempted_ns == 0)
     }
 }
 

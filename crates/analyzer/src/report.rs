@@ -10,7 +10,7 @@ use crate::open_calls::OpenCalls;
 use crate::row_children::RowChildren;
 use crate::row_reasons::RowReasons;
 use crate::stats::{Quantiles, Stats};
-use crate::total::Total;
+use crate::total::{RunningTotal, Total};
 
 /// The report on one recording.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -220,11 +220,25 @@ pub struct FunctionReport {
     pub row_reasons: RowReasons,
     /// A call whose children took longer than itself.  There is none: [`crate::check`].
     pub overfull: Option<CallRow>,
+    /// Which calls figures, callers and children are of; `None`: all calls.
+    pub sliced: Option<Sliced>,
 }
 
 impl FunctionReport {
     /// How many open calls are listed.
     pub const LONGEST_OPEN: usize = 10;
+
+    /// A call enters the figures, if it is counted.
+    #[must_use]
+    pub fn is_in_figures(&self, row: &CallRow) -> bool {
+        self.sliced.is_none_or(|sliced| row.began() == sliced.figures_of)
+    }
+
+    /// It is known what a call called.
+    #[must_use]
+    pub fn has_children_of(&self, row: &CallRow) -> bool {
+        self.sliced.is_none() || row.began() == SliceKind::WithChildren
+    }
 }
 
 /// Number of calls by status.
@@ -255,6 +269,16 @@ pub struct ErrorBound {
     pub low: Quantiles,
     /// The figures if every call took as long as its error allows.
     pub high: Quantiles,
+}
+
+impl ErrorBound {
+    /// How far off a figure may be: the larger of its distances from its bounds.
+    #[must_use]
+    pub fn of(&self, figure_ns: u64, bound: impl Fn(&Quantiles) -> Option<u64>) -> u64 {
+        let (low, high) = (bound(&self.low), bound(&self.high));
+        let (low_ns, high_ns) = (low.unwrap_or(figure_ns), high.unwrap_or(figure_ns));
+        figure_ns.saturating_sub(low_ns).max(high_ns.saturating_sub(figure_ns))
+    }
 }
 
 /// Between what the figures of *all* calls that were seen lie: of the counted ones, each of which may be off by its error,
@@ -492,6 +516,51 @@ pub struct CallRow {
     pub aux_buffer: Option<u32>,
     /// The packet of its entry; `None`: probes have timed it.
     pub aux_offset: Option<AuxOffset>,
+    /// What probes measured; `None`: it was traced.
+    pub probed: Option<ProbedRow>,
+}
+
+/// What probes measured of a call: `latency_ns` is that without what they added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProbedRow {
+    /// From the probe at its entry to the one at its end.
+    pub measured_ns: u64,
+    /// The least that the call took by itself, if its probes took what nine of ten take.
+    pub least_ns: u64,
+    /// The most, if they took as little as they can.
+    pub most_ns: u64,
+    /// It may have been shorter than `least_ns` by this, if they took what one of 100 takes.
+    pub rare_ns: u64,
+    /// Where it began.
+    pub began: SliceKind,
+    /// What was seen of it while its children were probed.
+    pub(crate) with_children: RunningTotal,
+}
+
+/// What a slice of the window is like ([`model::ProbedSlice`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SliceKind {
+    /// Only the wanted functions are probed.
+    Alone,
+    /// Their children are, too.
+    WithChildren,
+    /// Probes are being placed or removed.
+    Between,
+}
+
+/// Which calls the figures and the children of a function are of, where its window had slices of both kinds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sliced {
+    /// The figures: of calls that began in slices of this kind.
+    pub figures_of: SliceKind,
+    /// Time of these slices.
+    pub figures_span_ns: u64,
+    /// The children: of this many calls, which began in slices with children.
+    pub children_calls: u64,
+    /// The mean of what was seen of these calls, without what probes added.
+    pub children_mean_ns: Option<f64>,
+    /// Time of those slices.
+    pub children_span_ns: u64,
 }
 
 /// Takes rows as calls end, which is not the order of their starts.
@@ -506,5 +575,41 @@ impl CallRow {
     #[must_use]
     pub const fn at_least_ns(&self) -> u64 {
         self.latency_ns.saturating_sub(self.error_ns)
+    }
+
+    /// The least and the most that enter the bounds of the figures: of a probed call, what is usual.
+    #[must_use]
+    pub const fn bounds_ns(&self) -> (u64, u64) {
+        match self.probed {
+            Some(probed) => (probed.least_ns, probed.most_ns),
+            None => (self.at_least_ns(), self.latency_ns.saturating_add(self.error_ns)),
+        }
+    }
+
+    /// How far off it usually is.
+    #[must_use]
+    pub const fn usual_error_ns(&self) -> u64 {
+        let (least_ns, most_ns) = self.bounds_ns();
+        let (below, above) =
+            (self.latency_ns.saturating_sub(least_ns), most_ns.saturating_sub(self.latency_ns));
+        if below > above { below } else { above }
+    }
+
+    /// Its end, by the clock of its start: with what probes added, if it was probed.
+    #[must_use]
+    pub const fn end_ns(&self) -> u64 {
+        let took_ns = match self.probed {
+            Some(probed) => probed.measured_ns,
+            None => self.latency_ns,
+        };
+        self.start_ns.0.saturating_add(took_ns)
+    }
+
+    /// Where it began; a call that was traced is seen whole, wherever that was.
+    pub(crate) const fn began(&self) -> SliceKind {
+        match self.probed {
+            Some(probed) => probed.began,
+            None => SliceKind::Alone,
+        }
     }
 }

@@ -14,7 +14,7 @@
 //! sched         the scheduler's events of what is recorded (bpf/sched.bpf.c, sched_wire)
 //! offers        what this kernel has for probes
 //! waker_stack   what is told of who wakes a thread
-//! cost          what a probe costs here              (idle: on functions that do nothing)
+//! cost          what a probe costs here              (idle: on functions that do nothing; load: in between)
 //! ```
 //!
 //! The programs pair entries and ends in the kernel, by the place of the return address on the stack, and write one record
@@ -25,6 +25,7 @@ mod attach;
 mod cost;
 mod error;
 mod idle;
+mod load;
 mod offers;
 mod probe_points;
 mod programs;

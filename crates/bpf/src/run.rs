@@ -69,6 +69,8 @@ pub struct Run {
     /// When calls were timed first.
     from: Option<Ns>,
     slices: Vec<ProbedSlice>,
+    /// Of these, those that the sink knows.
+    told: usize,
     /// Begin of a slice that has not ended, and whether it has children.
     slice: Option<(Ns, bool)>,
 }
@@ -85,6 +87,7 @@ impl Run {
             stacks: Stacks::of(programs)?,
             from: None,
             slices: Vec::new(),
+            told: 0,
             slice: None,
         };
         run.set(Mode::Count)?;
@@ -171,7 +174,8 @@ impl Run {
     ///
     /// # Errors
     /// The ring cannot be read.
-    pub fn read(&self, sink: &mut dyn ProbeSink) -> Result<(), BpfError> {
+    pub fn read(&mut self, sink: &mut dyn ProbeSink) -> Result<(), BpfError> {
+        self.tell_slices(sink);
         self.records.read(&mut Taken { sink, window: (self.from.unwrap_or(Ns::MAX), Ns::MAX) })
     }
 
@@ -195,6 +199,7 @@ impl Run {
         self.wait_until_quiet();
         self.end_slice(to);
         let window = (self.from.unwrap_or(to), to);
+        self.tell_slices(sink);
         let mut taken = Taken { sink, window };
         self.records.read(&mut taken)?;
         read_threads(&self.programs, &mut taken)?;
@@ -239,14 +244,30 @@ impl Run {
         Removal::begin(links)
     }
 
-    /// Without children a slice begins when the last probe of one was hit: it may take a while until they are gone.
+    /// Before the records of calls that began in them.
+    fn tell_slices(&mut self, sink: &mut dyn ProbeSink) {
+        for slice in self.slices.iter().skip(self.told) {
+            sink.slice_begins(slice.start, slice.children);
+            sink.slice_ends(slice.end);
+        }
+        self.told = self.slices.len();
+        if let Some((start, children)) = self.slice {
+            sink.slice_begins(self.undisturbed(start, children), children);
+        }
+    }
+
     fn end_slice(&mut self, end: Ns) {
         let Some((start, children)) = self.slice.take() else { return };
-        let last_hit = self.programs.of_cpus("cpus", 0).iter().filter_map(|cpu| cpu.get(1).copied()).max();
-        let start = if children { start } else { start.max(Ns(last_hit.unwrap_or_default())) };
+        let start = self.undisturbed(start, children);
         if start < end {
             self.slices.push(ProbedSlice { start, end, children });
         }
+    }
+
+    /// Without children a slice begins when the last probe of one was hit: it may take a while until they are gone.
+    fn undisturbed(&self, start: Ns, children: bool) -> Ns {
+        let hit = || self.programs.of_cpus("cpus", 0).iter().filter_map(|cpu| cpu.get(1).copied()).max();
+        if children { start } else { start.max(Ns(hit().unwrap_or_default())) }
     }
 
     /// Waits for programs that were hit before the mode changed.

@@ -3,9 +3,9 @@
 use std::io::{BufWriter, Write, stdout};
 
 use analyzer::ledger::{ChoiceError, Groups, LedgerOfCalls, Slow};
-use analyzer::{CallRow, ChildKey, LatencyRange, Ledger, Request};
 #[cfg(feature = "bpf")]
-use analyzer::{Report, ledger::ledger_of_rows};
+use analyzer::{CallRow, Report, ledger::ledger_of_rows};
+use analyzer::{ChildKey, LatencyRange, Ledger, Request};
 use anyhow::{Context, Result};
 use image::Image;
 use model::{FunctionId, NoOffCpu};
@@ -51,7 +51,10 @@ pub(crate) fn slowest_of_rows(report: &Report, image: &Image, input: &str) -> Re
         return Ok(());
     }
     blank_line()?;
-    let groups = Groups::choose(&function.rows, of_args(SlowCalls::USUAL)).map_err(no_groups)?;
+    // Of calls that began while no child was probed it is not known where their time went.
+    let explained = function.rows.iter().filter(|row| function.has_children_of(row));
+    let explained: Vec<CallRow> = explained.copied().collect();
+    let groups = Groups::choose(&explained, of_args(SlowCalls::USUAL)).map_err(no_groups)?;
     let ledger = ledger_of_rows(&groups, function);
     let no_off_cpu = report.trace.no_off_cpu;
     let subject = Subject { image, input, function: function.id, slow: SlowCalls::USUAL, groups, no_off_cpu };

@@ -39,7 +39,6 @@ pub(crate) fn explain(
         report,
         names: &names,
         input: &opened.config.input.display().to_string(),
-        has_trace: true,
         aux_bytes: recording::aux_bytes(opened.recording),
         decoder: opened.config.decoder.name(),
         clock_offsets: opened.recording.clock_offsets,

@@ -91,7 +91,6 @@ fn report(
         report: &report,
         names: &names,
         input: &calls.input.display().to_string(),
-        has_trace: true,
         aux_bytes: recording::aux_bytes(recording),
         decoder: calls.decoder.name(),
         clock_offsets: recording.clock_offsets,

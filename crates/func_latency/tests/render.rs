@@ -134,6 +134,7 @@ fn row(number: u64, status: Status, latency_ns: u64, off_cpu_ns: u64, from: Call
         undecided: status == Status::Cut,
         aux_buffer: known.then_some(2),
         aux_offset: Some(AuxOffset(0x1234)),
+        probed: None,
     }
 }
 
@@ -186,6 +187,7 @@ fn function() -> FunctionReport {
         row_children: RowChildren::default(),
         row_reasons: RowReasons::default(),
         overfull: None,
+        sliced: None,
     }
 }
 
@@ -252,6 +254,7 @@ fn empty_function() -> FunctionReport {
         row_children: RowChildren::default(),
         row_reasons: RowReasons::default(),
         overfull: None,
+        sliced: None,
     }
 }
 
@@ -339,7 +342,6 @@ fn check_text(name: &str, report: &Report, srcline: bool, unfold: bool, width: u
         report,
         names: &FakeNames { lines: srcline },
         input: "perf.data",
-        has_trace: true,
         aux_bytes: 52_100_000,
         decoder: "func_latency",
         inlined: &[Some(17), Some(0)],
@@ -389,7 +391,6 @@ fn no_latency_is_called_exact() {
         report: &report(),
         names: &FakeNames { lines: false },
         input: "perf.data",
-        has_trace: true,
         aux_bytes: 0,
         decoder: "func_latency",
         inlined: &[],
@@ -427,7 +428,6 @@ fn callers_have_the_digits_of_their_own_error() {
         report: &report,
         names: &FakeNames { lines: false },
         input: "perf.data",
-        has_trace: true,
         aux_bytes: 0,
         decoder: "func_latency",
         inlined: &[],
@@ -454,7 +454,6 @@ fn errors_as_large_as_the_figures_stand_at_histogram_and_children() {
             report,
             names: &FakeNames { lines: false },
             input: "perf.data",
-            has_trace: true,
             aux_bytes: 0,
             decoder: "func_latency",
             inlined: &[],
@@ -501,7 +500,6 @@ fn no_counted_call_no_cpu_percent() {
         report: &report,
         names: &FakeNames { lines: false },
         input: "perf.data",
-        has_trace: true,
         aux_bytes: 0,
         decoder: "func_latency",
         inlined: &[],
@@ -547,7 +545,6 @@ fn json_view(report: &Report) -> View<'_> {
         report,
         names: &FakeNames { lines: true },
         input: "perf.data",
-        has_trace: true,
         aux_bytes: 52_100_000,
         decoder: "func_latency",
         inlined: &[Some(17)],

@@ -57,7 +57,7 @@ fn calls_that_probes_have_timed_are_not_said_to_be_opened() {
     let report = three_threads();
     let mut out = vec![];
     let view = made_up::view(&report);
-    timeline::write(&mut out, &View { has_trace: false, ..view }, &STYLE).unwrap();
+    timeline::write(&mut out, &View { decoder: "uprobe", ..view }, &STYLE).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(
         !text.contains("show ID") && text.contains("--html FILE; why they were slow: --explain"),

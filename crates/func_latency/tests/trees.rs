@@ -93,6 +93,7 @@ fn opened() -> OpenedCall {
         undecided: false,
         aux_buffer: Some(0),
         aux_offset: Some(AuxOffset(0x40)),
+        probed: None,
     };
     OpenedCall { row, tree: sample(), bytes: 4096, attempts: 1 }
 }

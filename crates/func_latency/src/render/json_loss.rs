@@ -109,7 +109,7 @@ fn causes(view: &View<'_>, table: &[CauseLoss]) -> Vec<Cause> {
         first: GapPlace {
             tid: c.first.tid.0.to_string(),
             time_ns: view.timed(c.first.time.0),
-            aux_offset: view.has_trace.then(|| c.first.at.to_string()),
+            aux_offset: (!view.is_probed()).then(|| c.first.at.to_string()),
         },
     };
     table.iter().map(cause).collect()

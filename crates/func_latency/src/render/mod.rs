@@ -33,8 +33,6 @@ pub struct View<'a> {
     pub names: &'a dyn Names,
     /// The recording's file, as it was named.
     pub input: &'a str,
-    /// There is a trace, in which calls have their places and can be opened; else probes have timed them.
-    pub has_trace: bool,
     /// Bytes of trace.
     pub aux_bytes: u64,
     /// Who decoded it.
@@ -56,7 +54,15 @@ pub struct View<'a> {
     pub unfold: bool,
 }
 
+/// [`View::decoder`] of calls that probes have timed.
+pub(crate) const PROBES: &str = "uprobe";
+
 impl View<'_> {
+    /// Probes have timed the calls.
+    pub(crate) fn is_probed(&self) -> bool {
+        self.decoder == PROBES
+    }
+
     /// A value that follows from times; `None`: no time is known.
     pub(crate) fn timed<T>(&self, value: T) -> Option<T> {
         self.report.trace.no_times.is_none().then_some(value)

@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn what_is_done_is_said_with_what_the_other_way_costs() {
         let costs = |call_ns| {
-            let cost = Cost { call_ns, inside_ns: 1, entry_ns: 1 };
+            let cost = Cost { call_ns, ..Cost::default() };
             Costs { emulated: cost, stepped: cost }
         };
         let costs = EndCosts::with(costs(10_200), costs(1_700));

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
-use analyzer::{ProbeCost, ProbedAnalysis, Report, Request, StackNames, Surroundings};
+use analyzer::{ProbedAnalysis, Report, Request, StackNames, Surroundings};
 use anyhow::Result;
 use bpf::Ends;
 use image::{Image, KernelSymbols};
@@ -16,7 +16,7 @@ use crate::filter::NsRange;
 use crate::live_code::LiveCode;
 use crate::render::image_names::ImageNames;
 use crate::render::units::{counted, duration};
-use crate::render::{View, rows};
+use crate::render::{PROBES, View, rows};
 use crate::report_command::{leave_out_uncalled, seen, uncalled, with_rows, write_report};
 use crate::target::{self, Wanted};
 use crate::{explain_command, messages, remedy};
@@ -72,10 +72,7 @@ pub(super) fn analysis<'a>(
         is_part: false,
         buffers: &[],
     };
-    let function = |candidate: &Candidate| {
-        let cost = costs.of(&candidate.probed.points);
-        (candidate.id, ProbeCost { own_ns: cost.inside_ns, hit_ns: cost.call_ns / 2 })
-    };
+    let function = |candidate: &Candidate| (candidate.id, costs.of(&candidate.probed.points).probes);
     let functions = chosen.iter().map(function).collect();
     let threads = if request.tids.is_empty() { code.threads() } else { request.tids.clone() };
     ProbedAnalysis::new(request, functions, &threads, around, names)
@@ -137,9 +134,8 @@ pub(super) fn write(
         report: &report,
         names: &names,
         input: &format!("uprobes in {}", processes(chosen)),
-        has_trace: false,
         aux_bytes: 0,
-        decoder: "uprobe",
+        decoder: PROBES,
         // Its times are those of that clock.
         clock_offsets: ClockOffsets { monotonic_ns: Some(0), realtime_ns: Some(realtime_offset_ns) },
         sched_apart_ns: None,
@@ -170,12 +166,17 @@ fn processes(chosen: &[Candidate]) -> String {
 
 /// What a report of probes does not know.
 fn limits(code: &LiveCode, chosen: &[Candidate], costs: &EndCosts, missed_switches: u64) -> Vec<String> {
-    let inside: BTreeSet<u64> =
-        chosen.iter().map(|candidate| costs.of(&candidate.probed.points).inside_ns).collect();
-    let inside: Vec<String> = inside.into_iter().map(duration).collect();
+    let wanted = chosen.iter().filter(|candidate| !candidate.probed.is_child);
+    let inside: BTreeSet<(u64, u64)> = wanted
+        .map(|candidate| costs.of(&candidate.probed.points).probes.returned.inside)
+        .map(|inside| (inside.least_ns, inside.most_ns))
+        .collect();
+    let range = |(least_ns, most_ns)| format!("{} to {}", duration(least_ns), duration(most_ns));
+    let inside: Vec<String> = inside.into_iter().map(range).collect();
     let mut limits = vec![format!(
-        "timed by uprobes: each latency has in it what its own probes take (measured here: {}), which is its error; callers \
-             are known by return address, and a call that an exception or longjmp unwound is cut, as its end is not seen",
+        "timed by uprobes: what the function's own probes add to each latency (measured here, with warm and with cold caches: {}) \
+             is subtracted, and what is not known of it is the error; callers are known by return address, and a call that an \
+             exception or longjmp unwound is cut, as its end is not seen",
         inside.join(" or ")
     )];
     let children = chosen.iter().filter(|candidate| candidate.probed.is_child).count() as u64;

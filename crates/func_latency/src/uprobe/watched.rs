@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::{LostCalls, OffCpuInterval, ProbeSink, ProbedCall, ProbedEnd, ProbedThread};
+use model::{LostCalls, Ns, OffCpuInterval, ProbeSink, ProbedCall, ProbedEnd, ProbedThread};
 
 /// Buckets of each power of two: a figure is right to 3 %.
 const PARTS: u32 = 32;
@@ -54,6 +54,14 @@ fn middle_ns(bucket: u32) -> u64 {
 }
 
 impl ProbeSink for Watched<'_> {
+    fn slice_begins(&mut self, start: Ns, children: bool) {
+        self.sink.slice_begins(start, children);
+    }
+
+    fn slice_ends(&mut self, end: Ns) {
+        self.sink.slice_ends(end);
+    }
+
     fn call(&mut self, call: &ProbedCall) {
         if call.function < self.asked && matches!(call.end_kind, ProbedEnd::Return | ProbedEnd::Jump) {
             self.calls += 1;

@@ -140,6 +140,7 @@ pub(crate) fn no_calls() -> FunctionReport {
         row_children: RowChildren::default(),
         row_reasons: RowReasons::default(),
         overfull: None,
+        sliced: None,
     }
 }
 
@@ -195,6 +196,7 @@ fn one_call(
         undecided: false,
         aux_buffer: Some(0),
         aux_offset: Some(AuxOffset(start)),
+        probed: None,
     };
     (row, children)
 }
@@ -205,7 +207,6 @@ pub(crate) fn view(report: &Report) -> View<'_> {
         report,
         names: &MadeUpNames,
         input: "perf.data",
-        has_trace: true,
         aux_bytes: 0,
         decoder: "func_latency",
         clock_offsets: ClockOffsets::default(),

@@ -178,6 +178,7 @@ mod tests {
             undecided: false,
             aux_buffer: None,
             aux_offset: None,
+            probed: None,
         }
     }
 

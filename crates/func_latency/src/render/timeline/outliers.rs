@@ -48,16 +48,14 @@ pub(super) fn write(
         table.row(cells);
     }
     table.write(out, width)?;
-    match view.has_trace {
-        true => {
-            writeln!(out, "  what is inside of one of them: func_latency show ID -i {} -f FUNC", view.input)
-        }
+    if view.is_probed() {
         // Nothing of a call is left but its row.
-        false => writeln!(
+        return writeln!(
             out,
             "  what each of them waited for, and its children: --html FILE; why they were slow: --explain"
-        ),
+        );
     }
+    writeln!(out, "  what is inside of one of them: func_latency show ID -i {} -f FUNC", view.input)
 }
 
 /// A call that entered the figures and is among the slowest.
