@@ -110,6 +110,16 @@ fn a_c_program_has_its_return_addresses_rewritten() {
     }
 }
 
+/// A child process returns to a rewritten address that it did not have rewritten.
+#[test]
+fn a_function_that_forks_returns_in_both_processes() {
+    let program = compiled("gcc", "cases.c", "forks", &[]);
+    let Some(seen) = probed(&program, "forks", &["forks"]) else { return };
+    seen.is_rewritten("forks");
+    assert_eq!(seen.called, 100);
+    seen.is_exact("forks");
+}
+
 /// As ICU in PostgreSQL: its tables have handlers, and it never stands above the function.
 #[test]
 fn a_library_that_only_stands_below_does_not_matter() {

@@ -2,6 +2,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "turns.h"
 
 PROBED long work(long n)
@@ -54,6 +56,28 @@ PROBED long nested(long depth)
 	long below = depth > 0 ? nested(depth - 1) : 0;
 	asm volatile("" : "+r"(below));
 	return below + 1;
+}
+
+// Both processes return from it, one to an end of its own.
+PROBED int forks(void)
+{
+	called++;
+	pid_t child = fork();
+	asm volatile("" : "+r"(child));
+	return child;
+}
+
+static void in_two_processes(long n)
+{
+	int status = 0;
+	pid_t child = forks();
+
+	if (child == 0)
+		_exit(n % 100);
+	if (waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != n % 100)
+		abort();
+	if (system("true") != 0)
+		abort();
 }
 
 static void deeply(long n)
@@ -152,6 +176,8 @@ int main(int argc, char **argv)
 	} else if (strcmp(what, "thread") == 0) {
 		pthread_create(&thread, NULL, in_a_thread, (void *)1000);
 		pthread_join(thread, NULL);
+	} else if (strcmp(what, "forks") == 0) {
+		take_turns(in_two_processes, 100);
 	} else if (strcmp(what, "nested") == 0) {
 		take_turns(deeply, 10);
 #ifdef CATCHES
