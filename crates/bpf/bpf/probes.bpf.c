@@ -40,10 +40,9 @@ static __always_inline bool is_on_signal_stack(struct task_struct *task, __u64 s
 	return sp > start && sp - start <= BPF_CORE_READ(task, sas_ss_size);
 }
 
-static __always_inline struct thread *thread_of(struct task_struct *task, __u32 tid, __u32 pid)
+/* `thread` is what is known of it. */
+static __always_inline struct thread *thread_of(struct thread *thread, struct task_struct *task, __u32 tid, __u32 pid)
 {
-	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
-
 	if (thread && !thread->died)
 		return thread;
 	if (!thread) {
@@ -185,9 +184,8 @@ static __always_inline void loop(struct thread *thread, struct hit *hit)
 		frame->is_looping = 1;
 }
 
-static __always_inline void time_hit(struct pt_regs *regs, __u64 cookie)
+static __always_inline void time_hit(struct pt_regs *regs, __u64 cookie, struct thread *thread, __u64 id)
 {
-	__u64 id = bpf_get_current_pid_tgid();
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct hit hit = {
 		.now = bpf_ktime_get_ns(),
@@ -197,13 +195,12 @@ static __always_inline void time_hit(struct pt_regs *regs, __u64 cookie)
 		.is_child = cookie >> 24 & 1,
 	};
 	struct function *function = bpf_map_lookup_elem(&functions, &hit.function);
-	struct thread *thread;
 
 	if (!function || !function->is_timed || !holds(cookie >> 8, regs->flags))
 		return;
 	hit.length = function->length;
 	hit.is_rewritten = function->is_rewritten;
-	thread = thread_of(task, hit.tid, id >> 32);
+	thread = thread_of(thread, task, hit.tid, id >> 32);
 	if (!thread) {
 		if (cookie & ACTION_ENTRY)
 			count(COUNTER_NO_ROOM);
@@ -213,7 +210,6 @@ static __always_inline void time_hit(struct pt_regs *regs, __u64 cookie)
 	if (hit.is_rewritten && cookie & ACTION_RETURN)
 		hit.sp -= sizeof(__u64);
 	hit.on_signal_stack = is_on_signal_stack(task, hit.sp);
-	thread->probes++;
 	if (cookie & ACTION_ENTRY)
 		enter(thread, regs, &hit);
 	if (cookie & ACTION_RETURN)
@@ -228,15 +224,21 @@ static __always_inline void time_hit(struct pt_regs *regs, __u64 cookie)
 SEC("uprobe")
 int on_probe(struct pt_regs *regs)
 {
-	__u64 cookie = bpf_get_attach_cookie(regs);
+	__u64 cookie = bpf_get_attach_cookie(regs), id = bpf_get_current_pid_tgid();
 	bool is_child = cookie >> 24 & 1;
 	struct cpu *cpu = come_in();
+	struct thread *thread;
+	__u32 tid = id;
 
 	if (!cpu)
 		return 0;
 	count_hit(cookie >> 32, cookie & ACTION_ENTRY);
+	thread = bpf_map_lookup_elem(&threads, &tid);
+	/* Whatever comes of it, it has taken time of the calls that are open: also of a child, or at a jump that is not taken. */
+	if (thread)
+		thread->probes++;
 	if (mode == MODE_ALL || (mode == MODE_ASKED && !is_child))
-		time_hit(regs, cookie);
+		time_hit(regs, cookie, thread, id);
 	else if (mode == MODE_ASKED)
 		cpu->child_hit = bpf_ktime_get_ns();
 	go_out(cpu);
