@@ -56,7 +56,7 @@ pub struct Place {
 
 impl Place {
     fn of(row: &CallRow) -> Self {
-        Self { tid: row.tid, time: row.start_ns, at: Some(row.aux_offset) }
+        Self { tid: row.tid, time: row.start_ns, at: row.aux_offset }
     }
 }
 

@@ -259,6 +259,11 @@ pub(crate) fn by_reason(times: impl Iterator<Item = (Reason, OffCpuSplit)>) -> V
     sums.into_iter().collect()
 }
 
+/// The reason that took most of them; the first of equals.
+pub(crate) fn longest(times: &[(Reason, OffCpuSplit)]) -> Option<&Reason> {
+    times.iter().rev().max_by_key(|(_, split)| split.total_ns()).map(|(reason, _)| reason)
+}
+
 /// What a thread waited for.
 pub(crate) fn reason(interval: &OffCpuInterval, names: &dyn StackNames) -> Reason {
     if interval.is_preempted {

@@ -53,7 +53,7 @@ pub struct ProbedAnalysis<'a> {
     intervals: Intervals,
     /// By wanted function, of calls that began alone and of those with children.
     causes: Vec<[CauseSums; 2]>,
-    /// By wanted function, what each call waited for, if children of rows are asked for.
+    /// By wanted function, what each call waited for, if rows are asked for.
     reasons: Vec<BTreeMap<CallId, Vec<(Reason, OffCpuSplit)>>>,
     names: &'a dyn StackNames,
     threads: BTreeMap<Tid, (Option<Ns>, Option<Ns>)>,
@@ -170,6 +170,7 @@ impl<'a> ProbedAnalysis<'a> {
         let cleared = cleared.at_least(inside.sum_ns.max(off_cpu_ns));
         CallRow {
             id: CallId { tid: call.tid, number: call.number },
+            pid: Some(call.pid),
             tid: call.tid,
             cpu: Some(call.cpu),
             start_ns: call.start,
@@ -186,7 +187,7 @@ impl<'a> ProbedAnalysis<'a> {
             hidden: false,
             undecided: false,
             aux_buffer: None,
-            aux_offset: AuxOffset(0),
+            aux_offset: None,
             probed: Some(ProbedRow {
                 measured_ns: call.end.since(call.start),
                 least_ns: cleared.least_ns,
@@ -298,7 +299,7 @@ impl ProbeSink for ProbedAnalysis<'_> {
         children.iter().for_each(|(_, total)| inside.add(*total));
         let row = self.row(call, function, cleared, inside);
         let is_reported = self.calls.add(call.function as u32, &row, &children, |key| key);
-        if is_reported && self.request.row_children {
+        if is_reported && self.request.rows {
             self.keep_reasons(call, row.id);
         }
         let counts = is_reported && row.status.counted() && row.depth == 0;

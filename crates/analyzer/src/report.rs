@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use model::{AuxOffset, Cpu, FunctionId, GapCause, NoOffCpu, NoTimes, Ns, ObjectId, Svma, Tid};
+use model::{AuxOffset, Cpu, FunctionId, GapCause, NoOffCpu, NoTimes, Ns, ObjectId, Pid, Svma, Tid};
 
 use crate::histogram::Bucket;
-use crate::off_cpu_causes::OffCpuCauses;
+use crate::off_cpu_causes::{OffCpuCauses, Reason};
 use crate::open_calls::OpenCalls;
 use crate::row_children::RowChildren;
 use crate::row_reasons::RowReasons;
@@ -216,7 +216,7 @@ pub struct FunctionReport {
     pub rows: Vec<CallRow>,
     /// The children of each row, if they were asked for.
     pub row_children: RowChildren,
-    /// What each row waited for off the CPU, if children of rows were asked for and somebody looked.
+    /// What each row waited for off the CPU, if that was looked for: with children of rows, and of calls that probes have timed.
     pub row_reasons: RowReasons,
     /// A call whose children took longer than itself.  There is none: [`crate::check`].
     pub overfull: Option<CallRow>,
@@ -480,6 +480,8 @@ impl fmt::Display for CallId {
 pub struct CallRow {
     /// Its name.
     pub id: CallId,
+    /// Process, if that is known.
+    pub pid: Option<Pid>,
     /// Thread.
     pub tid: Tid,
     /// CPU at entry, if the switch records say.
@@ -512,8 +514,8 @@ pub struct CallRow {
     pub undecided: bool,
     /// perf's number of the AUX buffer that has its entry, if known.
     pub aux_buffer: Option<u32>,
-    /// The packet of its entry.
-    pub aux_offset: AuxOffset,
+    /// The packet of its entry; `None`: probes have timed it.
+    pub aux_offset: Option<AuxOffset>,
     /// What probes measured; `None`: it was traced.
     pub probed: Option<ProbedRow>,
 }
@@ -563,8 +565,9 @@ pub struct Sliced {
 
 /// Takes rows as calls end, which is not the order of their starts.
 pub trait RowSink {
-    /// A call of the wanted function with this number ([`crate::Request::functions`]) that was asked for.
-    fn row(&mut self, function: usize, row: &CallRow);
+    /// A call of the wanted function with this number ([`crate::Request::functions`]) that was asked for, and what it waited for
+    /// longest off the CPU; `None`: it was not off the CPU, or the recording does not tell why.
+    fn row(&mut self, function: usize, row: &CallRow, waited_for: Option<&Reason>);
 }
 
 impl CallRow {

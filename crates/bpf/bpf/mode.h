@@ -48,16 +48,17 @@ static __always_inline void go_out(struct cpu *cpu)
 	__sync_fetch_and_add(&cpu->inside, -1);
 }
 
-static __always_inline void count_hit(__u32 function, bool is_entry)
+/* Calls of the function on this CPU so far, if one begins here; else 0. */
+static __always_inline __u64 count_hit(__u32 function, bool is_entry)
 {
 	struct hits *of = bpf_map_lookup_elem(&hits, &function);
 
 	if (!of)
-		return;
+		return 0;
 	if (is_entry)
-		of->entries++;
-	else
-		of->others++;
+		return ++of->entries;
+	of->others++;
+	return 0;
 }
 
 #endif

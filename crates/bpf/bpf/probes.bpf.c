@@ -19,6 +19,7 @@
 #include "frames.h"
 #include "jumps.h"
 #include "off_cpu.h"
+#include "stacks.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -41,7 +42,7 @@ static __always_inline bool is_on_signal_stack(struct task_struct *task, __u64 s
 }
 
 /* `thread` is what is known of it. */
-static __always_inline struct thread *thread_of(struct thread *thread, struct task_struct *task, __u32 tid, __u32 pid)
+static __always_inline struct thread *thread_of(struct thread *thread, struct task_struct *task, __u32 tid)
 {
 	if (thread && !thread->died)
 		return thread;
@@ -50,7 +51,8 @@ static __always_inline struct thread *thread_of(struct thread *thread, struct ta
 		thread = bpf_map_lookup_elem(&threads, &tid);
 	}
 	if (thread) {
-		thread->pid = pid;
+		thread->pid = process_number_of(task);
+		thread->tid = number_of(task);
 		thread->born = BPF_CORE_READ(task, start_time);
 		thread->died = 0;
 	}
@@ -84,21 +86,21 @@ static __noinline void enter(struct thread *thread, struct pt_regs *regs, struct
 	__u16 depth;
 
 	bpf_probe_read_user(&caller, sizeof(caller), (void *)hit->sp);
-	drop_dead(thread, hit->tid, hit->sp, hit->on_signal_stack, 0);
+	drop_dead(thread, hit->sp, hit->on_signal_stack, 0);
 	frame = innermost(thread);
 	if (frame && frame->sp == hit->sp && frame->on_signal_stack == hit->on_signal_stack) {
 		if (frame->function == hit->function && frame->is_looping && frame->caller == caller) {
 			frame->is_looping = 0;
 			return;
 		}
-		if (frame->is_rewritten && hit->is_rewritten && caller == trampoline()) {
+		if (frame->is_rewritten && caller == trampoline()) {
 			/* A jump out of a function that goes on: both return together.  To its own entry, it is a loop. */
 			if (frame->function == hit->function)
 				return;
 			caller = frame->caller;
 		} else {
 			/* Its return address has been overwritten. */
-			drop_dead(thread, hit->tid, hit->sp + 1, hit->on_signal_stack, 1);
+			drop_dead(thread, hit->sp + 1, hit->on_signal_stack, 1);
 			frame = innermost(thread);
 		}
 	}
@@ -145,7 +147,7 @@ static __always_inline void leave_unknown(struct thread *thread, struct hit *hit
 		.probes = thread->probes,
 	};
 
-	emit(thread, &frame, hit->tid, hit->now, END_NO_ENTRY);
+	emit(thread, &frame, hit->now, END_NO_ENTRY);
 }
 
 static __noinline void leave(struct thread *thread, struct pt_regs *regs, struct hit *hit, __u64 cookie, __u8 how)
@@ -153,14 +155,14 @@ static __noinline void leave(struct thread *thread, struct pt_regs *regs, struct
 	__u8 number = cookie >> 16;
 	struct frame *frame;
 
-	drop_dead(thread, hit->tid, hit->sp, hit->on_signal_stack, 0);
+	drop_dead(thread, hit->sp, hit->on_signal_stack, 0);
 	frame = innermost(thread);
 	if (frame && frame->function == hit->function && frame->sp == hit->sp) {
 		if (number != NO_REGISTER) {
 			if (register_value(regs, number) - frame->entry < hit->length)
 				return;
 		}
-		emit(thread, frame, hit->tid, hit->now, how);
+		emit(thread, frame, hit->now, how);
 		thread->depth--;
 		return;
 	}
@@ -178,19 +180,19 @@ static __always_inline void loop(struct thread *thread, struct hit *hit)
 {
 	struct frame *frame;
 
-	drop_dead(thread, hit->tid, hit->sp, hit->on_signal_stack, 0);
+	drop_dead(thread, hit->sp, hit->on_signal_stack, 0);
 	frame = innermost(thread);
 	if (frame && frame->function == hit->function && frame->sp == hit->sp)
 		frame->is_looping = 1;
 }
 
-static __always_inline void time_hit(struct pt_regs *regs, __u64 cookie, struct thread *thread, __u64 id)
+static __always_inline void time_hit(struct pt_regs *regs, __u64 cookie, struct thread *thread, __u32 tid)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct hit hit = {
 		.now = bpf_ktime_get_ns(),
 		.sp = regs->sp,
-		.tid = (__u32)id,
+		.tid = tid,
 		.function = cookie >> 32,
 		.is_child = cookie >> 24 & 1,
 	};
@@ -200,7 +202,7 @@ static __always_inline void time_hit(struct pt_regs *regs, __u64 cookie, struct 
 		return;
 	hit.length = function->length;
 	hit.is_rewritten = function->is_rewritten;
-	thread = thread_of(thread, task, hit.tid, id >> 32);
+	thread = thread_of(thread, task, hit.tid);
 	if (!thread) {
 		if (cookie & ACTION_ENTRY)
 			count(COUNTER_NO_ROOM);
@@ -224,23 +226,26 @@ static __always_inline void time_hit(struct pt_regs *regs, __u64 cookie, struct 
 SEC("uprobe")
 int on_probe(struct pt_regs *regs)
 {
-	__u64 cookie = bpf_get_attach_cookie(regs), id = bpf_get_current_pid_tgid();
+	__u64 cookie = bpf_get_attach_cookie(regs);
 	bool is_child = cookie >> 24 & 1;
 	struct cpu *cpu = come_in();
 	struct thread *thread;
-	__u32 tid = id;
+	__u32 tid = bpf_get_current_pid_tgid();
+	__u64 number;
 
 	if (!cpu)
 		return 0;
-	count_hit(cookie >> 32, cookie & ACTION_ENTRY);
+	number = count_hit(cookie >> 32, cookie & ACTION_ENTRY);
 	thread = bpf_map_lookup_elem(&threads, &tid);
 	/* Whatever comes of it, it has taken time of the calls that are open: also of a child, or at a jump that is not taken. */
 	if (thread)
 		thread->probes++;
 	if (mode == MODE_ALL || (mode == MODE_ASKED && !is_child))
-		time_hit(regs, cookie, thread, id);
+		time_hit(regs, cookie, thread, tid);
 	else if (mode == MODE_ASKED)
 		cpu->child_hit = bpf_ktime_get_ns();
+	else if (mode == MODE_COUNT && number)
+		keep_stack(regs, cookie >> 32, number);
 	go_out(cpu);
 	return 0;
 }
@@ -255,14 +260,14 @@ int on_count(struct pt_regs *regs)
 	return 0;
 }
 
-static __always_inline void end_all(struct thread *thread, __u32 tid, __u64 now)
+static __always_inline void end_all(struct thread *thread, __u64 now)
 {
 	for (int i = 0; i < MAX_DEPTH; i++) {
 		struct frame *frame = innermost(thread);
 
 		if (!frame)
 			break;
-		emit(thread, frame, tid, now, END_THREAD);
+		emit(thread, frame, now, END_THREAD);
 		thread->depth--;
 	}
 }
@@ -271,10 +276,10 @@ static __always_inline void end_thread(struct thread *thread, __u32 tid, __u64 n
 {
 	struct frame life = { .start = thread->born };
 
-	end_all(thread, tid, now);
+	end_all(thread, now);
 	thread->died = now;
 	/* What could not be told is read from here at the end. */
-	if (!emit(thread, &life, tid, now, END_OF_THREAD))
+	if (!emit(thread, &life, now, END_OF_THREAD))
 		bpf_map_delete_elem(&threads, &tid);
 }
 
@@ -299,7 +304,7 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_tid)
 	if (!thread || mode == MODE_OFF)
 		return 0;
 	if (old_tid == BPF_CORE_READ(task, pid))
-		end_all(thread, tid, bpf_ktime_get_ns());
+		end_all(thread, bpf_ktime_get_ns());
 	else
 		end_thread(thread, tid, bpf_ktime_get_ns());
 	return 0;

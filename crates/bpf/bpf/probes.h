@@ -143,6 +143,8 @@ struct thread {
 	__u64 stack[STACK_LEN];
 	__u64 waker_stack[WAKER_STACK_LEN];
 	__u64 waker_user_stack[WAKER_USER_STACK_LEN];
+	__u32 tid;      /* as it is told: numbers.h */
+	__u32 unused_too;
 	struct frame frames[MAX_DEPTH];
 };
 

@@ -8,9 +8,11 @@
 //! session       programs and functions, ready for a run
 //! run           one run, step by step: count, time with children or without, end
 //! records       what the programs tell -> a sink
+//! stacks        where calls that were counted came from (bpf/stacks.h)
 //! removal       probes that are being removed
 //! wire          what programs and user space agree on (bpf/probes.h)
 //! sched         the scheduler's events of what is recorded (bpf/sched.bpf.c, sched_wire)
+//! offers        what this kernel has for probes
 //! waker_stack   what is told of who wakes a thread
 //! cost          what a probe costs here              (idle: on functions that do nothing; load: in between)
 //! ```
@@ -24,6 +26,7 @@ mod cost;
 mod error;
 mod idle;
 mod load;
+mod offers;
 mod probe_points;
 mod programs;
 mod records;
@@ -32,25 +35,28 @@ mod run;
 mod sched;
 mod sched_wire;
 mod session;
+mod stacks;
 mod waker_stack;
 mod wire;
 
 pub use attach::{Part, ProbedFunction, ProbedPlace};
 pub use cost::{Cost, Costs};
 pub use error::BpfError;
+pub use offers::Offers;
 pub use probe_points::{CodeError, CodePart, Ends, FunctionCode, ProbePoint, ProbePoints};
 pub use removal::{Removal, Removed};
 pub use run::{Group, Hits, Placing, Run};
 pub use sched::{SchedBy, SchedSession};
 pub use session::{INTERVAL, Room, Session, Summary};
+pub use stacks::StackSeen;
 pub use waker_stack::WakerStack;
 
-/// Whether the kernel accepts the programs; true: with links for many probes at once.
+/// What the kernel has for probes, if it accepts the programs.
 ///
 /// # Errors
 /// Why it does not.
-pub fn try_programs() -> Result<bool, BpfError> {
+pub fn try_programs() -> Result<Offers, BpfError> {
     let sizes =
         programs::Sizes { functions: 1, threads: 1, ring_bytes: 4096, waker_stack: WakerStack::Kernel };
-    Ok(programs::Programs::load(sizes)?.has_multi)
+    Ok(Offers::of(programs::Programs::load(sizes)?.has_multi))
 }

@@ -1,5 +1,6 @@
 //! The compiled programs, made ready for what is probed.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
@@ -17,6 +18,17 @@ pub(crate) const OBJECT: &[u8] = include_bytes!("../objects/probes.bpf.o");
 
 /// The section of the only setting, which libbpf makes a map of.
 const SETTINGS: &str = ".rodata.settings";
+
+/// The section of the PID namespace.
+const NAMESPACE: &str = ".rodata.namespace";
+
+/// The inode of the PID namespace that we are in; 0: that of the host, where numbers are the kernel's own.
+fn own_namespace() -> u32 {
+    /// `PROC_PID_INIT_INO` in include/linux/proc_ns.h.
+    const HOST: u64 = 0xefff_fffc;
+    let inode = std::fs::metadata("/proc/self/ns/pid").map_or(HOST, |file| file.ino());
+    if inode == HOST { 0 } else { u32::try_from(inode).unwrap_or(0) }
+}
 
 /// The section of what hits do, which libbpf makes a map of, too.
 pub(crate) const MODE: &str = ".data.mode";
@@ -148,6 +160,10 @@ fn open(sizes: Sizes, multi: bool) -> Result<OpenObject, BpfError> {
             Some(SETTINGS) => {
                 let stacks = u32::from(sizes.waker_stack == WakerStack::User);
                 map.set_initial_value(&stacks.to_ne_bytes()).map_err(failed)?;
+                continue;
+            }
+            Some(NAMESPACE) => {
+                map.set_initial_value(&own_namespace().to_ne_bytes()).map_err(failed)?;
                 continue;
             }
             _ => continue,

@@ -4,11 +4,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use libbpf_rs::{MapCore, MapFlags, RingBuffer, RingBufferBuilder};
-use model::{LostCalls, Ns, OffCpuSplit, ProbeSink, ProbedCall, ProbedEnd, ProbedThread, Tid};
+use model::{LostCalls, Ns, OffCpuSplit, ProbeSink, ProbedCall, ProbedEnd, ProbedThread};
 
 use crate::error::BpfError;
 use crate::programs::Programs;
-use crate::wire::{self, Told};
+use crate::wire::{self, ThreadState, Told};
 
 /// Records that are read at a time.
 const RECORDS: usize = 4096;
@@ -61,12 +61,13 @@ impl Records {
 /// What was open, and what no later record has told.
 pub(crate) fn read_threads(programs: &Programs, taken: &mut Taken<'_>) -> Result<(), BpfError> {
     let map = programs.map("threads")?;
-    let mut tids: Vec<Tid> =
-        map.keys().filter_map(|key| Some(Tid(i32::from_ne_bytes(key.get(..4)?.try_into().ok()?)))).collect();
-    tids.sort_unstable();
-    for tid in tids {
-        let bytes = map.lookup(&tid.0.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default();
-        let Some(state) = wire::thread(tid, &bytes, taken.window.1) else { continue };
+    let states = map.keys().filter_map(|key| {
+        let bytes = map.lookup(&key, MapFlags::ANY).ok().flatten()?;
+        wire::thread(&bytes, taken.window.1)
+    });
+    let mut states: Vec<ThreadState> = states.collect();
+    states.sort_by_key(|state| state.life.tid);
+    for state in states {
         taken.thread(&state.life);
         state.lost.iter().for_each(|lost| taken.lost(lost));
         state.open.iter().rev().for_each(|call| taken.call(call));

@@ -21,6 +21,7 @@ use crate::programs::{MODE, Programs};
 use crate::records::{Records, Taken, read_threads};
 use crate::removal::Removal;
 use crate::session::Summary;
+use crate::stacks::{StackSeen, Stacks};
 use crate::wire::Mode;
 
 /// How long a program that was hit before the window's end may take to end.
@@ -64,6 +65,7 @@ pub struct Run {
     placed: Vec<Placed>,
     scheduler: Vec<Link>,
     records: Records,
+    stacks: Stacks,
     /// When calls were timed first.
     from: Option<Ns>,
     slices: Vec<ProbedSlice>,
@@ -82,6 +84,7 @@ impl Run {
             placed: Vec::new(),
             scheduler: Vec::new(),
             records,
+            stacks: Stacks::of(programs)?,
             from: None,
             slices: Vec::new(),
             told: 0,
@@ -136,6 +139,14 @@ impl Run {
             Hits { entries: sum(0), others: sum(1) }
         };
         (0u32..).take(self.functions).map(of).collect()
+    }
+
+    /// Stacks of calls that were counted, since the last time.
+    ///
+    /// # Errors
+    /// The ring cannot be read.
+    pub fn stacks(&self) -> Result<Vec<StackSeen>, BpfError> {
+        self.stacks.read()
     }
 
     /// From now on calls are timed, those of children, too, or not.

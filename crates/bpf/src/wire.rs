@@ -12,7 +12,9 @@ const CALL_BYTES: usize = 120;
 /// Bytes of a `struct frame`.
 const FRAME_BYTES: usize = 88;
 /// Where the frames of a `struct thread` begin.
-const FRAMES_AT: usize = 656;
+const FRAMES_AT: usize = 664;
+/// Where its number is.
+const TID_AT: usize = 656;
 /// `MAX_DEPTH`.
 pub(crate) const MAX_DEPTH: usize = 128;
 /// Bytes of a `struct thread`.
@@ -186,8 +188,9 @@ pub(crate) struct ThreadState {
 }
 
 /// The state of a thread; `None`: it is none of ours.
-pub(crate) fn thread(tid: Tid, bytes: &[u8], now: Ns) -> Option<ThreadState> {
+pub(crate) fn thread(bytes: &[u8], now: Ns) -> Option<ThreadState> {
     let bytes = bytes.get(..THREAD_BYTES)?;
+    let tid = Tid(word(bytes, TID_AT) as i32);
     let u64_at = |at| long(bytes, at);
     let whole = Thread {
         tid,
@@ -360,6 +363,7 @@ mod tests {
             ("pid", 104),
             ("depth", 108),
             ("is_preempted", 112),
+            ("tid", TID_AT),
             ("frames", FRAMES_AT),
         ];
         check("thread", THREAD_BYTES, &thread);

@@ -337,9 +337,12 @@ pub struct RecordArgs {
     #[arg(long = "max-probes", value_name = "N", default_value_t = 100)]
     pub max_probes: usize,
     /// With uprobes, see ends by rewritten return addresses: any function, and tail calls to their end, but an exception through
-    /// it ends the program, and calls nested deeper than 64 have no end
+    /// it ends the program, and calls nested deeper than 64 have no end [default: where no exception can pass through it]
     #[arg(long)]
     pub uretprobe: bool,
+    /// With uprobes, see ends by probes at `ret` and at jumps out of the function, also where return addresses could be rewritten
+    #[arg(long, conflicts_with = "uretprobe")]
+    pub no_uretprobe: bool,
     /// Program to run and trace
     #[arg(last = true, value_name = "CMD")]
     pub program: Vec<String>,

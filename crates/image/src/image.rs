@@ -186,6 +186,15 @@ impl Image {
         elf.is_some_and(|elf| elf.has_section(".gopclntab"))
     }
 
+    /// Only functions that other objects use have names: neither the object nor a debug file has symbols of the others.
+    #[must_use]
+    pub fn is_stripped(&self, id: ObjectId) -> bool {
+        let Some(loaded) = self.loaded(id) else { return false };
+        let elf = Elf::parse(&loaded.contents);
+        let has_symbols = |elf: &Elf<'_>| elf.has_section(".symtab") || elf.has_section(".gnu_debugdata");
+        loaded.debug.is_none() && elf.is_ok_and(|elf| !has_symbols(&elf))
+    }
+
     pub(crate) fn function_id(&self, object: ObjectId, index: u32) -> FunctionId {
         let base = self.bases.get(object.0 as usize);
         let id = base.and_then(|base| base.checked_add(index));

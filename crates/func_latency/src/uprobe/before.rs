@@ -4,14 +4,18 @@ use std::ops::Range;
 use std::time::Duration;
 
 use anyhow::Result;
-use bpf::{Group, Part, Removal, Removed, Run, Session};
+use bpf::{Group, Part, Removal, Removed, Run, Session, StackSeen};
 use model::Pid;
+use recorder::Proc;
 
+use super::ends::{self, EndCosts};
 use super::functions::Candidate;
 use super::guard::{CpuTime, Guard, Price, Snapshot};
 use super::overhead::{self, Choice, Moment, ProbeLimits};
 use super::status::Status;
+use super::unwinding::Calls;
 use super::window::{REMOVED_IN, group};
+use crate::live_code::LiveCode;
 use crate::messages;
 use crate::render::units::counted;
 
@@ -31,10 +35,12 @@ pub(super) struct Ready {
 /// What is probed, and how.
 pub(super) struct Plan<'a> {
     pub(super) session: &'a Session,
-    pub(super) candidates: &'a [Candidate],
+    pub(super) candidates: &'a mut [Candidate],
     /// The first ones were asked for.
     pub(super) asked: usize,
-    pub(super) prices: Vec<Price>,
+    pub(super) costs: &'a EndCosts,
+    pub(super) code: &'a LiveCode,
+    pub(super) proc: &'a Proc,
     pub(super) limits: ProbeLimits,
     /// A program stands at its entry: nothing can be counted.
     pub(super) is_started: bool,
@@ -45,19 +51,26 @@ impl Plan<'_> {
     ///
     /// # Errors
     /// A probe cannot be placed, or it would cost too much.
-    pub(super) fn carry_out(self, pids: &[Pid], costs_removal: Removal, status: &Status) -> Result<Ready> {
+    pub(super) fn carry_out(
+        mut self,
+        pids: &[Pid],
+        costs_removal: Removal,
+        status: &Status,
+    ) -> Result<Ready> {
         let mut cpu = CpuTime::of(pids);
         let mut run = self.session.run()?;
         status.say("placing probes");
         self.place(&mut run, self.asked(), Part::Entries)?;
-        let asked = self.count(&run, &mut cpu, status);
-        let expected = overhead::of_asked(&asked, &self.prices, self.asked, self.limits)?;
+        let asked = self.count(&run, &mut cpu, status)?;
+        self.settle(0..self.asked, &asked.stacks, status)?;
+        let expected = overhead::of_asked(&asked, &self.prices(), self.asked, self.limits)?;
         let fit = self.children_that_fit(costs_removal.wait());
         status.say("placing probes of children");
         let mut placed_in = self.place(&mut run, self.singly(fit.clone()), Part::Entries)?;
-        let all = if fit.is_empty() { asked.clone() } else { self.count(&run, &mut cpu, status) };
-        let choice =
-            overhead::choose(self.candidates, fit.clone(), expected, &all, &self.prices, self.limits);
+        let all = if fit.is_empty() { asked.clone() } else { self.count(&run, &mut cpu, status)? };
+        self.settle(fit.clone(), &all.stacks, status)?;
+        let prices = self.prices();
+        let choice = overhead::choose(self.candidates, fit.clone(), expected, &all, &prices, self.limits);
         let others: Vec<usize> = fit.filter(|index| !choice.children.contains(index)).collect();
         let removing = run.remove(&others);
         status.clear();
@@ -72,7 +85,7 @@ impl Plan<'_> {
         placed_in += self.place(&mut run, groups, Part::Ends)?;
         let most = (!self.is_started).then(|| self.limits.most());
         let now = Snapshot::take(&run, &mut cpu);
-        let guard = Guard::new(self.prices, self.asked, most, asked.per_call, now);
+        let guard = Guard::new(prices, self.asked, most, asked.per_call, now);
         Ok(Ready { run, choice, placed_in, removing, guard, cpu })
     }
 
@@ -80,12 +93,30 @@ impl Plan<'_> {
         Ok(run.keep(run.place(groups, part)?)?)
     }
 
-    fn count(&self, run: &Run, cpu: &mut CpuTime, status: &Status) -> Moment {
+    fn count(&self, run: &Run, cpu: &mut CpuTime, status: &Status) -> Result<Moment> {
         if self.is_started {
-            return Moment::before_the_program(self.candidates.len());
+            return Ok(Moment::before_the_program(self.candidates.len()));
         }
         status.say("counting calls");
-        Moment::of(run, cpu, &self.prices, self.asked, self.limits)
+        Moment::of(run, cpu, &self.prices(), self.asked, self.limits)
+    }
+
+    fn prices(&self) -> Vec<Price> {
+        Price::of_all(self.candidates, self.costs)
+    }
+
+    /// Decides how the ends of calls are seen, by where these came from.
+    fn settle(&mut self, of: Range<usize>, stacks: &[StackSeen], status: &Status) -> Result<()> {
+        status.clear();
+        let Self { code, proc, costs, .. } = *self;
+        let calls = Calls::new(code, proc, self.candidates.len(), stacks, self.is_started);
+        let name = |candidate: &Candidate| code.image.function_name(candidate.id);
+        ends::settle(self.candidates, of.clone(), &calls, costs, &name)?;
+        let asked = self.candidates.iter().enumerate().take(self.asked);
+        for (index, candidate) in asked.filter(|(index, _)| of.contains(index)) {
+            self.session.describe(index, &candidate.probed.points, true)?;
+        }
+        Ok(())
     }
 
     fn asked(&self) -> Vec<Group> {

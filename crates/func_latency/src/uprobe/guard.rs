@@ -11,10 +11,11 @@
 
 use std::time::{Duration, Instant};
 
-use bpf::{Costs, Hits, Run};
+use bpf::{Hits, Run};
 use model::Pid;
 use recorder::process_cpu_ns;
 
+use super::ends::EndCosts;
 use super::functions::Candidate;
 
 /// How often costs are looked at.
@@ -37,7 +38,7 @@ pub(super) struct Price {
 
 impl Price {
     /// Of each candidate.
-    pub(super) fn of_all(candidates: &[Candidate], costs: &Costs) -> Vec<Self> {
+    pub(super) fn of_all(candidates: &[Candidate], costs: &EndCosts) -> Vec<Self> {
         let of = |candidate: &Candidate| {
             let cost = costs.of(&candidate.probed.points);
             Self { entry_ns: cost.entry_ns, other_ns: cost.call_ns.saturating_sub(cost.entry_ns) }

@@ -3,24 +3,30 @@
 //! ```text
 //! functions  wanted functions, and what they call -> where they are probed, and in which processes
 //! before     probes are placed, calls are counted, and what is timed is chosen
+//! unwinding  who stands above a call -> whether its return address may be rewritten
+//! ends       how the ends of each function's calls are seen, and what that costs
 //! overhead   how often they are called x what a probe costs here -> which children, or refuse
 //! window     calls are timed
 //! turns      when children are probed, too
 //! guard      what that costs meanwhile
 //! watched    calls as they are seen, status: what is told of them on a terminal
 //! report     calls -> the same report
+//! ways_on    what to do where nothing of use was seen
 //! doctor     what this machine lets us probe
 //! ```
 
 mod before;
 pub(crate) mod doctor;
+mod ends;
 mod functions;
 mod guard;
 mod overhead;
 mod report;
 mod status;
 mod turns;
+mod unwinding;
 mod watched;
+mod ways_on;
 mod window;
 
 pub(crate) use overhead::ProbeLimits;
@@ -29,7 +35,7 @@ use std::time::Duration;
 
 use analyzer::{Limits, ProbedAnalysis};
 use anyhow::Result;
-use bpf::{Costs, Ends, ProbedFunction, Removal, Room, Session};
+use bpf::{Ends, ProbedFunction, Removal, Room, Session};
 use model::Schedule;
 use recorder::{Interrupts, Pmu, Proc, StartedProgram, Target};
 
@@ -42,8 +48,8 @@ use crate::record_config::{RecordConfig, Then};
 use crate::render::units::{counted, duration, percent};
 use crate::target::{self, Remarks};
 use before::{Plan, Ready};
+use ends::EndCosts;
 use functions::Candidate;
-use guard::Price;
 use overhead::{Choice, Expected};
 use report::{Live, Seen};
 use status::Status;
@@ -58,7 +64,7 @@ const RING_BYTES: u64 = 16 << 20;
 pub(crate) fn takes(config: &RecordConfig) -> bool {
     match config.backend {
         Some(backend) => backend == BackendChoice::Uprobe,
-        None if config.ends == Ends::ByReturnAddress => true,
+        None if config.ends.is_some() => true,
         None => {
             let can = config.then == Then::Report && config.request.target != Target::WholeCpus;
             can && config.report.is_some() && Pmu::discover("/sys".as_ref()).is_err()
@@ -76,13 +82,13 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
             "--backend uprobe makes no recording: it reports what -f FUNC -p PID names, without `record`";
         return Err(failure(Exit::Usage, message));
     };
-    if config.ends == Ends::ByReturnAddress {
+    if config.ends == Some(Ends::ByReturnAddress) {
         messages::warn(
             "--uretprobe: return addresses are rewritten; an exception that is thrown through a probed function ends the program, \
              and so may whatever else walks or changes its stack",
         );
     }
-    if config.backend.is_none() && config.ends == Ends::AtInstructions {
+    if config.backend.is_none() && config.ends.is_none() {
         messages::note(
             "no Intel PT here: calls are timed by uprobes (func_latency doctor says what Intel PT needs)",
         );
@@ -109,14 +115,16 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
         candidates.extend(functions::children(&code, &candidates, config.ends, &proc));
     }
     status.say("measuring what a probe costs");
-    let (costs, costs_removal) = Costs::measure(config.ends)?;
+    let (costs, costs_removal) = EndCosts::measure(config.ends)?;
     let room = Room { threads: room_for_threads(code.threads().len()), ring_bytes: ring_bytes(config)? };
     let session = Session::open(probed(&candidates), room, config.waker_stack)?;
     let plan = Plan {
         session: &session,
-        candidates: &candidates,
+        candidates: &mut candidates,
         asked: wanted.len(),
-        prices: Price::of_all(&candidates, &costs),
+        costs: &costs,
+        code: &code,
+        proc: &proc,
         limits: config.probing,
         is_started: program.is_some(),
     };
@@ -134,6 +142,7 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
     let seen = Seen {
         report: analysis.finish(summary.window, limits),
         realtime_offset_ns: summary.realtime_offset_ns,
+        missed_switches: summary.missed_switches,
     };
     let exit = report::write(report, &code, &chosen, wanted, seen, &costs)?;
     wait_for(removal, &status);
@@ -308,13 +317,6 @@ fn tell(config: &RecordConfig, went: &Went, expected: &Expected) {
         messages::warn(format!(
             "{} off the CPU had no room in the ring: reasons and wakers do not have them (what helps: a larger -m)",
             counted(summary.lost_intervals, "time")
-        ));
-    }
-    if summary.missed_switches > 0 {
-        messages::warn(format!(
-            "{} the kernel did not tell that a thread had left its CPU or come back: its time off it is lacking there, and looks \
-             like time on it",
-            counted(summary.missed_switches, "time")
         ));
     }
     if summary.no_room > 0 {

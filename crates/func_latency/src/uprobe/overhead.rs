@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use bpf::Run;
+use bpf::{Run, StackSeen};
 
 use super::functions::Candidate;
 use super::guard::{CpuTime, PerCall, Price, Snapshot, Span};
@@ -26,6 +26,8 @@ const SPAN: Duration = Duration::from_millis(10);
 pub(super) struct Moment {
     /// Calls of each function.
     calls: Vec<u64>,
+    /// Stacks of some.
+    pub(super) stacks: Vec<StackSeen>,
     /// How long it was.
     time: Duration,
     /// Time that the processes took on the CPU, without what counting cost.
@@ -37,23 +39,29 @@ pub(super) struct Moment {
 impl Moment {
     /// Nothing has been called yet.
     pub(super) fn before_the_program(functions: usize) -> Self {
-        Self { calls: vec![0; functions], time: COUNTED, own_ns: 0, per_call: PerCall::default() }
+        let (calls, stacks) = (vec![0; functions], Vec::new());
+        Self { calls, stacks, time: COUNTED, own_ns: 0, per_call: PerCall::default() }
     }
 
     /// Counts calls: all numbers are of the same span.
+    ///
+    /// # Errors
+    /// The stacks cannot be read.
     pub(super) fn of(
         run: &Run,
         cpu: &mut CpuTime,
         prices: &[Price],
         asked: usize,
         limits: ProbeLimits,
-    ) -> Self {
+    ) -> Result<Self> {
         let begun = Instant::now();
         let first = Snapshot::take(run, cpu);
         let mut last = first.clone();
         let mut per_call = PerCall::default();
+        let mut stacks = Vec::new();
         loop {
             thread::sleep(SPAN);
+            stacks.extend(run.stacks()?);
             let now = Snapshot::take(run, cpu);
             let span = now.since(&last);
             let own_ns = span.cpu_ns.saturating_sub(span.cost_ns(prices, prices.len()));
@@ -63,12 +71,13 @@ impl Moment {
             let is_too_much =
                 begun.elapsed() >= COUNTED_AT_LEAST && counting_percent(&all, prices) > limits.most();
             if begun.elapsed() >= COUNTED || is_too_much {
-                return Self {
+                return Ok(Self {
+                    stacks,
                     calls: all.hits.iter().map(|hits| hits.entries).collect(),
                     time: all.time,
                     own_ns: all.own_ns(all.cost_ns(prices, prices.len())),
                     per_call,
-                };
+                });
             }
         }
     }
@@ -222,13 +231,15 @@ mod tests {
         let part = CodePart { start: Svma(0), file_offset: FileOffset(0), bytes: &[0x55, 0x5d, 0xc3] };
         let points =
             ProbePoints::new(&FunctionCode { entry: Svma(0), parts: vec![part] }, Ends::default()).unwrap();
-        Candidate { id: FunctionId(id), probed: ProbedFunction { points, is_child, places: vec![] } }
+        let probed = ProbedFunction { points, is_child, places: vec![] };
+        Candidate { id: FunctionId(id), probed, at_instructions: None }
     }
 
     fn chosen(most_percent: f64, most_probes: usize) -> Result<(Vec<usize>, String)> {
         let candidates: Vec<Candidate> = (0..5).map(|id| candidate(id, id > 0)).collect();
         let moment = Moment {
             calls: vec![100, 1_000, 0, 50, 50],
+            stacks: vec![],
             time: Duration::from_millis(100),
             own_ns: 1_000_000,
             per_call: PerCall::default(),

@@ -45,11 +45,19 @@ PROBED long work(long n)
 	return n & 1 ? n * 3 : n / 2;
 }
 
+// Has a symbol, and all of its callers have its code instead of a call.
+extern "C" long inlined_everywhere(long n)
+{
+	long value = n * 7 + 1;
+	asm volatile("" : "+r"(value));
+	return value;
+}
+
 static void plain()
 {
 	long sum = 0;
 	for (long n = 0; n < 1000; n++)
-		sum += work(n);
+		sum += work(inlined_everywhere(n));
 	for (long n = 0; n < 500; n++)
 		sum += work(n + sum % 2);
 	printf("called %ld\n", called.load());
