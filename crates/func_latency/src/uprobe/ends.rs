@@ -29,10 +29,7 @@ impl EndCosts {
             let (costs, removal) = Costs::measure(ends)?;
             return Ok((Self { at_instructions: costs, by_return_address: costs }, removal));
         }
-        let (at_instructions, removal) = Costs::measure(Ends::AtInstructions)?;
-        // Both measure the same functions: first without their probes.
-        removal.wait();
-        let (by_return_address, removal) = Costs::measure(Ends::ByReturnAddress)?;
+        let ([at_instructions, by_return_address], removal) = Costs::measure_both()?;
         Ok((Self { at_instructions, by_return_address }, removal))
     }
 
