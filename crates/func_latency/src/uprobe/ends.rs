@@ -41,6 +41,11 @@ impl EndCosts {
         }
     }
 
+    /// If its return addresses were rewritten.
+    pub(super) const fn rewritten(&self, points: &ProbePoints) -> Cost {
+        self.by_return_address.of(points)
+    }
+
     /// `10.2 us`, of a call of a function with such an entry.
     fn text(&self, points: &ProbePoints, ends: Ends) -> String {
         let costs = match ends {
