@@ -140,6 +140,23 @@ PROBED long calls_others(long n)
 	return first + third;
 }
 
+// Seldom takes long.
+PROBED long stays(long n)
+{
+	COUNT();
+	busy(n % 50 == 49 ? 1000000 : 20000);
+	return n + 1;
+}
+
+PROBED long calls_longer(long n)
+{
+	COUNT();
+	long first = stays(n);
+	long second = work(first);
+	asm volatile("" : "+r"(second)); // no tail call
+	return first + second;
+}
+
 static jmp_buf before;
 
 PROBED long jumps_back(long n)
@@ -312,6 +329,10 @@ int main(int argc, char **argv)
 	} else if (is("children")) {
 		for (long n = 0; n < 100; n++)
 			calls_others(n);
+		printf("called %ld\n", called.load());
+	} else if (is("longer")) {
+		for (long n = 0; n < 300; n++)
+			calls_longer(n);
 		printf("called %ld\n", called.load());
 	} else if (is("condition")) {
 		for (long n = 0; n < 300; n++)
