@@ -215,7 +215,12 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         percent: &impl Fn(u64) -> f64,
         spans: Option<SliceSpans>,
     ) -> FunctionReport {
-        let is_alone = !self.alone.callers.is_empty() || self.with_children.callers.is_empty();
+        // Where no call has ended, the figures are those of calls that are open.
+        let is_alone = match (self.alone.callers.is_empty(), self.with_children.callers.is_empty()) {
+            (true, true) => self.alone.open_ns.count() > 0 || self.with_children.open_ns.count() == 0,
+            (true, false) => false,
+            (false, _) => true,
+        };
         let (main, others) = match is_alone {
             true => (self.alone, self.with_children),
             false => (self.with_children, FigureSums::default()),

@@ -326,7 +326,8 @@ mod tests {
         let _alone = ALONE.lock();
         for ends in [Ends::AtInstructions, Ends::ByReturnAddress] {
             match Costs::measure(ends) {
-                Ok((Costs { emulated, stepped }, _)) => {
+                Ok((Costs { emulated, stepped }, removal)) => {
+                    removal.wait();
                     println!("{ends:?}: push: {emulated:?}, mov: {stepped:?}");
                     for cost in [emulated, stepped] {
                         let CallProbes { inside, whole } = cost.probes.returned;

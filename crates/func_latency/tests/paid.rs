@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use probing::{not_permitted, signal};
 
-/// How long the program is watched.
-const WATCHED: Duration = Duration::from_millis(400);
+/// How long the program is watched at a time.
+const WATCHED: Duration = Duration::from_millis(300);
 
-/// How often the tools take turns.
+/// How often each tool watches.
 const TURNS: usize = 3;
 
 /// The running program.
@@ -161,28 +161,28 @@ fn added(program: &Path, tool: Tool) -> Result<f64, String> {
     Ok(turns[TURNS / 2] - bare)
 }
 
+/// A change must pass the first program beside bpftrace; `cargo xtask ci --full` takes the other program and tool, too, and the
+/// factor of a probed `ret`.
 #[test]
 fn a_call_costs_no_more_than_a_fifth_above_what_other_tools_make_it_cost() {
-    for (name, more) in [("paid-push", &[][..]), ("paid-mov", &["-DSTEPPED"])] {
+    let is_full = std::env::var_os("FUNC_LATENCY_FULL").is_some();
+    let programs = [("paid-push", &[][..]), ("paid-mov", &["-DSTEPPED"])];
+    let tools = [Tool::Bpftrace, Tool::Funclatency];
+    for (name, more) in programs.into_iter().take(if is_full { 2 } else { 1 }) {
         let program = program(name, more);
         let ours = match added(&program, Tool::Rewritten) {
-            Ok(ns) => ns,
             Err(said) if not_permitted(&said) => return,
-            Err(said) => {
-                assert!(said.is_empty(), "{said}");
-                return;
-            }
+            ours => ours.unwrap(),
         };
-        let probed = added(&program, Tool::Probed).unwrap();
-        println!("{name}: a rewritten return address costs {ours:.0} ns, a probed ret {probed:.0} ns");
-        for tool in [Tool::Bpftrace, Tool::Funclatency] {
+        println!("{name}: a rewritten return address costs {ours:.0} ns");
+        if is_full {
+            let probed = added(&program, Tool::Probed).unwrap();
+            println!("{name}: a probed ret costs {probed:.0} ns: {:.2} of it", probed / ours);
+        }
+        for tool in tools.into_iter().take(if is_full { 2 } else { 1 }) {
             match added(&program, tool) {
                 Ok(theirs) => {
-                    println!(
-                        "{name}: {tool:?} costs {theirs:.0} ns: {:.2} of it, {:.2} with a probed ret",
-                        ours / theirs,
-                        probed / theirs
-                    );
+                    println!("{name}: {tool:?} costs {theirs:.0} ns: ours is {:.2} of it", ours / theirs);
                     assert!(ours <= 1.2 * theirs, "{name}: {ours:.0} ns, {tool:?} {theirs:.0} ns");
                 }
                 Err(why) => println!("skipped: {tool:?}: {why}"),

@@ -140,21 +140,18 @@ PROBED long calls_others(long n)
 	return first + third;
 }
 
-// Seldom takes long.
-PROBED long stays(long n)
+// One of fifty takes ten times as long as the others.
+PROBED void varies(long n)
 {
 	COUNT();
-	busy(n % 50 == 49 ? 1000000 : 20000);
-	return n + 1;
+	busy(n % 50 == 7 ? 500000 : 50000);
 }
 
-PROBED long calls_longer(long n)
+PROBED void calls_what_varies(long n)
 {
 	COUNT();
-	long first = stays(n);
-	long second = work(first);
-	asm volatile("" : "+r"(second)); // no tail call
-	return first + second;
+	varies(n);
+	busy(20000);
 }
 
 static jmp_buf before;
@@ -330,10 +327,9 @@ int main(int argc, char **argv)
 		for (long n = 0; n < 100; n++)
 			calls_others(n);
 		printf("called %ld\n", called.load());
-	} else if (is("longer")) {
-		for (long n = 0; n < 300; n++)
-			calls_longer(n);
-		printf("called %ld\n", called.load());
+	} else if (is("varies")) {
+		for (long n = 0; n < 500; n++)
+			calls_what_varies(n);
 	} else if (is("condition")) {
 		for (long n = 0; n < 300; n++)
 			leaves_by_condition(n);
