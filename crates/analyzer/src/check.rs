@@ -242,16 +242,17 @@ impl Found {
     }
 
     fn function(&mut self, f: &FunctionReport) {
-        let calls = &f.calls;
-        let (open, counted) = (calls.open_start + calls.open_end + calls.cut, calls.complete + calls.unwound);
         let all = Sum::of(f, |row| row.status.counted());
-        // Of a window with slices of several kinds the figures are those of some of them.
-        let (of_figures, of_tails) = match f.sliced {
-            None => (counted, open),
-            Some(_) => (f.latency.count.min(counted), f.tails.calls.min(open)),
+        // Where a window has slices of several kinds, the figures are of some calls.
+        let left_out = |is_counted: bool| {
+            let is_one = |row: &&CallRow| row.status.counted() == is_counted && !f.is_in_figures(row);
+            f.rows.iter().filter(is_one).count() as u64
         };
-        self.same(all, "counted calls", f.latency.count, of_figures);
-        self.same(Sum::of(f, |row| !row.status.counted()), "calls not seen to end", f.tails.calls, of_tails);
+        let calls = &f.calls;
+        let counted = (calls.complete + calls.unwound).saturating_sub(left_out(true));
+        let open = (calls.open_start + calls.open_end + calls.cut).saturating_sub(left_out(false));
+        self.same(all, "counted calls", f.latency.count, counted);
+        self.same(Sum::of(f, |row| !row.status.counted()), "calls not seen to end", f.tails.calls, open);
         self.whole(
             all,
             &f.children,

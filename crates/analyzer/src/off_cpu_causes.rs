@@ -365,7 +365,7 @@ mod tests {
             cpu: Cpu(0),
             start: Ns(start),
             end: Ns(end),
-            off_cpu: OffCpuSplit::default(),
+            off_cpu: OffCpuSplit { preempted_ns: 1, ..OffCpuSplit::default() },
             return_address: None,
             entry: Avma(0),
             number,

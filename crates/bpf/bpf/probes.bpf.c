@@ -41,10 +41,9 @@ static __always_inline bool is_on_signal_stack(struct task_struct *task, __u64 s
 	return sp > start && sp - start <= BPF_CORE_READ(task, sas_ss_size);
 }
 
-static __always_inline struct thread *thread_of(struct task_struct *task, __u32 tid)
+/* `thread` is what is known of it. */
+static __always_inline struct thread *thread_of(struct thread *thread, struct task_struct *task, __u32 tid)
 {
-	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
-
 	if (thread && !thread->died)
 		return thread;
 	if (!thread) {
@@ -187,24 +186,23 @@ static __always_inline void loop(struct thread *thread, struct hit *hit)
 		frame->is_looping = 1;
 }
 
-static __always_inline void time_hit(struct pt_regs *regs, __u64 cookie)
+static __always_inline void time_hit(struct pt_regs *regs, __u64 cookie, struct thread *thread, __u32 tid)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct hit hit = {
 		.now = bpf_ktime_get_ns(),
 		.sp = regs->sp,
-		.tid = bpf_get_current_pid_tgid(),
+		.tid = tid,
 		.function = cookie >> 32,
 		.is_child = cookie >> 24 & 1,
 	};
 	struct function *function = bpf_map_lookup_elem(&functions, &hit.function);
-	struct thread *thread;
 
 	if (!function || !function->is_timed || !holds(cookie >> 8, regs->flags))
 		return;
 	hit.length = function->length;
 	hit.is_rewritten = function->is_rewritten;
-	thread = thread_of(task, hit.tid);
+	thread = thread_of(thread, task, hit.tid);
 	if (!thread) {
 		if (cookie & ACTION_ENTRY)
 			count(COUNTER_NO_ROOM);
@@ -214,7 +212,6 @@ static __always_inline void time_hit(struct pt_regs *regs, __u64 cookie)
 	if (hit.is_rewritten && cookie & ACTION_RETURN)
 		hit.sp -= sizeof(__u64);
 	hit.on_signal_stack = is_on_signal_stack(task, hit.sp);
-	thread->probes++;
 	if (cookie & ACTION_ENTRY)
 		enter(thread, regs, &hit);
 	if (cookie & ACTION_RETURN)
@@ -232,13 +229,19 @@ int on_probe(struct pt_regs *regs)
 	__u64 cookie = bpf_get_attach_cookie(regs);
 	bool is_child = cookie >> 24 & 1;
 	struct cpu *cpu = come_in();
+	struct thread *thread;
+	__u32 tid = bpf_get_current_pid_tgid();
 	__u64 number;
 
 	if (!cpu)
 		return 0;
 	number = count_hit(cookie >> 32, cookie & ACTION_ENTRY);
+	thread = bpf_map_lookup_elem(&threads, &tid);
+	/* Whatever comes of it, it has taken time of the calls that are open: also of a child, or at a jump that is not taken. */
+	if (thread)
+		thread->probes++;
 	if (mode == MODE_ALL || (mode == MODE_ASKED && !is_child))
-		time_hit(regs, cookie);
+		time_hit(regs, cookie, thread, tid);
 	else if (mode == MODE_ASKED)
 		cpu->child_hit = bpf_ktime_get_ns();
 	else if (mode == MODE_COUNT && number)

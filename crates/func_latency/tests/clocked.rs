@@ -43,31 +43,33 @@ struct Case {
     walked_kb: u64,
 }
 
-const CASES: [Case; 10] = {
-    const fn case(ns: u64, children: u64, walked_kb: u64) -> Case {
-        Case { ns, children, walked_kb }
-    }
-    [
-        case(300, 0, 0),
-        case(300, 2, 0),
-        case(300, 20, 0),
-        case(3_000, 0, 0),
-        case(3_000, 2, 0),
-        case(3_000, 20, 0),
-        case(30_000, 0, 0),
-        case(30_000, 2, 0),
-        case(30_000, 20, 0),
-        // What a server is like: other code and data between two calls.
-        case(3_000, 2, 512),
-    ]
-};
+const fn case(ns: u64, children: u64, walked_kb: u64) -> Case {
+    Case { ns, children, walked_kb }
+}
+
+const CASES: [Case; 10] = [
+    case(300, 0, 0),
+    case(300, 2, 0),
+    case(300, 20, 0),
+    case(3_000, 0, 0),
+    case(3_000, 2, 0),
+    case(3_000, 20, 0),
+    case(30_000, 0, 0),
+    case(30_000, 2, 0),
+    case(30_000, 20, 0),
+    // What a server is like: other code and data between two calls.
+    case(3_000, 2, 512),
+];
+
+/// Of the cases those that a change must pass: `(language, number)`.
+const QUICK: [(usize, usize); 4] = [(0, 2), (0, 8), (1, 1), (1, 9)];
 
 /// What the program's clock says of its calls: ns.
 #[derive(Clone, Copy, Debug)]
 struct Own {
     p50: f64,
     mean: f64,
-    /// Between the means of its parts.
+    /// Between the means of 20 parts.
     spread: f64,
 }
 
@@ -163,7 +165,9 @@ fn wrong(case: Case, function: &Value, [before, after]: [Own; 2]) -> Vec<String>
     if (p50 - before.p50).abs() > p50_error + drift {
         wrong.push(format!("{case:?}: p50 {} is not in {p50} +- {p50_error}", before.p50));
     }
-    let allowed = mean_error + before.spread.max(after.spread);
+    // A sample of calls, some of which were preempted for milliseconds, has a mean that is off by as much as chance has it.
+    let chance = 3.0 * number(&latency["stddev"]) / number(&latency["count"]).sqrt();
+    let allowed = mean_error + before.spread.max(after.spread) + chance;
     if (mean - before.mean).abs() > allowed {
         wrong.push(format!("{case:?}: mean {} is not in {mean} +- {allowed}", before.mean));
     }
@@ -176,31 +180,32 @@ fn wrong(case: Case, function: &Value, [before, after]: [Own; 2]) -> Vec<String>
     wrong
 }
 
-/// One run of each case, for `window` seconds; what is wrong.  `None`: it is not permitted here.
-fn round(window: &str) -> Option<Vec<String>> {
+/// One run of each of these cases, for `window` seconds; what is wrong.  `None`: it is not permitted here.
+fn round(cases: &[(usize, usize)], window: &str) -> Option<Vec<String>> {
     let mut all = Vec::new();
-    for program in programs() {
-        for case in CASES {
-            println!("{program:?} {case:?}");
-            let clocked = Clocked::new(program, case);
-            let function = reported(clocked.program.id(), window)?;
-            let own = clocked.end();
-            all.extend(wrong(case, &function, own).into_iter().map(|what| format!("{program:?}: {what}")));
-        }
+    for &(language, number) in cases {
+        let (program, case) = (&programs()[language], CASES[number]);
+        println!("{program:?} {case:?}");
+        let clocked = Clocked::new(program, case);
+        let function = reported(clocked.program.id(), window)?;
+        let own = clocked.end();
+        all.extend(wrong(case, &function, own).into_iter().map(|what| format!("{program:?}: {what}")));
     }
     Some(all)
 }
 
 #[test]
 fn figures_are_what_the_programs_own_clock_says() {
-    let rounds = if std::env::var_os("FUNC_LATENCY_FULL").is_some() { 20 } else { 1 };
+    let is_full = std::env::var_os("FUNC_LATENCY_FULL").is_some();
+    let all: Vec<(usize, usize)> =
+        (0..2).flat_map(|program| (0..CASES.len()).map(move |case| (program, case))).collect();
+    let (rounds, cases, window) = if is_full { (20, &all[..], "1") } else { (1, &QUICK[..], "0.4") };
     for is_busy in [false, true] {
-        let busy = is_busy.then(Busy::new);
+        let _busy = is_busy.then(Busy::new);
         for number in 0..rounds {
-            let Some(wrong) = round(if rounds == 1 { "0.3" } else { "1" }) else { return };
+            let Some(wrong) = round(cases, window) else { return };
             assert!(wrong.is_empty(), "round {number}, busy: {is_busy}: {wrong:#?}");
         }
-        drop(busy);
     }
 }
 

@@ -11,7 +11,7 @@
 
 use model::{Ns, ProbedSlice};
 
-use crate::aggregate::SliceSpans;
+use crate::figures::SliceSpans;
 use crate::report::SliceKind;
 
 /// The slices so far.
@@ -32,19 +32,21 @@ impl Slices {
         }
     }
 
-    /// Where a call that began then began.  Where no slice was told of, all probes were there all the time.
+    /// In which kind of slice a call began.  Where no slice was told of, all probes were there all the time.
     pub(super) fn kind(&self, start: Ns) -> SliceKind {
-        let kind = |children| if children { SliceKind::WithChildren } else { SliceKind::Alone };
-        match self.open {
-            Some((from, children)) if from <= start => kind(children),
-            None if self.ended.is_empty() => SliceKind::WithChildren,
+        let first = self.ended.first().map(|slice| (slice.start, slice.children)).or(self.open);
+        match (first, self.open) {
+            (None, _) => SliceKind::WithChildren,
+            (_, Some((from, children))) if from <= start => kind(children),
+            // When calls are timed first, all probes of the first slice are there.
+            (Some((from, children)), _) if start < from => kind(children),
             _ => self.ended_at(start).map_or(SliceKind::Between, |slice| kind(slice.children)),
         }
     }
 
     /// Of the first slice.
     pub(super) fn first_kind(&self) -> SliceKind {
-        self.ended.first().map_or(SliceKind::WithChildren, |slice| self.kind(slice.start))
+        self.ended.first().map_or(SliceKind::WithChildren, |slice| kind(slice.children))
     }
 
     /// When the slice that a call began in had ended, if it has.
@@ -67,4 +69,8 @@ impl Slices {
         let spans = SliceSpans { window_ns, alone_ns: sum(false), with_children_ns: sum(true) };
         (has(false) && has(true)).then_some(spans)
     }
+}
+
+const fn kind(children: bool) -> SliceKind {
+    if children { SliceKind::WithChildren } else { SliceKind::Alone }
 }

@@ -251,6 +251,19 @@ fn a_call_that_began_between_slices_is_counted_only() {
     assert_eq!((report.calls.complete, report.latency.count, report.rows.len()), (4, 2, 4));
 }
 
+/// The mode is set, and then the clock is read.
+#[test]
+fn a_call_that_began_just_before_the_first_slice_was_told_began_in_it() {
+    let report = report(&[
+        Seen::Begins(105, false),
+        Seen::Call(call(0, None, (100, 212), 1)),
+        Seen::Ends(1000),
+        Seen::Begins(1500, true),
+        Seen::Ends(2000),
+    ]);
+    assert_eq!((report.latency.count, p50(&report)), (1, [98, 100, 102]));
+}
+
 /// Its children are known up to the end of its slice: the rest would be `*self`.
 #[test]
 fn of_a_call_that_outlives_its_slice_with_children_the_part_inside_counts_for_them() {

@@ -29,9 +29,8 @@ impl EndCosts {
             let (costs, removal) = Costs::measure(ends)?;
             return Ok((Self { at_instructions: costs, by_return_address: costs }, removal));
         }
-        let (at_instructions, first) = Costs::measure(Ends::AtInstructions)?;
-        let (by_return_address, second) = Costs::measure(Ends::ByReturnAddress)?;
-        Ok((Self { at_instructions, by_return_address }, second.and(first)))
+        let ([at_instructions, by_return_address], removal) = Costs::measure_both()?;
+        Ok((Self { at_instructions, by_return_address }, removal))
     }
 
     /// Of a function with these probes.

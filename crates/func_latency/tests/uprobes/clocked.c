@@ -1,7 +1,7 @@
 // Calls that the program times itself.  `clocked NS CHILDREN KB`: calls `measured` of NS ns, which calls `piece` CHILDREN times,
-// with a walk over KB of memory before each call.  Prints what its own clock says before anybody looks ("own p50 mean, least and
-// largest mean of a twentieth of the calls, in ns"), then "ready", calls on until its input ends, and prints that once more.
-// As C++, one of 64 calls ends by an exception.
+// with a walk over KB of memory before each call.  Prints what its own clock says before there are probes ("own", then in ns the
+// median, the mean, and the least and largest mean of PARTS parts), then "ready", calls on until its input ends, and prints that
+// once more.  As C++, one of 64 calls ends by an exception.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #endif
 #define PROBED C_NAME __attribute__((noinline, noclone))
 
-enum { PARTS = 20, LINE = 64 };
+enum { PARTS = 20, PART_NS = 20000000, CALLS_MAX = 4000000, LINE = 64 };
 
 static volatile int is_over;
 static char *memory;
@@ -88,24 +88,32 @@ static double median(double *times, long count)
 	return times[count / 2];
 }
 
-static void own(double ns, unsigned long rounds, long children)
+// What reading the clock takes.
+static double reading(double *times)
 {
-	long calls = ns > 10000 ? 4000 : 20000, count = 0;
-	double *times = (double *)malloc(calls * sizeof(*times));
-	double least = 1e18, largest = 0, all = 0;
+	const long count = 10000;
 
-	for (long i = 0; i < calls; i++) {
+	for (long i = 0; i < count; i++) {
 		double from = now();
 		times[i] = now() - from;
 	}
-	double clock = median(times, calls);
+	return median(times, count);
+}
+
+static void own(unsigned long rounds, long children)
+{
+	double *times = (double *)malloc(CALLS_MAX * sizeof(*times));
+	double clock = reading(times), least = 1e18, largest = 0, all = 0;
+	unsigned long number = 0;
+	long count = 0;
+
 	for (long part = 0; part < PARTS; part++) {
-		double sum = 0;
+		double begun = now(), sum = 0;
 		long from = count;
 
-		for (long i = 0; i < calls / PARTS; i++) {
+		while (now() - begun < PART_NS && count < CALLS_MAX) {
 			walk();
-			double time = one(rounds, children, part * calls + i) - clock;
+			double time = one(rounds, children, number++) - clock;
 			if (time < 0)
 				continue;
 			times[count++] = time;
@@ -146,7 +154,7 @@ int main(int argc, char **argv)
 		fastest = took < fastest ? took : fastest;
 	}
 	unsigned long rounds = ns / (fastest / 100000) / (children + 1);
-	own(ns, rounds, children);
+	own(rounds, children);
 	puts("ready");
 	fflush(stdout);
 	pthread_t waits;
@@ -156,6 +164,6 @@ int main(int argc, char **argv)
 		one(rounds, children, number);
 	}
 	pthread_join(waits, NULL);
-	own(ns, rounds, children);
+	own(rounds, children);
 	return 0;
 }

@@ -140,6 +140,20 @@ PROBED long calls_others(long n)
 	return first + third;
 }
 
+// One of fifty takes ten times as long as the others.
+PROBED void varies(long n)
+{
+	COUNT();
+	busy(n % 50 == 7 ? 500000 : 50000);
+}
+
+PROBED void calls_what_varies(long n)
+{
+	COUNT();
+	varies(n);
+	busy(20000);
+}
+
 static jmp_buf before;
 
 PROBED long jumps_back(long n)
@@ -313,6 +327,9 @@ int main(int argc, char **argv)
 		for (long n = 0; n < 100; n++)
 			calls_others(n);
 		printf("called %ld\n", called.load());
+	} else if (is("varies")) {
+		for (long n = 0; n < 500; n++)
+			calls_what_varies(n);
 	} else if (is("condition")) {
 		for (long n = 0; n < 300; n++)
 			leaves_by_condition(n);

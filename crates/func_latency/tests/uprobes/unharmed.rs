@@ -73,7 +73,8 @@ fn a_program_that_is_killed_ends_the_window() {
 fn no_probe_is_left_when_we_are_killed() {
     let mut case = Case::new("ticks");
     let pid = case.program.id();
-    let Some(probing) = Probing::start(&["-p", &pid.to_string(), "-f", "work"]) else { return };
+    let words = ["-p", &pid.to_string(), "-f", "work", "--max-overhead", "1e9"];
+    let Some(probing) = Probing::start(&words) else { return };
     case.program.stdin.take().unwrap().write_all(b"go\n").unwrap();
     let byte = FirstByte::of(pid);
     assert!(byte.is_probed());
