@@ -5,8 +5,8 @@
 //!   intervals                             |--|     |-----|  |---|
 //!   a call from 5 to 20                      |__________________|     the last two
 //! ```
-//! What a frame knows is the thread's off-CPU time at its begin and at its end; so the intervals in between are those whose
-//! sums lie in between, and a call's split is exactly its off-CPU time.
+//! What a frame knows is the thread's off-CPU time at its begin and at its end; so the intervals in between
+//! are those whose sums lie in between, and a call's split is exactly its off-CPU time.
 
 use std::collections::BTreeMap;
 
@@ -81,8 +81,8 @@ impl<'a> TracedCauses<'a> {
         }
     }
 
-    /// What a call waited for longest, by its thread's off-CPU time at its begin and end; `None`: for nothing, or the recording does
-    /// not tell.
+    /// What a call waited for longest, by its thread's off-CPU time at its begin and end; `None`: for
+    /// nothing, or the recording does not tell.
     pub(crate) fn longest(&mut self, tid: Tid, (from_ns, to_ns): (u64, u64)) -> Option<Reason> {
         let schedule = self.around.schedule;
         if from_ns == to_ns || !schedule.has_wakeups() {

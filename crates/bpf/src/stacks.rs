@@ -19,7 +19,8 @@ pub struct StackSeen {
     pub pid: Pid,
     /// Thread.
     pub tid: Tid,
-    /// Registers, by their numbers in unwind tables; the last is the address of the function's first instruction.
+    /// Registers, by their numbers in unwind tables; the last is the address of the function's first
+    /// instruction.
     pub registers: [u64; REGISTERS],
     /// Address of the first byte that was kept.
     base: u64,

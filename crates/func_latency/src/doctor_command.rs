@@ -44,8 +44,9 @@ impl Examined {
         !self.of_probes.is_empty() && self.of_probes.iter().all(|finding| finding.trouble.is_none())
     }
 
-    /// What can be done here; then each finding: `ok` or `not ok`, what was looked at, what was found; below, what that costs and what
-    /// fixes it.  What stands in the way of traces comes last where probes do without.
+    /// What can be done here; then each finding: `ok` or `not ok`, what was looked at, what was found; below,
+    /// what that costs and what fixes it.  What stands in the way of traces comes last where probes do
+    /// without.
     fn write(&self, out: &mut dyn Write) -> std::io::Result<()> {
         let opening = match (self.can_trace(), self.can_probe()) {
             (true, true) => "calls can be traced here (Intel PT), and timed by probes (--backend uprobe)",

@@ -14,7 +14,8 @@ const DPKG: &str = "/var/lib/dpkg/info";
 /// Where the servers of debuginfod are named, beside `DEBUGINFOD_URLS`.
 const DEBUGINFOD: &str = "/etc/debuginfod";
 
-/// The stripped objects, of those that may have the function: the program first, or the one that was named.  Empty: none is.
+/// The stripped objects, of those that may have the function: the program first, or the one that was named.
+///  Empty: none is.
 pub(crate) fn remark(image: &Image, named: Option<&str>) -> String {
     let is_named = |id: &ObjectId| {
         named
@@ -51,7 +52,8 @@ fn symbols_of(file: &Path) -> String {
     [package, server, neither].into_iter().flatten().collect()
 }
 
-/// The package that has a file, by the lists of `dpkg`; where `/usr` was merged they may have the shorter path.
+/// The package that has a file, by the lists of `dpkg`; where `/usr` was merged they may have the shorter
+/// path.
 fn package_of(lists: &Path, file: &Path) -> Option<String> {
     let file = file.to_str()?;
     let paths = [file, file.strip_prefix("/usr").unwrap_or(file)];

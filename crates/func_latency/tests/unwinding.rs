@@ -1,4 +1,5 @@
-//! Whether return addresses are rewritten, decided for programs of each kind; and what becomes of these programs.
+//! Whether return addresses are rewritten, decided for programs of each kind; and what becomes of these
+//! programs.
 //!
 //! What needs root, or CAP_BPF and CAP_PERFMON, says that it is skipped without.
 
@@ -97,7 +98,8 @@ impl Seen {
     }
 }
 
-/// From main, from a function of the C library, from a handler, from a thread: each stack is followed to its start.
+/// From main, from a function of the C library, from a handler, from a thread: each stack is followed to its
+/// start.
 #[test]
 fn a_c_program_has_its_return_addresses_rewritten() {
     let program = compiled("gcc", "cases.c", "plain", &[]);
@@ -120,7 +122,7 @@ fn a_function_that_forks_returns_in_both_processes() {
     seen.is_exact("forks");
 }
 
-/// As ICU in PostgreSQL: its tables have handlers, and it never stands above the function.
+/// The library is what ICU is in PostgreSQL: its tables have handlers, and it never stands above.
 #[test]
 fn a_library_that_only_stands_below_does_not_matter() {
     let library = compiled("g++", "library.cpp", "libbelow.so", &["-shared", "-fPIC"]);

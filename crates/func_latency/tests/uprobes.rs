@@ -381,7 +381,8 @@ impl OffCpu {
         Self { causes, all_ns }
     }
 
-    /// The split is that of the program's clock and the kernel's sums (called, clock, ran, waited for a CPU), to a twentieth.
+    /// The split is that of the program's clock and the kernel's sums (called, clock, ran, waited for a CPU),
+    /// to a twentieth.
     fn agrees_with(&self, seen: &Seen) {
         let problems = seen.report["loss"]["problems"].to_string();
         if problems.contains("the kernel did not tell") {
@@ -517,7 +518,8 @@ fn what_it_will_cost_is_said_and_refused_above_the_limit() {
     assert!(case.go().is_empty());
 }
 
-/// Numbers of the kernel are others than those of a container: one thread was two, and `-T` found none of its calls.
+/// Numbers of the kernel are others than those of a container: one thread was two, and `-T` found none of its
+/// calls.
 #[test]
 fn in_a_pid_namespace_of_its_own_a_thread_is_one() {
     /// Both are inside, where the program is told by its number there.

@@ -57,9 +57,11 @@ pub(crate) struct UnwindEntry {
     start: u64,
     end: u64,
     offset: usize,
-    /// A personality routine is called for its frames: it may stop an exception, or do something before that passes.
+    /// A personality routine is called for its frames: it may stop an exception, or do something before that
+    /// passes.
     pub(crate) has_handler: bool,
-    /// The kernel calls a signal handler from here: the caller was interrupted at its instruction, and did not call.
+    /// The kernel calls a signal handler from here: the caller was interrupted at its instruction, and did
+    /// not call.
     pub(crate) is_signal: bool,
 }
 
@@ -227,7 +229,8 @@ mod tests {
 
     const ADDRESS: u64 = 0x1000;
     const UNDEFINED_RETURN: [u8; 4] = [0x07, 16, 0, 0];
-    /// `push %rbx` has been executed from the second byte on: the frame's address moves, and there is what it was.
+    /// `push %rbx` has been executed from the second byte on: the frame's address moves, and there is what it
+    /// was.
     const PUSHED_RBX: [u8; 6] = [0x41, 0x0e, 16, 0x83, 2, 0];
     /// The frame's address is what stands at `(%rbp - 8)`: functions that align their stack.
     const BY_EXPRESSION: [u8; 6] = [0x0f, 3, 0x76, 0x78, 0x06, 0];

@@ -1,7 +1,8 @@
 //! Where an exception would go: which frames stand on a stack, and which objects have handlers.
 //!
-//! An exception passes through the frames that the unwinder of the program finds, by the tables of `.eh_frame`, and through no
-//! others: code without an entry there ends its way.  So the same tables say which frames it can reach.
+//! An exception passes through the frames that the unwinder of the program finds, by the tables of
+//! `.eh_frame`, and through no others: code without an entry there ends its way.  So the same tables say
+//! which frames it can reach.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -35,7 +36,8 @@ pub enum StackEnd {
     Start,
     /// At code that no table has.
     NoTable(Avma),
-    /// At code whose caller is not known: what was kept of the stack does not have it, or the table contradicts it.
+    /// At code whose caller is not known: what was kept of the stack does not have it, or the table
+    /// contradicts it.
     Unknown(Avma),
 }
 
@@ -86,8 +88,8 @@ impl<'i> Unwinding<'i> {
         names.iter().copied().find(|name| elf.imports(&[name]))
     }
 
-    /// The C library or the dynamic loader: threads and the program begin there.  Its handlers stop no exception; they release what
-    /// its own functions hold when a thread is cancelled.
+    /// The C library or the dynamic loader: threads and the program begin there.  Its handlers stop no
+    /// exception; they release what its own functions hold when a thread is cancelled.
     #[must_use]
     pub fn is_c_library(&self, object: ObjectId) -> bool {
         let name = self.image.object_basename(object);
@@ -95,7 +97,8 @@ impl<'i> Unwinding<'i> {
             || is_loader(name)
     }
 
-    /// The frames of a stack, from the one with these registers on, which is at an instruction that is about to be executed.
+    /// The frames of a stack, from the one with these registers on, which is at an instruction that is about
+    /// to be executed.
     #[must_use]
     pub fn walk(&self, space: SpaceId, registers: UnwindRegisters, stack: ReadStack<'_>) -> StackWalk {
         let mut frames = Vec::new();
@@ -126,7 +129,7 @@ impl<'i> Unwinding<'i> {
         StackWalk { frames, end }
     }
 
-    /// A thread or the program begins here, and not a stack that somebody has made.
+    /// A thread or the program begins here, and not a stack that the program has made.
     fn is_start(&self, object: ObjectId, svma: Svma) -> bool {
         let is_entry = |elf: Elf<'_>| {
             let start = self.image.function_at_place(object, Svma(elf.start())).id;

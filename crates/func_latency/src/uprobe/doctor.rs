@@ -35,7 +35,8 @@ fn types(sysfs: &Path) -> Finding {
     Finding { what, found: "not described".to_owned(), trouble: Some(trouble) }
 }
 
-/// By loading them: what permits it depends on capabilities, lockdown, security modules and settings together.
+/// By loading them: what permits it depends on capabilities, lockdown, security modules and settings
+/// together.
 fn not_accepted(why: String) -> Finding {
     let fix = "root, or CAP_BPF and CAP_PERFMON, on Linux 5.15 or newer that is not locked down".to_owned();
     Finding { what: PROGRAMS, found: why, trouble: Some(Trouble { fatal: false, costs: COSTS, fix }) }

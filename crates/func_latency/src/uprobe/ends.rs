@@ -1,4 +1,5 @@
-//! How the ends of each function's calls are seen: by rewritten return addresses, where that is safe, or by probed instructions.
+//! How the ends of each function's calls are seen: by rewritten return addresses, where that is safe, or by
+//! probed instructions.
 
 use std::ops::Range;
 
@@ -63,8 +64,8 @@ impl EndCosts {
 
 /// Decides for candidates, and says what of those that were asked for.
 ///
-/// # Errors
-/// The code of one that was asked for cannot be divided into instructions, and its return address may not be rewritten.
+/// # Errors The code of one that was asked for cannot be divided into instructions, and its return address
+/// may not be rewritten.
 pub(super) fn settle(
     candidates: &mut [Candidate],
     of: Range<usize>,

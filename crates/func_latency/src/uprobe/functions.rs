@@ -19,8 +19,8 @@ pub(super) struct Candidate {
     pub(super) id: FunctionId,
     /// Where it is probed.
     pub(super) probed: ProbedFunction,
-    /// Its probes at instructions, or why there can be none, where `probed` has those for a rewritten return address and it is yet to
-    /// be decided whether that is safe.
+    /// Its probes at instructions, or why there can be none, where `probed` has those for a rewritten return
+    /// address and it is yet to be decided whether that is safe.
     pub(super) at_instructions: Option<Result<ProbePoints, String>>,
 }
 

@@ -1,13 +1,15 @@
-//! Whether a call's return address may be rewritten: for each function, and each process in which it is probed.
+//! Whether a call's return address may be rewritten: for each function, and each process in which it is
+//! probed.
 //!
-//! An unwinder that comes to a rewritten return address finds no caller: an exception that would have been caught above ends the
-//! program.  It is safe where nothing above can catch one, and nothing else leaves a call by another way than its return:
+//! An unwinder that comes to a rewritten return address finds no caller: an exception that would have been
+//! caught above ends the program.  It is safe where nothing above can catch one, and nothing else leaves a
+//! call by another way than its return:
 //!
 //! ```text
-//!                      of each stack that was seen             where one is not known to its start, or none was seen
-//! handlers             its own object, objects above it        all objects that have code in the process
-//! (C library)          its own code, frames of it above it     its own code
-//! imports              the program, and those                  all objects
+//!                all stacks known to their start        one not, or none seen
+//! handlers       own object, objects above              all objects that the process has mapped
+//! (C library)    own code, frames of it above           own code
+//! imports        the program, and those                 all objects
 //! ```
 //! The C library stands below every stack, and its handlers stop no exception.
 

@@ -1,5 +1,5 @@
-//! What to do where probes have seen nothing of use: calls that all leave by a jump, a function that is running all the time, one
-//! that the compiler has inlined.
+//! What to do where probes have seen nothing of use: calls that all leave by a jump, a function that is
+//! running all the time, one that the compiler has inlined.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -102,7 +102,8 @@ fn stack_pointer(proc: &Proc, pid: Pid, tid: Tid) -> Option<u64> {
     u64::from_str_radix(sp.strip_prefix("0x")?, 16).ok()
 }
 
-/// An address behind a call in the function: not every word of a stack that looks like one of its code is one to return to.
+/// An address behind a call in the function: not every word of a stack that looks like one of its code is one
+/// to return to.
 fn returns_into(image: &Image, space: SpaceId, at: Avma, function: FunctionId) -> bool {
     /// `call rel32`, and the lengths of the others, `ff /2`.
     const DIRECT: (u64, u8) = (5, 0xe8);
