@@ -7,7 +7,6 @@
 
 use std::path::PathBuf;
 use std::process;
-use std::slice;
 use std::time::{Duration, Instant};
 
 use model::{
@@ -51,39 +50,61 @@ impl Costs {
         if points.entry_is_emulated { self.emulated } else { self.stepped }
     }
 
-    /// Measures them; the probes that did it are being removed behind it.
+    /// Measures them for one kind of ends; the probes that did it are being removed.
     ///
     /// # Errors
     /// The kernel does not let us.
     pub fn measure(ends: Ends) -> Result<(Self, Removal), BpfError> {
-        let [push, nop, mov] = [idle::PUSH, idle::NOP, idle::MOV];
+        let [push, nop, mov] = [idle::PUSH, idle::NOP, idle::MOV].map(|function| (function, ends));
         match ends {
             Ends::AtInstructions => {
-                let ([push, nop, mov, push_jump, mov_jump], removal) =
-                    samples([push, nop, mov, idle::PUSH_JUMP, idle::MOV_JUMP], ends)?;
-                // Two jumps are the cheapest pair of probes, two stepped instructions the dearest.
-                let hit = half(push_jump.probes().whole.or(mov.probes().whole));
-                let emulated = Cost::of(&[push, nop], &push_jump, hit);
-                let stepped = Cost::of(&[mov], &mov_jump, hit);
-                Ok((Self { emulated, stepped }, removal))
+                let jumps = [idle::PUSH_JUMP, idle::MOV_JUMP].map(|function| (function, ends));
+                let (samples, removal) = samples([push, nop, mov, jumps[0], jumps[1]])?;
+                Ok((Self::at_instructions(&samples), removal))
             }
-            // Wherever such a call ends, it is its return that is seen.
             Ends::ByReturnAddress => {
-                let ([push, nop, mov], removal) = samples([push, nop, mov], ends)?;
-                let whole = push.probes().whole.or(mov.probes().whole);
-                let hit = ProbeTime { least_ns: whole.least_ns / 2, ..whole };
-                let emulated = Cost::of(&[push.clone(), nop], &push, hit);
-                let stepped = Cost::of(slice::from_ref(&mov), &mov, hit);
-                Ok((Self { emulated, stepped }, removal))
+                let (samples, removal) = samples([push, nop, mov])?;
+                Ok((Self::by_return_address(&samples), removal))
             }
         }
+    }
+
+    /// Measures them for both kinds at once, ends at instructions first: to place and to remove probes takes longer than to measure.
+    ///
+    /// # Errors
+    /// The kernel does not let us.
+    pub fn measure_both() -> Result<([Self; 2], Removal), BpfError> {
+        let at = |function| (function, Ends::AtInstructions);
+        let by = |function| (function, Ends::ByReturnAddress);
+        let [push, nop, mov] = [idle::PUSH, idle::NOP, idle::MOV].map(at);
+        let [push_jump, mov_jump] = [idle::PUSH_JUMP, idle::MOV_JUMP].map(at);
+        let [push_by, nop_by, mov_by] = idle::AGAIN.map(by);
+        let ([push, nop, mov, push_jump, mov_jump, of_returns @ ..], removal) =
+            samples([push, nop, mov, push_jump, mov_jump, push_by, nop_by, mov_by])?;
+        let at_instructions = Self::at_instructions(&[push, nop, mov, push_jump, mov_jump]);
+        Ok(([at_instructions, Self::by_return_address(&of_returns)], removal))
+    }
+
+    fn at_instructions([push, nop, mov, push_jump, mov_jump]: &[Samples; 5]) -> Self {
+        // Two jumps are the cheapest pair of probes, two stepped instructions the dearest.
+        let hit = half(push_jump.probes().whole.or(mov.probes().whole));
+        let emulated = Cost::of(&[push, nop], push_jump, hit);
+        Self { emulated, stepped: Cost::of(&[mov], mov_jump, hit) }
+    }
+
+    /// Wherever such a call ends, it is its return that is seen.
+    fn by_return_address([push, nop, mov]: &[Samples; 3]) -> Self {
+        let whole = push.probes().whole.or(mov.probes().whole);
+        let hit = ProbeTime { least_ns: whole.least_ns / 2, ..whole };
+        Self { emulated: Cost::of(&[push, nop], push, hit), stepped: Cost::of(&[mov], mov, hit) }
     }
 }
 
 impl Cost {
     /// Of functions that return, and of one that jumps; `hit`: of one probe of any kind.
-    fn of(returning: &[Samples], jumping: &Samples, hit: ProbeTime) -> Self {
-        let returned = returning.iter().map(Samples::probes).reduce(CallProbes::or).unwrap_or_default();
+    fn of(returning: &[&Samples], jumping: &Samples, hit: ProbeTime) -> Self {
+        let returned =
+            returning.iter().map(|samples| samples.probes()).reduce(CallProbes::or).unwrap_or_default();
         let coldest = |of: fn(&Samples) -> &[u64]| returning.iter().map(|s| coldest_median(of(s))).max();
         // A jump by register is carried out as a `ret` is.
         let jumped = jumping.probes().or(returned);
@@ -148,11 +169,12 @@ fn coldest_median(values: &[u64]) -> u64 {
 }
 
 /// Calls each function under each load, with probes.
-fn samples<const N: usize>(functions: [Idle; N], ends: Ends) -> Result<([Samples; N], Removal), BpfError> {
+fn samples<const N: usize>(probed: [(Idle, Ends); N]) -> Result<([Samples; N], Removal), BpfError> {
     let unknown =
         |what: &str| BpfError::Other { doing: "cannot measure what a probe costs", what: what.to_owned() };
+    let functions = probed.map(|(function, _)| function);
     let probed: Option<Vec<ProbedFunction>> =
-        functions.iter().map(|function| own_function(function, ends)).collect();
+        probed.iter().map(|(function, ends)| own_function(function, *ends)).collect();
     let probed = probed.ok_or_else(|| unknown("own code is not found"))?;
     let bare_ns = functions.each_ref().map(|function| (0..CALLS).map(|_| timed_ns(function)).min());
     let mut session = Session::open(probed, Room { threads: 64, ring_bytes: 1 << 20 }, WakerStack::Kernel)?;

@@ -16,6 +16,16 @@ global_asm!(
     "func_latency_idle_mov: mov eax, edi",
     "ret",
     "int3",
+    "func_latency_idle_push_again: push rbp",
+    "pop rbp",
+    "ret",
+    "int3",
+    "func_latency_idle_nop_again: .byte 0x0f, 0x1f, 0x44, 0, 0",
+    "ret",
+    "int3",
+    "func_latency_idle_mov_again: mov eax, edi",
+    "ret",
+    "int3",
     "func_latency_idle_push_jump: push rbp",
     "pop rbp",
     ".byte 0xeb, 1",
@@ -27,6 +37,7 @@ global_asm!(
     "int3",
     "ret",
     ".globl func_latency_idle_push, func_latency_idle_nop, func_latency_idle_mov",
+    ".globl func_latency_idle_push_again, func_latency_idle_nop_again, func_latency_idle_mov_again",
     ".globl func_latency_idle_push_jump, func_latency_idle_mov_jump",
     ".popsection",
 );
@@ -35,6 +46,9 @@ unsafe extern "C" {
     fn func_latency_idle_push();
     fn func_latency_idle_nop();
     fn func_latency_idle_mov();
+    fn func_latency_idle_push_again();
+    fn func_latency_idle_nop_again();
+    fn func_latency_idle_mov_again();
     fn func_latency_idle_push_jump();
     fn func_latency_idle_mov_jump();
 }
@@ -49,6 +63,12 @@ pub(crate) const PUSH: Idle = Idle(func_latency_idle_push, &[0x55, 0x5d, 0xc3]);
 pub(crate) const NOP: Idle = Idle(func_latency_idle_nop, &[0x0f, 0x1f, 0x44, 0, 0, 0xc3]);
 /// The kernel does not carry its first instruction out; it returns.
 pub(crate) const MOV: Idle = Idle(func_latency_idle_mov, &[0x89, 0xf8, 0xc3]);
+/// The same three once more, to be probed in another way at the same time.
+pub(crate) const AGAIN: [Idle; 3] = [
+    Idle(func_latency_idle_push_again, PUSH.1),
+    Idle(func_latency_idle_nop_again, NOP.1),
+    Idle(func_latency_idle_mov_again, MOV.1),
+];
 /// As [`PUSH`], and it leaves by a jump.
 pub(crate) const PUSH_JUMP: Idle = Idle(func_latency_idle_push_jump, &[0x55, 0x5d, 0xeb, 1]);
 /// As [`MOV`], and it leaves by a jump.

@@ -1,5 +1,8 @@
 //! One instruction after the other: how long each is, and where control goes after it.
 
+#[cfg(test)]
+mod second_opinion;
+
 use iced_x86::{Code, Decoder, DecoderError, DecoderOptions, FlowControl, Instruction};
 use model::Avma;
 

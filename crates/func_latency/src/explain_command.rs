@@ -3,9 +3,9 @@
 use std::io::{BufWriter, Write, stdout};
 
 use analyzer::ledger::{ChoiceError, Groups, LedgerOfCalls, Slow};
+use analyzer::{CallRow, ChildKey, LatencyRange, Ledger, Request};
 #[cfg(feature = "bpf")]
-use analyzer::{CallRow, Report, ledger::ledger_of_rows};
-use analyzer::{ChildKey, LatencyRange, Ledger, Request};
+use analyzer::{Report, ledger::ledger_of_rows};
 use anyhow::{Context, Result};
 use image::Image;
 use model::{FunctionId, NoOffCpu};

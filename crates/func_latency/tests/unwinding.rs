@@ -87,8 +87,8 @@ impl Seen {
 
     fn is_probed(&self, function: &str, why: &str) {
         let line = self.said.lines().find(|line| line.contains(&format!("{function}: `ret` is probed, ")));
-        let line = line.unwrap_or_else(|| panic!("{}", self.said));
-        assert!(line.contains(why) && line.contains("; --uretprobe would cost "), "{line}");
+        let is_so = |line: &str| line.contains(why) && line.contains("; --uretprobe would cost ");
+        assert!(line.is_some_and(is_so), "{}", self.said);
     }
 
     /// Every call is complete, and there are as many as the program has counted.

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use model::FunctionKind;
-use rayon::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::cold;
 use crate::eh_frame::CodeRange;
@@ -25,24 +25,32 @@ pub(crate) struct Source<'a> {
     pub(crate) file: &'a [u8],
     /// Code that the symbols may not have, by start.
     pub(crate) ranges: &'a [CodeRange],
+    /// The symbols that may be of cold parts, see [`cold::with_suffix`].
+    pub(crate) cold: &'a [u32],
     /// Where code begins that an unwind table knows for no function's beginning, by address.
     pub(crate) split_off: &'a [u64],
     /// It is the dynamic loader.
     pub(crate) loader: bool,
 }
 
-/// All symbols at one address, or a range that has none.
+/// All symbols at one address, or a range that has none.  Small, as there are half a million of them.
 #[derive(Debug)]
 struct Group {
     start: u64,
     /// The largest that a symbol says; 0: unknown.
     size: u64,
-    /// Its symbols, the best first, as a range of the sorted list.
-    symbols: std::ops::Range<usize>,
+    /// Its symbols, the best first: so many of the sorted list from this one on.
+    first_symbol: u32,
+    symbols: u32,
     /// It is entered at its start.
     is_entry: bool,
-    /// The group of its hot part, if all its symbols are cold parts.
-    hot: Option<usize>,
+}
+
+impl Group {
+    fn symbols<'o>(&self, order: &'o [u32]) -> &'o [u32] {
+        let (first, count) = (self.first_symbol as usize, self.symbols as usize);
+        order.get(first..).and_then(|rest| rest.get(..count)).unwrap_or_default()
+    }
 }
 
 /// Builds the table.
@@ -50,11 +58,16 @@ pub(crate) fn functions(source: &Source<'_>) -> Functions {
     let (order, groups) = group(source);
     let mut build = Build {
         source,
+        hot: hot_groups(source, &order, &groups),
         order: &order,
         groups: &groups,
         of_group: vec![NONE; groups.len()],
-        pieces: Vec::new(),
-        out: Functions::default(),
+        pieces: Vec::with_capacity(groups.len()),
+        out: Functions {
+            list: Vec::with_capacity(groups.len()),
+            names: Vec::with_capacity(order.len()),
+            ..Functions::default()
+        },
     };
     let mut next = 0;
     for section in source.sections {
@@ -74,34 +87,42 @@ pub(crate) fn functions(source: &Source<'_>) -> Functions {
 
 /// Symbols by address, the best of each address first; and where each address's begin.
 fn group(source: &Source<'_>) -> (Vec<u32>, Vec<Group>) {
-    let symbol = |i: u32| source.symbols.get(i as usize).copied().unwrap_or(NO_SYMBOL);
-    // Keys beside the indices: half a million symbols are no more in the cache.
-    let mut by_address: Vec<(u64, u32)> = source.symbols.iter().map(|s| s.value).zip(0..).collect();
-    by_address.par_sort_unstable();
-    let mut order: Vec<u32> = by_address.into_iter().map(|(_, i)| i).collect();
+    let symbols = source.symbols;
+    let symbol = |i: &u32| symbols.get(*i as usize).unwrap_or(&NO_SYMBOL);
+    let mut order = by_address(symbols);
     let mut groups: Vec<Group> = Vec::with_capacity(order.len());
     let mut first = 0;
     let mut typed = Typed::new(source.sections);
-    for run in order.chunk_by_mut(|a, b| symbol(*a).value == symbol(*b).value) {
-        if typed.covers(run.iter().map(|i| symbol(*i))) {
-            first += run.len();
+    for run in order.chunk_by_mut(|a, b| symbol(a).value == symbol(b).value) {
+        let (first_symbol, count) = (first, run.len() as u32);
+        first += count;
+        if typed.covers(run.iter().map(symbol)) {
             continue;
         }
-        if run.len() > 1 {
-            run.sort_by_cached_key(|i| name_rank(&symbol(*i), source.strings, *i));
+        if count > 1 {
+            run.sort_by_cached_key(|i| name_rank(symbol(i), source.strings, *i));
         }
-        let best = run.first().map_or(NO_SYMBOL, |i| symbol(*i));
-        let symbols = first..first + run.len();
-        first = symbols.end;
-        groups.push(Group { start: best.value, size: best.size, symbols, is_entry: true, hot: None });
+        let Some(Symbol { value: start, size, .. }) = run.first().map(symbol) else { continue };
+        groups.push(Group { start: *start, size: *size, first_symbol, symbols: count, is_entry: true });
     }
     add_ranges(source.ranges, &mut groups);
-    find_hot(source, &order, &mut groups);
     (order, groups)
+}
+
+/// The indices of symbols by address, those of one address in order.
+fn by_address(symbols: &[Symbol]) -> Vec<u32> {
+    let least = symbols.iter().map(|symbol| symbol.value).min().unwrap_or(0);
+    // Of small numbers few digits are sorted.
+    let mut all: Vec<(u64, u32)> = symbols.iter().map(|symbol| symbol.value - least).zip(0..).collect();
+    radsort::sort_by_key(&mut all, |(address, _)| *address);
+    all.into_iter().map(|(_, index)| index).collect()
 }
 
 /// Adds the ranges that start outside of all symbols.
 fn add_ranges(ranges: &[CodeRange], groups: &mut Vec<Group>) {
+    if ranges.is_empty() {
+        return;
+    }
     let named = groups.len();
     let mut covered = 0;
     let mut next = 0;
@@ -112,7 +133,7 @@ fn add_ranges(ranges: &[CodeRange], groups: &mut Vec<Group>) {
         }
         if range.start >= covered {
             let CodeRange { start, size, is_entry } = *range;
-            groups.push(Group { start, size, symbols: 0..0, is_entry, hot: None });
+            groups.push(Group { start, size, first_symbol: 0, symbols: 0, is_entry });
         }
     }
     groups.sort_by_key(|group| group.start);
@@ -138,35 +159,35 @@ fn name_rank(symbol: &Symbol, strings: Strings<'_>, index: u32) -> impl Ord + us
     )
 }
 
-fn find_hot(source: &Source<'_>, order: &[u32], groups: &mut [Group]) {
-    let hot_parts = cold::hot_parts(source.symbols, source.strings, source.split_off);
+/// The group of the hot part of each group whose symbols are all cold parts.
+fn hot_groups(source: &Source<'_>, order: &[u32], groups: &[Group]) -> FxHashMap<u32, u32> {
+    let hot_parts = cold::hot_parts(source.symbols, source.strings, source.cold, source.split_off);
+    let mut hot_of = FxHashMap::default();
     if hot_parts.is_empty() {
-        return;
+        return hot_of;
     }
-    for g in 0..groups.len() {
-        let symbols = groups.get(g).map(|g| g.symbols.clone()).unwrap_or_default();
-        let symbols = order.get(symbols).unwrap_or_default();
+    for (g, group) in (0..).zip(groups) {
+        let symbols = group.symbols(order);
         if !symbols.iter().all(|i| hot_parts.contains_key(i)) {
             continue;
         }
-        let hot = symbols.first().and_then(|i| hot_parts.get(i));
-        let Some(hot) = hot.and_then(|i| source.symbols.get(*i as usize)) else { continue };
-        let hot = groups.binary_search_by_key(&hot.value, |g| g.start).ok().filter(|hot| *hot != g);
-        if let Some(group) = groups.get_mut(g) {
-            group.hot = hot;
+        let hot = symbols.first().and_then(|i| source.symbols.get(*hot_parts.get(i)? as usize));
+        let hot = hot.and_then(|hot| groups.binary_search_by_key(&hot.value, |g| g.start).ok());
+        if let Some(hot) = hot.and_then(|hot| u32::try_from(hot).ok()).filter(|hot| *hot != g) {
+            hot_of.insert(g, hot);
         }
     }
     // The hot part of a hot part would be a cycle in a damaged table.
-    let is_cold: Vec<bool> = groups.iter().map(|g| g.hot.is_some()).collect();
-    for group in groups {
-        group.hot = group.hot.filter(|hot| is_cold.get(*hot) == Some(&false));
-    }
+    let cold: FxHashSet<u32> = hot_of.keys().copied().collect();
+    hot_of.retain(|_, hot| !cold.contains(hot));
+    hot_of
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     None,
-    Group(usize),
+    /// What this group becomes.
+    Group(u32),
     Function(u32),
 }
 
@@ -174,6 +195,8 @@ struct Build<'a> {
     source: &'a Source<'a>,
     order: &'a [u32],
     groups: &'a [Group],
+    /// See [`hot_groups`].
+    hot: FxHashMap<u32, u32>,
     /// The function that each group became.
     of_group: Vec<u32>,
     pieces: Vec<(u64, Owner)>,
@@ -184,7 +207,7 @@ impl Build<'_> {
     /// Cuts a section into pieces: at each address the function that starts last and still reaches it.
     fn section(&mut self, section: &CodeSection, inside: std::ops::Range<usize>) {
         // Groups that cover the current address, each reaching beyond the one above it.
-        let mut open: Vec<(u64, usize)> = Vec::new();
+        let mut open: Vec<(u64, Owner)> = Vec::new();
         let mut at = section.start;
         for g in inside.clone() {
             let Some(group) = self.groups.get(g) else { continue };
@@ -196,16 +219,16 @@ impl Build<'_> {
                 0 => next.min(around),
                 size => group.start.saturating_add(size).min(section.end),
             };
-            self.add_group(g, end);
-            self.pieces.push((group.start, Owner::Group(g)));
+            let owner = self.add_group(g, end);
+            self.pieces.push((group.start, owner));
             at = group.start;
-            open.push((end, g));
+            open.push((end, owner));
         }
         self.close(section, &mut open, &mut at, section.end);
     }
 
     /// Ends what ends at or before `to`, and fills from there: with the function around, or with a gap.
-    fn close(&mut self, section: &CodeSection, open: &mut Vec<(u64, usize)>, at: &mut u64, to: u64) {
+    fn close(&mut self, section: &CodeSection, open: &mut Vec<(u64, Owner)>, at: &mut u64, to: u64) {
         while let Some((end, _)) = open.last().copied() {
             if end > to {
                 return;
@@ -218,7 +241,7 @@ impl Build<'_> {
             }
             if let Some((_, outer)) = open.last() {
                 if *at < to {
-                    self.pieces.push((*at, Owner::Group(*outer)));
+                    self.pieces.push((*at, *outer));
                 }
             }
         }
@@ -249,9 +272,13 @@ impl Build<'_> {
         index
     }
 
-    fn add_group(&mut self, g: usize, end: u64) {
-        let Some(group) = self.groups.get(g).filter(|group| group.hot.is_none()) else { return };
-        let symbols = self.order.get(group.symbols.clone()).unwrap_or_default();
+    /// The owner of a group's addresses: a function of its own, or that of the group's hot part.
+    fn add_group(&mut self, g: usize, end: u64) -> Owner {
+        let Some(group) = self.groups.get(g) else { return Owner::None };
+        if let Some(hot) = u32::try_from(g).ok().and_then(|g| self.hot.get(&g)) {
+            return Owner::Group(*hot);
+        }
+        let symbols = group.symbols(self.order);
         let names = symbols.iter().filter_map(|i| self.source.symbols.get(*i as usize)).map(|s| s.name);
         // The lazy binder is the loader's, whether its symbols are there or not.
         let is_binder = |best: u32| self.source.strings.get(best).starts_with(b"_dl_runtime_");
@@ -269,6 +296,7 @@ impl Build<'_> {
         if let Some(slot) = self.of_group.get_mut(g) {
             *slot = function;
         }
+        Owner::Function(function)
     }
 
     /// One function per stub, with a name as far as it is known.
@@ -296,7 +324,7 @@ impl Build<'_> {
             SlotTarget::Symbol(name) => Some(name.clone()),
             SlotTarget::Resolver(address) => {
                 let g = self.groups.binary_search_by_key(address, |g| g.start).ok()?;
-                let i = self.order.get(self.groups.get(g)?.symbols.start)?;
+                let i = self.groups.get(g)?.symbols(self.order).first()?;
                 let symbol = self.source.symbols.get(*i as usize)?;
                 Some(self.source.strings.text(symbol.name).into_owned())
             }
@@ -313,14 +341,13 @@ impl Build<'_> {
     }
 
     fn finish(mut self) -> Functions {
+        self.out.starts.reserve(self.pieces.len());
+        self.out.owners.reserve(self.pieces.len());
         for (start, owner) in self.pieces {
             let owner = match owner {
                 Owner::None => NONE,
                 Owner::Function(function) => function,
-                Owner::Group(g) => {
-                    let g = self.groups.get(g).and_then(|group| group.hot).unwrap_or(g);
-                    self.of_group.get(g).copied().unwrap_or(NONE)
-                }
+                Owner::Group(hot) => self.of_group.get(hot as usize).copied().unwrap_or(NONE),
             };
             // The end of one section is the start of the next.
             if self.out.starts.last() == Some(&start) {
@@ -374,6 +401,7 @@ mod tests {
             slots: &slots,
             file,
             ranges,
+            cold: &cold::with_suffix(&table, strings),
             split_off: &[],
             loader: false,
         };

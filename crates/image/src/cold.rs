@@ -13,14 +13,19 @@ const SUFFIX: &[u8] = b".cold";
 
 /// The hot symbol of each cold one, as indices into `symbols`; cold symbols without one are left out.
 ///
-/// `split_off`: where code begins that an unwind table knows for no function's beginning, by address.
+/// `with_suffix`: what [`with_suffix`] gives.  `split_off`: where code begins that an unwind table knows for no function's beginning, by address.
 ///
 /// Several statics may share a name: the one of the same source file is meant (the same STT_FILE symbol
 /// precedes both), then a global one, then the closest in the table.
-pub(crate) fn hot_parts(symbols: &[Symbol], strings: Strings<'_>, split_off: &[u64]) -> FxHashMap<u32, u32> {
+pub(crate) fn hot_parts(
+    symbols: &[Symbol],
+    strings: Strings<'_>,
+    with_suffix: &[u32],
+    split_off: &[u64],
+) -> FxHashMap<u32, u32> {
     let mut candidates: FxHashMap<&[u8], Vec<u32>> = FxHashMap::default();
     let mut cold_parts = Vec::new();
-    for (i, symbol) in suspects(symbols, strings) {
+    for (i, symbol) in with_suffix.iter().filter_map(|i| Some((*i, symbols.get(*i as usize)?))) {
         let name = strings.get(symbol.name);
         let numbered = || numbered_hot_name(name).filter(|_| split_off.binary_search(&symbol.value).is_ok());
         if let Some(hot) = hot_name(name).or_else(numbered) {
@@ -51,15 +56,16 @@ pub(crate) fn hot_parts(symbols: &[Symbol], strings: Strings<'_>, split_off: &[u
     cold_parts.into_iter().filter_map(|(i, cold, hot)| Some((i, nearest(i, cold, hot)?))).collect()
 }
 
-/// A piece has a name that says no more than that it is cold.
-pub(crate) fn has_numbered(symbols: &[Symbol], strings: Strings<'_>) -> bool {
-    suspects(symbols, strings).any(|(_, symbol)| numbered_hot_name(strings.get(symbol.name)).is_some())
+/// One of the symbols `with_suffix` has a name that says no more than that it is cold.
+pub(crate) fn has_numbered(symbols: &[Symbol], strings: Strings<'_>, with_suffix: &[u32]) -> bool {
+    let mut symbols = with_suffix.iter().filter_map(|i| symbols.get(*i as usize));
+    symbols.any(|symbol| numbered_hot_name(strings.get(symbol.name)).is_some())
 }
 
-/// The symbols that have the suffix somewhere in their name, with their indices: few of many.
-fn suspects<'a>(symbols: &'a [Symbol], strings: Strings<'_>) -> impl Iterator<Item = (u32, &'a Symbol)> {
+/// The indices of the symbols that have the suffix of cold parts somewhere in their name: few of many.
+pub(crate) fn with_suffix(symbols: &[Symbol], strings: Strings<'_>) -> Vec<u32> {
     let names = WithWord::new(strings, SUFFIX);
-    (0..).zip(symbols).filter(move |(_, symbol)| names.has(symbol.name))
+    (0..).zip(symbols).filter(|(_, symbol)| names.has(symbol.name)).map(|(i, _)| i).collect()
 }
 
 /// `f` of `f.cold`.
@@ -105,7 +111,12 @@ mod tests {
 
     fn check_split(lines: &[(&str, bool, u32)], split_off: &[u64], expect: &[(u32, u32)]) {
         let (symbols, strings) = table(lines);
-        let mut got: Vec<_> = hot_parts(&symbols, Strings::new(&strings), split_off).into_iter().collect();
+        let mut got: Vec<_> = {
+            let strings = Strings::new(&strings);
+            hot_parts(&symbols, strings, &with_suffix(&symbols, strings), split_off)
+        }
+        .into_iter()
+        .collect();
         got.sort_unstable();
         assert_eq!(got, expect);
     }

@@ -81,6 +81,12 @@ impl Functions {
         self.names.get(function.first_name as usize..end).unwrap_or_default()
     }
 
+    /// The function whose name has this number in [`Self::names`].
+    pub(crate) fn of_name(&self, number: u32) -> Option<u32> {
+        let next = self.list.partition_point(|function| function.first_name <= number);
+        u32::try_from(next.checked_sub(1)?).ok()
+    }
+
     pub(crate) fn stub_name(&self, index: u32) -> Option<&str> {
         let at = self.stub_names.binary_search_by_key(&index, |(function, _)| *function).ok()?;
         self.stub_names.get(at).map(|(_, name)| name.as_str())

@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-use model::{FunctionId, FunctionKind, ObjectId};
-use rayon::prelude::*;
+use model::{FunctionId, ObjectId};
 
 use crate::demangle::{Form, demangle};
 use crate::image::Image;
@@ -65,16 +64,11 @@ pub(crate) fn entries_of(image: &Image, object: ObjectId, word: Option<&str>) ->
     let Some(loaded) = image.loaded(object) else { return Vec::new() };
     let word = word.filter(|word| word.len() >= MIN_WORD_BYTES);
     let with_word = word.map(|word| WithWord::new(loaded.strings(), word.as_bytes()));
-    let count = u32::try_from(loaded.functions.list.len()).unwrap_or(u32::MAX);
-    let named = (0..count).into_par_iter().filter(|index| {
-        let kind = loaded.functions.get(*index).map(|f| f.kind);
-        matches!(kind, Some(FunctionKind::Symbol | FunctionKind::Loader))
-    });
-    let entries = named.flat_map_iter(|index| {
-        let id = image.function_id(object, index);
-        let symbols = loaded.functions.names_of(index).iter();
-        let symbols = symbols.filter(|symbol| with_word.as_ref().is_none_or(|names| names.has(**symbol)));
-        symbols.map(move |symbol| NameEntry { id, object, symbol: *symbol, demangled: OnceLock::new() })
-    });
-    entries.collect()
+    let names = (0..).zip(&loaded.functions.names);
+    let names = names.filter(|(_, symbol)| with_word.as_ref().is_none_or(|names| names.has(**symbol)));
+    let entry = |(number, symbol): (u32, &u32)| {
+        let id = image.function_id(object, loaded.functions.of_name(number)?);
+        Some(NameEntry { id, object, symbol: *symbol, demangled: OnceLock::new() })
+    };
+    names.filter_map(entry).collect()
 }

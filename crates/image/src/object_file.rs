@@ -98,13 +98,15 @@ impl ObjectFile {
 impl Loaded {
     /// `contents` have the code, and the file at `place` its names.
     fn of_run_time_code(place: &Place, contents: &Contents, named: &NamedCode) -> Self {
+        let strings = Strings::of_run_time_code(&named.names);
         let functions = build::functions(&Source {
             sections: &named.sections,
             symbols: &named.symbols,
-            strings: Strings::of_run_time_code(&named.names),
+            strings,
             slots: &Slots::default(),
             file: contents,
             ranges: &[],
+            cold: &cold::with_suffix(&named.symbols, strings),
             split_off: &[],
             loader: false,
         });
@@ -183,7 +185,8 @@ pub(crate) fn read(located: Located, key: &ObjectKey, options: &ImageOptions) ->
     let known = symbols.complete || loader;
     let ranges = if known { Vec::new() } else { unnamed_ranges(&elf) };
     let strings = symbols.names.strings(&contents, debug_bytes);
-    let split_off = match cold::has_numbered(&symbols.list, strings) {
+    let cold = cold::with_suffix(&symbols.list, strings);
+    let split_off = match cold::has_numbered(&symbols.list, strings, &cold) {
         true => {
             unwind_ranges(&elf).into_iter().filter(|range| !range.is_entry).map(|range| range.start).collect()
         }
@@ -196,6 +199,7 @@ pub(crate) fn read(located: Located, key: &ObjectKey, options: &ImageOptions) ->
         slots: &elf.slots(),
         file: &contents,
         ranges: &ranges,
+        cold: &cold,
         split_off: &split_off,
         loader,
     });

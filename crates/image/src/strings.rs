@@ -64,8 +64,13 @@ impl WithWord {
 
     /// The name at `offset`, or the version behind it, has the word.  A name may be the end of a longer one.
     pub(crate) fn has(&self, offset: u32) -> bool {
-        let next = self.at.partition_point(|(_, place)| *place < offset as usize);
-        self.at.get(next).is_some_and(|(start, _)| *start <= offset as usize)
+        let offset = offset as usize;
+        let (Some((first, _)), Some((_, last))) = (self.at.first(), self.at.last()) else { return false };
+        if offset < *first || *last < offset {
+            return false; // most names: words stand together where they stand
+        }
+        let next = self.at.partition_point(|(_, place)| *place < offset);
+        self.at.get(next).is_some_and(|(start, _)| *start <= offset)
     }
 }
 

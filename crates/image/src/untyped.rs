@@ -22,8 +22,8 @@ impl<'a> Typed<'a> {
     }
 
     /// The next symbols, all of one address, are labels in a function.
-    pub(crate) fn covers(&mut self, symbols: impl Iterator<Item = Symbol> + Clone) -> bool {
-        let is_function = |symbol: &Symbol| !symbol.untyped;
+    pub(crate) fn covers<'s>(&mut self, symbols: impl Iterator<Item = &'s Symbol> + Clone) -> bool {
+        let is_function = |symbol: &&Symbol| !symbol.untyped;
         if !symbols.clone().any(|symbol| is_function(&symbol)) {
             return symbols.map(|symbol| symbol.value).any(|at| at < self.end.max(self.latest_end));
         }

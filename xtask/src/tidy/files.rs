@@ -4,8 +4,9 @@ use super::Finding;
 use super::tree::Tree;
 
 /// The top level, besides dotfiles.
-const TOP: [&str; 12] = [
+const TOP: [&str; 13] = [
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
     "Cargo.lock",
     "Cargo.toml",
     "LICENSE-APACHE",

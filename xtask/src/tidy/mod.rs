@@ -4,11 +4,13 @@
 mod crates;
 mod files;
 mod links;
+mod modules;
+mod prose;
 mod rust;
 mod text;
 mod tree;
 
-use std::fmt;
+use std::{fmt, fs};
 
 use crate::layout;
 use crate::process::Result;
@@ -44,6 +46,10 @@ impl fmt::Display for Finding {
 /// Prints what is found; an error if any of it is more than a note.
 pub(crate) fn run() -> Result {
     let tree = Tree::read(&layout::root())?;
+    if std::env::var_os("UPDATE_PROSE").is_some() {
+        let old = layout::root().join(prose::OLD);
+        return fs::write(&old, prose::updated(&tree)).map_err(|e| format!("{}: {e}", old.display()));
+    }
     let findings = check(&tree);
     for finding in &findings {
         println!("{finding}");
@@ -54,7 +60,8 @@ pub(crate) fn run() -> Result {
 }
 
 fn check(tree: &Tree) -> Vec<Finding> {
-    let rules = [crates::check, files::check, links::check, rust::check, text::check];
+    let rules =
+        [crates::check, files::check, links::check, modules::check, prose::check, rust::check, text::check];
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(tree)).collect();
     findings.sort();
     findings

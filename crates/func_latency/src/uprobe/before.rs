@@ -11,7 +11,7 @@ use recorder::Proc;
 use super::ends::{self, EndCosts};
 use super::functions::Candidate;
 use super::guard::{CpuTime, Guard, Price, Snapshot};
-use super::overhead::{self, Choice, Moment, ProbeLimits};
+use super::overhead::{self, Choice, Moment, Others, ProbeLimits};
 use super::status::Status;
 use super::unwinding::Calls;
 use super::window::{REMOVED_IN, group};
@@ -63,7 +63,7 @@ impl Plan<'_> {
         self.place(&mut run, self.asked(), Part::Entries)?;
         let asked = self.count(&run, &mut cpu, status)?;
         self.settle(0..self.asked, &asked.stacks, status)?;
-        let expected = overhead::of_asked(&asked, &self.prices(), self.asked, self.limits)?;
+        let expected = overhead::of_asked(&asked, &self.prices(), self.asked, self.limits, &self.others())?;
         let fit = self.children_that_fit(costs_removal.wait());
         status.say("placing probes of children");
         let mut placed_in = self.place(&mut run, self.singly(fit.clone()), Part::Entries)?;
@@ -99,6 +99,14 @@ impl Plan<'_> {
         }
         status.say("counting calls");
         Moment::of(run, cpu, &self.prices(), self.asked, self.limits)
+    }
+
+    fn others(&self) -> Others {
+        let asked = || self.candidates.iter().take(self.asked);
+        Others {
+            names: asked().map(|candidate| self.code.image.function_name(candidate.id)).collect(),
+            rewritten: asked().map(|candidate| Price::rewritten(candidate, self.costs)).collect(),
+        }
     }
 
     fn prices(&self) -> Vec<Price> {

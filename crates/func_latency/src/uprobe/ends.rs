@@ -29,10 +29,7 @@ impl EndCosts {
             let (costs, removal) = Costs::measure(ends)?;
             return Ok((Self { at_instructions: costs, by_return_address: costs }, removal));
         }
-        let (at_instructions, removal) = Costs::measure(Ends::AtInstructions)?;
-        // Both measure the same functions: first without their probes.
-        removal.wait();
-        let (by_return_address, removal) = Costs::measure(Ends::ByReturnAddress)?;
+        let ([at_instructions, by_return_address], removal) = Costs::measure_both()?;
         Ok((Self { at_instructions, by_return_address }, removal))
     }
 
@@ -42,6 +39,11 @@ impl EndCosts {
             Ends::AtInstructions => self.at_instructions.of(points),
             Ends::ByReturnAddress => self.by_return_address.of(points),
         }
+    }
+
+    /// If its return addresses were rewritten.
+    pub(super) const fn rewritten(&self, points: &ProbePoints) -> Cost {
+        self.by_return_address.of(points)
     }
 
     /// `10.2 us`, of a call of a function with such an entry.

@@ -11,7 +11,7 @@
 
 use std::time::{Duration, Instant};
 
-use bpf::{Hits, Run};
+use bpf::{Cost, Hits, Run};
 use model::Pid;
 use recorder::process_cpu_ns;
 
@@ -39,11 +39,16 @@ pub(super) struct Price {
 impl Price {
     /// Of each candidate.
     pub(super) fn of_all(candidates: &[Candidate], costs: &EndCosts) -> Vec<Self> {
-        let of = |candidate: &Candidate| {
-            let cost = costs.of(&candidate.probed.points);
-            Self { entry_ns: cost.entry_ns, other_ns: cost.call_ns.saturating_sub(cost.entry_ns) }
-        };
-        candidates.iter().map(of).collect()
+        candidates.iter().map(|candidate| Self::at(costs.of(&candidate.probed.points))).collect()
+    }
+
+    /// If the candidate's return addresses were rewritten.
+    pub(super) const fn rewritten(candidate: &Candidate, costs: &EndCosts) -> Self {
+        Self::at(costs.rewritten(&candidate.probed.points))
+    }
+
+    const fn at(cost: Cost) -> Self {
+        Self { entry_ns: cost.entry_ns, other_ns: cost.call_ns.saturating_sub(cost.entry_ns) }
     }
 
     /// Of one call.

@@ -119,6 +119,41 @@ pub(super) struct Choice {
     pub(super) expected: Expected,
 }
 
+/// What else could be done with the functions that were asked for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Others {
+    /// Their names.
+    pub(super) names: Vec<String>,
+    /// Their prices with rewritten return addresses.
+    pub(super) rewritten: Vec<Price>,
+}
+
+/// Functions that fit alone and are named.
+const NAMED: usize = 3;
+
+impl Others {
+    /// What fits, where all of it costs too much: with the figures of each.
+    fn that_fit(&self, moment: &Moment, prices: &[Price], all: Expected, most: f64) -> String {
+        let asked = self.names.len();
+        let mut ways = Vec::new();
+        let rewritten = Expected::of(moment, &self.rewritten, 0..asked).percent();
+        if rewritten < all.percent() {
+            let fits = if rewritten <= most { "" } else { ", which is too much as well" };
+            ways.push(format!("--uretprobe makes that {} %{fits}", percent(rewritten)));
+        }
+        let of_one = |index: usize| Expected::of(moment, prices, index..index + 1).percent();
+        let mut alone: Vec<(f64, &str)> =
+            self.names.iter().enumerate().map(|(index, name)| (of_one(index), name.as_str())).collect();
+        alone.retain(|(cost, _)| asked > 1 && *cost <= most);
+        alone.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+        let text = |(cost, name): &(f64, &str)| format!("{name} alone costs {} %", percent(*cost));
+        ways.extend(alone.iter().take(NAMED).map(text));
+        ways.push(format!("--max-overhead {} allows it", all.percent().ceil()));
+        ways.push("a function that is called less often costs less".to_owned());
+        ways.join("; ")
+    }
+}
+
 /// What the functions that were asked for will cost alone.
 ///
 /// # Errors
@@ -128,17 +163,15 @@ pub(super) fn of_asked(
     prices: &[Price],
     asked: usize,
     limits: ProbeLimits,
+    others: &Others,
 ) -> Result<Expected> {
-    let mut expected = Expected { time: moment.time, own_ns: moment.own_ns.max(1), ..Expected::default() };
-    for (calls, price) in moment.calls.iter().zip(prices).take(asked) {
-        expected.calls += calls;
-        expected.cost_ns = expected.cost_ns.saturating_add(calls.saturating_mul(price.call_ns()));
-    }
+    let expected = Expected::of(moment, prices, 0..asked);
     let most = limits.most();
     if expected.percent() > most {
         let message = format!(
-            "{}, and --max-overhead allows {most} %: take a function that is called less often, or allow more",
-            expected.text()
+            "{}, and --max-overhead allows {most} %: {}",
+            expected.text(),
+            others.that_fit(moment, prices, expected, most)
         );
         return Err(failure(Exit::NotPossible, message));
     }
@@ -188,6 +221,17 @@ pub(super) struct Expected {
 }
 
 impl Expected {
+    /// Of some functions that were asked for.
+    fn of(moment: &Moment, prices: &[Price], functions: Range<usize>) -> Self {
+        let mut expected = Self { time: moment.time, own_ns: moment.own_ns.max(1), ..Self::default() };
+        let of_each = moment.calls.iter().zip(prices);
+        for (calls, price) in of_each.skip(functions.start).take(functions.len()) {
+            expected.calls += calls;
+            expected.cost_ns = expected.cost_ns.saturating_add(calls.saturating_mul(price.call_ns()));
+        }
+        expected
+    }
+
     fn with_child(self, calls: u64, cost_ns: u64) -> Self {
         Self {
             child_calls: self.child_calls + calls,
@@ -246,7 +290,9 @@ mod tests {
         };
         let prices = [Price { entry_ns: 500, other_ns: 500 }; 5];
         let limits = ProbeLimits { most_percent: Some(most_percent), most_probes };
-        let expected = of_asked(&moment, &prices, 1, limits)?;
+        let others =
+            Others { names: vec!["f".to_owned()], rewritten: vec![Price { entry_ns: 300, other_ns: 0 }] };
+        let expected = of_asked(&moment, &prices, 1, limits, &others)?;
         let twice_as_long = Moment {
             calls: moment.calls.iter().map(|calls| 2 * calls).collect(),
             own_ns: 2_000_000,
@@ -271,6 +317,30 @@ mod tests {
         let error = chosen(9.0, 100).unwrap_err().to_string();
         assert!(
             error.starts_with("1,000 calls a second, each slower by 1.00 us: 10.0 % more CPU time, and"),
+            "{error}"
+        );
+        let ways = "allows 9 %: --uretprobe makes that 3.0 %; --max-overhead 10 allows it; a function that is called less often costs \
+                    less";
+        assert!(error.ends_with(ways), "{error}");
+    }
+
+    /// The refusal named no way that fits.
+    #[test]
+    fn of_several_functions_those_that_fit_alone_are_named() {
+        let moment = Moment {
+            calls: vec![100, 10, 20],
+            stacks: vec![],
+            time: Duration::from_millis(100),
+            own_ns: 1_000_000,
+            per_call: PerCall::default(),
+        };
+        let prices = [Price { entry_ns: 500, other_ns: 500 }; 3];
+        let names = ["often", "seldom", "between"].map(str::to_owned).to_vec();
+        let others = Others { names, rewritten: prices.to_vec() };
+        let limits = ProbeLimits { most_percent: Some(9.0), most_probes: 0 };
+        let error = of_asked(&moment, &prices, 3, limits, &others).unwrap_err().to_string();
+        assert!(
+            error.contains("9 %: between alone costs 2.0 %; seldom alone costs 1.0 %; --max-overhead 13"),
             "{error}"
         );
     }

@@ -90,7 +90,7 @@ impl MariaDb {
         let said = load.stdout.take().unwrap();
         // [ 1s ] thds: 8 tps: 3603.17 qps: ...
         let tps = |line: &str| line.split(" tps: ").nth(1)?.split(' ').next()?.parse().ok();
-        Ok(Rate::of(load, said, tps))
+        Ok(Rate::of(load, said, tps).served_by(&self.pid().to_string()))
     }
 
     fn rests(&self) {

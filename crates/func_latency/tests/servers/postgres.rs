@@ -102,7 +102,7 @@ impl Postgres {
             pids = session.ask(serving);
             pids.split(',').count() == clients
         });
-        (load, pids)
+        (load.served_by(&pids), pids)
     }
 
     fn client(&self, program: &str) -> Command {

@@ -1,0 +1,157 @@
+//! Prose of comments and documents: the words, openings and line widths that `CONTRIBUTING.md` asks for.
+//!
+//! `old_prose.txt` has the number of older findings of each file. A file may have fewer, never more; `UPDATE_PROSE=1 cargo xtask
+//! tidy` lowers the numbers.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::Finding;
+use super::tree::Tree;
+
+/// Older findings: `NUMBER PATH`, a file a line.
+pub(super) const OLD: &str = "xtask/src/tidy/old_prose.txt";
+
+/// Columns of a line of prose.
+const WIDTH: usize = 110;
+
+/// Code has workers, callers and threads, in halves so that this file does not have the words.
+const PRONOUNS: [(&str, &str); 4] = [("no", "body"), ("some", "body"), ("who", "ever"), ("who", "m")];
+
+/// A doc comment that begins so means nothing where it is shown alone.
+const OPENINGS: [&str; 4] = ["The same ", "Nor ", "...", "As "];
+
+/// The findings of the files that have more than [`OLD`] allows.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let old = allowed(tree.text(OLD).unwrap_or_default());
+    let mut findings = Vec::new();
+    for (path, found) in all(tree) {
+        let allowed = old.get(path).copied().unwrap_or(0);
+        if found.len() > allowed {
+            findings.extend(found);
+        } else if found.len() < allowed {
+            let message = format!("{} findings of prose, {OLD} has {allowed}: UPDATE_PROSE=1", found.len());
+            findings.push(Finding::new(path, 0, message));
+        }
+    }
+    findings
+}
+
+/// The text of [`OLD`] for the files as they are.
+pub(super) fn updated(tree: &Tree) -> String {
+    all(tree).filter(|(_, found)| !found.is_empty()).fold(String::new(), |mut text, (path, found)| {
+        let _ = writeln!(text, "{} {path}", found.len());
+        text
+    })
+}
+
+fn allowed(old: &str) -> BTreeMap<&str, usize> {
+    let entry = |line| str::split_once(line, ' ').and_then(|(count, path)| Some((path, count.parse().ok()?)));
+    old.lines().filter_map(entry).collect()
+}
+
+/// Every file of prose with its findings.
+fn all(tree: &Tree) -> impl Iterator<Item = (&str, Vec<Finding>)> {
+    let code = tree.texts(".rs").map(|(path, text)| (path, of_code(path, text)));
+    code.chain(tree.texts(".md").map(|(path, text)| (path, of_document(path, text))))
+}
+
+fn of_code(path: &str, text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut was_doc = false;
+    for (number, line) in (1..).zip(text.lines()) {
+        let comment = line.trim_start().strip_prefix("//").map(|rest| rest.trim_start_matches(['/', '!']));
+        let is_doc = ["///", "//!"].iter().any(|mark| line.trim_start().starts_with(mark));
+        if let Some(comment) = comment {
+            let opening = is_doc && !was_doc && is_opening(comment.trim_start());
+            let message =
+                opening.then(|| "a doc comment begins with a sentence that stands alone".to_owned());
+            let messages = message.into_iter().chain(pronoun(comment)).chain(too_wide(line));
+            findings.extend(messages.map(|message| Finding::new(path, number, message)));
+        }
+        was_doc = is_doc;
+    }
+    findings
+}
+
+fn of_document(path: &str, text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut in_code = false;
+    for (number, line) in (1..).zip(text.lines()) {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        }
+        let is_table = line.starts_with('|');
+        if in_code || is_table {
+            continue;
+        }
+        let wide = too_wide(line).filter(|_| !line.contains("]("));
+        let messages = pronoun(line).into_iter().chain(wide);
+        findings.extend(messages.map(|message| Finding::new(path, number, message)));
+    }
+    findings
+}
+
+fn is_opening(comment: &str) -> bool {
+    OPENINGS.iter().any(|opening| comment.starts_with(opening))
+}
+
+fn pronoun(prose: &str) -> Option<String> {
+    let mut words = prose.split(|c: char| !c.is_alphanumeric());
+    let word = words.find(|word| {
+        let word = word.to_lowercase();
+        PRONOUNS.iter().any(|(first, second)| word.strip_prefix(first) == Some(second))
+    })?;
+    Some(format!("`{word}`: name the worker, caller, thread or user"))
+}
+
+fn too_wide(line: &str) -> Option<String> {
+    let columns = line.chars().count();
+    (columns > WIDTH).then(|| format!("{columns} columns of prose; {WIDTH} at most"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::shown;
+    use super::*;
+
+    #[test]
+    fn openings_pronouns_and_width() {
+        let wide = "x".repeat(120);
+        let code = [
+            "/// The same for no",
+            "body.\nfn f() {}\n//! Goes on\n//! As before.\nlet x = 1; // ",
+            &wide,
+            "\n// ",
+            &wide,
+        ];
+        let found = check(&Tree::of(&[("a.rs", &code.concat())]));
+        let word = ["no", "body"].concat();
+        assert_eq!(
+            shown(&found),
+            [
+                "a.rs:1: a doc comment begins with a sentence that stands alone".to_owned(),
+                format!("a.rs:1: `{word}`: name the worker, caller, thread or user"),
+                "a.rs:6: 123 columns of prose; 110 at most".to_owned(),
+            ]
+        );
+    }
+
+    #[test]
+    fn tables_links_and_programs_may_be_wide() {
+        let wide = "x".repeat(120);
+        let text = format!("| {wide} |\n[a](b) {wide}\n```\n{wide}\n```\n{wide}\n");
+        assert_eq!(
+            shown(&check(&Tree::of(&[("a.md", &text)]))),
+            ["a.md:6: 120 columns of prose; 110 at most"]
+        );
+    }
+
+    #[test]
+    fn old_findings_may_stay_and_not_grow() {
+        let two = "/// Nor this.\nfn f() {}\n/// As that.\n";
+        let with = |old: &str| shown(&check(&Tree::of(&[("a.rs", two), (OLD, old)]))).len();
+        assert_eq!([with("2 a.rs\n"), with("1 a.rs\n"), with("3 a.rs\n")], [0, 2, 1]);
+        assert_eq!(updated(&Tree::of(&[("a.rs", two)])), "2 a.rs\n");
+    }
+}
