@@ -73,6 +73,8 @@ pub struct CallRow {
 pub struct ProbedRow {
     /// From the probe at its entry to the one at its end.
     pub measured_ns: u64,
+    /// Of that, off the CPU: also where it was probably preempted in a probe.
+    pub measured_off_cpu_ns: u64,
     /// The least that the call took by itself, if its probes took what nine of ten take.
     pub least_ns: u64,
     /// The most, if they took as little as they can.
@@ -101,6 +103,18 @@ pub trait RowSink {
     /// A call of the wanted function with this number ([`crate::Request::functions`]) that was asked for, and what it waited for
     /// longest off the CPU; `None`: it was not off the CPU, or the recording does not tell why.
     fn row(&mut self, function: usize, row: &CallRow, waited_for: Option<&Reason>);
+}
+
+impl SliceKind {
+    /// Name in rows.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Alone => "alone",
+            Self::WithChildren => "with_children",
+            Self::Between => "between",
+        }
+    }
 }
 
 impl CallRow {

@@ -190,6 +190,7 @@ impl<'a> ProbedAnalysis<'a> {
             aux_offset: None,
             probed: Some(ProbedRow {
                 measured_ns: call.end.since(call.start),
+                measured_off_cpu_ns: cleared.measured_off_cpu_ns,
                 least_ns: cleared.least_ns,
                 most_ns: cleared.most_ns,
                 rare_ns: cleared.rare_ns,

@@ -110,7 +110,9 @@ impl Prices {
         let is_own = of_function.keeps(share);
         let kept = if is_own { *call } else { without_preemption(call) };
         let is_certain = if is_own { share > 1.0 - RARE } else { share < RARE };
-        Cleared { unsure_ns: if is_certain { 0 } else { preempted_ns }, ..Cleared::of(&kept, added) }
+        let measured_off_cpu_ns = call.off_cpu.total_ns().min(call.end.since(call.start));
+        let unsure_ns = if is_certain { 0 } else { preempted_ns };
+        Cleared { measured_off_cpu_ns, unsure_ns, ..Cleared::of(&kept, added) }
     }
 
     /// A thread has ended.
@@ -149,6 +151,8 @@ pub(super) struct Cleared {
     pub(super) rare_ns: u64,
     /// Of the latency, off the CPU.
     pub(super) off_cpu: OffCpuSplit,
+    /// Before it was decided where it was preempted.
+    pub(super) measured_off_cpu_ns: u64,
     /// It may have been longer, or shorter, by this.
     unsure_ns: u64,
 }
@@ -166,6 +170,7 @@ impl Cleared {
             most_ns: without(added.least_ns),
             rare_ns: least_ns - without(added.rare_ns.max(added.most_ns)),
             off_cpu: call.off_cpu,
+            measured_off_cpu_ns: off_cpu_ns,
             unsure_ns: 0,
         }
     }
