@@ -13,7 +13,8 @@ use crate::wire::{self, ThreadState, Told};
 /// Records that are read at a time.
 const RECORDS: usize = 4096;
 
-/// What is read in one go: a ring that is filled as fast as it is read must not keep us from seeing the window's end.
+/// What is read in one go: a ring that is filled as fast as it is read must not keep us from seeing the
+/// window's end.
 const RECORDS_MAX: usize = 1 << 20;
 
 type Record = (Option<LostCalls>, Told);

@@ -1,8 +1,9 @@
 //! Probes that are being removed.
 //!
-//! Closing a link, the kernel takes the breakpoints out of the code, and then waits until no CPU can be in one of its programs any
-//! more (RCU).  It is this that takes long: 30 to 50 ms here, a second and more where CPUs are wanted by many.  Links that are closed
-//! one after the other wait one after the other; closed by a thread each, they wait together.
+//! Closing a link, the kernel takes the breakpoints out of the code, and then waits until no CPU can be in
+//! one of its programs any more (RCU).  It is this that takes long: 30 to 50 ms here, a second and more where
+//! CPUs are wanted by many.  Links that are closed one after the other wait one after the other; closed by a
+//! thread each, they wait together.
 
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -81,10 +82,10 @@ pub struct Removed {
 }
 
 impl Removed {
-    /// As many links as can be removed in this time; `None`: that was not measured.
+    /// The number of links that can be removed in this time; `None`: that was not measured.
     ///
-    /// The first one takes what each takes that is closed alone; by how much later the last one is closed tells how far the kernel
-    /// closes them one after the other.
+    /// The first one takes what each takes that is closed alone; by how much later the last one is closed
+    /// tells how far the kernel closes them one after the other.
     #[must_use]
     pub fn most_links_in(&self, time: Duration) -> Option<usize> {
         let more = u32::try_from(self.links.checked_sub(1)?).ok().filter(|more| *more > 0)?;

@@ -1,11 +1,11 @@
 //! One run of a session, step by step; what comes next its caller decides.
 //!
 //! ```text
-//!   place entries   calls are counted   place ends   calls are timed, with children or without   finish
-//!   ------|---------------------------------|---------------------------------------------------|----> removal
+//!   place entries   calls are counted   place ends   calls are timed, with children or not   finish
+//!   ------|---------------------------------|---------------------------------------------|----> removal
 //! ```
-//! A probe that is there is hit in every mode; the mode says what the hit does.  So probes are placed once, and a window begins
-//! and ends in an instant, in which nothing is placed or removed.
+//! A probe that is there is hit in every mode; the mode says what the hit does.  So probes are placed once,
+//! and a window begins and ends in an instant, in which nothing is placed or removed.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -179,7 +179,8 @@ impl Run {
         self.records.read(&mut Taken { sink, window: (self.from.unwrap_or(Ns::MAX), Ns::MAX) })
     }
 
-    /// Begins to remove the probes of groups that have none but these functions, those that were hit most first.
+    /// Begins to remove the probes of groups that have none but these functions, those that were hit most
+    /// first.
     pub fn remove(&mut self, functions: &[usize]) -> Removal {
         let is_one = |placed: &Placed| placed.functions.iter().all(|function| functions.contains(function));
         let (removed, kept) = std::mem::take(&mut self.placed).into_iter().partition(is_one);
@@ -264,7 +265,8 @@ impl Run {
         }
     }
 
-    /// Without children a slice begins when the last probe of one was hit: it may take a while until they are gone.
+    /// Without children a slice begins when the last probe of one was hit: it may take a while until they are
+    /// gone.
     fn undisturbed(&self, start: Ns, children: bool) -> Ns {
         let hit = || self.programs.of_cpus("cpus", 0).iter().filter_map(|cpu| cpu.get(1).copied()).max();
         if children { start } else { start.max(Ns(hit().unwrap_or_default())) }

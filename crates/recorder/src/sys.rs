@@ -1,8 +1,8 @@
 //! The one module that calls the kernel in ways that the compiler cannot check.
 //!
-//! What makes it safe: each type owns its file descriptor or mapping and gives it back when it is dropped; what the
-//! kernel writes to is memory that we own for the whole call; and of a ring buffer only the part is handed out that the
-//! kernel does not write until we say that we have read it.
+//! What makes it safe: each type owns its file descriptor or mapping and gives it back when it is dropped;
+//! what the kernel writes to is memory that we own for the whole call; and of a ring buffer only the part is
+//! handed out that the kernel does not write until we say that we have read it.
 #![allow(unsafe_code, reason = "system calls, memory that the kernel writes")]
 
 use model::{Pid, Tsc};
@@ -19,8 +19,8 @@ pub(crate) use event::{EventFd, Scope};
 pub(crate) use ring::Ring;
 pub use signals::{Interrupts, let_large_writes_fail};
 
-/// Ticks of the TSC for ticks of the crystal clock: CPUID leaf 15H, EBX / EAX.  `None` if the processor, or the hypervisor,
-/// does not tell.
+/// Ticks of the TSC for ticks of the crystal clock: CPUID leaf 15H, EBX / EAX.  `None` if the processor, or
+/// the hypervisor, does not tell.
 #[allow(unused_unsafe, reason = "newer compilers take the instruction for safe")]
 pub(crate) fn tsc_ctc_ratio() -> Option<(u32, u32)> {
     const LEAF: u32 = 0x15;
@@ -36,8 +36,8 @@ pub(crate) fn tsc() -> Tsc {
     Tsc(unsafe { core::arch::x86_64::_rdtsc() })
 }
 
-/// Time that all threads of a process, those that have ended, too, were on CPUs so far; `None`: there is no such process.  What
-/// a thread that runs has run since the last tick of the scheduler is not in it.
+/// Time that all threads of a process, those that have ended, too, were on CPUs so far; `None`: there is no
+/// such process.  What a thread that runs has run since the last tick of the scheduler is not in it.
 #[must_use]
 pub fn process_cpu_ns(pid: Pid) -> Option<u64> {
     /// include/linux/posix-timers_types.h: `CPUCLOCK_SCHED`, of a process.

@@ -1,4 +1,5 @@
-//! Before the window: probes are placed that count, it is decided what is timed, and the other probes are placed.
+//! Before the window: probes are placed that count, it is decided what is timed, and the other probes are
+//! placed.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -85,7 +86,7 @@ impl Plan<'_> {
         placed_in += self.place(&mut run, groups, Part::Ends)?;
         let most = (!self.is_started).then(|| self.limits.most());
         let now = Snapshot::take(&run, &mut cpu);
-        let guard = Guard::new(prices, self.asked, most, asked.per_call, now);
+        let guard = Guard::new(prices, self.asked, &choice.children, most, asked.per_call, now);
         Ok(Ready { run, choice, placed_in, removing, guard, cpu })
     }
 

@@ -4,8 +4,8 @@
 //!
 //! ```text
 //!   hits x cost             known at once; the costs are those of functions that do nothing
-//!   CPU time for each call  as it was while calls were counted, and as it is: whatever probes do to caches and locks is in it, but
-//!                           so is what the program does otherwise
+//!   CPU time for each call  as it was while calls were counted, and as it is: what probes do to caches and
+//!                           locks is in it, but so is what the program does otherwise
 //! ```
 //! So the second stops nothing unless the first says a quarter of what is allowed.
 
@@ -177,7 +177,7 @@ impl PerCall {
 /// Why probing goes too far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct TooMuch {
-    /// Of the CPU time without, in the last span.
+    /// Of the CPU time without, since it was more than is allowed.
     pub(super) percent: f64,
     /// It is children that are too much: the functions that were asked for alone are not.
     pub(super) asked_fit: bool,
@@ -188,19 +188,24 @@ pub(super) struct TooMuch {
 pub(super) struct Spent {
     /// Hits x cost, of the CPU time without.
     pub(super) percent: f64,
-    /// By how much CPU time for each call has risen, and the error of that, both in percent; `None`: too little was seen.
+    /// By how much CPU time for each call has risen, and the error of that, both in percent; `None`: too
+    /// little was seen.
     pub(super) rise_percent: Option<(f64, f64)>,
 }
 
 /// Looks at what probes cost.
 pub(super) struct Guard {
     prices: Vec<Price>,
+    /// The same of functions that are timed; of others, whose probes are being removed, nothing.
+    timed: Vec<Price>,
     asked: usize,
     /// Of the CPU time without; `None`: as much as it likes.
     most: Option<f64>,
     last: Snapshot,
     /// Spent above the limit, in ns.
     excess: f64,
+    /// Cost and own time since there was nothing above it.
+    since: (u64, u64),
     cost_ns: u64,
     own_ns: u64,
     time: Duration,
@@ -211,20 +216,28 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// From here on.  `before`: while calls were counted, without what that cost.
+    /// A guard from here on.  `children`: those that are timed; `before`: while calls were counted, without
+    /// what that cost.
     pub(super) fn new(
         prices: Vec<Price>,
         asked: usize,
+        children: &[usize],
         most_percent: Option<f64>,
         before: PerCall,
         now: Snapshot,
     ) -> Self {
+        let is_timed = |index: &usize| *index < asked || children.contains(index);
+        let price = |(index, price): (usize, &Price)| {
+            if is_timed(&index) { *price } else { Price::default() }
+        };
         Self {
+            timed: prices.iter().enumerate().map(price).collect(),
             prices,
             asked,
             most: most_percent.map(|percent| percent / 100.0),
             last: now,
             excess: 0.0,
+            since: (0, 0),
             cost_ns: 0,
             own_ns: 0,
             time: Duration::ZERO,
@@ -261,16 +274,21 @@ impl Guard {
         self.time += span.time;
         self.with.add(span.cpu_ns, span.calls(self.asked));
         let most = self.most?;
-        self.excess = (self.excess + cost_ns as f64 - most * own_ns as f64).max(0.0);
+        let timed_ns = span.cost_ns(&self.timed, self.timed.len());
+        self.excess = (self.excess + timed_ns as f64 - most * own_ns as f64).max(0.0);
+        self.since = match self.excess {
+            0.0 => (0, 0),
+            _ => (self.since.0 + timed_ns, self.since.1 + own_ns),
+        };
         let own_rate = self.own_ns as f64 / self.time.as_secs_f64().max(1e-9);
         let at_once = (most * own_rate * AT_ONCE.as_secs_f64()).max(NO_MATTER_NS);
-        let percent = 100.0 * cost_ns as f64 / own_ns as f64;
+        let percent = |(cost_ns, own_ns): (u64, u64)| 100.0 * cost_ns as f64 / own_ns.max(1) as f64;
         let asked_fit = span.cost_ns(&self.prices, self.asked) as f64 <= most * own_ns as f64;
         if self.excess > at_once {
-            return Some(TooMuch { percent, asked_fit });
+            return Some(TooMuch { percent: percent(self.since), asked_fit });
         }
         let (rise, error) = self.with.rise(&self.before)?;
-        let is_probed = percent / 100.0 >= most / 4.0;
+        let is_probed = percent((timed_ns, own_ns)) / 100.0 >= most / 4.0;
         (is_probed && rise - error > most)
             .then_some(TooMuch { percent: 100.0 * rise, asked_fit: self.children })
     }
@@ -294,12 +312,12 @@ mod tests {
     /// 20 ms in which a CPU is busy, with calls of one function that was asked for and of one child.
     fn span(asked: u64, children: u64) -> Span {
         let hits = |calls| Hits { entries: calls, others: calls };
-        Span { time: EVERY, hits: vec![hits(asked), hits(children)], cpu_ns: 20_000_000 }
+        Span { time: EVERY, hits: vec![hits(asked), hits(children), hits(0)], cpu_ns: 20_000_000 }
     }
 
     fn guard(most_percent: f64) -> Guard {
         let now = Snapshot { at: Instant::now(), hits: vec![], cpu_ns: 0 };
-        Guard::new(vec![PRICE; 2], 1, Some(most_percent), PerCall::default(), now)
+        Guard::new(vec![PRICE; 3], 1, &[1], Some(most_percent), PerCall::default(), now)
     }
 
     /// The spans that pass before it is too much.
@@ -322,6 +340,14 @@ mod tests {
         assert_eq!(count, 0);
     }
 
+    /// Nothing would be gained: they are being removed already.
+    #[test]
+    fn probes_that_are_being_removed_end_nothing() {
+        let mut span = span(100, 0);
+        span.hits[2] = Hits { entries: 5_000, others: 0 };
+        assert_eq!(passed(&mut guard(20.0), &span), None);
+    }
+
     #[test]
     fn what_children_cost_does_not_end_the_whole() {
         let (_, why) = passed(&mut guard(20.0), &span(100, 900)).unwrap();
@@ -331,7 +357,8 @@ mod tests {
     #[test]
     fn cpu_time_for_each_call_tells_what_the_costs_do_not() {
         let mut guard = guard(20.0);
-        // Before: 20 ms for 400 calls, 10 % by the costs; then 20 ms for 200 of them, which is twice as much for each.
+        // Before: 20 ms for 400 calls, 10 % by the costs; then 20 ms for 200 of them, which is twice as much
+        // for each.
         (0..10).for_each(|count| guard.before.add(20_000_000 + count % 2, 400));
         let mut with = span(200, 0);
         assert_eq!(

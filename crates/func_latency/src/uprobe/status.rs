@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::watched::Watched;
 use crate::render::units::{duration, grouped};
 
-/// How often figures change: faster nobody reads.
+/// How often figures change: as fast as they can be read.
 const EVERY: Duration = Duration::from_millis(250);
 
 /// The line.  Dropped, it is gone.

@@ -4,15 +4,16 @@
 //!   | children  |  asked alone        | children  |  asked alone        | ...
 //!   |<------------- round ----------->|
 //! ```
-//! What is probed inside a call makes it longer, so that its latency is taken where nothing is.  Both are turns of each second, so that
-//! both see the same load; where to place and remove probes takes long, rounds are longer, and at last there is one.
+//! What is probed inside a call makes it longer, so that its latency is taken where nothing is.  Both are
+//! turns of each second, so that both see the same load; where to place and remove probes takes long, rounds
+//! are longer, and at last there is one.
 
 use std::time::Duration;
 
 /// A round is at least so long, if the window is.
 const LEAST: Duration = Duration::from_secs(1);
 
-/// The first round where nobody knows how long the window will be.
+/// The first round where it is not known how long the window will be.
 const FIRST: Duration = Duration::from_millis(150);
 
 /// Of a round, what it takes to place and remove the probes of children: at most.
@@ -57,7 +58,8 @@ impl Turns {
         self.of(Duration::ZERO, window / rounds(window, LEAST).max(1))
     }
 
-    /// The round that begins now, if there is time for one more; `switch`: what it took to place the probes and to remove them.
+    /// The round that begins now, if there is time for one more; `switch`: what it took to place the probes
+    /// and to remove them.
     pub(super) fn after(&mut self, elapsed: Duration, switch: Duration) -> Option<Round> {
         let switches = switch * SWITCHES;
         let Some(window) = self.window else { return Some(self.of(elapsed, self.next.max(switches))) };

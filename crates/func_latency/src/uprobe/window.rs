@@ -16,7 +16,8 @@ use super::watched::Watched;
 /// Probes are removed in this time, or they are not placed: the target is slow until they are gone.
 pub(super) const REMOVED_IN: Duration = Duration::from_secs(2);
 
-/// Links of children's probes, when they are placed again: each is of functions that are called about as often.
+/// Links of children's probes, when they are placed again: each is of functions that are called about as
+/// often.
 const GROUPS: usize = 8;
 
 /// What is probed now.

@@ -1,4 +1,5 @@
-//! What servers still do while they are probed with what is taken by default, and whether the command ends in time.
+//! What servers still do while they are probed with what is taken by default, and whether the command ends in
+//! time.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -40,9 +41,11 @@ fn run(pids: &str, function: &str, seconds: Duration) -> (Option<i32>, String, D
     (output.status.code(), said, begun.elapsed())
 }
 
-/// The server does nearly what it did, or the guard refuses; false: probes are not permitted here, which is said.
+/// The server does nearly what it did, or the guard refuses; false: probes are not permitted here, which is
+/// said.
 ///
-/// By transactions a second; where others use the machine, too, by those for each second that the server was on a CPU.
+/// By transactions a second; where others use the machine, too, by those for each second that the server was
+/// on a CPU.
 pub(crate) fn keeps_its_rate(rate: &Rate, pids: &str, function: &str) -> bool {
     let mut drops = Vec::new();
     for _ in 0..ROUNDS {
@@ -84,7 +87,8 @@ pub(crate) fn keeps_its_rate(rate: &Rate, pids: &str, function: &str) -> bool {
     true
 }
 
-/// From the command's begin to its end, with all probes gone: the best of some, as others use the machine, too.
+/// From the command's begin to its end, with all probes gone: the best of some, as others use the machine,
+/// too.
 pub(crate) fn ends_in_time(pids: &str, function: &str) {
     let mut times = Vec::new();
     for _ in 0..ROUNDS {

@@ -1,5 +1,5 @@
-//! Calls in servers under load, timed by uprobes, against those who count and time the same: `perf stat`, `perf sched`, and the
-//! kernel's own sums of each thread.
+//! Calls in servers under load, timed by uprobes, against those who count and time the same: `perf stat`,
+//! `perf sched`, and the kernel's own sums of each thread.
 //!
 //! ```text
 //! server    a scratch directory, and a server in it that runs as `nobody`
@@ -7,9 +7,9 @@
 //! oracles   who counts and times the same
 //! rate, kept   what the servers still do while they are probed, and whether the command ends in time
 //! ```
-//! The load rests where a window begins and ends, so that little is in flight at its edges.  Which calls were entered in perf's window
-//! their rows say, by one clock, and so counts agree exactly.
-//! Where there is no such server, no perf, or no permission, a test says that it is skipped.
+//! The load rests where a window begins and ends, so that little is in flight at its edges.  Which calls were
+//! entered in perf's window their rows say, by one clock, and so counts agree exactly. Where there is no such
+//! server, no perf, or no permission, a test says that it is skipped.
 
 #![cfg(feature = "bpf")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -55,7 +55,8 @@ fn skip(why: &Missing) {
     println!("skipped: {why}");
 }
 
-/// Functions of the server, and one of the C library that each connection waits in when the window begins and ends.
+/// Functions of the server, and one of the C library that each connection waits in when the window begins and
+/// ends.
 #[test]
 fn postgres_under_pgbench() {
     const FUNCTIONS: [&str; 5] =

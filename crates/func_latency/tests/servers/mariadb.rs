@@ -8,7 +8,8 @@ use tempfile::TempDir;
 use crate::rate::Rate;
 use crate::server::{self, Missing, Running, is_asleep, until};
 
-/// What each client does: statements that wait for the disk, for a row that another one has locked, for a CPU, and for time.
+/// What each client does: statements that wait for the disk, for a row that another one has locked, for a
+/// CPU, and for time.
 const LOAD: &str = "\
 INSERT INTO test.t (v) VALUES (1);
 UPDATE test.t SET v = v + 1 WHERE id = 1;
@@ -36,7 +37,8 @@ impl MariaDb {
         server::need(Self::CLIENT, "mariadb-client-core")?;
         let directory = server::directory()?;
         let mut server = server::command(Self::PROGRAM, &directory);
-        // Without tables of users there is no need to make any.  A thread that ends does not wait for the next connection.
+        // Without tables of users there is no need to make any.  A thread that ends does not wait for the
+        // next connection.
         server.args(["--no-defaults", "--skip-grant-tables", "--skip-networking", "--thread-cache-size=0"]);
         server.args(["--innodb-buffer-pool-size=32M", "--innodb-log-file-size=8M", "--performance-schema=0"]);
         let path = |name: &str, of: &str| format!("--{name}={}", directory.path().join(of).display());

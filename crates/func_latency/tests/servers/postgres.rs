@@ -1,4 +1,5 @@
-//! PostgreSQL, and `pgbench`, whose transactions begin at a gate: an advisory lock, which who holds it alone has closed.
+//! PostgreSQL, and `pgbench`, whose transactions begin at a gate: an advisory lock, which who holds it alone
+//! has closed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

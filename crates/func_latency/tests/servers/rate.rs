@@ -1,4 +1,5 @@
-//! Transactions of a load, by the second, as the load itself tells them, and the CPU time that the server took for them.
+//! Transactions of a load, by the second, as the load itself tells them, and the CPU time that the server
+//! took for them.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Child;

@@ -1,4 +1,5 @@
-//! Programs that are probed go on as they were, whatever becomes of them or of us; and what was seen is reported.
+//! Programs that are probed go on as they were, whatever becomes of them or of us; and what was seen is
+//! reported.
 
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -90,7 +91,8 @@ fn no_probe_is_left_when_we_are_killed() {
     case.program.wait().unwrap();
 }
 
-/// From one call in a millisecond to as many as it can: within 100 ms, where the machine lets us look in time.
+/// From one call in a millisecond to as many as it can: within 100 ms, where the machine lets us look in
+/// time.
 #[test]
 fn beyond_the_limit_nothing_more_is_recorded_and_probes_are_removed() {
     const TRIES: usize = 4;
