@@ -1,7 +1,8 @@
-//! Figures of uprobes against the clock of the program itself (`uprobes/clocked.c`), which it reads before there are probes.
+//! Figures of uprobes against the clock of the program itself (`uprobes/clocked.c`), which it reads before
+//! there are probes.
 //!
-//! A round is one run of each case; `cargo xtask ci --full` takes 20 of them, on a machine that is idle and on one whose CPUs are
-//! busy.
+//! A round is one run of each case; `cargo xtask ci --full` takes 20 of them, on a machine that is idle and
+//! on one whose CPUs are busy.
 
 #![cfg(feature = "bpf")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -165,7 +166,8 @@ fn wrong(case: Case, function: &Value, [before, after]: [Own; 2]) -> Vec<String>
     if (p50 - before.p50).abs() > p50_error + drift {
         wrong.push(format!("{case:?}: p50 {} is not in {p50} +- {p50_error}", before.p50));
     }
-    // A sample of calls, some of which were preempted for milliseconds, has a mean that is off by as much as chance has it.
+    // A sample of calls, some of which were preempted for milliseconds, has a mean that is off by as much as
+    // chance has it.
     let chance = 3.0 * number(&latency["stddev"]) / number(&latency["count"]).sqrt();
     let allowed = mean_error + before.spread.max(after.spread) + chance;
     if (mean - before.mean).abs() > allowed {
