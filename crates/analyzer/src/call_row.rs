@@ -38,7 +38,8 @@ pub struct CallRow {
     pub start_ns: Ns,
     /// How long it took; of an incomplete call "at least".
     pub latency_ns: u64,
-    /// The true latency differs from `latency_ns` by at most this; of an incomplete call, the true "at least".
+    /// The true latency differs from `latency_ns` by at most this; of an incomplete call, the true "at
+    /// least".
     pub error_ns: u64,
     /// Of the latency, off the CPU; `None`: not known.
     pub off_cpu_ns: Option<u64>,
@@ -58,7 +59,8 @@ pub struct CallRow {
     pub ended_by_jump: bool,
     /// It ran outside of the IP filter, called by code inside of it.
     pub hidden: bool,
-    /// It was open when control landed in one of several frames and nothing told in which: its end is a guess.
+    /// It was open when control landed in one of several frames and nothing told in which: its end is a
+    /// guess.
     pub undecided: bool,
     /// perf's number of the AUX buffer that has its entry, if known.
     pub aux_buffer: Option<u32>,
@@ -73,6 +75,8 @@ pub struct CallRow {
 pub struct ProbedRow {
     /// From the probe at its entry to the one at its end.
     pub measured_ns: u64,
+    /// Of that, off the CPU: also where it was probably preempted in a probe.
+    pub measured_off_cpu_ns: u64,
     /// The least that the call took by itself, if its probes took what nine of ten take.
     pub least_ns: u64,
     /// The most, if they took as little as they can.
@@ -98,9 +102,22 @@ pub enum SliceKind {
 
 /// Takes rows as calls end, which is not the order of their starts.
 pub trait RowSink {
-    /// A call of the wanted function with this number ([`crate::Request::functions`]) that was asked for, and what it waited for
-    /// longest off the CPU; `None`: it was not off the CPU, or the recording does not tell why.
+    /// A call of the wanted function with this number ([`crate::Request::functions`]) that was asked for, and
+    /// what it waited for longest off the CPU; `None`: it was not off the CPU, or the recording does not tell
+    /// why.
     fn row(&mut self, function: usize, row: &CallRow, waited_for: Option<&Reason>);
+}
+
+impl SliceKind {
+    /// Name in rows.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Alone => "alone",
+            Self::WithChildren => "with_children",
+            Self::Between => "between",
+        }
+    }
 }
 
 impl CallRow {

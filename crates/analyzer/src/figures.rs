@@ -1,4 +1,5 @@
-//! What the figures of a set of calls are made of, and which calls that are where a window has slices of several kinds.
+//! What the figures of a set of calls are made of, and which calls that are where a window has slices of
+//! several kinds.
 
 use std::hash::Hash;
 

@@ -4,8 +4,8 @@
 //!   calls of children -> price: without what probes added -> sums by the call that called them
 //!   calls             -> price -> slices: whether it enters the figures -> row, with what its children took -> aggregate -> Report
 //! ```
-//! A call is known by its entry and its end; its caller by the address that it returns to; a child if it was probed, too.  What
-//! was unwound was not seen to end: it is cut.
+//! A call is known by its entry and its end; its caller by the address that it returns to; a child if it was
+//! probed, too.  What was unwound was not seen to end: it is cut.
 
 mod price;
 mod slices;
@@ -43,7 +43,8 @@ pub struct ProbedAnalysis<'a> {
     around: Surroundings<'a>,
     map: CodeMap<'a>,
     request: Request,
-    /// Which function a call's number stands for: those that were asked for first, in their order, then children.
+    /// Which function a call's number stands for: those that were asked for first, in their order, then
+    /// children.
     functions: Vec<(FunctionId, ProbeCost)>,
     calls: Aggregate<ChildKey>,
     /// What children took of calls that have not ended yet.
@@ -190,6 +191,7 @@ impl<'a> ProbedAnalysis<'a> {
             aux_offset: None,
             probed: Some(ProbedRow {
                 measured_ns: call.end.since(call.start),
+                measured_off_cpu_ns: cleared.measured_off_cpu_ns,
                 least_ns: cleared.least_ns,
                 most_ns: cleared.most_ns,
                 rare_ns: cleared.rare_ns,

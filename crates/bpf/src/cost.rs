@@ -1,9 +1,10 @@
 //! What a probe costs here: measured on functions of our own that do nothing.
 //!
-//! It depends on the instruction.  The kernel carries out a `push`, a `nop` or a jump itself; another instruction it has the
-//! program carry out, and traps again behind it.  A `ret` is always such a one.  And it depends on what ran before: a probe in a
-//! loop that does nothing else finds all of the kernel's code in the caches, one in a server does not.  So calls are made under
-//! loads of several kinds ([`Load`]), and a cost is a range.
+//! It depends on the instruction.  The kernel carries out a `push`, a `nop` or a jump itself; another
+//! instruction it has the program carry out, and traps again behind it.  A `ret` is always such a one.  And
+//! it depends on what ran before: a probe in a loop that does nothing else finds all of the kernel's code in
+//! the caches, one in a server does not.  So calls are made under loads of several kinds ([`Load`]), and a
+//! cost is a range.
 
 use std::path::PathBuf;
 use std::process;
@@ -26,7 +27,8 @@ use crate::waker_stack::WakerStack;
 /// What the probes of a function cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// To the program, for one call: a probe at the entry and one at the return.  The median where it is largest: with cold caches.
+    /// To the program, for one call: a probe at the entry and one at the return.  The median where it is
+    /// largest: with cold caches.
     pub call_ns: u64,
     /// Of that, the probe at the entry: what counting alone costs.
     pub entry_ns: u64,
@@ -69,7 +71,8 @@ impl Costs {
         }
     }
 
-    /// Measures them for both kinds at once, ends at instructions first: to place and to remove probes takes longer than to measure.
+    /// Measures them for both kinds at once, ends at instructions first: to place and to remove probes takes
+    /// longer than to measure.
     ///
     /// # Errors
     /// The kernel does not let us.
@@ -152,7 +155,8 @@ fn percentile(values: &[u64], per_cent: usize) -> u64 {
     sorted.get(rank).copied().unwrap_or_default()
 }
 
-/// Where most of them lie.  A burst of interruptions spoils a batch, so that the median of the batches is taken.
+/// Where most of them lie.  A burst of interruptions spoils a batch, so that the median of the batches is
+/// taken.
 fn range(values: &[u64]) -> ProbeTime {
     let of_load = |load: &[u64]| {
         let batches: Vec<u64> = load.chunks(CALLS).map(|batch| percentile(batch, MOST)).collect();
@@ -298,7 +302,8 @@ mod tests {
         u64::try_from(round.as_nanos()).unwrap_or(u64::MAX) / u64::from(ROUND)
     }
 
-    /// What the probes of one kind of program add to a call, in ns: the fastest of many, as an interruption only adds.
+    /// What the probes of one kind of program add to a call, in ns: the fastest of many, as an interruption
+    /// only adds.
     fn added_ns(session: &Session, program: &str, functions: &[Idle; 2]) -> [u64; 2] {
         let bare = functions.each_ref().map(fastest);
         let of = |which| attach(&session.programs, program, &session.functions, which).unwrap();
@@ -308,8 +313,9 @@ mod tests {
         [0, 1].map(|function: usize| per_call_ns(with[function].saturating_sub(bare[function])))
     }
 
-    /// The programs beside those that count and do nothing else, at the same places.  Both are measured in turns, and what is
-    /// judged is the median of the ratios of two turns: a busy machine is slower by a half for seconds, then not.
+    /// The programs beside those that count and do nothing else, at the same places.  Both are measured in
+    /// turns, and what is judged is the median of the ratios of two turns: a busy machine is slower by a half
+    /// for seconds, then not.
     #[test]
     fn our_programs_add_little_to_bare_probes() {
         const ROUNDS: usize = 15;

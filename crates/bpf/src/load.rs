@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 /// |---|---|---|
 /// | nothing | all is there | know all |
 /// | 64 KB of data | the first level is replaced | see data-dependent branches |
-/// | 2 MB of data and a system call | the second level, too, with the kernel's code in it | see those and much other code |
+/// | 2 MB of data, a system call | the second level, too, with kernel code | see those, and other code |
 pub(crate) struct Load {
     words: Vec<u64>,
     /// A file of the kernel that is written anew for each reading.

@@ -1,7 +1,8 @@
-//! Figures of uprobes against the clock of the program itself (`uprobes/clocked.c`), which it reads before there are probes.
+//! Figures of uprobes against the clock of the program itself (`uprobes/clocked.c`), which it reads before
+//! there are probes.
 //!
-//! A round is one run of each case; `cargo xtask ci --full` takes 20 of them, on a machine that is idle and on one whose CPUs are
-//! busy.
+//! A round is one run of each case; `cargo xtask ci --full` takes 20 of them, on a machine that is idle and
+//! on one whose CPUs are busy.
 
 #![cfg(feature = "bpf")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -131,9 +132,9 @@ impl Drop for Busy {
 }
 
 /// What is printed of `measured`; `None`: it is not permitted here.
-fn reported(pid: u32, window: &str) -> Option<Value> {
+fn reported(pid: u32) -> Option<Value> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
-    command.args(["--backend", "uprobe", "--check", "--format", "json", "-f", "measured", "-d", window]);
+    command.args(["--backend", "uprobe", "--check", "--format", "json", "-f", "measured"]);
     command.args(["--max-overhead", "100000", "-p", &pid.to_string()]);
     let output = command.output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
@@ -165,7 +166,8 @@ fn wrong(case: Case, function: &Value, [before, after]: [Own; 2]) -> Vec<String>
     if (p50 - before.p50).abs() > p50_error + drift {
         wrong.push(format!("{case:?}: p50 {} is not in {p50} +- {p50_error}", before.p50));
     }
-    // A sample of calls, some of which were preempted for milliseconds, has a mean that is off by as much as chance has it.
+    // A sample of calls, some of which were preempted for milliseconds, has a mean that is off by as much as
+    // chance has it.
     let chance = 3.0 * number(&latency["stddev"]) / number(&latency["count"]).sqrt();
     let allowed = mean_error + before.spread.max(after.spread) + chance;
     if (mean - before.mean).abs() > allowed {
@@ -180,14 +182,14 @@ fn wrong(case: Case, function: &Value, [before, after]: [Own; 2]) -> Vec<String>
     wrong
 }
 
-/// One run of each of these cases, for `window` seconds; what is wrong.  `None`: it is not permitted here.
-fn round(cases: &[(usize, usize)], window: &str) -> Option<Vec<String>> {
+/// One run of each of these cases; what is wrong.  `None`: it is not permitted here.
+fn round(cases: &[(usize, usize)]) -> Option<Vec<String>> {
     let mut all = Vec::new();
     for &(language, number) in cases {
         let (program, case) = (&programs()[language], CASES[number]);
         println!("{program:?} {case:?}");
         let clocked = Clocked::new(program, case);
-        let function = reported(clocked.program.id(), window)?;
+        let function = reported(clocked.program.id())?;
         let own = clocked.end();
         all.extend(wrong(case, &function, own).into_iter().map(|what| format!("{program:?}: {what}")));
     }
@@ -199,11 +201,11 @@ fn figures_are_what_the_programs_own_clock_says() {
     let is_full = std::env::var_os("FUNC_LATENCY_FULL").is_some();
     let all: Vec<(usize, usize)> =
         (0..2).flat_map(|program| (0..CASES.len()).map(move |case| (program, case))).collect();
-    let (rounds, cases, window) = if is_full { (20, &all[..], "1") } else { (1, &QUICK[..], "0.4") };
+    let (rounds, cases) = if is_full { (20, &all[..]) } else { (1, &QUICK[..]) };
     for is_busy in [false, true] {
         let _busy = is_busy.then(Busy::new);
         for number in 0..rounds {
-            let Some(wrong) = round(cases, window) else { return };
+            let Some(wrong) = round(cases) else { return };
             assert!(wrong.is_empty(), "round {number}, busy: {is_busy}: {wrong:#?}");
         }
     }

@@ -1,5 +1,5 @@
-//! What a call costs the program that is probed, beside other tools that see ends by rewritten return addresses: bpftrace, and
-//! bcc's `funclatency` (of Debian's `libbpf-tools`).
+//! What a call costs the program that is probed, beside other tools that see ends by rewritten return
+//! addresses: bpftrace, and bcc's `funclatency` (of Debian's `libbpf-tools`).
 
 #![cfg(feature = "bpf")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -161,8 +161,8 @@ fn added(program: &Path, tool: Tool) -> Result<f64, String> {
     Ok(turns[TURNS / 2] - bare)
 }
 
-/// A change must pass the first program beside bpftrace; `cargo xtask ci --full` takes the other program and tool, too, and the
-/// factor of a probed `ret`.
+/// A change must pass the first program beside bpftrace; `cargo xtask ci --full` takes the other program and
+/// tool, too, and the factor of a probed `ret`.
 #[test]
 fn a_call_costs_no_more_than_a_fifth_above_what_other_tools_make_it_cost() {
     let is_full = std::env::var_os("FUNC_LATENCY_FULL").is_some();

@@ -11,7 +11,8 @@ pub struct ProbeTime {
     pub rare_ns: u64,
 }
 
-/// A machine is that much faster or slower from one second to the next, in percent: its frequency, and other virtual machines.
+/// A machine is that much faster or slower from one second to the next, in percent: its frequency, and other
+/// virtual machines.
 const DRIFT_PERCENT: u64 = 5;
 
 impl ProbeTime {
@@ -66,7 +67,7 @@ impl ProbeTime {
 ///   caller | entry probe    | call | end probe     |         t: the probe reads the clock
 ///          |-------t--------|      |-----t---------|
 ///                  |== inside ===========|                  of the call's own latency
-///          |== whole ==============================|        of the latency of calls around it, without the call
+///          |== whole ==============================|        of calls around it, without the call
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallProbes {

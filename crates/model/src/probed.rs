@@ -44,7 +44,8 @@ pub enum ProbedEnd {
     Return,
     /// It jumped out of its function.
     Jump,
-    /// Its frame was gone when its thread was seen next: an exception or `longjmp` unwound it, or its stack was switched away from.
+    /// Its frame was gone when its thread was seen next: an exception or `longjmp` unwound it, or its stack
+    /// was switched away from.
     Unseen,
     /// The same, and the stack that it was on goes on without it: unless stacks are switched, it was unwound.
     Unwound,
@@ -181,8 +182,8 @@ pub struct ProbedSlice {
 
 /// Takes what probes see: the calls of a thread in the order of their ends.
 pub trait ProbeSink {
-    /// A slice of the window begins (see [`ProbedSlice`]): before the records of calls that begin in it.  Told again while it has
-    /// not ended, it begins later than was told.
+    /// A slice of the window begins (see [`ProbedSlice`]): before the records of calls that begin in it.
+    /// Told again while it has not ended, it begins later than was told.
     fn slice_begins(&mut self, start: Ns, children: bool);
     /// It has ended: before the records of calls that begin behind it.
     fn slice_ends(&mut self, end: Ns);

@@ -1,18 +1,19 @@
 //! What probes added to each call: its own, and those that were hit inside it.
 //!
-//! The calls of a thread come in the order of their ends, so that calls inside of another one come first.  What their probes cost
-//! is known by their kinds.  A hit that belongs to no call that was told (a child's own child, a loop) has a price between those
-//! of the cheapest and of the dearest probe.
+//! The calls of a thread come in the order of their ends, so that calls inside of another one come first.
+//! What their probes cost is known by their kinds.  A hit that belongs to no call that was told (a child's
+//! own child, a loop) has a price between those of the cheapest and of the dearest probe.
 //!
-//! A thread may be preempted in a probe as well as in the call, and nothing tells which it was: that is as likely as the share of
-//! the time on the CPU that each has.  So of the preempted calls of a function as many keep that time as were probably preempted
-//! in the call itself, which leaves sums and distribution right; for a single one it is in the error.
+//! A thread may be preempted in a probe as well as in the call, and nothing tells which it was: that is as
+//! likely as the share of the time on the CPU that each has.  So of the preempted calls of a function as many
+//! keep that time as were probably preempted in the call itself, which leaves sums and distribution right;
+//! for a single one it is in the error.
 
 use model::{CallProbes, Ns, OffCpuSplit, ProbeTime, ProbedCall, ProbedEnd, Tid};
 use rustc_hash::FxHashMap;
 
-/// Calls of a thread that are kept until the call around them ends.  Of more, the oldest are forgotten: what they cost is then
-/// known by their number only.
+/// Calls of a thread that are kept until the call around them ends.  Of more, the oldest are forgotten: what
+/// they cost is then known by their number only.
 const KEPT_MAX: usize = 256;
 
 /// A call that has ended.
@@ -44,7 +45,8 @@ struct OwnTime {
     due: f64,
 }
 
-/// What a call is longer on the CPU because it was preempted: the switches, and what is not in the caches behind them.
+/// What a call is longer on the CPU because it was preempted: the switches, and what is not in the caches
+/// behind them.
 const SWITCHES_NS: i64 = 100_000;
 
 impl OwnTime {
@@ -110,7 +112,9 @@ impl Prices {
         let is_own = of_function.keeps(share);
         let kept = if is_own { *call } else { without_preemption(call) };
         let is_certain = if is_own { share > 1.0 - RARE } else { share < RARE };
-        Cleared { unsure_ns: if is_certain { 0 } else { preempted_ns }, ..Cleared::of(&kept, added) }
+        let measured_off_cpu_ns = call.off_cpu.total_ns().min(call.end.since(call.start));
+        let unsure_ns = if is_certain { 0 } else { preempted_ns };
+        Cleared { measured_off_cpu_ns, unsure_ns, ..Cleared::of(&kept, added) }
     }
 
     /// A thread has ended.
@@ -130,7 +134,7 @@ fn on_cpu_ns(call: &ProbedCall) -> u64 {
     call.end.since(call.start).saturating_sub(call.off_cpu.total_ns())
 }
 
-/// The same call, had it not been preempted.
+/// A call, had it not been preempted.
 fn without_preemption(call: &ProbedCall) -> ProbedCall {
     let off_cpu = OffCpuSplit { preempted_ns: 0, ..call.off_cpu };
     ProbedCall {
@@ -149,6 +153,8 @@ pub(super) struct Cleared {
     pub(super) rare_ns: u64,
     /// Of the latency, off the CPU.
     pub(super) off_cpu: OffCpuSplit,
+    /// Before it was decided where it was preempted.
+    pub(super) measured_off_cpu_ns: u64,
     /// It may have been longer, or shorter, by this.
     unsure_ns: u64,
 }
@@ -166,6 +172,7 @@ impl Cleared {
             most_ns: without(added.least_ns),
             rare_ns: least_ns - without(added.rare_ns.max(added.most_ns)),
             off_cpu: call.off_cpu,
+            measured_off_cpu_ns: off_cpu_ns,
             unsure_ns: 0,
         }
     }

@@ -4,10 +4,11 @@
 //!   |    alone     | between | with children | between |    alone    |
 //!       [== a ==]       [= b =]      [== c ==========================]
 //! ```
-//! A call belongs to the slice that it began in, however long it is: a call of any length begins in each kind of slice with the
-//! same probability, while of calls that *end* in the slice that they began in long ones would be too few.  So `a` enters the
-//! figures, also if it goes on into slices with children: what their probes added is known by their number.  `c` does not, and
-//! its children are known up to the end of its slice.
+//! A call belongs to the slice that it began in, however long it is: a call of any length begins in each kind
+//! of slice with the same probability, while of calls that *end* in the slice that they began in long ones
+//! would be too few.  So `a` enters the figures, also if it goes on into slices with children: what their
+//! probes added is known by their number.  `c` does not, and its children are known up to the end of its
+//! slice.
 
 use model::{Ns, ProbedSlice};
 

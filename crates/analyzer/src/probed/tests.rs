@@ -1,3 +1,5 @@
+//! Calls of `f`, and of `g` that it calls, in windows of one slice and of several.
+
 use model::{
     Avma, CallProbes, CodeSource, Cpu, FunctionAt, FunctionKind, FunctionLookup, NoCode, ObjectId,
     OffCpuSplit, Pid, Schedule, Svma,
@@ -214,7 +216,8 @@ fn sliced() -> Vec<Seen> {
 fn figures_are_of_calls_that_began_alone_and_children_are_scaled_to_them() {
     let report = report(&sliced());
     assert_eq!((report.calls.complete, report.latency.count, p50(&report)), (3, 2, [98, 100, 102]));
-    // Of the call with children: 157 - 12 - 25 = 120, of which g has 40.  Two calls of 100 have 200, g of that a third.
+    // Of the call with children: 157 - 12 - 25 = 120, of which g has 40.  Two calls of 100 have 200, g of
+    // that a third.
     assert_eq!(children(&report), [("self", 2, 134), ("call", 2, 66)]);
     let sliced = report.sliced.unwrap();
     assert_eq!((sliced.figures_of, sliced.figures_span_ns), (SliceKind::Alone, 1000));

@@ -42,6 +42,11 @@ pub struct Row {
     thread: Option<String>,
     /// Off the CPU, longest.
     waited_for: Option<String>,
+    /// What probes measured, with what they added themselves: [`analyzer::ProbedRow`].
+    measured_ns: Option<u64>,
+    measured_off_cpu_ns: Option<u64>,
+    /// In which kind of slice a probed call began.
+    began: Option<&'static str>,
 }
 
 impl Row {
@@ -68,6 +73,9 @@ impl Row {
             pid: call.pid.map(|pid| pid.0),
             thread: names.thread(call.tid),
             waited_for: waited_for.map(reason_name),
+            measured_ns: call.probed.map(|probed| probed.measured_ns),
+            measured_off_cpu_ns: call.probed.map(|probed| probed.measured_off_cpu_ns),
+            began: call.probed.map(|probed| probed.began.name()),
         }
     }
 }
@@ -193,7 +201,7 @@ fn write_row(mut out: &mut dyn Write, form: RowsForm, row: &Row) -> io::Result<(
 const LINE_BYTES: usize = 512;
 
 /// The header is written by hand, so that a file without calls has it, too.
-const COLUMNS: [&str; 19] = [
+const COLUMNS: [&str; 22] = [
     "id",
     "tid",
     "cpu",
@@ -213,6 +221,9 @@ const COLUMNS: [&str; 19] = [
     "pid",
     "thread",
     "waited_for",
+    "measured_ns",
+    "measured_off_cpu_ns",
+    "began",
 ];
 
 fn io_error(error: csv::Error) -> io::Error {

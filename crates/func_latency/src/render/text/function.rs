@@ -176,7 +176,8 @@ impl Figures<'_> {
     }
 }
 
-/// A figure and its error; where it is less than that, nothing is known of it but that it is below what stands before these.
+/// A figure and its error; where it is less than that, nothing is known of it but that it is below what
+/// stands before these.
 fn exactly(figure: String, error: String, is_number: bool) -> [String; 2] {
     if is_number { [figure, error] } else { [String::new(), String::new()] }
 }
