@@ -202,7 +202,7 @@ pub(super) struct Spent {
 /// Looks at what probes cost.
 pub(super) struct Guard {
     prices: Vec<Price>,
-    /// The same of functions that are timed; of others, whose probes are being removed, nothing.
+    /// Prices of the functions that are timed; 0 of others, whose probes are being removed.
     timed: Vec<Price>,
     asked: usize,
     /// Of the CPU time without; `None`: as much as it likes.
