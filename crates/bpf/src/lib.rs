@@ -51,6 +51,14 @@ pub use session::{INTERVAL, Room, Session, Summary};
 pub use stacks::StackSeen;
 pub use waker_stack::WakerStack;
 
+/// Reads `bytes` as each kind of record that our programs write: for tests of what any bytes do.
+#[doc(hidden)]
+pub fn read_as_records(bytes: &[u8]) {
+    let _ = wire::record(bytes);
+    let _ = wire::thread(bytes, model::Ns(1));
+    let _ = sched_wire::event(bytes);
+}
+
 /// What the kernel has for probes, if it accepts the programs.
 ///
 /// # Errors

@@ -99,7 +99,7 @@ impl Taken<'_> {
     }
 
     fn lost(&mut self, lost: &LostCalls) {
-        if lost.from <= self.window.1 {
+        if lost.from <= self.window.1 && lost.to >= self.window.0 {
             self.sink.lost(&LostCalls { to: lost.to.min(self.window.1), ..*lost });
         }
     }
@@ -110,13 +110,19 @@ impl Taken<'_> {
     }
 }
 
-/// What of a call is in the window: its end is no instant.
+/// What of a call is in the window: probes are neither placed nor removed in an instant.
 fn within(call: &ProbedCall, (from, to): (Ns, Ns)) -> Option<ProbedCall> {
     if call.start > to || call.end < from {
         return None;
     }
-    if call.end_kind == ProbedEnd::NoEntry {
-        return (call.end <= to).then_some(ProbedCall { start: from, ..*call });
+    let has_no_entry = call.end_kind == ProbedEnd::NoEntry;
+    // It may have begun when entries were no longer probed.
+    if has_no_entry && call.end > to {
+        return None;
+    }
+    if has_no_entry || call.start < from {
+        let (end, end_kind) = (call.end.min(to), ProbedEnd::NoEntry);
+        return Some(ProbedCall { start: from, end, end_kind, off_cpu: OffCpuSplit::default(), ..*call });
     }
     if call.end <= to {
         return Some(*call);
@@ -128,4 +134,64 @@ fn within(call: &ProbedCall, (from, to): (Ns, Ns)) -> Option<ProbedCall> {
     let preempted_ns = preempted_ns.min(most - blocked_ns - runnable_ns);
     let off_cpu = OffCpuSplit { blocked_ns, runnable_ns, preempted_ns };
     Some(ProbedCall { end: to, end_kind: ProbedEnd::Open, off_cpu, ..*call })
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{Avma, Cpu, Pid, Tid};
+
+    use super::*;
+
+    const WINDOW: (Ns, Ns) = (Ns(1_000), Ns(2_000));
+
+    fn call(start: u64, end: u64, end_kind: ProbedEnd) -> ProbedCall {
+        ProbedCall {
+            function: 0,
+            pid: Pid(1),
+            tid: Tid(1),
+            cpu: Cpu(0),
+            start: Ns(start),
+            end: Ns(end),
+            off_cpu: OffCpuSplit::default(),
+            return_address: None,
+            entry: Avma(0),
+            number: 0,
+            parent: None,
+            probes: 0,
+            depth: 0,
+            end_kind,
+        }
+    }
+
+    /// Start, end and kind of what is in the window.
+    fn seen(start: u64, end: u64, end_kind: ProbedEnd) -> Option<(u64, u64, ProbedEnd)> {
+        within(&call(start, end, end_kind), WINDOW).map(|call| (call.start.0, call.end.0, call.end_kind))
+    }
+
+    #[test]
+    fn a_call_that_is_running_when_the_window_begins_is_open_from_there() {
+        use ProbedEnd::{NoEntry, Open, Return, Unwound};
+        assert_eq!(seen(1_500, 1_500, NoEntry), Some((1_000, 1_500, NoEntry)));
+        // Its entry was probed before the last one was.
+        for end_kind in [Return, Unwound, Open] {
+            assert_eq!(seen(900, 1_500, end_kind), Some((1_000, 1_500, NoEntry)));
+        }
+        assert_eq!(seen(900, 2_100, Return), Some((1_000, 2_000, NoEntry)));
+        assert_eq!(seen(1_000, 1_500, Return), Some((1_000, 1_500, Return)));
+        assert_eq!(seen(1_900, 2_100, Return), Some((1_900, 2_000, Open)));
+    }
+
+    #[test]
+    fn a_call_that_ends_before_the_window_or_begins_after_it_is_not_in_it() {
+        use ProbedEnd::{NoEntry, Return};
+        for (start, end, end_kind) in [
+            (999, 999, NoEntry),
+            (900, 999, Return),
+            (2_001, 2_002, Return),
+            // Entries are no longer probed then.
+            (2_001, 2_001, NoEntry),
+        ] {
+            assert_eq!(seen(start, end, end_kind), None);
+        }
+    }
 }

@@ -1,4 +1,5 @@
-//! Programs and functions, ready for a run; and the run in which all functions are timed from the first to the last.
+//! Programs and functions, ready for a run; and the run in which all functions are timed from the first to
+//! the last.
 
 use std::sync::Arc;
 use std::thread;
@@ -77,8 +78,9 @@ impl Session {
         Ok(session)
     }
 
-    /// Tells the programs of a function's points, and whether its calls are timed, for which all its probes must be there.  Of
-    /// functions that were asked for they are; what else is decided when calls have been counted is told again.
+    /// Tells the programs of a function's points, and whether its calls are timed, for which all its probes
+    /// must be there.  Of functions that were asked for they are; what else is decided when calls have been
+    /// counted is told again.
     ///
     /// # Errors
     /// The kernel does not let us.

@@ -15,6 +15,7 @@ mod filtered;
 mod guest;
 mod kernel;
 mod loss;
+mod overflow_ip;
 mod packets;
 mod sync;
 mod tail;

@@ -103,6 +103,8 @@ cases! {
     overflow_in_a_later_psb_plus
     overflow_in_another_thread
     overflow_in_psb_plus
+    overflow_then_an_address_of_four_bytes
+    overflow_then_an_address_of_four_bytes_that_is_code_twice
     overflow_then_another
     overflow_then_another_in_psb_plus
     overflow_then_compressed_fup

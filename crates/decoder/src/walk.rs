@@ -73,6 +73,11 @@ impl Walk<'_> {
         self.graph.block(self.block).start
     }
 
+    /// There is code at `ip`, and an instruction.
+    pub(crate) fn is_code(&mut self, ip: Avma) -> bool {
+        self.block_at(ip).is_ok()
+    }
+
     fn block_at(&mut self, ip: Avma) -> Walked<BlockId> {
         self.graph.at(self.context, self.space, ip).map_err(|why| no_code(why, ip))
     }

@@ -81,6 +81,7 @@ mod uprobe;
 #[path = "without_uprobe.rs"]
 mod uprobe;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -95,13 +96,19 @@ use tree_config::{ExportConfig, GraphConfig, ShowConfig};
 /// Runs the command with the process's arguments.
 #[must_use]
 pub fn run() -> ExitCode {
-    let command_line = match CommandLine::try_parse() {
+    run_words(std::env::args_os()).into()
+}
+
+/// Runs the command with these arguments, of which the first is the program's name.
+#[must_use]
+pub fn run_words<W: Into<OsString> + Clone>(words: impl IntoIterator<Item = W>) -> Exit {
+    let command_line = match CommandLine::try_parse_from(words) {
         Ok(command_line) => command_line,
         Err(error) => {
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
             // Nobody is there to be told that help could not be printed.
             let _ = error.print();
-            return exit.into();
+            return exit;
         }
     };
     // Where the system refuses, a file that is cut ends us, as it would have before.
@@ -109,16 +116,16 @@ pub fn run() -> ExitCode {
     let dispatched = dispatch(command_line);
     // A file that was cut explains any other error.
     match recording::check_uncut().and(dispatched) {
-        Ok(exit) => exit.into(),
+        Ok(exit) => exit,
         Err(error) => match exit::of_error(&error) {
             Some(exit) => {
                 messages::error(&error);
                 if let Some(advice) = exit::advice(&error) {
                     messages::note(advice);
                 }
-                exit.into()
+                exit
             }
-            None => Exit::Done.into(),
+            None => Exit::Done,
         },
     }
 }

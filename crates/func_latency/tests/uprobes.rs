@@ -9,6 +9,7 @@ mod probing;
 #[path = "uprobes/unharmed.rs"]
 mod unharmed;
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -554,6 +555,29 @@ fn in_a_pid_namespace_of_its_own_a_thread_is_one() {
     let row: Value = serde_json::from_str(rows.lines().next().unwrap()).unwrap();
     assert_eq!((row["tid"].as_str().unwrap(), row["pid"].to_string()), (pid.as_str(), pid.clone()));
     assert!(pid.parse::<u32>().unwrap() < 100, "{pid}");
+}
+
+/// Entries are probed process by process: meanwhile calls begin in the last ones that are not seen to, and
+/// only the one that runs when the window begins is open.
+#[test]
+fn a_thread_has_one_call_that_was_running_when_the_window_began() {
+    let cases: Vec<Case> = (0..12).map(|_| Case::new("naps")).collect();
+    let pids: Vec<String> = cases.iter().map(|case| case.program.id().to_string()).collect();
+    let rows = Path::new(env!("CARGO_TARGET_TMPDIR")).join("uprobes-naps.csv");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
+    command.args(["--backend", "uprobe", "-f", "work", "-d", "0.1", "--max-overhead", "100000000"]);
+    let output = command.args(["-p", &pids.join(","), "--rows"]).arg(&rows).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    if not_permitted(&said) {
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    cases.into_iter().for_each(|case| assert!(case.go().is_empty()));
+    let rows = std::fs::read_to_string(rows).unwrap();
+    let open: Vec<&str> = rows.lines().filter(|row| row.contains(",open_start,")).collect();
+    let thread = |row: &&str| row.split('-').next().unwrap().to_owned();
+    let threads: BTreeSet<String> = open.iter().map(thread).collect();
+    assert_eq!(open.len(), threads.len(), "{open:#?}");
 }
 
 /// The kernel takes the probes away with us.

@@ -223,7 +223,9 @@ fn named(dwarf: &Dwarf<Reader<'_>>, header: UnitHeader<Reader<'_>>, name: &str, 
         if found.entries.is_empty() && !is_hit {
             // Function bodies are most of a unit.
             let end = entry.sibling().filter(|end| !hits.is_in(entry.bytes.end..end.0));
-            end.map(|end| walk.go_to(end));
+            if let Some(end) = end {
+                walk.go_to(end);
+            }
             continue;
         }
         // A definition outside of its class refers to the declaration, which precedes it.

@@ -15,7 +15,7 @@ pub struct ProbedCall {
     pub tid: Tid,
     /// CPU at entry.
     pub cpu: Cpu,
-    /// When the probe at the entry was hit; without an entry, when the return was.
+    /// When the probe at the entry was hit, or the window began ([`ProbedEnd::NoEntry`]).
     pub start: Ns,
     /// When the probe at the end was hit; without one, when the call was certainly still running.
     pub end: Ns,
@@ -51,7 +51,7 @@ pub enum ProbedEnd {
     Unwound,
     /// Its thread ended inside.
     ThreadEnd,
-    /// It returned, and its entry was not seen.
+    /// It was running when the window began.
     NoEntry,
     /// It was running when the probes were removed.
     Open,

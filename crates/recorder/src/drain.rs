@@ -24,6 +24,7 @@ use crate::events::BufferEvents;
 use crate::losses::Losses;
 use crate::newborns::Newborns;
 use crate::output::Output;
+use crate::rounds::{Rounds, Turn};
 use crate::sys::{Ring, tsc};
 
 /// AUXTRACE payloads have whole words (perf's PERF_AUXTRACE_RECORD_ALIGNMENT): zeros are PAD packets.
@@ -45,6 +46,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) clock: TscClock,
     /// Records are read at least so often.
     pub(crate) tick: Duration,
+    pub(crate) rounds: Rounds,
     /// When the window was over, in perf's clock, from when on nothing is enabled any more; [`Ns::MAX`]: it is not.
     pub(crate) ended_at: AtomicU64,
 }
@@ -121,11 +123,18 @@ pub(crate) struct Drain<'a> {
     finished: Vec<Losses>,
     /// Records of one buffer.
     records: Vec<u8>,
+    turn: Turn,
 }
 
 impl<'a> Drain<'a> {
     pub(crate) fn new(shared: &'a Shared<'a>, buffers: Vec<OpenBuffer>) -> Self {
-        let mut drain = Self { shared, buffers: Vec::new(), finished: Vec::new(), records: Vec::new() };
+        let mut drain = Self {
+            shared,
+            buffers: Vec::new(),
+            finished: Vec::new(),
+            records: Vec::new(),
+            turn: shared.rounds.join(),
+        };
         buffers.into_iter().for_each(|buffer| drain.add(buffer));
         drain
     }
@@ -187,10 +196,14 @@ impl<'a> Drain<'a> {
 
     /// Reads all buffers.
     fn pass(&mut self) {
+        self.shared.rounds.begin(&mut self.turn);
         let mut opened = Vec::new();
         for buffer in &mut self.buffers {
             self.records.clear();
             opened.extend(buffer.drain(&mut self.records, self.shared));
+        }
+        if let Some(time) = self.shared.rounds.end(&mut self.turn, || self.shared.now()) {
+            self.shared.output.put(|writer| writer.record(&complete_until(time)));
         }
         self.free_ended();
         opened.into_iter().for_each(|buffer| self.add(buffer));
@@ -214,6 +227,14 @@ impl<'a> Drain<'a> {
             self.finished.push(losses);
         }
     }
+}
+
+/// The record that says up to when the file has everything.
+pub(crate) fn complete_until(time: Ns) -> Vec<u8> {
+    let mut record = Vec::new();
+    let id = SampleId { tid: Tid(-1), cpu: Cpu(u32::MAX), time, ..SampleId::default() };
+    Record::Complete.encode(&id, &mut record);
+    record
 }
 
 impl Drained {

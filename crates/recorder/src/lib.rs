@@ -11,7 +11,7 @@
 //! snapshot    threads and mappings at the start      (build_ids: each file is read once)
 //! session     one recording: open, head of the file, window, end
 //!   window      enable, wait, disable
-//!   drain       buffers to file; newborns: threads that are born meanwhile
+//!   drain       buffers to file, in rounds; newborns: threads that are born meanwhile
 //!   output      the file that all write to           (file_head: what it begins with; new_file: where it comes to be)
 //! started     a program that is started, and not recorded
 //! doctor      what this machine lets us record           (kernel_clock: whether a trace has times)
@@ -47,6 +47,7 @@ pub mod plan;
 pub mod pmu;
 pub mod procfs;
 mod pt_config;
+mod rounds;
 mod sched_side;
 mod session;
 mod snapshot;
@@ -77,3 +78,13 @@ pub use started::StartedProgram;
 pub use sys::{Interrupts, let_large_writes_fail, process_cpu_ns};
 pub use target::Target;
 pub use window::Ended;
+
+/// Reads `bytes` as records of the kernel and as text of `/proc`: for tests of what any bytes do.
+#[doc(hidden)]
+pub fn read_as_records(bytes: &[u8]) {
+    let _ = Losses::none(model::AuxOwner::Cpu(model::Cpu(0))).notice(bytes);
+    let text = String::from_utf8_lossy(bytes);
+    text.lines().for_each(|line| drop(procfs::parse_maps_line(line)));
+    drop(overlay::layers(&text, std::path::Path::new("/merged/file")));
+    drop(text.parse::<CpuList>());
+}

@@ -51,7 +51,7 @@ impl Losses {
     /// Something is missing.
     #[must_use]
     pub fn any(&self) -> bool {
-        self.full + self.collisions + self.partial + self.lost_records > 0
+        [self.full, self.collisions, self.partial, self.lost_records].iter().any(|count| *count > 0)
     }
 
     /// Counts what the kernel's own records say.
@@ -69,7 +69,7 @@ impl Losses {
                     self.partial += counted(AuxRecord::PARTIAL);
                     noticed.full |= flags & AuxRecord::TRUNCATED != 0;
                 }
-                LOST => self.lost_records += word(body, 1),
+                LOST => self.lost_records = self.lost_records.saturating_add(word(body, 1)),
                 FORK => {
                     let (pids, tids) = (word(body, 0), word(body, 1));
                     let (pid, tid) = (Pid(pids as u32 as i32), Tid(tids as u32 as i32));

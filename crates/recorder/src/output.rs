@@ -50,13 +50,13 @@ impl Output {
     /// Completes the file.  Returns its size.
     ///
     /// # Errors
-    /// The first one, whenever it was; all that was written before it can be read.
+    /// The first one, whenever it was.  The file stays as that of a killed recorder then: it may have more
+    /// of one CPU than of another.
     pub(crate) fn finish(self, features: &Features) -> io::Result<u64> {
         let State { writer, error } = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let finished = writer.finish(features);
         match error {
             Some(error) => Err(error),
-            None => finished?.metadata().map(|file| file.len()),
+            None => writer.finish(features)?.metadata().map(|file| file.len()),
         }
     }
 }

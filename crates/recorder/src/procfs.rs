@@ -272,7 +272,7 @@ fn numbers(directory: &Path) -> io::Result<Vec<i32>> {
 }
 
 /// `7f12-7f34 r-xp 0002a000 08:01 1234   /usr/lib/x.so`.
-fn parse_maps_line(line: &str) -> Option<MapsLine> {
+pub(crate) fn parse_maps_line(line: &str) -> Option<MapsLine> {
     let mut rest = line;
     let mut word = || {
         let (word, behind) = rest.split_once(' ').unwrap_or((rest, ""));

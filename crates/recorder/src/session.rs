@@ -24,7 +24,7 @@ use crate::build_ids::BuildIds;
 use crate::clocks;
 use crate::cpu_list::CpuList;
 use crate::descriptors;
-use crate::drain::{Drain, Shared};
+use crate::drain::{Drain, Shared, complete_until};
 use crate::error::RecordError;
 use crate::events::{Attrs, Heirs, KernelCan, Purpose};
 use crate::file_head::{self, Head};
@@ -40,6 +40,7 @@ use crate::plan::{Asked, Layout, Plan};
 use crate::pmu::Pmu;
 use crate::procfs::Proc;
 use crate::pt_config::PtSettings;
+use crate::rounds::Rounds;
 use crate::sched_side::{self, Sched, SchedSource};
 use crate::snapshot::{BuildIdOf, Snapshot};
 use crate::sys::{HeldChild, Interrupts};
@@ -269,6 +270,8 @@ impl Session {
         let writer =
             file_head::write(file, &head, &buffers, job.features, &snapshots).map_err(not_written)?;
         let output = Output::new(writer);
+        let start = clocks::now(clock);
+        output.put(|writer| writer.record(&complete_until(start)));
         let newborns = Newborns::new(&opener, job.build_id, request.follow, &snapshots, &buffers);
         let wanted = opener.plan.layout == Layout::Threads && !matches!(request.target, Target::Threads(_));
         let shared = Shared {
@@ -279,6 +282,7 @@ impl Session {
             events: Mutex::new(Vec::new()),
             clock,
             tick: if wanted { NEWBORN_TICK } else { TICK },
+            rounds: Rounds::new(start),
             ended_at: AtomicU64::new(u64::MAX),
         };
         if let Some(newborns) = shared.newborns {

@@ -14,6 +14,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::attach::{OpenBuffer, Opener, Places};
+use crate::clocks;
 use crate::cpu_list::CpuList;
 use crate::drain::{Drain, Shared};
 use crate::events::{Attrs, Heirs, KernelCan, Purpose};
@@ -25,6 +26,7 @@ use crate::plan::{Layout, Plan};
 use crate::pmu::Pmu;
 use crate::procfs::Proc;
 use crate::pt_config::PtSettings;
+use crate::rounds::Rounds;
 use crate::snapshot::Snapshot;
 use crate::workers::Workers;
 
@@ -86,6 +88,7 @@ fn recorded(
         events: Mutex::new(vec![]),
         clock,
         tick: Duration::from_millis(1),
+        rounds: Rounds::new(clocks::now(clock)),
         ended_at: AtomicU64::new(u64::MAX),
     };
     let drain = Drain::new(&shared, buffers);

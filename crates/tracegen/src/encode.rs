@@ -176,6 +176,7 @@ fn aux_buffer(world: &mut World<'_>) -> AuxBuffer {
         cr3: options.traces_kernel().then(|| world.program.pid.0 as u64 * PAGE_TABLES),
         psb_bytes: 2048 << options.psb_period,
         whole_psb_ip: options.whole_psb_ip,
+        ovf_ip: options.ovf_ip,
     };
     let first_overflow = if options.ovf_ms > 0.0 {
         Time::START.plus_us(1000.0 * world.rng.exponential(options.ovf_ms))

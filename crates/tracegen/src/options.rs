@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser};
+use clap::{Args, Parser, ValueEnum};
 
 /// How a run is to be recorded.  The defaults are those of [`Options::default`].
 #[derive(Args, Clone, Debug, PartialEq)]
@@ -118,6 +118,9 @@ pub struct Options {
     /// Mean length of an overflow.
     #[arg(long, value_name = "US", default_value_t = 30.0)]
     pub ovf_us: f64,
+    /// How the first address after an overflow is compressed.
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = OverflowIp::Whole)]
+    pub ovf_ip: OverflowIp,
     /// Probability that the driver finds the AUX buffer full (TRUNCATED) when it takes data out.
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     pub trunc: f64,
@@ -145,6 +148,17 @@ pub struct Options {
     /// Also write PREFIX.N.pt, the bytes of buffer N, and PREFIX.maps, the mappings.
     #[arg(long, value_name = "PREFIX")]
     pub raw: Option<PathBuf>,
+}
+
+/// How the first address after an overflow is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OverflowIp {
+    /// Not at all.
+    Whole,
+    /// Against the last one before the overflow (SDM, "Overflow (OVF) Packet").
+    Kept,
+    /// Against 0, as libipt takes it.
+    Zero,
 }
 
 /// How old TSC packets are at their place in the trace, in core cycles: from least to most.
@@ -252,6 +266,7 @@ impl Default for Options {
             whole_psb_ip: false,
             ovf_ms: 0.0,
             ovf_us: 30.0,
+            ovf_ip: OverflowIp::Whole,
             trunc: 0.0,
             drain_us: 300.0,
             chunk_kb: 1024,

@@ -14,6 +14,7 @@ use model::Avma;
 use packet::{LastIp, Packet, Tnt, encode};
 
 use crate::clock::Time;
+use crate::options::OverflowIp;
 use crate::pt_clock::{PtClock, TimingConfig};
 use crate::return_stack::ReturnStack;
 use crate::rng::Rng;
@@ -38,6 +39,7 @@ pub(crate) struct UnitConfig {
     pub(crate) psb_bytes: u64,
     /// The FUP of a PSB+ has six bytes of address, also where the upper ones are zero.
     pub(crate) whole_psb_ip: bool,
+    pub(crate) ovf_ip: OverflowIp,
 }
 
 /// What becomes of the packets.
@@ -412,9 +414,11 @@ impl TraceUnit {
         self.output = Output::On;
         self.counts.ovf += 1;
         self.put(&Packet::Ovf);
-        // What is compressed behind it refers to what was in front of it (SDM, OVF packet). No processor of ours was seen to
-        // compress it, and libipt would take it for one that refers to nothing.
-        self.next_ip_is_whole = true;
+        match self.config.ovf_ip {
+            OverflowIp::Whole => self.next_ip_is_whole = true,
+            OverflowIp::Kept => (),
+            OverflowIp::Zero => self.last_ip.reset(),
+        }
         self.clock.forget_all_but(9, now);
         self.cyc(now);
         self.time(now);

@@ -1,12 +1,9 @@
 //! Any bytes as an object that was mapped.
 
-use std::path::PathBuf;
-use std::sync::OnceLock;
-
 use image::{Image, ImageOptions, Query};
 use model::{Avma, CodeSource as _, FunctionId, FunctionLookup as _, Ns, ObjectId, Svma};
 
-use crate::program;
+use crate::{program, scratch};
 
 const START: u64 = 0x10_0000;
 const LEN: u64 = 0x10_0000;
@@ -19,7 +16,7 @@ const MAX_FUNCTIONS: usize = 64;
 /// # Panics
 /// If neither, or if answers contradict each other.
 pub fn elf(bytes: &[u8]) {
-    let path = file(bytes);
+    let path = scratch::file("object", bytes);
     let image = Image::load(&[program::mapping(&path, START, LEN)], &ImageOptions::default());
     image.problems().iter().for_each(|problem| assert!(!problem.what.is_empty()));
     let space = image.space(program::PID, Ns(0));
@@ -66,15 +63,4 @@ fn ask(image: &Image, any: Option<FunctionId>) {
     }
     let _ = image.stack_switchers();
     let _ = image.inlined_sites(&symbol, None);
-}
-
-/// A file with these bytes: the one before is gone.
-fn file(bytes: &[u8]) -> PathBuf {
-    static DIRECTORY: OnceLock<tempfile::TempDir> = OnceLock::new();
-    let directory = DIRECTORY.get_or_init(|| tempfile::tempdir().unwrap());
-    let path = directory.path().join(format!("object-{:?}", std::thread::current().id()));
-    // A new file: the old one's pages may still be mapped.
-    let _ = std::fs::remove_file(&path);
-    std::fs::write(&path, bytes).unwrap();
-    path
 }

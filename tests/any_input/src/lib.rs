@@ -9,25 +9,39 @@
 //! flow       PT stream     -> branches and gaps over the code of a real program -> report
 //! perfdata   file or pipe  -> recording -> branches and gaps -> report
 //! elf        object file   -> functions, names, lines, code
+//! lines      DWARF         -> lines of the program's code
+//! files      names, file   -> jitdump, perf map or object -> code, functions, bundle
+//! command    options, rows, recording -> reports, exports, bundle
+//! wires      records       -> what the recorder and probes make of them
 //! ```
 //!
 //! `fuzz/` runs them under libFuzzer with the corpora in `fuzz/corpus`; `tests/corpus.rs` runs the same corpora
 //! through them on any toolchain.
 #![allow(clippy::unwrap_used, reason = "a check fails by panicking")]
 
+mod command;
 mod elf;
+mod files;
 mod flow;
+mod input;
+mod lines;
 mod packets;
 mod perfdata;
 mod pipeline;
 mod program;
+mod scratch;
 mod stream;
+mod wires;
 
+pub use command::command;
 pub use elf::elf;
+pub use files::files;
 pub use flow::flow;
+pub use lines::lines;
 pub use packets::packets;
 pub use perfdata::perfdata;
 pub use stream::mutate as mutate_stream;
+pub use wires::wires;
 
 /// A check, by the name of its fuzz target and corpus.
 #[derive(Clone, Copy, Debug)]
@@ -39,9 +53,13 @@ pub struct Check {
 }
 
 /// All of them.
-pub const CHECKS: [Check; 4] = [
+pub const CHECKS: [Check; 8] = [
     Check { name: "packets", run: packets },
     Check { name: "flow", run: flow },
     Check { name: "perfdata", run: perfdata },
     Check { name: "elf", run: elf },
+    Check { name: "lines", run: lines },
+    Check { name: "files", run: files },
+    Check { name: "command", run: command },
+    Check { name: "wires", run: wires },
 ];

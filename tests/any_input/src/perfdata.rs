@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use image::{Image, ImageOptions};
+use image::{Image, ImageOptions, KernelOptions};
 
 use crate::{pipeline, program};
 
@@ -32,7 +32,8 @@ pub fn perfdata(bytes: &[u8]) {
         });
     }
     // Only the program of the corpora is found, whatever the file names.
-    let options = ImageOptions { symfs: Some(program::directory()), ..ImageOptions::default() };
+    let kernel = KernelOptions { kcore: Some(program::directory().join("kernel")), vmlinux: None };
+    let options = ImageOptions { symfs: Some(program::directory()), kernel, ..ImageOptions::default() };
     let image = Image::load(&recording.sideband, &options);
     let functions = program::functions(&image);
     pipeline::check(&recording, &image, &functions, SEGMENT_BYTES);

@@ -48,6 +48,21 @@ fn elf() {
 }
 
 #[test]
+fn lines() {
+    run("lines");
+}
+
+#[test]
+fn files() {
+    run("files");
+}
+
+#[test]
+fn wires() {
+    run("wires");
+}
+
+#[test]
 fn mutated_streams() {
     let is_full_run = std::env::var_os("FUNC_LATENCY_FULL").is_some_and(|v| v != "0" && !v.is_empty());
     let seeds = corpus("flow");

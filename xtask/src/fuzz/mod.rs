@@ -13,10 +13,13 @@ use crate::layout;
 use crate::process::{self, Result, cargo};
 
 /// The targets; each has a corpus of the same name.
-const TARGETS: [&str; 4] = ["packets", "flow", "perfdata", "elf"];
+const TARGETS: [&str; 8] = ["packets", "flow", "perfdata", "elf", "lines", "files", "command", "wires"];
 
 /// How long each runs unless told otherwise.
 const DURATION: Duration = Duration::from_secs(30 * 60);
+
+/// How long a target runs in its turn.
+const TURN: Duration = Duration::from_secs(60);
 
 /// What one input may take.  Inputs are small, so this is far above what any needs.
 const INPUT_BYTES: u64 = 1 << 16;
@@ -25,14 +28,42 @@ const MEMORY_MB: u64 = 1024;
 
 const VERSION: &str = "0.13.2";
 
-/// `fuzz [TARGET..] [--seconds N] | --seeds`.
+/// `fuzz [TARGET..] [--seconds N | --minutes N] | --seeds`.
 pub(crate) fn run(arguments: &[&str]) -> Result {
     if arguments == ["--seeds"] {
         return seeds::make();
     }
-    let (targets, duration) = parse(arguments)?;
+    let (targets, time) = parse(arguments)?;
     install()?;
-    targets.iter().try_for_each(|target| run_target(target, duration))
+    match time {
+        Time::Each(duration) => targets.iter().try_for_each(|target| run_target(target, duration)),
+        Time::All(duration) => {
+            by_turns(duration, targets.len(), |index, turn| run_target(targets[index], turn))
+        }
+    }
+}
+
+/// How long to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Time {
+    /// Each target, one after the other.
+    Each(Duration),
+    /// All together, in turns.
+    All(Duration),
+}
+
+/// Runs each of so many in turns of [`TURN`], until together they have run for `time`.
+fn by_turns(time: Duration, count: usize, mut run: impl FnMut(usize, Duration) -> Result) -> Result {
+    let mut left = time;
+    for index in (0..count).cycle() {
+        let turn = TURN.min(left);
+        if turn.is_zero() {
+            break;
+        }
+        run(index, turn)?;
+        left -= turn;
+    }
+    Ok(())
 }
 
 /// All targets for their full time.
@@ -40,15 +71,17 @@ pub(crate) fn full() -> Result {
     run(&[])
 }
 
-fn parse<'a>(arguments: &[&'a str]) -> Result<(Vec<&'a str>, Duration)> {
-    let (mut targets, mut duration) = (Vec::new(), DURATION);
+fn parse<'a>(arguments: &[&'a str]) -> Result<(Vec<&'a str>, Time)> {
+    let (mut targets, mut time) = (Vec::new(), Time::Each(DURATION));
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
+        let mut number = || {
+            let number = words.next().and_then(|number| number.parse::<u32>().ok());
+            number.ok_or(format!("fuzz: {word} needs a number"))
+        };
         match *word {
-            "--seconds" => {
-                let seconds = words.next().and_then(|seconds| seconds.parse().ok());
-                duration = Duration::from_secs(seconds.ok_or("fuzz: --seconds needs a number")?);
-            }
+            "--seconds" => time = Time::Each(Duration::from_secs(number()?.into())),
+            "--minutes" => time = Time::All(Duration::from_secs(u64::from(number()?) * 60)),
             target if TARGETS.contains(&target) => targets.push(target),
             other => return Err(format!("fuzz: no target {other}; there are {}", TARGETS.join(", "))),
         }
@@ -56,7 +89,7 @@ fn parse<'a>(arguments: &[&'a str]) -> Result<(Vec<&'a str>, Duration)> {
     if targets.is_empty() {
         targets = TARGETS.to_vec();
     }
-    Ok((targets, duration))
+    Ok((targets, time))
 }
 
 /// cargo-fuzz, if it is missing.
@@ -95,10 +128,24 @@ mod tests {
 
     #[test]
     fn all_targets_unless_some_are_named() {
-        assert_eq!(parse(&[]), Ok((TARGETS.to_vec(), DURATION)));
-        assert_eq!(parse(&["elf", "--seconds", "5"]), Ok((vec!["elf"], Duration::from_secs(5))));
+        assert_eq!(parse(&[]), Ok((TARGETS.to_vec(), Time::Each(DURATION))));
+        let (five, minutes) = (Duration::from_secs(5), Duration::from_secs(300));
+        assert_eq!(parse(&["elf", "--seconds", "5"]), Ok((vec!["elf"], Time::Each(five))));
+        assert_eq!(parse(&["--minutes", "5"]), Ok((TARGETS.to_vec(), Time::All(minutes))));
         assert!(parse(&["pakets"]).is_err_and(|e| e.starts_with("fuzz: no target pakets")));
         assert!(parse(&["--seconds"]).is_err());
+    }
+
+    #[test]
+    fn targets_run_in_turns_until_the_time_is_over() {
+        let mut turns = vec![];
+        let run = |index, turn: Duration| {
+            turns.push((index, turn.as_secs()));
+            Ok(())
+        };
+        assert_eq!(by_turns(Duration::from_secs(200), 3, run), Ok(()));
+        assert_eq!(turns, [(0, 60), (1, 60), (2, 60), (0, 20)]);
+        assert_eq!(by_turns(TURN, 1, |_, _| Err("found".to_owned())), Err("found".to_owned()));
     }
 
     #[test]

@@ -19,7 +19,7 @@ const PROGRAM: &str = "/usr/bin/tiny";
 
 /// A recording: its name, how the flow target is told of it (see `any_input::flow`), the options of
 /// `tracegen encode`.
-const RECORDINGS: [(&str, u8, &[&str]); 9] = [
+const RECORDINGS: [(&str, u8, &[&str]); 10] = [
     ("plain", 0x00, &[]),
     ("noretcomp", 0x02, &["--noretcomp"]),
     ("longtnt", 0x00, &["--long-tnt"]),
@@ -29,6 +29,7 @@ const RECORDINGS: [(&str, u8, &[&str]); 9] = [
     ("ovf", 0x00, &["--ovf-ms=0.005", "--ovf-us=0.5"]),
     ("interrupts", 0x40, &["--tick-us=1"]),
     ("cpu", 0x10, &["--per-cpu", "--ncpu=1", "--switch=3", "--tick-us=5"]),
+    ("kernel", 0x00, &["--kernel", "--tick-us=2"]),
 ];
 
 /// A PSB as often as possible.
@@ -84,7 +85,19 @@ pub(super) fn make() -> Result {
             write(&seed("packets", name), &stream)?;
         }
     }
-    write(&seed("packets", "rare"), &RARE_PACKETS.concat())
+    write(&seed("packets", "rare"), &RARE_PACKETS.concat())?;
+    kernel(&scratch)?;
+    let mut others = cargo();
+    others.args(["run", "--quiet", "--package", "any_input", "--bin", "fuzz_seeds"]);
+    process::run(others.arg(layout::root().join("fuzz/corpus")))
+}
+
+/// The kernel of the recording that has one, where `any_input` looks for its text.
+fn kernel(scratch: &Path) -> Result {
+    ["kcore", "kallsyms", "modules"].iter().try_for_each(|name| {
+        let bytes = read(&scratch.join("kernel").join(name))?;
+        write(&layout::root().join("fuzz/program/kernel").join(name), &bytes)
+    })
 }
 
 /// Compiles with `-O2 -g` and no library.

@@ -265,7 +265,7 @@ impl Base {
     /// `crystal_ticks` after the TMA, the TSC exceeds that of the TMA by at most `lag`.
     fn is_soon(&self, crystal_ticks: u64, ratio: CrystalRatio, lag: u128) -> bool {
         let at = (u128::from(self.tsc) << FRACTION) + self.ticks(crystal_ticks, ratio.low);
-        at <= (u128::from(self.tma.0 + 1) << FRACTION) + lag
+        at <= ((u128::from(self.tma.0) + 1) << FRACTION) + lag
     }
 }
 

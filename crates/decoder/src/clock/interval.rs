@@ -193,7 +193,8 @@ impl Interval {
         let cycle = self.cycle.unwrap_or(Range { low: 0, high: 0 });
         let fits = |ticks: Option<u64>| ticks.is_some_and(|ticks| ticks < ROOM);
         let longest = all.most.checked_add(unseen)?.checked_mul(cycle.high.max(1));
-        if !fits(longest) || left_hi.max(right.hi) - from >= (2 * ROOM).into() {
+        let is_near = |at: u128| at >= from && at - from < (2 * ROOM).into();
+        if !fits(longest) || ![left_hi, right.lo, right.best, right.hi].into_iter().all(is_near) {
             return None;
         }
         let [left_lo, left, left_hi, right_lo, right, right_hi] =

@@ -8,11 +8,11 @@
 //! TIP.  Execution goes on where all hypotheses that fit make the same choices; otherwise it stays lost.
 
 use model::{Avma, GapCause};
-use packet::{Packet, Tnt};
+use packet::{LastIp, Packet, Tnt};
 
 use super::loss::is_missing_code;
 use super::{Flow, State};
-use crate::reader::Item;
+use crate::reader::{Item, Reader};
 use crate::walk::{Choices, Step, Trial, TrialState};
 
 /// Packets that a hypothesis is held against.
@@ -70,7 +70,7 @@ impl Flow<'_> {
         let mut is_only = true;
         for count in 0..=all.len() {
             let bits = Tnt::new(all.bits(), count);
-            let Some(choices) = self.choices_after(ip, bits) else { continue };
+            let Some(choices) = self.choices_after((ip, self.last_ip), bits, self.reader) else { continue };
             match &found {
                 None => found = Some((bits, choices)),
                 Some((_, first)) if *first == choices => is_only = false,
@@ -83,10 +83,15 @@ impl Flow<'_> {
         found.map(|(bits, _)| bits)
     }
 
-    /// The choices of packets after a TIP to `ip`, if `bits` come first; none if code and packets contradict each other.
-    fn choices_after(&mut self, ip: Avma, bits: Tnt) -> Option<Choices> {
+    /// The choices of the packets in `reader` from `ip` on, if `bits` come first; none if code and packets
+    /// contradict each other.
+    pub(super) fn choices_after(
+        &mut self,
+        (ip, mut last_ip): (Avma, LastIp),
+        bits: Tnt,
+        mut reader: Reader<'_>,
+    ) -> Option<Choices> {
         let truncation = self.segment.truncations.get(self.next_truncation).copied();
-        let (mut reader, mut last_ip) = (self.reader, self.last_ip);
         let mut trial = Trial::at(&mut self.walk, ip, bits)?;
         let mut trying = trial.bits();
         for _ in 0..MAX_PACKETS {

@@ -89,6 +89,7 @@ impl Flow<'_> {
         self.forget_calls();
         self.lose(GapCause::Overflow, at, false);
         self.clock.lost();
+        self.choose_last_ip();
     }
 
     /// The kernel lost data behind the next truncation; whole packets end at `offset`.

@@ -112,7 +112,7 @@ fn terminator(instruction: &Insn<'_>, detail: &InsnDetail<'_>) -> Option<Termina
         "ret" => Terminator::Return,
         "jmp" => target().map_or(Terminator::IndirectJump, |to| Terminator::Jump { to }),
         "call" => target().map_or(Terminator::IndirectCall, |to| Terminator::Call { to, push: to.0 != next }),
-        _ if is_in(X86InsnGroup::X86_GRP_JUMP as u32) && target().is_some() => {
+        _ if is_in(X86InsnGroup::X86_GRP_JUMP) && target().is_some() => {
             Terminator::Conditional { taken: target()? }
         }
         _ if is_in(InsnGroupType::CS_GRP_INT)

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use model::{AuxBuffer, AuxOffset, AuxOwner, AuxPiece, AuxRecord, Cpu, Damage, Tid};
+use model::{AuxBuffer, AuxOffset, AuxOwner, AuxPiece, AuxRecord, Cpu, Damage, Ns, Tid};
 
 use super::bytes::Cursor;
 use super::records::Record;
@@ -130,6 +130,26 @@ impl<'a> Buffers<'a> {
                 }
             }
             self.said.push(said);
+        }
+    }
+
+    /// What the kernel had written by then is all that there is.
+    pub(super) fn end_at(&mut self, until: Ns) {
+        self.said.retain(|said| said.record.time.is_none_or(|time| time <= until));
+        let mut ends: BTreeMap<u32, AuxOffset> = BTreeMap::new();
+        for said in &self.said {
+            if let Some(index) = self.index_of(said) {
+                let end = ends.entry(index).or_insert(AuxOffset(0));
+                *end = (*end).max(said.record.end());
+            }
+        }
+        for buffer in self.by_index.values_mut() {
+            let end = ends.get(&buffer.index).map_or(0, |end| end.0);
+            for piece in &mut buffer.pieces {
+                let len = usize::try_from(end.saturating_sub(piece.offset.0)).unwrap_or(usize::MAX);
+                piece.bytes = piece.bytes.get(..len).unwrap_or(piece.bytes);
+            }
+            buffer.pieces.retain(|piece| !piece.bytes.is_empty());
         }
     }
 

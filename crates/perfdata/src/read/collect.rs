@@ -60,6 +60,10 @@ struct Collector<'a, 'l> {
     buffers: Buffers<'a>,
     sideband: Kept,
     time_span: Option<(Ns, Ns)>,
+    /// Everything from before it is in the file, as a recorder of ours has said.
+    complete_until: Option<Ns>,
+    /// The file ends before the recording did.
+    is_cut: bool,
     features: Features,
     tracepoints: Tracepoints,
     damage: Option<Damage>,
@@ -78,6 +82,8 @@ impl<'a, 'l> Collector<'a, 'l> {
             buffers: Buffers::default(),
             sideband: Kept::of_file(parts.all_bytes()),
             time_span: None,
+            complete_until: None,
+            is_cut: false,
             features: Features::default(),
             tracepoints: Tracepoints::default(),
             damage: None,
@@ -118,11 +124,17 @@ impl<'a, 'l> Collector<'a, 'l> {
         let data = header.data;
         let killed = data.size == 0;
         let end = data.end().filter(|end| !killed && *end <= file_end);
+        self.is_cut = end.is_none();
         self.walk(Records::new(bytes, data.offset, end.unwrap_or(file_end), end.is_none()));
         match end {
             Some(end) => self.feature_sections(bytes, header, end),
             None if killed => {
-                self.damaged(file_end, "the recorder was stopped before it closed the file; read to its end");
+                let read = match self.complete_until {
+                    Some(until) => format!("up to {} ns, when all buffers had been read last", until.0),
+                    None => "to its end".to_owned(),
+                };
+                let what = format!("the recorder was stopped before it closed the file; read {read}");
+                self.damaged(file_end, what);
             }
             None => {
                 let missing = (u128::from(data.offset) + u128::from(data.size)) - u128::from(file_end);
@@ -312,7 +324,9 @@ impl<'a, 'l> Collector<'a, 'l> {
             let time = said.time.or_else(|| sideband::own_time(record.kind, body));
             (said, time, sideband::read(record, body).ok_or_else(short)?)
         };
-        if let Some(time) = time {
+        if is_complete_until(record, &body) {
+            self.complete_until = self.complete_until.max(time);
+        } else if let Some(time) = time {
             let (first, last) = self.time_span.unwrap_or((time, time));
             self.time_span = Some((first.min(time), last.max(time)));
         }
@@ -377,6 +391,9 @@ impl<'a, 'l> Collector<'a, 'l> {
                 instead: "record them with the same cyc, mtc and mtc_period",
             });
         };
+        if !pt.snapshot {
+            self.forget_what_is_not_complete();
+        }
         let first_pid = self.features.asked_pid().or_else(|| first_comm(&self.sideband.records));
         for record in &mut self.sideband.records {
             if let Sideband::Mmap(mmap) = &mut record.body {
@@ -409,6 +426,15 @@ impl<'a, 'l> Collector<'a, 'l> {
         })
     }
 
+    /// A file that was cut may have more of one CPU than of another: from when on it has not everything of
+    /// all, it has nothing.
+    fn forget_what_is_not_complete(&mut self) {
+        let Some(until) = self.complete_until.filter(|_| self.is_cut) else { return };
+        self.sideband.records.retain(|record| record.time.is_none_or(|time| time <= until));
+        self.time_span = self.time_span.map(|(first, last)| (first, last.min(until).max(first)));
+        self.buffers.end_at(until);
+    }
+
     /// Which CPUs the trace and the switch records are of, where each has a buffer.
     fn coverage(&self, info: &TraceInfo) -> CpuCoverage {
         let on = |of: &dyn Fn(&Event) -> bool| {
@@ -428,6 +454,12 @@ impl<'a, 'l> Collector<'a, 'l> {
         let events = if names.is_empty() { of_attrs() } else { names };
         Refusal::NoIntelPt { events, damage: self.damage }
     }
+}
+
+/// LOST_SAMPLES of none: see `Record::Complete` of the writer.
+fn is_complete_until(record: &Record<'_>, body: &Sideband) -> bool {
+    matches!(body, Sideband::Other { record_type: records::LOST_SAMPLES })
+        && Cursor::new(record.body).u64() == Some(0)
 }
 
 fn too_short(record: &Record<'_>) -> String {

@@ -6,6 +6,7 @@ use super::bytes::{self, Cursor};
 
 pub(super) const MMAP: u32 = 1;
 pub(super) const LOST: u32 = 2;
+pub(super) const LOST_SAMPLES: u32 = 13;
 pub(super) const COMM: u32 = 3;
 pub(super) const EXIT: u32 = 4;
 pub(super) const FORK: u32 = 7;

@@ -14,6 +14,7 @@ const FORK: u32 = 7;
 const MMAP2: u32 = 10;
 const AUX: u32 = 11;
 const ITRACE_START: u32 = 12;
+const LOST_SAMPLES: u32 = 13;
 const SWITCH: u32 = 14;
 const SWITCH_CPU_WIDE: u32 = 15;
 
@@ -144,6 +145,9 @@ pub enum Record<'a> {
         /// How many.
         count: u64,
     },
+    /// Everything from before [`SampleId::time`] is in the file: as LOST_SAMPLES of no samples, which perf
+    /// passes over.
+    Complete,
     /// New trace data.
     Aux {
         /// Where in the buffer's stream.
@@ -207,6 +211,7 @@ impl Record<'_> {
             Self::Fork { .. } => (FORK, 0),
             Self::Exit { .. } => (EXIT, 0),
             Self::Lost { .. } => (LOST, 0),
+            Self::Complete => (LOST_SAMPLES, 0),
             Self::Aux { .. } => (AUX, 0),
             Self::ItraceStart { .. } => (ITRACE_START, 0),
             Self::Switch { out, preempted } => (SWITCH, switch(*out, *preempted)),
@@ -244,6 +249,7 @@ impl Record<'_> {
                 to.u64(id.id);
                 to.u64(*count);
             }
+            Self::Complete => to.u64(0),
             Self::Aux { offset, size, flags } => {
                 [offset, size, flags].into_iter().for_each(|&value| to.u64(value));
             }

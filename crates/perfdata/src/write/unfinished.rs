@@ -5,7 +5,9 @@ use std::path::Path;
 
 use model::{AuxOffset, AuxOwner, ClockOffsets, Cpu, CpuModel, Ns};
 
-use super::{AuxChunk, ClockSample, Event, EventId, Features, IntelPtInfo, Writer, time_conv};
+use super::{
+    AuxChunk, ClockSample, Event, EventId, Features, IntelPtInfo, Record, SampleId, Writer, time_conv,
+};
 use crate::write::tests::info;
 use crate::write::{Attr, PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
 
@@ -74,6 +76,45 @@ fn a_killed_recorder_leaves_the_machine_and_half_a_payload() {
     let pieces: Vec<usize> = recording.buffers[0].pieces.iter().map(|piece| piece.bytes.len()).collect();
     assert_eq!(pieces, [8, 30]);
     assert!(recording.damage.is_some());
+}
+
+/// Trace and records of one CPU were there up to the kill, and of another one up to 10 ms before: a thread
+/// that had come back to that one meanwhile seemed to have slept.
+#[test]
+fn of_a_killed_recorder_all_cpus_end_together() {
+    let mut writer = started(Cursor::new(vec![]));
+    let mut put = |time: u64, cpu: u32, record: &Record<'_>| {
+        let mut bytes = vec![];
+        record.encode(&SampleId { time: Ns(time), cpu: Cpu(cpu), ..SampleId::default() }, &mut bytes);
+        writer.record(&bytes).unwrap();
+    };
+    let aux = |offset| Record::Aux { offset, size: 8, flags: 0 };
+    let switch = Record::Switch { out: true, preempted: false };
+    for (time, cpu, record) in [
+        (2_000, 0, &aux(0)),
+        (2_100, 1, &aux(0)),
+        (2_200, u32::MAX, &Record::Complete),
+        (2_200, 1, &switch),
+        (2_201, 1, &switch),
+        (2_300, 1, &aux(8)),
+    ] {
+        put(time, cpu, record);
+    }
+    for (index, offset) in [(0, 0), (1, 0), (1, 8)] {
+        let chunk =
+            AuxChunk { index, owner: AuxOwner::Cpu(Cpu(index)), offset: AuxOffset(offset), reference: 5 };
+        writer.aux(&chunk, &[b"abcdefgh"]).unwrap();
+    }
+    let killed = writer.out.clone().into_inner();
+    let whole = writer.finish(&Features::default()).unwrap().into_inner();
+    let read = |file: &[u8]| {
+        let recording = crate::parse(file, Path::new("killed")).unwrap();
+        let lens: Vec<u64> = recording.buffers.iter().map(model::AuxBuffer::len).collect();
+        (lens, recording.time_span, recording.sideband.len(), recording.damage.map(|damage| damage.what))
+    };
+    assert_eq!(read(&whole), (vec![8, 16], Some((Ns(2_000), Ns(2_300))), 2, None));
+    let said = "the recorder was stopped before it closed the file; read up to 2200 ns, when all buffers had been read last";
+    assert_eq!(read(&killed), (vec![8, 8], Some((Ns(2_000), Ns(2_200))), 1, Some(said.to_owned())));
 }
 
 /// Its record had size 0, at which every reader stops.

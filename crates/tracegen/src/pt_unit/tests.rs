@@ -33,6 +33,7 @@ fn unit(change: impl FnOnce(&mut UnitConfig)) -> TraceUnit {
         cr3: None,
         psb_bytes: 4096,
         whole_psb_ip: false,
+        ovf_ip: OverflowIp::Whole,
     };
     change(&mut config);
     let mut unit = TraceUnit::new(config, 30);
@@ -203,6 +204,29 @@ fn a_low_address_in_a_psb_is_short_or_whole() {
         let found = |wanted| (0..bytes.len()).any(|at| decode(&bytes[at..], Context::Flow) == Ok(wanted));
         assert!(found((fup, 1 + [4, 6][usize::from(whole_psb_ip)])), "{bytes:x?}");
         assert!(found((tip, 3)), "{bytes:x?}");
+    }
+}
+
+#[test]
+fn the_first_address_after_an_overflow_is_whole_or_refers_to_the_last_one_or_to_zero() {
+    let (low, high) = (0x40_1000, 0x7f52_0040_1000);
+    for (ovf_ip, ip, ip_bytes) in [
+        (OverflowIp::Whole, high, 3),
+        (OverflowIp::Kept, high, 2),
+        (OverflowIp::Kept, low, 3),
+        (OverflowIp::Zero, high, 3),
+        (OverflowIp::Zero, low, 2),
+    ] {
+        let mut u = unit(|config| config.ovf_ip = ovf_ip);
+        u.enter(Avma(0x7f52_1234_0000), T);
+        u.begin_overflow(T);
+        u.end_overflow(Some(Avma(ip)), T);
+        let (_, bytes) = u.take();
+        let stored = packet::IpPayload::stored_len(ip_bytes).unwrap();
+        let value = ip & (u64::MAX >> (64 - 8 * stored));
+        let fup = Packet::Fup(packet::IpPayload { ip_bytes, value });
+        let found = (0..bytes.len()).any(|at| decode(&bytes[at..], Context::Flow) == Ok((fup, 1 + stored)));
+        assert!(found, "{ovf_ip:?} {ip:x}: {bytes:x?}");
     }
 }
 

@@ -29,19 +29,30 @@ fn libipt() -> Box<Libipt> {
 }
 
 fn transfers_agree(fixture: &Fixture, opened: &Opened<'_>) -> bool {
+    let keeps_ip = fixture.options.contains("--ovf-ip=kept");
     let mut all = Comparison::default();
     for buffer in &opened.recording.buffers {
         let stream = Stream::new(buffer);
         for part in stream.parts(buffer) {
             let ours = decode_alone(opened, &part, Box::new(OwnDecoder::default()));
             let theirs = decode_alone(opened, &part, libipt());
-            all.add(side_by_side::compare(&ours, &theirs, &stream));
+            all.add(side_by_side::compare(&ours, &theirs, &stream, keeps_ip));
         }
     }
-    let Comparison { same, into_overflow, gaps_of_one, stale_returns, hidden_jumps, not_held, differs } = all;
+    let Comparison {
+        same,
+        into_overflow,
+        gaps_of_one,
+        stale_returns,
+        hidden_jumps,
+        zeroed,
+        not_held,
+        differs,
+    } = all;
     println!(
         "{}: {same} events are the same; {into_overflow} into an overflow only ours, {gaps_of_one} gaps only of one; libipt \
-         is wrong at {stale_returns} stale returns and {hidden_jumps} hidden jumps, {not_held} of our events there",
+         is wrong at {stale_returns} stale returns, {hidden_jumps} hidden jumps and {zeroed} addresses after overflows, \
+         {not_held} of our events there",
         fixture.name
     );
     if let Some(difference) = &differs {

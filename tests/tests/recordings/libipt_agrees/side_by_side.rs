@@ -63,6 +63,9 @@ pub(crate) struct Comparison {
     pub(crate) stale_returns: u64,
     /// Conditional jumps that left the IP filter with a TIP.PGD without address.
     pub(crate) hidden_jumps: u64,
+    /// Addresses after an overflow that libipt completes with 0, and the processor compressed against the
+    /// last one.
+    pub(crate) zeroed: u64,
     /// Our events from a wrong way of libipt to the next PSB.
     pub(crate) not_held: u64,
     pub(crate) differs: Option<String>,
@@ -75,18 +78,22 @@ impl Comparison {
         self.gaps_of_one += other.gaps_of_one;
         self.stale_returns += other.stale_returns;
         self.hidden_jumps += other.hidden_jumps;
+        self.zeroed += other.zeroed;
         self.not_held += other.not_held;
         self.differs = self.differs.take().or(other.differs);
     }
 }
 
 /// Holds libipt's events against ours.
-pub(crate) fn compare(ours: &Threads, theirs: &Threads, stream: &Stream) -> Comparison {
+///
+/// `keeps_ip`: the processor keeps the last IP over an overflow.
+pub(crate) fn compare(ours: &Threads, theirs: &Threads, stream: &Stream, keeps_ip: bool) -> Comparison {
     let tids = ours.0.keys().chain(theirs.0.keys());
     let tids: BTreeSet<Tid> = tids.copied().collect();
     let pairs =
         tids.into_iter().map(|tid| Pair { tid, ours: ours.of(tid), theirs: theirs.of(tid) }).collect();
-    let mut sides = Sides { pairs, stream, stack: LibiptStack::new(stream), psb_end: None, wrong: vec![] };
+    let stack = LibiptStack::new(stream);
+    let mut sides = Sides { pairs, stream, keeps_ip, stack, psb_end: None, wrong: vec![] };
     let mut all = Comparison::default();
     while all.differs.is_none() {
         let Some(next) = sides.next() else { break };
@@ -117,6 +124,7 @@ impl Pair<'_> {
 struct Sides<'a> {
     pairs: Vec<Pair<'a>>,
     stream: &'a Stream,
+    keeps_ip: bool,
     stack: LibiptStack<'a>,
     /// The end of the next PSB+, where libipt starts anew.
     psb_end: Option<AuxOffset>,
@@ -188,6 +196,10 @@ impl Sides<'_> {
     /// libipt cannot follow this.
     fn predict(&mut self, event: Shown, at: AuxOffset, all: &mut Comparison) -> bool {
         let Shown::Transfer(transfer) = event else { return false };
+        if self.keeps_ip && self.stream.is_zeroed(at) {
+            all.zeroed += 1;
+            return true;
+        }
         if !self.stack.follows(&transfer, at) {
             all.stale_returns += 1;
             return true;

@@ -1,7 +1,7 @@
 //! The bytes of one buffer: what the packets say of how libipt had to follow them.
 
 use model::{AuxBuffer, AuxOffset, AuxPiece};
-use packet::Packet;
+use packet::{IpPayload, LastIp, Packet};
 
 /// A byte of trace is about one event of 64 bytes, which both decoders give.
 const PART_BYTES: u64 = 1 << 22;
@@ -12,6 +12,8 @@ pub(crate) struct Stream {
     bytes: Vec<u8>,
     /// Each PSB, and the last packet of its PSB+.
     psbs: Vec<(AuxOffset, AuxOffset)>,
+    /// The first address after an overflow, where libipt completes it otherwise than the last IP does.
+    zeroed: Vec<AuxOffset>,
 }
 
 impl Stream {
@@ -28,7 +30,14 @@ impl Stream {
             from = psb_end(&bytes, psb);
             psbs.push((start.plus(psb as u64), start.plus(from as u64)));
         }
-        Self { start, bytes, psbs }
+        let zeroed = zeroed(&bytes).into_iter().map(|at| start.plus(at as u64)).collect();
+        Self { start, bytes, psbs, zeroed }
+    }
+
+    /// libipt completes the address there with 0, and it was compressed against the last IP before an
+    /// overflow.
+    pub(crate) fn is_zeroed(&self, at: AuxOffset) -> bool {
+        self.zeroed.binary_search(&at).is_ok()
     }
 
     /// Where the first PSB+ ends that ends behind `at`.
@@ -64,6 +73,33 @@ fn part<'a>(buffer: &AuxBuffer<'a>, from: AuxOffset, to: AuxOffset) -> AuxBuffer
         (from < to).then(|| AuxPiece { offset, bytes: &piece.bytes[from..to], file_offset })
     };
     AuxBuffer { pieces: buffer.pieces.iter().filter_map(clip).collect(), ..buffer.clone() }
+}
+
+/// Where the first address after an OVF is another one if the last IP is 0.
+fn zeroed(bytes: &[u8]) -> Vec<usize> {
+    let (mut found, mut last_ip, mut is_first) = (vec![], LastIp::default(), false);
+    let mut at = packet::find_psb(bytes, 0).unwrap_or(bytes.len());
+    while let Some((packet, len)) = bytes.get(at..).and_then(decode) {
+        match packet {
+            Packet::Psb => (last_ip, is_first) = (LastIp::default(), false),
+            Packet::Ovf => is_first = true,
+            Packet::Tip(payload)
+            | Packet::TipPge(payload)
+            | Packet::TipPgd(payload)
+            | Packet::Fup(payload)
+                if payload != IpPayload::NONE =>
+            {
+                let zero = LastIp::default().expand(payload);
+                if last_ip.expand(payload) != zero && std::mem::take(&mut is_first) {
+                    found.push(at);
+                }
+                is_first = false;
+            }
+            _ => (),
+        }
+        at += len;
+    }
+    found
 }
 
 fn decode(bytes: &[u8]) -> Option<(Packet, usize)> {

@@ -47,12 +47,7 @@ pub(super) fn killed(vm: &Vm) -> Result<String> {
         }
         remove(&directory)?;
     }
-    machine::empty_log()?;
-    let end = record(vm, &target, &directory, "0.2")?.output()?;
-    let said = String::from_utf8_lossy(&end.stderr);
-    ensure!(end.status.success(), "the next recording: {}\n{said}", end.status);
-    opens(vm, &directory.join("perf.data"))?;
-    keep(vm, "killed", KILLS, &directory.join("perf.data"))?;
+    record_whole(vm, "killed", KILLS, &target)?;
     runs_on(&mut target)?;
     end_of(target)?;
     ensure!(opened >= KILLS / 4, "only {opened} of the killed recordings had begun");
@@ -101,8 +96,20 @@ pub(super) fn disk_full(vm: &Vm) -> Result<String> {
     opens(vm, &disk.join("perf.data"))?;
     keep(vm, "disk-full", 0, &disk.join("perf.data"))?;
     runs_on(&mut target)?;
+    record_whole(vm, "disk-full", 1, &target)?;
     end_of(target)?;
     Ok("the file opens up to where the disk was full".to_owned())
+}
+
+/// The next recording is a whole one, and kept.
+fn record_whole(vm: &Vm, trial: &str, number: u32, target: &Child) -> Result<()> {
+    let directory = vm.of_case(trial, "recording");
+    machine::empty_log()?;
+    let end = record(vm, target, &directory, "0.2")?.output()?;
+    let said = String::from_utf8_lossy(&end.stderr);
+    ensure!(end.status.success(), "the next recording: {}\n{said}", end.status);
+    opens(vm, &directory.join("perf.data"))?;
+    keep(vm, trial, number, &directory.join("perf.data"))
 }
 
 fn record(vm: &Vm, target: &Child, directory: &Path, seconds: &str) -> Result<Command> {
