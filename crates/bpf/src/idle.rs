@@ -59,19 +59,19 @@ pub(crate) struct Idle(unsafe extern "C" fn(), &'static [u8]);
 
 /// The kernel carries its first instruction out; it returns.
 pub(crate) const PUSH: Idle = Idle(func_latency_idle_push, &[0x55, 0x5d, 0xc3]);
-/// A function as [`PUSH`], with five bytes of `nop`, which some kernels turn into a call.
+/// Begins with five bytes of `nop`, which some kernels turn into a call.
 pub(crate) const NOP: Idle = Idle(func_latency_idle_nop, &[0x0f, 0x1f, 0x44, 0, 0, 0xc3]);
 /// The kernel does not carry its first instruction out; it returns.
 pub(crate) const MOV: Idle = Idle(func_latency_idle_mov, &[0x89, 0xf8, 0xc3]);
-/// Copies of the three, to be probed in another way at the same time.
+/// Copies of these three, to be probed in another way at the same time.
 pub(crate) const AGAIN: [Idle; 3] = [
     Idle(func_latency_idle_push_again, PUSH.1),
     Idle(func_latency_idle_nop_again, NOP.1),
     Idle(func_latency_idle_mov_again, MOV.1),
 ];
-/// A function as [`PUSH`] that leaves by a jump.
+/// Begins like [`PUSH`] and leaves by a jump.
 pub(crate) const PUSH_JUMP: Idle = Idle(func_latency_idle_push_jump, &[0x55, 0x5d, 0xeb, 1]);
-/// A function as [`MOV`] that leaves by a jump.
+/// Begins like [`MOV`] and leaves by a jump.
 pub(crate) const MOV_JUMP: Idle = Idle(func_latency_idle_mov_jump, &[0x89, 0xf8, 0xeb, 1]);
 
 impl Idle {

@@ -24,6 +24,12 @@ pub(super) const EVERY: Duration = Duration::from_millis(20);
 /// What may be spent at once, as what the limit allows for this time.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
+/// Spans after which CPU time for each call decides: in fewer, one busy neighbour is half of it.
+const SPANS: f64 = 25.0;
+
+/// What that must exceed the limit by, besides its error.
+const NOISE: f64 = 0.05;
+
 /// CPU time above the limit that is of no matter.
 const NO_MATTER_NS: f64 = 1e6;
 
@@ -196,7 +202,7 @@ pub(super) struct Spent {
 /// Looks at what probes cost.
 pub(super) struct Guard {
     prices: Vec<Price>,
-    /// The same of functions that are timed; of others, whose probes are being removed, nothing.
+    /// Prices of the functions that are timed; 0 of others, whose probes are being removed.
     timed: Vec<Price>,
     asked: usize,
     /// Of the CPU time without; `None`: as much as it likes.
@@ -289,7 +295,7 @@ impl Guard {
         }
         let (rise, error) = self.with.rise(&self.before)?;
         let is_probed = percent((timed_ns, own_ns)) / 100.0 >= most / 4.0;
-        (is_probed && rise - error > most)
+        (is_probed && self.with.spans >= SPANS && rise - error > most + NOISE)
             .then_some(TooMuch { percent: 100.0 * rise, asked_fit: self.children })
     }
 
@@ -363,7 +369,7 @@ mod tests {
         let mut with = span(200, 0);
         assert_eq!(
             passed(&mut guard, &with).map(|(count, why)| (count, why.percent.round())),
-            Some((3, 100.0))
+            Some((24, 100.0))
         );
         // A program that does more beside it is not to blame on probes that are hardly hit.
         with = Span { cpu_ns: 200_000_000, ..with };

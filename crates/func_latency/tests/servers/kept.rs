@@ -99,7 +99,7 @@ pub(crate) fn ends_in_time(pids: &str, function: &str) {
         times.push(took);
     }
     let best = times.iter().min().unwrap();
-    if load() > OTHERS {
+    if *best > IN_TIME && load() > OTHERS {
         return println!("skipped: whether that is in time, as others use the machine ({})", machine());
     }
     assert!(*best <= IN_TIME, "{function}: -d 1 took {best:.2?}");
