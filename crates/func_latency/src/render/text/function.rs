@@ -206,7 +206,7 @@ fn error_line(out: &mut dyn Write, view: &View<'_>, function: &FunctionReport) -
     if view.is_probed() {
         writeln!(
             out,
-            "  error of one latency, as probes were measured: {mean} on average, {max} where they took what one of 100 takes"
+            "  error of one latency, as probes were measured: {mean} on average, {max} for the least certain call"
         )?;
     } else {
         writeln!(out, "  error of one latency: at most {mean} on average, {max} for the least certain call")?;
