@@ -17,6 +17,7 @@ mod mirror;
 mod process;
 mod ptt;
 mod random;
+mod servers;
 mod setup;
 mod soak;
 mod stages;
@@ -44,6 +45,7 @@ cargo xtask COMMAND
   random [--programs N]          random programs (2000), recorded in random ways, against the truth
       --seed S                   the first of their seeds; what is wrong names it
   vm [NAME..]                    live cases, recorded by a real kernel in a virtual machine; two minutes
+  servers [TEST]                 PostgreSQL and MariaDB under load while they are probed; six minutes, on an idle machine (root)
   lib-tests                      the library tests alone: shuffled, again, with TMPDIR elsewhere, by a user without rights
   clean-room [STEP..]            demo, lib-tests and test in a bare Debian 12 with only Rust, in a clone at a short path, and in
                                  one at 120 characters with a space (root)
@@ -86,6 +88,7 @@ fn dispatch(args: &[&str]) -> process::Result {
         ["soak", rest @ ..] => soak::run(rest),
         ["random", rest @ ..] => random::run(rest),
         ["vm", rest @ ..] => vm::run(rest),
+        ["servers", rest @ ..] => servers::run(rest),
         ["lib-tests"] => lib_tests::run(),
         ["clean-room", rest @ ..] => clean_room::run(rest),
         ["bpf"] => bpf::run(),

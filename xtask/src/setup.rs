@@ -16,8 +16,14 @@ struct Need {
 }
 
 /// What only the full run needs.
-const FULL_NEEDS: &[Need] =
-    &[Need { package: "golang-go", probe: "go", purpose: "a traced program; 400 MB on disk" }];
+const FULL_NEEDS: &[Need] = &[
+    Need { package: "golang-go", probe: "go", purpose: "a traced program; 400 MB on disk" },
+    Need {
+        package: "libbpf-tools",
+        probe: "/usr/sbin/funclatency",
+        purpose: "what probes cost elsewhere; 18 MB on disk",
+    },
+];
 
 const NEEDS: &[Need] = &[
     Need { package: "ca-certificates", probe: "/etc/ssl/certs/ca-certificates.crt", purpose: "crates.io" },
@@ -39,6 +45,7 @@ const NEEDS: &[Need] = &[
     },
     Need { package: "libipt-dev", probe: "/usr/include/intel-pt.h", purpose: "the reference decoder" },
     Need { package: "linux-perf", probe: "perf", purpose: "the second opinion on each recording" },
+    Need { package: "bpftrace", probe: "bpftrace", purpose: "what probes cost elsewhere; 12 MB on disk" },
     Need { package: "valgrind", probe: "valgrind", purpose: "counting instructions; 80 MB on disk" },
     Need { package: "python3", probe: "/usr/bin/python3", purpose: "a traced program; 25 MB on disk" },
     Need { package: "xz-utils", probe: "/usr/bin/xz", purpose: "a traced program" },
@@ -85,6 +92,7 @@ const SERVER_NEEDS: &[Need] = &[
     },
     Need { package: "mariadb-server-core", probe: "/usr/sbin/mariadbd", purpose: "a server under load" },
     Need { package: "mariadb-client-core", probe: "/usr/bin/mariadb", purpose: "its load" },
+    Need { package: "sysbench", probe: "/usr/bin/sysbench", purpose: "its load; 2 MB on disk" },
 ];
 
 /// What libipt's text tests need besides their sources: where it cannot be had, they are skipped.

@@ -189,6 +189,7 @@ impl<'a> Thread<'a> {
         let owner = activation.cpu.map(AuxOwner::Cpu);
         CallRow {
             id: CallId { tid: self.tid, number: activation.number },
+            pid: session.process_of(self.tid),
             tid: self.tid,
             cpu: activation.cpu,
             start_ns: start.point,
@@ -205,7 +206,8 @@ impl<'a> Thread<'a> {
             hidden: frame.hidden,
             undecided: frame.undecided || self.may_have_ended_before(frame, activation),
             aux_buffer: session.buffer(AuxOwner::Thread(self.tid)).or_else(|| session.buffer(owner?)),
-            aux_offset: activation.at,
+            aux_offset: Some(activation.at),
+            probed: None,
         }
     }
 

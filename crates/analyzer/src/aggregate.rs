@@ -3,21 +3,15 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
-use crate::children::{ChildKey, ChildSums};
-use crate::durations::Durations;
-use crate::histogram::histogram;
+use crate::children::ChildKey;
+use crate::figures::{CallerSums, FigureSums, Figures, SliceSpans};
 use crate::open_calls::OpenSums;
-use crate::report::{
-    CallCounts, CallRow, Caller, CallerReport, ErrorBound, FunctionReport, Place, Status, Tails,
-};
+use crate::report::{CallCounts, CallRow, CallerReport, FunctionReport, SliceKind, Sliced, Status, Tails};
 use crate::request::{LatencyRange, Request};
 use crate::row_children::{Gathered, RowChildren};
 use crate::row_reasons::RowReasons;
 use crate::sparse::Sparse;
-use crate::stats::{Quantiles, Stats};
-use crate::total::{OffCpuKnown, RunningTotal, Total};
+use crate::total::{OffCpuKnown, RunningTotal};
 
 /// The calls of all wanted functions so far.  `C`: what their children are known by until the end, when they get their names.
 pub(crate) struct Aggregate<C> {
@@ -32,29 +26,16 @@ struct FunctionSums<C> {
     ended_by_jump: u64,
     hidden: u64,
     undecided: u64,
-    outermost: RunningTotal,
-    /// The least that each call not seen from entry to end can have taken, being one of those asked for.
-    open_ns: Durations,
+    /// Of calls that began where only wanted functions were probed, and of all that were traced.
+    alone: FigureSums<C>,
+    /// Of calls that began where their children were probed.
+    with_children: FigureSums<C>,
     overfull: Option<CallRow>,
-    callers: FxHashMap<(Caller, Option<Place>), CallerSums<C>>,
     longest_open: Vec<CallRow>,
     open: OpenSums<C>,
     rows: Vec<CallRow>,
     /// In the order of `rows`.
     row_children: Gathered,
-}
-
-struct CallerSums<C> {
-    latency_ns: Durations,
-    off_cpu_ns: Durations,
-    /// The least and the most that each latency can be.
-    least_ns: Durations,
-    most_ns: Durations,
-    error_sum_ns: u64,
-    error_max_ns: u64,
-    /// Calls whose latency is shorter than its error.
-    shorter: u64,
-    children: ChildSums<C>,
 }
 
 impl<C: Copy + Eq + Hash> Aggregate<C> {
@@ -80,7 +61,8 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
             sums.count(row, children);
         } else {
             // One that is too short to be asked for has no part in the figures.
-            sums.open_ns.add(row.at_least_ns().max(self.request.latency.min_ns));
+            let at_least_ns = row.at_least_ns().max(self.request.latency.min_ns);
+            sums.figures(row).into_iter().for_each(|figures| figures.open_ns.add(at_least_ns));
             sums.list_open(row);
             sums.open.add(row, children);
         }
@@ -141,10 +123,11 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
         self,
         mut name: impl FnMut(C) -> ChildKey,
         percent: impl Fn(u64) -> f64,
+        spans: Option<SliceSpans>,
     ) -> Vec<FunctionReport> {
         let Self { request, off_cpu, functions } = self;
         let pairs = request.functions.iter().zip(functions.into_all(request.functions.len()));
-        pairs.map(|(&id, sums)| sums.finish(id, off_cpu, &mut name, &percent)).collect()
+        pairs.map(|(&id, sums)| sums.finish(id, off_cpu, &mut name, &percent, spans)).collect()
     }
 }
 
@@ -167,10 +150,9 @@ impl<C> Default for FunctionSums<C> {
             ended_by_jump: 0,
             hidden: 0,
             undecided: 0,
-            outermost: RunningTotal::default(),
-            open_ns: Durations::default(),
+            alone: FigureSums::default(),
+            with_children: FigureSums::default(),
             overfull: None,
-            callers: FxHashMap::default(),
             longest_open: Vec::new(),
             open: OpenSums::default(),
             rows: Vec::new(),
@@ -184,19 +166,25 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         self.ended_by_jump += u64::from(row.ended_by_jump);
         self.hidden += u64::from(row.hidden);
         self.undecided += u64::from(row.undecided);
+        let Some(figures) = self.figures(row) else { return };
         if row.depth == 0 {
             let off_cpu_ns = row.off_cpu_ns.unwrap_or_default();
-            self.outermost.add(RunningTotal {
-                count: 1,
-                sum_ns: row.latency_ns,
-                off_cpu_ns,
-                error_ns: row.error_ns,
-            });
+            let (sum_ns, error_ns) = (row.latency_ns, row.error_ns);
+            figures.outermost.add(RunningTotal { count: 1, sum_ns, off_cpu_ns, error_ns });
         }
-        let sums = self.callers.entry((row.caller, row.site)).or_default();
+        let sums = figures.callers.entry((row.caller, row.site)).or_default();
         let inside = sums.count(row, children);
         if inside.known(OffCpuKnown(true)).exceeds(row) {
             self.overfull.get_or_insert(*row);
+        }
+    }
+
+    /// The figures that a call may enter.
+    fn figures(&mut self, row: &CallRow) -> Option<&mut FigureSums<C>> {
+        match row.began() {
+            SliceKind::Alone => Some(&mut self.alone),
+            SliceKind::WithChildren => Some(&mut self.with_children),
+            SliceKind::Between => None,
         }
     }
 
@@ -206,9 +194,9 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         self.ended_by_jump += other.ended_by_jump;
         self.hidden += other.hidden;
         self.undecided += other.undecided;
-        self.outermost.add(other.outermost);
-        for (caller, sums) in &other.callers {
-            self.callers.entry(*caller).or_default().merge(sums);
+        self.alone.outermost.add(other.alone.outermost);
+        for (caller, sums) in &other.alone.callers {
+            self.alone.callers.entry(*caller).or_default().merge(sums);
         }
     }
 
@@ -228,28 +216,54 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         off_cpu: OffCpuKnown,
         name: &mut impl FnMut(C) -> ChildKey,
         percent: &impl Fn(u64) -> f64,
+        spans: Option<SliceSpans>,
     ) -> FunctionReport {
-        let mut all = CallerSums::default();
-        let mut callers = Vec::with_capacity(self.callers.len());
-        for ((caller, site), sums) in self.callers {
-            all.merge(&sums);
-            let figures = Figures::of(&sums, off_cpu);
+        // Where no call has ended, the figures are those of calls that are open.
+        let is_alone = match (self.alone.callers.is_empty(), self.with_children.callers.is_empty()) {
+            (true, true) => self.alone.open_ns.count() > 0 || self.with_children.open_ns.count() == 0,
+            (true, false) => false,
+            (false, _) => true,
+        };
+        let (main, others) = match is_alone {
+            true => (self.alone, self.with_children),
+            false => (self.with_children, FigureSums::default()),
+        };
+        let all = main.all();
+        let others_all = others.all();
+        let children_of = if is_alone { others_all.with_children } else { all.with_children };
+        let sliced = spans.map(|spans| spans.sliced(is_alone, children_of));
+        let stretch = spans.map_or(1.0, |spans| spans.stretch(is_alone));
+        let percent_of_slices = |on_cpu_ns| percent(on_cpu_ns) * stretch;
+        // Calls that began where no child was probed say nothing of children, if others do.
+        let mut children = |own: &CallerSums<C>, others: Option<&CallerSums<C>>, figures: &Figures| {
+            let total = figures.total();
+            let sums = match sliced {
+                Some(Sliced { figures_of: SliceKind::Alone, .. }) => others?.scaled_children(name, total),
+                _ => own.children.named(name),
+            };
+            Some(sums.rows(total, figures.error.sum_ns, percent_of_slices))
+        };
+        let mut callers = Vec::with_capacity(main.callers.len());
+        for ((caller, site), sums) in &main.callers {
+            let figures = Figures::of(sums, off_cpu);
+            let children = children(sums, others.callers.get(&(*caller, *site)), &figures);
             callers.push(CallerReport {
-                caller,
-                site,
+                caller: *caller,
+                site: *site,
                 latency: figures.latency,
                 off_cpu: figures.off_cpu,
                 error: figures.error,
-                children: sums.children.named(name).rows(figures.total(), figures.error.sum_ns, percent),
+                children: children.unwrap_or_default(),
                 histogram: figures.histogram,
             });
         }
         let order = |c: &CallerReport| (std::cmp::Reverse(c.latency.sum_ns), c.caller, c.site);
         callers.sort_by_key(order);
-        let (rows, row_children) = in_order(self.rows, self.row_children);
-        let tails = Tails::of(&all, &self.open_ns);
         let figures = Figures::of(&all, off_cpu);
-        let outermost = self.outermost.known(off_cpu);
+        let others_all = Some(&others_all).filter(|others| others.with_children.count > 0);
+        let children = children(&all, others_all, &figures).unwrap_or_default();
+        let (rows, row_children) = in_order(self.rows, self.row_children);
+        let outermost = main.outermost.known(off_cpu);
         FunctionReport {
             id,
             calls: self.calls,
@@ -259,10 +273,10 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
             latency: figures.latency,
             off_cpu: figures.off_cpu,
             error: figures.error,
-            tails,
+            tails: Tails::of(&all, &main.open_ns),
             outermost,
-            cpu_percent: outermost.on_cpu_ns().map(percent),
-            children: all.children.named(name).rows(figures.total(), figures.error.sum_ns, percent),
+            cpu_percent: outermost.on_cpu_ns().map(percent_of_slices),
+            children,
             histogram: figures.histogram,
             callers,
             off_cpu_causes: None,
@@ -272,6 +286,7 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
             row_children,
             row_reasons: RowReasons::default(),
             overfull: self.overfull,
+            sliced,
         }
     }
 }
@@ -282,91 +297,4 @@ fn in_order(rows: Vec<CallRow>, children: Gathered) -> (Vec<CallRow>, RowChildre
     numbered.sort_unstable_by_key(|(_, r)| (r.start_ns, r.tid, r.depth, r.id));
     let children = children.in_order(numbered.iter().map(|(number, _)| *number));
     (numbered.into_iter().map(|(_, row)| row).collect(), children)
-}
-
-impl<C> Default for CallerSums<C> {
-    fn default() -> Self {
-        Self {
-            latency_ns: Durations::default(),
-            off_cpu_ns: Durations::default(),
-            least_ns: Durations::default(),
-            most_ns: Durations::default(),
-            error_sum_ns: 0,
-            error_max_ns: 0,
-            shorter: 0,
-            children: ChildSums::default(),
-        }
-    }
-}
-
-impl<C: Copy + Eq + Hash> CallerSums<C> {
-    /// Returns what its children took.
-    fn count(&mut self, row: &CallRow, children: &[(C, RunningTotal)]) -> RunningTotal {
-        let CallRow { latency_ns, error_ns, .. } = *row;
-        self.latency_ns.add(latency_ns);
-        row.off_cpu_ns.into_iter().for_each(|ns| self.off_cpu_ns.add(ns));
-        self.least_ns.add(latency_ns.saturating_sub(error_ns));
-        self.most_ns.add(latency_ns.saturating_add(error_ns));
-        self.error_sum_ns = self.error_sum_ns.saturating_add(error_ns);
-        self.error_max_ns = self.error_max_ns.max(error_ns);
-        self.shorter += u64::from(latency_ns < error_ns);
-        self.children.merge(children.iter().copied())
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.latency_ns.merge(&other.latency_ns);
-        self.off_cpu_ns.merge(&other.off_cpu_ns);
-        self.least_ns.merge(&other.least_ns);
-        self.most_ns.merge(&other.most_ns);
-        self.error_sum_ns = self.error_sum_ns.saturating_add(other.error_sum_ns);
-        self.error_max_ns = self.error_max_ns.max(other.error_max_ns);
-        self.shorter += other.shorter;
-        self.children.merge(other.children.iter());
-    }
-}
-
-impl Tails {
-    /// What the figures may be if the calls that were open or cut, of `open_ns` or longer, are counted, too.
-    fn of<C>(all: &CallerSums<C>, open_ns: &Durations) -> Self {
-        let calls = open_ns.count();
-        let mut least = all.least_ns.clone();
-        least.merge(open_ns);
-        Self {
-            calls,
-            at_least: Quantiles::of(&least.sorted(), 0),
-            at_most: Quantiles::of(&all.most_ns.sorted(), calls),
-        }
-    }
-}
-
-/// The figures of a set of calls.
-struct Figures {
-    latency: Stats,
-    off_cpu: Option<Stats>,
-    error: ErrorBound,
-    histogram: Vec<crate::histogram::Bucket>,
-}
-
-impl Figures {
-    fn of<C>(sums: &CallerSums<C>, off_cpu: OffCpuKnown) -> Self {
-        let latency = sums.latency_ns.sorted();
-        let off_cpu = off_cpu.0.then(|| sums.off_cpu_ns.sorted());
-        Self {
-            latency: Stats::of(&latency),
-            off_cpu: off_cpu.as_ref().map(Stats::of),
-            error: ErrorBound {
-                sum_ns: sums.error_sum_ns,
-                max_ns: sums.error_max_ns,
-                shorter: sums.shorter,
-                low: Quantiles::of(&sums.least_ns.sorted(), 0),
-                high: Quantiles::of(&sums.most_ns.sorted(), 0),
-            },
-            histogram: histogram(&latency, off_cpu.as_ref()),
-        }
-    }
-
-    fn total(&self) -> Total {
-        let off_cpu_ns = self.off_cpu.as_ref().map(|off_cpu| off_cpu.sum_ns);
-        Total { count: self.latency.count, sum_ns: self.latency.sum_ns, off_cpu_ns }
-    }
 }

@@ -106,7 +106,7 @@ impl<'a> Analysis<'a> {
         let span_ns = end.since(window.0);
         let scale = percent_of_a_core(span_ns, loss.coverage);
         let mut functions =
-            session.calls.finish(|child| session.map.name(child), |on_cpu_ns| on_cpu_ns as f64 * scale);
+            session.calls.finish(|child| session.map.name(child), |on_cpu_ns| on_cpu_ns as f64 * scale, None);
         session.causes.finish(&mut functions);
         Report {
             trace: TraceSummary {

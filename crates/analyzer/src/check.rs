@@ -56,7 +56,7 @@ pub struct Place {
 
 impl Place {
     fn of(row: &CallRow) -> Self {
-        Self { tid: row.tid, time: row.start_ns, at: Some(row.aux_offset) }
+        Self { tid: row.tid, time: row.start_ns, at: row.aux_offset }
     }
 }
 
@@ -242,12 +242,24 @@ impl Found {
     }
 
     fn function(&mut self, f: &FunctionReport) {
-        let calls = &f.calls;
-        let (open, counted) = (calls.open_start + calls.open_end + calls.cut, calls.complete + calls.unwound);
         let all = Sum::of(f, |row| row.status.counted());
+        // Where a window has slices of several kinds, the figures are of some calls.
+        let left_out = |is_counted: bool| {
+            let is_one = |row: &&CallRow| row.status.counted() == is_counted && !f.is_in_figures(row);
+            f.rows.iter().filter(is_one).count() as u64
+        };
+        let calls = &f.calls;
+        let counted = (calls.complete + calls.unwound).saturating_sub(left_out(true));
+        let open = (calls.open_start + calls.open_end + calls.cut).saturating_sub(left_out(false));
         self.same(all, "counted calls", f.latency.count, counted);
         self.same(Sum::of(f, |row| !row.status.counted()), "calls not seen to end", f.tails.calls, open);
-        self.whole(all, &f.children, &f.histogram, (&f.latency, f.off_cpu.as_ref()), &f.error);
+        self.whole(
+            all,
+            &f.children,
+            &f.histogram,
+            (&f.latency, f.off_cpu.as_ref()),
+            (&f.error, f.sliced.is_some()),
+        );
         let sum = |of: fn(&CallerReport) -> u64| f.callers.iter().map(of).fold(0, u64::saturating_add);
         self.same(all, "calls of all callers", sum(|c| c.latency.count), f.latency.count);
         self.same(all, "time of all callers", sum(|c| c.latency.sum_ns), f.latency.sum_ns);
@@ -256,7 +268,7 @@ impl Found {
         let of_callers = off_cpu_ns(&f.off_cpu).map(|_| of_callers.fold(0, u64::saturating_add));
         self.same(all, "off-CPU time of all callers", of_callers, off_cpu_ns(&f.off_cpu));
         let mut by_caller: BTreeMap<_, (Sum, Total)> = BTreeMap::new();
-        for row in f.rows.iter().filter(|row| row.status.counted()) {
+        for row in f.rows.iter().filter(|row| row.status.counted() && f.is_in_figures(row)) {
             let first = || (Sum { function: f.id, first: Some(Place::of(row)) }, Total::default());
             let (_, total) = by_caller.entry((row.caller, row.site)).or_insert_with(first);
             total.add(Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns });
@@ -269,7 +281,13 @@ impl Found {
             let off_cpu_ns = off_cpu.map(|off_cpu| off_cpu.sum_ns);
             let is = Total { count: latency.count, sum_ns: latency.sum_ns, off_cpu_ns };
             self.same(calls, "a caller's calls", is, total);
-            self.whole(calls, &caller.children, &caller.histogram, (latency, off_cpu), &caller.error);
+            self.whole(
+                calls,
+                &caller.children,
+                &caller.histogram,
+                (latency, off_cpu),
+                (&caller.error, f.sliced.is_some()),
+            );
         }
         if let Some(row) = &f.overfull {
             let what = format!("the children of this call took longer than itself: {row:?}");
@@ -314,10 +332,14 @@ impl Found {
         children: &[ChildRow],
         histogram: &[Bucket],
         (latency, off_cpu): (&Stats, Option<&Stats>),
-        error: &ErrorBound,
+        (error, is_sliced): (&ErrorBound, bool),
     ) {
         let buckets = histogram.iter().map(|bucket| bucket.count).sum();
         self.same(calls, "calls in the histogram", latency.count, buckets);
+        if is_sliced && children.is_empty() {
+            // No call was seen while children were probed.
+            return self.figures(calls, latency, error);
+        }
         let mut whole = Total::default();
         children.iter().for_each(|row| whole.add(row.total));
         let off_cpu_ns = if children.is_empty() { Some(0) } else { off_cpu.map(|off_cpu| off_cpu.sum_ns) };
@@ -327,6 +349,11 @@ impl Found {
             (whole.sum_ns, whole.off_cpu_ns),
             (latency.sum_ns, off_cpu_ns),
         );
+        self.figures(calls, latency, error);
+    }
+
+    /// Every figure is between its bounds.
+    fn figures(&mut self, calls: Sum, latency: &Stats, error: &ErrorBound) {
         let Some(spread) = &latency.spread else { return };
         let figures =
             [spread.min_ns, spread.p50_ns, spread.p90_ns, spread.p99_ns, spread.p999_ns, spread.max_ns];
@@ -350,7 +377,11 @@ impl Found {
         let calls = &f.calls;
         let counted = [calls.complete, calls.unwound, calls.open_start, calls.open_end, calls.cut];
         self.same(Sum::of(f, |_| true), "rows by status", statuses, counted);
-        let sum = f.rows.iter().filter(|row| row.status.counted()).map(|row| row.latency_ns);
+        let sum = f
+            .rows
+            .iter()
+            .filter(|row| row.status.counted() && f.is_in_figures(row))
+            .map(|row| row.latency_ns);
         let all = Sum::of(f, |row| row.status.counted());
         self.same(all, "time of all rows", sum.fold(0, u64::saturating_add), f.latency.sum_ns);
     }
@@ -365,6 +396,9 @@ impl Found {
                 self.add(Some(f.id), Some(Place::of(row)), what);
             }
         }
+        if f.sliced.is_some() {
+            return; // what the function has is an estimate from some rows
+        }
         let all = Sum::of(f, |row| row.status.counted());
         let of_rows = children_of_rows(f, |row| row.status.counted());
         self.same(all, "children of all rows", of_rows, children_of(&f.children));
@@ -373,7 +407,7 @@ impl Found {
     /// In each thread a call begins and ends inside the one that it began in.
     fn nesting(&mut self, report: &Report) {
         let mut rows: Vec<&CallRow> = report.functions.iter().flat_map(|f| &f.rows).collect();
-        let end = |row: &CallRow| row.start_ns.0.saturating_add(row.latency_ns);
+        let end = CallRow::end_ns;
         rows.sort_by_key(|row| (row.tid, row.start_ns, Reverse(end(row))));
         let mut open: Vec<&CallRow> = Vec::new();
         for row in rows {

@@ -172,6 +172,25 @@ impl<C: Copy + Eq + Hash> ChildSums<C> {
 }
 
 impl ChildSums<ChildKey> {
+    /// Of calls that took `of`, what they would be of calls that took `to`.
+    pub(crate) fn scaled(&self, of: RunningTotal, to: Total) -> Self {
+        let share = |part: u64, of: u64, to: u64| {
+            let scaled = u128::from(part) * u128::from(to) / u128::from(of.max(1));
+            u64::try_from(scaled).unwrap_or(u64::MAX)
+        };
+        let mut scaled = Self::default();
+        for (key, child) in self.iter() {
+            let total = RunningTotal {
+                count: share(child.count, of.count, to.count),
+                sum_ns: share(child.sum_ns, of.sum_ns, to.sum_ns),
+                off_cpu_ns: share(child.off_cpu_ns, of.off_cpu_ns, to.off_cpu_ns.unwrap_or_default()),
+                error_ns: share(child.error_ns, of.sum_ns, to.sum_ns),
+            };
+            scaled.add(key, total);
+        }
+        scaled
+    }
+
     /// The rows of calls that took `total`, give or take `error_ns`, with `*self` as the rest: longest first,
     /// then by kind, function, site.
     pub(crate) fn rows(&self, total: Total, error_ns: u64, percent: impl Fn(u64) -> f64) -> Vec<ChildRow> {

@@ -29,6 +29,7 @@ mod analysis;
 pub mod branch_path;
 mod branches;
 mod by_row;
+mod call_row;
 mod call_site;
 pub mod check;
 mod children;
@@ -36,6 +37,7 @@ mod code_map;
 mod digest;
 mod durations;
 mod ended;
+mod figures;
 mod filter;
 mod ghosts;
 pub mod histogram;
@@ -77,11 +79,11 @@ pub use off_cpu_causes::{
     OffCpuCauses, Reason, ReasonRow, StackNames, ToldBy, Waker, WakerRow, WakerStackRow,
 };
 pub use open_calls::{OpenCaller, OpenCalls};
-pub use probed::{ProbeCost, ProbedAnalysis};
+pub use probed::ProbedAnalysis;
 pub use report::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
-    CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Place, Report, RowSink, Status, Tails,
-    ThreadLoss, TraceSummary, Untimed,
+    CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Place, ProbedRow, Report, RowSink,
+    SliceKind, Sliced, Status, Tails, ThreadLoss, TraceSummary, Untimed,
 };
 pub use request::{Ancestor, LatencyRange, Request, StartWindow, Surroundings, scheduler};
 pub use row_children::{RowChild, RowChildren};

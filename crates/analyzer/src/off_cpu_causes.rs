@@ -175,8 +175,10 @@ impl Woken {
 }
 
 impl Known {
+    /// A call that was preempted in its probes only has no time of that kind.
     fn is_in(&self, call: &ProbedCall) -> bool {
-        call.start <= self.interval.out && self.interval.back <= call.end
+        let is_inside = call.start <= self.interval.out && self.interval.back <= call.end;
+        is_inside && !(self.interval.is_preempted && call.off_cpu.preempted_ns == 0)
     }
 }
 
@@ -255,6 +257,11 @@ pub(crate) fn by_reason(times: impl Iterator<Item = (Reason, OffCpuSplit)>) -> V
     let mut sums: BTreeMap<Reason, OffCpuSplit> = BTreeMap::new();
     times.for_each(|(reason, split)| sums.entry(reason).or_default().add(split));
     sums.into_iter().collect()
+}
+
+/// The reason that took most of them; the first of equals.
+pub(crate) fn longest(times: &[(Reason, OffCpuSplit)]) -> Option<&Reason> {
+    times.iter().rev().max_by_key(|(_, split)| split.total_ns()).map(|(reason, _)| reason)
 }
 
 /// What a thread waited for.
@@ -358,7 +365,7 @@ mod tests {
             cpu: Cpu(0),
             start: Ns(start),
             end: Ns(end),
-            off_cpu: OffCpuSplit::default(),
+            off_cpu: OffCpuSplit { preempted_ns: 1, ..OffCpuSplit::default() },
             return_address: None,
             entry: Avma(0),
             number,

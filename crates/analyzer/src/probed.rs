@@ -1,11 +1,16 @@
 //! Calls that probes have paired: the same figures, from less.
 //!
 //! ```text
-//!   calls of children -> sums by the call that called them
-//!   calls             -> row, with what its children took -> aggregate -> Report
+//!   calls of children -> price: without what probes added -> sums by the call that called them
+//!   calls             -> price -> slices: whether it enters the figures -> row, with what its children took -> aggregate -> Report
 //! ```
-//! A call is known by its entry and its end; its caller by the address that it returns to; a child if it was probed, too.  What
-//! was unwound was not seen to end: it is cut.
+//! A call is known by its entry and its end; its caller by the address that it returns to; a child if it was
+//! probed, too.  What was unwound was not seen to end: it is cut.
+
+mod price;
+mod slices;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +18,7 @@ use std::sync::Arc;
 use model::schedule::ThreadLife;
 use model::{
     AuxOffset, Avma, EventTime, FunctionId, Gap, GapCause, LostCalls, Ns, OffCpuInterval, OffCpuSplit,
-    ProbeSink, ProbedCall, ProbedEnd, ProbedThread, SpaceId, Tid,
+    ProbeCost, ProbeSink, ProbeTime, ProbedCall, ProbedEnd, ProbedThread, SpaceId, Tid,
 };
 use rustc_hash::FxHashMap;
 
@@ -24,37 +29,33 @@ use crate::code_map::CodeMap;
 use crate::loss::Ledger;
 use crate::off_cpu_causes::{CauseSums, Intervals, Reason, StackNames, ToldBy};
 use crate::report::{
-    CallId, CallRow, Caller, ChildKind, Cut, CutCause, Limits, Place, Report, Status, ThreadLoss,
-    TraceSummary,
+    CallId, CallRow, Caller, ChildKind, Cut, CutCause, Limits, Place, ProbedRow, Report, SliceKind, Status,
+    ThreadLoss, TraceSummary,
 };
 use crate::request::{Request, Surroundings};
 use crate::row_reasons::RowReasons;
 use crate::total::{OffCpuKnown, RunningTotal};
 use crate::window::ThreadWindow;
-
-/// What probes add to the calls that they measure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ProbeCost {
-    /// To a call by its own probes.
-    pub own_ns: u64,
-    /// To a call by each probe that is hit inside it.
-    pub hit_ns: u64,
-}
+use price::{Cleared, Prices};
+use slices::Slices;
 
 /// Turns probed calls into a [`Report`].
 pub struct ProbedAnalysis<'a> {
     around: Surroundings<'a>,
     map: CodeMap<'a>,
     request: Request,
-    /// Which function a call's number stands for: those that were asked for first, in their order, then children.
+    /// Which function a call's number stands for: those that were asked for first, in their order, then
+    /// children.
     functions: Vec<(FunctionId, ProbeCost)>,
     calls: Aggregate<ChildKey>,
     /// What children took of calls that have not ended yet.
     children: FxHashMap<(Tid, u64), ChildSums<ChildKey>>,
+    prices: Prices,
+    slices: Slices,
     intervals: Intervals,
-    /// By wanted function.
-    causes: Vec<CauseSums>,
-    /// By wanted function, what each call waited for, if children of rows are asked for.
+    /// By wanted function, of calls that began alone and of those with children.
+    causes: Vec<[CauseSums; 2]>,
+    /// By wanted function, what each call waited for, if rows are asked for.
     reasons: Vec<BTreeMap<CallId, Vec<(Reason, OffCpuSplit)>>>,
     names: &'a dyn StackNames,
     threads: BTreeMap<Tid, (Option<Ns>, Option<Ns>)>,
@@ -72,6 +73,7 @@ impl<'a> ProbedAnalysis<'a> {
         around: Surroundings<'a>,
         names: &'a dyn StackNames,
     ) -> Self {
+        let hit = functions.iter().map(|(_, cost)| cost.hit).reduce(ProbeTime::or).unwrap_or_default();
         Self {
             around,
             map: CodeMap::new(around),
@@ -80,8 +82,10 @@ impl<'a> ProbedAnalysis<'a> {
             // The probes follow the scheduler.
             calls: Aggregate::new(Arc::new(request.clone()), OffCpuKnown(true)),
             children: FxHashMap::default(),
+            prices: Prices::new(hit),
+            slices: Slices::default(),
             intervals: Intervals::default(),
-            causes: request.functions.iter().map(|_| CauseSums::default()).collect(),
+            causes: request.functions.iter().map(|_| Default::default()).collect(),
             reasons: request.functions.iter().map(|_| BTreeMap::new()).collect(),
             names,
             threads: threads.iter().map(|tid| (*tid, (None, None))).collect(),
@@ -106,8 +110,14 @@ impl<'a> ProbedAnalysis<'a> {
         let loss = ledger.finish(threads);
         let span_ns = window.1.since(window.0);
         let scale = percent_of_a_core(span_ns, loss.coverage);
-        let mut functions = self.calls.finish(|key| key, |on_cpu_ns| on_cpu_ns as f64 * scale);
-        for ((function, causes), reasons) in functions.iter_mut().zip(self.causes).zip(&self.reasons) {
+        let (spans, only_kind) = (self.slices.spans(span_ns), self.slices.first_kind());
+        let percent = |on_cpu_ns| on_cpu_ns as f64 * scale;
+        let mut functions = self.calls.finish(|key| key, percent, spans);
+        for ((function, [alone, with_children]), reasons) in
+            functions.iter_mut().zip(self.causes).zip(&self.reasons)
+        {
+            let figures_of = function.sliced.map_or(only_kind, |sliced| sliced.figures_of);
+            let causes = if figures_of == SliceKind::Alone { alone } else { with_children };
             function.off_cpu_causes = Some(causes.finish(ToldBy::Scheduler));
             function.row_reasons = RowReasons::of_rows(&function.rows, reasons);
         }
@@ -149,17 +159,26 @@ impl<'a> ProbedAnalysis<'a> {
         thread.finish(tid)
     }
 
-    fn row(&mut self, call: &ProbedCall, function: FunctionId, cost: ProbeCost) -> CallRow {
+    fn row(
+        &mut self,
+        call: &ProbedCall,
+        function: FunctionId,
+        cleared: Cleared,
+        inside: RunningTotal,
+    ) -> CallRow {
         let (status, cut_by) = status(call.end_kind, self.request.stack_switches);
         let (caller, site) = self.caller(call);
+        let off_cpu_ns = call.off_cpu.total_ns().min(call.end.since(call.start)).max(inside.off_cpu_ns);
+        let cleared = cleared.at_least(inside.sum_ns.max(off_cpu_ns));
         CallRow {
             id: CallId { tid: call.tid, number: call.number },
+            pid: Some(call.pid),
             tid: call.tid,
             cpu: Some(call.cpu),
             start_ns: call.start,
-            latency_ns: call.end.since(call.start),
-            error_ns: error_ns(call, cost),
-            off_cpu_ns: Some(call.off_cpu.total_ns()),
+            latency_ns: cleared.latency_ns,
+            error_ns: cleared.error_ns(),
+            off_cpu_ns: Some(off_cpu_ns),
             status,
             cut_by,
             caller,
@@ -170,7 +189,42 @@ impl<'a> ProbedAnalysis<'a> {
             hidden: false,
             undecided: false,
             aux_buffer: None,
-            aux_offset: AuxOffset(0),
+            aux_offset: None,
+            probed: Some(ProbedRow {
+                measured_ns: call.end.since(call.start),
+                measured_off_cpu_ns: cleared.measured_off_cpu_ns,
+                least_ns: cleared.least_ns,
+                most_ns: cleared.most_ns,
+                rare_ns: cleared.rare_ns,
+                began: self.slices.kind(call.start),
+                with_children: self.with_children(call, cleared.latency_ns, off_cpu_ns, inside),
+            }),
+        }
+    }
+
+    /// What was seen of a call with its children: up to the end of the slice that it began in.
+    fn with_children(
+        &self,
+        call: &ProbedCall,
+        latency_ns: u64,
+        off_cpu_ns: u64,
+        inside: RunningTotal,
+    ) -> RunningTotal {
+        if self.slices.kind(call.start) != SliceKind::WithChildren {
+            return RunningTotal::default();
+        }
+        let measured_ns = call.end.since(call.start);
+        let seen_ns =
+            self.slices.end(call.start).map_or(measured_ns, |end| measured_ns.min(end.since(call.start)));
+        let part = |ns: u64| {
+            let part = u128::from(ns) * u128::from(seen_ns) / u128::from(measured_ns.max(1));
+            u64::try_from(part).unwrap_or(u64::MAX)
+        };
+        RunningTotal {
+            count: 1,
+            sum_ns: part(latency_ns).max(inside.sum_ns),
+            off_cpu_ns: part(off_cpu_ns).max(inside.off_cpu_ns),
+            error_ns: inside.error_ns,
         }
     }
 
@@ -198,7 +252,7 @@ impl<'a> ProbedAnalysis<'a> {
     }
 
     /// A child's call ends: it counts if the call that it is in has called it.
-    fn child(&mut self, call: &ProbedCall, parent: u64, (function, cost): (FunctionId, ProbeCost)) {
+    fn child(&mut self, call: &ProbedCall, parent: u64, function: FunctionId, cleared: Cleared) {
         if !matches!(call.end_kind, ProbedEnd::Return | ProbedEnd::Jump) {
             return;
         }
@@ -209,23 +263,22 @@ impl<'a> ProbedAnalysis<'a> {
             return;
         }
         let key = ChildKey { kind: ChildKind::Call, function, site };
-        let off_cpu_ns = call.off_cpu.total_ns();
-        let total = RunningTotal {
-            count: 1,
-            sum_ns: call.end.since(call.start),
-            off_cpu_ns,
-            error_ns: error_ns(call, cost),
-        };
+        let off_cpu_ns = call.off_cpu.total_ns().min(call.end.since(call.start));
+        let (sum_ns, error_ns) = (cleared.latency_ns, cleared.error_ns());
+        let total = RunningTotal { count: 1, sum_ns, off_cpu_ns, error_ns };
         self.children.entry((call.tid, parent)).or_default().add(key, total);
     }
 }
 
-/// What probes have added to the time of a call at most.
-fn error_ns(call: &ProbedCall, cost: ProbeCost) -> u64 {
-    cost.own_ns.saturating_add(cost.hit_ns.saturating_mul(call.probes.saturating_sub(1)))
-}
-
 impl ProbeSink for ProbedAnalysis<'_> {
+    fn slice_begins(&mut self, start: Ns, children: bool) {
+        self.slices.begins(start, children);
+    }
+
+    fn slice_ends(&mut self, end: Ns) {
+        self.slices.ends(end);
+    }
+
     fn call(&mut self, call: &ProbedCall) {
         let Some(&(function, cost)) = self.functions.get(call.function) else { return };
         if !self.is_asked_for(call.tid) {
@@ -233,18 +286,34 @@ impl ProbeSink for ProbedAnalysis<'_> {
         }
         self.seen += 1;
         self.threads.entry(call.tid).or_default();
+        let probes = if call.end_kind == ProbedEnd::Jump { cost.jumped } else { cost.returned };
+        let added = self.prices.added(call, probes);
+        let cleared = self.prices.clear(call, added);
+        let call = &ProbedCall { off_cpu: cleared.off_cpu, ..*call };
         if let Some(parent) = call.parent {
-            return self.child(call, parent, (function, cost));
+            return self.child(call, parent, function, cleared);
         }
-        let row = self.row(call, function, cost);
         let children = self.children.remove(&(call.tid, call.number)).unwrap_or_default();
-        let children: Vec<_> = children.iter().collect();
+        let began = self.slices.kind(call.start);
+        let children: Vec<_> = match began {
+            SliceKind::WithChildren => children.iter().collect(),
+            // Not all of them were probed.
+            SliceKind::Alone | SliceKind::Between => Vec::new(),
+        };
+        let mut inside = RunningTotal::default();
+        children.iter().for_each(|(_, total)| inside.add(*total));
+        let row = self.row(call, function, cleared, inside);
         let is_reported = self.calls.add(call.function as u32, &row, &children, |key| key);
-        if is_reported && self.request.row_children {
+        if is_reported && self.request.rows {
             self.keep_reasons(call, row.id);
         }
         let counts = is_reported && row.status.counted() && row.depth == 0;
-        let mut sums = self.causes.get_mut(call.function).filter(|_| counts);
+        let sums = self.causes.get_mut(call.function).filter(|_| counts);
+        let mut sums = sums.and_then(|[alone, with_children]| match began {
+            SliceKind::Alone => Some(alone),
+            SliceKind::WithChildren => Some(with_children),
+            SliceKind::Between => None,
+        });
         sums.iter_mut().for_each(|sums| sums.add_split(call.off_cpu));
         self.intervals.of_call(call, sums);
     }
@@ -264,6 +333,9 @@ impl ProbeSink for ProbedAnalysis<'_> {
     }
 
     fn thread(&mut self, thread: &ProbedThread) {
+        if thread.died.is_some() {
+            self.prices.forget(thread.tid);
+        }
         if self.is_asked_for(thread.tid) {
             self.threads.insert(thread.tid, (Some(thread.born), thread.died));
         }

@@ -1,9 +1,8 @@
 //! What the analysis found out.  Functions are ids and sites are places; names are asked of `image`.
 
-use std::fmt;
-
 use model::{AuxOffset, Cpu, FunctionId, GapCause, NoOffCpu, NoTimes, Ns, ObjectId, Svma, Tid};
 
+pub use crate::call_row::{CallId, CallRow, ProbedRow, RowSink, SliceKind};
 use crate::histogram::Bucket;
 use crate::off_cpu_causes::OffCpuCauses;
 use crate::open_calls::OpenCalls;
@@ -216,15 +215,32 @@ pub struct FunctionReport {
     pub rows: Vec<CallRow>,
     /// The children of each row, if they were asked for.
     pub row_children: RowChildren,
-    /// What each row waited for off the CPU, if children of rows were asked for and somebody looked.
+    /// What each row waited for off the CPU, if that was looked for: with children of rows, and of calls that probes have timed.
     pub row_reasons: RowReasons,
     /// A call whose children took longer than itself.  There is none: [`crate::check`].
     pub overfull: Option<CallRow>,
+    /// Which calls figures, callers and children are of; `None`: all calls.
+    pub sliced: Option<Sliced>,
 }
 
 impl FunctionReport {
     /// How many open calls are listed.
     pub const LONGEST_OPEN: usize = 10;
+
+    /// A call enters the figures, if it is counted.
+    #[must_use]
+    pub fn is_in_figures(&self, row: &CallRow) -> bool {
+        match self.sliced {
+            Some(sliced) => row.began() == sliced.figures_of,
+            None => row.began() != SliceKind::Between,
+        }
+    }
+
+    /// It is known what a call called.
+    #[must_use]
+    pub fn has_children_of(&self, row: &CallRow) -> bool {
+        self.sliced.is_none() || row.began() == SliceKind::WithChildren
+    }
 }
 
 /// Number of calls by status.
@@ -255,6 +271,16 @@ pub struct ErrorBound {
     pub low: Quantiles,
     /// The figures if every call took as long as its error allows.
     pub high: Quantiles,
+}
+
+impl ErrorBound {
+    /// How far off a figure may be: the larger of its distances from its bounds.
+    #[must_use]
+    pub fn of(&self, figure_ns: u64, bound: impl Fn(&Quantiles) -> Option<u64>) -> u64 {
+        let (low, high) = (bound(&self.low), bound(&self.high));
+        let (low_ns, high_ns) = (low.unwrap_or(figure_ns), high.unwrap_or(figure_ns));
+        figure_ns.saturating_sub(low_ns).max(high_ns.saturating_sub(figure_ns))
+    }
 }
 
 /// Between what the figures of *all* calls that were seen lie: of the counted ones, each of which may be off by its error,
@@ -438,72 +464,17 @@ pub struct Cut {
     pub cpu: Option<Cpu>,
 }
 
-/// Name of a call: stable over runs, workers and other options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CallId {
-    /// Thread.
-    pub tid: Tid,
-    /// Its place among the entries of its function in the thread, from 0.
-    pub number: u64,
-}
-
-impl fmt::Display for CallId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.tid.0, self.number)
-    }
-}
-
-/// One call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallRow {
-    /// Its name.
-    pub id: CallId,
-    /// Thread.
-    pub tid: Tid,
-    /// CPU at entry, if the switch records say.
-    pub cpu: Option<Cpu>,
-    /// When it was entered (`OpenStart`: first seen).
-    pub start_ns: Ns,
-    /// How long it took; of an incomplete call "at least".
-    pub latency_ns: u64,
-    /// The true latency differs from `latency_ns` by at most this; of an incomplete call, the true "at least".
-    pub error_ns: u64,
-    /// Of the latency, off the CPU; `None`: not known.
-    pub off_cpu_ns: Option<u64>,
-    /// How much of it was seen.
-    pub status: Status,
-    /// What cut it, if it is [`Status::Cut`].
-    pub cut_by: Option<Cut>,
-    /// Who entered it.
-    pub caller: Caller,
-    /// The instruction that entered it.
-    pub site: Option<Place>,
-    /// The function.
-    pub function: FunctionId,
-    /// Activations of the same function below it on the stack.
-    pub depth: u32,
-    /// It ended at a jump out of the IP filter.
-    pub ended_by_jump: bool,
-    /// It ran outside of the IP filter, called by code inside of it.
-    pub hidden: bool,
-    /// It was open when control landed in one of several frames and nothing told in which: its end is a guess.
-    pub undecided: bool,
-    /// perf's number of the AUX buffer that has its entry, if known.
-    pub aux_buffer: Option<u32>,
-    /// The packet of its entry.
-    pub aux_offset: AuxOffset,
-}
-
-/// Takes rows as calls end, which is not the order of their starts.
-pub trait RowSink {
-    /// A call of the wanted function with this number ([`crate::Request::functions`]) that was asked for.
-    fn row(&mut self, function: usize, row: &CallRow);
-}
-
-impl CallRow {
-    /// What it has taken for certain.
-    #[must_use]
-    pub const fn at_least_ns(&self) -> u64 {
-        self.latency_ns.saturating_sub(self.error_ns)
-    }
+/// Which calls the figures and the children of a function are of, where its window had slices of both kinds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sliced {
+    /// The figures: of calls that began in slices of this kind.
+    pub figures_of: SliceKind,
+    /// Time of these slices.
+    pub figures_span_ns: u64,
+    /// The children: of this many calls, which began in slices with children.
+    pub children_calls: u64,
+    /// The mean of what was seen of these calls, without what probes added.
+    pub children_mean_ns: Option<f64>,
+    /// Time of those slices.
+    pub children_span_ns: u64,
 }

@@ -50,6 +50,14 @@ impl RowReasons {
         self.by_row.of(row)
     }
 
+    /// What the call in that row waited for longest.
+    #[must_use]
+    pub fn longest_of(&self, row: usize) -> Option<&Reason> {
+        // The first of equals, by their order.
+        let longest = self.of(row).iter().rev().max_by_key(|reason| reason.split.total_ns())?;
+        self.reasons.get(longest.reason as usize)
+    }
+
     /// What the call in that row did off the CPU, as far as is known.
     #[must_use]
     pub fn split_of(&self, row: usize) -> OffCpuSplit {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{AuxOffset, AuxOwner, FunctionSet, SpaceId};
+use model::{AuxOffset, AuxOwner, FunctionSet, Pid, SpaceId, Tid};
 use rustc_hash::FxHashMap;
 
 use crate::activation::Activation;
@@ -112,7 +112,8 @@ impl<'a> Session<'a> {
         }
         self.limits.undecided_calls += u64::from(is_reported && row.undecided);
         if let Some(rows) = self.rows.as_mut().filter(|_| is_reported) {
-            rows.row(wanted as usize, row);
+            let waited_for = self.causes.longest(row.tid, *off_cpu_ns);
+            rows.row(wanted as usize, row, waited_for.as_ref());
         }
         if let Some(cut) = row.cut_by.filter(|_| is_reported) {
             self.loss.has_cut(row.tid, cut);
@@ -130,6 +131,11 @@ impl<'a> Session<'a> {
         if let (Some((sink, _)), Some(tree)) = (&mut self.trees, tree) {
             sink.resumed(ended.row, tree);
         }
+    }
+
+    /// The process of a thread, if the recording tells.
+    pub(crate) fn process_of(&self, tid: Tid) -> Option<Pid> {
+        self.around.schedule.thread(tid).map(|life| life.pid).filter(|pid| pid.0 > 0)
     }
 
     /// The functions whose calls this is about.

@@ -99,6 +99,14 @@ impl Quantiles {
         let [p50_ns, p90_ns, p99_ns, p999_ns] = durations.of_ranks(ranks);
         Self { min_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns }
     }
+
+    /// The same, and from p99 on less by this, as where it is the rare values that count.
+    #[must_use]
+    pub(crate) fn with_tail_below(self, rare_ns: u64) -> Self {
+        let [p99_ns, p999_ns, max_ns] =
+            [self.p99_ns, self.p999_ns, self.max_ns].map(|ns| ns.map(|ns| ns.saturating_sub(rare_ns)));
+        Self { p99_ns, p999_ns, max_ns, ..self }
+    }
 }
 
 #[cfg(test)]

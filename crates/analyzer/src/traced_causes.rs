@@ -5,15 +5,15 @@
 //!   intervals                             |--|     |-----|  |---|
 //!   a call from 5 to 20                      |__________________|     the last two
 //! ```
-//! What a frame knows is the thread's off-CPU time at its begin and at its end; so the intervals in between are those whose
-//! sums lie in between, and a call's split is exactly its off-CPU time.
+//! What a frame knows is the thread's off-CPU time at its begin and at its end; so the intervals in between
+//! are those whose sums lie in between, and a call's split is exactly its off-CPU time.
 
 use std::collections::BTreeMap;
 
 use model::{Avma, FunctionId, Ns, OffCpuInterval, OffCpuSplit, Pid, Schedule, Tid};
 use rustc_hash::FxHashMap;
 
-use crate::off_cpu_causes::{CauseSums, Reason, StackNames, ToldBy, by_reason, reason};
+use crate::off_cpu_causes::{CauseSums, Reason, StackNames, ToldBy, by_reason, longest, reason};
 use crate::report::{CallId, CallRow, FunctionReport};
 use crate::request::{Request, Surroundings};
 use crate::row_reasons::RowReasons;
@@ -76,8 +76,7 @@ impl<'a> TracedCauses<'a> {
         let names = &Recorded(self.around);
         let Some(function) = self.functions.meet(wanted) else { return };
         let intervals = self.threads.entry(row.tid).or_insert_with(|| intervals(schedule, row.tid));
-        let first = intervals.partition_point(|interval| interval.so_far_ns <= from_ns);
-        let inside = || intervals.iter().skip(first).take_while(|interval| interval.so_far_ns <= to_ns);
+        let inside = || inside(intervals, (from_ns, to_ns));
         if is_summed {
             inside().for_each(|interval| function.sums.add_whole(&interval.why, names));
         }
@@ -85,6 +84,20 @@ impl<'a> TracedCauses<'a> {
             let times = inside().map(|Interval { why, .. }| (reason(why, names), why.split()));
             function.rows.insert(row.id, by_reason(times));
         }
+    }
+
+    /// What a call waited for longest, by its thread's off-CPU time at its begin and end; `None`: for
+    /// nothing, or the recording does not tell.
+    pub(crate) fn longest(&mut self, tid: Tid, (from_ns, to_ns): (u64, u64)) -> Option<Reason> {
+        let schedule = self.around.schedule;
+        if from_ns == to_ns || !schedule.has_wakeups() {
+            return None;
+        }
+        let names = &Recorded(self.around);
+        let intervals = self.threads.entry(tid).or_insert_with(|| intervals(schedule, tid));
+        let times =
+            inside(intervals, (from_ns, to_ns)).map(|Interval { why, .. }| (reason(why, names), why.split()));
+        longest(&by_reason(times)).cloned()
     }
 
     /// Puts them into the reports of the functions; not if the recording has no context switches.
@@ -102,6 +115,12 @@ impl<'a> TracedCauses<'a> {
             report.row_reasons = RowReasons::of_rows(&report.rows, &rows);
         }
     }
+}
+
+/// Those of a thread between two sums of its off-CPU time.
+fn inside(intervals: &[Interval], (from_ns, to_ns): (u64, u64)) -> impl Iterator<Item = &Interval> {
+    let first = intervals.partition_point(|interval| interval.so_far_ns <= from_ns);
+    intervals.iter().skip(first).take_while(move |interval| interval.so_far_ns <= to_ns)
 }
 
 fn intervals(schedule: &Schedule, tid: Tid) -> Vec<Interval> {

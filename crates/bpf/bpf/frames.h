@@ -5,6 +5,7 @@
 
 #include "probes.h"
 #include "counters.h"
+#include "numbers.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -49,6 +50,7 @@ static __noinline void fill(struct call *call, struct thread *thread, struct fra
 	call->lost = thread->lost;
 	call->function = frame->function;
 	call->pid = thread->pid;
+	call->tid = thread->tid;
 	call->cpu = frame->cpu;
 	call->probes = thread->probes - frame->probes;
 	call->depth = frame->depth;
@@ -60,7 +62,7 @@ static __noinline void fill(struct call *call, struct thread *thread, struct fra
  *
  * Not static, as what follows: the verifier looks at such a function once, not at each place that calls it.
  */
-__noinline int emit(struct thread *thread, struct frame *frame, __u32 tid, __u64 end, __u8 how)
+__noinline int emit(struct thread *thread, struct frame *frame, __u64 end, __u8 how)
 {
 	struct call *call;
 
@@ -78,7 +80,6 @@ __noinline int emit(struct thread *thread, struct frame *frame, __u32 tid, __u64
 	}
 	fill(call, thread, frame);
 	call->end = end;
-	call->tid = tid;
 	call->how = how;
 	/* User space looks by itself, every few ms: waking it costs more than all of this. */
 	bpf_ringbuf_submit(call, BPF_RB_NO_WAKEUP);
@@ -109,7 +110,7 @@ __noinline int goes_on(struct thread *thread, __u64 sp, bool on_signal_stack)
 }
 
 /* Ends the frames that are below `sp`, and so are gone; `is_reused`: others stand in their place. */
-__noinline int drop_dead(struct thread *thread, __u32 tid, __u64 sp, bool on_signal_stack, bool is_reused)
+__noinline int drop_dead(struct thread *thread, __u64 sp, bool on_signal_stack, bool is_reused)
 {
 	struct frame *dead;
 	__u8 how;
@@ -128,7 +129,7 @@ __noinline int drop_dead(struct thread *thread, __u32 tid, __u64 sp, bool on_sig
 		if (!is_dead(frame, sp, on_signal_stack))
 			break;
 		/* Deeper than 64 the kernel rewrites no return address: such a call may have returned unseen. */
-		emit(thread, frame, tid, thread->seen, frame->is_rewritten ? END_UNSEEN : how);
+		emit(thread, frame, thread->seen, frame->is_rewritten ? END_UNSEEN : how);
 		thread->depth--;
 	}
 	return 0;

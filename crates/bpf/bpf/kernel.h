@@ -20,7 +20,9 @@ typedef __u8 bool;
 /* include/uapi/linux/bpf.h */
 enum {
 	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
 enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
@@ -47,7 +49,27 @@ struct mm_struct {
 	struct uprobes_state uprobes_state;
 };
 
+struct ns_common {
+	unsigned int inum;
+};
+
+struct pid_namespace {
+	struct ns_common ns;
+};
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1]; /* one for each level */
+};
+
 struct task_struct {
+	struct pid *thread_pid;
+	struct task_struct *group_leader;
 	struct mm_struct *mm;
 	int pid;
 	int tgid;

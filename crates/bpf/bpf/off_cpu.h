@@ -45,7 +45,7 @@ static __noinline void fill_interval(struct interval *interval, struct thread *t
 }
 
 /* Tells why a thread with open calls was off the CPU. */
-static __noinline void tell(struct thread *thread, __u32 tid, __u64 now)
+static __noinline void tell(struct thread *thread, __u64 now)
 {
 	struct interval *interval;
 
@@ -58,7 +58,7 @@ static __noinline void tell(struct thread *thread, __u32 tid, __u64 now)
 	}
 	fill_interval(interval, thread);
 	interval->in = now;
-	interval->tid = tid;
+	interval->tid = thread->tid;
 	bpf_ringbuf_submit(interval, BPF_RB_NO_WAKEUP);
 }
 
@@ -70,6 +70,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	struct thread *comes = bpf_map_lookup_elem(&threads, &in);
 	__u64 now = bpf_ktime_get_ns();
 
+	if (mode == MODE_OFF)
+		return 0;
 	if (leaves) {
 		if (leaves->out)
 			count(COUNTER_MISSED_SWITCHES);
@@ -85,7 +87,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	if (comes) {
 		if (!comes->out)
 			count(COUNTER_MISSED_SWITCHES);
-		tell(comes, in, now);
+		tell(comes, now);
 		comes_back(comes, now);
 	}
 	return 0;
@@ -97,14 +99,14 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	__u32 tid = BPF_CORE_READ(task, pid);
 	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
 
-	if (!thread)
+	if (!thread || mode == MODE_OFF)
 		return 0;
 	thread->woken = bpf_ktime_get_ns();
 	if (!thread->depth)
 		return 0;
 	thread->is_interrupt = is_interrupt(bpf_get_current_task_btf());
-	thread->waker_pid = bpf_get_current_pid_tgid() >> 32;
-	thread->waker_tid = bpf_get_current_pid_tgid();
+	thread->waker_pid = process_number_of(bpf_get_current_task_btf());
+	thread->waker_tid = number_of(bpf_get_current_task_btf());
 	bpf_get_current_comm(thread->waker_comm, sizeof(thread->waker_comm));
 	fill_stack(ctx, thread->waker_stack, WAKER_STACK_LEN, 0);
 	thread->waker_user_stack[0] = 0;

@@ -15,27 +15,21 @@
 #include <bpf/bpf_tracing.h>
 
 #include "probes.h"
+#include "mode.h"
 #include "frames.h"
 #include "jumps.h"
 #include "off_cpu.h"
+#include "stacks.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* Hits by function, of the programs that only count. */
+/* Of each function that is probed. */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1); /* set when loaded */
 	__type(key, __u32);
-	__type(value, __u64);
-} hits SEC(".maps");
-
-/* Length of each function's first part, by function: what a jump by register must leave. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1); /* set when loaded */
-	__type(key, __u32);
-	__type(value, __u64);
-} lengths SEC(".maps");
+	__type(value, struct function);
+} functions SEC(".maps");
 
 static const struct thread no_thread;
 
@@ -47,10 +41,9 @@ static __always_inline bool is_on_signal_stack(struct task_struct *task, __u64 s
 	return sp > start && sp - start <= BPF_CORE_READ(task, sas_ss_size);
 }
 
-static __always_inline struct thread *thread_of(struct task_struct *task, __u32 tid, __u32 pid)
+/* `thread` is what is known of it. */
+static __always_inline struct thread *thread_of(struct thread *thread, struct task_struct *task, __u32 tid)
 {
-	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
-
 	if (thread && !thread->died)
 		return thread;
 	if (!thread) {
@@ -58,7 +51,8 @@ static __always_inline struct thread *thread_of(struct task_struct *task, __u32 
 		thread = bpf_map_lookup_elem(&threads, &tid);
 	}
 	if (thread) {
-		thread->pid = pid;
+		thread->pid = process_number_of(task);
+		thread->tid = number_of(task);
 		thread->born = BPF_CORE_READ(task, start_time);
 		thread->died = 0;
 	}
@@ -68,6 +62,7 @@ static __always_inline struct thread *thread_of(struct task_struct *task, __u32 
 struct hit {
 	__u64 now;
 	__u64 sp;
+	__u64 length; /* of the function's first part */
 	__u32 tid;
 	__u32 function;
 	bool on_signal_stack;
@@ -91,21 +86,21 @@ static __noinline void enter(struct thread *thread, struct pt_regs *regs, struct
 	__u16 depth;
 
 	bpf_probe_read_user(&caller, sizeof(caller), (void *)hit->sp);
-	drop_dead(thread, hit->tid, hit->sp, hit->on_signal_stack, 0);
+	drop_dead(thread, hit->sp, hit->on_signal_stack, 0);
 	frame = innermost(thread);
 	if (frame && frame->sp == hit->sp && frame->on_signal_stack == hit->on_signal_stack) {
 		if (frame->function == hit->function && frame->is_looping && frame->caller == caller) {
 			frame->is_looping = 0;
 			return;
 		}
-		if (frame->is_rewritten && hit->is_rewritten && caller == trampoline()) {
+		if (frame->is_rewritten && caller == trampoline()) {
 			/* A jump out of a function that goes on: both return together.  To its own entry, it is a loop. */
 			if (frame->function == hit->function)
 				return;
 			caller = frame->caller;
 		} else {
 			/* Its return address has been overwritten. */
-			drop_dead(thread, hit->tid, hit->sp + 1, hit->on_signal_stack, 1);
+			drop_dead(thread, hit->sp + 1, hit->on_signal_stack, 1);
 			frame = innermost(thread);
 		}
 	}
@@ -152,7 +147,7 @@ static __always_inline void leave_unknown(struct thread *thread, struct hit *hit
 		.probes = thread->probes,
 	};
 
-	emit(thread, &frame, hit->tid, hit->now, END_NO_ENTRY);
+	emit(thread, &frame, hit->now, END_NO_ENTRY);
 }
 
 static __noinline void leave(struct thread *thread, struct pt_regs *regs, struct hit *hit, __u64 cookie, __u8 how)
@@ -160,16 +155,14 @@ static __noinline void leave(struct thread *thread, struct pt_regs *regs, struct
 	__u8 number = cookie >> 16;
 	struct frame *frame;
 
-	drop_dead(thread, hit->tid, hit->sp, hit->on_signal_stack, 0);
+	drop_dead(thread, hit->sp, hit->on_signal_stack, 0);
 	frame = innermost(thread);
 	if (frame && frame->function == hit->function && frame->sp == hit->sp) {
 		if (number != NO_REGISTER) {
-			__u64 *length = bpf_map_lookup_elem(&lengths, &hit->function);
-
-			if (length && register_value(regs, number) - frame->entry < *length)
+			if (register_value(regs, number) - frame->entry < hit->length)
 				return;
 		}
-		emit(thread, frame, hit->tid, hit->now, how);
+		emit(thread, frame, hit->now, how);
 		thread->depth--;
 		return;
 	}
@@ -187,40 +180,38 @@ static __always_inline void loop(struct thread *thread, struct hit *hit)
 {
 	struct frame *frame;
 
-	drop_dead(thread, hit->tid, hit->sp, hit->on_signal_stack, 0);
+	drop_dead(thread, hit->sp, hit->on_signal_stack, 0);
 	frame = innermost(thread);
 	if (frame && frame->function == hit->function && frame->sp == hit->sp)
 		frame->is_looping = 1;
 }
 
-SEC("uprobe")
-int on_probe(struct pt_regs *regs)
+static __always_inline void time_hit(struct pt_regs *regs, __u64 cookie, struct thread *thread, __u32 tid)
 {
-	__u64 cookie = bpf_get_attach_cookie(regs), id = bpf_get_current_pid_tgid();
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct hit hit = {
 		.now = bpf_ktime_get_ns(),
 		.sp = regs->sp,
-		.tid = (__u32)id,
+		.tid = tid,
 		.function = cookie >> 32,
 		.is_child = cookie >> 24 & 1,
-		.is_rewritten = cookie >> 25 & 1,
 	};
-	struct thread *thread;
+	struct function *function = bpf_map_lookup_elem(&functions, &hit.function);
 
-	if (!holds(cookie >> 8, regs->flags))
-		return 0;
-	thread = thread_of(task, hit.tid, id >> 32);
+	if (!function || !function->is_timed || !holds(cookie >> 8, regs->flags))
+		return;
+	hit.length = function->length;
+	hit.is_rewritten = function->is_rewritten;
+	thread = thread_of(thread, task, hit.tid);
 	if (!thread) {
 		if (cookie & ACTION_ENTRY)
 			count(COUNTER_NO_ROOM);
-		return 0;
+		return;
 	}
 	/* A uretprobe is hit when the return address has been popped. */
 	if (hit.is_rewritten && cookie & ACTION_RETURN)
 		hit.sp -= sizeof(__u64);
 	hit.on_signal_stack = is_on_signal_stack(task, hit.sp);
-	thread->probes++;
 	if (cookie & ACTION_ENTRY)
 		enter(thread, regs, &hit);
 	if (cookie & ACTION_RETURN)
@@ -230,19 +221,66 @@ int on_probe(struct pt_regs *regs)
 	else if (cookie & ACTION_LOOP)
 		loop(thread, &hit);
 	thread->seen = hit.now;
+}
+
+SEC("uprobe")
+int on_probe(struct pt_regs *regs)
+{
+	__u64 cookie = bpf_get_attach_cookie(regs);
+	bool is_child = cookie >> 24 & 1;
+	struct cpu *cpu = come_in();
+	struct thread *thread;
+	__u32 tid = bpf_get_current_pid_tgid();
+	__u64 number;
+
+	if (!cpu)
+		return 0;
+	number = count_hit(cookie >> 32, cookie & ACTION_ENTRY);
+	thread = bpf_map_lookup_elem(&threads, &tid);
+	/* Whatever comes of it, it has taken time of the calls that are open: also of a child, or at a jump that is not taken. */
+	if (thread)
+		thread->probes++;
+	if (mode == MODE_ALL || (mode == MODE_ASKED && !is_child))
+		time_hit(regs, cookie, thread, tid);
+	else if (mode == MODE_ASKED)
+		cpu->child_hit = bpf_ktime_get_ns();
+	else if (mode == MODE_COUNT && number)
+		keep_stack(regs, cookie >> 32, number);
+	go_out(cpu);
 	return 0;
 }
 
-/* How often functions are called, and nothing else. */
+/* Counts, and nothing else: what a bare probe costs. */
 SEC("uprobe")
 int on_count(struct pt_regs *regs)
 {
-	__u32 function = bpf_get_attach_cookie(regs) >> 32;
-	__u64 *value = bpf_map_lookup_elem(&hits, &function);
+	__u64 cookie = bpf_get_attach_cookie(regs);
 
-	if (value)
-		(*value)++;
+	count_hit(cookie >> 32, cookie & ACTION_ENTRY);
 	return 0;
+}
+
+static __always_inline void end_all(struct thread *thread, __u64 now)
+{
+	for (int i = 0; i < MAX_DEPTH; i++) {
+		struct frame *frame = innermost(thread);
+
+		if (!frame)
+			break;
+		emit(thread, frame, now, END_THREAD);
+		thread->depth--;
+	}
+}
+
+static __always_inline void end_thread(struct thread *thread, __u32 tid, __u64 now)
+{
+	struct frame life = { .start = thread->born };
+
+	end_all(thread, now);
+	thread->died = now;
+	/* What could not be told is read from here at the end. */
+	if (!emit(thread, &life, now, END_OF_THREAD))
+		bpf_map_delete_elem(&threads, &tid);
 }
 
 SEC("tp_btf/sched_process_exit")
@@ -250,23 +288,24 @@ int BPF_PROG(on_exit, struct task_struct *task)
 {
 	__u32 tid = BPF_CORE_READ(task, pid);
 	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
-	__u64 now = bpf_ktime_get_ns();
-	struct frame life = {};
 
-	if (!thread)
+	if (thread && mode != MODE_OFF)
+		end_thread(thread, tid, bpf_ktime_get_ns());
+	return 0;
+}
+
+/* The stack of the program before is gone; its other threads have ended.  A thread that was not the first takes that one's number. */
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(on_exec, struct task_struct *task, int old_tid)
+{
+	__u32 tid = old_tid;
+	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
+
+	if (!thread || mode == MODE_OFF)
 		return 0;
-	for (int i = 0; i < MAX_DEPTH; i++) {
-		struct frame *frame = innermost(thread);
-
-		if (!frame)
-			break;
-		emit(thread, frame, tid, now, END_THREAD);
-		thread->depth--;
-	}
-	life.start = thread->born;
-	thread->died = now;
-	/* What could not be told is read from here at the end. */
-	if (!emit(thread, &life, tid, now, END_OF_THREAD))
-		bpf_map_delete_elem(&threads, &tid);
+	if (old_tid == BPF_CORE_READ(task, pid))
+		end_all(thread, bpf_ktime_get_ns());
+	else
+		end_thread(thread, tid, bpf_ktime_get_ns());
 	return 0;
 }

@@ -7,7 +7,7 @@
 
 /*
  * A probe's cookie:
- *   action (bits 0-7) | condition (8-15) | register (16-23) | is a child (24) | return address is rewritten (25) | function (32-63)
+ *   action (bits 0-7) | condition (8-15) | register (16-23) | is a child (24) | function (32-63)
  */
 enum action {
 	ACTION_ENTRY = 1,  /* the first instruction of the function */
@@ -18,6 +18,27 @@ enum action {
 enum {
 	ALWAYS = 0xff,     /* as condition: there is none; else the low 4 bits of the opcode of Jcc */
 	NO_REGISTER = 0xff, /* as register: the target is known; else the jump leaves if the register's value is outside */
+};
+
+/* What a hit of a probe does.  Probes stay as they are when this changes. */
+enum mode {
+	MODE_COUNT = 0, /* it is counted, and nothing else: so is every hit in every mode */
+	MODE_ASKED = 1, /* calls of the functions that were asked for are timed */
+	MODE_ALL = 2,   /* ... and those of their children */
+	MODE_OFF = 3,   /* nothing is recorded any more */
+};
+
+/* Of each function. */
+struct function {
+	__u64 length;       /* of its first part: what a jump by register must leave */
+	__u32 is_rewritten; /* the return addresses of its calls are: uretprobes end them */
+	__u32 is_timed;     /* all of its probes are there */
+};
+
+/* Hits of a function's probes. */
+struct hits {
+	__u64 entries;
+	__u64 others;
 };
 
 /* How a call ended. */
@@ -122,6 +143,8 @@ struct thread {
 	__u64 stack[STACK_LEN];
 	__u64 waker_stack[WAKER_STACK_LEN];
 	__u64 waker_user_stack[WAKER_USER_STACK_LEN];
+	__u32 tid;      /* as it is told: numbers.h */
+	__u32 unused_too;
 	struct frame frames[MAX_DEPTH];
 };
 

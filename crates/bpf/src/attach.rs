@@ -31,7 +31,29 @@ pub struct ProbedPlace {
     pub file: PathBuf,
 }
 
-/// Which of a function's probes.
+/// Which of a function's probes are placed in one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Those at the first instructions: calls can be counted.
+    Entries,
+    /// Those that see calls end: calls can be timed.
+    Ends,
+    /// All.
+    Both,
+}
+
+impl Part {
+    /// What is placed, in this order: where both are, each call that is seen to begin is seen to end.
+    pub(crate) const fn kinds(self) -> &'static [Which] {
+        match self {
+            Self::Entries => &[Which::Entries],
+            Self::Ends => &[Which::Exits, Which::Returns],
+            Self::Both => &[Which::Exits, Which::Returns, Which::Entries],
+        }
+    }
+}
+
+/// Probes of one kind: a link has no others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     /// Those at the first instruction.
@@ -52,22 +74,32 @@ impl Which {
             Self::Exits => (!point.is_entry()).then_some(*point),
             Self::Returns => (point.is_entry() && is_rewritten).then(|| point.returned()),
         };
-        let probe =
-            |point: ProbePoint| (point.offset.0 as usize, points.cookie(point, index, function.is_child));
+        let probe = |point: ProbePoint| (point.offset.0 as usize, point.cookie(index, function.is_child));
         points.points.iter().filter_map(taken).map(probe).collect()
     }
 }
 
-/// Places the probes of all functions.
+/// Places the probes of all functions: one link for each process and file.
+#[cfg(test)]
 pub(crate) fn attach(
     programs: &Programs,
     program: &str,
     functions: &[ProbedFunction],
     which: Which,
 ) -> Result<Vec<Link>, BpfError> {
+    attach_group(programs, program, functions.iter().enumerate(), which)
+}
+
+/// Places the probes of some functions, each with its number: one link for each process and file.
+pub(crate) fn attach_group<'f>(
+    programs: &Programs,
+    program: &str,
+    functions: impl Iterator<Item = (usize, &'f ProbedFunction)>,
+    which: Which,
+) -> Result<Vec<Link>, BpfError> {
     let program = programs.program(program)?;
     let mut probes: BTreeMap<(Pid, &Path), Vec<(usize, u64)>> = BTreeMap::new();
-    for (index, function) in functions.iter().enumerate() {
+    for (index, function) in functions {
         for place in &function.places {
             probes.entry((place.pid, &place.file)).or_default().extend(which.of(function, index));
         }

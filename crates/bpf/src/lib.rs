@@ -5,11 +5,16 @@
 //! probe_points  a function's code -> where it is probed                  (pure)
 //! programs      the eBPF programs that pair entries with ends (bpf/probes.bpf.c), loaded
 //! attach        probes in processes
-//! session       one run: records of calls -> a sink
+//! session       programs and functions, ready for a run
+//! run           one run, step by step: count, time with children or without, end
+//! records       what the programs tell -> a sink
+//! stacks        where calls that were counted came from (bpf/stacks.h)
+//! removal       probes that are being removed
 //! wire          what programs and user space agree on (bpf/probes.h)
 //! sched         the scheduler's events of what is recorded (bpf/sched.bpf.c, sched_wire)
+//! offers        what this kernel has for probes
 //! waker_stack   what is told of who wakes a thread
-//! cost          what a probe costs here              (idle: on functions that do nothing)
+//! cost          what a probe costs here              (idle: on functions that do nothing; load: in between)
 //! ```
 //!
 //! The programs pair entries and ends in the kernel, by the place of the return address on the stack, and write one record
@@ -20,36 +25,46 @@ mod attach;
 mod cost;
 mod error;
 mod idle;
+mod load;
+mod offers;
 mod probe_points;
 mod programs;
+mod records;
+mod removal;
+mod run;
 mod sched;
 mod sched_wire;
 mod session;
+mod stacks;
 mod waker_stack;
 mod wire;
 
-pub use attach::{ProbedFunction, ProbedPlace};
+pub use attach::{Part, ProbedFunction, ProbedPlace};
 pub use cost::{Cost, Costs};
 pub use error::BpfError;
+pub use offers::Offers;
 pub use probe_points::{CodeError, CodePart, Ends, FunctionCode, ProbePoint, ProbePoints};
+pub use removal::{Removal, Removed};
+pub use run::{Group, Hits, Placing, Run};
 pub use sched::{SchedBy, SchedSession};
-pub use session::{Room, Session, Summary};
+pub use session::{INTERVAL, Room, Session, Summary};
+pub use stacks::StackSeen;
 pub use waker_stack::WakerStack;
 
 /// Reads `bytes` as each kind of record that our programs write: for tests of what any bytes do.
 #[doc(hidden)]
 pub fn read_as_records(bytes: &[u8]) {
     let _ = wire::record(bytes);
-    let _ = wire::thread(model::Tid(1), bytes, model::Ns(1));
+    let _ = wire::thread(bytes, model::Ns(1));
     let _ = sched_wire::event(bytes);
 }
 
-/// Whether the kernel accepts the programs; true: with links for many probes at once.
+/// What the kernel has for probes, if it accepts the programs.
 ///
 /// # Errors
 /// Why it does not.
-pub fn try_programs() -> Result<bool, BpfError> {
+pub fn try_programs() -> Result<Offers, BpfError> {
     let sizes =
         programs::Sizes { functions: 1, threads: 1, ring_bytes: 4096, waker_stack: WakerStack::Kernel };
-    Ok(programs::Programs::load(sizes)?.has_multi)
+    Ok(Offers::of(programs::Programs::load(sizes)?.has_multi))
 }

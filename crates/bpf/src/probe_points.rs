@@ -62,6 +62,8 @@ pub struct ProbePoints {
     pub ends: Ends,
     /// Functions that it calls directly, each once, by address.
     pub callees: Vec<Svma>,
+    /// Functions that it jumps to, each once, by address, where the jump says which.
+    pub jumps_to: Vec<Svma>,
     /// Bytes of the part with the entry: a jump by register to there does not leave.
     pub first_part_len: u64,
     /// The kernel carries the first instruction out by itself; others cost the program another trap.
@@ -105,17 +107,22 @@ impl ProbePoint {
     pub(crate) const fn returned(self) -> Self {
         Self { actions: Action::Return as u8, condition: NONE, register: NONE, ..self }
     }
+
+    /// The cookie of its probe (`bpf/probes.h`).
+    pub(crate) fn cookie(self, function: usize, is_child: bool) -> u64 {
+        u64::from(self.actions)
+            | u64::from(self.condition) << 8
+            | u64::from(self.register) << 16
+            | u64::from(is_child) << 24
+            | (function as u64) << 32
+    }
 }
 
 impl ProbePoints {
-    /// The cookie of one of these probes (`bpf/probes.h`).
-    pub(crate) fn cookie(&self, point: ProbePoint, function: usize, is_child: bool) -> u64 {
-        u64::from(point.actions)
-            | u64::from(point.condition) << 8
-            | u64::from(point.register) << 16
-            | u64::from(is_child) << 24
-            | u64::from(self.ends == Ends::ByReturnAddress) << 25
-            | (function as u64) << 32
+    /// Its first instruction is one with which it can be left, or goes back to itself.
+    #[must_use]
+    pub fn ends_at_entry(&self) -> bool {
+        self.points.iter().any(|point| point.is_entry() && point.actions != Action::Entry as u8)
     }
 
     /// Of a function.
@@ -147,6 +154,8 @@ impl ProbePoints {
             points: vec![point],
             ends: Ends::ByReturnAddress,
             callees: Self::of(code).map(|points| points.callees).unwrap_or_default(),
+            // A call goes on there.
+            jumps_to: Vec::new(),
             first_part_len: first.bytes.len() as u64,
             entry_is_emulated: is_emulated(&entry),
         })
@@ -166,13 +175,9 @@ impl ProbePoints {
         body.check()?;
         let mut points: Vec<ProbePoint> = instructions.iter().filter_map(|i| body.point(i)).collect();
         points.sort_unstable_by_key(|point| point.offset);
-        let mut callees: Vec<Svma> = instructions
-            .iter()
-            .filter(|i| i.code() == Code::Call_rel32_64)
-            .map(|i| Svma(i.near_branch_target()))
-            .collect();
-        callees.sort_unstable();
-        callees.dedup();
+        let callees = targets(instructions.iter().filter(|i| i.code() == Code::Call_rel32_64));
+        let leaves = |i: &&Instruction| is_direct_jump(i) && body.part_of(i.near_branch_target()).is_none();
+        let jumps_to = targets(instructions.iter().filter(leaves));
         let entry = instructions
             .iter()
             .find(|i| i.ip() == code.entry.0)
@@ -184,10 +189,19 @@ impl ProbePoints {
             points,
             ends: Ends::AtInstructions,
             callees,
+            jumps_to,
             first_part_len: first.bytes.len() as u64,
             entry_is_emulated: is_emulated(entry),
         })
     }
+}
+
+/// Where these lead, each once.
+fn targets<'i>(branches: impl Iterator<Item = &'i Instruction>) -> Vec<Svma> {
+    let mut to: Vec<Svma> = branches.map(|branch| Svma(branch.near_branch_target())).collect();
+    to.sort_unstable();
+    to.dedup();
+    to
 }
 
 fn divide(part: &CodePart<'_>, into: &mut Vec<Instruction>) -> Result<(), CodeError> {
@@ -401,6 +415,15 @@ mod tests {
         assert_eq!((points.points.len(), points.points[0].offset), (1, FileOffset(0x400)));
         assert!(points.points[0].is_entry() && points.entry_is_emulated && points.callees.is_empty());
         assert!(ProbePoints::new(&code, Ends::AtInstructions).is_err());
+    }
+
+    #[test]
+    fn functions_that_it_jumps_to_each_once() {
+        // je 0x1100; jmp 0x1100; jmp *%rax; jmp to the je
+        let code = [0x0f, 0x84, 0xfa, 0, 0, 0, 0xe9, 0xf5, 0, 0, 0, 0xff, 0xe0, 0xeb, 0xf1];
+        let part = CodePart { start: Svma(START), file_offset: FileOffset(0), bytes: &code };
+        let points = ProbePoints::of(&FunctionCode { entry: Svma(START), parts: vec![part] }).unwrap();
+        assert_eq!(points.jumps_to, [Svma(0x1100)]);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The compiled programs, made ready for what is probed.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 
 use libbpf_rs::{
-    ErrorKind, Map, MapCore, Object, ObjectBuilder, OpenObject, ProgramAttachType, ProgramMut,
+    ErrorKind, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, ProgramAttachType, ProgramMut,
     UprobeMultiOpts,
 };
 
@@ -17,6 +18,20 @@ pub(crate) const OBJECT: &[u8] = include_bytes!("../objects/probes.bpf.o");
 
 /// The section of the only setting, which libbpf makes a map of.
 const SETTINGS: &str = ".rodata.settings";
+
+/// The section of the PID namespace.
+const NAMESPACE: &str = ".rodata.namespace";
+
+/// The inode of the PID namespace that we are in; 0: that of the host, where numbers are the kernel's own.
+fn own_namespace() -> u32 {
+    /// `PROC_PID_INIT_INO` in include/linux/proc_ns.h.
+    const HOST: u64 = 0xefff_fffc;
+    let inode = std::fs::metadata("/proc/self/ns/pid").map_or(HOST, |file| file.ino());
+    if inode == HOST { 0 } else { u32::try_from(inode).unwrap_or(0) }
+}
+
+/// The section of what hits do, which libbpf makes a map of, too.
+pub(crate) const MODE: &str = ".data.mode";
 
 /// What the maps must hold.
 #[derive(Clone, Copy, Debug)]
@@ -96,15 +111,22 @@ impl Programs {
     pub(crate) fn sum(&self, map: &str, index: u32) -> u64 {
         self.map(map).map_or(0, |map| sum(&map, index))
     }
+
+    /// Numbers of each CPU: the value that a map has for `index`, cut into them.
+    pub(crate) fn of_cpus(&self, map: &str, index: u32) -> Vec<Vec<u64>> {
+        self.map(map).map_or(Vec::new(), |map| of_cpus(&map, index))
+    }
 }
 
 /// A number for each CPU, summed.
 pub(crate) fn sum(map: &Map<'_>, index: u32) -> u64 {
-    let values =
-        map.lookup_percpu(&index.to_ne_bytes(), libbpf_rs::MapFlags::ANY).ok().flatten().unwrap_or_default();
-    let number =
-        |value: &Vec<u8>| value.get(..8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes);
-    values.iter().map(number).sum()
+    of_cpus(map, index).iter().filter_map(|numbers| numbers.first()).sum()
+}
+
+fn of_cpus(map: &Map<'_>, index: u32) -> Vec<Vec<u64>> {
+    let values = map.lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default();
+    let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
+    values.iter().map(|value| value.chunks_exact(8).map(number).collect()).collect()
 }
 
 /// Without them nothing can be loaded.
@@ -134,10 +156,14 @@ fn open(sizes: Sizes, multi: bool) -> Result<OpenObject, BpfError> {
         let entries = match map.name().to_str() {
             Some("threads") => threads,
             Some("calls") => sizes.ring_bytes,
-            Some("hits" | "lengths") => functions,
+            Some("hits" | "functions") => functions,
             Some(SETTINGS) => {
                 let stacks = u32::from(sizes.waker_stack == WakerStack::User);
                 map.set_initial_value(&stacks.to_ne_bytes()).map_err(failed)?;
+                continue;
+            }
+            Some(NAMESPACE) => {
+                map.set_initial_value(&own_namespace().to_ne_bytes()).map_err(failed)?;
                 continue;
             }
             _ => continue,

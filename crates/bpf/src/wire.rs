@@ -12,7 +12,9 @@ const CALL_BYTES: usize = 120;
 /// Bytes of a `struct frame`.
 const FRAME_BYTES: usize = 88;
 /// Where the frames of a `struct thread` begin.
-const FRAMES_AT: usize = 656;
+const FRAMES_AT: usize = 664;
+/// Where its number is.
+const TID_AT: usize = 656;
 /// `MAX_DEPTH`.
 pub(crate) const MAX_DEPTH: usize = 128;
 /// Bytes of a `struct thread`.
@@ -29,6 +31,25 @@ pub(crate) enum Action {
     Jump = 4,
     /// It jumps to its own first instruction.
     Loop = 8,
+}
+
+/// What a hit of a probe does: `enum mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// It is counted.
+    Count = 0,
+    /// Calls of the functions that were asked for are timed.
+    Asked = 1,
+    /// Those of their children, too.
+    All = 2,
+    /// Nothing is recorded.
+    Off = 3,
+}
+
+/// A `struct function`.
+pub(crate) fn function(first_part_len: u64, is_rewritten: bool, is_timed: bool) -> Vec<u8> {
+    let flags = [is_rewritten, is_timed].map(|flag| u32::from(flag).to_ne_bytes());
+    [&first_part_len.to_ne_bytes()[..], flags.as_flattened()].concat()
 }
 
 /// "There is no condition", "there is no register".
@@ -167,8 +188,9 @@ pub(crate) struct ThreadState {
 }
 
 /// The state of a thread; `None`: it is none of ours.
-pub(crate) fn thread(tid: Tid, bytes: &[u8], now: Ns) -> Option<ThreadState> {
+pub(crate) fn thread(bytes: &[u8], now: Ns) -> Option<ThreadState> {
     let bytes = bytes.get(..THREAD_BYTES)?;
+    let tid = Tid(word(bytes, TID_AT) as i32);
     let u64_at = |at| long(bytes, at);
     let whole = Thread {
         tid,
@@ -291,6 +313,13 @@ mod tests {
             ("is_child", 119),
         ];
         check("call", CALL_BYTES, &call);
+        check(
+            "function",
+            function(0, false, false).len(),
+            &[("length", 0), ("is_rewritten", 8), ("is_timed", 12)],
+        );
+        check("hits", 16, &[("entries", 0), ("others", 8)]);
+        check("cpu", 16, &[("inside", 0), ("child_hit", 8)]);
         let frame = [
             ("start", 8),
             ("blocked", 16),
@@ -334,6 +363,7 @@ mod tests {
             ("pid", 104),
             ("depth", 108),
             ("is_preempted", 112),
+            ("tid", TID_AT),
             ("frames", FRAMES_AT),
         ];
         check("thread", THREAD_BYTES, &thread);

@@ -90,7 +90,8 @@ pub struct CallsArgs {
     /// Take the N-th of the functions that an ambiguous -f lists
     #[arg(short = 'I', long = "func_idx", value_name = "#N")]
     pub candidate: Option<CandidateNumber>,
-    /// Object that holds FUNC; normally found from the recording. A file is also used for an object of its name that is not here
+    /// Object that holds FUNC; normally found from the recording. A file is also used for an object of its
+    /// name that is not here
     #[arg(short = 'b', long = "binary", value_name = "OBJECT")]
     pub object: Option<String>,
     /// Only these processes
@@ -157,17 +158,19 @@ pub struct QueryArgs {
     /// Write one row for every call; the extension says in which form
     #[arg(long, value_name = "FILE.{jsonl,csv}")]
     pub rows: Option<PathBuf>,
-    /// Write a page for the browser with every call in it: plot, brush, filters, call trees; one file that needs no network
+    /// Write a page for the browser with every call in it: plot, brush, filters, call trees; one file that
+    /// needs no network
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Fail (exit code 1) when more than this share of the threads' time was lost, and say why and what helps; gaps
-    /// without a known time are only warned of, but 0 allows no gap at all, and no damaged file
+    /// Fail (exit code 1) when more than this share of the threads' time was lost, and say why and what
+    /// helps; gaps without a known time are only warned of, but 0 allows no gap at all, and no damaged file
     #[arg(long, value_name = "PCT")]
     pub max_loss: Option<f64>,
     /// Check the report against itself: times run forward, calls nest, sums add up (exit code 5 if not)
     #[arg(long)]
     pub check: bool,
-    /// Write a flame graph of exact times, flamegraph-KIND.svg in the directory of -D: of the calls, or without -f of all
+    /// Write a flame graph of exact times, flamegraph-KIND.svg in the directory of -D: of the calls, or
+    /// without -f of all
     #[arg(short = 'F', long, value_enum, value_name = "KIND")]
     pub flamegraph: Option<Weight>,
 }
@@ -175,7 +178,8 @@ pub struct QueryArgs {
 /// Where the kernel's code is; by default, where it is found.
 #[derive(Clone, Debug, Default, Args)]
 pub struct KernelArgs {
-    /// Kernel code as it ran: a copy of /proc/kcore, or a directory with it and kallsyms (perf record --kcore)
+    /// Kernel code as it ran: a copy of /proc/kcore, or a directory with it and kallsyms (perf record
+    /// --kcore)
     #[arg(long, value_name = "FILE")]
     pub kcore: Option<PathBuf>,
     /// Kernel code as it was linked; code that the kernel patched does not fit and is skipped
@@ -295,7 +299,8 @@ pub struct RecordArgs {
     /// Child processes and theirs, too: those that there are, and those that come to be
     #[arg(long)]
     pub follow: bool,
-    /// Leave out why calls are off the CPU: what they wait for, and who wakes them (taken by eBPF, where that is permitted)
+    /// Leave out why calls are off the CPU: what they wait for, and who wakes them (taken by eBPF, where that
+    /// is permitted)
     #[arg(long)]
     pub no_sched: bool,
     /// Of those who wake calls, record from where in their own code, too (by frame pointers)
@@ -304,13 +309,15 @@ pub struct RecordArgs {
     /// Size of each buffer of trace: 64M [default: by number of buffers and free memory]
     #[arg(short = 'm', long = "aux_size", value_name = "SIZE")]
     pub aux_size: Option<ByteSize>,
-    /// Say what would be recorded: which functions and ranges, which buffers, at which rate (0.1 s are tried), and stop
+    /// Say what would be recorded: which functions and ranges, which buffers, at which rate (0.1 s are
+    /// tried), and stop
     #[arg(long, conflicts_with_all = ["history", "bundle"])]
     pub preview: bool,
     /// Copy the recording and the files that it needs into this directory, too
     #[arg(long, value_name = "DIR")]
     pub bundle: Option<PathBuf>,
-    /// Latency by code block: not in this version; taken, so that old command lines run, and left out with a note
+    /// Latency by code block: not in this version; taken, so that old command lines run, and left out with a
+    /// note
     #[arg(short = 'c', long = "code_block")]
     pub code_block: bool,
     /// 1: record only; 2: report the recording in the directory of -D
@@ -329,17 +336,23 @@ pub struct RecordArgs {
     /// What times the calls [default: pt where there is a trace unit, else uprobe]
     #[arg(long, value_enum, value_name = "BACKEND")]
     pub backend: Option<BackendChoice>,
-    /// Refuse probes that would cost more than this share of the CPU time that the program takes without (100: as much again)
-    /// [default: 20]; of a program that is started (-- CMD) the cost is not known, and nothing is refused
+    /// Refuse probes that would cost more than this share of the CPU time that the program takes without
+    /// (100: as much again) [default: 20]; of a program that is started (-- CMD) the cost is not known, and
+    /// nothing is refused
     #[arg(long = "max-overhead", value_name = "PCT")]
     pub max_overhead: Option<f64>,
     /// Probes for the children: as many as this at functions that the code calls directly
     #[arg(long = "max-probes", value_name = "N", default_value_t = 100)]
     pub max_probes: usize,
-    /// With uprobes, see ends by rewritten return addresses: any function, and tail calls to their end, but an exception through
-    /// it ends the program, and calls nested deeper than 64 have no end
+    /// With uprobes, see ends by rewritten return addresses: any function, and tail calls to their end, but
+    /// an exception through it ends the program, and calls nested deeper than 64 have no end [default: where
+    /// no exception can pass through it]
     #[arg(long)]
     pub uretprobe: bool,
+    /// With uprobes, see ends by probes at `ret` and at jumps out of the function, also where return
+    /// addresses could be rewritten
+    #[arg(long, conflicts_with = "uretprobe")]
+    pub no_uretprobe: bool,
     /// Program to run and trace
     #[arg(last = true, value_name = "CMD")]
     pub program: Vec<String>,

@@ -51,7 +51,10 @@ pub(crate) fn slowest_of_rows(report: &Report, image: &Image, input: &str) -> Re
         return Ok(());
     }
     blank_line()?;
-    let groups = Groups::choose(&function.rows, of_args(SlowCalls::USUAL)).map_err(no_groups)?;
+    // Of calls that began while no child was probed it is not known where their time went.
+    let explained = function.rows.iter().filter(|row| function.has_children_of(row));
+    let explained: Vec<CallRow> = explained.copied().collect();
+    let groups = Groups::choose(&explained, of_args(SlowCalls::USUAL)).map_err(no_groups)?;
     let ledger = ledger_of_rows(&groups, function);
     let no_off_cpu = report.trace.no_off_cpu;
     let subject = Subject { image, input, function: function.id, slow: SlowCalls::USUAL, groups, no_off_cpu };

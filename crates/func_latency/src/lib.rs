@@ -70,6 +70,7 @@ mod report_command;
 mod row_file;
 mod sched;
 mod show_command;
+mod stripped;
 mod target;
 mod threads;
 mod tree_commands;

@@ -172,6 +172,39 @@ impl LiveCode {
         snapshots.iter().filter_map(file).collect()
     }
 
+    /// The objects whose code a process has mapped.
+    #[cfg(feature = "bpf")]
+    pub(crate) fn mapped(&self, pid: Pid) -> BTreeSet<ObjectId> {
+        let Source::Processes(snapshots) = &self.source else { return BTreeSet::new() };
+        let space = self.image.space(pid, Ns(0));
+        let mappings = snapshots.iter().filter(|snapshot| snapshot.pid == pid).flat_map(|s| &s.mappings);
+        mappings
+            .filter_map(|mapping| self.image.place(space, Avma(mapping.line.start)))
+            .map(|(id, _)| id)
+            .collect()
+    }
+
+    /// The program that a process executes.
+    #[cfg(feature = "bpf")]
+    pub(crate) fn program(&self, pid: Pid, proc: &Proc) -> Option<ObjectId> {
+        let file = fs::read_link(proc.directory(pid).join("exe")).ok()?;
+        let file = file.to_str()?;
+        let name = file.strip_suffix(" (deleted)").unwrap_or(file);
+        self.mapped(pid).into_iter().find(|id| self.image.object_name(*id) == name)
+    }
+
+    /// Names of the threads: as they are now, and of those that have ended as they were.
+    #[cfg(feature = "bpf")]
+    pub(crate) fn thread_names(&self, proc: &Proc) -> BTreeMap<Tid, String> {
+        let Source::Processes(snapshots) = &self.source else { return BTreeMap::new() };
+        let then = snapshots.iter().flat_map(|snapshot| snapshot.threads.iter().cloned());
+        let now = snapshots.iter().flat_map(|Snapshot { pid, .. }| {
+            let named = |tid| proc.name(*pid, tid).ok().map(|name| (tid, name));
+            proc.tasks(*pid).unwrap_or_default().into_iter().filter_map(named)
+        });
+        then.chain(now).collect()
+    }
+
     /// The threads that there were.
     #[cfg(feature = "bpf")]
     pub(crate) fn threads(&self) -> Vec<Tid> {

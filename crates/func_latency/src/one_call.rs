@@ -25,8 +25,8 @@ pub struct CallKey {
     pub tid: Tid,
     /// perf's number of the buffer that has its entry.
     pub aux_buffer: Option<u32>,
-    /// The packet of its entry.
-    pub aux_offset: AuxOffset,
+    /// The packet of its entry; `None`: probes have timed it, and no trace has it.
+    pub aux_offset: Option<AuxOffset>,
     /// When it was entered.
     pub start: Ns,
     /// How long it took.
@@ -167,7 +167,7 @@ struct Calls<'k> {
 
 impl TreeSink for Calls<'_> {
     fn wanted(&self) -> Trees {
-        Trees::EnteredAt(vec![self.key.aux_offset])
+        Trees::EnteredAt(self.key.aux_offset.into_iter().collect())
     }
 
     fn call(&mut self, call: &CallRow, tree: &CallTree) {

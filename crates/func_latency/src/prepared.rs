@@ -7,9 +7,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use image::build_id_of;
 use perfdata::write::Features;
-use recorder::{CpuList, Interrupts, Job, Pmu, Proc, Request, Sched, SchedSource, Session, Summary, machine};
+use recorder::{
+    CpuList, Interrupts, Job, Pmu, PmuError, Proc, Request, Sched, SchedSource, Session, Summary, machine,
+};
 
 use crate::aim::Aim;
+use crate::exit::{Exit, failure};
 use crate::record_config::RecordConfig;
 use crate::{host, output, sched};
 
@@ -35,7 +38,7 @@ impl Prepared {
 
     fn of(config: &RecordConfig) -> Result<Self> {
         let proc = Proc::host();
-        let pmu = Pmu::discover("/sys".as_ref()).map_err(recorder::RecordError::from)?;
+        let pmu = Pmu::discover("/sys".as_ref()).map_err(|error| without_trace_unit(&error))?;
         let pmu = pmu.with_processors_ratio();
         config.request.target.check(&proc)?;
         let aim = Aim::of(config, &pmu, &proc)?;
@@ -66,6 +69,15 @@ impl Prepared {
             Some(Err(why)) => Ok(Summary { sched: Sched::Refused(why), ..self.session.record(&job, None)? }),
         }
     }
+}
+
+/// There is another way, without a recording, if this command was built with it.
+fn without_trace_unit(error: &PmuError) -> anyhow::Error {
+    let probes = match cfg!(feature = "bpf") {
+        true => "; without one, `func_latency -f FUNC -p PID` times calls by uprobes, and makes no recording",
+        false => "",
+    };
+    failure(Exit::NotPossible, format!("{error}{probes}; `func_latency doctor` says more"))
 }
 
 /// Creates the directory of a recording that is yet to be made.

@@ -14,7 +14,7 @@
 use std::io::{self, Write};
 
 use analyzer::Place;
-use model::{FunctionId, ObjectId};
+use model::{FunctionId, ObjectId, Tid};
 
 use crate::args::Format;
 use crate::render::{Names, View};
@@ -102,6 +102,10 @@ impl NamesFor<'_> {
 impl Names for NamesFor<'_> {
     fn function(&self, id: FunctionId) -> String {
         self.form(self.names.function(id))
+    }
+
+    fn thread(&self, tid: Tid) -> Option<String> {
+        self.names.thread(tid).map(|name| self.form(name))
     }
 
     fn object_of(&self, id: FunctionId) -> Option<String> {

@@ -54,9 +54,9 @@ pub(crate) struct RecordConfig {
     /// What probes may cost.
     #[cfg(feature = "bpf")]
     pub(crate) probing: crate::uprobe::ProbeLimits,
-    /// How probes see that a call ends.
+    /// How probes see that a call ends; `None`: as is safe, function by function.
     #[cfg(feature = "bpf")]
-    pub(crate) ends: bpf::Ends,
+    pub(crate) ends: Option<bpf::Ends>,
 }
 
 impl RecordConfig {
@@ -84,8 +84,8 @@ impl RecordConfig {
         if args.query.calls.symfs.is_some() {
             return usage("--symfs: what runs here is recorded with its own files");
         }
-        if args.uretprobe && args.backend == Some(BackendChoice::Pt) {
-            return usage("--uretprobe: a kind of probes, of --backend uprobe");
+        if (args.uretprobe || args.no_uretprobe) && args.backend == Some(BackendChoice::Pt) {
+            return usage("--uretprobe and --no-uretprobe are kinds of probes, of --backend uprobe");
         }
         if let Some(percent) = args.max_overhead.filter(|percent| !(0.0..f64::INFINITY).contains(percent)) {
             return usage(&format!("--max-overhead {percent}: not a number of percent from 0 on"));
@@ -117,7 +117,11 @@ impl RecordConfig {
                 most_probes: args.max_probes,
             },
             #[cfg(feature = "bpf")]
-            ends: if args.uretprobe { bpf::Ends::ByReturnAddress } else { bpf::Ends::AtInstructions },
+            ends: match (args.uretprobe, args.no_uretprobe) {
+                (true, _) => Some(bpf::Ends::ByReturnAddress),
+                (false, true) => Some(bpf::Ends::AtInstructions),
+                (false, false) => None,
+            },
             report: report(args)?,
             output,
             request,

@@ -60,7 +60,7 @@ fn report(
         opened.check_weight(weight)?;
     }
     verbose(config, started, "opened");
-    let names = ImageNames::new(image, config.srcline);
+    let names = ImageNames::new(image, config.srcline).with_threads_of(opened.schedule);
     let mut rows = match &config.rows {
         Some(target) if !calls.functions.is_empty() => Some(RowsWriter::new(target, &names)),
         _ => None,

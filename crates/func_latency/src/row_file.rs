@@ -31,13 +31,16 @@ struct Row {
     off_cpu_ns: Option<u64>,
     status: String,
     aux_buffer: Option<u32>,
-    aux_offset: String,
+    aux_offset: Option<String>,
 }
 
 impl Row {
     /// # Errors
-    /// It is none of ours.
+    /// It is none of ours, or of a call that is in no trace.
     fn key(&self) -> Result<(CallId, CallKey)> {
+        if self.aux_offset.is_none() {
+            bail!("calls that probes have timed are in no trace, and cannot be opened");
+        }
         self.read().context(NO_ROW)
     }
 
@@ -45,11 +48,11 @@ impl Row {
         const STATUSES: [Status; 5] =
             [Status::Complete, Status::Unwound, Status::OpenStart, Status::OpenEnd, Status::Cut];
         let CallNumber(id) = self.id.parse().ok()?;
-        let offset = u64::from_str_radix(self.aux_offset.strip_prefix("0x")?, 16).ok()?;
+        let offset = u64::from_str_radix(self.aux_offset.as_ref()?.strip_prefix("0x")?, 16).ok()?;
         let key = CallKey {
             tid: Tid(id.tid.0),
             aux_buffer: self.aux_buffer,
-            aux_offset: AuxOffset(offset),
+            aux_offset: Some(AuxOffset(offset)),
             start: Ns(self.start_ns),
             latency_ns: self.latency_ns,
             off_cpu_ns: self.off_cpu_ns,
@@ -83,7 +86,7 @@ fn search(file: &RowsFile, function: &str, wanted: CallId) -> Result<Option<(Cal
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    let Some((key, aux_offset)) = found else { return Ok(None) };
+    let Some((key, Some(aux_offset))) = found else { return Ok(None) };
     let mut twins = 0;
     rows.each_with(&aux_offset, &mut |other| {
         if other.function == function {
@@ -170,7 +173,7 @@ mod tests {
         let id = |tid, number| CallId { tid: Tid(tid), number };
         let (key, twin) = find(&file, "f", id(7, 2)).unwrap();
         let place = (key.tid, key.aux_buffer, key.aux_offset, key.start, key.status);
-        assert_eq!(place, (Tid(7), None, AuxOffset(0x1f), Ns(100), Status::Complete));
+        assert_eq!(place, (Tid(7), None, Some(AuxOffset(0x1f)), Ns(100), Status::Complete));
         assert_eq!(twin, 1);
         assert!(find(&file, "f", id(7, 9)).unwrap_err().to_string().ends_with("has no call 7-9 of f"));
     }
@@ -192,6 +195,20 @@ mod tests {
         }
         for text in ["x", "[]", "\n", "{\"id\":\"7-0\"}\n"] {
             check(RowsForm::JsonLines, text, "line 1: no row as report --rows writes it");
+        }
+    }
+
+    /// It was looked for at offset 0, where another call may be.
+    #[test]
+    fn a_call_that_probes_have_timed_is_in_no_trace() {
+        let json = r#"{"id":"7-0","function":"f","start_ns":1,"latency_ns":1,"off_cpu_ns":0,"status":"complete","aux_buffer":null,"aux_offset":null}"#;
+        for (form, text) in [
+            (RowsForm::Csv, format!("{HEADER}7-0,f,100,20,0,complete,,\n")),
+            (RowsForm::JsonLines, format!("{json}\n")),
+        ] {
+            let (_directory, file) = file(form, &text);
+            let error = find(&file, "f", CallId { tid: Tid(7), number: 0 }).unwrap_err();
+            assert!(error.to_string().contains("calls that probes have timed are in no trace"), "{error}");
         }
     }
 

@@ -5,7 +5,7 @@ use image::{FindError, FunctionMatch, Image, MatchedBy, ProblemKind, Query};
 
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure, wrong_choice};
-use crate::messages;
+use crate::{messages, stripped};
 
 /// A function that was asked for.
 #[derive(Clone, Debug)]
@@ -188,10 +188,11 @@ fn explain(image: &Image, config: &CallsConfig, error: &FindError) -> (String, V
                 return (message, Vec::new());
             }
             let missing = missing_objects(image);
+            let stripped = stripped::remark(image, config.object.as_deref());
             if candidates.is_empty() {
-                return (format!("{error}, nor anything like it{missing}"), Vec::new());
+                return (format!("{error}, nor anything like it{missing}{stripped}"), Vec::new());
             }
-            (format!("{error}{missing}.  Nearest:"), candidates)
+            (format!("{error}{missing}{stripped}.  Nearest:"), candidates)
         }
         FindError::Ambiguous { count, .. } => {
             let shown = candidates.len();

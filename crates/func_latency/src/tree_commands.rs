@@ -47,7 +47,7 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
         if matches!(config.format, ExportFormat::Folded | ExportFormat::Flamegraph) {
             opened.check_weight(config.weight)?;
         }
-        let names = &ImageNames::new(opened.image, false);
+        let names = &ImageNames::new(opened.image, false).with_threads_of(opened.schedule);
         let path = &config.output;
         check_writable(path)?;
         let paths = || {

@@ -116,6 +116,7 @@ fn row(number: u64, status: Status, latency_ns: u64, off_cpu_ns: u64, from: Call
     let known = from != Caller::Unknown;
     CallRow {
         id: CallId { tid: Tid(42), number },
+        pid: Some(Pid(40)),
         tid: Tid(42),
         cpu: known.then_some(Cpu(3)),
         start_ns: Ns(5_133_313_694_755_869 + number),
@@ -133,7 +134,8 @@ fn row(number: u64, status: Status, latency_ns: u64, off_cpu_ns: u64, from: Call
         hidden: false,
         undecided: status == Status::Cut,
         aux_buffer: known.then_some(2),
-        aux_offset: AuxOffset(0x1234),
+        aux_offset: Some(AuxOffset(0x1234)),
+        probed: None,
     }
 }
 
@@ -186,6 +188,7 @@ fn function() -> FunctionReport {
         row_children: RowChildren::default(),
         row_reasons: RowReasons::default(),
         overfull: None,
+        sliced: None,
     }
 }
 
@@ -252,6 +255,7 @@ fn empty_function() -> FunctionReport {
         row_children: RowChildren::default(),
         row_reasons: RowReasons::default(),
         overfull: None,
+        sliced: None,
     }
 }
 
@@ -601,7 +605,7 @@ fn rows_that_wait_on_disk_are_the_same() {
         for bound in [0, 700, 1 << 20] {
             let mut writer = RowsWriter::with_bound(&target, &names, bound);
             for (number, function) in report.functions.iter().enumerate().rev() {
-                function.rows.iter().rev().for_each(|row| writer.row(number, row));
+                function.rows.iter().rev().for_each(|row| writer.row(number, row, None));
             }
             writer.finish().unwrap();
             assert_eq!(std::fs::read(&target.path).unwrap(), in_memory, "{name}, {bound}");

@@ -6,6 +6,7 @@ mod golden;
 mod made_up;
 
 use analyzer::Report;
+use func_latency::render::View;
 use func_latency::render::timeline::{self, TimelineStyle};
 use golden::check_golden;
 use model::{Ns, Tid};
@@ -48,6 +49,21 @@ fn a_part_of_the_time_in_a_wide_terminal() {
         "timeline-part.txt",
         drawn(&report, TimelineStyle { window, width: 120, ..STYLE }).as_bytes(),
     );
+}
+
+/// The last line named a `show` that had nothing to open.
+#[test]
+fn calls_that_probes_have_timed_are_not_said_to_be_opened() {
+    let report = three_threads();
+    let mut out = vec![];
+    let view = made_up::view(&report);
+    timeline::write(&mut out, &View { decoder: "uprobe", ..view }, &STYLE).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(
+        !text.contains("show ID") && text.contains("--html FILE; why they were slow: --explain"),
+        "{text}"
+    );
+    assert!(drawn(&report, STYLE).contains("func_latency show ID -i perf.data -f FUNC"));
 }
 
 /// Without its colours the picture is the same.

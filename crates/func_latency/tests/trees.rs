@@ -75,6 +75,7 @@ fn schedule() -> Schedule {
 fn opened() -> OpenedCall {
     let row = CallRow {
         id: CallId { tid: Tid(7), number: 0 },
+        pid: Some(Pid(7)),
         tid: Tid(7),
         cpu: None,
         start_ns: Ns(1000),
@@ -91,7 +92,8 @@ fn opened() -> OpenedCall {
         hidden: false,
         undecided: false,
         aux_buffer: Some(0),
-        aux_offset: AuxOffset(0x40),
+        aux_offset: Some(AuxOffset(0x40)),
+        probed: None,
     };
     OpenedCall { row, tree: sample(), bytes: 4096, attempts: 1 }
 }

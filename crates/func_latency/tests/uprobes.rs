@@ -6,6 +6,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod probing;
+#[path = "uprobes/unharmed.rs"]
+mod unharmed;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -66,11 +68,11 @@ impl Case {
     }
 }
 
-/// Probes `functions` through all of a case; `None`: that is not permitted here.
+/// Probes `functions` through all of a case, whatever it costs; `None`: that is not permitted here.
 fn probed(case: &str, functions: &[&str], more: &[&str]) -> Option<Seen> {
     let case = Case::new(case);
     let pid = case.program.id().to_string();
-    let mut words = vec!["-p", &pid, "--check", "--format", "json"];
+    let mut words = vec!["-p", &pid, "--check", "--format", "json", "--max-overhead", "1e9"];
     functions.iter().for_each(|function| words.extend(["-f", function]));
     words.extend(more);
     let probing = Probing::start(&words)?;
@@ -154,6 +156,77 @@ fn a_tail_call_ends_at_its_jump_and_its_callee_is_called_by_return_address() {
     assert_eq!(jumped, [300, 0, 0]);
     assert_eq!(seen.callers(1), named(&[("main", 300)]));
     assert_eq!(seen.callers(2), named(&[("landed", 300)]));
+    let says = "all calls of jumper end where they jump to another function, whose time is not in them: measure landed, to which \
+                it jumps, or take --uretprobe";
+    assert!(seen.said.contains(says), "{}", seen.said);
+}
+
+/// What is said of a function of which no call is seen in a moment, while the program waits.
+fn said_without_calls(function: &str) -> Option<String> {
+    let case = Case::new("plain");
+    let pid = case.program.id().to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
+    command.args(["--backend", "uprobe", "-f", function, "-p", &pid, "-d", "0.2"]);
+    let output = command.output().unwrap();
+    assert_eq!(case.go(), [1500]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    if not_permitted(&said) {
+        return None;
+    }
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    Some(said)
+}
+
+/// It was said that no call was seen, and nothing else.
+#[test]
+fn a_function_that_runs_all_the_time_is_said_to() {
+    let Some(said) = said_without_calls("main") else { return };
+    assert!(
+        said.contains("in which it was running all the time, as it seems: it stands on the stack of"),
+        "{said}"
+    );
+    assert!(said.contains("(uprobes-truth): take one that it calls ("), "{said}");
+    let Some(said) = said_without_calls("recursive") else { return };
+    assert!(said.contains("no call of recursive (") && !said.contains("stands on the stack"), "{said}");
+}
+
+#[test]
+fn a_function_that_is_inlined_wherever_it_is_used_is_said_to() {
+    let Some(said) = said_without_calls("inlined_everywhere") else { return };
+    assert!(
+        said.contains("; the compiler has inlined it in 1 place, and inlined code is not called"),
+        "{said}"
+    );
+}
+
+/// It was said that there is no function of this name, and nothing else.
+#[test]
+fn a_stripped_program_is_named_with_what_gives_it_names() {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("uprobes-stripped");
+    assert!(Command::new("strip").arg(truth()).arg("-o").arg(&program).status().unwrap().success());
+    let of_nm = Command::new("nm").arg(truth()).output().unwrap().stdout;
+    let symbols = String::from_utf8(of_nm).unwrap();
+    let work = symbols.lines().find(|line| line.ends_with(" T work")).unwrap();
+    let address = work.split(' ').next().unwrap().trim_start_matches('0');
+    let run = |function: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
+        command.args(["--backend", "uprobe", "-f", function, "--"]).arg(&program).arg("plain");
+        let mut probing =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // It may have been refused, and read nothing.
+        let _ = probing.stdin.take().unwrap().write_all(b"go\n");
+        let output = probing.wait_with_output().unwrap();
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (_, said) = run("work");
+    if not_permitted(&said) {
+        return;
+    }
+    for part in ["uprobes-stripped is stripped", "build id ", "-f uprobes-stripped+0xADDRESS"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let (report, said) = run(&format!("uprobes-stripped+0x{address}"));
+    assert!(report.contains("count: 1,500"), "{report}{said}");
 }
 
 /// `work` that a child calls is the child's.
@@ -177,14 +250,15 @@ fn children_are_what_a_call_calls_itself() {
 /// Why calls were slow is told by what they called: of branches probes know nothing.
 #[test]
 fn slow_calls_are_explained_by_their_children() {
-    let case = Case::new("children");
+    let case = Case::new("varies");
     let pid = case.program.id().to_string();
-    let Some(probing) = Probing::start(&["-p", &pid, "-f", "calls_others", "--explain"]) else { return };
+    let words = ["-p", &pid, "-f", "calls_what_varies", "--explain", "--max-overhead", "1e9"];
+    let Some(probing) = Probing::start(&words) else { return };
     case.go();
     let ended = probing.end();
     assert_eq!(ended.code, Some(0), "{}", ended.said);
-    let (_, explained) = ended.stdout.split_once("slow calls of [calls_others]").unwrap();
-    for row in ["work", "landed", "*self", "[difference]"] {
+    let (_, explained) = ended.stdout.split_once("slow calls of [calls_what_varies]").unwrap();
+    for row in ["varies", "*self", "[difference]"] {
         assert!(explained.lines().any(|line| line.trim_start().starts_with(row)), "{row}: {explained}");
     }
     assert!(!explained.contains("divergent branch"), "{explained}");
@@ -287,7 +361,7 @@ fn a_full_ring_loses_calls_and_counts_each() {
     let [complete, cut, open_start, open_end] = seen.calls(0);
     assert_eq!((cut, open_start, open_end), (0, 0, 0));
     let cause = &loss["by_cause"][0];
-    assert_eq!(cause["cause"], "full ring");
+    assert_eq!((&cause["cause"], &cause["first"]["aux_offset"]), (&"full ring".into(), &Value::Null));
     assert_eq!(complete + cause["count"].as_u64().unwrap(), 80_000);
     assert_eq!(seen.counted, [80_000]);
     assert!(loss["coverage"].as_f64().unwrap() < 1.0, "{loss}");
@@ -308,10 +382,12 @@ impl OffCpu {
         Self { causes, all_ns }
     }
 
-    /// The split is that of the program's clock and the kernel's sums (called, clock, ran, waited for a CPU), to a twentieth.
+    /// The split is that of the program's clock and the kernel's sums (called, clock, ran, waited for a CPU),
+    /// to a twentieth.
     fn agrees_with(&self, seen: &Seen) {
-        if seen.said.contains("the kernel did not tell") {
-            return println!("skipped: {}", seen.said);
+        let problems = seen.report["loss"]["problems"].to_string();
+        if problems.contains("the kernel did not tell") {
+            return println!("skipped: {problems}");
         }
         let [clock_ns, ran_ns, delayed_ns] = [1, 2, 3].map(|place| seen.counted[place]);
         let [blocked_ns, runnable_ns, preempted_ns] =
@@ -348,12 +424,28 @@ impl OffCpu {
 #[test]
 fn a_sleeping_call_is_blocked_for_as_long_as_it_sleeps() {
     let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("uprobes-sleep.html");
-    let Some(seen) = probed("sleep", &["waits"], &["--html", page.to_str().unwrap()]) else { return };
+    let rows = Path::new(env!("CARGO_TARGET_TMPDIR")).join("uprobes-sleep.jsonl");
+    let more = ["--html", page.to_str().unwrap(), "--rows", rows.to_str().unwrap(), "--max-probes", "0"];
+    let Some(seen) = probed("sleep", &["waits"], &more) else { return };
     assert_eq!((seen.calls(0), seen.counted[0]), ([20, 0, 0, 0], 20));
     let off_cpu = OffCpu::of(&seen);
     assert!(off_cpu.share("clock_nanosleep") > 0.95, "{}", off_cpu.causes);
     off_cpu.agrees_with(&seen);
     assert_eq!(off_cpu.causes["wakers"][0]["name"], "[interrupt]");
+    // Each row has whose call it was and what that waited for, and no place in a trace.
+    let rows = std::fs::read_to_string(rows).unwrap();
+    let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len(), 20);
+    for row in rows {
+        assert_eq!(
+            (&row["waited_for"], &row["thread"]),
+            (&"clock_nanosleep".into(), &"uprobes-truth".into())
+        );
+        assert_eq!(
+            (row["pid"].to_string(), &row["aux_offset"]),
+            (row["tid"].as_str().unwrap().to_owned(), &Value::Null)
+        );
+    }
     // The page has the calls, and what each of them waited for.
     let page = std::fs::read_to_string(page).unwrap();
     let meta = page.split_once("id=\"meta\">").unwrap().1.split_once("</script>").unwrap().0;
@@ -366,7 +458,7 @@ fn a_sleeping_call_is_blocked_for_as_long_as_it_sleeps() {
 
 #[test]
 fn a_call_that_waits_for_another_thread_names_it() {
-    let Some(seen) = probed("futex", &["waits"], &["--waker-stacks"]) else { return };
+    let Some(seen) = probed("futex", &["waits"], &["--waker-stacks", "--max-probes", "0"]) else { return };
     assert_eq!((seen.calls(0), seen.counted[0]), ([20, 0, 0, 0], 20));
     let off_cpu = OffCpu::of(&seen);
     assert!(off_cpu.share("futex") > 0.95, "{}", off_cpu.causes);
@@ -384,7 +476,7 @@ fn a_call_that_waits_for_another_thread_names_it() {
 
 #[test]
 fn a_call_that_writes_to_disk_waits_in_fsync() {
-    let Some(seen) = probed("fsync", &["waits"], &[]) else { return };
+    let Some(seen) = probed("fsync", &["waits"], &["--max-probes", "0"]) else { return };
     assert_eq!((seen.calls(0), seen.counted[0]), ([50, 0, 0, 0], 50));
     let off_cpu = OffCpu::of(&seen);
     // On a file system in memory it does not wait; where there is a journal, the write waits for it, too.
@@ -396,7 +488,7 @@ fn a_call_that_writes_to_disk_waits_in_fsync() {
 
 #[test]
 fn calls_that_spin_against_more_threads_than_cpus_are_preempted() {
-    let Some(seen) = probed("spin", &["waits"], &[]) else { return };
+    let Some(seen) = probed("spin", &["waits"], &["--max-probes", "0"]) else { return };
     assert_eq!(seen.calls(0)[0], seen.counted[0]);
     let off_cpu = OffCpu::of(&seen);
     assert!(off_cpu.share("[preempted]") > 0.95, "{}", off_cpu.causes);
@@ -425,6 +517,44 @@ fn what_it_will_cost_is_said_and_refused_above_the_limit() {
     assert_eq!(code, Some(0), "{says}");
     assert!(says.contains(" calls a second, each slower by "), "{says}");
     assert!(case.go().is_empty());
+}
+
+/// Numbers of the kernel are others than those of a container: one thread was two, and `-T` found none of its
+/// calls.
+#[test]
+fn in_a_pid_namespace_of_its_own_a_thread_is_one() {
+    /// Both are inside, where the program is told by its number there.
+    const SCRIPT: &str = r#"
+        mkfifo "$3/in"
+        "$1" plain < "$3/in" > "$3/counted" & pid=$!
+        exec 3> "$3/in"
+        until grep -q ready "$3/counted"; do sleep 0.02; done
+        "$2" --backend uprobe -f work -T $pid -d 60 --verbose --check --max-overhead 1e9 --format json \
+            --rows "$3/rows.jsonl" > "$3/report" 2> "$3/said" 3>&- & probing=$!
+        until grep -q ' placed' "$3/said" || ! kill -0 $probing; do sleep 0.02; done 2> /dev/null
+        echo go >&3
+        wait $pid
+        wait $probing
+        echo $pid"#;
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--mount-proc", "sh", "-c", SCRIPT, "sh"]).arg(truth());
+    let output = command.arg(env!("CARGO_BIN_EXE_func_latency")).arg(directory.path()).output().unwrap();
+    let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap_or_default();
+    if output.stdout.is_empty() {
+        return println!("skipped: no namespaces here: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    if not_permitted(&read("said")) {
+        return;
+    }
+    let report: Value = serde_json::from_str(&read("report")).unwrap_or_else(|_| panic!("{}", read("said")));
+    let calls = &report["functions"][0]["calls"]["complete"];
+    assert_eq!((calls, &report["trace"]["threads"]), (&1500.into(), &1.into()), "{}", read("said"));
+    let pid = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+    let rows = read("rows.jsonl");
+    let row: Value = serde_json::from_str(rows.lines().next().unwrap()).unwrap();
+    assert_eq!((row["tid"].as_str().unwrap(), row["pid"].to_string()), (pid.as_str(), pid.clone()));
+    assert!(pid.parse::<u32>().unwrap() < 100, "{pid}");
 }
 
 /// Entries are probed process by process: meanwhile calls begin in the last ones that are not seen to, and

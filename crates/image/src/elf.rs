@@ -320,6 +320,11 @@ impl<'a> Elf<'a> {
         undefined.any(|s| names.contains(&&*strings.text(s.st_name(LE))))
     }
 
+    /// Where a program begins (`e_entry`).
+    pub(crate) const fn start(&self) -> u64 {
+        self.start
+    }
+
     /// There is a section of this name.
     pub(crate) fn has_section(&self, name: &str) -> bool {
         self.sections.section_by_name(LE, name.as_bytes()).is_some()

@@ -186,6 +186,16 @@ impl Image {
         elf.is_some_and(|elf| elf.has_section(".gopclntab"))
     }
 
+    /// Only functions that other objects use have names: neither the object nor a debug file has symbols of
+    /// the others.
+    #[must_use]
+    pub fn is_stripped(&self, id: ObjectId) -> bool {
+        let Some(loaded) = self.loaded(id) else { return false };
+        let elf = Elf::parse(&loaded.contents);
+        let has_symbols = |elf: &Elf<'_>| elf.has_section(".symtab") || elf.has_section(".gnu_debugdata");
+        loaded.debug.is_none() && elf.is_ok_and(|elf| !has_symbols(&elf))
+    }
+
     pub(crate) fn function_id(&self, object: ObjectId, index: u32) -> FunctionId {
         let base = self.bases.get(object.0 as usize);
         let id = base.and_then(|base| base.checked_add(index));
@@ -279,7 +289,8 @@ impl Image {
         loaded.functions.parts(index).into_iter().map(|(start, len)| (Svma(start), len)).collect()
     }
 
-    /// Where the stretches of a function stand in its object's file, the one with its entry first: start and length.
+    /// Where the stretches of a function stand in its object's file, the one with its entry first: start and
+    /// length.
     #[must_use]
     pub fn function_file_ranges(&self, id: FunctionId) -> Vec<(FileOffset, u64)> {
         self.stretches(id).into_iter().map(|(_, offset, len)| (offset, len)).collect()
@@ -294,8 +305,8 @@ impl Image {
         pages.map(|pages| FileOffset(pages.start)..FileOffset(pages.end)).collect()
     }
 
-    /// The code of a function, as its object's file has it: each stretch with its linked address and its place in the file,
-    /// the one with its entry first.
+    /// The code of a function, as its object's file has it: each stretch with its linked address and its
+    /// place in the file, the one with its entry first.
     #[must_use]
     pub fn function_code(&self, id: FunctionId) -> Vec<(Svma, FileOffset, &[u8])> {
         let Some((loaded, ..)) = self.function(id) else { return Vec::new() };

@@ -13,6 +13,7 @@
 //! files     --object_file-->  code, and sorted functions
 //!   elf --symbols-->          names, also of a debug file (debug_file, debuglink) or packed (mini_debug_info)
 //!   elf --eh_frame-->         functions without names
+//!   elf --unwind_table-->     which frames stand on a stack, and where exceptions are handled (unwinding)
 //!   both --build-->           symbols, PLT stubs, gaps; cold parts folded into theirs
 //! names     --find-->         what a user writes to functions; demangled where the symbol may have that name (needle)
 //! DWARF     --lines,inlines-->  read when asked for
@@ -61,6 +62,8 @@ mod strings;
 mod symbols;
 mod unpacked;
 mod untyped;
+mod unwind_table;
+mod unwinding;
 mod vdso;
 
 pub use bundle::{Bundle, BundledBytes, BundledFile};
@@ -73,3 +76,5 @@ pub use lines::SourceLine;
 pub use locate::{build_id_in, build_id_of};
 pub use options::{HostVdso, ImageOptions};
 pub use query::Query;
+pub use unwind_table::{ReadStack, UnwindRegisters};
+pub use unwinding::{StackEnd, StackFrame, StackWalk, Unwinding};

@@ -240,7 +240,7 @@ fn unnamed_ranges(elf: &Elf<'_>) -> Vec<CodeRange> {
 }
 
 /// It is the dynamic loader: `ld-linux-x86-64.so.2`, `ld-2.31.so`, `ld.so`, `ld-musl-x86_64.so.1`.
-fn is_loader(basename: &str) -> bool {
+pub(crate) fn is_loader(basename: &str) -> bool {
     basename == "ld.so" || (basename.starts_with("ld-") && basename.contains(".so"))
 }
 

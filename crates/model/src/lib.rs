@@ -14,6 +14,7 @@ pub mod event;
 pub mod function_set;
 pub mod gap;
 pub mod ip_filter;
+pub mod probe_cost;
 pub mod probed;
 pub mod recording;
 pub mod sched;
@@ -34,8 +35,10 @@ pub use event::{
 pub use function_set::FunctionSet;
 pub use gap::{Gap, GapCause};
 pub use ip_filter::IpFilter;
+pub use probe_cost::{CallProbes, ProbeCost, ProbeTime};
 pub use probed::{
-    LostCalls, OffCpuInterval, OffCpuSplit, ProbeSink, ProbedCall, ProbedEnd, ProbedThread, WakerSeen,
+    LostCalls, OffCpuInterval, OffCpuSplit, ProbeSink, ProbedCall, ProbedEnd, ProbedSlice, ProbedThread,
+    WakerSeen,
 };
 pub use recording::{
     AuxBuffer, AuxOwner, AuxPiece, AuxRecord, ClockOffsets, CpuCoverage, CpuModel, Damage, PtConfig,

@@ -44,7 +44,8 @@ pub enum ProbedEnd {
     Return,
     /// It jumped out of its function.
     Jump,
-    /// Its frame was gone when its thread was seen next: an exception or `longjmp` unwound it, or its stack was switched away from.
+    /// Its frame was gone when its thread was seen next: an exception or `longjmp` unwound it, or its stack
+    /// was switched away from.
     Unseen,
     /// The same, and the stack that it was on goes on without it: unless stacks are switched, it was unwound.
     Unwound,
@@ -162,8 +163,30 @@ pub struct ProbedThread {
     pub died: Option<Ns>,
 }
 
+/// A slice of the window in which the same functions were probed throughout.
+///
+/// ```text
+///   |  asked only  | a+c |  asked only  | a+c |      `children`: false, true, false, true
+///   start         end=start            ...
+/// ```
+/// Slices are in order and do not overlap; between two of them probes are being placed or removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProbedSlice {
+    /// Its begin, of `CLOCK_MONOTONIC`.
+    pub start: Ns,
+    /// Its end.
+    pub end: Ns,
+    /// Children of the asked functions were probed, too.
+    pub children: bool,
+}
+
 /// Takes what probes see: the calls of a thread in the order of their ends.
 pub trait ProbeSink {
+    /// A slice of the window begins (see [`ProbedSlice`]): before the records of calls that begin in it.
+    /// Told again while it has not ended, it begins later than was told.
+    fn slice_begins(&mut self, start: Ns, children: bool);
+    /// It has ended: before the records of calls that begin behind it.
+    fn slice_ends(&mut self, end: Ns);
     /// A call has ended, or was open when the probes were removed.
     fn call(&mut self, call: &ProbedCall);
     /// A thread with open calls was off the CPU: before the records of those calls.

@@ -33,7 +33,7 @@ pub struct Finding {
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// Nothing can be recorded because of it.
+    /// No trace can be recorded because of it.
     pub fatal: bool,
     /// What it costs.
     pub costs: &'static str,
@@ -138,7 +138,7 @@ impl Machine<'_> {
                 "processor",
                 format!("{name}, which does not announce Intel PT"),
                 true,
-                "nothing can be recorded",
+                "no trace can be recorded",
                 "a processor of the 5th generation (Broadwell) or newer, and Intel PT not switched off in the firmware",
             ),
             _ => not_ok(
@@ -160,7 +160,7 @@ impl Machine<'_> {
                 "virtual machine",
                 "yes, and it was not given Intel PT",
                 true,
-                "nothing can be recorded",
+                "no trace can be recorded",
                 "record on bare metal, or, on a host with Intel PT: modprobe kvm_intel pt_mode=1, and a guest CPU with intel_pt",
             ),
         }
@@ -168,7 +168,7 @@ impl Machine<'_> {
 
     fn clock(&self) -> Finding {
         const WHAT: &str = "kernel's clock";
-        let no_time = "nothing can be recorded: if it is not the TSC, nothing in a trace has a time";
+        let no_time = "no trace can be recorded: if the clock is not the TSC, nothing in it has a time";
         match &self.clock_is_tsc {
             Ok(true) => ok(WHAT, "the TSC"),
             Ok(false) => not_ok(WHAT, "not the TSC", true, no_time, kernel_clock::remedy(self.proc)),
@@ -228,7 +228,7 @@ impl Machine<'_> {
                 "permission",
                 text,
                 true,
-                "nothing can be recorded without CAP_SYS_ADMIN",
+                "no trace can be recorded without CAP_SYS_ADMIN",
                 "sudo sysctl kernel.perf_event_paranoid=2",
             ),
             _ => ok("permission", text),

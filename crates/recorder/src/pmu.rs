@@ -59,7 +59,7 @@ pub struct Pmu {
 #[derive(Debug, thiserror::Error)]
 pub enum PmuError {
     /// The kernel has no such PMU.
-    #[error("{path} does not exist: this machine has no Intel PT, or its kernel has no driver for it")]
+    #[error("this machine has no Intel PT, or its kernel has no driver for it (no {path})")]
     Missing {
         /// Where it would be.
         path: PathBuf,

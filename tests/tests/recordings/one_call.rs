@@ -44,7 +44,7 @@ fn some_of(rows: &[CallRow], count: usize) -> Vec<CallRow> {
 fn bytes_of(row: &CallRow, all: &[CallRow]) -> Option<u64> {
     let is_next = |other: &&CallRow| other.tid == row.tid && other.depth == 0 && other.id > row.id;
     let next = all.iter().filter(is_next).min_by_key(|other| other.id)?;
-    Some(next.aux_offset.minus(row.aux_offset))
+    Some(next.aux_offset?.minus(row.aux_offset?))
 }
 
 /// `most_attempts`: how often, of all these calls, what came before has to be looked at.
@@ -55,7 +55,8 @@ fn check(name: &str, symbol: &str, count: usize, most_attempts: u64) {
     let function = opened.function(symbol).unwrap();
     let all = opened.analyse(&[function], &DecodeOptions::default()).functions.remove(0).rows;
     let rows = some_of(&all, count);
-    let mut kept = Kept { entries: rows.iter().map(|row| row.aux_offset).collect(), trees: HashMap::new() };
+    let mut kept =
+        Kept { entries: rows.iter().filter_map(|row| row.aux_offset).collect(), trees: HashMap::new() };
     let _ = opened.analyse_trees(&[function], &DecodeOptions::default(), &mut kept);
     let place = Place {
         recording: &opened.recording,

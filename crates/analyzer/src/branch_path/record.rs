@@ -64,7 +64,7 @@ impl<'a> BranchRecorder<'a> {
             self.calls.get(*at).is_some_and(|Recorded { row, .. }| {
                 row.function == entered.function
                     && row.start_ns == branch.time.point
-                    && row.aux_offset == branch.at
+                    && row.aux_offset == Some(branch.at)
             })
         };
         // Of calls of a function inside of itself several may begin with one packet: this is the first.

@@ -44,7 +44,8 @@ pub fn ledger_of_rows(groups: &Groups, function: &FunctionReport) -> Ledger<Chil
     let sides = sides(groups);
     let FunctionReport { rows, row_children, row_reasons, .. } = function;
     let mut ledger = Ledger::default();
-    for (at, row) in rows.iter().enumerate().filter(|(_, row)| row.status.counted()) {
+    let is_known = |row: &CallRow| row.status.counted() && function.has_children_of(row);
+    for (at, row) in rows.iter().enumerate().filter(|(_, row)| is_known(row)) {
         let tree = shallow_tree(row, row_children.of(at), &row_children.keys);
         let waited = Parts::off_cpu(row_reasons.split_of(at), row.off_cpu_ns.unwrap_or_default());
         // In which callee it waited is in no row.

@@ -112,7 +112,7 @@ fn the_first_level_of_all_trees_is_the_children() {
     for seed in 1..=200 {
         let script = random_script(seed, seed % 2 == 0);
         let report = analyse(&script, Request::default());
-        let entries = report.functions[0].rows.iter().map(|row| row.aux_offset).collect();
+        let entries = report.functions[0].rows.iter().filter_map(|row| row.aux_offset).collect();
         let off_cpu = OffCpuKnown(report.trace.no_off_cpu.is_none());
         let mut children = Children { entries, sums: ChildSums::default(), off_cpu, total: Total::default() };
         let with_trees = analyse_trees(&script, Request::default(), &mut children);

@@ -91,6 +91,9 @@ fn each_call_has_its_own_reasons_also_those_inside_of_others() {
     let starts: Vec<u64> = function.rows.iter().map(|row| row.start_ns.0).collect();
     assert_eq!(starts, [100, 117, 300]);
     assert_eq!([of(0), of(1), of(2)], [vec![(0, 3), (1, 30)], vec![(1, 30)], vec![]]);
+    let longest = |row| function.row_reasons.longest_of(row);
+    let slept = Some(&Reason::Syscall(202));
+    assert_eq!([longest(0), longest(1), longest(2)], [slept, slept, None]);
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn calls_that_do_not_nest_are_found() {
     let change = |report: &mut Report| {
         let rows = &mut report.functions[0].rows;
         rows[1].latency_ns += 20;
-        rows[1].aux_offset = AuxOffset(0x77);
+        rows[1].aux_offset = Some(AuxOffset(0x77));
     };
     finds("thread 7 at 105 ns, AUX offset 0x77: this call outlives the one that it began in", change);
 }

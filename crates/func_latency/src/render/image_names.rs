@@ -1,11 +1,11 @@
 //! Names as the image knows them.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use analyzer::Place;
 use image::{Image, SourceLine};
-use model::{FunctionId, FunctionLookup, ObjectId};
+use model::{FunctionId, FunctionLookup, ObjectId, Schedule, Tid};
 
 use super::Names;
 use super::names::file_name;
@@ -17,11 +17,23 @@ pub(crate) struct ImageNames<'a> {
     lines: bool,
     /// Names already made: at most all there are.
     functions: RefCell<HashMap<FunctionId, String>>,
+    threads: BTreeMap<Tid, String>,
 }
 
 impl<'a> ImageNames<'a> {
     pub(crate) fn new(image: &'a Image, lines: bool) -> Self {
-        Self { image, lines, functions: RefCell::default() }
+        Self { image, lines, functions: RefCell::default(), threads: BTreeMap::new() }
+    }
+
+    /// With the names of threads.
+    pub(crate) fn with_threads(self, threads: BTreeMap<Tid, String>) -> Self {
+        Self { threads, ..self }
+    }
+
+    /// With the names of threads that a recording has.
+    pub(crate) fn with_threads_of(self, schedule: &Schedule) -> Self {
+        let named = schedule.threads().filter(|(_, life)| !life.name.is_empty());
+        self.with_threads(named.map(|(tid, life)| (tid, life.name.clone())).collect())
     }
 }
 
@@ -36,6 +48,10 @@ impl Names for ImageNames<'_> {
 
     fn object(&self, id: ObjectId) -> String {
         self.image.object_name(id).to_owned()
+    }
+
+    fn thread(&self, tid: Tid) -> Option<String> {
+        self.threads.get(&tid).cloned()
     }
 
     fn site(&self, place: Place) -> String {

@@ -6,8 +6,8 @@
 use std::io::{self, Write};
 
 use analyzer::{
-    Bucket, CallCounts, CallerReport, ChildRow, ErrorBound, FunctionReport, OpenCaller, OpenCalls, Place,
-    Quantiles, Stats, Tails, Total,
+    Bucket, CallCounts, CallRow, CallerReport, ChildRow, ErrorBound, FunctionReport, OpenCaller, OpenCalls,
+    Place, Quantiles, SliceKind, Sliced, Spread, Stats, Tails, Total,
 };
 use model::{NoOffCpu, NoTimes};
 use serde::Serialize;
@@ -57,7 +57,7 @@ struct Function {
     name: String,
     object: Option<String>,
     calls: Calls,
-    latency_ns: Option<Figures>,
+    latency_ns: Option<Latency>,
     /// Why `latency_ns` is null, and with it all that follows from times.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
@@ -77,6 +77,8 @@ struct Function {
     inlined_instances: Option<u64>,
     error_ns: Option<Error>,
     bounds_ns: Option<Bounds>,
+    /// Null: figures and children are of all calls.
+    slices: Option<Slices>,
     /// The same with the calls that were not seen to end.
     with_open_ns: Option<WithOpen>,
     /// Null: nobody looked.
@@ -143,6 +145,33 @@ struct Figures {
     max: Option<u64>,
 }
 
+/// Figures, and how far off each may be: the larger of its distances from `bounds_ns`.
+#[derive(Serialize)]
+struct Latency {
+    #[serde(flatten)]
+    figures: Figures,
+    p50_error: Option<u64>,
+    p90_error: Option<u64>,
+    p99_error: Option<u64>,
+    p999_error: Option<u64>,
+    mean_error: Option<f64>,
+}
+
+/// Which calls figures and children are of, where children were probed in parts of the window.
+#[derive(Serialize)]
+struct Slices {
+    /// Time of the slices in which the calls of the figures began.
+    figures_ns: u64,
+    /// Children were probed in them, too: there was no call in others.
+    figures_with_children: bool,
+    /// Calls that the children are of, scaled to the figures.
+    children_calls: u64,
+    /// Time of the slices in which those began.
+    children_ns: u64,
+    /// Their mean; null: there was none.
+    children_mean: Option<f64>,
+}
+
 #[derive(Serialize)]
 struct Slot {
     low: u64,
@@ -171,7 +200,7 @@ struct CallerEntry {
     site: Option<String>,
     line: Option<String>,
     calls: u64,
-    latency_ns: Option<Figures>,
+    latency_ns: Option<Latency>,
     histogram: Option<Vec<Slot>>,
     children: Vec<Child>,
     off_cpu_ns: Option<Figures>,
@@ -235,20 +264,26 @@ fn trace(view: &View<'_>) -> Trace {
     }
 }
 
+/// What it waited for is known where rows are kept.
+fn open_call(view: &View<'_>, report: &FunctionReport, call: &CallRow) -> Row {
+    let number = report.rows.iter().position(|row| row.id == call.id);
+    Row::new(view.names, call, number.and_then(|number| report.row_reasons.longest_of(number)))
+}
+
 fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<u64>) -> Function {
     let CallCounts { complete, unwound, open_start, open_end, cut } = report.calls;
     Function {
         name: view.names.function(report.id),
         object: view.names.object_of(report.id),
         calls: Calls { complete, unwound, open_start, open_end, cut },
-        latency_ns: view.timed(figures(&report.latency)),
+        latency_ns: view.timed(latency(&report.latency, &report.error)),
         reason: view.report.trace.no_times.map(NoTimes::reason),
         off_cpu_ns: report.off_cpu.as_ref().map(figures),
         cpu_percent: report.cpu_percent,
         histogram: view.timed(slots(&report.histogram)),
         children: children(view, &report.children),
         callers: report.callers.iter().map(|c| caller(view, c)).collect(),
-        longest_open: view.timed(report.longest_open.iter().map(|r| Row::new(view.names, r)).collect()),
+        longest_open: view.timed(report.longest_open.iter().map(|r| open_call(view, report, r)).collect()),
         open: open_calls(view, &report.open),
         ended_by_jump: report.ended_by_jump,
         outside_filter: report.hidden,
@@ -256,6 +291,7 @@ fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<
         inlined_instances,
         error_ns: view.timed(error(&report.error, report.latency.count)),
         bounds_ns: view.timed(bounds(&report.error)),
+        slices: report.sliced.as_ref().map(slices),
         with_open_ns: view.timed(with_open(&report.tails)),
         off_cpu_causes: report.off_cpu_causes.as_ref().map(|causes| Causes::new(causes, view.names)),
     }
@@ -315,6 +351,30 @@ fn figures(stats: &Stats) -> Figures {
     }
 }
 
+fn latency(stats: &Stats, error: &ErrorBound) -> Latency {
+    let error_of = |of: fn(&Quantiles) -> Option<u64>, figure: fn(&Spread) -> u64| {
+        stats.spread.as_ref().map(|spread| error.of(figure(spread), of))
+    };
+    Latency {
+        figures: figures(stats),
+        p50_error: error_of(|q| q.p50_ns, |s| s.p50_ns),
+        p90_error: error_of(|q| q.p90_ns, |s| s.p90_ns),
+        p99_error: error_of(|q| q.p99_ns, |s| s.p99_ns),
+        p999_error: error_of(|q| q.p999_ns, |s| s.p999_ns),
+        mean_error: stats.spread.as_ref().map(|_| error.sum_ns as f64 / stats.count as f64),
+    }
+}
+
+fn slices(sliced: &Sliced) -> Slices {
+    Slices {
+        figures_ns: sliced.figures_span_ns,
+        figures_with_children: sliced.figures_of == SliceKind::WithChildren,
+        children_calls: sliced.children_calls,
+        children_ns: sliced.children_span_ns,
+        children_mean: sliced.children_mean_ns,
+    }
+}
+
 fn slots(buckets: &[Bucket]) -> Vec<Slot> {
     let slot =
         |b: &Bucket| Slot { low: b.low_ns, high: b.high_ns, count: b.count, off_cpu_count: b.off_cpu_count };
@@ -346,7 +406,7 @@ fn caller(view: &View<'_>, caller: &CallerReport) -> CallerEntry {
         site: caller.site.map(|site| names.site(site)),
         line: line(names, caller.site),
         calls: caller.latency.count,
-        latency_ns: view.timed(figures(&caller.latency)),
+        latency_ns: view.timed(latency(&caller.latency, &caller.error)),
         histogram: view.timed(slots(&caller.histogram)),
         children: children(view, &caller.children),
         off_cpu_ns: caller.off_cpu.as_ref().map(figures),

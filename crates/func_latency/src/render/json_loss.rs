@@ -43,7 +43,8 @@ struct Cause {
 struct GapPlace {
     tid: String,
     time_ns: Option<u64>,
-    aux_offset: String,
+    /// Null: probes have no trace.
+    aux_offset: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -108,7 +109,7 @@ fn causes(view: &View<'_>, table: &[CauseLoss]) -> Vec<Cause> {
         first: GapPlace {
             tid: c.first.tid.0.to_string(),
             time_ns: view.timed(c.first.time.0),
-            aux_offset: c.first.at.to_string(),
+            aux_offset: (!view.is_probed()).then(|| c.first.at.to_string()),
         },
     };
     table.iter().map(cause).collect()

@@ -54,7 +54,15 @@ pub struct View<'a> {
     pub unfold: bool,
 }
 
+/// [`View::decoder`] of calls that probes have timed.
+pub(crate) const PROBES: &str = "uprobe";
+
 impl View<'_> {
+    /// Probes have timed the calls.
+    pub(crate) fn is_probed(&self) -> bool {
+        self.decoder == PROBES
+    }
+
     /// A value that follows from times; `None`: no time is known.
     pub(crate) fn timed<T>(&self, value: T) -> Option<T> {
         self.report.trace.no_times.is_none().then_some(value)

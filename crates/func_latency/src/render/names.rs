@@ -1,7 +1,7 @@
 //! What ids are called: functions, objects, call sites.
 
 use analyzer::{Caller, ChildKind, ChildRow, Place, Reason, Waker};
-use model::{FunctionId, ObjectId};
+use model::{FunctionId, ObjectId, Tid};
 use syscalls::Sysno;
 
 /// Names of what a report speaks of.
@@ -20,6 +20,11 @@ pub trait Names {
 
     /// `file:line` of a place, with ` inlined at file:line` for each function around it that it was inlined into; if debug information says and lines were asked for.
     fn line(&self, place: Place) -> Option<String>;
+
+    /// Name of a thread, the last that it had.
+    fn thread(&self, _: Tid) -> Option<String> {
+        None
+    }
 }
 
 /// Name of who entered a call.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use bpf::Offers;
 use recorder::doctor::{Finding, Trouble};
 
 /// What is left where there is no trace unit.
@@ -9,9 +10,19 @@ const TIMES: &str = "without Intel PT uprobes time the calls of -f FUNC";
 
 const COSTS: &str = "calls cannot be timed by uprobes (--backend uprobe)";
 
+const PROGRAMS: &str = "eBPF programs";
+
 /// Looks at what uprobes need.
 pub(crate) fn examine(sysfs: &Path) -> Vec<Finding> {
-    vec![types(sysfs), programs()]
+    let mut findings = vec![types(sysfs)];
+    match bpf::try_programs() {
+        Ok(offers) => {
+            findings.push(Finding { what: PROGRAMS, found: format!("accepted; {TIMES}"), trouble: None });
+            findings.push(kinds(&offers));
+        }
+        Err(error) => findings.push(not_accepted(error.to_string())),
+    }
+    findings
 }
 
 fn types(sysfs: &Path) -> Finding {
@@ -24,27 +35,41 @@ fn types(sysfs: &Path) -> Finding {
     Finding { what, found: "not described".to_owned(), trouble: Some(trouble) }
 }
 
-/// By loading them: what permits it depends on capabilities, lockdown, security modules and settings together.
-fn programs() -> Finding {
-    let what = "eBPF programs";
-    match bpf::try_programs() {
-        Ok(true) => Finding { what, found: format!("accepted; {TIMES}, all probes at once"), trouble: None },
-        Ok(false) => Finding { what, found: format!("accepted; {TIMES}, probe by probe"), trouble: None },
-        Err(error) => {
-            let fix =
-                "root, or CAP_BPF and CAP_PERFMON, on Linux 5.15 or newer that is not locked down".to_owned();
-            Finding {
-                what,
-                found: error.to_string(),
-                trouble: Some(Trouble { fatal: false, costs: COSTS, fix }),
-            }
-        }
-    }
+/// By loading them: what permits it depends on capabilities, lockdown, security modules and settings
+/// together.
+fn not_accepted(why: String) -> Finding {
+    let fix = "root, or CAP_BPF and CAP_PERFMON, on Linux 5.15 or newer that is not locked down".to_owned();
+    Finding { what: PROGRAMS, found: why, trouble: Some(Trouble { fatal: false, costs: COSTS, fix }) }
+}
+
+/// What makes probes cheaper; none of it is needed.
+fn kinds(offers: &Offers) -> Finding {
+    let of = |is_there: bool| -> Vec<&str> {
+        offers.named().into_iter().filter(|(_, has)| *has == is_there).map(|(name, _)| name).collect()
+    };
+    let list = |names: &[&str]| if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+    let (has, lacks) = (of(true), of(false));
+    let found = match lacks.as_slice() {
+        [] => list(&has),
+        lacks => format!("{}; this kernel lacks: {}", list(&has), list(lacks)),
+    };
+    Finding { what: "kinds of probes", found, trouble: None }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_makes_probes_cheaper_is_told_with_what_lacks() {
+        let offers = Offers { many_in_a_link: true, optimised: true, ..Offers::default() };
+        assert_eq!(
+            kinds(&offers).found,
+            "all probes of a process at once (uprobe.multi), probes at 5-byte nops without a trap; this kernel lacks: entry and \
+             return in one link (uprobe.session), rewritten return addresses without a trap"
+        );
+        assert!(kinds(&Offers::default()).found.starts_with("nothing; this kernel lacks: all probes"));
+    }
 
     #[test]
     fn a_kernel_without_types_costs_the_probes_and_no_trace() {

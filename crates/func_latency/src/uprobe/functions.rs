@@ -19,25 +19,36 @@ pub(super) struct Candidate {
     pub(super) id: FunctionId,
     /// Where it is probed.
     pub(super) probed: ProbedFunction,
+    /// Its probes at instructions, or why there can be none, where `probed` has those for a rewritten return
+    /// address and it is yet to be decided whether that is safe.
+    pub(super) at_instructions: Option<Result<ProbePoints, String>>,
 }
 
 /// The wanted functions, in their order.
 ///
 /// # Errors
 /// A function cannot be probed without breaking the program.
-pub(super) fn wanted(code: &LiveCode, wanted: &[Wanted], ends: Ends, proc: &Proc) -> Result<Vec<Candidate>> {
+pub(super) fn wanted(
+    code: &LiveCode,
+    wanted: &[Wanted],
+    ends: Option<Ends>,
+    proc: &Proc,
+) -> Result<Vec<Candidate>> {
     let candidate = |wanted: &Wanted| {
         let (id, name) = (wanted.function.id, &wanted.function.name);
-        let probed = probes(code, id, false, ends, proc);
-        let probed =
-            probed.map_err(|why| failure(Exit::NotPossible, format!("{name} cannot be probed: {why}")))?;
-        Ok(Candidate { id, probed })
+        let candidate = candidate(code, id, false, ends, proc);
+        candidate.map_err(|why| failure(Exit::NotPossible, format!("{name} cannot be probed: {why}")))
     };
     wanted.iter().map(candidate).collect()
 }
 
 /// Functions that the wanted ones call directly, as far as they can be probed; each once, by id.
-pub(super) fn children(code: &LiveCode, wanted: &[Candidate], ends: Ends, proc: &Proc) -> Vec<Candidate> {
+pub(super) fn children(
+    code: &LiveCode,
+    wanted: &[Candidate],
+    ends: Option<Ends>,
+    proc: &Proc,
+) -> Vec<Candidate> {
     let of = |candidate: &Candidate| {
         let object = FunctionLookup::object(&code.image, candidate.id);
         let callees = candidate.probed.points.callees.iter();
@@ -45,7 +56,9 @@ pub(super) fn children(code: &LiveCode, wanted: &[Candidate], ends: Ends, proc: 
     };
     let called: BTreeSet<FunctionId> = wanted.iter().flat_map(of).collect();
     let others = called.into_iter().filter(|id| wanted.iter().all(|candidate| candidate.id != *id));
-    others.filter_map(|id| Some(Candidate { id, probed: probes(code, id, true, ends, proc).ok()? })).collect()
+    let candidates = others.filter_map(|id| candidate(code, id, true, ends, proc).ok());
+    // Whichever way it is decided.
+    candidates.filter(|child| !matches!(child.at_instructions, Some(Err(_)))).collect()
 }
 
 /// The function at an address; behind a stub of the linkage table, the one of its name.
@@ -64,13 +77,13 @@ fn callee(image: &Image, object: ObjectId, at: Svma) -> Option<FunctionId> {
     }
 }
 
-fn probes(
+fn candidate(
     code: &LiveCode,
     id: FunctionId,
     is_child: bool,
-    ends: Ends,
+    ends: Option<Ends>,
     proc: &Proc,
-) -> Result<ProbedFunction, String> {
+) -> Result<Candidate, String> {
     let image = &code.image;
     let object = FunctionLookup::object(image, id).ok_or("it belongs to no file")?;
     if image.is_go(object) {
@@ -88,6 +101,14 @@ fn probes(
         return Err(format!("the file of {} cannot be opened", image.object_name(object)));
     }
     let entry = image.function_entry(id).ok_or("its entry is not known")?;
-    let points = ProbePoints::new(&FunctionCode { entry, parts }, ends).map_err(|error| error.to_string())?;
-    Ok(ProbedFunction { points, is_child, places })
+    let function = FunctionCode { entry, parts };
+    let points = |ends| ProbePoints::new(&function, ends).map_err(|error| error.to_string());
+    let at_instructions = points(Ends::AtInstructions);
+    let (points, at_instructions) = match (ends, at_instructions) {
+        (Some(ends), _) => (points(ends)?, None),
+        // One probe sees both, and what it does cannot be changed when it is there.
+        (None, Ok(points)) if points.ends_at_entry() => (points, None),
+        (None, at_instructions) => (points(Ends::ByReturnAddress)?, Some(at_instructions)),
+    };
+    Ok(Candidate { id, probed: ProbedFunction { points, is_child, places }, at_instructions })
 }

@@ -2,24 +2,40 @@
 //!
 //! ```text
 //! functions  wanted functions, and what they call -> where they are probed, and in which processes
+//! before     probes are placed, calls are counted, and what is timed is chosen
+//! unwinding  who stands above a call -> whether its return address may be rewritten
+//! ends       how the ends of each function's calls are seen, and what that costs
 //! overhead   how often they are called x what a probe costs here -> which children, or refuse
-//! (bpf)      calls
+//! window     calls are timed
+//! turns      when children are probed, too
+//! guard      what that costs meanwhile
+//! watched    calls as they are seen, status: what is told of them on a terminal
 //! report     calls -> the same report
+//! ways_on    what to do where nothing of use was seen
 //! doctor     what this machine lets us probe
 //! ```
 
+mod before;
 pub(crate) mod doctor;
+mod ends;
 mod functions;
+mod guard;
 mod overhead;
 mod report;
+mod status;
+mod turns;
+mod unwinding;
+mod watched;
+mod ways_on;
+mod window;
 
 pub(crate) use overhead::ProbeLimits;
 
 use std::time::Duration;
 
-use analyzer::Limits;
+use analyzer::{Limits, ProbedAnalysis};
 use anyhow::Result;
-use bpf::{Costs, Ends, ProbedFunction, Room, Session};
+use bpf::{Ends, ProbedFunction, Removal, Room, Session};
 use model::Schedule;
 use recorder::{Interrupts, Pmu, Proc, StartedProgram, Target};
 
@@ -29,11 +45,16 @@ use crate::exit::{Exit, failure};
 use crate::live_code::{Known, LiveCode};
 use crate::messages;
 use crate::record_config::{RecordConfig, Then};
-use crate::render::units::{counted, duration};
+use crate::render::units::{counted, duration, percent};
 use crate::target::{self, Remarks};
+use before::{Plan, Ready};
+use ends::EndCosts;
 use functions::Candidate;
-use overhead::Moment;
+use overhead::{Choice, Expected};
 use report::{Live, Seen};
+use status::Status;
+use watched::Watched;
+use window::{Went, Window};
 
 /// The ring, if `-m` does not say.
 const RING_BYTES: u64 = 16 << 20;
@@ -43,7 +64,7 @@ const RING_BYTES: u64 = 16 << 20;
 pub(crate) fn takes(config: &RecordConfig) -> bool {
     match config.backend {
         Some(backend) => backend == BackendChoice::Uprobe,
-        None if config.ends == Ends::ByReturnAddress => true,
+        None if config.ends.is_some() => true,
         None => {
             let can = config.then == Then::Report && config.request.target != Target::WholeCpus;
             can && config.report.is_some() && Pmu::discover("/sys".as_ref()).is_err()
@@ -61,13 +82,13 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
             "--backend uprobe makes no recording: it reports what -f FUNC -p PID names, without `record`";
         return Err(failure(Exit::Usage, message));
     };
-    if config.ends == Ends::ByReturnAddress {
+    if config.ends == Some(Ends::ByReturnAddress) {
         messages::warn(
             "--uretprobe: return addresses are rewritten; an exception that is thrown through a probed function ends the program, \
              and so may whatever else walks or changes its stack",
         );
     }
-    if config.backend.is_none() && config.ends == Ends::AtInstructions {
+    if config.backend.is_none() && config.ends.is_none() {
         messages::note(
             "no Intel PT here: calls are timed by uprobes (func_latency doctor says what Intel PT needs)",
         );
@@ -75,8 +96,10 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
     let proc = Proc::host();
     check(config, report, &proc)?;
     report.check_outputs()?;
-    let (target, mut program) = target_of(config)?;
+    let (target, program) = target_of(config)?;
     let object = report.calls.object.as_deref();
+    let status = Status::new();
+    status.say("reading symbols");
     // To read the symbols of a large program takes a while, and there is nothing to clean up yet.
     let code = match interrupts.let_kill_during(|| LiveCode::of(&target, &proc, object)) {
         Known::Code(code) => code,
@@ -85,52 +108,116 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
             return Err(failure(Exit::NotPossible, message));
         }
     };
+    status.clear();
     let wanted = target::wanted(&code.image, &report.calls, Remarks::Now)?;
     let mut candidates = functions::wanted(&code, &wanted, config.ends, &proc)?;
     if config.probing.most_probes > 0 {
         candidates.extend(functions::children(&code, &candidates, config.ends, &proc));
     }
-    let costs = Costs::measure(config.ends)?;
+    status.say("measuring what a probe costs");
+    let (costs, costs_removal) = EndCosts::measure(config.ends)?;
     let room = Room { threads: room_for_threads(code.threads().len()), ring_bytes: ring_bytes(config)? };
-    let moment = match program {
-        Some(_) => Moment::before_the_program(candidates.len()),
-        None => {
-            let mut session = Session::open(probed(&candidates), room, config.waker_stack)?;
-            Moment::of(&mut session, &target.processes(&proc))?
-        }
+    let session = Session::open(probed(&candidates), room, config.waker_stack)?;
+    let plan = Plan {
+        session: &session,
+        candidates: &mut candidates,
+        asked: wanted.len(),
+        costs: &costs,
+        code: &code,
+        proc: &proc,
+        limits: config.probing,
+        is_started: program.is_some(),
     };
-    let (chosen, cost) = overhead::choose(candidates, wanted.len(), &moment, &costs, config.probing)?;
-    messages::note(match config.probing.most_percent.filter(|_| program.is_some()) {
-        Some(percent) => format!("{cost}, and --max-overhead {percent} does not limit it"),
-        None => cost,
-    });
-    let mut session = Session::open(probed(&chosen), room, config.waker_stack)?;
-    // Ctrl-C before the window, too, ends it.
-    let mut is_placed = false;
-    let mut is_over = || {
-        if !std::mem::replace(&mut is_placed, true) {
-            if config.verbose {
-                messages::note(format!("{} placed", counted(number_of_probes(&chosen), "probe")));
-            }
-            program.iter_mut().for_each(StartedProgram::go);
-        }
-        let lives = program.as_mut().map_or_else(|| lives(&target, &proc), StartedProgram::lives);
-        interrupts.take() || !lives
-    };
-    let request = report::request(report, &target, &code, &wanted);
+    let ready = plan.carry_out(&target.processes(&proc), costs_removal, &status)?;
     let schedule = Schedule::default();
     let names = Live::new(&code.image);
-    let mut analysis = report::analysis(&request, &code, &schedule, &chosen, &costs, &names);
-    let summary = session.record(config.window.unwrap_or(Duration::MAX), &mut is_over, &mut analysis)?;
-    drop(program);
-    tell(config, &summary);
+    let request = report::request(report, &target, &code, &wanted);
+    let mut analysis = report::analysis(&request, &code, &schedule, &candidates, &costs, &names);
+    let chosen = chosen(&candidates, wanted.len(), &ready.choice);
+    let timed =
+        Timed { config, interrupts, target: &target, proc: &proc, candidates: &candidates, status: &status };
+    let (summary, removal) = timed.pass(ready, program, wanted.len(), &mut analysis)?;
     let limits =
         Limits { capped_stacks: summary.too_deep, stack_switches: summary.odd_returns, ..Limits::default() };
     let seen = Seen {
         report: analysis.finish(summary.window, limits),
         realtime_offset_ns: summary.realtime_offset_ns,
+        missed_switches: summary.missed_switches,
     };
-    report::write(report, &code, &chosen, wanted, seen, &costs)
+    let exit = report::write(report, &code, &chosen, wanted, seen, &costs)?;
+    wait_for(removal, &status);
+    Ok(exit)
+}
+
+/// A run whose probes are placed.
+struct Timed<'a> {
+    config: &'a RecordConfig,
+    interrupts: &'a Interrupts,
+    target: &'a Target,
+    proc: &'a Proc,
+    candidates: &'a [Candidate],
+    status: &'a Status,
+}
+
+impl Timed<'_> {
+    /// Passes the window, and says what there is to say of it.
+    fn pass(
+        &self,
+        ready: Ready,
+        mut program: Option<StartedProgram>,
+        asked: usize,
+        analysis: &mut ProbedAnalysis<'_>,
+    ) -> Result<(bpf::Summary, Removal)> {
+        let Ready { mut run, choice, placed_in, removing, mut guard, cpu } = ready;
+        run.time(!choice.children.is_empty())?;
+        guard.begin_slice(!choice.children.is_empty());
+        self.status.clear();
+        if self.config.verbose {
+            let chosen = chosen(self.candidates, asked, &choice);
+            messages::note(format!("{} placed", counted(number_of_probes(&chosen), "probe")));
+        }
+        program.iter_mut().for_each(StartedProgram::go);
+        let mut is_over = || {
+            let lives = program.as_mut().map_or_else(|| lives(self.target, self.proc), StartedProgram::lives);
+            self.interrupts.take() || !lives
+        };
+        let window = Window {
+            run,
+            candidates: self.candidates,
+            children: &choice.children,
+            length: self.config.window,
+            placed_in,
+            removing,
+            guard,
+            cpu,
+        };
+        let went = window.pass(&mut is_over, &mut Watched::new(analysis, asked), self.status)?;
+        drop(program);
+        self.status.clear();
+        tell(self.config, &went, &choice.expected);
+        Ok((went.summary, went.removal))
+    }
+}
+
+/// What is probed of the candidates.
+fn chosen(candidates: &[Candidate], asked: usize, choice: &Choice) -> Vec<Candidate> {
+    let is_chosen = |index: &usize| *index < asked || choice.children.contains(index);
+    let candidates = candidates.iter().enumerate().filter(|(index, _)| is_chosen(index));
+    candidates.map(|(_, candidate)| candidate.clone()).collect()
+}
+
+/// The report is there; we end when the last probe is gone.
+fn wait_for(removal: Removal, status: &Status) {
+    /// What is hardly noticed.
+    const SHORT: Duration = Duration::from_millis(500);
+    if !removal.is_done() {
+        status.say("removing probes");
+    }
+    let removed = removal.wait();
+    status.clear();
+    if removed.time > SHORT {
+        messages::note(format!("it took {} to remove the probes", duration(removed.time.as_nanos() as u64)));
+    }
 }
 
 /// Whom to probe: a program that is to be started stands at its entry then.
@@ -181,9 +268,9 @@ fn number_of_probes(chosen: &[Candidate]) -> u64 {
     chosen.iter().map(|candidate| of(&candidate.probed)).sum()
 }
 
-/// Threads come and go: twice as many as there are, and some.
+/// Threads come and go: twice as many as there are, and a thousand, of 12 KB each.
 fn room_for_threads(there_are: usize) -> usize {
-    2 * there_are + 256
+    2 * there_are + 1024
 }
 
 fn ring_bytes(config: &RecordConfig) -> Result<u32> {
@@ -198,7 +285,30 @@ fn lives(target: &Target, proc: &Proc) -> bool {
     target.processes(proc).iter().any(|pid| proc.process_lives(*pid))
 }
 
-fn tell(config: &RecordConfig, summary: &bpf::Summary) {
+/// What was announced, and what it was.
+fn tell_cost(config: &RecordConfig, went: &Went, expected: &Expected) {
+    if let Some(why) = went.stopped {
+        let what = if why.asked_fit { "children were left alone" } else { "nothing more was recorded" };
+        messages::warn(format!(
+            "probes cost {} % more CPU time, and --max-overhead allows {} %: {what}",
+            percent(why.percent),
+            config.probing.most()
+        ));
+    }
+    let spent = went.spent;
+    let rise = spent.rise_percent.map_or_else(String::new, |(rise, error)| {
+        format!("; CPU time for each call is higher by {} % +- {}", percent(rise), percent(error))
+    });
+    messages::note(format!(
+        "probes cost {} % more CPU time ({} % were expected){rise}",
+        percent(spent.percent),
+        percent(expected.percent())
+    ));
+}
+
+fn tell(config: &RecordConfig, went: &Went, expected: &Expected) {
+    tell_cost(config, went, expected);
+    let summary = &went.summary;
     let window_ns = summary.window.1.since(summary.window.0);
     if config.window.is_some_and(|window| u128::from(window_ns) + 1_000_000 < window.as_nanos()) {
         messages::note(format!("it ended after {}", duration(window_ns)));
@@ -207,13 +317,6 @@ fn tell(config: &RecordConfig, summary: &bpf::Summary) {
         messages::warn(format!(
             "{} off the CPU had no room in the ring: reasons and wakers do not have them (what helps: a larger -m)",
             counted(summary.lost_intervals, "time")
-        ));
-    }
-    if summary.missed_switches > 0 {
-        messages::warn(format!(
-            "{} the kernel did not tell that a thread had left its CPU or come back: its time off it is lacking there, and looks \
-             like time on it",
-            counted(summary.missed_switches, "time")
         ));
     }
     if summary.no_room > 0 {

@@ -3,12 +3,12 @@
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
-use analyzer::{ProbeCost, ProbedAnalysis, Report, Request, StackNames, Surroundings};
+use analyzer::{ProbedAnalysis, Report, Request, StackNames, Surroundings};
 use anyhow::Result;
-use bpf::Costs;
+use bpf::Ends;
 use image::{Image, KernelSymbols};
 use model::{Avma, ClockOffsets, CodeSource, FunctionId, FunctionLookup, Ns, Pid, Schedule};
-use recorder::Target;
+use recorder::{Proc, Target};
 
 use crate::config::ReportConfig;
 use crate::exit::Exit;
@@ -16,12 +16,14 @@ use crate::filter::NsRange;
 use crate::live_code::LiveCode;
 use crate::render::image_names::ImageNames;
 use crate::render::units::{counted, duration};
-use crate::render::{View, rows};
-use crate::report_command::{leave_out_uncalled, seen, with_rows, write_report};
+use crate::render::{PROBES, View, rows};
+use crate::report_command::{leave_out_uncalled, seen, uncalled, with_rows, write_report};
 use crate::target::{self, Wanted};
 use crate::{explain_command, messages, remedy};
 
+use super::ends::EndCosts;
 use super::functions::Candidate;
+use super::ways_on;
 
 /// What is asked of the analysis.
 pub(super) fn request(config: &ReportConfig, target: &Target, code: &LiveCode, wanted: &[Wanted]) -> Request {
@@ -56,7 +58,7 @@ pub(super) fn analysis<'a>(
     code: &'a LiveCode,
     schedule: &'a Schedule,
     chosen: &[Candidate],
-    costs: &Costs,
+    costs: &EndCosts,
     names: &'a Live<'a>,
 ) -> ProbedAnalysis<'a> {
     let around = Surroundings {
@@ -70,10 +72,7 @@ pub(super) fn analysis<'a>(
         is_part: false,
         buffers: &[],
     };
-    let function = |candidate: &Candidate| {
-        let cost = costs.of(&candidate.probed.points);
-        (candidate.id, ProbeCost { own_ns: cost.inside_ns, hit_ns: cost.call_ns / 2 })
-    };
+    let function = |candidate: &Candidate| (candidate.id, costs.of(&candidate.probed.points).probes);
     let functions = chosen.iter().map(function).collect();
     let threads = if request.tids.is_empty() { code.threads() } else { request.tids.clone() };
     ProbedAnalysis::new(request, functions, &threads, around, names)
@@ -107,6 +106,8 @@ pub(super) struct Seen {
     pub(super) report: Report,
     /// What is to be added to its times to get real time.
     pub(super) realtime_offset_ns: i64,
+    /// Switches of threads that the kernel did not tell.
+    pub(super) missed_switches: u64,
 }
 
 /// Writes rows and report, and says how it went.
@@ -119,12 +120,13 @@ pub(super) fn write(
     chosen: &[Candidate],
     wanted: Vec<Wanted>,
     seen: Seen,
-    costs: &Costs,
+    costs: &EndCosts,
 ) -> Result<Exit> {
-    let Seen { mut report, realtime_offset_ns } = seen;
+    let Seen { mut report, realtime_offset_ns, missed_switches } = seen;
     let violations = if config.check { analyzer::check(&report) } else { Vec::new() };
     let wanted = leave_out_uncalled(&mut report, wanted);
-    let names = ImageNames::new(&code.image, config.srcline);
+    let threads = code.thread_names(&Proc::host());
+    let names = ImageNames::new(&code.image, config.srcline).with_threads(threads);
     // What was measured is there once: where a file cannot be written after all, the report still is.
     let rows = config.rows.as_ref().map_or(Ok(()), |file| rows::write_file(file, &report, &names));
     let inlined = target::inlined(&code.image, &wanted);
@@ -133,13 +135,13 @@ pub(super) fn write(
         names: &names,
         input: &format!("uprobes in {}", processes(chosen)),
         aux_bytes: 0,
-        decoder: "uprobe",
+        decoder: PROBES,
         // Its times are those of that clock.
         clock_offsets: ClockOffsets { monotonic_ns: Some(0), realtime_ns: Some(realtime_offset_ns) },
         sched_apart_ns: None,
         inlined: &inlined,
         only: &config.calls.only(),
-        problems: &limits(code, chosen, costs),
+        problems: &limits(code, chosen, costs, missed_switches),
         srcline: config.srcline,
         unfold: config.unfold,
     };
@@ -150,7 +152,8 @@ pub(super) fn write(
     for violation in &violations {
         messages::inconsistent(violation, &names);
     }
-    Ok(if violations.is_empty() { verdict(config, &report, &wanted, &names) } else { Exit::Inconsistent })
+    ways_on(&report, chosen, &wanted, code, &inlined);
+    Ok(if violations.is_empty() { verdict(config, &report, &names) } else { Exit::Inconsistent })
 }
 
 fn processes(chosen: &[Candidate]) -> String {
@@ -162,13 +165,18 @@ fn processes(chosen: &[Candidate]) -> String {
 }
 
 /// What a report of probes does not know.
-fn limits(code: &LiveCode, chosen: &[Candidate], costs: &Costs) -> Vec<String> {
-    let inside: BTreeSet<u64> =
-        chosen.iter().map(|candidate| costs.of(&candidate.probed.points).inside_ns).collect();
-    let inside: Vec<String> = inside.into_iter().map(duration).collect();
+fn limits(code: &LiveCode, chosen: &[Candidate], costs: &EndCosts, missed_switches: u64) -> Vec<String> {
+    let wanted = chosen.iter().filter(|candidate| !candidate.probed.is_child);
+    let inside: BTreeSet<(u64, u64)> = wanted
+        .map(|candidate| costs.of(&candidate.probed.points).probes.returned.inside)
+        .map(|inside| (inside.least_ns, inside.most_ns))
+        .collect();
+    let range = |(least_ns, most_ns)| format!("{} to {}", duration(least_ns), duration(most_ns));
+    let inside: Vec<String> = inside.into_iter().map(range).collect();
     let mut limits = vec![format!(
-        "timed by uprobes: each latency has in it what its own probes take (measured here: {}), which is its error; callers \
-             are known by return address, and a call that an exception or longjmp unwound is cut, as its end is not seen",
+        "timed by uprobes: what the function's own probes add to each latency (measured here, with warm and with cold caches: {}) \
+             is subtracted, and what is not known of it is the error; callers are known by return address, and a call that an \
+             exception or longjmp unwound is cut, as its end is not seen",
         inside.join(" or ")
     )];
     let children = chosen.iter().filter(|candidate| candidate.probed.is_child).count() as u64;
@@ -180,6 +188,22 @@ fn limits(code: &LiveCode, chosen: &[Candidate], costs: &Costs) -> Vec<String> {
             counted(children, "function")
         ),
     });
+    let rewritten =
+        chosen.iter().filter(|candidate| candidate.probed.points.ends == Ends::ByReturnAddress).count()
+            as u64;
+    if rewritten > 0 {
+        limits.push(format!(
+            "return addresses of {} were rewritten: calls that were running before are not seen to return, nor those nested deeper \
+             than 64",
+            counted(rewritten, "function")
+        ));
+    }
+    if missed_switches > 0 {
+        limits.push(format!(
+            "{} the kernel did not tell of a context switch: time off the CPU looks like time on it there",
+            counted(missed_switches, "time")
+        ));
+    }
     let switchers = code.image.stack_switchers();
     if !switchers.is_empty() {
         let names: Vec<&str> = switchers.iter().map(|id| code.image.object_basename(*id)).collect();
@@ -191,20 +215,38 @@ fn limits(code: &LiveCode, chosen: &[Candidate], costs: &Costs) -> Vec<String> {
     limits
 }
 
-fn verdict(config: &ReportConfig, report: &Report, wanted: &[Wanted], names: &ImageNames<'_>) -> Exit {
-    let without: Vec<String> = (report.functions.iter().zip(wanted))
-        .filter(|(function, _)| !seen(&function.calls))
-        .map(|(_, wanted)| format!("{} ({})", wanted.function.name, wanted.function.object_name))
-        .collect();
-    if !without.is_empty() {
-        messages::warn(format!(
-            "no call of {} was seen in {}",
-            messages::list(&without),
-            duration(report.trace.span_ns)
-        ));
+/// What is to be done about functions of which nothing of use was seen.
+fn ways_on(
+    report: &Report,
+    chosen: &[Candidate],
+    wanted: &[Wanted],
+    code: &LiveCode,
+    inlined: &[Option<u64>],
+) {
+    let (proc, span_ns) = (Proc::host(), report.trace.span_ns);
+    let without = uncalled(report, wanted);
+    if without.len() > EXPLAINED {
+        messages::warn(format!("no call of {} was seen in {}", messages::list(&without), duration(span_ns)));
     }
+    for ((function, wanted), inlined) in report.functions.iter().zip(wanted).zip(inlined) {
+        let id = wanted.function.id;
+        let Some(candidate) = chosen.iter().find(|candidate| candidate.id == id) else { continue };
+        if seen(&function.calls) {
+            ways_on::after_jumps(function, candidate, &code.image).iter().for_each(messages::note);
+        } else if without.len() <= EXPLAINED {
+            let name = format!("{} ({})", wanted.function.name, wanted.function.object_name);
+            messages::warn(ways_on::without_calls(&name, candidate, code, *inlined, span_ns, &proc));
+        }
+    }
+}
+
+/// Functions without calls of which each is told why; more are listed.
+const EXPLAINED: usize = 3;
+
+fn verdict(config: &ReportConfig, report: &Report, names: &ImageNames<'_>) -> Exit {
+    let has_calls = report.functions.iter().any(|function| seen(&function.calls));
     let too_much =
         config.max_loss_percent.and_then(|allowed| remedy::too_much_lost(&report.loss, allowed, names));
     too_much.iter().for_each(messages::warn);
-    if too_much.is_some() || without.len() == report.functions.len() { Exit::Nothing } else { Exit::Done }
+    if too_much.is_some() || !has_calls { Exit::Nothing } else { Exit::Done }
 }

@@ -13,7 +13,7 @@ use analyzer::{
     RowChild, RowChildren, RowReasons, Stats, Status, Total, TraceSummary,
 };
 use func_latency::render::{Names, View};
-use model::{AuxOffset, ClockOffsets, Cpu, FunctionId, Ns, ObjectId, Svma, Tid};
+use model::{AuxOffset, ClockOffsets, Cpu, FunctionId, Ns, ObjectId, Pid, Svma, Tid};
 
 /// When the recording begins.
 pub(crate) const BEGIN_NS: u64 = 5_133_313_694_755_869;
@@ -140,6 +140,7 @@ pub(crate) fn no_calls() -> FunctionReport {
         row_children: RowChildren::default(),
         row_reasons: RowReasons::default(),
         overfull: None,
+        sliced: None,
     }
 }
 
@@ -177,6 +178,7 @@ fn one_call(
     let tid = Tid(1000 + thread as i32);
     let row = CallRow {
         id: CallId { tid, number },
+        pid: Some(Pid(70)),
         tid,
         cpu: Some(Cpu(dice.roll(4) as u32)),
         start_ns: Ns(BEGIN_NS + start),
@@ -193,7 +195,8 @@ fn one_call(
         hidden: false,
         undecided: false,
         aux_buffer: Some(0),
-        aux_offset: AuxOffset(start),
+        aux_offset: Some(AuxOffset(start)),
+        probed: None,
     };
     (row, children)
 }

@@ -1,26 +1,30 @@
-//! Calls in servers under load, timed by uprobes, against those who count and time the same: `perf stat`, `perf sched`, and the
-//! kernel's own sums of each thread.
+//! Calls in servers under load, timed by uprobes, against those who count and time the same: `perf stat`,
+//! `perf sched`, and the kernel's own sums of each thread.
 //!
 //! ```text
 //! server    a scratch directory, and a server in it that runs as `nobody`
 //! postgres, mariadb   those servers, their load, and when it rests
 //! oracles   who counts and times the same
+//! rate, kept   what the servers still do while they are probed, and whether the command ends in time
 //! ```
-//! The load rests where a window begins and ends, so that little is in flight at its edges.  Which calls were entered in perf's window
-//! their rows say, by one clock, and so counts agree exactly.
-//! Where there is no such server, no perf, or no permission, a test says that it is skipped.
+//! The load rests where a window begins and ends, so that little is in flight at its edges.  Which calls were
+//! entered in perf's window their rows say, by one clock, and so counts agree exactly. Where there is no such
+//! server, no perf, or no permission, a test says that it is skipped.
 
 #![cfg(feature = "bpf")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod kept;
 mod mariadb;
 mod oracles;
 mod postgres;
 #[path = "../probing/mod.rs"]
 mod probing;
+mod rate;
 mod rows;
 mod server;
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use mariadb::MariaDb;
@@ -32,6 +36,9 @@ use server::Missing;
 
 /// As many clients, each with a connection of its own.
 const CLIENTS: usize = 8;
+
+/// Servers whose rates are measured have the machine for themselves.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// How long the load runs.
 const LOAD: Duration = Duration::from_millis(1500);
@@ -48,10 +55,13 @@ fn skip(why: &Missing) {
     println!("skipped: {why}");
 }
 
-/// Three functions of the server, and one of the C library that each connection waits in when the window begins and ends.
+/// Functions of the server, and one of the C library that each connection waits in when the window begins and
+/// ends.
 #[test]
 fn postgres_under_pgbench() {
-    const FUNCTIONS: [&str; 4] = ["_bt_search", "heap_update", "CommitTransactionCommand", "epoll_wait"];
+    const FUNCTIONS: [&str; 5] =
+        ["_bt_search", "heap_update", "CommitTransactionCommand", "PortalRun", "epoll_wait"];
+    let _alone = ALONE.lock();
     let server = match Postgres::start() {
         Ok(server) => server,
         Err(why) => return skip(&why),
@@ -60,8 +70,8 @@ fn postgres_under_pgbench() {
     let pids = load.resting();
     let file = server.scratch("rows.jsonl");
     let Some(probing) = Probing::start(&words(&pids, &FUNCTIONS, &file)) else { return };
-    let in_server = FUNCTIONS[..3].iter().map(|function| (Postgres::PROGRAM, *function));
-    let counted = in_server.chain([(oracles::C_LIBRARY, FUNCTIONS[3])]).collect::<Vec<_>>();
+    let in_server = FUNCTIONS[..4].iter().map(|function| (Postgres::PROGRAM, *function));
+    let counted = in_server.chain([(oracles::C_LIBRARY, FUNCTIONS[4])]).collect::<Vec<_>>();
     let counts = match Counts::start(&counted, &pids) {
         Ok(counts) => counts,
         Err(why) => return skip(&why),
@@ -92,6 +102,7 @@ fn postgres_under_pgbench() {
 #[test]
 fn mariadb_under_its_own_clients() {
     const FUNCTIONS: [&str; 4] = ["dispatch_command", "mysql_parse", "handle_one_connection", "poll"];
+    let _alone = ALONE.lock();
     let server = match MariaDb::start() {
         Ok(server) => server,
         Err(why) => return skip(&why),
@@ -123,4 +134,42 @@ fn mariadb_under_its_own_clients() {
     let lives = rows.of("handle_one_connection");
     assert_eq!(lives.len(), CLIENTS, "each is still open");
     on_cpu.agrees(&lives, &switches);
+}
+
+/// Those of each statement and of each row that is changed, with what is taken by default.
+#[test]
+fn postgres_keeps_its_rate_and_windows_end_in_time() {
+    let _alone = ALONE.lock();
+    let server = match Postgres::start() {
+        Ok(server) => server,
+        Err(why) => return skip(&why),
+    };
+    let (load, pids) = server.rate(CLIENTS);
+    for function in ["heap_update", "PortalRun"] {
+        if !kept::keeps_its_rate(&load, &pids, function) {
+            return;
+        }
+        kept::ends_in_time(&pids, function);
+    }
+}
+
+/// As above.  InnoDB exports nothing of its read path; that is what calls it.
+#[test]
+fn mariadb_keeps_its_rate_and_windows_end_in_time() {
+    let _alone = ALONE.lock();
+    let server = match MariaDb::start() {
+        Ok(server) => server,
+        Err(why) => return skip(&why),
+    };
+    let load = match server.rate(CLIENTS) {
+        Ok(load) => load,
+        Err(why) => return skip(&why),
+    };
+    let pid = server.pid().to_string();
+    for function in ["dispatch_command", "handler::ha_index_read_map"] {
+        if !kept::keeps_its_rate(&load, &pid, function) {
+            return;
+        }
+        kept::ends_in_time(&pid, function);
+    }
 }

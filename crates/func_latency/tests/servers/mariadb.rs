@@ -5,9 +5,11 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
+use crate::rate::Rate;
 use crate::server::{self, Missing, Running, is_asleep, until};
 
-/// What each client does: statements that wait for the disk, for a row that another one has locked, for a CPU, and for time.
+/// What each client does: statements that wait for the disk, for a row that another one has locked, for a
+/// CPU, and for time.
 const LOAD: &str = "\
 INSERT INTO test.t (v) VALUES (1);
 UPDATE test.t SET v = v + 1 WHERE id = 1;
@@ -27,6 +29,7 @@ impl MariaDb {
     /// Its program.
     pub(crate) const PROGRAM: &'static str = "/usr/sbin/mariadbd";
     const CLIENT: &'static str = "/usr/bin/mariadb";
+    const SYSBENCH: &'static str = "/usr/bin/sysbench";
 
     /// With one table.
     pub(crate) fn start() -> Result<Self, Missing> {
@@ -34,7 +37,8 @@ impl MariaDb {
         server::need(Self::CLIENT, "mariadb-client-core")?;
         let directory = server::directory()?;
         let mut server = server::command(Self::PROGRAM, &directory);
-        // Without tables of users there is no need to make any.  A thread that ends does not wait for the next connection.
+        // Without tables of users there is no need to make any.  A thread that ends does not wait for the
+        // next connection.
         server.args(["--no-defaults", "--skip-grant-tables", "--skip-networking", "--thread-cache-size=0"]);
         server.args(["--innodb-buffer-pool-size=32M", "--innodb-log-file-size=8M", "--performance-schema=0"]);
         let path = |name: &str, of: &str| format!("--{name}={}", directory.path().join(of).display());
@@ -70,6 +74,25 @@ impl MariaDb {
         }
         self.rests();
         clients
+    }
+
+    /// As many clients that read, each transaction 14 statements.
+    pub(crate) fn rate(&self, clients: usize) -> Result<Rate, Missing> {
+        server::need(Self::SYSBENCH, "sysbench")?;
+        let sysbench = |words: &[&str]| {
+            let mut command = server::command(Self::SYSBENCH, &self.directory);
+            command.args(["oltp_read_only", "--mysql-user=root", "--mysql-db=test", "--db-ps-mode=disable"]);
+            command.args(["--tables=1", "--table-size=10000", "--time=600", "--report-interval=1"]);
+            command.arg(format!("--mysql-socket={}", self.directory.path().join("socket").display()));
+            command.arg(format!("--threads={clients}")).args(words);
+            command
+        };
+        assert!(sysbench(&["--threads=1", "prepare"]).status().unwrap().success());
+        let mut load = sysbench(&["run"]).stdout(Stdio::piped()).spawn().unwrap();
+        let said = load.stdout.take().unwrap();
+        // [ 1s ] thds: 8 tps: 3603.17 qps: ...
+        let tps = |line: &str| line.split(" tps: ").nth(1)?.split(' ').next()?.parse().ok();
+        Ok(Rate::of(load, said, tps).served_by(&self.pid().to_string()))
     }
 
     fn rests(&self) {

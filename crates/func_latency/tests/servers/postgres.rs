@@ -1,4 +1,5 @@
-//! PostgreSQL, and `pgbench`, whose transactions begin at a gate: an advisory lock, which who holds it alone has closed.
+//! PostgreSQL, and `pgbench`, whose transactions begin at a gate: an advisory lock, which who holds it alone
+//! has closed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::probing::signal;
+use crate::rate::Rate;
 use crate::server::{self, Missing, Running, is_asleep, until};
 
 /// What pgbench does by itself ("TPC-B (sort of)"), behind the gate.
@@ -82,6 +84,26 @@ impl Postgres {
         let mut pgbench = self.client("pgbench");
         pgbench.args(["-n", "-c", &clients_text, "-T", "300", "-f", &script, "postgres"]);
         Load { gate, clients, _pgbench: Running(pgbench.spawn().unwrap()) }
+    }
+
+    /// As many clients at work, and the processes that serve them.
+    pub(crate) fn rate(&self, clients: usize) -> (Rate, String) {
+        let mut pgbench = self.client("pgbench");
+        pgbench.args(["-n", "-c", &clients.to_string(), "-T", "600", "-P", "1", "postgres"]);
+        let mut pgbench = pgbench.stderr(Stdio::piped()).spawn().unwrap();
+        let said = pgbench.stderr.take().unwrap();
+        // progress: 1.0 s, 2345.6 tps, lat ...
+        let tps = |line: &str| line.split(", ").nth(1)?.strip_suffix(" tps")?.parse().ok();
+        let load = Rate::of(pgbench, said, tps);
+        let mut session = Session::new(self);
+        let serving = "SELECT string_agg(pid::text, ',' ORDER BY pid) FROM pg_stat_activity \
+                       WHERE application_name = 'pgbench'";
+        let mut pids = String::new();
+        until("all clients are connected", || {
+            pids = session.ask(serving);
+            pids.split(',').count() == clients
+        });
+        (load.served_by(&pids), pids)
     }
 
     fn client(&self, program: &str) -> Command {

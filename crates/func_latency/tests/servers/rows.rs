@@ -9,7 +9,7 @@ pub(crate) struct Row {
     pub(crate) tid: i32,
     /// Its entry.
     pub(crate) start_ns: u64,
-    /// How long it took, or at least.
+    /// How long it took, or at least, with its probes: others see that.
     pub(crate) latency_ns: u64,
     /// Of that, off the CPU.
     pub(crate) off_cpu_ns: u64,
@@ -43,8 +43,8 @@ fn row(line: &Value) -> (String, Row) {
     let row = Row {
         tid: line["tid"].as_str().unwrap().parse().unwrap(),
         start_ns: number("start_ns"),
-        latency_ns: number("latency_ns"),
-        off_cpu_ns: number("off_cpu_ns"),
+        latency_ns: number("measured_ns"),
+        off_cpu_ns: number("measured_off_cpu_ns"),
         is_complete: line["status"] == "complete",
         is_entered: line["status"] != "open_start",
     };

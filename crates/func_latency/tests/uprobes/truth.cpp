@@ -45,11 +45,19 @@ PROBED long work(long n)
 	return n & 1 ? n * 3 : n / 2;
 }
 
+// Has a symbol, and all of its callers have its code instead of a call.
+extern "C" long inlined_everywhere(long n)
+{
+	long value = n * 7 + 1;
+	asm volatile("" : "+r"(value));
+	return value;
+}
+
 static void plain()
 {
 	long sum = 0;
 	for (long n = 0; n < 1000; n++)
-		sum += work(n);
+		sum += work(inlined_everywhere(n));
 	for (long n = 0; n < 500; n++)
 		sum += work(n + sum % 2);
 	printf("called %ld\n", called.load());
@@ -130,6 +138,20 @@ PROBED long calls_others(long n)
 	long third = landed(second);
 	asm volatile("" : "+r"(third)); // no tail call
 	return first + third;
+}
+
+// One of fifty takes ten times as long as the others.
+PROBED void varies(long n)
+{
+	COUNT();
+	busy(n % 50 == 7 ? 500000 : 50000);
+}
+
+PROBED void calls_what_varies(long n)
+{
+	COUNT();
+	varies(n);
+	busy(20000);
 }
 
 static jmp_buf before;
@@ -231,11 +253,52 @@ static void in_threads(int number, int calls, void (*what)(int))
 		thread.join();
 }
 
+static long now_ns()
+{
+	timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000L + now.tv_nsec;
+}
+
+// A thousand calls a second beside a thread that is busy; then, from the time on that is printed, nothing but calls, for ever.
+static void surge()
+{
+	std::thread([] {
+		for (;;)
+			asm volatile("");
+	}).detach();
+	for (long until = now_ns() + 1000000000L; now_ns() < until; sleep_ms(1))
+		work(1);
+	printf("surge %ld\n", now_ns());
+	fflush(stdout);
+	for (long n = 0;; n++)
+		work(n);
+}
+
+// The same program, from its beginning.
+PROBED void executes()
+{
+	execl("/proc/self/exe", "truth", "executed", nullptr);
+	abort();
+}
+
+static void hundred()
+{
+	for (long n = 0; n < 100; n++)
+		work(n);
+	printf("called %ld\n", called.load());
+	fflush(stdout);
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
 	auto is = [&](const char *name) { return strcmp(what, name) == 0; };
 
+	if (is("executed")) {
+		hundred();
+		return 0;
+	}
 	if (is("always"))
 		std::thread([] {
 			for (long n = 0;; n++)
@@ -272,6 +335,9 @@ int main(int argc, char **argv)
 		for (long n = 0; n < 100; n++)
 			calls_others(n);
 		printf("called %ld\n", called.load());
+	} else if (is("varies")) {
+		for (long n = 0; n < 500; n++)
+			calls_what_varies(n);
 	} else if (is("condition")) {
 		for (long n = 0; n < 300; n++)
 			leaves_by_condition(n);
@@ -316,6 +382,20 @@ int main(int argc, char **argv)
 		for (int round = 0; round < 10; round++)
 			in_threads(4, 100, [](int n) { work(n); });
 		printf("called %ld\n", called.load());
+	} else if (is("churn")) {
+		for (int round = 0; round < 4; round++)
+			in_threads(500, 10, [](int n) { work(n); });
+		printf("called %ld\n", called.load());
+	} else if (is("surge")) {
+		surge();
+	} else if (is("executes")) {
+		hundred();
+		executes();
+	} else if (is("ticks")) {
+		in_threads(8, 1000000, [](int n) {
+			work(n);
+			sleep_ms(1);
+		});
 	} else if (is("flood")) {
 		in_threads(4, 20000, [](int n) { work(n); });
 		printf("called %ld\n", called.load());

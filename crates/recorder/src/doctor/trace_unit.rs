@@ -11,7 +11,7 @@ pub(super) fn driver(pmu: &Result<Pmu, PmuError>) -> Finding {
             "kernel driver",
             error.to_string(),
             true,
-            "nothing can be recorded",
+            "no trace can be recorded",
             // pt_init() in arch/x86/events/intel/pt.c: a firmware or debugger has left it on; no output to many regions.
             "if the processor has it, the kernel says why not: sudo dmesg | grep -i -e 'PT is enabled at boot' -e 'ToPA output'",
         ),

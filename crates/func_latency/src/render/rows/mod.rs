@@ -4,13 +4,13 @@ mod sorted_lines;
 
 use std::io::{self, Write};
 
-use analyzer::{CallRow, Report, RowSink};
+use analyzer::{CallRow, FunctionReport, Reason, Report, RowSink};
 use anyhow::{Context, Result};
 use model::Tid;
 use serde::Serialize;
 
 use super::Names;
-use super::names::caller_name;
+use super::names::{caller_name, reason_name};
 use crate::config::{RowsFile, RowsForm};
 use crate::output;
 use sorted_lines::SortedLines;
@@ -31,18 +31,28 @@ pub struct Row {
     site: Option<String>,
     function: String,
     aux_buffer: Option<u32>,
-    aux_offset: String,
+    /// `None`: probes have timed it, and there is no trace.
+    aux_offset: Option<String>,
     cut_by: Option<&'static str>,
     /// Its end is a guess, see [`CallRow::undecided`].
     undecided: bool,
     /// It left the IP filter by a jump: how long it went on is not known.
     ended_by_jump: bool,
+    pid: Option<i32>,
+    thread: Option<String>,
+    /// Off the CPU, longest.
+    waited_for: Option<String>,
+    /// What probes measured, with what they added themselves: [`analyzer::ProbedRow`].
+    measured_ns: Option<u64>,
+    measured_off_cpu_ns: Option<u64>,
+    /// In which kind of slice a probed call began.
+    began: Option<&'static str>,
 }
 
 impl Row {
-    /// The row of a call.
+    /// The row of a call, and what that waited for longest.
     #[must_use]
-    pub fn new(names: &dyn Names, call: &CallRow) -> Self {
+    pub fn new(names: &dyn Names, call: &CallRow, waited_for: Option<&Reason>) -> Self {
         Self {
             id: call.id.to_string(),
             tid: call.tid.0.to_string(),
@@ -56,10 +66,16 @@ impl Row {
             site: call.site.map(|site| names.site(site)),
             function: names.function(call.function),
             aux_buffer: call.aux_buffer,
-            aux_offset: call.aux_offset.to_string(),
+            aux_offset: call.aux_offset.map(|at| at.to_string()),
             cut_by: call.cut_by.map(|cut| cut.cause.name()),
             undecided: call.undecided,
             ended_by_jump: call.ended_by_jump,
+            pid: call.pid.map(|pid| pid.0),
+            thread: names.thread(call.tid),
+            waited_for: waited_for.map(reason_name),
+            measured_ns: call.probed.map(|probed| probed.measured_ns),
+            measured_off_cpu_ns: call.probed.map(|probed| probed.measured_off_cpu_ns),
+            began: call.probed.map(|probed| probed.began.name()),
         }
     }
 }
@@ -90,9 +106,9 @@ impl<'n> RowsWriter<'n> {
         Self { target, names, line: vec![], lines, failed: None }
     }
 
-    fn add(&mut self, function: usize, call: &CallRow) -> io::Result<()> {
+    fn add(&mut self, function: usize, call: &CallRow, waited_for: Option<&Reason>) -> io::Result<()> {
         self.line.clear();
-        write_row(&mut self.line, self.target.form, &Row::new(self.names, call))?;
+        write_row(&mut self.line, self.target.form, &Row::new(self.names, call, waited_for))?;
         let Tid(tid) = call.tid;
         let thread = (i64::from(tid) - i64::from(i32::MIN)) as u64; // in the order of numbers with a sign
         let place = thread << 32 | u64::from(call.depth);
@@ -121,9 +137,9 @@ impl<'n> RowsWriter<'n> {
 }
 
 impl RowSink for RowsWriter<'_> {
-    fn row(&mut self, function: usize, row: &CallRow) {
+    fn row(&mut self, function: usize, row: &CallRow, waited_for: Option<&Reason>) {
         if self.failed.is_none() {
-            self.failed = self.add(function, row).err();
+            self.failed = self.add(function, row, waited_for).err();
         }
     }
 }
@@ -142,8 +158,20 @@ pub fn write_file(target: &RowsFile, report: &Report, names: &dyn Names) -> Resu
 /// What `out` says.
 pub fn write(out: &mut dyn Write, form: RowsForm, report: &Report, names: &dyn Names) -> io::Result<()> {
     write_header(out, form)?;
-    let mut rows = report.functions.iter().flat_map(|f| &f.rows);
-    rows.try_for_each(|call| write_row(out, form, &Row::new(names, call)))
+    report.functions.iter().try_for_each(|function| write_rows_of(out, form, function, names))
+}
+
+fn write_rows_of(
+    out: &mut dyn Write,
+    form: RowsForm,
+    function: &FunctionReport,
+    names: &dyn Names,
+) -> io::Result<()> {
+    let mut rows = function.rows.iter().enumerate();
+    rows.try_for_each(|(number, call)| {
+        let waited_for = function.row_reasons.longest_of(number);
+        write_row(out, form, &Row::new(names, call, waited_for))
+    })
 }
 
 fn write_header(out: &mut dyn Write, form: RowsForm) -> io::Result<()> {
@@ -173,7 +201,7 @@ fn write_row(mut out: &mut dyn Write, form: RowsForm, row: &Row) -> io::Result<(
 const LINE_BYTES: usize = 512;
 
 /// The header is written by hand, so that a file without calls has it, too.
-const COLUMNS: [&str; 16] = [
+const COLUMNS: [&str; 22] = [
     "id",
     "tid",
     "cpu",
@@ -190,6 +218,12 @@ const COLUMNS: [&str; 16] = [
     "cut_by",
     "undecided",
     "ended_by_jump",
+    "pid",
+    "thread",
+    "waited_for",
+    "measured_ns",
+    "measured_off_cpu_ns",
+    "began",
 ];
 
 fn io_error(error: csv::Error) -> io::Error {

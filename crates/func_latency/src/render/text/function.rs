@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use analyzer::{Bucket, CallCounts, CallRow, ErrorBound, FunctionReport, Quantiles, Spread, Stats, Tails};
 
-use super::{callers, children, off_cpu, open_calls, rule, uncertain};
+use super::{callers, children, off_cpu, open_calls, rule, slices, uncertain};
 use crate::render::names::{caller_name, file_name};
 use crate::render::table::{Align, Table};
 use crate::render::units::{
@@ -37,13 +37,17 @@ pub(super) fn write(
     figures.write(out, width)?;
     if function.latency.count > 0 {
         tails_note(out, &function.tails)?;
-        error_line(out, function)?;
+        error_line(out, view, function)?;
         cpu_line(out, view, function)?;
     }
+    slices::figures(out, function, view.report.trace.span_ns)?;
     counts(out, view, function, inlined)?;
-    if !function.children.is_empty() {
+    if function.children.is_empty() {
+        slices::no_children(out, function)?;
+    } else {
         rule(out, '-', width)?;
         writeln!(out, "Children of [{name}]")?;
+        slices::children(out, function)?;
         children::write(out, view, &function.children, width)?;
     }
     if let Some(causes) = &function.off_cpu_causes {
@@ -130,10 +134,9 @@ impl Figures<'_> {
         table.row(average);
         for (title, of_spread, of) in FIGURES {
             let ns = of_spread(spread);
-            let (low, high) = (of(&self.error.low).unwrap_or(ns), of(&self.error.high).unwrap_or(ns));
-            let error_ns = ns.saturating_sub(low).max(high.saturating_sub(ns));
-            let mut cells =
-                vec![title.to_owned(), duration_within(ns, error_ns), grouped(ns), grouped(error_ns)];
+            let error_ns = self.error.of(ns, of);
+            let mut cells = vec![title.to_owned(), duration_within(ns, error_ns)];
+            cells.extend(exactly(grouped(ns), grouped(error_ns), error_ns < ns || error_ns == 0));
             cells.extend(self.tails.map(|tails| between(of(&tails.at_least), of(&tails.at_most))));
             if let Some(off_cpu) = off_spread {
                 let ns = of_spread(off_cpu);
@@ -148,7 +151,9 @@ impl Figures<'_> {
     fn average(&self, spread: &Spread) -> Vec<String> {
         let error_ns = self.error.sum_ns as f64 / self.latency.count as f64;
         let rounded = mean_duration_within(spread.mean_ns, error_ns);
-        let mut cells = vec!["average".to_owned(), rounded, exact_mean(spread.mean_ns), exact_mean(error_ns)];
+        let mut cells = vec!["average".to_owned(), rounded];
+        let is_number = error_ns.round() < spread.mean_ns.round() || error_ns < 1.0;
+        cells.extend(exactly(exact_mean(spread.mean_ns), exact_mean(error_ns), is_number));
         cells.extend(self.tails.map(|_| String::new()));
         cells
     }
@@ -170,6 +175,12 @@ impl Figures<'_> {
     }
 }
 
+/// A figure and its error; where it is less than that, nothing is known of it but that it is below what
+/// stands before these.
+fn exactly(figure: String, error: String, is_number: bool) -> [String; 2] {
+    if is_number { [figure, error] } else { [String::new(), String::new()] }
+}
+
 /// Between what a figure is if calls of unknown length are counted, too.
 fn between(at_least: Option<u64>, at_most: Option<u64>) -> String {
     match (at_least, at_most) {
@@ -187,11 +198,18 @@ fn exact_mean(mean_ns: f64) -> String {
 }
 
 /// Figures without their error would look exact.
-fn error_line(out: &mut dyn Write, function: &FunctionReport) -> io::Result<()> {
+fn error_line(out: &mut dyn Write, view: &View<'_>, function: &FunctionReport) -> io::Result<()> {
     let (error, count) = (&function.error, function.latency.count);
     let mean = mean_duration(error.sum_ns as f64 / count as f64);
     let max = duration(error.max_ns);
-    writeln!(out, "  error of one latency: at most {mean} on average, {max} for the least certain call")?;
+    if view.is_probed() {
+        writeln!(
+            out,
+            "  error of one latency, as probes were measured: {mean} on average, {max} for the least certain call"
+        )?;
+    } else {
+        writeln!(out, "  error of one latency: at most {mean} on average, {max} for the least certain call")?;
+    }
     if error.shorter > 0 {
         let (calls, of_all) = (counted(error.shorter, "call"), percent(share(error.shorter, count)));
         writeln!(

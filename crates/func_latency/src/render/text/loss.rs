@@ -65,7 +65,7 @@ fn causes(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<()> 
         cells.extend(sums(view, std::slice::from_ref(loss)));
         let tid = loss.first.tid;
         cells.push(if tid.0 > 0 { format!("thread {}", tid.0) } else { "[unknown]".to_owned() });
-        cells.push(loss.first.at.to_string());
+        cells.push(if view.is_probed() { not_known() } else { loss.first.at.to_string() });
         cells.push(loss.object().map(|id| view.names.object(id)).unwrap_or_default());
         table.row(cells);
     }

@@ -7,6 +7,7 @@ mod function;
 mod loss;
 mod off_cpu;
 pub(super) mod open_calls;
+mod slices;
 mod uncertain;
 
 use std::io::{self, Write};

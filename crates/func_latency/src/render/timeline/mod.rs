@@ -155,11 +155,12 @@ fn summary(rows: &[&CallRow]) -> String {
 mod tests {
     use super::*;
     use analyzer::{CallId, Caller, Status};
-    use model::{AuxOffset, FunctionId};
+    use model::FunctionId;
 
     fn row(tid: i32, number: u64, latency_ns: u64, status: Status) -> CallRow {
         CallRow {
             id: CallId { tid: Tid(tid), number },
+            pid: None,
             tid: Tid(tid),
             cpu: None,
             start_ns: Ns(1000 + number),
@@ -176,7 +177,8 @@ mod tests {
             hidden: false,
             undecided: false,
             aux_buffer: None,
-            aux_offset: AuxOffset(0),
+            aux_offset: None,
+            probed: None,
         }
     }
 

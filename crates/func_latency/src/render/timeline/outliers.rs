@@ -48,6 +48,13 @@ pub(super) fn write(
         table.row(cells);
     }
     table.write(out, width)?;
+    if view.is_probed() {
+        // Nothing of a call is left but its row.
+        return writeln!(
+            out,
+            "  what each of them waited for, and its children: --html FILE; why they were slow: --explain"
+        );
+    }
     writeln!(out, "  what is inside of one of them: func_latency show ID -i {} -f FUNC", view.input)
 }
 

@@ -1,0 +1,165 @@
+//! One call, as the rows of a report have it.
+
+use std::fmt;
+
+use model::{AuxOffset, Cpu, FunctionId, Ns, Pid, Tid};
+
+use crate::off_cpu_causes::Reason;
+use crate::report::{Caller, Cut, Place, Status};
+use crate::total::RunningTotal;
+
+/// Name of a call: stable over runs, workers and other options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId {
+    /// Thread.
+    pub tid: Tid,
+    /// Its place among the entries of its function in the thread, from 0.
+    pub number: u64,
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.tid.0, self.number)
+    }
+}
+
+/// One call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallRow {
+    /// Its name.
+    pub id: CallId,
+    /// Process, if that is known.
+    pub pid: Option<Pid>,
+    /// Thread.
+    pub tid: Tid,
+    /// CPU at entry, if the switch records say.
+    pub cpu: Option<Cpu>,
+    /// When it was entered (`OpenStart`: first seen).
+    pub start_ns: Ns,
+    /// How long it took; of an incomplete call "at least".
+    pub latency_ns: u64,
+    /// The true latency differs from `latency_ns` by at most this; of an incomplete call, the true "at
+    /// least".
+    pub error_ns: u64,
+    /// Of the latency, off the CPU; `None`: not known.
+    pub off_cpu_ns: Option<u64>,
+    /// How much of it was seen.
+    pub status: Status,
+    /// What cut it, if it is [`Status::Cut`].
+    pub cut_by: Option<Cut>,
+    /// Who entered it.
+    pub caller: Caller,
+    /// The instruction that entered it.
+    pub site: Option<Place>,
+    /// The function.
+    pub function: FunctionId,
+    /// Activations of the same function below it on the stack.
+    pub depth: u32,
+    /// It ended at a jump out of the IP filter.
+    pub ended_by_jump: bool,
+    /// It ran outside of the IP filter, called by code inside of it.
+    pub hidden: bool,
+    /// It was open when control landed in one of several frames and nothing told in which: its end is a
+    /// guess.
+    pub undecided: bool,
+    /// perf's number of the AUX buffer that has its entry, if known.
+    pub aux_buffer: Option<u32>,
+    /// The packet of its entry; `None`: probes have timed it.
+    pub aux_offset: Option<AuxOffset>,
+    /// What probes measured; `None`: it was traced.
+    pub probed: Option<ProbedRow>,
+}
+
+/// What probes measured of a call: `latency_ns` is that without what they added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProbedRow {
+    /// From the probe at its entry to the one at its end.
+    pub measured_ns: u64,
+    /// Of that, off the CPU: also where it was probably preempted in a probe.
+    pub measured_off_cpu_ns: u64,
+    /// The least that the call took by itself, if its probes took what nine of ten take.
+    pub least_ns: u64,
+    /// The most, if they took as little as they can.
+    pub most_ns: u64,
+    /// It may have been shorter than `least_ns` by this, if they took what one of 100 takes.
+    pub rare_ns: u64,
+    /// Where it began.
+    pub began: SliceKind,
+    /// What was seen of it while its children were probed.
+    pub(crate) with_children: RunningTotal,
+}
+
+/// What a slice of the window is like ([`model::ProbedSlice`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SliceKind {
+    /// Only the wanted functions are probed.
+    Alone,
+    /// Their children are, too.
+    WithChildren,
+    /// Probes are being placed or removed.
+    Between,
+}
+
+/// Takes rows as calls end, which is not the order of their starts.
+pub trait RowSink {
+    /// A call of the wanted function with this number ([`crate::Request::functions`]) that was asked for, and
+    /// what it waited for longest off the CPU; `None`: it was not off the CPU, or the recording does not tell
+    /// why.
+    fn row(&mut self, function: usize, row: &CallRow, waited_for: Option<&Reason>);
+}
+
+impl SliceKind {
+    /// Name in rows.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Alone => "alone",
+            Self::WithChildren => "with_children",
+            Self::Between => "between",
+        }
+    }
+}
+
+impl CallRow {
+    /// What it has taken for certain.
+    #[must_use]
+    pub const fn at_least_ns(&self) -> u64 {
+        self.latency_ns.saturating_sub(self.error_ns)
+    }
+
+    /// The least and the most that enter the bounds of the figures: of a probed call, what is usual.
+    #[must_use]
+    pub const fn bounds_ns(&self) -> (u64, u64) {
+        match self.probed {
+            Some(probed) => (probed.least_ns, probed.most_ns),
+            None => (self.at_least_ns(), self.latency_ns.saturating_add(self.error_ns)),
+        }
+    }
+
+    /// How far off it usually is.
+    #[must_use]
+    pub const fn usual_error_ns(&self) -> u64 {
+        let (least_ns, most_ns) = self.bounds_ns();
+        let (below, above) =
+            (self.latency_ns.saturating_sub(least_ns), most_ns.saturating_sub(self.latency_ns));
+        if below > above { below } else { above }
+    }
+
+    /// Its end, by the clock of its start: with what probes added, if it was probed.
+    #[must_use]
+    pub const fn end_ns(&self) -> u64 {
+        let took_ns = match self.probed {
+            Some(probed) => probed.measured_ns,
+            None => self.latency_ns,
+        };
+        self.start_ns.0.saturating_add(took_ns)
+    }
+
+    /// Where it began; a call that was traced is seen whole, wherever that was.
+    pub(crate) const fn began(&self) -> SliceKind {
+        match self.probed {
+            Some(probed) => probed.began,
+            None => SliceKind::Alone,
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What the figures of a set of calls are made of, and which calls that are where a window has slices of
+//! several kinds.
+
+use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
+
+use crate::children::{ChildKey, ChildSums};
+use crate::durations::Durations;
+use crate::histogram::{Bucket, histogram};
+use crate::report::{CallRow, Caller, ErrorBound, Place, SliceKind, Sliced, Tails};
+use crate::stats::{Quantiles, Stats};
+use crate::total::{OffCpuKnown, RunningTotal, Total};
+
+/// What figures are made of.
+pub(crate) struct FigureSums<C> {
+    pub(crate) outermost: RunningTotal,
+    /// The least that each call not seen from entry to end can have taken, being one of those asked for.
+    pub(crate) open_ns: Durations,
+    pub(crate) callers: FxHashMap<(Caller, Option<Place>), CallerSums<C>>,
+}
+
+pub(crate) struct CallerSums<C> {
+    pub(crate) latency_ns: Durations,
+    pub(crate) off_cpu_ns: Durations,
+    /// The least and the most that each latency can be.
+    pub(crate) least_ns: Durations,
+    pub(crate) most_ns: Durations,
+    pub(crate) error_sum_ns: u64,
+    pub(crate) error_max_ns: u64,
+    /// Calls whose latency is shorter than its error.
+    pub(crate) shorter: u64,
+    /// The most by which a latency may be shorter than its least, where a probe took what one of 100 takes.
+    pub(crate) rare_ns: u64,
+    pub(crate) children: ChildSums<C>,
+    /// Of the calls, what was seen with children.
+    pub(crate) with_children: RunningTotal,
+}
+
+/// Time of the slices of each kind, of a window that has both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SliceSpans {
+    pub(crate) window_ns: u64,
+    pub(crate) alone_ns: u64,
+    pub(crate) with_children_ns: u64,
+}
+
+impl SliceSpans {
+    pub(crate) const fn figures_ns(self, is_alone: bool) -> u64 {
+        if is_alone { self.alone_ns } else { self.with_children_ns }
+    }
+
+    /// A share of these slices is that much of one of the window.
+    pub(crate) fn stretch(self, is_alone: bool) -> f64 {
+        match self.figures_ns(is_alone) {
+            0 => 0.0,
+            figures_ns => self.window_ns as f64 / figures_ns as f64,
+        }
+    }
+
+    pub(crate) fn sliced(self, is_alone: bool, children_of: RunningTotal) -> Sliced {
+        let RunningTotal { count, sum_ns, .. } = children_of;
+        Sliced {
+            figures_of: if is_alone { SliceKind::Alone } else { SliceKind::WithChildren },
+            figures_span_ns: self.figures_ns(is_alone),
+            children_calls: count,
+            children_mean_ns: (count > 0).then(|| sum_ns as f64 / count as f64),
+            children_span_ns: self.with_children_ns,
+        }
+    }
+}
+
+impl<C> Default for FigureSums<C> {
+    fn default() -> Self {
+        Self {
+            outermost: RunningTotal::default(),
+            open_ns: Durations::default(),
+            callers: FxHashMap::default(),
+        }
+    }
+}
+
+impl<C: Copy + Eq + Hash> FigureSums<C> {
+    pub(crate) fn all(&self) -> CallerSums<C> {
+        let mut all = CallerSums::default();
+        self.callers.values().for_each(|sums| all.merge(sums));
+        all
+    }
+}
+
+impl<C> Default for CallerSums<C> {
+    fn default() -> Self {
+        Self {
+            latency_ns: Durations::default(),
+            off_cpu_ns: Durations::default(),
+            least_ns: Durations::default(),
+            most_ns: Durations::default(),
+            error_sum_ns: 0,
+            error_max_ns: 0,
+            shorter: 0,
+            rare_ns: 0,
+            children: ChildSums::default(),
+            with_children: RunningTotal::default(),
+        }
+    }
+}
+
+impl<C: Copy + Eq + Hash> CallerSums<C> {
+    /// Returns what its children took.
+    pub(crate) fn count(&mut self, row: &CallRow, children: &[(C, RunningTotal)]) -> RunningTotal {
+        let latency_ns = row.latency_ns;
+        let (least_ns, most_ns) = row.bounds_ns();
+        self.latency_ns.add(latency_ns);
+        row.off_cpu_ns.into_iter().for_each(|ns| self.off_cpu_ns.add(ns));
+        self.least_ns.add(least_ns);
+        self.most_ns.add(most_ns);
+        let error_ns = match row.probed {
+            None => row.error_ns,
+            Some(probed) => {
+                self.rare_ns = self.rare_ns.max(probed.rare_ns);
+                self.with_children.add(probed.with_children);
+                row.usual_error_ns()
+            }
+        };
+        self.error_sum_ns = self.error_sum_ns.saturating_add(error_ns);
+        self.error_max_ns = self.error_max_ns.max(row.error_ns);
+        self.shorter += u64::from(latency_ns < error_ns);
+        self.children.merge(children.iter().copied())
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.latency_ns.merge(&other.latency_ns);
+        self.off_cpu_ns.merge(&other.off_cpu_ns);
+        self.least_ns.merge(&other.least_ns);
+        self.most_ns.merge(&other.most_ns);
+        self.error_sum_ns = self.error_sum_ns.saturating_add(other.error_sum_ns);
+        self.error_max_ns = self.error_max_ns.max(other.error_max_ns);
+        self.shorter += other.shorter;
+        self.rare_ns = self.rare_ns.max(other.rare_ns);
+        self.children.merge(other.children.iter());
+        self.with_children.add(other.with_children);
+    }
+
+    /// The children, as if they were those of other calls, which took `total`.
+    pub(crate) fn scaled_children(
+        &self,
+        name: &mut impl FnMut(C) -> ChildKey,
+        total: Total,
+    ) -> ChildSums<ChildKey> {
+        self.children.named(name).scaled(self.with_children, total)
+    }
+}
+
+impl Tails {
+    /// What the figures may be if the calls that were open or cut, of `open_ns` or longer, are counted, too.
+    pub(crate) fn of<C>(all: &CallerSums<C>, open_ns: &Durations) -> Self {
+        let calls = open_ns.count();
+        let mut least = all.least_ns.clone();
+        least.merge(open_ns);
+        Self {
+            calls,
+            at_least: Quantiles::of(&least.sorted(), 0),
+            at_most: Quantiles::of(&all.most_ns.sorted(), calls),
+        }
+    }
+}
+
+/// The figures of a set of calls.
+pub(crate) struct Figures {
+    pub(crate) latency: Stats,
+    pub(crate) off_cpu: Option<Stats>,
+    pub(crate) error: ErrorBound,
+    pub(crate) histogram: Vec<Bucket>,
+}
+
+impl Figures {
+    pub(crate) fn of<C>(sums: &CallerSums<C>, off_cpu: OffCpuKnown) -> Self {
+        let latency = sums.latency_ns.sorted();
+        let off_cpu = off_cpu.0.then(|| sums.off_cpu_ns.sorted());
+        Self {
+            latency: Stats::of(&latency),
+            off_cpu: off_cpu.as_ref().map(Stats::of),
+            error: ErrorBound {
+                sum_ns: sums.error_sum_ns,
+                max_ns: sums.error_max_ns,
+                shorter: sums.shorter,
+                low: Quantiles::of(&sums.least_ns.sorted(), 0).with_tail_below(sums.rare_ns),
+                high: Quantiles::of(&sums.most_ns.sorted(), 0),
+            },
+            histogram: histogram(&latency, off_cpu.as_ref()),
+        }
+    }
+
+    pub(crate) fn total(&self) -> Total {
+        let off_cpu_ns = self.off_cpu.as_ref().map(|off_cpu| off_cpu.sum_ns);
+        Total { count: self.latency.count, sum_ns: self.latency.sum_ns, off_cpu_ns }
+    }
+}

@@ -1,0 +1,167 @@
+//! How the ends of each function's calls are seen: by rewritten return addresses, where that is safe, or by
+//! probed instructions.
+
+use std::ops::Range;
+
+use anyhow::Result;
+use bpf::{BpfError, Cost, Costs, Ends, ProbePoints, Removal};
+
+use super::functions::Candidate;
+use super::unwinding::{Calls, Decision};
+use crate::exit::{Exit, failure};
+use crate::messages;
+use crate::render::units::{counted, duration};
+
+/// What probes cost, by how ends are seen.
+pub(super) struct EndCosts {
+    /// `ret` is probed.
+    at_instructions: Costs,
+    /// Return addresses are rewritten.
+    by_return_address: Costs,
+}
+
+impl EndCosts {
+    /// Measures what may be needed; the probes for that are being removed.
+    ///
+    /// # Errors
+    /// The kernel does not let us.
+    pub(super) fn measure(ends: Option<Ends>) -> Result<(Self, Removal), BpfError> {
+        if let Some(ends) = ends {
+            let (costs, removal) = Costs::measure(ends)?;
+            return Ok((Self { at_instructions: costs, by_return_address: costs }, removal));
+        }
+        let ([at_instructions, by_return_address], removal) = Costs::measure_both()?;
+        Ok((Self { at_instructions, by_return_address }, removal))
+    }
+
+    /// Of a function with these probes.
+    pub(super) const fn of(&self, points: &ProbePoints) -> Cost {
+        match points.ends {
+            Ends::AtInstructions => self.at_instructions.of(points),
+            Ends::ByReturnAddress => self.by_return_address.of(points),
+        }
+    }
+
+    /// If its return addresses were rewritten.
+    pub(super) const fn rewritten(&self, points: &ProbePoints) -> Cost {
+        self.by_return_address.of(points)
+    }
+
+    /// `10.2 us`, of a call of a function with such an entry.
+    fn text(&self, points: &ProbePoints, ends: Ends) -> String {
+        let costs = match ends {
+            Ends::AtInstructions => &self.at_instructions,
+            Ends::ByReturnAddress => &self.by_return_address,
+        };
+        duration(costs.of(points).call_ns)
+    }
+
+    #[cfg(test)]
+    pub(super) const fn with(at_instructions: Costs, by_return_address: Costs) -> Self {
+        Self { at_instructions, by_return_address }
+    }
+}
+
+/// Decides for candidates, and says what of those that were asked for.
+///
+/// # Errors The code of one that was asked for cannot be divided into instructions, and its return address
+/// may not be rewritten.
+pub(super) fn settle(
+    candidates: &mut [Candidate],
+    of: Range<usize>,
+    calls: &Calls<'_>,
+    costs: &EndCosts,
+    name: &dyn Fn(&Candidate) -> String,
+) -> Result<()> {
+    // Functions of which the same is to be said are said together.
+    let mut said: Vec<(String, Vec<String>)> = Vec::new();
+    for index in of {
+        let Some(candidate) = candidates.get_mut(index) else { continue };
+        let Some(at_instructions) = candidate.at_instructions.take() else { continue };
+        let decision = calls.decide(index, candidate);
+        if let Decision::Probed(danger) = &decision {
+            candidate.probed.points = at_instructions.map_err(|why| {
+                let (name, danger, outcome) = (name(candidate), danger.why(), danger.outcome());
+                let message = format!(
+                    "{name} cannot be probed: {why}; its return address is not rewritten, as {danger} (--uretprobe does it: \
+                     {outcome})"
+                );
+                failure(Exit::NotPossible, message)
+            })?;
+        }
+        if !candidate.probed.is_child {
+            let text = decision.text(&candidate.probed.points, costs);
+            match said.iter_mut().find(|(other, _)| *other == text) {
+                Some((_, names)) => names.push(name(candidate)),
+                None => said.push((text, vec![name(candidate)])),
+            }
+        }
+    }
+    for (text, names) in said {
+        messages::note(format!("{}: {text}", messages::list(&names)));
+    }
+    Ok(())
+}
+
+impl Decision {
+    /// What is done, what it costs, and why.
+    fn text(&self, points: &ProbePoints, costs: &EndCosts) -> String {
+        let dear = costs.text(points, Ends::AtInstructions);
+        let cheap = costs.text(points, Ends::ByReturnAddress);
+        match self {
+            Self::Rewritten { stacks } => {
+                let why = match *stacks as u64 {
+                    0 => "nothing that the process has mapped handles exceptions".to_owned(),
+                    seen => format!(
+                        "on {} nothing above handles exceptions (--no-uretprobe does without)",
+                        counted(seen, "stack")
+                    ),
+                };
+                format!("its return address is rewritten, {cheap} a call instead of {dear}: {why}")
+            }
+            Self::Probed(danger) => {
+                let (why, outcome) = (danger.why(), danger.outcome());
+                format!(
+                    "`ret` is probed, {dear} a call, as {why}; --uretprobe would cost {cheap}, but {outcome}"
+                )
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bpf::{CodePart, FunctionCode};
+    use model::{FileOffset, Svma};
+
+    use super::super::unwinding::Danger;
+    use super::*;
+
+    #[test]
+    fn what_is_done_is_said_with_what_the_other_way_costs() {
+        let costs = |call_ns| {
+            let cost = Cost { call_ns, ..Cost::default() };
+            Costs { emulated: cost, stepped: cost }
+        };
+        let costs = EndCosts::with(costs(10_200), costs(1_700));
+        let part = CodePart { start: Svma(0), file_offset: FileOffset(0), bytes: &[0x55, 0x5d, 0xc3] };
+        let code = FunctionCode { entry: Svma(0), parts: vec![part] };
+        let points = ProbePoints::new(&code, Ends::AtInstructions).unwrap();
+        let text = |decision: Decision| decision.text(&points, &costs);
+        assert_eq!(
+            text(Decision::Rewritten { stacks: 3 }),
+            "its return address is rewritten, 1.70 us a call instead of 10.2 us: on 3 stacks nothing above handles exceptions \
+             (--no-uretprobe does without)"
+        );
+        assert_eq!(
+            text(Decision::Rewritten { stacks: 0 }),
+            "its return address is rewritten, 1.70 us a call instead of 10.2 us: nothing that the process has mapped handles \
+             exceptions"
+        );
+        assert_eq!(
+            text(Decision::Probed(Danger::HandlersAbove("server".to_owned()))),
+            "`ret` is probed, 10.2 us a call, as server, which stands above its calls, has exception handlers; --uretprobe would \
+             cost 1.70 us, but an exception that is thrown through it ends the program"
+        );
+    }
+}

@@ -1,0 +1,99 @@
+//! A sink that shows what passes it, while it passes.
+
+use std::time::Duration;
+
+use model::{LostCalls, Ns, OffCpuInterval, ProbeSink, ProbedCall, ProbedEnd, ProbedThread};
+
+/// Buckets of each power of two: a figure is right to 3 %.
+const PARTS: u32 = 32;
+
+/// Passes all on, and remembers latencies as they were measured of functions that were asked for.
+pub(super) struct Watched<'a> {
+    sink: &'a mut dyn ProbeSink,
+    asked: usize,
+    buckets: Vec<u64>,
+    calls: u64,
+}
+
+impl<'a> Watched<'a> {
+    /// The first `asked` functions are watched.
+    pub(super) fn new(sink: &'a mut dyn ProbeSink, asked: usize) -> Self {
+        Self { sink, asked, buckets: vec![0; (64 * PARTS) as usize], calls: 0 }
+    }
+
+    /// Calls that have ended so far.
+    pub(super) const fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// The latency that a share of the calls do not exceed; `None`: there were none.
+    pub(super) fn percentile(&self, share: f64) -> Option<Duration> {
+        let rank = (share * self.calls as f64).ceil() as u64;
+        let mut seen = 0;
+        let bucket = self.buckets.iter().position(|count| {
+            seen += count;
+            seen >= rank.max(1)
+        })?;
+        Some(Duration::from_nanos(middle_ns(bucket as u32)))
+    }
+}
+
+fn bucket(ns: u64) -> u32 {
+    let octave = ns.max(1).ilog2();
+    let part = match octave.checked_sub(PARTS.ilog2()) {
+        Some(shift) => (ns >> shift) as u32 - PARTS,
+        None => ((ns.max(1) << (PARTS.ilog2() - octave)) as u32) - PARTS,
+    };
+    octave * PARTS + part
+}
+
+fn middle_ns(bucket: u32) -> u64 {
+    let (octave, part) = (bucket / PARTS, bucket % PARTS);
+    let share = (f64::from(part) + 0.5) / f64::from(PARTS);
+    (2f64.powi(octave as i32) * (1.0 + share)) as u64
+}
+
+impl ProbeSink for Watched<'_> {
+    fn slice_begins(&mut self, start: Ns, children: bool) {
+        self.sink.slice_begins(start, children);
+    }
+
+    fn slice_ends(&mut self, end: Ns) {
+        self.sink.slice_ends(end);
+    }
+
+    fn call(&mut self, call: &ProbedCall) {
+        if call.function < self.asked && matches!(call.end_kind, ProbedEnd::Return | ProbedEnd::Jump) {
+            self.calls += 1;
+            let of = self.buckets.get_mut(bucket(call.end.since(call.start)) as usize);
+            of.into_iter().for_each(|count| *count += 1);
+        }
+        self.sink.call(call);
+    }
+
+    fn off_cpu(&mut self, interval: &OffCpuInterval) {
+        self.sink.off_cpu(interval);
+    }
+
+    fn lost(&mut self, lost: &LostCalls) {
+        self.sink.lost(lost);
+    }
+
+    fn thread(&mut self, thread: &ProbedThread) {
+        self.sink.thread(thread);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_is_right_to_three_percent() {
+        for ns in (0..40).flat_map(|octave| [3u64 << octave, 5 << octave, (1 << octave) + 1]) {
+            let shown = middle_ns(bucket(ns));
+            assert!(shown.abs_diff(ns) as f64 <= 0.032 * ns as f64 + 1.0, "{ns}: {shown}");
+        }
+        assert!(bucket(0) < 64 * PARTS && bucket(u64::MAX) < 64 * PARTS);
+    }
+}

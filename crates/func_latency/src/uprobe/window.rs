@@ -1,0 +1,160 @@
+//! The window: calls are timed, with their children and without, while a guard looks at what that costs.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use bpf::{Group, Hits, INTERVAL, Part, Placing, Removal, Removed, Run, Summary};
+use model::ProbeSink;
+
+use super::functions::Candidate;
+use super::guard::{CpuTime, Guard, Snapshot, Spent, TooMuch};
+use super::status::Status;
+use super::turns::{Round, Turns};
+use super::watched::Watched;
+
+/// Probes are removed in this time, or they are not placed: the target is slow until they are gone.
+pub(super) const REMOVED_IN: Duration = Duration::from_secs(2);
+
+/// Links of children's probes, when they are placed again: each is of functions that are called about as
+/// often.
+const GROUPS: usize = 8;
+
+/// What is probed now.
+enum Phase {
+    /// Children, too.
+    Children(Round),
+    /// The functions that were asked for, until children get their next turn, if they do.
+    Alone(Option<Duration>),
+    /// The probes of children are being placed again, for a round.
+    Placing(Placing, Round),
+}
+
+/// How a window went.
+pub(super) struct Went {
+    pub(super) summary: Summary,
+    /// The probes, which are being removed.
+    pub(super) removal: Removal,
+    /// It went too far: with children, or altogether.
+    pub(super) stopped: Option<TooMuch>,
+    /// What it cost.
+    pub(super) spent: Spent,
+}
+
+/// A window.
+pub(super) struct Window<'a> {
+    pub(super) run: Run,
+    pub(super) candidates: &'a [Candidate],
+    /// Chosen children, by their number among the candidates.
+    pub(super) children: &'a [usize],
+    pub(super) length: Option<Duration>,
+    /// What it took to place the probes of children.
+    pub(super) placed_in: Duration,
+    /// Probes of functions that were not chosen.
+    pub(super) removing: Removal,
+    pub(super) guard: Guard,
+    pub(super) cpu: CpuTime,
+}
+
+impl Window<'_> {
+    /// From now on; it has been begun already.
+    pub(super) fn pass(
+        mut self,
+        is_over: &mut dyn FnMut() -> bool,
+        sink: &mut Watched<'_>,
+        status: &Status,
+    ) -> Result<Went> {
+        let begun = Instant::now();
+        let mut turns = Turns::new(self.length);
+        let mut phase = match self.children {
+            [] => Phase::Alone(None),
+            _ => Phase::Children(turns.first()),
+        };
+        let mut stopped = None;
+        while self.length.is_none_or(|length| begun.elapsed() < length) && !is_over() {
+            self.run.read(sink)?;
+            if self.guard.is_due() {
+                let now = Snapshot::take(&self.run, &mut self.cpu);
+                stopped = self.guard.look(now).or(stopped);
+            }
+            if stopped.is_some_and(|why| !why.asked_fit) {
+                break;
+            }
+            phase = match phase {
+                Phase::Children(_) if stopped.is_some() => self.leave_children(None)?,
+                phase => self.take_turns(phase, begun.elapsed(), &mut turns)?,
+            };
+            status.show(begun.elapsed(), self.length, sink);
+            let left = self.length.map_or(INTERVAL, |length| length.saturating_sub(begun.elapsed()));
+            thread::sleep(INTERVAL.min(left));
+        }
+        self.end(stopped, sink)
+    }
+
+    fn end(mut self, stopped: Option<TooMuch>, sink: &mut dyn ProbeSink) -> Result<Went> {
+        self.guard.look(Snapshot::take(&self.run, &mut self.cpu));
+        let spent = self.guard.spent();
+        let (summary, removal) = self.run.finish(sink)?;
+        Ok(Went { summary, removal: removal.and(self.removing), stopped, spent })
+    }
+
+    fn take_turns(&mut self, phase: Phase, elapsed: Duration, turns: &mut Turns) -> Result<Phase> {
+        match phase {
+            Phase::Children(round) if elapsed >= round.children_until => {
+                self.leave_children(Some(round.until))
+            }
+            Phase::Alone(Some(until)) if elapsed >= until && self.removing.is_done() => {
+                self.begin_round(elapsed, turns)
+            }
+            Phase::Placing(placing, round) if placing.is_done() => {
+                self.placed_in = self.run.keep(placing)?;
+                self.run.time(true)?;
+                self.guard.begin_slice(true);
+                Ok(Phase::Children(round.from(elapsed)))
+            }
+            phase => Ok(phase),
+        }
+    }
+
+    /// Children are left alone: at once no call of theirs is timed, and soon their probes are gone.
+    fn leave_children(&mut self, until: Option<Duration>) -> Result<Phase> {
+        self.run.time(false)?;
+        let earlier = std::mem::take(&mut self.removing);
+        self.removing = self.run.remove(self.children).and(earlier);
+        self.guard.begin_slice(false);
+        Ok(Phase::Alone(until))
+    }
+
+    /// Children have their next turn, if that is cheap enough.
+    fn begin_round(&mut self, elapsed: Duration, turns: &mut Turns) -> Result<Phase> {
+        let removed = std::mem::take(&mut self.removing).wait();
+        let groups = groups(self.candidates, self.children, &self.run.hits());
+        match turns.after(elapsed, self.placed_in + removed.time).filter(|_| fits(&groups, removed)) {
+            None => Ok(Phase::Alone(None)),
+            Some(round) => {
+                self.run.disturb();
+                Ok(Phase::Placing(self.run.place(groups, Part::Both)?, round))
+            }
+        }
+    }
+}
+
+/// Whether the probes can be removed in time again.
+fn fits(groups: &[Group], removed: Removed) -> bool {
+    let links: usize = groups.iter().flatten().map(|(_, function)| function.places.len()).sum();
+    removed.most_links_in(REMOVED_IN).is_none_or(|most| links <= most)
+}
+
+/// Children, those that are called about as often together.
+fn groups(candidates: &[Candidate], children: &[usize], hits: &[Hits]) -> Vec<Group> {
+    let mut by_hits: Vec<usize> = children.to_vec();
+    let of = |index: &usize| hits.get(*index).map_or(0, |hits| hits.entries);
+    by_hits.sort_by_key(|index| std::cmp::Reverse(of(index)));
+    by_hits.chunks(children.len().div_ceil(GROUPS).max(1)).map(|some| group(candidates, some)).collect()
+}
+
+/// Functions whose probes are removed together.
+pub(super) fn group(candidates: &[Candidate], indices: &[usize]) -> Group {
+    let one = |index: &usize| Some((*index, candidates.get(*index)?.probed.clone()));
+    indices.iter().filter_map(one).collect()
+}
