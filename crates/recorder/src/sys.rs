@@ -42,6 +42,11 @@ pub(crate) fn tsc() -> Tsc {
 pub fn process_cpu_ns(pid: Pid) -> Option<u64> {
     /// include/linux/posix-timers_types.h: `CPUCLOCK_SCHED`, of a process.
     const CLOCK_OF_PROCESS: libc::clockid_t = 2;
+    /// include/linux/threads.h, `PID_MAX_LIMIT`: what is no number of a process may be another clock's.
+    const PID_MAX: i32 = 1 << 22;
+    if !(1..=PID_MAX).contains(&pid.0) {
+        return None;
+    }
     let clock = !pid.0 << 3 | CLOCK_OF_PROCESS;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes `time`, which is ours, and nothing else.
@@ -62,6 +67,6 @@ mod tests {
             std::hint::spin_loop();
         }
         assert!(own() > before && before.is_some(), "{before:?}");
-        assert_eq!(process_cpu_ns(Pid(i32::MAX)), None);
+        assert_eq!([0, 1 << 22, i32::MAX].map(|pid| process_cpu_ns(Pid(pid))), [None; 3]);
     }
 }
