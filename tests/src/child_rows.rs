@@ -36,8 +36,8 @@ impl Sum {
 }
 
 /// Children of counted calls whose number is not the oracle's, or whose time is farther from the oracle's
-/// than they say, described; empty if there are none.  Children of open
-/// calls, too, where all rows are compared: which open call is inside of another one after a loss, the oracle alone knows.
+/// than they say, described; empty if there are none. Children of open calls, too, where all rows are
+/// compared: which open call is inside of another one after a loss, the oracle alone knows.
 #[must_use]
 pub fn child_differences(
     opened: &Opened<'_>,
@@ -80,7 +80,8 @@ impl Table<'_> {
 
     /// Ours, and the oracle's.
     fn sums(&self, ours: &[ChildRow], truth: &[Child]) -> BTreeMap<Key, (Sum, Sum)> {
-        // Where a function that the IP filter hides calls into it, the return tells; what leaves by a jump does not return.
+        // Where a function that the IP filter hides calls into it, the return tells; what leaves by a jump
+        // does not return.
         let is_hidden = self.report.rows.iter().any(|row| row.hidden);
         let seen_site = |site: Option<Place>| site.filter(|_| !is_hidden);
         let at = self.calls.rows.first().map_or(Ns(0), |row| row.start);

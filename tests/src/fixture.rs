@@ -40,7 +40,8 @@ impl Fixture {
         !self.is_lossy() && !partial.iter().any(|option| self.options.contains(option))
     }
 
-    /// The kernel's code in every way that the recording is to be decoded with; without a traced kernel, none.
+    /// The kernel's code in every way that the recording is to be decoded with; without a traced kernel,
+    /// none.
     #[must_use]
     pub fn kernels(&self) -> Vec<Kernel> {
         let mut kernels = vec![Kernel::default()];
@@ -56,8 +57,8 @@ impl Fixture {
         kernels
     }
 
-    /// Where kernel code is skipped some returns cannot be resolved: their calls were on the trace unit's stack, which
-    /// it kept while tracing was off and other threads ran on the CPU.
+    /// Where kernel code is skipped some returns cannot be resolved: their calls were on the trace unit's
+    /// stack, which it kept while tracing was off and other threads ran on the CPU.
     #[must_use]
     pub fn has_holes(&self, kernel: KernelText) -> bool {
         let keeps_returns = !self.options.contains("--drop-ret-stack=1");
@@ -72,7 +73,8 @@ impl Fixture {
         self.options.contains("--kernel").then(|| self.data.with_file_name(name))
     }
 
-    /// Its trace has times.  One without is for tests of its own: nothing else can be held against the truth's.
+    /// Its trace has times. One without is for tests of its own: nothing else can be held against the
+    /// truth's.
     #[must_use]
     pub fn has_times(&self) -> bool {
         !self.options.contains("--no-tsc-packets")
@@ -158,8 +160,8 @@ pub fn fixture(name: &str) -> Option<Fixture> {
     found
 }
 
-/// The recordings of one run that were made, without those that are left to the full run and those without times.
-/// `FUNC_LATENCY_ONLY=NAME` leaves out all others.
+/// The recordings of one run that were made, without those that are left to the full run and those without
+/// times. `FUNC_LATENCY_ONLY=NAME` leaves out all others.
 ///
 /// # Panics
 /// If one was not made but must have been, see [`skip`]; if the matrix has none of that run.

@@ -1,8 +1,8 @@
 //! The whole of func_latency against the ground truth of generated recordings.
 //!
-//! `cargo xtask fixtures` makes the recordings of `fixtures/matrix.txt` in `target/fixtures`, or they are where
-//! the environment variable `FUNC_LATENCY_FIXTURES` says.  A test without its recordings says so and passes;
-//! with `FUNC_LATENCY_REQUIRE_FIXTURES=1` it fails.
+//! `cargo xtask fixtures` makes the recordings of `fixtures/matrix.txt` in `target/fixtures`, or they are
+//! where the environment variable `FUNC_LATENCY_FIXTURES` says. A test without its recordings says so and
+//! passes; with `FUNC_LATENCY_REQUIRE_FIXTURES=1` it fails.
 
 pub mod agreement;
 pub mod child_rows;

@@ -9,7 +9,8 @@ use tracegen::truth::calls::{Calls, Entered, Row, Status};
 
 use crate::pipeline::Opened;
 
-/// The kernel's time from a thread's last traced instruction until it has left the CPU: the truth has no event of it.
+/// The kernel's time from a thread's last traced instruction until it has left the CPU: the truth has no
+/// event of it.
 pub(crate) const LEAVING_NS: u64 = 2_000;
 
 /// How far off the estimate of a stay in the scheduler may be.
@@ -71,8 +72,8 @@ pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, 
     text
 }
 
-/// Threads that were at the first instruction of the function when tracing of them began: behind an IP filter that looks
-/// as if they had just come there.
+/// Threads that were at the first instruction of the function when tracing of them began: behind an IP filter
+/// that looks as if they had just come there.
 fn already_at_entry(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls) -> Vec<Tid> {
     let looks_entered = |found: &&Row| {
         let is_it = |row: &&CallRow| (row.tid, row.id.number) == (found.tid, found.number);
@@ -84,8 +85,9 @@ fn already_at_entry(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls)
     found.filter(|_| has_filter).filter(looks_entered).map(|row| row.tid).collect()
 }
 
-/// The rows of both in order, without those of which one of them says that it is guessing.  Such a one may have none in
-/// the other: it is known by its start, and where that may be the next call's as well, by what is the same behind it.
+/// The rows of both in order, without those of which one of them says that it is guessing. Such a one may
+/// have none in the other: it is known by its start, and where that may be the next call's as well, by what
+/// is the same behind it.
 #[derive(Clone, Copy)]
 struct Pairs<'r, 'a> {
     ours: &'r [&'a CallRow],
@@ -98,7 +100,8 @@ impl<'r, 'a> Pairs<'r, 'a> {
         Self { ours, truth, foresees: true }
     }
 
-    /// Of the two ways to go on behind a guess that may have a row in the other, the one behind which more is the same.
+    /// Of the two ways to go on behind a guess that may have a row in the other, the one behind which more is
+    /// the same.
     fn behind_guess(self, alone: Self, both: Option<Self>) -> Self {
         match both {
             Some(both) if !self.foresees || both.alike() >= alone.alike() => both,
@@ -186,8 +189,8 @@ fn difference(opened: &Opened<'_>, ours: &CallRow, truth: &Row, compare: Compare
     }
 }
 
-/// Switch records have exact times; where the scheduler was entered and left is an estimate.  A switch that may have been
-/// before the call's start, or behind it, or likewise its end, can be in its time or not.
+/// Switch records have exact times; where the scheduler was entered and left is an estimate. A switch that
+/// may have been before the call's start, or behind it, or likewise its end, can be in its time or not.
 pub(crate) fn off_cpu_error(opened: &Opened<'_>, row: &CallRow) -> u64 {
     let of_scheduler = if opened.scheduler().is_some() { SCHEDULER_NS } else { 0 };
     let (start, error) = (row.start_ns.0, row.error_ns);
@@ -200,8 +203,8 @@ pub(crate) fn off_cpu_error(opened: &Opened<'_>, row: &CallRow) -> u64 {
     of_scheduler + unsure.map(|(from, to)| to - from).sum::<u64>()
 }
 
-/// The instruction that entered a call, and how, as far as the trace can tell: with an IP filter only the return to the
-/// caller does, or to the restorer of signals.
+/// The instruction that entered a call, and how, as far as the trace can tell: with an IP filter only the
+/// return to the caller does, or to the restorer of signals.
 fn visible_caller(truth: &Row, has_filter: bool) -> (Avma, Entered) {
     let returned = truth.status == Status::Complete && !truth.by_jump;
     let is_hidden = truth.entered == Entered::Filter || has_filter && truth.entered == Entered::Signal;

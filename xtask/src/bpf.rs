@@ -1,7 +1,7 @@
 //! `bpf`: compiles the eBPF programs, or checks that what is in the repository was compiled from its sources.
 //!
-//! Users compile nothing: the objects are in the repository.  Another clang makes other code of the same source, so that it is
-//! one version that compiles and checks, Debian 12's.
+//! Users compile nothing: the objects are in the repository. Another clang makes other code of the same
+//! source, so that it is one version that compiles and checks, Debian 12's.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

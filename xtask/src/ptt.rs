@@ -1,5 +1,5 @@
-//! libipt's text tests (`.ptt` files), which its sources have: Debian's source package, of one version, from this machine's
-//! mirror.
+//! libipt's text tests (`.ptt` files), which its sources have: Debian's source package, of one version, from
+//! this machine's mirror.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! `random`: random programs, recorded in random ways, against the truth.  What differs stays in `target/random`.
+//! `random`: random programs, recorded in random ways, against the truth. What differs stays in
+//! `target/random`.
 
 use crate::layout;
 use crate::process::{self, Result, cargo};

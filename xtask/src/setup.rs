@@ -75,8 +75,8 @@ const CLEAN_ROOM_NEEDS: &[Need] = &[
     Need { package: "git", probe: "git", purpose: "the clone in it" },
 ];
 
-/// What the tests of the page need besides: where it cannot be had, they are skipped.  Without a window it needs the fewest
-/// packages: 18, where a whole browser takes a desktop's libraries along.
+/// What the tests of the page need besides: where it cannot be had, they are skipped. Without a window it
+/// needs the fewest packages: 18, where a whole browser takes a desktop's libraries along.
 const BROWSER_NEEDS: &[Need] = &[Need {
     package: "chromium-headless-shell",
     probe: "chromium-headless-shell",

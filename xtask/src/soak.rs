@@ -1,5 +1,5 @@
-//! `soak`: the small programs run anew, recorded in every way of the matrix with other dice, and decoded against the
-//! truth, until something differs.  What differs stays in `target/soak`.
+//! `soak`: the small programs run anew, recorded in every way of the matrix with other dice, and decoded
+//! against the truth, until something differs. What differs stays in `target/soak`.
 
 use std::fs;
 use std::path::Path;

@@ -13,7 +13,8 @@ use crate::row_reasons::RowReasons;
 use crate::sparse::Sparse;
 use crate::total::{OffCpuKnown, RunningTotal};
 
-/// The calls of all wanted functions so far.  `C`: what their children are known by until the end, when they get their names.
+/// The calls of all wanted functions so far. `C`: what their children are known by until the end, when they
+/// get their names.
 pub(crate) struct Aggregate<C> {
     request: Arc<Request>,
     off_cpu: OffCpuKnown,
@@ -43,8 +44,8 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
         Self { request, off_cpu, functions: Sparse::default() }
     }
 
-    /// A call of the wanted function number `wanted` has ended, or will not be seen to end.  True if it is one of those
-    /// that were asked for.
+    /// A call of the wanted function number `wanted` has ended, or will not be seen to end. True if it is one
+    /// of those that were asked for.
     pub(crate) fn add(
         &mut self,
         wanted: u32,

@@ -56,8 +56,8 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// An analysis that gives the trees of calls to `sink`.  It needs every call that the wanted functions led to, so
-    /// that nothing may be left out ([`EventSink::asks_about`]).
+    /// An analysis that gives the trees of calls to `sink`. It needs every call that the wanted functions led
+    /// to, so that nothing may be left out ([`EventSink::asks_about`]).
     #[must_use]
     pub fn with_trees(
         request: &Request,
@@ -74,8 +74,8 @@ impl<'a> Analysis<'a> {
         self
     }
 
-    /// Who does its work on calls that are whole in a stretch, on the decoder's workers; `None` where somebody wants each of
-    /// them, in order.
+    /// Who does its work on calls that are whole in a stretch, on the decoder's workers; `None` where
+    /// somebody wants each of them, in order.
     #[must_use]
     pub fn digester(&self) -> Option<RunDigester<'a>> {
         RunDigester::of(&self.session)

@@ -5,10 +5,10 @@
 //!   typical   f: 10->40  52->44  58->90  ...
 //!                                ^ here: both came to 44; the slow call jumps at 52, the typical one falls through there
 //! ```
-//! Branches that are not taken leave nothing in the stream, but between two taken ones code runs straight: of two next
-//! ones that differ, the one at the lower address was not taken by the other call.
+//! Branches that are not taken leave nothing in the stream, but between two taken ones code runs straight: of
+//! two next ones that differ, the one at the lower address was not taken by the other call.
 //!
-//! Interrupts change nothing and are left out.  A branch is known by its places, so that processes may differ.
+//! Interrupts change nothing and are left out. A branch is known by its places, so that processes may differ.
 
 mod record;
 
@@ -111,8 +111,8 @@ impl BranchPath {
         })
     }
 
-    /// Loops that this call went through more or less often than each of the others; first those of which the ratio is
-    /// largest, and of equals those with fewest trips, which puts a loop before those inside of it.
+    /// Loops that this call went through more or less often than each of the others; first those of which the
+    /// ratio is largest, and of equals those with fewest trips, which puts a loop before those inside of it.
     #[must_use]
     pub fn other_trips(&self, others: &[&Self]) -> Vec<Trips> {
         let of_others: Vec<_> = others.iter().map(|other| other.trips()).collect();

@@ -18,8 +18,8 @@ impl<'a> Thread<'a> {
                 match kind {
                     BranchKind::Call | BranchKind::IndirectCall => self.call(session, from, to),
                     BranchKind::Return => self.ret(session, from, to),
-                    // Inside of a function, whoever has jumped into it: a loop.  The decoder leaves these out unless it
-                    // is asked for all.
+                    // Inside of a function, whoever has jumped into it: a loop. The decoder leaves these out
+                    // unless it is asked for all.
                     _ if from.function == to.function => (),
                     BranchKind::Jump | BranchKind::ConditionalJump => self.jump(session, *from, *to, false),
                     BranchKind::IndirectJump | BranchKind::Abort => self.jump(session, *from, *to, true),
@@ -50,8 +50,8 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Where the group of the frame on top begins, if it returns to a call at `ip`, and all that is known of the two is
-    /// that: nearly always.
+    /// Where the group of the frame on top begins, if it returns to a call at `ip`, and all that is known of
+    /// the two is that: nearly always.
     #[inline(always)]
     fn caller_in_sight(&self, ip: Avma) -> Option<usize> {
         let top = self.stack.last()?;
@@ -76,8 +76,8 @@ impl<'a> Thread<'a> {
                     None => self.returned_to_unknown(session, to),
                     // It was entered by a jump out of sight: its hidden jumper has ended, too.
                     Some(below) if below.hidden && below.ret == to.ip => self.pop_group(session, false),
-                    // A handler had the kernel go on in a function as if the interrupted code had called it.  (A handler
-                    // that interrupted the restorer itself only returns to it.)
+                    // A handler had the kernel go on in a function as if the interrupted code had called it.
+                    // (A handler that interrupted the restorer itself only returns to it.)
                     Some(mark) if mark.goes_on_at(to.ip) && !session.map.is_restorer(self.space, to.ip) => {
                         self.close(session, Status::Complete, false);
                     }
@@ -85,8 +85,8 @@ impl<'a> Thread<'a> {
                 }
             }
             Some(top) if to.at_entry => {
-                // A return that is a jump: `push target; ret`, or a retpoline, which overwrites the return address of
-                // a call that it makes for that.
+                // A return that is a jump: `push target; ret`, or a retpoline, which overwrites the return
+                // address of a call that it makes for that.
                 if top.kind == FrameKind::Inner {
                     self.close(session, Status::Complete, false);
                 }
@@ -99,7 +99,8 @@ impl<'a> Thread<'a> {
     /// A return to another place than where the frame on top returns to.
     fn return_elsewhere(&mut self, session: &mut Session<'a>, from: Site, to: Target) {
         let returns_there = |frame: &&Frame| frame.chain == 0 && frame.ret == to.ip;
-        // The function was called anew since it was called from there: one call returns for another only on another stack.
+        // The function was called anew since it was called from there: one call returns for another only on
+        // another stack.
         let is_called_anew = self
             .stack
             .last()
@@ -173,8 +174,8 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// A direct jump into the middle of a function.  If it is one that tail-called what runs now, that has ended: so
-    /// does code that the compiler split off under a name of its own (GCC 8: `f.cold.3`) come back.
+    /// A direct jump into the middle of a function. If it is one that tail-called what runs now, that has
+    /// ended: so does code that the compiler split off under a name of its own (GCC 8: `f.cold.3`) come back.
     fn back_in_group(&mut self, session: &mut Session<'a>, to: Target) {
         let Some(top) = self.stack.len().checked_sub(1) else { return };
         let is_there = |frame: &Frame| frame.function == to.function;
@@ -202,8 +203,8 @@ impl<'a> Thread<'a> {
 
     /// Control is at a place that no open frame explains.
     ///
-    /// In a thread that was seen from its first instruction that is another stack.  Otherwise it may as well be a
-    /// frame that is older than the recording, unless the program is known to switch stacks.
+    /// In a thread that was seen from its first instruction that is another stack. Otherwise it may as well
+    /// be a frame that is older than the recording, unless the program is known to switch stacks.
     pub(crate) fn unexplained(&mut self, session: &mut Session<'a>, to: Target) {
         self.contradicts_choice(session);
         if self.may_switch_stacks(session) {

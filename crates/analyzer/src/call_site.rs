@@ -44,7 +44,8 @@ fn modrm_len(code: &[u8]) -> Option<u64> {
     Some(len)
 }
 
-/// Lengths of calls by how common they are: `call rel32`, `call *disp32(%rip)`, `call *disp8(%reg)` or `call *%r8..15`, ...
+/// Lengths of calls by how common they are: `call rel32`, `call *disp32(%rip)`, `call *disp8(%reg)` or `call
+/// *%r8..15`, ...
 const LENGTHS: [u64; 7] = [5, 6, 3, 7, 4, 2, CALL_LEN_MAX];
 
 /// A call ends where `code(len)` are the bytes `len` in front of.
@@ -54,8 +55,9 @@ pub(crate) fn is_behind_call<'c>(code: impl Fn(u64) -> Option<&'c [u8]>) -> bool
 
 /// The call that ends at `ret` and can have entered `entry`.
 ///
-/// `code(len)` are the bytes from `ret - len` on.  A direct call is certain when it leads to `entry`; otherwise
-/// an indirect call is the better guess (a direct one would have to go through a stub: `is_stub` of its target).
+/// `code(len)` are the bytes from `ret - len` on. A direct call is certain when it leads to `entry`;
+/// otherwise an indirect call is the better guess (a direct one would have to go through a stub: `is_stub` of
+/// its target).
 pub(crate) fn call_before<'c>(
     ret: Avma,
     entry: Avma,
@@ -74,7 +76,8 @@ pub(crate) fn call_before<'c>(
     if ends_here(5) && direct(5).is_some_and(|to| to == entry || is_stub(to)) {
         return Some(site(5));
     }
-    // A byte that may be a prefix in front of a direct call is none, unless it fills up a call of `__tls_get_addr`.
+    // A byte that may be a prefix in front of a direct call is none, unless it fills up a call of
+    // `__tls_get_addr`.
     let is_prefixed = |len: u64| matches!(len, 6 | 7) && ends_here(5);
     let (direct, indirect) = LENGTHS.split_at(1);
     let lengths = indirect.iter().chain(direct).copied();

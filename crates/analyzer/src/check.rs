@@ -6,7 +6,8 @@
 //!   report  -> check             calls nest; children and *self are the whole; callers are the function; histogram,
 //!                                counts and rows agree; the same of open calls; observed + lost is the window, and causes are what was lost
 //! ```
-//! Tests analyse in no other way, and so does `report --check`.  Nothing here is on the way of an unchecked analysis.
+//! Tests analyse in no other way, and so does `report --check`. Nothing here is on the way of an unchecked
+//! analysis.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -81,7 +82,8 @@ pub struct CheckedAnalysis<'a> {
 }
 
 impl<'a> CheckedAnalysis<'a> {
-    /// As [`Analysis::new`]; rows and their children are kept, because it is they that show whether calls nest.
+    /// As [`Analysis::new`]; rows and their children are kept, because it is they that show whether calls
+    /// nest.
     #[must_use]
     pub fn new(request: &Request, around: Surroundings<'a>) -> Self {
         let request = with_rows(request);
@@ -298,7 +300,8 @@ impl Found {
         self.row_children(f);
     }
 
-    /// What was seen of open calls is that of their rows, and of the same calls after gaps; children and callers are the whole.
+    /// What was seen of open calls is that of their rows, and of the same calls after gaps; children and
+    /// callers are the whole.
     fn open_calls(&mut self, f: &FunctionReport) {
         let open = &f.open;
         let is_outermost = |row: &CallRow| !row.status.counted() && row.depth == 0;
@@ -325,7 +328,8 @@ impl Found {
         }
     }
 
-    /// The histogram has all calls, children and `*self` are the whole, and every figure is between its bounds.
+    /// The histogram has all calls, children and `*self` are the whole, and every figure is between its
+    /// bounds.
     fn whole(
         &mut self,
         calls: Sum,

@@ -20,7 +20,8 @@ pub struct ChildKey {
     pub site: Option<Place>,
 }
 
-/// A child as calls know it while they run and are added up: there is no need to name the place of its site before all have ended.
+/// A child as calls know it while they run and are added up: there is no need to name the place of its site
+/// before all have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Child {
     pub(crate) kind: ChildKind,
@@ -34,8 +35,8 @@ pub(crate) struct Child {
 #[derive(Debug, Default)]
 pub(crate) struct RunningSums(Vec<(Child, RunningTotal)>);
 
-/// Where in [`RunningSums`] a child stands, by a hash.  It says so of whichever call the child was in last: who goes by
-/// it looks whether it is there.
+/// Where in [`RunningSums`] a child stands, by a hash. It says so of whichever call the child was in last:
+/// who goes by it looks whether it is there.
 pub(crate) struct ChildPlaces([u32; Self::LEN]);
 
 impl Default for ChildPlaces {

@@ -124,7 +124,7 @@ impl<'a> CodeMap<'a> {
             .get((space, ip), || functions.place(space, ip).map(|(object, svma)| Place { object, svma }))
     }
 
-    /// A child of a call that has ended.  Those whose sites are the same place in several spaces are the same.
+    /// A child of a call that has ended. Those whose sites are the same place in several spaces are the same.
     pub(crate) fn name(&mut self, child: Child) -> ChildKey {
         let site = self.place(child.space, child.site);
         ChildKey { kind: child.kind, function: child.function, site }

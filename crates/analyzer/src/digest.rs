@@ -1,4 +1,5 @@
-//! Calls that are whole in a stretch of events are analysed by the decoder's workers, and only added up in order.
+//! Calls that are whole in a stretch of events are analysed by the decoder's workers, and only added up in
+//! order.
 //!
 //! ```text
 //!   worker    events --runs--> of each run: a thread of its own, with one frame that stands for whoever called
@@ -6,7 +7,8 @@
 //!   in order  the run's frame is the one on top: both are added, and the events are not looked at
 //!             or they cannot be (a landing is undecided, a wanted function is open already, ...): event by event
 //! ```
-//! It is the same code that analyses either way, so nothing depends on which it was, nor on the number of workers.
+//! It is the same code that analyses either way, so nothing depends on which it was, nor on the number of
+//! workers.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -151,7 +153,8 @@ impl<'a> Thread<'a> {
         is_plain.then_some(DigestedRun { events: 0..0, last, starts: false, open, calls, children })
     }
 
-    /// The frame on top can have made the calls of the run, and nothing that is known before changes what they are.
+    /// The frame on top can have made the calls of the run, and nothing that is known before changes what
+    /// they are.
     pub(crate) fn takes(&self, run: &DigestedRun) -> bool {
         let (last, _) = run.last;
         let is_inside = self.undecided.is_none() && self.left.is_none() && self.away.is_none();

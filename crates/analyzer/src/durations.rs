@@ -1,7 +1,7 @@
 //! Many durations in little memory: each once, with how often it was met.
 //!
-//! So exact figures do not take memory by the number of calls: a million *different* durations add up to 500 seconds at
-//! least, and a billion calls of the same few take no more than these.
+//! So exact figures do not take memory by the number of calls: a million *different* durations add up to 500
+//! seconds at least, and a billion calls of the same few take no more than these.
 
 use rustc_hash::FxHashMap;
 
@@ -48,7 +48,8 @@ impl SortedDurations {
         self.iter().map(|(_, times)| times).sum()
     }
 
-    /// Those of these ranks, which begin with 0 and are in ascending order; `None` where there are not so many.
+    /// Those of these ranks, which begin with 0 and are in ascending order; `None` where there are not so
+    /// many.
     pub(crate) fn of_ranks<const N: usize>(&self, ranks: [u64; N]) -> [Option<u64>; N] {
         let mut all = self.iter();
         let (mut ns, mut passed) = (None, 0);

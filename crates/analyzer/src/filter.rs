@@ -1,8 +1,9 @@
 //! With an IP filter, code outside is hidden: what it does is known by where control comes back.
 //!
-//! A call out of the filter opens a hidden frame; if it goes to the entry of a wanted function, that is a call of it.  Control that comes in at an entry opens a frame whose caller is
-//! known when it returns, by the address that it returns to.  A jump out ends the jumper, unless it
-//! is to a part of its own function that lies outside (`f.cold`).
+//! A call out of the filter opens a hidden frame; if it goes to the entry of a wanted function, that is a
+//! call of it. Control that comes in at an entry opens a frame whose caller is known when it returns, by the
+//! address that it returns to. A jump out ends the jumper, unless it is to a part of its own function that
+//! lies outside (`f.cold`).
 
 use model::{
     Avma, BranchKind, EndKind, FunctionAt, FunctionId, FunctionKind, Site, SpaceId, Target, TraceEvent,
@@ -37,9 +38,9 @@ impl<'a> Thread<'a> {
         (frame, at_entry)
     }
 
-    /// Two events that are a call of code outside and nothing else, as nearly all calls out of the filter are: control comes
-    /// back behind it, and all that the call can matter to is the frame on top.  So it needs no frame.  False if there may be more
-    /// to them.
+    /// Two events that are a call of code outside and nothing else, as nearly all calls out of the filter
+    /// are: control comes back behind it, and all that the call can matter to is the frame on top. So it
+    /// needs no frame. False if there may be more to them.
     #[inline]
     pub(crate) fn calls_outside(
         &mut self,
@@ -69,8 +70,8 @@ impl<'a> Thread<'a> {
         true
     }
 
-    /// Control is in the frame on top, and nothing that was before, nor what somebody wants to know, makes more of a call than
-    /// a child of that.
+    /// Control is in the frame on top, and nothing that was before, nor what somebody wants to know, makes
+    /// more of a call than a child of that.
     #[inline(always)]
     fn is_plainly_inside(&self) -> bool {
         let is_inside = self.left.is_none() && self.away.is_none() && !self.is_new;
@@ -115,8 +116,8 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// The frame on top may return to the first address of a function.  As in `ret`, which otherwise is a jump there:
-    /// only to the restorer of signals, by a handler or by what was found running.
+    /// The frame on top may return to the first address of a function. As in `ret`, which otherwise is a jump
+    /// there: only to the restorer of signals, by a handler or by what was found running.
     fn may_return_to_entry(&self, session: &mut Session<'a>, to: Avma) -> bool {
         let Some(top) = self.stack.len().checked_sub(1) else { return true };
         match self.stack.get(self.group_base(top)) {
@@ -158,8 +159,8 @@ impl<'a> Thread<'a> {
 
     /// The frame on top returns to `ret`: if it was entered from outside, that tells who called it.
     ///
-    /// A handler and a function that a hidden handler calls look alike until here: a handler's return address, the
-    /// restorer, has no call in front.
+    /// A handler and a function that a hidden handler calls look alike until here: a handler's return
+    /// address, the restorer, has no call in front.
     #[inline]
     pub(crate) fn find_caller(&mut self, session: &mut Session<'a>, ret: Avma) {
         let Some(top) = self.stack.len().checked_sub(1) else { return };
@@ -213,7 +214,8 @@ impl<'a> Thread<'a> {
             return true;
         }
         let is_own = self.stack.get(top).is_some_and(|top| top.function == to.function);
-        // Behind a call that waits there is rather that one's return than the way back into the same function.
+        // Behind a call that waits there is rather that one's return than the way back into the same
+        // function.
         let is_back = is_own && !self.stack.iter().any(|frame| frame.hidden && frame.ret == to.ip);
         if is_back {
             self.away = None;

@@ -3,8 +3,8 @@
 //! Nothing after a gap is guessed, but when a function is then found running that was running before, it is
 //! taken for the same call, so that one call is not counted as `cut` and again as `open_start`.
 //!
-//! On one stack a call that is found running says that those above it have ended.  Calls on stacks that were switched
-//! away from (fibers) end without a word, and come back one by one in any order.
+//! On one stack a call that is found running says that those above it have ended. Calls on stacks that were
+//! switched away from (fibers) end without a word, and come back one by one in any order.
 
 use model::{Avma, FunctionId};
 use rustc_hash::FxHashMap;
@@ -16,7 +16,8 @@ use crate::stack::{DEPTH_MAX, NOT_KNOWN};
 pub(crate) struct Ghosts {
     /// Cut by gaps, outermost first.
     here: Vec<(FunctionId, Avma)>,
-    /// How many are on other stacks.  Many may never come back: a list would be searched in vain again and again.
+    /// How many are on other stacks. Many may never come back: a list would be searched in vain again and
+    /// again.
     elsewhere: FxHashMap<FunctionId, u64>,
 }
 

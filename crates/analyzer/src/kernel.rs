@@ -54,8 +54,8 @@ impl KernelEntry {
 }
 
 impl<'a> Thread<'a> {
-    /// Kernel code is nobody's frame: a thread is away until it is back in user code.  Only its stay in the scheduler
-    /// counts, where nothing else tells of switches.
+    /// Kernel code is nobody's frame: a thread is away until it is back in user code. Only its stay in the
+    /// scheduler counts, where nothing else tells of switches.
     pub(crate) fn kernel_code(&mut self, session: &Session<'a>, event: &TraceEvent) {
         let (Some(scheduler), TraceEvent::Branch(branch)) = (session.around.scheduler, event) else { return };
         match branch.transfer {
@@ -145,15 +145,17 @@ impl<'a> Thread<'a> {
             // The next signal was pending.
             return self.push_handler(session, mark.kind, mark.site, self.clocks(), to);
         }
-        // The handler changed where to go on; or it is another one, as control has landed elsewhere than it seemed.
+        // The handler changed where to go on; or it is another one, as control has landed elsewhere than it
+        // seemed.
         self.contradicts_choice(session);
         if !self.goes_on_at_mark(session, to) {
             self.put_elsewhere(session, to);
         }
     }
 
-    /// A handler that was entered out of sight has returned: whom it interrupted is not known either, and that may go on
-    /// at the first instruction of a function.  Only what is known as a handler is one: the next signal was pending.
+    /// A handler that was entered out of sight has returned: whom it interrupted is not known either, and
+    /// that may go on at the first instruction of a function. Only what is known as a handler is one: the
+    /// next signal was pending.
     fn behind_unknown_handler(&mut self, session: &mut Session<'a>, to: Target) {
         if to.at_entry && self.handlers.contains(&to.function) {
             self.push_handler(session, FrameKind::InterruptedSyscall, NOT_KNOWN, self.clocks(), to);
@@ -218,7 +220,8 @@ impl<'a> Thread<'a> {
     }
 }
 
-/// The kernel starts user code in the middle of nowhere only to run a handler; one in stripped code has no known entry.
+/// The kernel starts user code in the middle of nowhere only to run a handler; one in stripped code has no
+/// known entry.
 fn is_handler(session: &Session<'_>, thread: &Thread<'_>, to: Target) -> bool {
     let same = thread.stack.last().is_some_and(|top| top.function == to.function);
     to.at_entry || !same && session.map.kind(to.function) == FunctionKind::Unnamed

@@ -3,10 +3,10 @@
 //! ```text
 //!   main parse(1) read parse(2) read throw   -- lands in `parse` --
 //! ```
-//! The frames above are unwound.  Which `parse`, if several are open, only the *following returns* tell: control
-//! returns to where the right one was called from.  So the events after such a landing are held back
-//! until one candidate is left, or all candidates have had their chance; then they are acted upon.
-//! Control may land again meanwhile: then a candidate goes on in each frame below that it can have landed in.
+//! The frames above are unwound. Which `parse`, if several are open, only the *following returns* tell:
+//! control returns to where the right one was called from. So the events after such a landing are held back
+//! until one candidate is left, or all candidates have had their chance; then they are acted upon. Control
+//! may land again meanwhile: then a candidate goes on in each frame below that it can have landed in.
 
 mod undecided;
 mod way;
@@ -45,7 +45,8 @@ impl<'a> Thread<'a> {
             return false;
         }
         self.end_is_guess();
-        // Where a frame runs the code of another function, where control returns to may tell too late that it is not that one.
+        // Where a frame runs the code of another function, where control returns to may tell too late that it
+        // is not that one.
         let is_of_another =
             |c: &Candidate| self.stack.get(c.frame).is_some_and(|f| f.function != to.function);
         let is_guess = candidates.iter().any(is_of_another);
@@ -117,12 +118,14 @@ impl<'a> Thread<'a> {
             if undecided.is_guess {
                 self.guess(session, 0);
             }
-            // Where the function is open more than once an older call of it may have been made from the same place.
+            // Where the function is open more than once an older call of it may have been made from the same
+            // place.
             self.may_have_left_all(landed + 1);
             self.close_to(session, landed + 1, Status::Unwound);
             let is_unsettled = !undecided.is_guess && undecided.verdict() == Verdict::Wait;
             if is_unsettled {
-                // Those that are open whichever it was go on, unless what comes may be taken for their return.
+                // Those that are open whichever it was go on, unless what comes may be taken for their
+                // return.
                 let current = candidates().map(|candidate| candidate.current).min();
                 let open = current.filter(|_| verdict == Verdict::Decided).map_or(0, |current| current + 1);
                 self.guess(session, open);
@@ -131,7 +134,8 @@ impl<'a> Thread<'a> {
         undecided.events
     }
 
-    /// Control is where no frame that is open leads: if one had to be chosen before, control has landed in another than it seemed.
+    /// Control is where no frame that is open leads: if one had to be chosen before, control has landed in
+    /// another than it seemed.
     pub(crate) fn contradicts_choice(&mut self, session: &mut Session<'a>) {
         if self.has_chosen {
             self.guess(session, 0);

@@ -1,7 +1,7 @@
 //! Why the calls of one group took longer than those of another, to the nanosecond.
 //!
-//! All time of a call is that of its tree's nodes, each of which spends its own in few ways ([`Spent`]).  The ledger has the
-//! sums by path of calls, for both groups:
+//! All time of a call is that of its tree's nodes, each of which spends its own in few ways ([`Spent`]). The
+//! ledger has the sums by path of calls, for both groups:
 //!
 //! ```text
 //!   path               these: count, own time           base: count, own time
@@ -9,8 +9,8 @@
 //!     g at f+10            4   running  800                 200   running  40,000
 //!       [syscall]          8   kernel 900, blocked 90,000     0
 //! ```
-//! From that come the rows ([`Ledger::compare`]), which add up to the difference of the means, and the way down to the
-//! function that differs ([`Ledger::descend`]).
+//! From that come the rows ([`Ledger::compare`]), which add up to the difference of the means, and the way
+//! down to the function that differs ([`Ledger::descend`]).
 
 mod compare;
 mod descend;
@@ -95,8 +95,8 @@ impl<K> Default for Ledger<K> {
 }
 
 impl<K: Copy + Eq + Hash> Ledger<K> {
-    /// Adds a call: to a group, if it is in one, and to what the variance is of.  `spent` says what a node's own time went for,
-    /// `key` names its callee.
+    /// Adds a call: to a group, if it is in one, and to what the variance is of. `spent` says what a node's
+    /// own time went for, `key` names its callee.
     pub fn add(
         &mut self,
         side: Option<Side>,

@@ -1,9 +1,9 @@
 //! Branches to calls, calls to figures.
 //!
-//! [`Analysis`] is a [`model::EventSink`]: it takes the control transfers and gaps of every thread in order, keeps
-//! a stack of frames per thread, and gathers the calls of the wanted functions into a [`Report`].
-//! It is pure and works in one pass; what it keeps grows with the number of calls of the wanted functions
-//! (two numbers each, and a row if asked for) and with the open frames, not with the length of the trace.
+//! [`Analysis`] is a [`model::EventSink`]: it takes the control transfers and gaps of every thread in order,
+//! keeps a stack of frames per thread, and gathers the calls of the wanted functions into a [`Report`]. It is
+//! pure and works in one pass; what it keeps grows with the number of calls of the wanted functions (two
+//! numbers each, and a row if asked for) and with the open frames, not with the length of the trace.
 //!
 //! ```text
 //!   events of a thread
@@ -21,7 +21,8 @@
 //! [`ProbedAnalysis`] takes calls that probes have paired already ([`model::ProbeSink`]) to the same figures.
 //!
 //! What a call is, when it counts as complete and what a child is: `docs/architecture.md`, and the tests in
-//! `rules`, one for each rule.  Functions are ids and instructions are places here; it is `image` that names them.
+//! `rules`, one for each rule. Functions are ids and instructions are places here; it is `image` that names
+//! them.
 
 mod activation;
 mod aggregate;

@@ -1,14 +1,14 @@
 //! The ways that calls of a function go, and how long each takes.
 //!
-//! Calls go the same way if they make the same calls in the same order, down to some depth; a callee that is called again
-//! and again is called, and so is one that calls itself.  Interrupts are no way.
+//! Calls go the same way if they make the same calls in the same order, down to some depth; a callee that is
+//! called again and again is called, and so is one that calls itself. Interrupts are no way.
 //!
 //! ```text
 //!   f: g g g h      f: g h        the same way
 //!   f: g h k        another one
 //! ```
-//! The deeper one looks, the more ways there are, in the end as many as calls.  So all depths of [`DEPTHS`] are kept, and
-//! the deepest counts at which few ways have nearly all calls.
+//! The deeper one looks, the more ways there are, in the end as many as calls. So all depths of [`DEPTHS`]
+//! are kept, and the deepest counts at which few ways have nearly all calls.
 
 use std::cmp::Reverse;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -74,7 +74,8 @@ pub struct Modes {
     places: Vec<usize>,
 }
 
-/// The ways that one call went, one for each of [`DEPTHS`]: numbers in the order in which ways were met first.
+/// The ways that one call went, one for each of [`DEPTHS`]: numbers in the order in which ways were met
+/// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ways([u32; DEPTHS.len()]);
 

@@ -9,9 +9,9 @@
 //!   events     ... End    Start at __schedule .. End    Start behind a call .. End    Start ...
 //!   off CPU                     |----------------------------------------------|
 //! ```
-//! A switch lies in an untraced stretch, so an interval counts when tracing starts again.  Event times are
-//! estimates and switch times are exact: an estimate that falls inside an interval belongs before or behind it, where
-//! its bounds leave more room.
+//! A switch lies in an untraced stretch, so an interval counts when tracing starts again. Event times are
+//! estimates and switch times are exact: an estimate that falls inside an interval belongs before or behind
+//! it, where its bounds leave more room.
 
 use model::schedule::OffCpu;
 use model::{EventTime, Ns};
@@ -58,7 +58,8 @@ impl<'a> OffCpuClock<'a> {
         }
     }
 
-    /// Events that are not certain to lie behind this time change nothing, if tracing does not start behind an interval.
+    /// Events that are not certain to lie behind this time change nothing, if tracing does not start behind
+    /// an interval.
     pub(crate) fn stands_still_until(&self, time: Ns) -> bool {
         time < self.next_in || self.next_in == Ns::MAX
     }

@@ -27,7 +27,8 @@ pub enum ToldBy {
     /// The scheduler's events: of wake-ups, too.
     #[default]
     Scheduler,
-    /// Switch records: a thread that was woken and waits for a CPU is still blocked, and what it waited for is not known.
+    /// Switch records: a thread that was woken and waits for a CPU is still blocked, and what it waited for
+    /// is not known.
     SwitchRecords,
 }
 
@@ -192,13 +193,15 @@ impl Intervals {
         self.threads.remove(&tid);
     }
 
-    /// What a call that has ended waited for, and how long, each reason once; to be asked before [`Self::of_call`].
+    /// What a call that has ended waited for, and how long, each reason once; to be asked before
+    /// [`Self::of_call`].
     pub(crate) fn reasons_of(&self, call: &ProbedCall) -> Vec<(Reason, OffCpuSplit)> {
         let inside = self.threads.get(&call.tid).into_iter().flatten().filter(|known| known.is_in(call));
         by_reason(inside.map(|known| (known.reason.clone(), known.interval.split())))
     }
 
-    /// A call has ended.  Its intervals are added to `sums` if it counts; those of an outermost call are not needed any more.
+    /// A call has ended. Its intervals are added to `sums` if it counts; those of an outermost call are not
+    /// needed any more.
     pub(crate) fn of_call(&mut self, call: &ProbedCall, sums: Option<&mut CauseSums>) {
         let Some(intervals) = self.threads.get_mut(&call.tid) else { return };
         if let Some(sums) = sums {

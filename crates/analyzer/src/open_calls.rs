@@ -5,8 +5,8 @@
 //!                g   g    read           g    read
 //!               cut at the gap          resumed: the same call, found running
 //! ```
-//! Their latency is not known, so they are in no other table.  Sums are over the *outermost* calls: an open call inside of another
-//! call of its function counts with that one, as a child, and no instant counts twice.
+//! Their latency is not known, so they are in no other table. Sums are over the *outermost* calls: an open
+//! call inside of another call of its function counts with that one, as a child, and no instant counts twice.
 
 use std::cmp::Reverse;
 use std::hash::Hash;
@@ -17,19 +17,20 @@ use crate::children::{ChildKey, ChildSums};
 use crate::report::{CallRow, Caller, ChildRow, Place};
 use crate::total::{OffCpuKnown, RunningTotal, Total};
 
-/// What was seen of a function's calls that were open at the start or the end, or cut; without those inside of another call of
-/// the function.
+/// What was seen of a function's calls that were open at the start or the end, or cut; without those inside
+/// of another call of the function.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OpenCalls {
     /// The calls, and the time in which they were seen.
     pub observed: Total,
-    /// The part of that time that came after a gap: a call that was cut and then found running.  `count`: the number of times that
-    /// one was found.
+    /// The part of that time that came after a gap: a call that was cut and then found running. `count`: the
+    /// number of times that one was found.
     pub resumed: Total,
-    /// Where the observed time went: longest first.  With `*self`, the rows add up to `observed` exactly.  A callee that had not
-    /// ended counts, too, up to where it was seen.
+    /// Where the observed time went: longest first. With `*self`, the rows add up to `observed` exactly. A
+    /// callee that had not ended counts, too, up to where it was seen.
     pub children: Vec<ChildRow>,
-    /// The callers of these calls: longest first.  [`Caller::Unknown`]: the entry was not seen; all `resumed` time is there.
+    /// The callers of these calls: longest first. [`Caller::Unknown`]: the entry was not seen; all `resumed`
+    /// time is there.
     pub callers: Vec<OpenCaller>,
     /// A call whose children took longer than what was seen of it.  There is none: [`crate::check`].
     pub overfull: Option<CallRow>,

@@ -35,7 +35,8 @@ pub struct TraceSummary {
     pub threads: u64,
     /// Events that were analysed (control transfers and gaps).
     pub events: u64,
-    /// Why no time in the trace is known; then calls are counted, and every time in this report means nothing.
+    /// Why no time in the trace is known; then calls are counted, and every time in this report means
+    /// nothing.
     pub no_times: Option<NoTimes>,
     /// Why off-CPU time is not known, which then is `None` everywhere.
     pub no_off_cpu: Option<NoOffCpu>,
@@ -52,7 +53,8 @@ pub struct Loss {
     pub errors: u64,
     /// Sum over the threads.
     pub lost_ns: u64,
-    /// Sum over the threads of what was seen / sum of their windows; without a thread 0 if there are gaps, else 1.
+    /// Sum over the threads of what was seen / sum of their windows; without a thread 0 if there are gaps,
+    /// else 1.
     pub coverage: f64,
     /// By cause, in order of causes: the sums over `threads` and `unowned`, and over `cpus`.
     pub by_cause: Vec<CauseLoss>,
@@ -76,8 +78,8 @@ pub struct Untimed {
 }
 
 impl Loss {
-    /// Lost time as a share of the threads' windows, in percent: not by way of `coverage`, which rounds, so that 1 % is not
-    /// more than 1 %.  All, if there are gaps and no thread.
+    /// Lost time as a share of the threads' windows, in percent: not by way of `coverage`, which rounds, so
+    /// that 1 % is not more than 1 %. All, if there are gaps and no thread.
     #[must_use]
     pub fn percent(&self) -> f64 {
         let window_ns: u128 = self.threads.iter().map(|thread| u128::from(thread.window_ns)).sum();
@@ -152,8 +154,9 @@ pub struct ThreadLoss {
     pub observed_ns: u64,
     /// In gaps.
     pub lost_ns: u64,
-    /// Of what was observed, from leaving the IP filter's ranges (by a branch, or before the first entry into them) until
-    /// entering them again, asleep or not: not lost, but not visible.  `None` without an IP filter.
+    /// Of what was observed, from leaving the IP filter's ranges (by a branch, or before the first entry into
+    /// them) until entering them again, asleep or not: not lost, but not visible. `None` without an IP
+    /// filter.
     pub outside_ns: Option<u64>,
     /// The gaps, in order of causes; their time adds up to `lost_ns`.
     pub by_cause: Vec<CauseLoss>,
@@ -215,7 +218,8 @@ pub struct FunctionReport {
     pub rows: Vec<CallRow>,
     /// The children of each row, if they were asked for.
     pub row_children: RowChildren,
-    /// What each row waited for off the CPU, if that was looked for: with children of rows, and of calls that probes have timed.
+    /// What each row waited for off the CPU, if that was looked for: with children of rows, and of calls that
+    /// probes have timed.
     pub row_reasons: RowReasons,
     /// A call whose children took longer than itself.  There is none: [`crate::check`].
     pub overfull: Option<CallRow>,
@@ -283,13 +287,14 @@ impl ErrorBound {
     }
 }
 
-/// Between what the figures of *all* calls that were seen lie: of the counted ones, each of which may be off by its error,
-/// and of those that were open or cut, of which only "at least" is known.
+/// Between what the figures of *all* calls that were seen lie: of the counted ones, each of which may be off
+/// by its error, and of those that were open or cut, of which only "at least" is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tails {
     /// Calls that were not seen from entry to end.
     pub calls: u64,
-    /// Each of them ended at its "at least", or as soon as it was long enough to be asked for ([`crate::LatencyRange`]).
+    /// Each of them ended at its "at least", or as soon as it was long enough to be asked for
+    /// ([`crate::LatencyRange`]).
     pub at_least: Quantiles,
     /// Each of them was longer than every call that was seen to end.
     pub at_most: Quantiles,

@@ -23,8 +23,8 @@ pub struct Request {
     pub rows: bool,
     /// Keep the children of each row, too.
     pub row_children: bool,
-    /// The programs may switch stacks (they import `swapcontext`, or are Go): control that no open frame explains
-    /// is a stack switch, even where it could be an unwinding to a frame older than the recording.
+    /// The programs may switch stacks (they import `swapcontext`, or are Go): control that no open frame
+    /// explains is a stack switch, even where it could be an unwinding to a frame older than the recording.
     pub stack_switches: bool,
 }
 
@@ -101,8 +101,8 @@ pub struct Surroundings<'a> {
     pub schedule: &'a Schedule,
     /// First and last instant of the recording.
     pub window: (Ns, Ns),
-    /// First instruction of the kernel's scheduler, if its range is in the IP filter and nothing else tells of switches:
-    /// a thread is off its CPU from there until it has left the range for good.
+    /// First instruction of the kernel's scheduler, if its range is in the IP filter and nothing else tells
+    /// of switches: a thread is off its CPU from there until it has left the range for good.
     pub scheduler: Option<Avma>,
     /// Why no time is known, if none is.
     pub no_times: Option<NoTimes>,
@@ -146,8 +146,8 @@ impl<'a> Surroundings<'a> {
     }
 }
 
-/// The first instruction of the kernel's scheduler, where the recording tells of switches by its range in the IP filter
-/// only.
+/// The first instruction of the kernel's scheduler, where the recording tells of switches by its range in the
+/// IP filter only.
 #[must_use]
 pub fn scheduler(recording: &Recording<'_>, schedule: &Schedule) -> Option<Avma> {
     recording.kernel_filter().filter(|_| !schedule.has_switches())

@@ -26,7 +26,8 @@ pub struct RowChildren {
 }
 
 impl RowChildren {
-    /// Those of the row with this index in [`crate::FunctionReport::rows`]; none if children of rows were not asked for.
+    /// Those of the row with this index in [`crate::FunctionReport::rows`]; none if children of rows were not
+    /// asked for.
     #[must_use]
     pub fn of(&self, row: usize) -> &[RowChild] {
         self.by_row.of(row)

@@ -1,12 +1,13 @@
-//! Runs of calls: what one frame calls, one call after the other, as far as each returns to where it was made.
+//! Runs of calls: what one frame calls, one call after the other, as far as each returns to where it was
+//! made.
 //!
 //! ```text
 //!   ... ret | call a   call b   ret   ret   call c   ret | start ...      one run: a and c, which the frame below called
 //!   ... ret | call a   [call b   ret   call b   ret] gap ...              a does not end: the run is a's
 //! ```
-//! In a run is nothing but calls, returns, jumps to first instructions, and stays in the kernel behind which the call that made them
-//! goes on.  So what it means does not depend on what was before, nor can it end any frame that is older: it can be analysed on its
-//! own.
+//! In a run is nothing but calls, returns, jumps to first instructions, and stays in the kernel behind which
+//! the call that made them goes on. So what it means does not depend on what was before, nor can it end any
+//! frame that is older: it can be analysed on its own.
 
 use std::ops::Range;
 
@@ -21,8 +22,8 @@ pub(crate) struct Run {
     pub(crate) starts: bool,
 }
 
-/// The runs of at least so many of a thread's events, none within another, in order; `may_stay`: a stay in the kernel from when to
-/// when may be in one.
+/// The runs of at least so many of a thread's events, none within another, in order; `may_stay`: a stay in
+/// the kernel from when to when may be in one.
 pub(crate) fn runs(
     events: &[TraceEvent],
     events_min: usize,
@@ -165,9 +166,9 @@ mod tests {
 
     use super::*;
 
-    /// `+`: a call; `-`: the return from the last one; `!`: a return to elsewhere; `>`: a jump to a function; `~`: into the middle
-    /// of one; `|`: tracing starts anew; `s` and `i`: a system call and an interrupt, `.`: where they go on.  The runs as they stand
-    /// in the script, of two events and more.
+    /// `+`: a call; `-`: the return from the last one; `!`: a return to elsewhere; `>`: a jump to a function;
+    /// `~`: into the middle of one; `|`: tracing starts anew; `s` and `i`: a system call and an interrupt,
+    /// `.`: where they go on. The runs as they stand in the script, of two events and more.
     fn found(script: &str) -> Vec<&str> {
         all(script, true).into_iter().filter_map(|run| script.get(run.events)).collect()
     }

@@ -93,13 +93,15 @@ impl<'a> Session<'a> {
         Self { with_callers: sink.wants_callers(), trees: Some((sink, wanted)), ..self }
     }
 
-    /// The sink wants the tree of this call; `resumed`: of a call that was reported before, and was found running again.
+    /// The sink wants the tree of this call; `resumed`: of a call that was reported before, and was found
+    /// running again.
     pub(crate) fn wants_tree(&self, depth: u32, entry: AuxOffset, resumed: bool) -> bool {
         let has = |wanted: &Trees| if resumed { wanted.has_resumed(depth) } else { wanted.has(depth, entry) };
         self.trees.as_ref().is_some_and(|(_, wanted)| has(wanted))
     }
 
-    /// A call of the wanted function number `wanted` has ended, or will not be seen to end; with its tree, if that is wanted.
+    /// A call of the wanted function number `wanted` has ended, or will not be seen to end; with its tree, if
+    /// that is wanted.
     pub(crate) fn call(
         &mut self,
         wanted: u32,

@@ -32,8 +32,8 @@ pub(crate) enum FrameKind {
     Call,
     /// Jumped to.
     Tail,
-    /// Called at a place inside its caller: a subroutine of hand-written code, or room for a return address that a
-    /// retpoline overwrites.  It is part of that function, neither caller nor child.
+    /// Called at a place inside its caller: a subroutine of hand-written code, or room for a return address
+    /// that a retpoline overwrites. It is part of that function, neither caller nor child.
     Inner,
     /// A signal handler, entered by the kernel.
     Signal,
@@ -41,7 +41,8 @@ pub(crate) enum FrameKind {
     Filter,
     /// Running when it was first seen.
     Found,
-    /// The kernel's frame below a signal handler; `site` is the instruction that was interrupted, or [`NOT_KNOWN`].
+    /// The kernel's frame below a signal handler; `site` is the instruction that was interrupted, or
+    /// [`NOT_KNOWN`].
     Interrupted,
     /// As above, in a system call: `site` is behind its instruction, which may also be executed again.
     InterruptedSyscall,
@@ -77,8 +78,8 @@ impl StartDoubt {
     }
 }
 
-/// A function that was entered and not left.  One comes and goes with each call of the trace: what few of them have is
-/// beside it, in [`Stack`].
+/// A function that was entered and not left. One comes and goes with each call of the trace: what few of them
+/// have is beside it, in [`Stack`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) function: FunctionId,
@@ -86,8 +87,9 @@ pub(crate) struct Frame {
     pub(crate) caller: FunctionId,
     /// The instruction that entered it; 0 if there is none.
     pub(crate) site: Avma,
-    /// Its first instruction, if tracing began there ([`FrameKind::Filter`], [`FrameKind::Signal`]), or if a frame that was
-    /// not known returned there ([`FrameKind::Found`]): only the restorer of signals is returned to so.
+    /// Its first instruction, if tracing began there ([`FrameKind::Filter`], [`FrameKind::Signal`]), or if a
+    /// frame that was not known returned there ([`FrameKind::Found`]): only the restorer of signals is
+    /// returned to so.
     pub(crate) entry: Avma,
     /// Where it returns to.
     pub(crate) ret: Avma,
@@ -103,8 +105,8 @@ pub(crate) struct Frame {
     pub(crate) undecided: bool,
     /// It matters to the request: it has an [`Activation`].
     pub(crate) is_active: bool,
-    /// What ends in it is a child of the innermost activation: that is its own and of a wanted function, or its caller's, of
-    /// which it is part.
+    /// What ends in it is a child of the innermost activation: that is its own and of a wanted function, or
+    /// its caller's, of which it is part.
     pub(crate) gathers: bool,
     pub(crate) start: Ns,
     pub(crate) start_doubt: StartDoubt,
@@ -146,8 +148,8 @@ pub(crate) struct Stack {
     frames: Vec<Frame>,
     /// One for each frame that [is active](Frame::is_active), in their order.
     pub(crate) activations: Vec<Activation>,
-    /// Functions into whose middle a frame has jumped, by its index: it runs their code, and what it calls there may throw
-    /// back into it.
+    /// Functions into whose middle a frame has jumped, by its index: it runs their code, and what it calls
+    /// there may throw back into it.
     runs: Vec<(usize, FunctionId)>,
 }
 

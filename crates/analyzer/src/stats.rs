@@ -4,7 +4,8 @@ use crate::durations::SortedDurations;
 
 /// Figures over a set of durations in ns: exact, not estimated.
 ///
-/// Percentiles are by nearest rank: `p99` is the smallest value that at least 99 % of the values do not exceed.
+/// Percentiles are by nearest rank: `p99` is the smallest value that at least 99 % of the values do not
+/// exceed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stats {
     /// How many durations.

@@ -35,14 +35,16 @@ pub(crate) struct Thread<'a> {
     pub(crate) away: Option<(EventTime, u64)>,
     /// A landing that the following events decide.
     pub(crate) undecided: Option<Box<Undecided>>,
-    /// So many of the outermost frames may have been left: control has landed in a function of theirs, or in an older
-    /// call of it that was not seen.
+    /// So many of the outermost frames may have been left: control has landed in a function of theirs, or in
+    /// an older call of it that was not seen.
     pub(crate) unproved: usize,
-    /// Some function was open more than once at a loss or a landing: so may any have been before what was seen.
+    /// Some function was open more than once at a loss or a landing: so may any have been before what was
+    /// seen.
     is_in_recursion: bool,
     /// Control has landed in one of several frames, and what followed told in which.
     pub(crate) has_chosen: bool,
-    /// That was wrong, or may have been, or it has switched stacks: what is found running may have been entered in sight.
+    /// That was wrong, or may have been, or it has switched stacks: what is found running may have been
+    /// entered in sight.
     pub(crate) is_lost: bool,
     /// The thread was seen from its first instruction: no frame is older than the recording.
     pub(crate) base_known: bool,
@@ -138,7 +140,8 @@ impl<'a> Thread<'a> {
 
     #[inline]
     fn event(&mut self, session: &mut Session<'a>, space: SpaceId, event: &TraceEvent) {
-        // Behind its death there is nothing of a thread, even where the estimate is before the next one's birth.
+        // Behind its death there is nothing of a thread, even where the estimate is before the next one's
+        // birth.
         while let Some((&(died, reborn), later)) = self.dead.split_first()
             && (event.time().point >= reborn || event.time().lo > died)
         {
@@ -263,7 +266,8 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Opens a frame; `entry`: control is at the function's first instruction (or the function is found running).
+    /// Opens a frame; `entry`: control is at the function's first instruction (or the function is found
+    /// running).
     #[inline(always)]
     pub(crate) fn push(&mut self, session: &mut Session<'a>, mut frame: Frame, entry: bool) {
         if self.stack.len() >= DEPTH_MAX {
@@ -340,7 +344,8 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Control has landed in one of the outermost `open` frames, or as well in one that is older than what was seen.
+    /// Control has landed in one of the outermost `open` frames, or as well in one that is older than what
+    /// was seen.
     pub(crate) fn may_have_left_all(&mut self, open: usize) {
         if !self.base_known {
             self.look_for_recursion();
@@ -357,8 +362,8 @@ impl<'a> Thread<'a> {
             self.is_in_recursion || !self.stack.iter().all(|frame| functions.insert(frame.function));
     }
 
-    /// The frame on top returns where it must, or what it called does: it was not left, unless an older call of it was made
-    /// from the same place, or made that call.
+    /// The frame on top returns where it must, or what it called does: it was not left, unless an older call
+    /// of it was made from the same place, or made that call.
     #[inline]
     pub(crate) fn goes_on_as_it_must(&mut self) {
         let base = self.group_base(self.stack.len().saturating_sub(1));

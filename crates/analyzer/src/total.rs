@@ -1,7 +1,8 @@
 //! A number of occurrences and their time, of which it may be unknown how much was off the CPU.
 //!
-//! That is known of all of a recording or of nothing in it ([`OffCpuKnown`]).  So sums are added up as numbers, without asking
-//! each time ([`RunningTotal`]), and what leaves this crate says what is known ([`Total`]).
+//! That is known of all of a recording or of nothing in it ([`OffCpuKnown`]). So sums are added up as
+//! numbers, without asking each time ([`RunningTotal`]), and what leaves this crate says what is known
+//! ([`Total`]).
 
 use crate::report::CallRow;
 
@@ -57,7 +58,8 @@ impl Total {
     }
 }
 
-/// A [`Total`] while it is added up: its off-CPU time is what the records tell of, which is nothing where there are none.
+/// A [`Total`] while it is added up: its off-CPU time is what the records tell of, which is nothing where
+/// there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RunningTotal {
     pub(crate) count: u64,

@@ -9,8 +9,9 @@
 //!       [syscall]  size 1     3
 //!     h  size 1               4
 //! ```
-//! What is a child is what the report's children are, one level after the other: PLT stubs are nobody's child, a handler's
-//! time begins with the interruption, and what a function found running in the middle does is its caller's own time.
+//! What is a child is what the report's children are, one level after the other: PLT stubs are nobody's
+//! child, a handler's time begins with the interruption, and what a function found running in the middle does
+//! is its caller's own time.
 
 mod gather;
 mod merge;
@@ -32,11 +33,12 @@ pub trait TreeSink {
     /// Which trees; the answer is always the same.
     fn wanted(&self) -> Trees;
 
-    /// A call that was asked for has ended, or will not be seen to end.  `call` is its row, and the tree's first node.
+    /// A call that was asked for has ended, or will not be seen to end. `call` is its row, and the tree's
+    /// first node.
     fn call(&mut self, call: &CallRow, tree: &CallTree);
 
-    /// A call that was given as cut was found running after a gap.  `call` is what was seen of it since: a row that the report does not
-    /// have.  Only of outermost calls ([`Trees::Outermost`], [`Trees::Merged`]).
+    /// A call that was given as cut was found running after a gap. `call` is what was seen of it since: a row
+    /// that the report does not have. Only of outermost calls ([`Trees::Outermost`], [`Trees::Merged`]).
     fn resumed(&mut self, call: &CallRow, tree: &CallTree) {
         let _ = (call, tree);
     }
@@ -46,17 +48,19 @@ pub trait TreeSink {
         false
     }
 
-    /// A call of which there would be a tree, if it were not inside of [`NESTED_MAX`] others ([`Trees::Every`]).
+    /// A call of which there would be a tree, if it were not inside of [`NESTED_MAX`] others
+    /// ([`Trees::Every`]).
     fn too_deep(&mut self, call: &CallRow) {
         let _ = call;
     }
 
-    /// All that was seen of a thread ([`Trees::Threads`]): a tree for each function that nobody was seen to call.
+    /// All that was seen of a thread ([`Trees::Threads`]): a tree for each function that nobody was seen to
+    /// call.
     fn thread(&mut self, _tid: Tid, _trees: &CallTree) {}
 }
 
-/// Calls that are inside of so many others of their function have no tree of their own where there is one of every call: it
-/// would cost the square of the depth.
+/// Calls that are inside of so many others of their function have no tree of their own where there is one of
+/// every call: it would cost the square of the depth.
 pub const NESTED_MAX: u32 = 256;
 
 /// So many of the functions around a call are known with its tree.
@@ -67,7 +71,8 @@ pub const CALLERS_MAX: usize = 64;
 pub enum Trees {
     /// Of the calls of wanted functions that were entered at these packets, of any buffer.
     EnteredAt(Vec<AuxOffset>),
-    /// Of each call of a wanted function, but see [`NESTED_MAX`]; if it calls itself, the tree has those of the calls inside.
+    /// Of each call of a wanted function, but see [`NESTED_MAX`]; if it calls itself, the tree has those of
+    /// the calls inside.
     Every,
     /// Of each outermost call of a wanted function.
     Outermost,
@@ -158,8 +163,9 @@ impl CallTree {
         Self { callers, ..self }
     }
 
-    /// The functions that were open around the call, the nearest first, at most [`CALLERS_MAX`]; `UNKNOWN`: the kernel's part
-    /// below a signal handler.  Only where they were asked for ([`TreeSink::wants_callers`]).
+    /// The functions that were open around the call, the nearest first, at most [`CALLERS_MAX`]; `UNKNOWN`:
+    /// the kernel's part below a signal handler. Only where they were asked for
+    /// ([`TreeSink::wants_callers`]).
     #[must_use]
     pub fn callers(&self) -> &[FunctionId] {
         &self.callers

@@ -1,5 +1,5 @@
-//! Probes in processes: they are there as long as their links.  The kernel takes them away with the process that holds the
-//! links, however that ends.
+//! Probes in processes: they are there as long as their links. The kernel takes them away with the process
+//! that holds the links, however that ends.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Times the calls of functions by probes at their entries and ends, where there is no Intel PT; and tells why recorded threads
-//! are off their CPUs, where there is.
+//! Times the calls of functions by probes at their entries and ends, where there is no Intel PT; and tells
+//! why recorded threads are off their CPUs, where there is.
 //!
 //! ```text
 //! probe_points  a function's code -> where it is probed                  (pure)
@@ -17,9 +17,9 @@
 //! cost          what a probe costs here              (idle: on functions that do nothing; load: in between)
 //! ```
 //!
-//! The programs pair entries and ends in the kernel, by the place of the return address on the stack, and write one record
-//! for each call.  They also follow the scheduler, so that each call has its time off the CPU.  `docs/uprobes.md` says
-//! why things are as they are.
+//! The programs pair entries and ends in the kernel, by the place of the return address on the stack, and
+//! write one record for each call. They also follow the scheduler, so that each call has its time off the
+//! CPU. `docs/uprobes.md` says why things are as they are.
 
 mod attach;
 mod cost;

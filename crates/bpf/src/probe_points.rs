@@ -1,8 +1,8 @@
 //! Where a function must be probed: its first instruction, and each instruction with which it can be left.
 //!
-//! A probe inside of an instruction breaks the program that is probed.  So the function's code is divided into instructions from
-//! its first byte on, and refused if anything contradicts that: bytes that are none, a jump into the middle of one, an end that
-//! is not the function's.
+//! A probe inside of an instruction breaks the program that is probed. So the function's code is divided into
+//! instructions from its first byte on, and refused if anything contradicts that: bytes that are none, a jump
+//! into the middle of one, an end that is not the function's.
 
 use iced_x86::{Code, ConditionCode, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 use model::{FileOffset, Svma};
@@ -276,7 +276,8 @@ impl Body<'_> {
         })
     }
 
-    /// How control leaves the function here, or goes back to its entry: with which condition, and where the register says.
+    /// How control leaves the function here, or goes back to its entry: with which condition, and where the
+    /// register says.
     fn way_out(&self, instruction: &Instruction) -> Option<(Action, u8, u8)> {
         match instruction.flow_control() {
             FlowControl::Return => Some((Action::Return, NONE, NONE)),
@@ -311,7 +312,8 @@ fn condition(instruction: &Instruction) -> u8 {
     }
 }
 
-/// The register that an indirect jump goes by, or none; `None` if it is one of a `switch`, by a table with an index.
+/// The register that an indirect jump goes by, or none; `None` if it is one of a `switch`, by a table with an
+/// index.
 ///
 /// Whether it leaves is known when it is made: only then is the stack pointer what it was at the entry.
 fn indirect(jump: &Instruction) -> Option<u8> {

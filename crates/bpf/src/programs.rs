@@ -71,9 +71,10 @@ impl Programs {
         Ok(Self { object, has_multi: false })
     }
 
-    /// Tries a link for many probes.  Kernels before 6.6 may take a program for such links, and have none (EINVAL).  The first
-    /// that had them filtered by thread, where a process was meant (`bpf_uprobe_multi_link_attach`): they take the number of a
-    /// thread that is no process, of which others say that there is no such process (ESRCH).
+    /// Tries a link for many probes. Kernels before 6.6 may take a program for such links, and have none
+    /// (EINVAL). The first that had them filtered by thread, where a process was meant
+    /// (`bpf_uprobe_multi_link_attach`): they take the number of a thread that is no process, of which others
+    /// say that there is no such process (ESRCH).
     fn may_link_many(&self) -> Result<bool, BpfError> {
         let program = self.program("on_count")?;
         let (tell, told) = mpsc::channel();

@@ -1,4 +1,5 @@
-//! The scheduler's events of what is recorded (`bpf/sched.bpf.c`): attached, filtered in the kernel, read in batches.
+//! The scheduler's events of what is recorded (`bpf/sched.bpf.c`): attached, filtered in the kernel, read in
+//! batches.
 //!
 //! Nothing wakes the reader: a wake-up for each event would be another event.
 
@@ -53,7 +54,8 @@ impl SchedSession {
         Ok(Self { object: load(by, stack)?, links: Vec::new() })
     }
 
-    /// Events of these are told from now on.  They are asked for when the programs run: who is born from then on is followed.
+    /// Events of these are told from now on. They are asked for when the programs run: who is born from then
+    /// on is followed.
     ///
     /// # Errors
     /// There are too many, or the kernel does not let us attach.
@@ -69,7 +71,8 @@ impl SchedSession {
         Ok(())
     }
 
-    /// Reads events and gives them to `take`, batch after batch, until that says that it was the last but one.
+    /// Reads events and gives them to `take`, batch after batch, until that says that it was the last but
+    /// one.
     ///
     /// # Errors
     /// The ring cannot be read.

@@ -79,7 +79,8 @@ pub(crate) enum Told {
     Thread(ProbedThread),
 }
 
-/// A record of the ring: the calls of its thread that were lost before it, and what it tells.  `None`: it is none of ours.
+/// A record of the ring: the calls of its thread that were lost before it, and what it tells. `None`: it is
+/// none of ours.
 pub(crate) fn record(bytes: &[u8]) -> Option<(Option<LostCalls>, Told)> {
     // The two kinds are known by their lengths.
     if bytes.len() >= INTERVAL_BYTES {

@@ -1,12 +1,13 @@
-//! Instructions of Intel APX, which the disassembler does not know: their lengths, and the branches among them.
+//! Instructions of Intel APX, which the disassembler does not know: their lengths, and the branches among
+//! them.
 //!
 //! ```text
 //! [prefixes] D5 MRXBwrxb opcode ...       REX2: an instruction of the legacy maps 0 and 1 (M) with registers up to r31
 //! D5 00 A1 imm64                          JMPABS
 //! [prefixes] 62 P0 P1 P2 opcode ...       EVEX: those of map 4 are legacy instructions with more operands, PUSH2, POP2, CCMP
 //! ```
-//! Intel, "Advanced Performance Extensions Architecture Specification", "REX2" and "Extended EVEX".  No branch is among those of
-//! EVEX.  What is not listed here stays unknown: a wrong length would be worse.
+//! Intel, "Advanced Performance Extensions Architecture Specification", "REX2" and "Extended EVEX". No branch
+//! is among those of EVEX. What is not listed here stays unknown: a wrong length would be worse.
 
 use iced_x86::{Decoder, DecoderError, DecoderOptions};
 

@@ -60,7 +60,8 @@ pub(crate) struct Block {
 const MAX_INSTRUCTIONS: usize = 512;
 
 impl Block {
-    /// Decodes the block at `ip`, where `code` has these bytes; `function_at` knows the functions of its space.
+    /// Decodes the block at `ip`, where `code` has these bytes; `function_at` knows the functions of its
+    /// space.
     pub(crate) fn decode(
         bytes: &[u8],
         code: &dyn CodeSource,

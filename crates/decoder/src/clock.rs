@@ -1,11 +1,13 @@
 //! When: TSC, TMA, MTC, CYC and CBR packets to a bounded time for every flow packet.
 //!
-//! An [`Anchor`] is a packet that gives the TSC: TSC itself, some core cycles late ([`anchor`]), or MTC through TMA ([`crystal`]).
-//! Between two anchors CYC packets count core cycles, whose length CBR and the anchors around bound ([`core`]).  From both follow
-//! the bounds and the estimate of what lies between the anchors ([`interval`]), once what follows is known ([`settle`]).
+//! An [`Anchor`] is a packet that gives the TSC: TSC itself, some core cycles late ([`anchor`]), or MTC
+//! through TMA ([`crystal`]). Between two anchors CYC packets count core cycles, whose length CBR and the
+//! anchors around bound ([`core`]). From both follow the bounds and the estimate of what lies between the
+//! anchors ([`interval`]), once what follows is known ([`settle`]).
 //!
-//! So a flow packet's time is known only behind the anchor that follows it: until then it is a *slot*, and events refer
-//! to slots.  With CYC it takes one interval more, because a change of the core's frequency may show only there.
+//! So a flow packet's time is known only behind the anchor that follows it: until then it is a *slot*, and
+//! events refer to slots. With CYC it takes one interval more, because a change of the core's frequency may
+//! show only there.
 //!
 //! ```text
 //!   anchor ---- slots, cycles ---- anchor ---- slots, cycles ---- anchor
@@ -49,7 +51,8 @@ impl Slot {
     }
 }
 
-/// What time it is as far as that is known without what follows: not earlier than `lo`, and most likely at `point`.
+/// What time it is as far as that is known without what follows: not earlier than `lo`, and most likely at
+/// `point`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Now {
     pub(crate) lo: Tsc,
@@ -66,7 +69,8 @@ pub(crate) struct Clock {
     /// Without it there is no time, whatever TSC packets there are.
     has_tsc: bool,
     has_cyc: bool,
-    /// Cycles that may have passed without a CYC: those of the threshold, and what is left of a cycle at both ends.
+    /// Cycles that may have passed without a CYC: those of the threshold, and what is left of a cycle at both
+    /// ends.
     unseen_cycles: u64,
     conversion: TscClock,
     /// A TSC near the recording, to complete the packet's 56 bits.
@@ -138,7 +142,8 @@ impl Clock {
         self.timeline.into_room()
     }
 
-    /// The recording lasted from `start` to `end`; with room for trace from before its first record and behind its last.
+    /// The recording lasted from `start` to `end`; with room for trace from before its first record and
+    /// behind its last.
     pub(crate) fn bound(&mut self, start: Ns, end: Ns) {
         self.recorded = Some((start, end));
         self.earliest = self.conversion.to_tsc(Ns(start.0.saturating_sub(START_ROOM_NS)));
@@ -207,8 +212,8 @@ impl Clock {
         Some(Now { lo: ticks::floor(lo), point: ticks::floor(point) })
     }
 
-    /// Cycles since the anchor for fewer of which both times of [`Self::now`] lie from those of `first` to those of `last`, as far as
-    /// that is easily said.
+    /// Cycles since the anchor for fewer of which both times of [`Self::now`] lie from those of `first` to
+    /// those of `last`, as far as that is easily said.
     pub(crate) fn stays_until(&self, first: Now, last: Now) -> u64 {
         let Some(anchor) = self.anchor else { return 0 };
         if ticks::floor(anchor.lo) < first.lo || ticks::floor(anchor.best) < first.point {
@@ -264,8 +269,8 @@ impl Clock {
         }
     }
 
-    /// For where nothing comes but CYC of up to two bytes, MTC and flow packets, half a megabyte and `room` slots at most; none if the
-    /// next CYC is not like any other.
+    /// For where nothing comes but CYC of up to two bytes, MTC and flow packets, half a megabyte and `room`
+    /// slots at most; none if the next CYC is not like any other.
     #[inline]
     pub(crate) fn ticker<const HAS_CYC: bool>(&mut self, room: usize) -> Option<Ticker<'_, HAS_CYC>> {
         Ticker::new(self, room)
@@ -330,8 +335,8 @@ impl Clock {
         let backwards = self.packet.is_some_and(|(before, _)| tsc < before);
         self.aligned = None;
         if tsc < self.earliest || tsc > self.latest || backwards {
-            // Behind damage any bytes may look like a TSC: nothing after it could have a time. And KVM lets a guest that runs
-            // while tracing is on tell the guest's TSC.
+            // Behind damage any bytes may look like a TSC: nothing after it could have a time. And KVM lets a
+            // guest that runs while tracing is on tell the guest's TSC.
             self.errors += 1;
             return self.discontinuity();
         }
@@ -409,8 +414,9 @@ impl Clock {
         self.discontinuity();
     }
 
-    /// The cycles since the last anchor say that an MTC packet that may be late is not: they account for all of the time up to
-    /// `on_time`, as they do only where the core has not slept, and what they leave open is less than the lateness that is in question.
+    /// The cycles since the last anchor say that an MTC packet that may be late is not: they account for all
+    /// of the time up to `on_time`, as they do only where the core has not slept, and what they leave open is
+    /// less than the lateness that is in question.
     fn cycles_tell(&self, on_time: Anchor, late: Anchor) -> bool {
         let Some((anchor, cycle)) = self.anchor.zip(self.cycle).filter(|_| self.has_cyc) else {
             return false;

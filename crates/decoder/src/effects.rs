@@ -5,8 +5,9 @@
 //! (block, address)  --> direct branches and the indirect one of a TIP; the branch that leaves an IP filter's ranges
 //! ```
 //!
-//! A compressed return to a call of the same effect is part of it, and so is one to a call before it, but that is its last
-//! branch, with [`End::Return`], as only the stack knows where it goes: [`Behind`] that call.
+//! A compressed return to a call of the same effect is part of it, and so is one to a call before it, but
+//! that is its last branch, with [`End::Return`], as only the stack knows where it goes: [`Behind`] that
+//! call.
 //!
 //! The memo never changes what is decoded: an effect follows from code and packet alone.
 
@@ -140,8 +141,8 @@ pub(crate) struct Effect {
     pub(crate) end: End,
     /// How many branches it has that are transfers, if they are [quiet](path::quiet); else 0.
     pub(crate) quiet: u8,
-    /// So many of its calls have not returned; of more than the stack has room for, the youngest.  -1: it returned by a TIP to a
-    /// call before it.
+    /// So many of its calls have not returned; of more than the stack has room for, the youngest. -1: it
+    /// returned by a TIP to a call before it.
     pub(crate) calls: i8,
 }
 
@@ -186,7 +187,8 @@ pub(crate) struct Behind {
     is_asked: bool,
 }
 
-/// An address space, or the kernel.  Returns that the stack knows lead from one to another only where something is wrong.
+/// An address space, or the kernel. Returns that the stack knows lead from one to another only where
+/// something is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     /// Of no code.
@@ -213,7 +215,8 @@ impl Behind {
 /// The effects that the memo remembers, and all edges that were met.
 pub(crate) struct Effects {
     edges: Vec<Edge>,
-    /// From an effect's first edge on: its calls that have not returned, oldest first.  Apart, so that a walk needs nothing else.
+    /// From an effect's first edge on: its calls that have not returned, oldest first. Apart, so that a walk
+    /// needs nothing else.
     calls: Vec<BlockId>,
     /// What each of them is to who gets it: few are asked that.
     transfers: Vec<Transfer>,
@@ -231,7 +234,8 @@ pub(crate) struct Effects {
     pub(crate) misses: u64,
 }
 
-/// Bits of a TNT packet that make one effect: all of a short one.  More would make more effects, fewer more lookups.
+/// Bits of a TNT packet that make one effect: all of a short one. More would make more effects, fewer more
+/// lookups.
 const BITS: u8 = 7;
 /// So much of them is enough, for each worker.
 const MAX_BYTES: usize = 16 << 20;
@@ -326,8 +330,8 @@ impl Effects {
         self.failures.get(effect.edges.0 as usize)
     }
 
-    /// Drops the edges of effects that the memo has lost, once they are as many as all others.  Between two segments: nobody
-    /// else has the number of an edge then.
+    /// Drops the edges of effects that the memo has lost, once they are as many as all others. Between two
+    /// segments: nobody else has the number of an edge then.
     pub(crate) fn tidy(&mut self) {
         if self.edges.len() < self.enough_edges {
             return;

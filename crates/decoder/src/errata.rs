@@ -1,12 +1,14 @@
-//! What processors get wrong, and which: Intel's specification updates, by the names that libipt gives the errata.
+//! What processors get wrong, and which: Intel's specification updates, by the names that libipt gives the
+//! errata.
 //!
-//! Each line of the table is what those models have; a model that is not listed is taken to follow the SDM.  What can be
-//! told from the packets themselves needs no switch (files need not say which CPU they are of): SKD010 (FUP may be missing
-//! behind OVF: the next address will do), APL11 (OVF may be followed by TIP.PGD: tracing is off), SKL014 (TIP.PGD of a direct
-//! branch out of the IP filter may have no address: the filter's ranges tell which branch it was), BDM70 (SKD024, SKL021,
-//! KBL021: PSB+ may have a FUP though tracing is off: TIP.PGE follows) and APL12 (OVF may be followed by a FUP though tracing is
-//! off: TIP.PGE, TraceStop or a PSB+ without FUP follows).  SKZ84 (TMA in a virtual machine whose TSC is offset) does not
-//! concern user code of the host.
+//! Each line of the table is what those models have; a model that is not listed is taken to follow the SDM.
+//! What can be told from the packets themselves needs no switch (files need not say which CPU they are of):
+//! SKD010 (FUP may be missing behind OVF: the next address will do), APL11 (OVF may be followed by TIP.PGD:
+//! tracing is off), SKL014 (TIP.PGD of a direct branch out of the IP filter may have no address: the filter's
+//! ranges tell which branch it was), BDM70 (SKD024, SKL021, KBL021: PSB+ may have a FUP though tracing is
+//! off: TIP.PGE follows) and APL12 (OVF may be followed by a FUP though tracing is off: TIP.PGE, TraceStop or
+//! a PSB+ without FUP follows). SKZ84 (TMA in a virtual machine whose TSC is offset) does not concern user
+//! code of the host.
 
 use model::CpuModel;
 

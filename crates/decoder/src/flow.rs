@@ -38,8 +38,8 @@ use crate::segment::Segment;
 use crate::segment_decoder::{Known, SegmentOutput};
 use crate::walk::{Step, Walk};
 
-/// The longest segment that is decoded: its events are in memory until it ends.  Far above the longest PSB period
-/// that processors have, so what is longer has lost its PSBs.
+/// The longest segment that is decoded: its events are in memory until it ends. Far above the longest PSB
+/// period that processors have, so what is longer has lost its PSBs.
 const MAX_BYTES: u64 = 1 << 24;
 
 /// What is known of execution.
@@ -309,8 +309,8 @@ impl<'a> Flow<'a> {
 
     /// The step from the last flow packet to the one at hand.
     ///
-    /// Where no time stands between, the packet may have forced out the TNT before it: what ran since the TNT's last
-    /// bit is among its branches.
+    /// Where no time stands between, the packet may have forced out the TNT before it: what ran since the
+    /// TNT's last bit is among its branches.
     #[inline]
     fn step_to(&mut self, slot: Slot, at: AuxOffset) -> Step {
         let LastFlow { slot: last, behind_tnt, tnt_lo, .. } = self.last;

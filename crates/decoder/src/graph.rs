@@ -39,8 +39,8 @@ impl BlockGraph {
     /// The block that starts at `ip`.
     pub(crate) fn at(&mut self, context: &Context<'_>, space: SpaceId, ip: Avma) -> Result<BlockId, NoCode> {
         let space = space_of(space, ip);
-        // Of what is met for the first time neither the code nor its place in the index was looked at lately: a processor
-        // waits for both at once.
+        // Of what is met for the first time neither the code nor its place in the index was looked at lately:
+        // a processor waits for both at once.
         let bytes = context.code.code(space, ip)?;
         black_box(bytes.first().copied());
         if let Some(id) = self.index.find(&self.blocks, space, ip) {

@@ -1,9 +1,10 @@
 //! All segments, decoded by any worker in any order, given to the sink in one order.
 //!
-//! Per-thread buffers follow one another: threads do not depend on each other.  Per-CPU buffers are merged by time,
-//! because a thread's stretches lie in several of them.  Segments are decoded in the order in which they start, some of
-//! them ahead of the one whose turn it is; a stretch is given out once no segment that is still to come can start before it.  So memory is bounded by
-//! a few segments per worker (and CPU), not by the recording.
+//! Per-thread buffers follow one another: threads do not depend on each other. Per-CPU buffers are merged by
+//! time, because a thread's stretches lie in several of them. Segments are decoded in the order in which they
+//! start, some of them ahead of the one whose turn it is; a stretch is given out once no segment that is
+//! still to come can start before it. So memory is bounded by a few segments per worker (and CPU), not by the
+//! recording.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,8 @@ use crate::untraced::Stays;
 use crate::workers::{Item, Outputs, Place, with_outputs};
 use crate::{Context, DecodeOptions, DecodeStats};
 
-/// With many CPUs segments are smaller: the output of one segment of each may have to wait.  But not below this.
+/// With many CPUs segments are smaller: the output of one segment of each may have to wait. But not below
+/// this.
 const MIN_SEGMENT_BYTES: u64 = 1 << 14;
 
 pub(crate) fn run(
@@ -152,11 +154,13 @@ struct Join<'a> {
     sink: &'a mut dyn EventSink,
 }
 
-/// Stretches that wait to be given out, by start; then by buffer and number, so that a buffer's stretches keep their order.
+/// Stretches that wait to be given out, by start; then by buffer and number, so that a buffer's stretches
+/// keep their order.
 type Waiting = BTreeMap<(Ns, usize, u64), Stretch>;
 
 impl Join<'_> {
-    /// Joins the segments of a group; what there is to do before the next one's output is needed is done before it is waited for.
+    /// Joins the segments of a group; what there is to do before the next one's output is needed is done
+    /// before it is waited for.
     fn group<'s>(
         &mut self,
         group: usize,

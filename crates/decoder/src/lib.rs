@@ -87,7 +87,8 @@ pub struct DecodeStats {
     pub overflows: u64,
     /// Times at which packets contradicted each other; the bounds there are widened.
     pub clock_errors: u64,
-    /// Times at which the kernel's text contradicted the trace: what followed was skipped, to the return to user code.
+    /// Times at which the kernel's text contradicted the trace: what followed was skipped, to the return to
+    /// user code.
     pub kernel_desyncs: u64,
 }
 

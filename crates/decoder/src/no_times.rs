@@ -1,7 +1,7 @@
 //! Whether the trace of a recording has times.
 //!
-//! TSC packets come in each PSB+ where they are on (SDM "TSC packet"), so that nearly always the first packets tell.  A trace
-//! that has none at all is read to its end.
+//! TSC packets come in each PSB+ where they are on (SDM "TSC packet"), so that nearly always the first
+//! packets tell. A trace that has none at all is read to its end.
 
 use model::{AuxPiece, NoTimes, Recording};
 use packet::Packet;
@@ -22,8 +22,8 @@ pub fn no_times(recording: &Recording<'_>) -> Option<NoTimes> {
     (!synced.any(|has_tsc| has_tsc)).then_some(NoTimes::NoTscPackets)
 }
 
-/// A trace has a TSC packet; `None`: it has no PSB+ either, in which one would be.  Bytes before the first PSB, and those that
-/// are no packet, may look like one.
+/// A trace has a TSC packet; `None`: it has no PSB+ either, in which one would be. Bytes before the first
+/// PSB, and those that are no packet, may look like one.
 fn has_tsc(pieces: &[AuxPiece<'_>]) -> Option<bool> {
     let mut reader = Reader::new(pieces, false);
     reader.resync_here();

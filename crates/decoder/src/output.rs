@@ -1,4 +1,5 @@
-//! What one segment's decoding gives: records until its clock is known, which then become stretches of events.
+//! What one segment's decoding gives: records until its clock is known, which then become stretches of
+//! events.
 
 use model::{
     AuxOffset, Avma, BranchEvent, BranchKind, EventTime, FunctionId, Gap, GapCause, Ns, Site, SpaceId,
@@ -64,8 +65,8 @@ const NOTHING: TraceEvent = TraceEvent::Branch(BranchEvent {
 pub(crate) struct Output {
     /// Each with its first record that is kept.
     stretches: Vec<(Stretch, usize)>,
-    /// If something is left out, the last records of the last stretch, with all of the last packet, which may be taken back;
-    /// else all.
+    /// If something is left out, the last records of the last stretch, with all of the last packet, which may
+    /// be taken back; else all.
     recent: Vec<Record>,
     /// With so many it is time to prune.
     enough_recent: usize,
@@ -136,7 +137,8 @@ impl Output {
         self.recent.push(Record { at: step.at, what, quiet, edge, call, lo: step.lo, slot: step.slot, work });
     }
 
-    /// Where tracing starts or ends, at the packet of `slot`, whose only record this is: nothing before it is taken back any more.
+    /// Where tracing starts or ends, at the packet of `slot`, whose only record this is: nothing before it is
+    /// taken back any more.
     #[inline(always)]
     pub(crate) fn border(&mut self, edge: EdgeId, slot: Slot, work: u32, at: AuxOffset, effects: &Effects) {
         let call = BlockId::NONE;
@@ -244,7 +246,8 @@ impl Output {
         }
     }
 
-    /// Makes the events that records are, in the place of what is in `events`; whether their times and bounds are in order.
+    /// Makes the events that records are, in the place of what is in `events`; whether their times and bounds
+    /// are in order.
     #[inline(never)]
     fn events(
         &self,

@@ -107,8 +107,8 @@ impl<'a> Owner<'a> {
 
     /// The thread that enters user code at a time that is at least `lo`.
     ///
-    /// The thread at `lo` is the one: trace and switch are never closer than a return from the kernel takes.  If
-    /// none is there, tracing was enabled before the switch record was written: the next thread is.
+    /// The thread at `lo` is the one: trace and switch are never closer than a return from the kernel takes.
+    /// If none is there, tracing was enabled before the switch record was written: the next thread is.
     #[must_use]
     pub fn at(&self, lo: Ns) -> Running {
         let (schedule, runs) = match self {
@@ -132,7 +132,8 @@ impl<'a> Owner<'a> {
         runs.iter().skip(first).take_while(move |run| run.from < to).filter(traced).map(Running::from)
     }
 
-    /// A thread that came to this CPU at `from`, and at `to`, was on no other in between, as far as records tell.
+    /// A thread that came to this CPU at `from`, and at `to`, was on no other in between, as far as records
+    /// tell.
     pub fn stayed(&self, tid: Tid, from: Ns, to: Ns) -> bool {
         let Self::Cpu { schedule, cpu: here, .. } = self else { return true };
         let Some(life) = schedule.thread(tid) else { return from == to };

@@ -7,9 +7,9 @@
 //!   decoded, Psbs                   |-----|--|
 //!            Segments(0)   |-------------|-------------|
 //! ```
-//! A segment that is decoded otherwise, too, gives the same here, to the last digit of a time.  One that begins at a later PSB
-//! does not know how fast the core's clock was before, which the first interval between two anchors then measures: so it begins one
-//! PSB earlier than it must.
+//! A segment that is decoded otherwise, too, gives the same here, to the last digit of a time. One that
+//! begins at a later PSB does not know how fast the core's clock was before, which the first interval between
+//! two anchors then measures: so it begins one PSB earlier than it must.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -41,11 +41,13 @@ pub enum Around {
     Segments(usize),
 }
 
-/// A PSB may stand this much later than its TSC says: 64 cycles (`clock::anchor`) of a core at 100 MHz, which is slower than any.
+/// A PSB may stand this much later than its TSC says: 64 cycles (`clock::anchor`) of a core at 100 MHz, which
+/// is slower than any.
 const LAG_NS: u64 = 640;
 
 impl Part {
-    /// Where in a buffer's pieces it may be, from a PSB to another: all else need not be read.  `segment_bytes`: of segments.
+    /// Where in a buffer's pieces it may be, from a PSB to another: all else need not be read.
+    /// `segment_bytes`: of segments.
     pub(crate) fn stretch(
         &self,
         context: &Context<'_>,

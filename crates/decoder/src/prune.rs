@@ -1,8 +1,8 @@
 //! Calls that nobody asked about are left out before they cost anything.
 //!
-//! A call that returned to where it was made, in the same stretch, says nothing of any function but its own and those
-//! it called: if nobody asks about one of these, all of it goes.  What a function in question called stays, without what
-//! that called: it is one of its children.
+//! A call that returned to where it was made, in the same stretch, says nothing of any function but its own
+//! and those it called: if nobody asks about one of these, all of it goes. What a function in question called
+//! stays, without what that called: it is one of its children.
 //!
 //! ```text
 //!   main --> parse --> lex      left out
@@ -11,9 +11,9 @@
 //!
 //! Most of that is decided for all branches of an effect at once ([`Record::quiet`]).
 //!
-//! Everything else stays: what is open where the stretch ends or tracing does, what does not return where it was called
-//! from (exceptions, switches of the stack, returns that are jumps), what is open where control goes into the middle of
-//! another function, and what is around.
+//! Everything else stays: what is open where the stretch ends or tracing does, what does not return where it
+//! was called from (exceptions, switches of the stack, returns that are jumps), what is open where control
+//! goes into the middle of another function, and what is around.
 
 use model::Avma;
 
@@ -39,8 +39,9 @@ pub(crate) struct Pruned {
     /// How many of this stretch are not there.
     left_out: u64,
     open: Vec<Open>,
-    /// Behind the last one of these: the calls that are no children, and the jumps in them.  It all goes with the first of the
-    /// calls when that returns.  [`Record::call`] is the call itself, which is the first branch, or none: these are jumps.
+    /// Behind the last one of these: the calls that are no children, and the jumps in them. It all goes with
+    /// the first of the calls when that returns. [`Record::call`] is the call itself, which is the first
+    /// branch, or none: these are jumps.
     doubtful: Vec<Record>,
 }
 
@@ -85,7 +86,8 @@ impl Pruned {
         is_doubtful
     }
 
-    /// What the last of the calls that stay calls is a child.  Whose code runs where nothing is known to be open nobody knows.
+    /// What the last of the calls that stay calls is a child. Whose code runs where nothing is known to be
+    /// open nobody knows.
     #[inline(always)]
     fn calls_child(&self) -> bool {
         self.open.last().is_none_or(|caller| caller.is_asked)
@@ -115,8 +117,8 @@ impl Pruned {
         }
     }
 
-    /// Something that is no branch, or one that is not of the kind that calls and returns have: all that is open stays.  Behind what
-    /// [`Self::add`] was given.
+    /// Something that is no branch, or one that is not of the kind that calls and returns have: all that is
+    /// open stays. Behind what [`Self::add`] was given.
     #[inline]
     pub(crate) fn border(&mut self, record: Record, effects: &Effects) {
         self.stay(effects);
@@ -124,7 +126,8 @@ impl Pruned {
         self.kept.push(record);
     }
 
-    /// The next branch; `is_last` of its stretch.  `behind`: what it leads to if only the stack knows; none if nobody does.
+    /// The next branch; `is_last` of its stretch. `behind`: what it leads to if only the stack knows; none if
+    /// nobody does.
     #[inline(always)]
     fn branch(
         &mut self,
@@ -185,8 +188,8 @@ impl Pruned {
         self.kept.push(branch());
     }
 
-    /// The last of the doubtful calls, if there are any, and if it is the one: it goes, and with it its return, which is so many
-    /// branches.
+    /// The last of the doubtful calls, if there are any, and if it is the one: it goes, and with it its
+    /// return, which is so many branches.
     #[inline(always)]
     fn goes(&mut self, branches: u8, is_it: impl FnOnce(&Record) -> bool) -> bool {
         let mut gone = u64::from(branches);
@@ -247,9 +250,9 @@ mod tests {
     use crate::clock::Slot;
     use crate::effects::quiet;
 
-    /// `+f`: a call of f; `-`: the return from it, which the stack knows; `.`: one by a TIP; `>f`: a jump; `~f`: one into its middle;
-    /// `!`: a return to another place; `?`: one that the stack knows; `|`: something else.  Capitals are asked about.  Words beside each other without a
-    /// space are one effect.
+    /// `+f`: a call of f; `-`: the return from it, which the stack knows; `.`: one by a TIP; `>f`: a jump;
+    /// `~f`: one into its middle; `!`: a return to another place; `?`: one that the stack knows; `|`:
+    /// something else. Capitals are asked about. Words beside each other without a space are one effect.
     fn kept(script: &str) -> String {
         let effects: Vec<Vec<&str>> = script.split(' ').map(words).collect();
         let kept = kept_of(&effects, false);
@@ -265,8 +268,8 @@ mod tests {
         starts.zip(ends).map(|(start, end)| &effect[start..end]).collect()
     }
 
-    /// A call's number, and the address that it returns to, say how deep it is and who calls: whether that one is asked about is the
-    /// same for all that return there.  `apart`: borders are added on their own.
+    /// A call's number, and the address that it returns to, say how deep it is and who calls: whether that
+    /// one is asked about is the same for all that return there. `apart`: borders are added on their own.
     fn kept_of(effects: &[Vec<&str>], apart: bool) -> String {
         let is_asked = |running: &[char]| running.last().is_some_and(|name| name.is_uppercase());
         let frame = |running: &[char]| match running.last() {

@@ -88,7 +88,8 @@ impl<'a> Reader<'a> {
             self.decode_stitched(rest)
         };
         match decoded {
-            // A CYC of two bytes whose second, with the byte behind it, is an OVF: two CYC in a row would be full ones.
+            // A CYC of two bytes whose second, with the byte behind it, is an OVF: two CYC in a row would be
+            // full ones.
             Ok((Packet::Cyc(_), 2)) if self.skd007 && rest.get(1..3) == Some(&[0x02, 0xf3]) => {
                 self.skip(1);
                 Some(Item::Packet(start, Packet::Pad))
@@ -114,8 +115,8 @@ impl<'a> Reader<'a> {
         packet::decode(&window[..len.min(MAX_PACKET_LEN)], self.block)
     }
 
-    /// The stream is cut inside of the next packet at `end`: what stands behind that is of another one, whatever both together
-    /// look like.
+    /// The stream is cut inside of the next packet at `end`: what stands behind that is of another one,
+    /// whatever both together look like.
     pub(crate) fn is_cut_at(&self, end: AuxOffset) -> bool {
         let (window, len) = self.window(self.bytes.get(self.at..).unwrap_or_default());
         let whole = usize::try_from(end.0.saturating_sub(self.offset().0)).unwrap_or(usize::MAX);
@@ -199,7 +200,8 @@ impl<'a> Reader<'a> {
         self.block = Context::Flow;
         loop {
             let found = packet::find_psb(self.bytes, self.at);
-            // One that is not whole in this piece, or may be the beginning of a longer run, is looked at with the next.
+            // One that is not whole in this piece, or may be the beginning of a longer run, is looked at with
+            // the next.
             let is_whole = |at: &usize| at + WINDOW <= self.bytes.len();
             if let Some(at) = found.filter(is_whole) {
                 self.at = at;
@@ -221,8 +223,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// All packets of a buffer, for listing: bad bytes are an error at their offset, and reading goes on at the next
-/// PSB.
+/// All packets of a buffer, for listing: bad bytes are an error at their offset, and reading goes on at the
+/// next PSB.
 pub fn packets<'a>(
     pieces: &'a [AuxPiece<'a>],
 ) -> impl Iterator<Item = (AuxOffset, Result<Packet, PacketError>)> + 'a {

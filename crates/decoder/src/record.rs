@@ -11,12 +11,13 @@ use crate::effects::EdgeId;
 pub(crate) struct Record {
     pub(crate) at: AuxOffset,
     pub(crate) what: What,
-    /// So many branches of an effect come down to a return to `call`, or without one to a call or jumps, and nobody asks
-    /// about any of them; 0: see what they are.
+    /// So many branches of an effect come down to a return to `call`, or without one to a call or jumps, and
+    /// nobody asks about any of them; 0: see what they are.
     pub(crate) quiet: u8,
     /// Of an effect the first branch; once it is pruned, one branch alone.
     pub(crate) edge: EdgeId,
-    /// The call that an effect's last branch returned to, if only the stack knows that; none: it has not returned.
+    /// The call that an effect's last branch returned to, if only the stack knows that; none: it has not
+    /// returned.
     pub(crate) call: BlockId,
     /// It happened behind the packet of this slot
     pub(crate) lo: Slot,

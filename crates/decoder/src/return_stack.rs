@@ -4,8 +4,8 @@ use crate::block::BlockId;
 
 pub(crate) const DEPTH: usize = 64;
 
-/// The youngest 64 calls: the blocks that end with them.  Not the thread's call stack: it is cleared at PSB and OVF, and the
-/// oldest entry falls off when it is full.
+/// The youngest 64 calls: the blocks that end with them. Not the thread's call stack: it is cleared at PSB
+/// and OVF, and the oldest entry falls off when it is full.
 #[derive(Clone, Debug)]
 pub(crate) struct ReturnStack {
     /// None where there is no call: so a push need not count them.

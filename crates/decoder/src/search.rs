@@ -27,8 +27,8 @@ pub(crate) struct Sought<T> {
 }
 
 impl<T: FnMut(AuxOffset, AuxOffset) -> Option<Ns>> Sought<T> {
-    /// A part of `stream` in which the instant is: the first PSB behind its begin is before it, that behind its end is not, as
-    /// far as the stream has such.
+    /// A part of `stream` in which the instant is: the first PSB behind its begin is before it, that behind
+    /// its end is not, as far as the stream has such.
     pub(crate) fn within(mut self, stream: Range<AuxOffset>) -> Range<AuxOffset> {
         let Range { start: mut low, end: mut high } = stream;
         while high.minus(low) > NEAR_BYTES {
@@ -42,7 +42,8 @@ impl<T: FnMut(AuxOffset, AuxOffset) -> Option<Ns>> Sought<T> {
     }
 }
 
-/// Where in `pieces` the time from `from` to `to` is: from a PSB to another, with `margin` bytes and more on either side.
+/// Where in `pieces` the time from `from` to `to` is: from a PSB to another, with `margin` bytes and more on
+/// either side.
 pub(crate) fn stretch(
     context: &Context<'_>,
     pieces: &[AuxPiece<'_>],
@@ -79,7 +80,8 @@ fn first_psb(pieces: &[AuxPiece<'_>], from: AuxOffset, until: AuxOffset) -> Opti
 mod tests {
     use super::*;
 
-    /// A stream of `bytes` with a PSB every 4 KB, one each microsecond: where a time is found, and how many places were looked at.
+    /// A stream of `bytes` with a PSB every 4 KB, one each microsecond: where a time is found, and how many
+    /// places were looked at.
     fn find(bytes: u64, time: u64) -> (Range<u64>, u64) {
         let mut looks = 0;
         let first_psb = |from: AuxOffset, until: AuxOffset| {

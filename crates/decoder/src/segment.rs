@@ -27,7 +27,8 @@ pub struct Segment<'a> {
     pub missing: u64,
 }
 
-/// What is read behind the segment: the next one's PSB+, and on for the clock until it has measured how long a cycle is there.
+/// What is read behind the segment: the next one's PSB+, and on for the clock until it has measured how long
+/// a cycle is there.
 const AHEAD: u64 = 1 << 16;
 
 impl<'a> Segment<'a> {
@@ -97,7 +98,8 @@ impl<'a> Stream<'a> {
         let missing = missing_behind(buffer, extent.end);
         let mut lost: Vec<_> = buffer.records.iter().filter(|r| r.lost_data()).map(|r| r.end()).collect();
         lost.sort_unstable();
-        // A driver that finds no room for a whole region says so at each switch to the CPU until its buffer is read.
+        // A driver that finds no room for a whole region says so at each switch to the CPU until its buffer
+        // is read.
         lost.dedup();
         Some(Self { buffer: index, stretch: stretch(&pieces), pieces, extent, lost, missing })
     }
@@ -150,7 +152,8 @@ fn whole_psb(pieces: &[AuxPiece<'_>], within: Range<AuxOffset>) -> Option<AuxOff
     })
 }
 
-/// Bytes that the kernel has recorded, and a cut file does not have.  What a snapshot's records tell of has been overwritten.
+/// Bytes that the kernel has recorded, and a cut file does not have. What a snapshot's records tell of has
+/// been overwritten.
 fn missing_behind(buffer: &AuxBuffer<'_>, end: AuxOffset) -> u64 {
     if buffer.records.iter().any(|record| record.flags & AuxRecord::OVERWRITE != 0) {
         return 0;

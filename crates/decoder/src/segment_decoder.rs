@@ -1,7 +1,7 @@
 //! Who decodes a segment: ours does by default, and another decoder can stand in its place.
 //!
-//! What surrounds it is the same for both: cutting buffers into segments, workers, merging by time, time that never
-//! runs backwards.
+//! What surrounds it is the same for both: cutting buffers into segments, workers, merging by time, time that
+//! never runs backwards.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
@@ -33,9 +33,9 @@ pub struct SegmentOutput {
 
 /// Decodes segments, several at once.
 ///
-/// A segment's output covers its bytes from where the PSB+ at its start says that execution is (or from the first
-/// address that is certain, with a gap before it if nothing else covers that) to where the PSB+ behind its end says.
-/// It depends on nothing but the segment and the context.
+/// A segment's output covers its bytes from where the PSB+ at its start says that execution is (or from the
+/// first address that is certain, with a gap before it if nothing else covers that) to where the PSB+ behind
+/// its end says. It depends on nothing but the segment and the context.
 pub trait SegmentDecoder: Sync {
     /// Decodes one segment.
     fn decode(&self, context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput;
@@ -59,7 +59,8 @@ pub trait SegmentDecoder: Sync {
 /// Our own decoder.  What it remembers is about one recording and one sink, so a decode uses it up.
 pub struct OwnDecoder {
     memo_entries: usize,
-    /// What each worker knows of the code, which it finds out for itself: so nobody waits, and it stays in the caches of a CPU.
+    /// What each worker knows of the code, which it finds out for itself: so nobody waits, and it stays in
+    /// the caches of a CPU.
     known: Mutex<FxHashMap<ThreadId, Known>>,
     /// Room for events, with those that have served.
     rooms: Mutex<Vec<Vec<TraceEvent>>>,
@@ -74,7 +75,8 @@ pub(crate) struct Known {
     pub(crate) timeline: TimelineRoom,
 }
 
-/// Rooms that are kept: as many as there are segments that wait to be given out, but not with any number of workers.
+/// Rooms that are kept: as many as there are segments that wait to be given out, but not with any number of
+/// workers.
 const ROOMS_MAX: usize = 32;
 
 /// Far more than a program's busy parts need; half a cache line each, but only as many as there are effects.
@@ -87,7 +89,8 @@ impl Default for OwnDecoder {
 }
 
 impl OwnDecoder {
-    /// With another number of places in the memo than usual, four at least: what is decoded does not depend on it.
+    /// With another number of places in the memo than usual, four at least: what is decoded does not depend
+    /// on it.
     #[must_use]
     pub fn with_memo(memo_entries: usize) -> Self {
         Self { memo_entries, known: Mutex::default(), rooms: Mutex::default(), crystal: OnceLock::new() }

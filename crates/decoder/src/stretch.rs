@@ -30,7 +30,8 @@ impl Stretch {
     #[must_use]
     pub fn new(running: Running, space: SpaceId, start: Ns) -> Self {
         let Running { pid, tid, from: arrived, to: left } = running;
-        // The trace may know less well than the switch records: on its CPU before this one the thread was earlier.
+        // The trace may know less well than the switch records: on its CPU before this one the thread was
+        // earlier.
         let start = start.max(arrived);
         Self {
             pid,
@@ -66,11 +67,11 @@ impl Stretch {
         self.events.push(event);
     }
 
-    /// Lowers the estimate and the upper bound of each event to those of the events after it, up to the next PSB+, and those of user
-    /// code to the time at which the thread left.
+    /// Lowers the estimate and the upper bound of each event to those of the events after it, up to the next
+    /// PSB+, and those of user code to the time at which the thread left.
     ///
-    /// `psb_ends`: offsets of the PSBEND packets, ascending.  A segment may end at any of them, and then has no event after it: so no
-    /// event before one is lowered to an event after it.
+    /// `psb_ends`: offsets of the PSBEND packets, ascending. A segment may end at any of them, and then has
+    /// no event after it: so no event before one is lowered to an event after it.
     pub(crate) fn bound_from_behind(&mut self, psb_ends: &[AuxOffset]) {
         if self.in_order && self.events.last().is_some_and(|last| last.time().hi <= self.left) {
             return;
@@ -113,8 +114,8 @@ impl Stretch {
         self.digest = digester.digest(self.tid, self.space, &self.events);
     }
 
-    /// Nor from the thread's stretch before it to this one: `last` is the last time that was given out.  In itself it goes
-    /// forward: behind the first event that is late enough all are.  Returns how many were not.
+    /// Nor from the thread's stretch before it to this one: `last` is the last time that was given out. In
+    /// itself it goes forward: behind the first event that is late enough all are. Returns how many were not.
     pub(crate) fn continue_from(&mut self, last: &mut EventTime) -> usize {
         let mut changed = 0;
         for event in &mut self.events {

@@ -1,5 +1,5 @@
-//! Threads on CPUs that were not traced.  Only switch records tell of them, and only those make a thread that works there another
-//! one than a thread that sleeps.
+//! Threads on CPUs that were not traced. Only switch records tell of them, and only those make a thread that
+//! works there another one than a thread that sleeps.
 //!
 //! ```text
 //! CPU 0, traced    |-- f( ... --|                |-- ... ) g() --|

@@ -22,7 +22,8 @@ pub(crate) use trial::{Choices, Trial, TrialState};
 pub(crate) struct Step {
     /// The last slot that what is followed now happened behind: of the flow packet before.
     pub(crate) lo: Slot,
-    /// The last slot that what the packet itself stands for happened not before: `slot`, unless the packet may have waited.
+    /// The last slot that what the packet itself stands for happened not before: `slot`, unless the packet
+    /// may have waited.
     pub(crate) own: Slot,
     /// The first slot that it did not happen behind: the packet's own.
     pub(crate) slot: Slot,
@@ -39,7 +40,8 @@ pub(crate) struct Walk<'a> {
     /// The block whose first instruction is next.
     pub(crate) block: BlockId,
     pub(crate) stack: ReturnStack,
-    /// Kernel code was skipped: the stack has what the running thread called, and not what the trace unit has.
+    /// Kernel code was skipped: the stack has what the running thread called, and not what the trace unit
+    /// has.
     pub(crate) own_calls: bool,
     /// Code was missing since the trace unit forgot all calls: why.  It knows calls that the stack has not.
     pub(crate) unknown_callers: Option<GapCause>,
@@ -251,7 +253,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Goes as far as an effect goes that ends where code and packet contradict each other, having used so many bits.
+    /// Goes as far as an effect goes that ends where code and packet contradict each other, having used so
+    /// many bits.
     #[cold]
     fn lost(&mut self, mut step: Step, effect: Effect, bits: u8) -> GapCause {
         self.tnt.drop_oldest(bits);
@@ -290,9 +293,9 @@ impl Walk<'_> {
 
     /// Follows the pending TNT bits; what is left of them waits for a TIP.
     ///
-    /// A TNT packet's time is that of its first branch (SDM, "Cycle Packet Semantics"); simulators write the time of its
-    /// last.  By either, no branch is earlier than the flow packet before or later than the one behind, and the first
-    /// not later than the packet's time.
+    /// A TNT packet's time is that of its first branch (SDM, "Cycle Packet Semantics"); simulators write the
+    /// time of its last. By either, no branch is earlier than the flow packet before or later than the one
+    /// behind, and the first not later than the packet's time.
     pub(crate) fn follow_tnt(&mut self, mut step: Step) -> Walked<()> {
         while !self.tnt.is_empty() {
             let effect = self.effect(self.block, Asked::bits(self.tnt));

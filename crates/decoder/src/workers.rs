@@ -6,10 +6,12 @@
 //!                      ^   \_____ begun
 //!                      whose turn it is
 //! ```
-//! Whoever is free finds the next segment and decodes it: so its bytes are first read, and its pages mapped, by any thread.
+//! Whoever is free finds the next segment and decodes it: so its bytes are first read, and its pages mapped,
+//! by any thread.
 //!
-//! The thread that takes the outputs is a worker, too: while the next one is not there, it decodes.  So there are never more
-//! threads than workers, which would take turns on as many CPUs, and one worker alone needs no thread.
+//! The thread that takes the outputs is a worker, too: while the next one is not there, it decodes. So there
+//! are never more threads than workers, which would take turns on as many CPUs, and one worker alone needs no
+//! thread.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, TryRecvError};
@@ -23,7 +25,8 @@ use crate::segment::Segment;
 use crate::segment_decoder::{SegmentDecoder, SegmentOutput};
 use crate::stretch::Stretch;
 
-/// Segments that are decoded or wait to be taken, per worker: while one decodes two, any other one finds something to do.
+/// Segments that are decoded or wait to be taken, per worker: while one decodes two, any other one finds
+/// something to do.
 const AHEAD_PER_WORKER: usize = 3;
 
 /// A segment, and what the one who joins must know of it before it is decoded.

@@ -1,4 +1,5 @@
-//! What the commands that follow calls share: a recording with its code, what is asked of it, and the decoding.
+//! What the commands that follow calls share: a recording with its code, what is asked of it, and the
+//! decoding.
 
 use std::path::PathBuf;
 
@@ -30,8 +31,8 @@ pub(crate) struct Opened<'a> {
     pub(crate) wanted: Vec<Wanted>,
 }
 
-/// Opens the recording that is asked about, finds the functions, and gives both to `work`.  `timed` names what needs times, if
-/// something does.
+/// Opens the recording that is asked about, finds the functions, and gives both to `work`. `timed` names what
+/// needs times, if something does.
 ///
 /// # Errors
 /// Those of `work`; the recording cannot be read or has no times, there is no such function or decoder.
@@ -46,7 +47,8 @@ pub(crate) fn open<T>(
     })
 }
 
-/// Opens a recording for a report.  The report lists the recording's problems; they go to stderr only if there is no report.
+/// Opens a recording for a report. The report lists the recording's problems; they go to stderr only if there
+/// is no report.
 ///
 /// # Errors
 /// Those of [`open`].

@@ -366,7 +366,8 @@ fn kernel_options(args: KernelArgs, input: &Path) -> Result<KernelOptions> {
     Ok(KernelOptions { kcore, vmlinux })
 }
 
-/// A file that was asked for by name must be there, and be what it is named for.  In a directory it is called `kcore`.
+/// A file that was asked for by name must be there, and be what it is named for. In a directory it is called
+/// `kcore`.
 fn check_elf(option: &str, path: &Path) -> Result<()> {
     let file = if path.is_dir() { path.join("kcore") } else { path.to_owned() };
     let mut magic = [0; 4];

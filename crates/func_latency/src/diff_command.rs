@@ -60,7 +60,8 @@ pub(crate) fn run(config: &DiffConfig) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Callees of both recordings: they have names in common, not ids, and not the places that they are called from.
+/// Callees of both recordings: they have names in common, not ids, and not the places that they are called
+/// from.
 #[derive(Default)]
 struct Callees {
     known: Vec<(ChildKind, String)>,

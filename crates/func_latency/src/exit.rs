@@ -91,8 +91,8 @@ pub fn of_error(error: &anyhow::Error) -> Option<Exit> {
     Some(Exit::NotPossible)
 }
 
-/// Ends the command, without a word, if `error` says that whoever reads our output has gone.  For work that cannot
-/// be stopped otherwise.
+/// Ends the command, without a word, if `error` says that whoever reads our output has gone. For work that
+/// cannot be stopped otherwise.
 pub fn leave_if_reader_is_gone(error: &io::Error) {
     if error.kind() == io::ErrorKind::BrokenPipe {
         std::process::exit(Exit::Done as i32);

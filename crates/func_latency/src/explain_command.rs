@@ -27,8 +27,9 @@ use crate::{explain_open, one_call};
 /// Typical calls whose branches are compared with those of a slow one.
 const TWINS: usize = 8;
 
-/// The recording is decoded twice: for the latencies, which say which calls are slow and which are typical, and for the trees
-/// of all calls, whose variance is shared out.  Of the trace around a few calls all branches are decoded.
+/// The recording is decoded twice: for the latencies, which say which calls are slow and which are typical,
+/// and for the trees of all calls, whose variance is shared out. Of the trace around a few calls all branches
+/// are decoded.
 pub(crate) fn run(config: &ExplainConfig) -> Result<Exit> {
     calls::open(&config.calls, Some("explain"), |opened| explain(opened, config.slow, config.format))?;
     Ok(Exit::Done)
@@ -114,8 +115,8 @@ impl Subject<'_> {
     }
 }
 
-/// A slow call, which is in the middle of the slow ones, and typical calls that are the nearest to the median, of the same
-/// caller if there are any.
+/// A slow call, which is in the middle of the slow ones, and typical calls that are the nearest to the
+/// median, of the same caller if there are any.
 fn compared(groups: &Groups) -> Vec<CallRow> {
     let Some(slow) = groups.slow.get(groups.slow.len() / 2) else { return Vec::new() };
     let is_its = |row: &&CallRow| (row.caller, row.site) == (slow.caller, slow.site);

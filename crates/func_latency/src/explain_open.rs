@@ -1,4 +1,5 @@
-//! `explain` of a function of which no call was seen from entry to end: an event loop, a thread's main function.
+//! `explain` of a function of which no call was seen from entry to end: an event loop, a thread's main
+//! function.
 
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write, stdout};
@@ -60,7 +61,8 @@ pub(crate) fn explain(
     written.and_then(|()| out.flush()).context("cannot write to stdout")
 }
 
-/// `explain` of the callee that took most of the observed part and whose calls can be compared; if there is none, `graph`.
+/// `explain` of the callee that took most of the observed part and whose calls can be compared; if there is
+/// none, `graph`.
 fn next_command(opened: &Opened<'_>, names: &dyn Names, function: &FunctionReport) -> Result<String> {
     let callees = heaviest_callees(&function.open);
     let request = Request {

@@ -1,8 +1,9 @@
 //! From functions to the few ranges that an IP filter may have.
 //!
-//! By priority: the functions, the ancestor, the functions' cold parts, the ancestor's.  What is near to a range that is there
-//! widens it instead of taking one of its own: the code in between is traced for nothing, and ignored.  The kernel compares files, so
-//! that code of which processes have several files (containers) takes a range in each.
+//! By priority: the functions, the ancestor, the functions' cold parts, the ancestor's. What is near to a
+//! range that is there widens it instead of taking one of its own: the code in between is traced for nothing,
+//! and ignored. The kernel compares files, so that code of which processes have several files (containers)
+//! takes a range in each.
 //!
 //! The kernel looks for some ranges where their code never runs (`recorder::filter_mapping`). A cold part
 //! with such a range is left out. A function with such a range can only be recorded without a filter: one

@@ -30,8 +30,8 @@
 //! exit        the one place that decides exit codes
 //! ```
 //!
-//! Results go to stdout and depend on nothing but the recording and the options; everything else goes to stderr.
-//! Only this crate prints, exits and reads the environment.
+//! Results go to stdout and depend on nothing but the recording and the options; everything else goes to
+//! stderr. Only this crate prints, exits and reads the environment.
 
 mod aim;
 pub mod args;

@@ -1,4 +1,5 @@
-//! The code of what runs now, before it is recorded: so that a name that nobody has is an error at once, and for IP filters.
+//! The code of what runs now, before it is recorded: so that a name that nobody has is an error at once, and
+//! for IP filters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -87,8 +88,9 @@ impl LiveCode {
         matches!(self.source, Source::Processes(_))
     }
 
-    /// The files of an object, by paths that the kernel's IP filters can use, each file once: processes in other file systems
-    /// (containers) may have copies of their own.  `None`: that of some process has no such path.
+    /// The files of an object, by paths that the kernel's IP filters can use, each file once: processes in
+    /// other file systems (containers) may have copies of their own. `None`: that of some process has no such
+    /// path.
     pub(crate) fn filter_files(
         &self,
         object: ObjectId,

@@ -1,9 +1,9 @@
 //! One call, opened: its tree or its branches, from the bytes around it alone.
 //!
-//! A row says where its call is: thread, buffer, packet and time of the entry, latency.  So only what lies between the PSBs
-//! around it is decoded.  What was open below the call is not known there, and seldom matters (where control goes
-//! on after an exception, say).  Whether it did shows: then the call is not as its row says, or not there at all, and more
-//! of what came before is decoded, in the end all of it.
+//! A row says where its call is: thread, buffer, packet and time of the entry, latency. So only what lies
+//! between the PSBs around it is decoded. What was open below the call is not known there, and seldom matters
+//! (where control goes on after an exception, say). Whether it did shows: then the call is not as its row
+//! says, or not there at all, and more of what came before is decoded, in the end all of it.
 
 use analyzer::branch_path::{BranchPath, BranchRecorder};
 use analyzer::{Analysis, CallRow, CallTree, Request, Status, Surroundings, TreeSink, Trees};
@@ -81,8 +81,8 @@ pub struct Place<'a> {
     pub decoder: DecoderChoice,
 }
 
-/// Opens the call of `function` that `key` says; of several that are the same to it, number `twin`, in the order of their
-/// entries.  `None`: the recording does not have it.
+/// Opens the call of `function` that `key` says; of several that are the same to it, number `twin`, in the
+/// order of their entries. `None`: the recording does not have it.
 ///
 /// # Errors
 /// The decoder is not there.
@@ -103,7 +103,8 @@ pub fn open(
     Ok(None)
 }
 
-/// The branches of a call; of several that begin with one packet, those of the first.  `None`: the recording does not have it.
+/// The branches of a call; of several that begin with one packet, those of the first. `None`: the recording
+/// does not have it.
 ///
 /// # Errors
 /// The decoder is not there.

@@ -6,7 +6,8 @@
 //!   a device, a pipe           written as it comes
 //!   /dev/stdout, /dev/stderr   goes on where that is
 //! ```
-//! What is read is never written, and no two outputs are one file: that is refused before anything is opened for writing.
+//! What is read is never written, and no two outputs are one file: that is refused before anything is opened
+//! for writing.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Write, stderr, stdout};
@@ -30,7 +31,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) path: &'a Path,
 }
 
-/// Whether `outputs` are files of their own: none of `inputs`, and not each other or what stdout is redirected to.
+/// Whether `outputs` are files of their own: none of `inputs`, and not each other or what stdout is
+/// redirected to.
 ///
 /// # Errors
 /// One is not, which is wrong usage.
@@ -208,7 +210,8 @@ pub(crate) fn cannot_write(path: &Path) -> String {
     format!("cannot write {}", path.display())
 }
 
-/// An output that is being written; dropped before [`Self::finish`], it leaves a file that was there as it was.
+/// An output that is being written; dropped before [`Self::finish`], it leaves a file that was there as it
+/// was.
 pub(crate) struct OutputFile<'a> {
     path: &'a Path,
     /// What is written to it.

@@ -1,4 +1,5 @@
-//! `--preview`: what would be recorded, and at which rate.  For that a tenth of a second is recorded, and thrown away.
+//! `--preview`: what would be recorded, and at which rate. For that a tenth of a second is recorded, and
+//! thrown away.
 
 use std::fs;
 use std::io::{BufWriter, Write, stdout};

@@ -19,8 +19,8 @@ use model::{FunctionId, ObjectId, Tid};
 use crate::args::Format;
 use crate::render::{Names, View};
 
-/// Writes `\u{1b}` for the character with that number, and likewise for each control character but line ends and tabs, and
-/// each mark for the direction of writing.
+/// Writes `\u{1b}` for the character with that number, and likewise for each control character but line ends
+/// and tabs, and each mark for the direction of writing.
 ///
 /// Each write must hold whole characters, as `write!` has it.
 pub(crate) struct Printable<W>(pub(crate) W);

@@ -19,8 +19,8 @@ pub(crate) fn untimed(loss: &Loss) -> Option<String> {
     })
 }
 
-/// Why the command fails, if more was lost than is allowed: how much was lost, how much was allowed, mostly why, and what
-/// helps.
+/// Why the command fails, if more was lost than is allowed: how much was lost, how much was allowed, mostly
+/// why, and what helps.
 pub(crate) fn too_much_lost(loss: &Loss, allowed_percent: f64, names: &dyn Names) -> Option<String> {
     let lost_percent = loss.percent();
     // None is none: a gap may have bytes and no time.
@@ -28,7 +28,8 @@ pub(crate) fn too_much_lost(loss: &Loss, allowed_percent: f64, names: &dyn Names
     is_too_much.then(|| why(loss, lost_percent, allowed_percent, names))
 }
 
-/// Why the command fails if no loss is allowed, and the file is damaged: nobody knows what the rest of it had.
+/// Why the command fails if no loss is allowed, and the file is damaged: nobody knows what the rest of it
+/// had.
 pub(crate) fn not_all_there(damage: Option<&Damage>, allowed_percent: f64) -> Option<String> {
     let Damage { file_offset, what } = damage.filter(|_| allowed_percent == 0.0)?;
     Some(format!(

@@ -117,7 +117,8 @@ fn report(
     })
 }
 
-/// With the rows that what is written besides the report needs, and the check; those of `--rows` go to its file at once.
+/// With the rows that what is written besides the report needs, and the check; those of `--rows` go to its
+/// file at once.
 pub(crate) fn with_rows(config: &ReportConfig, request: Request) -> Request {
     let of_each_call = config.html.is_some() || config.check;
     let rows = config.timeline.is_some() || of_each_call;
@@ -171,7 +172,8 @@ fn inside(opened: &Opened<'_>, report: &Report) -> Result<Vec<Inside>> {
     Ok(calls.finish())
 }
 
-/// The page, if it was asked for, with what calls are like inside, and the report on stdout, which does not need the page.
+/// The page, if it was asked for, with what calls are like inside, and the report on stdout, which does not
+/// need the page.
 pub(crate) fn write_report(config: &ReportConfig, view: &View<'_>, inside: &[Inside]) -> Result<()> {
     let page = config.html.as_ref().map_or(Ok(()), |path| html::write_file(path, view, inside));
     let text = write_text(config, view).context("cannot write to stdout");

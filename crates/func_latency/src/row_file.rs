@@ -62,8 +62,9 @@ impl Row {
     }
 }
 
-/// The call of a function: its key, and how many with the same key are before it.  Only lines that can be its own or such a twin's
-/// are read as rows: there may be millions.  Whether the file is one of rows, its first line says.
+/// The call of a function: its key, and how many with the same key are before it. Only lines that can be its
+/// own or such a twin's are read as rows: there may be millions. Whether the file is one of rows, its first
+/// line says.
 ///
 /// # Errors
 /// The file cannot be read, has such lines that are no rows, or does not have the call.

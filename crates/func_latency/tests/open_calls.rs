@@ -1,4 +1,5 @@
-//! A function that does not return in the recording: what was seen inside of it, in every command that has it.
+//! A function that does not return in the recording: what was seen inside of it, in every command that has
+//! it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

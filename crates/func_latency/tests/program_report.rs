@@ -586,7 +586,8 @@ fn a_timeline_on_a_terminal() {
     }
 }
 
-/// It was said that the difference did not exceed the spread, where it never could have been said that it did.
+/// It was said that the difference did not exceed the spread, where it never could have been said that it
+/// did.
 #[test]
 fn a_difference_of_too_few_calls_is_not_judged() {
     let directory = recorded("diff");

@@ -1,4 +1,5 @@
-//! The report's text, JSON and rows, held against `tests/goldens`.  `UPDATE_GOLDENS=1` writes them anew: read the diff.
+//! The report's text, JSON and rows, held against `tests/goldens`. `UPDATE_GOLDENS=1` writes them anew: read
+//! the diff.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -410,9 +411,9 @@ fn no_latency_is_called_exact() {
     assert!(text.contains(error), "{text}");
 }
 
-/// "CPU percent: 0.0 %" stood under a `main` that had run for the whole recording.
-/// One uncertain call took the digits of the least of all ("min: < 770 ns" beside "average: < 380 ns"), and the table of
-/// callers had averages as if they were exact.
+/// "CPU percent: 0.0 %" stood under a `main` that had run for the whole recording. One uncertain call took
+/// the digits of the least of all ("min: < 770 ns" beside "average: < 380 ns"), and the table of callers had
+/// averages as if they were exact.
 #[test]
 fn callers_have_the_digits_of_their_own_error() {
     let mut report = whole_report();

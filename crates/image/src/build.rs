@@ -142,8 +142,8 @@ fn add_ranges(ranges: &[CodeRange], groups: &mut Vec<Group>) {
 const NO_SYMBOL: Symbol =
     Symbol { value: 0, size: 0, name: 0, file: 0, local: true, weak: false, resolver: false, untyped: false };
 
-/// Of several symbols at one address: one of a function, the largest, then one that other files see, then the plainest name, and
-/// of equally plain ones the strong (`strrchr`, which has the weak alias `rindex`).
+/// Of several symbols at one address: one of a function, the largest, then one that other files see, then the
+/// plainest name, and of equally plain ones the strong (`strrchr`, which has the weak alias `rindex`).
 fn name_rank(symbol: &Symbol, strings: Strings<'_>, index: u32) -> impl Ord + use<> {
     let name = strings.get(symbol.name);
     let underscores = name.iter().take_while(|b| **b == b'_').count();

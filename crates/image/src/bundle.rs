@@ -1,4 +1,5 @@
-//! What another machine needs to analyse a recording: every file that was used, laid out as `--symfs` reads it.
+//! What another machine needs to analyse a recording: every file that was used, laid out as `--symfs` reads
+//! it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -62,16 +63,16 @@ impl std::ops::Deref for BundledBytes<'_> {
 impl Image {
     /// The files of user code that the image was made of: objects, debug files and what those share.
     ///
-    /// Objects of which the recording has a build id are laid out by it, so that two versions of one file do not
-    /// collide; others by their path, without those [of one name](Self::files_of_one_name).
+    /// Objects of which the recording has a build id are laid out by it, so that two versions of one file do
+    /// not collide; others by their path, without those [of one name](Self::files_of_one_name).
     #[must_use]
     pub fn bundle(&self) -> Bundle<'_> {
         let of_one_name = self.files_of_one_name();
         self.bundle_of(|id| !self.is_of_kernel(id) && !of_one_name.contains(self.object_name(id)))
     }
 
-    /// Names that several files had (containers, upgrades) which only their inodes tell apart: another machine, where those
-    /// say nothing, would take one for the other.
+    /// Names that several files had (containers, upgrades) which only their inodes tell apart: another
+    /// machine, where those say nothing, would take one for the other.
     #[must_use]
     pub fn files_of_one_name(&self) -> BTreeSet<&str> {
         let mut inodes = FxHashMap::default();
@@ -86,8 +87,9 @@ impl Image {
         several
     }
 
-    /// The files that the kernel's text was made of, see [`Self::has_kernel_text`]: `vmlinux`, or `kcore` with the text
-    /// that the recording tells of and no other memory, laid out as `perf buildid-cache --kcore` does it.
+    /// The files that the kernel's text was made of, see [`Self::has_kernel_text`]: `vmlinux`, or `kcore`
+    /// with the text that the recording tells of and no other memory, laid out as `perf buildid-cache
+    /// --kcore` does it.
     #[must_use]
     pub fn bundle_of_kernel(&self) -> Bundle<'_> {
         match &self.kernel_origin.kcore_lists {

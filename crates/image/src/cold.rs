@@ -1,8 +1,8 @@
 //! Cold parts: the compiler moves what it thinks is rare of `f` into `f.cold`, far away, reached by jump.
 //! Both are one function.
 //!
-//! A piece that is *called* is a function of its own: `f.part.0`, and the `f.cold.1` of LLVM's outliner.  GCC 8 gives that
-//! name to cold parts, too: those unwind as what is inside of `f` does.
+//! A piece that is *called* is a function of its own: `f.part.0`, and the `f.cold.1` of LLVM's outliner. GCC
+//! 8 gives that name to cold parts, too: those unwind as what is inside of `f` does.
 
 use rustc_hash::FxHashMap;
 
@@ -13,7 +13,8 @@ const SUFFIX: &[u8] = b".cold";
 
 /// The hot symbol of each cold one, as indices into `symbols`; cold symbols without one are left out.
 ///
-/// `with_suffix`: what [`with_suffix`] gives.  `split_off`: where code begins that an unwind table knows for no function's beginning, by address.
+/// `with_suffix`: what [`with_suffix`] gives. `split_off`: where code begins that an unwind table knows for
+/// no function's beginning, by address.
 ///
 /// Several statics may share a name: the one of the same source file is meant (the same STT_FILE symbol
 /// precedes both), then a global one, then the closest in the table.

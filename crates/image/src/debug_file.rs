@@ -36,8 +36,8 @@ pub(crate) fn find(elf: &Elf<'_>, name: &str, place: &Place, options: &ImageOpti
     by_id.or_else(|| debuglink::find(elf, name, place, options))
 }
 
-/// The file with the DWARF that several debug files share (`dwz -m`): the one in `.gnu_debugaltlink` of `elf`,
-/// whose file is at `place`.
+/// The file with the DWARF that several debug files share (`dwz -m`): the one in `.gnu_debugaltlink` of
+/// `elf`, whose file is at `place`.
 pub(crate) fn supplement(elf: &Elf<'_>, place: &Place, options: &ImageOptions) -> Option<DebugFile> {
     let (name, id) = elf.debug_alt_link()?;
     let name = Path::new(name);

@@ -11,8 +11,8 @@ pub(crate) struct CodeRange {
     /// Linked address.
     pub(crate) start: u64,
     pub(crate) size: u64,
-    /// Callers enter it at its start.  A part that is split off (`f.cold`) is jumped to instead, and says so where
-    /// the stack has grown by then: its canonical frame address is not that of a function just called.
+    /// Callers enter it at its start. A part that is split off (`f.cold`) is jumped to instead, and says so
+    /// where the stack has grown by then: its canonical frame address is not that of a function just called.
     pub(crate) is_entry: bool,
 }
 

@@ -236,8 +236,8 @@ impl<'a> Elf<'a> {
 
     /// A symbol that other files see, at an instruction of an executable section.
     ///
-    /// A local symbol without a type is a label.  What the linker defines (`_etext`, `_end`, `__stop_NAME`) is absolute, in another
-    /// section, or at the end of one.
+    /// A local symbol without a type is a label. What the linker defines (`_etext`, `_end`, `__stop_NAME`) is
+    /// absolute, in another section, or at the end of one.
     fn is_global_in_code(&self, symbol: &Sym64<LittleEndian>) -> bool {
         if symbol.st_bind() == STB_LOCAL || symbol.st_name(LE) == 0 {
             return false;

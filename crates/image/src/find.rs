@@ -309,7 +309,8 @@ mod tests {
         Image::load(&[record], &ImageOptions::default())
     }
 
-    /// What a report on a large program does before it decodes: of thousands of names it demangles a few, and opens no DWARF.
+    /// What a report on a large program does before it decodes: of thousands of names it demangles a few, and
+    /// opens no DWARF.
     #[test]
     fn a_function_is_found_without_looking_at_all_names_or_lines() {
         let object = ObjectId(0);

@@ -1,10 +1,11 @@
 //! Whether a file here is the one that was mapped, where no build id tells: by its inode.
 //!
-//! The kernel records device and inode as the file system numbers them.  `stat` says the same of a file on a plain file
-//! system, but overlayfs (containers) and btrfs (subvolumes) give it a device of their own, and overlayfs at times another
-//! inode.  So a recorded inode counts if its device is a plain file system that is mounted here, and a file contradicts it if
-//! it is on a plain file system, too, and its inode is another.  Devices are not compared: they are numbered anew whenever
-//! the machine starts, and the file is the same.  What cannot be known is as if the recording had no inode.
+//! The kernel records device and inode as the file system numbers them. `stat` says the same of a file on a
+//! plain file system, but overlayfs (containers) and btrfs (subvolumes) give it a device of their own, and
+//! overlayfs at times another inode. So a recorded inode counts if its device is a plain file system that is
+//! mounted here, and a file contradicts it if it is on a plain file system, too, and its inode is another.
+//! Devices are not compared: they are numbered anew whenever the machine starts, and the file is the same.
+//! What cannot be known is as if the recording had no inode.
 
 use std::collections::BTreeSet;
 use std::fs::Metadata;

@@ -42,8 +42,8 @@ fn count(file: &Contents, name: &str) -> Option<u64> {
         if entries.is_empty() {
             return 0;
         }
-        // Only with references from unit to unit, which link-time optimisation makes, a unit has instances of what it
-        // does not name.
+        // Only with references from unit to unit, which link-time optimisation makes, a unit has instances of
+        // what it does not name.
         let abbreviations = dwarf.debug_abbrev.reader().slice();
         let between_units = memchr::memmem::find(abbreviations, REFERENCE_BETWEEN_UNITS).is_some();
         if !between_units && !named.iter().any(|unit| unit.may_have_instances) {
@@ -168,7 +168,8 @@ impl Hits {
     }
 }
 
-/// Where in a string table the function's name or its symbol stands, which both have `word`: as references of four bytes.
+/// Where in a string table the function's name or its symbol stands, which both have `word`: as references of
+/// four bytes.
 fn places_of(strings: &[u8], word: &[u8], name: &str) -> Vec<[u8; 4]> {
     let finder = memchr::memmem::Finder::new(word);
     let mut places = Vec::new();
@@ -207,7 +208,8 @@ struct Named {
     may_have_instances: bool,
 }
 
-/// The entries of a unit that stand for the function: those with one of its `hits`, and those that refer to one of these.
+/// The entries of a unit that stand for the function: those with one of its `hits`, and those that refer to
+/// one of these.
 fn named(dwarf: &Dwarf<Reader<'_>>, header: UnitHeader<Reader<'_>>, name: &str, hits: &Hits) -> Named {
     let mut found = Named::default();
     if !hits.is_in(0..header.length_including_self()) {
@@ -265,8 +267,8 @@ impl Named {
     }
 }
 
-/// As the compiler says of each function that it has inlined somewhere (DWARF 5, 3.3.8.1).  What is inlined at link time only may be
-/// of a unit that was written before.
+/// As the compiler says of each function that it has inlined somewhere (DWARF 5, 3.3.8.1). What is inlined at
+/// link time only may be of a unit that was written before.
 fn is_inlined(attributes: &Attributes<'_>) -> bool {
     attributes.iter().any(|(at, _)| *at == gimli::DW_AT_inline)
 }

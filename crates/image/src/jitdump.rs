@@ -1,9 +1,9 @@
 //! Jitdump: code that a program wrote at run time, with its names, bytes and times
 //! (tools/perf/Documentation/jitdump-specification.txt).
 //!
-//! The runtime writes `jit-PID.dump` and maps a page of it executable, so that the recording names the file.  Here
-//! the dump is an object like any other: each load or move of code is a mapping of the bytes that stand in the
-//! dump, and the linked address of code is its offset in the dump.
+//! The runtime writes `jit-PID.dump` and maps a page of it executable, so that the recording names the file.
+//! Here the dump is an object like any other: each load or move of code is a mapping of the bytes that stand
+//! in the dump, and the linked address of code is its offset in the dump.
 //!
 //! ```text
 //! header  magic version size machine - pid time flags

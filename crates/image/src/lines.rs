@@ -18,7 +18,7 @@ const MAX_INLINE_DEPTH: usize = 256;
 /// Compilation units of one object: each takes half a kilobyte before anything is asked of it.
 const MAX_UNITS: usize = 1 << 17;
 
-/// The longest line program: it may have a row of 24 bytes for each of its bytes.  An object with a longer one
+/// The longest line program: it may have a row of 24 bytes for each of its bytes. An object with a longer one
 /// (some of link-time optimisation) has no lines.
 const MAX_LINE_PROGRAM_BYTES: usize = 4 << 20;
 

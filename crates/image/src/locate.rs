@@ -5,8 +5,9 @@
 //! by build id /proc/PID/root/path (another mount namespace), perf's and debuginfod's caches
 //! else        the file that the user named, if it has the object's file name
 //! ```
-//! A build id decides wherever the recording has one.  A file that is found by build id alone needs one.  Without build
-//! ids the inode does, as far as it can: /proc/PID/root/path is used if it has the recorded one.
+//! A build id decides wherever the recording has one. A file that is found by build id alone needs one.
+//! Without build ids the inode does, as far as it can: /proc/PID/root/path is used if it has the recorded
+//! one.
 
 use std::fs::File;
 use std::io;
@@ -135,7 +136,8 @@ fn open_named(
     map(&file, place, key.build_id.as_ref()).map(Some)
 }
 
-/// The file as the process sees it, while that lives: a number given to another process since leads to another inode.
+/// The file as the process sees it, while that lives: a number given to another process since leads to
+/// another inode.
 fn by_inode(key: &ObjectKey, inode: Inode, pid: Pid) -> Option<Located> {
     let place = in_its_namespace(&key.name, pid);
     let file = open_file(&place).ok().flatten()?;

@@ -59,7 +59,8 @@ impl NameEntry {
 /// A shorter word stands in so many names that to note where costs more than to look at each.
 const MIN_WORD_BYTES: usize = 4;
 
-/// The names of an object that may have a word in their symbols: all of them if there is none, or it is short.
+/// The names of an object that may have a word in their symbols: all of them if there is none, or it is
+/// short.
 pub(crate) fn entries_of(image: &Image, object: ObjectId, word: Option<&str>) -> Vec<NameEntry> {
     let Some(loaded) = image.loaded(object) else { return Vec::new() };
     let word = word.filter(|word| word.len() >= MIN_WORD_BYTES);

@@ -1,10 +1,10 @@
 //! A word of what a user writes that stands letter by letter in every symbol of such a name.
 //!
-//! Mangling keeps identifiers, so most symbols of a large program need not be demangled to know that they have another
-//! name.
+//! Mangling keeps identifiers, so most symbols of a large program need not be demangled to know that they
+//! have another name.
 
-/// What demanglers print that need not be in the symbol.  Anything else that they make up stands in `<>`, `()`, `{}` or `[]`,
-/// or has `operator` in it.
+/// What demanglers print that need not be in the symbol. Anything else that they make up stands in `<>`,
+/// `()`, `{}` or `[]`, or has `operator` in it.
 const MADE_UP: &[&str] = &[
     // substitutions: St, Sa, Ss, Sb, Si, So, Sd
     "std",
@@ -99,8 +99,8 @@ mod tests {
         }
     }
 
-    /// Every function of this test's own binary and of the C++ library, if that is here: whatever a user writes to find it
-    /// by name, the word stands in the symbol.
+    /// Every function of this test's own binary and of the C++ library, if that is here: whatever a user
+    /// writes to find it by name, the word stands in the symbol.
     #[test]
     fn it_stands_in_the_symbol() {
         let own = std::env::current_exe().unwrap();

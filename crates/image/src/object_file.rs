@@ -150,7 +150,8 @@ impl Loaded {
 
     fn svma(&self, offset: FileOffset) -> Option<Svma> {
         let offset = offset.0;
-        // A page at the border of two segments is mapped with both: code is asked for, so the executable one is meant.
+        // A page at the border of two segments is mapped with both: code is asked for, so the executable one
+        // is meant.
         let in_code = |s: &&Segment| s.executable && s.pages().contains(&offset);
         let in_any = |s: &&Segment| s.bytes().contains(&offset);
         let segment = self.segments.iter().find(in_code).or_else(|| self.segments.iter().find(in_any))?;

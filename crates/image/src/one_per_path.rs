@@ -1,4 +1,5 @@
-//! What the recording has for a path (a build id, an inode), if that is the same everywhere: records without it mean it, too.
+//! What the recording has for a path (a build id, an inode), if that is the same everywhere: records without
+//! it mean it, too.
 
 use rustc_hash::FxHashMap;
 

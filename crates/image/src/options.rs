@@ -9,10 +9,12 @@ use crate::kernel::KernelOptions;
 
 /// Where to look.  The image asks no environment: whoever loads it says where this machine keeps what.
 ///
-/// What is looked up by build id is used only if its own build id is the wanted one, so every cache may be given.
+/// What is looked up by build id is used only if its own build id is the wanted one, so every cache may be
+/// given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageOptions {
-    /// Look for the files below this directory only: `DIR/path/of/object`, `DIR/.build-id`, then `DIR/object`.
+    /// Look for the files below this directory only: `DIR/path/of/object`, `DIR/.build-id`, then
+    /// `DIR/object`.
     pub symfs: Option<PathBuf>,
     /// A file that is used for an object of its file name that is found nowhere else.
     pub binary: Option<PathBuf>,
@@ -24,8 +26,8 @@ pub struct ImageOptions {
     pub debuginfod_cache: Option<PathBuf>,
     /// The vDSO of the kernel that runs here.
     pub host_vdso: Option<HostVdso>,
-    /// The file systems here, if the recording was made on this machine: then a file with another inode than the recorded
-    /// one is another file.  `None`: inodes say nothing.
+    /// The file systems here, if the recording was made on this machine: then a file with another inode than
+    /// the recorded one is another file. `None`: inodes say nothing.
     pub host_files: Option<HostFiles>,
     /// Errors say nothing of files that only some users may read: this process may read more than the author
     /// of the recording, which names the files.
@@ -41,7 +43,8 @@ pub struct ImageOptions {
 pub struct HostVdso {
     /// Its ELF file.
     pub bytes: Vec<u8>,
-    /// The recording is of a kernel of the same release: where it names no build id, this is taken to be its vDSO.
+    /// The recording is of a kernel of the same release: where it names no build id, this is taken to be its
+    /// vDSO.
     pub same_kernel_release: bool,
 }
 

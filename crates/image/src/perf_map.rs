@@ -1,10 +1,10 @@
 //! perf maps: names of code that a program wrote at run time, without the code
 //! (tools/perf/Documentation/jit-interface.txt).
 //!
-//! The runtime writes `/tmp/perf-PID.map`, which the recording does not name.  As perf does, it is taken for the
-//! object that the process's anonymous memory belongs to, and the linked address of code is where it stood.  A map
-//! says neither since when a function was there nor what stood there before: the last line about an address counts.
-//! Where a jitdump has the code, the map is not asked.
+//! The runtime writes `/tmp/perf-PID.map`, which the recording does not name. As perf does, it is taken for
+//! the object that the process's anonymous memory belongs to, and the linked address of code is where it
+//! stood. A map says neither since when a function was there nor what stood there before: the last line about
+//! an address counts. Where a jitdump has the code, the map is not asked.
 //!
 //! ```text
 //! 7f2a1c000 40 name of the function      start and size, hexadecimal
@@ -28,7 +28,8 @@ const MAX_BYTES: u64 = 48 << 20;
 /// More functions than this of one map are left out.
 const MAX_FUNCTIONS: usize = 1 << 19;
 
-/// What the kernel calls memory where runtimes put code; not what it puts there itself (`[vdso]`, `[uprobes]`).
+/// What the kernel calls memory where runtimes put code; not what it puts there itself (`[vdso]`,
+/// `[uprobes]`).
 const ANONYMOUS: [&str; 7] =
     ["//anon", "/dev/zero", "/anon_hugepage", "/memfd:", "[heap]", "[stack", "[anon:"];
 
@@ -179,8 +180,8 @@ fn parse(text: &[u8]) -> (NamedCode, u64) {
 /// End and name by start, disjoint.
 type Stretches<'a> = BTreeMap<u64, (u64, &'a [u8])>;
 
-/// Of what stood there before, only that which begins and ends in front stays as it was; what reaches into the new
-/// function keeps its beginning.
+/// Of what stood there before, only that which begins and ends in front stays as it was; what reaches into
+/// the new function keeps its beginning.
 fn put<'a>(functions: &mut Stretches<'a>, start: u64, end: u64, name: &'a [u8]) {
     while let Some(old) = functions.range(start..end).next().map(|(old, _)| *old) {
         functions.remove(&old);

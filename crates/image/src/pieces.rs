@@ -1,7 +1,7 @@
 //! Pieces: what compilers split off a function or copy of it, as functions of their own.
 //!
-//! `f.part.0`, `f.isra.0`, `f.constprop.0`, and the `f.cold.1` of LLVM's outliner are called, so their calls are not
-//! calls of `f`.  Whoever asks for `f` should know of them.
+//! `f.part.0`, `f.isra.0`, `f.constprop.0`, and the `f.cold.1` of LLVM's outliner are called, so their calls
+//! are not calls of `f`. Whoever asks for `f` should know of them.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,8 @@ use crate::image::Image;
 use crate::name_index::entries_of;
 
 impl Image {
-    /// The pieces of a function that have entries of their own, by address; not its cold part, which belongs to it.
+    /// The pieces of a function that have entries of their own, by address; not its cold part, which belongs
+    /// to it.
     #[must_use]
     pub fn pieces(&self, function: &FunctionMatch) -> Vec<FunctionMatch> {
         let mut pieces: BTreeSet<FunctionId> = BTreeSet::new();

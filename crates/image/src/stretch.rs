@@ -26,8 +26,8 @@ impl Image {
     }
 }
 
-/// Places around one that have linked addresses as far from each other as they are: no segment, and no page at the border
-/// of one, begins or ends between them.
+/// Places around one that have linked addresses as far from each other as they are: no segment, and no page
+/// at the border of one, begins or ends between them.
 fn even_around(segments: &[Segment], offset: FileOffset) -> Range<FileOffset> {
     let mut even = 0..u64::MAX;
     for segment in segments {

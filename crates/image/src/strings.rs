@@ -41,7 +41,8 @@ impl<'a> Strings<'a> {
     }
 }
 
-/// Which names of a table have a word, found in one pass over the table: names that have not are not looked at.
+/// Which names of a table have a word, found in one pass over the table: names that have not are not looked
+/// at.
 pub(crate) struct WithWord {
     /// Where the string begins that has it, and where it stands; ascending.
     at: Vec<(usize, usize)>,

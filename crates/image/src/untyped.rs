@@ -1,9 +1,9 @@
 //! Symbols without a type: which of them are functions.
 //!
-//! A global symbol of type `STT_NOTYPE` in an executable section (hand-written assembly, musl's `_start`) begins a function where
-//! no function symbol covers its address: inside of one it is a label, and a jump to it no tail call.  A global function
-//! symbol without a size covers its section up to the next function symbol; a local one nothing: GCC's `frame_dummy` stands
-//! before a program's code.
+//! A global symbol of type `STT_NOTYPE` in an executable section (hand-written assembly, musl's `_start`)
+//! begins a function where no function symbol covers its address: inside of one it is a label, and a jump to
+//! it no tail call. A global function symbol without a size covers its section up to the next function
+//! symbol; a local one nothing: GCC's `frame_dummy` stands before a program's code.
 
 use crate::elf::{CodeSection, Symbol};
 

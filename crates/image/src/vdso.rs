@@ -1,7 +1,7 @@
 //! The vDSO: code of the kernel that every process has mapped, and that is no file.
 //!
-//! perf keeps a copy in its build-id cache, by its name or by its build id.  The kernel that runs here has one,
-//! too, which is that of the recording if it has the recording's build id.
+//! perf keeps a copy in its build-id cache, by its name or by its build id. The kernel that runs here has
+//! one, too, which is that of the recording if it has the recording's build id.
 
 use std::path::PathBuf;
 

@@ -136,7 +136,8 @@ fn lines_and_inlined_instances_come_from_dwarf() {
     let ip = landmark();
     let line = image.source_line(space, ip).unwrap();
     assert_eq!(line.inlined_at, []);
-    // Somewhere in it stands what `twice` does, perhaps inlined from `core` in turn: its line in `twice`, then the call's.
+    // Somewhere in it stands what `twice` does, perhaps inlined from `core` in turn: its line in `twice`,
+    // then the call's.
     let multiplication = source_line_of("wrapping_mul(2)");
     let call = source_line_of("black_box(twice(x)");
     let chains = (0..image.function_size(image.function_at(space, ip).id)).filter_map(|offset| {

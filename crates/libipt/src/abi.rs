@@ -1,4 +1,4 @@
-//! The parts of `intel-pt.h` (libipt 2.0) that we use, as C lays them out.  `abi_test.rs` holds every size and
+//! The parts of `intel-pt.h` (libipt 2.0) that we use, as C lays them out. `abi_test.rs` holds every size and
 //! offset against the header.
 
 use std::ffi::{c_char, c_int, c_void};

@@ -1,5 +1,5 @@
-//! libipt's block decoder as a program would use it that wants calls and is in a hurry: no events of ours come of it.
-//! It is what `cargo xtask bench` measures our decoder against.
+//! libipt's block decoder as a program would use it that wants calls and is in a hurry: no events of ours
+//! come of it. It is what `cargo xtask bench` measures our decoder against.
 
 use std::hint::black_box;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! libipt's instructions and events to transfers: one segment.
 //!
-//! libipt says where an instruction was, not where it led: that is the address of the next one, or of the event that
-//! comes first.  So the last instruction is kept until its successor is known.
+//! libipt says where an instruction was, not where it led: that is the address of the next one, or of the
+//! event that comes first. So the last instruction is kept until its successor is known.
 
 mod loss;
 mod psb;
@@ -53,8 +53,8 @@ pub(crate) fn decode_segment(context: &Context<'_>, segment: &Segment<'_>) -> Se
     SegmentOutput { stretches: flow.stretches, overflows: flow.overflows, ..SegmentOutput::default() }
 }
 
-/// Nothing of the packets is missing behind a run at whose end the kernel lost data: they are whole, and tracing is off.
-/// libipt is asked for that first, because it can go on behind it only in one run.
+/// Nothing of the packets is missing behind a run at whose end the kernel lost data: they are whole, and
+/// tracing is off. libipt is asked for that first, because it can go on behind it only in one run.
 fn is_pause(context: &Context<'_>, segment: &Segment<'_>, run: &Run<'_>) -> bool {
     if run.cut != Some(GapCause::Truncated) || run.pauses.len() >= MAX_PAUSES {
         return false;

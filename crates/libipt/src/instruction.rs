@@ -17,7 +17,8 @@ pub(crate) fn branch_kind(insn: &Insn) -> Option<BranchKind> {
     })
 }
 
-/// How control left with this instruction; `None` if it is no branch: it ran on past the end of the IP filter's range.
+/// How control left with this instruction; `None` if it is no branch: it ran on past the end of the IP
+/// filter's range.
 pub(crate) fn end_kind(insn: &Insn) -> Option<EndKind> {
     match insn.iclass {
         class::FAR_CALL | class::FAR_RETURN | class::FAR_JUMP => Some(EndKind::Syscall),
@@ -30,8 +31,8 @@ pub(crate) fn next_ip(insn: &Insn) -> Avma {
     Avma(insn.ip).plus(insn.size.into())
 }
 
-/// libipt does not say which calls and jumps are indirect: `FF /2` to `/5` are, behind legacy prefixes and REX (SDM
-/// volume 2, "CALL", "JMP").
+/// libipt does not say which calls and jumps are indirect: `FF /2` to `/5` are, behind legacy prefixes and
+/// REX (SDM volume 2, "CALL", "JMP").
 fn is_indirect(insn: &Insn) -> bool {
     let opcode = insn.raw.iter().take(insn.size.into()).find(|byte| !is_prefix(**byte));
     opcode == Some(&0xff)

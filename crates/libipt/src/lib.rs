@@ -5,11 +5,13 @@
 //!     --flow--> TraceEvent --> Stretch (decoder), joined per thread as ours are
 //! ```
 //!
-//! libipt's are the packets, IP and return compression, the walk over the code (with its own instruction decoder) and
-//! the time.  Ours, and so no second opinion, are the code bytes, where a buffer may be cut, which thread runs when
-//! tracing starts, and the order of threads.  `docs/testing.md` lists what libipt cannot know.
+//! libipt's are the packets, IP and return compression, the walk over the code (with its own instruction
+//! decoder) and the time. Ours, and so no second opinion, are the code bytes, where a buffer may be cut,
+//! which thread runs when tracing starts, and the order of threads. `docs/testing.md` lists what libipt
+//! cannot know.
 //!
-//! libipt gives a time without a bound on its error; the bounds of an event are the on-CPU stretch of its thread.
+//! libipt gives a time without a bound on its error; the bounds of an event are the on-CPU stretch of its
+//! thread.
 //!
 //! Without the feature `system` this crate is empty, and nothing of libipt need be installed.
 #![cfg(feature = "system")]
@@ -67,8 +69,8 @@ impl SegmentDecoder for Libipt {
         flow::decode_segment(context, segment)
     }
 
-    /// From PSB to PSB: the trace unit's stack for compressed returns is empty behind each (SDM, "RET Compression"), and
-    /// libipt's only where it starts.  Nor does it go on after an error before a PSB.
+    /// From PSB to PSB: the trace unit's stack for compressed returns is empty behind each (SDM, "RET
+    /// Compression"), and libipt's only where it starts. Nor does it go on after an error before a PSB.
     fn segment_bytes(&self, _: u64) -> u64 {
         1
     }

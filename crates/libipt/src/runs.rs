@@ -32,7 +32,8 @@ impl Run<'_> {
     }
 }
 
-/// Longer than any PSB period: what is longer has lost its PSBs, and its events would be in memory until it ends.
+/// Longer than any PSB period: what is longer has lost its PSBs, and its events would be in memory until it
+/// ends.
 const MAX_BYTES: u64 = 1 << 24;
 
 /// The runs of a segment, up to its end; cut at holes, where the kernel lost data, and where it is too long.

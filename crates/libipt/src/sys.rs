@@ -1,9 +1,9 @@
-//! The one module that calls C: libipt's instruction flow decoder behind a safe interface, and its block decoder in
-//! [`blocks`].
+//! The one module that calls C: libipt's instruction flow decoder behind a safe interface, and its block
+//! decoder in [`blocks`].
 //!
-//! What makes it safe: the trace bytes and the memory callback's context are borrowed for `'a` and live as long as
-//! the decoder that points to them; libipt's decoders only read the bytes; all that C writes goes to values that the
-//! caller owns, with their sizes; a decoder is used by one thread at a time.
+//! What makes it safe: the trace bytes and the memory callback's context are borrowed for `'a` and live as
+//! long as the decoder that points to them; libipt's decoders only read the bytes; all that C writes goes to
+//! values that the caller owns, with their sizes; a decoder is used by one thread at a time.
 #![allow(unsafe_code, reason = "calls into C")]
 
 mod blocks;
@@ -109,7 +109,8 @@ impl<'a> InsnDecoder<'a> {
         let bytes = trace.as_ptr_range();
         (config.begin, config.end) = (bytes.start.cast_mut(), bytes.end.cast_mut());
         let memory = Box::new(memory);
-        // SAFETY: `config` has its size in it and is copied; the bytes outlive the decoder (`'a`), which only reads.
+        // SAFETY: `config` has its size in it and is copied; the bytes outlive the decoder (`'a`), which only
+        // reads.
         let raw = NonNull::new(unsafe { pt_insn_alloc_decoder(&raw const config) })?;
         let decoder = Self { raw, memory };
         let context: *const Memory<'a> = &raw const *decoder.memory;

@@ -34,8 +34,8 @@ pub(crate) struct OnCpu {
 }
 
 impl OnCpu {
-    /// The stretch in which `running` is on its CPU at `at`, or comes to it next: libipt's time is that of the last
-    /// packet before, which may lie before the switch.
+    /// The stretch in which `running` is on its CPU at `at`, or comes to it next: libipt's time is that of
+    /// the last packet before, which may lie before the switch.
     pub(crate) fn around(context: &Context<'_>, running: Running, at: Ns) -> Self {
         let (first, last) = context.recording.time_span.unwrap_or((Ns(0), Ns::MAX));
         let away = context.schedule.thread(running.tid).map_or(&[][..], |life| &life.off_cpu);

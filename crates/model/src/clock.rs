@@ -6,7 +6,8 @@
 pub struct Tsc(pub u64);
 
 impl Tsc {
-    /// The value whose low 56 bits are given, nearest to `near`: a TSC packet has no more (SDM, "TSC Packet").
+    /// The value whose low 56 bits are given, nearest to `near`: a TSC packet has no more (SDM, "TSC
+    /// Packet").
     #[must_use]
     pub const fn of_packet(low_56: u64, near: Self) -> Self {
         const WRAP: u64 = 1 << 56;
@@ -39,8 +40,8 @@ impl Ns {
 
 /// When something happened: the truth lies in `[lo, hi]`, the best guess is `point`.
 ///
-/// `lo <= point <= hi`, and neither `lo` nor `point` runs backwards within a thread.  `hi` may: what comes from another
-/// stretch of the trace does not bound what was before.
+/// `lo <= point <= hi`, and neither `lo` nor `point` runs backwards within a thread. `hi` may: what comes
+/// from another stretch of the trace does not bound what was before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventTime {
     /// The earliest that it can have been.
@@ -78,7 +79,8 @@ pub struct TscClock {
 
 impl TscClock {
     /// perf's time of a TSC value, rounded down: `zero + (quot * mult) + ((rem * mult) >> shift)`, as
-    /// `tsc_to_perf_time` in tools/perf/util/tsc.c has it; but it does not wrap: a later TSC is never earlier.
+    /// `tsc_to_perf_time` in tools/perf/util/tsc.c has it; but it does not wrap: a later TSC is never
+    /// earlier.
     #[must_use]
     #[inline]
     pub fn to_ns(self, tsc: Tsc) -> Ns {
@@ -93,7 +95,8 @@ impl TscClock {
         })
     }
 
-    /// The same conversion for TSC values from `origin` to `span` ticks behind it; `None` if that does not fit 64 bits.
+    /// The same conversion for TSC values from `origin` to `span` ticks behind it; `None` if that does not
+    /// fit 64 bits.
     #[must_use]
     pub fn behind(self, origin: Tsc, span: u64) -> Option<ClockBehind> {
         let fraction = 1_u128.checked_shl(self.shift.into())? - 1;

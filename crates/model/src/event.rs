@@ -57,8 +57,8 @@ pub enum BranchKind {
     IndirectJump,
     /// Taken conditional jump.
     ConditionalJump,
-    /// A transaction (TSX) was aborted: control goes to its abort handler.  `from` is the next instruction that would
-    /// have run.
+    /// A transaction (TSX) was aborted: control goes to its abort handler. `from` is the next instruction
+    /// that would have run.
     Abort,
 }
 
@@ -103,8 +103,8 @@ pub enum EndKind {
     Branch(BranchKind),
     /// Execution ran on past the end of the IP filter's range.
     FallThrough,
-    /// The end of kernel code without text, inside the IP filter: `from` is the last address in it that is known, that of
-    /// its start or of a PSB.
+    /// The end of kernel code without text, inside the IP filter: `from` is the last address in it that is
+    /// known, that of its start or of a PSB.
     Skipped,
 }
 
@@ -217,8 +217,8 @@ pub trait EventSink {
     /// out unless all branches were asked for.
     fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]);
 
-    /// [`Self::events`] that were digested before.  The first `changed` of them have other times since: they were earlier than
-    /// what came before.
+    /// [`Self::events`] that were digested before. The first `changed` of them have other times since: they
+    /// were earlier than what came before.
     fn digested(
         &mut self,
         pid: Pid,
@@ -231,14 +231,14 @@ pub trait EventSink {
         self.events(pid, tid, space, events);
     }
 
-    /// The functions that it asks about: calls that returned, and that none of them had to do with, may be left out.
-    /// `None`: everything counts.
+    /// The functions that it asks about: calls that returned, and that none of them had to do with, may be
+    /// left out. `None`: everything counts.
     fn asks_about(&self) -> Option<FunctionSet> {
         None
     }
 
-    /// The trace unit overflowed `count` times more in a buffer of `owner`, wherever in it: each OVF packet counts once, also inside
-    /// of a gap of another cause.
+    /// The trace unit overflowed `count` times more in a buffer of `owner`, wherever in it: each OVF packet
+    /// counts once, also inside of a gap of another cause.
     fn overflows(&mut self, owner: AuxOwner, count: u64) {
         let _ = (owner, count);
     }

@@ -26,15 +26,16 @@ impl IpFilter {
 
     /// Whether code of a file was traced; `None` if the filter says nothing of any file.
     ///
-    /// The kernel compares files, not paths.  A container's program says its own path when it maps the file, while the filter has
-    /// that of the host: `/usr/bin/x`, and `/var/lib/docker/overlay2/1/merged/usr/bin/x`.
+    /// The kernel compares files, not paths. A container's program says its own path when it maps the file,
+    /// while the filter has that of the host: `/usr/bin/x`, and
+    /// `/var/lib/docker/overlay2/1/merged/usr/bin/x`.
     #[must_use]
     pub fn covers(&self, path: &str, offset: FileOffset) -> Option<bool> {
         self.has(|r| r.path.ends_with(path) && (r.start..r.end).contains(&offset.0))
     }
 
-    /// Whether any code of a file was traced; `None` if the filter says nothing of any file.  Paths are compared as by
-    /// [`Self::covers`].
+    /// Whether any code of a file was traced; `None` if the filter says nothing of any file. Paths are
+    /// compared as by [`Self::covers`].
     #[must_use]
     pub fn has_file(&self, path: &str) -> Option<bool> {
         self.has(|r| r.path.ends_with(path))

@@ -166,7 +166,8 @@ pub struct CpuModel {
     pub stepping: u32,
 }
 
-/// What is to be added to the recording's times to get those of another clock; `None`: the recording does not say.
+/// What is to be added to the recording's times to get those of another clock; `None`: the recording does not
+/// say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockOffsets {
     /// CLOCK_MONOTONIC.
@@ -175,8 +176,8 @@ pub struct ClockOffsets {
     pub realtime_ns: Option<i64>,
 }
 
-/// Which CPUs a recording is of.  Empty where buffers are those of threads, which go wherever their threads go, or where the
-/// recording does not say.
+/// Which CPUs a recording is of. Empty where buffers are those of threads, which go wherever their threads
+/// go, or where the recording does not say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuCoverage {
     /// Trace was recorded on these.
@@ -194,7 +195,8 @@ impl CpuCoverage {
         !self.traced.is_empty() && !self.traced.contains(&cpu)
     }
 
-    /// There were CPUs of which the recording knows nothing: a thread that has run on one looks as if it had slept.
+    /// There were CPUs of which the recording knows nothing: a thread that has run on one looks as if it had
+    /// slept.
     #[must_use]
     pub fn is_partial(&self) -> bool {
         let known = self.traced.union(&self.watched).count();
@@ -212,8 +214,8 @@ pub struct Damage {
 }
 
 impl Recording<'_> {
-    /// Where the IP filter's range in the kernel starts, if it has one: perf writes it as `filter 0xADDRESS/0xSIZE`,
-    /// without a file.
+    /// Where the IP filter's range in the kernel starts, if it has one: perf writes it as `filter
+    /// 0xADDRESS/0xSIZE`, without a file.
     #[must_use]
     pub fn kernel_filter(&self) -> Option<Avma> {
         let address = |filter: &str| {
@@ -250,9 +252,11 @@ pub struct Recording<'a> {
     pub kernel_release: Option<String>,
     /// The name of the machine that was recorded on (`uname -n`), if the recording has it.
     pub hostname: Option<String>,
-    /// Symbols of that kernel, as `/proc/kallsyms` has them: those that its stacks in the recording need; may be empty.
+    /// Symbols of that kernel, as `/proc/kallsyms` has them: those that its stacks in the recording need; may
+    /// be empty.
     pub kernel_symbols: String,
-    /// The scheduler's events were timed by another clock, which was joined to perf's: how far off their times may be, in ns.
+    /// The scheduler's events were timed by another clock, which was joined to perf's: how far off their
+    /// times may be, in ns.
     pub sched_apart_ns: Option<u64>,
     /// The command line that was recorded with, if known.
     pub command_line: Vec<String>,

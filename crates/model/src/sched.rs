@@ -6,7 +6,8 @@
 //!         |      blocked       |        runnable         |
 //!         |<- where it waits   |<- on whose time, from which stack
 //! ```
-//! A recorder takes them as [`SchedEvent`]s; in a recording they are samples of the tracepoints of these names.
+//! A recorder takes them as [`SchedEvent`]s; in a recording they are samples of the tracepoints of these
+//! names.
 
 use crate::address::Avma;
 use crate::probed::WakerSeen;

@@ -33,8 +33,8 @@ pub struct ThreadLife {
     pub attached_late: bool,
     /// EXIT.
     pub died: Option<Ns>,
-    /// The number was given to another thread: times from a death until the next birth.  What is before `died` and behind
-    /// `born` but in none of these is the life of one or the other.
+    /// The number was given to another thread: times from a death until the next birth. What is before `died`
+    /// and behind `born` but in none of these is the life of one or the other.
     pub dead: Vec<(Ns, Ns)>,
     /// Off-CPU intervals by time; empty if there are no switch records.
     pub off_cpu: Vec<OffCpu>,
@@ -61,8 +61,8 @@ impl ThreadLife {
         }
     }
 
-    /// From its birth until it was traced (or died), where it may have run without.  Not of a number that several threads
-    /// had.
+    /// From its birth until it was traced (or died), where it may have run without. Not of a number that
+    /// several threads had.
     #[must_use]
     pub fn not_yet_attached(&self) -> Option<(Ns, Ns)> {
         let born = self.born.filter(|_| self.attached_late && self.dead.is_empty())?;
@@ -102,7 +102,8 @@ impl Schedule {
         self.has_switches
     }
 
-    /// The recording has events of threads being woken: how long they slept, and how long they waited for a CPU then, is known.
+    /// The recording has events of threads being woken: how long they slept, and how long they waited for a
+    /// CPU then, is known.
     #[must_use]
     pub fn has_wakeups(&self) -> bool {
         self.has_wakeups
@@ -196,7 +197,8 @@ impl Schedule {
                 if let (Some(waiting), Some(time)) = (waiting, record.time)
                     && prev.0 != 0
                 {
-                    // It may be the first that is heard of the thread: samples come a little before switch records.
+                    // It may be the first that is heard of the thread: samples come a little before switch
+                    // records.
                     let pid = record.pid.unwrap_or(Pid(prev.0));
                     let life = self.threads.entry(*prev);
                     let life = life.or_insert_with(|| ThreadLife { pid, ..ThreadLife::default() });
@@ -248,8 +250,8 @@ impl Schedule {
         }
     }
 
-    /// A thread's own record of its death.  Its events are gone by then, so it is not seen to leave its CPU; records of whole
-    /// CPUs see it leave, but it may have no number any more.
+    /// A thread's own record of its death. Its events are gone by then, so it is not seen to leave its CPU;
+    /// records of whole CPUs see it leave, but it may have no number any more.
     fn dies(&mut self, tid: Tid, record: &SidebandRecord) {
         let Some((cpu, time)) = record.cpu.zip(record.time) else { return };
         let open = self.cpus.entry(cpu).or_default().open();
@@ -258,8 +260,8 @@ impl Schedule {
         }
     }
 
-    /// A thread that is not the first of its process executes a program: the first one has died, and it has that one's number
-    /// from now on (`de_thread` in fs/exec.c), without a FORK.
+    /// A thread that is not the first of its process executes a program: the first one has died, and it has
+    /// that one's number from now on (`de_thread` in fs/exec.c), without a FORK.
     fn takes_number(&mut self, pid: Pid, tid: Tid, record: &SidebandRecord) {
         if self.thread(tid).is_none_or(|life| life.died.is_none()) {
             return;

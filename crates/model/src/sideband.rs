@@ -50,8 +50,8 @@ pub struct Mmap {
     pub path: String,
     /// Build id, if the record (or the header's table) has one.
     pub build_id: Option<BuildId>,
-    /// Which file it was, in records that have no build id in its place.  Its generation is left out: perf writes 0 of
-    /// what was mapped before it came, and no system call tells it.
+    /// Which file it was, in records that have no build id in its place. Its generation is left out: perf
+    /// writes 0 of what was mapped before it came, and no system call tells it.
     pub inode: Option<Inode>,
     /// Can be executed (`PROT_EXEC`; MMAP records without the data bit).
     pub executable: bool,
@@ -62,7 +62,8 @@ pub struct Mmap {
 /// The body of one sideband record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sideband {
-    /// MMAP, MMAP2.  In a box: there are far more switches than mappings, and a server's are kept by the million.
+    /// MMAP, MMAP2. In a box: there are far more switches than mappings, and a server's are kept by the
+    /// million.
     Mmap(Box<Mmap>),
     /// COMM; `exec`: the name changed because the process executed a new program.
     Comm {
@@ -131,7 +132,8 @@ pub enum Sideband {
         /// Thread.
         tid: Tid,
     },
-    /// The events of this thread were opened while it ran: ID_INDEX names them behind the recording's first time.
+    /// The events of this thread were opened while it ran: ID_INDEX names them behind the recording's first
+    /// time.
     AttachedLate {
         /// Thread.
         tid: Tid,

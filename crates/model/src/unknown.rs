@@ -9,8 +9,8 @@ pub enum NoTimes {
     TscOff,
     /// There should be TSC packets (`tsc=1`), and there is none.
     NoTscPackets,
-    /// Nothing says what a TSC is in perf's clock: the kernel does not where its own clock is not the TSC, and where perf was
-    /// given a clock (`-k`).
+    /// Nothing says what a TSC is in perf's clock: the kernel does not where its own clock is not the TSC,
+    /// and where perf was given a clock (`-k`).
     NoClock,
 }
 

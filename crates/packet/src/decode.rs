@@ -124,8 +124,9 @@ pub fn decode_mtc(bytes: &[u8]) -> Option<u8> {
     }
 }
 
-/// The packet at the start of `bytes` if it is a flow packet of those that most of a trace is, and its length.  `None`: it is
-/// another one, or the bytes are too few to tell.  To decode a TIP twice gives the same address twice.
+/// The packet at the start of `bytes` if it is a flow packet of those that most of a trace is, and its
+/// length. `None`: it is another one, or the bytes are too few to tell. To decode a TIP twice gives the same
+/// address twice.
 ///
 /// Each kind knows its length: where the next packet starts waits for no table.
 #[inline(always)]

@@ -23,7 +23,8 @@ const TIP_PGE: u8 = 0x11;
 const TIP_PGD: u8 = 0x01;
 const MODE_LEN: usize = 2;
 
-/// The packet at the start of `bytes`, of which there are as many as any packet has, if it is one of those, and the bytes behind it.
+/// The packet at the start of `bytes`, of which there are as many as any packet has, if it is one of those,
+/// and the bytes behind it.
 #[inline(always)]
 #[must_use]
 pub fn decode_filtered<'a>(bytes: &'a [u8], last_ip: &mut LastIp) -> Option<(Filtered, &'a [u8])> {
@@ -46,8 +47,9 @@ pub fn decode_filtered<'a>(bytes: &'a [u8], last_ip: &mut LastIp) -> Option<(Fil
     Some((packet, &bytes[len..]))
 }
 
-/// Where tracing starts by the packets at the start of `bytes`, if they are the TIP.PGE of [`Filtered`], with or without the MODE.Exec
-/// before it: the address, how many bytes are before the TIP.PGE, and how many both have.
+/// Where tracing starts by the packets at the start of `bytes`, if they are the TIP.PGE of [`Filtered`], with
+/// or without the MODE.Exec before it: the address, how many bytes are before the TIP.PGE, and how many both
+/// have.
 #[inline(always)]
 #[must_use]
 pub fn decode_start(bytes: &[u8], last_ip: &mut LastIp) -> Option<(u64, usize, usize)> {
@@ -56,8 +58,8 @@ pub fn decode_start(bytes: &[u8], last_ip: &mut LastIp) -> Option<(u64, usize, u
     Some((ip, before, before + len))
 }
 
-/// Where tracing ends by the packet at the start of `bytes`, if it is the TIP.PGD of [`Filtered`] with an address: the address, and
-/// its length.
+/// Where tracing ends by the packet at the start of `bytes`, if it is the TIP.PGD of [`Filtered`] with an
+/// address: the address, and its length.
 #[inline(always)]
 #[must_use]
 pub fn decode_end(bytes: &[u8], last_ip: &mut LastIp) -> Option<(u64, usize)> {

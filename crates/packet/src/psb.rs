@@ -5,8 +5,9 @@ pub const PSB: [u8; 16] = [2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82,
 
 /// The offset of the first PSB in `bytes` at or behind `from`.
 ///
-/// No packet's payload can hold a PSB (SDM "PSB Packet"), but packets before one may end in `02 82`: a CYC of 63 cycles
-/// and a TNT `NNNNNT`, for one.  Nothing behind a PSB starts with these bytes, so the last sixteen of a run are it.
+/// No packet's payload can hold a PSB (SDM "PSB Packet"), but packets before one may end in `02 82`: a CYC of
+/// 63 cycles and a TNT `NNNNNT`, for one. Nothing behind a PSB starts with these bytes, so the last sixteen
+/// of a run are it.
 #[must_use]
 pub fn find_psb(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = find_run(bytes, from)?;

@@ -16,8 +16,8 @@
 //! +--------------------------+
 //! ```
 //!
-//! `perf record --threads` and `--kcore` make a directory, in which the file `data` is as above and `data.N` are records
-//! only.
+//! `perf record --threads` and `--kcore` make a directory, in which the file `data` is as above and `data.N`
+//! are records only.
 //!
 //! [`File::open`] maps the file; [`File::recording`] walks the records once and returns a
 //! [`model::Recording`] whose trace bytes are slices of the mapping.  Payloads are stepped over, never

@@ -1,12 +1,13 @@
 //! Opens the events of all threads and maps their buffers, while threads come and go.
 //!
-//! A thread that is created meanwhile has inherited some of the events of its creator: those that were open by then.  So threads
-//! are listed again until there are no new ones, and each new one gets what it has not: a second event of the trace on the same
-//! thread and CPU the kernel refuses (EBUSY).  The sideband has no such rule, but is opened before the trace: who has inherited
-//! the trace has inherited the sideband.
+//! A thread that is created meanwhile has inherited some of the events of its creator: those that were open
+//! by then. So threads are listed again until there are no new ones, and each new one gets what it has not: a
+//! second event of the trace on the same thread and CPU the kernel refuses (EBUSY). The sideband has no such
+//! rule, but is opened before the trace: who has inherited the trace has inherited the sideband.
 //!
-//! Where only some CPUs are traced there is sideband of all the others, too: a thread that runs there must not look as if it slept.
-//! A thread that is created meanwhile may have that twice; its records are doubled then, and say the same.
+//! Where only some CPUs are traced there is sideband of all the others, too: a thread that runs there must
+//! not look as if it slept. A thread that is created meanwhile may have that twice; its records are doubled
+//! then, and say the same.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -124,8 +125,9 @@ impl Opener {
                 })?;
             }
             let (opened, gone) = count(&halves);
-            // All new ones have inherited everything, and so will those that are yet to come.  Of one that has gone nobody
-            // knows: it may have had nothing, and so has what it created.  But a server may create such for ever.
+            // All new ones have inherited everything, and so will those that are yet to come. Of one that has
+            // gone nobody knows: it may have had nothing, and so has what it created. But a server may create
+            // such for ever.
             if opened == before.0 && (gone == before.1 || lists >= LISTS_MAX) {
                 break;
             }
@@ -298,8 +300,8 @@ impl Half {
     }
 }
 
-/// All of them; each buffer, of so many, begins with another one: to open an event locks what its thread has, and workers that
-/// went the same way would wait for each other at every thread.
+/// All of them; each buffer, of so many, begins with another one: to open an event locks what its thread has,
+/// and workers that went the same way would wait for each other at every thread.
 fn starting_at(tids: &[Tid], index: u32, buffers: usize) -> impl Iterator<Item = Tid> {
     let start = index as usize * tids.len() / buffers.max(1);
     tids.iter().cycle().skip(start).take(tids.len()).copied()

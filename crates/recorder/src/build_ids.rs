@@ -13,7 +13,8 @@ use crate::snapshot::BuildIdOf;
 /// What is known so far.
 pub(crate) struct BuildIds<'a> {
     read: BuildIdOf<'a>,
-    /// By device and inode as `stat` has them: unlike those of mappings they are a file's own on every file system.
+    /// By device and inode as `stat` has them: unlike those of mappings they are a file's own on every file
+    /// system.
     known: Mutex<BTreeMap<(u64, u64), Option<BuildId>>>,
 }
 

@@ -23,8 +23,9 @@ pub(crate) fn raise_limit() -> u64 {
 
 /// Makes the table of open files as large as so many more need it, in one step.
 ///
-/// By itself it doubles whenever it is full, and in a process with threads each time waits until no CPU looks at the old one
-/// any more (`expand_fdtable` in fs/file.c): 10 ms and more, for every one of eight steps to 16,000 events.
+/// By itself it doubles whenever it is full, and in a process with threads each time waits until no CPU looks
+/// at the old one any more (`expand_fdtable` in fs/file.c): 10 ms and more, for every one of eight steps to
+/// 16,000 events.
 pub(crate) fn make_room(count: u64) {
     let last = i32::try_from(count).unwrap_or(i32::MAX);
     // Where that is not possible the table grows as it does.

@@ -30,9 +30,10 @@ use crate::sys::{Ring, tsc};
 /// AUXTRACE payloads have whole words (perf's PERF_AUXTRACE_RECORD_ALIGNMENT): zeros are PAD packets.
 const PAYLOAD_ALIGNMENT: u64 = 8;
 
-/// The hardware stops at the end of the region in front of the one that the tail is in (pt_buffer_reset_markers in
-/// arch/x86/events/intel/pt.c), and a region is up to half of the buffer (a watermark, since Linux 5.13): so much may be free of
-/// one that is full.  To enable what is enabled does no harm.
+/// The hardware stops at the end of the region in front of the one that the tail is in
+/// (pt_buffer_reset_markers in arch/x86/events/intel/pt.c), and a region is up to half of the buffer (a
+/// watermark, since Linux 5.13): so much may be free of one that is full. To enable what is enabled does no
+/// harm.
 const FREE_SHARE: u64 = 2;
 
 /// What all drains share.
@@ -47,7 +48,8 @@ pub(crate) struct Shared<'a> {
     /// Records are read at least so often.
     pub(crate) tick: Duration,
     pub(crate) rounds: Rounds,
-    /// When the window was over, in perf's clock, from when on nothing is enabled any more; [`Ns::MAX`]: it is not.
+    /// When the window was over, in perf's clock, from when on nothing is enabled any more; [`Ns::MAX`]: it
+    /// is not.
     pub(crate) ended_at: AtomicU64,
 }
 
@@ -93,10 +95,11 @@ struct Drained {
 
 /// After which passes to enable what the kernel has disabled because the buffer was full.
 ///
-/// It disables an event a little later than it says that the buffer was full: so once more behind the next pass.  And if the event had
-/// left its CPU by then, it does so at that event's next wake-up, whenever that is, with an AUX record like any other
-/// (`pending_disable`, perf_pending_disable in kernel/events/core.c): so behind each pass that has read trace, from the first time on
-/// that the buffer was full.  To enable what is enabled does no harm.
+/// It disables an event a little later than it says that the buffer was full: so once more behind the next
+/// pass. And if the event had left its CPU by then, it does so at that event's next wake-up, whenever that
+/// is, with an AUX record like any other (`pending_disable`, perf_pending_disable in kernel/events/core.c):
+/// so behind each pass that has read trace, from the first time on that the buffer was full. To enable what
+/// is enabled does no harm.
 #[derive(Debug, Default)]
 struct Enables {
     /// The buffer has been full.
@@ -145,7 +148,8 @@ impl<'a> Drain<'a> {
         let mut all = self.shared.events.lock().unwrap_or_else(PoisonError::into_inner);
         all.push(Arc::clone(&events));
         drop(all);
-        // Whoever ends the window says so first, and then disables all that are known: one of us sees the other.
+        // Whoever ends the window says so first, and then disables all that are known: one of us sees the
+        // other.
         if self.shared.is_ending() {
             events.disable_trace();
             events.disable_sideband();
@@ -300,8 +304,8 @@ impl Drained {
         bytes
     }
 
-    /// A buffer that is full to the last byte but one (`CIRC_SPACE` in perf_aux_output_begin) disables the event without a word;
-    /// this says it in the kernel's place.
+    /// A buffer that is full to the last byte but one (`CIRC_SPACE` in perf_aux_output_begin) disables the
+    /// event without a word; this says it in the kernel's place.
     fn tell_that_it_was_full(&mut self, head: u64, shared: &Shared<'_>) {
         self.losses.full += 1;
         let (cpu, tid) = match self.events.owner {

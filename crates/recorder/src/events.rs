@@ -1,7 +1,7 @@
 //! The events of a recording: the trace, and the sideband on a dummy event of its own.
 //!
-//! The sideband is not on the trace's event, which the kernel disables when its buffer is full: whoever is switched out then,
-//! or maps a file, is recorded all the same.
+//! The sideband is not on the trace's event, which the kernel disables when its buffer is full: whoever is
+//! switched out then, or maps a file, is recorded all the same.
 
 use model::{AuxOwner, Tid};
 use perfdata::write::{Attr, PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
@@ -14,12 +14,13 @@ pub(crate) const TRACE: usize = 0;
 /// See [`TRACE`].
 pub(crate) const SIDEBAND: usize = 1;
 
-/// A buffer of trace is to be read when this part of it is full: early enough to be read before all of it is, seldom enough to
-/// cost nothing.
+/// A buffer of trace is to be read when this part of it is full: early enough to be read before all of it is,
+/// seldom enough to cost nothing.
 const WATERMARK_SHARE: u64 = 4;
-/// The same where a buffer is of two regions whatever the watermark ([`KernelCan::regions_by_watermark`]): the driver puts its
-/// interrupt at the end of the region in front of the one that the watermark is in (`pt_buffer_reset_markers`), and in front
-/// of the first half there is none but the last, where all is full already.
+/// The same where a buffer is of two regions whatever the watermark ([`KernelCan::regions_by_watermark`]):
+/// the driver puts its interrupt at the end of the region in front of the one that the watermark is in
+/// (`pt_buffer_reset_markers`), and in front of the first half there is none but the last, where all is full
+/// already.
 const WATERMARK_SHARE_OF_HALVES: u64 = 2;
 
 /// What the kernel's perf can do that is younger than Intel PT.
@@ -32,7 +33,8 @@ pub struct KernelCan {
 }
 
 impl KernelCan {
-    /// Regions of a buffer are as large as its watermark (`rb_alloc_aux`): since 5.13, as what is known of it.
+    /// Regions of a buffer are as large as its watermark (`rb_alloc_aux`): since 5.13, as what is known of
+    /// it.
     const fn regions_by_watermark(self) -> bool {
         self.inherit_by_threads
     }

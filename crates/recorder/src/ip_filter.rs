@@ -40,7 +40,8 @@ pub fn for_kernel(ranges: &[IpRange]) -> String {
     joined(ranges, |range| range.file.to_string_lossy().into_owned())
 }
 
-/// Ranges, for the recording: perf and our reader look for the names of the mappings.  Files of one name are one there.
+/// Ranges, for the recording: perf and our reader look for the names of the mappings. Files of one name are
+/// one there.
 #[must_use]
 pub fn for_recording(ranges: &[IpRange]) -> String {
     joined(ranges, |range| range.mapped_as.clone())
@@ -73,7 +74,8 @@ pub fn file_of_mapping(proc: &Proc, pid: Pid, line: &MapsLine) -> Option<PathBuf
     files.find(|path| overlay_is_mapped || is_mapped(path, line))
 }
 
-/// The file that a program will be executed from, by a path that the kernel's filters can use; `None` if there is none.
+/// The file that a program will be executed from, by a path that the kernel's filters can use; `None` if
+/// there is none.
 #[must_use]
 pub fn file_of_program(proc: &Proc, path: &Path) -> Option<PathBuf> {
     let path = fs::canonicalize(path).ok()?;

@@ -1,7 +1,8 @@
 //! Whether the kernel takes perf's time from the TSC: only then do the TSC values of a trace have a time.
 //!
-//! The clocksource does not decide that (`/sys/devices/system/clocksource`) but the scheduler's clock, which must be native and
-//! stable (`arch_perf_update_userpage` in arch/x86/events/core.c).  So it is the kernel that is asked.
+//! The clocksource does not decide that (`/sys/devices/system/clocksource`) but the scheduler's clock, which
+//! must be native and stable (`arch_perf_update_userpage` in arch/x86/events/core.c). So it is the kernel
+//! that is asked.
 
 use std::io;
 

@@ -18,8 +18,8 @@
 //! sys         system calls and mapped rings: the only `unsafe`
 //! ```
 //!
-//! The decoder never sees any of this: recorder and decoder meet in the file.  Nothing here prints, exits or reads the
-//! environment.  `docs/recording.md` says why things are as they are.
+//! The decoder never sees any of this: recorder and decoder meet in the file. Nothing here prints, exits or
+//! reads the environment. `docs/recording.md` says why things are as they are.
 
 mod attach;
 mod build_ids;

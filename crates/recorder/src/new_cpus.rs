@@ -1,5 +1,6 @@
-//! CPUs that are switched on in the window.  There are no events on them, and a thread that works there looks as if it slept.  So
-//! the file says that their records were lost, from when they were not yet there on, and reports have gaps.
+//! CPUs that are switched on in the window. There are no events on them, and a thread that works there looks
+//! as if it slept. So the file says that their records were lost, from when they were not yet there on, and
+//! reports have gaps.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,6 @@
-//! A file that comes to be beside its place, and takes it when nothing can go wrong any more (a recording: when the window begins):
-//! until then what was there stays what it is, and where something goes wrong nothing new is left.
+//! A file that comes to be beside its place, and takes it when nothing can go wrong any more (a recording:
+//! when the window begins): until then what was there stays what it is, and where something goes wrong
+//! nothing new is left.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};

@@ -1,5 +1,6 @@
-//! Threads that are born while each thread has a buffer of its own: the kernel lets none inherit events with such buffers, so
-//! they are opened when their creator's FORK record is read.  What they did before is a gap, `not yet attached`.
+//! Threads that are born while each thread has a buffer of its own: the kernel lets none inherit events with
+//! such buffers, so they are opened when their creator's FORK record is read. What they did before is a gap,
+//! `not yet attached`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -40,7 +41,8 @@ struct Known {
 }
 
 impl Known {
-    /// A thread was born.  One of its number that was refused before that has ended: nothing else tells of its end.
+    /// A thread was born. One of its number that was refused before that has ended: nothing else tells of its
+    /// end.
     fn born(&mut self, tid: Tid, time: Ns) {
         if self.refused.get(&tid).is_some_and(|refused| *refused < time) {
             self.refused.remove(&tid);

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Where the file at `path` may be, the upper layer first; empty if it is on no overlay.  `mounts` is a `mountinfo`.
+/// Where the file at `path` may be, the upper layer first; empty if it is on no overlay. `mounts` is a
+/// `mountinfo`.
 pub(crate) fn layers(mounts: &str, path: &Path) -> Vec<PathBuf> {
     // The mount that is farthest down the path holds it; of two at one place the later one.
     let overlays = mounts.lines().filter_map(Mount::parse).filter(|mount| path.starts_with(&mount.point));
@@ -26,8 +27,8 @@ pub(crate) fn layers(mounts: &str, path: &Path) -> Vec<PathBuf> {
     absolute.map(|layer| layer.join(inside)).collect()
 }
 
-/// The layers of a `lowerdir`: between colons, of which two stand in front of those that have only data; a colon of a name has a
-/// backslash.
+/// The layers of a `lowerdir`: between colons, of which two stand in front of those that have only data; a
+/// colon of a name has a backslash.
 fn listed(list: &str) -> Vec<PathBuf> {
     let mut layers = vec![String::new()];
     let mut letters = list.chars();
@@ -43,8 +44,9 @@ fn listed(list: &str) -> Vec<PathBuf> {
     layers.into_iter().filter(|layer| !layer.is_empty()).map(PathBuf::from).collect()
 }
 
-/// Where a layer is.  Docker and containerd mount from the directory that has all layers, if their names are long, and name them
-/// from there (`l/ABC`, `12/fs`).  Their upper directory is as far below it (`ID/diff`, `13/fs`).
+/// Where a layer is. Docker and containerd mount from the directory that has all layers, if their names are
+/// long, and name them from there (`l/ABC`, `12/fs`). Their upper directory is as far below it (`ID/diff`,
+/// `13/fs`).
 fn resolved(layer: PathBuf, anchors: &[PathBuf]) -> Option<PathBuf> {
     if layer.is_absolute() {
         return Some(layer);

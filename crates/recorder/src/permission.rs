@@ -11,7 +11,8 @@ pub(crate) const CAP_PERFMON: u64 = 1 << 38;
 pub(crate) const CAP_BPF: u64 = 1 << 39;
 pub(crate) const CAP_CHECKPOINT_RESTORE: u64 = 1 << 40;
 
-/// The command that lets an ordinary user do all of it: one, because it sets all of a file's capabilities anew.
+/// The command that lets an ordinary user do all of it: one, because it sets all of a file's capabilities
+/// anew.
 pub(crate) const SETCAP: &str = "sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_ipc_lock,cap_syslog,cap_checkpoint_restore+ep $(command -v func_latency)";
 
 /// The capabilities of this process; 0 if they cannot be read.
@@ -20,8 +21,8 @@ pub(crate) fn capabilities(proc: &Proc) -> u64 {
     field(&status, "CapEff:").and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0)
 }
 
-/// Beyond 2 `kernel.perf_event_paranoid` means nothing to Linux itself, where CAP_PERFMON is enough; by a patch of Debian's and
-/// Ubuntu's nobody may open an event then but with CAP_SYS_ADMIN.
+/// Beyond 2 `kernel.perf_event_paranoid` means nothing to Linux itself, where CAP_PERFMON is enough; by a
+/// patch of Debian's and Ubuntu's nobody may open an event then but with CAP_SYS_ADMIN.
 pub(crate) fn is_for_root_only(paranoid: Option<i64>, capabilities: u64) -> bool {
     paranoid.is_some_and(|value| value > 2) && capabilities & CAP_SYS_ADMIN == 0
 }

@@ -1,4 +1,5 @@
-//! How many buffers of which size, and whose: decided before anything is opened, from what this process may have.
+//! How many buffers of which size, and whose: decided before anything is opened, from what this process may
+//! have.
 
 mod error;
 
@@ -9,7 +10,8 @@ pub use error::PlanError;
 use crate::means::Means;
 
 const PAGE_BYTES: u64 = 4096;
-/// At a gigabyte a second, more than a core writes, a drain has 6 ms to come.  The kernel clears all of it at the start.
+/// At a gigabyte a second, more than a core writes, a drain has 6 ms to come. The kernel clears all of it at
+/// the start.
 const TRACE_MAX_BYTES: u64 = 8 << 20;
 /// A trace unit that stops all the time for a smaller one measures itself.
 const TRACE_MIN_BYTES: u64 = 16 << 10;
@@ -22,18 +24,20 @@ const MEMORY_SHARE: u64 = 4;
 /// Descriptors that are not of events: the file, objects, standard streams.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// More events than this are not opened where one for each thread does: each is 2 KB of the kernel's memory, and a call when
-/// the window begins and ends.
+/// More events than this are not opened where one for each thread does: each is 2 KB of the kernel's memory,
+/// and a call when the window begins and ends.
 const EVENTS_MAX: u64 = 1 << 15;
 
-/// Buffers of newborn threads are small: nobody knows how many there will be, and each is opened while its thread runs.
+/// Buffers of newborn threads are small: nobody knows how many there will be, and each is opened while its
+/// thread runs.
 const NEWBORN_TRACE_BYTES: u64 = 256 << 10;
 const NEWBORN_RECORDS_BYTES: u64 = 32 << 10;
 
 /// Who shares a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Events of the traced threads on each CPU, inherited by the threads that they create; one buffer for each CPU.
+    /// Events of the traced threads on each CPU, inherited by the threads that they create; one buffer for
+    /// each CPU.
     TasksByCpu,
     /// One event and one buffer for each thread; newborn threads are opened when their birth is seen.
     Threads,
@@ -145,8 +149,9 @@ impl Plan {
         records.saturating_add(self.trace_bytes.saturating_mul(self.buffers))
     }
 
-    /// The next best, where the kernel does not map these buffers: others of this user have locked memory, too, and what was free
-    /// may not be any more.  `None`: they cannot be smaller, or their size was asked for.
+    /// The next best, where the kernel does not map these buffers: others of this user have locked memory,
+    /// too, and what was free may not be any more. `None`: they cannot be smaller, or their size was asked
+    /// for.
     #[must_use]
     pub fn smaller(self) -> Option<Self> {
         let trace_bytes = self.trace_bytes / 2;

@@ -105,8 +105,8 @@ impl Pmu {
         })
     }
 
-    /// With the ratio of the clocks that the processor tells, if the kernel is too old to (or, in a virtual machine, knows
-    /// none): perf takes that, too.
+    /// With the ratio of the clocks that the processor tells, if the kernel is too old to (or, in a virtual
+    /// machine, knows none): perf takes that, too.
     #[must_use]
     pub fn with_processors_ratio(self) -> Self {
         let known = self.tsc_ctc_ratio != (0, 0);

@@ -130,8 +130,8 @@ impl Proc {
         pid.map(Pid).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// These processes, and all that descend from them.  A child whose parent has ended is that of another process, and is
-    /// not among them.
+    /// These processes, and all that descend from them. A child whose parent has ended is that of another
+    /// process, and is not among them.
     #[must_use]
     pub fn families(&self, roots: &[Pid]) -> Vec<Pid> {
         let all = self.processes().unwrap_or_default().into_iter();
@@ -179,8 +179,8 @@ impl Proc {
         Ok(String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned())
     }
 
-    /// The directory that has what the process has mapped: that of its first thread is empty when this one has ended, and the
-    /// others live on with their numbers.
+    /// The directory that has what the process has mapped: that of its first thread is empty when this one
+    /// has ended, and the others live on with their numbers.
     fn memory_of(&self, pid: Pid) -> PathBuf {
         let first = self.directory(pid);
         if fs::read_link(first.join("root")).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
@@ -208,8 +208,8 @@ impl Proc {
     }
 
     /// Where the file of a mapping can be opened, and is certainly that file: by the mapping itself
-    /// (`map_files`, for which root or CAP_CHECKPOINT_RESTORE is needed), else by its path as the process sees it, if device
-    /// and inode are the same.
+    /// (`map_files`, for which root or CAP_CHECKPOINT_RESTORE is needed), else by its path as the process
+    /// sees it, if device and inode are the same.
     #[must_use]
     pub fn file_of(&self, pid: Pid, line: &MapsLine) -> Option<PathBuf> {
         if line.inode == 0 {

@@ -52,12 +52,12 @@ pub enum PtConfigError {
     },
 }
 
-/// perf's own choice, and what most recordings have: MTC every 2^3 ticks of the crystal clock (a third of a microsecond
-/// at 24 MHz), PSB every 2^(11+3) bytes.
+/// perf's own choice, and what most recordings have: MTC every 2^3 ticks of the crystal clock (a third of a
+/// microsecond at 24 MHz), PSB every 2^(11+3) bytes.
 const WANTED_PERIOD: u64 = 3;
 
-// What the driver refuses with a bare EINVAL (pt_event_valid in arch/x86/events/intel/pt.c): it offers all terms, whatever the
-// processor can do.
+// What the driver refuses with a bare EINVAL (pt_event_valid in arch/x86/events/intel/pt.c): it offers all
+// terms, whatever the processor can do.
 
 /// Settings that have values: the term, and the mask of possible values.
 const PERIODS: [(&str, &str); 3] =
@@ -110,8 +110,8 @@ impl PtSettings {
 /// Terms and their values, in the order of their names.
 type Values = std::collections::BTreeMap<String, u64>;
 
-/// Branches; TSC, MTC and CYC packets, as far as there are such: CYC bounds each time to some cycles, MTC and TSC keep
-/// that from drifting.
+/// Branches; TSC, MTC and CYC packets, as far as there are such: CYC bounds each time to some cycles, MTC and
+/// TSC keep that from drifting.
 fn defaults(pmu: &Pmu) -> Values {
     let mut values: Values = ["pt", "branch", "tsc"].map(|name| (name.to_owned(), 1)).into();
     if pmu.cap("mtc") != 0 && pmu.cap("mtc_periods") != 0 {

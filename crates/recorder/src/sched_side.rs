@@ -1,8 +1,8 @@
 //! The scheduler's events: why threads were off their CPUs.
 //!
-//! Who takes them is given to us ([`SchedSource`]): eBPF programs, in a crate that nothing here depends on.  Their times are those
-//! of `CLOCK_MONOTONIC`, the recording's are perf's.  Both clocks are read with each batch, and events are placed between two such
-//! pairs:
+//! Who takes them is given to us ([`SchedSource`]): eBPF programs, in a crate that nothing here depends on.
+//! Their times are those of `CLOCK_MONOTONIC`, the recording's are perf's. Both clocks are read with each
+//! batch, and events are placed between two such pairs:
 //!
 //! ```text
 //!   CLOCK_MONOTONIC   |------ event --------|
@@ -27,15 +27,15 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// Takes events of the scheduler.
 pub trait SchedSource: Sync {
-    /// Events of these processes, threads or CPUs (as the recording's target names them) are told from now on.  They are asked
-    /// for when that is ready, so that nobody is born between the two.
+    /// Events of these processes, threads or CPUs (as the recording's target names them) are told from now
+    /// on. They are asked for when that is ready, so that nobody is born between the two.
     ///
     /// # Errors
     /// Why that is not possible.
     fn start(&mut self, ids: &dyn Fn() -> Vec<u32>) -> Result<(), String>;
 
-    /// Gives events to `take`, batch after batch, in any order; what that leaves of a batch stays in it.  When it returns false,
-    /// one more batch follows.
+    /// Gives events to `take`, batch after batch, in any order; what that leaves of a batch stays in it. When
+    /// it returns false, one more batch follows.
     ///
     /// # Errors
     /// They cannot be read.

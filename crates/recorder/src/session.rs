@@ -230,12 +230,12 @@ impl Session {
         &self.settings.event
     }
 
-    /// Records into a new file, for the window or until the target ends.  A file that is there already gets the name
-    /// `FILE.old`.
+    /// Records into a new file, for the window or until the target ends. A file that is there already gets
+    /// the name `FILE.old`.
     ///
     /// # Errors
-    /// The file cannot be written: what was written before can be read.  Or the trace's times mean nothing here, or the
-    /// program cannot be executed: then there is no file.
+    /// The file cannot be written: what was written before can be read. Or the trace's times mean nothing
+    /// here, or the program cannot be executed: then there is no file.
     pub fn record(
         self,
         job: &Job<'_>,
@@ -359,7 +359,8 @@ fn largest<T>(
     }
 }
 
-/// What is there before the window.  To look at all processes of a large machine takes a while, in which the buffers are read.
+/// What is there before the window. To look at all processes of a large machine takes a while, in which the
+/// buffers are read.
 fn snapshots(
     target: &Target,
     program: Option<&HeldChild>,

@@ -1,7 +1,7 @@
 //! What is there before the window begins: threads, names, mappings.
 //!
-//! The kernel tells only of what changes.  So the sideband is opened first and the snapshot taken then: what changes in between is
-//! in both, and nothing is in neither.
+//! The kernel tells only of what changes. So the sideband is opened first and the snapshot taken then: what
+//! changes in between is in both, and nothing is in neither.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! A program that is started for who does not record: it stands at its entry until all is ready, and ends with the window.
+//! A program that is started for who does not record: it stands at its entry until all is ready, and ends
+//! with the window.
 
 use std::ffi::OsString;
 use std::process::Child;
@@ -9,7 +10,8 @@ use crate::error::RecordError;
 use crate::sys::{AtEntry, HeldChild};
 use crate::window::end;
 
-/// A program, at its entry or running.  Dropped, it is ended: politely, if it runs, and after two seconds for certain.
+/// A program, at its entry or running. Dropped, it is ended: politely, if it runs, and after two seconds for
+/// certain.
 #[derive(Debug)]
 pub struct StartedProgram {
     pid: Pid,

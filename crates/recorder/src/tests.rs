@@ -1,5 +1,5 @@
-//! Recording without a trace unit: the trace's event is a dummy, too, so that buffers, sideband, drains and file are those of a
-//! real recording and only the trace is missing.
+//! Recording without a trace unit: the trace's event is a dummy, too, so that buffers, sideband, drains and
+//! file are those of a real recording and only the trace is missing.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -41,8 +41,8 @@ fn opener(layout: Layout) -> Opener {
     Opener { attrs, can, plan, filter: None, proc: Proc::host(), workers: Workers::here() }
 }
 
-/// A recording of this process while `early` runs, before there is a file, and `act`; what is in the file.  `None`: perf is
-/// not permitted here.
+/// A recording of this process while `early` runs, before there is a file, and `act`; what is in the file.
+/// `None`: perf is not permitted here.
 fn recorded(
     layout: Layout,
     traced: CpuList,
@@ -198,7 +198,8 @@ fn newborn_threads_get_a_buffer_of_their_own() {
     assert_eq!(of_thread(&listed, tid), ["born", "died", "in", "out"].into());
 }
 
-/// A thread that ended before it had events may have created one that has none, either: it was listed no more.
+/// A thread that ended before it had events may have created one that has none, either: it was listed no
+/// more.
 #[test]
 fn behind_a_thread_that_has_gone_they_are_listed_again() {
     let dead = std::thread::spawn(own_tid).join().unwrap();

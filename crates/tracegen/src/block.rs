@@ -61,8 +61,8 @@ impl Block {
         self.target == self.end
     }
 
-    /// Whether a signal handler that began behind this block, and let it go on at `resume`, came because the instruction
-    /// there faulted; otherwise the block was executed to its end.
+    /// Whether a signal handler that began behind this block, and let it go on at `resume`, came because the
+    /// instruction there faulted; otherwise the block was executed to its end.
     ///
     /// The emulator logs a block when it begins, and delivers what comes from outside only between two.
     pub(crate) fn faulted_at(&self, resume: Avma) -> bool {

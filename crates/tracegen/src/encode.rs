@@ -104,8 +104,9 @@ pub fn encode(log_dir: &Path, data: &Path, truth: &Path, options: &Options) -> R
     })
 }
 
-/// What a decoder needs of the kernel: `kernel/vmlinux`, and beside it what `perf record --kcore` copies.  The kernel is
-/// the same for all recordings of a directory, but for the patched one, which has a directory of its own.
+/// What a decoder needs of the kernel: `kernel/vmlinux`, and beside it what `perf record --kcore` copies. The
+/// kernel is the same for all recordings of a directory, but for the patched one, which has a directory of
+/// its own.
 fn write_kernel(kernel: &Kernel, data: &Path, options: &Options) -> Result<(), Error> {
     let dir = data.with_file_name(if options.kernel_patched { "kernel-patched" } else { "kernel" });
     std::fs::create_dir_all(&dir).map_err(Error::file(&dir))?;

@@ -15,10 +15,10 @@
 //! the same bytes.  [`truth`] reads the result, checks `perf script` against it and counts the calls of a
 //! function.
 //!
-//! Limits: one process, and a made-up kernel ([`kernel`]); x86-64; no TSX, PTWRITE, power events, PEBS.  Interrupts hit the
-//! first or the last instruction of a block only.  TIPs are never deferred, and CYC counts core cycles
-//! exactly as the core:bus ratio says.  What the emulator cannot run is out: AVX-512, rseq; the vDSO is not
-//! used, so that `clock_gettime` is a system call.
+//! Limits: one process, and a made-up kernel ([`kernel`]); x86-64; no TSX, PTWRITE, power events, PEBS.
+//! Interrupts hit the first or the last instruction of a block only. TIPs are never deferred, and CYC counts
+//! core cycles exactly as the core:bus ratio says. What the emulator cannot run is out: AVX-512, rseq; the
+//! vDSO is not used, so that `clock_gettime` is a system call.
 
 mod aux_buffer;
 pub mod block;

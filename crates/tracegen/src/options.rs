@@ -10,8 +10,8 @@ pub struct Options {
     /// One buffer per CPU, with context switches [one buffer per thread].
     #[arg(long)]
     pub per_cpu: bool,
-    /// Context switches: 0 no records of them, 2 SWITCH of the traced threads, 3 SWITCH_CPU_WIDE of per-CPU recordings (perf as
-    /// root).
+    /// Context switches: 0 no records of them, 2 SWITCH of the traced threads, 3 SWITCH_CPU_WIDE of per-CPU
+    /// recordings (perf as root).
     #[arg(long, value_name = "0|2|3", default_value_t = 2, value_parser = switch_kind)]
     pub switch: u8,
     /// CPUs.
@@ -41,8 +41,8 @@ pub struct Options {
     /// Probability that a TIP is deferred: it waits until the TNT packet before it is full, or forced out.
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     pub defer_tip: f64,
-    /// The CYC before a TNT has the time at which it is sent, not that of its first branch, and MTC does not force it out:
-    /// what simulators write.
+    /// The CYC before a TNT has the time at which it is sent, not that of its first branch, and MTC does not
+    /// force it out: what simulators write.
     #[arg(long)]
     pub late_tnt: bool,
     /// CYC packets only after 2^(N-1) cycles.
@@ -54,7 +54,8 @@ pub struct Options {
     /// A PSB every 2^(N+11) bytes.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=15))]
     pub psb_period: u8,
-    /// One call in 50 of this function has a page fault at its first instruction: SYMBOL of the program, or FILE:SYMBOL.
+    /// One call in 50 of this function has a page fault at its first instruction: SYMBOL of the program, or
+    /// FILE:SYMBOL.
     #[arg(long, value_name = "[FILE:]SYMBOL")]
     pub fault: Option<String>,
     /// Which the kernel takes so long for.
@@ -63,8 +64,8 @@ pub struct Options {
     /// Never change the core:bus ratio [30, 33, 36 at random interrupts].
     #[arg(long)]
     pub fixed_cbr: bool,
-    /// The TSC runs faster than the nominal TSC:CTC ratio by this part, e.g. 0.003 or -0.003: the ratio that the recording
-    /// states is rounded, or a hypervisor scales the TSC.
+    /// The TSC runs faster than the nominal TSC:CTC ratio by this part, e.g. 0.003 or -0.003: the ratio that
+    /// the recording states is rounded, or a hypervisor scales the TSC.
     #[arg(long, value_name = "PART", default_value_t = 0.0, allow_hyphen_values = true)]
     pub tsc_skew: f64,
     /// The recording states neither TSC:CTC ratio nor nominal core:bus ratio, as where CPUID 15H is zero.
@@ -76,8 +77,9 @@ pub struct Options {
     /// No TMA packets behind TSC: nothing relates MTC to the TSC.
     #[arg(long)]
     pub no_tma: bool,
-    /// TSC packets (with their TMA) state a time that is MIN to MAX core cycles before their place in the trace, drawn for each
-    /// packet: half of them from the lowest fifth of the range, so that the median of the default is 43.  Real processors: 42.
+    /// TSC packets (with their TMA) state a time that is MIN to MAX core cycles before their place in the
+    /// trace, drawn for each packet: half of them from the lowest fifth of the range, so that the median of
+    /// the default is 43. Real processors: 42.
     #[arg(long, value_name = "MIN,MAX", default_value = "39,60", value_parser = TscLag::parse)]
     pub tsc_lag: TscLag,
     /// Probability that the trace unit skips an MTC; near 1 its eight bits go round in between.
@@ -86,13 +88,15 @@ pub struct Options {
     /// CBR packets, those in PSB+ too, say a new core:bus ratio so late; longer than the run: never.
     #[arg(long, value_name = "US", default_value_t = 0.0)]
     pub late_cbr_us: f64,
-    /// Mean time of deep sleep in one of four stays in the kernel: no CYC and no MTC while it lasts, TSC behind it; 0: none.
+    /// Mean time of deep sleep in one of four stays in the kernel: no CYC and no MTC while it lasts, TSC
+    /// behind it; 0: none.
     #[arg(long, value_name = "US", default_value_t = 0.0)]
     pub sleep_us: f64,
     /// IP filter on a function, repeatable: SYMBOL of the program, or FILE:SYMBOL.
     #[arg(long, value_name = "[FILE:]SYMBOL")]
     pub filter: Vec<String>,
-    /// The kernel is traced, too (`intel_pt//`): a made-up one, whose files are written to kernel/ beside the recording.
+    /// The kernel is traced, too (`intel_pt//`): a made-up one, whose files are written to kernel/ beside the
+    /// recording.
     #[arg(long)]
     pub kernel: bool,
     /// ... whose code was patched after it was loaded, so that vmlinux is not what runs; in kernel-patched/.
@@ -108,8 +112,8 @@ pub struct Options {
     /// Generation Disable"), so that a decoder must take the target from the code.
     #[arg(long)]
     pub pgd_hides_jcc: bool,
-    /// The FUP of a PSB+ is not compressed against the zero that PSB sets the last IP to: the processor may do
-    /// either (SDM "IP Compression"), and perf 6.1 mistakes the short form.
+    /// The FUP of a PSB+ is not compressed against the zero that PSB sets the last IP to: the processor may
+    /// do either (SDM "IP Compression"), and perf 6.1 mistakes the short form.
     #[arg(long)]
     pub whole_psb_ip: bool,
     /// Mean time between internal overflows; 0: none.
@@ -183,8 +187,8 @@ impl TscLag {
         }
     }
 
-    /// The lag of one packet, for two random numbers in `[0, 1)`: the first decides between the lowest fifth of the range
-    /// and the rest, the second draws from that.
+    /// The lag of one packet, for two random numbers in `[0, 1)`: the first decides between the lowest fifth
+    /// of the range and the rest, the second draws from that.
     pub(crate) fn draw(self, (half, within): (f64, f64)) -> u64 {
         let (from, len) = if half < 0.5 { (0.0, 0.2) } else { (0.2, 0.8) };
         let share = from + within * len;

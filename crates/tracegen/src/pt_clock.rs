@@ -86,7 +86,8 @@ impl PtClock {
         Some(Packet::Cyc(passed))
     }
 
-    /// TSC, and TMA if there is an MTC to relate it to: both of the same instant, some cycles before their place in the trace.
+    /// TSC, and TMA if there is an MTC to relate it to: both of the same instant, some cycles before their
+    /// place in the trace.
     pub(crate) fn tsc(&mut self, now: Time) -> (Packet, Option<Packet>) {
         let lag = self.config.tsc_lag.draw((self.lag_dice.unit(), self.lag_dice.unit()));
         let at = now.before(lag, u64::from(self.cbr)).max(self.last_tsc);

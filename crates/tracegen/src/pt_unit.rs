@@ -232,8 +232,8 @@ impl TraceUnit {
         }
     }
 
-    /// An interrupt, fault or signal before the instruction at `ip`, or the switching off of tracing by it, leads to
-    /// code that is not traced; the packet says to where if it is the IP filter that ends tracing.
+    /// An interrupt, fault or signal before the instruction at `ip`, or the switching off of tracing by it,
+    /// leads to code that is not traced; the packet says to where if it is the IP filter that ends tracing.
     pub(crate) fn leave_async(&mut self, ip: Avma, to: Option<Avma>, now: Time) {
         self.enabled = false;
         if self.output != Output::On {
@@ -380,8 +380,8 @@ impl TraceUnit {
         }
     }
 
-    /// The core sleeps from `from` until `now`, so deeply that its clocks stand still; it is not in traced code.  On
-    /// wake-up MTC comes if its bits have changed, then TSC (SDM, TSC packet).
+    /// The core sleeps from `from` until `now`, so deeply that its clocks stand still; it is not in traced
+    /// code. On wake-up MTC comes if its bits have changed, then TSC (SDM, TSC packet).
     pub(crate) fn sleep(&mut self, from: Time, now: Time) {
         self.timer(from);
         if self.output != Output::On {
@@ -460,8 +460,8 @@ impl TraceUnit {
         }
     }
 
-    /// Lets a TIP wait (SDM, "Deferred TIPs"): the TNT before it collects bits until it is full or another packet
-    /// about the flow comes; then it is sent, the TIPs behind it.  False: it does not wait.
+    /// Lets a TIP wait (SDM, "Deferred TIPs"): the TNT before it collects bits until it is full or another
+    /// packet about the flow comes; then it is sent, the TIPs behind it. False: it does not wait.
     fn defer(&mut self, to: Avma) -> bool {
         let waits = !self.tnt.is_empty() && self.dice.happens(self.config.defer_tip);
         if waits {

@@ -11,7 +11,7 @@ const PLUGIN: &str = include_str!("../plugin/bblog.c");
 const INTERFACE: &str = include_str!("../plugin/qplug.h");
 const EMULATOR: &str = "qemu-x86_64";
 
-/// Builds the plugin with the C compiler (`$CC`, else `cc`), unless `cache` has it already.  Returns its path.
+/// Builds the plugin with the C compiler (`$CC`, else `cc`), unless `cache` has it already. Returns its path.
 ///
 /// # Errors
 /// [`Error::Program`] if the compiler is missing or fails, [`Error::File`].

@@ -1,4 +1,5 @@
-//! Where the code goes on that a signal handler interrupted: the log does not say, but what the thread does next does.
+//! Where the code goes on that a signal handler interrupted: the log does not say, but what the thread does
+//! next does.
 //!
 //! ```text
 //!   handler ... rt_sigreturn  X                                it was at X
@@ -22,10 +23,11 @@ pub(crate) enum Step {
 
 /// Where the `rt_sigreturn` of the handler leads in which the steps begin.
 ///
-/// Handlers within that never return (`siglongjmp`) hide which one is its own.  If the code has nowhere to go on but `next`, it
-/// is one that leads there.
+/// Handlers within that never return (`siglongjmp`) hide which one is its own. If the code has nowhere to go
+/// on but `next`, it is one that leads there.
 pub(crate) fn goes_on_at(steps: impl Iterator<Item = Step>, next: Option<Avma>) -> Option<Avma> {
-    // Handlers around which the thread is, of those that were entered since; -1: the first one has made its system call.
+    // Handlers around which the thread is, of those that were entered since; -1: the first one has made its
+    // system call.
     let mut nested = 0i64;
     let mut returning = None;
     let mut leads_to_next = false;

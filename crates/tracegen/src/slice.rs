@@ -229,8 +229,8 @@ impl Slice<'_, '_> {
         if is_first || self.may_fault() { block.start } else { block.last }
     }
 
-    /// A signal handler comes next: perhaps an instruction of the block before has faulted, and what is behind it has not
-    /// run.
+    /// A signal handler comes next: perhaps an instruction of the block before has faulted, and what is
+    /// behind it has not run.
     fn may_fault(&self) -> bool {
         match self.thread.log.entry(self.thread.at) {
             Some((Entry::Block(id), _)) => self.world.program.blocks[id as usize].signal_handler,

@@ -1,8 +1,8 @@
 //! What must hold for any input at all.
 //!
 //! Each check takes bytes as they may come from a disk or a fuzzer, and panics where one of the project's
-//! promises is broken: no input makes us panic, hang or exhaust memory, the output does not depend on the number
-//! of workers, time never runs backwards within a thread, sums add up.
+//! promises is broken: no input makes us panic, hang or exhaust memory, the output does not depend on the
+//! number of workers, time never runs backwards within a thread, sums add up.
 //!
 //! ```text
 //! packets    bytes         -> packets -> text, bytes, packets
@@ -15,8 +15,8 @@
 //! wires      records       -> what the recorder and probes make of them
 //! ```
 //!
-//! `fuzz/` runs them under libFuzzer with the corpora in `fuzz/corpus`; `tests/corpus.rs` runs the same corpora
-//! through them on any toolchain.
+//! `fuzz/` runs them under libFuzzer with the corpora in `fuzz/corpus`; `tests/corpus.rs` runs the same
+//! corpora through them on any toolchain.
 #![allow(clippy::unwrap_used, reason = "a check fails by panicking")]
 
 mod command;

@@ -6,8 +6,8 @@ use packet::{Context, LastIp, MAX_PACKET_LEN, PSB, Packet, PacketError, decode, 
 
 const CONTEXTS: [Context; 3] = [Context::Flow, Context::Block, Context::ShortBlock];
 
-/// A packet is as long as it says and no longer than the longest, what is decoded can be shown and encoded again,
-/// and the reader gives the same packets wherever AUXTRACE records cut the stream.
+/// A packet is as long as it says and no longer than the longest, what is decoded can be shown and encoded
+/// again, and the reader gives the same packets wherever AUXTRACE records cut the stream.
 ///
 /// # Panics
 /// If that does not hold.

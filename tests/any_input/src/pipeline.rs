@@ -10,7 +10,8 @@ use decoder::{Context, DecodeOptions, DecodeStats, OwnDecoder, decode, decode_wi
 use image::Image;
 use model::{AuxOwner, Digester, EventSink, FunctionId, Pid, Recording, Schedule, SpaceId, Tid, TraceEvent};
 
-/// Decodes and analyses a recording with one worker and with two, of which the second looks at the trees of calls, too.
+/// Decodes and analyses a recording with one worker and with two, of which the second looks at the trees of
+/// calls, too.
 ///
 /// # Panics
 /// If they differ, or contradict themselves: [`analyzer::check`], [`Sums`].
@@ -127,7 +128,8 @@ impl TreeSink for Sums<'_> {
     }
 }
 
-/// The branches of the first calls: those that a call has in common with itself are all, and there it does not part.
+/// The branches of the first calls: those that a call has in common with itself are all, and there it does
+/// not part.
 fn check_branches(run: &Run, image: &Image) {
     let Some(rows) = run.report.functions.first().map(|function| &function.rows) else { return };
     let rows: Vec<CallRow> = rows.iter().take(8).copied().collect();

@@ -23,7 +23,8 @@ impl Numbers {
     }
 }
 
-/// Changes the packets of the [`crate::flow`] input in `data[..size]`; returns its new size, at most `max_size`.
+/// Changes the packets of the [`crate::flow`] input in `data[..size]`; returns its new size, at most
+/// `max_size`.
 pub fn mutate(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize {
     let max_size = max_size.min(data.len());
     let (head, stream) = match data.get(..size).and_then(|input| input.split_first_chunk::<{ flow::HEAD }>())

@@ -1,5 +1,5 @@
-//! libipt's block decoder, which ends its blocks at calls: over each buffer as a whole, with the files of code that it
-//! maps by itself.
+//! libipt's block decoder, which ends its blocks at calls: over each buffer as a whole, with the files of
+//! code that it maps by itself.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -24,8 +24,8 @@ pub(crate) fn decode(opened: &Opened<'_>, timed: bool) -> Result<Counts> {
     Ok(vec![("blocks", blocks), ("instructions", instructions), ("errors", errors)])
 }
 
-/// The executable files where the recording says that they were mapped; of one process, or of several that have them at
-/// the same addresses.
+/// The executable files where the recording says that they were mapped; of one process, or of several that
+/// have them at the same addresses.
 fn mapped(opened: &Opened<'_>) -> Result<MappedFiles> {
     let mut files = MappedFiles::new()?;
     for record in &opened.recording.sideband {

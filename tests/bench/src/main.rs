@@ -1,13 +1,14 @@
-//! Decodes a recording once with one decoder, in this process, and prints how long that took and what came out.
+//! Decodes a recording once with one decoder, in this process, and prints how long that took and what came
+//! out.
 //!
 //! ```text
 //! bench walk | ours | branches | libipt | libipt-time FILE
 //! bench report FILE FUNCTION WORKERS
 //! ```
 //!
-//! Opening the recording and loading its objects is not in the time, and its bytes are in memory before.  Output, for
-//! `cargo xtask bench`, which starts a process for each run, so that all caches start empty and the peak of memory is
-//! that decoder's:
+//! Opening the recording and loading its objects is not in the time, and its bytes are in memory before.
+//! Output, for `cargo xtask bench`, which starts a process for each run, so that all caches start empty and
+//! the peak of memory is that decoder's:
 //!
 //! ```text
 //! ns 104000000         the first thread on the CPU, so that a busy machine does less harm: with one worker that is all, with

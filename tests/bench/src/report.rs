@@ -10,8 +10,8 @@ use crate::Counts;
 use crate::opened::Opened;
 use crate::serial::{Parallel, Watched};
 
-/// Decodes all that the report on `function` needs, and does its sums; `parallel` adds up what this thread did of that as one of the
-/// workers.
+/// Decodes all that the report on `function` needs, and does its sums; `parallel` adds up what this thread
+/// did of that as one of the workers.
 pub(crate) fn report(
     opened: &Opened<'_>,
     function: &str,

@@ -1,5 +1,5 @@
-//! What of the first thread's work any other one could have done: the segments that it decoded, and what was made of their events
-//! ahead of the sums.  The rest is what only one thread does.
+//! What of the first thread's work any other one could have done: the segments that it decoded, and what was
+//! made of their events ahead of the sums. The rest is what only one thread does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

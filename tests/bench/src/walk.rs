@@ -8,8 +8,8 @@ use packet::{Context, Packet};
 use crate::Counts;
 use crate::opened::Opened;
 
-/// Reads every packet, and counts the branches that took one: bits of TNT (conditional branches and compressed returns),
-/// and TIP (indirect branches and other returns).
+/// Reads every packet, and counts the branches that took one: bits of TNT (conditional branches and
+/// compressed returns), and TIP (indirect branches and other returns).
 pub(crate) fn walk(opened: &Opened<'_>) -> Counts {
     let (mut packets, mut branches, mut bytes) = (0, 0, 0);
     for buffer in &opened.recording.buffers {

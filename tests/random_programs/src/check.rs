@@ -48,10 +48,10 @@ pub struct Checked {
     pub undecided: u64,
     /// Rows of the oracle of which it says so: they are not compared either.
     pub unsure: u64,
-    /// Rows of recordings with an IP filter, of programs with handlers out of sight that throw, or interrupt anything, or
-    /// with jumps from out of sight into the middle of its functions: no report says which calls those have left, whether
-    /// a function is entered that was interrupted at its first instruction, or goes on, or whether one that is open was
-    /// returned to.  They are not compared.
+    /// Rows of recordings with an IP filter, of programs with handlers out of sight that throw, or interrupt
+    /// anything, or with jumps from out of sight into the middle of its functions: no report says which calls
+    /// those have left, whether a function is entered that was interrupted at its first instruction, or goes
+    /// on, or whether one that is open was returned to. They are not compared.
     pub hidden: u64,
     /// Calls that are complete with and without IP filter.
     pub seen_twice: u64,
@@ -121,8 +121,8 @@ pub fn recording(
                 writeln!(checked.wrong, "{symbol}: the program counted {counted} calls, the oracle {rows}");
         }
     }
-    // Where hidden code jumps into the middle of a function that is open, that call seems to go on, and of calls that are
-    // unwound out of sight it is not known which.
+    // Where hidden code jumps into the middle of a function that is open, that call seems to go on, and of
+    // calls that are unwound out of sight it is not known which.
     let is_plain = run.entered_in_the_middle.is_empty() && !run.throws && !run.signals;
     if mode.has_twin_without_filter() && is_plain {
         let filtered = (&opened, &report);

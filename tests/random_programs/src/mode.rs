@@ -56,8 +56,8 @@ impl Mode {
         !self.is_lossy() && options.filter.is_empty() && options.skip_ms == 0.0 && options.dur_ms == 0.0
     }
 
-    /// It has an IP filter, and without it all would happen at the same times: losses, and a trace unit that forgets calls
-    /// where tracing ends, take dice of their own.
+    /// It has an IP filter, and without it all would happen at the same times: losses, and a trace unit that
+    /// forgets calls where tracing ends, take dice of their own.
     #[must_use]
     pub fn has_twin_without_filter(&self) -> bool {
         let options = self.options();
@@ -136,7 +136,8 @@ impl Mode {
         }
     }
 
-    /// Whole functions, as a recorder traces them: what a part outside hides leaves the calls in sight ambiguous.
+    /// Whole functions, as a recorder traces them: what a part outside hides leaves the calls in sight
+    /// ambiguous.
     fn filter(&mut self, dice: &mut Dice, program: &Program) {
         let text = assembly(program);
         for number in targets(dice, program) {

@@ -1,6 +1,7 @@
 //! A random program: what its functions do, and how they leave.
 //!
-//! Functions call whatever there is, themselves included: fuel, which each entry takes one of, ends all recursion.
+//! Functions call whatever there is, themselves included: fuel, which each entry takes one of, ends all
+//! recursion.
 
 use crate::dice::Dice;
 

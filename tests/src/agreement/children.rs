@@ -28,7 +28,8 @@ struct Sum {
 
 /// Compares the number of children, and if all calls are alike their time.
 ///
-/// The filter shows calls from inside it, with the time until they return, and every stay in the kernel.  It does not show
+/// The filter shows calls from inside it, with the time until they return, and every stay in the kernel. It
+/// does not show
 /// * what was called from the function's own part outside, and the kernel's stays there;
 /// * for how many of its calls a callee stands that has such a part ([`Seen::CameBack`]);
 /// * that the kernel ran a handler, if that is outside: then its time is the interrupt's;
@@ -58,7 +59,8 @@ pub(super) fn compare(
     let keys: BTreeSet<&Key> = of_whole.keys().chain(of_filtered.keys()).collect();
     for key in keys {
         let [one, other] = [&of_whole, &of_filtered].map(|sums| sums.get(key).copied().unwrap_or_default());
-        // Inside a call a time may be known less well than at its ends, and children have no bound of their own.
+        // Inside a call a time may be known less well than at its ends, and children have no bound of their
+        // own.
         let may_differ_ns = one.count * error_ns + one.sum_ns / 128 + one.binder_ns;
         let is_longer = other.sum_ns > one.sum_ns + may_differ_ns + in_stubs_ns;
         let is_shorter = one.sum_ns > other.sum_ns + may_differ_ns && !one.is_visible;

@@ -1,12 +1,13 @@
-//! The same run recorded whole and with an IP filter: what both reports see of a function in the filter must be the same.
+//! The same run recorded whole and with an IP filter: what both reports see of a function in the filter must
+//! be the same.
 //!
 //! ```text
 //! whole      main k f h f k main      every entry of f is in the filter's sight,
 //! filtered        . f . f .           so each row has its partner, in the order of entries
 //! ```
-//! Both are simulated with the same dice, so their true times are the same.  Entry, end, off-CPU time, depth, caller and
-//! children agree, unless a rule of what a filter hides says otherwise: [`Seen`] has these rules, and each row is
-//! counted under one of them.
+//! Both are simulated with the same dice, so their true times are the same. Entry, end, off-CPU time, depth,
+//! caller and children agree, unless a rule of what a filter hides says otherwise: [`Seen`] has these rules,
+//! and each row is counted under one of them.
 
 mod children;
 mod filtered_code;
@@ -41,13 +42,13 @@ pub enum Seen {
     LeftByJump,
     /// It was unwound out of sight: it ends when control is next seen in an outer frame, or never.
     UnwoundOutOfSight,
-    /// It has a part outside the filter, from which a throw or a return is invisible: it may seem open, and control that
-    /// lands in the function may as well have come back from its own part.
+    /// It has a part outside the filter, from which a throw or a return is invisible: it may seem open, and
+    /// control that lands in the function may as well have come back from its own part.
     PartOutOfSight,
     /// It had not ended, and the last that was seen of its thread is earlier.
     OpenOutOfSight,
-    /// Only with the filter: control came back to a call that had left by a jump to its own part outside, not to where
-    /// that part would return: at its entry, or from code that entered the filter from there.
+    /// Only with the filter: control came back to a call that had left by a jump to its own part outside, not
+    /// to where that part would return: at its entry, or from code that entered the filter from there.
     CameBack,
 }
 
@@ -219,7 +220,8 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    /// Calls of the function that are open around this one: in both the same, but for those that end differently.
+    /// Calls of the function that are open around this one: in both the same, but for those that end
+    /// differently.
     fn depths_agree(&self, whole: &CallRow, filtered: &CallRow) -> bool {
         let start_ns = whole.start_ns.0;
         let error_ns = whole.error_ns + filtered.error_ns;

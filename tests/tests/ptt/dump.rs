@@ -182,8 +182,9 @@ fn tracked(packet: &Packet, options: &Options, last_ip: &mut LastIp) -> String {
     String::new()
 }
 
-/// The lines of `ptdump` that are compared, as [`lines`] has them.  Its clock is not the packets': what it tracks of the time
-/// (`tsc`, `tcal`), and what it says of that, is left out, and why a byte begins no packet.
+/// The lines of `ptdump` that are compared, as [`lines`] has them. Its clock is not the packets': what it
+/// tracks of the time (`tsc`, `tcal`), and what it says of that, is left out, and why a byte begins no
+/// packet.
 pub(crate) fn comparable(line: &str) -> Option<String> {
     if let Some((at, _)) = line.split_once(": error decoding packet") {
         return Some(format!("{at}: error decoding packet]"));

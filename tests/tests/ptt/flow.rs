@@ -108,7 +108,8 @@ impl Run<'_> {
             self.at = None;
             return;
         };
-        // An end and a start by one packet: control went through code that is not traced, or elsewhere at once.
+        // An end and a start by one packet: control went through code that is not traced, or elsewhere at
+        // once.
         let goes_on = matches!(next, Some(TraceEvent::Branch(next)) if next.at == *at);
         match *transfer {
             Transfer::Start { to, .. } => self.at = Some(to.ip.0),
@@ -152,8 +153,8 @@ impl Run<'_> {
     }
 }
 
-/// The lines of `ptxed` that are compared, as [`lines`] has them.  Its other events are no control flow, and where execution
-/// begins the first address says.
+/// The lines of `ptxed` that are compared, as [`lines`] has them. Its other events are no control flow, and
+/// where execution begins the first address says.
 pub(crate) fn comparable(line: &str) -> Option<String> {
     let Some(event) = line.strip_prefix('[') else {
         let words: Vec<&str> = line.split_whitespace().filter(|word| *word != "?").collect();

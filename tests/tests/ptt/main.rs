@@ -1,9 +1,9 @@
 //! libipt's own text tests: packets and flow that we decode, against what libipt says that they are.
 //!
-//! The tests are `.ptt` files in libipt's sources (`test/src`): assembly with the packets of a trace in its comments, and
-//! what libipt's programs `ptdump` and `ptxed` print of that trace.  They are read from the directory that the environment
-//! variable `FUNC_LATENCY_PTT` names; `cargo xtask ci --full` provides it.  A test without it says so and passes; with
-//! `FUNC_LATENCY_REQUIRE_PTT=1` it fails.
+//! The tests are `.ptt` files in libipt's sources (`test/src`): assembly with the packets of a trace in its
+//! comments, and what libipt's programs `ptdump` and `ptxed` print of that trace. They are read from the
+//! directory that the environment variable `FUNC_LATENCY_PTT` names; `cargo xtask ci --full` provides it. A
+//! test without it says so and passes; with `FUNC_LATENCY_REQUIRE_PTT=1` it fails.
 //!
 //! ```text
 //! source --program, trace--> code, bytes --dump, flow--> our lines

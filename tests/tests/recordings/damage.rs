@@ -40,7 +40,8 @@ fn figures(report: &Report) -> Vec<u64> {
 }
 
 thread_local! {
-    /// The image of the last recording: most damage leaves the mappings as they are, and reading symbols takes longest.
+    /// The image of the last recording: most damage leaves the mappings as they are, and reading symbols
+    /// takes longest.
     static LAST_IMAGE: RefCell<Option<(Vec<SidebandRecord>, Image)>> = const { RefCell::new(None) };
 }
 
@@ -177,8 +178,8 @@ fn a_flipped_bit_of_the_trace_is_an_error_a_loss_or_harmless() {
     let bytes = std::fs::read(&fixture.data).unwrap();
     let flips = flip(&bytes, &Parts::of(&bytes).trace, 1);
     println!("trace: {flips:?}");
-    // A trace has no checksums: a changed count of cycles, or a bit of a branch that leads to valid code, cannot be
-    // told from the truth.
+    // A trace has no checksums: a changed count of cycles, or a bit of a branch that leads to valid code,
+    // cannot be told from the truth.
     assert!(flips.noticed > flips.silent, "{flips:?}");
 }
 

@@ -1,5 +1,5 @@
-//! Every transfer and every gap that the decoder finds is one of the ground truth, and the other way round; every
-//! true time is inside its bounds.
+//! Every transfer and every gap that the decoder finds is one of the ground truth, and the other way round;
+//! every true time is inside its bounds.
 
 use decoder::DecodeOptions;
 use tracegen::truth::File;

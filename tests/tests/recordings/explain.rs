@@ -1,4 +1,5 @@
-//! `explain`, `modes` and `diff` against planted causes: `fixtures/programs/causes.c` says what makes the slow calls of each function slow.
+//! `explain`, `modes` and `diff` against planted causes: `fixtures/programs/causes.c` says what makes the
+//! slow calls of each function slow.
 
 use std::path::Path;
 use std::process::Command;
@@ -52,7 +53,8 @@ fn run(command: &str, data: &Path, function: &str, arguments: &[&str]) -> Value 
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The rows are the whole: their sums are those of the groups, and their differences the difference, to the nanosecond.
+/// The rows are the whole: their sums are those of the groups, and their differences the difference, to the
+/// nanosecond.
 fn adds_up(function: &str, explained: &Value) {
     let sum = |key: &str| -> i64 {
         explained["rows"].as_array().unwrap().iter().map(|row| row[key].as_i64().unwrap()).sum()

@@ -1,6 +1,6 @@
 //! The full-trace report and the IP-filter report of the same run agree on every call that both can see
-//! ([`truth_tests::agreement`]): every recording with an IP filter is held against that of the same run without it.
-//! The comparison of random programs is the same (`random_programs::check`).
+//! ([`truth_tests::agreement`]): every recording with an IP filter is held against that of the same run
+//! without it. The comparison of random programs is the same (`random_programs::check`).
 
 use std::path::{Path, PathBuf};
 
@@ -15,8 +15,8 @@ fn is_of_packets(option: &str) -> bool {
     option.starts_with("--filter=") || ["--pgd-hides-jcc", "--noretcomp"].contains(&option)
 }
 
-/// The options of the same recording without its IP filter, in alphabetical order.  With the kernel's scheduler in the filter
-/// kernel code ran.
+/// The options of the same recording without its IP filter, in alphabetical order. With the kernel's
+/// scheduler in the filter kernel code ran.
 fn without_filter(options: &str) -> Vec<String> {
     let option = |option: &str| match option.starts_with("--kernel-filter=") {
         true => "--kernel".to_owned(),

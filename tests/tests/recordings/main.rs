@@ -1,4 +1,5 @@
-//! Recordings against what is known of them.  One file, one promise; one binary, for each would link all of the product.
+//! Recordings against what is known of them. One file, one promise; one binary, for each would link all of
+//! the product.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod damage;

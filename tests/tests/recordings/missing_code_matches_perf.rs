@@ -1,5 +1,5 @@
-//! A real processor's recordings whose files are nowhere: each place without code is one that the packets name, for us
-//! and for perf.  `docs/testing.md` says why the two count differently.
+//! A real processor's recordings whose files are nowhere: each place without code is one that the packets
+//! name, for us and for perf. `docs/testing.md` says why the two count differently.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -125,8 +125,9 @@ fn expected_gaps(places: &[Place]) -> (Vec<AuxOffset>, usize, usize) {
     (gaps, stretches, psbs)
 }
 
-/// What perf makes of it (`intel_pt_walk_trace`, `intel_pt_walk_to_ip`): at the next packet that needs the code it fails,
-/// forgets the last IP, and goes on at the next address that is whole, which it prints as a branch from 0.
+/// What perf makes of it (`intel_pt_walk_trace`, `intel_pt_walk_to_ip`): at the next packet that needs the
+/// code it fails, forgets the last IP, and goes on at the next address that is whole, which it prints as a
+/// branch from 0.
 fn perfs_branches(places: &[Place]) -> Vec<(u64, u64)> {
     let mut branches = vec![];
     let mut now: Option<Avma> = None;

@@ -65,7 +65,8 @@ fn check(name: &str, without: &str) -> Option<(usize, usize)> {
     Some((found.len(), wrong.len()))
 }
 
-/// A TIP that leads out of the missing library may have waited for the TNT before it, whose last bits are not the library's then.
+/// A TIP that leads out of the missing library may have waited for the TNT before it, whose last bits are not
+/// the library's then.
 #[test]
 fn no_branch_is_made_up() {
     for name in ["demo-defer", "demo-defer-noret", "demo-defer-long", "demo-defer-nocyc"] {

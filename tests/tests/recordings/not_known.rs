@@ -1,4 +1,5 @@
-//! Of a recording without TSC packets or switch records, what can be known is as true as ever, and the rest is not a number.
+//! Of a recording without TSC packets or switch records, what can be known is as true as ever, and the rest
+//! is not a number.
 
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! The oracle against a program that counts its own calls: the oracle's rules are held by something that never saw
-//! a branch.
+//! The oracle against a program that counts its own calls: the oracle's rules are held by something that
+//! never saw a branch.
 
 use tracegen::truth::File;
 use tracegen::truth::calls::{Oracle, Status};

@@ -49,7 +49,8 @@ fn complete(opened: &Opened<'_>) -> Vec<Vec<CallRow>> {
     report.functions.iter().map(of_function).collect()
 }
 
-/// The calls of `left` of which none of `all` has the same packet of entry, and the latency within their errors.
+/// The calls of `left` of which none of `all` has the same packet of entry, and the latency within their
+/// errors.
 fn made_up(left: &[CallRow], all: &[CallRow]) -> usize {
     let mut by_packet: HashMap<_, Vec<&CallRow>> = HashMap::new();
     for row in all {

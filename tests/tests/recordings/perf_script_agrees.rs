@@ -9,9 +9,10 @@ use truth_tests::{Fixture, check_all, hard_cases, skip};
 
 /// perf goes wrong in these; each has a twin without what misleads it, in which it must be right.
 ///
-/// A call that leaves the IP filter is not on the trace unit's stack for compressed returns.  perf keeps it on its own,
-/// and so a function that traced code called, and that itself called out of the filter, returns to the wrong place.
-/// Twins, without compressed returns: `calls-filter-rec-noret`, `calls-offcpu-noret`, `demo-offcpu-noret`.
+/// A call that leaves the IP filter is not on the trace unit's stack for compressed returns. perf keeps it on
+/// its own, and so a function that traced code called, and that itself called out of the filter, returns to
+/// the wrong place. Twins, without compressed returns: `calls-filter-rec-noret`, `calls-offcpu-noret`,
+/// `demo-offcpu-noret`.
 ///
 /// The others are programs below 4 GB (not PIE) whose PSB+ has a FUP of four bytes: perf looks ahead for it
 /// (`intel_pt_psb_with_fup`) before it has set the last IP to zero, and takes the upper half of what was

@@ -1,5 +1,5 @@
-//! Every call that the analyzer finds is one of the oracle's, and the other way round: status, caller, off-CPU
-//! time and depth are the same, and the latency is as far off as the row says or less.
+//! Every call that the analyzer finds is one of the oracle's, and the other way round: status, caller,
+//! off-CPU time and depth are the same, and the latency is as far off as the row says or less.
 
 use decoder::DecodeOptions;
 use tracegen::truth::File;

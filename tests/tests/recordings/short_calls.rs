@@ -1,4 +1,5 @@
-//! How exact the times of short calls are: TSC packets are some core cycles old, and MTC packets are skipped now and then.
+//! How exact the times of short calls are: TSC packets are some core cycles old, and MTC packets are skipped
+//! now and then.
 
 use analyzer::Status;
 use decoder::DecodeOptions;

@@ -1,7 +1,7 @@
 //! A recording of snapshots is the same recording where it looks, and a gap where it does not.
 //!
-//! Snapshots are made from a whole recording: each AUXTRACE record becomes a copy of the ring, that is of the last
-//! bytes of its buffer's stream, at places as perf gives them.
+//! Snapshots are made from a whole recording: each AUXTRACE record becomes a copy of the ring, that is of the
+//! last bytes of its buffer's stream, at places as perf gives them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -37,8 +37,8 @@ fn records(whole: &[u8], mut at: usize, end: usize) -> Vec<(&[u8], &[u8])> {
     records
 }
 
-/// What each AUXTRACE record adds to its buffer's stream.  The PADs that fill them up are left out: where tracing has stopped the
-/// ring ends at any byte.
+/// What each AUXTRACE record adds to its buffer's stream. The PADs that fill them up are left out: where
+/// tracing has stopped the ring ends at any byte.
 fn streams<'a>(records: &[(&[u8], &'a [u8])]) -> BTreeMap<u32, Vec<&'a [u8]>> {
     let mut chunks: BTreeMap<u32, Vec<&[u8]>> = BTreeMap::new();
     for (record, trace) in records.iter().filter(|(_, trace)| !trace.is_empty()) {

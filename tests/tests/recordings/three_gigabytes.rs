@@ -1,4 +1,5 @@
-//! A call of a recording of three gigabytes is opened at once: neither the trace is searched for it nor the file read.
+//! A call of a recording of three gigabytes is opened at once: neither the trace is searched for it nor the
+//! file read.
 
 use std::fs;
 use std::path::Path;

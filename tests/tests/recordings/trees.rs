@@ -1,5 +1,6 @@
-//! The calls in trees are the calls of the oracle: every call of a function that it has inside of another one's is a node
-//! there, and no others; their times are those of the functions' own rows, which are held against the oracle's, too.
+//! The calls in trees are the calls of the oracle: every call of a function that it has inside of another
+//! one's is a node there, and no others; their times are those of the functions' own rows, which are held
+//! against the oracle's, too.
 
 use std::collections::BTreeMap;
 
@@ -85,8 +86,8 @@ fn check(name: &str, root: &str, names: &[&str], least: usize) {
     assert!(found >= least, "{name}: {found} calls in {root}");
 }
 
-/// The function whose calls' trees are looked at; and handlers, whose nodes begin where they interrupted, and rows at their
-/// first instruction.
+/// The function whose calls' trees are looked at; and handlers, whose nodes begin where they interrupted, and
+/// rows at their first instruction.
 const NOT_INSIDE: &[&str] = &["round_cc", "on_alarm", "on_usr1", "on_usr2"];
 
 #[test]

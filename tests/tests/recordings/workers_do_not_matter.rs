@@ -1,5 +1,5 @@
-//! The same events, the same report and the same output for every number of workers, every size of the memo, and with and
-//! without what nobody asked about.
+//! The same events, the same report and the same output for every number of workers, every size of the memo,
+//! and with and without what nobody asked about.
 
 use std::path::Path;
 use std::process::Command;

@@ -21,8 +21,8 @@ pub struct Case {
     pub recorder: Recorder,
     /// With what arguments; for [`Word`]s of them something else is filled in.
     pub arguments: &'static [&'static str],
-    /// Functions whose calls the report must have, all of them: as many as the target says, or if it is not recorded from
-    /// begin to end, as the log says.
+    /// Functions whose calls the report must have, all of them: as many as the target says, or if it is not
+    /// recorded from begin to end, as the log says.
     pub counted: &'static [&'static str],
     /// Functions outside of the IP filter: the report has no call of them.
     pub untraced: &'static [&'static str],

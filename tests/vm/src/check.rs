@@ -149,8 +149,8 @@ impl EventSink for Counted<'_> {
     }
 }
 
-/// Every event of the decoder is the log's, and the other way round, with its true time in its bounds: how many there are, and
-/// the gaps among them.
+/// Every event of the decoder is the log's, and the other way round, with its true time in its bounds: how
+/// many there are, and the gaps among them.
 fn same_events(opened: &Opened<'_>, truth: &File, is_of_target: &dyn Fn(Tid) -> bool) -> Result<(u64, Gaps)> {
     let verifier = EventVerifier::new(truth, None, KernelText::There);
     let mut sink = Counted { is_of_target, verifier, events: 0, gaps: Gaps::default() };
@@ -165,12 +165,14 @@ fn same_events(opened: &Opened<'_>, truth: &File, is_of_target: &dyn Fn(Tid) -> 
     Ok((events, sink.gaps))
 }
 
-/// perf's own decoder finds the same branches.  Not behind damage: it goes on in front of the next PSB, on luck.
+/// perf's own decoder finds the same branches. Not behind damage: it goes on in front of the next PSB, on
+/// luck.
 fn perf_agrees(data: &Path, truth: &File, has_samples: bool) -> Result<()> {
     let mut perf = Command::new("perf");
     perf.args(["script", "--itrace=be", "--ns", "-F", "tid,time,flags,ip,addr"]);
     if has_samples {
-        // Those of tracepoints are no branches; where there are call chains, perf puts names beside all addresses.
+        // Those of tracepoints are no branches; where there are call chains, perf puts names beside all
+        // addresses.
         perf.args(["-F", "trace:", "-G"]);
     }
     perf.arg("-i").arg(data).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -220,7 +222,8 @@ fn same_as_live(vm: &Vm, case: &Case, data: &Path) -> Result<()> {
     let later = report(vm, data, &pairs.flatten().copied().collect::<Vec<_>>())?;
     let parts = match case.is_of_cpus() {
         false => ["/functions", "/loss/by_cause", "/loss/threads"],
-        // What other programs have mapped is not all here: more of their time is lost, of which shares of the CPU are told.
+        // What other programs have mapped is not all here: more of their time is lost, of which shares of the
+        // CPU are told.
         true => ["/functions/0/calls", "/functions/0/latency_ns", "/functions/0/off_cpu_ns"],
     };
     for part in parts.iter().chain(&TRACE) {

@@ -72,8 +72,9 @@ pub(crate) fn same_as_logged(report: &Value, functions: &[&str], truth: &File, d
     Ok(())
 }
 
-/// Every call whose entry no loss hides is the log's: latency, status, caller.  Its off-CPU time is that of the recording's
-/// switches, which [`crate::switches`] holds against the scheduler's: the log's are those of the trace unit.
+/// Every call whose entry no loss hides is the log's: latency, status, caller. Its off-CPU time is that of
+/// the recording's switches, which [`crate::switches`] holds against the scheduler's: the log's are those of
+/// the trace unit.
 pub(crate) fn same_but_for_losses(
     opened: &Opened<'_>,
     functions: &[&str],

@@ -1,5 +1,6 @@
-//! How many TSC ticks a tick of the crystal clock has: perf asks CPUID 15H, which an emulated processor answers with zero, and
-//! so the recording does not say what the module's MTC packets mean.  The module says it in sysfs.
+//! How many TSC ticks a tick of the crystal clock has: perf asks CPUID 15H, which an emulated processor
+//! answers with zero, and so the recording does not say what the module's MTC packets mean. The module says
+//! it in sysfs.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt as _;

@@ -1,4 +1,5 @@
-//! What was lost: the report's section of losses, held against the trace's gaps and the module's log, in number and in time.
+//! What was lost: the report's section of losses, held against the trace's gaps and the module's log, in
+//! number and in time.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +31,8 @@ const ALL: [Of; 3] = [
     Of { name: "errors", kind: Kind::Damaged, cause: GapCause::DamagedPacket, cases: &[Losses::Damage] },
 ];
 
-/// The gaps of a recording, by the name of their cause.  A loss is a gap in each stay of a thread on its CPU while it lasts.
+/// The gaps of a recording, by the name of their cause. A loss is a gap in each stay of a thread on its CPU
+/// while it lasts.
 #[derive(Debug, Default)]
 pub(crate) struct Gaps(BTreeMap<&'static str, Vec<(Tid, Gap)>>);
 
@@ -57,8 +59,8 @@ impl Gaps {
     }
 }
 
-/// The trace has the losses of the log, of the kind that was asked for only, and the report's section of losses has the gaps, and their
-/// time.
+/// The trace has the losses of the log, of the kind that was asked for only, and the report's section of
+/// losses has the gaps, and their time.
 pub(crate) fn same(
     report: &Value,
     losses: Losses,
@@ -86,7 +88,8 @@ pub(crate) fn same(
     Ok(())
 }
 
-/// The time of a cause in the report is that of its gaps, and between the log's two, as far as the bounds of these tell.
+/// The time of a cause in the report is that of its gaps, and between the log's two, as far as the bounds of
+/// these tell.
 fn same_time(report: &Value, gaps: &[(Tid, Gap)], logged: Logged) -> Result<()> {
     let sum = |of: fn(&Gap) -> u64| gaps.iter().map(|(_, gap)| of(gap)).sum::<u64>();
     let found_ns = sum(|gap| gap.to.point.since(gap.from.point));

@@ -1,5 +1,5 @@
-//! `vm_tests guest DIR` runs the cases in the virtual machine, `vm_tests check DIR [NAME..]` checks them outside, with DIR
-//! `target/vm`; `vm_tests list` names them.
+//! `vm_tests guest DIR` runs the cases in the virtual machine, `vm_tests check DIR [NAME..]` checks them
+//! outside, with DIR `target/vm`; `vm_tests list` names them.
 
 use std::path::Path;
 use std::process::ExitCode;

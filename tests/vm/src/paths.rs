@@ -48,21 +48,22 @@ impl Vm {
         }
     }
 
-    /// Where perf writes in the machine: in memory.  To wait for a write to a shared directory would be two more context
-    /// switches, which it records, and writes: where writing takes long enough, without end.
+    /// Where perf writes in the machine: in memory. To wait for a write to a shared directory would be two
+    /// more context switches, which it records, and writes: where writing takes long enough, without end.
     #[must_use]
     pub fn perf_output(&self, case: &Case) -> PathBuf {
         Path::new("/tmp").join(format!("{}.data", case.name))
     }
 
-    /// A file of a case: `log`, the module's; `switches`, the scheduler's; `out`, what the target has printed; `report` and `err`, what the recorder has;
-    /// `end`, how that ended.
+    /// A file of a case: `log`, the module's; `switches`, the scheduler's; `out`, what the target has
+    /// printed; `report` and `err`, what the recorder has; `end`, how that ended.
     #[must_use]
     pub fn of_case(&self, name: &str, kind: &str) -> PathBuf {
         self.0.join("out").join(format!("{name}.{kind}"))
     }
 
-    /// A file about the whole run: `ratio`, TSC ticks per tick of the crystal clock; `counters`, the module's.
+    /// A file about the whole run: `ratio`, TSC ticks per tick of the crystal clock; `counters`, the
+    /// module's.
     #[must_use]
     pub fn of_run(&self, name: &str) -> PathBuf {
         self.0.join("out").join(name)

@@ -1,5 +1,5 @@
-//! What a recorder leaves that was killed, or whose disk was full: a file that is decoded up to there.  The complete calls that it has
-//! are the first ones of the log.
+//! What a recorder leaves that was killed, or whose disk was full: a file that is decoded up to there. The
+//! complete calls that it has are the first ones of the log.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The scheduler's events in a recording, held against what ftrace has traced, and the causes that a report makes of them against
-//! what the target does (`programs/waits.c`).
+//! The scheduler's events in a recording, held against what ftrace has traced, and the causes that a report
+//! makes of them against what the target does (`programs/waits.c`).
 
 use anyhow::{Result, ensure};
 use model::{Ns, Sideband, Tid};
@@ -10,10 +10,12 @@ use truth_tests::Opened;
 use crate::counts;
 use crate::switches::Trace;
 
-/// Two handlers of one event run one after the other, and the emulator may be put aside by its host in between.
+/// Two handlers of one event run one after the other, and the emulator may be put aside by its host in
+/// between.
 const APART_NS: u64 = 50_000_000;
 
-/// Each switch of a traced thread that eBPF has told of is one of ftrace's, from the first one to the last: how many.
+/// Each switch of a traced thread that eBPF has told of is one of ftrace's, from the first one to the last:
+/// how many.
 pub(crate) fn same_as_traced(opened: &Opened<'_>, truth: &File, trace: &Trace) -> Result<u64> {
     let mut count = 0;
     for tid in truth.threads().iter().map(|thread| thread.tid) {
@@ -52,12 +54,13 @@ fn told(opened: &Opened<'_>, tid: Tid) -> Vec<(Ns, bool)> {
     switches.collect()
 }
 
-/// Calls are off the CPU for what the target does in them, woken by whom it says, and their split is all of their time.
+/// Calls are off the CPU for what the target does in them, woken by whom it says, and their split is all of
+/// their time.
 pub(crate) fn causes_are_the_targets(report: &Value) -> Result<()> {
     let causes = |function: &str| causes(report, function);
     let sleeps = causes("sleeps")?;
-    // 40 ms each, from when the timer is set. The thread leaves the CPU a little later: by tens of microseconds, or by what the
-    // host keeps the emulator from its own CPU for.
+    // 40 ms each, from when the timer is set. The thread leaves the CPU a little later: by tens of
+    // microseconds, or by what the host keeps the emulator from its own CPU for.
     let blocked = sleeps["blocked_ns"].as_u64().unwrap_or(0);
     ensure!(blocked >= 5 * 32_000_000, "five naps of 40 ms: {sleeps}");
     let total = counts::function(report, "sleeps")?["latency_ns"]["sum"].as_u64().unwrap_or(0);

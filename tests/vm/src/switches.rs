@@ -1,8 +1,8 @@
-//! When the recorded threads were off their CPU, held against what the scheduler itself has traced (ftrace's `sched_switch`, in perf's
-//! clock): the report's off-CPU time is that of the recording's switch records.
+//! When the recorded threads were off their CPU, held against what the scheduler itself has traced (ftrace's
+//! `sched_switch`, in perf's clock): the report's off-CPU time is that of the recording's switch records.
 //!
-//! perf writes its record of a switch behind the scheduler's event, and before the thread's next one.  So each record has its event, one
-//! after the other, however long the emulator sleeps in between.
+//! perf writes its record of a switch behind the scheduler's event, and before the thread's next one. So each
+//! record has its event, one after the other, however long the emulator sleeps in between.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -63,7 +63,8 @@ impl Trace {
     }
 }
 
-/// Each switch of a traced thread in the recording is the scheduler's, and the other way round: how often threads came back.
+/// Each switch of a traced thread in the recording is the scheduler's, and the other way round: how often
+/// threads came back.
 pub(crate) fn same_as_traced(opened: &Opened<'_>, truth: &File, Trace(traced): &Trace) -> Result<u64> {
     let mut count = 0;
     for tid in truth.threads().iter().map(|thread| thread.tid) {
@@ -107,7 +108,8 @@ fn switches(trace: &str) -> BTreeMap<Tid, Vec<Switch>> {
     threads
 }
 
-/// `server-352   [000] d..2.   123.456789: sched_switch: prev_comm=server prev_pid=352 ... next_pid=0 next_prio=120`
+/// `server-352 [000] d..2. 123.456789: sched_switch: prev_comm=server prev_pid=352 ... next_pid=0
+/// next_prio=120`
 fn switch(line: &str) -> Option<(Ns, Option<Cpu>, Tid, Tid)> {
     let (before, fields) = line.split_once(": sched_switch: ")?;
     let mut words = before.split_ascii_whitespace().rev();

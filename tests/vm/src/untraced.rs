@@ -1,7 +1,9 @@
-//! Where one CPU of two is traced: a thread's stays on the other one are gaps as long as the scheduler has traced them, and what is
-//! complete in the report lies between two of them, and took as long as the log says.
+//! Where one CPU of two is traced: a thread's stays on the other one are gaps as long as the scheduler has
+//! traced them, and what is complete in the report lies between two of them, and took as long as the log
+//! says.
 //!
-//! The log has nothing of those stays, and the oracle would take it for one piece.  So each piece is a thread of its own there.
+//! The log has nothing of those stays, and the oracle would take it for one piece. So each piece is a thread
+//! of its own there.
 
 use std::path::Path;
 
@@ -112,8 +114,8 @@ impl EventSink for Gaps {
     }
 }
 
-/// Records are written behind the scheduler's events: the gap begins in the stay, and ends behind it.  The last one ends with the
-/// thread, or the recording, and the stay a little later.
+/// Records are written behind the scheduler's events: the gap begins in the stay, and ends behind it. The
+/// last one ends with the thread, or the recording, and the stay a little later.
 fn is_of(gap: &Gap, stay: Stay) -> bool {
     let begins = stay.from.0.saturating_sub(ROUNDING_NS)..=stay.to.0.saturating_add(ROUNDING_NS);
     begins.contains(&gap.from.point.0) && gap.to.point.0.saturating_add(ROUNDING_NS) >= stay.to.0

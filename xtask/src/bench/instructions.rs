@@ -1,5 +1,5 @@
-//! A guard against slow code that no timing in CI could be: how many instructions of ours `func_latency report` runs on small
-//! recordings, counted by callgrind, against what it was.
+//! A guard against slow code that no timing in CI could be: how many instructions of ours `func_latency
+//! report` runs on small recordings, counted by callgrind, against what it was.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,8 @@ use crate::stages::Outcome;
 const RECORDINGS: [(&str, &str); 3] =
     [("sq1", "sqlite3VdbeExec"), ("sq1-filter2", "sqlite3BtreeInsert"), ("calls", "split_fn")];
 
-/// A new compiler or other libraries in the recording change the counts by a few percent; what this is for doubles them.
+/// A new compiler or other libraries in the recording change the counts by a few percent; what this is for
+/// doubles them.
 const BOUND: f64 = 1.25;
 
 /// A baseline this much too high guards nothing.
@@ -29,7 +30,8 @@ pub(super) fn build() -> Result {
     process::run(cargo().args(arguments))
 }
 
-/// Counts in the program that the tests are of, and fails where there are many more than in [`BASELINE`]; `UPDATE_INSTRUCTIONS=1` writes that anew.
+/// Counts in the program that the tests are of, and fails where there are many more than in [`BASELINE`];
+/// `UPDATE_INSTRUCTIONS=1` writes that anew.
 pub(crate) fn run() -> Result<Outcome> {
     if !process::on_path("valgrind") {
         return Ok(Outcome::Skipped("no valgrind here; cargo xtask setup installs it".to_owned()));
@@ -73,7 +75,8 @@ fn measure(recording: &str, function: &str) -> Result<f64> {
     }
 }
 
-/// What ran in the code of `binary` itself, by callgrind's profile: the C library and the loader are the machine's.
+/// What ran in the code of `binary` itself, by callgrind's profile: the C library and the loader are the
+/// machine's.
 ///
 /// ```text
 /// ob=(1) /path/of/object     from here on; `ob=(1)` later

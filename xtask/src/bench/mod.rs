@@ -1,5 +1,5 @@
-//! `bench`: how fast we decode and report, and with how much memory, beside libipt, `perf script` and the bare walk over
-//! the packets.  All run here and now, one after the other; what counts are their ratios.
+//! `bench`: how fast we decode and report, and with how much memory, beside libipt, `perf script` and the
+//! bare walk over the packets. All run here and now, one after the other; what counts are their ratios.
 
 mod cases;
 mod in_process;
@@ -26,7 +26,8 @@ pub(crate) use instructions::run as count_instructions;
 const BUILD: [&str; 6] =
     ["--package", "func_latency", "--package", "bench", "--features", "func_latency/libipt,bench/libipt"];
 
-/// `bench [--quick | NAME..] [--append] | --instructions`: measures, prints, and with `--append` adds the tables to docs/benchmarks.md.
+/// `bench [--quick | NAME..] [--append] | --instructions`: measures, prints, and with `--append` adds the
+/// tables to docs/benchmarks.md.
 pub(crate) fn run(arguments: &[&str]) -> Result {
     if arguments == ["--instructions"] {
         instructions::build()?;
@@ -72,7 +73,8 @@ fn select(names: &[&str], quick: bool) -> Result<Vec<&'static Case>> {
     Ok(CASES.iter().filter(wanted).collect())
 }
 
-/// Builds, and makes the recordings; returns where they are.  With `FUNC_LATENCY_FIXTURES=DIR` they are those in DIR.
+/// Builds, and makes the recordings; returns where they are. With `FUNC_LATENCY_FIXTURES=DIR` they are those
+/// in DIR.
 fn make(cases: &[&Case]) -> Result<PathBuf> {
     if let Some(directory) = std::env::var_os("FUNC_LATENCY_FIXTURES") {
         let mut command = cargo();

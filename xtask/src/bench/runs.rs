@@ -7,7 +7,8 @@ use crate::process::Result;
 /// Runs of each measurement.
 const RUNS: usize = 5;
 
-/// No further run begins after this: `perf script` needs minutes for a big recording, and its noise is far below the ratio.
+/// No further run begins after this: `perf script` needs minutes for a big recording, and its noise is far
+/// below the ratio.
 const BUDGET: Duration = Duration::from_secs(60);
 
 /// Times of the same thing.

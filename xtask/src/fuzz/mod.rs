@@ -1,8 +1,9 @@
 //! `fuzz`: the targets of `fuzz/` under libFuzzer, through cargo-fuzz.
 //!
-//! No sanitizer: the code is safe Rust but for three modules that map files, a stable toolchain will do, and without
-//! it a target runs several times as often.  What is found is in `fuzz/artifacts`; what is worth keeping goes into
-//! `fuzz/corpus/TARGET` under a name that says what it showed, where `cargo test -p any_input` runs it for ever.
+//! No sanitizer: the code is safe Rust but for three modules that map files, a stable toolchain will do, and
+//! without it a target runs several times as often. What is found is in `fuzz/artifacts`; what is worth
+//! keeping goes into `fuzz/corpus/TARGET` under a name that says what it showed, where `cargo test -p
+//! any_input` runs it for ever.
 
 mod seeds;
 

@@ -4,8 +4,8 @@
 //! fuzz/program/tiny.c --gcc--> fuzz/program/tiny --tracegen--> *.data, raw streams --> fuzz/corpus/TARGET/seed-*
 //! ```
 //!
-//! Streams and recordings fit the program, so all are made together.  Files without `seed-` in front, which fuzzing
-//! has found, are left alone.
+//! Streams and recordings fit the program, so all are made together. Files without `seed-` in front, which
+//! fuzzing has found, are left alone.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,8 +35,9 @@ const RECORDINGS: [(&str, u8, &[&str]); 10] = [
 /// A PSB as often as possible.
 const ALL: [&str; 1] = ["--psb-period=0"];
 
-/// Packets that user code without transactions, power events and PEBS does not make (SDM, "Packet Definitions"):
-/// PIP, MODE.TSX, TraceStop, VMCS, MNT, PTW, EXSTOP, MWAIT, PWRE, PWRX, BBP, BIP, BEP, CFE, EVD.
+/// Packets that user code without transactions, power events and PEBS does not make (SDM, "Packet
+/// Definitions"): PIP, MODE.TSX, TraceStop, VMCS, MNT, PTW, EXSTOP, MWAIT, PWRE, PWRX, BBP, BIP, BEP, CFE,
+/// EVD.
 const RARE_PACKETS: &[&[u8]] = &[
     &[2, 0x43, 1, 2, 3, 4, 5, 6],
     &[0x99, 0x21],

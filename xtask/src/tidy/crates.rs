@@ -31,7 +31,8 @@ const OTHER_WORKSPACE: &str = "fuzz/Cargo.toml";
 /// Where every dependency has its reason.
 const REASONS: &str = "docs/dependencies.md";
 
-/// Dependency direction, versions in one place, the workspace's lints in every crate, a reason for each dependency.
+/// Dependency direction, versions in one place, the workspace's lints in every crate, a reason for each
+/// dependency.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = without_reason(tree);
     for (path, text) in tree.texts("/Cargo.toml").filter(|(path, _)| *path != OTHER_WORKSPACE) {

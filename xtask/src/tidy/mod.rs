@@ -1,5 +1,5 @@
-//! `tidy`: the rules of this repository that no other tool checks.  Each rule is a function from the tree of files
-//! to findings, in a file of its own with its tests.
+//! `tidy`: the rules of this repository that no other tool checks. Each rule is a function from the tree of
+//! files to findings, in a file of its own with its tests.
 
 mod crates;
 mod files;

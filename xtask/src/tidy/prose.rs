@@ -1,7 +1,7 @@
 //! Prose of comments and documents: the words, openings and line widths that `CONTRIBUTING.md` asks for.
 //!
-//! `old_prose.txt` has the number of older findings of each file. A file may have fewer, never more; `UPDATE_PROSE=1 cargo xtask
-//! tidy` lowers the numbers.
+//! `old_prose.txt` has the number of older findings of each file. A file may have fewer, never more;
+//! `UPDATE_PROSE=1 cargo xtask tidy` lowers the numbers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,5 +1,5 @@
-//! The kernel: Debian's stock image, of the version whose headers are installed.  It is unpacked, not installed: that would
-//! want a boot loader.
+//! The kernel: Debian's stock image, of the version whose headers are installed. It is unpacked, not
+//! installed: that would want a boot loader.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use crate::process::{self, Result};
 /// Where Debian's headers are.
 const SOURCES: &str = "/usr/src";
 
-/// What the machine needs to see the host's files, in the order of loading, and overlays, which cases mount: Debian 12's.
+/// What the machine needs to see the host's files, in the order of loading, and overlays, which cases mount:
+/// Debian 12's.
 pub(super) const MODULES: [&str; 11] = [
     "fs/netfs/netfs.ko",
     "fs/fscache/fscache.ko",
@@ -33,7 +34,8 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// The kernel of the headers that are installed; its image is downloaded to `directory` if it is not there.
+    /// The kernel of the headers that are installed; its image is downloaded to `directory` if it is not
+    /// there.
     pub(super) fn find(directory: &Path) -> Result<Self> {
         let entries = fs::read_dir(SOURCES).map_err(|e| format!("{SOURCES}: {e}"))?;
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());

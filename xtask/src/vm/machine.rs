@@ -72,8 +72,8 @@ fn pass_on(child: &mut Child, start: Instant) -> bool {
     }
 }
 
-/// The console is our standard output; nothing but the two shared directories leads out.  Mitigations only cost time, and
-/// the check of the timer fails where emulation is slow.
+/// The console is our standard output; nothing but the two shared directories leads out. Mitigations only
+/// cost time, and the check of the timer fails where emulation is slow.
 fn qemu(kernel: &Kernel, directory: &Path, archive: &Path) -> Command {
     let share = |id: &str, path: &Path, options: &str| {
         let path = path.display();

@@ -1,4 +1,5 @@
-//! `vm`: what is recorded by a real kernel, in a virtual machine whose PMU `intel_pt` is a test module (`tests/vm`).
+//! `vm`: what is recorded by a real kernel, in a virtual machine whose PMU `intel_pt` is a test module
+//! (`tests/vm`).
 //!
 //! ```text
 //! kernel    headers that are installed, and the stock image that belongs to them, unpacked

@@ -131,8 +131,8 @@ impl<'a> BranchRecorder<'a> {
                 Transfer::Branch { kind: BranchKind::Call | BranchKind::IndirectCall, .. } => *depth += 1,
                 Transfer::Branch { kind: BranchKind::Return, .. } => match depth.checked_sub(1) {
                     Some(less) => *depth = less,
-                    // The call's own return is at its end.  An earlier one is that of a handler that the kernel entered instead
-                    // of returning from a system call.
+                    // The call's own return is at its end. An earlier one is that of a handler that the
+                    // kernel entered instead of returning from a system call.
                     None => return inside_ns < row.latency_ns,
                 },
                 _ => (),

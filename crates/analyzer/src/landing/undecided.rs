@@ -1,4 +1,5 @@
-//! A landing that the events behind it must decide: they are followed along each way that control may have gone.
+//! A landing that the events behind it must decide: they are followed along each way that control may have
+//! gone.
 
 use model::{Avma, BranchKind, EndKind, EventTime, FunctionId, Site, SpaceId, Target, TraceEvent, Transfer};
 
@@ -150,7 +151,8 @@ impl Undecided {
                 return self.verdict();
             }
             Some(left @ Held::Kernel { .. }) if !left.goes_on_at(to.ip) => {
-                // The interrupted instruction may be the first of a function: a handler's return, no new handler.
+                // The interrupted instruction may be the first of a function: a handler's return, no new
+                // handler.
                 if let Some(i) = self.interrupted.iter().rposition(|held| held.goes_on_at(to.ip)) {
                     self.interrupted.truncate(i);
                 } else if to.at_entry {

@@ -1,4 +1,5 @@
-//! A way that control may have gone since a landing: in which frames of the stack it can be, and what was called above them.
+//! A way that control may have gone since a landing: in which frames of the stack it can be, and what was
+//! called above them.
 
 use model::{Avma, FunctionId, Site, Target};
 
@@ -200,7 +201,8 @@ impl Way {
     fn go_below(mut self, stack: &Stack, mut left: Vec<Candidate>, next: &mut Next) {
         for candidate in &mut left {
             next.returns |= stack.get(candidate.current).is_some_and(|base| base.ret != NOT_KNOWN);
-            // Below a handler is the kernel's mark: `rt_sigreturn` is no return, and leads to whoever was interrupted.
+            // Below a handler is the kernel's mark: `rt_sigreturn` is no return, and leads to whoever was
+            // interrupted.
             let is_mark = |frame: &Frame| frame.kind.is_mark();
             let below = candidate.current.checked_sub(1);
             let mark = below.filter(|&below| stack.get(below).is_some_and(is_mark));
@@ -241,8 +243,8 @@ impl Way {
         }
     }
 
-    /// Control is at a place that nobody returns to: inside a function that was entered after the landing, or of a frame
-    /// below.
+    /// Control is at a place that nobody returns to: inside a function that was entered after the landing, or
+    /// of a frame below.
     fn land_again(self, stack: &Stack, to: Target, on: &mut Vec<Self>) {
         let len = |candidate: &Candidate| candidate.current + usize::from(self.tail.is_none());
         let below = |candidate: &Candidate| {

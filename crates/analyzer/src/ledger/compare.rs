@@ -1,8 +1,8 @@
 //! The rows of a ledger: what makes the difference of two means.
 //!
-//! Sums are whole nanoseconds, means are not.  The difference of the means is rounded, and so is what each row has of it:
-//! down first, then up in those rows that were rounded down most, as many as it takes.  So the rows that are printed add
-//! up to the difference that is printed, and none is a nanosecond from the truth.
+//! Sums are whole nanoseconds, means are not. The difference of the means is rounded, and so is what each row
+//! has of it: down first, then up in those rows that were rounded down most, as many as it takes. So the rows
+//! that are printed add up to the difference that is printed, and none is a nanosecond from the truth.
 
 use std::cmp::Reverse;
 use std::hash::Hash;
@@ -14,8 +14,8 @@ use crate::report::ChildKind;
 /// Part of the difference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
-    /// A direct callee, by its path, or the function itself (0): then it is what that runs itself or, in it and in all that
-    /// it called, what is no code.
+    /// A direct callee, by its path, or the function itself (0): then it is what that runs itself or, in it
+    /// and in all that it called, what is no code.
     pub path: usize,
     /// What the time was spent on; of a callee it is [`Spent::Running`].
     pub spent: Spent,
@@ -25,8 +25,8 @@ pub struct Row {
     pub counts: Option<(u64, u64)>,
     /// What it has of the difference of the means.
     pub difference_ns: i64,
-    /// Of that, because it was called more often (each time for as long as in the base); the rest is because each took
-    /// longer.  `None` without counts.
+    /// Of that, because it was called more often (each time for as long as in the base); the rest is because
+    /// each took longer. `None` without counts.
     pub more_often_ns: Option<i64>,
     /// Its share of the variance of all latencies that were compared; `None` if all are the same.
     pub variance_share: Option<f64>,

@@ -12,7 +12,8 @@ use crate::row_children::RowChild;
 use crate::total::Total;
 use crate::tree::{CallTree, Node, Step, TreeSink, Trees};
 
-/// Takes the trees of a function's calls into a ledger; the variance is that of all that were seen from entry to end.
+/// Takes the trees of a function's calls into a ledger; the variance is that of all that were seen from entry
+/// to end.
 pub struct LedgerOfCalls<'a> {
     sides: FxHashMap<CallId, Side>,
     schedule: &'a Schedule,
@@ -38,7 +39,8 @@ fn sides(groups: &Groups) -> FxHashMap<CallId, Side> {
     [side(&groups.slow, Side::These), side(&groups.typical, Side::Base)].concat().into_iter().collect()
 }
 
-/// The ledger of calls of which only the direct callees are known, and what was waited for: those of each row of `function`.
+/// The ledger of calls of which only the direct callees are known, and what was waited for: those of each row
+/// of `function`.
 #[must_use]
 pub fn ledger_of_rows(groups: &Groups, function: &FunctionReport) -> Ledger<ChildKey> {
     let sides = sides(groups);

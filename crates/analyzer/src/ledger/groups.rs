@@ -1,8 +1,8 @@
 //! Which calls are the slow ones, which ones they are compared with, and whether they are slow at all.
 //!
-//! A slow call is compared with typical calls of the same caller (the same call site): the half of them that is nearest to
-//! their median.  Of each caller there are as many times more typical calls than slow ones, so that it makes no difference
-//! who called.  Only calls that were seen from entry to end are compared.
+//! A slow call is compared with typical calls of the same caller (the same call site): the half of them that
+//! is nearest to their median. Of each caller there are as many times more typical calls than slow ones, so
+//! that it makes no difference who called. Only calls that were seen from entry to end are compared.
 
 use std::collections::BTreeMap;
 
@@ -47,16 +47,17 @@ pub struct Groups {
     pub outlying: Outlying,
 }
 
-/// A test of whether calls are outliers: how far their latencies are from the median of their caller, against how far
-/// those of the others are.  For all others alike, that is measured by the median of the absolute deviations (MAD), which
-/// is 1/1.4826 of the standard deviation where latencies are spread normally, and which a tail of any length leaves alone.
+/// A test of whether calls are outliers: how far their latencies are from the median of their caller, against
+/// how far those of the others are. For all others alike, that is measured by the median of the absolute
+/// deviations (MAD), which is 1/1.4826 of the standard deviation where latencies are spread normally, and
+/// which a tail of any length leaves alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outlying {
     /// Median of how far the slow calls are above the median of their caller.
     pub above_ns: f64,
-    /// So far above may be what is spread like the others: as many of their standard deviations as the largest of `n` normal
-    /// values is above the mean in less than one of 1,000 sets of them, `sqrt(2 ln(1000 n))`; and no less than the error
-    /// bounds of a slow and of a typical latency.
+    /// So far above may be what is spread like the others: as many of their standard deviations as the
+    /// largest of `n` normal values is above the mean in less than one of 1,000 sets of them, `sqrt(2 ln(1000
+    /// n))`; and no less than the error bounds of a slow and of a typical latency.
     pub reach_ns: f64,
     /// The other calls that this was measured on.
     pub others: u64,

@@ -1,9 +1,10 @@
 //! Whether two recordings differ by more than each differs from itself.
 //!
-//! Calls that follow one another are alike (caches, load, what the program is doing), so that single calls say little.  Each
-//! recording is cut into [`BLOCKS`] blocks of calls that follow one another; if the recordings are alike, it makes no
-//! difference whose a block is.  So blocks are shared out at random, again and again, always with the same dice: how often
-//! is the difference of the means as large as between the recordings?
+//! Calls that follow one another are alike (caches, load, what the program is doing), so that single calls
+//! say little. Each recording is cut into [`BLOCKS`] blocks of calls that follow one another; if the
+//! recordings are alike, it makes no difference whose a block is. So blocks are shared out at random, again
+//! and again, always with the same dice: how often is the difference of the means as large as between the
+//! recordings?
 
 use crate::stats::mean;
 
@@ -81,13 +82,14 @@ fn p_value(these: &[f64], base: &[f64]) -> f64 {
     f64::from(as_large) / f64::from(ROUNDS + 1)
 }
 
-/// With the same dice, of blocks whose difference is as large only where each lies on its own side again, or, of as many on
-/// both sides, on the other one.
+/// With the same dice, of blocks whose difference is as large only where each lies on its own side again, or,
+/// of as many on both sides, on the other one.
 fn smallest_p_value(these: usize, base: usize) -> f64 {
     p_value(&vec![1.0; these], &vec![0.0; base])
 }
 
-/// A recording of fewer than [`BLOCKS`] calls has as many blocks as calls; with [`BLOCKS`] on both sides p can be small enough.
+/// A recording of fewer than [`BLOCKS`] calls has as many blocks as calls; with [`BLOCKS`] on both sides p
+/// can be small enough.
 fn needed((these, base): (usize, usize)) -> usize {
     let can_tell = |calls: &usize| smallest_p_value(these.max(*calls), base.max(*calls)) < RARE;
     (1..BLOCKS).find(can_tell).unwrap_or(BLOCKS)
@@ -130,7 +132,8 @@ mod tests {
         assert_eq!(shifted.blocks, (16, 16));
     }
 
-    /// It was said that the difference did not exceed the spread, where it never could have been said that it did.
+    /// It was said that the difference did not exceed the spread, where it never could have been said that it
+    /// did.
     #[test]
     fn few_calls_show_nothing_and_how_many_would_is_said() {
         let verdict = |these, base| Shift::of(&vec![5000; these], &(0..base).collect::<Vec<_>>()).verdict();

@@ -58,8 +58,8 @@ pub struct Parts([u64; Spent::ALL.len()]);
 impl Parts {
     /// A node's own time in a recording.
     ///
-    /// Time off the CPU is that of the analysis, which knows on which side of an event a switch was; what it did there
-    /// the switch records and the scheduler's events say.
+    /// Time off the CPU is that of the analysis, which knows on which side of an event a switch was; what it
+    /// did there the switch records and the scheduler's events say.
     #[must_use]
     pub fn of(step: &Step<'_>, tid: Tid, schedule: &Schedule) -> Self {
         let mut parts = Self::on_cpu(step);

@@ -1,7 +1,7 @@
 //! Which part of the variance of latencies comes from what.
 //!
-//! The latency of a call is a sum of items, so that its variance is the sum of their covariances with it: the shares add
-//! up to one, and one that runs against the others is negative.
+//! The latency of a call is a sum of items, so that its variance is the sum of their covariances with it: the
+//! shares add up to one, and one that runs against the others is negative.
 
 use rustc_hash::FxHashMap;
 

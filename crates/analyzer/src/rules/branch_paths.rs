@@ -32,7 +32,8 @@ fn a_signal_handler_inside_a_call_does_not_end_its_branches() {
     assert_eq!(branch_paths(script), [path.map(str::to_owned)]);
 }
 
-/// A handler that the kernel enters instead of returning from a system call: the trace does not tell the two apart.
+/// A handler that the kernel enters instead of returning from a system call: the trace does not tell the two
+/// apart.
 #[test]
 fn a_signal_handler_behind_a_system_call_does_not_end_the_branches() {
     let script = "

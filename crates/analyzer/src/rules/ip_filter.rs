@@ -195,7 +195,8 @@ fn a_call_unwound_out_of_sight_ends_when_control_is_next_seen_in_an_outer_frame(
 
 #[test]
 fn a_landing_out_of_hidden_code_is_one_also_while_the_one_before_is_undecided() {
-    // Thrown and rethrown, as in the whole trace: the returns tell where it landed last, and nothing where first.
+    // Thrown and rethrown, as in the whole trace: the returns tell where it landed last, and nothing where
+    // first.
     let script = "
         filter
         code call k+10 f
@@ -497,7 +498,8 @@ fn two_functions_in_the_filter_that_call_each_other_through_hidden_code() {
 
 #[test]
 fn a_gap_inside_the_filter_cuts_and_outside_of_it_too() {
-    // What fell into the second gap may have been another call of f: the open one is not guessed to have ended.
+    // What fell into the second gap may have been another call of f: the open one is not guessed to have
+    // ended.
     let script = "
         filter
         code call k+10 f
@@ -531,7 +533,8 @@ fn a_hidden_function_that_is_called_in_sight_has_calls() {
         220 start h
         230 out.ret h+10 f+15
         240 start main+45";
-    // Control that comes to its middle is no call of it.  Of what it calls only code inside the filter is seen.
+    // Control that comes to its middle is no call of it. Of what it calls only code inside the filter is
+    // seen.
     let rows = "
         110 +40 complete main+10 hidden
         160 +10 complete main+20 hidden

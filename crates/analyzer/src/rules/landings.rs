@@ -163,8 +163,8 @@ fn several_returns_may_be_needed_to_settle_a_landing() {
 
 #[test]
 fn a_handler_that_interrupts_a_first_instruction_does_not_disturb_a_landing() {
-    // The handler returns to g, where it interrupted: that is g going on, not another handler.  The restorer that it
-    // returns to by itself may have a symbol.
+    // The handler returns to g, where it interrupted: that is g going on, not another handler. The restorer
+    // that it returns to by itself may have a symbol.
     for restorer in ["restorer+1", "restorer"] {
         let script = format!(
             "
@@ -253,8 +253,8 @@ fn landings_in_what_is_looked_ahead_at_are_settled_in_turn() {
 
 #[test]
 fn where_a_handler_had_come_tells_which_activation_of_it_was_landed_in() {
-    // Two handlers h, the second in the first; control lands in one of them, which returns: to f, where the first had come,
-    // or to g, where the second had.
+    // Two handlers h, the second in the first; control lands in one of them, which returns: to f, where the
+    // first had come, or to g, where the second had.
     let open = "
         born 0
         0 start main+4

@@ -19,7 +19,8 @@ fn name(ledger: &Ledger<ChildKey>, path: usize) -> String {
     callee_text(key.kind, key.function, key.site)
 }
 
-/// Explains the calls of at least `slow_ns`: rows as `what difference = more often + each longer`, then the way down.
+/// Explains the calls of at least `slow_ns`: rows as `what difference = more often + each longer`, then the
+/// way down.
 #[track_caller]
 fn check(script: &str, slow_ns: u64, expect: &str) {
     let slow = Slow::Latency(LatencyRange { min_ns: slow_ns, max_ns: u64::MAX });
@@ -113,7 +114,8 @@ fn a_callee_that_is_called_more_often_and_takes_longer() {
 
 #[test]
 fn rows_of_means_that_are_no_integers_add_up() {
-    // Means of 121 and 100/3: 87 2/3.  g has 10 1/3 of that, h 10 1/3, f 67: the first of equal rests is rounded up.
+    // Means of 121 and 100/3: 87 2/3. g has 10 1/3 of that, h 10 1/3, f 67: the first of equal rests is
+    // rounded up.
     let body = |g: u64, h: u64, end: u64| {
         format!(
             "0 call f+10 g\n {g} ret g+10 f+15\n {g} call f+20 h\n {} ret h+10 f+25\n {end} ret f+40 main+25",

@@ -306,7 +306,8 @@ fn a_handler_may_run_the_wanted_function_that_it_interrupted() {
 
 #[test]
 fn a_function_that_a_handler_had_the_kernel_call_returns_to_what_was_interrupted() {
-    // The handler changed where to go on to g, with a return address to the interrupted code (Go's preemption).
+    // The handler changed where to go on to g, with a return address to the interrupted code (Go's
+    // preemption).
     let script = "
         0 start main+4
         100 call main+10 f

@@ -28,7 +28,8 @@ impl TreeSink for Text {
     }
 }
 
-/// Functions around a call: no stubs, the kernel below a handler as what is not known, and nothing beyond what was seen.
+/// Functions around a call: no stubs, the kernel below a handler as what is not known, and nothing beyond
+/// what was seen.
 #[test]
 fn callers_are_the_functions_that_were_open() {
     struct Callers(Vec<String>);

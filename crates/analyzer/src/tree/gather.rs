@@ -1,7 +1,7 @@
 //! The nodes of one thread's trees, gathered as its frames end.
 //!
-//! Only at its end is known what a frame was (a hidden callee is named by where it returns to, a PLT stub makes room for
-//! what it jumps to), so nodes are kept in the order of their *ends*, each behind its subtree:
+//! Only at its end is known what a frame was (a hidden callee is named by where it returns to, a PLT stub
+//! makes room for what it jumps to), so nodes are kept in the order of their *ends*, each behind its subtree:
 //!
 //! ```text
 //!   stack     main   f        g                 first: where its subtree begins
@@ -84,8 +84,8 @@ impl Gatherer {
         self.nodes.len()
     }
 
-    /// The frame at the bottom has returned to its caller, which was found so, and is the new bottom.  What was seen since
-    /// it was last known what runs was called by that; `base` is that before.
+    /// The frame at the bottom has returned to its caller, which was found so, and is the new bottom. What
+    /// was seen since it was last known what runs was called by that; `base` is that before.
     pub(crate) fn enter_caller(&mut self, base: Option<Base>, caller: &mut Frame) {
         if let Some(Base { first, .. }) = base {
             caller.first = first;

@@ -57,7 +57,8 @@ impl Merged {
         });
     }
 
-    /// `place`: of a subtree's size and the room where it goes, the place of its node and the room for the rest.
+    /// `place`: of a subtree's size and the room where it goes, the place of its node and the room for the
+    /// rest.
     fn lay_out(mut self, into: &mut Vec<Node>, place: impl Fn(&mut usize, usize) -> (usize, usize)) {
         self.count_subtrees();
         let base = into.len();

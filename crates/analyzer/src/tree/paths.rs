@@ -22,16 +22,18 @@ pub struct Paths {
 pub struct FoundPaths {
     /// The paths, in the order in which they were first taken.
     pub tree: CallTree,
-    /// Functions of which no call was seen from entry to end: their paths are of the observed part of open calls.
+    /// Functions of which no call was seen from entry to end: their paths are of the observed part of open
+    /// calls.
     pub open: Vec<FunctionId>,
 }
 
 impl Paths {
-    /// Below the wanted functions: of their counted calls, those that are in no other call of the same function.  The
-    /// roots of a function add up to [`FunctionReport::outermost`](crate::FunctionReport::outermost).
+    /// Below the wanted functions: of their counted calls, those that are in no other call of the same
+    /// function. The roots of a function add up to
+    /// [`FunctionReport::outermost`](crate::FunctionReport::outermost).
     ///
-    /// A function without counted calls has the observed part of its open calls instead, and its roots add up to
-    /// [`OpenCalls::observed`](crate::OpenCalls::observed).
+    /// A function without counted calls has the observed part of its open calls instead, and its roots add up
+    /// to [`OpenCalls::observed`](crate::OpenCalls::observed).
     #[must_use]
     pub fn of_calls() -> Self {
         Self { wanted: Trees::Merged, merged: Merged::default(), open: Merged::default() }

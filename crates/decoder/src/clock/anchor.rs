@@ -6,21 +6,23 @@
 //!   late MTC     ... hi = a period later, where MTC packets were skipped before it: the core may have slept
 //! ```
 //!
-//! The intervals on both sides narrow a wide one once their cycles are settled ([`super::interval::Interval::narrow_end`]).
+//! The intervals on both sides narrow a wide one once their cycles are settled
+//! ([`super::interval::Interval::narrow_end`]).
 
 use model::Tsc;
 
 use super::core::Range;
 use super::ticks::{self, FRACTION};
 
-/// A TSC packet says what the TSC was at most this many core cycles before the packet's place in the stream.  39 to 60 were measured on
-/// two processors; perf's estimate is 40 (`tsc_slip` in intel-pt-decoder.c).
+/// A TSC packet says what the TSC was at most this many core cycles before the packet's place in the stream.
+/// 39 to 60 were measured on two processors; perf's estimate is 40 (`tsc_slip` in intel-pt-decoder.c).
 const LAG_CYCLES: u64 = 64;
 
 /// The median of the lags that were measured, in core cycles.
 const USUAL_LAG_CYCLES: u64 = 42;
 
-/// The longest lag where the length of a core cycle is unknown: a core at one 64th of the TSC's frequency is slower than any.
+/// The longest lag where the length of a core cycle is unknown: a core at one 64th of the TSC's frequency is
+/// slower than any.
 const LONGEST_LAG: u128 = of_lag(64 << FRACTION);
 
 /// The longest lag, in TSC ticks with fraction, at this length of a core cycle.
@@ -49,7 +51,8 @@ pub(super) enum Kind {
     Final,
     /// A TSC packet, which says what the TSC was some core cycles ago.
     Tsc,
-    /// As [`Self::Tsc`], in PSB+.  A segment may begin there: what was before does not change the times after it.
+    /// As [`Self::Tsc`], in PSB+. A segment may begin there: what was before does not change the times after
+    /// it.
     PsbTsc,
     /// An MTC packet that follows skipped ones, and may be late.
     LateMtc,
@@ -68,7 +71,8 @@ impl Anchor {
         Self { lo, best: lo, hi: lo + LONGEST_LAG, kind: if in_psb { Kind::PsbTsc } else { Kind::Tsc } }
     }
 
-    /// From `lo` to `hi`, of an MTC packet.  The best guess: a tick's rounding on both sides, and packets are rarely late.
+    /// From `lo` to `hi`, of an MTC packet. The best guess: a tick's rounding on both sides, and packets are
+    /// rarely late.
     pub(super) fn mtc(lo: u128, hi: u128, kind: Kind) -> Self {
         Self { lo, best: lo + ((hi - lo) / 2).min(ticks::ONE), hi, kind }
     }
@@ -84,8 +88,8 @@ impl Anchor {
         matches!(self.kind, Kind::Tsc | Kind::PsbTsc)
     }
 
-    /// Bounds the lag of a TSC packet by the length of a core cycle around it.  If that is unknown, the estimate takes a cycle for a
-    /// TSC tick.
+    /// Bounds the lag of a TSC packet by the length of a core cycle around it. If that is unknown, the
+    /// estimate takes a cycle for a TSC tick.
     #[inline]
     pub(super) fn bounded(self, cycle: Option<Range>) -> Self {
         if !self.is_tsc() {

@@ -1,20 +1,21 @@
 //! The core clock: how long a cycle is.
 //!
-//! CBR gives the core:bus ratio, and so the length of a cycle in TSC ticks.  But the packet has no exact place ("There is
-//! not a precise IP to which to bind", SDM, CBR packet): it may come late, and where clocks change without one it is
-//! wrong.  So it is believed only where the frequencies that the anchors around measure agree with it; where they do
-//! not, these are the bounds: the frequency changes less often than MTC packets come.
+//! CBR gives the core:bus ratio, and so the length of a cycle in TSC ticks. But the packet has no exact place
+//! ("There is not a precise IP to which to bind", SDM, CBR packet): it may come late, and where clocks change
+//! without one it is wrong. So it is believed only where the frequencies that the anchors around measure
+//! agree with it; where they do not, these are the bounds: the frequency changes less often than MTC packets
+//! come.
 
 use super::anchor::Anchor;
 use super::interval::Span;
 use super::ticks::FRACTION;
 
-/// CBR counts multiples of the bus clock, whose own frequency is not exactly the nominal one, and spread: the true
-/// ratio may be off by this part (1/128).
+/// CBR counts multiples of the bus clock, whose own frequency is not exactly the nominal one, and spread: the
+/// true ratio may be off by this part (1/128).
 const CBR_TOLERANCE_SHIFT: u32 = 7;
 
-/// Cycles must outnumber those that CYC packets may have left out by this factor, and the time what the anchors leave open, or
-/// they measure nothing: what is as vague as that agrees with any CBR.
+/// Cycles must outnumber those that CYC packets may have left out by this factor, and the time what the
+/// anchors leave open, or they measure nothing: what is as vague as that agrees with any CBR.
 const MEASURABLE: u64 = 32;
 
 /// The length of a core cycle in TSC ticks, with [`FRACTION`]: from shortest to longest.
@@ -97,8 +98,8 @@ pub(super) struct CoreRatio {
 enum Bus {
     /// As the recording says.
     Stated(Range),
-    /// As anchors have measured it where CBR says how many cycles of the core it has; and how often they agreed, less how often
-    /// they did not: CBR may be late.
+    /// As anchors have measured it where CBR says how many cycles of the core it has; and how often they
+    /// agreed, less how often they did not: CBR may be late.
     Learned(Range, u8),
     Unknown,
 }
@@ -106,8 +107,9 @@ enum Bus {
 /// Measurements that must agree on the bus clock before it counts as known.
 const WITNESSES: u8 = 2;
 
-/// More do not make it surer: while CBR is late all measurements agree on a wrong one, and the more of them count, the longer it takes
-/// to unlearn that.  So many forgive the two intervals that a change of frequency may spoil.
+/// More do not make it surer: while CBR is late all measurements agree on a wrong one, and the more of them
+/// count, the longer it takes to unlearn that. So many forgive the two intervals that a change of frequency
+/// may spoil.
 const MOST_WITNESSES: u8 = 2 * WITNESSES;
 
 impl CoreRatio {
@@ -153,8 +155,8 @@ impl CoreRatio {
         std::mem::replace(&mut self.interval, self.now)
     }
 
-    /// A cycle was measured to be so long while CBR said `multiples`.  Where the recording does not say how long a cycle of the bus
-    /// clock is, this does.  It may have drifted since it was measured last.
+    /// A cycle was measured to be so long while CBR said `multiples`. Where the recording does not say how
+    /// long a cycle of the bus clock is, this does. It may have drifted since it was measured last.
     fn learn(&mut self, measured: Range, multiples: Option<Multiples>) {
         let Some(Multiples { least: ratio, .. }) = multiples.filter(|multiples| !multiples.differ()) else {
             return;
@@ -200,8 +202,8 @@ impl Measured {
 }
 
 impl Span {
-    /// The length of a cycle in the interval that this span fills; `None` if time passed that was not counted, or too
-    /// few cycles.
+    /// The length of a cycle in the interval that this span fills; `None` if time passed that was not
+    /// counted, or too few cycles.
     pub(super) fn cycle(&self, left: Anchor, right: Anchor, unseen: u64) -> Option<Range> {
         let (shortest, longest) = left.lengths_to(right);
         let is_vague = (longest - shortest).saturating_mul(MEASURABLE.into()) >= longest;
@@ -215,23 +217,24 @@ impl Span {
     }
 }
 
-/// CBR is refuted by what was measured on one side of an interval alone: what the frequency was on the other side, and so here,
-/// nothing says.
+/// CBR is refuted by what was measured on one side of an interval alone: what the frequency was on the other
+/// side, and so here, nothing says.
 pub(super) fn is_unknown([before, own, behind]: [Option<&Measured>; 3]) -> bool {
     let is_one_sided = own.is_none() && (before.is_none() || behind.is_none());
     is_one_sided && [before, behind].into_iter().flatten().any(|measured| !measured.agrees)
 }
 
-/// CBR is refuted beside an interval that measures nothing itself, by a longer cycle.  The core may have slept there: then that
-/// measurement says nothing about CBR, which may be late, and the core here may be faster than both say.
+/// CBR is refuted beside an interval that measures nothing itself, by a longer cycle. The core may have slept
+/// there: then that measurement says nothing about CBR, which may be late, and the core here may be faster
+/// than both say.
 pub(super) fn may_be_faster(cbr: Option<Range>, [before, own, behind]: [Option<&Measured>; 3]) -> bool {
     let is_longer = |measured: &Measured| cbr.is_some_and(|cbr| measured.is_longer(cbr));
     own.is_none() && [before, behind].into_iter().flatten().any(is_longer)
 }
 
-/// The length of a cycle in an interval: by CBR if the measured frequencies before, of and behind the interval bear it
-/// out (or there is none); else by them and CBR.  CBR is wrong only where two of them say the same and CBR another thing:
-/// one alone may have a sleep in it that nothing tells of.
+/// The length of a cycle in an interval: by CBR if the measured frequencies before, of and behind the
+/// interval bear it out (or there is none); else by them and CBR. CBR is wrong only where two of them say the
+/// same and CBR another thing: one alone may have a sleep in it that nothing tells of.
 #[inline]
 pub(super) fn length(cbr: Option<Range>, measured: [Option<&Measured>; 3]) -> Option<Range> {
     match cbr {

@@ -1,14 +1,15 @@
 //! The crystal clock: what an MTC packet says about the TSC.
 //!
-//! MTC has eight bits of the crystal's counter, from bit `mtc_period` on; TMA has the low 16 bits at a TSC packet, and
-//! the TSC ticks since the counter last changed.  So MTC gives the TSC through the number of crystal ticks since that
-//! TMA, and the ratio of the two clocks (SDM, "Tracking Time"):
+//! MTC has eight bits of the crystal's counter, from bit `mtc_period` on; TMA has the low 16 bits at a TSC
+//! packet, and the TSC ticks since the counter last changed. So MTC gives the TSC through the number of
+//! crystal ticks since that TMA, and the ratio of the two clocks (SDM, "Tracking Time"):
 //!
 //! ```text
 //!   TSC TMA ----- MTC ----- MTC ----- MTC        ticks = TMA's TSC - fast + crystal ticks * ratio
 //! ```
 //!
-//! Processors skip MTC packets now and then, and make none while they sleep; then TSC and TMA follow the wake-up.
+//! Processors skip MTC packets now and then, and make none while they sleep; then TSC and TMA follow the
+//! wake-up.
 
 use model::{AuxBuffer, AuxPiece};
 use packet::Packet;
@@ -19,19 +20,20 @@ use crate::reader;
 
 /// Ratios are in TSC ticks for a tick of the crystal, with this many fractional bits.
 const RATIO_FRACTION: u32 = 32;
-/// Where the ratio cannot be measured, the nominal one may be off by this part (1/256): a header's rounded one, a TSC that a
-/// hypervisor scales.
+/// Where the ratio cannot be measured, the nominal one may be off by this part (1/256): a header's rounded
+/// one, a TSC that a hypervisor scales.
 const NOMINAL_TOLERANCE_SHIFT: u32 = 8;
 /// Where it can, it is looked for in this part (1/64) around the nominal one.
 const SEARCH_SHIFT: u32 = 6;
 /// Without a nominal ratio: between these.  Crystals have 19.2 to 38.4 MHz, TSCs 0.8 to 6 GHz.
 const PLAUSIBLE: CrystalRatio = CrystalRatio { low: 20 << RATIO_FRACTION, high: 400 << RATIO_FRACTION };
-/// TSC ticks by which TSC - fast may be off the crystal's tick: both are rounded, `fast` to even numbers on some
-/// processors.
+/// TSC ticks by which TSC - fast may be off the crystal's tick: both are rounded, `fast` to even numbers on
+/// some processors.
 const TMA_TICKS: u64 = 2;
 /// Pairs of TSC and TMA that a buffer's ratio is measured by.
 const SAMPLES: usize = 256;
-/// ... and where not each PSB+ has one, so many are looked at: who opens one call must not read all of the trace.
+/// ... and where not each PSB+ has one, so many are looked at: who opens one call must not read all of the
+/// trace.
 const PSBS: usize = 16 * SAMPLES;
 /// Packets of a PSB+, with generous room for padding.
 const PSB_PLUS_PACKETS: usize = 128;
@@ -68,8 +70,8 @@ impl CrystalRatio {
         Some(Self { low: ticks << RATIO_FRACTION, high: ticks << RATIO_FRACTION })
     }
 
-    /// The ratio, measured by the PSB+ packets of all buffers: both clocks are constant.  `nominal` is what the recording
-    /// says (zeros if it does not); `None` if it does not and there is nothing to measure.
+    /// The ratio, measured by the PSB+ packets of all buffers: both clocks are constant. `nominal` is what
+    /// the recording says (zeros if it does not); `None` if it does not and there is nothing to measure.
     pub(crate) fn measure(buffers: &[AuxBuffer<'_>], nominal: (u32, u32)) -> Option<Self> {
         let mut range = Self::around(nominal, SEARCH_SHIFT).unwrap_or(PLAUSIBLE);
         let (mut fit, mut misfit) = (0u32, 0u32);
@@ -109,7 +111,8 @@ impl CrystalRatio {
         (both.low <= both.high).then_some(both)
     }
 
-    /// Crystal ticks from one sample to another: the counter's low bits say, if the time between leaves but one number.
+    /// Crystal ticks from one sample to another: the counter's low bits say, if the time between leaves but
+    /// one number.
     fn crystal_ticks(self, from: Sample, to: Sample) -> Option<u64> {
         let tsc_ticks = to.tsc.checked_sub(from.tsc).filter(|&ticks| ticks < 1 << 40)?;
         let count = |ticks: u64, ratio: u64| {
@@ -209,11 +212,12 @@ impl Crystal {
         is_known && base.anchor(ratio, ((known + 1) << self.period) - base.counter).hi < now
     }
 
-    /// An MTC packet, when it is not earlier than `now` (ticks with fraction); `None` if it says nothing.  `lag`: how old TSC and TMA may
-    /// be, in such ticks.
+    /// An MTC packet, when it is not earlier than `now` (ticks with fraction); `None` if it says nothing.
+    /// `lag`: how old TSC and TMA may be, in such ticks.
     pub(super) fn mtc(&mut self, payload: u8, now: u128, lag: u128) -> Option<Mtc> {
         let (ratio, base, period) = (self.ratio?, self.base.as_mut()?, self.period);
-        // The payload's bits that the known counter covers: fewer than 8 right behind a TMA with a long period.
+        // The payload's bits that the known counter covers: fewer than 8 right behind a TMA with a long
+        // period.
         let bits = base.known_bits.saturating_sub(period).min(8);
         if bits == 0 {
             return None;
@@ -225,7 +229,8 @@ impl Crystal {
             0 => mask + 1,
             steps => steps,
         };
-        // TSC and TMA say what was some core cycles ago: the first count after them may stand in an MTC before them.
+        // TSC and TMA say what was some core cycles ago: the first count after them may stand in an MTC
+        // before them.
         let first = ((before + 1) << period).saturating_sub(base.counter);
         let is_said = base.passed == 0 && base.is_soon(first, ratio, lag);
         let skips = steps > if is_said { 2 } else { 1 };
@@ -236,7 +241,8 @@ impl Crystal {
         if now <= on_time.hi {
             return Some(Mtc { on_time, late: late(base) });
         }
-        // If cycles say that much more time passed, more than 255 packets were skipped and the counter went round.
+        // If cycles say that much more time passed, more than 255 packets were skipped and the counter went
+        // round.
         let round = 256u64 << period;
         let round_ticks = base.ticks(round, ratio.high).max(1);
         let rounds = (now - on_time.hi + round_ticks / 2) / round_ticks;
@@ -253,7 +259,8 @@ impl Crystal {
 pub(super) struct Mtc {
     /// When the counter changed to what it is now.
     pub(super) on_time: Anchor,
-    /// Others were skipped before it: on wake-up a packet comes for the counter as it is then, and may stand anywhere in this range.
+    /// Others were skipped before it: on wake-up a packet comes for the counter as it is then, and may stand
+    /// anywhere in this range.
     pub(super) late: Option<Anchor>,
 }
 

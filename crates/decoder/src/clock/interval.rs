@@ -8,9 +8,9 @@
 //!     t in [B - max(rest), B - min(rest)]                   between (the core may have slept)
 //! ```
 //!
-//! The estimate scales c so that c + rest is the measured B - A; where tracing was off in between, it counts from the
-//! anchor on its own side.  Without CYC the number of branches stands in for cycles in the estimate, and the anchors
-//! alone are the bounds.
+//! The estimate scales c so that c + rest is the measured B - A; where tracing was off in between, it counts
+//! from the anchor on its own side. Without CYC the number of branches stands in for cycles in the estimate,
+//! and the anchors alone are the bounds.
 
 use std::num::NonZeroU64;
 
@@ -82,9 +82,10 @@ pub(super) struct Interval {
     cycle: Option<Range>,
 }
 
-/// What most parts of an interval come down to, up to its first break, behind its last one, and between: all bounds are lines over
-/// the cycles that have passed.  64 bits have room for them, counted from [`ROOM`] and less than a tick more before the left anchor, so
-/// that nothing is less than 0: anchors are behind twice that at most, and all cycles are shorter.
+/// What most parts of an interval come down to, up to its first break, behind its last one, and between: all
+/// bounds are lines over the cycles that have passed. 64 bits have room for them, counted from [`ROOM`] and
+/// less than a tick more before the left anchor, so that nothing is less than 0: anchors are behind twice
+/// that at most, and all cycles are shorter.
 #[derive(Clone, Copy)]
 pub(super) struct Regular {
     /// The shortest and the longest cycle.
@@ -92,8 +93,8 @@ pub(super) struct Regular {
     high: i64,
     /// So many of the cycles may have passed before the anchor.
     doubt: u64,
-    /// What bounds a slot at once, and what does with the cycles from the left anchor to it, short and long ones: by [`FAR`] where
-    /// nothing does.
+    /// What bounds a slot at once, and what does with the cycles from the left anchor to it, short and long
+    /// ones: by [`FAR`] where nothing does.
     lo: i64,
     lo_and_short: i64,
     lo_and_long: i64,
@@ -112,7 +113,8 @@ pub(super) struct Regular {
 }
 
 impl Regular {
-    /// The time of a slot, so many cycles at most behind the left anchor; none if packets contradict each other.
+    /// The time of a slot, so many cycles at most behind the left anchor; none if packets contradict each
+    /// other.
     #[inline(always)]
     pub(super) fn time(&self, most: u64) -> Option<EventTime> {
         let short = most.saturating_sub(self.doubt) as i64 * self.low;
@@ -143,8 +145,8 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// How the times of slots follow that are up to `last` behind the left anchor, and behind as many breaks; none if that is not all
-    /// that there is to them.
+    /// How the times of slots follow that are up to `last` behind the left anchor, and behind as many breaks;
+    /// none if that is not all that there is to them.
     #[inline]
     pub(super) fn of(&self, last: Span) -> Option<Regular> {
         let Self { all, hi_and_long, lo_and_long, point, .. } = *self;
@@ -261,10 +263,11 @@ impl Interval {
         own.is_some()
     }
 
-    /// Narrows the anchor that this interval ends with, where `next` begins, by what bounds it from both sides: this interval's start and
-    /// cycles, and the start of `next`, which [`Self::narrow_start`] has narrowed.  In PSB+ that is all that
-    /// narrows the start of `next`. False if nothing fits all of that.  The estimate of an end in PSB+ is
-    /// that of the start of `next`, or the usual lag: no estimate before the PSB is later than one after it.
+    /// Narrows the anchor that this interval ends with, where `next` begins, by what bounds it from both
+    /// sides: this interval's start and cycles, and the start of `next`, which [`Self::narrow_start`] has
+    /// narrowed. In PSB+ that is all that narrows the start of `next`. False if nothing fits all of that. The
+    /// estimate of an end in PSB+ is that of the start of `next`, or the usual lag: no estimate before the
+    /// PSB is later than one after it.
     ///
     /// ```text
     ///   MTC ------ cycles ------ TSC ------ cycles ------ MTC
@@ -301,7 +304,8 @@ impl Interval {
         self.right.best.checked_sub(ticks::of(self.all.most, cycle.middle()))
     }
 
-    /// The end by its start and its cycles, if these are more exact than a TSC packet, and all of them were counted.
+    /// The end by its start and its cycles, if these are more exact than a TSC packet, and all of them were
+    /// counted.
     fn end_estimate(&self) -> Option<u128> {
         let cycle = self.cycle.filter(|cycle| self.all.doubt == Doubt::default() && self.is_short(*cycle))?;
         Some(self.left.best + ticks::of(self.all.most, cycle.middle()))
@@ -336,8 +340,9 @@ impl Interval {
         EventTime { lo: ns(lo), point: ns(point), hi: conversion.to_ns(ticks::ceil(hi)) }
     }
 
-    /// The bounds of a slot `since` behind the left anchor.  The lower one is not above that of the right anchor: what follows starts from
-    /// that, and bounds must not depend on which events are asked for before it.
+    /// The bounds of a slot `since` behind the left anchor. The lower one is not above that of the right
+    /// anchor: what follows starts from that, and bounds must not depend on which events are asked for before
+    /// it.
     fn bounds(&self, since: Span, unseen: u64) -> (u128, u128) {
         let (lo, hi) = self.bounds_by_cycles(since, unseen);
         (lo.min(self.right.lo), hi)

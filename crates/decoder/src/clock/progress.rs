@@ -1,8 +1,9 @@
 //! How far between two packets an event was: by instructions.
 //!
-//! The time of a TIP is that of its branch, the time of a TNT that of its first branch (SDM, "Cycle Packet Semantics"),
-//! and direct branches have no packet at all.  What has no time of its own lies somewhere between two slots; the
-//! estimate shares the time between them out by the instructions that were executed, the bounds stay those of the slots.
+//! The time of a TIP is that of its branch, the time of a TNT that of its first branch (SDM, "Cycle Packet
+//! Semantics"), and direct branches have no packet at all. What has no time of its own lies somewhere between
+//! two slots; the estimate shares the time between them out by the instructions that were executed, the
+//! bounds stay those of the slots.
 //!
 //! ```text
 //!   TNT's first branch ---- 12 instructions ---- call ---- 36 instructions ---- TIP
@@ -23,8 +24,8 @@ impl Progress<'_> {
         self.0.get(slot as usize).map(|mark| mark.work)
     }
 
-    /// The first slot behind `lo`, but not behind `hi`, that stands for what happened when `work` instructions had passed,
-    /// or later.
+    /// The first slot behind `lo`, but not behind `hi`, that stands for what happened when `work`
+    /// instructions had passed, or later.
     #[inline]
     pub(super) fn behind(self, lo: u32, hi: u32, work: u32) -> u32 {
         let mut slot = hi.max(lo + 1);
@@ -34,8 +35,8 @@ impl Progress<'_> {
         slot
     }
 
-    /// The estimate for an event between `behind` and the slot before it, whose times are `to` and `from`, when `work`
-    /// instructions had passed.
+    /// The estimate for an event between `behind` and the slot before it, whose times are `to` and `from`,
+    /// when `work` instructions had passed.
     #[inline]
     pub(super) fn share(self, behind: u32, work: u32, from: Ns, to: Ns) -> Ns {
         match (self.passed(behind.saturating_sub(1)), self.passed(behind)) {
@@ -45,7 +46,8 @@ impl Progress<'_> {
     }
 }
 
-/// The estimate for an event between two others, of which it is known how many instructions had passed, and when they were.
+/// The estimate for an event between two others, of which it is known how many instructions had passed, and
+/// when they were.
 #[inline(always)]
 pub(super) fn share((start, from): (u32, Ns), (end, to): (u32, Ns), work: u32) -> Ns {
     let (done, all) = (passed_since(work, start), passed_since(end, start));

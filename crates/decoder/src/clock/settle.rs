@@ -1,5 +1,5 @@
-//! Ending intervals at anchors, and settling them: the length of their cycles and their anchors' ranges follow from what is measured
-//! before and after them.
+//! Ending intervals at anchors, and settling them: the length of their cycles and their anchors' ranges
+//! follow from what is measured before and after them.
 
 use super::Clock;
 use super::anchor::{Anchor, Kind};
@@ -31,8 +31,9 @@ impl Clock {
         }
     }
 
-    /// Measures the length of a cycle between two anchors.  A TSC packet's lag is unknown, and twice as long as CBR says where that is
-    /// late: an interval that begins or ends with one measures only if it is so long that the lag does not matter.
+    /// Measures the length of a cycle between two anchors. A TSC packet's lag is unknown, and twice as long
+    /// as CBR says where that is late: an interval that begins or ends with one measures only if it is so
+    /// long that the lag does not matter.
     fn measure(
         &mut self,
         left: Anchor,
@@ -44,14 +45,14 @@ impl Clock {
         self.ratio.measure(all.cycle(left.bounded(slow), right.bounded(slow), self.unseen_cycles), cbr)
     }
 
-    /// The length of a cycle that bounds the lag of a TSC packet where no interval around it has one of its own.  Without a measurement
-    /// nothing bears CBR out, which may be late.
+    /// The length of a cycle that bounds the lag of a TSC packet where no interval around it has one of its
+    /// own. Without a measurement nothing bears CBR out, which may be late.
     pub(super) fn lag_cycle(&self) -> Option<Range> {
         if self.measured.is_some() { self.cycle } else { self.cycle.map(Range::or_twice_as_long) }
     }
 
-    /// Settles the intervals that wait; `behind`: the frequency measured behind them, `cbr`: what CBR packets say there.  It
-    /// may have been so before, as far back as nothing was measured: the packets come late.
+    /// Settles the intervals that wait; `behind`: the frequency measured behind them, `cbr`: what CBR packets
+    /// say there. It may have been so before, as far back as nothing was measured: the packets come late.
     pub(super) fn settle_waiting(&mut self, behind: Option<Measured>, mut cbr: Option<Multiples>) {
         for interval in self.timeline.waiting().rev() {
             interval.cbr = interval.cbr.map(|before| cbr.map_or(before, |late| before.hull(late)));
@@ -61,8 +62,9 @@ impl Clock {
         for interval in self.timeline.waiting() {
             let cbr = self.ratio.length(interval.cbr);
             let around = core::length(cbr, [self.measured.as_ref(), None, behind.as_ref()]);
-            // Longer than its cycles take by all that is known around it: the core stood still somewhere, and did not say so.
-            // CBR alone is no witness of that: it may be late, and the core slower than it says.
+            // Longer than its cycles take by all that is known around it: the core stood still somewhere, and
+            // did not say so. CBR alone is no witness of that: it may be late, and the core slower than it
+            // says.
             interval.stalls =
                 interval.measured.zip(around).is_some_and(|(own, around)| own.is_longer(around));
             let is_witnessed = self.measured.is_some() || behind.is_some();
@@ -85,9 +87,10 @@ impl Clock {
         self.timeline.settle();
     }
 
-    /// Narrows the anchors of the intervals that wait, now that the length of their cycles is known, and counts what contradicts
-    /// itself among those.  First from the last to the first, by what follows each: so what one anchor leaves
-    /// open is what all behind it do, and an end that fits its own interval and the next one fits all.
+    /// Narrows the anchors of the intervals that wait, now that the length of their cycles is known, and
+    /// counts what contradicts itself among those. First from the last to the first, by what follows each: so
+    /// what one anchor leaves open is what all behind it do, and an end that fits its own interval and the
+    /// next one fits all.
     fn narrow_waiting(&mut self) {
         let (unseen, cycle) = (self.unseen_cycles, self.lag_cycle());
         let mut errors = 0;

@@ -99,7 +99,8 @@ fn it_is_said_how_long_now_stays_in_a_range() {
     assert_eq!(clock(true).stays_until(first, at(u64::MAX, u64::MAX)), u64::MAX / ((30 << 16) / 36));
 }
 
-/// MTC packets 1000 ticks apart, 1200 cycles between each; in the second interval only 300, 120 of them before the slot.
+/// MTC packets 1000 ticks apart, 1200 cycles between each; in the second interval only 300, 120 of them
+/// before the slot.
 #[test]
 fn time_that_cycles_do_not_account_for_is_anywhere_in_its_interval() {
     let mut clock = clock(true);
@@ -290,8 +291,8 @@ fn a_tsc_may_be_older_than_an_mtc_before_it() {
     }
 }
 
-/// A TSC packet that is `lag` cycles old, 600 cycles behind the MTC before it, in PSB+ or not; a slot 60 cycles behind it, an MTC at the
-/// 1200th cycle, and two more: the slot's time, whose truth is 1_001_550.
+/// A TSC packet that is `lag` cycles old, 600 cycles behind the MTC before it, in PSB+ or not; a slot 60
+/// cycles behind it, an MTC at the 1200th cycle, and two more: the slot's time, whose truth is 1_001_550.
 fn slot_behind_a_tsc(clock: &mut Clock, lag: u64, in_psb: bool) -> EventTime {
     clock.cyc(1150);
     clock.mtc(mtc(1));
@@ -348,7 +349,8 @@ fn no_frequency_is_measured_from_an_interval_that_a_tsc_ends() {
     assert_eq!(clock.errors, 0);
 }
 
-/// An MTC, a skipped one, `cycles` cycles with tracing off in between or not, an MTC two periods later: when that was.
+/// An MTC, a skipped one, `cycles` cycles with tracing off in between or not, an MTC two periods later: when
+/// that was.
 fn behind_a_skipped_mtc(cycles: u64, breaks: bool) -> (u64, u64) {
     let mut clock = clock(true);
     clock.cyc(1150);
@@ -399,7 +401,8 @@ fn a_tsc_that_is_not_of_the_recording_is_no_time() {
     );
 }
 
-/// Ten periods of `cycles` cycles each, with a slot in the middle of each; the slots' distance from where they truly are.
+/// Ten periods of `cycles` cycles each, with a slot in the middle of each; the slots' distance from where
+/// they truly are.
 fn periods(clock: &mut Clock, from: u64, cycles: u64) -> Vec<(Slot, u64)> {
     let slots = (from..from + 10).map(|period| {
         clock.cyc(cycles / 2);
@@ -440,8 +443,8 @@ fn without_cbr_and_ratio_the_core_clock_is_measured() {
     }
 }
 
-/// Periods at ratio 36, of which the recording does not say what it means; then one at 30 in which tracing is off for a while:
-/// bounds of what is 500 cycles, and so 500 ticks, behind its start, and that start.
+/// Periods at ratio 36, of which the recording does not say what it means; then one at 30 in which tracing is
+/// off for a while: bounds of what is 500 cycles, and so 500 ticks, behind its start, and that start.
 fn behind_periods_without_ratio(count: u64) -> (EventTime, u64) {
     let mut clock = clock(true);
     clock.ratio = CoreRatio::new(0);

@@ -1,4 +1,5 @@
-//! The clock where nothing comes but CYC, MTC and flow packets: what has passed since the last anchor is one number.
+//! The clock where nothing comes but CYC, MTC and flow packets: what has passed since the last anchor is one
+//! number.
 
 use model::Ns;
 use packet::Tnt;
@@ -18,8 +19,8 @@ pub(crate) struct Ticker<'a, const HAS_CYC: bool> {
     most: u64,
 }
 
-/// So many cycles of a run may have passed before: as many again, which half a megabyte of CYC packets of two bytes have at most,
-/// fit a mark then.
+/// So many cycles of a run may have passed before: as many again, which half a megabyte of CYC packets of two
+/// bytes have at most, fit a mark then.
 const MOST: u64 = 1 << 31;
 
 impl<'a, const HAS_CYC: bool> Ticker<'a, HAS_CYC> {
@@ -125,7 +126,8 @@ impl<'a, const HAS_CYC: bool> Ticker<'a, HAS_CYC> {
         self.now().map_or(Ns(0), |now| self.clock.conversion.to_ns(now.lo))
     }
 
-    /// Something else comes; if anything has but MTC, `cyc_is_last` says whether it was a CYC last.  How many flow packets there were.
+    /// Something else comes; if anything has but MTC, `cyc_is_last` says whether it was a CYC last. How many
+    /// flow packets there were.
     #[inline]
     pub(crate) fn stop(self, cyc_is_last: Option<bool>) -> u32 {
         let Self { clock, marks, slots, told, most } = self;
@@ -137,7 +139,8 @@ impl<'a, const HAS_CYC: bool> Ticker<'a, HAS_CYC> {
 }
 
 impl Clock {
-    /// An MTC packet when `most` cycles of the present run have passed; how many that are of the run behind it.
+    /// An MTC packet when `most` cycles of the present run have passed; how many that are of the run behind
+    /// it.
     // On its own, so that a ticker's numbers can be in registers.
     #[inline(never)]
     fn mtc_in_run(&mut self, most: u64, payload: u8) -> u64 {

@@ -1,7 +1,7 @@
 //! The slots of a segment, in parts: what lies between two anchors, and before the first and behind the last.
 //!
-//! A slot keeps what had passed at its packet.  Its time is worked out when it is asked for, by the rule of its part: most
-//! slots are never asked for.
+//! A slot keeps what had passed at its packet. Its time is worked out when it is asked for, by the rule of
+//! its part: most slots are never asked for.
 
 use model::{EventTime, Ns, TscClock};
 
@@ -52,14 +52,16 @@ struct Run {
 }
 
 impl Run {
-    /// It is between the same two breaks of an interval, its first and its last, as the run before it, if it ends with another one.
+    /// It is between the same two breaks of an interval, its first and its last, as the run before it, if it
+    /// ends with another one.
     fn goes_on(&self, before: &Self, next: Doubt) -> bool {
         let is_alike = before.most == self.most && before.doubt.cycles == self.doubt.cycles;
         is_alike && before.doubt.breaks > 0 && self.doubt.breaks < next.breaks
     }
 }
 
-/// The number of the last of `all` that begins not behind `slot`, `first` saying where they do: mostly one beside `near`.
+/// The number of the last of `all` that begins not behind `slot`, `first` saying where they do: mostly one
+/// beside `near`.
 #[inline]
 fn last_begun<T>(all: &[T], first: impl Fn(&T) -> Slot, slot: Slot, near: usize) -> usize {
     let has = |&number: &usize| {
@@ -157,7 +159,8 @@ impl Timeline {
         &self.marks[..self.slots as usize]
     }
 
-    /// What of the cycles since the last anchor is of the present run; if that were more than `limit`, another one begins.
+    /// What of the cycles since the last anchor is of the present run; if that were more than `limit`,
+    /// another one begins.
     #[inline]
     pub(super) fn in_run(&mut self, since: Span, limit: u64) -> u64 {
         let in_run = since.most.wrapping_sub(self.run.most);
@@ -204,8 +207,8 @@ impl Timeline {
         }
     }
 
-    /// All slots that are in no part yet are one.  A part that has none is dropped once its rule is final: while tracing is off, most
-    /// are such.
+    /// All slots that are in no part yet are one. A part that has none is dropped once its rule is final:
+    /// while tracing is off, most are such.
     pub(super) fn close(&mut self, rule: Rule) {
         let next = self.next();
         let first = std::mem::replace(&mut self.open, next);
@@ -236,7 +239,8 @@ impl Timeline {
         first.is_none_or(|first| first >= slot || first >= self.open)
     }
 
-    /// The slots from `first` on, which a part begins with, were not outside of this, whatever their rules say.
+    /// The slots from `first` on, which a part begins with, were not outside of this, whatever their rules
+    /// say.
     pub(super) fn bind(&mut self, first: Slot, lo: Ns, hi: Ns) {
         for part in self.parts.iter_mut().rev().take_while(|part| part.first >= first) {
             part.bound = Some((lo, hi));
@@ -259,7 +263,8 @@ impl Timeline {
         regular.time(near.since.most + u64::from(mark.most))
     }
 
-    /// The time of a slot; none if there is no such slot, or no part has it.  `near`: where it may be, and then where it is.
+    /// The time of a slot; none if there is no such slot, or no part has it. `near`: where it may be, and
+    /// then where it is.
     pub(super) fn time(&self, slot: Slot, near: &mut Near) -> Option<EventTime> {
         let mark = self.marks().get(slot.0 as usize)?;
         if slot < near.first || slot >= near.end {

@@ -16,8 +16,8 @@ const NOBODY: Slot = Slot(u32::MAX);
 pub(crate) struct Times<'a> {
     timeline: &'a Timeline,
     progress: Progress<'a>,
-    /// By the slot's lowest bits: whose times they are, and what they are.  A time's parts lie apart, as they are written one by
-    /// one: two of them read as one are what a processor waits for.
+    /// By the slot's lowest bits: whose times they are, and what they are. A time's parts lie apart, as they
+    /// are written one by one: two of them read as one are what a processor waits for.
     recent: [Slot; RECENT],
     lo: [Ns; RECENT],
     point: [Ns; RECENT],
@@ -71,8 +71,8 @@ impl<'a> Times<'a> {
         (self.lo[place], self.point[place], self.hi[place]) = (time.lo, time.point, time.hi);
     }
 
-    /// The time of what happened behind `lo` and not behind `slot`, when `work` instructions had passed.  The same slot
-    /// twice: with it.
+    /// The time of what happened behind `lo` and not behind `slot`, when `work` instructions had passed. The
+    /// same slot twice: with it.
     #[inline(always)]
     pub(crate) fn between(&mut self, lo: Slot, slot: Slot, work: u32) -> EventTime {
         // Where tracing starts or ends: nobody asks for that time again soon.

@@ -1,9 +1,10 @@
 //! Finds effects by what they are of.
 //!
-//! A busy program has tens of thousands of effects, and each packet asks for another one, which says what the next packet
-//! asks for: waiting for memory is much of what a packet costs.  So an effect and its key are half a cache line, and the
-//! memo is no larger than the effects that were met need, which also spares the processor's table of pages.  An effect
-//! stands at the place that its key says, or else near that, in the same two lines.
+//! A busy program has tens of thousands of effects, and each packet asks for another one, which says what the
+//! next packet asks for: waiting for memory is much of what a packet costs. So an effect and its key are half
+//! a cache line, and the memo is no larger than the effects that were met need, which also spares the
+//! processor's table of pages. An effect stands at the place that its key says, or else near that, in the
+//! same two lines.
 
 use model::Avma;
 
@@ -22,8 +23,9 @@ pub(super) struct Key {
 impl Key {
     const NONE: Self = Self { detail: [0; 8], block: u32::MAX };
 
-    /// By Fibonacci hashing of what the packet says, which is known long before the block is.  The factor is short enough to be
-    /// part of an instruction: of few bits the lowest of the product are mixed well, of an address those in its middle.
+    /// By Fibonacci hashing of what the packet says, which is known long before the block is. The factor is
+    /// short enough to be part of an instruction: of few bits the lowest of the product are mixed well, of an
+    /// address those in its middle.
     #[inline]
     pub(super) fn new(block: BlockId, asked: Asked) -> Self {
         const GOLDEN: u64 = 0x61c8_8647;
@@ -71,8 +73,8 @@ const FIRST: usize = 1 << 12;
 const PLACES: usize = 4;
 
 pub(super) struct Memo {
-    /// A power of two of them, and [`PLACES`] at least.  There is room for all that there may ever be, of which only what is used
-    /// is touched: it grows where it is.
+    /// A power of two of them, and [`PLACES`] at least. There is room for all that there may ever be, of
+    /// which only what is used is touched: it grows where it is.
     entries: Vec<Entry>,
     /// So many were put there since it has grown.
     added: usize,
@@ -94,8 +96,8 @@ impl Memo {
         (!self.entries.is_empty()).then_some(Remembered { entries: &self.entries })
     }
 
-    /// Remembers the effect of a key that was not found.  What takes the place of something else counts, too: effects that take
-    /// turns at their places would be worked out again and again.
+    /// Remembers the effect of a key that was not found. What takes the place of something else counts, too:
+    /// effects that take turns at their places would be worked out again and again.
     pub(super) fn add(&mut self, key: Key, effect: Effect) -> &Effect {
         if 2 * self.added >= self.entries.len() && self.entries.len() < self.most {
             self.double();
@@ -103,7 +105,8 @@ impl Memo {
         self.put(Entry { key, effect })
     }
 
-    /// Makes room for as many again.  What stood in some effect's places now shares these and as many new ones, which nobody else comes to.
+    /// Makes room for as many again. What stood in some effect's places now shares these and as many new
+    /// ones, which nobody else comes to.
     fn double(&mut self) {
         let before = self.entries.len();
         self.entries.resize(2 * before, Entry::FREE);

@@ -31,7 +31,8 @@ pub(crate) fn stopped_at(block: &Block) -> GapCause {
 
 /// How many these branches are, if nobody asks about any of the functions and they come down to one of these:
 ///
-/// - the frame that runs returns to a call before the effect, which the stack knows, and all calls behind that have returned;
+/// - the frame that runs returns to a call before the effect, which the stack knows, and all calls behind
+///   that have returned;
 /// - a call, or none, and jumps behind it.
 ///
 /// Else 0.

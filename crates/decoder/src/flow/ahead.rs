@@ -58,8 +58,8 @@ impl Reader<'_> {
         None
     }
 
-    /// After a FUP: the packets that follow say that tracing was off there (APL12): a TIP.PGE, a TraceStop, or a PSB+ without
-    /// FUP.
+    /// After a FUP: the packets that follow say that tracing was off there (APL12): a TIP.PGE, a TraceStop,
+    /// or a PSB+ without FUP.
     pub(crate) fn tracing_is_off(self) -> bool {
         let mut in_psb_plus = false;
         self.ahead(|packet| match packet {

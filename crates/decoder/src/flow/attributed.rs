@@ -6,7 +6,8 @@ use super::Flow;
 use crate::clock::Now;
 use crate::owner::Running;
 
-/// Who runs, and in which address space, whenever both times of now lie from those of `first` to those of `last`.
+/// Who runs, and in which address space, whenever both times of now lie from those of `first` to those of
+/// `last`.
 #[derive(Clone, Copy)]
 pub(super) struct Attributed {
     pub(super) running: Running,
@@ -54,8 +55,8 @@ impl Flow<'_> {
             Ns::MAX => Tsc(u64::MAX),
             until => self.context.conversion().to_tsc(Ns(until.0.saturating_sub(1))),
         };
-        // Who runs is the first who has not left yet (`Owner::at`), so until he leaves; but whom nobody knows may be another one
-        // any time.
+        // Who runs is the first who has not left yet (`Owner::at`), so until he leaves; but whom nobody knows
+        // may be another one any time.
         let lo = if running.is_known() { before(running.to) } else { first.lo };
         let point = before(self.context.code.space_until(running.pid, self.space_time(running)));
         Attributed { running, space, first, last: Now { lo, point } }
@@ -66,8 +67,8 @@ impl Flow<'_> {
         self.context.code.space(running.pid, self.space_time(running))
     }
 
-    /// When the address space of a thread that runs now is asked for.  Without times it is the last one: a command that was
-    /// recorded from its start has executed its program by then.
+    /// When the address space of a thread that runs now is asked for. Without times it is the last one: a
+    /// command that was recorded from its start has executed its program by then.
     fn space_time(&self, running: Running) -> Ns {
         if !self.context.has_times() {
             return Ns::MAX;

@@ -1,7 +1,8 @@
-//! The packets that most of a trace is, where nothing else is going on: TNT, TIP and CYC in code that is followed, whose
-//! effects are remembered.
+//! The packets that most of a trace is, where nothing else is going on: TNT, TIP and CYC in code that is
+//! followed, whose effects are remembered.
 //!
-//! They mean here what they mean anywhere; this only passes by all the questions whose answers they do not change.
+//! They mean here what they mean anywhere; this only passes by all the questions whose answers they do not
+//! change.
 
 use model::{AuxOffset, Avma};
 use packet::{Common, MAX_PACKET_LEN};
@@ -65,8 +66,8 @@ impl LastFlow {
         Step { lo: self.tnt_lo, own: self.slot, slot: self.slot.next(), at }
     }
 
-    /// The step for a TIP that may have waited for the TNT before it to be sent (SDM, "Deferred TIPs"): its branch is
-    /// among those of the TNT, and has no time of its own.
+    /// The step for a TIP that may have waited for the TNT before it to be sent (SDM, "Deferred TIPs"): its
+    /// branch is among those of the TNT, and has no time of its own.
     #[inline(always)]
     pub(super) fn among_tnt(&self, at: AuxOffset) -> Step {
         Step { own: self.tnt_lo, ..self.rest_of_tnt(at) }
@@ -85,8 +86,8 @@ pub(super) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// Goes where the effect of what is asked goes, if that is known; a return by a TIP is still to be popped.  Of bits it has
-    /// used one at least.  The step is only asked for if somebody is told of it.
+    /// Goes where the effect of what is asked goes, if that is known; a return by a TIP is still to be
+    /// popped. Of bits it has used one at least. The step is only asked for if somebody is told of it.
     #[inline(always)]
     fn pass(&mut self, asked: Asked, has_first_bit: bool, step: impl FnOnce() -> Step) -> Option<&'a Effect> {
         let effects = self.effects;
@@ -155,13 +156,13 @@ impl Flow<'_> {
         self.reader.passed(run, rest);
     }
 
-    /// Follows what is remembered, up to a packet that takes more than to look up what it does: another one, or one whose effect
-    /// is not remembered yet, or is none that the code goes on behind.  That packet is left as if it had not been seen, but of a
-    /// TNT the first bits may have been followed: then the others wait.  If there is none in the first bytes of `rest`, which
-    /// end at `end`, it goes on behind these.
+    /// Follows what is remembered, up to a packet that takes more than to look up what it does: another one,
+    /// or one whose effect is not remembered yet, or is none that the code goes on behind. That packet is
+    /// left as if it had not been seen, but of a TNT the first bits may have been followed: then the others
+    /// wait. If there is none in the first bytes of `rest`, which end at `end`, it goes on behind these.
     ///
-    /// With an IP filter it follows where tracing starts and ends, and MTC, too: with CYC, that is most of the packets there.  Anywhere
-    /// else there are too few of these to be worth the registers.
+    /// With an IP filter it follows where tracing starts and ends, and MTC, too: with CYC, that is most of
+    /// the packets there. Anywhere else there are too few of these to be worth the registers.
     // On its own, so that the registers are all its.
     #[inline(never)]
     fn follow_run<const HAS_CYC: bool, const IS_FILTERED: bool>(
@@ -197,7 +198,8 @@ impl Flow<'_> {
         };
         let begin = WINDOW - rest.len().min(WINDOW);
         let offset = end.0 - rest.len() as u64;
-        // Nothing has come but MTC if `pos` is at `behind_mtc`, and no CYC since the last flow packet if it is at `behind_flow`.
+        // Nothing has come but MTC if `pos` is at `behind_mtc`, and no CYC since the last flow packet if it
+        // is at `behind_flow`.
         let (mut pos, mut behind_mtc, mut behind_flow) = (begin, begin, begin);
         'run: while let Some(bytes) = window[pos..].first_chunk::<PAIR>() {
             let mut cyc_len = 0;

@@ -4,8 +4,9 @@
 //!   missing code ... TNT bbbbbb  TIP f
 //!                        ^^^^ its own, or of f, if the TIP waited for the TNT to be sent (SDM, "Deferred TIPs")
 //! ```
-//! In code that is followed the code tells.  Here each number of bits is a hypothesis, which is held against the packets after the
-//! TIP.  Execution goes on where all hypotheses that fit make the same choices; otherwise it stays lost.
+//! In code that is followed the code tells. Here each number of bits is a hypothesis, which is held against
+//! the packets after the TIP. Execution goes on where all hypotheses that fit make the same choices;
+//! otherwise it stays lost.
 
 use model::{Avma, GapCause};
 use packet::{LastIp, Packet, Tnt};
@@ -25,8 +26,9 @@ impl Flow<'_> {
         (self.waiting, self.last_tnt) = (Tnt::default(), Tnt::default());
     }
 
-    /// Execution is about to be lost, because of `cause`: bits that wait are those of what comes.  Where code was missing before, a
-    /// contradiction says that bits or calls of that were taken for those of the code at hand.
+    /// Execution is about to be lost, because of `cause`: bits that wait are those of what comes. Where code
+    /// was missing before, a contradiction says that bits or calls of that were taken for those of the code
+    /// at hand.
     pub(super) fn lose_bits(&mut self, cause: GapCause) -> GapCause {
         let bits = std::mem::take(&mut self.walk.tnt);
         let contradicted = self.walk.unknown_callers.filter(|_| matches!(cause, GapCause::Desync { .. }));
@@ -63,7 +65,8 @@ impl Flow<'_> {
         }
     }
 
-    /// Those of the waiting bits that belong after a TIP to `ip`; none where the hypotheses that fit take different ways.
+    /// Those of the waiting bits that belong after a TIP to `ip`; none where the hypotheses that fit take
+    /// different ways.
     fn bits_after(&mut self, ip: Avma) -> Option<Tnt> {
         let all = self.waiting;
         let mut found: Option<(Tnt, Choices)> = None;

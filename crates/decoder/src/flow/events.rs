@@ -46,12 +46,14 @@ pub(super) struct Fup {
     /// The instruction that did not run.
     pub(super) ip: Avma,
     pub(super) interruption: Interruption,
-    /// It may be OVF's own: a PSB+ that has said the same may stand between them (SDM, "Compound Packet Event Summary").
+    /// It may be OVF's own: a PSB+ that has said the same may stand between them (SDM, "Compound Packet Event
+    /// Summary").
     pub(super) may_be_ovf: bool,
 }
 
 impl Fup {
-    /// The FUP that a TIP to `to` belongs to.  One that may be OVF's own interrupts user code only if the kernel takes over.
+    /// The FUP that a TIP to `to` belongs to. One that may be OVF's own interrupts user code only if the
+    /// kernel takes over.
     pub(super) fn of_tip(self, to: Option<Avma>) -> Option<Self> {
         let to_user = to.is_some_and(|to| !to.is_kernel());
         (!(self.may_be_ovf && to_user)).then_some(self)

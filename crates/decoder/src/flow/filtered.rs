@@ -1,5 +1,5 @@
-//! The packets that, beside common ones, most of a trace with an IP filter is: tracing starts and ends where the code that is
-//! traced is entered and left.  And MTC packets, as they come in any code.
+//! The packets that, beside common ones, most of a trace with an IP filter is: tracing starts and ends where
+//! the code that is traced is entered and left. And MTC packets, as they come in any code.
 
 use model::{AuxOffset, Avma, Ns, SpaceId};
 use packet::{Filtered, LastIp};
@@ -13,8 +13,8 @@ use crate::effects::{Asked, End, Side};
 use crate::owner::Running;
 
 impl Flow<'_> {
-    /// Follows such a packet, if `rest` starts with one, which ends at `end`; false if it does not, or if nobody knows where
-    /// execution is.
+    /// Follows such a packet, if `rest` starts with one, which ends at `end`; false if it does not, or if
+    /// nobody knows where execution is.
     pub(super) fn filtered(&mut self, rest: &mut &[u8], end: AuxOffset) -> bool {
         let is_off = match self.state {
             State::On => false,
@@ -36,7 +36,8 @@ impl Flow<'_> {
     }
 }
 
-/// Where tracing starts and ends, followed as far as only what is remembered is asked, and who runs is the same as before.
+/// Where tracing starts and ends, followed as far as only what is remembered is asked, and who runs is the
+/// same as before.
 pub(super) struct Borders {
     pub(super) is_off: bool,
     pub(super) running: Running,
@@ -80,7 +81,8 @@ impl Borders {
         }
     }
 
-    /// Passes the packets at the start of `bytes`, at `at`, if they are such a border; how many bytes these are.
+    /// Passes the packets at the start of `bytes`, at `at`, if they are such a border; how many bytes these
+    /// are.
     #[inline(always)]
     pub(super) fn pass<const HAS_CYC: bool>(
         &mut self,

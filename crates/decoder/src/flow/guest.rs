@@ -3,8 +3,8 @@
 //! ```text
 //!   host's kernel --PIP non-root, TIP--> guest ... guest --FUP, PIP, TIP--> host's kernel
 //! ```
-//! SDM volume 3, "Intel Processor Trace", "VMX".  The thread that runs the machine is in its kernel meanwhile, and nothing of its
-//! own code is lost; so a stay is a gap of no thread.
+//! SDM volume 3, "Intel Processor Trace", "VMX". The thread that runs the machine is in its kernel meanwhile,
+//! and nothing of its own code is lost; so a stay is a gap of no thread.
 
 use model::{AuxOffset, GapCause};
 
@@ -21,7 +21,8 @@ pub(super) struct Stay {
 }
 
 impl Flow<'_> {
-    /// PIP says whether a virtual machine runs from the next TIP on: its addresses are in a space that we do not know.
+    /// PIP says whether a virtual machine runs from the next TIP on: its addresses are in a space that we do
+    /// not know.
     pub(super) fn pip(&mut self, non_root: bool) {
         self.guest = non_root;
         if !non_root && matches!(self.state, State::Guest) {

@@ -1,20 +1,22 @@
-//! Kernel code in the trace: followed where there is text, skipped where there is none or where it does not fit.
+//! Kernel code in the trace: followed where there is text, skipped where there is none or where it does not
+//! fit.
 //!
 //! ```text
 //!   user --syscall, interrupt--> kernel ... kernel --sysret, iret--> user, perhaps of another thread
 //!                                  | no text, or text that is not what ran: skipped
 //!                                  `-------------------------------> the next TIP with a user address
 //! ```
-//! `vmlinux` is not what runs (alternatives, static keys, ftrace patch it), so a contradiction in kernel code says
-//! nothing about user code: it ends what is known of this stay in the kernel and is counted, and is no loss.  What must
-//! not happen is that it misleads user code later, by the stack for compressed returns.
+//! `vmlinux` is not what runs (alternatives, static keys, ftrace patch it), so a contradiction in kernel code
+//! says nothing about user code: it ends what is known of this stay in the kernel and is counted, and is no
+//! loss. What must not happen is that it misleads user code later, by the stack for compressed returns.
 //!
-//! The trace unit has one such stack, which knows nothing of threads and rings: all calls push and all returns pop (SDM
-//! volume 3, "Indirect Transfer Compression for Returns").  Ours is the same as long as all code is followed.  Once kernel
-//! code is skipped, nobody knows what is on the trace unit's, until it is cleared.  But a return is compressed only if
-//! it goes to the right place, and a thread's returns go where its own calls say.  So until then ours has the *own calls*
-//! of the thread that runs: each thread's are kept while others run, and given up if it ran on another CPU meanwhile, where
-//! it may have called and returned.  A compressed return that needs more than that is a contradiction, and a gap.
+//! The trace unit has one such stack, which knows nothing of threads and rings: all calls push and all
+//! returns pop (SDM volume 3, "Indirect Transfer Compression for Returns"). Ours is the same as long as all
+//! code is followed. Once kernel code is skipped, nobody knows what is on the trace unit's, until it is
+//! cleared. But a return is compressed only if it goes to the right place, and a thread's returns go where
+//! its own calls say. So until then ours has the *own calls* of the thread that runs: each thread's are kept
+//! while others run, and given up if it ran on another CPU meanwhile, where it may have called and returned.
+//! A compressed return that needs more than that is a contradiction, and a gap.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +31,8 @@ use crate::walk::Step;
 /// What is kept while kernel code runs.
 #[derive(Default)]
 pub(super) struct Away {
-    /// What each thread's user code had called when it was left.  At most one for each thread of the recording.
+    /// What each thread's user code had called when it was left. At most one for each thread of the
+    /// recording.
     left: BTreeMap<Tid, Left>,
     /// The thread whose user code ran last since the trace unit forgot all calls.
     last: Option<Tid>,
@@ -47,7 +50,8 @@ struct Left {
 }
 
 impl Away {
-    /// Where this thread's user code is reached, there is nothing to do, as long as the stack has what the trace unit has.
+    /// Where this thread's user code is reached, there is nothing to do, as long as the stack has what the
+    /// trace unit has.
     pub(super) fn is_nobody_but(&self, tid: Tid) -> bool {
         self.left.is_empty() && self.last == Some(tid)
     }

@@ -213,8 +213,8 @@ impl Flow<'_> {
         }
     }
 
-    /// A packet that comes only where tracing is on, and no address came before it (SKD010): what ran up to here is not known.
-    /// `skips`: nor does it say where execution is.
+    /// A packet that comes only where tracing is on, and no address came before it (SKD010): what ran up to
+    /// here is not known. `skips`: nor does it say where execution is.
     pub(super) fn still_lost(&mut self, skips: bool) {
         if let State::Lost(lost) = &mut self.state {
             lost.skips |= skips;
@@ -222,9 +222,9 @@ impl Flow<'_> {
         }
     }
 
-    /// Packets are whole again, and no address has come since that says where execution goes on: tracing was off by then (SDM,
-    /// "Overflow (OVF) Packet": a FUP follows if it is on; TIP.PGE where it starts), and nothing was lost behind it.  False if
-    /// there is no such gap.
+    /// Packets are whole again, and no address has come since that says where execution goes on: tracing was
+    /// off by then (SDM, "Overflow (OVF) Packet": a FUP follows if it is on; TIP.PGE where it starts), and
+    /// nothing was lost behind it. False if there is no such gap.
     pub(super) fn end_where_tracing_is_off(&mut self) -> bool {
         let State::Lost(Lost { resolved: Some(resolved), fup_is_late: false, .. }) = self.state else {
             return false;
@@ -235,8 +235,9 @@ impl Flow<'_> {
         true
     }
 
-    /// More is lost before an address has come.  Behind an overflow that may be its FUP, in front of which "only timing packets may
-    /// come" (SDM, "Internal Buffer Overflow"): then these do not say that tracing was off, and it is one loss.
+    /// More is lost before an address has come. Behind an overflow that may be its FUP, in front of which
+    /// "only timing packets may come" (SDM, "Internal Buffer Overflow"): then these do not say that tracing
+    /// was off, and it is one loss.
     fn end_before_another_loss(&mut self) {
         match &mut self.state {
             State::Lost(lost) if lost.overflowed => lost.resolved = None,
@@ -279,7 +280,8 @@ impl Flow<'_> {
         self.state = State::Lost(lost);
     }
 
-    /// Lost, and a packet says where execution is: goes on there if there is code, or if no more is missing than that.
+    /// Lost, and a packet says where execution is: goes on there if there is code, or if no more is missing
+    /// than that.
     pub(super) fn recover(&mut self, step: Step, ip: Avma) {
         let State::Lost(lost) = self.state else { return };
         let goes_on = || self.guest || ip.is_kernel() || lost.is_of_packets();

@@ -37,7 +37,8 @@ impl Flow<'_> {
         } else {
             (Err(GapCause::Desync { ip: self.walk.position().ip }), None)
         };
-        // Its slot is made behind its first bit, as if that had been followed if it was not, and not written twice.
+        // Its slot is made behind its first bit, as if that had been followed if it was not, and not written
+        // twice.
         self.clock.slot(first_bit.unwrap_or(before));
         self.clock.progress(u64::from(tnt.len()).saturating_sub(1));
         self.check(walked, at);
@@ -76,7 +77,8 @@ impl Flow<'_> {
                 let Some(Fup { ip: from, interruption, .. }) = fup else {
                     return self.follow_tip(at, ip);
                 };
-                // FUP forces TNT and all deferred TIPs out (SDM, "Deferred TIPs"): the TIP behind one has not waited.
+                // FUP forces TNT and all deferred TIPs out (SDM, "Deferred TIPs"): the TIP behind one has not
+                // waited.
                 let step = self.step(at);
                 let walked = match interruption {
                     Interruption::Event(cause) => {
@@ -191,7 +193,8 @@ impl Flow<'_> {
                     self.lose(cause, at, true);
                     self.close_gap(step, self.running);
                 } else if self.running.to != Ns::MAX && self.running.to < self.clock.now_lo() {
-                    // The switch records say that the thread had left before: whose code this was is not sure.
+                    // The switch records say that the thread had left before: whose code this was is not
+                    // sure.
                     let moment = Moment::At(step.slot);
                     self.walk.output.gap(moment, moment, 0, at, GapCause::UnknownThread);
                 }
@@ -217,9 +220,9 @@ impl Flow<'_> {
         }
     }
 
-    /// Tracing ends without FUP and address.  Where no IP filter can have ended it, that is a far transfer; if the code comes to a
-    /// near branch instead, an event came first: before the instruction with which the code goes on, if that is on the way there,
-    /// else before the first one that is not known to have run.
+    /// Tracing ends without FUP and address. Where no IP filter can have ended it, that is a far transfer; if
+    /// the code comes to a near branch instead, an event came first: before the instruction with which the
+    /// code goes on, if that is on the way there, else before the first one that is not known to have run.
     fn ended_without_address(&mut self, step: Step) -> Result<(), GapCause> {
         let end = Trial::of(&mut self.walk).advance();
         let is_near_branch = end.is_ok_and(|block| block.branch_kind().is_some());

@@ -73,8 +73,8 @@ impl Flow<'_> {
         self.forget_calls();
     }
 
-    /// The segment starts inside code at `ip`.  Its predecessor ends there, so nothing is emitted unless it has
-    /// none.
+    /// The segment starts inside code at `ip`. Its predecessor ends there, so nothing is emitted unless it
+    /// has none.
     pub(super) fn begin(&mut self, step: Step, ip: Avma) {
         if self.segment.first {
             self.state = State::Off;
@@ -147,7 +147,8 @@ impl Flow<'_> {
         }
     }
 
-    /// Execution is at `ip` now, tracing was off, and there is nothing else to say of it: as [`Self::arrive`]; false if there is.
+    /// Execution is at `ip` now, tracing was off, and there is nothing else to say of it: as
+    /// [`Self::arrive`]; false if there is.
     pub(super) fn goes_on(&mut self, step: Step, ip: Avma) -> bool {
         if !matches!(self.state, State::Off) || ip.is_kernel() || self.guest || !self.long_mode {
             return false;

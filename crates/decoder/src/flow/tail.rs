@@ -8,8 +8,8 @@ use crate::clock::Slot;
 use crate::reader::Item;
 
 impl Flow<'_> {
-    /// The next segment's PSB+ is complete.  How long cycles were before it depends on what is measured behind it, too, as
-    /// CBR packets come late: reads on until that is known, or until packets were lost.
+    /// The next segment's PSB+ is complete. How long cycles were before it depends on what is measured behind
+    /// it, too, as CBR packets come late: reads on until that is known, or until packets were lost.
     pub(super) fn settle_clock(&mut self) {
         let (end, mut in_psb) = (self.last.slot, false);
         let lost = self.segment.lost_behind.unwrap_or(AuxOffset(u64::MAX));
@@ -44,7 +44,8 @@ impl Flow<'_> {
         self.clock.discontinuity();
     }
 
-    /// Reads past the packets that most of a trace is, until `end` is settled; not up to where packets were lost.
+    /// Reads past the packets that most of a trace is, until `end` is settled; not up to where packets were
+    /// lost.
     fn pass_common(&mut self, end: Slot, lost: AuxOffset) {
         let run = self.reader.run(AuxOffset(lost.0.saturating_sub(MAX_PACKET_LEN as u64)));
         let mut rest = run;

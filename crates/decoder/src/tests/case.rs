@@ -182,7 +182,8 @@ fn diff(expected: &[&str], outcome: &[String]) -> String {
     text.join("\n")
 }
 
-/// `time switch-in TID`, `time switch-out TID`, `time exit TID`, `time map PID`, `time lost COUNT`; of another CPU: `TID@CPU`.
+/// `time switch-in TID`, `time switch-out TID`, `time exit TID`, `time map PID`, `time lost COUNT`; of
+/// another CPU: `TID@CPU`.
 fn schedule(lines: &[&str]) -> Schedule {
     let records: Vec<_> = lines
         .iter()

@@ -9,7 +9,8 @@
 //!     ret
 //! ```
 //!
-//! A function is 0x100 bytes of addresses; its entry is its first one.  Jumps and calls have 32-bit displacements.
+//! A function is 0x100 bytes of addresses; its entry is its first one. Jumps and calls have 32-bit
+//! displacements.
 
 use std::collections::BTreeMap;
 

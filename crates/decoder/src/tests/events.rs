@@ -26,7 +26,8 @@ impl<'a> Text<'a> {
         Self { code, threads, times, overflows: 0, lines: vec![] }
     }
 
-    /// One line per event; equal ones in a row are one.  Then how many overflows there were, if not all are gaps of their own.
+    /// One line per event; equal ones in a row are one. Then how many overflows there were, if not all are
+    /// gaps of their own.
     pub(super) fn into_lines(mut self) -> Vec<String> {
         let gaps = self.lines.iter().filter(|line| line.contains("gap overflow")).count() as u64;
         if self.overflows != gaps {

@@ -1,4 +1,5 @@
-//! Where code is left otherwise than by a branch that goes on in it: interruptions, aborts, and the end of tracing.
+//! Where code is left otherwise than by a branch that goes on in it: interruptions, aborts, and the end of
+//! tracing.
 
 use model::{AsyncCause, Avma, BranchKind, EndKind, Site, Transfer};
 
@@ -27,8 +28,9 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Nothing runs on past a far transfer, so a FUP with the address behind one is the transfer's own: of a software
-    /// interrupt (SDM, "Packet Generation under Different Enable Conditions": FUP(CLIP), FUP(NLIP), TIP), and of any on Goldmont.
+    /// Nothing runs on past a far transfer, so a FUP with the address behind one is the transfer's own: of a
+    /// software interrupt (SDM, "Packet Generation under Different Enable Conditions": FUP(CLIP), FUP(NLIP),
+    /// TIP), and of any on Goldmont.
     fn is_behind_far(&self, ip: Avma) -> bool {
         let block = self.graph.block(self.block);
         block.terminator == Terminator::Far && block.last.next_ip() == ip
@@ -56,9 +58,9 @@ impl Walk<'_> {
 
     /// Follows a TIP.PGD that is not the end of an asynchronous event: a branch left what is traced.
     ///
-    /// Without IP filter that is a far transfer.  With one, it may be any branch, also a direct one or a
-    /// conditional one (which then has no TNT bit, and may have no address), or running on past the end of the
-    /// range; the address tells.
+    /// Without IP filter that is a far transfer. With one, it may be any branch, also a direct one or a
+    /// conditional one (which then has no TNT bit, and may have no address), or running on past the end of
+    /// the range; the address tells.
     #[inline]
     pub(crate) fn follow_end(&mut self, step: Step, ip: Option<Avma>) -> Walked<()> {
         match ip {
@@ -103,7 +105,8 @@ impl Walk<'_> {
                     return Err(self.desync(&block));
                 }
                 Terminator::Conditional { taken } => self.hidden_target(&block, taken),
-                // A compressed one has no address (SDM, "Packet Generation under Different Enable Conditions").
+                // A compressed one has no address (SDM, "Packet Generation under Different Enable
+                // Conditions").
                 Terminator::Return => self.stack.pop().map(|call| self.graph.return_address(call)),
                 Terminator::IndirectJump | Terminator::IndirectCall => None,
             };
@@ -120,7 +123,8 @@ impl Walk<'_> {
         self.follow_border(step, BlockId(self.space.0), Asked::Start(ip))
     }
 
-    /// Does what is an effect where tracing starts or ends, whose time is the packet's own; false if it is none.
+    /// Does what is an effect where tracing starts or ends, whose time is the packet's own; false if it is
+    /// none.
     #[inline(always)]
     fn follow_border(&mut self, step: Step, block: BlockId, asked: Asked) -> bool {
         let effect = self.effect(block, asked);
@@ -140,8 +144,9 @@ impl Walk<'_> {
         place.and_then(|(path, offset)| self.filter.covers(path, offset)) == Some(false)
     }
 
-    /// Where a conditional jump out of the IP filter went if its TIP.PGD does not say (SDM, "TIP.PGD"): one way stays
-    /// inside.  Where the ranges do not tell which, they cover functions: it is the way on unless the function ends there.
+    /// Where a conditional jump out of the IP filter went if its TIP.PGD does not say (SDM, "TIP.PGD"): one
+    /// way stays inside. Where the ranges do not tell which, they cover functions: it is the way on unless
+    /// the function ends there.
     fn hidden_target(&self, block: &Block, taken: Avma) -> Option<Avma> {
         match (self.is_filtered_out(taken), self.is_filtered_out(block.last.next_ip())) {
             (true, false) => return Some(taken),

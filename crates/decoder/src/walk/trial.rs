@@ -26,7 +26,8 @@ pub(crate) type Choices = Vec<(BlockId, Option<Avma>, BlockId)>;
 pub(crate) enum TrialState {
     /// In code that is there.
     Goes,
-    /// Code and packet fit up to where the trial cannot follow: missing code, the kernel, a caller that is not known.
+    /// Code and packet fit up to where the trial cannot follow: missing code, the kernel, a caller that is
+    /// not known.
     Fits,
     /// They contradict each other.
     Fails,
@@ -107,7 +108,8 @@ impl<'w, 'a> Trial<'w, 'a> {
         is_return && self.returns_past_a_call(ip)
     }
 
-    /// A return to `ip` leaves out the last call.  To a function's first address a return is a jump (`push; ret`, a retpoline).
+    /// A return to `ip` leaves out the last call. To a function's first address a return is a jump (`push;
+    /// ret`, a retpoline).
     fn returns_past_a_call(&mut self, ip: Avma) -> bool {
         let call = self.stack.pop();
         let returns_elsewhere = |call| self.walk.graph.return_address(call) != ip;

@@ -41,7 +41,8 @@ pub struct ShowArgs {
     /// Which function.
     #[command(flatten)]
     pub calls: CallsArgs,
-    /// The rows of a report (report --rows) say where the call is: only the trace around it is decoded (not with -a, --li, --ti, -p, -T)
+    /// The rows of a report (report --rows) say where the call is: only the trace around it is decoded (not
+    /// with -a, --li, --ti, -p, -T)
     #[arg(long, value_name = "FILE.{jsonl,csv}")]
     #[arg(conflicts_with_all = ["ancestor", "li", "ti", "pids", "tids"])]
     pub rows: Option<PathBuf>,

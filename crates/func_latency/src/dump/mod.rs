@@ -1,5 +1,5 @@
-//! `dump`: what is in a recording, one line each, stable for diffing.  Nothing is collected: lines are written as
-//! they are found.
+//! `dump`: what is in a recording, one line each, stable for diffing. Nothing is collected: lines are written
+//! as they are found.
 
 mod branches;
 mod packets;

@@ -1,8 +1,9 @@
 //! A profile for the Firefox Profiler: each call's time on the line of time, by thread.
 //!
-//! The processed format, version 55: <https://github.com/firefox-devtools/profiler/blob/main/src/types/profile.ts>.
-//! A "sample" here is no sample: there is one for each stretch in which the same function ran itself, and its weight is how
-//! long that was.
+//! The processed format, version 55:
+//! <https://github.com/firefox-devtools/profiler/blob/main/src/types/profile.ts>. A "sample" here is no
+//! sample: there is one for each stretch in which the same function ran itself, and its weight is how long
+//! that was.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};

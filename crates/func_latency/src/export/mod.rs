@@ -4,9 +4,10 @@
 //!   folded, flamegraph, pprof   the paths of all calls, with their own time        analyzer::Paths
 //!   firefox, perfetto           every call on the line of time, by thread          its tree, as it ends
 //! ```
-//! Of the wanted functions' calls, those that count in the report and are in no other call of the same function: what
-//! the exports show adds up to the report's total of them.  Of a function that has none, the observed part of its open
-//! calls, and it says so ([`observed_part`]).  (Perfetto shows all calls, whole or not.)
+//! Of the wanted functions' calls, those that count in the report and are in no other call of the same
+//! function: what the exports show adds up to the report's total of them. Of a function that has none, the
+//! observed part of its open calls, and it says so ([`observed_part`]). (Perfetto shows all calls, whole or
+//! not.)
 
 pub mod firefox;
 pub mod flamegraph;
@@ -24,8 +25,8 @@ use crate::printable::printable;
 use crate::render::Names;
 use crate::render::names::callee_name;
 
-/// Frames of a stack, where each stack is written whole: with many deep ones that would be far more than there is to say.
-/// What is deeper counts to the last frame.
+/// Frames of a stack, where each stack is written whole: with many deep ones that would be far more than
+/// there is to say. What is deeper counts to the last frame.
 pub(crate) const STACK_MAX: usize = 1 << 10;
 
 /// What is to be said of functions whose paths are not those of whole calls; `None`: there are none.

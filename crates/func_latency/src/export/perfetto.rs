@@ -1,7 +1,7 @@
 //! A trace for Perfetto: calls as slices by thread, and when the thread was off its CPU.
 //!
-//! The messages are those of Perfetto's `protos/perfetto/trace/trace_packet.proto` and the files it imports, as far as
-//! they are used here.  A trace is a sequence of packets, so each is written as it comes.
+//! The messages are those of Perfetto's `protos/perfetto/trace/trace_packet.proto` and the files it imports,
+//! as far as they are used here. A trace is a sequence of packets, so each is written as it comes.
 //!
 //! ```text
 //!   thread 7   |-- f --------------------|

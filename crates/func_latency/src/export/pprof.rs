@@ -1,7 +1,8 @@
 //! A profile for `go tool pprof`: calls, latency and, where it is known, CPU time of each path.
 //!
-//! A frame of a stack stands at the instruction that calls the next one, and the last at its function's first: what
-//! a function took itself is shown at the line where it begins, and what a callee took at the line that calls it.
+//! A frame of a stack stands at the instruction that calls the next one, and the last at its function's
+//! first: what a function took itself is shown at the line where it begins, and what a callee took at the
+//! line that calls it.
 //!
 //! The messages are those of pprof's `proto/profile.proto`, as far as they are used here.
 
@@ -131,7 +132,8 @@ impl Strings {
     }
 }
 
-/// Functions, and the places in them that stacks go through; each once, with numbers from 1 in the order of their first use.
+/// Functions, and the places in them that stacks go through; each once, with numbers from 1 in the order of
+/// their first use.
 struct Places<'a> {
     labels: Labels<'a>,
     numbers: HashMap<(usize, Option<Place>), u64>,
@@ -268,7 +270,8 @@ fn entry(image: &Image, function: FunctionId) -> Option<Place> {
     Some(Place { object: image.object(function)?, svma: image.function_entry(function)? })
 }
 
-/// File and line of an instruction, in the function that it is part of: of inlined code that is where it was inlined.
+/// File and line of an instruction, in the function that it is part of: of inlined code that is where it was
+/// inlined.
 fn line(image: &Image, at: Place) -> Option<(String, i64)> {
     let line = image.source_line_at(at.object, at.svma)?;
     let own = line.inlined_at.last().unwrap_or(&line);

@@ -1,12 +1,13 @@
-//! What the calls of a page are like inside: the way that each went, who was around it, and the trees of those that matter.
+//! What the calls of a page are like inside: the way that each went, who was around it, and the trees of
+//! those that matter.
 //!
 //! ```text
 //!   rows      -> picks    which calls have a tree in the page, and which is typical of its caller
 //!   all calls -> chains   who called, and who called those
 //!             -> trees    merged, the shortest left out, with the times off the CPU
 //! ```
-//! Which calls matter only the rows say, so this is a second pass over the recording, with nothing left out.  It goes over
-//! all of it: the way that a call went is wanted of each.
+//! Which calls matter only the rows say, so this is a second pass over the recording, with nothing left out.
+//! It goes over all of it: the way that a call went is wanted of each.
 
 mod chains;
 mod picks;

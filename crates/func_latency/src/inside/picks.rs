@@ -1,4 +1,5 @@
-//! Which calls have their tree in the page: those that it draws singly, the slowest, and the typical call of each caller.
+//! Which calls have their tree in the page: those that it draws singly, the slowest, and the typical call of
+//! each caller.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

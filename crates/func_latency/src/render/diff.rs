@@ -25,8 +25,8 @@ pub struct Recorded {
     pub latencies_ns: Vec<u64>,
     /// Calls that are not compared.
     pub left_out: LeftOut,
-    /// Why its off-CPU time is not known.  If one of two recordings does not know it, it is inside of the time of the code that
-    /// went off the CPU in both.
+    /// Why its off-CPU time is not known. If one of two recordings does not know it, it is inside of the time
+    /// of the code that went off the CPU in both.
     pub no_off_cpu: Option<NoOffCpu>,
 }
 
@@ -130,7 +130,8 @@ struct Document<'a> {
     these: Group<'a>,
     base: Group<'a>,
     difference_ns: i64,
-    /// The difference is larger than the spread within each recording explains.  Null: there are too few calls to tell.
+    /// The difference is larger than the spread within each recording explains. Null: there are too few calls
+    /// to tell.
     exceeds_spread: Option<bool>,
     /// How likely blocks of calls that are shared out at random differ as much.
     p_value: f64,

@@ -1,5 +1,5 @@
-//! A call graph on the terminal, as `perf report -g` draws it: functions by total, below each of them what it called, or who
-//! called it.
+//! A call graph on the terminal, as `perf report -g` draws it: functions by total, below each of them what it
+//! called, or who called it.
 //!
 //! A function's total is that of its outermost activations: no time counts twice, however deep it recurses.
 
@@ -98,7 +98,8 @@ impl Graph {
         }
     }
 
-    /// Adds a function to the graph below each function that is above it; `inside`: the branches of its caller there.
+    /// Adds a function to the graph below each function that is above it; `inside`: the branches of its
+    /// caller there.
     fn add_callee(
         &mut self,
         inside: Vec<usize>,

@@ -1,7 +1,8 @@
 //! The report as JSON: schema `func_latency/2`.
 //!
-//! Keys stand in the order of these structs.  Ids and addresses are strings, because not every reader's numbers hold
-//! 64 bits.  What is not known is null as a whole, never 0.  New keys may be added; readers ignore those that they do not know.
+//! Keys stand in the order of these structs. Ids and addresses are strings, because not every reader's
+//! numbers hold 64 bits. What is not known is null as a whole, never 0. New keys may be added; readers ignore
+//! those that they do not know.
 
 use std::io::{self, Write};
 

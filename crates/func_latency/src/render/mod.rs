@@ -41,8 +41,8 @@ pub struct View<'a> {
     pub clock_offsets: ClockOffsets,
     /// How far off wake-ups may be, if another clock timed them, in ns.
     pub sched_apart_ns: Option<u64>,
-    /// Inlined instances of each function, which are not counted, or `None` if they were not looked for; in the
-    /// order of the report's functions.
+    /// Inlined instances of each function, which are not counted, or `None` if they were not looked for; in
+    /// the order of the report's functions.
     pub inlined: &'a [Option<u64>],
     /// Which calls were asked for, in words; empty: all.
     pub only: &'a [String],

@@ -18,7 +18,8 @@ pub trait Names {
     /// A place as `object+0xoffset`, with the object's file name.
     fn site(&self, place: Place) -> String;
 
-    /// `file:line` of a place, with ` inlined at file:line` for each function around it that it was inlined into; if debug information says and lines were asked for.
+    /// `file:line` of a place, with ` inlined at file:line` for each function around it that it was inlined
+    /// into; if debug information says and lines were asked for.
     fn line(&self, place: Place) -> Option<String>;
 
     /// Name of a thread, the last that it had.

@@ -15,8 +15,8 @@ pub enum Align {
 
 /// A table that is as wide as its cells need.
 ///
-/// The first column is the one with long names: where one does not fit, it gets a line of its own, so that no name
-/// is ever cut.
+/// The first column is the one with long names: where one does not fit, it gets a line of its own, so that no
+/// name is ever cut.
 #[derive(Debug)]
 pub struct Table {
     titles: Vec<(&'static str, Align)>,

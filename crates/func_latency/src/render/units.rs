@@ -23,8 +23,8 @@ pub fn duration(ns: u64) -> String {
     mean_duration(ns as f64)
 }
 
-/// A duration of which so much is not known, with no digit that says nothing: `270 ns` for 265 +- 30, and `< 30 ns` for
-/// 12 +- 14.
+/// A duration of which so much is not known, with no digit that says nothing: `270 ns` for 265 +- 30, and `<
+/// 30 ns` for 12 +- 14.
 #[must_use]
 pub fn duration_within(ns: u64, error_ns: u64) -> String {
     if error_ns == 0 {
@@ -69,8 +69,8 @@ pub fn size(bytes: u64) -> String {
     scaled(bytes as f64, 3, &[("B", 1e3), ("kB", 1e3), ("MB", 1e3), ("GB", f64::INFINITY)])
 }
 
-/// `value` in the first unit of which it is less than `limit`, with so many digits; each unit is a thousand of the one
-/// before.
+/// `value` in the first unit of which it is less than `limit`, with so many digits; each unit is a thousand
+/// of the one before.
 fn scaled(mut value: f64, digits: usize, units: &[(&str, f64)]) -> String {
     for (unit, limit) in units {
         // 999.6 would be printed as 1000.

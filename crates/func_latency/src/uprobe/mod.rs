@@ -59,8 +59,8 @@ use window::{Went, Window};
 /// The ring, if `-m` does not say.
 const RING_BYTES: u64 = 16 << 20;
 
-/// Whether probes time the calls: they or a kind of them were asked for, or there is no trace unit and a report was asked for, of which
-/// they say what they cannot do.
+/// Whether probes time the calls: they or a kind of them were asked for, or there is no trace unit and a
+/// report was asked for, of which they say what they cannot do.
 pub(crate) fn takes(config: &RecordConfig) -> bool {
     match config.backend {
         Some(backend) => backend == BackendChoice::Uprobe,

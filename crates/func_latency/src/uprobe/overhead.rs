@@ -178,8 +178,9 @@ pub(super) fn of_asked(
     Ok(expected)
 }
 
-/// Of these candidates, which are children, those that fit: the ones that are called least first, as their calls are the long ones,
-/// and those that were not called last.  `moment`: calls of children were counted, too.
+/// Of these candidates, which are children, those that fit: the ones that are called least first, as their
+/// calls are the long ones, and those that were not called last. `moment`: calls of children were counted,
+/// too.
 pub(super) fn choose(
     candidates: &[Candidate],
     of: Range<usize>,

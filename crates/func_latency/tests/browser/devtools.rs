@@ -1,6 +1,8 @@
-//! A browser without a window, driven through a pipe by the DevTools protocol: JSON messages that end with a zero byte.
+//! A browser without a window, driven through a pipe by the DevTools protocol: JSON messages that end with a
+//! zero byte.
 //!
-//! <https://chromedevtools.github.io/devtools-protocol/>.  A pipe needs no port, and no library that speaks WebSocket.
+//! <https://chromedevtools.github.io/devtools-protocol/>. A pipe needs no port, and no library that speaks
+//! WebSocket.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! What is inside of the made-up calls: their trees, who called them, and when their threads were off the CPU.
+//! What is inside of the made-up calls: their trees, who called them, and when their threads were off the
+//! CPU.
 
 use analyzer::{CallRow, CallTree, ChildKind, Node, Place, Report, Status, Total, TreeSink};
 use func_latency::inside::{Inside, InsideOfCalls};

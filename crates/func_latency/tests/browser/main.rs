@@ -34,8 +34,8 @@ struct Opened {
 }
 
 impl Opened {
-    /// Writes the page of a report of calls that were seen from inside, and opens it; `None`: there is no browser here, which
-    /// is said.
+    /// Writes the page of a report of calls that were seen from inside, and opens it; `None`: there is no
+    /// browser here, which is said.
     fn new(test: &str, report: &Report) -> Option<Self> {
         Self::written(test, |page| {
             html::write_file(page, &made_up::view(report), &inside::inside(report)).unwrap()
@@ -455,7 +455,8 @@ fn a_recording_without_much_in_it() {
     opened.finish();
 }
 
-/// The planted cause is three levels down (`fixtures/programs/causes.c`): the way there is marked, and nothing beside it.
+/// The planted cause is three levels down (`fixtures/programs/causes.c`): the way there is marked, and
+/// nothing beside it.
 #[test]
 fn the_trees_of_a_recording_differ_where_the_cause_was_planted() {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/fixtures");

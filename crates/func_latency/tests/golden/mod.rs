@@ -1,4 +1,4 @@
-//! What is printed, held against a file of `tests/goldens`.  `UPDATE_GOLDENS=1` writes it anew: read the diff.
+//! What is printed, held against a file of `tests/goldens`. `UPDATE_GOLDENS=1` writes it anew: read the diff.
 
 use std::path::Path;
 

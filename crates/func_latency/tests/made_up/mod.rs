@@ -1,4 +1,5 @@
-//! A report of calls that were never made, with a cause for the slow ones: what draws calls is tested with it.
+//! A report of calls that were never made, with a cause for the slow ones: what draws calls is tested with
+//! it.
 //!
 //! ```text
 //! 8 threads, 4 call sites, children `lookup` and sometimes `copy`, and `buf_page_get` at three sites

@@ -24,8 +24,8 @@ pub(crate) struct Ended {
 }
 
 impl Probing {
-    /// Starts it for longer than any test takes, and waits until the probes are placed.  `None`: that is not permitted here,
-    /// which is said.
+    /// Starts it for longer than any test takes, and waits until the probes are placed. `None`: that is not
+    /// permitted here, which is said.
     pub(crate) fn start(words: &[&str]) -> Option<Self> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
         command.args(["--backend", "uprobe", "-d", "60", "--verbose"]).args(words);
@@ -88,8 +88,8 @@ pub(crate) fn not_permitted(said: &str) -> bool {
 /// A unit of `/proc/stat`.
 pub(crate) const TICK_NS: u64 = 10_000_000;
 
-/// Time since the start that interrupts and other virtual machines took of all CPUs: threads have it on their clocks, and not in
-/// the kernel's sums of what they ran.  Each of its numbers was rounded down to ticks.
+/// Time since the start that interrupts and other virtual machines took of all CPUs: threads have it on their
+/// clocks, and not in the kernel's sums of what they ran. Each of its numbers was rounded down to ticks.
 pub(crate) fn stolen_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/stat").unwrap();
     // cpu user nice system idle iowait irq softirq steal

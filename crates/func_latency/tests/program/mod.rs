@@ -64,7 +64,8 @@ pub(crate) fn write_made(directory: &Path, name: &str, made: Made) {
     std::fs::write(directory.join(name), recording).unwrap();
 }
 
-/// Writes program and recording into `directory`; the recording says that the program has build id `build_id`.
+/// Writes program and recording into `directory`; the recording says that the program has build id
+/// `build_id`.
 pub(crate) fn write(directory: &Path, build_id: &[u8]) -> PathBuf {
     let program = directory.join("program");
     std::fs::write(&program, elf()).unwrap();

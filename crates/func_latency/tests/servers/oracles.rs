@@ -98,8 +98,8 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    /// Our calls that were entered in the same window are as many: those that certainly were, and of those at its two edges,
-    /// where it began and ended in an instant that is not known exactly, any.
+    /// Our calls that were entered in the same window are as many: those that certainly were, and of those at
+    /// its two edges, where it began and ended in an instant that is not known exactly, any.
     pub(crate) fn agrees(&self, name: &str, rows: &[Row]) {
         let entered = |from_ns, to_ns| {
             rows.iter().filter(|row| row.is_entered && (from_ns..to_ns).contains(&row.start_ns)).count()
@@ -119,7 +119,8 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Of functions, each by its file and its name there, in these processes and the threads that are born to them.
+    /// Of functions, each by its file and its name there, in these processes and the threads that are born to
+    /// them.
     pub(crate) fn start(functions: &[(&str, &str)], pids: &str) -> Result<Self, Missing> {
         let events = Events::place(functions)?;
         let mut words = vec!["stat", "-x,", "-p", pids];
@@ -199,8 +200,9 @@ pub(crate) type OffCpu = BTreeMap<i32, Vec<Interval>>;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Interval {
     from_ns: u64,
-    /// `None`: it is not over, or there was no record of a switch: there are kernels that have none of one in 10,000, in which
-    /// whole switches and the threads' own are missing, and `perf sched timehist` does not notice.
+    /// `None`: it is not over, or there was no record of a switch: there are kernels that have none of one in
+    /// 10,000, in which whole switches and the threads' own are missing, and `perf sched timehist` does not
+    /// notice.
     to_ns: Option<u64>,
 }
 
@@ -238,7 +240,8 @@ impl Switches {
     }
 }
 
-/// `48631.871277656: prev_comm=a name prev_pid=6644 prev_prio=.. ==> next_comm=.. next_pid=6902 ..`: when who went and who came.
+/// `48631.871277656: prev_comm=a name prev_pid=6644 prev_prio=.. ==> next_comm=.. next_pid=6902 ..`: when who
+/// went and who came.
 fn switch(line: &str) -> Option<(u64, i32, i32)> {
     let (time, rest) = line.trim_start().split_once(": ")?;
     let (seconds, ns) = time.split_once('.')?;
@@ -263,7 +266,8 @@ pub(crate) fn off_cpu_agrees(rows: &[Row], switches: &OffCpu) {
     for (tid, (ours, theirs)) in sums {
         assert!(ours.abs_diff(theirs) <= allowed_ns(theirs), "thread {tid}: {ours} ns, and {theirs} ns");
     }
-    // Some kernels leave switches out, of one call in 25 where CPUs are often idle; most must be there to be compared with.
+    // Some kernels leave switches out, of one call in 25 where CPUs are often idle; most must be there to be
+    // compared with.
     assert!(missed <= 8 + rows.len() / 10, "perf has missed switches of {missed} calls of {}", rows.len());
 }
 

@@ -21,7 +21,8 @@ impl fmt::Display for Missing {
     }
 }
 
-/// That a program is here, and the time for it: the numbers are exact, and so the machine must have nothing else to do.
+/// That a program is here, and the time for it: the numbers are exact, and so the machine must have nothing
+/// else to do.
 pub(crate) fn need(program: &str, package: &str) -> Result<(), Missing> {
     let is_full_run = std::env::var_os("FUNC_LATENCY_FULL").is_some_and(|v| v != "0" && !v.is_empty());
     if !is_full_run {

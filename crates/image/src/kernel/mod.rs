@@ -7,8 +7,8 @@
 //!           vmlinux   as it was linked: without modules, and without what the kernel patches when it starts and
 //!                     later (alternatives, static keys, ftrace), so that a trace may contradict it
 //! ```
-//! The kernel is mapped in every address space.  In order: what was asked for, `kcore_dir` beside the recording, what is
-//! found by build id ([`places`]).
+//! The kernel is mapped in every address space. In order: what was asked for, `kcore_dir` beside the
+//! recording, what is found by build id ([`places`]).
 
 mod kallsyms;
 pub(crate) mod kcore;
@@ -32,7 +32,8 @@ use kallsyms::Symbol;
 pub(crate) use lists::Lists;
 use places::Place;
 
-/// Where the kernel is linked on x86-64 (`__START_KERNEL`): addresses of kernel code are given as if it had stayed there.
+/// Where the kernel is linked on x86-64 (`__START_KERNEL`): addresses of kernel code are given as if it had
+/// stayed there.
 const LINKED_AT: u64 = 0xffff_ffff_8100_0000;
 /// The most bytes of text of all ranges: more than the kernel of any distribution has with all modules that
 /// are in use.

@@ -55,7 +55,8 @@ fn copies_of(root: &Path, id: Option<&BuildId>) -> PathBuf {
     id.map_or_else(|| cache.clone(), |id| cache.join(id.to_string()))
 }
 
-/// A kernel may have been copied several times, once for each start: the newest first, as perf names them by time.
+/// A kernel may have been copied several times, once for each start: the newest first, as perf names them by
+/// time.
 fn copies(root: &Path, id: Option<&BuildId>) -> Vec<Place> {
     let entries = std::fs::read_dir(copies_of(root, id)).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -64,7 +65,8 @@ fn copies(root: &Path, id: Option<&BuildId>) -> Vec<Place> {
     found.into_iter().rev().map(Place::Kcore).collect()
 }
 
-/// Where `vmlinux` may be: by build id as any object, or as its own debug file; by name, where its build id decides.
+/// Where `vmlinux` may be: by build id as any object, or as its own debug file; by name, where its build id
+/// decides.
 fn vmlinux(id: &BuildId, options: &ImageOptions) -> Vec<PathBuf> {
     let mut places = build_id_dirs::places(id, Part::Code, options);
     places.extend(build_id_dirs::places(id, Part::Debug, options));

@@ -50,10 +50,12 @@ unsafe extern "C" {
     fn pt_blk_time(decoder: *mut RawDecoder, time: *mut u64, mtc: *mut u32, cyc: *mut u32) -> c_int;
 }
 
-/// Mapped files that stay mapped, with their decoded blocks, when execution leaves them: more than any recording has.
+/// Mapped files that stay mapped, with their decoded blocks, when execution leaves them: more than any
+/// recording has.
 const KEPT_MAPPED_BYTES: u64 = 1 << 32;
 
-/// Files of code where they are mapped, as libipt reads them fastest: it maps them itself, and keeps their blocks.
+/// Files of code where they are mapped, as libipt reads them fastest: it maps them itself, and keeps their
+/// blocks.
 pub(crate) struct FileImage {
     image: NonNull<RawImage>,
     cache: NonNull<RawSectionCache>,
@@ -108,7 +110,8 @@ impl<'a> BlockDecoder<'a> {
     pub(crate) fn new(mut config: Config, trace: &'a [u8], image: &'a mut FileImage) -> Option<Self> {
         let bytes = trace.as_ptr_range();
         (config.begin, config.end) = (bytes.start.cast_mut(), bytes.end.cast_mut());
-        // SAFETY: `config` has its size in it and is copied; the bytes outlive the decoder (`'a`), which only reads.
+        // SAFETY: `config` has its size in it and is copied; the bytes outlive the decoder (`'a`), which only
+        // reads.
         let raw = NonNull::new(unsafe { pt_blk_alloc_decoder(&raw const config) })?;
         let decoder = Self { raw, _borrowed: PhantomData };
         // SAFETY: the image outlives the decoder, and is no other decoder's meanwhile (`'a`).

@@ -65,8 +65,9 @@ impl ThreadLife {
 
     /// Why it was off its CPU each time, in the order of `off_cpu`.
     ///
-    /// The scheduler's event of a switch comes a little before the record of it.  The two may have been taken by different clocks,
-    /// so that it may also seem to come a little behind, while the thread is off its CPU: it cannot have left that then.
+    /// The scheduler's event of a switch comes a little before the record of it. The two may have been taken
+    /// by different clocks, so that it may also seem to come a little behind, while the thread is off its
+    /// CPU: it cannot have left that then.
     #[must_use]
     pub fn why_off_cpu(&self, tid: Tid) -> Vec<OffCpuInterval> {
         let mut waits = self.reasons.waits.iter().peekable();

@@ -1,7 +1,8 @@
 //! Who ran on one CPU.
 //!
-//! Records get lost, and then two that follow one another contradict: nobody can leave a CPU on which somebody else
-//! runs.  Such a time is doubtful: it is nobody's for sure, and each who may have run in it says so.
+//! Records get lost, and then two that follow one another contradict: nobody can leave a CPU on which
+//! somebody else runs. Such a time is doubtful: it is nobody's for sure, and each who may have run in it says
+//! so.
 //!
 //! ```text
 //! in 5 .............. out 7        lost: out 5, in 7

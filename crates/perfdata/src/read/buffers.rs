@@ -70,8 +70,8 @@ impl<'a> Buffers<'a> {
         self.by_index.entry(index).or_insert_with(empty)
     }
 
-    /// Takes the body of an ID_INDEX record; returns the threads that have buffers of their own by it.  `None` if it is
-    /// shorter than it says.
+    /// Takes the body of an ID_INDEX record; returns the threads that have buffers of their own by it. `None`
+    /// if it is shorter than it says.
     pub(super) fn add_ids(&mut self, body: &[u8]) -> Option<BTreeSet<Tid>> {
         let mut threads = BTreeSet::new();
         let mut c = Cursor::new(body);

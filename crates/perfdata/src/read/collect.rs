@@ -280,7 +280,8 @@ impl<'a, 'l> Collector<'a, 'l> {
         whole.ok_or_else(|| too_short(record))
     }
 
-    /// Events of these threads are there.  If the recording is under way, they were opened while the threads ran.
+    /// Events of these threads are there. If the recording is under way, they were opened while the threads
+    /// ran.
     fn attached(&mut self, file_offset: u64, threads: BTreeSet<Tid>) -> Result<(), String> {
         if self.time_span.is_none() {
             return Ok(());

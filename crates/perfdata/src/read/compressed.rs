@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A stream makes as many bytes as it likes from few, so nothing is kept but what is left of a record, and a
-//! single COMPRESSED record may not give more than [`OUTPUT_MAX`].  zstd itself refuses windows of more than 128 MB.
+//! single COMPRESSED record may not give more than [`OUTPUT_MAX`]. zstd itself refuses windows of more than
+//! 128 MB.
 
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 

@@ -125,8 +125,8 @@ impl Features {
         }
     }
 
-    /// Takes what our recorder writes behind perf's words of TIME_CONV: one instant in perf's clock, CLOCK_MONOTONIC and real
-    /// time.  Of several the first counts: clocks drift apart.
+    /// Takes what our recorder writes behind perf's words of TIME_CONV: one instant in perf's clock,
+    /// CLOCK_MONOTONIC and real time. Of several the first counts: clocks drift apart.
     pub(super) fn add_clock_sample(&mut self, sample: [u64; 3]) {
         let [time_ns, monotonic_ns, real_ns] = sample;
         let difference = |other: u64| i64::try_from(i128::from(other) - i128::from(time_ns)).ok();
@@ -135,8 +135,8 @@ impl Features {
         self.clock_offsets.get_or_insert(offsets);
     }
 
-    /// What the events' clock is in others: perf's own, if our recorder compared that, or the one that perf compared with
-    /// real time.
+    /// What the events' clock is in others: perf's own, if our recorder compared that, or the one that perf
+    /// compared with real time.
     pub(super) fn clock_offsets(&self, events_clock: Option<u32>) -> ClockOffsets {
         if let Some(offsets) = self.clock_offsets.filter(|_| events_clock.is_none()) {
             return offsets;

@@ -1,11 +1,13 @@
 //! The sideband records that are kept, as many as a file of its size may have.
 //!
-//! A record of 8 bytes in the file is one of some 90 in memory, so that a small file could be made which does not fit it
-//! (packed records, `perf record -z`, take still less).  What a real file has is in proportion to it.
+//! A record of 8 bytes in the file is one of some 90 in memory, so that a small file could be made which does
+//! not fit it (packed records, `perf record -z`, take still less). What a real file has is in proportion to
+//! it.
 
 use model::SidebandRecord;
 
-/// A context switch, the smallest of the records that are many, with who and when: what a kernel writes is no smaller.
+/// A context switch, the smallest of the records that are many, with who and when: what a kernel writes is no
+/// smaller.
 const RECORD_BYTES: usize = 32;
 /// Any file may have as many: packed records are smaller, and not in proportion to anything.
 const ALWAYS: usize = 1 << 24;

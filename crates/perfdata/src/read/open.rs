@@ -76,7 +76,7 @@ impl File {
         self.with_parts(collect::recording).map_err(|refusal| error::name(refusal, &self.path))
     }
 
-    /// Tells every record in the order of the file, whether it has Intel PT or not.  Returns where the file is
+    /// Tells every record in the order of the file, whether it has Intel PT or not. Returns where the file is
     /// damaged; what follows that place is not told.
     ///
     /// # Errors

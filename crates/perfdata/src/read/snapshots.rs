@@ -1,5 +1,5 @@
-//! Snapshots (`perf record -S`): each AUXTRACE record is a copy of the whole ring, or of what was written since the
-//! last one if the ring has not wrapped.
+//! Snapshots (`perf record -S`): each AUXTRACE record is a copy of the whole ring, or of what was written
+//! since the last one if the ring has not wrapped.
 //!
 //! ```text
 //! written   ----------------------------------------------------------->
@@ -8,14 +8,14 @@
 //! snapshot 3                                     [##################]     what is between was overwritten
 //! ```
 //!
-//! perf pads each copy with zeros to eight bytes (`auxtrace_mmap__read`), which are not in the stream, and gives them places
-//! in the ring, which say nothing of the order or of what is new.  Only the bytes do: a PSB+
-//! with its TSC stands in a stream once (tools/perf/util/intel-pt-decoder/intel-pt-decoder.c looks for it, too).
-//! The new parts get offsets of a stream that goes on; where something is missing it has a hole.  Tracing stops while
-//! perf copies, so an [`AuxRecord`] says at the end of each that nothing was observed after it: of all but the last, if the ring
-//! ends where that does.  The kernel says where: whenever tracing stops, its AUX record has the ring's head and size
-//! (`pt_event_stop` in arch/x86/events/intel/pt.c).  So is the copy that perf makes at its exit (`perf record -Se`), when
-//! events are disabled.
+//! perf pads each copy with zeros to eight bytes (`auxtrace_mmap__read`), which are not in the stream, and
+//! gives them places in the ring, which say nothing of the order or of what is new. Only the bytes do: a PSB+
+//! with its TSC stands in a stream once (tools/perf/util/intel-pt-decoder/intel-pt-decoder.c looks for it,
+//! too). The new parts get offsets of a stream that goes on; where something is missing it has a hole.
+//! Tracing stops while perf copies, so an [`AuxRecord`] says at the end of each that nothing was observed
+//! after it: of all but the last, if the ring ends where that does. The kernel says where: whenever tracing
+//! stops, its AUX record has the ring's head and size (`pt_event_stop` in arch/x86/events/intel/pt.c). So is
+//! the copy that perf makes at its exit (`perf record -Se`), when events are disabled.
 
 use memchr::memmem::Finder;
 use model::{AuxOffset, AuxPiece, AuxRecord};
@@ -29,8 +29,8 @@ const FINGERPRINT: usize = 48;
 /// How much is missing where it is not known.  Larger than any packet, so that nothing is read across.
 const HOLE: u64 = 64;
 
-/// The new parts of snapshots that are in the order of the file, and where each ends.  `last_said`: the kernel's last record on
-/// the ring.
+/// The new parts of snapshots that are in the order of the file, and where each ends. `last_said`: the
+/// kernel's last record on the ring.
 pub(super) fn joined(
     snapshots: Vec<AuxPiece<'_>>,
     last_said: Option<AuxRecord>,

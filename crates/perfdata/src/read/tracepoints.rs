@@ -1,5 +1,5 @@
-//! Samples of scheduler tracepoints: where their fields stand is said by the kernel's own description, which perf
-//! copies into the recording (the feature TRACING_DATA; tools/perf/util/trace-event-read.c).
+//! Samples of scheduler tracepoints: where their fields stand is said by the kernel's own description, which
+//! perf copies into the recording (the feature TRACING_DATA; tools/perf/util/trace-event-read.c).
 //!
 //! ```text
 //! 17 08 44 "tracing" version\0 endian long_size page_size:u32
@@ -14,14 +14,17 @@ use model::{Avma, Sideband, Tid, Waiting, WakerSeen, Waking};
 use super::bytes::{Cursor, text};
 use super::sample_id::SampleId;
 
-/// The state of a task that could run on: none of the bits of `TASK_REPORT` is set.  The bit above them says that it
-/// was preempted (`R+`).
+/// The state of a task that could run on: none of the bits of `TASK_REPORT` is set. The bit above them says
+/// that it was preempted (`R+`).
 const TASK_REPORT: u64 = 0xff;
-/// In the text about events: the clock that the samples were taken by was joined to perf's to within so many ns.
+/// In the text about events: the clock that the samples were taken by was joined to perf's to within so many
+/// ns.
 pub(crate) const APART_NS: &str = "# clock joined to within ns: ";
-/// `common_flags`: in an interrupt, or in what is put off to behind one (`TRACE_FLAG_HARDIRQ`, `TRACE_FLAG_SOFTIRQ`).
+/// `common_flags`: in an interrupt, or in what is put off to behind one (`TRACE_FLAG_HARDIRQ`,
+/// `TRACE_FLAG_SOFTIRQ`).
 const IN_INTERRUPT: u64 = 0x08 | 0x10;
-/// The last of `PERF_CONTEXT_*`: what is from here on in a call chain is no address but says whose the next ones are.
+/// The last of `PERF_CONTEXT_*`: what is from here on in a call chain is no address but says whose the next
+/// ones are.
 const CONTEXTS: u64 = 4095_u64.wrapping_neg();
 const CONTEXT_KERNEL: u64 = 128_u64.wrapping_neg();
 const CONTEXT_USER: u64 = 512_u64.wrapping_neg();
@@ -86,8 +89,8 @@ struct WakingFormat {
 }
 
 impl Tracepoints {
-    /// Takes the recording's tracing data: the first description that can be read, and the first symbols.  Without a description
-    /// samples say nothing.
+    /// Takes the recording's tracing data: the first description that can be read, and the first symbols.
+    /// Without a description samples say nothing.
     pub(super) fn read(&mut self, bytes: &[u8]) {
         let Some((formats, header_event, symbols)) = tracing_data(bytes) else { return };
         if self.formats == Formats::default() {
@@ -253,7 +256,8 @@ fn number(format: &str, name: &str) -> Option<Field> {
     field(format, name).filter(|field| field.size <= 8)
 }
 
-/// `field:pid_t prev_pid; offset:24; size:4; signed:1;`, with tabs between; an array's name is followed by `[16]`
+/// `field:pid_t prev_pid; offset:24; size:4; signed:1;`, with tabs between; an array's name is followed by
+/// `[16]`
 fn field(format: &str, name: &str) -> Option<Field> {
     format.lines().find_map(|line| {
         let mut parts = line.trim().strip_prefix("field:")?.split(';').map(str::trim);

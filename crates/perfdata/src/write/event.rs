@@ -94,8 +94,8 @@ impl Attr {
         out.u64(self.sample_type());
         out.u64(READ_FORMAT);
         out.u64(self.flags | Self::SAMPLE_ID_ALL);
-        // wakeup, bp_type, config1, config2, branch_sample_type, sample_regs_user, sample_stack_user, clockid,
-        // sample_regs_intr
+        // wakeup, bp_type, config1, config2, branch_sample_type, sample_regs_user, sample_stack_user,
+        // clockid, sample_regs_intr
         out.extend_from_slice(&[0; 56]);
         out.u32(self.aux_watermark);
         let mut bytes = [0; ATTR_SIZE];

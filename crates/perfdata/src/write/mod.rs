@@ -126,8 +126,8 @@ impl<W: Write + Seek> Writer<W> {
         self.put(&user_record(FINISHED_ROUND, &[]))
     }
 
-    /// One more file descriptor of the `event`-th event.  [`Self::finish`] describes the events anew, with all ids; a
-    /// file that is cut before has only ID_INDEX to know it by.
+    /// One more file descriptor of the `event`-th event. [`Self::finish`] describes the events anew, with all
+    /// ids; a file that is cut before has only ID_INDEX to know it by.
     pub fn add_id(&mut self, event: usize, id: EventId) {
         if let Some(event) = self.events.get_mut(event) {
             event.ids.push(id);
@@ -135,8 +135,8 @@ impl<W: Write + Seek> Writer<W> {
         }
     }
 
-    /// The features as records: in the data, so that a file that never comes to [`Self::finish`] has them, too.  One that is too
-    /// long for a record (a command line of 64 KB) is left to that.
+    /// The features as records: in the data, so that a file that never comes to [`Self::finish`] has them,
+    /// too. One that is too long for a record (a command line of 64 KB) is left to that.
     ///
     /// # Errors
     /// What the file says.

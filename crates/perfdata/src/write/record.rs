@@ -102,7 +102,8 @@ pub enum Record<'a> {
         start: u64,
         /// Bytes.
         len: u64,
-        /// Where the symbol is that `path` ends with: with the file's, that tells how far the kernel was moved.
+        /// Where the symbol is that `path` ends with: with the file's, that tells how far the kernel was
+        /// moved.
         reference: u64,
         /// `[kernel.kallsyms]_text`.
         path: &'a str,

@@ -1,8 +1,8 @@
 //! Events of the scheduler as samples of its tracepoints, which perf prints, too.
 //!
-//! The samples are ours, so are their descriptions (the feature TRACING_DATA, read by `read::tracepoints`): the kernel's own
-//! fields at the kernel's own places, and one more each.  Nothing of the recording machine's tracefs is needed, which only root
-//! may read.
+//! The samples are ours, so are their descriptions (the feature TRACING_DATA, read by `read::tracepoints`):
+//! the kernel's own fields at the kernel's own places, and one more each. Nothing of the recording machine's
+//! tracefs is needed, which only root may read.
 //!
 //! ```text
 //! SAMPLE  id  ip  pid tid  time  cpu  n  PERF_CONTEXT_KERNEL addresses  PERF_CONTEXT_USER addresses  size  fields
@@ -163,8 +163,8 @@ fn put_chain(event: &SchedEvent, out: &mut Vec<u8>) {
 
 /// The descriptions as a record in front of the samples, for a file that never gets its features.
 ///
-/// perf has no record for them in a file: it takes HEADER_TRACING_DATA, which is for pipes, for a second reading of the feature, and
-/// fails.  This one it passes by, in any version; none of them writes it any more.
+/// perf has no record for them in a file: it takes HEADER_TRACING_DATA, which is for pipes, for a second
+/// reading of the feature, and fails. This one it passes by, in any version; none of them writes it any more.
 #[must_use]
 pub fn sched_descriptions() -> Vec<u8> {
     user_record(HEADER_EVENT_TYPE, &tracing_data(&AboutSamples::default()))

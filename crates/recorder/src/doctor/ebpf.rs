@@ -1,5 +1,5 @@
-//! What stands in the way of eBPF programs, by which we know why calls are off the CPU, and time calls where there is no trace unit.
-//! Whether the kernel takes them in the end is tried elsewhere, by loading them.
+//! What stands in the way of eBPF programs, by which we know why calls are off the CPU, and time calls where
+//! there is no trace unit. Whether the kernel takes them in the end is tried elsewhere, by loading them.
 
 use std::fs;
 use std::path::Path;
@@ -43,7 +43,8 @@ pub(super) fn ring_memory(proc: &Proc, sysfs: &Path) -> Finding {
     )
 }
 
-/// The limit of the control group, and what is used of it; `None`: there is none, or no control groups of version 2.
+/// The limit of the control group, and what is used of it; `None`: there is none, or no control groups of
+/// version 2.
 fn group_memory(proc: &Proc, sysfs: &Path) -> Option<(u64, u64)> {
     let groups = proc.text("self/cgroup")?;
     let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;

@@ -12,7 +12,8 @@ pub(super) fn driver(pmu: &Result<Pmu, PmuError>) -> Finding {
             error.to_string(),
             true,
             "no trace can be recorded",
-            // pt_init() in arch/x86/events/intel/pt.c: a firmware or debugger has left it on; no output to many regions.
+            // pt_init() in arch/x86/events/intel/pt.c: a firmware or debugger has left it on; no output to
+            // many regions.
             "if the processor has it, the kernel says why not: sudo dmesg | grep -i -e 'PT is enabled at boot' -e 'ToPA output'",
         ),
     }
@@ -71,8 +72,8 @@ fn ip_filters(pmu: &Pmu) -> Finding {
     }
 }
 
-/// Where a table of regions has one entry only, the trace unit stops at the end of each region (`pt_handle_status`), which is as
-/// large as the watermark, and 4 MB at most.
+/// Where a table of regions has one entry only, the trace unit stops at the end of each region
+/// (`pt_handle_status`), which is as large as the watermark, and 4 MB at most.
 fn buffers(pmu: &Pmu) -> Finding {
     match pmu.cap("topa_multiple_entries") {
         0 => not_ok(

@@ -38,16 +38,16 @@ impl HeldChild {
         let mut inner = inner;
         let our_end = gate.as_raw_fd();
         let wait_for_release = move || -> io::Result<()> {
-            // SAFETY: in the child this descriptor is a copy that nobody uses.  Open, it would hide from the child that
-            // we are gone.
+            // SAFETY: in the child this descriptor is a copy that nobody uses. Open, it would hide from the
+            // child that we are gone.
             unsafe { libc::close(our_end) };
             signals::let_through();
             inner.write_all(&std::process::id().to_ne_bytes())?;
             // End of file: whoever forked us is gone.
             inner.read_exact(&mut [0])
         };
-        // SAFETY: between fork and exec the closure only makes the system calls close, sigprocmask, getpid, write and read,
-        // and neither allocates nor locks.
+        // SAFETY: between fork and exec the closure only makes the system calls close, sigprocmask, getpid,
+        // write and read, and neither allocates nor locks.
         unsafe { command.pre_exec(wait_for_release) };
         let spawner = std::thread::spawn(move || {
             let spawned = command.spawn();
@@ -110,7 +110,8 @@ mod tests {
         assert!(child.wait().unwrap().success());
     }
 
-    /// `execve` keeps what is held back: the program was left behind, deaf to Ctrl-C and to the end of its window.
+    /// `execve` keeps what is held back: the program was left behind, deaf to Ctrl-C and to the end of its
+    /// window.
     #[test]
     fn signals_that_are_held_back_here_reach_the_program() {
         let _interrupts = crate::Interrupts::hold().unwrap();

@@ -1,4 +1,5 @@
-//! A program that was started, and stands at its entry: all that it is linked with is mapped, and nothing of its own has run.
+//! A program that was started, and stands at its entry: all that it is linked with is mapped, and nothing of
+//! its own has run.
 //!
 //! ```text
 //! execve   a breakpoint at the entry (AT_ENTRY)    the dynamic loader maps libraries and runs their constructors
@@ -22,7 +23,8 @@ use super::child::HeldChild;
 const BREAKPOINT: u8 = 0xcc;
 const AT_ENTRY: u64 = 9;
 
-/// Whoever lets it go must be the thread that holds it, as `ptrace` goes by threads: it cannot be sent to another one.
+/// Whoever lets it go must be the thread that holds it, as `ptrace` goes by threads: it cannot be sent to
+/// another one.
 #[derive(Debug)]
 pub(crate) struct AtEntry {
     tracee: Tracee,

@@ -34,8 +34,8 @@ impl EventFd {
         };
         const { assert!(size_of::<perf_event_attr>() >= ATTR_SIZE) };
         let mut kernel_attr = perf_event_attr::default();
-        // SAFETY: both are plain bytes, ours has ATTR_SIZE of them, which the kernel's struct holds (above), and every
-        // pattern of bits is a valid `perf_event_attr`.
+        // SAFETY: both are plain bytes, ours has ATTR_SIZE of them, which the kernel's struct holds (above),
+        // and every pattern of bits is a valid `perf_event_attr`.
         unsafe {
             let to = (&raw mut kernel_attr).cast::<u8>();
             to.copy_from_nonoverlapping(attr.bytes().as_ptr(), ATTR_SIZE);

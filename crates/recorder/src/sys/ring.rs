@@ -8,8 +8,9 @@
 //!   data_head, data_tail            aux_head, aux_tail (they stand in page 0, too)
 //! ```
 //!
-//! Heads are the kernel's, tails are ours; both only grow.  From tail to head the bytes are ours to read, and stay as they
-//! are until we move the tail (Documentation: `perf_event_mmap_page` in include/uapi/linux/perf_event.h).
+//! Heads are the kernel's, tails are ours; both only grow. From tail to head the bytes are ours to read, and
+//! stay as they are until we move the tail (Documentation: `perf_event_mmap_page` in
+//! include/uapi/linux/perf_event.h).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -58,7 +59,8 @@ impl Ring {
         if trace_bytes > 0 {
             let start = (PAGE_BYTES + records_bytes) as u64;
             let page = ring.page();
-            // SAFETY: the page is mapped and writable.  The kernel reads the two fields when the trace is mapped, below.
+            // SAFETY: the page is mapped and writable. The kernel reads the two fields when the trace is
+            // mapped, below.
             unsafe {
                 (&raw mut (*page).aux_offset).write_volatile(start);
                 (&raw mut (*page).aux_size).write_volatile(trace_bytes as u64);
@@ -92,11 +94,12 @@ impl Ring {
         unsafe { AtomicU64::from_ptr(&raw mut (*self.page()).aux_tail) }
     }
 
-    /// What a TSC value is in perf's clock; `None` where the kernel cannot say, because its own clock is not the TSC.
+    /// What a TSC value is in perf's clock; `None` where the kernel cannot say, because its own clock is not
+    /// the TSC.
     pub(crate) fn clock(&self) -> Option<TscClock> {
         let page = self.page();
-        // SAFETY: all fields are in the mapped page, plain numbers, and aligned; the kernel may write them meanwhile,
-        // which `lock` tells (it is odd, or changes).
+        // SAFETY: all fields are in the mapped page, plain numbers, and aligned; the kernel may write them
+        // meanwhile, which `lock` tells (it is odd, or changes).
         let read = || unsafe {
             let capabilities = (&raw const (*page).__bindgen_anon_1.capabilities).read_volatile();
             let clock = TscClock {
@@ -132,8 +135,8 @@ impl Ring {
         self.data_tail().store(head, Ordering::Release);
     }
 
-    /// How far the trace has come.  The kernel writes the records about it first: those that are taken after this tell of all
-    /// of it.
+    /// How far the trace has come. The kernel writes the records about it first: those that are taken after
+    /// this tell of all of it.
     pub(crate) fn trace_head(&self) -> u64 {
         self.aux_head().load(Ordering::Acquire)
     }
@@ -166,8 +169,9 @@ fn pieces<'a>(start: *const u8, size: usize, tail: u64, head: u64) -> [&'a [u8];
     let len = head.saturating_sub(tail).min(size as u64) as usize;
     let from = (tail % size as u64) as usize;
     let first = len.min(size - from);
-    // SAFETY: both are inside of the ring, which is mapped for as long as its `Ring` lives, whose borrow the callers hand
-    // out with them; and the kernel writes from `head` on only, until the tail is moved, which takes `&mut Ring`.
+    // SAFETY: both are inside of the ring, which is mapped for as long as its `Ring` lives, whose borrow the
+    // callers hand out with them; and the kernel writes from `head` on only, until the tail is moved, which
+    // takes `&mut Ring`.
     unsafe {
         [std::slice::from_raw_parts(start.add(from), first), std::slice::from_raw_parts(start, len - first)]
     }

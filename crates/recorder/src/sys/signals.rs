@@ -32,8 +32,8 @@ fn is_ignored(signal: i32) -> bool {
     }
 }
 
-/// From here on a write beyond the size that files may have (`ulimit -f`) fails, and does not kill this process.  Programs that
-/// are started later inherit it.
+/// From here on a write beyond the size that files may have (`ulimit -f`) fails, and does not kill this
+/// process. Programs that are started later inherit it.
 pub fn let_large_writes_fail() {
     // SAFETY: it touches nothing but how the signal is taken.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
@@ -53,18 +53,19 @@ fn hold_back() -> io::Result<(libc::sigset_t, libc::sigset_t)> {
     }
 }
 
-/// Lets the signals through again, in a child that has inherited that they are held back.  May be called between fork and
-/// exec.
+/// Lets the signals through again, in a child that has inherited that they are held back. May be called
+/// between fork and exec.
 pub(super) fn let_through() {
     let set = set(SIGNALS.into_iter());
     // SAFETY: the set is valid for the call, which neither allocates nor locks.
     unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut()) };
 }
 
-/// While it lives SIGINT, SIGTERM and SIGHUP do not kill this process but wait here; those that are ignored stay so.
+/// While it lives SIGINT, SIGTERM and SIGHUP do not kill this process but wait here; those that are ignored
+/// stay so.
 ///
-/// To be made before any thread: a thread that does not block them would die of them.  When it is dropped they do again
-/// what they did before: a second Ctrl-C kills.
+/// To be made before any thread: a thread that does not block them would die of them. When it is dropped they
+/// do again what they did before: a second Ctrl-C kills.
 #[derive(Debug)]
 pub struct Interrupts {
     fd: OwnedFd,
@@ -88,10 +89,11 @@ impl Interrupts {
         }
     }
 
-    /// Does `work`, in which a signal kills this process as if nothing held it back: there is nothing to clean up yet.
+    /// Does `work`, in which a signal kills this process as if nothing held it back: there is nothing to
+    /// clean up yet.
     ///
-    /// The signals reach one thread that lets them through and does nothing else, so that all threads that `work` makes
-    /// hold them back as this one does.
+    /// The signals reach one thread that lets them through and does nothing else, so that all threads that
+    /// `work` makes hold them back as this one does.
     pub fn let_kill_during<T>(&self, work: impl FnOnce() -> T) -> T {
         let (working, done) = mpsc::channel::<()>();
         thread::scope(|scope| {
@@ -156,7 +158,8 @@ mod tests {
         assert_ne!(unsafe { libc::signal(signal, action) }, libc::SIG_ERR);
     }
 
-    /// A signal that was ignored was queued once it was held back: closing the terminal ended what nohup had started.
+    /// A signal that was ignored was queued once it was held back: closing the terminal ended what nohup had
+    /// started.
     #[test]
     fn what_is_ignored_stays_ignored() {
         set_action(libc::SIGHUP, libc::SIG_IGN);

@@ -1,5 +1,5 @@
-//! As much of an assembler as a made-up kernel needs.  It knows each block that it writes, so that nobody has to
-//! decode the bytes to walk them.
+//! As much of an assembler as a made-up kernel needs. It knows each block that it writes, so that nobody has
+//! to decode the bytes to walk them.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
-//! The kernel as files: `vmlinux` as it was linked, and what a running kernel shows of itself, `kcore` and `kallsyms`.
+//! The kernel as files: `vmlinux` as it was linked, and what a running kernel shows of itself, `kcore` and
+//! `kallsyms`.
 
 use std::fmt::Write as _;
 

@@ -1,8 +1,9 @@
 //! A made-up kernel below the real program: code to walk for each system call, interrupt and switch.
 //!
-//! The log has user code only.  What the kernel does in between is a random walk over a small text with Linux's
-//! entries, scheduler and perf hooks ([`text`]); its packets and its truth are as exact as the program's.  The text is
-//! also written as the file that a decoder needs, `vmlinux` ([`elf`]), linked at the usual address and run elsewhere.
+//! The log has user code only. What the kernel does in between is a random walk over a small text with
+//! Linux's entries, scheduler and perf hooks ([`text`]); its packets and its truth are as exact as the
+//! program's. The text is also written as the file that a decoder needs, `vmlinux` ([`elf`]), linked at the
+//! usual address and run elsewhere.
 
 mod assemble;
 mod elf;
@@ -36,7 +37,8 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// `patched`: it has switched static keys on since it was loaded, so that its code is not what `vmlinux` has.
+    /// `patched`: it has switched static keys on since it was loaded, so that its code is not what `vmlinux`
+    /// has.
     pub(crate) fn new(patched: bool) -> Self {
         let mut text = text::assemble(LINKED_AT, SLIDE);
         if !patched {

@@ -40,11 +40,11 @@ pub enum Kind {
     ConditionalJump = 6,
     /// System call; `to` is 0 unless the kernel is traced, too.
     Syscall = 7,
-    /// User code was (re)entered from the kernel; `from` is 0 unless that is traced, too.  Or tracing was switched on
-    /// in kernel code; `from` is 0.
+    /// User code was (re)entered from the kernel; `from` is 0 unless that is traced, too. Or tracing was
+    /// switched on in kernel code; `from` is 0.
     Enter = 8,
-    /// Interrupt or signal; `from` is the next instruction, `to` is 0 unless the kernel is traced, too.  Or tracing was
-    /// switched off in kernel code; `to` is 0.
+    /// Interrupt or signal; `from` is the next instruction, `to` is 0 unless the kernel is traced, too. Or
+    /// tracing was switched off in kernel code; `to` is 0.
     Async = 9,
     /// Packets were lost from here on (internal overflow); `from` is the last visible branch, `to` is 0.
     Overflow = 10,
@@ -57,10 +57,11 @@ pub enum Kind {
     /// The AUX buffer was full: tracing stopped until the event was enabled again, which the next event
     /// without [`Flags::LOST`] shows.  `from` is the next instruction, `to` is 0.
     Truncated = 14,
-    /// The scheduler put the thread on a CPU; both addresses are 0.  With [`Flags::LOST`] packets of that CPU were being lost.
+    /// The scheduler put the thread on a CPU; both addresses are 0. With [`Flags::LOST`] packets of that CPU
+    /// were being lost.
     SwitchIn = 15,
-    /// Bytes of the trace were overwritten: until the next PSB packets tell of nothing.  `from` is the next instruction,
-    /// `to` is 0.
+    /// Bytes of the trace were overwritten: until the next PSB packets tell of nothing. `from` is the next
+    /// instruction, `to` is 0.
     Damaged = 16,
 }
 

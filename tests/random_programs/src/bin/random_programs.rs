@@ -1,5 +1,6 @@
-//! `random_programs OUT [--programs N] [--seed S]`: see `cargo xtask help`.  With `--kept` those whose files are in `OUT`
-//! are checked once more, without a new run; with `--no-timers` they run as in the tests of every change.
+//! `random_programs OUT [--programs N] [--seed S]`: see `cargo xtask help`. With `--kept` those whose files
+//! are in `OUT` are checked once more, without a new run; with `--no-timers` they run as in the tests of
+//! every change.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,9 +1,11 @@
-//! By Perfetto's published schema: the part of it that is used, written down here, and all of it, where Python has it.
+//! By Perfetto's published schema: the part of it that is used, written down here, and all of it, where
+//! Python has it.
 
 use super::cases;
 use super::python::Python;
 
-/// The fields that messages have in Perfetto's published schema, as far as they are used: number, wire type, message inside.
+/// The fields that messages have in Perfetto's published schema, as far as they are used: number, wire type,
+/// message inside.
 type Schema = &'static [(u64, u64, Option<&'static Fields>)];
 struct Fields(Schema);
 

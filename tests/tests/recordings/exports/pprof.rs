@@ -54,8 +54,8 @@ fn pprof_reads_its_profile() {
     }
 }
 
-/// `-list`: what a function took itself is at its first line, and what a callee took at the line that calls it.  Interrupts and
-/// signals, which come where the recording has them, are called by no line.
+/// `-list`: what a function took itself is at its first line, and what a callee took at the line that calls
+/// it. Interrupts and signals, which come where the recording has them, are called by no line.
 #[test]
 fn pprof_lists_source_lines() {
     if !has_go() {

@@ -7,7 +7,8 @@ use std::process::Command;
 pub(super) struct Python(PathBuf);
 
 impl Python {
-    /// The one that `cargo xtask test` has made, which has all of them; else that on the `PATH`, if it has `package`.
+    /// The one that `cargo xtask test` has made, which has all of them; else that on the `PATH`, if it has
+    /// `package`.
     pub(super) fn with(package: &str) -> Option<Self> {
         if let Some(made) = std::env::var_os("FUNC_LATENCY_PYTHON") {
             return Some(Self(made.into()));

@@ -5,11 +5,13 @@ use super::printed;
 use decoder::DecodeOptions;
 use truth_tests::{Opened, fixture, pipeline};
 
-/// The generated code runs so often: it is entered by a call, and by each return from a function that it called.
+/// The generated code runs so often: it is entered by a call, and by each return from a function that it
+/// called.
 const STAYS: u64 = 4 * (1 + 3);
 
-/// Holds the functions around the generated code, which the oracle does not have, to what the program printed.  Returns
-/// the objects whose code is missing, and how many gaps that makes; `None` if there is no such recording.
+/// Holds the functions around the generated code, which the oracle does not have, to what the program
+/// printed. Returns the objects whose code is missing, and how many gaps that makes; `None` if there is no
+/// such recording.
 #[track_caller]
 fn check_around(recording: &str) -> Option<Vec<(String, u64)>> {
     let fixture = fixture(recording)?;

@@ -1,5 +1,6 @@
-//! The corpus of hard cases: small programs that count their own calls.  Each test is a rule of what a call is, named
-//! by it, and held by functions of one program (`fixtures/programs/cases`) in every recording of its run.
+//! The corpus of hard cases: small programs that count their own calls. Each test is a rule of what a call
+//! is, named by it, and held by functions of one program (`fixtures/programs/cases`) in every recording of
+//! its run.
 //!
 //! ```text
 //! what the program printed   ==  the report            see [`printed`]

@@ -1,4 +1,5 @@
-//! Functions that the compiler split.  A part that is jumped to belongs to its function, one that is called is a function.
+//! Functions that the compiler split. A part that is jumped to belongs to its function, one that is called is
+//! a function.
 
 use super::check;
 

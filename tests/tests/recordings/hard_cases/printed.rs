@@ -12,9 +12,9 @@
 //! @RECORDING FUNC ...                                                   of one recording alone
 //! ```
 //!
-//! What is not printed is zero, except that a program may say nothing of children, or of outermost calls, and says nothing
-//! of `*self` and interrupts.  The numbers are those of the whole run.  A recording that has an IP filter, losses or a part
-//! of the run only is held to the lines that are for it alone, if there are any.
+//! What is not printed is zero, except that a program may say nothing of children, or of outermost calls, and
+//! says nothing of `*self` and interrupts. The numbers are those of the whole run. A recording that has an IP
+//! filter, losses or a part of the run only is held to the lines that are for it alone, if there are any.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! Stack switches.  PT has no stack pointer: what is open when control comes out at a place that no frame explains is cut,
-//! once, and whatever begins and ends between two switches is complete.
+//! Stack switches. PT has no stack pointer: what is open when control comes out at a place that no frame
+//! explains is cut, once, and whatever begins and ends between two switches is complete.
 
 use super::check;
 

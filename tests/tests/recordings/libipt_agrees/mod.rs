@@ -1,5 +1,6 @@
-//! libipt, Intel's reference decoder, sees what ours sees: every transfer and every gap, thread by thread; and the calls
-//! that come of it are the same.  Where libipt cannot, `docs/testing.md` says why, and this test predicts where.
+//! libipt, Intel's reference decoder, sees what ours sees: every transfer and every gap, thread by thread;
+//! and the calls that come of it are the same. Where libipt cannot, `docs/testing.md` says why, and this test
+//! predicts where.
 
 mod return_stack;
 mod side_by_side;
@@ -139,8 +140,8 @@ fn mariadb() {
     check_run("mariadb");
 }
 
-/// The same calls: status, caller, site, depth and off-CPU time; the latencies differ by no more than both decoders
-/// say.  Without RET compression libipt is never wrong.
+/// The same calls: status, caller, site, depth and off-CPU time; the latencies differ by no more than both
+/// decoders say. Without RET compression libipt is never wrong.
 #[test]
 fn rows_are_the_same() {
     let cases = [("demo-noretcomp", "round_fn"), ("calls-noretcomp", "rec_catch")];

@@ -12,9 +12,9 @@ const DEPTH: usize = 64;
 
 /// The stack as libipt keeps it: a return that has a packet of its own takes nothing off it.
 ///
-/// The trace unit's own stack forgets an entry with every return (and so do perf's and ours), which is why libipt's has
-/// stale entries where calls were left otherwise than by their return: by an exception or a `longjmp`, or because
-/// another thread came to the CPU.
+/// The trace unit's own stack forgets an entry with every return (and so do perf's and ours), which is why
+/// libipt's has stale entries where calls were left otherwise than by their return: by an exception or a
+/// `longjmp`, or because another thread came to the CPU.
 pub(crate) struct LibiptStack<'a> {
     stream: &'a Stream,
     stack: VecDeque<Avma>,
@@ -60,7 +60,8 @@ impl<'a> LibiptStack<'a> {
         true
     }
 
-    /// The branch is the one that the TIP there is for; those behind it may be of TNT bits that the TIP came late for.
+    /// The branch is the one that the TIP there is for; those behind it may be of TNT bits that the TIP came
+    /// late for.
     fn uses_tip(&mut self, at: AuxOffset) -> bool {
         let is_tip = self.used != Some(at) && matches!(self.stream.packet(at), Some(Packet::Tip(_)));
         if is_tip {

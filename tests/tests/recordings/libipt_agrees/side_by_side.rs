@@ -1,8 +1,9 @@
 //! Two decoders' events of one buffer, side by side.
 //!
-//! They must be the same, but for the deviations of `docs/testing.md`, each of which is predicted here, from our events and
-//! the packets: where one is predicted libipt must be wrong, and where none is it must agree.  Behind a wrong way the two
-//! are held together again from the end of the next PSB+ on, where libipt starts anew.
+//! They must be the same, but for the deviations of `docs/testing.md`, each of which is predicted here, from
+//! our events and the packets: where one is predicted libipt must be wrong, and where none is it must agree.
+//! Behind a wrong way the two are held together again from the end of the next PSB+ on, where libipt starts
+//! anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,8 +55,8 @@ impl Threads {
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
     pub(crate) same: u64,
-    /// Transfers that led into an overflow: libipt tells where an instruction was, and of the last one before an
-    /// overflow not where it led.
+    /// Transfers that led into an overflow: libipt tells where an instruction was, and of the last one before
+    /// an overflow not where it led.
     pub(crate) into_overflow: u64,
     /// Gaps of a thread that came to its CPU as a loss ended.
     pub(crate) gaps_of_one: u64,
@@ -225,8 +226,9 @@ fn leads_into_overflow(pair: &Pair<'_>) -> bool {
     *next == OVERFLOW && pair.theirs.first().is_some_and(|(theirs, _)| *theirs == OVERFLOW)
 }
 
-/// The first has a gap in front of where the thread goes on, the second only that it does: it came to its CPU as the loss
-/// ended, and whether it has part in it depends on the time.  Where tracing was off by the end, it starts and does not resume.
+/// The first has a gap in front of where the thread goes on, the second only that it does: it came to its CPU
+/// as the loss ended, and whether it has part in it depends on the time. Where tracing was off by the end, it
+/// starts and does not resume.
 fn gap_is_of_one(one: &[Event], other: &[Event]) -> bool {
     let [(Shown::Gap(_), _), (goes_on, _), ..] = one else { return false };
     let is_start = matches!(goes_on, Shown::Transfer(Transfer::Start { .. }));

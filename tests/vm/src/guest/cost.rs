@@ -1,7 +1,7 @@
 //! What recording costs, on perf's own code alone: the module traces nothing, or pads as fast as it can.
 //!
-//! An emulated processor is slow, and its host is busy: so each figure stands beside what the same kernel takes here and now for
-//! the least that must be done, and the best of some tries counts.
+//! An emulated processor is slow, and its host is busy: so each figure stands beside what the same kernel
+//! takes here and now for the least that must be done, and the best of some tries counts.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -32,7 +32,8 @@ const BIRTH_SHARE: f64 = 10.0;
 const FLOOD_KIB_PER_MS: u64 = 512;
 const FLOOD: Duration = Duration::from_millis(300);
 
-/// The most that is written plainly: with a flood, 150 MB, it fits the guest's memory disk on a machine of any speed.
+/// The most that is written plainly: with a flood, 150 MB, it fits the guest's memory disk on a machine of
+/// any speed.
 const PLAIN_BYTES: u64 = 128 << 20;
 
 /// What is written at once.

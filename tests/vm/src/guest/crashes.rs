@@ -1,5 +1,5 @@
-//! The recorder dies, or its disk is full: the target runs on, and there is a file that opens.  What is in that is checked outside
-//! ([`crate::remains`]).
+//! The recorder dies, or its disk is full: the target runs on, and there is a file that opens. What is in
+//! that is checked outside ([`crate::remains`]).
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,8 @@ const KILLS_APART: Duration = Duration::from_millis(30);
 /// A file system that is full at once.
 const SMALL_DISK: &str = "/tmp/small";
 
-/// `kill -9` at [`KILLS`] moments: the target runs on, what is there of the file opens, and the next recording is a whole one.
+/// `kill -9` at [`KILLS`] moments: the target runs on, what is there of the file opens, and the next
+/// recording is a whole one.
 pub(super) fn killed(vm: &Vm) -> Result<String> {
     let directory = vm.of_case("killed", "recording");
     let mut target = server(vm)?;

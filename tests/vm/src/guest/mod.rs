@@ -1,4 +1,5 @@
-//! In the virtual machine: runs the cases and the trials, and leaves what was recorded, logged and printed in `target/vm/out`.
+//! In the virtual machine: runs the cases and the trials, and leaves what was recorded, logged and printed in
+//! `target/vm/out`.
 
 mod containers;
 mod cost;

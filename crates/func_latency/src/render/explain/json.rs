@@ -1,5 +1,5 @@
-//! The explanation as JSON: schema `func_latency_explain/1`.  Keys stand in the order of these structs; new ones may be
-//! added.  In the rows `these` are the slow calls and `base` the typical ones.
+//! The explanation as JSON: schema `func_latency_explain/1`. Keys stand in the order of these structs; new
+//! ones may be added. In the rows `these` are the slow calls and `base` the typical ones.
 
 use std::io::{self, Write};
 

@@ -1,5 +1,6 @@
-//! The explanation of a function of which no call was seen from entry to end: what the observed part of its open calls was
-//! spent in.  As text and as JSON, schema `func_latency_explain/1` with null where calls would be compared.
+//! The explanation of a function of which no call was seen from entry to end: what the observed part of its
+//! open calls was spent in. As text and as JSON, schema `func_latency_explain/1` with null where calls would
+//! be compared.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,5 @@
-//! A function's calls as a page has them: tables of threads, callers, children and causes, and columns of their numbers.
+//! A function's calls as a page has them: tables of threads, callers, children and causes, and columns of
+//! their numbers.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,8 +29,8 @@ pub(super) struct Function {
     children: Vec<Child>,
     /// What cut calls; the first stands for nothing.
     causes: Vec<&'static str>,
-    /// One in so many of the calls up to `p99_ns` has its children in the page; those above and those that did not end all
-    /// have.
+    /// One in so many of the calls up to `p99_ns` has its children in the page; those above and those that
+    /// did not end all have.
     children_of_one_in: usize,
     p99_ns: u64,
 }
@@ -170,8 +171,8 @@ fn p99_ns(function: &FunctionReport) -> u64 {
     function.latency.spread.map_or(0, |spread| spread.p99_ns)
 }
 
-/// Four columns of children behind one of how many each call has (and one more; 0: they are not in the page).  Returns one
-/// in how many ordinary calls has them.
+/// Four columns of children behind one of how many each call has (and one more; 0: they are not in the page).
+/// Returns one in how many ordinary calls has them.
 fn put_children(
     columns: &mut Columns,
     function: &FunctionReport,

@@ -1,5 +1,6 @@
-//! Calls as columns of numbers, packed for a page: LEB128, then zlib, then base64, which a browser undoes with what it has
-//! built in (`DecompressionStream`, `atob`).  `page/calls.js` reads what is written here, column by column in the same order.
+//! Calls as columns of numbers, packed for a page: LEB128, then zlib, then base64, which a browser undoes
+//! with what it has built in (`DecompressionStream`, `atob`). `page/calls.js` reads what is written here,
+//! column by column in the same order.
 
 use std::io::{self, Write};
 

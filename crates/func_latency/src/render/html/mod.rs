@@ -7,8 +7,8 @@
 //!        -> columns   packed: LEB128, zlib, base64
 //!        -> page/     page.html with style, data and script in their places
 //! ```
-//! All that came from the traced program is in the JSON, which cannot end its element, and the script puts it into the page
-//! as text only.  The page's own policy (CSP) forbids it to load anything.
+//! All that came from the traced program is in the JSON, which cannot end its element, and the script puts it
+//! into the page as text only. The page's own policy (CSP) forbids it to load anything.
 
 mod calls;
 mod columns;
@@ -73,8 +73,8 @@ struct Function {
 /// What the columns of each function are called, in their order in its [`Function`].
 const COLUMNS: [&str; 3] = ["calls", "ways", "trees"];
 
-/// Writes the page of a report that has rows with their children; `inside`: what the calls of each of its functions are like
-/// inside, or nothing, where only they themselves were seen.
+/// Writes the page of a report that has rows with their children; `inside`: what the calls of each of its
+/// functions are like inside, or nothing, where only they themselves were seen.
 ///
 /// # Errors
 /// The file could not be created or written.

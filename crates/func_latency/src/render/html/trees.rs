@@ -62,7 +62,8 @@ fn has_ended(node: &PrunedNode) -> u64 {
     }
 }
 
-/// How many times each call was off the CPU, when and how long (the lowest bit: the CPU was taken away), and the rest.
+/// How many times each call was off the CPU, when and how long (the lowest bit: the CPU was taken away), and
+/// the rest.
 fn put_off_cpu<'t>(
     columns: &mut Columns,
     trees: impl Iterator<Item = &'t PrunedTree> + Clone,

@@ -1,6 +1,6 @@
-//! A ledger as JSON: what `explain` and `diff` have in common.  Sums are over all calls of a group (`these`: those that are
-//! asked about, `base`: those that they are compared with), differences are of the means; those of the rows add up to the
-//! whole.
+//! A ledger as JSON: what `explain` and `diff` have in common. Sums are over all calls of a group (`these`:
+//! those that are asked about, `base`: those that they are compared with), differences are of the means;
+//! those of the rows add up to the whole.
 
 use analyzer::ledger::{End, LeftOut, Level, Row};
 use serde::Serialize;

@@ -19,7 +19,8 @@ pub(super) enum Ink {
 }
 
 impl Ink {
-    /// What a terminal is told before it (SGR), if anything.  Told apart without seeing red, too: by brightness.
+    /// What a terminal is told before it (SGR), if anything. Told apart without seeing red, too: by
+    /// brightness.
     const fn colour(self) -> Option<&'static str> {
         match self {
             Self::None | Self::Call => None,

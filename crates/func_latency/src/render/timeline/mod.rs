@@ -28,7 +28,8 @@ const PLOTS: usize = 8;
 /// How to draw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimelineStyle {
-    /// So many calls of a thread, one after the other, are drawn as their least, median and most; 1: each call.
+    /// So many calls of a thread, one after the other, are drawn as their least, median and most; 1: each
+    /// call.
     pub bin_calls: usize,
     /// The time to draw, if not all (`--ti`).
     pub window: Option<(Ns, Ns)>,
@@ -38,8 +39,8 @@ pub struct TimelineStyle {
     pub width: usize,
 }
 
-/// Draws the rows of all functions.  The names of the view, and that of its file, are written as they are: they must be
-/// harmless to a terminal.
+/// Draws the rows of all functions. The names of the view, and that of its file, are written as they are:
+/// they must be harmless to a terminal.
 ///
 /// # Errors
 /// What `out` says.

@@ -245,8 +245,8 @@ impl Code {
         self.return_cache.put(site, after)
     }
 
-    /// The call that returns to `to`; `hint` is known to have led there.  0: there is no call, as in front of the restorer
-    /// of signals.
+    /// The call that returns to `to`; `hint` is known to have led there. 0: there is no call, as in front of
+    /// the restorer of signals.
     pub(super) fn call_before(&self, to: Avma, hint: Avma) -> Avma {
         let hinted = to.minus(hint);
         if (1..16).contains(&hinted) && self.is_call(to, hinted) {
@@ -327,8 +327,8 @@ struct MappedFile {
     since: Ns,
 }
 
-/// Every MMAP2 record, and the threads of FORK records and of those of exec, but for those whose events were opened later;
-/// `None` if this is no perf.data file.
+/// Every MMAP2 record, and the threads of FORK records and of those of exec, but for those whose events were
+/// opened later; `None` if this is no perf.data file.
 fn records(data: &[u8]) -> Option<(Vec<MappedFile>, HashSet<Tid>)> {
     const COMM: u32 = 3;
     const FORK: u32 = 7;

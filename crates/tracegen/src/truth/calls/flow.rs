@@ -69,7 +69,8 @@ impl Stack<'_> {
         }
     }
 
-    /// Before a loss the thread was interrupted where it goes on behind it: nobody sees whether that is another call.
+    /// Before a loss the thread was interrupted where it goes on behind it: nobody sees whether that is
+    /// another call.
     fn may_resume(&mut self, event: &Event) -> bool {
         let interrupted = (event.kind == Kind::Async).then_some((event.from, self.losses));
         let before = std::mem::replace(&mut self.interrupted, interrupted);
@@ -113,7 +114,8 @@ impl Stack<'_> {
         };
         let function = self.code.function(event.to);
         let at_entry = self.code.is_entry(function, event.to);
-        // Who was entered out of sight returns to where that is; but no call returns to a first address, only a handler.
+        // Who was entered out of sight returns to where that is; but no call returns to a first address, only
+        // a handler.
         let base = self.group_base(self.frames.len().saturating_sub(1));
         let is_hidden = self.frames.get(base).is_some_and(|f| f.entered == Entered::Filter);
         let returns = match top.returns_to {
@@ -126,7 +128,8 @@ impl Stack<'_> {
             return;
         }
         if at_entry {
-            // A return used as a jump; a retpoline has first called a place inside itself, for the room on the stack.
+            // A return used as a jump; a retpoline has first called a place inside itself, for the room on
+            // the stack.
             let (is_inner, is_seen, entries) = (top.inner, self.sees_top(), self.entries);
             if is_inner {
                 self.close(Status::Complete, false);
@@ -286,14 +289,16 @@ impl Stack<'_> {
         }
     }
 
-    /// A jump that changes no frame: a loop of the code that jumps, or control is back from code that `top` has jumped to.
+    /// A jump that changes no frame: a loop of the code that jumps, or control is back from code that `top`
+    /// has jumped to.
     fn is_inside(&mut self, event: &Event, top: FunctionIndex, top_inner: bool) -> bool {
         let (from, to) = (self.code.function(event.from), self.code.function(event.to));
         let loops = from == to && !(top_inner && event.kind == Kind::Return);
         loops || to == top && !self.code.is_entry(to, event.to)
     }
 
-    /// A direct jump into the middle of a function: if the code that runs was tail-called by it, that is over.
+    /// A direct jump into the middle of a function: if the code that runs was tail-called by it, that is
+    /// over.
     fn back_in_group(&mut self, function: FunctionIndex, what: What) {
         let top = self.frames.len().saturating_sub(1);
         let caller = (self.group_base(top)..top).rev().find(|&i| self.frames[i].function == function);
@@ -311,7 +316,8 @@ impl Stack<'_> {
         }
     }
 
-    /// The frame on top is a PLT stub, the lazy binder or a call inside a function: its caller calls `function`.
+    /// The frame on top is a PLT stub, the lazy binder or a call inside a function: its caller calls
+    /// `function`.
     fn replace_stub(&mut self, function: FunctionIndex, at_entry: bool) {
         if let Some(stub) = self.close(Status::Complete, false) {
             self.push(function, stub.returns_to, stub.entered, stub.site, at_entry).returns_to =
@@ -371,8 +377,9 @@ impl Stack<'_> {
                 self.check_sigreturn(event.to);
                 let interrupted = self.sigreturn();
                 let function = self.code.function(event.to);
-                // The handler changed where to go on: to a function, as if the interrupted code called it.  If it is not
-                // known where that was, it looks so where it is at the first instruction of a handler.
+                // The handler changed where to go on: to a function, as if the interrupted code called it. If
+                // it is not known where that was, it looks so where it is at the first instruction of a
+                // handler.
                 let is_called = interrupted.map_or(self.handlers.contains(&function), |ip| ip != event.to);
                 if is_called && self.code.is_entry(function, event.to) {
                     // Or it is a handler further out that has returned.
@@ -449,7 +456,8 @@ impl Stack<'_> {
         mark.start_off_cpu_ns = start.off_cpu_ns;
     }
 
-    /// The kernel was entered in sight, and left by a handler out of sight, which has called `to`, or switched stacks.
+    /// The kernel was entered in sight, and left by a handler out of sight, which has called `to`, or
+    /// switched stacks.
     fn hidden_handler(&mut self, kernel: Kernel, to: Avma) {
         let function = self.code.function(to);
         let is_called = self.code.is_entry(function, to);
@@ -482,16 +490,17 @@ impl Stack<'_> {
         self.close(Status::Complete, false)
     }
 
-    /// A signal came before the rt_sigreturn was done, and it is made again.  (It leads to itself, too, if that is where
-    /// the handler came that has returned.)
+    /// A signal came before the rt_sigreturn was done, and it is made again. (It leads to itself, too, if
+    /// that is where the handler came that has returned.)
     fn is_restarted_sigreturn(&self, kernel: Kernel, to: Avma) -> bool {
         let Kernel::Syscall { site, sigreturn: true, .. } = kernel else { return false };
         let mark = self.frames.iter().rfind(|f| f.signal_mark);
         site == to && mark.is_some_and(|mark| mark.goes_on_at != Some(to))
     }
 
-    /// The rt_sigreturn leads to where its handler did not come: control has landed elsewhere before than it seemed, and it is
-    /// a handler further out; or handlers that never returned hid from the generator behind which instruction this one came.
+    /// The rt_sigreturn leads to where its handler did not come: control has landed elsewhere before than it
+    /// seemed, and it is a handler further out; or handlers that never returned hid from the generator behind
+    /// which instruction this one came.
     fn check_sigreturn(&mut self, to: Avma) {
         let mark = self.frames.iter().rfind(|frame| frame.signal_mark);
         let contradicts = mark.and_then(|mark| mark.goes_on_at).is_some_and(|ip| ip != to);
@@ -505,7 +514,8 @@ impl Stack<'_> {
         }
     }
 
-    /// The innermost handler has returned.  Where the code that it interrupted goes on, as far as that is known.
+    /// The innermost handler has returned. Where the code that it interrupted goes on, as far as that is
+    /// known.
     fn sigreturn(&mut self) -> Option<Avma> {
         let Some(mark) = self.frames.iter().rposition(|f| f.signal_mark) else {
             self.close_to(0, Status::Unwound); // the handler is older than the recording, and so is what it interrupted

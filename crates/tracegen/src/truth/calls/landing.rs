@@ -24,7 +24,8 @@ impl Stack<'_> {
         if is_guess {
             self.frames.iter_mut().for_each(|frame| frame.unsure = true);
         }
-        // What jumped into the middle of a function may have landed in a call of it that is older than the truth.
+        // What jumped into the middle of a function may have landed in a call of it that is older than the
+        // truth.
         let is_base_found = self.frames[0].entered == Entered::Found;
         let left = &mut self.frames[fits[0] + 1..];
         if is_base_found && left.iter().any(|frame| !frame.runs.is_empty()) {
@@ -97,7 +98,8 @@ impl Stack<'_> {
         landed
     }
 
-    /// User code goes on at `to`.  If a handler of the stack has returned and had come there in some ways, it is one of these.
+    /// User code goes on at `to`. If a handler of the stack has returned and had come there in some ways, it
+    /// is one of these.
     fn keep_interrupted(&self, ways: &mut Vec<Way>, to: Avma) -> bool {
         let came_there = |way: &Way| {
             let mark = self.frames.get(way.frame + 1).filter(|_| way.in_restorer && way.calls.is_empty());
@@ -236,7 +238,8 @@ impl Stack<'_> {
         }
     }
 
-    /// Control lands once more before the first landing is settled: in a function entered since, or in a frame below.
+    /// Control lands once more before the first landing is settled: in a function entered since, or in a
+    /// frame below.
     fn land_again(&self, way: &Way, to: FunctionIndex, next: &mut Vec<Way>) {
         for (i, _) in way.calls.iter().enumerate().filter(|(_, call)| call.function == to && !call.inner) {
             next.push(Way { calls: way.calls[..=i].to_vec(), ..way.clone() });
@@ -248,7 +251,8 @@ impl Stack<'_> {
         next.extend(self.landings(len, to).map(|frame| Way::at(way.landed, frame)));
     }
 
-    /// The frame that runs when the group on `base` is left: a handler's is the one that was interrupted, by rt_sigreturn.
+    /// The frame that runs when the group on `base` is left: a handler's is the one that was interrupted, by
+    /// rt_sigreturn.
     fn below(&self, base: usize) -> Option<usize> {
         let below = base.checked_sub(1)?;
         if self.frames[below].signal_mark { below.checked_sub(1) } else { Some(below) }

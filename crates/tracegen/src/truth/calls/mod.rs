@@ -15,7 +15,8 @@
 //!   unwound.  Where that function is active more than once, it is the activation that the returns after the
 //!   landing fit; the innermost when several do.
 //! * A kernel entry whose exit is a handler's first instruction is a signal; rt_sigreturn ends it.
-//! * With an IP filter, code outside is a hidden frame, and a call if it is entered at a first address; the caller is known from the return address.
+//! * With an IP filter, code outside is a hidden frame, and a call if it is entered at a first address; the
+//!   caller is known from the return address.
 
 mod code;
 mod flow;
@@ -121,8 +122,8 @@ impl<'a> Oracle<'a> {
         Ok(Self { truth, code: Code::load(recording)?, scheduler: None })
     }
 
-    /// A thread is off its CPU from when it enters the kernel's scheduler, which is in the IP filter, until it has left it
-    /// for good: there are no switch records.
+    /// A thread is off its CPU from when it enters the kernel's scheduler, which is in the IP filter, until
+    /// it has left it for good: there are no switch records.
     #[must_use]
     pub fn with_scheduler(self, scheduler: Option<Avma>) -> Self {
         Self { scheduler, ..self }

@@ -88,7 +88,8 @@ pub struct Row {
     pub by_jump: bool,
     /// Its entry fell in a loss.
     pub entry_lost: bool,
-    /// It was open when control landed in one of several frames and nothing told in which: its end is a guess.
+    /// It was open when control landed in one of several frames and nothing told in which: its end is a
+    /// guess.
     pub unsure: bool,
 }
 

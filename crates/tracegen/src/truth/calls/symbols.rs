@@ -38,8 +38,8 @@ pub(super) struct Object {
     plt: Vec<Range<u64>>,
     /// Address of `f.cold` to address of `f`.
     hot: HashMap<u64, u64>,
-    /// Of a stripped object: its functions, also those without a symbol, by start.  Not of the loader, whose lazy
-    /// binder is known by lying between symbols.
+    /// Of a stripped object: its functions, also those without a symbol, by start. Not of the loader, whose
+    /// lazy binder is known by lying between symbols.
     ranges: Vec<UnwindRange>,
 }
 
@@ -162,7 +162,8 @@ impl Object {
     }
 }
 
-/// `f` of `f.cold`, and of the `f.cold.7` of GCC 8.  What LLVM gives that name to is called, and unwinds as a function does.
+/// `f` of `f.cold`, and of the `f.cold.7` of GCC 8. What LLVM gives that name to is called, and unwinds as a
+/// function does.
 fn hot_name<'a>(symbol: &'a Symbol, unwind: &[UnwindRange]) -> Option<&'a str> {
     let (hot, number) = symbol.name.rsplit_once(".cold")?;
     let is_number = number.strip_prefix('.').is_some_and(|n| n.parse::<u64>().is_ok());
@@ -171,7 +172,8 @@ fn hot_name<'a>(symbol: &'a Symbol, unwind: &[UnwindRange]) -> Option<&'a str> {
     (number.is_empty() || is_number && is_split_off).then_some(hot)
 }
 
-/// Symbols without a size (hand-written code, GCC's retpolines) reach to the next, or to the end of their section.
+/// Symbols without a size (hand-written code, GCC's retpolines) reach to the next, or to the end of their
+/// section.
 fn reach_to_next(symbols: &mut [Symbol], sections: impl Iterator<Item = Range<u64>>) {
     let sections: Vec<Range<u64>> = sections.filter(|s| s.start > 0).collect();
     for i in 0..symbols.len() {

@@ -18,8 +18,8 @@ pub(super) struct UnwindRange {
     /// Address as linked.
     pub(super) start: u64,
     pub(super) size: u64,
-    /// The frame looks as if it had just been called; that of a split-off part does not, unless it is left for
-    /// before the function has touched its stack.
+    /// The frame looks as if it had just been called; that of a split-off part does not, unless it is left
+    /// for before the function has touched its stack.
     pub(super) is_entry: bool,
 }
 
@@ -117,7 +117,7 @@ impl<'a> Cursor<'a> {
         Some(Augmentation { encoding, is_sized })
     }
 
-    /// Follows instructions as far as they are about the first address.  `cfa`: register and offset, `None` if
+    /// Follows instructions as far as they are about the first address. `cfa`: register and offset, `None` if
     /// it is computed otherwise.
     fn first_row(&mut self, cfa: &mut Option<(u64, u64)>) -> Option<()> {
         while self.at < self.bytes.len() {
@@ -211,7 +211,8 @@ mod tests {
 
     #[test]
     fn ranges_by_start_and_whether_they_are_entered() {
-        // As GCC writes them for C++: personality, language data, pointers relative and signed; cfa = rsp + 8.
+        // As GCC writes them for C++: personality, language data, pointers relative and signed; cfa = rsp +
+        // 8.
         let cie =
             [1, b'z', b'P', b'L', b'R', 0, 1, 0x78, 16, 7, 0x9b, 0, 0, 0, 0, 0x1b, 0x1b, 0x0c, 7, 8, 0x90, 1];
         let mut table = entry(0, &cie);

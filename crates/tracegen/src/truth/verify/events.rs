@@ -234,8 +234,8 @@ impl Thread<'_> {
         }
     }
 
-    /// The next event of the truth that this one may be, and how many are skipped on the way: the decoder need not have
-    /// jumps inside one function, nor calls to the next instruction.
+    /// The next event of the truth that this one may be, and how many are skipped on the way: the decoder
+    /// need not have jumps inside one function, nor calls to the next instruction.
     fn next_fitting(
         &self,
         event: &TraceEvent,
@@ -262,8 +262,8 @@ impl Thread<'_> {
         may_be
     }
 
-    /// Leaves out what the truth has in a hole, up to an event that fits, in its bounds: of several (recursion) the one
-    /// behind which most fits.
+    /// Leaves out what the truth has in a hole, up to an event that fits, in its bounds: of several
+    /// (recursion) the one behind which most fits.
     fn ends_hole(&mut self, truth: &File, event: &TraceEvent, behind: &[TraceEvent]) -> bool {
         let time = event.time();
         let around = self.expected.clone().take_while(|item| truth.ns(item.tsc) <= time.hi);

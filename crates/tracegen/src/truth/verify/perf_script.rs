@@ -209,9 +209,10 @@ pub fn compare(truth: &File, mut script: impl BufRead, which: Branches) -> io::R
     Ok(result)
 }
 
-/// Whose line it is.  perf tells threads apart by time: where its estimate for the last branches of a thread is later
-/// than the switch-in record, it prints them with the number of the thread that follows, mostly 0.  So a line of a thread
-/// that is not in the truth, and an end of tracing that its thread does not have, is of the thread whose next event it is.
+/// Whose line it is. perf tells threads apart by time: where its estimate for the last branches of a thread
+/// is later than the switch-in record, it prints them with the number of the thread that follows, mostly 0.
+/// So a line of a thread that is not in the truth, and an end of tracing that its thread does not have, is of
+/// the thread whose next event it is.
 fn owner(truth: &File, threads: &mut BTreeMap<Tid, Thread<'_>>, line: &Line<'_>) -> Tid {
     let is_next =
         |thread: &mut Thread<'_>| thread.expected.peek().filter(|e| line.is(e)).map(|e| truth.ns(e.tsc).0);
