@@ -90,7 +90,7 @@ impl<'a> TracedCauses<'a> {
     /// nothing, or the recording does not tell.
     pub(crate) fn longest(&mut self, tid: Tid, (from_ns, to_ns): (u64, u64)) -> Option<Reason> {
         let schedule = self.around.schedule;
-        if from_ns == to_ns || !schedule.has_wakeups() {
+        if from_ns == to_ns || !schedule.has_switches() {
             return None;
         }
         let names = &Recorded(self.around);

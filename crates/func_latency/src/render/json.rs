@@ -7,8 +7,8 @@
 use std::io::{self, Write};
 
 use analyzer::{
-    Bucket, CallCounts, CallRow, CallerReport, ChildRow, ErrorBound, FunctionReport, OpenCaller, OpenCalls,
-    Place, Quantiles, SliceKind, Sliced, Spread, Stats, Tails, Total,
+    Bucket, CallCounts, CallerReport, ChildRow, ErrorBound, FunctionReport, OpenCaller, OpenCalls, Place,
+    Quantiles, SliceKind, Sliced, Spread, Stats, Tails, Total,
 };
 use model::{NoOffCpu, NoTimes};
 use serde::Serialize;
@@ -265,10 +265,9 @@ fn trace(view: &View<'_>) -> Trace {
     }
 }
 
-/// What it waited for is known where rows are kept.
-fn open_call(view: &View<'_>, report: &FunctionReport, call: &CallRow) -> Row {
-    let number = report.rows.iter().position(|row| row.id == call.id);
-    Row::new(view.names, call, number.and_then(|number| report.row_reasons.longest_of(number)))
+/// Only rows say what a call waited for: a report without rows does not look at each call.
+fn longest_open(view: &View<'_>, report: &FunctionReport) -> Vec<Row> {
+    report.longest_open.iter().map(|call| Row::new(view.names, call, None)).collect()
 }
 
 fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<u64>) -> Function {
@@ -284,7 +283,7 @@ fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<
         histogram: view.timed(slots(&report.histogram)),
         children: children(view, &report.children),
         callers: report.callers.iter().map(|c| caller(view, c)).collect(),
-        longest_open: view.timed(report.longest_open.iter().map(|r| open_call(view, report, r)).collect()),
+        longest_open: view.timed(longest_open(view, report)),
         open: open_calls(view, &report.open),
         ended_by_jump: report.ended_by_jump,
         outside_filter: report.hidden,

@@ -22,8 +22,10 @@ pub(super) fn uprobes(vm: &Vm) -> Result<String> {
     let mut target = target.env("WAIT", "1").stdout(File::create(&printed)?).spawn()?;
     let pid = target.id().to_string();
     let functions = FUNCTIONS.iter().flat_map(|function| ["-f", function]);
-    let arguments: Vec<&str> =
-        ["--backend", "uprobe", "-v", "-p", &pid, "-d", "60"].into_iter().chain(functions).collect();
+    let arguments: Vec<&str> = ["--backend", "uprobe", "-v", "--max-overhead", "1e9", "-p", &pid, "-d", "60"]
+        .into_iter()
+        .chain(functions)
+        .collect();
     let mut live = Live::start(vm, &place, &arguments)?;
     let placed = is_placed(&mut live);
     signal("USR1", &target)?;

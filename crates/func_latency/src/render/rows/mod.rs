@@ -72,7 +72,7 @@ impl Row {
             ended_by_jump: call.ended_by_jump,
             pid: call.pid.map(|pid| pid.0),
             thread: names.thread(call.tid),
-            waited_for: waited_for.map(reason_name),
+            waited_for: waited_for.filter(|reason| **reason != Reason::Unknown).map(reason_name),
             measured_ns: call.probed.map(|probed| probed.measured_ns),
             measured_off_cpu_ns: call.probed.map(|probed| probed.measured_off_cpu_ns),
             began: call.probed.map(|probed| probed.began.name()),
