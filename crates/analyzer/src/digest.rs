@@ -33,7 +33,7 @@ const EVENTS_MIN: usize = 16;
 
 /// Events of the shortest run that pays where a run meets many wanted functions: the sums of each take 3 KB
 /// until the run's turn, and are then added one by one.
-const EVENTS_MIN_OF_MANY: usize = 512;
+const EVENTS_MIN_OF_MANY: usize = 4096;
 
 /// Wanted functions beyond which they are many.
 const FEW_FUNCTIONS: usize = 64;
