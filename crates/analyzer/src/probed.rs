@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use model::schedule::ThreadLife;
 use model::{
-    AuxOffset, Avma, EventTime, FunctionId, Gap, GapCause, LostCalls, Ns, OffCpuInterval, OffCpuSplit,
-    ProbeCost, ProbeSink, ProbeTime, ProbedCall, ProbedEnd, ProbedThread, SpaceId, Tid,
+    AuxOffset, Avma, EventTime, FunctionId, Gap, GapCause, LostCalls, NoOffCpu, Ns, OffCpuInterval,
+    OffCpuSplit, ProbeCost, ProbeSink, ProbeTime, ProbedCall, ProbedEnd, ProbedThread, SpaceId, Tid,
 };
 use rustc_hash::FxHashMap;
 
@@ -47,6 +47,8 @@ pub struct ProbedAnalysis<'a> {
     /// Which function a call's number stands for: those that were asked for first, in their order, then
     /// children.
     functions: Vec<(FunctionId, ProbeCost)>,
+    /// Why time off the CPU is not known, if it is not.
+    no_off_cpu: Option<NoOffCpu>,
     calls: Aggregate<ChildKey>,
     /// What children took of calls that have not ended yet.
     children: FxHashMap<(Tid, u64), ChildSums<ChildKey>>,
@@ -79,7 +81,7 @@ impl<'a> ProbedAnalysis<'a> {
             map: CodeMap::new(around),
             request: request.clone(),
             functions,
-            // The probes follow the scheduler.
+            no_off_cpu: None,
             calls: Aggregate::new(Arc::new(request.clone()), OffCpuKnown(true)),
             children: FxHashMap::default(),
             prices: Prices::new(hit),
@@ -92,6 +94,13 @@ impl<'a> ProbedAnalysis<'a> {
             lost: BTreeMap::new(),
             seen: 0,
         }
+    }
+
+    /// The probes do not follow the scheduler: time off the CPU is not known.
+    #[must_use]
+    pub fn without_scheduler(self) -> Self {
+        let calls = Aggregate::new(Arc::new(self.request.clone()), OffCpuKnown(false));
+        Self { calls, no_off_cpu: Some(NoOffCpu::NotFollowed), ..self }
     }
 
     fn is_asked_for(&self, tid: Tid) -> bool {
@@ -118,7 +127,7 @@ impl<'a> ProbedAnalysis<'a> {
         {
             let figures_of = function.sliced.map_or(only_kind, |sliced| sliced.figures_of);
             let causes = if figures_of == SliceKind::Alone { alone } else { with_children };
-            function.off_cpu_causes = Some(causes.finish(ToldBy::Scheduler));
+            function.off_cpu_causes = self.no_off_cpu.is_none().then(|| causes.finish(ToldBy::Scheduler));
             function.row_reasons = RowReasons::of_rows(&function.rows, reasons);
         }
         Report {
@@ -128,7 +137,7 @@ impl<'a> ProbedAnalysis<'a> {
                 threads: loss.threads.len() as u64,
                 events: self.seen,
                 no_times: None,
-                no_off_cpu: None,
+                no_off_cpu: self.no_off_cpu,
             },
             functions,
             loss,
@@ -178,7 +187,7 @@ impl<'a> ProbedAnalysis<'a> {
             start_ns: call.start,
             latency_ns: cleared.latency_ns,
             error_ns: cleared.error_ns(),
-            off_cpu_ns: Some(off_cpu_ns),
+            off_cpu_ns: self.no_off_cpu.is_none().then_some(off_cpu_ns),
             status,
             cut_by,
             caller,

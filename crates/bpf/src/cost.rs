@@ -181,7 +181,8 @@ fn samples<const N: usize>(probed: [(Idle, Ends); N]) -> Result<([Samples; N], R
         probed.iter().map(|(function, ends)| own_function(function, *ends)).collect();
     let probed = probed.ok_or_else(|| unknown("own code is not found"))?;
     let bare_ns = functions.each_ref().map(|function| (0..CALLS).map(|_| timed_ns(function)).min());
-    let mut session = Session::open(probed, Room { threads: 64, ring_bytes: 1 << 20 }, WakerStack::Kernel)?;
+    let mut session =
+        Session::open(probed, Room { threads: 64, ring_bytes: 1 << 20 }, Some(WakerStack::Kernel))?;
     let mut seen = Latencies(vec![Vec::new(); N]);
     let mut clocked_ns = [const { Vec::new() }; N];
     // The calls are made when all probes are there: at the first look whether it is over.
@@ -323,14 +324,17 @@ mod tests {
         let functions = [idle::PUSH, idle::MOV];
         let probed =
             functions.iter().map(|function| own_function(function, Ends::default()).unwrap()).collect();
-        let session =
-            match Session::open(probed, Room { threads: 64, ring_bytes: 1 << 24 }, WakerStack::Kernel) {
-                Ok(session) => session,
-                Err(error @ (BpfError::NotPermitted(_) | BpfError::NoBtf)) => {
-                    return println!("skipped: {error}");
-                }
-                Err(error) => panic!("{error}"),
-            };
+        let session = match Session::open(
+            probed,
+            Room { threads: 64, ring_bytes: 1 << 24 },
+            Some(WakerStack::Kernel),
+        ) {
+            Ok(session) => session,
+            Err(error @ (BpfError::NotPermitted(_) | BpfError::NoBtf)) => {
+                return println!("skipped: {error}");
+            }
+            Err(error) => panic!("{error}"),
+        };
         let rounds: Vec<[[u64; 2]; 2]> = (0..ROUNDS)
             .map(|_| ["on_count", "on_probe"].map(|program| added_ns(&session, program, &functions)))
             .collect();

@@ -64,6 +64,7 @@ pub struct Run {
     functions: usize,
     placed: Vec<Placed>,
     scheduler: Vec<Link>,
+    follows_scheduler: bool,
     records: Records,
     stacks: Stacks,
     /// When calls were timed first.
@@ -76,13 +77,18 @@ pub struct Run {
 }
 
 impl Run {
-    pub(crate) fn new(programs: &Arc<Programs>, functions: usize) -> Result<Self, BpfError> {
+    pub(crate) fn new(
+        programs: &Arc<Programs>,
+        functions: usize,
+        follows_scheduler: bool,
+    ) -> Result<Self, BpfError> {
         let records = Records::of(programs)?;
         let run = Self {
             programs: Arc::clone(programs),
             functions,
             placed: Vec::new(),
             scheduler: Vec::new(),
+            follows_scheduler,
             records,
             stacks: Stacks::of(programs)?,
             from: None,
@@ -231,7 +237,9 @@ impl Run {
                 .attach_trace()
                 .map_err(BpfError::other("cannot attach to the scheduler"))
         };
-        ["on_switch", "on_waking", "on_exit", "on_exec"].into_iter().map(attach).collect()
+        let followed = if self.follows_scheduler { &["on_switch", "on_waking"][..] } else { &[] };
+        // Threads that end, and programs that are executed, end calls.
+        followed.iter().copied().chain(["on_exit", "on_exec"]).map(attach).collect()
     }
 
     fn begin_removal(&mut self, mut placed: Vec<Placed>) -> Removal {

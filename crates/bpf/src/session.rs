@@ -54,24 +54,27 @@ pub struct Room {
 pub struct Session {
     pub(crate) programs: Arc<Programs>,
     pub(crate) functions: Vec<ProbedFunction>,
+    follows_scheduler: bool,
 }
 
 impl Session {
-    /// Loads the programs.
+    /// Loads the programs. Without `waker_stack` the scheduler is not followed: calls have no time off the CPU.
     ///
     /// # Errors
     /// The kernel does not let us, or there is nothing to probe.
     pub fn open(
         functions: Vec<ProbedFunction>,
         room: Room,
-        waker_stack: WakerStack,
+        waker_stack: Option<WakerStack>,
     ) -> Result<Self, BpfError> {
         if functions.iter().all(|function| function.places.is_empty()) {
             return Err(BpfError::NothingToProbe);
         }
         let Room { threads, ring_bytes } = room;
+        let follows_scheduler = waker_stack.is_some();
+        let waker_stack = waker_stack.unwrap_or(WakerStack::Kernel);
         let sizes = Sizes { functions: functions.len(), threads, ring_bytes, waker_stack };
-        let session = Self { programs: Arc::new(Programs::load(sizes)?), functions };
+        let session = Self { programs: Arc::new(Programs::load(sizes)?), functions, follows_scheduler };
         for (index, function) in session.functions.iter().enumerate() {
             session.describe(index, &function.points, !function.is_child)?;
         }
@@ -102,7 +105,7 @@ impl Session {
     /// # Errors
     /// The ring cannot be read.
     pub fn run(&self) -> Result<Run, BpfError> {
-        Run::new(&self.programs, self.functions.len())
+        Run::new(&self.programs, self.functions.len(), self.follows_scheduler)
     }
 
     /// Takes calls of all functions for `window`, or until `is_over`; its probes are being removed behind it.

@@ -421,6 +421,22 @@ impl OffCpu {
     }
 }
 
+/// A figure of 0 would say that the calls never slept.
+#[test]
+fn without_the_scheduler_time_off_the_cpu_is_not_known() {
+    let rows = Path::new(env!("CARGO_TARGET_TMPDIR")).join("uprobes-no-sched.jsonl");
+    let more = ["--no-sched", "--max-probes", "0", "--rows", rows.to_str().unwrap()];
+    let Some(seen) = probed("sleep", &["waits"], &more) else { return };
+    assert_eq!((seen.calls(0), seen.counted[0]), ([20, 0, 0, 0], 20));
+    let function = &seen.report["functions"][0];
+    let figures = ["off_cpu_ns", "cpu_percent", "off_cpu_causes"].map(|key| function[key].clone());
+    assert_eq!(figures, [Value::Null, Value::Null, Value::Null]);
+    assert_eq!(seen.report["trace"]["no_off_cpu"], "the scheduler was not followed (--no-sched)");
+    let rows = std::fs::read_to_string(rows).unwrap();
+    let row: Value = serde_json::from_str(rows.lines().next().unwrap()).unwrap();
+    assert_eq!((&row["off_cpu_ns"], &row["measured_off_cpu_ns"]), (&Value::Null, &Value::Null));
+}
+
 #[test]
 fn a_sleeping_call_is_blocked_for_as_long_as_it_sleeps() {
     let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("uprobes-sleep.html");

@@ -47,6 +47,8 @@ pub enum NoOffCpu {
     NoSwitches,
     /// No time is known.
     NoTimes,
+    /// Probes timed the calls, and the scheduler was not to be followed (`--no-sched`).
+    NotFollowed,
 }
 
 impl NoOffCpu {
@@ -58,6 +60,7 @@ impl NoOffCpu {
                 "the recording has no context-switch records, and no range of __schedule in its IP filter"
             }
             Self::NoTimes => "no time in the trace is known",
+            Self::NotFollowed => "the scheduler was not followed (--no-sched)",
         }
     }
 }

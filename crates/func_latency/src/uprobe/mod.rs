@@ -117,7 +117,7 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
     status.say("measuring what a probe costs");
     let (costs, costs_removal) = EndCosts::measure(config.ends)?;
     let room = Room { threads: room_for_threads(code.threads().len()), ring_bytes: ring_bytes(config)? };
-    let session = Session::open(probed(&candidates), room, config.waker_stack)?;
+    let session = Session::open(probed(&candidates), room, config.sched.then_some(config.waker_stack))?;
     let plan = Plan {
         session: &session,
         candidates: &mut candidates,
@@ -133,6 +133,9 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
     let names = Live::new(&code.image);
     let request = report::request(report, &target, &code, &wanted);
     let mut analysis = report::analysis(&request, &code, &schedule, &candidates, &costs, &names);
+    if !config.sched {
+        analysis = analysis.without_scheduler();
+    }
     let chosen = chosen(&candidates, wanted.len(), &ready.choice);
     let timed =
         Timed { config, interrupts, target: &target, proc: &proc, candidates: &candidates, status: &status };

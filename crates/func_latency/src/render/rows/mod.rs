@@ -74,7 +74,10 @@ impl Row {
             thread: names.thread(call.tid),
             waited_for: waited_for.filter(|reason| **reason != Reason::Unknown).map(reason_name),
             measured_ns: call.probed.map(|probed| probed.measured_ns),
-            measured_off_cpu_ns: call.probed.map(|probed| probed.measured_off_cpu_ns),
+            measured_off_cpu_ns: call
+                .probed
+                .filter(|_| call.off_cpu_ns.is_some())
+                .map(|probed| probed.measured_off_cpu_ns),
             began: call.probed.map(|probed| probed.began.name()),
         }
     }
