@@ -58,7 +58,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Loads the programs. Without `waker_stack` the scheduler is not followed: calls have no time off the CPU.
+    /// Loads the programs. Without `waker_stack` the scheduler is not followed: calls have no time off the
+    /// CPU.
     ///
     /// # Errors
     /// The kernel does not let us, or there is nothing to probe.
