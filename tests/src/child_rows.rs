@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use analyzer::{ChildRow, FunctionReport, Place};
+use analyzer::{CallCounts, ChildRow, FunctionReport, Place};
 use model::Ns;
 use tracegen::truth::calls::{Calls, Child};
 
@@ -48,12 +48,11 @@ pub fn child_differences(
     let table = Table { opened, report, calls };
     let mut text = table.differences("children", &report.children, &calls.children, 0);
     if compare == Compare::All {
-        text += &table.differences(
-            "children of open calls",
-            &report.open.children,
-            &calls.open_children,
-            LEAVING_NS,
-        );
+        let (ours, truth) = (&report.open.children, &calls.open_children);
+        let CallCounts { open_start, open_end, cut, .. } = report.calls;
+        // Of each, a child may have been in the kernel when the thread came or left.
+        let leaving_ns = LEAVING_NS * (open_start + open_end + cut);
+        text += &table.differences("children of open calls", ours, truth, leaving_ns);
     }
     text
 }

