@@ -15,12 +15,20 @@ const FILES: [&str; 4] = ["/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/e
 const HOME_FILES: [&str; 5] =
     [".cargo/config.toml", ".cargo/config", ".config/pip/pip.conf", ".pip/pip.conf", ".npmrc"];
 
+/// This machine's own certificates: the package `ca-certificates` makes its list anew, with these in it.
+const CERTIFICATES: &str = "/usr/local/share/ca-certificates";
+
 /// Settings of apt, cargo, pip, npm and name resolution, and the files that variables of [`environment`]
 /// name.
 pub(super) fn copy_settings(room: &Path) -> Result {
     let apt = room.join("etc/apt");
     process::capture(Command::new("rm").arg("-rf").arg(&apt))?;
     process::capture(Command::new("cp").args(["-aL", "/etc/apt"]).arg(&apt))?;
+    if Path::new(CERTIFICATES).is_dir() {
+        let to = room.join(CERTIFICATES.trim_start_matches('/'));
+        process::capture(Command::new("mkdir").arg("-p").arg(&to))?;
+        process::capture(Command::new("cp").args(["-aLT", CERTIFICATES]).arg(&to))?;
+    }
     let files = FILES.iter().map(PathBuf::from);
     let named = variables().map(|(_, value)| PathBuf::from(value)).filter(|path| path.is_absolute());
     for file in files.chain(named).filter(|file| file.is_file()) {
