@@ -4,7 +4,7 @@ use std::env;
 use std::fs;
 use std::path::Path;
 
-use image::{Image, build_id_of};
+use image::{Image, basename, build_id_of};
 use model::ObjectId;
 
 use crate::render::units::counted;
@@ -15,7 +15,7 @@ const DPKG: &str = "/var/lib/dpkg/info";
 const DEBUGINFOD: &str = "/etc/debuginfod";
 
 /// The stripped objects, of those that may have the function: the program first, or the one that was named.
-///  Empty: none is.
+/// Empty: none is.
 pub(crate) fn remark(image: &Image, named: Option<&str>) -> String {
     let is_named = |id: &ObjectId| {
         named
@@ -39,7 +39,6 @@ pub(crate) fn remark(image: &Image, named: Option<&str>) -> String {
 /// How its symbols can be had.
 fn symbols_of(file: &Path) -> String {
     let Some(id) = build_id_of(file) else { return String::new() };
-    let id: String = id.0.iter().map(|byte| format!("{byte:02x}")).collect();
     let package = package_of(Path::new(DPKG), file);
     let package = package.map(|package| format!("Debian's {package}-dbgsym has them; "));
     let server = server(env::var("DEBUGINFOD_URLS").ok(), Path::new(DEBUGINFOD));
@@ -76,10 +75,6 @@ fn server(variable: Option<String>, directory: &Path) -> Option<String> {
     let of_files = urls.filter_map(|file| fs::read_to_string(file).ok());
     let all: Vec<String> = variable.into_iter().chain(of_files).collect();
     all.iter().flat_map(|text| text.split_whitespace()).find(|url| url.starts_with("http")).map(str::to_owned)
-}
-
-fn basename(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }
 
 #[cfg(test)]

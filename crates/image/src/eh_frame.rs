@@ -1,7 +1,8 @@
 //! Where the functions of a stripped object are: its unwind tables (`.eh_frame`) have a range for each.
 
 use gimli::{
-    BaseAddresses, CallFrameInstruction, CieOrFde, EhFrame, EndianSlice, LittleEndian, UnwindSection,
+    BaseAddresses, CallFrameInstruction, CieOrFde, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian,
+    UnwindSection,
 };
 use rustc_hash::FxHashMap;
 
@@ -20,26 +21,45 @@ pub(crate) struct CodeRange {
 pub(crate) fn ranges(section: &[u8], address: u64) -> Vec<CodeRange> {
     let table = EhFrame::new(section, LittleEndian);
     let bases = BaseAddresses::default().set_eh_frame(address);
-    // Read once each: a damaged one can be long, and all functions refer to it.
-    let mut common = FxHashMap::default();
-    let mut entries = table.entries(&bases);
     let mut list = Vec::new();
-    while let Ok(Some(entry)) = entries.next() {
-        let CieOrFde::Fde(partial) = entry else { continue };
-        let fde = partial.parse(|table, bases, offset| {
-            let known = common.entry(offset).or_insert_with(|| table.cie_from_offset(bases, offset));
-            known.clone()
-        });
-        let Ok(fde) = fde else { continue };
+    each_entry(&table, &bases, |fde| {
         let size = fde.len();
         if size > 0 {
             let is_entry = starts_as_called(fde.instructions(&table, &bases));
             list.push(CodeRange { start: fde.initial_address(), size, is_entry });
         }
-    }
+    });
     list.sort_unstable();
     list.dedup_by_key(|range| range.start);
     list
+}
+
+/// Shows the entries of a table that can be read, up to where it is damaged; false if something could not be.
+pub(crate) fn each_entry<'a>(
+    table: &EhFrame<EndianSlice<'a, LittleEndian>>,
+    bases: &BaseAddresses,
+    mut each: impl FnMut(&FrameDescriptionEntry<EndianSlice<'a, LittleEndian>>),
+) -> bool {
+    // Read once each: a damaged one can be long, and all functions refer to it.
+    let mut common = FxHashMap::default();
+    let mut entries = table.entries(bases);
+    let mut is_whole = true;
+    loop {
+        let partial = match entries.next() {
+            Ok(Some(CieOrFde::Fde(partial))) => partial,
+            Ok(Some(CieOrFde::Cie(_))) => continue,
+            Ok(None) => return is_whole,
+            Err(_) => return false,
+        };
+        let fde = partial.parse(|table, bases, offset| {
+            let known = common.entry(offset).or_insert_with(|| table.cie_from_offset(bases, offset));
+            known.clone()
+        });
+        match fde {
+            Ok(fde) => each(&fde),
+            Err(_) => is_whole = false,
+        }
+    }
 }
 
 /// No instruction moves the frame's address before the first that advances the location.

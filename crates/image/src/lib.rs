@@ -74,6 +74,7 @@ pub use image::Image;
 pub use kernel::{KernelOptions, KernelSymbols};
 pub use lines::SourceLine;
 pub use locate::{build_id_in, build_id_of};
+pub use object_file::basename;
 pub use options::{HostVdso, ImageOptions};
 pub use query::Query;
 pub use unwind_table::{ReadStack, UnwindRegisters};

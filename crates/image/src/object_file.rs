@@ -160,7 +160,8 @@ impl Loaded {
 }
 
 /// The last part of a path; all of a name that is no path.
-pub(crate) fn basename(name: &str) -> &str {
+#[must_use]
+pub fn basename(name: &str) -> &str {
     if name.starts_with("//") {
         return name;
     }

@@ -1,13 +1,12 @@
 //! An object's unwind table (`.eh_frame`), read as the unwinder of the program itself reads it.
 
-use gimli::{
-    BaseAddresses, CfaRule, CieOrFde, CommonInformationEntry, EhFrame, EhFrameOffset, Encoding, EndianSlice,
-    EvaluationResult, Format, LittleEndian, Location, Register, RegisterRule, UnwindContext,
-    UnwindExpression, UnwindSection, UnwindTableRow, Value,
-};
-use rustc_hash::FxHashMap;
-
+use crate::eh_frame::each_entry;
 use crate::elf::Elf;
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, EhFrameOffset, Encoding, EndianSlice, EvaluationResult, Format,
+    LittleEndian, Location, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection,
+    UnwindTableRow, Value,
+};
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
@@ -91,7 +90,16 @@ impl<'a> UnwindTable<'a> {
 
     fn of_section(bytes: &'a [u8], bases: BaseAddresses) -> Self {
         let section = EhFrame::new(bytes, LittleEndian);
-        let (mut entries, is_whole) = entries(&section, &bases);
+        let mut entries = Vec::new();
+        let is_whole = each_entry(&section, &bases, |fde| {
+            entries.push(UnwindEntry {
+                start: fde.initial_address(),
+                end: fde.end_address(),
+                offset: fde.offset(),
+                has_handler: fde.personality().is_some(),
+                is_signal: fde.is_signal_trampoline(),
+            });
+        });
         entries.sort_unstable();
         let has_handlers = !is_whole || entries.iter().any(|entry| entry.has_handler);
         Self { section, bases, entries, has_handlers }
@@ -118,36 +126,6 @@ impl<'a> UnwindTable<'a> {
         let row = fde.unwind_info_for_address(&self.section, &self.bases, &mut context, svma).ok()?;
         let frame = Frame { table: self, registers, stack };
         frame.caller(row)
-    }
-}
-
-/// All entries, and whether the table is whole.
-fn entries(section: &EhFrame<Bytes<'_>>, bases: &BaseAddresses) -> (Vec<UnwindEntry>, bool) {
-    // Read once each: a damaged one can be long, and all functions refer to it.
-    let mut common: FxHashMap<_, gimli::Result<CommonInformationEntry<_>>> = FxHashMap::default();
-    let mut list = Vec::new();
-    let mut all = section.entries(bases);
-    let mut is_whole = true;
-    loop {
-        let partial = match all.next() {
-            Ok(Some(CieOrFde::Fde(partial))) => partial,
-            Ok(Some(CieOrFde::Cie(_))) => continue,
-            Ok(None) => return (list, is_whole),
-            Err(_) => return (list, false),
-        };
-        let fde = partial.parse(|section, bases, offset| {
-            common.entry(offset).or_insert_with(|| section.cie_from_offset(bases, offset)).clone()
-        });
-        match fde {
-            Ok(fde) => list.push(UnwindEntry {
-                start: fde.initial_address(),
-                end: fde.end_address(),
-                offset: fde.offset(),
-                has_handler: fde.personality().is_some(),
-                is_signal: fde.is_signal_trampoline(),
-            }),
-            Err(_) => is_whole = false,
-        }
     }
 }
 
