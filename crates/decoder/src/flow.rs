@@ -158,6 +158,7 @@ impl<'a> Flow<'a> {
                 tnt: Tnt::default(),
                 first_bit: None,
                 work: 0,
+                passed: vec![],
                 output: &mut known.output,
             },
             state: State::Unsynced,

@@ -10,8 +10,8 @@ use crate::block::BlockId;
 use crate::clock::{Clock, Slot, Times};
 use crate::effects::{Behind, Edge, EdgeId, Effects, Role};
 use crate::owner::Running;
-use crate::prune::Pruned;
-use crate::record::{Record, What};
+use crate::prune::Pruner;
+use crate::record::{Edges, Record, What};
 use crate::stretch::Stretch;
 use crate::walk::Step;
 
@@ -32,19 +32,7 @@ enum Other {
     Gap { from: Moment, to: Moment, bytes: u64, cause: GapCause },
 }
 
-/// The branches of an effect.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Edges {
-    pub(crate) first: EdgeId,
-    /// With that of the first bit of a TNT packet.
-    pub(crate) has_first_bit: bool,
-    /// See [`Record::quiet`].
-    pub(crate) quiet: u8,
-    /// The call that the last one returned to, if only the stack knows that; none: it has not returned.
-    pub(crate) call: BlockId,
-}
-
-/// So many records wait before they are pruned: few enough to be in the processor's first cache then.
+/// Records that are pruned at a time: few enough to be in the processor's first cache then.
 const RECENT: usize = 256;
 
 /// Room for fewer events is not worth keeping.
@@ -65,31 +53,31 @@ const NOTHING: TraceEvent = TraceEvent::Branch(BranchEvent {
 pub(crate) struct Output {
     /// Each with its first record that is kept.
     stretches: Vec<(Stretch, usize)>,
-    /// If something is left out, the last records of the last stretch, with all of the last packet, which may
-    /// be taken back; else all.
+    /// The records of all stretches but the last ones; with a pruner each is one branch at most.
+    kept: Vec<Record>,
+    /// The last records of the last stretch, which are still to be pruned: in batches, for which the pruner's
+    /// state is in registers.
     recent: Vec<Record>,
-    /// With so many it is time to prune.
-    enough_recent: usize,
     others: Vec<Other>,
     /// Offsets of the PSBEND packets, ascending.
     pub(crate) psb_ends: Vec<AuxOffset>,
-    /// The records before.
-    pruned: Option<Pruned>,
+    /// Drops what the sink does not ask about, if it does not ask about everything.
+    pruner: Option<Pruner>,
     pub(crate) overflows: u64,
     /// Room for the events of a long stretch, with others in it.
     pub(crate) room: Vec<TraceEvent>,
 }
 
 impl Output {
-    /// Of which nothing is left out if `keeps_all`, or else what nobody asks about.
+    /// Keeps everything, or only what the sink asks about.
     pub(crate) fn new(keeps_all: bool) -> Self {
         Self {
             stretches: vec![],
-            recent: vec![],
-            enough_recent: if keeps_all { usize::MAX } else { RECENT },
+            kept: vec![],
+            recent: Vec::with_capacity(RECENT),
             others: vec![],
             psb_ends: vec![],
-            pruned: (!keeps_all).then(Pruned::default),
+            pruner: (!keeps_all).then(Pruner::default),
             overflows: 0,
             room: vec![],
         }
@@ -104,81 +92,84 @@ impl Output {
     pub(crate) fn thread(&mut self, running: Running, space: SpaceId, start: Ns, effects: &Effects) {
         if !self.is_of(running, space) {
             self.end_stretch(effects);
-            self.stretches.push((Stretch::new(running, space, start), self.kept().len()));
+            self.stretches.push((Stretch::new(running, space, start), self.kept.len()));
         }
     }
 
-    fn push_other(&mut self, other: Other, lo: Slot, slot: Slot, work: u32, at: AuxOffset) {
+    fn push_other(
+        &mut self,
+        other: Other,
+        lo: Slot,
+        slot: Slot,
+        work: u32,
+        at: AuxOffset,
+        effects: &Effects,
+    ) {
         if self.stretches.is_empty() {
             self.stretches.push((Stretch::new(Running::UNKNOWN, SpaceId::default(), Ns(0)), 0));
         }
         let edge = EdgeId(self.others.len() as u32);
         self.others.push(other);
-        self.recent.push(Record {
-            at,
-            what: What::Other,
-            quiet: 0,
-            edge,
-            call: BlockId::NONE,
-            lo,
-            slot,
-            work,
-        });
+        self.push_border(
+            Record { at, what: What::Other, quiet: 0, edge, call: BlockId::NONE, lo, slot, work },
+            effects,
+        );
+    }
+
+    /// What bounds the calls that are open: all of them are kept.
+    fn push_border(&mut self, record: Record, effects: &Effects) {
+        self.prune(0, effects);
+        match &mut self.pruner {
+            Some(pruner) => pruner.border(record, &mut self.kept, effects),
+            None => self.kept.push(record),
+        }
     }
 
     /// The branches of an effect that began when `work` instructions had passed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn effect(&mut self, step: &Step, work: u32, edges: Edges, effects: &Effects) {
-        if self.recent.len() >= self.enough_recent {
-            self.prune_recent(effects);
+        if self.recent.len() >= RECENT {
+            self.prune(1, effects);
         }
         let Edges { first: edge, has_first_bit, quiet, call } = edges;
         let what = if has_first_bit { What::Tnt } else { What::Effect };
         self.recent.push(Record { at: step.at, what, quiet, edge, call, lo: step.lo, slot: step.slot, work });
     }
 
-    /// Where tracing starts or ends, at the packet of `slot`, whose only record this is: nothing before it is
-    /// taken back any more.
+    /// Prunes all recent records but the last `left`: the last one of a stretch is kept in any case.
+    #[inline(never)]
+    fn prune(&mut self, left: usize, effects: &Effects) {
+        let count = self.recent.len().saturating_sub(left);
+        match &mut self.pruner {
+            Some(pruner) => pruner.add(&self.recent[..count], &mut self.kept, effects),
+            None => self.kept.extend_from_slice(&self.recent[..count]),
+        }
+        self.recent.drain(..count);
+    }
+
+    /// Tracing starts or ends, at the packet of `slot`.
     #[inline(always)]
     pub(crate) fn border(&mut self, edge: EdgeId, slot: Slot, work: u32, at: AuxOffset, effects: &Effects) {
         let call = BlockId::NONE;
         let border = Record { at, what: What::Effect, quiet: 0, edge, call, lo: slot, slot, work };
-        if !self.recent.is_empty() && self.pruned.is_some() {
-            self.prune_all(effects);
-        }
-        match &mut self.pruned {
-            Some(pruned) => pruned.border(border, effects),
-            None => self.recent.push(border),
-        }
+        self.push_border(border, effects);
     }
 
     /// A transfer between the flow packets of two slots; the same slot twice if it is that packet's own.
-    pub(crate) fn transfer(&mut self, lo: Slot, slot: Slot, work: u32, at: AuxOffset, transfer: Transfer) {
-        self.push_other(Other::Transfer(transfer), lo, slot, work, at);
+    pub(crate) fn transfer(&mut self, step: &Step, work: u32, transfer: Transfer, effects: &Effects) {
+        self.push_other(Other::Transfer(transfer), step.lo, step.slot, work, step.at, effects);
     }
 
-    /// Takes back the transfers that came from the packet at `at`.
-    #[cold]
-    pub(crate) fn take_back(&mut self, at: AuxOffset) {
-        let first = match (&self.pruned, self.stretches.last()) {
-            (None, Some((_, first))) => *first,
-            _ => 0,
-        };
-        while let Some(last) = self.recent.get(first..).and_then(<[_]>::last)
-            && last.at == at
-            && !self.is_gap(last)
-        {
-            self.recent.pop();
-        }
-    }
-
-    fn is_gap(&self, record: &Record) -> bool {
-        let other = self.others.get(record.edge.0 as usize).filter(|_| record.what == What::Other);
-        matches!(other, Some(Other::Gap { .. }))
-    }
-
-    pub(crate) fn gap(&mut self, from: Moment, to: Moment, bytes: u64, at: AuxOffset, cause: GapCause) {
-        self.push_other(Other::Gap { from, to, bytes, cause }, Slot(0), Slot(0), 0, at);
+    pub(crate) fn gap(
+        &mut self,
+        from: Moment,
+        to: Moment,
+        bytes: u64,
+        at: AuxOffset,
+        cause: GapCause,
+        effects: &Effects,
+    ) {
+        self.push_other(Other::Gap { from, to, bytes, cause }, Slot(0), Slot(0), 0, at, effects);
     }
 
     /// The stretches, with the times that `clock` has settled.
@@ -186,7 +177,7 @@ impl Output {
         self.end_stretch(effects);
         let mut stretches = std::mem::take(&mut self.stretches);
         let mut ends: Vec<usize> = stretches.iter().map(|(_, first)| *first).skip(1).collect();
-        ends.push(self.kept().len());
+        ends.push(self.kept.len());
         let mut times = clock.times();
         for ((stretch, first), end) in stretches.iter_mut().zip(ends) {
             let count = end.saturating_sub(*first);
@@ -194,55 +185,26 @@ impl Output {
                 stretch.events = std::mem::take(&mut self.room);
             }
             stretch.events.reserve(count.saturating_sub(stretch.events.len()));
-            let kept = self.kept().get(*first..end).unwrap_or_default();
+            let kept = self.kept.get(*first..end).unwrap_or_default();
             stretch.in_order = self.events(&mut times, effects, kept, &mut stretch.events);
             stretch.bound_from_behind(&self.psb_ends);
         }
-        match &mut self.pruned {
-            Some(pruned) => pruned.kept.clear(),
-            None => self.recent.clear(),
-        }
+        self.kept.clear();
         self.others.clear();
         self.psb_ends.clear();
         let stretches = stretches.into_iter().map(|(stretch, _)| stretch);
         stretches.filter(|stretch| !stretch.events.is_empty()).collect()
     }
 
-    /// What is left of all stretches, but for what may be pruned yet.
-    fn kept(&self) -> &[Record] {
-        match &self.pruned {
-            Some(pruned) => &pruned.kept,
-            None => &self.recent,
-        }
-    }
-
-    /// Prunes all that cannot be taken back any more.
-    #[cold]
-    #[inline(never)]
-    fn prune_recent(&mut self, effects: &Effects) {
-        let packet = self.recent.last().map(|last| last.at);
-        let before = self.recent.iter().rposition(|record| Some(record.at) != packet);
-        self.prune(effects, before.map_or(0, |last| last + 1), false);
-    }
-
-    #[inline(never)]
-    fn prune_all(&mut self, effects: &Effects) {
-        self.prune(effects, self.recent.len(), false);
-    }
-
     /// No other record of the last stretch follows.
     fn end_stretch(&mut self, effects: &Effects) {
-        self.prune(effects, self.recent.len(), true);
-        if let (Some(pruned), Some((stretch, _))) = (&mut self.pruned, self.stretches.last_mut()) {
-            stretch.left_out = pruned.end(effects);
-        }
-    }
-
-    /// Prunes the first `count` records; `ends`: with the last one of the stretch.
-    fn prune(&mut self, effects: &Effects, count: usize, ends: bool) {
-        if let Some(pruned) = &mut self.pruned {
-            pruned.add(&self.recent[..count], ends, effects);
-            self.recent.drain(..count);
+        self.prune(1, effects);
+        let last = self.recent.pop();
+        match (&mut self.pruner, self.stretches.last_mut()) {
+            (Some(pruner), Some((stretch, _))) => {
+                stretch.left_out = pruner.end_stretch(last, &mut self.kept, effects);
+            }
+            _ => self.kept.extend(last),
         }
     }
 
@@ -256,7 +218,7 @@ impl Output {
         records: &[Record],
         events: &mut Vec<TraceEvent>,
     ) -> bool {
-        let is_pruned = self.pruned.is_some();
+        let is_pruned = self.pruner.is_some();
         let (mut in_order, mut last, mut count) = (true, EventTime::default(), 0);
         let mut is_behind = |time: EventTime| {
             let last = std::mem::replace(&mut last, time);
@@ -371,33 +333,6 @@ fn moment(times: &mut Times<'_>, moment: Moment) -> EventTime {
         Moment::NotAfter(slot, bound) => {
             let time = times.at(slot);
             if time.point <= bound { time } else { EventTime::exact(bound) }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use model::{Pid, Tid};
-
-    use super::*;
-
-    #[test]
-    fn what_another_thread_did_at_the_same_packet_is_not_taken_back() {
-        for keeps_all in [false, true] {
-            let (mut output, effects) = (Output::new(keeps_all), Effects::new(2));
-            let start = Transfer::Start {
-                to: Target { ip: Avma(1), function: FunctionId::UNKNOWN, at_entry: false },
-                after_gap: false,
-            };
-            for tid in [1, 2] {
-                let running = Running { pid: Pid(1), tid: Tid(tid), from: Ns(0), to: Ns::MAX };
-                output.thread(running, SpaceId(0), Ns(0), &effects);
-                output.transfer(Slot(0), Slot(0), 0, AuxOffset(5), start);
-                output.transfer(Slot(0), Slot(0), 0, AuxOffset(5), start);
-            }
-            output.take_back(AuxOffset(5));
-            output.end_stretch(&effects);
-            assert_eq!(output.kept().len(), 2, "{keeps_all}");
         }
     }
 }

@@ -1,115 +1,111 @@
-//! Calls that nobody asked about are left out before they cost anything.
+//! Drops calls to functions that the sink did not ask about, before an event or a time is computed for them.
 //!
-//! A call that returned to where it was made, in the same stretch, says nothing of any function but its own
-//! and those it called: if nobody asks about one of these, all of it goes. What a function in question called
-//! stays, without what that called: it is one of its children.
+//! A call that returned to its call site within a stretch says nothing of any function but its own and its
+//! callees: if none of these is asked about, all of its branches are dropped. A direct callee of a function in
+//! question is kept without its own callees: it is one of the children.
 //!
 //! ```text
-//!   main --> parse --> lex      left out
-//!        `-> f --> g --> h      f is asked about: main, f and g stay, h is left out
+//!   main --> parse --> lex      dropped
+//!        `-> f --> g --> h      f is asked about: main, f and g are kept, h is dropped
 //! ```
 //!
-//! Most of that is decided for all branches of an effect at once ([`Record::quiet`]).
+//! Most effects are decided as a whole ([`Record::quiet`]), without a look at each branch.
 //!
-//! Everything else stays: what is open where the stretch ends or tracing does, what does not return where it
-//! was called from (exceptions, switches of the stack, returns that are jumps), what is open where control
-//! goes into the middle of another function, and what is around.
+//! Everything else is kept: calls that are open where the stretch or tracing ends, calls that return to
+//! another place (exceptions, stack switches, returns that are jumps), calls that are open where control lands
+//! in the middle of another function, and the callers of all of these. So is the last branch of a stretch,
+//! whose time is the end of the stretch.
 
 use model::Avma;
 
 use crate::block::BlockId;
 use crate::effects::{Behind, Edge, EdgeId, Effects, Reached, Role};
-use crate::record::{Record, What};
+use crate::record::Record;
 
-/// A call that is open, and stays.
+/// A call that is open and kept.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     returns_to: Avma,
-    /// It runs code of a function in question, or runs in place of one.
+    /// The call runs code of a function in question, or runs in place of one.
     is_asked: bool,
-    /// ... or something that it called does.
+    /// The call or one of its callees does.
     has_asked: bool,
 }
 
-/// One thread's branches, without those that nobody asked about.
+/// Decides what of a thread's stretch is kept.
 #[derive(Default)]
-pub(crate) struct Pruned {
-    /// Of all stretches, each of one branch at most.
-    pub(crate) kept: Vec<Record>,
-    /// How many of this stretch are not there.
-    left_out: u64,
+pub(crate) struct Pruner {
+    /// Branches of the present stretch that were dropped.
+    dropped: u64,
     open: Vec<Open>,
-    /// Behind the last one of these: the calls that are no children, and the jumps in them. It all goes with
-    /// the first of the calls when that returns. [`Record::call`] is the call itself, which is the first
-    /// branch, or none: these are jumps.
-    doubtful: Vec<Record>,
+    /// The calls after the last one of `open`, which are no children, and the jumps in them: dropped with the
+    /// first of the calls when that returns. [`Record::call`] is the call itself, which is the first branch,
+    /// or none: these are jumps.
+    pending: Vec<Record>,
 }
 
-impl Pruned {
-    /// The stretch ends: how many of its branches are not there.
-    pub(crate) fn end(&mut self, effects: &Effects) -> u64 {
-        self.stay(effects);
+impl Pruner {
+    /// Ends the stretch with `last`, which is kept: how many of its branches were dropped.
+    pub(crate) fn end_stretch(
+        &mut self,
+        last: Option<Record>,
+        kept: &mut Vec<Record>,
+        effects: &Effects,
+    ) -> u64 {
+        if let Some(last) = last {
+            self.branches(&last, true, kept, effects);
+        }
+        self.keep_pending(kept, effects);
         self.open.clear();
-        std::mem::take(&mut self.left_out)
+        std::mem::take(&mut self.dropped)
     }
 
-    /// The next records; `ends` with the last one of the stretch, which says how long that was.
-    pub(crate) fn add(&mut self, records: &[Record], ends: bool, effects: &Effects) {
-        let (records, last) = match records.split_last() {
-            Some((last, records)) if ends => (records, Some(last)),
-            _ => (records, None),
-        };
+    /// Adds records, after which others follow in the same stretch.
+    pub(crate) fn add(&mut self, records: &[Record], kept: &mut Vec<Record>, effects: &Effects) {
         for record in records {
-            if !self.takes_quiet(record, effects) {
-                self.add_one(record, false, effects);
+            if record.quiet == 0 || !self.quiet_effect(record, effects) {
+                self.branches(record, false, kept, effects);
             }
         }
-        if let Some(last) = last {
-            self.add_last(last, effects);
-        }
     }
 
-    /// Takes what all goes, or all is doubtful, without looking at every branch; false if this does not.
+    /// Decides all branches of an effect at once where they are dropped, or wait for a return; false if each
+    /// has to be looked at.
     #[inline(always)]
-    fn takes_quiet(&mut self, record: &Record, effects: &Effects) -> bool {
-        if record.quiet == 0 {
-            return false;
-        }
+    fn quiet_effect(&mut self, record: &Record, effects: &Effects) -> bool {
         if record.call != BlockId::NONE {
-            return self.goes(record.quiet, |call| call.call == record.call);
+            return self.drop_call(record.quiet, |pending| pending.call == record.call);
         }
         let call = effects.edges(record.edge).first().filter(|first| first.role == Role::Call);
-        let is_doubtful = !self.doubtful.is_empty() || call.is_some() && !self.calls_child();
-        if is_doubtful {
-            self.doubtful.push(Record { call: call.map_or(BlockId::NONE, |call| call.from), ..*record });
+        let waits = !self.pending.is_empty() || call.is_some() && !self.calls_child();
+        if waits {
+            self.pending.push(Record { call: call.map_or(BlockId::NONE, |call| call.from), ..*record });
         }
-        is_doubtful
+        waits
     }
 
-    /// What the last of the calls that stay calls is a child. Whose code runs where nothing is known to be
-    /// open nobody knows.
+    /// Adds a record that is no branch, or none of the kind that calls and returns have: all that is open is
+    /// kept.
+    #[inline]
+    pub(crate) fn border(&mut self, record: Record, kept: &mut Vec<Record>, effects: &Effects) {
+        self.keep_pending(kept, effects);
+        self.open.clear();
+        kept.push(record);
+    }
+
+    /// The last of the calls that are kept calls a child. If none is known to be open, any function may run.
     #[inline(always)]
     fn calls_child(&self) -> bool {
         self.open.last().is_none_or(|caller| caller.is_asked)
     }
 
-    #[cold]
-    #[inline(never)]
-    fn add_last(&mut self, record: &Record, effects: &Effects) {
-        self.add_one(record, true, effects);
-    }
-
-    /// Each branch of a record; `ends`: with the last of them the stretch does.
+    /// Looks at each branch of a record; `ends`: the last of them is the last one of the stretch.
     #[inline(always)]
-    fn add_one(&mut self, record: &Record, ends: bool, effects: &Effects) {
-        if record.what == What::Other {
-            return self.border(*record, effects);
-        }
+    fn branches(&mut self, record: &Record, ends: bool, kept: &mut Vec<Record>, effects: &Effects) {
         let EdgeId(mut id) = record.edge;
         while let Some(edge) = effects.edges(EdgeId(id)).first() {
-            let behind = || effects.behind(record.call).map(Behind::reached);
             let branch = || Record { edge: EdgeId(id), ..*record };
-            self.branch(edge, behind, ends && edge.is_last, branch, effects);
+            self.branch(edge, record.call, branch, ends && edge.is_last, kept, effects);
             if edge.is_last {
                 break;
             }
@@ -117,52 +113,43 @@ impl Pruned {
         }
     }
 
-    /// Something that is no branch, or one that is not of the kind that calls and returns have: all that is
-    /// open stays. Behind what [`Self::add`] was given.
-    #[inline]
-    pub(crate) fn border(&mut self, record: Record, effects: &Effects) {
-        self.stay(effects);
-        self.open.clear();
-        self.kept.push(record);
-    }
-
-    /// The next branch; `is_last` of its stretch. `behind`: what it leads to if only the stack knows; none if
-    /// nobody does.
+    /// Adds one branch, whose record is made where it is needed; `is_last` of its stretch.
     #[inline(always)]
     fn branch(
         &mut self,
         edge: &Edge,
-        behind: impl FnOnce() -> Option<Reached>,
-        is_last: bool,
+        call: BlockId,
         branch: impl FnOnce() -> Record,
+        is_last: bool,
+        kept: &mut Vec<Record>,
         effects: &Effects,
     ) {
         if edge.from_asked {
-            self.asks(effects);
+            self.asks(kept, effects);
         }
         let mut to = edge.to();
         match edge.role {
             Role::Call => {
-                if !to.is_asked && (!self.doubtful.is_empty() || !self.calls_child()) {
-                    return self.doubtful.push(Record { quiet: 1, call: edge.from, ..branch() });
+                if !to.is_asked && (!self.pending.is_empty() || !self.calls_child()) {
+                    return self.pending.push(Record { quiet: 1, call: edge.from, ..branch() });
                 }
-                self.stay(effects);
+                self.keep_pending(kept, effects);
                 let Reached { address: returns_to, is_asked } = to;
                 self.open.push(Open { returns_to, is_asked, has_asked: is_asked });
-                return self.kept.push(branch());
+                return kept.push(branch());
             }
             Role::Return | Role::ReturnToStack => {
                 if edge.role == Role::ReturnToStack {
-                    let Some(behind) = behind() else { return };
+                    let Some(behind) = effects.behind(call).map(Behind::reached) else { return };
                     to = behind;
                 }
                 let returns_here = |call: &Record| {
                     effects.edges(call.edge).first().is_some_and(|call| call.to == to.address)
                 };
-                if !is_last && self.goes(1, returns_here) {
+                if !is_last && self.drop_call(1, returns_here) {
                     return;
                 }
-                self.stay(effects);
+                self.keep_pending(kept, effects);
                 match self.open.pop() {
                     Some(call) if call.returns_to != to.address => self.open.clear(),
                     Some(call) if call.has_asked => {
@@ -173,66 +160,66 @@ impl Pruned {
                     _ => (),
                 }
             }
-            Role::Jump if !to.is_asked && !self.doubtful.is_empty() => {
-                return self.doubtful.push(Record { quiet: 1, call: BlockId::NONE, ..branch() });
+            Role::Jump if !to.is_asked && !self.pending.is_empty() => {
+                return self.pending.push(Record { quiet: 1, call: BlockId::NONE, ..branch() });
             }
             Role::Jump => (),
             Role::Landing => {
-                self.stay(effects);
+                self.keep_pending(kept, effects);
                 self.open.clear();
             }
         }
         if to.is_asked {
-            self.asks(effects);
+            self.asks(kept, effects);
         }
-        self.kept.push(branch());
+        kept.push(branch());
     }
 
-    /// The last of the doubtful calls, if there are any, and if it is the one: it goes, and with it its
-    /// return, which is so many branches.
+    /// Drops the last of the pending calls, with all after it and its return, which is `branches` long, if it
+    /// is the one that returns.
     #[inline(always)]
-    fn goes(&mut self, branches: u8, is_it: impl FnOnce(&Record) -> bool) -> bool {
-        let mut gone = u64::from(branches);
-        for (number, one) in self.doubtful.iter().enumerate().rev() {
-            gone += u64::from(one.quiet);
+    fn drop_call(&mut self, branches: u8, returns: impl FnOnce(&Record) -> bool) -> bool {
+        let mut dropped = u64::from(branches);
+        for (number, one) in self.pending.iter().enumerate().rev() {
+            dropped += u64::from(one.quiet);
             if one.call == BlockId::NONE {
                 continue;
             }
-            let goes = is_it(one);
-            if goes {
-                self.left_out += gone;
-                self.doubtful.truncate(number);
+            let drops = returns(one);
+            if drops {
+                self.dropped += dropped;
+                self.pending.truncate(number);
             }
-            return goes;
+            return drops;
         }
         false
     }
 
-    /// What was doubtful stays: it cannot be said any more that it is not asked about.
+    /// Keeps what is pending: a function in question may be involved.
     #[inline]
-    fn stay(&mut self, effects: &Effects) {
-        if !self.doubtful.is_empty() {
-            self.all_stay(effects);
+    fn keep_pending(&mut self, kept: &mut Vec<Record>, effects: &Effects) {
+        if !self.pending.is_empty() {
+            self.keep_all(kept, effects);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn all_stay(&mut self, effects: &Effects) {
-        for record in self.doubtful.drain(..) {
+    fn keep_all(&mut self, kept: &mut Vec<Record>, effects: &Effects) {
+        for record in self.pending.drain(..) {
             let EdgeId(first) = record.edge;
             for (edge, id) in effects.edges(record.edge).iter().zip(first..).take(record.quiet.into()) {
                 if edge.role == Role::Call {
                     self.open.push(Open { returns_to: edge.to, is_asked: false, has_asked: false });
                 }
-                self.kept.push(Record { edge: EdgeId(id), ..record });
+                kept.push(Record { edge: EdgeId(id), ..record });
             }
         }
     }
 
-    /// What runs now is asked about.
-    fn asks(&mut self, effects: &Effects) {
-        self.stay(effects);
+    /// The function that runs now is asked about.
+    fn asks(&mut self, kept: &mut Vec<Record>, effects: &Effects) {
+        self.keep_pending(kept, effects);
         if let Some(top) = self.open.last_mut() {
             (top.is_asked, top.has_asked) = (true, true);
         }
@@ -249,16 +236,16 @@ mod tests {
     use super::*;
     use crate::clock::Slot;
     use crate::effects::quiet;
+    use crate::record::What;
 
     /// `+f`: a call of f; `-`: the return from it, which the stack knows; `.`: one by a TIP; `>f`: a jump;
     /// `~f`: one into its middle; `!`: a return to another place; `?`: one that the stack knows; `|`:
     /// something else. Capitals are asked about. Words beside each other without a space are one effect.
     fn kept(script: &str) -> String {
         let effects: Vec<Vec<&str>> = script.split(' ').map(words).collect();
-        let kept = kept_of(&effects, false);
-        assert_eq!(kept_of(&effects, true), kept, "borders on their own in `{script}`");
+        let kept = kept_of(&effects);
         let each: Vec<Vec<&str>> = effects.concat().into_iter().map(|word| vec![word]).collect();
-        assert_eq!(kept_of(&each, false), kept, "an effect for each word of `{script}`");
+        assert_eq!(kept_of(&each), kept, "an effect for each word of `{script}`");
         kept
     }
 
@@ -269,8 +256,8 @@ mod tests {
     }
 
     /// A call's number, and the address that it returns to, say how deep it is and who calls: whether that
-    /// one is asked about is the same for all that return there. `apart`: borders are added on their own.
-    fn kept_of(effects: &[Vec<&str>], apart: bool) -> String {
+    /// one is asked about is the same for all that return there.
+    fn kept_of(effects: &[Vec<&str>]) -> String {
         let is_asked = |running: &[char]| running.last().is_some_and(|name| name.is_uppercase());
         let frame = |running: &[char]| match running.last() {
             Some(&name) => running.len() as u32 * 128 + u32::from(name),
@@ -340,18 +327,17 @@ mod tests {
             });
         }
         let effects_known = Effects::of(edges, &returned_into);
-        let mut pruned = Pruned::default();
-        let mut rest = &records[..];
-        while let Some(border) = rest.iter().position(|record| record.what == What::Other).filter(|_| apart) {
-            pruned.add(&rest[..border], false, &effects_known);
-            pruned.border(rest[border], &effects_known);
-            rest = &rest[border + 1..];
+        let (mut pruner, mut kept) = (Pruner::default(), vec![]);
+        for record in records.split_last().map_or(&records[..], |(_, all)| all) {
+            match record.what {
+                What::Other => pruner.border(*record, &mut kept, &effects_known),
+                _ => pruner.add(&[*record], &mut kept, &effects_known),
+            }
         }
-        pruned.add(rest, true, &effects_known);
-        let left_out = pruned.end(&effects_known);
+        let dropped = pruner.end_stretch(records.last().copied(), &mut kept, &effects_known);
         let words = effects.concat();
-        assert_eq!(pruned.kept.len() as u64 + left_out, words.len() as u64);
-        let kept: Vec<&str> = pruned.kept.iter().map(|record| words[record.edge.0 as usize]).collect();
+        assert_eq!(kept.len() as u64 + dropped, words.len() as u64);
+        let kept: Vec<&str> = kept.iter().map(|record| words[record.edge.0 as usize]).collect();
         kept.join(" ")
     }
 

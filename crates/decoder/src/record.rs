@@ -37,3 +37,15 @@ pub(crate) enum What {
     /// Something else, whose number is in the place of the edge's.
     Other,
 }
+
+/// The branches of an effect.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Edges {
+    pub(crate) first: EdgeId,
+    /// With that of the first bit of a TNT packet.
+    pub(crate) has_first_bit: bool,
+    /// See [`Record::quiet`].
+    pub(crate) quiet: u8,
+    /// The call that the last one returned to, if only the stack knows that; none: it has not returned.
+    pub(crate) call: BlockId,
+}

@@ -12,8 +12,9 @@ use crate::block::{Block, BlockId, Terminator};
 use crate::clock::Slot;
 use crate::effects::{Asked, Behind, Effect, Effects, End, MAX_DIRECT, Program, Side, no_code, stopped_at};
 use crate::graph::BlockGraph;
-use crate::output::{Edges, Output};
+use crate::output::{Moment, Output};
 use crate::owner::Running;
+use crate::record::Edges;
 use crate::return_stack::ReturnStack;
 pub(crate) use trial::{Choices, Trial, TrialState};
 
@@ -53,6 +54,8 @@ pub(crate) struct Walk<'a> {
     pub(crate) first_bit: Option<u32>,
     /// Instructions passed so far, wrapping: what the times between two packets are shared out by.
     pub(crate) work: u32,
+    /// Branches that were passed and not emitted yet, each with the instructions passed at it.
+    pub(crate) passed: Vec<(u32, Transfer)>,
     pub(crate) output: &'a mut Output,
 }
 
@@ -88,10 +91,10 @@ impl Walk<'_> {
         GapCause::Desync { ip: block.last.ip }
     }
 
-    /// Direct branches without end: what they gave is not true.
+    /// Direct branches without end: a wrong address led here, and none of them happened.
     #[cold]
-    fn endless(&mut self, step: Step) -> GapCause {
-        self.output.take_back(step.at);
+    fn endless(&mut self) -> GapCause {
+        self.passed.clear();
         self.desync(self.graph.block(self.block))
     }
 
@@ -103,34 +106,48 @@ impl Walk<'_> {
         Site { ip, function: self.target(ip).function, len: 0 }
     }
 
-    #[inline]
-    fn emit_branch(&mut self, step: Step, kind: BranchKind, from: Site, to: Target) {
+    /// Emits a transfer of the present time.
+    pub(crate) fn emit(&mut self, step: Step, transfer: Transfer) {
+        self.output.transfer(&step, self.work, transfer, self.effects);
+    }
+
+    /// Emits a gap.
+    pub(crate) fn gap(&mut self, from: Moment, to: Moment, bytes: u64, at: AuxOffset, cause: GapCause) {
+        self.output.gap(from, to, bytes, at, cause, self.effects);
+    }
+
+    /// Passes a branch, which is still to be emitted.
+    fn pass(&mut self, kind: BranchKind, from: Site, to: Target) {
         if self.context.is_transfer(kind, from.function, to.function) {
-            let transfer = Transfer::Branch { kind, from, to };
-            self.output.transfer(step.lo, step.slot, self.work, step.at, transfer);
+            self.passed.push((self.work, Transfer::Branch { kind, from, to }));
         }
     }
 
-    /// Emits a branch to `ip` and goes there.
-    fn branch_to(&mut self, step: Step, kind: BranchKind, from: Site, ip: Avma) -> Walked<()> {
+    /// Emits the branches that were passed.
+    fn emit_passed(&mut self, step: Step) {
+        for (work, transfer) in self.passed.drain(..) {
+            self.output.transfer(&step, work, transfer, self.effects);
+        }
+    }
+
+    /// Passes a branch to `ip` and goes there.
+    fn branch_to(&mut self, kind: BranchKind, from: Site, ip: Avma) -> Walked<()> {
         match self.block_at(ip) {
             Ok(id) => {
-                let to = self.graph.block(id).start;
-                self.emit_branch(step, kind, from, to);
+                self.pass(kind, from, self.graph.block(id).start);
                 self.block = id;
                 Ok(())
             }
             Err(cause) => {
-                let to = self.target(ip);
-                self.emit_branch(step, kind, from, to);
+                self.pass(kind, from, self.target(ip));
                 Err(cause)
             }
         }
     }
 
-    /// Follows one branch that needs no packet; false if the block ends otherwise.
+    /// Passes one branch that needs no packet; false if the block ends otherwise.
     #[inline]
-    fn direct(&mut self, step: Step) -> Walked<bool> {
+    fn direct(&mut self) -> Walked<bool> {
         let block = self.graph.block(self.block);
         let (kind, to, last) = match block.terminator {
             Terminator::Jump { to } => (BranchKind::Jump, to, block.last),
@@ -153,26 +170,33 @@ impl Walk<'_> {
         self.work = self.work.wrapping_add(block.instructions);
         match self.graph.taken(self.context, self.space, self.block, to) {
             Ok(id) => {
-                self.emit_branch(step, kind, last, self.graph.block(id).start);
+                self.pass(kind, last, self.graph.block(id).start);
                 self.block = id;
             }
-            Err(_) => self.branch_to(step, kind, last, to)?,
+            Err(_) => self.branch_to(kind, last, to)?,
         }
         Ok(true)
     }
 
     /// Goes on, without a packet, until `ip` is the next instruction.
     pub(crate) fn walk_to(&mut self, step: Step, ip: Avma) -> Walked<()> {
+        let walked = self.pass_to(ip);
+        self.emit_passed(step);
+        walked
+    }
+
+    /// [`Self::walk_to`], whose branches are still to be emitted.
+    fn pass_to(&mut self, ip: Avma) -> Walked<()> {
         for _ in 0..MAX_DIRECT {
             let block = *self.graph.block(self.block);
             if block.contains(ip) {
                 return if block.start.ip == ip { Ok(()) } else { self.jump_to(ip) };
             }
-            if !self.direct(step)? {
+            if !self.direct()? {
                 return Err(stopped_at(&block));
             }
         }
-        Err(self.endless(step))
+        Err(self.endless())
     }
 
     /// The effect at `block` of what is asked.
@@ -248,7 +272,11 @@ impl Walk<'_> {
         let from = self.graph.block(self.block).last;
         let ip = call.map(|call| self.graph.return_address(call));
         match ip.filter(|ip| ip.is_kernel() == (side == Side::Kernel)) {
-            Some(ip) => self.branch_to(step, BranchKind::Return, from, ip),
+            Some(ip) => {
+                let walked = self.branch_to(BranchKind::Return, from, ip);
+                self.emit_passed(step);
+                walked
+            }
             None => Err(GapCause::Desync { ip: from.ip }),
         }
     }
@@ -271,22 +299,22 @@ impl Walk<'_> {
         let Some(failure) = self.effects.failure(&effect) else {
             return self.desync(self.graph.block(self.block));
         };
+        failure.calls.iter().for_each(|&call| self.stack.push(call));
+        if failure.endless {
+            return failure.cause; // a wrong address led here, and none of its branches happened
+        }
         if let Some(edges) = failure.edges.some() {
             let edges = Edges { first: edges, has_first_bit: is_first, quiet: 0, call: BlockId::NONE };
             self.output.effect(&step, begin, edges, self.effects);
         }
-        failure.calls.iter().for_each(|&call| self.stack.push(call));
-        let (cause, endless) = (failure.cause, failure.endless);
-        if let Some((kind, to)) = failure.branch {
+        let (cause, branch) = (failure.cause, failure.branch);
+        if let Some((kind, to)) = branch {
             let has_bit = !matches!(kind, BranchKind::Call | BranchKind::Jump);
             if is_first && bits > u8::from(has_bit) {
                 step.slot = step.slot.next();
             }
-            let from = self.graph.block(self.block).last;
-            self.emit_branch(step, kind, from, to);
-        }
-        if endless {
-            self.output.take_back(step.at);
+            self.pass(kind, self.graph.block(self.block).last, to);
+            self.emit_passed(step);
         }
         cause
     }

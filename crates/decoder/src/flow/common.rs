@@ -13,7 +13,8 @@ use super::{Flow, State};
 use crate::block::BlockId;
 use crate::clock::Slot;
 use crate::effects::{Asked, Effect, Effects, End, Remembered, Side};
-use crate::output::{Edges, Output};
+use crate::output::Output;
+use crate::record::Edges;
 use crate::return_stack::ReturnStack;
 use crate::walk::Step;
 

@@ -44,6 +44,6 @@ impl Flow<'_> {
         let to = Moment::At(self.clock.slot(self.walk.work));
         self.walk.thread(Running::UNKNOWN, self.walk.space, self.clock.now_lo());
         let bytes = at.0.saturating_sub(stay.at.0);
-        self.walk.output.gap(stay.from, to, bytes, stay.at, GapCause::Guest);
+        self.walk.gap(stay.from, to, bytes, stay.at, GapCause::Guest);
     }
 }

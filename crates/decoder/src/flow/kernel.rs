@@ -132,7 +132,7 @@ impl Flow<'_> {
         self.away.filtered = Some(ip);
         self.thread();
         let start = Transfer::Start { to: self.walk.target(ip), after_gap: false };
-        self.walk.output.transfer(step.slot, step.slot, self.walk.work, step.at, start);
+        self.walk.emit(Step { lo: step.slot, ..step }, start);
     }
 
     /// A PSB says that it is still being executed.
@@ -148,6 +148,6 @@ impl Flow<'_> {
         self.thread();
         let from = Site { ip, function: self.walk.target(ip).function, len: 0 };
         let end = Transfer::End { kind: EndKind::Skipped, from, to };
-        self.walk.output.transfer(step.slot, step.slot, self.walk.work, step.at, end);
+        self.walk.emit(Step { lo: step.slot, ..step }, end);
     }
 }

@@ -137,7 +137,7 @@ impl Flow<'_> {
         let bytes = lost.bytes_until(self.reader.offset().min(self.segment.end)).saturating_add(missing);
         let until = self.context.last_of(self.running);
         self.walk.thread(self.running, self.walk.space, lost.since);
-        self.walk.output.gap(lost.from, Moment::Exactly(until), bytes, lost.at, lost.cause);
+        self.walk.gap(lost.from, Moment::Exactly(until), bytes, lost.at, lost.cause);
         if lost.cause != GapCause::UnknownThread {
             self.lose_the_rest(lost);
         }
@@ -162,7 +162,7 @@ impl Flow<'_> {
                 let space = self.context.code.space(other.pid, other.from);
                 self.walk.thread(other, space, other.from);
                 let (from, to) = (Moment::Exactly(other.from), Moment::Exactly(until));
-                self.walk.output.gap(from, to, 0, lost.at, lost.cause);
+                self.walk.gap(from, to, 0, lost.at, lost.cause);
             }
         }
     }
@@ -176,7 +176,7 @@ impl Flow<'_> {
         for other in self.owner.doubtful(now, Ns(now.0.saturating_add(1))) {
             let space = self.context.code.space(other.pid, other.from);
             self.walk.thread(other, space, other.from);
-            self.walk.output.gap(
+            self.walk.gap(
                 Moment::Exactly(other.from),
                 Moment::Exactly(other.to),
                 0,
@@ -194,7 +194,7 @@ impl Flow<'_> {
         let mut of = |who: Running, until: Moment, bytes: u64| {
             walk.thread(who, self.context.code.space(who.pid, who.from), who.from);
             let from = Moment::Exactly(who.from.max(start));
-            walk.output.gap(from, until, bytes, lost.at, GapCause::BetweenSnapshots);
+            walk.gap(from, until, bytes, lost.at, GapCause::BetweenSnapshots);
         };
         for other in self.owner.between(Ns(0), now.from) {
             of(other, Moment::Exactly(other.to), 0);
@@ -311,7 +311,7 @@ impl Flow<'_> {
             self.walk.thread(whose, space, from.unwrap_or(lost.since));
             let from = from.map_or(lost.from, Moment::Exactly);
             let to = not_after.map_or(Moment::At(end), |bound| Moment::NotAfter(end, bound));
-            self.walk.output.gap(from, to, std::mem::take(&mut bytes), lost.at, lost.cause);
+            self.walk.gap(from, to, std::mem::take(&mut bytes), lost.at, lost.cause);
         }
     }
 }

@@ -196,7 +196,7 @@ impl Flow<'_> {
                     // The switch records say that the thread had left before: whose code this was is not
                     // sure.
                     let moment = Moment::At(step.slot);
-                    self.walk.output.gap(moment, moment, 0, at, GapCause::UnknownThread);
+                    self.walk.gap(moment, moment, 0, at, GapCause::UnknownThread);
                 }
                 self.state = State::Off;
             }

@@ -131,7 +131,7 @@ impl Flow<'_> {
                 self.thread();
                 let to = self.walk.position();
                 let start = Transfer::Start { to, after_gap };
-                self.walk.output.transfer(step.own, step.slot, self.walk.work, step.at, start);
+                self.walk.emit(Step { lo: step.own, ..step }, start);
                 self.state = State::On;
                 if !ip.is_kernel() {
                     self.reach_user();

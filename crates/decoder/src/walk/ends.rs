@@ -6,7 +6,6 @@ use model::{AsyncCause, Avma, BranchKind, EndKind, Site, Transfer};
 use super::{Step, Walk, Walked};
 use crate::block::{Block, BlockId, Terminator};
 use crate::effects::{Asked, End, MAX_DIRECT, stopped_at};
-use crate::output::Edges;
 
 impl Walk<'_> {
     /// An event interrupted execution before the instruction at `ip`.
@@ -40,14 +39,19 @@ impl Walk<'_> {
     ///
     /// `jumps`: the target of a branch right before it may have been wrong (BDM64).
     pub(crate) fn follow_abort(&mut self, step: Step, ip: Avma, handler: Avma, jumps: bool) -> Walked<()> {
-        if let Err(cause) = self.walk_to(step, ip) {
-            if !jumps {
-                return Err(cause);
+        match self.pass_to(ip) {
+            Err(_) if jumps => {
+                self.passed.clear();
+                self.jump_to(ip)?;
             }
-            self.output.take_back(step.at);
-            self.jump_to(ip)?;
+            walked => {
+                self.emit_passed(step);
+                walked?;
+            }
         }
-        self.branch_to(step, BranchKind::Abort, self.site(ip), handler)
+        let walked = self.branch_to(BranchKind::Abort, self.site(ip), handler);
+        self.emit_passed(step);
+        walked
     }
 
     /// The instruction at `ip` enters a virtual machine.
@@ -69,21 +73,28 @@ impl Walk<'_> {
         }
     }
 
-    /// The same, where more is between than the end of a block, or the address does not tell.
+    /// Follows a TIP.PGD where more is between than the end of a block, or the address does not tell.
     fn walk_to_end(&mut self, step: Step, ip: Option<Avma>) -> Walked<()> {
+        let walked = self.pass_to_end(ip);
+        self.emit_passed(step);
+        let (kind, from, to) = walked?;
+        self.end(step, kind, from, to);
+        Ok(())
+    }
+
+    /// How, from where and where to tracing ends, once direct branches to there were passed.
+    fn pass_to_end(&mut self, ip: Option<Avma>) -> Walked<(EndKind, Site, Option<Avma>)> {
         for steps in 0..MAX_DIRECT {
             let block = *self.graph.block(self.block);
             if let Some(ip) = ip.filter(|&ip| block.contains(ip) && (ip != block.start.ip || steps > 0)) {
                 let from = block.before(self.context.code, self.space, ip);
-                self.end(step, EndKind::FallThrough, from.unwrap_or(block.last), Some(ip));
-                return Ok(());
+                return Ok((EndKind::FallThrough, from.unwrap_or(block.last), Some(ip)));
             }
             if let Some(kind) = ip.and_then(|ip| block.leaves_for(ip)) {
                 if block.terminator == Terminator::Return {
                     self.stack.pop();
                 }
-                self.end(step, kind, block.last, ip);
-                return Ok(());
+                return Ok((kind, block.last, ip));
             }
             let to = match block.terminator {
                 Terminator::Jump { to } | Terminator::Call { to, .. }
@@ -92,12 +103,11 @@ impl Walk<'_> {
                     Some(to) // SKL014
                 }
                 Terminator::Jump { .. } | Terminator::Call { .. } | Terminator::Continue => {
-                    self.direct(step)?;
+                    self.direct()?;
                     continue;
                 }
                 Terminator::Undecodable(_) | Terminator::Unknown if ip == Some(block.last.next_ip()) => {
-                    self.end(step, EndKind::FallThrough, block.last, ip);
-                    return Ok(());
+                    return Ok((EndKind::FallThrough, block.last, ip));
                 }
                 Terminator::Undecodable(_) | Terminator::Unknown => return Err(stopped_at(&block)),
                 Terminator::Far => None,
@@ -111,10 +121,9 @@ impl Walk<'_> {
                 Terminator::IndirectJump | Terminator::IndirectCall => None,
             };
             let kind = block.branch_kind().map_or(EndKind::Syscall, EndKind::Branch);
-            self.end(step, kind, block.last, to);
-            return Ok(());
+            return Ok((kind, block.last, to));
         }
-        Err(self.endless(step))
+        Err(self.endless())
     }
 
     /// Tracing starts at `ip`, in code that there is; false if there is none.
@@ -133,8 +142,7 @@ impl Walk<'_> {
             self.stack.pop();
         }
         self.block = effect.next;
-        let edges = Edges { first, has_first_bit: false, quiet: 0, call: BlockId::NONE };
-        self.output.effect(&Step { lo: step.own, ..step }, self.work, edges, self.effects);
+        self.output.border(first, step.slot, self.work, step.at, self.effects);
         true
     }
 
@@ -159,6 +167,6 @@ impl Walk<'_> {
 
     /// Emits an end, whose time is the packet's own.
     pub(super) fn end(&mut self, step: Step, kind: EndKind, from: Site, to: Option<Avma>) {
-        self.output.transfer(step.own, step.slot, self.work, step.at, Transfer::End { kind, from, to });
+        self.emit(Step { lo: step.own, ..step }, Transfer::End { kind, from, to });
     }
 }
