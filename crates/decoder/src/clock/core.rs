@@ -91,6 +91,8 @@ pub(super) struct CoreRatio {
     now_length: Option<Range>,
     /// All since the last anchor.
     interval: Option<Multiples>,
+    /// An interval has measured the length of a cycle.
+    has_measured: bool,
 }
 
 /// A cycle of the bus clock, in TSC ticks.
@@ -117,7 +119,7 @@ impl CoreRatio {
     pub(super) fn new(nonturbo: u32) -> Self {
         let length = u64::from(nonturbo) << FRACTION;
         let bus = if nonturbo == 0 { Bus::Unknown } else { Bus::Stated(Range { low: length, high: length }) };
-        Self { bus, now: None, now_length: None, interval: None }
+        Self { bus, now: None, now_length: None, interval: None, has_measured: false }
     }
 
     pub(super) fn cbr(&mut self, core_to_bus: u8) {
@@ -175,15 +177,28 @@ impl CoreRatio {
         self.now_length = self.now.and_then(|now| self.work_out(now));
     }
 
-    /// What the anchors say of the interval between them, of which CBR says `multiples`.
-    pub(super) fn measure(&mut self, range: Option<Range>, multiples: Option<Multiples>) -> Option<Measured> {
-        let range = range?;
+    /// What the anchors say of the interval between them, of which CBR says `multiples`. Before anything is
+    /// measured, an interval that is too vague for that can still refute CBR.
+    pub(super) fn measure(&mut self, cycle: Option<Cycle>, multiples: Option<Multiples>) -> Option<Measured> {
+        let Cycle { range, is_vague } = cycle?;
+        if is_vague {
+            let is_refuted = self.length(multiples).is_some_and(|cbr| !cbr.overlaps(range));
+            return (is_refuted && !self.has_measured).then_some(Measured { range, agrees: false });
+        }
+        self.has_measured = true;
         self.learn(range, multiples);
         let cbr = self.length(multiples);
         // Of a clock that changed the mean is measured: without CBR that says nothing of the parts.
         let is_mean = cbr.is_none() && multiples.is_some_and(Multiples::differ);
         (!is_mean).then(|| Measured { range, agrees: cbr.is_some_and(|cbr| cbr.overlaps(range)) })
     }
+}
+
+/// The length of a cycle by two anchors and the cycles between them.
+pub(super) struct Cycle {
+    range: Range,
+    /// The anchors leave too much open: such a range agrees with any CBR.
+    is_vague: bool,
 }
 
 /// What two anchors and the cycles between them say.
@@ -204,16 +219,16 @@ impl Measured {
 impl Span {
     /// The length of a cycle in the interval that this span fills; `None` if time passed that was not
     /// counted, or too few cycles.
-    pub(super) fn cycle(&self, left: Anchor, right: Anchor, unseen: u64) -> Option<Range> {
+    pub(super) fn cycle(&self, left: Anchor, right: Anchor, unseen: u64) -> Option<Cycle> {
         let (shortest, longest) = left.lengths_to(right);
         let is_vague = (longest - shortest).saturating_mul(MEASURABLE.into()) >= longest;
-        if self.doubt.breaks != 0 || is_vague || self.least() <= unseen.saturating_mul(MEASURABLE) {
+        if self.doubt.breaks != 0 || self.least() <= unseen.saturating_mul(MEASURABLE) {
             return None;
         }
         let per_cycle = |ticks: u128, cycles: u64| u64::try_from(ticks / u128::from(cycles.max(1))).ok();
         let low = per_cycle(shortest, self.most.saturating_add(unseen))?;
         let high = per_cycle(longest, self.least() - unseen)?.saturating_add(1);
-        Some(Range { low, high })
+        Some(Cycle { range: Range { low, high }, is_vague })
     }
 }
 
@@ -268,7 +283,7 @@ mod tests {
         let ticks = |length: f64| (length * f64::from(1u32 << FRACTION)) as u64;
         let range = Range { low: ticks(cycle * 0.999), high: ticks(cycle * 1.001) };
         core.cbr(ratio);
-        core.measure(Some(range), Some(Multiples { least: ratio, most: ratio }));
+        core.measure(Some(Cycle { range, is_vague: false }), Some(Multiples { least: ratio, most: ratio }));
     }
 
     /// How long a cycle is at `ratio` by what was learned: least and most.

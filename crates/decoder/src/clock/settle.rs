@@ -63,11 +63,11 @@ impl Clock {
             let cbr = self.ratio.length(interval.cbr);
             let around = core::length(cbr, [self.measured.as_ref(), None, behind.as_ref()]);
             // Longer than its cycles take by all that is known around it: the core stood still somewhere, and
-            // did not say so. CBR alone is no witness of that: it may be late, and the core slower than it
-            // says.
+            // did not say so. Only measurements on both sides bear witness of that: CBR may be late, the core
+            // slower than it says, and as fast again where it was measured.
             interval.stalls =
                 interval.measured.zip(around).is_some_and(|(own, around)| own.is_longer(around));
-            let is_witnessed = self.measured.is_some() || behind.is_some();
+            let is_witnessed = self.measured.is_some() && behind.is_some();
             let own = interval.measured.filter(|_| !(interval.stalls && is_witnessed));
             let measured = [self.measured.as_ref(), own.as_ref(), behind.as_ref()];
             let cycle = core::length(cbr, measured);

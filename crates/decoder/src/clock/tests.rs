@@ -115,7 +115,7 @@ fn time_that_cycles_do_not_account_for_is_anywhere_in_its_interval() {
     mtc(&mut clock, 3);
     clock.finish(None);
     let (lo, _, hi) = range(clock.times().at(slot));
-    assert!((1_001_096..=1_001_100).contains(&lo) && (1_001_850..=1_001_858).contains(&hi), "{lo} {hi}");
+    assert!((1_001_090..=1_001_100).contains(&lo) && (1_001_850..=1_001_860).contains(&hi), "{lo} {hi}");
 }
 
 #[test]
@@ -329,7 +329,8 @@ fn a_tsc_older_than_64_core_cycles_is_a_contradiction_that_widens() {
     let mut clock = clock(true);
     let time = slot_behind_a_tsc(&mut clock, 200, false);
     assert!(time.lo.0 <= 1_001_550 && 1_001_550 <= time.hi.0, "{time:?}");
-    assert_eq!(clock.errors, 2); // of the intervals on both sides
+    // One of the intervals on both sides, as nothing says yet how fast the core is.
+    assert_eq!(clock.errors, 1);
 }
 
 #[test]
@@ -475,4 +476,27 @@ fn what_a_ratio_means_is_learned_from_what_was_measured() {
     let (time, start) = behind_periods_without_ratio(3);
     let truth = start + 500;
     assert!(time.lo.0 <= truth && truth <= time.hi.0 && time.hi.since(time.lo) < 30, "{truth}: {time:?}");
+}
+
+/// The core runs slower than CBR says up to the first MTC packet, and as CBR says from the second on: how fast
+/// it is between the two, neither tells.
+#[test]
+fn a_first_interval_that_measures_nothing_can_refute_cbr() {
+    let mut clock = clock(true);
+    clock.cyc(800); // in 990 ticks; CBR says 667
+    clock.mtc(mtc(1));
+    clock.cyc(500);
+    clock.discontinuity();
+    let slot = clock.slot(0);
+    clock.cyc(300);
+    clock.mtc(mtc(2));
+    for period in 3..6 {
+        clock.cyc(1200);
+        clock.mtc(mtc(period));
+    }
+    clock.finish(None);
+    let (lo, _, hi) = range(clock.times().at(slot));
+    // The 300 cycles up to the next MTC packet take 371 ticks if the core is as slow as before, 250 if it is as
+    // fast as after them, and 125 if it slept before and CBR was late.
+    assert!((1_001_620..=1_001_629).contains(&lo) && (1_001_875..=1_001_885).contains(&hi), "{lo} {hi}");
 }
