@@ -120,6 +120,27 @@ impl<'a> Owner<'a> {
         next.filter(|run| !run.doubtful).map_or(Running::UNKNOWN, Running::from)
     }
 
+    /// The thread in whose kernel code the trace is at a time that is at least `lo`.
+    ///
+    /// The kernel writes its switch records inside of what it traces: a thread's trace goes on after its
+    /// switch-out record, and the next one's begins before its switch-in record. Between the two records the
+    /// nearer one tells.
+    ///
+    /// ```text
+    ///   trace of A -----------|      |----------- trace of B
+    ///              A out ^                ^ B in
+    /// ```
+    #[must_use]
+    pub fn in_kernel_at(&self, lo: Ns) -> Running {
+        let next = self.at(lo);
+        let Self::Cpu { schedule, runs, .. } = self else { return next };
+        let left = runs.partition_point(|run| run.to <= lo).checked_sub(1).map(|last| &runs[last]);
+        match left.filter(|run| is_traced(schedule, run) && !run.doubtful) {
+            Some(last) if lo < next.from && lo.since(last.to) < next.from.since(lo) => last.into(),
+            _ => next,
+        }
+    }
+
     /// The traced threads that may have run between `from` and `to`, where switch records were lost.
     pub fn doubtful(&self, from: Ns, to: Ns) -> impl Iterator<Item = Running> + '_ {
         let (schedule, runs) = match self {

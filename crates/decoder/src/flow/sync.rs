@@ -81,6 +81,10 @@ impl Flow<'_> {
             return self.arrive(step, ip, true);
         }
         self.attribute();
+        if ip.is_kernel() && self.context.has_times() {
+            self.running = self.owner.in_kernel_at(self.clock.now_lo());
+            self.walk.space = self.space_of(self.running);
+        }
         if self.guest {
             return self.enter_guest(step);
         }
