@@ -52,7 +52,7 @@ pub(crate) struct Block {
     pub(crate) terminator: Terminator,
     /// The block at the branch's target, once followed.
     pub(crate) taken: BlockId,
-    /// The block behind the last instruction, once followed.
+    /// The block after the last instruction, once followed.
     pub(crate) next: BlockId,
 }
 

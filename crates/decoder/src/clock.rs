@@ -5,7 +5,7 @@
 //! anchors around bound ([`core`]). From both follow the bounds and the estimate of what lies between the
 //! anchors ([`interval`]), once what follows is known ([`settle`]).
 //!
-//! So a flow packet's time is known only behind the anchor that follows it: until then it is a *slot*, and
+//! So a flow packet's time is known only after the anchor that follows it: until then it is a *slot*, and
 //! events refer to slots. With CYC it takes one interval more, because a change of the core's frequency may
 //! show only there.
 //!
@@ -44,7 +44,7 @@ pub(crate) use times::Times;
 pub(crate) struct Slot(pub(crate) u32);
 
 impl Slot {
-    /// The one behind it, which may not be there yet; at the latest the end of the segment is one.
+    /// The one after it, which may not be there yet; at the latest the end of the segment is one.
     #[inline]
     pub(crate) fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -79,13 +79,13 @@ pub(crate) struct Clock {
     recorded: Option<(Ns, Ns)>,
     /// No TSC is before this: such a packet is damage, or of a virtual machine's clock.
     earliest: Tsc,
-    /// No TSC is behind this: such a packet is damage.
+    /// No TSC is after this: such a packet is damage.
     latest: Tsc,
 
     anchor: Option<Anchor>,
-    /// The last TSC packet, and the first slot behind it.
+    /// The last TSC packet, and the first slot after it.
     packet: Option<(Tsc, Slot)>,
-    /// The TSC packet that a TMA behind it refers to.
+    /// The TSC packet that a TMA after it refers to.
     aligned: Option<Tsc>,
     since: Span,
     crystal: Crystal,
@@ -143,7 +143,7 @@ impl Clock {
     }
 
     /// The recording lasted from `start` to `end`; with room for trace from before its first record and
-    /// behind its last.
+    /// after its last.
     pub(crate) fn bound(&mut self, start: Ns, end: Ns) {
         self.recorded = Some((start, end));
         self.earliest = self.conversion.to_tsc(Ns(start.0.saturating_sub(START_ROOM_NS)));
@@ -246,7 +246,7 @@ impl Clock {
     fn most_now(&self) -> Option<u128> {
         let cycle = self.cycle.filter(|_| self.has_cyc)?;
         let anchor = self.anchor?.bounded(Some(cycle));
-        interval::behind(anchor, self.since, Some(cycle), self.unseen_cycles).hi
+        interval::after(anchor, self.since, Some(cycle), self.unseen_cycles).hi
     }
 
     /// What the length of a cycle follows from has changed.
@@ -335,7 +335,7 @@ impl Clock {
         let backwards = self.packet.is_some_and(|(before, _)| tsc < before);
         self.aligned = None;
         if tsc < self.earliest || tsc > self.latest || backwards {
-            // Behind damage any bytes may look like a TSC: nothing after it could have a time. And KVM lets a
+            // After damage any bytes may look like a TSC: nothing after it could have a time. And KVM lets a
             // guest that runs while tracing is on tell the guest's TSC.
             self.errors += 1;
             return self.discontinuity();
@@ -422,7 +422,7 @@ impl Clock {
             return false;
         };
         let awake = Span { doubt: Doubt { breaks: 0, ..self.since.doubt }, ..self.since };
-        let by_cycles = interval::behind(anchor.bounded(Some(cycle)), awake, Some(cycle), self.unseen_cycles);
+        let by_cycles = interval::after(anchor.bounded(Some(cycle)), awake, Some(cycle), self.unseen_cycles);
         let (lo, Some(hi)) = (by_cycles.lo, by_cycles.hi) else { return false };
         lo <= on_time.hi && on_time.lo <= hi && hi - lo < late.hi - on_time.hi
     }
@@ -435,7 +435,7 @@ impl Clock {
             return self.bind_to_recording();
         };
         let cycle = self.cycle.filter(|_| self.has_cyc);
-        self.timeline.close(Rule::Behind { anchor, cycle, end });
+        self.timeline.close(Rule::After { anchor, cycle, end });
         self.timeline.settle();
     }
 

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A compressed return to a call of the same effect is part of it, and so is one to a call before it, but
-//! that is its last branch, with [`End::Return`], as only the stack knows where it goes: [`Behind`] that
+//! that is its last branch, with [`End::Return`], as only the stack knows where it goes: [`ReturnSite`] that
 //! call.
 //!
 //! The memo never changes what is decoded: an effect follows from code and packet alone.
@@ -56,8 +56,8 @@ pub(crate) struct Edge {
     /// The function that it left is asked about, and the one that it reached.
     pub(crate) from_asked: bool,
     pub(crate) to_asked: bool,
-    /// It is behind the effect's first bit.
-    pub(crate) is_behind_first: bool,
+    /// It is after the effect's first bit.
+    pub(crate) is_after_first: bool,
     /// No other one of the same effect follows.
     pub(crate) is_last: bool,
 }
@@ -98,7 +98,7 @@ pub(crate) enum Role {
 pub(crate) enum End {
     /// The packet is used up.
     Used,
-    /// At an indirect branch: the bits that are left belong to what is behind its TIP.
+    /// At an indirect branch: the bits that are left belong to what is after its TIP.
     Indirect,
     /// With a compressed return to a call before this effect, of user code, and of the kernel's.
     Return,
@@ -128,7 +128,7 @@ pub(crate) struct Failure {
 /// What a packet does at a block.  It is small, because memory is most of what looking one up costs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effect {
-    /// Where execution is behind it; with a return that the stack knows, the block that returned.
+    /// Where execution is after it; with a return that the stack knows, the block that returned.
     pub(crate) next: BlockId,
     /// Instructions passed.
     pub(crate) work: u32,
@@ -179,7 +179,7 @@ impl Effect {
 
 /// Where a call returns to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Behind {
+pub(crate) struct ReturnSite {
     pub(crate) to: Target,
     pub(crate) block: BlockId,
     side: Side,
@@ -197,7 +197,7 @@ pub(crate) enum Side {
     Kernel,
 }
 
-impl Behind {
+impl ReturnSite {
     const UNKNOWN: Self = Self {
         to: Target { ip: Avma(0), function: FunctionId::UNKNOWN, at_entry: false },
         block: BlockId::NONE,
@@ -222,7 +222,7 @@ pub(crate) struct Effects {
     transfers: Vec<Transfer>,
     failures: Vec<Failure>,
     /// By call.
-    behind: Vec<Behind>,
+    return_sites: Vec<ReturnSite>,
     memo: Memo,
     /// Room for the calls of one that is being worked out.
     open: Vec<BlockId>,
@@ -253,7 +253,7 @@ impl Effects {
             calls: Vec::with_capacity(first_edges),
             transfers: Vec::with_capacity(first_edges),
             failures: vec![],
-            behind: Vec::with_capacity(FIRST_BLOCKS),
+            return_sites: Vec::with_capacity(FIRST_BLOCKS),
             memo: Memo::new(entries),
             open: vec![],
             enough_edges: entries.min(EDGES_MIN),
@@ -264,12 +264,12 @@ impl Effects {
 
     /// With these edges, and what calls return to, by call.
     #[cfg(test)]
-    pub(crate) fn of(edges: Vec<Edge>, behind: &[Reached]) -> Self {
-        let behind = behind.iter().map(|&Reached { address: ip, is_asked }| {
-            let to = Target { ip, ..Behind::UNKNOWN.to };
-            Behind { to, block: BlockId(0), is_asked, ..Behind::UNKNOWN }
+    pub(crate) fn of(edges: Vec<Edge>, sites: &[Reached]) -> Self {
+        let sites = sites.iter().map(|&Reached { address: ip, is_asked }| {
+            let to = Target { ip, ..ReturnSite::UNKNOWN.to };
+            ReturnSite { to, block: BlockId(0), is_asked, ..ReturnSite::UNKNOWN }
         });
-        Self { edges, behind: behind.collect(), ..Self::new(2) }
+        Self { edges, return_sites: sites.collect(), ..Self::new(2) }
     }
 
     /// What is remembered of it.
@@ -289,7 +289,7 @@ impl Effects {
         self.lookups.set(self.lookups.get() + u64::from(count));
     }
 
-    /// The edges of an effect from its first one on, and those of others behind its last.
+    /// The edges of an effect from its first one on, and those of others after its last.
     #[inline]
     pub(crate) fn edges(&self, first: EdgeId) -> &[Edge] {
         self.edges.get(first.0 as usize..).unwrap_or_default()
@@ -303,14 +303,14 @@ impl Effects {
 
     /// Where a call returns to, once it has.
     #[inline]
-    pub(crate) fn behind(&self, call: BlockId) -> Option<&Behind> {
-        self.behind.get(call.0 as usize).filter(|behind| behind.block != BlockId::NONE)
+    pub(crate) fn return_site(&self, call: BlockId) -> Option<&ReturnSite> {
+        self.return_sites.get(call.0 as usize).filter(|site| site.block != BlockId::NONE)
     }
 
     /// The same for a return from `side`.
     #[inline]
-    pub(crate) fn behind_from(&self, side: Side, call: BlockId) -> Option<&Behind> {
-        self.behind.get(call.0 as usize).filter(|behind| behind.side == side)
+    pub(crate) fn return_site_from(&self, side: Side, call: BlockId) -> Option<&ReturnSite> {
+        self.return_sites.get(call.0 as usize).filter(|site| site.side == side)
     }
 
     /// Pushes the calls of an effect that have not returned: mostly one, if any.
@@ -343,10 +343,10 @@ impl Effects {
             let Some(EdgeId(first)) = edge.some() else { return edge };
             let kept = EdgeId(edges.len() as u32);
             let first = first as usize;
-            let behind = old_edges[first..].iter().position(|edge| edge.is_last).unwrap_or_default();
-            edges.extend_from_slice(&old_edges[first..=first + behind]);
-            calls.extend_from_slice(&old_calls[first..=first + behind]);
-            transfers.extend_from_slice(&old_transfers[first..=first + behind]);
+            let others = old_edges[first..].iter().position(|edge| edge.is_last).unwrap_or_default();
+            edges.extend_from_slice(&old_edges[first..=first + others]);
+            calls.extend_from_slice(&old_calls[first..=first + others]);
+            transfers.extend_from_slice(&old_transfers[first..=first + others]);
             kept
         };
         for effect in memo.effects() {
@@ -364,7 +364,7 @@ impl Effects {
     pub(crate) fn is_full(&self) -> bool {
         let edges =
             size_of_val(&self.edges[..]) + size_of_val(&self.calls[..]) + size_of_val(&self.transfers[..]);
-        edges + size_of_val(&self.failures[..]) + size_of_val(&self.behind[..]) > MAX_BYTES
+        edges + size_of_val(&self.failures[..]) + size_of_val(&self.return_sites[..]) > MAX_BYTES
     }
 
     /// Forgets all effects, but not how often the memo helped.
@@ -373,7 +373,7 @@ impl Effects {
         self.calls.clear();
         self.transfers.clear();
         self.failures.clear();
-        self.behind.clear();
+        self.return_sites.clear();
         self.memo.clear();
     }
 }
@@ -423,14 +423,14 @@ impl<'a> Program<'a> {
     }
 
     /// Finds where `call` returns to from its own side, which is that of what runs.
-    pub(crate) fn behind(self, call: BlockId, side: Side) -> Result<Behind, NoCode> {
-        let block = self.graph.behind_call(self.context, self.space, call)?;
+    pub(crate) fn return_site(self, call: BlockId, side: Side) -> Result<ReturnSite, NoCode> {
+        let block = self.graph.return_site(self.context, self.space, call)?;
         let to = self.graph.block(block).start;
-        let behind = Behind { to, block, side, is_asked: self.context.is_asked(to.function) };
-        let all = &mut self.effects.behind;
+        let site = ReturnSite { to, block, side, is_asked: self.context.is_asked(to.function) };
+        let all = &mut self.effects.return_sites;
         let index = call.0 as usize;
-        all.resize(all.len().max(index + 1), Behind::UNKNOWN);
-        all[index] = behind;
-        Ok(behind)
+        all.resize(all.len().max(index + 1), ReturnSite::UNKNOWN);
+        all[index] = site;
+        Ok(site)
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Each line of the table is what those models have; a model that is not listed is taken to follow the SDM.
 //! What can be told from the packets themselves needs no switch (files need not say which CPU they are of):
-//! SKD010 (FUP may be missing behind OVF: the next address will do), APL11 (OVF may be followed by TIP.PGD:
+//! SKD010 (FUP may be missing after OVF: the next address will do), APL11 (OVF may be followed by TIP.PGD:
 //! tracing is off), SKL014 (TIP.PGD of a direct branch out of the IP filter may have no address: the filter's
 //! ranges tell which branch it was), BDM70 (SKD024, SKL021, KBL021: PSB+ may have a FUP though tracing is
 //! off: TIP.PGE follows) and APL12 (OVF may be followed by a FUP though tracing is off: TIP.PGE, TraceStop or
@@ -15,7 +15,7 @@ use model::CpuModel;
 /// The errata of one processor that change how its trace is decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Errata {
-    /// BDM64: an abort right behind a branch may come with a wrong target of that branch.
+    /// BDM64: an abort right after a branch may come with a wrong target of that branch.
     pub(crate) bdm64: bool,
     /// SKD007 (SKL049, KBL041): OVF may replace all bytes of a CYC but the first.
     pub(crate) skd007: bool,

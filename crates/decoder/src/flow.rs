@@ -78,7 +78,7 @@ struct Flow<'a> {
     segment: &'a Segment<'a>,
     reader: Reader<'a>,
     next_truncation: usize,
-    /// Behind this offset nothing is read but the next segment's PSB+.
+    /// After this offset nothing is read but the next segment's PSB+.
     stop: AuxOffset,
     /// Reading went on at the end already.
     sought_end: bool,
@@ -170,7 +170,7 @@ impl<'a> Flow<'a> {
             guest: false,
             stay: None,
             errata,
-            last: LastFlow { slot: start_slot, open_tnt: false, behind_tnt: false, tnt_lo: start_slot },
+            last: LastFlow { slot: start_slot, open_tnt: false, after_tnt: false, tnt_lo: start_slot },
             psb: None,
             psb_step: None,
             doubted: Ns(0),
@@ -285,7 +285,7 @@ impl<'a> Flow<'a> {
                     self.psb_step = Some(self.step_to(slot, at));
                 }
                 self.clock.packet(&packet, self.psb.is_some());
-                self.last.behind_tnt = false;
+                self.last.after_tnt = false;
                 self.forced_out();
                 self.resolved();
             }
@@ -314,9 +314,9 @@ impl<'a> Flow<'a> {
     /// TNT's last bit is among its branches.
     #[inline]
     fn step_to(&mut self, slot: Slot, at: AuxOffset) -> Step {
-        let LastFlow { slot: last, behind_tnt, tnt_lo, .. } = self.last;
-        self.last = LastFlow { slot, open_tnt: false, behind_tnt: false, tnt_lo };
-        let lo = if behind_tnt { tnt_lo } else { last };
+        let LastFlow { slot: last, after_tnt, tnt_lo, .. } = self.last;
+        self.last = LastFlow { slot, open_tnt: false, after_tnt: false, tnt_lo };
+        let lo = if after_tnt { tnt_lo } else { last };
         Step { lo, own: slot, slot, at }
     }
 
@@ -340,7 +340,7 @@ impl<'a> Flow<'a> {
     #[inline]
     fn cyc(&mut self, cycles: u64) {
         self.clock.cyc(cycles);
-        self.last.behind_tnt = false;
+        self.last.after_tnt = false;
         self.forced_out();
     }
 
@@ -349,7 +349,7 @@ impl<'a> Flow<'a> {
             self.clock.slot(self.walk.work); // MTC forces TNT out: its branches happened before
         }
         self.clock.mtc(ctc);
-        self.last.behind_tnt = false;
+        self.last.after_tnt = false;
         self.forced_out();
         self.resolved();
     }
@@ -358,7 +358,7 @@ impl<'a> Flow<'a> {
         let recording_end = self.context.recording.time_span.map(|(_, last)| last);
         self.lost_at_the_end();
         self.end_stay(self.reader.offset().min(self.segment.end));
-        // Any time may pass behind the last packet before what it stands for is over.
+        // Any time may pass after the last packet before what it stands for is over.
         self.clock.discontinuity();
         self.clock.slot(self.walk.work);
         self.clock.finish(recording_end);

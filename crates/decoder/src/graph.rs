@@ -78,7 +78,7 @@ impl BlockGraph {
         Ok(id)
     }
 
-    /// The block behind `from`'s last instruction.
+    /// The block after `from`'s last instruction.
     #[inline]
     pub(crate) fn next(
         &mut self,
@@ -96,13 +96,13 @@ impl BlockGraph {
         Ok(id)
     }
 
-    /// The address behind the call that ends `call`.
+    /// The address after the call that ends `call`.
     pub(crate) fn return_address(&self, call: BlockId) -> Avma {
         self.block(call).last.next_ip()
     }
 
-    /// The block behind the call that ends `call`, which may have been made in another address space.
-    pub(crate) fn behind_call(
+    /// The block after the call that ends `call`, which may have been made in another address space.
+    pub(crate) fn return_site(
         &mut self,
         context: &Context<'_>,
         space: SpaceId,

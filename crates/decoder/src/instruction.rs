@@ -83,7 +83,7 @@ pub(crate) fn terminator_of(instruction: &Instruction) -> Option<Terminator> {
         FlowControl::IndirectBranch if instruction.is_jmp_near_indirect() => Terminator::IndirectJump,
         FlowControl::IndirectCall if instruction.is_call_near_indirect() => Terminator::IndirectCall,
         FlowControl::Return if is_near_return(instruction.code()) => Terminator::Return,
-        // XBEGIN continues behind itself; an abort is an asynchronous event (MODE.TSX, FUP, TIP).
+        // XBEGIN continues after itself; an abort is an asynchronous event (MODE.TSX, FUP, TIP).
         FlowControl::XbeginXabortXend => return None,
         // To their own code they fall through: a VM exit is an asynchronous event.
         FlowControl::Call if is_hypercall(instruction.code()) => return None,

@@ -62,7 +62,7 @@ pub(crate) struct Timed<'a> {
 
 /// Segments that must be merged by time.
 enum Group<'a> {
-    /// All of these streams, cut behind so many bytes.
+    /// All of these streams, cut after so many bytes.
     Whole(Vec<(Stream<'a>, u64)>),
     Part(Vec<Timed<'a>>),
 }
@@ -222,7 +222,7 @@ impl Join<'_> {
     }
 }
 
-/// Behind all buffers, in the order of their starts.
+/// After all buffers, in the order of their starts.
 fn wait(waiting: &mut Waiting, stays: impl Iterator<Item = (u64, Stretch)>) {
     waiting.extend(stays.map(|(number, mut stay)| {
         stay.keep_forward();

@@ -62,7 +62,7 @@ pub struct DecodeOptions {
     pub workers: usize,
     /// Emit every taken branch, not only calls, returns and jumps from one function to another.
     pub all_branches: bool,
-    /// Segments are cut at the first PSB behind this many bytes.
+    /// Segments are cut at the first PSB after this many bytes.
     pub segment_bytes: u64,
     /// Only this; `None`: all of the recording.
     pub part: Option<Part>,
@@ -157,7 +157,7 @@ impl<'a> Context<'a> {
         self.asks_about.is_none_or(|asked| asked.contains(function))
     }
 
-    /// A thread's trace does not go on behind this: the recording ends, or it has left or died.
+    /// A thread's trace does not go on after this: the recording ends, or it has left or died.
     #[must_use]
     pub fn last_of(&self, who: Running) -> Ns {
         let end = self.recording.time_span.map_or(Ns::MAX, |(_, last)| last);

@@ -8,7 +8,7 @@ use model::{
 
 use crate::block::BlockId;
 use crate::clock::{Clock, Slot, Times};
-use crate::effects::{Behind, Edge, EdgeId, Effects, Role};
+use crate::effects::{Edge, EdgeId, Effects, ReturnSite, Role};
 use crate::owner::Running;
 use crate::prune::Pruner;
 use crate::record::{Edges, Record, What};
@@ -19,8 +19,8 @@ use crate::walk::Step;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Moment {
     At(Slot),
-    /// Soon after the packet, in any case before the one behind it.
-    Behind(Slot),
+    /// Soon after the packet, in any case before the one after it.
+    After(Slot),
     Exactly(Ns),
     /// The earlier of the two.
     NotAfter(Slot, Ns),
@@ -187,7 +187,7 @@ impl Output {
             stretch.events.reserve(count.saturating_sub(stretch.events.len()));
             let kept = self.kept.get(*first..end).unwrap_or_default();
             stretch.in_order = self.events(&mut times, effects, kept, &mut stretch.events);
-            stretch.bound_from_behind(&self.psb_ends);
+            stretch.bound_from_after(&self.psb_ends);
         }
         self.kept.clear();
         self.others.clear();
@@ -220,14 +220,14 @@ impl Output {
     ) -> bool {
         let is_pruned = self.pruner.is_some();
         let (mut in_order, mut last, mut count) = (true, EventTime::default(), 0);
-        let mut is_behind = |time: EventTime| {
+        let mut is_after = |time: EventTime| {
             let last = std::mem::replace(&mut last, time);
             last.lo <= time.lo && last.point <= time.point && last.hi <= time.hi
         };
         for record in records {
             if record.what == What::Other {
                 let event = self.other(times, record);
-                in_order &= is_behind(event.time()) && matches!(event, TraceEvent::Branch(_));
+                in_order &= is_after(event.time()) && matches!(event, TraceEvent::Branch(_));
                 *place(events, count) = event;
                 count += 1;
                 continue;
@@ -235,10 +235,10 @@ impl Output {
             let EdgeId(mut id) = record.edge;
             loop {
                 let (edge, transfer) = effects.edge(EdgeId(id));
-                let behind = match edge.role {
-                    Role::ReturnToStack => match effects.behind(record.call) {
+                let site = match edge.role {
+                    Role::ReturnToStack => match effects.return_site(record.call) {
                         None => break, // it has not returned
-                        behind => behind,
+                        site => site,
                     },
                     _ => None,
                 };
@@ -247,8 +247,8 @@ impl Output {
                     *event = NOTHING;
                 }
                 if let TraceEvent::Branch(event) = event {
-                    branch(times, record, (edge, transfer, behind), event);
-                    in_order &= is_behind(event.time);
+                    branch(times, record, (edge, transfer, site), event);
+                    in_order &= is_after(event.time);
                 }
                 count += 1;
                 if edge.is_last || is_pruned {
@@ -275,7 +275,7 @@ impl Output {
     }
 }
 
-/// The place of the event with this number, behind all that come before.
+/// The place of the event with this number, after all that come before.
 #[inline(always)]
 fn place(events: &mut Vec<TraceEvent>, number: usize) -> &mut TraceEvent {
     if number == events.len() {
@@ -289,14 +289,14 @@ fn place(events: &mut Vec<TraceEvent>, number: usize) -> &mut TraceEvent {
 fn branch(
     times: &mut Times<'_>,
     record: &Record,
-    (edge, transfer, behind): (&Edge, &Transfer, Option<&Behind>),
+    (edge, transfer, site): (&Edge, &Transfer, Option<&ReturnSite>),
     event: &mut BranchEvent,
 ) {
     event.transfer = *transfer;
-    if let (Some(behind), Transfer::Branch { to, .. }) = (behind, &mut event.transfer) {
-        *to = behind.to;
+    if let (Some(site), Transfer::Branch { to, .. }) = (site, &mut event.transfer) {
+        *to = site.to;
     }
-    let is_next = edge.is_behind_first && record.what == What::Tnt;
+    let is_next = edge.is_after_first && record.what == What::Tnt;
     let slot = if is_next { record.slot.next() } else { record.slot };
     event.at = record.at;
     event.time = times.between(record.lo, slot, record.work.wrapping_add(edge.work));
@@ -325,7 +325,7 @@ fn gap(
 fn moment(times: &mut Times<'_>, moment: Moment) -> EventTime {
     match moment {
         Moment::At(slot) => times.at(slot),
-        Moment::Behind(slot) => {
+        Moment::After(slot) => {
             let time = times.at(slot);
             EventTime { hi: times.at(slot.next()).hi.max(time.hi), ..time }
         }

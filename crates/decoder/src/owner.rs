@@ -185,7 +185,7 @@ impl<'a> Owner<'a> {
         parts
     }
 
-    /// The traced threads that came to the CPU behind `after` and left it before `until`.
+    /// The traced threads that came to the CPU after `after` and left it before `until`.
     pub fn between(&self, after: Ns, until: Ns) -> impl Iterator<Item = Running> + '_ {
         let (schedule, runs) = match self {
             Self::Thread(_) => (None, &[][..]),

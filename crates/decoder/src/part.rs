@@ -35,7 +35,7 @@ pub struct Part {
 /// What is decoded around a time: what happened before may tell what it means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Around {
-    /// From the PSB before the last one before it, to the first one behind it.
+    /// From the PSB before the last one before it, to the first one after it.
     Psbs,
     /// The segments that have it, and so many more on either side.
     Segments(usize),
@@ -106,11 +106,11 @@ impl Part {
         part
     }
 
-    /// Which of the stretches that start at `starts` have the time, with so many before and behind.
-    fn range(&self, starts: &[Ns], before: usize, behind: usize) -> Range<usize> {
+    /// Which of the stretches that start at `starts` have the time, with so many before and after.
+    fn range(&self, starts: &[Ns], before: usize, after: usize) -> Range<usize> {
         let is_before = |start: &Ns| start.0.saturating_add(LAG_NS) < self.from.0;
         let first = starts.partition_point(is_before).saturating_sub(1 + before);
-        first..starts.partition_point(|start| *start <= self.to).saturating_add(behind)
+        first..starts.partition_point(|start| *start <= self.to).saturating_add(after)
     }
 
     /// From PSB to PSB what has the time, and one PSB before.

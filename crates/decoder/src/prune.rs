@@ -19,7 +19,7 @@
 use model::Avma;
 
 use crate::block::BlockId;
-use crate::effects::{Behind, Edge, EdgeId, Effects, Reached, Role};
+use crate::effects::{Edge, EdgeId, Effects, Reached, ReturnSite, Role};
 use crate::record::Record;
 
 /// A call that is open and kept.
@@ -140,8 +140,8 @@ impl Pruner {
             }
             Role::Return | Role::ReturnToStack => {
                 if edge.role == Role::ReturnToStack {
-                    let Some(behind) = effects.behind(call).map(Behind::reached) else { return };
-                    to = behind;
+                    let Some(site) = effects.return_site(call).map(ReturnSite::reached) else { return };
+                    to = site;
                 }
                 let returns_here = |call: &Record| {
                     effects.edges(call.edge).first().is_some_and(|call| call.to == to.address)
@@ -309,7 +309,7 @@ mod tests {
                     from: BlockId(from),
                     from_asked,
                     to_asked,
-                    is_behind_first: false,
+                    is_after_first: false,
                     is_last: false,
                 });
             }
@@ -408,7 +408,7 @@ mod tests {
                 if script.ends_with(' ') {
                     script += word;
                 }
-                // Behind a compressed return the stack says where the effect goes on; `|` is none.
+                // After a compressed return the stack says where the effect goes on; `|` is none.
                 may_join = !matches!(word, "-" | "." | "!" | "?" | "|");
             }
             kept(&script);

@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The bytes from here on that lie in one piece as they are.  A packet that starts before `end` has
-    /// [`MAX_PACKET_LEN`] of them from its start on, and one that starts behind it has not.
+    /// [`MAX_PACKET_LEN`] of them from its start on, and one that starts after it has not.
     pub(crate) fn run(&self, end: AuxOffset) -> &'a [u8] {
         let is_plain = matches!(self.block, Context::Flow) && !self.skd007;
         let starts = usize::try_from(end.0.saturating_sub(self.offset().0)).unwrap_or(usize::MAX);
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
             self.decode_stitched(rest)
         };
         match decoded {
-            // A CYC of two bytes whose second, with the byte behind it, is an OVF: two CYC in a row would be
+            // A CYC of two bytes whose second, with the byte after it, is an OVF: two CYC in a row would be
             // full ones.
             Ok((Packet::Cyc(_), 2)) if self.skd007 && rest.get(1..3) == Some(&[0x02, 0xf3]) => {
                 self.skip(1);
@@ -108,14 +108,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Decodes a packet near the end of a piece, with the bytes of the pieces behind it.
+    /// Decodes a packet near the end of a piece, with the bytes of the pieces after it.
     #[cold]
     fn decode_stitched(&self, rest: &[u8]) -> Result<(Packet, usize), PacketError> {
         let (window, len) = self.window(rest);
         packet::decode(&window[..len.min(MAX_PACKET_LEN)], self.block)
     }
 
-    /// The stream is cut inside of the next packet at `end`: what stands behind that is of another one,
+    /// The stream is cut inside of the next packet at `end`: what stands after that is of another one,
     /// whatever both together look like.
     pub(crate) fn is_cut_at(&self, end: AuxOffset) -> bool {
         let (window, len) = self.window(self.bytes.get(self.at..).unwrap_or_default());
@@ -124,7 +124,7 @@ impl<'a> Reader<'a> {
         cut.is_some_and(|bytes| packet::decode(bytes, self.block) == Err(PacketError::Truncated))
     }
 
-    /// `rest` and what follows it in the pieces behind this one, up to a hole: the first bytes, and how many.
+    /// `rest` and what follows it in the pieces after this one, up to a hole: the first bytes, and how many.
     fn window(&self, rest: &[u8]) -> ([u8; WINDOW], usize) {
         let mut window = [0; WINDOW];
         let mut len = 0;
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Moves on to `offset`, or to the first byte behind it.
+    /// Moves on to `offset`, or to the first byte after it.
     pub(crate) fn seek(&mut self, offset: AuxOffset) {
         self.block = Context::Flow;
         loop {
@@ -189,7 +189,7 @@ impl<'a> Reader<'a> {
         self.next().map(|item| matches!(item, Item::Packet(_, Packet::Psb)))
     }
 
-    /// Moves to the first PSB behind the next byte; to the end of the stream if there is none.
+    /// Moves to the first PSB after the next byte; to the end of the stream if there is none.
     pub(crate) fn resync(&mut self) {
         self.skip(1);
         self.resync_here();

@@ -19,9 +19,9 @@ pub(crate) struct Record {
     /// The call that an effect's last branch returned to, if only the stack knows that; none: it has not
     /// returned.
     pub(crate) call: BlockId,
-    /// It happened behind the packet of this slot
+    /// It happened after the packet of this slot
     pub(crate) lo: Slot,
-    /// and not behind that one's; the same slot twice if it is that packet's own.
+    /// and not after that one's; the same slot twice if it is that packet's own.
     pub(crate) slot: Slot,
     /// Instructions passed.
     pub(crate) work: u32,
@@ -32,7 +32,7 @@ pub(crate) struct Record {
 pub(crate) enum What {
     /// The branches of an effect.
     Effect,
-    /// ... with the first bit of a TNT packet: those behind it are of the next slot.
+    /// ... with the first bit of a TNT packet: those after it are of the next slot.
     Tnt,
     /// Something else, whose number is in the place of the edge's.
     Other,

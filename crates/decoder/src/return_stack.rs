@@ -1,4 +1,4 @@
-//! The stack of calls behind compressed returns (SDM "Indirect Transfer Compression for Returns").
+//! The stack of calls after compressed returns (SDM "Indirect Transfer Compression for Returns").
 
 use crate::block::BlockId;
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   stream   |---------------------------------------------------|
-//!   looked at              3   4 5  2            1                   the first PSB behind each place
+//!   looked at              3   4 5  2            1                   the first PSB after each place
 //!   the time                     ^
 //! ```
 //! Where damage makes times go back the place may be a wrong one; who decodes it finds out.
@@ -22,12 +22,12 @@ const NEAR_BYTES: u64 = 1 << 16;
 pub(crate) struct Sought<T> {
     /// The instant.
     pub(crate) time: Ns,
-    /// The first PSB with a time at or behind a place, and before another one.
+    /// The first PSB with a time at or after a place, and before another one.
     pub(crate) first_psb: T,
 }
 
 impl<T: FnMut(AuxOffset, AuxOffset) -> Option<Ns>> Sought<T> {
-    /// A part of `stream` in which the instant is: the first PSB behind its begin is before it, that behind
+    /// A part of `stream` in which the instant is: the first PSB after its begin is before it, that after
     /// its end is not, as far as the stream has such.
     pub(crate) fn within(mut self, stream: Range<AuxOffset>) -> Range<AuxOffset> {
         let Range { start: mut low, end: mut high } = stream;
@@ -64,13 +64,13 @@ pub(crate) fn stretch(
     start..cut(end).unwrap_or(stream.end)
 }
 
-/// From the first byte to behind the last.
+/// From the first byte to after the last.
 pub(crate) fn extent(pieces: &[AuxPiece<'_>]) -> Option<Range<AuxOffset>> {
     let (first, last) = (pieces.first()?, pieces.last()?);
     Some(first.offset..last.offset.plus(last.bytes.len() as u64))
 }
 
-/// The first PSB at or behind `from`, and before `until`.
+/// The first PSB at or after `from`, and before `until`.
 fn first_psb(pieces: &[AuxPiece<'_>], from: AuxOffset, until: AuxOffset) -> Option<AuxOffset> {
     let found = |piece: AuxPiece<'_>| Some(piece.offset.plus(packet::find_psb(piece.bytes, 0)? as u64));
     clip(pieces, from, until).into_iter().find_map(found)

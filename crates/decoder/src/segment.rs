@@ -19,15 +19,15 @@ pub struct Segment<'a> {
     pub first: bool,
     /// The last of its stream.
     pub last: bool,
-    /// Offsets behind which the kernel lost data, ascending.
+    /// Offsets after which the kernel lost data, ascending.
     pub truncations: Vec<AuxOffset>,
     /// The first such offset after the end.
-    pub lost_behind: Option<AuxOffset>,
-    /// Behind the end so many bytes are missing: the kernel's records have them.
+    pub lost_after: Option<AuxOffset>,
+    /// After the end so many bytes are missing: the kernel's records have them.
     pub missing: u64,
 }
 
-/// What is read behind the segment: the next one's PSB+, and on for the clock until it has measured how long
+/// What is read after the segment: the next one's PSB+, and on for the clock until it has measured how long
 /// a cycle is there.
 const AHEAD: u64 = 1 << 16;
 
@@ -52,7 +52,7 @@ impl<'a> Segment<'a> {
     pub(crate) fn between(self, from: AuxOffset, to: AuxOffset) -> Self {
         let (starts_it, ends_it) = (from == self.start(), to == self.end);
         let is_in = |at: &AuxOffset| (*at > from || (*at == from && starts_it)) && *at <= to;
-        let lost_behind = self.truncations.iter().copied().chain(self.lost_behind).find(|at| *at > to);
+        let lost_after = self.truncations.iter().copied().chain(self.lost_after).find(|at| *at > to);
         Self {
             buffer: self.buffer,
             pieces: clip(&self.pieces, from, to.plus(AHEAD)),
@@ -60,7 +60,7 @@ impl<'a> Segment<'a> {
             first: self.first && starts_it,
             last: self.last && ends_it,
             truncations: self.truncations.into_iter().filter(is_in).collect(),
-            lost_behind,
+            lost_after,
             missing: if ends_it { self.missing } else { 0 },
         }
     }
@@ -80,9 +80,9 @@ pub(crate) struct Stream<'a> {
     extent: Range<AuxOffset>,
     /// What of it is decoded, from a PSB to another.
     stretch: Range<AuxOffset>,
-    /// Offsets behind which the kernel lost data, ascending.
+    /// Offsets after which the kernel lost data, ascending.
     lost: Vec<AuxOffset>,
-    /// Bytes that are missing behind it.
+    /// Bytes that are missing after it.
     missing: u64,
 }
 
@@ -95,7 +95,7 @@ impl<'a> Stream<'a> {
     ) -> Option<Self> {
         let pieces = in_order(&buffer.pieces);
         let extent = extent(&pieces)?;
-        let missing = missing_behind(buffer, extent.end);
+        let missing = missing_after(buffer, extent.end);
         let mut lost: Vec<_> = buffer.records.iter().filter(|r| r.lost_data()).map(|r| r.end()).collect();
         lost.sort_unstable();
         // A driver that finds no room for a whole region says so at each switch to the CPU until its buffer
@@ -124,13 +124,13 @@ impl<'a> Stream<'a> {
             first,
             last,
             truncations: self.lost.get(before..until).unwrap_or_default().to_vec(),
-            lost_behind: self.lost.get(until).copied(),
+            lost_after: self.lost.get(until).copied(),
             missing: if last { self.missing } else { 0 },
         }
     }
 }
 
-/// The start of `stretch`, and then the first PSB behind each `segment_bytes` in it.
+/// The start of `stretch`, and then the first PSB after each `segment_bytes` in it.
 fn cuts<'p>(
     pieces: &'p [AuxPiece<'_>],
     stretch: Range<AuxOffset>,
@@ -154,7 +154,7 @@ fn whole_psb(pieces: &[AuxPiece<'_>], within: Range<AuxOffset>) -> Option<AuxOff
 
 /// Bytes that the kernel has recorded, and a cut file does not have. What a snapshot's records tell of has
 /// been overwritten.
-fn missing_behind(buffer: &AuxBuffer<'_>, end: AuxOffset) -> u64 {
+fn missing_after(buffer: &AuxBuffer<'_>, end: AuxOffset) -> u64 {
     if buffer.records.iter().any(|record| record.flags & AuxRecord::OVERWRITE != 0) {
         return 0;
     }
@@ -162,7 +162,7 @@ fn missing_behind(buffer: &AuxBuffer<'_>, end: AuxOffset) -> u64 {
     recorded.map_or(0, |recorded| recorded.0.saturating_sub(end.0))
 }
 
-/// The pieces, each behind the one before: of bytes that a damaged file has twice, the first.
+/// The pieces, each after the one before: of bytes that a damaged file has twice, the first.
 fn in_order<'a>(pieces: &[AuxPiece<'a>]) -> Vec<AuxPiece<'a>> {
     let mut end = AuxOffset(0);
     let mut ordered = Vec::with_capacity(pieces.len());

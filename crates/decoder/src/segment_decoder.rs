@@ -34,7 +34,7 @@ pub struct SegmentOutput {
 /// Decodes segments, several at once.
 ///
 /// A segment's output covers its bytes from where the PSB+ at its start says that execution is (or from the
-/// first address that is certain, with a gap before it if nothing else covers that) to where the PSB+ behind
+/// first address that is certain, with a gap before it if nothing else covers that) to where the PSB+ after
 /// its end says. It depends on nothing but the segment and the context.
 pub trait SegmentDecoder: Sync {
     /// Decodes one segment.

@@ -72,7 +72,7 @@ impl Stretch {
     ///
     /// `psb_ends`: offsets of the PSBEND packets, ascending. A segment may end at any of them, and then has
     /// no event after it: so no event before one is lowered to an event after it.
-    pub(crate) fn bound_from_behind(&mut self, psb_ends: &[AuxOffset]) {
+    pub(crate) fn bound_from_after(&mut self, psb_ends: &[AuxOffset]) {
         if self.in_order && self.events.last().is_some_and(|last| last.time().hi <= self.left) {
             return;
         }
@@ -115,7 +115,7 @@ impl Stretch {
     }
 
     /// Nor from the thread's stretch before it to this one: `last` is the last time that was given out. In
-    /// itself it goes forward: behind the first event that is late enough all are. Returns how many were not.
+    /// itself it goes forward: after the first event that is late enough all are. Returns how many were not.
     pub(crate) fn continue_from(&mut self, last: &mut EventTime) -> usize {
         let mut changed = 0;
         for event in &mut self.events {

@@ -10,7 +10,9 @@ use packet::Tnt;
 use crate::Context;
 use crate::block::{Block, BlockId, Terminator};
 use crate::clock::Slot;
-use crate::effects::{Asked, Behind, Effect, Effects, End, MAX_DIRECT, Program, Side, no_code, stopped_at};
+use crate::effects::{
+    Asked, Effect, Effects, End, MAX_DIRECT, Program, ReturnSite, Side, no_code, stopped_at,
+};
 use crate::graph::BlockGraph;
 use crate::output::{Moment, Output};
 use crate::owner::Running;
@@ -21,12 +23,12 @@ pub(crate) use trial::{Choices, Trial, TrialState};
 /// The flow packet that is being followed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    /// The last slot that what is followed now happened behind: of the flow packet before.
+    /// The last slot that what is followed now happened after: of the flow packet before.
     pub(crate) lo: Slot,
     /// The last slot that what the packet itself stands for happened not before: `slot`, unless the packet
     /// may have waited.
     pub(crate) own: Slot,
-    /// The first slot that it did not happen behind: the packet's own.
+    /// The first slot that it did not happen after: the packet's own.
     pub(crate) slot: Slot,
     /// Where it is.
     pub(crate) at: AuxOffset,
@@ -230,32 +232,32 @@ impl Walk<'_> {
             _ => None,
         };
         let call = side.and_then(|_| self.stack.pop());
-        let behind = side.zip(call).and_then(|(side, call)| self.behind(side, call));
+        let site = side.zip(call).and_then(|(side, call)| self.return_site(side, call));
         if let Some(first) = effect.edges() {
-            let call = call.filter(|_| behind.is_some()).unwrap_or(BlockId::NONE);
+            let call = call.filter(|_| site.is_some()).unwrap_or(BlockId::NONE);
             // One that does not return comes down to nothing that is quiet.
-            let quiet = if side.is_some() && behind.is_none() { 0 } else { effect.quiet };
+            let quiet = if side.is_some() && site.is_none() { 0 } else { effect.quiet };
             self.output.effect(step, begin, Edges { first, has_first_bit, quiet, call }, self.effects);
             self.effects.push_calls(&effect, &mut self.stack);
         }
-        match (side, behind) {
+        match (side, site) {
             (None, _) => Ok(()),
-            (Some(_), Some(behind)) => {
-                self.block = behind.block;
+            (Some(_), Some(site)) => {
+                self.block = site.block;
                 Ok(())
             }
             (Some(side), None) => {
-                let is_behind_first = has_first_bit && !effect.ends_with_first_bit();
-                let slot = if is_behind_first { step.slot.next() } else { step.slot };
+                let is_after_first = has_first_bit && !effect.ends_with_first_bit();
+                let slot = if is_after_first { step.slot.next() } else { step.slot };
                 self.return_astray(Step { slot, ..*step }, side, call)
             }
         }
     }
 
     /// Where `call`, from the stack, returns to, if it was made on `side`, which returns.
-    fn behind(&mut self, side: Side, call: BlockId) -> Option<Behind> {
-        if let Some(behind) = self.effects.behind_from(side, call) {
-            return Some(*behind);
+    fn return_site(&mut self, side: Side, call: BlockId) -> Option<ReturnSite> {
+        if let Some(site) = self.effects.return_site_from(side, call) {
+            return Some(*site);
         }
         let block = self.graph.block(call);
         let made_on = if block.last.next_ip().is_kernel() { Side::Kernel } else { Side::User(block.space) };
@@ -263,7 +265,7 @@ impl Walk<'_> {
             return None;
         }
         let Self { context, graph, effects, space, .. } = self;
-        Program { context, graph, effects, space: *space }.behind(call, side).ok()
+        Program { context, graph, effects, space: *space }.return_site(call, side).ok()
     }
 
     /// A compressed return that goes to no call of its side whose code there is.
@@ -323,7 +325,7 @@ impl Walk<'_> {
     ///
     /// A TNT packet's time is that of its first branch (SDM, "Cycle Packet Semantics"); simulators write the
     /// time of its last. By either, no branch is earlier than the flow packet before or later than the one
-    /// behind, and the first not later than the packet's time.
+    /// after, and the first not later than the packet's time.
     pub(crate) fn follow_tnt(&mut self, mut step: Step) -> Walked<()> {
         while !self.tnt.is_empty() {
             let effect = self.effect(self.block, Asked::bits(self.tnt));

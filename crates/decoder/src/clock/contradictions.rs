@@ -103,7 +103,7 @@ impl Readings {
         let (mut is_fresh, mut straddles) = (false, true);
         let mut period = None;
         for (at, piece) in stream.iter().enumerate() {
-            let (mut is_cut, mut straddles_behind) = (false, straddles);
+            let (mut is_cut, mut straddles_after) = (false, straddles);
             match *piece {
                 Piece::Cyc(cycles) => {
                     let length = cycles as i64 * CYCLE;
@@ -114,7 +114,7 @@ impl Readings {
                 }
                 Piece::Tsc(ticks, in_psb) => {
                     is_cut = !in_psb || !is_fresh;
-                    straddles_behind = !is_fresh;
+                    straddles_after = !is_fresh;
                     period = Some(ticks.div_euclid(1000) as u8);
                 }
                 Piece::Mtc(number) => {
@@ -127,7 +127,7 @@ impl Readings {
             if let Some(last) = last.replace(at) {
                 self.between(last, at, least - SLACK, if is_cut { FAR } else { most + SLACK });
             }
-            (least, most, is_fresh, straddles) = (0, 0, false, straddles_behind);
+            (least, most, is_fresh, straddles) = (0, 0, false, straddles_after);
         }
     }
 
@@ -299,7 +299,7 @@ proptest! {
     }
 }
 
-/// The PGE was given 1 ns, 50 ns before the MTC in front of it: what the TSC in PSB+ and that behind the PGE
+/// The PGE was given 1 ns, 50 ns before the MTC in front of it: what the TSC in PSB+ and that after the PGE
 /// leave open of each other was not looked at before the MTC was held against it.
 #[test]
 fn an_mtc_before_a_psb_contradicts_two_tsc_packets_after_it() {
@@ -322,7 +322,7 @@ fn an_mtc_before_a_psb_contradicts_two_tsc_packets_after_it() {
     assert_eq!(times(&stream).1, 1);
 }
 
-/// 1500 ticks behind the MTC that said so.
+/// 1500 ticks after the MTC that said so.
 #[test]
 fn an_mtc_that_is_said_again_too_late_is_a_counted_error() {
     use Piece::{Cyc, Mtc, Tsc};

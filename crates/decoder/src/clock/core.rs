@@ -234,20 +234,20 @@ impl Span {
 
 /// CBR is refuted by what was measured on one side of an interval alone: what the frequency was on the other
 /// side, and so here, nothing says.
-pub(super) fn is_unknown([before, own, behind]: [Option<&Measured>; 3]) -> bool {
-    let is_one_sided = own.is_none() && (before.is_none() || behind.is_none());
-    is_one_sided && [before, behind].into_iter().flatten().any(|measured| !measured.agrees)
+pub(super) fn is_unknown([before, own, after]: [Option<&Measured>; 3]) -> bool {
+    let is_one_sided = own.is_none() && (before.is_none() || after.is_none());
+    is_one_sided && [before, after].into_iter().flatten().any(|measured| !measured.agrees)
 }
 
 /// CBR is refuted beside an interval that measures nothing itself, by a longer cycle. The core may have slept
 /// there: then that measurement says nothing about CBR, which may be late, and the core here may be faster
 /// than both say.
-pub(super) fn may_be_faster(cbr: Option<Range>, [before, own, behind]: [Option<&Measured>; 3]) -> bool {
+pub(super) fn may_be_faster(cbr: Option<Range>, [before, own, after]: [Option<&Measured>; 3]) -> bool {
     let is_longer = |measured: &Measured| cbr.is_some_and(|cbr| measured.is_longer(cbr));
-    own.is_none() && [before, behind].into_iter().flatten().any(is_longer)
+    own.is_none() && [before, after].into_iter().flatten().any(is_longer)
 }
 
-/// The length of a cycle in an interval: by CBR if the measured frequencies before, of and behind the
+/// The length of a cycle in an interval: by CBR if the measured frequencies before, of and after the
 /// interval bear it out (or there is none); else by them and CBR. CBR is wrong only where two of them say the
 /// same and CBR another thing: one alone may have a sleep in it that nothing tells of.
 #[inline]

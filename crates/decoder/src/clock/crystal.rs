@@ -216,7 +216,7 @@ impl Crystal {
     /// `lag`: how old TSC and TMA may be, in such ticks.
     pub(super) fn mtc(&mut self, payload: u8, now: u128, lag: u128) -> Option<Mtc> {
         let (ratio, base, period) = (self.ratio?, self.base.as_mut()?, self.period);
-        // The payload's bits that the known counter covers: fewer than 8 right behind a TMA with a long
+        // The payload's bits that the known counter covers: fewer than 8 right after a TMA with a long
         // period.
         let bits = base.known_bits.saturating_sub(period).min(8);
         if bits == 0 {

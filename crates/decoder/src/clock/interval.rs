@@ -1,6 +1,6 @@
 //! What lies between two anchors.
 //!
-//! For the time `t` of a slot at `c` cycles behind the anchor A:
+//! For the time `t` of a slot at `c` cycles after the anchor A:
 //!
 //! ```text
 //!  A ----- c cycles ----- t ----- rest ----- B            bounds of the cycles' length: see `core`
@@ -82,9 +82,9 @@ pub(super) struct Interval {
     cycle: Option<Range>,
 }
 
-/// What most parts of an interval come down to, up to its first break, behind its last one, and between: all
+/// What most parts of an interval come down to, up to its first break, after its last one, and between: all
 /// bounds are lines over the cycles that have passed. 64 bits have room for them, counted from [`ROOM`] and
-/// less than a tick more before the left anchor, so that nothing is less than 0: anchors are behind twice
+/// less than a tick more before the left anchor, so that nothing is less than 0: anchors are after twice
 /// that at most, and all cycles are shorter.
 #[derive(Clone, Copy)]
 pub(super) struct Regular {
@@ -113,7 +113,7 @@ pub(super) struct Regular {
 }
 
 impl Regular {
-    /// The time of a slot, so many cycles at most behind the left anchor; none if packets contradict each
+    /// The time of a slot, so many cycles at most after the left anchor; none if packets contradict each
     /// other.
     #[inline(always)]
     pub(super) fn time(&self, most: u64) -> Option<EventTime> {
@@ -139,13 +139,13 @@ pub(super) struct Lines {
     all: Span,
     /// Up to the first one.
     hi_and_long: i64,
-    /// Behind the last one.
+    /// After the last one.
     lo_and_long: i64,
     point: i64,
 }
 
 impl Lines {
-    /// How the times of slots follow that are up to `last` behind the left anchor, and behind as many breaks;
+    /// How the times of slots follow that are up to `last` after the left anchor, and after as many breaks;
     /// none if that is not all that there is to them.
     #[inline]
     pub(super) fn of(&self, last: Span) -> Option<Regular> {
@@ -206,7 +206,7 @@ impl Interval {
         let [low, high, middle] = [cycle.low, cycle.high, cycle.middle()].map(|length| length as i64);
         let (most, least, slack) = (all.most as i64, all.least() as i64, unseen as i64 * high);
         let is_cut = self.cycle.is_some() && all.doubt.breaks != 0;
-        let (span, shares, behind_last) = match is_cut {
+        let (span, shares, after_last) = match is_cut {
             false => ((right - left).max(0), all.most.max(1), left),
             true => (middle, 1, right - most * middle),
         };
@@ -234,7 +234,7 @@ impl Interval {
             all,
             hi_and_long: bound(left_hi + slack, FAR),
             lo_and_long: bound(right_lo - most * high - slack, -FAR),
-            point: behind_last,
+            point: after_last,
         })
     }
 
@@ -332,7 +332,7 @@ impl Interval {
             || !is_cut && shortest > ticks::of(self.all.most, cycle.high) + 2 * slack
     }
 
-    /// The time of a slot `since` behind the left anchor.
+    /// The time of a slot `since` after the left anchor.
     pub(super) fn time(&self, since: Span, unseen: u64, conversion: TscClock) -> EventTime {
         let (lo, hi) = self.bounds(since, unseen);
         let ns = |ticks: u128| conversion.to_ns(ticks::floor(ticks));
@@ -340,7 +340,7 @@ impl Interval {
         EventTime { lo: ns(lo), point: ns(point), hi: conversion.to_ns(ticks::ceil(hi)) }
     }
 
-    /// The bounds of a slot `since` behind the left anchor. The lower one is not above that of the right
+    /// The bounds of a slot `since` after the left anchor. The lower one is not above that of the right
     /// anchor: what follows starts from that, and bounds must not depend on which events are asked for before
     /// it.
     fn bounds(&self, since: Span, unseen: u64) -> (u128, u128) {
@@ -389,8 +389,8 @@ pub(super) struct Open {
     pub(super) hi: Option<u128>,
 }
 
-/// Of a slot `since` behind the last anchor.
-pub(super) fn behind(anchor: Anchor, since: Span, cycle: Option<Range>, unseen: u64) -> Open {
+/// Of a slot `since` after the last anchor.
+pub(super) fn after(anchor: Anchor, since: Span, cycle: Option<Range>, unseen: u64) -> Open {
     let Some(cycle) = cycle else { return Open { lo: anchor.lo, point: anchor.lo, hi: None } };
     let slack = ticks::of(unseen, cycle.high);
     let lo = anchor.lo + ticks::of(since.least(), cycle.low).saturating_sub(slack);

@@ -24,10 +24,10 @@ impl Progress<'_> {
         self.0.get(slot as usize).map(|mark| mark.work)
     }
 
-    /// The first slot behind `lo`, but not behind `hi`, that stands for what happened when `work`
+    /// The first slot after `lo`, but not after `hi`, that stands for what happened when `work`
     /// instructions had passed, or later.
     #[inline]
-    pub(super) fn behind(self, lo: u32, hi: u32, work: u32) -> u32 {
+    pub(super) fn first_after(self, lo: u32, hi: u32, work: u32) -> u32 {
         let mut slot = hi.max(lo + 1);
         while slot - 1 > lo && self.passed(slot - 1).is_some_and(|passed| passed_since(work, passed) == 0) {
             slot -= 1;
@@ -35,11 +35,11 @@ impl Progress<'_> {
         slot
     }
 
-    /// The estimate for an event between `behind` and the slot before it, whose times are `to` and `from`,
+    /// The estimate for an event between `after` and the slot before it, whose times are `to` and `from`,
     /// when `work` instructions had passed.
     #[inline]
-    pub(super) fn share(self, behind: u32, work: u32, from: Ns, to: Ns) -> Ns {
-        match (self.passed(behind.saturating_sub(1)), self.passed(behind)) {
+    pub(super) fn share(self, after: u32, work: u32, from: Ns, to: Ns) -> Ns {
+        match (self.passed(after.saturating_sub(1)), self.passed(after)) {
             (Some(start), Some(end)) => share((start, from), (end, to), work),
             _ => to,
         }
@@ -88,9 +88,9 @@ mod tests {
     fn between_the_nearest_slots() {
         let marks = marks((100..=130).step_by(10));
         let progress = Progress(&marks);
-        let behind = |work| progress.behind(0, 3, work);
-        assert_eq!([100, 110, 111, 120, 121, 140].map(behind), [1, 1, 2, 2, 3, 3]);
-        assert_eq!(progress.behind(2, 3, 90), 3);
+        let after = |work| progress.first_after(0, 3, work);
+        assert_eq!([100, 110, 111, 120, 121, 140].map(after), [1, 1, 2, 2, 3, 3]);
+        assert_eq!(progress.first_after(2, 3, 90), 3);
     }
 
     #[test]

@@ -51,9 +51,9 @@ impl Clock {
         if self.measured.is_some() { self.cycle } else { self.cycle.map(Range::or_twice_as_long) }
     }
 
-    /// Settles the intervals that wait; `behind`: the frequency measured behind them, `cbr`: what CBR packets
+    /// Settles the intervals that wait; `after`: the frequency measured after them, `cbr`: what CBR packets
     /// say there. It may have been so before, as far back as nothing was measured: the packets come late.
-    pub(super) fn settle_waiting(&mut self, behind: Option<Measured>, mut cbr: Option<Multiples>) {
+    pub(super) fn settle_waiting(&mut self, after: Option<Measured>, mut cbr: Option<Multiples>) {
         for interval in self.timeline.waiting().rev() {
             interval.cbr = interval.cbr.map(|before| cbr.map_or(before, |late| before.hull(late)));
             cbr = interval.cbr.or(cbr);
@@ -61,15 +61,15 @@ impl Clock {
         let mut all_narrow = true;
         for interval in self.timeline.waiting() {
             let cbr = self.ratio.length(interval.cbr);
-            let around = core::length(cbr, [self.measured.as_ref(), None, behind.as_ref()]);
+            let around = core::length(cbr, [self.measured.as_ref(), None, after.as_ref()]);
             // Longer than its cycles take by all that is known around it: the core stood still somewhere, and
             // did not say so. Only measurements on both sides bear witness of that: CBR may be late, the core
             // slower than it says, and as fast again where it was measured.
             interval.stalls =
                 interval.measured.zip(around).is_some_and(|(own, around)| own.is_longer(around));
-            let is_witnessed = self.measured.is_some() && behind.is_some();
+            let is_witnessed = self.measured.is_some() && after.is_some();
             let own = interval.measured.filter(|_| !(interval.stalls && is_witnessed));
-            let measured = [self.measured.as_ref(), own.as_ref(), behind.as_ref()];
+            let measured = [self.measured.as_ref(), own.as_ref(), after.as_ref()];
             let cycle = core::length(cbr, measured);
             let cycle = cycle.filter(|_| self.has_cyc && !core::is_unknown(measured));
             let is_faster = core::may_be_faster(cbr, measured);
@@ -89,7 +89,7 @@ impl Clock {
 
     /// Narrows the anchors of the intervals that wait, now that the length of their cycles is known, and
     /// counts what contradicts itself among those. First from the last to the first, by what follows each: so
-    /// what one anchor leaves open is what all behind it do, and an end that fits its own interval and the
+    /// what one anchor leaves open is what all after it do, and an end that fits its own interval and the
     /// next one fits all.
     fn narrow_waiting(&mut self) {
         let (unseen, cycle) = (self.unseen_cycles, self.lag_cycle());

@@ -55,7 +55,7 @@ fn cycles_between_two_anchors_are_scaled() {
     clock.cyc(600); // 500 ticks by CBR
     let slot = clock.slot(0);
     clock.cyc(588);
-    clock.mtc((8008 >> 3) as u8); // 8 * 125 - 10 = 990 ticks behind the TSC
+    clock.mtc((8008 >> 3) as u8); // 8 * 125 - 10 = 990 ticks after the TSC
     clock.finish(None);
     let (lo, point, hi) = range(clock.times().at(slot));
     assert_eq!(point, 1_000_010 + 990 * 600 / 1188);
@@ -208,7 +208,7 @@ fn the_last_slots_are_bounded_by_the_end_of_the_recording() {
     assert_eq!(range(clock.times().at(unsure)), (1_000_107, 1_000_109 + USUAL, 1_002_000));
 }
 
-/// The number of the MTC packet so many periods behind the TMA of [`clock`].
+/// The number of the MTC packet so many periods after the TMA of [`clock`].
 fn mtc(period: u64) -> u8 {
     ((8000 + 8 * period) >> 3) as u8
 }
@@ -220,9 +220,9 @@ fn an_mtc_that_says_what_is_known_is_no_anchor() {
     clock.mtc(mtc(0)); // TMA had this already
     clock.mtc(mtc(1));
     clock.mtc(mtc(1));
-    let behind = clock.slot(0);
+    let after = clock.slot(0);
     clock.mtc(mtc(2));
-    assert_eq!((clock.times().at(slot).hi.0, clock.times().at(behind).hi.0), (1_001_001, 1_002_001));
+    assert_eq!((clock.times().at(slot).hi.0, clock.times().at(after).hi.0), (1_001_001, 1_002_001));
     assert_eq!(clock.errors, 0);
 }
 
@@ -279,21 +279,21 @@ fn a_tsc_may_be_older_than_an_mtc_before_it() {
         clock.mtc(mtc(2));
         clock.tsc(1_001_990, in_psb);
         clock.tma(8015, 115);
-        let behind = clock.slot(0);
+        let after = clock.slot(0);
         clock.mtc(mtc(3));
         let later = clock.slot(0);
         clock.mtc(mtc(4));
         assert_eq!((clock.times().at(before).lo.0, clock.times().at(before).hi.0), (1_000_999, 1_002_001));
         // The next MTC follows the one before it, not the counter that TMA says: none was skipped.
-        let time = clock.times().at(behind);
+        let time = clock.times().at(after);
         assert_eq!((time.lo.0, time.hi.0), (lo, 1_003_001));
         assert_eq!((clock.times().at(later).hi.0, clock.errors), (1_004_001, 0));
     }
 }
 
-/// A TSC packet that is `lag` cycles old, 600 cycles behind the MTC before it, in PSB+ or not; a slot 60
-/// cycles behind it, an MTC at the 1200th cycle, and two more: the slot's time, whose truth is 1_001_550.
-fn slot_behind_a_tsc(clock: &mut Clock, lag: u64, in_psb: bool) -> EventTime {
+/// A TSC packet that is `lag` cycles old, 600 cycles after the MTC before it, in PSB+ or not; a slot 60
+/// cycles after it, an MTC at the 1200th cycle, and two more: the slot's time, whose truth is 1_001_550.
+fn slot_after_a_tsc(clock: &mut Clock, lag: u64, in_psb: bool) -> EventTime {
     clock.cyc(1150);
     clock.mtc(mtc(1));
     clock.cyc(600);
@@ -315,7 +315,7 @@ fn slot_behind_a_tsc(clock: &mut Clock, lag: u64, in_psb: bool) -> EventTime {
 fn a_tsc_says_what_the_tsc_was_at_most_64_core_cycles_ago() {
     for (lag, in_psb) in [0, 39, 42, 60, 64].into_iter().flat_map(|lag| [(lag, true), (lag, false)]) {
         let mut clock = clock(true);
-        let time = slot_behind_a_tsc(&mut clock, lag, in_psb);
+        let time = slot_after_a_tsc(&mut clock, lag, in_psb);
         assert!(time.lo.0 <= 1_001_550 && 1_001_550 <= time.hi.0, "{lag} {in_psb}: {time:?}");
         assert!(time.hi.since(time.lo) <= 16, "{lag} {in_psb}: {time:?}");
         // The MTC packets around say it better than the usual lag.
@@ -327,7 +327,7 @@ fn a_tsc_says_what_the_tsc_was_at_most_64_core_cycles_ago() {
 #[test]
 fn a_tsc_older_than_64_core_cycles_is_a_contradiction_that_widens() {
     let mut clock = clock(true);
-    let time = slot_behind_a_tsc(&mut clock, 200, false);
+    let time = slot_after_a_tsc(&mut clock, 200, false);
     assert!(time.lo.0 <= 1_001_550 && 1_001_550 <= time.hi.0, "{time:?}");
     // One of the intervals on both sides, as nothing says yet how fast the core is.
     assert_eq!(clock.errors, 1);
@@ -352,7 +352,7 @@ fn no_frequency_is_measured_from_an_interval_that_a_tsc_ends() {
 
 /// An MTC, a skipped one, `cycles` cycles with tracing off in between or not, an MTC two periods later: when
 /// that was.
-fn behind_a_skipped_mtc(cycles: u64, breaks: bool) -> (u64, u64) {
+fn after_a_skipped_mtc(cycles: u64, breaks: bool) -> (u64, u64) {
     let mut clock = clock(true);
     clock.cyc(1150);
     clock.mtc(mtc(1));
@@ -368,10 +368,10 @@ fn behind_a_skipped_mtc(cycles: u64, breaks: bool) -> (u64, u64) {
 #[test]
 fn cycles_tell_whether_an_mtc_behind_a_skipped_one_is_late() {
     for breaks in [false, true] {
-        assert_eq!(behind_a_skipped_mtc(2400, breaks), (1_002_999, 1_003_001), "on time");
-        assert_eq!(behind_a_skipped_mtc(3000, breaks), (1_002_999, 1_004_001), "half a period late");
+        assert_eq!(after_a_skipped_mtc(2400, breaks), (1_002_999, 1_003_001), "on time");
+        assert_eq!(after_a_skipped_mtc(3000, breaks), (1_002_999, 1_004_001), "half a period late");
         // The core has slept: the MTC comes on wake-up, whenever that was.
-        assert_eq!(behind_a_skipped_mtc(600, breaks), (1_002_999, 1_004_001), "asleep");
+        assert_eq!(after_a_skipped_mtc(600, breaks), (1_002_999, 1_004_001), "asleep");
     }
 }
 
@@ -445,8 +445,8 @@ fn without_cbr_and_ratio_the_core_clock_is_measured() {
 }
 
 /// Periods at ratio 36, of which the recording does not say what it means; then one at 30 in which tracing is
-/// off for a while: bounds of what is 500 cycles, and so 500 ticks, behind its start, and that start.
-fn behind_periods_without_ratio(count: u64) -> (EventTime, u64) {
+/// off for a while: bounds of what is 500 cycles, and so 500 ticks, after its start, and that start.
+fn after_periods_without_ratio(count: u64) -> (EventTime, u64) {
     let mut clock = clock(true);
     clock.ratio = CoreRatio::new(0);
     clock.cbr(36);
@@ -467,19 +467,19 @@ fn behind_periods_without_ratio(count: u64) -> (EventTime, u64) {
 
 #[test]
 fn without_cbr_and_ratio_what_was_measured_elsewhere_bounds_nothing() {
-    let (time, start) = behind_periods_without_ratio(1);
+    let (time, start) = after_periods_without_ratio(1);
     assert_eq!((time.lo.0, time.hi.0), (start - 1, start + 1001));
 }
 
 #[test]
 fn what_a_ratio_means_is_learned_from_what_was_measured() {
-    let (time, start) = behind_periods_without_ratio(3);
+    let (time, start) = after_periods_without_ratio(3);
     let truth = start + 500;
     assert!(time.lo.0 <= truth && truth <= time.hi.0 && time.hi.since(time.lo) < 30, "{truth}: {time:?}");
 }
 
-/// The core runs slower than CBR says up to the first MTC packet, and as CBR says from the second on: how fast
-/// it is between the two, neither tells.
+/// The core runs slower than CBR says up to the first MTC packet, and as CBR says from the second on: nothing
+/// tells how fast it is between the two.
 #[test]
 fn a_first_interval_that_measures_nothing_can_refute_cbr() {
     let mut clock = clock(true);
@@ -496,7 +496,7 @@ fn a_first_interval_that_measures_nothing_can_refute_cbr() {
     }
     clock.finish(None);
     let (lo, _, hi) = range(clock.times().at(slot));
-    // The 300 cycles up to the next MTC packet take 371 ticks if the core is as slow as before, 250 if it is as
-    // fast as after them, and 125 if it slept before and CBR was late.
+    // The 300 cycles up to the next MTC packet take 371 ticks if the core is as slow as before, 250 if it is
+    // as fast as after them, and 125 if it slept before and CBR was late.
     assert!((1_001_620..=1_001_629).contains(&lo) && (1_001_875..=1_001_885).contains(&hi), "{lo} {hi}");
 }

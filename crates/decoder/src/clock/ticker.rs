@@ -24,7 +24,7 @@ pub(crate) struct Ticker<'a, const HAS_CYC: bool> {
 const MOST: u64 = 1 << 31;
 
 impl<'a, const HAS_CYC: bool> Ticker<'a, HAS_CYC> {
-    /// For at most so many slots.  None if the next CYC counts otherwise than all behind it.
+    /// For at most so many slots.  None if the next CYC counts otherwise than all after it.
     #[inline]
     pub(super) fn new(clock: &'a mut Clock, room: usize) -> Option<Self> {
         if HAS_CYC && clock.cyc_straddles {
@@ -71,7 +71,7 @@ impl<'a, const HAS_CYC: bool> Ticker<'a, HAS_CYC> {
         self.slots += 1;
     }
 
-    /// An MTC packet; `forced_out`: behind a TNT that it forces out, so many instructions had passed.
+    /// An MTC packet; `forced_out`: after a TNT that it forces out, so many instructions had passed.
     #[inline(always)]
     pub(crate) fn mtc(&mut self, payload: u8, forced_out: Option<u32>) {
         self.tell();
@@ -139,7 +139,7 @@ impl<'a, const HAS_CYC: bool> Ticker<'a, HAS_CYC> {
 }
 
 impl Clock {
-    /// An MTC packet when `most` cycles of the present run have passed; how many that are of the run behind
+    /// An MTC packet when `most` cycles of the present run have passed; how many that are of the run after
     /// it.
     // On its own, so that a ticker's numbers can be in registers.
     #[inline(never)]

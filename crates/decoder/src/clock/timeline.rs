@@ -1,4 +1,4 @@
-//! The slots of a segment, in parts: what lies between two anchors, and before the first and behind the last.
+//! The slots of a segment, in parts: what lies between two anchors, and before the first and after the last.
 //!
 //! A slot keeps what had passed at its packet. Its time is worked out when it is asked for, by the rule of
 //! its part: most slots are never asked for.
@@ -16,8 +16,8 @@ pub(super) enum Rule {
     /// Before the first anchor.
     Before(Anchor),
     Between(Interval),
-    /// Behind the last anchor; not behind the end of the recording.
-    Behind {
+    /// After the last anchor; not after the end of the recording.
+    After {
         anchor: Anchor,
         cycle: Option<Range>,
         end: Option<Ns>,
@@ -60,7 +60,7 @@ impl Run {
     }
 }
 
-/// The number of the last of `all` that begins not behind `slot`, `first` saying where they do: mostly one
+/// The number of the last of `all` that begins not after `slot`, `first` saying where they do: mostly one
 /// beside `near`.
 #[inline]
 fn last_begun<T>(all: &[T], first: impl Fn(&T) -> Slot, slot: Slot, near: usize) -> usize {
@@ -191,7 +191,7 @@ impl Timeline {
         match &mut self.runs[..] {
             // Nobody is in it.
             [.., last] if last.first == self.run.first => *last = self.run,
-            // Behind an interval's first break and before its last it does not matter how many have been.
+            // After an interval's first break and before its last it does not matter how many have been.
             [.., before, last] if before.first >= self.open && last.goes_on(before, doubt) => {
                 *last = self.run
             }
@@ -219,7 +219,7 @@ impl Timeline {
         self.parts.push(Part { first, rule, bound: None });
     }
 
-    /// The intervals that wait for what is measured behind them.
+    /// The intervals that wait for what is measured after them.
     pub(super) fn waiting(&mut self) -> impl DoubleEndedIterator<Item = &mut Interval> {
         let parts = self.parts.get_mut(self.waiting..).unwrap_or_default();
         parts.iter_mut().filter_map(|part| match &mut part.rule {
@@ -310,8 +310,8 @@ impl Timeline {
                 EventTime { lo: Ns(0), point: self.ns(*lo), hi: self.ns_up(*hi) }
             }
             Rule::Between(interval) => interval.time(since, self.unseen_cycles, self.conversion),
-            Rule::Behind { anchor, cycle, end } => {
-                let bounds = interval::behind(*anchor, since, *cycle, self.unseen_cycles);
+            Rule::After { anchor, cycle, end } => {
+                let bounds = interval::after(*anchor, since, *cycle, self.unseen_cycles);
                 let lo = self.ns(bounds.lo);
                 let hi = bounds.hi.map_or(end.unwrap_or(Ns::MAX).max(lo), |hi| self.ns_up(hi));
                 EventTime { lo, point: self.ns(bounds.point).clamp(lo, hi), hi }

@@ -71,7 +71,7 @@ impl<'a> Times<'a> {
         (self.lo[place], self.point[place], self.hi[place]) = (time.lo, time.point, time.hi);
     }
 
-    /// The time of what happened behind `lo` and not behind `slot`, when `work` instructions had passed. The
+    /// The time of what happened after `lo` and not after `slot`, when `work` instructions had passed. The
     /// same slot twice: with it.
     #[inline(always)]
     pub(crate) fn between(&mut self, lo: Slot, slot: Slot, work: u32) -> EventTime {
@@ -97,13 +97,13 @@ impl<'a> Times<'a> {
         EventTime { lo: earliest, point: point.max(earliest).min(time.hi), hi: time.hi }
     }
 
-    /// The estimate, where it is not the last of the slots between the two that something happened behind.
+    /// The estimate, where it is not the last of the slots between the two that something happened after.
     #[cold]
     #[inline(never)]
     fn among(&mut self, lo: Slot, slot: Slot, work: u32) -> Ns {
-        let behind = self.progress.behind(lo.0, slot.0, work);
-        let (from, to) = (self.at(Slot(behind - 1)).point, self.at(Slot(behind)).point);
-        self.progress.share(behind, work, from, to)
+        let after = self.progress.first_after(lo.0, slot.0, work);
+        let (from, to) = (self.at(Slot(after - 1)).point, self.at(Slot(after)).point);
+        self.progress.share(after, work, from, to)
     }
 }
 

@@ -3,7 +3,7 @@
 use model::{Avma, BranchKind, GapCause, NoCode, Site, SpaceId, Target, Transfer};
 use packet::Tnt;
 
-use super::{Behind, Edge, EdgeId, Effect, Effects, End, Failure, Reached, Role};
+use super::{Edge, EdgeId, Effect, Effects, End, Failure, Reached, ReturnSite, Role};
 use crate::Context;
 use crate::block::{Block, BlockId, Terminator};
 use crate::graph::BlockGraph;
@@ -31,9 +31,9 @@ pub(crate) fn stopped_at(block: &Block) -> GapCause {
 
 /// How many these branches are, if nobody asks about any of the functions and they come down to one of these:
 ///
-/// - the frame that runs returns to a call before the effect, which the stack knows, and all calls behind
+/// - the frame that runs returns to a call before the effect, which the stack knows, and all calls after
 ///   that have returned;
-/// - a call, or none, and jumps behind it.
+/// - a call, or none, and jumps after it.
 ///
 /// Else 0.
 pub(crate) fn quiet(edges: &[Edge]) -> u8 {
@@ -172,8 +172,8 @@ impl<'a> Path<'a> {
 
     /// A compressed return to a call that the stack knows.
     fn return_to_stack(&mut self) {
-        let Behind { to, .. } = Behind::UNKNOWN;
-        let reached = Behind::UNKNOWN.reached();
+        let ReturnSite { to, .. } = ReturnSite::UNKNOWN;
+        let reached = ReturnSite::UNKNOWN.reached();
         self.transfer(BranchKind::Return, self.here().last, to, Role::ReturnToStack, reached);
     }
 
@@ -186,7 +186,7 @@ impl<'a> Path<'a> {
             from: self.block,
             from_asked: self.context.is_asked(from.function),
             to_asked: reached.is_asked,
-            is_behind_first: self.first_work.is_some(),
+            is_after_first: self.first_work.is_some(),
             is_last: false,
         });
     }
@@ -289,7 +289,7 @@ impl<'a> Path<'a> {
                         return Ok(if is_kernel { End::KernelReturn } else { End::Return });
                     }
                 }
-                // Deferred TIP: the bits belong to branches behind its target.
+                // Deferred TIP: the bits belong to branches after its target.
                 Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return => {
                     return Ok(End::Indirect);
                 }
@@ -299,13 +299,13 @@ impl<'a> Path<'a> {
         Ok(End::Used)
     }
 
-    /// A compressed return behind `call`.
+    /// A compressed return after `call`.
     fn return_to(&mut self, call: BlockId) -> Walked<()> {
         let ip = self.graph.return_address(call);
         if self.here().last.ip.is_kernel() != ip.is_kernel() {
             return Err(self.desync().into()); // no near return leads into the kernel or out of it
         }
-        let to = self.graph.behind_call(self.context, self.space, call);
+        let to = self.graph.return_site(self.context, self.space, call);
         self.branch(to, ip)
     }
 
@@ -336,7 +336,7 @@ impl<'a> Path<'a> {
             from: self.block,
             from_asked: false,
             to_asked: false,
-            is_behind_first: false,
+            is_after_first: false,
             is_last: false,
         });
     }

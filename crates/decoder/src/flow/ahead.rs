@@ -21,7 +21,7 @@ impl Reader<'_> {
     }
 
     /// In PSB+: only packets that tell how things are stand between here and a TIP.PGE (BDM70).
-    pub(crate) fn tracing_starts_behind_psb_plus(self) -> bool {
+    pub(crate) fn tracing_starts_after_psb_plus(self) -> bool {
         self.ahead(|packet| match packet {
             Packet::TipPge(_) => Some(true),
             Packet::Pad

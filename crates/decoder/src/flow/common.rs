@@ -21,17 +21,17 @@ use crate::walk::Step;
 /// So many bytes are looked at in one go: few enough for [`crate::clock::Ticker`].
 const WINDOW: usize = 1 << 11;
 
-/// A CYC packet and one behind it have no more.
+/// A CYC packet and one after it have no more.
 const PAIR: usize = 2 + MAX_PACKET_LEN;
 
-/// The last flow packet, and what has come behind it.
+/// The last flow packet, and what has come after it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LastFlow {
     pub(super) slot: Slot,
     /// It was a TNT: nothing says yet when its last branch was.
     pub(super) open_tnt: bool,
     /// No timing packet has come since the last TNT: TIPs may have waited for it to be sent.
-    pub(super) behind_tnt: bool,
+    pub(super) after_tnt: bool,
     /// What the branches of the last TNT cannot precede: the flow packet before it.
     pub(super) tnt_lo: Slot,
 }
@@ -46,13 +46,13 @@ impl LastFlow {
     /// A TNT has come, whose slot is `slot`.
     #[inline(always)]
     pub(super) fn tnt(&mut self, slot: Slot) {
-        *self = Self { slot, open_tnt: true, behind_tnt: true, tnt_lo: self.slot };
+        *self = Self { slot, open_tnt: true, after_tnt: true, tnt_lo: self.slot };
     }
 
     /// Tracing starts or ends at a packet whose slot is `slot`.
     #[inline(always)]
     fn border(&mut self, slot: Slot) {
-        (self.slot, self.open_tnt, self.behind_tnt) = (slot, false, false);
+        (self.slot, self.open_tnt, self.after_tnt) = (slot, false, false);
     }
 
     /// A TIP has come that has not waited, whose slot is `slot`.
@@ -61,7 +61,7 @@ impl LastFlow {
         (self.slot, self.open_tnt) = (slot, false);
     }
 
-    /// The step to the branches of the last TNT behind its first one.
+    /// The step to the branches of the last TNT after its first one.
     #[inline(always)]
     pub(super) fn rest_of_tnt(&self, at: AuxOffset) -> Step {
         Step { lo: self.tnt_lo, own: self.slot, slot: self.slot.next(), at }
@@ -100,7 +100,7 @@ impl<'a> Place<'a> {
                 End::Used => (),
                 End::Return => {
                     call = self.stack.top();
-                    next = effects.behind_from(self.side, call)?.block;
+                    next = effects.return_site_from(self.side, call)?.block;
                     self.stack.pop();
                 }
                 _ => return None,
@@ -146,9 +146,9 @@ impl Flow<'_> {
                 _ => false,
             };
             match rest.split_first() {
-                Some((_, behind)) if !self.walk.tnt.is_empty() => {
+                Some((_, after)) if !self.walk.tnt.is_empty() => {
                     self.follow_rest(AuxOffset(end.0 - rest.len() as u64));
-                    rest = behind;
+                    rest = after;
                 }
                 _ if goes_on || self.filtered(&mut rest, end) => (),
                 _ => break,
@@ -158,9 +158,9 @@ impl Flow<'_> {
     }
 
     /// Follows what is remembered, up to a packet that takes more than to look up what it does: another one,
-    /// or one whose effect is not remembered yet, or is none that the code goes on behind. That packet is
+    /// or one whose effect is not remembered yet, or is none that the code goes on after. That packet is
     /// left as if it had not been seen, but of a TNT the first bits may have been followed: then the others
-    /// wait. If there is none in the first bytes of `rest`, which end at `end`, it goes on behind these.
+    /// wait. If there is none in the first bytes of `rest`, which end at `end`, it goes on after these.
     ///
     /// With an IP filter it follows where tracing starts and ends, and MTC, too: with CYC, that is most of
     /// the packets there. Anywhere else there are too few of these to be worth the registers.
@@ -199,14 +199,14 @@ impl Flow<'_> {
         };
         let begin = WINDOW - rest.len().min(WINDOW);
         let offset = end.0 - rest.len() as u64;
-        // Nothing has come but MTC if `pos` is at `behind_mtc`, and no CYC since the last flow packet if it
-        // is at `behind_flow`.
-        let (mut pos, mut behind_mtc, mut behind_flow) = (begin, begin, begin);
+        // Nothing has come but MTC if `pos` is at `after_mtc`, and no CYC since the last flow packet if it
+        // is at `after_flow`.
+        let (mut pos, mut after_mtc, mut after_flow) = (begin, begin, begin);
         'run: while let Some(bytes) = window[pos..].first_chunk::<PAIR>() {
             let mut cyc_len = 0;
             if let Some((cycles, len)) = packet::decode_common_cyc(bytes) {
                 ticker.cyc(cycles);
-                last.behind_tnt = false;
+                last.after_tnt = false;
                 cyc_len = len;
             }
             pos += cyc_len;
@@ -221,14 +221,14 @@ impl Flow<'_> {
                     // As [`Flow::mtc`].
                     let forced_out = std::mem::take(&mut last.open_tnt).then_some(place.work);
                     if forced_out.is_some() {
-                        behind_flow = pos;
+                        after_flow = pos;
                     } else {
-                        behind_mtc += packet::MTC_LEN;
+                        after_mtc += packet::MTC_LEN;
                     }
-                    last.behind_tnt = false;
+                    last.after_tnt = false;
                     ticker.mtc(ctc, forced_out);
                     borders.mtc(&ticker);
-                    (pos, behind_flow) = (pos + packet::MTC_LEN, behind_flow + packet::MTC_LEN);
+                    (pos, after_flow) = (pos + packet::MTC_LEN, after_flow + packet::MTC_LEN);
                     continue;
                 }
                 let Some(len) = borders.pass(bytes, at(), last_ip, &mut place, &mut ticker) else { break };
@@ -238,7 +238,7 @@ impl Flow<'_> {
                     ticker.ends();
                 }
                 pos += len;
-                behind_flow = pos;
+                after_flow = pos;
                 continue;
             };
             match packet {
@@ -256,7 +256,7 @@ impl Flow<'_> {
                         let step = || last.rest_of_tnt(at());
                         let Some(effect) = place.pass(Asked::bits(left), false, step) else {
                             (walk.tnt, walk.first_bit) = (left, Some(first_bit));
-                            behind_flow = pos; // a CYC was before its slot
+                            after_flow = pos; // a CYC was before its slot
                             break 'run;
                         };
                         place.effects.looked_up(1);
@@ -265,14 +265,14 @@ impl Flow<'_> {
                 }
                 Common::Tip(ip) => {
                     let step = || {
-                        if last.behind_tnt { last.among_tnt(at()) } else { last.step(ticker.next(), at()) }
+                        if last.after_tnt { last.among_tnt(at()) } else { last.step(ticker.next(), at()) }
                     };
                     let Some(effect) = place.pass(Asked::Address(Avma(ip)), false, step) else { break };
                     if effect.returns() {
                         place.stack.pop();
                     }
                     ticker.branch();
-                    if last.behind_tnt {
+                    if last.after_tnt {
                         place.effects.looked_up(1);
                     } else {
                         last.tip(ticker.next());
@@ -281,7 +281,7 @@ impl Flow<'_> {
                 }
             }
             pos += len;
-            behind_flow = pos;
+            after_flow = pos;
         }
         let Place { block, work, effects, .. } = place;
         (walk.block, walk.work) = (block, work);
@@ -290,7 +290,7 @@ impl Flow<'_> {
             (self.running, walk.space) = (borders.running, borders.space);
         }
         let goes_on = pos > WINDOW - PAIR && pos > begin;
-        let cyc_is_last = (pos > behind_mtc).then_some(pos > behind_flow);
+        let cyc_is_last = (pos > after_mtc).then_some(pos > after_flow);
         effects.looked_up(ticker.stop(cyc_is_last));
         *rest = &rest[pos - begin..];
         goes_on

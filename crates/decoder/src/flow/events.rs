@@ -22,7 +22,7 @@ pub(super) enum FupUse {
     /// An event packet before it.
     Bound,
     /// As an interruption; but at the address that the PSB+ right before gave it may be OVF's own.
-    BehindPsb(Avma),
+    AfterPsb(Avma),
 }
 
 impl Default for FupUse {
@@ -79,7 +79,7 @@ impl Flow<'_> {
             }
             // Where tracing is off, MODE.TSX has no FUP.
             Packet::ModeTsx { aborted: false, .. } if tracing => self.fup_use = FupUse::Bound,
-            // Behind an event's FUP, MODE.Exec belongs to its TIP; otherwise to what comes next, FUP or TIP.
+            // After an event's FUP, MODE.Exec belongs to its TIP; otherwise to what comes next, FUP or TIP.
             Packet::ModeExec { .. } if tracing && self.fup.is_none() => self.fup_use = FupUse::Bound,
             Packet::Cfe { ip: false, event, vector } if tracing => {
                 if let Some(cause) = cause_of(event, vector) {

@@ -21,7 +21,7 @@ impl Flow<'_> {
             State::Off => true,
             _ => return false,
         };
-        let Some((packet, behind)) = packet::decode_filtered(rest, &mut self.last_ip) else { return false };
+        let Some((packet, after)) = packet::decode_filtered(rest, &mut self.last_ip) else { return false };
         let at = AuxOffset(end.0 - rest.len() as u64);
         match packet {
             Filtered::Cyc(cycles) => self.cyc(cycles),
@@ -31,7 +31,7 @@ impl Flow<'_> {
             Filtered::TipPge(ip) => self.start(at, Avma(ip)),
             Filtered::TipPgd(ip) => self.end(at, ip.map(Avma), None),
         }
-        *rest = behind;
+        *rest = after;
         matches!(self.state, State::On | State::Off)
     }
 }

@@ -29,12 +29,12 @@ pub(super) struct Lost {
     pub(super) fup_is_late: bool,
 }
 
-/// The first packet of time behind a loss of packets.
+/// The first packet of time after a loss of packets.
 #[derive(Clone, Copy, Debug)]
 struct Resolved {
     slot: Slot,
     not_before: Ns,
-    /// Behind the packet.
+    /// After the packet.
     at: AuxOffset,
 }
 
@@ -92,7 +92,7 @@ impl Flow<'_> {
         self.choose_last_ip();
     }
 
-    /// The kernel lost data behind the next truncation; whole packets end at `offset`.
+    /// The kernel lost data after the next truncation; whole packets end at `offset`.
     pub(super) fn truncated(&mut self, offset: AuxOffset) {
         let Some(&at) = self.segment.truncations.get(self.next_truncation) else { return };
         self.next_truncation += 1;
@@ -153,7 +153,7 @@ impl Flow<'_> {
         }
     }
 
-    /// Nothing more is known until the end: whoever came to the CPU behind `lost` is lost, too.
+    /// Nothing more is known until the end: whoever came to the CPU after `lost` is lost, too.
     fn lose_the_rest(&mut self, lost: Lost) {
         let after = if self.running.is_known() { self.running.to } else { self.clock.now_lo() };
         for other in self.owner.between(after, Ns::MAX) {
@@ -224,7 +224,7 @@ impl Flow<'_> {
 
     /// Packets are whole again, and no address has come since that says where execution goes on: tracing was
     /// off by then (SDM, "Overflow (OVF) Packet": a FUP follows if it is on; TIP.PGE where it starts), and
-    /// nothing was lost behind it. False if there is no such gap.
+    /// nothing was lost after it. False if there is no such gap.
     pub(super) fn end_where_tracing_is_off(&mut self) -> bool {
         let State::Lost(Lost { resolved: Some(resolved), fup_is_late: false, .. }) = self.state else {
             return false;
@@ -235,7 +235,7 @@ impl Flow<'_> {
         true
     }
 
-    /// More is lost before an address has come. Behind an overflow that may be its FUP, in front of which
+    /// More is lost before an address has come. After an overflow that may be its FUP, in front of which
     /// "only timing packets may come" (SDM, "Internal Buffer Overflow"): then these do not say that tracing
     /// was off, and it is one loss.
     fn end_before_another_loss(&mut self) {
@@ -265,7 +265,7 @@ impl Flow<'_> {
             return;
         }
         let from = match self.state {
-            State::On => Moment::Behind(self.last.slot),
+            State::On => Moment::After(self.last.slot),
             _ => Moment::At(self.clock.slot(self.walk.work)),
         };
         let overflowed = cause == GapCause::Overflow;
@@ -290,7 +290,7 @@ impl Flow<'_> {
         }
     }
 
-    /// Emits the gap of a `Lost` state, for every thread that may have run in it.  `now`: who runs behind it.
+    /// Emits the gap of a `Lost` state, for every thread that may have run in it.  `now`: who runs after it.
     pub(super) fn close_gap(&mut self, step: Step, now: Running) {
         let State::Lost(lost) = self.state else { return };
         self.state = State::Off;

@@ -24,7 +24,7 @@ struct FirstIp<'a> {
     payload: IpPayload,
     /// The last TSC packet before it.
     tsc: Option<u64>,
-    /// Behind it.
+    /// After it.
     reader: Reader<'a>,
 }
 

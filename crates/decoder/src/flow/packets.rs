@@ -37,7 +37,7 @@ impl Flow<'_> {
         } else {
             (Err(GapCause::Desync { ip: self.walk.position().ip }), None)
         };
-        // Its slot is made behind its first bit, as if that had been followed if it was not, and not written
+        // Its slot is made after its first bit, as if that had been followed if it was not, and not written
         // twice.
         self.clock.slot(first_bit.unwrap_or(before));
         self.clock.progress(u64::from(tnt.len()).saturating_sub(1));
@@ -52,7 +52,7 @@ impl Flow<'_> {
 
     /// A TIP in code that is followed, without a FUP before it.
     fn follow_tip(&mut self, at: AuxOffset, ip: Avma) {
-        let deferred = self.last.behind_tnt || !self.walk.tnt.is_empty();
+        let deferred = self.last.after_tnt || !self.walk.tnt.is_empty();
         let step =
             if deferred { self.last.among_tnt(at) } else { self.last.step(self.clock.next_slot(), at) };
         let walked = if self.doubts_return(ip) {
@@ -77,7 +77,7 @@ impl Flow<'_> {
                 let Some(Fup { ip: from, interruption, .. }) = fup else {
                     return self.follow_tip(at, ip);
                 };
-                // FUP forces TNT and all deferred TIPs out (SDM, "Deferred TIPs"): the TIP behind one has not
+                // FUP forces TNT and all deferred TIPs out (SDM, "Deferred TIPs"): the TIP after one has not
                 // waited.
                 let step = self.step(at);
                 let walked = match interruption {
@@ -166,7 +166,7 @@ impl Flow<'_> {
         self.end(at, ip, fup);
     }
 
-    /// Tracing ends, by a branch to `ip`, or behind a FUP.
+    /// Tracing ends, by a branch to `ip`, or after a FUP.
     pub(super) fn end(&mut self, at: AuxOffset, ip: Option<Avma>, fup: Option<Fup>) {
         match self.state {
             State::On => {
@@ -200,7 +200,7 @@ impl Flow<'_> {
                 }
                 self.state = State::Off;
             }
-            // Behind OVF it is APL11, or behind a FUP that SKD010 has lost.
+            // After OVF it is APL11, or after a FUP that SKD010 has lost.
             State::Lost(lost) if lost.cause != self.truncation_cause() => {
                 self.still_lost(false);
                 let step = self.step(at);
@@ -250,7 +250,7 @@ impl Flow<'_> {
     pub(super) fn fup(&mut self, at: AuxOffset, payload: IpPayload) {
         let ip = self.last_ip.expand(payload).map(Avma);
         if let Some(psb_ip) = &mut self.psb {
-            if !self.reader.tracing_starts_behind_psb_plus() {
+            if !self.reader.tracing_starts_after_psb_plus() {
                 *psb_ip = ip;
             }
             return;
@@ -262,7 +262,7 @@ impl Flow<'_> {
             if self.reader.tracing_is_off() {
                 return;
             }
-            // Behind OVF: execution goes on here.
+            // After OVF: execution goes on here.
             if fup_is_late {
                 self.still_lost(false);
             }
@@ -280,7 +280,7 @@ impl Flow<'_> {
         let (interruption, may_be_ovf) = match fup_use {
             FupUse::Bound => return,
             FupUse::Interruption(interruption) => (interruption, false),
-            FupUse::BehindPsb(psb_ip) => (Interruption::Event(AsyncCause::Unknown), psb_ip == ip),
+            FupUse::AfterPsb(psb_ip) => (Interruption::Event(AsyncCause::Unknown), psb_ip == ip),
         };
         self.fup = Some(Fup { ip, interruption, may_be_ovf });
     }

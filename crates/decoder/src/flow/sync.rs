@@ -68,7 +68,7 @@ impl Flow<'_> {
             }
         }
         if let Some(ip) = ip {
-            self.fup_use = FupUse::BehindPsb(ip);
+            self.fup_use = FupUse::AfterPsb(ip);
         }
         self.forget_calls();
     }

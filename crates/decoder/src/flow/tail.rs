@@ -1,4 +1,4 @@
-//! Behind the segment's end: packets that only the clock reads.
+//! After the segment's end: packets that only the clock reads.
 
 use model::AuxOffset;
 use packet::{Filtered, LastIp, MAX_PACKET_LEN, Packet};
@@ -8,11 +8,11 @@ use crate::clock::Slot;
 use crate::reader::Item;
 
 impl Flow<'_> {
-    /// The next segment's PSB+ is complete. How long cycles were before it depends on what is measured behind
+    /// The next segment's PSB+ is complete. How long cycles were before it depends on what is measured after
     /// it, too, as CBR packets come late: reads on until that is known, or until packets were lost.
     pub(super) fn settle_clock(&mut self) {
         let (end, mut in_psb) = (self.last.slot, false);
-        let lost = self.segment.lost_behind.unwrap_or(AuxOffset(u64::MAX));
+        let lost = self.segment.lost_after.unwrap_or(AuxOffset(u64::MAX));
         loop {
             self.pass_common(end, lost);
             if self.clock.is_settled(end) {
@@ -57,7 +57,7 @@ impl Flow<'_> {
                 rest = &rest[len..];
                 continue;
             }
-            let Some((packet, behind)) = packet::decode_filtered(rest, last_ip) else { break };
+            let Some((packet, after)) = packet::decode_filtered(rest, last_ip) else { break };
             match packet {
                 Filtered::Cyc(cycles) => self.clock.cyc(cycles),
                 Filtered::Mtc(ctc) => {
@@ -67,7 +67,7 @@ impl Flow<'_> {
                 Filtered::TipPge(_) | Filtered::TipPgd(_) => self.tracing_changes(),
                 Filtered::Mode64 => (),
             }
-            rest = behind;
+            rest = after;
         }
         self.reader.passed(run, rest);
     }

@@ -43,10 +43,10 @@ impl Code {
         let mut org = 0;
         for line in lines {
             let mut rest = line.trim();
-            if let Some((label, behind)) = rest.split_once(':') {
+            if let Some((label, after)) = rest.split_once(':') {
                 let at = org + code.sections.get(&org).map_or(0, Vec::len) as u64;
                 assert!(code.labels.insert(label.to_owned(), at).is_none(), "label {label} stands twice");
-                rest = behind.trim();
+                rest = after.trim();
             }
             let (name, operand) = rest.split_once(' ').unwrap_or((rest, ""));
             let operand = operand.trim();
@@ -93,7 +93,7 @@ impl Code {
         self.labels.get(label).unwrap_or_else(|| panic!("no label {label}")) + offset
     }
 
-    /// The nearest label of the same function, and how far behind it; else the address.
+    /// The nearest label of the same function, and how far after it; else the address.
     pub(super) fn name(&self, ip: Avma) -> String {
         let labels = self.labels.iter().filter(|(_, at)| **at <= ip.0 && **at >> 8 == ip.0 >> 8);
         match labels.max_by_key(|(_, at)| **at) {
@@ -130,7 +130,7 @@ fn opcode(name: &str, operand: &str) -> Vec<u8> {
     }
 }
 
-/// Decimal, or hexadecimal behind `0x`.
+/// Decimal, or hexadecimal after `0x`.
 pub(super) fn number(text: &str) -> u64 {
     let parsed = text.strip_prefix("0x").map_or_else(|| text.parse(), |hex| u64::from_str_radix(hex, 16));
     parsed.unwrap_or_else(|_| panic!("{text:?} is no number"))

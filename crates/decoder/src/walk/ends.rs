@@ -18,7 +18,7 @@ impl Walk<'_> {
     ) -> Walked<()> {
         match self.walk_to(step, ip) {
             Ok(()) => self.end(step, EndKind::Async(cause), self.site(ip), to),
-            Err(_) if self.is_behind_far(ip) => {
+            Err(_) if self.is_after_far(ip) => {
                 let from = self.graph.block(self.block).last;
                 self.end(step, EndKind::Syscall, from, to);
             }
@@ -27,10 +27,10 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Nothing runs on past a far transfer, so a FUP with the address behind one is the transfer's own: of a
+    /// Nothing runs on past a far transfer, so a FUP with the address after one is the transfer's own: of a
     /// software interrupt (SDM, "Packet Generation under Different Enable Conditions": FUP(CLIP), FUP(NLIP),
     /// TIP), and of any on Goldmont.
-    fn is_behind_far(&self, ip: Avma) -> bool {
+    fn is_after_far(&self, ip: Avma) -> bool {
         let block = self.graph.block(self.block);
         block.terminator == Terminator::Far && block.last.next_ip() == ip
     }
