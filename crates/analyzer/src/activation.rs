@@ -65,13 +65,13 @@ impl<'a> Thread<'a> {
         Role { wanted, ancestor }: Role,
     ) {
         if ancestor {
-            self.ancestors.push(self.stack.activations.len());
+            self.entered.ancestors.push(self.stack.activations.len());
         }
         let mut activation = Activation { wanted, ancestor, ..session.spare.pop().unwrap_or_default() };
         (activation.reported, activation.has_tree) = (false, false);
-        if let Some(open) = wanted.and_then(|wanted| self.open.meet(wanted)) {
+        if let Some(open) = wanted.and_then(|wanted| self.entered.open.meet(wanted)) {
             (activation.at, activation.start) = (self.at, self.now);
-            activation.reported = kind == FrameKind::Found && self.ghosts.found(function);
+            activation.reported = kind == FrameKind::Found && self.entered.ghosts.found(function);
             activation.depth = open.depth;
             activation.number = open.entered;
             open.is_recursive |= open.depth > 0;
@@ -94,11 +94,11 @@ impl<'a> Thread<'a> {
             end.status = Status::OpenStart;
         }
         if activation.ancestor {
-            self.ancestors.pop();
+            self.entered.ancestors.pop();
             self.end_ancestor(session, &mut activation, &frame, end);
         }
         if let Some(wanted) = activation.wanted {
-            if let Some(open) = self.open.get_mut(wanted) {
+            if let Some(open) = self.entered.open.get_mut(wanted) {
                 open.depth = open.depth.saturating_sub(1);
             }
             let row = self.row(session, &frame, &activation, end);
@@ -132,7 +132,7 @@ impl<'a> Thread<'a> {
             callers.map(|frame| if frame.kind.is_mark() { FunctionId::UNKNOWN } else { frame.function });
         let tree = root.map(|(first, root)| self.trees.tree(first, root, callers));
         let children = activation.children.all();
-        let ancestor = session.ancestor.map(|ancestor| (ancestor.latency, self.ancestors.last()));
+        let ancestor = session.ancestor.map(|ancestor| (ancestor.latency, self.entered.ancestors.last()));
         let ended = EndedCall { row: &row, children, off_cpu_ns };
         match ancestor {
             None if activation.reported => session.resumed(wanted, &ended, tree),
@@ -167,7 +167,9 @@ impl<'a> Thread<'a> {
             for call in activation.waiting.drain(..) {
                 session.call(call.wanted, &call.ended(), call.tree.as_ref());
             }
-        } else if let Some(below) = self.ancestors.last().and_then(|&i| self.stack.activations.get_mut(i)) {
+        } else if let Some(below) =
+            self.entered.ancestors.last().and_then(|&i| self.stack.activations.get_mut(i))
+        {
             below.waiting.append(&mut activation.waiting);
         }
     }
@@ -213,7 +215,8 @@ impl<'a> Thread<'a> {
 
     /// Its callers have made calls that came and went above it: it may have been left out of sight before.
     fn may_have_ended_before(&self, frame: &Frame, activation: &Activation) -> bool {
-        let may_be_own = |site| activation.wanted.is_some_and(|wanted| self.outer_sites.has(wanted, site));
+        let may_be_own =
+            |site| activation.wanted.is_some_and(|wanted| self.entered.outer_sites.has(wanted, site));
         let is_known = frame.site != Avma(0);
         activation.passed.has(|site| site == frame.site || !is_known && may_be_own(site))
     }

@@ -3,6 +3,7 @@
 use model::{Avma, EventTime, FunctionId, Ns};
 
 use crate::children::Child;
+use crate::control::KernelEntry;
 use crate::report::{ChildKind, Status};
 use crate::session::Session;
 use crate::stack::{Frame, FrameKind, StartDoubt};
@@ -64,25 +65,22 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Adds a stay in the kernel, which began at `since` and ends now, to what the frame on top did.
-    pub(crate) fn add_kernel_stay(
-        &mut self,
-        session: &mut Session<'a>,
-        kind: ChildKind,
-        site: Avma,
-        since: (EventTime, u64),
-    ) {
+    /// Adds a stay in the kernel, which ends now, to what the frame on top did.
+    pub(crate) fn add_kernel_child(&mut self, session: &mut Session<'a>, entry: &KernelEntry) {
         let is_gathered = self.trees.is_open();
         if !is_gathered && !self.stack.gathers() {
             return;
         }
-        let (function, space) = (FunctionId::UNKNOWN, self.space);
-        let sum_ns = self.now.point.since(since.0.point);
+        let (function, space) = (FunctionId::UNKNOWN, self.control.space);
+        let (kind, site) =
+            if entry.syscall { (ChildKind::Syscall, entry.from.ip) } else { (ChildKind::Interrupt, Avma(0)) };
+        let (since, off_cpu_ns) = entry.since;
+        let sum_ns = self.now.point.since(since.point);
         let total = RunningTotal {
             count: 1,
             sum_ns,
-            off_cpu_ns: self.off_cpu.total_ns().saturating_sub(since.1),
-            error_ns: StartDoubt::of(since.0).error_ns(self.now, sum_ns),
+            off_cpu_ns: self.off_cpu.total_ns().saturating_sub(off_cpu_ns),
+            error_ns: StartDoubt::of(since).error_ns(self.now, sum_ns),
         };
         if self.stack.gathers() {
             let child = Child { kind, function, space, site };
@@ -92,7 +90,7 @@ impl<'a> Thread<'a> {
             let site = session.map.place(space, site);
             let status = Status::Complete;
             let total = total.known(session.off_cpu);
-            let node = Node { kind, status, function, site, start: since.0.point, total, size: 1 };
+            let node = Node { kind, status, function, site, start: since.point, total, size: 1 };
             let first = self.trees.len();
             self.trees.leave(&mut self.stack, first, Part::Node(node));
         }

@@ -8,7 +8,7 @@
 //! ```
 //! A function and the tail calls it ended with are a group: one return leaves them all.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 
 use model::{Avma, EventTime, FunctionId, FunctionKind, Ns, SpaceId};
 
@@ -117,6 +117,35 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
+    /// Of a function that runs since then: time, and the thread's off-CPU time.
+    #[inline(always)]
+    pub(crate) fn new(
+        function: FunctionId,
+        kind: FrameKind,
+        space: SpaceId,
+        (start, off_cpu_ns): (EventTime, u64),
+    ) -> Self {
+        Self {
+            function,
+            caller: FunctionId::UNKNOWN,
+            site: Avma(0),
+            entry: Avma(0),
+            ret: NOT_KNOWN,
+            space,
+            chain: 0,
+            kind,
+            hidden: false,
+            code: FunctionKind::Symbol,
+            undecided: false,
+            is_active: false,
+            gathers: false,
+            start: start.point,
+            start_doubt: StartDoubt::of(start),
+            off_cpu_ns,
+            first: 0,
+        }
+    }
+
     /// A stub of the PLT.
     #[inline]
     pub(crate) fn is_stub(&self) -> bool {
@@ -128,6 +157,18 @@ impl Frame {
     pub(crate) fn is_part_of_caller(&self) -> bool {
         // Out of the IP filter a stub stands for all that ran behind it.
         self.kind == FrameKind::Inner || self.is_stub() && !self.hidden && self.kind != FrameKind::Found
+    }
+
+    /// It runs in sight, and is none of the kernel's.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.hidden && !self.kind.is_mark()
+    }
+
+    /// The rules of calls see no difference.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let seen = |f: &Self| (f.function, f.kind, f.site, f.entry, f.ret, f.chain, f.hidden);
+        seen(self) == seen(other)
     }
 
     /// It is a mark, and the interrupted code goes on at `ip`.
@@ -190,6 +231,12 @@ impl Stack {
             self.runs.iter().skip(first).any(|run| *run == (i, function))
         };
         self.get(i).is_some_and(|frame| frame.function == function) || runs()
+    }
+
+    /// These frames may have ended before.
+    pub(crate) fn doubt(&mut self, frames: Range<usize>) {
+        let frames = self.frames.get_mut(frames).unwrap_or_default();
+        frames.iter_mut().for_each(|frame| frame.undecided = true);
     }
 
     /// The active frames from the one at `base` on, outermost first.
