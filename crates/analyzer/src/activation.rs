@@ -1,6 +1,6 @@
 //! Calls that matter to the request: what they gather while they run, and what becomes of them when they end.
 
-use model::{AuxOffset, AuxOwner, Avma, Cpu, EventTime, FunctionId};
+use model::{AuxOffset, AuxOwner, Cpu, EventTime, FunctionId};
 
 use crate::children::{Child, RunningSums};
 use crate::passed::Passed;
@@ -183,7 +183,7 @@ impl<'a> Thread<'a> {
         let may_be_called = session.around.has_ip_filter && (end.by_jump || end.status != Status::Complete);
         let caller = match frame.kind {
             FrameKind::Signal if !may_be_called => Caller::Signal,
-            FrameKind::Call | FrameKind::Tail | FrameKind::Filter if frame.site != Avma(0) => {
+            FrameKind::Call | FrameKind::Tail | FrameKind::Filter if frame.site.is_known() => {
                 Caller::Function { function: frame.caller, tail: frame.kind == FrameKind::Tail }
             }
             _ => Caller::Unknown,
@@ -201,7 +201,7 @@ impl<'a> Thread<'a> {
             status: end.status,
             cut_by: self.cut_by.filter(|_| end.status == Status::Cut),
             caller,
-            site: session.map.place(frame.space, frame.site),
+            site: session.map.place(frame.space, frame.site.get()),
             function: frame.function,
             depth: activation.depth,
             ended_by_jump: end.by_jump && end.status.counted(),
@@ -217,7 +217,6 @@ impl<'a> Thread<'a> {
     fn may_have_ended_before(&self, frame: &Frame, activation: &Activation) -> bool {
         let may_be_own =
             |site| activation.wanted.is_some_and(|wanted| self.entered.outer_sites.has(wanted, site));
-        let is_known = frame.site != Avma(0);
-        activation.passed.has(|site| site == frame.site || !is_known && may_be_own(site))
+        activation.passed.has(|site| site == frame.site || !frame.site.is_known() && may_be_own(site))
     }
 }

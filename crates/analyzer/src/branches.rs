@@ -6,7 +6,7 @@ use crate::frames::{Frames, Notice};
 use crate::landing::Landing;
 use crate::report::Status;
 use crate::session::Session;
-use crate::stack::{CHAIN_MAX, Frame, FrameKind, NOT_KNOWN};
+use crate::stack::{CHAIN_MAX, Frame, FrameKind};
 
 pub(crate) trait Branches<'a>: Landing<'a> {
     #[inline(always)]
@@ -17,7 +17,7 @@ pub(crate) trait Branches<'a>: Landing<'a> {
         }
         let is_inner = session.map.is_inner_call(from.function, to.function, to.at_entry);
         let mut frame = self.frame(to.function, if is_inner { FrameKind::Inner } else { FrameKind::Call });
-        (frame.site, frame.caller, frame.ret) = (from.ip, from.function, ret);
+        (frame.site, frame.caller, frame.ret) = (from.ip.into(), from.function, ret.into());
         self.push(session, frame, to.at_entry);
     }
 
@@ -39,7 +39,7 @@ pub(crate) trait Branches<'a>: Landing<'a> {
     fn caller_in_sight(&self, ip: Avma) -> Option<usize> {
         let top = self.top()?;
         let base = self.group_base(self.depth() - 1);
-        let is_known = top.ret == ip && self.is_certain(base);
+        let is_known = top.ret.is(ip) && self.is_certain(base);
         let is_call = !matches!(self.get(base)?.kind, FrameKind::Filter | FrameKind::Signal);
         (is_known && is_call && self.is_plain(base.checked_sub(1)?)).then_some(base)
     }
@@ -48,13 +48,13 @@ pub(crate) trait Branches<'a>: Landing<'a> {
     fn ret_with_care(&mut self, session: &mut Session<'a>, from: Site, to: Target) {
         match self.top() {
             None => self.returned_to_unknown(session, to),
-            Some(top) if top.ret == to.ip || top.ret == NOT_KNOWN => {
+            Some(top) if top.ret.is(to.ip) || !top.ret.is_known() => {
                 self.returns_to(session, to.ip, true);
                 self.pop_group(session, false);
                 match self.top() {
                     None => self.returned_to_unknown(session, to),
                     // It was entered by a jump out of sight: its hidden jumper has ended, too.
-                    Some(below) if below.hidden && below.ret == to.ip => self.pop_group(session, false),
+                    Some(below) if below.hidden && below.ret.is(to.ip) => self.pop_group(session, false),
                     // A handler had the kernel go on in a function as if the interrupted code had called it.
                     // (A handler that interrupted the restorer itself only returns to it.)
                     Some(mark)
@@ -90,7 +90,7 @@ pub(crate) trait Branches<'a>: Landing<'a> {
         let mut group_top = self.depth();
         for base in (0..self.depth()).rev() {
             let Some(frame) = self.get(base).filter(|frame| frame.chain == 0) else { continue };
-            if frame.ret == to.ip {
+            if frame.ret.is(to.ip) {
                 innermost.get_or_insert(base);
                 if (base..group_top).any(|i| self.get(i).is_some_and(is_of)) {
                     if is_called_anew && may_switch {
@@ -179,7 +179,7 @@ pub(crate) trait Branches<'a>: Landing<'a> {
         }
         self.notice(session, Notice::TailCall { is_capped });
         let mut frame = self.frame(to.function, FrameKind::Tail);
-        (frame.site, frame.caller) = (from.ip, from.function);
+        (frame.site, frame.caller) = (from.ip.into(), from.function);
         if let Some(top) = self.top() {
             (frame.ret, frame.chain) = (top.ret, top.chain + 1);
             frame.undecided = top.undecided; // it returns for a frame that may be gone

@@ -140,10 +140,9 @@ impl<'a> Thread<'a> {
     ) -> Option<DigestedRun> {
         let mut caller = self.frame(FunctionId::UNKNOWN, FrameKind::Found);
         // It gathers children as a wanted function's does, and is none.
-        let gathers = Activation { wanted: Some(u32::MAX), ..Activation::default() };
         (caller.is_active, caller.gathers) = (true, true);
         self.stack.push(caller);
-        self.stack.activations.push(gathers);
+        self.stack.activations.push(Activation::default());
         self.events(session, space, events);
         let caller = self.stack.activations.pop().filter(|_| self.stack.len() == 1);
         self.stack.clear();

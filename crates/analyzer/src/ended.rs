@@ -1,9 +1,10 @@
 //! What has ended in a call: a child of its caller, and a node of the trees that it is in.
 
-use model::{Avma, EventTime, FunctionId, Ns};
+use model::{EventTime, FunctionId, Ns};
 
 use crate::children::Child;
 use crate::control::KernelEntry;
+use crate::maybe_ip::MaybeIp;
 use crate::report::{ChildKind, Status};
 use crate::session::Session;
 use crate::stack::{Frame, FrameKind, StartDoubt};
@@ -52,7 +53,7 @@ impl<'a> Thread<'a> {
     }
 
     fn node(&self, session: &mut Session<'a>, frame: &Frame, kind: ChildKind, end: Ending) -> Node {
-        let site = if frame.kind.is_mark() { None } else { session.map.place(frame.space, frame.site) };
+        let site = if frame.kind.is_mark() { None } else { session.map.place(frame.space, frame.site.get()) };
         let (start, total) = took(&self.trees, frame, end.time.point, end.off_cpu_ns);
         Node {
             kind,
@@ -72,8 +73,11 @@ impl<'a> Thread<'a> {
             return;
         }
         let (function, space) = (FunctionId::UNKNOWN, self.control.space);
-        let (kind, site) =
-            if entry.syscall { (ChildKind::Syscall, entry.from.ip) } else { (ChildKind::Interrupt, Avma(0)) };
+        let (kind, site) = if entry.syscall {
+            (ChildKind::Syscall, entry.from.ip.into())
+        } else {
+            (ChildKind::Interrupt, MaybeIp::UNKNOWN)
+        };
         let (since, off_cpu_ns) = entry.since;
         let sum_ns = self.now.point.since(since.point);
         let total = RunningTotal {
@@ -87,7 +91,7 @@ impl<'a> Thread<'a> {
             self.stack.add_child(&mut session.places, child, total);
         }
         if is_gathered {
-            let site = session.map.place(space, site);
+            let site = session.map.place(space, site.get());
             let status = Status::Complete;
             let total = total.known(session.off_cpu);
             let node = Node { kind, status, function, site, start: since.point, total, size: 1 };
@@ -119,7 +123,7 @@ fn child(
     let Part::Node(kind) = part(trees, frame, below) else { return None };
     let (_, mut total) = took(trees, frame, end.point, off_cpu_ns);
     total.error_ns = frame.start_doubt.error_ns(end, total.sum_ns);
-    let site = if frame.kind.is_mark() { Avma(0) } else { frame.site };
+    let site = if frame.kind.is_mark() { MaybeIp::UNKNOWN } else { frame.site };
     let child = Child { kind, function: frame.function, space: frame.space, site };
     (frame.kind != FrameKind::Found).then_some((child, total))
 }

@@ -11,7 +11,7 @@ use crate::frames::{Frames, Notice};
 use crate::landing::Landing;
 use crate::report::Status;
 use crate::session::Session;
-use crate::stack::{Frame, FrameKind, NOT_KNOWN};
+use crate::stack::{Frame, FrameKind};
 
 pub(crate) trait Filter<'a>: Landing<'a> {
     fn function_outside(&self, session: &mut Session<'a>, to: Option<Avma>) -> FunctionAt {
@@ -31,7 +31,7 @@ pub(crate) trait Filter<'a>: Landing<'a> {
         let FunctionAt { id: function, at_entry } = self.function_outside(session, to);
         let is_inner = session.map.is_inner_call(from.function, function, at_entry);
         let mut frame = self.frame(function, if is_inner { FrameKind::Inner } else { FrameKind::Call });
-        (frame.site, frame.caller, frame.ret) = (from.ip, from.function, from.next_ip());
+        (frame.site, frame.caller, frame.ret) = (from.ip.into(), from.function, from.next_ip().into());
         frame.hidden = true;
         (frame, at_entry)
     }
@@ -57,7 +57,7 @@ pub(crate) trait Filter<'a>: Landing<'a> {
     fn may_return_to_entry(&self, session: &mut Session<'a>, to: Avma) -> bool {
         match self.top_base().and_then(|base| self.get(base)) {
             Some(base) if base.kind == FrameKind::Filter => session.map.is_restorer(self.control().space, to),
-            Some(base) => base.ret == to || base.ret == NOT_KNOWN,
+            Some(base) => base.ret.is(to) || !base.ret.is_known(),
             None => true,
         }
     }
@@ -75,10 +75,10 @@ pub(crate) trait Filter<'a>: Landing<'a> {
         let (kind, site, caller) = match top.kind {
             FrameKind::Inner => (FrameKind::Call, top.site, top.caller),
             FrameKind::Call | FrameKind::Tail if top.is_stub() => (top.kind, top.site, top.caller),
-            _ => (FrameKind::Tail, from.ip, from.function),
+            _ => (FrameKind::Tail, from.ip.into(), from.function),
         };
         self.pop_group(session, true);
-        if ret != NOT_KNOWN {
+        if ret.is_known() {
             let mut frame = self.frame(function, kind);
             (frame.site, frame.caller, frame.ret) = (site, caller, ret);
             frame.hidden = true;
@@ -89,7 +89,7 @@ pub(crate) trait Filter<'a>: Landing<'a> {
     /// Control comes in where it may have come from the part outside that the frame on top has jumped to.
     fn back_from_own_part(&mut self, session: &mut Session<'a>, to: Target) -> bool {
         let Some(base) = self.top_base() else { return false };
-        if self.get(base).is_some_and(|base| base.ret == to.ip) {
+        if self.get(base).is_some_and(|base| base.ret.is(to.ip)) {
             // It has returned from there to a caller in sight.
             self.control_mut().away = None;
             self.pop_group(session, false);
@@ -120,7 +120,7 @@ pub(crate) trait Filter<'a>: Landing<'a> {
             // A handler out of sight has returned.
         } else if to.at_entry {
             let mut frame = self.frame(to.function, FrameKind::Filter);
-            frame.entry = to.ip;
+            frame.entry = to.ip.into();
             self.push(session, frame, true);
         } else if let Some(i) = returned {
             self.close_to(session, i + 1, Status::Unwound);
@@ -139,7 +139,7 @@ pub(crate) trait Filter<'a>: Landing<'a> {
 
     /// The innermost call out of sight that returns to `ip`.
     fn hidden_caller(&self, ip: Avma) -> Option<usize> {
-        self.innermost(|frame| frame.hidden && frame.ret == ip)
+        self.innermost(|frame| frame.hidden && frame.ret.is(ip))
     }
 }
 

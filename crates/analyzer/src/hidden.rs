@@ -92,7 +92,7 @@ impl<'a> Thread<'a> {
         let Some(below) = base.checked_sub(1) else { return false };
         let gathers = below.checked_sub(1).and_then(|i| self.get(i)).is_some_and(|frame| frame.gathers);
         let Some([stub, frame]) = self.stack.get_mut(below..=base) else { return false };
-        let is_stub = stub.hidden && stub.ret == ret && stub.is_stub();
+        let is_stub = stub.hidden && stub.ret.is(ret) && stub.is_stub();
         if is_stub {
             (frame.kind, frame.site, frame.caller) = (stub.kind, stub.site, stub.caller);
             (stub.kind, stub.gathers) = (FrameKind::Inner, gathers);
@@ -104,9 +104,9 @@ impl<'a> Thread<'a> {
         let space = self.control.space;
         let Some(frame) = self.stack.get_mut(base) else { return };
         let entry = frame.entry;
-        if let Some(site) = session.map.call_before(space, ret, entry) {
+        if let Some(site) = session.map.call_before(space, ret, entry.get()) {
             frame.kind = FrameKind::Filter;
-            frame.site = site;
+            frame.site = site.into();
             frame.caller = session.map.function_at(space, site).id;
             let below = base.checked_sub(1).and_then(|i| self.stack.get_mut(i));
             if let Some(mark) = below.filter(|below| below.kind.is_mark()) {

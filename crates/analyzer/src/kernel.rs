@@ -7,14 +7,15 @@
 //!   (handler returns; End Syscall in the restorer is rt_sigreturn)   Start at X: the mark ends
 //! ```
 
-use model::{Avma, EventTime, FunctionKind, Site, Target};
+use model::{EventTime, FunctionKind, Site, Target};
 
 use crate::control::{KernelEntry, Left};
 use crate::filter::Filter;
 use crate::frames::{Frames, Notice};
+use crate::maybe_ip::MaybeIp;
 use crate::report::Status;
 use crate::session::Session;
-use crate::stack::{Frame, FrameKind, NOT_KNOWN, StartDoubt};
+use crate::stack::{Frame, FrameKind, StartDoubt};
 
 pub(crate) trait Kernel<'a>: Filter<'a> {
     fn leave_to_kernel(&mut self, syscall: bool, from: Site) {
@@ -40,7 +41,7 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
         }
         let is_sigreturn = || session.map.is_behind_restorer(entry.space, entry.from.next_ip());
         let is_restorer =
-            |top: &Frame| top.kind == FrameKind::Found && (top.entry != Avma(0) || is_sigreturn());
+            |top: &Frame| top.kind == FrameKind::Found && (top.entry.is_known() || is_sigreturn());
         if entry.syscall && self.top().is_some_and(is_restorer) {
             self.close_to(session, 0, Status::Unwound);
             return self.behind_unknown_handler(session, to);
@@ -66,7 +67,7 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
         if mark.goes_on_at(to.ip) {
             return;
         }
-        if mark.site == NOT_KNOWN {
+        if !mark.site.is_known() {
             return self.behind_unknown_handler(session, to);
         }
         if self.enters_handler(session, to) {
@@ -86,7 +87,7 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
     /// next signal was pending.
     fn behind_unknown_handler(&mut self, session: &mut Session<'a>, to: Target) {
         if to.at_entry && self.control().is_handler(to.function) {
-            self.push_handler(session, FrameKind::InterruptedSyscall, NOT_KNOWN, self.clocks(), to);
+            self.push_handler(session, FrameKind::InterruptedSyscall, MaybeIp::UNKNOWN, self.clocks(), to);
         } else {
             self.found(session, to);
         }
@@ -97,9 +98,9 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
         if entry.syscall {
             self.notice(session, Notice::KernelStay(&entry));
             let behind = entry.from.next_ip();
-            self.push_handler(session, FrameKind::InterruptedSyscall, behind, self.clocks(), to);
+            self.push_handler(session, FrameKind::InterruptedSyscall, behind.into(), self.clocks(), to);
         } else {
-            self.push_handler(session, FrameKind::Interrupted, entry.from.ip, entry.since, to);
+            self.push_handler(session, FrameKind::Interrupted, entry.from.ip.into(), entry.since, to);
         }
     }
 
@@ -107,7 +108,7 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
         &mut self,
         session: &mut Session<'a>,
         kind: FrameKind,
-        interrupted: Avma,
+        interrupted: MaybeIp,
         since: (EventTime, u64),
         to: Target,
     ) {
@@ -117,7 +118,7 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
         mark.start_doubt = StartDoubt::of(since.0);
         self.push(session, mark, false);
         let mut handler = self.frame(to.function, FrameKind::Signal);
-        handler.entry = to.ip;
+        handler.entry = to.ip.into();
         self.push(session, handler, to.at_entry);
     }
 

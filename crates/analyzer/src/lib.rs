@@ -53,6 +53,7 @@ mod landing;
 pub mod ledger;
 mod look_ahead;
 mod loss;
+mod maybe_ip;
 pub mod modes;
 mod off_cpu;
 mod off_cpu_causes;

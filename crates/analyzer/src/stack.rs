@@ -14,6 +14,7 @@ use model::{Avma, EventTime, FunctionId, FunctionKind, Ns, SpaceId};
 
 use crate::activation::Activation;
 use crate::children::{Child, ChildPlaces};
+use crate::maybe_ip::MaybeIp;
 use crate::total::RunningTotal;
 
 /// Frames that a stack may have.  More than an 8 MB stack can hold (a frame takes at least 16 bytes there).
@@ -21,9 +22,6 @@ pub(crate) const DEPTH_MAX: usize = 1 << 20;
 
 /// Tail calls in one group.  State machines that only ever jump would otherwise pile up frames for ever.
 pub(crate) const CHAIN_MAX: u32 = 1 << 14;
-
-/// The return address of a frame whose entry was not seen: any return leaves it.
-pub(crate) const NOT_KNOWN: Avma = Avma(0);
 
 /// How a frame came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +39,7 @@ pub(crate) enum FrameKind {
     Filter,
     /// Running when it was first seen.
     Found,
-    /// The kernel's frame below a signal handler; `site` is the instruction that was interrupted, or
-    /// [`NOT_KNOWN`].
+    /// The kernel's frame below a signal handler; `site` is the instruction that was interrupted.
     Interrupted,
     /// As above, in a system call: `site` is behind its instruction, which may also be executed again.
     InterruptedSyscall,
@@ -85,14 +82,14 @@ pub(crate) struct Frame {
     pub(crate) function: FunctionId,
     /// The function that `site` belongs to.
     pub(crate) caller: FunctionId,
-    /// The instruction that entered it; 0 if there is none.
-    pub(crate) site: Avma,
+    /// The instruction that entered it.
+    pub(crate) site: MaybeIp,
     /// Its first instruction, if tracing began there ([`FrameKind::Filter`], [`FrameKind::Signal`]), or if a
     /// frame that was not known returned there ([`FrameKind::Found`]): only the restorer of signals is
     /// returned to so.
-    pub(crate) entry: Avma,
-    /// Where it returns to.
-    pub(crate) ret: Avma,
+    pub(crate) entry: MaybeIp,
+    /// Where it returns to. If that is not known its entry was not seen: any return leaves it.
+    pub(crate) ret: MaybeIp,
     pub(crate) space: SpaceId,
     /// How many tail calls ago its group began.
     pub(crate) chain: u32,
@@ -128,9 +125,9 @@ impl Frame {
         Self {
             function,
             caller: FunctionId::UNKNOWN,
-            site: Avma(0),
-            entry: Avma(0),
-            ret: NOT_KNOWN,
+            site: MaybeIp::UNKNOWN,
+            entry: MaybeIp::UNKNOWN,
+            ret: MaybeIp::UNKNOWN,
             space,
             chain: 0,
             kind,
@@ -176,8 +173,8 @@ impl Frame {
         /// `syscall`, `sysenter` and `int 0x80` are two bytes long.
         const SYSCALL_LEN: u64 = 2;
         match self.kind {
-            FrameKind::Interrupted => ip == self.site,
-            FrameKind::InterruptedSyscall => ip == self.site || ip.plus(SYSCALL_LEN) == self.site,
+            FrameKind::Interrupted => self.site.is(ip),
+            FrameKind::InterruptedSyscall => self.site.is(ip) || self.site.is(ip.plus(SYSCALL_LEN)),
             _ => false,
         }
     }

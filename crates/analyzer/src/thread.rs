@@ -11,6 +11,7 @@ use crate::certainty::Certainty;
 use crate::control::{Control, Left};
 use crate::entered::Entered;
 use crate::frames::{Frames, Notice};
+use crate::maybe_ip::MaybeIp;
 use crate::off_cpu::OffCpuClock;
 use crate::report::{Cut, CutCause, Status};
 use crate::session::Session;
@@ -371,7 +372,7 @@ impl<'a> Frames<'a> for Thread<'a> {
     fn returned_to_unknown(&mut self, session: &mut Session<'a>, to: Target) {
         self.entered.ghosts.returned(to.ip);
         let mut frame = self.frame(to.function, FrameKind::Found);
-        frame.entry = if to.at_entry { to.ip } else { Avma(0) };
+        frame.entry = if to.at_entry { to.ip.into() } else { MaybeIp::UNKNOWN };
         let base = self.trees.base();
         self.push(session, frame, true);
         if let Some(caller) = self.stack.last_mut() {
@@ -389,7 +390,7 @@ impl<'a> Frames<'a> for Thread<'a> {
 
     #[inline(always)]
     fn returns_to(&mut self, session: &mut Session<'a>, to: Avma, in_sight: bool) {
-        if self.stack.last().is_some_and(|top| top.ret == to) {
+        if self.stack.last().is_some_and(|top| top.ret.is(to)) {
             self.is_proved();
         }
         self.name_hidden_caller(session, to);

@@ -9,7 +9,7 @@ use crate::control::Control;
 use crate::frames::Frames;
 use crate::report::Status;
 use crate::session::Session;
-use crate::stack::{Frame, FrameKind, NOT_KNOWN, Stack};
+use crate::stack::{Frame, FrameKind, Stack};
 
 /// How well an event fits a hypothesis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -235,7 +235,7 @@ impl<'a> Frames<'a> for View<'_> {
     fn close(&mut self, _session: &mut Session<'a>, status: Status, by_jump: bool) {
         let Some(&frame) = self.top() else { return };
         let is_of_floor = self.depth() == self.kept;
-        let returns = !by_jump && frame.chain == 0 && frame.ret != NOT_KNOWN && Some(frame.ret) == self.to;
+        let returns = !by_jump && frame.chain == 0 && frame.ret.is_known() && frame.ret.get() == self.to;
         let resumes = || self.to.is_some_and(|to| frame.goes_on_at(to));
         let fit = match status {
             Status::Complete if resumes() => Fit::Resumes,
@@ -280,8 +280,8 @@ impl<'a> Frames<'a> for View<'_> {
     fn returns_to(&mut self, _session: &mut Session<'a>, to: Avma, in_sight: bool) {
         let Some(i) = self.top_base() else { return };
         let Some(base) = self.get(i) else { return };
-        let is_elsewhere = base.ret != NOT_KNOWN && base.ret != to;
-        if is_elsewhere || base.ret == NOT_KNOWN && base.kind == FrameKind::Filter && in_sight {
+        let is_elsewhere = base.ret.is_known() && !base.ret.is(to);
+        if is_elsewhere || !base.ret.is_known() && base.kind == FrameKind::Filter && in_sight {
             self.is_wrong();
         } else if i == 0 {
             self.verdict = Some(Verdict::NoMore);
