@@ -1,59 +1,14 @@
-//! Calls that matter to the request: what they gather while they run, and what becomes of them when they end.
+//! Calls that matter to the request begin and end: what becomes of them.
 
-use model::{AuxOffset, AuxOwner, Cpu, EventTime, FunctionId};
+use model::{AuxOwner, FunctionId};
 
-use crate::children::{Child, RunningSums};
-use crate::passed::Passed;
 use crate::report::{CallId, CallRow, Caller, Status};
 use crate::request::{LatencyRange, Role};
-use crate::session::{EndedCall, Session};
+use crate::running::{Activation, EndedCall, WaitingCall};
+use crate::session::Session;
 use crate::stack::{Frame, FrameKind};
 use crate::thread::{Ending, Thread};
-use crate::total::RunningTotal;
-use crate::tree::{CallTree, Node};
-
-/// What a call of a wanted function (or of the ancestor) gathers while it runs.
-#[derive(Debug, Default)]
-pub(crate) struct Activation {
-    /// Number of the wanted function; `None` for an ancestor only.
-    pub(crate) wanted: Option<u32>,
-    /// It is an ancestor.
-    pub(crate) ancestor: bool,
-    /// It was reported before (cut), and was found running again.
-    pub(crate) reported: bool,
-    /// Place among the entries of the function in the thread.
-    pub(crate) number: u64,
-    /// Open activations of the function below.
-    pub(crate) depth: u32,
-    /// Somebody wants its tree.
-    pub(crate) has_tree: bool,
-    pub(crate) cpu: Option<Cpu>,
-    pub(crate) at: AuxOffset,
-    /// Its frame has only the estimate.
-    pub(crate) start: EventTime,
-    pub(crate) children: RunningSums,
-    /// What came and went above it out of sight.
-    pub(crate) passed: Passed,
-    /// Calls that wait for this ancestor's latency.
-    pub(crate) waiting: Vec<WaitingCall>,
-}
-
-/// A call that enters the figures if its ancestor's latency fits.
-#[derive(Debug)]
-pub(crate) struct WaitingCall {
-    pub(crate) wanted: u32,
-    pub(crate) row: CallRow,
-    /// The thread's off-CPU time at its begin and at its end.
-    pub(crate) off_cpu_ns: (u64, u64),
-    pub(crate) children: Vec<(Child, RunningTotal)>,
-    pub(crate) tree: Option<CallTree>,
-}
-
-impl WaitingCall {
-    pub(crate) fn ended(&self) -> EndedCall<'_> {
-        EndedCall { row: &self.row, children: &self.children, off_cpu_ns: self.off_cpu_ns }
-    }
-}
+use crate::tree::Node;
 
 impl<'a> Thread<'a> {
     /// A call that matters is entered now; its frame is not on the stack yet.

@@ -15,7 +15,6 @@ use std::sync::{Arc, Mutex};
 
 use model::{AuxOffset, Digest, Digester, EventTime, FunctionId, SpaceId, Tid, TraceEvent};
 
-use crate::activation::Activation;
 use crate::aggregate::Aggregate;
 use crate::children::{Child, RunningSums};
 use crate::code_map::CodeMap;
@@ -24,6 +23,7 @@ use crate::frames::Frames;
 use crate::off_cpu::{OffCpuClock, may_be_off_cpu};
 use crate::report::{ChildKind, Limits};
 use crate::request::{Request, Roles, Surroundings};
+use crate::running::Activation;
 use crate::runs::{Run, runs};
 use crate::session::Session;
 use crate::sparse::Sparse;

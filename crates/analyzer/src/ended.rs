@@ -4,13 +4,14 @@ use model::{EventTime, FunctionId, Ns};
 
 use crate::children::Child;
 use crate::control::KernelEntry;
+use crate::gatherer::{Gatherer, Part};
 use crate::maybe_ip::MaybeIp;
 use crate::report::{ChildKind, Status};
 use crate::session::Session;
 use crate::stack::{Frame, FrameKind, StartDoubt};
 use crate::thread::{Ending, Thread};
 use crate::total::RunningTotal;
-use crate::tree::{Gatherer, Node, Part};
+use crate::tree::Node;
 
 impl<'a> Thread<'a> {
     /// Adds the frame on top, which ends, to what the call did that it is a child of.

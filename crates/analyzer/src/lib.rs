@@ -45,6 +45,7 @@ mod entered;
 mod figures;
 mod filter;
 mod frames;
+mod gatherer;
 mod ghosts;
 mod hidden;
 pub mod histogram;
@@ -66,6 +67,7 @@ mod row_children;
 mod row_reasons;
 #[cfg(test)]
 mod rules;
+mod running;
 mod runs;
 mod session;
 mod sparse;

@@ -12,9 +12,9 @@ use std::ops::{Deref, DerefMut, Range};
 
 use model::{Avma, EventTime, FunctionId, FunctionKind, Ns, SpaceId};
 
-use crate::activation::Activation;
 use crate::children::{Child, ChildPlaces};
 use crate::maybe_ip::MaybeIp;
+use crate::running::Activation;
 use crate::total::RunningTotal;
 
 /// Frames that a stack may have.  More than an 8 MB stack can hold (a frame takes at least 16 bytes there).

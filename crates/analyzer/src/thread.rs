@@ -11,13 +11,14 @@ use crate::certainty::Certainty;
 use crate::control::{Control, Left};
 use crate::entered::Entered;
 use crate::frames::{Frames, Notice};
+use crate::gatherer::Gatherer;
 use crate::maybe_ip::MaybeIp;
 use crate::off_cpu::OffCpuClock;
 use crate::report::{Cut, CutCause, Status};
 use crate::session::Session;
 use crate::stack::{DEPTH_MAX, Frame, FrameKind, Stack};
 use crate::transfers::Transfers;
-use crate::tree::{Gatherer, Trees};
+use crate::tree::Trees;
 use crate::undecided::Undecided;
 use crate::window::ThreadWindow;
 
