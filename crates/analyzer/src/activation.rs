@@ -1,59 +1,14 @@
-//! Calls that matter to the request: what they gather while they run, and what becomes of them when they end.
+//! Calls that matter to the request begin and end: what becomes of them.
 
-use model::{AuxOffset, AuxOwner, Avma, Cpu, EventTime, FunctionId};
+use model::{AuxOwner, FunctionId};
 
-use crate::children::{Child, RunningSums};
-use crate::passed::Passed;
 use crate::report::{CallId, CallRow, Caller, Status};
 use crate::request::{LatencyRange, Role};
-use crate::session::{EndedCall, Session};
+use crate::running::{Activation, EndedCall, WaitingCall};
+use crate::session::Session;
 use crate::stack::{Frame, FrameKind};
 use crate::thread::{Ending, Thread};
-use crate::total::RunningTotal;
-use crate::tree::{CallTree, Node};
-
-/// What a call of a wanted function (or of the ancestor) gathers while it runs.
-#[derive(Debug, Default)]
-pub(crate) struct Activation {
-    /// Number of the wanted function; `None` for an ancestor only.
-    pub(crate) wanted: Option<u32>,
-    /// It is an ancestor.
-    pub(crate) ancestor: bool,
-    /// It was reported before (cut), and was found running again.
-    pub(crate) reported: bool,
-    /// Place among the entries of the function in the thread.
-    pub(crate) number: u64,
-    /// Open activations of the function below.
-    pub(crate) depth: u32,
-    /// Somebody wants its tree.
-    pub(crate) has_tree: bool,
-    pub(crate) cpu: Option<Cpu>,
-    pub(crate) at: AuxOffset,
-    /// Its frame has only the estimate.
-    pub(crate) start: EventTime,
-    pub(crate) children: RunningSums,
-    /// What came and went above it out of sight.
-    pub(crate) passed: Passed,
-    /// Calls that wait for this ancestor's latency.
-    pub(crate) waiting: Vec<WaitingCall>,
-}
-
-/// A call that enters the figures if its ancestor's latency fits.
-#[derive(Debug)]
-pub(crate) struct WaitingCall {
-    pub(crate) wanted: u32,
-    pub(crate) row: CallRow,
-    /// The thread's off-CPU time at its begin and at its end.
-    pub(crate) off_cpu_ns: (u64, u64),
-    pub(crate) children: Vec<(Child, RunningTotal)>,
-    pub(crate) tree: Option<CallTree>,
-}
-
-impl WaitingCall {
-    pub(crate) fn ended(&self) -> EndedCall<'_> {
-        EndedCall { row: &self.row, children: &self.children, off_cpu_ns: self.off_cpu_ns }
-    }
-}
+use crate::tree::Node;
 
 impl<'a> Thread<'a> {
     /// A call that matters is entered now; its frame is not on the stack yet.
@@ -65,13 +20,13 @@ impl<'a> Thread<'a> {
         Role { wanted, ancestor }: Role,
     ) {
         if ancestor {
-            self.ancestors.push(self.stack.activations.len());
+            self.entered.ancestors.push(self.stack.activations.len());
         }
         let mut activation = Activation { wanted, ancestor, ..session.spare.pop().unwrap_or_default() };
         (activation.reported, activation.has_tree) = (false, false);
-        if let Some(open) = wanted.and_then(|wanted| self.open.meet(wanted)) {
+        if let Some(open) = wanted.and_then(|wanted| self.entered.open.meet(wanted)) {
             (activation.at, activation.start) = (self.at, self.now);
-            activation.reported = kind == FrameKind::Found && self.ghosts.found(function);
+            activation.reported = kind == FrameKind::Found && self.entered.ghosts.found(function);
             activation.depth = open.depth;
             activation.number = open.entered;
             open.is_recursive |= open.depth > 0;
@@ -94,11 +49,11 @@ impl<'a> Thread<'a> {
             end.status = Status::OpenStart;
         }
         if activation.ancestor {
-            self.ancestors.pop();
+            self.entered.ancestors.pop();
             self.end_ancestor(session, &mut activation, &frame, end);
         }
         if let Some(wanted) = activation.wanted {
-            if let Some(open) = self.open.get_mut(wanted) {
+            if let Some(open) = self.entered.open.get_mut(wanted) {
                 open.depth = open.depth.saturating_sub(1);
             }
             let row = self.row(session, &frame, &activation, end);
@@ -132,7 +87,7 @@ impl<'a> Thread<'a> {
             callers.map(|frame| if frame.kind.is_mark() { FunctionId::UNKNOWN } else { frame.function });
         let tree = root.map(|(first, root)| self.trees.tree(first, root, callers));
         let children = activation.children.all();
-        let ancestor = session.ancestor.map(|ancestor| (ancestor.latency, self.ancestors.last()));
+        let ancestor = session.ancestor.map(|ancestor| (ancestor.latency, self.entered.ancestors.last()));
         let ended = EndedCall { row: &row, children, off_cpu_ns };
         match ancestor {
             None if activation.reported => session.resumed(wanted, &ended, tree),
@@ -167,7 +122,9 @@ impl<'a> Thread<'a> {
             for call in activation.waiting.drain(..) {
                 session.call(call.wanted, &call.ended(), call.tree.as_ref());
             }
-        } else if let Some(below) = self.ancestors.last().and_then(|&i| self.stack.activations.get_mut(i)) {
+        } else if let Some(below) =
+            self.entered.ancestors.last().and_then(|&i| self.stack.activations.get_mut(i))
+        {
             below.waiting.append(&mut activation.waiting);
         }
     }
@@ -181,7 +138,7 @@ impl<'a> Thread<'a> {
         let may_be_called = session.around.has_ip_filter && (end.by_jump || end.status != Status::Complete);
         let caller = match frame.kind {
             FrameKind::Signal if !may_be_called => Caller::Signal,
-            FrameKind::Call | FrameKind::Tail | FrameKind::Filter if frame.site != Avma(0) => {
+            FrameKind::Call | FrameKind::Tail | FrameKind::Filter if frame.site.is_known() => {
                 Caller::Function { function: frame.caller, tail: frame.kind == FrameKind::Tail }
             }
             _ => Caller::Unknown,
@@ -199,7 +156,7 @@ impl<'a> Thread<'a> {
             status: end.status,
             cut_by: self.cut_by.filter(|_| end.status == Status::Cut),
             caller,
-            site: session.map.place(frame.space, frame.site),
+            site: session.map.place(frame.space, frame.site.get()),
             function: frame.function,
             depth: activation.depth,
             ended_by_jump: end.by_jump && end.status.counted(),
@@ -213,8 +170,8 @@ impl<'a> Thread<'a> {
 
     /// Its callers have made calls that came and went above it: it may have been left out of sight before.
     fn may_have_ended_before(&self, frame: &Frame, activation: &Activation) -> bool {
-        let may_be_own = |site| activation.wanted.is_some_and(|wanted| self.outer_sites.has(wanted, site));
-        let is_known = frame.site != Avma(0);
-        activation.passed.has(|site| site == frame.site || !is_known && may_be_own(site))
+        let may_be_own =
+            |site| activation.wanted.is_some_and(|wanted| self.entered.outer_sites.has(wanted, site));
+        activation.passed.has(|site| site == frame.site || !frame.site.is_known() && may_be_own(site))
     }
 }

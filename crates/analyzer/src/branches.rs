@@ -1,35 +1,14 @@
 //! Calls, returns and jumps between traced instructions.
 
-use model::{Avma, BranchKind, EndKind, FunctionKind, Site, Target, Transfer};
+use model::{Avma, FunctionKind, Site, Target};
 
-use crate::kernel::Left;
-use crate::report::{CutCause, Status};
+use crate::frames::{Frames, Notice};
+use crate::landing::Landing;
+use crate::report::Status;
 use crate::session::Session;
-use crate::stack::{Frame, FrameKind, NOT_KNOWN};
-use crate::thread::Thread;
+use crate::stack::{CHAIN_MAX, Frame, FrameKind};
 
-impl<'a> Thread<'a> {
-    /// One change of control of user code.
-    #[inline(always)]
-    pub(crate) fn transfer(&mut self, session: &mut Session<'a>, transfer: &Transfer) {
-        match transfer {
-            Transfer::Branch { kind, from, to } => {
-                self.is_inside();
-                match kind {
-                    BranchKind::Call | BranchKind::IndirectCall => self.call(session, from, to),
-                    BranchKind::Return => self.ret(session, from, to),
-                    // Inside of a function, whoever has jumped into it: a loop. The decoder leaves these out
-                    // unless it is asked for all.
-                    _ if from.function == to.function => (),
-                    BranchKind::Jump | BranchKind::ConditionalJump => self.jump(session, *from, *to, false),
-                    BranchKind::IndirectJump | BranchKind::Abort => self.jump(session, *from, *to, true),
-                }
-            }
-            Transfer::Start { to, after_gap } => self.start(session, *to, *after_gap),
-            Transfer::End { kind, from, to } => self.end(session, *kind, *from, *to),
-        }
-    }
-
+pub(crate) trait Branches<'a>: Landing<'a> {
     #[inline(always)]
     fn call(&mut self, session: &mut Session<'a>, from: &Site, to: &Target) {
         let ret = from.next_ip();
@@ -38,14 +17,18 @@ impl<'a> Thread<'a> {
         }
         let is_inner = session.map.is_inner_call(from.function, to.function, to.at_entry);
         let mut frame = self.frame(to.function, if is_inner { FrameKind::Inner } else { FrameKind::Call });
-        (frame.site, frame.caller, frame.ret) = (from.ip, from.function, ret);
+        (frame.site, frame.caller, frame.ret) = (from.ip.into(), from.function, ret.into());
         self.push(session, frame, to.at_entry);
     }
 
     #[inline(always)]
     fn ret(&mut self, session: &mut Session<'a>, from: &Site, to: &Target) {
         match self.caller_in_sight(to.ip) {
-            Some(base) => self.close_to(session, base, Status::Complete),
+            Some(base) => {
+                while self.depth() > base {
+                    self.close(session, Status::Complete, false);
+                }
+            }
             None => self.ret_with_care(session, *from, *to),
         }
     }
@@ -54,31 +37,30 @@ impl<'a> Thread<'a> {
     /// the two is that: nearly always.
     #[inline(always)]
     fn caller_in_sight(&self, ip: Avma) -> Option<usize> {
-        let top = self.stack.last()?;
-        let base = self.group_base(self.stack.len() - 1);
-        let [.., caller, called] = self.stack.get(..=base)? else { return None };
-        let is_certain = top.ret == ip && base >= self.unproved;
-        let is_call = !matches!(called.kind, FrameKind::Filter | FrameKind::Signal);
-        (is_certain && is_call && !caller.hidden && !caller.kind.is_mark()).then_some(base)
+        let top = self.top()?;
+        let base = self.group_base(self.depth() - 1);
+        let is_known = top.ret.is(ip) && self.is_certain(base);
+        let is_call = !matches!(self.get(base)?.kind, FrameKind::Filter | FrameKind::Signal);
+        (is_known && is_call && self.is_plain(base.checked_sub(1)?)).then_some(base)
     }
 
     #[inline(never)]
     fn ret_with_care(&mut self, session: &mut Session<'a>, from: Site, to: Target) {
-        match self.stack.last() {
+        match self.top() {
             None => self.returned_to_unknown(session, to),
-            Some(top) if top.ret == to.ip || top.ret == NOT_KNOWN => {
-                if top.ret != NOT_KNOWN {
-                    self.goes_on_as_it_must();
-                }
-                self.find_caller(session, to.ip);
+            Some(top) if top.ret.is(to.ip) || !top.ret.is_known() => {
+                self.returns_to(session, to.ip, true);
                 self.pop_group(session, false);
-                match self.stack.last() {
+                match self.top() {
                     None => self.returned_to_unknown(session, to),
                     // It was entered by a jump out of sight: its hidden jumper has ended, too.
-                    Some(below) if below.hidden && below.ret == to.ip => self.pop_group(session, false),
+                    Some(below) if below.hidden && below.ret.is(to.ip) => self.pop_group(session, false),
                     // A handler had the kernel go on in a function as if the interrupted code had called it.
                     // (A handler that interrupted the restorer itself only returns to it.)
-                    Some(mark) if mark.goes_on_at(to.ip) && !session.map.is_restorer(self.space, to.ip) => {
+                    Some(mark)
+                        if mark.goes_on_at(to.ip)
+                            && !session.map.is_restorer(self.control().space, to.ip) =>
+                    {
                         self.close(session, Status::Complete, false);
                     }
                     Some(_) => (),
@@ -98,25 +80,21 @@ impl<'a> Thread<'a> {
 
     /// A return to another place than where the frame on top returns to.
     fn return_elsewhere(&mut self, session: &mut Session<'a>, from: Site, to: Target) {
-        let returns_there = |frame: &&Frame| frame.chain == 0 && frame.ret == to.ip;
+        let is_of = |frame: &Frame| frame.function == from.function;
         // The function was called anew since it was called from there: one call returns for another only on
         // another stack.
-        let is_called_anew = self
-            .stack
-            .last()
-            .is_some_and(|top| top.function == from.function && top.kind != FrameKind::Inner);
+        let is_called_anew = self.top().is_some_and(|top| is_of(top) && top.kind != FrameKind::Inner);
         let may_switch = self.may_switch_stacks(session);
-        self.end_is_guess();
+        self.notice(session, Notice::EndsAreGuess);
         let mut innermost = None;
-        let mut group_top = self.stack.len();
-        for base in (0..self.stack.len()).rev() {
-            let Some(frame) = self.stack.get(base).filter(|frame| frame.chain == 0) else { continue };
-            if returns_there(&frame) {
+        let mut group_top = self.depth();
+        for base in (0..self.depth()).rev() {
+            let Some(frame) = self.get(base).filter(|frame| frame.chain == 0) else { continue };
+            if frame.ret.is(to.ip) {
                 innermost.get_or_insert(base);
-                let group = self.stack.get(base..group_top).unwrap_or(&[]);
-                if group.iter().any(|frame| frame.function == from.function) {
+                if (base..group_top).any(|i| self.get(i).is_some_and(is_of)) {
                     if is_called_anew && may_switch {
-                        return self.unexplained(session, to);
+                        return self.appears(session, to, false);
                     }
                     self.close_to(session, group_top, Status::Unwound); // calls that never return
                     self.pop_group(session, false);
@@ -130,13 +108,13 @@ impl<'a> Thread<'a> {
         }
         match innermost {
             Some(base) => self.close_to(session, base, Status::Unwound),
-            None => self.unexplained(session, to),
+            None => self.appears(session, to, false),
         }
     }
 
     #[inline(never)]
     fn jump(&mut self, session: &mut Session<'a>, from: Site, to: Target, indirect: bool) {
-        let Some(top) = self.stack.last() else { return self.found(session, to) };
+        let Some(top) = self.top() else { return self.found(session, to) };
         let (function, kind, top_is) = (top.function, top.kind, top.code);
         let enters = to.at_entry || session.map.kind(to.function) == FunctionKind::Plt;
         let is_inner = kind == FrameKind::Inner;
@@ -160,16 +138,15 @@ impl<'a> Thread<'a> {
             // or a landing in a frame that is older than the recording, or on another stack.
             let is_far = |session: &mut Session<'a>| {
                 session.map.in_other_object(from.function, to.function)
-                    || session.map.is_behind_call(self.space, to.ip)
+                    || session.map.is_behind_call(self.control().space, to.ip)
             };
             if session.map.kind(to.function) != FunctionKind::Symbol {
                 return;
             }
             if is_far(session) {
-                self.unexplained(session, to);
+                self.appears(session, to, false);
             } else {
-                self.stack.runs(to.function);
-                self.may_have_left_all(self.stack.len());
+                self.runs(to.function, true);
             }
         }
     }
@@ -177,101 +154,54 @@ impl<'a> Thread<'a> {
     /// A direct jump into the middle of a function. If it is one that tail-called what runs now, that has
     /// ended: so does code that the compiler split off under a name of its own (GCC 8: `f.cold.3`) come back.
     fn back_in_group(&mut self, session: &mut Session<'a>, to: Target) {
-        let Some(top) = self.stack.len().checked_sub(1) else { return };
-        let is_there = |frame: &Frame| frame.function == to.function;
-        let group = self.group_base(top)..top;
-        let caller = group.rev().find(|&i| self.stack.get(i).is_some_and(is_there));
         if session.map.kind(to.function) != FunctionKind::Symbol {
             return; // code without a name may be many functions
         }
-        if let Some(caller) = caller {
-            // What was found in that code may be a frame of another function, which has jumped there, too.
-            let is_guess = self.stack.get(caller).is_some_and(|frame| frame.kind == FrameKind::Found);
-            for ended in self.stack.iter_mut().skip(caller + 1) {
-                ended.undecided |= is_guess;
+        let Some(base) = self.top_base() else { return };
+        let is_there = |&i: &usize| self.get(i).is_some_and(|frame| frame.function == to.function);
+        match (base..self.depth() - 1).rev().find(is_there) {
+            Some(caller) => {
+                // What was found in that code may be a frame of another function, which has jumped there, too.
+                if self.get(caller).is_some_and(|frame| frame.kind == FrameKind::Found) {
+                    self.notice(session, Notice::Doubt { from: caller + 1 });
+                }
+                self.close_to(session, caller + 1, Status::Complete);
             }
-            self.close_to(session, caller + 1, Status::Complete);
-        } else {
-            self.stack.runs(to.function);
+            None => self.runs(to.function, false),
         }
+    }
+
+    /// The frame on top jumped to the entry of another function.
+    fn tail_call(&mut self, session: &mut Session<'a>, from: Site, to: Target) {
+        let is_capped = self.top().is_some_and(|top| top.chain >= CHAIN_MAX);
+        if is_capped {
+            self.close(session, Status::Complete, true);
+        }
+        self.notice(session, Notice::TailCall { is_capped });
+        let mut frame = self.frame(to.function, FrameKind::Tail);
+        (frame.site, frame.caller) = (from.ip.into(), from.function);
+        if let Some(top) = self.top() {
+            (frame.ret, frame.chain) = (top.ret, top.chain + 1);
+            frame.undecided = top.undecided; // it returns for a frame that may be gone
+        }
+        self.push(session, frame, true);
+    }
+
+    /// The frame on top was only in the way: its caller enters `to`.
+    fn replace_top(&mut self, session: &mut Session<'a>, to: Target) {
+        let Some(stub) = self.top().copied() else { return };
+        self.close(session, Status::Complete, false);
+        let kind = if stub.kind == FrameKind::Inner { FrameKind::Call } else { stub.kind };
+        let mut frame = self.frame(to.function, kind);
+        (frame.site, frame.caller, frame.space) = (stub.site, stub.caller, stub.space);
+        (frame.ret, frame.chain) = (stub.ret, stub.chain);
+        self.push(session, frame, to.at_entry);
     }
 
     /// What no frame explains is another stack, and no frame that is older than the recording.
     fn may_switch_stacks(&self, session: &Session<'a>) -> bool {
-        self.base_known || session.stack_switches
-    }
-
-    /// Control is at a place that no open frame explains.
-    ///
-    /// In a thread that was seen from its first instruction that is another stack. Otherwise it may as well
-    /// be a frame that is older than the recording, unless the program is known to switch stacks.
-    pub(crate) fn unexplained(&mut self, session: &mut Session<'a>, to: Target) {
-        self.contradicts_choice(session);
-        if self.may_switch_stacks(session) {
-            session.limits.stack_switches += 1;
-            self.cut_all(session, CutCause::StackSwitch);
-        } else {
-            self.close_to(session, 0, Status::Unwound);
-        }
-        self.found(session, to);
-    }
-
-    /// Control is in traced code, though nothing said that it came back.
-    #[inline]
-    fn is_inside(&mut self) {
-        if self.left.is_some() {
-            (self.left, self.away) = (None, None);
-            self.window.is_in_filter(self.now.point);
-        }
-    }
-
-    /// Tracing stops.
-    #[inline(never)]
-    fn end(&mut self, session: &mut Session<'a>, kind: EndKind, from: Site, to: Option<Avma>) {
-        self.is_inside();
-        match kind {
-            EndKind::Syscall | EndKind::Async(_) => self.leave_to_kernel(kind == EndKind::Syscall, from),
-            EndKind::Branch(BranchKind::Call | BranchKind::IndirectCall) => self.call_out(session, from, to),
-            EndKind::Branch(BranchKind::Return) => self.ret_out(session, from, to),
-            EndKind::Branch(_) => self.jump_out(session, from, to, true),
-            EndKind::FallThrough => {
-                self.jump_out(session, from, Some(to.unwrap_or(from.next_ip())), false);
-            }
-            EndKind::Skipped => (), // only of kernel code
-        }
-        if !matches!(kind, EndKind::Syscall | EndKind::Async(_)) {
-            self.left = Some(Left::OutOfFilter);
-            self.window.leaves_filter(self.now.point);
-        }
-    }
-
-    /// Nothing is known of what ran before.
-    fn is_without_past(&self) -> bool {
-        self.stack.is_empty() && self.left.is_none() && !self.base_known
-    }
-
-    /// Tracing starts.
-    #[inline(never)]
-    fn start(&mut self, session: &mut Session<'a>, to: Target, after_gap: bool) {
-        self.off_cpu.start(self.now);
-        self.window.is_in_filter(self.now.point);
-        let resumed = self.interrupted_at.take() == Some(to.ip);
-        let first = std::mem::take(&mut self.is_new);
-        // What was lost may have been that it was interrupted there.
-        let is_behind_gap = after_gap || !first && self.is_without_past();
-        let may_resume = is_behind_gap && session.around.has_ip_filter && to.at_entry;
-        let may_be_first = first && !after_gap && !session.around.is_part;
-        self.base_known |= may_be_first && !session.around.has_ip_filter && to.at_entry;
-        self.base_known |= first && self.executed.is_some_and(|executed| executed <= self.now.hi);
-        let is_entered = session.around.has_ip_filter && to.at_entry && !resumed;
-        match self.left.take() {
-            Some(Left::Kernel(entry)) if !self.stack.is_empty() => self.back_from_kernel(session, entry, to),
-            Some(Left::OutOfFilter) => self.arrive(session, to),
-            _ if !self.stack.is_empty() || is_entered => self.arrive(session, to),
-            _ => self.found(session, to),
-        }
-        if let Some(entered) = self.stack.last_mut().filter(|_| may_resume) {
-            entered.undecided = true;
-        }
+        self.control().base_known || session.stack_switches
     }
 }
+
+impl<'a, F: Frames<'a>> Branches<'a> for F {}

@@ -60,7 +60,7 @@ pub(crate) fn is_behind_call<'c>(code: impl Fn(u64) -> Option<&'c [u8]>) -> bool
 /// its target).
 pub(crate) fn call_before<'c>(
     ret: Avma,
-    entry: Avma,
+    entry: Option<Avma>,
     code: impl Fn(u64) -> Option<&'c [u8]>,
     is_stub: impl Fn(Avma) -> bool,
 ) -> Option<Avma> {
@@ -73,7 +73,7 @@ pub(crate) fn call_before<'c>(
         is_direct.then(|| ret.plus(displacement as i64 as u64))
     };
     let site = |len: u64| Avma(ret.0.wrapping_sub(len));
-    if ends_here(5) && direct(5).is_some_and(|to| to == entry || is_stub(to)) {
+    if ends_here(5) && direct(5).is_some_and(|to| Some(to) == entry || is_stub(to)) {
         return Some(site(5));
     }
     // A byte that may be a prefix in front of a direct call is none, unless it fills up a call of
@@ -109,7 +109,7 @@ mod tests {
     fn before(code: &[u8], entry: u64) -> Option<u64> {
         let ret = Avma(0x1000 + code.len() as u64);
         let at = |len: u64| code.get(code.len().checked_sub(len as usize)?..);
-        call_before(ret, Avma(entry), at, |_| false).map(|site| site.0)
+        call_before(ret, Some(Avma(entry)), at, |_| false).map(|site| site.0)
     }
 
     #[test]

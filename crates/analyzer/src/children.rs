@@ -3,9 +3,10 @@
 use std::cmp::Reverse;
 use std::hash::{BuildHasher, Hash};
 
-use model::{Avma, FunctionId, SpaceId};
+use model::{FunctionId, SpaceId};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use crate::maybe_ip::MaybeIp;
 use crate::report::{ChildKind, ChildRow, Place};
 use crate::total::{OffCpuKnown, RunningTotal, Total};
 
@@ -27,8 +28,7 @@ pub(crate) struct Child {
     pub(crate) kind: ChildKind,
     pub(crate) function: FunctionId,
     pub(crate) space: SpaceId,
-    /// 0: none.
-    pub(crate) site: Avma,
+    pub(crate) site: MaybeIp,
 }
 
 /// What the children took of a call that is running, as they ended.  One may be there more than once.
@@ -50,7 +50,7 @@ impl ChildPlaces {
 
     #[inline(always)]
     fn of(&mut self, child: Child) -> &mut u32 {
-        let hash = FxBuildHasher.hash_one((child.site.0, child.function.0));
+        let hash = FxBuildHasher.hash_one((child.site, child.function.0));
         &mut self.0[hash as usize % Self::LEN]
     }
 }

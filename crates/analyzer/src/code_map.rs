@@ -114,11 +114,9 @@ impl<'a> CodeMap<'a> {
         self.functions.get((space, ip), || functions.function_at(space, ip))
     }
 
-    /// `None` for address 0, which stands for "no site", and for code that belongs to no object.
-    pub(crate) fn place(&mut self, space: SpaceId, ip: Avma) -> Option<Place> {
-        if ip == Avma(0) {
-            return None;
-        }
+    /// `None` for code that belongs to no object.
+    pub(crate) fn place(&mut self, space: SpaceId, ip: Option<Avma>) -> Option<Place> {
+        let ip = ip?;
         let functions = self.around.functions;
         self.places
             .get((space, ip), || functions.place(space, ip).map(|(object, svma)| Place { object, svma }))
@@ -126,12 +124,12 @@ impl<'a> CodeMap<'a> {
 
     /// A child of a call that has ended. Those whose sites are the same place in several spaces are the same.
     pub(crate) fn name(&mut self, child: Child) -> ChildKey {
-        let site = self.place(child.space, child.site);
+        let site = self.place(child.space, child.site.get());
         ChildKey { kind: child.kind, function: child.function, site }
     }
 
     /// The call that returns to `ret` and can have entered `entry`.
-    pub(crate) fn call_before(&mut self, space: SpaceId, ret: Avma, entry: Avma) -> Option<Avma> {
+    pub(crate) fn call_before(&mut self, space: SpaceId, ret: Avma, entry: Option<Avma>) -> Option<Avma> {
         let Surroundings { code, functions, .. } = self.around;
         self.sites.get((space, ret), || {
             let bytes = |len: u64| code.code(space, Avma(ret.0.checked_sub(len)?)).ok();
@@ -233,9 +231,9 @@ mod tests {
         let mut counts = || {
             let (space, ip) = (SpaceId(3), Avma(0x1005));
             assert!(map.is_behind_call(space, ip));
-            assert_eq!(map.call_before(space, ip, Avma(0x1005)), Some(Avma(0x1000)));
+            assert_eq!(map.call_before(space, ip, Some(Avma(0x1005))), Some(Avma(0x1000)));
             assert_eq!(map.function_at(space, ip), FunctionAt::UNKNOWN);
-            assert_eq!(map.place(space, ip), Some(Place { object: ObjectId(1), svma: Svma(0x1005) }));
+            assert_eq!(map.place(space, Some(ip)), Some(Place { object: ObjectId(1), svma: Svma(0x1005) }));
             [&asked.code, &asked.functions, &asked.places].map(|count| count.load(Ordering::Relaxed))
         };
         let first = counts();

@@ -15,18 +15,20 @@ use std::sync::{Arc, Mutex};
 
 use model::{AuxOffset, Digest, Digester, EventTime, FunctionId, SpaceId, Tid, TraceEvent};
 
-use crate::activation::Activation;
 use crate::aggregate::Aggregate;
 use crate::children::{Child, RunningSums};
 use crate::code_map::CodeMap;
+use crate::entered::Open;
+use crate::frames::Frames;
 use crate::off_cpu::{OffCpuClock, may_be_off_cpu};
 use crate::report::{ChildKind, Limits};
 use crate::request::{Request, Roles, Surroundings};
+use crate::running::Activation;
 use crate::runs::{Run, runs};
 use crate::session::Session;
 use crate::sparse::Sparse;
 use crate::stack::{DEPTH_MAX, FrameKind};
-use crate::thread::{Open, Thread};
+use crate::thread::Thread;
 
 /// A shorter run costs more than it saves.
 const EVENTS_MIN: usize = 16;
@@ -116,7 +118,7 @@ impl Digester for RunDigester<'_> {
         let mut session = Session::with(request, roles, self.around, self.map());
         let mut thread = Thread::new(tid, &session);
         // Whether it was off the CPU or dead meanwhile, or is new, is asked when it is the run's turn.
-        (thread.off_cpu, thread.dead) = (OffCpuClock::new(&[]), &[]);
+        (thread.off_cpu, thread.window.dead) = (OffCpuClock::new(&[]), &[]);
         let of_run = |Run { events: run, starts }: Run| {
             let calls = events.get(run.clone()).unwrap_or_default();
             let digested = thread.digest(&mut session, space, calls)?;
@@ -138,16 +140,15 @@ impl<'a> Thread<'a> {
     ) -> Option<DigestedRun> {
         let mut caller = self.frame(FunctionId::UNKNOWN, FrameKind::Found);
         // It gathers children as a wanted function's does, and is none.
-        let gathers = Activation { wanted: Some(u32::MAX), ..Activation::default() };
         (caller.is_active, caller.gathers) = (true, true);
         self.stack.push(caller);
-        self.stack.activations.push(gathers);
+        self.stack.activations.push(Activation::default());
         self.events(session, space, events);
         let caller = self.stack.activations.pop().filter(|_| self.stack.len() == 1);
         self.stack.clear();
         let children = caller?.children;
         let calls = session.calls.take();
-        let open = std::mem::take(&mut self.open);
+        let open = std::mem::take(&mut self.entered.open);
         let is_plain = std::mem::take(&mut session.limits) == Limits::default() && !calls.is_overfull();
         let last = (self.now, self.at);
         is_plain.then_some(DigestedRun { events: 0..0, last, starts: false, open, calls, children })
@@ -157,13 +158,15 @@ impl<'a> Thread<'a> {
     /// they are.
     pub(crate) fn takes(&self, run: &DigestedRun) -> bool {
         let (last, _) = run.last;
-        let is_inside = self.undecided.is_none() && self.left.is_none() && self.away.is_none();
-        let lives = self.dead.first().is_none_or(|(died, reborn)| last.point < *reborn && last.lo <= *died);
+        let is_inside =
+            self.undecided.is_none() && self.control.left.is_none() && self.control.away.is_none();
+        let lives =
+            self.window.dead.first().is_none_or(|(died, reborn)| last.point < *reborn && last.lo <= *died);
         let has_room = self.stack.len() + run.events.len() < DEPTH_MAX;
         let may_call = self.stack.last().is_some_and(|top| !top.hidden && !top.kind.is_mark());
-        let is_open = |wanted| self.open.get(wanted).is_some_and(|open| open.depth > 0);
+        let is_open = |wanted| self.entered.open.get(wanted).is_some_and(|open| open.depth > 0);
         let are_outermost = run.open.iter().all(|(wanted, run)| run.entered == 0 || !is_open(wanted));
-        let is_met = !(run.starts && self.is_new);
+        let is_met = !(run.starts && self.control.is_new);
         // Nor was it off the CPU in a stay of the run: that would not be part of it.
         let stays_on_cpu = self.off_cpu.stands_still_until(last.lo);
         is_inside && is_met && lives && has_room && may_call && are_outermost && stays_on_cpu
@@ -172,9 +175,9 @@ impl<'a> Thread<'a> {
     /// Adds the calls of a run, instead of its events.
     pub(crate) fn take(&mut self, session: &mut Session<'a>, space: SpaceId, run: &DigestedRun) {
         (self.now, self.at) = run.last;
-        self.space = space;
+        self.control.space = space;
         for (wanted, of_run) in run.open.iter() {
-            let Some(open) = self.open.meet(wanted) else { continue };
+            let Some(open) = self.entered.open.meet(wanted) else { continue };
             open.entered += of_run.entered;
             open.is_recursive |= of_run.is_recursive;
         }

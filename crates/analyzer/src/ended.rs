@@ -1,14 +1,17 @@
 //! What has ended in a call: a child of its caller, and a node of the trees that it is in.
 
-use model::{Avma, EventTime, FunctionId, Ns};
+use model::{EventTime, FunctionId, Ns};
 
 use crate::children::Child;
+use crate::control::KernelEntry;
+use crate::gatherer::{Gatherer, Part};
+use crate::maybe_ip::MaybeIp;
 use crate::report::{ChildKind, Status};
 use crate::session::Session;
 use crate::stack::{Frame, FrameKind, StartDoubt};
 use crate::thread::{Ending, Thread};
 use crate::total::RunningTotal;
-use crate::tree::{Gatherer, Node, Part};
+use crate::tree::Node;
 
 impl<'a> Thread<'a> {
     /// Adds the frame on top, which ends, to what the call did that it is a child of.
@@ -51,7 +54,7 @@ impl<'a> Thread<'a> {
     }
 
     fn node(&self, session: &mut Session<'a>, frame: &Frame, kind: ChildKind, end: Ending) -> Node {
-        let site = if frame.kind.is_mark() { None } else { session.map.place(frame.space, frame.site) };
+        let site = if frame.kind.is_mark() { None } else { session.map.place(frame.space, frame.site.get()) };
         let (start, total) = took(&self.trees, frame, end.time.point, end.off_cpu_ns);
         Node {
             kind,
@@ -64,35 +67,35 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Adds a stay in the kernel, which began at `since` and ends now, to what the frame on top did.
-    pub(crate) fn add_kernel_stay(
-        &mut self,
-        session: &mut Session<'a>,
-        kind: ChildKind,
-        site: Avma,
-        since: (EventTime, u64),
-    ) {
+    /// Adds a stay in the kernel, which ends now, to what the frame on top did.
+    pub(crate) fn add_kernel_child(&mut self, session: &mut Session<'a>, entry: &KernelEntry) {
         let is_gathered = self.trees.is_open();
         if !is_gathered && !self.stack.gathers() {
             return;
         }
-        let (function, space) = (FunctionId::UNKNOWN, self.space);
-        let sum_ns = self.now.point.since(since.0.point);
+        let (function, space) = (FunctionId::UNKNOWN, self.control.space);
+        let (kind, site) = if entry.syscall {
+            (ChildKind::Syscall, entry.from.ip.into())
+        } else {
+            (ChildKind::Interrupt, MaybeIp::UNKNOWN)
+        };
+        let (since, off_cpu_ns) = entry.since;
+        let sum_ns = self.now.point.since(since.point);
         let total = RunningTotal {
             count: 1,
             sum_ns,
-            off_cpu_ns: self.off_cpu.total_ns().saturating_sub(since.1),
-            error_ns: StartDoubt::of(since.0).error_ns(self.now, sum_ns),
+            off_cpu_ns: self.off_cpu.total_ns().saturating_sub(off_cpu_ns),
+            error_ns: StartDoubt::of(since).error_ns(self.now, sum_ns),
         };
         if self.stack.gathers() {
             let child = Child { kind, function, space, site };
             self.stack.add_child(&mut session.places, child, total);
         }
         if is_gathered {
-            let site = session.map.place(space, site);
+            let site = session.map.place(space, site.get());
             let status = Status::Complete;
             let total = total.known(session.off_cpu);
-            let node = Node { kind, status, function, site, start: since.0.point, total, size: 1 };
+            let node = Node { kind, status, function, site, start: since.point, total, size: 1 };
             let first = self.trees.len();
             self.trees.leave(&mut self.stack, first, Part::Node(node));
         }
@@ -121,7 +124,7 @@ fn child(
     let Part::Node(kind) = part(trees, frame, below) else { return None };
     let (_, mut total) = took(trees, frame, end.point, off_cpu_ns);
     total.error_ns = frame.start_doubt.error_ns(end, total.sum_ns);
-    let site = if frame.kind.is_mark() { Avma(0) } else { frame.site };
+    let site = if frame.kind.is_mark() { MaybeIp::UNKNOWN } else { frame.site };
     let child = Child { kind, function: frame.function, space: frame.space, site };
     (frame.kind != FrameKind::Found).then_some((child, total))
 }

@@ -7,11 +7,12 @@
 //!
 //! ```text
 //!   events of a thread
-//!     -> branches   calls, returns, tail calls, stubs
+//!     -> transfers  tracing starts, goes on and stops
+//!        branches   calls, returns, tail calls, stubs
 //!        landing    exceptions and longjmp: which frame did control land in?
 //!        kernel     system calls, interrupts, signals
-//!        filter     what lies outside the IP filter                  -> stack of frames (thread, stack)
-//!     -> a call ends: its row, what its children took (activation, ended, children), and if asked for its tree (tree)
+//!        filter     what lies outside the IP filter    -> frames (of a thread; undecided: of a hypothesis)
+//!     -> a call ends: its row, what its children took (activation, ended, children), and if asked for its tree
 //!     -> aggregate  figures by function and caller                   -> Report
 //!   trees of slow and of typical calls -> ledger       what makes the difference
 //!   all their branches                 -> branch_path  where they part
@@ -32,20 +33,28 @@ mod branches;
 mod by_row;
 mod call_row;
 mod call_site;
+mod certainty;
 pub mod check;
 mod children;
 mod code_map;
+mod control;
 mod digest;
 mod durations;
 mod ended;
+mod entered;
 mod figures;
 mod filter;
+mod frames;
+mod gatherer;
 mod ghosts;
+mod hidden;
 pub mod histogram;
 mod kernel;
 mod landing;
 pub mod ledger;
+mod look_ahead;
 mod loss;
+mod maybe_ip;
 pub mod modes;
 mod off_cpu;
 mod off_cpu_causes;
@@ -58,6 +67,7 @@ mod row_children;
 mod row_reasons;
 #[cfg(test)]
 mod rules;
+mod running;
 mod runs;
 mod session;
 mod sparse;
@@ -66,7 +76,9 @@ pub mod stats;
 mod thread;
 mod total;
 mod traced_causes;
+mod transfers;
 pub mod tree;
+mod undecided;
 mod window;
 
 pub use analysis::Analysis;

@@ -11,18 +11,19 @@
 //! the sites that made calls which came and went above an open one are kept with it: if its own is among
 //! these, or one that calls its function when no call of it is open, it is a guess that it was open so long.
 
-use model::Avma;
 use rustc_hash::FxHashSet;
+
+use crate::maybe_ip::MaybeIp;
 
 /// Sites, at most [`Passed::MAX`] of them: beyond that it may be any.
 #[derive(Debug, Default)]
-pub(crate) struct Passed(Vec<Avma>);
+pub(crate) struct Passed(Vec<MaybeIp>);
 
 impl Passed {
     const MAX: usize = 16;
 
-    /// This site has made a call above, which has returned; 0: it is not known.
-    pub(crate) fn add(&mut self, site: Avma) {
+    /// This site has made a call above, which has returned.
+    pub(crate) fn add(&mut self, site: MaybeIp) {
         if self.0.len() <= Self::MAX && !self.0.contains(&site) {
             self.0.push(site);
         }
@@ -38,25 +39,25 @@ impl Passed {
     }
 
     /// A site for which `is_caller` holds may be among them.
-    pub(crate) fn has(&self, is_caller: impl Fn(Avma) -> bool) -> bool {
+    pub(crate) fn has(&self, is_caller: impl Fn(MaybeIp) -> bool) -> bool {
         self.0.len() > Self::MAX || self.0.iter().any(|&site| is_caller(site))
     }
 }
 
 /// By wanted function: the sites out of sight whose calls of it were outermost, and have returned.
 #[derive(Debug, Default)]
-pub(crate) struct OuterSites(FxHashSet<(u32, Avma)>);
+pub(crate) struct OuterSites(FxHashSet<(u32, MaybeIp)>);
 
 impl OuterSites {
     const MAX: usize = 1 << 12;
 
-    pub(crate) fn add(&mut self, wanted: u32, site: Avma) {
+    pub(crate) fn add(&mut self, wanted: u32, site: MaybeIp) {
         if self.0.len() < Self::MAX {
             self.0.insert((wanted, site));
         }
     }
 
-    pub(crate) fn has(&self, wanted: u32, site: Avma) -> bool {
+    pub(crate) fn has(&self, wanted: u32, site: MaybeIp) -> bool {
         self.0.len() >= Self::MAX || self.0.contains(&(wanted, site))
     }
 }

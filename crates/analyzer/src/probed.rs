@@ -246,7 +246,7 @@ impl<'a> ProbedAnalysis<'a> {
         }
         let Some(site) = self.site(space, ret, call.entry) else { return (Caller::Unknown, None) };
         let function = self.map.function_at(space, site).id;
-        (Caller::Function { function, tail: false }, self.map.place(space, site))
+        (Caller::Function { function, tail: false }, self.map.place(space, Some(site)))
     }
 
     fn keep_reasons(&mut self, call: &ProbedCall, id: CallId) {
@@ -257,7 +257,7 @@ impl<'a> ProbedAnalysis<'a> {
     }
 
     fn site(&mut self, space: SpaceId, ret: Avma, entry: Avma) -> Option<Avma> {
-        self.map.call_before(space, ret, entry)
+        self.map.call_before(space, ret, Some(entry))
     }
 
     /// A child's call ends: it counts if the call that it is in has called it.

@@ -5,27 +5,19 @@ use std::sync::Arc;
 use model::{AuxOffset, AuxOwner, FunctionSet, Pid, SpaceId, Tid};
 use rustc_hash::FxHashMap;
 
-use crate::activation::Activation;
 use crate::aggregate::Aggregate;
 use crate::children::{Child, ChildPlaces};
 use crate::code_map::CodeMap;
 use crate::loss::Ledger;
-use crate::report::{CallRow, Limits, RowSink};
+use crate::report::{Limits, RowSink};
 use crate::request::{Ancestor, Request, Roles, Surroundings};
-use crate::total::{OffCpuKnown, RunningTotal};
+use crate::running::{Activation, EndedCall};
+use crate::total::OffCpuKnown;
 use crate::traced_causes::TracedCauses;
 use crate::tree::{CallTree, TreeSink, Trees};
 
 /// Activations that are kept for reuse, so that a call costs no allocation.
 const SPARE_MAX: usize = 256;
-
-/// A call of a wanted function that has ended.
-pub(crate) struct EndedCall<'c> {
-    pub(crate) row: &'c CallRow,
-    pub(crate) children: &'c [(Child, RunningTotal)],
-    /// The thread's off-CPU time at its begin and at its end.
-    pub(crate) off_cpu_ns: (u64, u64),
-}
 
 pub(crate) struct Session<'a> {
     pub(crate) around: Surroundings<'a>,

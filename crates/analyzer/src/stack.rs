@@ -8,12 +8,13 @@
 //! ```
 //! A function and the tail calls it ended with are a group: one return leaves them all.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 
 use model::{Avma, EventTime, FunctionId, FunctionKind, Ns, SpaceId};
 
-use crate::activation::Activation;
 use crate::children::{Child, ChildPlaces};
+use crate::maybe_ip::MaybeIp;
+use crate::running::Activation;
 use crate::total::RunningTotal;
 
 /// Frames that a stack may have.  More than an 8 MB stack can hold (a frame takes at least 16 bytes there).
@@ -21,9 +22,6 @@ pub(crate) const DEPTH_MAX: usize = 1 << 20;
 
 /// Tail calls in one group.  State machines that only ever jump would otherwise pile up frames for ever.
 pub(crate) const CHAIN_MAX: u32 = 1 << 14;
-
-/// The return address of a frame whose entry was not seen: any return leaves it.
-pub(crate) const NOT_KNOWN: Avma = Avma(0);
 
 /// How a frame came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +39,7 @@ pub(crate) enum FrameKind {
     Filter,
     /// Running when it was first seen.
     Found,
-    /// The kernel's frame below a signal handler; `site` is the instruction that was interrupted, or
-    /// [`NOT_KNOWN`].
+    /// The kernel's frame below a signal handler; `site` is the instruction that was interrupted.
     Interrupted,
     /// As above, in a system call: `site` is behind its instruction, which may also be executed again.
     InterruptedSyscall,
@@ -85,14 +82,14 @@ pub(crate) struct Frame {
     pub(crate) function: FunctionId,
     /// The function that `site` belongs to.
     pub(crate) caller: FunctionId,
-    /// The instruction that entered it; 0 if there is none.
-    pub(crate) site: Avma,
+    /// The instruction that entered it.
+    pub(crate) site: MaybeIp,
     /// Its first instruction, if tracing began there ([`FrameKind::Filter`], [`FrameKind::Signal`]), or if a
     /// frame that was not known returned there ([`FrameKind::Found`]): only the restorer of signals is
     /// returned to so.
-    pub(crate) entry: Avma,
-    /// Where it returns to.
-    pub(crate) ret: Avma,
+    pub(crate) entry: MaybeIp,
+    /// Where it returns to. If that is not known its entry was not seen: any return leaves it.
+    pub(crate) ret: MaybeIp,
     pub(crate) space: SpaceId,
     /// How many tail calls ago its group began.
     pub(crate) chain: u32,
@@ -117,6 +114,35 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
+    /// Of a function that runs since then: time, and the thread's off-CPU time.
+    #[inline(always)]
+    pub(crate) fn new(
+        function: FunctionId,
+        kind: FrameKind,
+        space: SpaceId,
+        (start, off_cpu_ns): (EventTime, u64),
+    ) -> Self {
+        Self {
+            function,
+            caller: FunctionId::UNKNOWN,
+            site: MaybeIp::UNKNOWN,
+            entry: MaybeIp::UNKNOWN,
+            ret: MaybeIp::UNKNOWN,
+            space,
+            chain: 0,
+            kind,
+            hidden: false,
+            code: FunctionKind::Symbol,
+            undecided: false,
+            is_active: false,
+            gathers: false,
+            start: start.point,
+            start_doubt: StartDoubt::of(start),
+            off_cpu_ns,
+            first: 0,
+        }
+    }
+
     /// A stub of the PLT.
     #[inline]
     pub(crate) fn is_stub(&self) -> bool {
@@ -130,13 +156,25 @@ impl Frame {
         self.kind == FrameKind::Inner || self.is_stub() && !self.hidden && self.kind != FrameKind::Found
     }
 
+    /// It runs in sight, and is none of the kernel's.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.hidden && !self.kind.is_mark()
+    }
+
+    /// The rules of calls see no difference.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let seen = |f: &Self| (f.function, f.kind, f.site, f.entry, f.ret, f.chain, f.hidden);
+        seen(self) == seen(other)
+    }
+
     /// It is a mark, and the interrupted code goes on at `ip`.
     pub(crate) fn goes_on_at(&self, ip: Avma) -> bool {
         /// `syscall`, `sysenter` and `int 0x80` are two bytes long.
         const SYSCALL_LEN: u64 = 2;
         match self.kind {
-            FrameKind::Interrupted => ip == self.site,
-            FrameKind::InterruptedSyscall => ip == self.site || ip.plus(SYSCALL_LEN) == self.site,
+            FrameKind::Interrupted => self.site.is(ip),
+            FrameKind::InterruptedSyscall => self.site.is(ip) || self.site.is(ip.plus(SYSCALL_LEN)),
             _ => false,
         }
     }
@@ -190,6 +228,12 @@ impl Stack {
             self.runs.iter().skip(first).any(|run| *run == (i, function))
         };
         self.get(i).is_some_and(|frame| frame.function == function) || runs()
+    }
+
+    /// These frames may have ended before.
+    pub(crate) fn doubt(&mut self, frames: Range<usize>) {
+        let frames = self.frames.get_mut(frames).unwrap_or_default();
+        frames.iter_mut().for_each(|frame| frame.undecided = true);
     }
 
     /// The active frames from the one at `base` on, outermost first.

@@ -13,7 +13,6 @@
 //! child, a handler's time begins with the interruption, and what a function found running in the middle does
 //! is its caller's own time.
 
-mod gather;
 mod merge;
 mod paths;
 
@@ -23,9 +22,8 @@ use model::{AuxOffset, FunctionId, Ns, Schedule, Tid};
 use crate::children::ChildKey;
 use crate::report::{CallRow, ChildKind, Place, Status};
 use crate::total::Total;
-use merge::Merged;
+pub(crate) use merge::Merged;
 
-pub(crate) use gather::{Gatherer, Part};
 pub use paths::{FoundPaths, Paths};
 
 /// Takes trees of calls as they end, from an [`Analysis`](crate::Analysis) that is made for it.
@@ -135,8 +133,8 @@ impl Node {
 /// A tree, or several: nodes in the order of their entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallTree {
-    nodes: Vec<Node>,
-    callers: Vec<FunctionId>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) callers: Vec<FunctionId>,
 }
 
 /// A node where a walk meets it.

@@ -14,27 +14,30 @@ use crate::report::ThreadLoss;
 
 /// One thread's window up to its current event.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ThreadWindow {
+pub(crate) struct ThreadWindow<'a> {
     start: Ns,
     end: Ns,
     /// Before this, everything is counted as either observed or lost.
     counted_until: Ns,
     observed_ns: u64,
     lost_ns: u64,
+    /// Deaths and rebirths that are still to come.
+    pub(crate) dead: &'a [(Ns, Ns)],
     /// Nobody had the thread's number.
     dead_ns: u64,
     /// With an IP filter: since when the thread is outside its ranges, and how long it was before.
     outside: Option<(Option<Ns>, u64)>,
 }
 
-impl ThreadWindow {
+impl<'a> ThreadWindow<'a> {
     /// From the trace start (ITRACE_START, FORK, or the recording's) to EXIT or the recording's end.
-    pub(crate) fn new(life: Option<&ThreadLife>, recording: (Ns, Ns), has_ip_filter: bool) -> Self {
+    pub(crate) fn new(life: Option<&'a ThreadLife>, recording: (Ns, Ns), has_ip_filter: bool) -> Self {
         let first_known = life.and_then(|l| l.born.into_iter().chain(l.trace_start).min());
         let start = first_known.unwrap_or(recording.0).max(recording.0);
         let end = life.and_then(|l| l.died).unwrap_or(recording.1).max(start);
         let outside = has_ip_filter.then_some((Some(start), 0));
-        Self { start, end, counted_until: start, observed_ns: 0, lost_ns: 0, dead_ns: 0, outside }
+        let dead = life.map_or(&[][..], |life| &life.dead);
+        Self { start, end, counted_until: start, observed_ns: 0, lost_ns: 0, dead, dead_ns: 0, outside }
     }
 
     /// Something was seen at `time`: the thread lived.
@@ -59,7 +62,7 @@ impl ThreadWindow {
     }
 
     /// The thread died, and another one has its number from `reborn` on.
-    pub(crate) fn dead(&mut self, died: Ns, reborn: Ns) {
+    pub(crate) fn was_dead(&mut self, died: Ns, reborn: Ns) {
         let died = died.max(self.counted_until);
         self.is_in_filter(died);
         self.observed_ns += died.since(self.counted_until);

@@ -528,3 +528,26 @@ fn a_thread_that_executes_a_program_later_has_older_frames_until_then() {
     check(&script(900), "50 +30 unwound main+10");
     check(&script(5), "50 >=30 cut main+10");
 }
+
+#[test]
+fn a_jump_out_of_the_filter_is_followed_while_a_landing_is_undecided() {
+    // What f jumps to returns for it: to f+15, from where f(2) was called.
+    let script = "
+        filter
+        born 0
+        code call k+10 f
+        100 start f
+        105 call f+10 f
+        110 call f+20 f
+        115 out.call f+30 throw
+        120 start f+80
+        130 out.jmp f+90 lib
+        140 start f+15
+        150 out.ret f+40 k+15";
+    let rows = "
+        100 +50 complete k+10
+        105 +25 complete f+10 depth 1 by jump
+        110 +10 unwound f+20 depth 2";
+    check(script, rows);
+    assert_eq!(analyse(script, Request::default()).limits, Limits::default());
+}

@@ -13,14 +13,13 @@ use std::ops::Range;
 
 use model::{FunctionId, Ns};
 
-use super::merge::Merged;
-use super::{CALLERS_MAX, CallTree, Node, Trees};
 use crate::stack::Frame;
+use crate::tree::{CALLERS_MAX, CallTree, Merged, Node, Trees};
 
 /// Nodes that are kept before those that are alike become one, where that is all that is asked for.
 const MERGED_MAX: usize = if cfg!(test) { 8 } else { 1 << 16 };
 
-/// ... and where each call is asked for.  Beyond this, memory counts for more: some 300 MB.
+/// Nodes that are kept where each call is asked for. Beyond this, memory counts for more: some 300 MB.
 const SINGLE_MAX: usize = 1 << 22;
 
 /// One thread's nodes.
@@ -69,7 +68,7 @@ impl Gatherer {
         Self { open: u32::from(is_whole), is_whole, limit, ..Self::default() }
     }
 
-    /// What a frame found running does is shown, too: nobody's children have to add up.
+    /// What a frame found running does is shown, too: the children of no call have to add up.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole
     }

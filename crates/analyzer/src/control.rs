@@ -1,0 +1,78 @@
+//! Where control of a thread is, as far as its frames do not say.
+
+use model::{Avma, EventTime, FunctionId, Ns, Site, SpaceId};
+
+/// Functions of a thread that are remembered as handlers: there are 64 signals.
+const HANDLERS_MAX: usize = 64;
+
+/// Where control is, and what was before that the next event may depend on.
+#[derive(Clone, Default)]
+pub(crate) struct Control {
+    /// Address space of the current event.
+    pub(crate) space: SpaceId,
+    /// How control left the traced code, while it is outside.
+    pub(crate) left: Option<Left>,
+    /// The frame on top has left the IP filter for a part of its own function: since when, off-CPU time then.
+    pub(crate) away: Option<(EventTime, u64)>,
+    /// The thread was interrupted at this address when a gap began.
+    pub(crate) interrupted_at: Option<Avma>,
+    /// Nothing was seen yet.
+    pub(crate) is_new: bool,
+    /// The thread was seen from its first instruction: no frame is older than the recording.
+    pub(crate) base_known: bool,
+    /// It executed a new program: if nothing was seen before, it is as if it was born then.
+    pub(crate) executed: Option<Ns>,
+    /// Functions that the kernel has entered as handlers of signals.
+    handlers: Vec<FunctionId>,
+}
+
+impl Control {
+    /// Of a thread of which nothing was seen yet.
+    pub(crate) fn new(base_known: bool, executed: Option<Ns>) -> Self {
+        Self { is_new: true, base_known, executed, ..Self::default() }
+    }
+
+    /// The kernel enters this function as a handler.
+    pub(crate) fn add_handler(&mut self, function: FunctionId) {
+        if self.handlers.len() < HANDLERS_MAX && !self.is_handler(function) {
+            self.handlers.push(function);
+        }
+    }
+
+    pub(crate) fn is_handler(&self, function: FunctionId) -> bool {
+        self.handlers.contains(&function)
+    }
+
+    /// A handler was entered in sight.
+    pub(crate) fn has_handlers(&self) -> bool {
+        !self.handlers.is_empty()
+    }
+}
+
+/// How control left the traced code.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Left {
+    /// Into the kernel.
+    Kernel(KernelEntry),
+    /// By a branch out of the IP filter.
+    OutOfFilter,
+}
+
+/// Where and when the kernel was entered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KernelEntry {
+    /// By a far transfer; otherwise asynchronously.
+    pub(crate) syscall: bool,
+    /// The instruction, or the one that was interrupted.
+    pub(crate) from: Site,
+    pub(crate) space: SpaceId,
+    /// Time, and the thread's off-CPU time then.
+    pub(crate) since: (EventTime, u64),
+}
+
+impl KernelEntry {
+    /// Control is back where the kernel returns to if nothing happens.
+    pub(crate) fn goes_on_at(&self, ip: Avma) -> bool {
+        ip == self.from.ip || self.syscall && ip == self.from.next_ip()
+    }
+}

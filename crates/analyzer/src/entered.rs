@@ -1,0 +1,27 @@
+//! What one thread has entered of the functions that the request is about.
+
+use crate::ghosts::Ghosts;
+use crate::passed::OuterSites;
+use crate::sparse::Sparse;
+
+#[derive(Default)]
+pub(crate) struct Entered {
+    /// By wanted function.
+    pub(crate) open: Sparse<Open>,
+    /// Indices of the ancestor's activations in those of the stack.
+    pub(crate) ancestors: Vec<usize>,
+    /// Calls that were cut and may still be running.
+    pub(crate) ghosts: Ghosts,
+    pub(crate) outer_sites: OuterSites,
+}
+
+/// What of a wanted function has been entered.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Open {
+    /// Open activations.
+    pub(crate) depth: u32,
+    /// Number of entries so far.
+    pub(crate) entered: u64,
+    /// It was open more than once.
+    pub(crate) is_recursive: bool,
+}

@@ -1,0 +1,114 @@
+//! Events after a landing that only they decide: held back until one hypothesis is left.
+
+use std::collections::VecDeque;
+
+use model::{SpaceId, TraceEvent};
+
+use crate::frames::Frames;
+use crate::report::Status;
+use crate::session::Session;
+use crate::thread::Thread;
+use crate::undecided::{Undecided, Verdict};
+
+/// Events that one landing may wait for; then the innermost candidate is taken.
+const LOOK_AHEAD_MAX: usize = 1 << 16;
+
+/// Events that the landings of all threads may hold back together.
+const HELD_MAX: usize = 1 << 20;
+
+impl<'a> Thread<'a> {
+    /// Control has landed in one of these frames, innermost first: decides which, or holds back what follows
+    /// until that is known.
+    pub(crate) fn decide_or_wait(
+        &mut self,
+        session: &mut Session<'a>,
+        candidates: Vec<usize>,
+        is_guess: bool,
+    ) {
+        match candidates.as_slice() {
+            [only] => {
+                if is_guess {
+                    self.guess(session, 0);
+                }
+                self.may_have_left_all(only + 1);
+                self.close_to(session, only + 1, Status::Unwound);
+            }
+            _ => {
+                let undecided = Undecided::new(self.now, self.control.clone(), candidates, is_guess);
+                self.undecided = Some(Box::new(undecided));
+            }
+        }
+    }
+
+    /// The next event while a landing is undecided.
+    pub(crate) fn look_ahead(&mut self, session: &mut Session<'a>, space: SpaceId, event: &TraceEvent) {
+        self.work_off(session, VecDeque::from([(space, *event)]));
+    }
+
+    /// No more events will come: decides all that is undecided.
+    pub(crate) fn decide_rest(&mut self, session: &mut Session<'a>) {
+        while let Some(undecided) = self.undecided.take() {
+            let held = self.decide(session, *undecided, Verdict::Decided);
+            self.work_off(session, held.into());
+        }
+    }
+
+    /// Acts on events, or holds them back as long as a landing is undecided.
+    fn work_off(&mut self, session: &mut Session<'a>, mut queue: VecDeque<(SpaceId, TraceEvent)>) {
+        while let Some((space, event)) = queue.pop_front() {
+            let Some(mut undecided) = self.undecided.take() else {
+                self.step(session, space, &event);
+                continue;
+            };
+            let mut verdict = undecided.look(session, &self.stack, space, &event);
+            undecided.events.push((space, event));
+            session.held_events += 1;
+            if undecided.events.len() >= LOOK_AHEAD_MAX || session.held_events >= HELD_MAX {
+                verdict = Verdict::NoMore;
+            }
+            match verdict {
+                Verdict::Wait => self.undecided = Some(undecided),
+                Verdict::Decided | Verdict::NoMore => {
+                    for held in self.decide(session, *undecided, verdict).into_iter().rev() {
+                        queue.push_front(held);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes the innermost candidate that is left.  Returns the events that were held back.
+    fn decide(
+        &mut self,
+        session: &mut Session<'a>,
+        undecided: Undecided,
+        verdict: Verdict,
+    ) -> Vec<(SpaceId, TraceEvent)> {
+        session.held_events = session.held_events.saturating_sub(undecided.events.len());
+        if let Some(landed) = undecided.innermost() {
+            self.now = undecided.now;
+            self.certainty.choose();
+            if undecided.is_guess {
+                self.guess(session, 0);
+            }
+            // Where the function is open more than once an older call of it may have been made from the same
+            // place.
+            self.may_have_left_all(landed + 1);
+            self.close_to(session, landed + 1, Status::Unwound);
+            let is_unsettled = !undecided.is_guess && undecided.verdict() == Verdict::Wait;
+            if is_unsettled {
+                // Those that are open whichever it was go on, unless what comes may be taken for their
+                // return.
+                let open = if verdict == Verdict::Decided { undecided.open() } else { 0 };
+                self.guess(session, open);
+            }
+        }
+        undecided.events
+    }
+
+    /// Which of the frames but the outermost `open` control has left is a guess.
+    pub(crate) fn guess(&mut self, session: &mut Session<'a>, open: usize) {
+        session.limits.undecided_landings += 1;
+        self.stack.doubt(open..self.stack.len());
+    }
+}

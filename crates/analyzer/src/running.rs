@@ -1,0 +1,60 @@
+//! A call that matters to the request while it runs.
+
+use model::{AuxOffset, Cpu, EventTime};
+
+use crate::children::{Child, RunningSums};
+use crate::passed::Passed;
+use crate::report::CallRow;
+use crate::total::RunningTotal;
+use crate::tree::CallTree;
+
+/// What a call of a wanted function (or of the ancestor) gathers while it runs.
+#[derive(Debug, Default)]
+pub(crate) struct Activation {
+    /// Number of the wanted function; `None` for an ancestor only.
+    pub(crate) wanted: Option<u32>,
+    /// It is an ancestor.
+    pub(crate) ancestor: bool,
+    /// It was reported before (cut), and was found running again.
+    pub(crate) reported: bool,
+    /// Place among the entries of the function in the thread.
+    pub(crate) number: u64,
+    /// Open activations of the function below.
+    pub(crate) depth: u32,
+    /// The sink wants its tree.
+    pub(crate) has_tree: bool,
+    pub(crate) cpu: Option<Cpu>,
+    pub(crate) at: AuxOffset,
+    /// Its frame has only the estimate.
+    pub(crate) start: EventTime,
+    pub(crate) children: RunningSums,
+    /// What came and went above it out of sight.
+    pub(crate) passed: Passed,
+    /// Calls that wait for this ancestor's latency.
+    pub(crate) waiting: Vec<WaitingCall>,
+}
+
+/// A call that enters the figures if its ancestor's latency fits.
+#[derive(Debug)]
+pub(crate) struct WaitingCall {
+    pub(crate) wanted: u32,
+    pub(crate) row: CallRow,
+    /// The thread's off-CPU time at its begin and at its end.
+    pub(crate) off_cpu_ns: (u64, u64),
+    pub(crate) children: Vec<(Child, RunningTotal)>,
+    pub(crate) tree: Option<CallTree>,
+}
+
+impl WaitingCall {
+    pub(crate) fn ended(&self) -> EndedCall<'_> {
+        EndedCall { row: &self.row, children: &self.children, off_cpu_ns: self.off_cpu_ns }
+    }
+}
+
+/// A call of a wanted function that has ended.
+pub(crate) struct EndedCall<'c> {
+    pub(crate) row: &'c CallRow,
+    pub(crate) children: &'c [(Child, RunningTotal)],
+    /// The thread's off-CPU time at its begin and at its end.
+    pub(crate) off_cpu_ns: (u64, u64),
+}

@@ -1,0 +1,165 @@
+//! A landing in a function that is open more than once: hypotheses of where control is.
+//!
+//! ```text
+//!   stack  main f(1) f(2) f(3) throw        control lands in `f`
+//!
+//!   floor                call g   ret to f   ret to main
+//!   main f(1)            g        -          it fits: f(1) has returned
+//!   main f(1) f(2)       g        -          f(2) was called elsewhere: no
+//!   main f(1) f(2) f(3)  g        -          no
+//! ```
+//! The rules are those of the stack. Hypotheses with the same frames above their floors are a group: as long
+//! as the rules look at nothing below, they are asked once for all of it.
+
+mod view;
+
+use model::{EventTime, SpaceId, TraceEvent, Transfer};
+
+use crate::control::Control;
+use crate::session::Session;
+use crate::stack::Stack;
+use crate::transfers::Transfers;
+use view::{Fit, Floor, Group, View};
+
+/// Groups that several landings in a row may leave; with more the first landing is decided.
+const GROUPS_MAX: usize = 32;
+
+/// Hypotheses that they may leave.
+const FLOORS_MAX: usize = 1 << 9;
+
+/// Further landings that the first may wait for; then it is a guess.
+const LANDINGS_MAX: u32 = 4;
+
+/// Frames of floors that may be looked at for one landing.
+const LOOKED_AT_MAX: usize = 1 << 26;
+
+/// A landing that the events after it must decide.
+pub(crate) struct Undecided {
+    /// When control landed.
+    pub(crate) now: EventTime,
+    /// Where control may be; never empty.
+    groups: Vec<Group>,
+    /// Even where one candidate is left it may be another frame.
+    pub(crate) is_guess: bool,
+    /// Landings after the first.
+    landings: u32,
+    looked_at: usize,
+    /// The events after the landing.
+    pub(crate) events: Vec<(SpaceId, TraceEvent)>,
+}
+
+/// What an event says of an undecided landing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Wait,
+    /// The candidates that are left are as good as each other.
+    Decided,
+    /// There are too many hypotheses to look at, or none that fits; or nothing more will be told.
+    NoMore,
+}
+
+/// What came of hypotheses that were asked one by one.
+#[derive(Default)]
+struct Next {
+    groups: Vec<Group>,
+    /// Frames of floors that were looked at.
+    looked_at: usize,
+    /// Nothing more will be told.
+    verdict: Option<Verdict>,
+}
+
+impl Next {
+    fn add(&mut self, group: Group) {
+        self.looked_at += group.len();
+        match self.groups.iter_mut().find(|known| known.is_like(&group)) {
+            Some(known) => known.floors.extend(group.floors),
+            None => self.groups.push(group),
+        }
+    }
+
+    fn is_too_large(&self) -> bool {
+        self.groups.len() > GROUPS_MAX || floors(&self.groups).count() > FLOORS_MAX
+    }
+}
+
+fn floors(groups: &[Group]) -> impl Iterator<Item = &Floor> {
+    groups.iter().flat_map(|group| &group.floors)
+}
+
+impl Undecided {
+    /// Control is, since `now`, in one of `candidates`; `is_guess`: or in none of them.
+    pub(crate) fn new(now: EventTime, control: Control, candidates: Vec<usize>, is_guess: bool) -> Self {
+        let groups = vec![Group::landed(candidates, control)];
+        Self { now, groups, is_guess, landings: 0, looked_at: 0, events: Vec::new() }
+    }
+
+    /// The innermost candidate that is left.
+    pub(crate) fn innermost(&self) -> Option<usize> {
+        floors(&self.groups).map(|floor| floor.landed).max()
+    }
+
+    /// Number of frames that are open whichever it was.
+    pub(crate) fn open(&self) -> usize {
+        floors(&self.groups).map(|floor| floor.kept).min().unwrap_or(0)
+    }
+
+    /// Whether one candidate is left.
+    pub(crate) fn verdict(&self) -> Verdict {
+        let mut landed = floors(&self.groups).map(|floor| floor.landed);
+        let first = landed.next();
+        if landed.all(|landed| Some(landed) == first) { Verdict::Decided } else { Verdict::Wait }
+    }
+
+    /// Follows one event in all hypotheses.
+    pub(crate) fn look(
+        &mut self,
+        session: &mut Session<'_>,
+        stack: &Stack,
+        space: SpaceId,
+        event: &TraceEvent,
+    ) -> Verdict {
+        let TraceEvent::Branch(branch) = event else { return Verdict::Decided };
+        let size = (self.groups.len(), floors(&self.groups).count());
+        let mut next = Next::default();
+        for group in &mut self.groups {
+            group.control.space = space;
+            follow(session, stack, group, &branch.transfer, &mut next);
+        }
+        let fits = self.groups.iter().chain(&next.groups).filter_map(|group| group.fit);
+        let Some(best) = fits.max() else { return Verdict::NoMore };
+        let stays = |group: &Group| group.fit.is_some_and(|fit| fit >= best.least());
+        next.groups.retain(stays);
+        next.groups.iter_mut().for_each(Group::sort);
+        self.landings += u32::from(next.groups.iter().any(|group| group.fit == Some(Fit::Lands)));
+        self.looked_at += next.looked_at;
+        let grows = next.groups.len() > size.0 || floors(&next.groups).count() > size.1;
+        let is_too_much = self.landings > LANDINGS_MAX || self.looked_at > LOOKED_AT_MAX;
+        if is_too_much || grows && next.is_too_large() {
+            return Verdict::NoMore;
+        }
+        self.groups.append(&mut next.groups);
+        self.groups.retain(stays);
+        next.verdict.unwrap_or_else(|| self.verdict())
+    }
+}
+
+/// Follows one event in the hypotheses of a group: in all at once, or in each if what it means depends on the
+/// floor.
+fn follow(session: &mut Session<'_>, stack: &Stack, group: &mut Group, transfer: &Transfer, next: &mut Next) {
+    let Some(first) = group.floors.first() else { return };
+    let mut view = View::new(stack, group, first.kept, transfer);
+    view.transfer(session, transfer);
+    if view.looked_at() == 0 {
+        next.verdict = next.verdict.or(view.verdict());
+        let (len, own) = view.finish();
+        return group.go_on(len, own);
+    }
+    for floor in &group.floors {
+        let mut view = View::new(stack, group, floor.kept, transfer);
+        view.transfer(session, transfer);
+        next.looked_at += view.looked_at();
+        next.verdict = next.verdict.or(view.verdict());
+        view.groups(floor.landed, |group| next.add(group));
+    }
+    group.fit = None;
+}

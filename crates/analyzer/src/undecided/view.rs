@@ -1,0 +1,294 @@
+//! What the rules see of a hypothesis: the frames of its floor, those that its group has above, and its own.
+
+use std::cell::Cell;
+
+use model::{Avma, EventTime, FunctionId, Target, Transfer};
+
+use super::Verdict;
+use crate::control::Control;
+use crate::frames::Frames;
+use crate::report::Status;
+use crate::session::Session;
+use crate::stack::{Frame, FrameKind, Stack};
+
+/// How well an event fits a hypothesis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fit {
+    /// It is one more landing.
+    Lands,
+    /// Nothing speaks against it.
+    GoesOn,
+    /// A call returns where it must.
+    Returns,
+    /// A handler returns to where it came.
+    Resumes,
+}
+
+impl Fit {
+    /// The least that is not ruled out by a hypothesis which fits so.
+    pub(super) fn least(self) -> Self {
+        match self {
+            Self::Lands | Self::GoesOn => Self::Lands,
+            Self::Returns => Self::GoesOn,
+            Self::Resumes => Self::Resumes,
+        }
+    }
+}
+
+/// A hypothesis: control has landed in frame `landed`, and the outermost `kept` frames are open now.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Floor {
+    pub(super) landed: usize,
+    pub(super) kept: usize,
+}
+
+/// Hypotheses with the same frames above their floors.
+pub(super) struct Group {
+    /// Never empty.
+    pub(super) floors: Vec<Floor>,
+    /// The last frame of each floor is neither hidden nor a mark; or that of none is known to be so.
+    is_plain: bool,
+    /// What was entered after the landing.
+    above: Vec<Frame>,
+    /// Functions into whose middle frames have jumped since; 0: the last of the floor, 1: the first above.
+    runs: Vec<(usize, FunctionId)>,
+    pub(super) control: Control,
+    /// Of the last event; `None`: it does not fit, or they have gone to other groups.
+    pub(super) fit: Option<Fit>,
+}
+
+impl Group {
+    pub(super) fn landed(candidates: Vec<usize>, control: Control) -> Self {
+        let floors = candidates.into_iter().map(|landed| Floor { landed, kept: landed + 1 }).collect();
+        Self { floors, is_plain: true, above: Vec::new(), runs: Vec::new(), control, fit: None }
+    }
+
+    /// The rules cannot tell them apart but by their floors.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let are_alike = |(a, b): (&Frame, &Frame)| a.is_like(b);
+        let is_away = |group: &Self| group.control.away.is_some();
+        (self.fit, self.is_plain, self.len(), is_away(self))
+            == (other.fit, other.is_plain, other.len(), is_away(other))
+            && self.runs == other.runs
+            && self.above.iter().zip(&other.above).all(are_alike)
+    }
+
+    /// Number of frames above.
+    pub(super) fn len(&self) -> usize {
+        self.above.len()
+    }
+
+    /// Innermost first, each once.
+    pub(super) fn sort(&mut self) {
+        self.floors.sort_unstable_by(|a, b| b.cmp(a));
+        self.floors.dedup();
+    }
+
+    /// An event has left `len` of the frames above, and has changed the rest.
+    pub(super) fn go_on(&mut self, len: usize, Changed { above, runs, control, fit }: Changed) {
+        self.above.truncate(len);
+        self.above.extend(above);
+        (self.runs, self.control, self.fit) = (runs, control, fit);
+    }
+}
+
+/// What an event has changed above a floor.
+pub(super) struct Changed {
+    /// What it has entered.
+    above: Vec<Frame>,
+    runs: Vec<(usize, FunctionId)>,
+    control: Control,
+    fit: Option<Fit>,
+}
+
+/// A hypothesis while it follows an event.
+pub(super) struct View<'v> {
+    stack: &'v Stack,
+    /// So many frames of the stack are its floor.
+    kept: usize,
+    is_plain: bool,
+    /// What is left of the frames that the group has above.
+    shared: &'v [Frame],
+    now: Changed,
+    /// Where the event leads.
+    to: Option<Avma>,
+    /// Frames in which it may be a landing.
+    landings: Vec<usize>,
+    verdict: Option<Verdict>,
+    /// Frames of the floor that were looked at.
+    looked_at: Cell<usize>,
+}
+
+impl<'v> View<'v> {
+    pub(super) fn new(stack: &'v Stack, group: &'v Group, kept: usize, transfer: &Transfer) -> Self {
+        let to = match transfer {
+            Transfer::Branch { to, .. } | Transfer::Start { to, .. } => Some(to.ip),
+            Transfer::End { to, .. } => *to,
+        };
+        let (runs, control) = (group.runs.clone(), group.control.clone());
+        Self {
+            stack,
+            kept,
+            is_plain: group.is_plain,
+            shared: &group.above,
+            now: Changed { above: Vec::new(), runs, control, fit: Some(Fit::GoesOn) },
+            to,
+            landings: Vec::new(),
+            verdict: None,
+            looked_at: Cell::new(0),
+        }
+    }
+
+    pub(super) fn looked_at(&self) -> usize {
+        self.looked_at.get()
+    }
+
+    /// If nothing more will be told.
+    pub(super) fn verdict(&self) -> Option<Verdict> {
+        self.verdict.filter(|_| self.now.fit.is_some())
+    }
+
+    pub(super) fn finish(self) -> (usize, Changed) {
+        (self.shared.len(), self.now)
+    }
+
+    /// Gives the groups that the hypothesis is in now: more than one if it has landed again.
+    pub(super) fn groups(self, landed: usize, mut add: impl FnMut(Group)) {
+        let Changed { above, runs, control, fit } = &self.now;
+        let mut group = |len: usize, fit| {
+            let kept = len.min(self.kept);
+            let all = self.shared.iter().chain(above).take(len - kept).copied();
+            let last = kept.checked_sub(1).and_then(|i| self.stack.get(i));
+            let has = |&&(frame, _): &&(usize, FunctionId)| kept == self.kept && frame + kept <= len;
+            add(Group {
+                floors: vec![Floor { landed, kept }],
+                is_plain: last.is_some_and(Frame::is_plain),
+                above: all.collect(),
+                runs: runs.iter().filter(has).copied().collect(),
+                control: control.clone(),
+                fit,
+            });
+        };
+        match (fit, self.landings.is_empty()) {
+            (None, _) => (),
+            (_, true) => group(self.depth(), *fit),
+            (_, false) => self.landings.iter().for_each(|frame| group(frame + 1, Some(Fit::Lands))),
+        }
+    }
+
+    /// The hypothesis is wrong.
+    fn is_wrong(&mut self) {
+        self.now.fit = None;
+    }
+}
+
+impl<'a> Frames<'a> for View<'_> {
+    fn control(&self) -> &Control {
+        &self.now.control
+    }
+
+    fn control_mut(&mut self) -> &mut Control {
+        &mut self.now.control
+    }
+
+    fn depth(&self) -> usize {
+        self.kept + self.shared.len() + self.now.above.len()
+    }
+
+    fn get(&self, i: usize) -> Option<&Frame> {
+        let Some(above) = i.checked_sub(self.kept) else {
+            self.looked_at.set(self.looked_at.get() + 1);
+            return self.stack.get(i);
+        };
+        match above.checked_sub(self.shared.len()) {
+            None => self.shared.get(above),
+            Some(own) => self.now.above.get(own),
+        }
+    }
+
+    fn has_code_of(&self, i: usize, function: FunctionId) -> bool {
+        let above = (i + 1).checked_sub(self.kept);
+        let is_known = || i < self.kept && self.stack.has_code_of(i, function);
+        self.get(i).is_some_and(|frame| frame.function == function)
+            || above.is_some_and(|above| self.now.runs.contains(&(above, function)))
+            || is_known()
+    }
+
+    /// The last frame of the floor need not be looked at for that.
+    fn is_plain(&self, i: usize) -> bool {
+        i + 1 == self.kept && self.is_plain || self.get(i).is_some_and(Frame::is_plain)
+    }
+
+    fn clocks(&self) -> (EventTime, u64) {
+        Default::default()
+    }
+
+    fn frame(&self, function: FunctionId, kind: FrameKind) -> Frame {
+        Frame::new(function, kind, self.now.control.space, self.clocks())
+    }
+
+    fn push(&mut self, session: &mut Session<'a>, mut frame: Frame, _entry: bool) {
+        frame.code = session.map.kind_of_entered(frame.function);
+        self.now.above.push(frame);
+    }
+
+    fn close(&mut self, _session: &mut Session<'a>, status: Status, by_jump: bool) {
+        let Some(&frame) = self.top() else { return };
+        let is_of_floor = self.depth() == self.kept;
+        let returns = !by_jump && frame.chain == 0 && frame.ret.is_known() && frame.ret.get() == self.to;
+        let resumes = || self.to.is_some_and(|to| frame.goes_on_at(to));
+        let fit = match status {
+            Status::Complete if resumes() => Fit::Resumes,
+            Status::Complete if returns => Fit::Returns,
+            Status::Unwound if is_of_floor => Fit::Lands,
+            _ => Fit::GoesOn,
+        };
+        let best = |known: Fit| if known.min(fit) == Fit::Lands { Fit::Lands } else { known.max(fit) };
+        self.now.fit = self.now.fit.map(best);
+        self.now.control.away = None;
+        if self.now.above.pop().is_none() {
+            match self.shared.split_last() {
+                Some((_, rest)) => self.shared = rest,
+                None => (self.kept, self.is_plain) = (self.kept - 1, false),
+            }
+        }
+        let len = self.depth() + 1 - self.kept;
+        self.now.runs.retain(|(frame, _)| *frame < len && !is_of_floor);
+    }
+
+    fn runs(&mut self, function: FunctionId, _may_return: bool) {
+        if let Some(top) = self.depth().checked_sub(1)
+            && !self.has_code_of(top, function)
+        {
+            self.now.runs.push((self.depth() - self.kept, function));
+        }
+    }
+
+    fn land_in(&mut self, _session: &mut Session<'a>, candidates: Vec<usize>, _is_guess: bool) {
+        self.landings = candidates;
+        self.looked_at.set(self.looked_at.get() + 1); // each hypothesis lands in frames of its own
+    }
+
+    fn appears(&mut self, _session: &mut Session<'a>, _to: Target, _may_go_on: bool) {
+        self.is_wrong();
+    }
+
+    fn returned_to_unknown(&mut self, _session: &mut Session<'a>, _to: Target) {}
+
+    /// Only a frame that was found running may return anywhere, and after the outermost one nothing more is
+    /// told.
+    fn returns_to(&mut self, _session: &mut Session<'a>, to: Avma, in_sight: bool) {
+        let Some(i) = self.top_base() else { return };
+        let Some(base) = self.get(i) else { return };
+        let is_elsewhere = base.ret.is_known() && !base.ret.is(to);
+        if is_elsewhere || !base.ret.is_known() && base.kind == FrameKind::Filter && in_sight {
+            self.is_wrong();
+        } else if i == 0 {
+            self.verdict = Some(Verdict::NoMore);
+        }
+    }
+
+    fn execute(&mut self, _session: &mut Session<'a>, _since: EventTime, _to: Target) {
+        self.verdict = Some(Verdict::Decided);
+    }
+}
