@@ -298,3 +298,19 @@ fn a_thread_is_what_was_seen_of_it_below_the_callers_that_returns_tell_of() {
       call k at g+30 180 +10";
     check(script, Trees::Threads, tree);
 }
+
+#[test]
+fn the_first_call_of_a_thread_begins_when_it_is_entered() {
+    let script = "
+        50 start main+4
+        100 call main+20 f
+        110 call f+10 g
+        130 ret g+10 f+15
+        200 ret f+40 main+25";
+    let tree = "
+    thread 7
+    call main 50 +150 self 50 open_start
+      call f at main+20 100 +100 self 80
+        call g at f+10 110 +20";
+    check(script, Trees::Threads, tree);
+}

@@ -102,14 +102,14 @@ impl Gatherer {
         self.base = None;
     }
 
-    /// Since when a frame is there, by what it has called, and the thread's off-CPU time then.
-    pub(crate) fn start_of(&self, frame: &Frame) -> (Ns, u64) {
-        let (start, off_cpu_ns) = (frame.start, frame.off_cpu_ns);
+    /// The frame at the bottom with the time since when it is there, by what it has called, where all of the
+    /// thread is one tree.
+    pub(crate) fn since_base(&self, bottom: Frame) -> Frame {
         match self.base {
-            Some(base) if self.is_whole && base.first == frame.first => {
-                (start.min(base.since), off_cpu_ns.min(base.off_cpu_ns))
+            Some(Base { since, off_cpu_ns, .. }) if self.is_whole => {
+                Frame { start: since, off_cpu_ns, ..bottom }
             }
-            _ => (start, off_cpu_ns),
+            _ => bottom,
         }
     }
 
