@@ -1,6 +1,6 @@
 //! What has ended in a call: a child of its caller, and a node of the trees that it is in.
 
-use model::{Avma, EventTime, FunctionId, Ns};
+use model::{Avma, EventTime, FunctionId};
 
 use crate::children::Child;
 use crate::report::{ChildKind, Status};
@@ -54,7 +54,7 @@ impl<'a> Thread<'a> {
         let site = if frame.kind.is_mark() { None } else { session.map.place(frame.space, frame.site) };
         let is_bottom = self.stack.len() == 1;
         let frame = if is_bottom { self.trees.since_base(*frame) } else { *frame };
-        let total = took(&frame, end.time.point, end.off_cpu_ns);
+        let total = took(&frame, end.time, end.off_cpu_ns);
         Node {
             kind,
             status: if frame.kind == FrameKind::Found { Status::OpenStart } else { end.status },
@@ -62,6 +62,7 @@ impl<'a> Thread<'a> {
             site,
             start: frame.start,
             total: total.known(session.off_cpu),
+            error_ns: total.error_ns,
             size: 1,
         }
     }
@@ -93,8 +94,9 @@ impl<'a> Thread<'a> {
         if is_gathered {
             let site = session.map.place(space, site);
             let status = Status::Complete;
+            let (start, error_ns) = (since.0.point, total.error_ns);
             let total = total.known(session.off_cpu);
-            let node = Node { kind, status, function, site, start: since.0.point, total, size: 1 };
+            let node = Node { kind, status, function, site, start, total, error_ns, size: 1 };
             let first = self.trees.len();
             self.trees.leave(&mut self.stack, first, Part::Node(node));
         }
@@ -121,8 +123,7 @@ fn child(
     off_cpu_ns: u64,
 ) -> Option<(Child, RunningTotal)> {
     let Part::Node(kind) = part(trees, frame, below) else { return None };
-    let mut total = took(frame, end.point, off_cpu_ns);
-    total.error_ns = frame.start_doubt.error_ns(end, total.sum_ns);
+    let total = took(frame, end, off_cpu_ns);
     let site = if frame.kind.is_mark() { Avma(0) } else { frame.site };
     let child = Child { kind, function: frame.function, space: frame.space, site };
     (frame.kind != FrameKind::Found).then_some((child, total))
@@ -148,7 +149,8 @@ fn part(trees: &Gatherer, frame: &Frame, below: &[Frame]) -> Part<ChildKind> {
 
 /// What a frame that ends took.
 #[inline(always)]
-fn took(frame: &Frame, end: Ns, off_cpu_ns: u64) -> RunningTotal {
+fn took(frame: &Frame, end: EventTime, off_cpu_ns: u64) -> RunningTotal {
+    let sum_ns = end.point.since(frame.start);
     let off_cpu_ns = off_cpu_ns.saturating_sub(frame.off_cpu_ns);
-    RunningTotal { count: 1, sum_ns: end.since(frame.start), off_cpu_ns, error_ns: 0 }
+    RunningTotal { count: 1, sum_ns, off_cpu_ns, error_ns: frame.start_doubt.error_ns(end, sum_ns) }
 }

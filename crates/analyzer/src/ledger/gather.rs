@@ -86,11 +86,13 @@ fn shallow_tree(row: &CallRow, children: &[RowChild], keys: &[ChildKey]) -> Call
         site: row.site,
         start: row.start_ns,
         total: Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns },
+        error_ns: row.error_ns,
         size: 1 + children.len(),
     };
     let callee = |child: &RowChild| {
         let ChildKey { kind, function, site } = *keys.get(child.key as usize)?;
-        Some(Node { kind, function, site, total: child.total, size: 1, ..root })
+        let RowChild { total, error_ns, .. } = *child;
+        Some(Node { kind, function, site, total, error_ns, size: 1, ..root })
     };
     CallTree::new(std::iter::once(root).chain(children.iter().filter_map(callee)).collect())
 }

@@ -158,6 +158,7 @@ mod tests {
             site: None,
             start: Ns(start),
             total: Total { count: 1, sum_ns, off_cpu_ns: Some(0) },
+            error_ns: 0,
             size,
         };
         CallTree::new(nodes.iter().map(node).collect())

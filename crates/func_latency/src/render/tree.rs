@@ -83,7 +83,7 @@ pub fn write_text(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
     let mut shown = 0;
     for step in view.steps() {
         shown += 1;
-        let Step { node, depth, own } = step;
+        let Step { node, depth, own, .. } = step;
         let since = node.start.since(row.start_ns);
         let mut notes = Vec::new();
         if node.total.count > 1 {
@@ -162,7 +162,7 @@ pub fn write_json(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
 }
 
 fn node(view: &View<'_>, step: &Step<'_>) -> Value {
-    let Step { node, depth, own } = step;
+    let Step { node, depth, own, .. } = step;
     let Total { count, sum_ns, off_cpu_ns } = node.total;
     json!({
         "depth": depth,

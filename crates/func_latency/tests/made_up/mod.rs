@@ -171,7 +171,7 @@ fn one_call(
         .zip(0..)
         .filter_map(|(ns, key)| {
             let off_cpu_ns = Some(if key == 2 { ns? - 5_000 } else { 0 });
-            Some(RowChild { key, total: Total { count: 1, sum_ns: ns?, off_cpu_ns } })
+            Some(RowChild { key, total: Total { count: 1, sum_ns: ns?, off_cpu_ns }, error_ns: 0 })
         })
         .collect();
     let inside: u64 = children.iter().map(|child| child.total.sum_ns).sum();
