@@ -153,6 +153,9 @@ fn place(svma: u64) -> Option<Place> {
     Some(Place { object: ObjectId(0), svma: Svma(svma) })
 }
 
+/// How far off each child of a call may be.
+pub(crate) const CHILD_ERROR_NS: u64 = 30;
+
 fn one_call(
     dice: &mut Dice,
     (thread, number): (u64, u64),
@@ -171,7 +174,8 @@ fn one_call(
         .zip(0..)
         .filter_map(|(ns, key)| {
             let off_cpu_ns = Some(if key == 2 { ns? - 5_000 } else { 0 });
-            Some(RowChild { key, total: Total { count: 1, sum_ns: ns?, off_cpu_ns }, error_ns: 0 })
+            let total = Total { count: 1, sum_ns: ns?, off_cpu_ns };
+            Some(RowChild { key, total, error_ns: CHILD_ERROR_NS })
         })
         .collect();
     let inside: u64 = children.iter().map(|child| child.total.sum_ns).sum();
