@@ -8,7 +8,7 @@ use model::NoOffCpu;
 use serde::Serialize;
 
 use super::ledger::json::{Cause, Entry, NotCompared};
-use super::ledger::text::{Titles, signed};
+use super::ledger::text::{self, Titles};
 use super::ledger::{self, LedgerView};
 use super::table::{Align, Table};
 use super::units::{counted, duration, grouped, mean_duration};
@@ -77,7 +77,7 @@ pub fn write_text(out: &mut dyn Write, difference: &Difference<'_>, width: usize
     }
     table.write(out, width)?;
     for (name, recorded) in [("A", base), ("B", these)] {
-        if let Some(left_out) = ledger::text::left_out(&recorded.left_out) {
+        if let Some(left_out) = text::left_out(&recorded.left_out) {
             writeln!(out, "  not compared in {name}: {left_out}")?;
         }
     }
@@ -89,12 +89,12 @@ pub fn write_text(out: &mut dyn Write, difference: &Difference<'_>, width: usize
             )?;
         }
     }
-    write_shift(out, shift, &signed(ledger.comparison.difference_ns))?;
-    let cause = ledger::text::cause(ledger).filter(|_| shift.verdict() == Verdict::Exceeds);
+    write_shift(out, shift, &text::difference(ledger.comparison.difference))?;
+    let cause = text::cause(ledger).filter(|_| shift.verdict() == Verdict::Exceeds);
     if let Some((what, of)) = cause {
         writeln!(out, "Most of it: {what}\n  {of}")?;
     }
-    ledger::text::write(out, ledger, Titles { these: "B: times", base: "A: times" }, width)
+    text::write(out, ledger, Titles { these: "B: times", base: "A: times" }, width)
 }
 
 /// Whether the difference is chance.
@@ -130,6 +130,7 @@ struct Document<'a> {
     these: Group<'a>,
     base: Group<'a>,
     difference_ns: i64,
+    difference_error_ns: u64,
     /// The difference is larger than the spread within each recording explains. Null: there are too few calls
     /// to tell.
     exceeds_spread: Option<bool>,
@@ -177,7 +178,8 @@ pub fn write_json(out: &mut dyn Write, difference: &Difference<'_>) -> io::Resul
         function,
         these: group(these, shift.blocks.0),
         base: group(base, shift.blocks.1),
-        difference_ns: ledger.comparison.difference_ns,
+        difference_ns: ledger.comparison.difference.ns,
+        difference_error_ns: ledger.comparison.difference.error_ns,
         exceeds_spread,
         p_value: shift.p_value,
         smallest_p_value: shift.smallest_p_value,

@@ -46,6 +46,45 @@ pub fn ns_within(ns: u64, error_ns: u64) -> String {
     }
 }
 
+/// With its sign, but for 0.
+#[must_use]
+pub fn signed(ns: i64) -> String {
+    let sign = match ns.signum() {
+        1 => "+",
+        -1 => "-",
+        _ => "",
+    };
+    format!("{sign}{}", grouped(ns.unsigned_abs()))
+}
+
+/// Nanoseconds with their sign, with no digit that says nothing: `-2,460`, `< 25` for +12 +- 12, and `> -25`
+/// for -12 +- 12.
+#[must_use]
+pub fn signed_within(ns: i64, error_ns: u64) -> String {
+    match (Known::of(ns.unsigned_abs(), error_ns), ns < 0) {
+        (Known::Exactly, _) => signed(ns),
+        (Known::Below(limit), false) => format!("< {}", grouped(limit)),
+        (Known::Below(limit), true) => format!("> -{}", grouped(limit)),
+        (Known::About { rounded, .. }, is_less) => {
+            format!("{}{}", if is_less { '-' } else { '+' }, grouped(rounded))
+        }
+    }
+}
+
+/// A share in percent that may be below 0 or above 100, with no digit that says nothing: `24`, `< 37` for
+/// 12 +- 25, and `> -37` for -12 +- 25.
+#[must_use]
+pub fn signed_percent_within(share: f64, error: f64) -> String {
+    let most = (share.abs() + error).ceil();
+    match error {
+        _ if error < 0.05 => format!("{share:.1}"),
+        _ if error >= share.abs() && share < 0.0 => format!("> -{most}"),
+        _ if error >= share.abs() => format!("< {most}"),
+        _ if error < 0.5 => format!("{share:.1}"),
+        _ => format!("{share:.0}"),
+    }
+}
+
 /// What is known of a number that may be some more or less.
 enum Known {
     Exactly,
@@ -207,6 +246,12 @@ mod tests {
         let within = [(24.3, 0.01), (24.3, 0.3), (24.3, 2.0), (0.01, 0.01), (12.0, 25.0), (60.0, 70.0)];
         let within = within.map(|(share, error)| percent_within(share, error));
         assert_eq!(within, ["24.3", "24.3", "24", "< 0.1", "< 37", "< 100"]);
+        let within = [(0, 0), (-7, 0), (2_456, 14), (-2_456, 14), (12, 12), (-12, 12), (0, 3)];
+        let within = within.map(|(ns, error)| signed_within(ns, error));
+        assert_eq!(within, ["0", "-7", "+2,460", "-2,460", "< 25", "> -25", "< 4"]);
+        let within = [(100.1, 0.0), (-0.1, 0.04), (-24.3, 0.3), (124.3, 2.0), (12.0, 25.0), (-12.0, 25.0)];
+        let within = within.map(|(share, error)| signed_percent_within(share, error));
+        assert_eq!(within, ["100.1", "-0.1", "-24.3", "124", "< 37", "> -37"]);
         assert_eq!([counted(1, "call"), counted(2, "call")], ["1 call", "2 calls"]);
     }
 }
