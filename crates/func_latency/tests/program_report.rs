@@ -610,6 +610,29 @@ fn a_difference_of_too_few_calls_is_not_judged() {
     );
 }
 
+/// All had said `func_latency/1`, which none was.
+#[test]
+fn help_names_the_schema_that_is_written() {
+    let directory = recorded("schemas");
+    std::fs::copy(directory.join("perf.data"), directory.join("other.data")).unwrap();
+    for (words, schema) in [
+        (&["report"][..], "func_latency/2"),
+        (&["show", "77-1"], "func_latency_call/1"),
+        (&["explain"], "func_latency_explain/1"),
+        (&["modes"], "func_latency_modes/1"),
+        (&["diff", "perf.data", "other.data"], "func_latency_diff/1"),
+    ] {
+        let (json, _) = check(&directory, &[words, &["-f", "f", "--format", "json"]].concat(), 0);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["schema"], schema, "{words:?}");
+        let (help, _) = check(&directory, &[words[0], "--help"], 0);
+        let named: Vec<&str> =
+            help.split_whitespace().filter(|word| word.starts_with("func_latency")).collect();
+        let named: Vec<&str> = named.into_iter().filter(|word| word.contains('/')).collect();
+        assert_eq!(named, [schema], "{words:?}: {help}");
+    }
+}
+
 /// It said neither of which recording.
 #[test]
 fn what_a_difference_lacks_is_said_of_its_recording() {

@@ -14,6 +14,9 @@ use super::units::{duration, duration_within, grouped, ns_within};
 use crate::one_call::OpenedCall;
 use crate::tree_config::TreeLimits;
 
+/// Name and version of the contract.
+pub const SCHEMA: &str = "func_latency_call/1";
+
 /// A call, and what is shown of it.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
@@ -141,7 +144,7 @@ pub fn write_json(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
         json!({ "start_ns": span.from.0, "ns": ns, "preempted": span.preempted })
     });
     let tree = json!({
-        "schema": "func_latency_call/1",
+        "schema": SCHEMA,
         "id": view.id.to_string(),
         "function": view.names.function(row.function),
         "tid": row.tid.0.to_string(),
