@@ -436,6 +436,28 @@ fn calls_that_probes_have_timed_say_what_they_waited_for() {
     opened.finish();
 }
 
+/// Nothing had said whether the figures are of a call.
+#[test]
+fn probed_calls_say_where_they_began() {
+    let report = made_up::probed(made_up::report(5_000));
+    let write = |page: &Path| html::write_file(page, &made_up::view(&report), &[]).unwrap();
+    let Some(mut opened) = Opened::written("slices", write) else { return };
+    opened.choose("from-latency", "100 us");
+    opened.choose("to-latency", "5 ms");
+    let factors = opened.rows("factors");
+    let is_it = |row: &String| row.starts_with("probed with children|") && row.contains("|100.0 %|0.0 %|");
+    assert!(factors.iter().any(is_it), "{factors:?}");
+    let slowest = opened.rows("slowest");
+    assert!(slowest.iter().all(|row| row.contains("|complete|with children|")), "{slowest:?}");
+    opened.browser.value("document.querySelector('#slowest button').click()");
+    let details = opened.rows("details");
+    let says = |began: &str| format!("{began} (the figures are of calls that began alone)");
+    let probed = format!("probed|{}|{}", says("with children"), says("alone"));
+    assert!(details.contains(&probed), "{probed} {details:?}");
+    opened.screenshot("light.png");
+    opened.finish();
+}
+
 /// What `report` writes of a recording.
 fn reported(test: &str, directory: &Path, recording: &Path, function: &str) -> Option<Opened> {
     Opened::written(test, |page| {
