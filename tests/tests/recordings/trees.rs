@@ -19,7 +19,7 @@ type Call = (Tid, FunctionId, Ns, u64, Option<u64>, &'static str);
 /// The calls of some functions in the trees of another's calls that count.
 struct Nodes {
     of: Vec<FunctionId>,
-    /// ... with their errors.
+    /// The calls, with the errors of their nodes.
     calls: Vec<(Call, u64)>,
     own_ns: u64,
 }

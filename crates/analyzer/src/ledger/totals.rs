@@ -15,7 +15,7 @@ pub(super) struct Bounded {
 /// Times of a group by path.
 pub(super) struct Totals {
     parts: Vec<Parts>,
-    /// ... and their errors.
+    /// The most by which each part may differ from the true one.
     errors: Vec<Parts>,
     /// All time of the calls.
     pub(super) whole: Bounded,

@@ -113,8 +113,8 @@ impl Opened {
         rows.as_array().unwrap().iter().map(|row| row.as_str().unwrap().to_owned()).collect()
     }
 
-    /// Both calls' trees are there side by side, to the nanosecond where that is known, with what is in one of
-    /// them only.
+    /// Both calls' trees are there side by side, to the nanosecond where that is known, with what is in one
+    /// of them only.
     fn the_trees_are(&mut self, report: &Report, call: &CallRow, twin: &CallRow) {
         let rows = self.rows("details .tree");
         let number = |row: &CallRow| report.functions[0].rows.iter().position(|r| r.id == row.id).unwrap();

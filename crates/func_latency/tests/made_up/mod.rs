@@ -154,7 +154,7 @@ fn place(svma: u64) -> Option<Place> {
     Some(Place { object: ObjectId(0), svma: Svma(svma) })
 }
 
-/// As if probes had timed the calls: those that were off the CPU began while children were probed, too.
+/// Makes calls such as probes have timed: those that were off the CPU began while children were probed.
 pub(crate) fn probed(mut report: Report) -> Report {
     let function = &mut report.functions[0];
     for row in &mut function.rows {
