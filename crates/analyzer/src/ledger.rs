@@ -31,7 +31,7 @@ use crate::tree::{CallTree, Node, Step};
 
 pub use compare::{Comparison, Difference, Row};
 pub use descend::{Descent, End, Level};
-pub use gather::{AllCalls, LedgerOfCalls, OffCpuPart, ledger_of_rows};
+pub use gather::{AllCalls, Compared, LedgerOfCalls, OffCpuPart, ledger_of_rows};
 pub use groups::{ChoiceError, Groups, Outlying, Slow, Typical};
 pub use left_out::LeftOut;
 pub use shift::{Shift, Verdict};

@@ -601,9 +601,14 @@ fn a_difference_of_too_few_calls_is_not_judged() {
         "{text}"
     );
     assert!(text.contains("that takes 7 calls of each at least"), "{text}");
+    let figures = "  A      2  < 580 ns  < 560 ns  < 610 ns  < 610 ns  < 610 ns\n";
+    assert!(text.contains(figures), "no figure has digits that are not known: {text}");
     let (json, _) = check(&directory, &[&words[..], &["--format", "json"]].concat(), 0);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&json["exceeds_spread"], &json["calls_needed"]), (&serde_json::Value::Null, &7.into()));
+    let errors = ["error_sum", "p50_error", "max_error"].map(|key| json["these"][key].as_u64().unwrap());
+    assert_eq!(errors, [1075, 525, 550]);
+    assert_eq!(json["difference_error_ns"], 925);
     assert!(
         json["smallest_p_value"].as_f64().unwrap() > 0.3,
         "of two and two, a third of all ways: {json:#}"
