@@ -103,6 +103,8 @@ fn calls() {
     let names: Vec<&str> = CALLS.iter().copied().filter(|name| !NOT_INSIDE.contains(name)).collect();
     check("calls", "round_cc", &names, 10_000);
     check("calls-cpu2", "round_cc", &names, 10_000);
+    check("calls-clocks", "round_cc", &names, 10_000);
+    check("calls-nocyc", "round_cc", &names, 10_000);
 }
 
 #[test]
