@@ -221,16 +221,16 @@ fn a_graph_has_callees_below_callers_and_no_time_twice() {
 500 ns latency; below each function what it called, in % of all
 
  total %  self %      total       self         calls  function
-  100.00   38.00     500 ns     190 ns             2  f
-        |--60.00%-- g
-        |  |--24.00%-- [syscall]
-        |  `--12.00%-- f
-        `--10.00%-- h;x
-   60.00   24.00     300 ns     120 ns             1  g
-        |--24.00%-- [syscall]
-        `--12.00%-- f
-   24.00   24.00     120 ns     120 ns             1  [syscall]
-   14.00   14.00      70 ns      70 ns             2  h;x";
+     100      38     500 ns     200 ns             2  f
+        |--60%-- g
+        |  |--24%-- [syscall]
+        |  `--12%-- f
+        `--< 22%-- h;x
+      60      24     300 ns     120 ns             1  g
+        |--24%-- [syscall]
+        `--12%-- f
+      24      24     120 ns     120 ns             1  [syscall]
+    < 38    < 38   < 200 ns   < 200 ns             2  h;x";
     check(&draw(STYLE), expect);
 }
 
@@ -241,12 +241,12 @@ fn a_graph_of_callees_has_their_callers_below_in_shares_of_each() {
 500 ns latency; below each function who called it, in % of the function above
 
  total %  self %      total       self         calls  function
-  100.00   38.00     500 ns     190 ns             2  f
-   60.00   24.00     300 ns     120 ns             1  g
-        `--100.00%-- f
-   24.00   24.00     120 ns     120 ns             1  [syscall]
-        `--100.00%-- g
-           `--100.00%-- f
+     100      38     500 ns     200 ns             2  f
+      60      24     300 ns     120 ns             1  g
+        `--100%-- f
+      24      24     120 ns     120 ns             1  [syscall]
+        `--100%-- g
+           `--100%-- f
 
 1 function of less than 20 % left out (--percent-limit)";
     check(&draw(style), expect);
