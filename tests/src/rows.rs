@@ -219,7 +219,9 @@ fn same_caller(caller: Caller, entered: Entered, caller_ip: Avma) -> bool {
     }
 }
 
-pub(crate) fn site(opened: &Opened<'_>, ip: Avma, at: Ns) -> Option<Place> {
+/// The instruction at `ip`, as it was mapped then.
+#[must_use]
+pub fn site(opened: &Opened<'_>, ip: Avma, at: Ns) -> Option<Place> {
     if ip == Avma(0) {
         return None;
     }

@@ -108,6 +108,22 @@ pub trait RowSink {
     fn row(&mut self, function: usize, row: &CallRow, waited_for: Option<&Reason>);
 }
 
+impl ProbedRow {
+    /// Of a call to which its probes added nothing.
+    #[must_use]
+    pub fn exact(latency_ns: u64, off_cpu_ns: u64, began: SliceKind) -> Self {
+        Self {
+            measured_ns: latency_ns,
+            measured_off_cpu_ns: off_cpu_ns,
+            least_ns: latency_ns,
+            most_ns: latency_ns,
+            rare_ns: 0,
+            began,
+            with_children: RunningTotal::default(),
+        }
+    }
+}
+
 impl SliceKind {
     /// Name in rows.
     #[must_use]

@@ -7,7 +7,7 @@ use model::{Avma, FunctionId, SpaceId};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::report::{ChildKind, ChildRow, Place};
-use crate::total::{OffCpuKnown, RunningTotal, Total};
+use crate::total::{OffCpuKnown, RunningTotal, Total, error_of_part};
 
 /// Which child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -207,8 +207,7 @@ impl ChildSums<ChildKey> {
             function: key.function,
             site: key.site,
             total,
-            // Not less than nothing, and not more than the calls took.
-            error_ns: error_ns.min(total.sum_ns.max(longest_ns.saturating_sub(total.sum_ns))),
+            error_ns: error_of_part(error_ns, total.sum_ns, longest_ns),
             cpu_percent: total.on_cpu_ns().map(&percent),
         };
         let own = ChildKey { kind: ChildKind::Own, function: FunctionId::UNKNOWN, site: None };

@@ -1,6 +1,6 @@
 //! What has ended in a call: a child of its caller, and a node of the trees that it is in.
 
-use model::{Avma, EventTime, FunctionId, Ns};
+use model::{Avma, EventTime, FunctionId};
 
 use crate::children::Child;
 use crate::report::{ChildKind, Status};
@@ -52,14 +52,17 @@ impl<'a> Thread<'a> {
 
     fn node(&self, session: &mut Session<'a>, frame: &Frame, kind: ChildKind, end: Ending) -> Node {
         let site = if frame.kind.is_mark() { None } else { session.map.place(frame.space, frame.site) };
-        let (start, total) = took(&self.trees, frame, end.time.point, end.off_cpu_ns);
+        let is_bottom = self.stack.len() == 1;
+        let frame = if is_bottom { self.trees.since_base(*frame) } else { *frame };
+        let total = took(&frame, end.time, end.off_cpu_ns);
         Node {
             kind,
             status: if frame.kind == FrameKind::Found { Status::OpenStart } else { end.status },
             function: frame.function,
             site,
-            start,
+            start: frame.start,
             total: total.known(session.off_cpu),
+            error_ns: total.error_ns,
             size: 1,
         }
     }
@@ -91,8 +94,9 @@ impl<'a> Thread<'a> {
         if is_gathered {
             let site = session.map.place(space, site);
             let status = Status::Complete;
+            let (start, error_ns) = (since.0.point, total.error_ns);
             let total = total.known(session.off_cpu);
-            let node = Node { kind, status, function, site, start: since.0.point, total, size: 1 };
+            let node = Node { kind, status, function, site, start, total, error_ns, size: 1 };
             let first = self.trees.len();
             self.trees.leave(&mut self.stack, first, Part::Node(node));
         }
@@ -119,8 +123,7 @@ fn child(
     off_cpu_ns: u64,
 ) -> Option<(Child, RunningTotal)> {
     let Part::Node(kind) = part(trees, frame, below) else { return None };
-    let (_, mut total) = took(trees, frame, end.point, off_cpu_ns);
-    total.error_ns = frame.start_doubt.error_ns(end, total.sum_ns);
+    let total = took(frame, end, off_cpu_ns);
     let site = if frame.kind.is_mark() { Avma(0) } else { frame.site };
     let child = Child { kind, function: frame.function, space: frame.space, site };
     (frame.kind != FrameKind::Found).then_some((child, total))
@@ -144,10 +147,10 @@ fn part(trees: &Gatherer, frame: &Frame, below: &[Frame]) -> Part<ChildKind> {
     })
 }
 
-/// When a frame that ends began, and what it took.
+/// What a frame that ends took.
 #[inline(always)]
-fn took(trees: &Gatherer, frame: &Frame, end: Ns, off_cpu_ns: u64) -> (Ns, RunningTotal) {
-    let (start, off_cpu_then) = trees.start_of(frame);
-    let off_cpu_ns = off_cpu_ns.saturating_sub(off_cpu_then);
-    (start, RunningTotal { count: 1, sum_ns: end.since(start), off_cpu_ns, error_ns: 0 })
+fn took(frame: &Frame, end: EventTime, off_cpu_ns: u64) -> RunningTotal {
+    let sum_ns = end.point.since(frame.start);
+    let off_cpu_ns = off_cpu_ns.saturating_sub(frame.off_cpu_ns);
+    RunningTotal { count: 1, sum_ns, off_cpu_ns, error_ns: frame.start_doubt.error_ns(end, sum_ns) }
 }

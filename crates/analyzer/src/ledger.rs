@@ -19,6 +19,7 @@ mod groups;
 mod left_out;
 mod shift;
 mod spent;
+mod totals;
 mod variance;
 
 use std::hash::Hash;
@@ -28,9 +29,9 @@ use rustc_hash::FxHashMap;
 use crate::report::ChildKind;
 use crate::tree::{CallTree, Node, Step};
 
-pub use compare::{Comparison, Row};
+pub use compare::{Comparison, Difference, Row};
 pub use descend::{Descent, End, Level};
-pub use gather::{AllCalls, LedgerOfCalls, OffCpuPart, ledger_of_rows};
+pub use gather::{AllCalls, Compared, LedgerOfCalls, OffCpuPart, ledger_of_rows};
 pub use groups::{ChoiceError, Groups, Outlying, Slow, Typical};
 pub use left_out::LeftOut;
 pub use shift::{Shift, Verdict};
@@ -54,6 +55,9 @@ pub struct Sums {
     pub count: u64,
     /// Time of its own, without that of what it called.
     pub own: Parts,
+    /// The most by which its time with all that it called, on and off the CPU, may differ from the true one:
+    /// the sum of [`Node::error_ns`]. A call that is in another one of the same path (recursion) adds none.
+    pub error_ns: u64,
 }
 
 /// A callee, called by way of other callees.
@@ -118,6 +122,7 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
                 child = path;
             }
             self.variance.spent(child, own);
+            let is_inside = open.last() == Some(&path);
             if let (Some(side), Some(path)) = (side, self.paths.get_mut(path)) {
                 let sums = match side {
                     Side::These => &mut path.these,
@@ -125,6 +130,8 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
                 };
                 sums.count += step.node.total.count;
                 sums.own.add(own);
+                let error_ns = if is_inside { 0 } else { step.node.error_ns };
+                sums.error_ns = sums.error_ns.saturating_add(error_ns);
             }
             open.push(path);
         }
@@ -168,17 +175,5 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
     #[must_use]
     pub fn calls(&self, side: Side) -> u64 {
         self.paths.first().map_or(0, |root| root.sums(side).count)
-    }
-
-    /// What the calls of a group spent on each path, all that it called included.
-    fn totals(&self, side: Side) -> Vec<Parts> {
-        let mut totals: Vec<Parts> = self.paths.iter().map(|path| path.sums(side).own).collect();
-        for (at, path) in self.paths.iter().enumerate().rev() {
-            let total = totals.get(at).copied().unwrap_or_default();
-            if let Some(caller) = path.caller.and_then(|caller| totals.get_mut(caller)) {
-                caller.add(total);
-            }
-        }
-        totals
     }
 }

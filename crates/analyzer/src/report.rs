@@ -278,6 +278,18 @@ pub struct ErrorBound {
 }
 
 impl ErrorBound {
+    /// Of calls with these latencies and errors.
+    pub(crate) fn of_calls(calls: &[(u64, u64)]) -> Self {
+        let with = |of: fn(u64, u64) -> u64| calls.iter().map(|(ns, error_ns)| of(*ns, *error_ns)).collect();
+        Self {
+            sum_ns: calls.iter().fold(0, |sum, (_, error_ns)| sum.saturating_add(*error_ns)),
+            max_ns: calls.iter().map(|(_, error_ns)| *error_ns).max().unwrap_or(0),
+            shorter: calls.iter().filter(|(ns, error_ns)| ns < error_ns).count() as u64,
+            low: Quantiles::of(&with(u64::saturating_sub), 0),
+            high: Quantiles::of(&with(u64::saturating_add), 0),
+        }
+    }
+
     /// How far off a figure may be: the larger of its distances from its bounds.
     #[must_use]
     pub fn of(&self, figure_ns: u64, bound: impl Fn(&Quantiles) -> Option<u64>) -> u64 {

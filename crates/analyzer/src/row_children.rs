@@ -14,6 +14,8 @@ pub struct RowChild {
     pub key: u32,
     /// How often, and how long.
     pub total: Total,
+    /// The most by which that time may differ from the true one.
+    pub error_ns: u64,
 }
 
 /// The children of each of a function's rows.  What of a row's latency they leave is its own (`*self`).
@@ -52,8 +54,11 @@ impl Gathered {
         children.sort_unstable_by_key(|(key, _)| *key);
         merge_same(&mut children);
         children.sort_unstable_by_key(|(key, total)| (std::cmp::Reverse(total.sum_ns), *key));
-        let child =
-            |(key, total): (_, RunningTotal)| RowChild { key: self.number(key), total: total.known(off_cpu) };
+        let child = |(key, total): (_, RunningTotal)| RowChild {
+            key: self.number(key),
+            total: total.known(off_cpu),
+            error_ns: total.error_ns,
+        };
         let numbered: Vec<RowChild> = children.into_iter().map(child).collect();
         self.all.push(&numbered);
     }
@@ -88,7 +93,7 @@ mod tests {
     #[test]
     fn children_follow_their_rows() {
         let key = |function| ChildKey { kind: ChildKind::Call, function: FunctionId(function), site: None };
-        let total = |sum_ns| RunningTotal { count: 1, sum_ns, off_cpu_ns: 0, error_ns: 0 };
+        let total = |sum_ns| RunningTotal { count: 1, sum_ns, off_cpu_ns: 0, error_ns: sum_ns / 2 };
         let row = |children: &[(u32, u64)]| {
             children.iter().map(|(function, ns)| (key(*function), total(*ns))).collect::<Vec<_>>()
         };
@@ -98,9 +103,9 @@ mod tests {
         }
         let sorted = gathered.in_order([2, 0, 1].into_iter());
         let text = |row| {
-            let child = |c: &RowChild| (sorted.keys[c.key as usize].function.0, c.total.sum_ns);
+            let child = |c: &RowChild| (sorted.keys[c.key as usize].function.0, c.total.sum_ns, c.error_ns);
             sorted.of(row).iter().map(child).collect::<Vec<_>>()
         };
-        assert_eq!([0, 1, 2, 3].map(text), [vec![(7, 5)], vec![(8, 30), (7, 10)], vec![], vec![]]);
+        assert_eq!([0, 1, 2, 3].map(text), [vec![(7, 5, 2)], vec![(8, 30, 15), (7, 10, 5)], vec![], vec![]]);
     }
 }

@@ -86,6 +86,12 @@ impl RunningTotal {
     }
 }
 
+/// Narrows the error of a part of something that took at most `longest_ns`: the part took no less than
+/// nothing, and no more than that.
+pub(crate) fn error_of_part(error_ns: u64, sum_ns: u64, longest_ns: u64) -> u64 {
+    error_ns.min(sum_ns.max(longest_ns.saturating_sub(sum_ns)))
+}
+
 /// Whether records tell of the time off the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OffCpuKnown(pub(crate) bool);

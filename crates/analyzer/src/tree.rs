@@ -22,7 +22,7 @@ use model::{AuxOffset, FunctionId, Ns, Schedule, Tid};
 
 use crate::children::ChildKey;
 use crate::report::{CallRow, ChildKind, Place, Status};
-use crate::total::Total;
+use crate::total::{Total, error_of_part};
 use merge::Merged;
 
 pub(crate) use gather::{Gatherer, Part};
@@ -114,6 +114,9 @@ pub struct Node {
     pub start: Ns,
     /// Time, that of its callees included.
     pub total: Total,
+    /// The most by which the time, on or off the CPU, may differ from the true one: the bounds of its entry
+    /// and its exit; of several, the sum of theirs.
+    pub error_ns: u64,
     /// Nodes of its subtree, itself included.
     pub size: usize,
 }
@@ -148,6 +151,9 @@ pub struct Step<'t> {
     pub depth: usize,
     /// What it took itself: its total without its callees'.
     pub own: Total,
+    /// The most by which that may differ from the true time: the errors of its total and of its callees',
+    /// added up, but not below nothing or above what the node took.
+    pub own_error_ns: u64,
 }
 
 impl CallTree {
@@ -200,7 +206,8 @@ impl CallTree {
             let depth = ends.len();
             ends.push(at + node.size);
             let below = self.nodes.get(at + 1..at + node.size).unwrap_or_default();
-            Step { node, depth, own: own(node, below) }
+            let (own, own_error_ns) = own(node, below);
+            Step { node, depth, own, own_error_ns }
         })
     }
 }
@@ -221,11 +228,16 @@ fn trees(nodes: &[Node]) -> impl Iterator<Item = &[Node]> {
     })
 }
 
-/// What is left of a node's total; `below`: the rest of its subtree.
-fn own(node: &Node, below: &[Node]) -> Total {
-    let mut inside = Total::default();
-    siblings(below).for_each(|child| inside.add(child.total));
-    node.total.without(&inside)
+/// What is left of a node's total, and its error; `below`: the rest of its subtree.
+fn own(node: &Node, below: &[Node]) -> (Total, u64) {
+    let (mut inside, mut error_ns) = (Total::default(), node.error_ns);
+    for child in siblings(below) {
+        inside.add(child.total);
+        error_ns = error_ns.saturating_add(child.error_ns);
+    }
+    let own = node.total.without(&inside);
+    let longest_ns = node.total.sum_ns.saturating_add(node.error_ns);
+    (own, error_of_part(error_ns, own.sum_ns, longest_ns))
 }
 
 /// When a thread was off its CPU between two times, by its switch records; clipped to these times.

@@ -254,11 +254,12 @@ fn so_far(thread: &[u8], now: Ns) -> OffCpuSplit {
         return off_cpu;
     }
     let woken = if woken < out { now.0 } else { woken };
+    let add = |sum: &mut u64, from: u64, to: u64| *sum = sum.saturating_add(to.saturating_sub(from));
     if thread.get(112).is_some_and(|is_preempted| *is_preempted != 0) {
-        off_cpu.preempted_ns += now.0.saturating_sub(out);
+        add(&mut off_cpu.preempted_ns, out, now.0);
     } else {
-        off_cpu.blocked_ns += woken.saturating_sub(out);
-        off_cpu.runnable_ns += now.0.saturating_sub(woken);
+        add(&mut off_cpu.blocked_ns, out, woken);
+        add(&mut off_cpu.runnable_ns, woken, now.0);
     }
     off_cpu
 }
@@ -277,6 +278,17 @@ mod tests {
     use libbpf_rs::btf::{Btf, HasSize};
 
     use super::*;
+
+    /// It overflowed.
+    #[test]
+    fn more_time_off_the_cpu_than_fits_is_as_much_as_fits() {
+        let mut thread = [0; THREAD_BYTES];
+        thread[..8].copy_from_slice(&(u64::MAX - 5).to_ne_bytes());
+        thread[24..32].copy_from_slice(&100_u64.to_ne_bytes());
+        thread[32..40].copy_from_slice(&120_u64.to_ne_bytes());
+        let split = OffCpuSplit { blocked_ns: u64::MAX, runnable_ns: 30, preempted_ns: 0 };
+        assert_eq!(so_far(&thread, Ns(150)), split);
+    }
 
     /// Sizes and places are those of the C structures that were compiled.
     #[test]

@@ -9,6 +9,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use recorder::CpuList;
 
 use crate::filter::{Ancestor, ByteSize, CandidateNumber, NsRange, TidRange, TimeWindow};
+use crate::render::json;
 
 pub use explain::{DiffArgs, ExplainArgs, ModesArgs};
 pub use trees::{ExportArgs, ExportFormat, GraphArgs, ShowArgs, Weight};
@@ -139,8 +140,8 @@ pub struct QueryArgs {
     /// One row for every call site instead of one for every callee
     #[arg(short = 'U', long, alias = "unfold_gathered_line")]
     pub unfold: bool,
-    /// Form of the report
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    /// Form of the report.
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help = form("report", json::SCHEMA))]
     pub format: Format,
     /// Draw latency over time, by thread: a dot for each call, and the slowest calls one by one
     #[arg(short = 'l', long)]
@@ -187,13 +188,18 @@ pub struct KernelArgs {
     pub vmlinux: Option<PathBuf>,
 }
 
+/// Help of an option that chooses a [`Format`].
+fn form(of: &str, schema: &str) -> String {
+    format!("Form of the {of}; json is of schema {schema}")
+}
+
 /// Form of the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people
     #[default]
     Text,
-    /// For programs, schema func_latency/1
+    /// For programs
     Json,
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn run(config: &DiffConfig) -> Result<Exit> {
     let Gathered { ledger, callees, base, these } =
         named(&config.base, calls::open(&config.base, Some("diff"), within_base))???;
     let Some(comparison) = ledger.compare() else {
-        let without = [&base, &these].into_iter().filter(|recorded| recorded.latencies_ns.is_empty());
+        let without = [&base, &these].into_iter().filter(|recorded| recorded.calls.latencies_ns.is_empty());
         let inputs: Vec<&str> = without.map(|recorded| recorded.input.as_str()).collect();
         let message = format!(
             "no call was seen from entry to end in {}: there is nothing to compare",
@@ -45,7 +45,7 @@ pub(crate) fn run(config: &DiffConfig) -> Result<Exit> {
         None => Callee::default(),
     };
     let difference = Difference {
-        shift: Shift::of(&these.latencies_ns, &base.latencies_ns),
+        shift: Shift::of(&these.calls.latencies_ns, &base.calls.latencies_ns),
         ledger: &LedgerView::new(&ledger, comparison, callee),
         function: &callee(0).name,
         these: &these,
@@ -118,9 +118,8 @@ fn add(
         *places.entry((node.kind, node.function)).or_insert_with(|| callees.place((node.kind, name())))
     });
     opened.trees(&mut calls)?;
-    let (latencies_ns, left_out) = calls.finish();
     let input = opened.config.input.display().to_string();
-    Ok(Recorded { input, latencies_ns, left_out, no_off_cpu: None })
+    Ok(Recorded { input, calls: calls.finish(), no_off_cpu: None })
 }
 
 /// An error with the recording that it is about, if it does not name it.

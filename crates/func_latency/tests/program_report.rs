@@ -596,18 +596,46 @@ fn a_difference_of_too_few_calls_is_not_judged() {
     let (text, _) = check(&directory, &words, 0);
     assert!(
         text.contains(
-            "The difference of the means, 0 ns, may be chance or not: there are too few calls to tell:"
+            "The difference of the means, < 930 ns, may be chance or not: there are too few calls to tell:"
         ),
         "{text}"
     );
     assert!(text.contains("that takes 7 calls of each at least"), "{text}");
+    let figures = "  A      2  < 580 ns  < 560 ns  < 610 ns  < 610 ns  < 610 ns\n";
+    assert!(text.contains(figures), "no figure has digits that are not known: {text}");
     let (json, _) = check(&directory, &[&words[..], &["--format", "json"]].concat(), 0);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&json["exceeds_spread"], &json["calls_needed"]), (&serde_json::Value::Null, &7.into()));
+    let errors = ["error_sum", "p50_error", "max_error"].map(|key| json["these"][key].as_u64().unwrap());
+    assert_eq!(errors, [1075, 525, 550]);
+    assert_eq!(json["difference_error_ns"], 925);
     assert!(
         json["smallest_p_value"].as_f64().unwrap() > 0.3,
         "of two and two, a third of all ways: {json:#}"
     );
+}
+
+/// All had said `func_latency/1`, which none was.
+#[test]
+fn help_names_the_schema_that_is_written() {
+    let directory = recorded("schemas");
+    std::fs::copy(directory.join("perf.data"), directory.join("other.data")).unwrap();
+    for (words, schema) in [
+        (&["report"][..], "func_latency/2"),
+        (&["show", "77-1"], "func_latency_call/1"),
+        (&["explain"], "func_latency_explain/1"),
+        (&["modes"], "func_latency_modes/1"),
+        (&["diff", "perf.data", "other.data"], "func_latency_diff/1"),
+    ] {
+        let (json, _) = check(&directory, &[words, &["-f", "f", "--format", "json"]].concat(), 0);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["schema"], schema, "{words:?}");
+        let (help, _) = check(&directory, &[words[0], "--help"], 0);
+        let named: Vec<&str> =
+            help.split_whitespace().filter(|word| word.starts_with("func_latency")).collect();
+        let named: Vec<&str> = named.into_iter().filter(|word| word.contains('/')).collect();
+        assert_eq!(named, [schema], "{words:?}: {help}");
+    }
 }
 
 /// It said neither of which recording.

@@ -66,6 +66,20 @@ fn calls_that_probes_have_timed_are_not_said_to_be_opened() {
     assert!(drawn(&report, STYLE).contains("func_latency show ID -i perf.data -f FUNC"));
 }
 
+/// Their rows had nothing that said whether the figures are of them.
+#[test]
+fn probed_calls_say_where_they_began() {
+    let text = drawn(&made_up::probed(three_threads()), STYLE);
+    let says = "  figures are of calls that began where the function was probed alone; all are drawn\n";
+    assert!(text.contains(says), "{text}");
+    let mut list = text.lines().skip_while(|line| !line.starts_with("  called from"));
+    assert!(list.next().unwrap().ends_with("  off-CPU  probed"), "{text}");
+    let listed: Vec<&str> = list.filter(|line| line.contains(" ns    1003")).collect();
+    let is_marked = |line: &&str| line.ends_with(" us  with children");
+    assert!(listed.len() == 8 && listed.iter().all(is_marked), "{text}");
+    assert!(!drawn(&three_threads(), STYLE).contains("probed"));
+}
+
 /// Without its colours the picture is the same.
 #[test]
 fn colours_change_no_character() {

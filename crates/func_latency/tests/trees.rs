@@ -44,6 +44,7 @@ fn node(function: u32, start: u64, sum_ns: u64, off_cpu_ns: u64, size: usize) ->
         site,
         start: Ns(start),
         total: Total { count: 1, sum_ns, off_cpu_ns: Some(off_cpu_ns) },
+        error_ns: if function == 4 { 60 } else { 9 },
         size,
     }
 }
@@ -119,13 +120,13 @@ fn a_call_is_a_tree_with_its_times() {
 call 7-12 of [f], called from main at prog+0x10
 thread 7, start 1,000 ns, 500 ns (500 ns +- 9), off-CPU 100 ns, complete
 
-  call           since start  total  self  off-CPU
-  f                       +0    500   150      100  prog.c:7
-    g                    +10    300   120      100
-      f                  +20     60    40           prog.c:7
-        h;x              +30     20    20           unwound, prog.c:7
-      [syscall]         +100    120   120      100  prog.c:7
-    h;x                 +400     50    50           unwound, prog.c:7
+  call           since start  total   self  off-CPU
+  f                       +0    500    150      100  prog.c:7
+    g                    +10    300    120      100
+      f                  +20     60   < 81           prog.c:7
+        h;x              +30   < 81   < 81           unwound, prog.c:7
+      [syscall]         +100    120    120      100  prog.c:7
+    h;x                 +400  < 120  < 120           unwound, prog.c:7
 
   off the CPU (ns since start, for)
     +105  100";
@@ -159,6 +160,9 @@ fn a_call_as_json_has_every_node_with_its_depth() {
     assert_eq!(depths, [0, 1, 2, 3, 2, 1]);
     let own: u64 = nodes.iter().map(|node| node["self_ns"].as_u64().unwrap()).sum();
     assert_eq!(own, json["latency_ns"].as_u64().unwrap());
+    let errors = |key: &str| nodes.iter().map(|node| node[key].as_u64().unwrap()).collect::<Vec<u64>>();
+    assert_eq!(errors("total_error_ns"), [9, 9, 9, 60, 9, 60]);
+    assert_eq!(errors("self_error_ns"), [78, 27, 40, 60, 9, 60]);
     assert_eq!(json["off_cpu"], serde_json::json!([{ "start_ns": 1105, "ns": 100, "preempted": false }]));
 }
 
@@ -217,16 +221,16 @@ fn a_graph_has_callees_below_callers_and_no_time_twice() {
 500 ns latency; below each function what it called, in % of all
 
  total %  self %      total       self         calls  function
-  100.00   38.00     500 ns     190 ns             2  f
-        |--60.00%-- g
-        |  |--24.00%-- [syscall]
-        |  `--12.00%-- f
-        `--10.00%-- h;x
-   60.00   24.00     300 ns     120 ns             1  g
-        |--24.00%-- [syscall]
-        `--12.00%-- f
-   24.00   24.00     120 ns     120 ns             1  [syscall]
-   14.00   14.00      70 ns      70 ns             2  h;x";
+     100      38     500 ns     200 ns             2  f
+        |--60%-- g
+        |  |--24%-- [syscall]
+        |  `--12%-- f
+        `--< 22%-- h;x
+      60      24     300 ns     120 ns             1  g
+        |--24%-- [syscall]
+        `--12%-- f
+      24      24     120 ns     120 ns             1  [syscall]
+    < 38    < 38   < 200 ns   < 200 ns             2  h;x";
     check(&draw(STYLE), expect);
 }
 
@@ -237,12 +241,12 @@ fn a_graph_of_callees_has_their_callers_below_in_shares_of_each() {
 500 ns latency; below each function who called it, in % of the function above
 
  total %  self %      total       self         calls  function
-  100.00   38.00     500 ns     190 ns             2  f
-   60.00   24.00     300 ns     120 ns             1  g
-        `--100.00%-- f
-   24.00   24.00     120 ns     120 ns             1  [syscall]
-        `--100.00%-- g
-           `--100.00%-- f
+     100      38     500 ns     200 ns             2  f
+      60      24     300 ns     120 ns             1  g
+        `--100%-- f
+      24      24     120 ns     120 ns             1  [syscall]
+        `--100%-- g
+           `--100%-- f
 
 1 function of less than 20 % left out (--percent-limit)";
     check(&draw(style), expect);

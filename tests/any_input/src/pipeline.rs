@@ -97,7 +97,7 @@ impl<'a> Sums<'a> {
         let Some(comparison) = self.ledger.compare() else { return };
         assert_eq!(comparison.sums_ns, self.latencies_ns);
         let rows = &comparison.rows;
-        assert_eq!(rows.iter().map(|row| row.difference_ns).sum::<i64>(), comparison.difference_ns);
+        assert_eq!(rows.iter().map(|row| row.difference.ns).sum::<i64>(), comparison.difference.ns);
         assert_eq!(rows.iter().map(|row| row.sums_ns.0).sum::<u64>(), self.latencies_ns.0);
         assert_eq!(rows.iter().map(|row| row.sums_ns.1).sum::<u64>(), self.latencies_ns.1);
         rows.iter().for_each(|row| assert!(!self.ledger.descend(row).levels.is_empty()));

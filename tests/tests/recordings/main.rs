@@ -9,6 +9,7 @@ mod exports;
 mod filter_agrees;
 mod hard_cases;
 mod inside;
+mod ledgers;
 #[cfg(feature = "libipt")]
 mod libipt_agrees;
 mod missing_code_matches_perf;

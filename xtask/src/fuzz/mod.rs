@@ -119,6 +119,9 @@ fn run_target(target: &str, duration: Duration) -> Result {
         format!("-rss_limit_mb={MEMORY_MB}"),
         format!("-malloc_limit_mb={MEMORY_MB}"),
     ]);
+    // The command's target works in another directory when it is stopped: then a relative path leads nowhere.
+    let artifacts = layout::root().join("fuzz/artifacts").join(target);
+    command.arg(format!("-artifact_prefix={}/", artifacts.display()));
     command.arg("-print_final_stats=1");
     process::run(&mut command)
 }

@@ -3,7 +3,8 @@
 use std::hash::Hash;
 
 use super::compare::Pair;
-use super::{Ledger, Parts, Row, Side, Spent};
+use super::totals::{Bounded, Totals};
+use super::{Difference, Ledger, Row, Side, Spent};
 
 /// A callee on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,10 +15,14 @@ pub struct Level {
     pub counts: (u64, u64),
     /// Time that it spent in the way that is looked at, with all that it called: these, base.
     pub sums_ns: (u64, u64),
+    /// The most by which each sum may differ from the true one, as in [`Row::errors_ns`].
+    pub errors_ns: (u64, u64),
     /// What it has of the difference of the means.
-    pub difference_ns: i64,
-    /// Of that, because it was called more often; the rest is because each call took longer.
-    pub more_often_ns: i64,
+    pub difference: Difference,
+    /// Of that, because it was called more often.
+    pub more_often: Difference,
+    /// The rest: because each call took longer.
+    pub each_longer: Difference,
 }
 
 /// Why the way ends where it does.
@@ -44,20 +49,23 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
     /// Where the difference that a row of [`Self::compare`] states arises.
     #[must_use]
     pub fn descend(&self, row: &Row) -> Descent {
-        let sign = row.difference_ns.signum();
+        let sign = row.difference.ns.signum();
         let calls = (self.calls(Side::These), self.calls(Side::Base));
         let totals = (self.totals(Side::These), self.totals(Side::Base));
         let level = |path: usize| {
             let sums = |side| self.paths().get(path).map(|path| path.sums(side)).unwrap_or_default();
-            let total = |totals: &[Parts]| totals.get(path).map_or(0, |parts| parts.get(row.spent));
             let counts = (sums(Side::These).count, sums(Side::Base).count);
-            let pair = Pair { calls, counts, sums_ns: (total(&totals.0), total(&totals.1)) };
+            let of = |totals: &Totals| totals.get(path, row.spent);
+            let pair = Pair::of(calls, counts, of(&totals.0), of(&totals.1));
+            let difference = pair.difference();
             Level {
                 path,
                 counts,
                 sums_ns: pair.sums_ns,
-                difference_ns: pair.difference_ns(),
-                more_often_ns: pair.more_often_ns(),
+                errors_ns: pair.errors_ns,
+                difference,
+                more_often: pair.more_often(),
+                each_longer: pair.each_longer(difference.ns),
             }
         };
         let mut last = level(0);
@@ -70,19 +78,19 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
             levels.push(last);
         }
         loop {
-            let is_most = |ns: i64| sign * ns.saturating_mul(2) >= sign * last.difference_ns;
-            if last.path != 0 && is_most(last.more_often_ns) {
+            let is_most = |ns: i64| sign * ns.saturating_mul(2) >= sign * last.difference.ns;
+            if last.path != 0 && is_most(last.more_often.ns) {
                 return Descent { levels, end: End::MoreOften };
             }
             let below = self.paths().iter().enumerate().skip(last.path + 1);
             let callees = below.filter(|(_, path)| path.caller == Some(last.path)).map(|(at, _)| level(at));
             // The first of equals.
             let heaviest = callees.fold(None, |best: Option<Level>, callee| match best {
-                Some(best) if sign * best.difference_ns >= sign * callee.difference_ns => Some(best),
+                Some(best) if sign * best.difference.ns >= sign * callee.difference.ns => Some(best),
                 _ => Some(callee),
             });
             match heaviest {
-                Some(callee) if is_most(callee.difference_ns) => {
+                Some(callee) if is_most(callee.difference.ns) => {
                     last = callee;
                     levels.push(last);
                 }
@@ -96,7 +104,11 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
     }
 
     fn own_difference_ns(&self, path: usize, spent: Spent, calls: (u64, u64)) -> i64 {
-        let own = |side| self.paths().get(path).map_or(0, |path| path.sums(side).own.get(spent));
-        Pair { calls, counts: calls, sums_ns: (own(Side::These), own(Side::Base)) }.difference_ns()
+        let own = |side| {
+            let sum_ns = self.paths().get(path).map_or(0, |path| path.sums(side).own.get(spent));
+            Bounded { sum_ns, error_ns: 0 }
+        };
+        let (these, base) = (own(Side::These), own(Side::Base));
+        Pair::of(calls, calls, these, base).difference().ns
     }
 }

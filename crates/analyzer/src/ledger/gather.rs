@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Groups, Ledger, LeftOut, Parts, Side};
 use crate::children::ChildKey;
-use crate::report::{CallId, CallRow, ChildKind, FunctionReport};
+use crate::report::{CallId, CallRow, ChildKind, ErrorBound, FunctionReport};
 use crate::row_children::RowChild;
 use crate::total::Total;
 use crate::tree::{CallTree, Node, Step, TreeSink, Trees};
@@ -86,11 +86,13 @@ fn shallow_tree(row: &CallRow, children: &[RowChild], keys: &[ChildKey]) -> Call
         site: row.site,
         start: row.start_ns,
         total: Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns },
+        error_ns: row.error_ns,
         size: 1 + children.len(),
     };
     let callee = |child: &RowChild| {
         let ChildKey { kind, function, site } = *keys.get(child.key as usize)?;
-        Some(Node { kind, function, site, total: child.total, size: 1, ..root })
+        let RowChild { total, error_ns, .. } = *child;
+        Some(Node { kind, function, site, total, error_ns, size: 1, ..root })
     };
     CallTree::new(std::iter::once(root).chain(children.iter().filter_map(callee)).collect())
 }
@@ -110,8 +112,20 @@ pub struct AllCalls<'a, K, F> {
     side: Side,
     off_cpu: OffCpuPart<'a>,
     key: F,
-    calls: Vec<(Ns, Tid, u64)>,
+    /// Starts, threads, latencies and errors.
+    calls: Vec<(Ns, Tid, u64, u64)>,
     left_out: LeftOut,
+}
+
+/// The calls of a recording that were compared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// Latencies in the order of the calls' starts.
+    pub latencies_ns: Vec<u64>,
+    /// How far these may be from the truth.
+    pub error: ErrorBound,
+    /// Calls that are not compared.
+    pub left_out: LeftOut,
 }
 
 impl<'a, K, F> AllCalls<'a, K, F> {
@@ -120,11 +134,17 @@ impl<'a, K, F> AllCalls<'a, K, F> {
         Self { ledger, side, off_cpu, key, calls: Vec::new(), left_out: LeftOut::default() }
     }
 
-    /// The latencies of the calls, in the order of their starts, and calls that are not compared.
+    /// The calls.
     #[must_use]
-    pub fn finish(mut self) -> (Vec<u64>, LeftOut) {
+    pub fn finish(mut self) -> Compared {
         self.calls.sort_unstable();
-        (self.calls.into_iter().map(|(.., latency_ns)| latency_ns).collect(), self.left_out)
+        let calls: Vec<(u64, u64)> =
+            self.calls.into_iter().map(|(.., ns, error_ns)| (ns, error_ns)).collect();
+        Compared {
+            latencies_ns: calls.iter().map(|(ns, _)| *ns).collect(),
+            error: ErrorBound::of_calls(&calls),
+            left_out: self.left_out,
+        }
     }
 }
 
@@ -140,7 +160,7 @@ impl<K: Copy + Eq + Hash, F: FnMut(&Node) -> K> TreeSink for AllCalls<'_, K, F> 
                 OffCpuPart::Inside => Parts::whole(step),
             };
             self.ledger.add(Some(self.side), tree, spent, &mut self.key);
-            self.calls.push((call.start_ns, call.tid, call.latency_ns));
+            self.calls.push((call.start_ns, call.tid, call.latency_ns, call.error_ns));
         }
     }
 

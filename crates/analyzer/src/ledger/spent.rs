@@ -101,13 +101,17 @@ impl Parts {
 
     fn at_work(step: &Step<'_>, ns: u64) -> Self {
         let mut parts = Self::default();
-        let running = match step.node.kind {
+        *parts.of_kind(Self::spent_at_work(step.node.kind)) = ns;
+        parts
+    }
+
+    /// What a node's own time on the CPU is spent on.
+    const fn spent_at_work(kind: ChildKind) -> Spent {
+        match kind {
             ChildKind::Syscall => Spent::Kernel,
             ChildKind::Interrupt => Spent::Interrupts,
             _ => Spent::Running,
-        };
-        *parts.of_kind(running) = ns;
-        parts
+        }
     }
 
     /// Of time off the CPU, what was not asleep; returns the rest.
@@ -117,6 +121,28 @@ impl Parts {
         *self.of_kind(Spent::Preempted) = preempted_ns;
         *self.of_kind(Spent::Runnable) = runnable_ns;
         off_cpu_ns - preempted_ns - runnable_ns
+    }
+
+    /// Of errors of what is below a node, makes those of all that is in it; `error_ns`: that of its total.
+    pub(super) fn enclose(&mut self, kind: ChildKind, error_ns: u64) {
+        let stays_ns = self.get(Spent::Kernel).saturating_add(self.get(Spent::Interrupts));
+        let at_work = Self::spent_at_work(kind);
+        *self.of_kind(at_work) = match at_work {
+            Spent::Running => error_ns.saturating_add(stays_ns),
+            _ => error_ns,
+        };
+        for off_cpu in [Spent::Blocked, Spent::Runnable, Spent::Preempted, Spent::OffCpu] {
+            *self.of_kind(off_cpu) = error_ns;
+        }
+    }
+
+    /// The part of stays in the kernel, on the CPU.
+    pub(super) fn of_stays(self) -> Self {
+        let mut stays = Self::default();
+        for spent in [Spent::Kernel, Spent::Interrupts] {
+            *stays.of_kind(spent) = self.get(spent);
+        }
+        stays
     }
 
     fn of_kind(&mut self, spent: Spent) -> &mut u64 {

@@ -97,10 +97,10 @@ impl TreeSink for Children {
         assert_eq!(own, call.latency_ns, "each part of the time is of one node");
         if call.status.counted() {
             for step in tree.walk().filter(|step| step.depth == 1) {
-                let Total { count, sum_ns, off_cpu_ns } = step.node.total;
+                let (Total { count, sum_ns, off_cpu_ns }, error_ns) = (step.node.total, step.node.error_ns);
                 assert_eq!(off_cpu_ns.is_some(), self.off_cpu.0);
                 let off_cpu_ns = off_cpu_ns.unwrap_or_default();
-                self.sums.add(step.node.key(), RunningTotal { count, sum_ns, off_cpu_ns, error_ns: 0 });
+                self.sums.add(step.node.key(), RunningTotal { count, sum_ns, off_cpu_ns, error_ns });
             }
             self.total.add(tree.nodes()[0].total);
         }
@@ -117,8 +117,9 @@ fn the_first_level_of_all_trees_is_the_children() {
         let mut children = Children { entries, sums: ChildSums::default(), off_cpu, total: Total::default() };
         let with_trees = analyse_trees(&script, Request::default(), &mut children);
         assert!(with_trees == report, "seed {seed}: trees change nothing");
-        let without_percent = |row: &ChildRow| ChildRow { cpu_percent: None, error_ns: 0, ..*row };
-        let rows = children.sums.rows(children.total, 0, |_| 0.0);
+        let without_percent = |row: &ChildRow| ChildRow { cpu_percent: None, ..*row };
+        let error_ns = report.functions[0].error.sum_ns;
+        let rows = children.sums.rows(children.total, error_ns, |_| 0.0);
         let rows: Vec<_> = rows.iter().map(without_percent).collect();
         let expect: Vec<_> = report.functions[0].children.iter().map(without_percent).collect();
         assert_eq!(rows, expect, "seed {seed}");

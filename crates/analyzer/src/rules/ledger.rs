@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use super::script::{analyse, analyse_trees, callee_text, schedule};
 use crate::ledger::{
-    ChoiceError, Groups, Ledger, LedgerOfCalls, LeftOut, Slow, Spent, Typical, ledger_of_rows,
+    ChoiceError, Difference, Groups, Ledger, LedgerOfCalls, LeftOut, Row, Side, Slow, Spent, Typical,
+    ledger_of_rows,
 };
 use crate::modes::ModesOfCalls;
 use crate::tree::NESTED_MAX;
@@ -32,21 +33,24 @@ fn check(script: &str, slow_ns: u64, expect: &str) {
     let comparison = ledger.compare().unwrap();
     let whose = if groups.whose == Typical::SameCallers { "" } else { " of all callers" };
     let (slow, typical) = comparison.calls;
-    let mut lines = vec![format!("{slow} against {typical}{whose}: {}", comparison.difference_ns)];
+    let mut lines = vec![format!("{slow} against {typical}{whose}: {}", comparison.difference.ns)];
     for row in &comparison.rows {
         let mut line = match (row.path, row.spent) {
             (0, Spent::Running) => "self".to_owned(),
             (0, spent) => spent.name().to_owned(),
             (path, _) => name(&ledger, path),
         };
-        write!(line, " {}", row.difference_ns).unwrap();
-        if let Some(more_often) = row.more_often_ns.filter(|ns| *ns != 0) {
-            write!(line, " = {more_often} + {}", row.difference_ns - more_often).unwrap();
+        write!(line, " {}", row.difference.ns).unwrap();
+        if let Some((more_often, each_longer)) = row.more_often.zip(row.each_longer)
+            && more_often.ns != 0
+        {
+            write!(line, " = {} + {}", more_often.ns, each_longer.ns).unwrap();
+            assert_eq!(more_often.ns + each_longer.ns, row.difference.ns);
         }
         lines.push(line);
     }
-    let sum: i64 = comparison.rows.iter().map(|row| row.difference_ns).sum();
-    assert_eq!(sum, comparison.difference_ns, "the rows are the difference");
+    let sum: i64 = comparison.rows.iter().map(|row| row.difference.ns).sum();
+    assert_eq!(sum, comparison.difference.ns, "the rows are the difference");
     let shares: f64 = comparison.rows.iter().filter_map(|row| row.variance_share).sum();
     assert!((shares - 1.0).abs() < 1e-9, "the rows are the variance: {shares}");
     let descent = ledger.descend(comparison.leading().unwrap());
@@ -308,10 +312,80 @@ fn what_rows_waited_for_is_told_apart() {
     let groups = Groups::choose(&function.rows, slow).unwrap();
     let rows = |function: &FunctionReport| {
         let comparison = ledger_of_rows(&groups, function).compare().unwrap();
-        comparison.rows.iter().map(|row| (row.path, row.spent, row.difference_ns)).collect::<Vec<_>>()
+        comparison.rows.iter().map(|row| (row.path, row.spent, row.difference.ns)).collect::<Vec<_>>()
     };
     let (own, in_kernel) = ((0, Spent::Running, 38), (0, Spent::Kernel, 12));
     assert_eq!(rows(&function), [own, (0, Spent::Blocked, 20), in_kernel, (0, Spent::Runnable, 10)]);
     function.row_reasons = RowReasons::default(); // nobody looked
     assert_eq!(rows(&function), [own, (0, Spent::OffCpu, 30), in_kernel]);
+}
+
+/// The ledger of the calls of at least 150 ns.
+fn ledger_of(script: &str) -> Ledger<ChildKey> {
+    let slow = Slow::Latency(LatencyRange { min_ns: 150, max_ns: u64::MAX });
+    let groups = Groups::choose(&rows(script), slow).unwrap();
+    let schedule = schedule(script);
+    let mut ledger = LedgerOfCalls::new(&groups, &schedule);
+    let _ = analyse_trees(script, Request::default(), &mut ledger);
+    ledger.finish()
+}
+
+/// `f` is off by 12, `g` in it by 45, the system call in that by 22; of the typical call only `f`, by 5.
+const BOUNDED: &str = "
+    0 start main+4
+    998/1000/1001 call main+20 f
+    1008/1010/1015 call f+10 g
+    1012/1020/1022 syscall g+4
+    1030/1050/1053 start g+6
+    1060/1100/1104 ret g+20 f+15
+    1190/1200/1210 ret f+40 main+25
+    1995/2000/2000 call main+20 f
+    2010 call f+10 g
+    2060 ret g+20 f+15
+    2100 ret f+40 main+25
+    3000 call main+20 f
+    3100 ret f+40 main+25";
+
+#[test]
+fn a_row_is_off_by_its_calls_and_by_what_is_taken_out_of_them() {
+    let ledger = ledger_of(BOUNDED);
+    let found = ledger.compare().unwrap();
+    assert_eq!((found.sums_ns, found.errors_ns), ((200, 100), (12, 5)));
+    assert_eq!(found.difference, Difference { ns: 100, error_ns: 17 });
+    let text = |row: &Row| {
+        let parts = [Some(row.difference), row.more_often, row.each_longer];
+        let parts = parts.map(|part| part.map_or((0, 0), |part| (part.ns, part.error_ns)));
+        (row.path, row.spent, row.sums_ns, row.errors_ns, parts)
+    };
+    let rows: Vec<_> = found.rows.iter().map(text).collect();
+    let expect = [
+        (0, Spent::Running, (110, 50), (57, 5), [(60, 62), (0, 0), (60, 62)]),
+        (0, Spent::Kernel, (30, 0), (22, 0), [(30, 22), (30, 22), (0, 0)]),
+        (1, Spent::Running, (60, 50), (67, 0), [(10, 67), (0, 0), (10, 67)]),
+    ];
+    assert_eq!(rows, expect);
+    let levels = ledger.descend(&found.rows[1]).levels;
+    let way: Vec<_> = levels.iter().map(|level| (level.path, level.sums_ns, level.errors_ns)).collect();
+    assert_eq!(way, [(0, (30, 0), (22, 0)), (1, (30, 0), (22, 0)), (2, (30, 0), (22, 0))]);
+}
+
+/// The time of an inner call of `h` is in that of the outer one of its path.
+#[test]
+fn recursion_is_off_by_the_outermost_call() {
+    let script = "
+        0 start main+4
+        1000 call main+20 f
+        1008/1010/1010 call f+10 h
+        1015/1020/1020 call h+10 h
+        1030/1040/1040 call h+10 h
+        1060 ret h+40 h+15
+        1100/1100/1107 ret h+40 h+15
+        1150/1150/1153 ret h+40 f+15
+        1200 ret f+40 main+25
+        2000 call main+20 f
+        2100 ret f+40 main+25";
+    let ledger = ledger_of(script);
+    let sums = ledger.paths().iter().map(|path| path.sums(Side::These));
+    let sums: Vec<_> = sums.map(|sums| (sums.count, sums.own.total(), sums.error_ns)).collect();
+    assert_eq!(sums, [(1, 60, 0), (1, 60, 5), (2, 80, 12)]);
 }

@@ -436,11 +436,13 @@ pub(super) fn callee_text(kind: ChildKind, function: FunctionId, site: Option<Pl
 
 /// Each node, indented by its depth: what it is, `start +total`, and what is not usual.
 pub(super) fn tree_text(tree: &CallTree) -> Vec<String> {
-    let line = |Step { node, depth, own }: Step<'_>| {
+    let error = |ns: u64| if ns == 0 { String::new() } else { format!(" error {ns}") };
+    let line = |Step { node, depth, own, own_error_ns }: Step<'_>| {
         let (callee, total) = (callee_text(node.kind, node.function, node.site), node.total);
         let mut text = format!("{:1$}{callee} {2} +{3}", "", 2 * depth, node.start.0, total.sum_ns);
+        text += &error(node.error_ns);
         if own.sum_ns != total.sum_ns {
-            write!(text, " self {}", own.sum_ns).unwrap();
+            write!(text, " self {}{}", own.sum_ns, error(own_error_ns)).unwrap();
         }
         if let (Some(off @ 1..), Some(own)) = (total.off_cpu_ns, own.off_cpu_ns) {
             write!(text, " off {off} self {own}").unwrap();

@@ -19,6 +19,7 @@ impl TreeSink for Text {
         let root = tree.nodes()[0];
         let of_root = (root.start, root.total.sum_ns, root.total.off_cpu_ns, root.status);
         assert_eq!(of_root, (call.start_ns, call.latency_ns, call.off_cpu_ns, call.status));
+        assert!(root.error_ns <= call.error_ns, "{root:?} {call:?}");
         self.lines.extend(tree_text(tree));
     }
 
@@ -296,5 +297,78 @@ fn a_thread_is_what_was_seen_of_it_below_the_callers_that_returns_tell_of() {
       call h 150 +10 open_start
       call k at g+30 170 +5
       call k at g+30 180 +10";
+    check(script, Trees::Threads, tree);
+}
+
+#[test]
+fn the_first_call_of_a_thread_begins_when_it_is_entered() {
+    let script = "
+        50 start main+4
+        100 call main+20 f
+        110 call f+10 g
+        130 ret g+10 f+15
+        200 ret f+40 main+25";
+    let tree = "
+    thread 7
+    call main 50 +150 self 50 open_start
+      call f at main+20 100 +100 self 80
+        call g at f+10 110 +20";
+    check(script, Trees::Threads, tree);
+}
+
+/// The first `h` may have taken from 5 to 26 ns, and the second, of 3 ns, no less than none.
+#[test]
+fn a_node_is_off_by_what_its_ends_leave_open_and_its_own_time_by_its_callees_too() {
+    let script = "
+        0 start main+4
+        98/100/101 call main+20 f
+        108/110/115 call f+10 h
+        120/125/134 ret h+10 f+15
+        135/140/147 call f+20 h
+        138/143/147 ret h+10 f+25
+        199/200/204 ret f+40 main+25";
+    let tree = "
+    call f at main+20 100 +100 error 6 self 82 error 26
+      call h at f+10 110 +15 error 11
+      call h at f+20 140 +3 error 9";
+    check(script, Trees::Outermost, tree);
+    let of_one_site = script.replace("f+20 h", "f+10 h").replace("h+10 f+25", "h+10 f+15");
+    let merged = "
+    call f at main+20 100 +100 error 6 self 82 error 26
+      call h at f+10 110 +18 error 20 x2";
+    let mut paths = Paths::of_calls();
+    analyse_trees(&of_one_site, Request::default(), &mut paths);
+    let expect: Vec<&str> = merged.lines().skip(1).map(|line| &line[4..]).collect();
+    assert_eq!(tree_text(&paths.finish().tree), expect);
+}
+
+/// No time is below nothing or above that of the node which it is in.
+#[test]
+fn what_a_node_took_itself_is_a_part_of_it() {
+    let script = "
+        0 start main+4
+        98/100/101 call main+20 f
+        99/101/151 call f+10 h
+        100/152/152 ret h+10 f+15
+        152/153/155 ret f+40 main+25";
+    let tree = "
+    call f at main+20 100 +53 error 4 self 2 error 55
+      call h at f+10 101 +51 error 51";
+    check(script, Trees::Outermost, tree);
+}
+
+#[test]
+fn a_caller_that_a_return_tells_of_is_off_by_when_its_callee_was_first_seen() {
+    let script = "
+        93/100/101 start g+4
+        110 ret g+10 f+15
+        200 ret f+40 main+25
+        250 ret main+40 lib+15";
+    let tree = "
+    thread 7
+    call lib 100 +150 error 7 self 0 error 14 open_start
+      call main 100 +150 error 7 self 50 error 14 open_start
+        call f 100 +100 error 7 self 90 error 14 open_start
+          call g 100 +10 error 7 open_start";
     check(script, Trees::Threads, tree);
 }

@@ -15,12 +15,12 @@ use model::{FunctionId, Ns};
 
 use super::merge::Merged;
 use super::{CALLERS_MAX, CallTree, Node, Trees};
-use crate::stack::Frame;
+use crate::stack::{Frame, StartDoubt};
 
 /// Nodes that are kept before those that are alike become one, where that is all that is asked for.
 const MERGED_MAX: usize = if cfg!(test) { 8 } else { 1 << 16 };
 
-/// ... and where each call is asked for.  Beyond this, memory counts for more: some 300 MB.
+/// ... and where each call is asked for.  Beyond this, memory counts for more: some 370 MB.
 const SINGLE_MAX: usize = 1 << 22;
 
 /// One thread's nodes.
@@ -44,6 +44,7 @@ pub(crate) struct Base {
     /// Where the nodes begin.
     first: usize,
     since: Ns,
+    since_doubt: StartDoubt,
     /// The thread's off-CPU time then.
     off_cpu_ns: u64,
 }
@@ -78,8 +79,12 @@ impl Gatherer {
     #[inline]
     pub(crate) fn enter(&mut self, frame: &Frame, is_bottom: bool) -> usize {
         if is_bottom {
-            let (since, off_cpu_ns) = (frame.start, frame.off_cpu_ns);
-            self.base = Some(Base { first: self.nodes.len(), since, off_cpu_ns });
+            self.base = Some(Base {
+                first: self.nodes.len(),
+                since: frame.start,
+                since_doubt: frame.start_doubt,
+                off_cpu_ns: frame.off_cpu_ns,
+            });
         }
         self.nodes.len()
     }
@@ -102,14 +107,14 @@ impl Gatherer {
         self.base = None;
     }
 
-    /// Since when a frame is there, by what it has called, and the thread's off-CPU time then.
-    pub(crate) fn start_of(&self, frame: &Frame) -> (Ns, u64) {
-        let (start, off_cpu_ns) = (frame.start, frame.off_cpu_ns);
+    /// The frame at the bottom with the time since when it is there, by what it has called, where all of the
+    /// thread is one tree.
+    pub(crate) fn since_base(&self, bottom: Frame) -> Frame {
         match self.base {
-            Some(base) if self.is_whole && base.first == frame.first => {
-                (start.min(base.since), off_cpu_ns.min(base.off_cpu_ns))
+            Some(Base { since, since_doubt, off_cpu_ns, .. }) if self.is_whole => {
+                Frame { start: since, start_doubt: since_doubt, off_cpu_ns, ..bottom }
             }
-            _ => (start, off_cpu_ns),
+            _ => bottom,
         }
     }
 

@@ -31,7 +31,10 @@ impl Merged {
         let next = self.nodes.len() as u32;
         let index = *self.places.entry((caller, node.key())).or_insert(next);
         match self.nodes.get_mut(index as usize) {
-            Some((known, _)) => known.total.add(node.total),
+            Some((known, _)) => {
+                known.total.add(node.total);
+                known.error_ns = known.error_ns.saturating_add(node.error_ns);
+            }
             None => self.nodes.push((*node, caller)),
         }
         index

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{AFTER_HELP, CallsArgs, Format, InputArgs};
+use super::{AFTER_HELP, CallsArgs, Format, InputArgs, form};
 use crate::filter::{CallNumber, Percentile};
+use crate::render::{diff, explain, modes};
 
 /// `func_latency explain`.
 #[derive(Debug, Args)]
@@ -23,8 +24,14 @@ pub struct ExplainArgs {
     /// Which function.
     #[command(flatten)]
     pub calls: CallsArgs,
-    /// Form of the explanation
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    /// Form of the explanation.
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT",
+        help = form("explanation", explain::json::SCHEMA)
+    )]
     pub format: Format,
 }
 
@@ -38,8 +45,8 @@ pub struct ModesArgs {
     /// Which function.
     #[command(flatten)]
     pub calls: CallsArgs,
-    /// Form of the list
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    /// Form of the list.
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help = form("list", modes::SCHEMA))]
     pub format: Format,
 }
 
@@ -56,7 +63,7 @@ pub struct DiffArgs {
     /// Which function.
     #[command(flatten)]
     pub calls: CallsArgs,
-    /// Form of the comparison
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    /// Form of the comparison.
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help = form("comparison", diff::SCHEMA))]
     pub format: Format,
 }

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{AFTER_HELP, CallsArgs, Format, InputArgs};
+use super::{AFTER_HELP, CallsArgs, Format, InputArgs, form};
 use crate::filter::CallNumber;
+use crate::render::tree;
 
 /// Which time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -55,8 +56,8 @@ pub struct ShowArgs {
     /// Show file:line of call sites
     #[arg(long)]
     pub srcline: bool,
-    /// Form of the tree
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    /// Form of the tree.
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help = form("tree", tree::SCHEMA))]
     pub format: Format,
 }
 

@@ -31,6 +31,8 @@ pub struct PrunedNode {
     pub since_ns: u64,
     /// How often, how long, and of that off the CPU.  Of what was left out, that of the topmost nodes.
     pub total: Total,
+    /// The most by which that time may differ from the true one: [`Node::error_ns`].
+    pub error_ns: u64,
 }
 
 /// What a node is.
@@ -75,12 +77,12 @@ impl PrunedTree {
 
     fn add(&mut self, nodes: &[Node], begin: Ns, is_long: &[bool]) {
         // Nodes that are open: where their subtrees end, and what was left out of them.
-        let mut open: Vec<(usize, usize, Total)> = Vec::new();
+        let mut open: Vec<(usize, LeftOut)> = Vec::new();
         let mut at = 0;
         while let Some(node) = nodes.get(at) {
-            while let Some(&(_, more, total)) = open.last().filter(|(end, ..)| *end <= at) {
+            while let Some(&(_, left_out)) = open.last().filter(|(end, ..)| *end <= at) {
                 open.pop();
-                self.leave_out(open.len() + 1, more, total);
+                self.leave_out(open.len() + 1, left_out);
             }
             let size = node.size.max(1);
             if is_long.get(at).copied().unwrap_or(false) {
@@ -89,26 +91,43 @@ impl PrunedTree {
                     what: What::Calls(node.key(), node.status),
                     since_ns: node.start.since(begin),
                     total: node.total,
+                    error_ns: node.error_ns,
                 });
-                open.push((at + size, 0, Total::default()));
+                open.push((at + size, LeftOut::default()));
                 at += 1;
             } else {
-                if let Some((_, more, total)) = open.last_mut() {
-                    *more += size;
-                    total.add(node.total);
+                if let Some((_, left_out)) = open.last_mut() {
+                    left_out.add(node);
                 }
                 at += size;
             }
         }
-        while let Some((_, more, total)) = open.pop() {
-            self.leave_out(open.len() + 1, more, total);
+        while let Some((_, left_out)) = open.pop() {
+            self.leave_out(open.len() + 1, left_out);
         }
     }
 
-    fn leave_out(&mut self, depth: usize, more: usize, total: Total) {
-        if more > 0 {
-            self.nodes.push(PrunedNode { depth, what: What::More(more), since_ns: 0, total });
+    fn leave_out(&mut self, depth: usize, LeftOut { nodes, total, error_ns }: LeftOut) {
+        if nodes > 0 {
+            self.nodes.push(PrunedNode { depth, what: What::More(nodes), since_ns: 0, total, error_ns });
         }
+    }
+}
+
+/// What was left out of a node.
+#[derive(Clone, Copy, Debug, Default)]
+struct LeftOut {
+    nodes: usize,
+    /// Sums of the topmost ones.
+    total: Total,
+    error_ns: u64,
+}
+
+impl LeftOut {
+    fn add(&mut self, top: &Node) {
+        self.nodes += top.size.max(1);
+        self.total.add(top.total);
+        self.error_ns = self.error_ns.saturating_add(top.error_ns);
     }
 }
 
@@ -158,6 +177,7 @@ mod tests {
             site: None,
             start: Ns(start),
             total: Total { count: 1, sum_ns, off_cpu_ns: Some(0) },
+            error_ns: u64::from(function),
             size,
         };
         CallTree::new(nodes.iter().map(node).collect())
@@ -169,7 +189,8 @@ mod tests {
                 What::Calls(key, _) => format!("{} +{}", key.function.0, node.since_ns),
                 What::More(more) => format!("... {more} more"),
             };
-            format!("{:1$}{what}: x{2} {3}", "", 2 * node.depth, node.total.count, node.total.sum_ns)
+            let Total { count, sum_ns, .. } = node.total;
+            format!("{:1$}{what}: x{count} {sum_ns} +- {2}", "", 2 * node.depth, node.error_ns)
         };
         tree.nodes.iter().map(line).collect()
     }
@@ -187,16 +208,16 @@ mod tests {
             (6, 1910, 4, 1),
         ]);
         let whole = [
-            "1 +0: x1 2000",
-            "  2 +10: x2 1700",
-            "    3 +20: x2 350",
-            "    4 +1100: x1 5",
-            "  5 +1800: x1 6",
+            "1 +0: x1 2000 +- 1",
+            "  2 +10: x2 1700 +- 4",
+            "    3 +20: x2 350 +- 6",
+            "    4 +1100: x1 5 +- 4",
+            "  5 +1800: x1 6 +- 5",
         ];
         let pruned = PrunedTree::of(&tree, 100, Spans::default());
-        assert_eq!(text(&pruned), [&whole[..], &["  6 +1810: x1 4"]].concat());
+        assert_eq!(text(&pruned), [&whole[..], &["  6 +1810: x1 4 +- 6"]].concat());
         let pruned = PrunedTree::of(&tree, 3, Spans::default());
-        let more = ["    ... 1 more: x1 5", "  ... 2 more: x2 10"];
+        let more = ["    ... 1 more: x1 5 +- 4", "  ... 2 more: x2 10 +- 11"];
         assert_eq!(text(&pruned), [&whole[..3], &more].concat());
     }
 
@@ -204,7 +225,7 @@ mod tests {
     fn a_whole_subtree_is_left_out_as_one() {
         let tree = tree(&[(1, 0, 100, 4), (2, 10, 8, 3), (3, 11, 6, 2), (4, 12, 3, 1)]);
         let pruned = PrunedTree::of(&tree, 1, Spans::default());
-        assert_eq!(text(&pruned), ["1 +0: x1 100", "  ... 3 more: x1 8"]);
+        assert_eq!(text(&pruned), ["1 +0: x1 100 +- 1", "  ... 3 more: x1 8 +- 2"]);
     }
 
     #[test]

@@ -2,16 +2,16 @@
 
 use std::io::{self, Write};
 
-use analyzer::Stats;
-use analyzer::ledger::{LeftOut, Shift, Verdict};
+use analyzer::ledger::{Compared, Shift, Verdict};
+use analyzer::{Quantiles, Spread, Stats};
 use model::NoOffCpu;
 use serde::Serialize;
 
 use super::ledger::json::{Cause, Entry, NotCompared};
-use super::ledger::text::{Titles, signed};
+use super::ledger::text::{self, Titles};
 use super::ledger::{self, LedgerView};
 use super::table::{Align, Table};
-use super::units::{counted, duration, grouped, mean_duration};
+use super::units::{counted, duration_within, grouped};
 
 /// Name and version of the contract.
 pub const SCHEMA: &str = "func_latency_diff/1";
@@ -21,10 +21,8 @@ pub const SCHEMA: &str = "func_latency_diff/1";
 pub struct Recorded {
     /// The recording's file, as it was named.
     pub input: String,
-    /// Latencies in the order of the calls' starts.
-    pub latencies_ns: Vec<u64>,
-    /// Calls that are not compared.
-    pub left_out: LeftOut,
+    /// The calls that are compared.
+    pub calls: Compared,
     /// Why its off-CPU time is not known. If one of two recordings does not know it, it is inside of the time
     /// of the code that went off the CPU in both.
     pub no_off_cpu: Option<NoOffCpu>,
@@ -32,7 +30,16 @@ pub struct Recorded {
 
 impl Recorded {
     fn stats(&self) -> Stats {
-        Stats::of(&self.latencies_ns.iter().copied().collect())
+        Stats::of(&self.calls.latencies_ns.iter().copied().collect())
+    }
+
+    /// Each of [`FIGURES`] and how far off it may be; `None`: there is no call.
+    fn figures(&self) -> [Option<(u64, u64)>; FIGURES.len()] {
+        let spread = self.stats().spread;
+        FIGURES.map(|(figure, bound)| {
+            let ns = figure(spread.as_ref()?);
+            Some((ns, self.calls.error.of(ns, bound)))
+        })
     }
 }
 
@@ -50,6 +57,15 @@ pub struct Difference<'a> {
     /// Whether it is chance.
     pub shift: Shift,
 }
+
+/// What is shown of latencies, and the same of their bounds.
+type Figure = (fn(&Spread) -> u64, fn(&Quantiles) -> Option<u64>);
+const FIGURES: [Figure; 4] = [
+    (|spread| spread.p50_ns, |bound| bound.p50_ns),
+    (|spread| spread.p90_ns, |bound| bound.p90_ns),
+    (|spread| spread.p99_ns, |bound| bound.p99_ns),
+    (|spread| spread.max_ns, |bound| bound.max_ns),
+];
 
 /// Writes the difference into lines of about `width` columns.
 ///
@@ -69,15 +85,15 @@ pub fn write_text(out: &mut dyn Write, difference: &Difference<'_>, width: usize
         ("max", Align::Right),
     ]);
     for (name, recorded) in [("A", base), ("B", these)] {
-        let stats = recorded.stats();
-        let figures = stats.spread.map_or([0; 4], |s| [s.p50_ns, s.p90_ns, s.p99_ns, s.max_ns]);
-        let mean = stats.spread.map_or(0.0, |spread| spread.mean_ns);
-        let cells = vec![name.to_owned(), grouped(stats.count), mean_duration(mean)];
-        table.row([cells, figures.map(duration).to_vec()].concat());
+        let Stats { count, sum_ns, .. } = recorded.stats();
+        let mean = ledger::mean_within(sum_ns, recorded.calls.error.sum_ns, count);
+        let figures = recorded.figures().map(Option::unwrap_or_default);
+        let figures = figures.map(|(ns, error_ns)| duration_within(ns, error_ns));
+        table.row([vec![name.to_owned(), grouped(count), mean], figures.to_vec()].concat());
     }
     table.write(out, width)?;
     for (name, recorded) in [("A", base), ("B", these)] {
-        if let Some(left_out) = ledger::text::left_out(&recorded.left_out) {
+        if let Some(left_out) = text::left_out(&recorded.calls.left_out) {
             writeln!(out, "  not compared in {name}: {left_out}")?;
         }
     }
@@ -89,12 +105,12 @@ pub fn write_text(out: &mut dyn Write, difference: &Difference<'_>, width: usize
             )?;
         }
     }
-    write_shift(out, shift, &signed(ledger.comparison.difference_ns))?;
-    let cause = ledger::text::cause(ledger).filter(|_| shift.verdict() == Verdict::Exceeds);
+    write_shift(out, shift, &text::difference(ledger.comparison.difference))?;
+    let cause = text::cause(ledger).filter(|_| shift.verdict() == Verdict::Exceeds);
     if let Some((what, of)) = cause {
         writeln!(out, "Most of it: {what}\n  {of}")?;
     }
-    ledger::text::write(out, ledger, Titles { these: "B: times", base: "A: times" }, width)
+    text::write(out, ledger, Titles { these: "B: times", base: "A: times" }, width)
 }
 
 /// Whether the difference is chance.
@@ -130,6 +146,7 @@ struct Document<'a> {
     these: Group<'a>,
     base: Group<'a>,
     difference_ns: i64,
+    difference_error_ns: u64,
     /// The difference is larger than the spread within each recording explains. Null: there are too few calls
     /// to tell.
     exceeds_spread: Option<bool>,
@@ -149,11 +166,17 @@ struct Group<'a> {
     input: &'a str,
     calls: u64,
     sum_ns: u64,
+    /// The most by which the sum may differ from the true one.
+    error_sum: u64,
     mean_ns: Option<f64>,
     p50_ns: Option<u64>,
+    p50_error: Option<u64>,
     p90_ns: Option<u64>,
+    p90_error: Option<u64>,
     p99_ns: Option<u64>,
+    p99_error: Option<u64>,
     max_ns: Option<u64>,
+    max_error: Option<u64>,
     not_compared: NotCompared,
     /// Why off-CPU time is not known; then it is inside of the other rows, on both sides.  Null: it is known.
     no_off_cpu: Option<&'static str>,
@@ -177,7 +200,8 @@ pub fn write_json(out: &mut dyn Write, difference: &Difference<'_>) -> io::Resul
         function,
         these: group(these, shift.blocks.0),
         base: group(base, shift.blocks.1),
-        difference_ns: ledger.comparison.difference_ns,
+        difference_ns: ledger.comparison.difference.ns,
+        difference_error_ns: ledger.comparison.difference.error_ns,
         exceeds_spread,
         p_value: shift.p_value,
         smallest_p_value: shift.smallest_p_value,
@@ -191,16 +215,22 @@ pub fn write_json(out: &mut dyn Write, difference: &Difference<'_>) -> io::Resul
 
 fn group(recorded: &Recorded, blocks: usize) -> Group<'_> {
     let stats = recorded.stats();
+    let [p50, p90, p99, max] = recorded.figures();
     Group {
         input: &recorded.input,
         calls: stats.count,
         sum_ns: stats.sum_ns,
+        error_sum: recorded.calls.error.sum_ns,
         mean_ns: stats.spread.map(|spread| spread.mean_ns),
-        p50_ns: stats.spread.map(|spread| spread.p50_ns),
-        p90_ns: stats.spread.map(|spread| spread.p90_ns),
-        p99_ns: stats.spread.map(|spread| spread.p99_ns),
-        max_ns: stats.spread.map(|spread| spread.max_ns),
-        not_compared: recorded.left_out.into(),
+        p50_ns: p50.map(|(p50_ns, _)| p50_ns),
+        p50_error: p50.map(|(_, p50_error)| p50_error),
+        p90_ns: p90.map(|(p90_ns, _)| p90_ns),
+        p90_error: p90.map(|(_, p90_error)| p90_error),
+        p99_ns: p99.map(|(p99_ns, _)| p99_ns),
+        p99_error: p99.map(|(_, p99_error)| p99_error),
+        max_ns: max.map(|(max_ns, _)| max_ns),
+        max_error: max.map(|(_, max_error)| max_error),
+        not_compared: recorded.calls.left_out.into(),
         no_off_cpu: recorded.no_off_cpu.map(NoOffCpu::reason),
         blocks,
     }

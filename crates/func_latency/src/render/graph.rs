@@ -6,10 +6,10 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use analyzer::{CallTree, FoundPaths};
+use analyzer::{CallTree, FoundPaths, Total};
 
 use super::Names;
-use super::units::{counted, duration, grouped, share};
+use super::units::{counted, duration_within, grouped, percent_within, share};
 use crate::export::{Labels, observed_part};
 use crate::tree_config::GraphStyle;
 
@@ -18,16 +18,40 @@ use crate::tree_config::GraphStyle;
 struct Branch {
     label: usize,
     /// The time that went through here.
-    total_ns: u64,
+    total: Time,
     children: Vec<usize>,
 }
 
 /// A function of the table.
 #[derive(Clone, Copy, Debug, Default)]
 struct Function {
-    total_ns: u64,
-    own_ns: u64,
+    total: Time,
+    own: Time,
     calls: u64,
+}
+
+/// A sum of times, and the most by which it may differ from the true one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Time {
+    ns: u64,
+    error_ns: u64,
+}
+
+impl Time {
+    fn add(&mut self, other: Self) {
+        self.ns += other.ns;
+        self.error_ns = self.error_ns.saturating_add(other.error_ns);
+    }
+
+    fn text(self) -> String {
+        duration_within(self.ns, self.error_ns)
+    }
+
+    /// In percent of a whole.
+    fn percent(self, whole_ns: u64) -> String {
+        let (part, error) = (share(self.ns, whole_ns), share(self.error_ns, whole_ns));
+        if error < 0.05 { format!("{part:.2}") } else { percent_within(part, error) }
+    }
 }
 
 /// All functions, and the graph below each: flat, the first branches are the functions'.
@@ -35,7 +59,7 @@ struct Graph {
     functions: Vec<Function>,
     branches: Vec<Branch>,
     places: HashMap<(usize, usize), usize>,
-    whole_ns: u64,
+    whole: Time,
 }
 
 impl Graph {
@@ -44,36 +68,38 @@ impl Graph {
         let functions = vec![Function::default(); labels.all().len()];
         let root = |label| Branch { label, ..Branch::default() };
         let branches = (0..functions.len()).map(root).collect();
-        let whole_ns = tree.roots().filter_map(|root| style.weight.of(&root.total)).sum();
-        let mut graph = Self { functions, branches, places: HashMap::new(), whole_ns };
+        let time = |of: &Total, error_ns| Time { ns: style.weight.of(of).unwrap_or_default(), error_ns };
+        let mut whole = Time::default();
+        tree.roots().for_each(|root| whole.add(time(&root.total, root.error_ns)));
+        let mut graph = Self { functions, branches, places: HashMap::new(), whole };
         let mut path: Vec<usize> = Vec::new();
         // Of each function on the path: its branch in the graph below each function above it.
         let mut below: Vec<Vec<usize>> = Vec::new();
         for (step, &label) in tree.walk().zip(&path_labels) {
             path.truncate(step.depth);
             below.truncate(step.depth);
-            let total_ns = style.weight.of(&step.node.total).unwrap_or_default();
+            let total = time(&step.node.total, step.node.error_ns);
             let is_outermost = !path.contains(&label);
             if let Some(function) = graph.functions.get_mut(label) {
-                function.own_ns += style.weight.of(&step.own).unwrap_or_default();
+                function.own.add(time(&step.own, step.own_error_ns));
                 function.calls += step.node.total.count;
-                function.total_ns += if is_outermost { total_ns } else { 0 };
+                function.total.add(if is_outermost { total } else { Time::default() });
             }
             path.push(label);
             if style.callee {
                 if is_outermost {
-                    graph.add_callers(&path, total_ns, style.depth);
+                    graph.add_callers(&path, total, style.depth);
                 }
             } else {
                 let inside = below.last().map_or(&[][..], Vec::as_slice).to_vec();
-                below.push(graph.add_callee(inside, label, total_ns, is_outermost));
+                below.push(graph.add_callee(inside, label, total, is_outermost));
             }
         }
         graph
     }
 
     /// A child of a branch, which is made if it is not there yet.
-    fn child(&mut self, parent: usize, label: usize, total_ns: u64) -> usize {
+    fn child(&mut self, parent: usize, label: usize, total: Time) -> usize {
         let next = self.branches.len();
         let index = *self.places.entry((parent, label)).or_insert(next);
         if index == next {
@@ -83,18 +109,18 @@ impl Graph {
             }
         }
         if let Some(branch) = self.branches.get_mut(index) {
-            branch.total_ns += total_ns;
+            branch.total.add(total);
         }
         index
     }
 
     /// Adds the callers of the function at the end of `path`.
-    fn add_callers(&mut self, path: &[usize], total_ns: u64, depth: usize) {
+    fn add_callers(&mut self, path: &[usize], total: Time, depth: usize) {
         let mut callers = path.iter().rev();
         let Some(&function) = callers.next() else { return };
         let mut at = function;
         for &caller in callers.take(depth) {
-            at = self.child(at, caller, total_ns);
+            at = self.child(at, caller, total);
         }
     }
 
@@ -104,11 +130,11 @@ impl Graph {
         &mut self,
         inside: Vec<usize>,
         label: usize,
-        total_ns: u64,
+        total: Time,
         is_outermost: bool,
     ) -> Vec<usize> {
         let mut branches: Vec<usize> =
-            inside.into_iter().map(|branch| self.child(branch, label, total_ns)).collect();
+            inside.into_iter().map(|branch| self.child(branch, label, total)).collect();
         if is_outermost {
             branches.push(label);
         }
@@ -128,42 +154,37 @@ pub fn write(
 ) -> io::Result<()> {
     let mut labels = Labels::of_text(names);
     let graph = Graph::new(&found.tree, &mut labels, style);
-    let Graph { functions, whole_ns, .. } = &graph;
+    let Graph { functions, whole, .. } = &graph;
     let below = if style.callee { "who called it" } else { "what it called" };
     let of = if style.fractal { "the function above" } else { "all" };
-    writeln!(
-        out,
-        "{} {}; below each function {below}, in % of {of}",
-        duration(*whole_ns),
-        style.weight.name()
-    )?;
+    writeln!(out, "{} {}; below each function {below}, in % of {of}", whole.text(), style.weight.name())?;
     if let Some(note) = observed_part(found, names) {
         writeln!(out, "{note}")?;
     }
     writeln!(out)?;
     let mut order: Vec<usize> = (0..functions.len()).collect();
-    let total = |label: &usize| functions.get(*label).map_or(0, |function| function.total_ns);
+    let total = |label: &usize| functions.get(*label).map_or(0, |function| function.total.ns);
     order.sort_by(|a, b| total(b).cmp(&total(a)).then_with(|| labels.name(*a).cmp(labels.name(*b))));
     writeln!(out, " total %  self %      total       self         calls  function")?;
     let mut left_out = 0;
     for label in order {
-        let Some(Function { total_ns, own_ns, calls }) = functions.get(label).copied() else { continue };
-        let percent = share(total_ns, *whole_ns);
-        if percent < style.percent_limit {
+        let Some(Function { total, own, calls }) = functions.get(label).copied() else { continue };
+        if share(total.ns, whole.ns) < style.percent_limit {
             left_out += 1;
             continue;
         }
         writeln!(
             out,
-            "{percent:8.2}{:8.2} {:>10} {:>10} {:>13}  {}",
-            share(own_ns, *whole_ns),
-            duration(total_ns),
-            duration(own_ns),
+            "{:>8}{:>8} {:>10} {:>10} {:>13}  {}",
+            total.percent(whole.ns),
+            own.percent(whole.ns),
+            total.text(),
+            own.text(),
             grouped(calls),
             labels.name(label)
         )?;
         let drawing = Drawing { graph: &graph, labels: &labels, style };
-        let base_ns = if style.fractal { total_ns } else { *whole_ns };
+        let base_ns = if style.fractal { total.ns } else { whole.ns };
         drawing.branches(out, label, base_ns, "        ", style.depth)?;
     }
     if left_out > 0 {
@@ -191,7 +212,7 @@ impl Drawing<'_> {
     ) -> io::Result<()> {
         let branch = |index: usize| self.graph.branches.get(index);
         let is_shown = |branch: &&Branch| {
-            branch.total_ns > 0 && share(branch.total_ns, base_ns) >= self.style.percent_limit
+            branch.total.ns > 0 && share(branch.total.ns, base_ns) >= self.style.percent_limit
         };
         let children = branch(parent).map_or(&[][..], |parent| &parent.children);
         let mut shown: Vec<(usize, &Branch)> = children
@@ -200,14 +221,14 @@ impl Drawing<'_> {
             .filter(|(_, branch)| depth > 0 && is_shown(branch))
             .collect();
         let name = |branch: &Branch| self.labels.name(branch.label);
-        shown.sort_by(|(_, a), (_, b)| b.total_ns.cmp(&a.total_ns).then_with(|| name(a).cmp(name(b))));
+        shown.sort_by(|(_, a), (_, b)| b.total.ns.cmp(&a.total.ns).then_with(|| name(a).cmp(name(b))));
         let last = shown.len().saturating_sub(1);
         for (number, (index, branch)) in shown.into_iter().enumerate() {
-            let percent = share(branch.total_ns, base_ns);
             let corner = if number == last { '`' } else { '|' };
-            writeln!(out, "{margin}{corner}--{percent:.2}%-- {}", name(branch))?;
+            let percent = branch.total.percent(base_ns);
+            writeln!(out, "{margin}{corner}--{percent}%-- {}", name(branch))?;
             let bar = if number == last { ' ' } else { '|' };
-            let base_ns = if self.style.fractal { branch.total_ns } else { base_ns };
+            let base_ns = if self.style.fractal { branch.total.ns } else { base_ns };
             self.branches(out, index, base_ns, &format!("{margin}{bar}  "), depth - 1)?;
         }
         Ok(())

@@ -1,8 +1,17 @@
 //! What ids are called: functions, objects, call sites.
 
-use analyzer::{Caller, ChildKind, ChildRow, Place, Reason, Waker};
+use analyzer::{Caller, ChildKind, ChildRow, Place, Reason, SliceKind, Waker};
 use model::{FunctionId, ObjectId, Tid};
 use syscalls::Sysno;
+
+/// Where a probed call began, for people.
+pub(crate) const fn slice_name(kind: SliceKind) -> &'static str {
+    match kind {
+        SliceKind::Alone => "alone",
+        SliceKind::WithChildren => "with children",
+        SliceKind::Between => "between",
+    }
+}
 
 /// Names of what a report speaks of.
 pub trait Names {

@@ -10,9 +10,12 @@ use serde_json::{Value, json};
 use super::Names;
 use super::names::{callee_name, caller_name};
 use super::table::{Align, Table};
-use super::units::{duration, duration_within, grouped};
+use super::units::{duration, duration_within, grouped, ns_within};
 use crate::one_call::OpenedCall;
 use crate::tree_config::TreeLimits;
+
+/// Name and version of the contract.
+pub const SCHEMA: &str = "func_latency_call/1";
 
 /// A call, and what is shown of it.
 #[derive(Clone, Copy)]
@@ -83,7 +86,7 @@ pub fn write_text(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
     let mut shown = 0;
     for step in view.steps() {
         shown += 1;
-        let Step { node, depth, own } = step;
+        let Step { node, depth, own, own_error_ns } = step;
         let since = node.start.since(row.start_ns);
         let mut notes = Vec::new();
         if node.total.count > 1 {
@@ -96,8 +99,8 @@ pub fn write_text(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
         table.row(vec![
             indented(depth, view.name(node)),
             format!("+{}", grouped(since)),
-            grouped(node.total.sum_ns),
-            grouped(own.sum_ns),
+            ns_within(node.total.sum_ns, node.error_ns),
+            ns_within(own.sum_ns, own_error_ns),
             node.total.off_cpu_ns.filter(|ns| *ns > 0).map(grouped).unwrap_or_default(),
             notes.join(", "),
         ]);
@@ -141,7 +144,7 @@ pub fn write_json(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
         json!({ "start_ns": span.from.0, "ns": ns, "preempted": span.preempted })
     });
     let tree = json!({
-        "schema": "func_latency_call/1",
+        "schema": SCHEMA,
         "id": view.id.to_string(),
         "function": view.names.function(row.function),
         "tid": row.tid.0.to_string(),
@@ -162,7 +165,7 @@ pub fn write_json(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
 }
 
 fn node(view: &View<'_>, step: &Step<'_>) -> Value {
-    let Step { node, depth, own } = step;
+    let Step { node, depth, own, own_error_ns } = step;
     let Total { count, sum_ns, off_cpu_ns } = node.total;
     json!({
         "depth": depth,
@@ -173,7 +176,9 @@ fn node(view: &View<'_>, step: &Step<'_>) -> Value {
         "start_ns": node.start.0,
         "count": count,
         "total_ns": sum_ns,
+        "total_error_ns": node.error_ns,
         "self_ns": own.sum_ns,
+        "self_error_ns": own_error_ns,
         "off_cpu_ns": off_cpu_ns,
         "self_off_cpu_ns": own.off_cpu_ns,
         "status": node.status.name(),

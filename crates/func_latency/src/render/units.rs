@@ -27,19 +27,91 @@ pub fn duration(ns: u64) -> String {
 /// 30 ns` for 12 +- 14.
 #[must_use]
 pub fn duration_within(ns: u64, error_ns: u64) -> String {
-    if error_ns == 0 {
-        return duration(ns);
+    match Known::of(ns, error_ns) {
+        Known::Exactly => duration(ns),
+        Known::Below(limit) => format!("< {}", duration(limit)),
+        Known::About { rounded, digits: 3.. } => duration(rounded),
+        Known::About { rounded, digits } => scaled(rounded as f64, digits, &TIMES),
     }
-    if error_ns >= ns {
-        let above = ns.saturating_add(error_ns).saturating_add(1);
-        let tens = 10_u64.pow(above.ilog10().saturating_sub(1));
-        return format!("< {}", duration(above.div_ceil(tens).saturating_mul(tens)));
+}
+
+/// Nanoseconds of which so much is not known, with no digit that says nothing: `2,460` for 2,456 +- 14, and
+/// `< 25` for 12 +- 12.
+#[must_use]
+pub fn ns_within(ns: u64, error_ns: u64) -> String {
+    match Known::of(ns, error_ns) {
+        Known::Exactly => grouped(ns),
+        Known::Below(limit) => format!("< {}", grouped(limit)),
+        Known::About { rounded, .. } => grouped(rounded),
     }
-    let step = 10_u64.pow(error_ns.ilog10());
-    let steps = ns.saturating_add(step / 2) / step;
-    let digits = steps.max(1).ilog10() as usize + 1;
-    let rounded = steps.saturating_mul(step);
-    if digits >= 3 { duration(rounded) } else { scaled(rounded as f64, digits, &TIMES) }
+}
+
+/// With its sign, but for 0.
+#[must_use]
+pub fn signed(ns: i64) -> String {
+    let sign = match ns.signum() {
+        1 => "+",
+        -1 => "-",
+        _ => "",
+    };
+    format!("{sign}{}", grouped(ns.unsigned_abs()))
+}
+
+/// Nanoseconds with their sign, with no digit that says nothing: `-2,460`, `< 25` for +12 +- 12, and `> -25`
+/// for -12 +- 12.
+#[must_use]
+pub fn signed_within(ns: i64, error_ns: u64) -> String {
+    match (Known::of(ns.unsigned_abs(), error_ns), ns < 0) {
+        (Known::Exactly, _) => signed(ns),
+        (Known::Below(limit), false) => format!("< {}", grouped(limit)),
+        (Known::Below(limit), true) => format!("> -{}", grouped(limit)),
+        (Known::About { rounded, .. }, is_less) => {
+            format!("{}{}", if is_less { '-' } else { '+' }, grouped(rounded))
+        }
+    }
+}
+
+/// A share in percent that may be below 0 or above 100, with no digit that says nothing: `24`, `< 37` for
+/// 12 +- 25, and `> -37` for -12 +- 25.
+#[must_use]
+pub fn signed_percent_within(share: f64, error: f64) -> String {
+    let most = (share.abs() + error).ceil();
+    match error {
+        _ if error < 0.05 => format!("{share:.1}"),
+        _ if error >= share.abs() && share < 0.0 => format!("> -{most}"),
+        _ if error >= share.abs() => format!("< {most}"),
+        _ if error < 0.5 => format!("{share:.1}"),
+        _ => format!("{share:.0}"),
+    }
+}
+
+/// What is known of a number that may be some more or less.
+enum Known {
+    Exactly,
+    /// It is less than this.
+    Below(u64),
+    /// The number without the digits that are not known, and how many are left.
+    About {
+        rounded: u64,
+        digits: usize,
+    },
+}
+
+impl Known {
+    fn of(number: u64, error: u64) -> Self {
+        if error == 0 {
+            return Self::Exactly;
+        }
+        if error >= number {
+            let above = number.saturating_add(error).saturating_add(1);
+            let tens = 10_u64.pow(above.ilog10().saturating_sub(1));
+            return Self::Below(above.div_ceil(tens).saturating_mul(tens));
+        }
+        let step = 10_u64.pow(error.ilog10());
+        let steps = number.saturating_add(step / 2) / step;
+        let digits = steps.max(1).ilog10() as usize + 1;
+        Self::About { rounded: steps.saturating_mul(step), digits }
+    }
 }
 
 /// A mean duration in the unit that suits it, three digits: `5.64 ns`, `12.2 us`.
@@ -155,6 +227,18 @@ mod tests {
         let expected =
             ["12 ns", "12 ns", "270 ns", "2.46 us", "2.5 us", "1.00 us", "100 us", "< 25 ns", "< 8 ns"];
         assert_eq!(within[..9], expected);
+        let within = [
+            (12, 0),
+            (12, 9),
+            (2_456, 14),
+            (2_456, 300),
+            (99_600, 4_000),
+            (12, 12),
+            (0, 1_200),
+            (u64::MAX, 1),
+        ];
+        let within = within.map(|(ns, error)| ns_within(ns, error));
+        assert_eq!(within[..7], ["12", "12", "2,460", "2,500", "100,000", "< 25", "< 1,300"]);
         let means = [0.0, 0.005, 5.64, 563.7, 999.6, f64::MAX].map(mean_duration);
         assert_eq!(means[..5], ["0 ns", "0.01 ns", "5.64 ns", "564 ns", "1.00 us"]);
         assert_eq!([812, 1_200_000, 3_000_000_000].map(size), ["812 B", "1.20 MB", "3.00 GB"]);
@@ -162,6 +246,12 @@ mod tests {
         let within = [(24.3, 0.01), (24.3, 0.3), (24.3, 2.0), (0.01, 0.01), (12.0, 25.0), (60.0, 70.0)];
         let within = within.map(|(share, error)| percent_within(share, error));
         assert_eq!(within, ["24.3", "24.3", "24", "< 0.1", "< 37", "< 100"]);
+        let within = [(0, 0), (-7, 0), (2_456, 14), (-2_456, 14), (12, 12), (-12, 12), (0, 3)];
+        let within = within.map(|(ns, error)| signed_within(ns, error));
+        assert_eq!(within, ["0", "-7", "+2,460", "-2,460", "< 25", "> -25", "< 4"]);
+        let within = [(100.1, 0.0), (-0.1, 0.04), (-24.3, 0.3), (124.3, 2.0), (12.0, 25.0), (-12.0, 25.0)];
+        let within = within.map(|(share, error)| signed_percent_within(share, error));
+        assert_eq!(within, ["100.1", "-0.1", "-24.3", "124", "< 37", "> -37"]);
         assert_eq!([counted(1, "call"), counted(2, "call")], ["1 call", "2 calls"]);
     }
 }

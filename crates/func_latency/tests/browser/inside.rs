@@ -10,6 +10,8 @@ const MAIN_LOOP: FunctionId = FunctionId(8);
 pub(crate) const RELOAD: FunctionId = FunctionId(9);
 const FSYNC: u32 = 6;
 const PAGE_GET: u32 = 7;
+/// How far off each of its calls may be.
+pub(crate) const PAGE_ERROR_NS: u64 = 3;
 
 /// What the slow thread calls itself.
 pub(crate) const SLOW_NAME: &str = "</script>\"'\u{202e}x";
@@ -29,17 +31,19 @@ pub(crate) fn inside(report: &Report) -> Vec<Inside> {
 /// Its children one after the other; those of a name and site are the row's.
 fn tree(report: &Report, at: usize, row: &CallRow) -> CallTree {
     let children = &report.functions[0].row_children;
-    let node = |function: u32, start: u64, total: Total, size: usize| Node {
+    let node = |function: u32, start: u64, total: Total, error_ns: u64, size: usize| Node {
         kind: ChildKind::Call,
         status: Status::Complete,
         function: FunctionId(function),
         site: None,
         start: Ns(start),
         total,
+        error_ns,
         size,
     };
     let of_row = Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns };
-    let root = Node { status: row.status, site: row.site, ..node(row.function.0, row.start_ns.0, of_row, 0) };
+    let root = node(row.function.0, row.start_ns.0, of_row, row.error_ns, 0);
+    let root = Node { status: row.status, site: row.site, ..root };
     let mut nodes = vec![root];
     let mut start = row.start_ns.0;
     let mut waits = false;
@@ -47,7 +51,8 @@ fn tree(report: &Report, at: usize, row: &CallRow) -> CallTree {
         let key = children.keys[child.key as usize];
         let has_pages = key.function == FunctionId(4);
         waits |= key.function == FunctionId(FSYNC);
-        let own = Node { kind: key.kind, site: key.site, ..node(key.function.0, start, child.total, 1) };
+        let own = node(key.function.0, start, child.total, child.error_ns, 1);
+        let own = Node { kind: key.kind, site: key.site, ..own };
         nodes.push(Node { size: if has_pages { 3 } else { 1 }, ..own });
         if has_pages {
             let page = Total {
@@ -57,7 +62,7 @@ fn tree(report: &Report, at: usize, row: &CallRow) -> CallTree {
             };
             for (i, svma) in [(1, 0x4010), (2, 0x4020)] {
                 let site = Some(Place { svma: Svma(svma), ..key.site.unwrap() });
-                nodes.push(Node { site, ..node(PAGE_GET, start + i * page.sum_ns, page, 1) });
+                nodes.push(Node { site, ..node(PAGE_GET, start + i * page.sum_ns, page, PAGE_ERROR_NS, 1) });
             }
         }
         start += child.total.sum_ns;

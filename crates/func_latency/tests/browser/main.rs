@@ -21,7 +21,7 @@ use analyzer::{CallRow, Reason, Report, RowReasons, Stats};
 use devtools::Browser;
 use func_latency::inside::Picks;
 use func_latency::render::html;
-use func_latency::render::units::{duration, grouped};
+use func_latency::render::units::{duration, grouped, ns_within};
 use model::OffCpuSplit;
 
 const WINDOW: (u32, u32) = (1400, 900);
@@ -113,7 +113,8 @@ impl Opened {
         rows.as_array().unwrap().iter().map(|row| row.as_str().unwrap().to_owned()).collect()
     }
 
-    /// Both calls' trees are there side by side, to the nanosecond, with what is in one of them only.
+    /// Both calls' trees are there side by side, to the nanosecond where that is known, with what is in one
+    /// of them only.
     fn the_trees_are(&mut self, report: &Report, call: &CallRow, twin: &CallRow) {
         let rows = self.rows("details .tree");
         let number = |row: &CallRow| report.functions[0].rows.iter().position(|r| r.id == row.id).unwrap();
@@ -125,25 +126,30 @@ impl Opened {
             found.filter(is_it).map(|child| (child.total.sum_ns, child.total.off_cpu_ns.unwrap())).next()
         };
         let own = |row: &CallRow| {
-            let inside = children.of(number(row)).iter().map(|child| child.total.sum_ns).sum::<u64>();
-            row.latency_ns - inside
+            let inside = children.of(number(row));
+            let sum_ns = inside.iter().map(|child| child.total.sum_ns).sum::<u64>();
+            let error_ns = inside.iter().map(|child| child.error_ns).sum::<u64>();
+            ns_within(row.latency_ns - sum_ns, row.error_ns + error_ns)
         };
         let off = |ns: u64| if ns == 0 { String::new() } else { grouped(ns) };
         let side = |row: &CallRow| {
-            format!("1|{}|{}|{}", grouped(row.latency_ns), grouped(own(row)), off(row.off_cpu_ns.unwrap()))
+            let latency = ns_within(row.latency_ns, row.error_ns);
+            format!("1|{latency}|{}|{}", own(row), off(row.off_cpu_ns.unwrap()))
         };
-        let more = call.latency_ns - twin.latency_ns;
-        let root = format!("row_search_mvcc|+0|{}|{}|+{}|differs", side(call), side(twin), grouped(more));
+        let more = ns_within(call.latency_ns - twin.latency_ns, call.error_ns + twin.error_ns);
+        let root = format!("row_search_mvcc|+0|{}|{}|+{more}|differs", side(call), side(twin));
         assert_eq!(rows[0], root, "{rows:?}");
         // `lookup` has a quarter of its time in each of two pages.
         let ((mine, _), (its, _)) = (of(call, 4).unwrap(), of(twin, 4).unwrap());
-        let own = |ns: u64| grouped(ns - 2 * (ns / 4));
-        let lookup = format!("|+0|1|{}|{}||1|{}|{}||", grouped(mine), own(mine), grouped(its), own(its));
+        let whole = |ns: u64| ns_within(ns, made_up::CHILD_ERROR_NS);
+        let own = |ns: u64| ns_within(ns - 2 * (ns / 4), made_up::CHILD_ERROR_NS + 2 * inside::PAGE_ERROR_NS);
+        let lookup = format!("|+0|1|{}|{}||1|{}|{}||", whole(mine), own(mine), whole(its), own(its));
         assert!(rows[1].starts_with("lookup") && rows[1].contains(&lookup), "{lookup} {rows:?}");
         assert!(rows[2].starts_with("buf_page_get") && rows[3].starts_with("buf_page_get"), "{rows:?}");
         let (fsync, asleep) = of(call, 6).unwrap();
         let row = rows.iter().find(|row| row.starts_with("fsync")).unwrap();
-        let times = format!("|1|{0}|{0}|{1}|–|–|–|–|+{0}|only here", grouped(fsync), grouped(asleep));
+        let times = format!("|1|{0}|{0}|{1}|–|–|–|–|+{0}|only here", whole(fsync), grouped(asleep));
+        assert!(rows.iter().any(|row| row.contains("|< ")), "{rows:?}");
         assert!(row.ends_with(&times), "{row} {times}");
         let strips = self.browser.text("#details .strip-row");
         assert!(strips.contains(&format!("off at +100 ns for {}", duration(asleep))), "{strips}");
@@ -426,6 +432,28 @@ fn calls_that_probes_have_timed_say_what_they_waited_for() {
     let text = opened.browser.text("#details");
     assert!(text.contains("Probes have seen only the calls that it made itself"), "{text}");
     assert!(!text.contains("func_latency show"), "there is no recording: {text}");
+    opened.screenshot("light.png");
+    opened.finish();
+}
+
+/// Nothing had said whether the figures are of a call.
+#[test]
+fn probed_calls_say_where_they_began() {
+    let report = made_up::probed(made_up::report(5_000));
+    let write = |page: &Path| html::write_file(page, &made_up::view(&report), &[]).unwrap();
+    let Some(mut opened) = Opened::written("slices", write) else { return };
+    opened.choose("from-latency", "100 us");
+    opened.choose("to-latency", "5 ms");
+    let factors = opened.rows("factors");
+    let is_it = |row: &String| row.starts_with("probed with children|") && row.contains("|100.0 %|0.0 %|");
+    assert!(factors.iter().any(is_it), "{factors:?}");
+    let slowest = opened.rows("slowest");
+    assert!(slowest.iter().all(|row| row.contains("|complete|with children|")), "{slowest:?}");
+    opened.browser.value("document.querySelector('#slowest button').click()");
+    let details = opened.rows("details");
+    let says = |began: &str| format!("{began} (the figures are of calls that began alone)");
+    let probed = format!("probed|{}|{}", says("with children"), says("alone"));
+    assert!(details.contains(&probed), "{probed} {details:?}");
     opened.screenshot("light.png");
     opened.finish();
 }

@@ -10,8 +10,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use analyzer::{
-    CallCounts, CallId, CallRow, Caller, ChildKey, ChildKind, FunctionReport, Loss, OpenCalls, Place, Report,
-    RowChild, RowChildren, RowReasons, Stats, Status, Total, TraceSummary,
+    CallCounts, CallId, CallRow, Caller, ChildKey, ChildKind, FunctionReport, Loss, OpenCalls, Place,
+    ProbedRow, Report, RowChild, RowChildren, RowReasons, SliceKind, Sliced, Stats, Status, Total,
+    TraceSummary,
 };
 use func_latency::render::{Names, View};
 use model::{AuxOffset, ClockOffsets, Cpu, FunctionId, Ns, ObjectId, Pid, Svma, Tid};
@@ -153,6 +154,27 @@ fn place(svma: u64) -> Option<Place> {
     Some(Place { object: ObjectId(0), svma: Svma(svma) })
 }
 
+/// Makes calls such as probes have timed: those that were off the CPU began while children were probed.
+pub(crate) fn probed(mut report: Report) -> Report {
+    let function = &mut report.functions[0];
+    for row in &mut function.rows {
+        let off_cpu_ns = row.off_cpu_ns.unwrap();
+        let began = if off_cpu_ns > 0 { SliceKind::WithChildren } else { SliceKind::Alone };
+        row.probed = Some(ProbedRow::exact(row.latency_ns, off_cpu_ns, began));
+    }
+    function.sliced = Some(Sliced {
+        figures_of: SliceKind::Alone,
+        figures_span_ns: SPAN_NS / 2,
+        children_calls: 1,
+        children_mean_ns: None,
+        children_span_ns: SPAN_NS / 2,
+    });
+    report
+}
+
+/// How far off each child of a call may be.
+pub(crate) const CHILD_ERROR_NS: u64 = 30;
+
 fn one_call(
     dice: &mut Dice,
     (thread, number): (u64, u64),
@@ -171,7 +193,8 @@ fn one_call(
         .zip(0..)
         .filter_map(|(ns, key)| {
             let off_cpu_ns = Some(if key == 2 { ns? - 5_000 } else { 0 });
-            Some(RowChild { key, total: Total { count: 1, sum_ns: ns?, off_cpu_ns } })
+            let total = Total { count: 1, sum_ns: ns?, off_cpu_ns };
+            Some(RowChild { key, total, error_ns: CHILD_ERROR_NS })
         })
         .collect();
     let inside: u64 = children.iter().map(|child| child.total.sum_ns).sum();

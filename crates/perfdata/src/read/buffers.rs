@@ -11,6 +11,9 @@ use super::snapshots;
 
 /// perf pads payloads with zeros to this many bytes.
 pub(super) const PAYLOAD_ALIGN: u64 = 8;
+/// Where the stream of a buffer ends at the latest: at 1 GB/s that takes 292 years. What a decoder adds to
+/// an offset (the size of a segment, what it reads ahead) does not wrap then.
+const STREAM_END_MAX: u64 = 1 << 63;
 /// "No CPU", "no thread".
 const NONE: u32 = u32::MAX;
 
@@ -41,6 +44,11 @@ fn owner(cpu: u32, tid: u32) -> AuxOwner {
     if cpu == NONE { AuxOwner::Thread(Tid(tid as i32)) } else { AuxOwner::Cpu(Cpu(cpu)) }
 }
 
+/// A stream may have so many bytes there.
+fn is_possible(offset: u64, len: u64) -> bool {
+    offset.checked_add(len).is_some_and(|end| end <= STREAM_END_MAX)
+}
+
 impl<'a> Buffers<'a> {
     /// Takes an AUXTRACE record.
     pub(super) fn add_payload(&mut self, record: &Record<'a>) -> Result<(), String> {
@@ -53,7 +61,7 @@ impl<'a> Buffers<'a> {
             Some((offset, index, owner(cpu, tid)))
         };
         let (offset, index, owner) = place().ok_or("the AUXTRACE record is too short")?;
-        if offset.checked_add(record.payload.len() as u64).is_none() {
+        if !is_possible(offset, record.payload.len() as u64) {
             return Err(format!("an AUX offset of {offset:#x} is impossible"));
         }
         let buffer = self.buffer(index, owner);
@@ -95,7 +103,7 @@ impl<'a> Buffers<'a> {
 
     /// Takes a PERF_RECORD_AUX.  Its buffer may not be known yet.
     pub(super) fn add_record(&mut self, record: AuxRecord, by: SampleId) -> Result<(), String> {
-        if record.offset.0.checked_add(record.size).is_none() {
+        if !is_possible(record.offset.0, record.size) {
             return Err(format!("AUX data at {} of {} bytes is impossible", record.offset, record.size));
         }
         self.said.push(Said { record, by });

@@ -375,6 +375,21 @@ fn trace_that_is_there_twice_is_damage_but_not_in_snapshots() {
     assert_eq!(r.damage, None);
 }
 
+/// Cutting such a stream into segments wrapped at 2^64, and went round for ever.
+#[test]
+fn an_offset_that_no_stream_reaches_is_damage() {
+    let mut f = Fixture::per_cpu(128);
+    f.auxtrace(1, (1 << 63) - 8, 42, Some(1), &[9; 8]);
+    let bytes = f.pipe();
+    let r = read(&bytes).unwrap();
+    assert_eq!((r.damage, r.buffers[1].pieces.len()), (None, 2));
+    f.auxtrace(1, (1 << 63) - 4, 42, Some(1), &[9; 8]);
+    let bytes = f.pipe();
+    let r = read(&bytes).unwrap();
+    assert_eq!(r.damage.unwrap().what, "an AUX offset of 0x7ffffffffffffffc is impossible");
+    assert_eq!(r.buffers[1].pieces.len(), 2);
+}
+
 #[test]
 fn a_damaged_record_ends_the_reading_there() {
     let mut f = Fixture::per_cpu(128);

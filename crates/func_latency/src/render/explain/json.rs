@@ -30,6 +30,7 @@ struct Document<'a> {
     typical_of: &'static str,
     not_compared: NotCompared,
     difference_ns: i64,
+    difference_error_ns: u64,
     outlying: Outlying,
     rows: Vec<Entry<'a>>,
     /// Why off-CPU time is not known; then it is inside of the other rows.  Null: it is known.
@@ -77,6 +78,8 @@ struct Loop {
 struct Group {
     calls: u64,
     sum_ns: u64,
+    /// The most by which the sum may differ from the true one.
+    error_sum: u64,
     mean_ns: f64,
 }
 
@@ -100,22 +103,28 @@ pub fn write(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<(
 
 fn document<'a>(explanation: &Explanation<'a>) -> Document<'a> {
     let Explanation { names, groups, ledger: LedgerView { comparison, .. }, .. } = *explanation;
-    let group = |calls: u64, sum_ns: u64| Group { calls, sum_ns, mean_ns: sum_ns as f64 / calls as f64 };
+    let group = |calls: u64, sum_ns: u64, error_sum: u64| Group {
+        calls,
+        sum_ns,
+        error_sum,
+        mean_ns: sum_ns as f64 / calls as f64,
+    };
     let outlying = groups.outlying;
     Document {
         schema: SCHEMA,
         function: names.function(explanation.function),
         object: names.object_of(explanation.function),
         asked: explanation.asked.to_owned(),
-        slow: group(comparison.calls.0, comparison.sums_ns.0),
+        slow: group(comparison.calls.0, comparison.sums_ns.0, comparison.errors_ns.0),
         slow_ids: groups.slow.iter().map(|row| row.id.to_string()).collect(),
-        typical: group(comparison.calls.1, comparison.sums_ns.1),
+        typical: group(comparison.calls.1, comparison.sums_ns.1, comparison.errors_ns.1),
         typical_of: match groups.whose {
             Typical::SameCallers => "same_callers",
             Typical::AllCallers => "all_callers",
         },
         not_compared: groups.left_out.into(),
-        difference_ns: comparison.difference_ns,
+        difference_ns: comparison.difference.ns,
+        difference_error_ns: comparison.difference.error_ns,
         outlying: Outlying {
             is_so: outlying.is_so(),
             above_ns: outlying.above_ns,

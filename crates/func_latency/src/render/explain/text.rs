@@ -6,8 +6,8 @@ use analyzer::branch_path::Trips;
 use analyzer::ledger::Typical;
 
 use super::{Branches, Explanation};
-use crate::render::ledger::text::{Titles, signed};
-use crate::render::ledger::{self, LedgerView};
+use crate::render::ledger::text::{Titles, difference};
+use crate::render::ledger::{self, LedgerView, mean_within};
 use crate::render::names::file_name;
 use crate::render::table::{Align, Table};
 use crate::render::units::{counted, grouped, mean_duration};
@@ -44,12 +44,13 @@ fn head(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<()> {
         Typical::SameCallers => "of the same callers",
         Typical::AllCallers => "of all callers",
     };
-    let mean = |sum: u64, calls: u64| mean_duration(sum as f64 / calls as f64);
-    let (slow_mean, typical_mean) = (mean(comparison.sums_ns.0, slow), mean(comparison.sums_ns.1, typical));
+    let (sums_ns, errors_ns) = (comparison.sums_ns, comparison.errors_ns);
+    let slow_mean = mean_within(sums_ns.0, errors_ns.0, slow);
+    let typical_mean = mean_within(sums_ns.1, errors_ns.1, typical);
     let (slow, typical) = (counted(slow, "slow call"), counted(typical, "typical one"));
     writeln!(out, "  {slow} ({}), mean {slow_mean}", explanation.asked)?;
     writeln!(out, "  {typical} ({of}, among the half nearest to their median), mean {typical_mean}")?;
-    writeln!(out, "  difference of the means: {} ns", signed(comparison.difference_ns))?;
+    writeln!(out, "  difference of the means: {} ns", difference(comparison.difference))?;
     let ids: Vec<String> = groups.slow.iter().take(IDS).map(|row| row.id.to_string()).collect();
     let more = if groups.slow.len() > IDS { ", ..." } else { "" };
     writeln!(out, "  slowest: {}{more}", ids.join(", "))?;

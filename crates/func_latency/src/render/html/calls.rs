@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use analyzer::{CallRow, FunctionReport, Status};
+use analyzer::{CallRow, FunctionReport, SliceKind, Status};
 use serde::Serialize;
 
 use super::columns::{Columns, zigzag};
 use crate::inside::{CallerKey, Picks};
-use crate::render::names::{callee_name, caller_name};
+use crate::render::names::{callee_name, caller_name, slice_name};
 use crate::render::{Names, View};
 
 /// More children than these make a page too large: then only some of the calls have theirs.
@@ -33,6 +33,8 @@ pub(super) struct Function {
     /// did not end all have.
     children_of_one_in: usize,
     p99_ns: u64,
+    /// Which calls enter the figures, where children were probed in parts of the window: those that began so.
+    figures_of: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -125,6 +127,7 @@ pub(super) fn pack(
         causes: causes.0.into_keys().collect(),
         children_of_one_in: one_in,
         p99_ns: p99_ns(function),
+        figures_of: function.sliced.map(|sliced| slice_name(sliced.figures_of)),
     };
     Ok((packed, columns.finish()?))
 }
@@ -144,9 +147,19 @@ fn id_steps(rows: &[CallRow]) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Its status (three bits), and what is uncertain about its end.
+/// Its status (three bits), what is uncertain about its end, and where it began (two bits).
 fn flags(row: &CallRow) -> u64 {
-    status_number(row.status) | u64::from(row.undecided) << 3 | u64::from(row.ended_by_jump) << 4
+    let began = row.probed.map_or(0, |probed| slice_number(probed.began));
+    status_number(row.status) | u64::from(row.undecided) << 3 | u64::from(row.ended_by_jump) << 4 | began << 5
+}
+
+/// 0: it was traced.
+const fn slice_number(kind: SliceKind) -> u64 {
+    match kind {
+        SliceKind::Alone => 1,
+        SliceKind::WithChildren => 2,
+        SliceKind::Between => 3,
+    }
 }
 
 /// Those that ended first.

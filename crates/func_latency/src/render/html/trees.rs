@@ -39,6 +39,7 @@ pub(super) fn pack(view: &View<'_>, inside: Option<&Inside>) -> io::Result<(Opti
     columns.put(nodes().map(count))?;
     columns.put(nodes().map(|node| node.since_ns))?;
     columns.put(nodes().map(|node| node.total.sum_ns))?;
+    columns.put(nodes().map(|node| node.error_ns))?;
     columns.put_known(nodes().map(|node| node.total.off_cpu_ns))?;
     columns.put(nodes().map(has_ended))?;
     put_off_cpu(&mut columns, inside.trees.values())?;

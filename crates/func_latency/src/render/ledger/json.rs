@@ -15,13 +15,19 @@ pub struct Entry<'a> {
     site: Option<&'a str>,
     line: Option<&'a str>,
     these_sum_ns: u64,
+    /// The most by which the sum may differ from the true one.
+    these_error_ns: u64,
     base_sum_ns: u64,
+    base_error_ns: u64,
     /// Null: not counted.
     these_count: Option<u64>,
     base_count: Option<u64>,
     difference_ns: i64,
+    difference_error_ns: u64,
     more_often_ns: Option<i64>,
+    more_often_error_ns: Option<u64>,
     each_longer_ns: Option<i64>,
+    each_longer_error_ns: Option<u64>,
     variance_share: Option<f64>,
 }
 
@@ -46,10 +52,15 @@ struct OnPath<'a> {
     these_count: u64,
     base_count: u64,
     these_sum_ns: u64,
+    these_error_ns: u64,
     base_sum_ns: u64,
+    base_error_ns: u64,
     difference_ns: i64,
+    difference_error_ns: u64,
     more_often_ns: i64,
+    more_often_error_ns: u64,
     each_longer_ns: i64,
+    each_longer_error_ns: u64,
 }
 
 /// Calls that are not compared.
@@ -81,12 +92,17 @@ fn entry<'a>(row: &Row, callee: &'a Callee) -> Entry<'a> {
         site: callee.site.as_deref(),
         line: callee.line.as_deref(),
         these_sum_ns: row.sums_ns.0,
+        these_error_ns: row.errors_ns.0,
         base_sum_ns: row.sums_ns.1,
+        base_error_ns: row.errors_ns.1,
         these_count: row.counts.map(|counts| counts.0),
         base_count: row.counts.map(|counts| counts.1),
-        difference_ns: row.difference_ns,
-        more_often_ns: row.more_often_ns,
-        each_longer_ns: row.more_often_ns.map(|more_often| row.difference_ns.saturating_sub(more_often)),
+        difference_ns: row.difference.ns,
+        difference_error_ns: row.difference.error_ns,
+        more_often_ns: row.more_often.map(|part| part.ns),
+        more_often_error_ns: row.more_often.map(|part| part.error_ns),
+        each_longer_ns: row.each_longer.map(|part| part.ns),
+        each_longer_error_ns: row.each_longer.map(|part| part.error_ns),
         variance_share: row.variance_share,
     }
 }
@@ -113,9 +129,14 @@ fn on_path<'a>(level: &Level, callee: &'a Callee) -> OnPath<'a> {
         these_count: level.counts.0,
         base_count: level.counts.1,
         these_sum_ns: level.sums_ns.0,
+        these_error_ns: level.errors_ns.0,
         base_sum_ns: level.sums_ns.1,
-        difference_ns: level.difference_ns,
-        more_often_ns: level.more_often_ns,
-        each_longer_ns: level.difference_ns.saturating_sub(level.more_often_ns),
+        base_error_ns: level.errors_ns.1,
+        difference_ns: level.difference.ns,
+        difference_error_ns: level.difference.error_ns,
+        more_often_ns: level.more_often.ns,
+        more_often_error_ns: level.more_often.error_ns,
+        each_longer_ns: level.each_longer.ns,
+        each_longer_error_ns: level.each_longer.error_ns,
     }
 }

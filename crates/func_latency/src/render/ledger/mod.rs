@@ -8,6 +8,8 @@ use std::hash::Hash;
 use analyzer::ledger::{Comparison, Descent, Level, Row, Spent};
 use analyzer::{ChildKind, Ledger};
 
+use super::units::mean_duration_within;
+
 /// A callee, as it is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Callee {
@@ -90,7 +92,14 @@ impl LedgerView {
 }
 
 /// How long each took, on average; `None`: it was not called.
-fn each_ns(level: &Level) -> (Option<f64>, Option<f64>) {
-    let mean = |sum: u64, count: u64| (count > 0).then(|| sum as f64 / count as f64);
-    (mean(level.sums_ns.0, level.counts.0), mean(level.sums_ns.1, level.counts.1))
+fn each(level: &Level) -> (Option<String>, Option<String>) {
+    let Level { counts, sums_ns, errors_ns, .. } = *level;
+    let mean = |sum_ns, error_ns, count| (count > 0).then(|| mean_within(sum_ns, error_ns, count));
+    (mean(sums_ns.0, errors_ns.0, counts.0), mean(sums_ns.1, errors_ns.1, counts.1))
+}
+
+/// The mean of `count` durations, with no digit below its error.
+#[must_use]
+pub fn mean_within(sum_ns: u64, error_ns: u64, count: u64) -> String {
+    mean_duration_within(sum_ns as f64 / count as f64, error_ns as f64 / count as f64)
 }

@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
-use analyzer::ledger::{End, LeftOut, Level, Row, Spent};
+use analyzer::ledger::{Difference, End, LeftOut, Row, Spent};
 
-use super::{Cause, LedgerView, each_ns};
+use super::{Cause, LedgerView, each, mean_within};
 use crate::render::table::{Align, Table, bar};
-use crate::render::units::{counted, grouped, mean_duration};
+use crate::render::units::{counted, grouped, signed_percent_within, signed_within};
 
 const BAR: usize = 20;
 /// Rows that are listed one by one; of more, those that have least of the difference are one row.
@@ -32,41 +32,41 @@ pub fn cause(view: &LedgerView) -> Option<(String, String)> {
         "" => String::new(),
         place => format!(", called at {place},"),
     };
-    let per_call = |sums: (u64, u64)| {
-        let (these, base) = view.per_call(sums);
-        format!("{} a call instead of {}", mean_duration(these), mean_duration(base))
+    let per_call = |row: &Row| {
+        let (calls, sums_ns, errors_ns) = (view.comparison.calls, row.sums_ns, row.errors_ns);
+        let these = mean_within(sums_ns.0, errors_ns.0, calls.0);
+        format!("{these} a call instead of {}", mean_within(sums_ns.1, errors_ns.1, calls.1))
     };
     let often = |counts: (u64, u64)| {
         let (these, base) = view.per_call(counts);
         let s = if these == 1.0 { "" } else { "s" };
         format!("{} time{s} a call instead of {}", times(these), times(base))
     };
-    let longer = if row.difference_ns < 0 { "less time" } else { "longer" };
+    let longer = if row.difference.ns < 0 { "less time" } else { "longer" };
     let what = match (row.spent, descent.end) {
         (Spent::Running, End::MoreOften) => format!("{name}{at} is called {}", often(last.counts)),
         (Spent::Running, End::Several) => format!("several callees of {name}{at} take {longer}"),
         (Spent::Running, End::Own) if last.path == 0 => {
-            format!("{name}'s own code takes {}", per_call(row.sums_ns))
+            format!("{name}'s own code takes {}", per_call(row))
         }
-        (Spent::Running, End::Own) => match each_ns(last) {
+        (Spent::Running, End::Own) => match each(last) {
             (Some(these), Some(base)) => {
-                let (these, base) = (mean_duration(these), mean_duration(base));
                 format!("{name}{at} takes {longer} itself: {these} each instead of {base}")
             }
             _ => format!("{name}{at} takes {longer} itself"),
         },
         (Spent::Kernel, End::MoreOften) => {
-            format!("system calls take {}, most in {name}{at} {}", per_call(row.sums_ns), often(last.counts))
+            format!("system calls take {}, most in {name}{at} {}", per_call(row), often(last.counts))
         }
-        (Spent::Kernel, _) if last.path == 0 => format!("system calls take {}", per_call(row.sums_ns)),
-        (Spent::Kernel, _) => format!("system calls take {}, most in {name}", per_call(row.sums_ns)),
-        (Spent::Interrupts, _) => format!("interrupts and faults take {}", per_call(row.sums_ns)),
+        (Spent::Kernel, _) if last.path == 0 => format!("system calls take {}", per_call(row)),
+        (Spent::Kernel, _) => format!("system calls take {}, most in {name}", per_call(row)),
+        (Spent::Interrupts, _) => format!("interrupts and faults take {}", per_call(row)),
         (spent, _) => {
             let chain: Vec<&str> = callees.iter().map(|callee| callee.name.as_str()).collect();
-            format!("{} for {}, most in {}", spent.name(), per_call(row.sums_ns), chain.join(" > "))
+            format!("{} for {}, most in {}", spent.name(), per_call(row), chain.join(" > "))
         }
     };
-    let of = format!("{} of {} ns", signed(row.difference_ns), signed(view.comparison.difference_ns));
+    let of = format!("{} of {} ns", difference(row.difference), difference(view.comparison.difference));
     Some((what, of))
 }
 
@@ -94,38 +94,43 @@ fn rows(out: &mut dyn Write, view: &LedgerView, width: usize) -> io::Result<()> 
         ("variance %", Align::Right),
         ("line", Align::Left),
     ]);
-    let whole = view.comparison.difference_ns;
-    let share = |ns: i64| if whole == 0 { "-".to_owned() } else { percent(ns as f64 / whole as f64) };
+    let whole = view.comparison.difference.ns;
+    let share = |part: Difference| {
+        let percent = 100.0 / whole as f64;
+        match whole {
+            0 => "-".to_owned(),
+            _ => signed_percent_within(part.ns as f64 * percent, part.error_ns as f64 * percent.abs()),
+        }
+    };
     let listed = listed(&view.comparison.rows);
-    let mut others = (0_u64, 0_i64);
+    let (mut others, mut of_others) = (0, Difference::default());
     for ((row, callee), is_listed) in view.comparison.rows.iter().zip(&view.callees).zip(listed) {
         if !is_listed {
-            others = (others.0 + 1, others.1 + row.difference_ns);
+            others += 1;
+            of_others.ns = of_others.ns.saturating_add(row.difference.ns);
+            of_others.error_ns = of_others.error_ns.saturating_add(row.difference.error_ns);
             continue;
         }
         let dash = || "-".to_owned();
-        let longer = row.more_often_ns.map(|more_often| row.difference_ns.saturating_sub(more_often));
-        let runs_along = row.difference_ns.signum() == whole.signum();
-        let part = if runs_along { row.difference_ns.unsigned_abs() } else { 0 };
+        let runs_along = row.difference.ns.signum() == whole.signum();
+        let part = if runs_along { row.difference.ns.unsigned_abs() } else { 0 };
         table.row(vec![
             callee.name.clone(),
-            signed(row.difference_ns),
-            share(row.difference_ns),
+            difference(row.difference),
+            share(row.difference),
             bar(part, whole.unsigned_abs(), BAR),
-            row.more_often_ns.map_or_else(dash, signed),
-            longer.map_or_else(dash, signed),
+            row.more_often.map_or_else(dash, difference),
+            row.each_longer.map_or_else(dash, difference),
             row.variance_share.map_or_else(dash, percent),
             callee.short_place(),
         ]);
     }
-    if others.0 > 0 {
-        table.row(filled(vec![
-            format!("[{}]", counted(others.0, "other row")),
-            signed(others.1),
-            share(others.1),
-        ]));
+    if others > 0 {
+        let name = format!("[{}]", counted(others, "other row"));
+        table.row(filled(vec![name, difference(of_others), share(of_others)]));
     }
-    table.row(filled(vec!["[difference]".to_owned(), signed(whole), "100.0".to_owned()]));
+    let name = "[difference]".to_owned();
+    table.row(filled(vec![name, difference(view.comparison.difference), "100.0".to_owned()]));
     table.write(out, width)
 }
 
@@ -138,7 +143,7 @@ fn filled(mut cells: Vec<String>) -> Vec<String> {
 /// Which rows are listed one by one.
 fn listed(rows: &[Row]) -> Vec<bool> {
     let mut order: Vec<usize> = (0..rows.len()).collect();
-    let size = |at: usize| rows.get(at).map_or(0, |row| row.difference_ns.unsigned_abs());
+    let size = |at: usize| rows.get(at).map_or(0, |row| row.difference.ns.unsigned_abs());
     order.sort_by_key(|at| std::cmp::Reverse(size(*at)));
     let mut listed = vec![false; rows.len()];
     for at in order.into_iter().take(ROWS) {
@@ -178,19 +183,18 @@ fn way(
         ("line", Align::Left),
     ]);
     for (depth, (level, callee)) in descent.levels.iter().zip(callees).enumerate() {
-        let Level { counts, difference_ns, more_often_ns, .. } = *level;
-        let (these, base) = view.per_call(counts);
-        let (these_each, base_each) = each_ns(level);
-        let each = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), mean_duration);
+        let (these, base) = view.per_call(level.counts);
+        let (these_each, base_each) = each(level);
+        let dash = || "-".to_owned();
         table.row(vec![
             format!("{}{}", "  ".repeat(depth), callee.name),
-            signed(difference_ns),
-            signed(more_often_ns),
-            signed(difference_ns.saturating_sub(more_often_ns)),
+            difference(level.difference),
+            difference(level.more_often),
+            difference(level.each_longer),
             times(these),
-            each(these_each),
+            these_each.unwrap_or_else(dash),
             times(base),
-            each(base_each),
+            base_each.unwrap_or_else(dash),
             callee.short_place(),
         ]);
     }
@@ -212,15 +216,10 @@ pub fn left_out(left_out: &LeftOut) -> Option<String> {
     (!list.is_empty()).then(|| list.join(", "))
 }
 
-/// With its sign, but for 0.
+/// In ns, with no digit below its error.
 #[must_use]
-pub fn signed(ns: i64) -> String {
-    let sign = match ns.signum() {
-        1 => "+",
-        -1 => "-",
-        _ => "",
-    };
-    format!("{sign}{}", grouped(ns.unsigned_abs()))
+pub fn difference(Difference { ns, error_ns }: Difference) -> String {
+    signed_within(ns, error_ns)
 }
 
 fn percent(share: f64) -> String {

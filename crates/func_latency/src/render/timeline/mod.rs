@@ -18,7 +18,7 @@ use analyzer::{CallRow, FunctionReport};
 use model::{Ns, Tid};
 
 use super::View;
-use super::names::file_name;
+use super::names::{file_name, slice_name};
 use super::units::{counted, duration, grouped};
 use plot::Frame;
 
@@ -99,6 +99,13 @@ fn legend(
     }
     if function.rows.iter().any(|row| !row.status.counted()) {
         writeln!(out, "  an arrow is a call that was not seen from entry to end: it took longer")?;
+    }
+    if let Some(sliced) = function.sliced {
+        let kind = slice_name(sliced.figures_of);
+        writeln!(
+            out,
+            "  figures are of calls that began where the function was probed {kind}; all are drawn"
+        )?;
     }
     writeln!(out, "  time 0 is {from_ns} ns of perf's clock;")?;
     writeln!(out, "  --ti {from_ns},MIN,MAX shows the calls from MIN to MAX ns behind it")

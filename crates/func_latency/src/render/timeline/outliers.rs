@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use analyzer::{CallRow, FunctionReport};
 
 use crate::render::View;
-use crate::render::names::caller_name;
+use crate::render::names::{caller_name, slice_name};
 use crate::render::table::{Align, Table};
 use crate::render::units::{duration, duration_within, grouped};
 
@@ -35,6 +35,9 @@ pub(super) fn write(
     if view.report.trace.no_off_cpu.is_none() {
         titles.push(right("off-CPU"));
     }
+    if function.sliced.is_some() {
+        titles.push(("probed", Align::Left));
+    }
     let mut table = Table::new(&titles);
     for row in slow.into_iter().take(SHOWN) {
         let mut cells = vec![
@@ -45,6 +48,8 @@ pub(super) fn write(
             duration_within(row.latency_ns, row.error_ns),
         ];
         cells.extend(row.off_cpu_ns.map(duration));
+        let began = row.probed.map(|probed| slice_name(probed.began).to_owned());
+        cells.extend(began.filter(|_| function.sliced.is_some()));
         table.row(cells);
     }
     table.write(out, width)?;

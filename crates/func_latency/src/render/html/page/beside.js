@@ -16,6 +16,7 @@ function united(one, other) {
     isInBoth: one !== null && other !== null,
     sides: [one, other],
     more: (one?.ns ?? 0) - (other?.ns ?? 0),
+    moreError: (one?.error ?? 0) + (other?.error ?? 0),
     callees: order.map((callee) => united(of(one, callee), of(other, callee))),
   };
 }
@@ -48,9 +49,11 @@ function calleeCell(trees, { callee, sides }, depth) {
 /** Times, total, self, and off-CPU if that is known. */
 function timesOf(side, isMore) {
   if (side === null) return ["–", "–", "–", ...ofOffCpu("–")];
-  const { count, ns, ownNs, offCpu } = side;
+  const { count, ns, ownNs, error, ownError, offCpu } = side;
   const off = ofOffCpu(offCpu ? grouped(offCpu) : "");
-  return [isMore ? "" : grouped(count), grouped(ns), isMore ? "" : grouped(ownNs), ...off];
+  // Not less than nothing, and not more than the node took.
+  const own = nsWithin(ownNs, Math.min(ownError, Math.max(ownNs, ns + error - ownNs)));
+  return [isMore ? "" : grouped(count), nsWithin(ns, error), isMore ? "" : own, ...off];
 }
 
 /** In words, so that it can be read without colours. */
@@ -78,8 +81,7 @@ function treesBeside(trees, i, twin) {
     const since = isMore || a === null ? "" : `+${grouped(a.since)}`;
     const cells = [calleeCell(trees, node, depth), since, ...timesOf(a, isMore)];
     if (other !== null) {
-      const more = `${node.more > 0 ? "+" : ""}${grouped(node.more)}`;
-      cells.push(...timesOf(b, isMore), more, markOf(node, differs, caller !== null && !caller.isInBoth));
+      cells.push(...timesOf(b, isMore), differenceWithin(node.more, node.moreError), markOf(node, differs, caller !== null && !caller.isInBoth));
     }
     const dataset = isMore ? {} : { name: trees.callees[node.callee - 1].name };
     rows.push({ cells, className: differs ? "differs" : "", dataset });

@@ -6,6 +6,8 @@ const STATUSES = ["complete", "unwound", "open at start", "open at end", "cut"];
 const UNWOUND = 1;
 const UNDECIDED = 1 << 3;
 const ENDED_BY_JUMP = 1 << 4;
+/** Where a probed call began: the bits above.  The first was traced. */
+const BEGAN = ["", "alone", "with children", "between"];
 
 /** Undoes base64 and zlib. */
 async function unpack(text) {
@@ -49,6 +51,11 @@ class Reader {
 /** Cells about off-CPU time: none where it is not known. */
 function ofOffCpu(...cells) {
   return meta.off_cpu_known ? cells : [];
+}
+
+/** Cells about where calls began: none where all began alike. */
+function ofSlices(calls, ...cells) {
+  return calls.table.figures_of === null ? [] : cells;
 }
 
 /** The columns of one function; `table` has the names that their numbers stand for. */
@@ -111,6 +118,11 @@ class Calls {
 
   status(i) {
     return STATUSES[this.flags[i] & 7];
+  }
+
+  /** Where it began: whether the function was probed alone. */
+  began(i) {
+    return BEGAN[this.flags[i] >> 5];
   }
 
   id(i) {

@@ -49,6 +49,7 @@ class Tally {
     this.threads = new Float64Array(calls.table.threads.length);
     this.callers = new Float64Array(calls.table.callers.length);
     this.cpus = new Float64Array(calls.cpuCount);
+    this.slices = new Float64Array(BEGAN.length);
     this.ways = new Float64Array(calls.ways.ways.length + 2);
     this.chains = new Float64Array(calls.ways.chains.length + 1);
     this.reasons = new Float64Array(calls.ways.reasons.length);
@@ -70,6 +71,7 @@ class Tally {
       tally.threads[thread[i]]++;
       tally.callers[caller[i]]++;
       tally.cpus[cpu[i]]++;
+      tally.slices[flags[i] >> 5]++;
       tally.ways[way[i]]++;
       tally.chains[chain[i]]++;
       for (let k = reasonsFrom[i]; k < reasonsFrom[i + 1]; k++) tally.reasons[reason[k]]++;
@@ -271,6 +273,10 @@ function factors(calls, both) {
     ...dimension(
       cpuNames(calls).map((name) => `began on ${name}`),
       of("cpus"),
+    ),
+    ...dimension(
+      BEGAN.map((began) => `probed ${began}`),
+      of("slices"),
     ),
     ...dimension(...chainsBelow(calls, of("chains"))),
     ...dimension(

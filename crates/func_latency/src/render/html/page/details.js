@@ -38,6 +38,7 @@ function rowOf(calls, i, beginNs) {
     ["off-CPU", meta.off_cpu_known ? `${duration(calls.offCpu[i])} (${grouped(calls.offCpu[i])} ns)` : "not known"],
     ["began at", `${duration(calls.start[i])} (${beginNs + BigInt(calls.start[i])} ns of perf's clock)`],
     ["thread", threadName(calls, calls.thread[i]) + (calls.cpu[i] ? `, on CPU ${calls.cpu[i] - 1}` : "")],
+    ...ofSlices(calls, ["probed", `${calls.began(i)} (the figures are of calls that began ${calls.table.figures_of})`]),
     ["caller", placed(caller) + (caller.tail ? ", by a jump" : "")],
     ...insideOf(calls, i),
     ["status", [calls.status(i), ...uncertain].join("; ")],

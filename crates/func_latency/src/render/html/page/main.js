@@ -200,6 +200,7 @@ function showTip(i) {
     `${calls.id(i)}: ${latencyText(calls, i)}${off}`,
     `at ${duration(calls.start[i])}, thread ${calls.table.threads[calls.thread[i]]}${cpu}`,
     `from ${placed(caller)}`,
+    ...ofSlices(calls, `probed ${calls.began(i)}`),
     calls.isCounted(i) ? `± ${duration(calls.error[i])}` : `did not end in sight: ${calls.status(i)}`,
   ];
   tip.replaceChildren(...lines.map((line) => element("div", {}, line)));

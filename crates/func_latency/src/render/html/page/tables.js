@@ -196,6 +196,7 @@ function showSlowest(calls, side, brushed, pick) {
         ...ofOffCpu(duration(calls.offCpu[i])),
         duration(calls.start[i]),
         calls.status(i),
+        ...ofSlices(calls, calls.began(i)),
         caller,
       ],
       dataset: { call: i },
@@ -207,6 +208,7 @@ function showSlowest(calls, side, brushed, pick) {
     ...ofOffCpu(["off-CPU", NUMBER]),
     ["began at", NUMBER],
     ["status", "word"],
+    ...ofSlices(calls, ["probed", "word"]),
     ["caller", "word"],
   ];
   card("slowest", brushed ? "The slowest of the brushed calls" : "The slowest calls", table(columns, rows));

@@ -63,6 +63,7 @@ class Trees {
     this.count = reader.column(new Float64Array(nodes));
     this.since = reader.column(new Float64Array(nodes));
     this.ns = reader.column(new Float64Array(nodes));
+    this.error = reader.column(new Float64Array(nodes));
     this.offCpu = reader.offCpu(new Float64Array(nodes));
     this.status = reader.column(new Uint8Array(nodes));
     this.spansFrom = ends(reader.column(new Uint32Array(trees)));
@@ -89,6 +90,8 @@ class Trees {
         since: this.since[at],
         ns: this.ns[at],
         ownNs: this.ns[at],
+        error: this.error[at],
+        ownError: this.error[at],
         offCpu: this.offCpu[at],
         status: this.status[at],
         callees: [],
@@ -98,6 +101,7 @@ class Trees {
       if (caller) {
         caller.callees.push(node);
         caller.ownNs -= node.ns;
+        caller.ownError += node.error;
       }
       open.push(node);
     }

@@ -40,6 +40,25 @@ function grouped(number) {
   return number.toLocaleString("en-US");
 }
 
+/** Nanoseconds without the digits that are not known: `2,460` for 2,456 +- 14, and `< 25` for 12 +- 12. */
+function nsWithin(ns, error) {
+  if (error === 0) return grouped(ns);
+  if (error >= ns) {
+    const above = ns + error + 1;
+    const tens = 10 ** Math.max(Math.floor(Math.log10(above)) - 1, 0);
+    return `< ${grouped(Math.ceil(above / tens) * tens)}`;
+  }
+  const step = 10 ** Math.floor(Math.log10(error));
+  return grouped(Math.round(ns / step) * step);
+}
+
+/** A difference likewise: `+2,460`, and `> -25` for -12 +- 12. */
+function differenceWithin(ns, error) {
+  const size = nsWithin(Math.abs(ns), error);
+  if (size.startsWith("<")) return ns < 0 ? size.replace("< ", "> -") : size;
+  return ns === 0 ? size : `${ns < 0 ? "-" : "+"}${size}`;
+}
+
 /** `12.3 %`, and `< 0.1 %` for little that is not nothing. */
 function percent(share) {
   return share > 0 && share < 0.0005 ? "< 0.1 %" : `${(100 * share).toFixed(1)} %`;
