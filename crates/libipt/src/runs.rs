@@ -113,7 +113,7 @@ mod tests {
             first: true,
             last: false,
             truncations: vec![AuxOffset(115), AuxOffset(145)],
-            lost_behind: None,
+            lost_after: None,
             missing: 0,
         };
         let found: Vec<_> = runs(&segment).iter().map(|r| (r.start.0, r.bytes.to_vec(), r.cut)).collect();
@@ -144,7 +144,7 @@ mod tests {
             first: true,
             last: true,
             truncations: vec![],
-            lost_behind: None,
+            lost_after: None,
             missing: 0,
         };
         let found: Vec<_> = runs(&segment).iter().map(|r| (r.start.0, r.end().0, r.cut)).collect();
