@@ -20,7 +20,7 @@ use crate::stack::{Frame, StartDoubt};
 /// Nodes that are kept before those that are alike become one, where that is all that is asked for.
 const MERGED_MAX: usize = if cfg!(test) { 8 } else { 1 << 16 };
 
-/// ... and where each call is asked for.  Beyond this, memory counts for more: some 370 MB.
+/// Nodes that are kept where each call is asked for.  Beyond this, memory counts for more: some 370 MB.
 const SINGLE_MAX: usize = 1 << 22;
 
 /// One thread's nodes.
