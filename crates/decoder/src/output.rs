@@ -118,7 +118,9 @@ impl Output {
 
     /// What bounds the calls that are open: all of them are kept.
     fn push_border(&mut self, record: Record, effects: &Effects) {
-        self.prune(0, effects);
+        if !self.recent.is_empty() {
+            self.prune(0, effects);
+        }
         match &mut self.pruner {
             Some(pruner) => pruner.border(record, &mut self.kept, effects),
             None => self.kept.push(record),

@@ -120,7 +120,7 @@ impl<'a> Owner<'a> {
         next.filter(|run| !run.doubtful).map_or(Running::UNKNOWN, Running::from)
     }
 
-    /// The thread in whose kernel code the trace is at a time that is at least `lo`.
+    /// The thread that runs traced kernel code at a time that is at least `lo`.
     ///
     /// The kernel writes its switch records inside of what it traces: a thread's trace goes on after its
     /// switch-out record, and the next one's begins before its switch-in record. Between the two records the

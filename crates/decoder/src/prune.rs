@@ -13,8 +13,8 @@
 //!
 //! Everything else is kept: calls that are open where the stretch or tracing ends, calls that return to
 //! another place (exceptions, stack switches, returns that are jumps), calls that are open where control lands
-//! in the middle of another function, and the callers of all of these. So is the last branch of a stretch,
-//! whose time is the end of the stretch.
+//! in the middle of another function, and the callers of all of these. So is the last branch of a stretch:
+//! the stretch ends at its time.
 
 use model::Avma;
 
@@ -113,7 +113,7 @@ impl Pruner {
         }
     }
 
-    /// Adds one branch, whose record is made where it is needed; `is_last` of its stretch.
+    /// Adds one branch; `branch` makes its record where that is needed; `is_last` of its stretch.
     #[inline(always)]
     fn branch(
         &mut self,

@@ -126,7 +126,7 @@ cases! {
     return_stack_cleared_where_tracing_ends_in_missing_code
     return_stack_is_64_deep
     return_stack_survives_pgd
-    segment_behind_a_switch_out_record
+    segment_after_a_switch_out_record
     sleep
     sleep_behind_the_end_of_a_segment
     switch_at_an_untraced_stretch

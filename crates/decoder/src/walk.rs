@@ -147,6 +147,13 @@ impl Walk<'_> {
         }
     }
 
+    /// Emits a branch to `ip` and goes there.
+    fn emit_branch_to(&mut self, step: Step, kind: BranchKind, from: Site, ip: Avma) -> Walked<()> {
+        let walked = self.branch_to(kind, from, ip);
+        self.emit_passed(step);
+        walked
+    }
+
     /// Passes one branch that needs no packet; false if the block ends otherwise.
     #[inline]
     fn direct(&mut self) -> Walked<bool> {
@@ -187,7 +194,7 @@ impl Walk<'_> {
         walked
     }
 
-    /// [`Self::walk_to`], whose branches are still to be emitted.
+    /// [`Self::walk_to`] without emitting the branches.
     fn pass_to(&mut self, ip: Avma) -> Walked<()> {
         for _ in 0..MAX_DIRECT {
             let block = *self.graph.block(self.block);
@@ -274,11 +281,7 @@ impl Walk<'_> {
         let from = self.graph.block(self.block).last;
         let ip = call.map(|call| self.graph.return_address(call));
         match ip.filter(|ip| ip.is_kernel() == (side == Side::Kernel)) {
-            Some(ip) => {
-                let walked = self.branch_to(BranchKind::Return, from, ip);
-                self.emit_passed(step);
-                walked
-            }
+            Some(ip) => self.emit_branch_to(step, BranchKind::Return, from, ip),
             None => Err(GapCause::Desync { ip: from.ip }),
         }
     }

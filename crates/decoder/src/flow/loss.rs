@@ -153,7 +153,7 @@ impl Flow<'_> {
         }
     }
 
-    /// Nothing more is known until the end: whoever came to the CPU after `lost` is lost, too.
+    /// Nothing more is known until the end: threads that came to the CPU after `lost` are lost, too.
     fn lose_the_rest(&mut self, lost: Lost) {
         let after = if self.running.is_known() { self.running.to } else { self.clock.now_lo() };
         for other in self.owner.between(after, Ns::MAX) {

@@ -49,9 +49,7 @@ impl Walk<'_> {
                 walked?;
             }
         }
-        let walked = self.branch_to(BranchKind::Abort, self.site(ip), handler);
-        self.emit_passed(step);
-        walked
+        self.emit_branch_to(step, BranchKind::Abort, self.site(ip), handler)
     }
 
     /// The instruction at `ip` enters a virtual machine.
