@@ -517,6 +517,33 @@ fn a_gap_inside_the_filter_cuts_and_outside_of_it_too() {
     check(script, "100 >=10 cut [unknown]\n200 >=20 cut [unknown]\n300 +10 complete k+10");
 }
 
+/// What `f` calls out of sight jumps to `g`, which so returns to `f` in sight.
+#[test]
+fn a_call_that_hidden_code_jumped_to_returns_in_sight_also_while_a_landing_is_undecided() {
+    let script = "
+        filter
+        born 0
+        code call k+10 f
+        100 start f
+        105 out.call f+20 k
+        110 start g
+        115 call g+10 f
+        120 out.call f+20 k
+        125 start g
+        130 call g+10 f
+        135 out.call f+30 throw
+        150 start f+80
+        155 ret f+90 g+15
+        160 ret g+40 f+25
+        170 out.ret f+90 k+15";
+    let rows = "
+        100 +70 complete k+10
+        115 +40 complete g+10 depth 1
+        130 +20 unwound g+10 depth 2";
+    check(script, rows);
+    assert_eq!(analyse(script, Request::default()).limits, Limits::default());
+}
+
 #[test]
 fn a_hidden_function_that_is_called_in_sight_has_calls() {
     let script = "

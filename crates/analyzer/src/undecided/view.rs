@@ -275,13 +275,21 @@ impl<'a> Frames<'a> for View<'_> {
 
     fn returned_to_unknown(&mut self, _session: &mut Session<'a>, _to: Target) {}
 
-    /// Only a frame that was found running may return anywhere, and after the outermost one nothing more is
-    /// told.
+    /// A frame that was found running may return anywhere. One that code out of sight entered returns there,
+    /// or to the call that went out of sight and ended with a jump to the frame's entry. After the outermost
+    /// frame nothing more is told.
     fn returns_to(&mut self, _session: &mut Session<'a>, to: Avma, in_sight: bool) {
         let Some(i) = self.top_base() else { return };
-        let Some(base) = self.get(i) else { return };
-        let is_elsewhere = base.ret.is_known() && !base.ret.is(to);
-        if is_elsewhere || !base.ret.is_known() && base.kind == FrameKind::Filter && in_sight {
+        let Some(base) = self.get(i).copied() else { return };
+        let is_jumped_to = || {
+            let below = i.checked_sub(1).and_then(|below| self.get(below));
+            below.is_some_and(|below| below.hidden && below.ret.is(to))
+        };
+        let may_return = match base.ret.is_known() {
+            true => base.ret.is(to),
+            false => base.kind != FrameKind::Filter || !in_sight || is_jumped_to(),
+        };
+        if !may_return {
             self.is_wrong();
         } else if i == 0 {
             self.verdict = Some(Verdict::NoMore);
