@@ -93,6 +93,7 @@ cases! {
     loss_until_the_end
     loss_until_the_thread_dies
     missing_code_and_bits_after_a_deferred_tip
+    missing_code_and_bits_of_before
     missing_code_and_bits_of_either
     missing_code_at_a_psb
     missing_code_called_what_returns

@@ -122,8 +122,9 @@ impl<'a> Place<'a> {
 impl Flow<'_> {
     /// Follows such packets up to the first other one.
     pub(super) fn common(&mut self) {
-        let is_plain = self.psb.is_none() && !self.tail && self.walk.unknown_callers.is_none();
-        if !is_plain || self.fup.is_some() || self.fup_use != FupUse::default() {
+        let is_plain = self.psb.is_none() && !self.tail;
+        let is_after_missing_code = self.walk.unknown_callers.is_some() || !self.waiting.is_empty();
+        if !is_plain || is_after_missing_code || self.fup.is_some() || self.fup_use != FupUse::default() {
             return;
         }
         let truncation = self.segment.truncations.get(self.next_truncation);

@@ -28,7 +28,7 @@ impl Flow<'_> {
 
     /// Execution is about to be lost, because of `cause`: bits that wait are those of what comes. Where code
     /// was missing before, a contradiction says that bits or calls of that were taken for those of the code
-    /// at hand.
+    /// at hand. Bits of an older TNT were followed in code that was there, and wait for nothing.
     pub(super) fn lose_bits(&mut self, cause: GapCause) -> GapCause {
         let bits = std::mem::take(&mut self.walk.tnt);
         let contradicted = self.walk.unknown_callers.filter(|_| matches!(cause, GapCause::Desync { .. }));
@@ -41,6 +41,7 @@ impl Flow<'_> {
         } else if !bits.is_empty() {
             self.waiting = bits;
         }
+        self.last_tnt = self.waiting;
         cause
     }
 
