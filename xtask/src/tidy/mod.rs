@@ -1,6 +1,7 @@
 //! `tidy`: the rules of this repository that no other tool checks. Each rule is a function from the tree of
 //! files to findings, in a file of its own with its tests.
 
+mod circles;
 mod crates;
 mod files;
 mod links;
@@ -60,8 +61,16 @@ pub(crate) fn run() -> Result {
 }
 
 fn check(tree: &Tree) -> Vec<Finding> {
-    let rules =
-        [crates::check, files::check, links::check, modules::check, prose::check, rust::check, text::check];
+    let rules = [
+        circles::check,
+        crates::check,
+        files::check,
+        links::check,
+        modules::check,
+        prose::check,
+        rust::check,
+        text::check,
+    ];
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(tree)).collect();
     findings.sort();
     findings
