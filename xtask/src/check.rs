@@ -4,18 +4,11 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::process::{self, Result, cargo};
+use crate::cargo;
+use crate::extent::Extent;
+use crate::process::{self, Result};
 use crate::stages::{Outcome, Stages};
 use crate::{bench, bpf, deny, fixtures, fuzz, layout, setup, tidy, vm};
-
-/// How much is tested.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Extent {
-    /// What every change must pass.
-    Quick,
-    /// The long loops and the advisories, too.
-    Full,
-}
 
 /// What tests can use that not every machine has.
 #[derive(Default)]
@@ -101,17 +94,18 @@ fn done((): ()) -> Outcome {
 }
 
 fn fetch() -> Result {
-    process::run(cargo().args(["fetch", "--locked", "--quiet"])).map_err(process::perhaps_no_network)
+    process::run(cargo::command().args(["fetch", "--locked", "--quiet"])).map_err(process::perhaps_no_network)
 }
 
 /// A cargo command that a minimal toolchain lacks; the full run insists on it.
 fn component(extent: Extent, name: &str, arguments: &[&str]) -> Result<Outcome> {
-    let version = cargo().args([name, "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let version =
+        cargo::command().args([name, "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !version.is_ok_and(|status| status.success()) {
         let hint = format!("no cargo {name} here: rustup component add {}", rustup_name(name));
         return if extent == Extent::Full { Err(hint) } else { Ok(Outcome::Skipped(hint)) };
     }
-    process::run(cargo().arg(name).args(arguments)).map(done)
+    process::run(cargo::command().arg(name).args(arguments)).map(done)
 }
 
 fn rustup_name(component: &str) -> &str {
@@ -120,7 +114,7 @@ fn rustup_name(component: &str) -> &str {
 
 /// `cargo test` as it prints, and its closing lines again at the end, where they can be found.
 fn cargo_test(extent: Extent, provided: &Provided) -> Result {
-    let mut command = cargo();
+    let mut command = cargo::command();
     command.args(["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"]);
     command.env("FUNC_LATENCY_REQUIRE_FIXTURES", "1");
     if extent == Extent::Full {

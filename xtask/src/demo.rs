@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::check::Extent;
+use crate::extent::Extent;
 use crate::fixtures::{self, Recording};
 use crate::process::{self, Result};
 use crate::{layout, setup};

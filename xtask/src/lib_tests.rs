@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::process::{self, Result, cargo};
+use crate::cargo;
+use crate::process::{self, Result};
 use crate::setup;
 use crate::stages::{Outcome, Stages};
 
@@ -32,7 +33,7 @@ pub(crate) fn run() -> Result {
 }
 
 fn command() -> Command {
-    let mut command = cargo();
+    let mut command = cargo::command();
     command.args(["test", "--workspace", "--all-features", "--locked", "--lib", "--bins", "--no-fail-fast"]);
     command
 }

@@ -3,11 +3,13 @@
 
 mod bench;
 mod bpf;
+mod cargo;
 mod check;
 mod civil;
 mod clean_room;
 mod demo;
 mod deny;
+mod extent;
 mod fixtures;
 mod fuzz;
 mod layout;
@@ -79,10 +81,10 @@ fn dispatch(args: &[&str]) -> process::Result {
             print!("{HELP}");
             Ok(())
         }
-        ["setup"] => setup::run(check::Extent::Quick),
+        ["setup"] => setup::run(extent::Extent::Quick),
         ["demo"] => demo::run(),
-        ["test"] | ["ci"] => check::run(check::Extent::Quick),
-        ["ci", "--full"] => check::run(check::Extent::Full),
+        ["test"] | ["ci"] => check::run(extent::Extent::Quick),
+        ["ci", "--full"] => check::run(extent::Extent::Full),
         ["fixtures", rest @ ..] => fixtures::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["soak", rest @ ..] => soak::run(rest),

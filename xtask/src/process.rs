@@ -50,16 +50,6 @@ pub(crate) fn on_path(program: &str) -> bool {
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
 
-/// `cargo`, the one that runs us; it builds in [`crate::layout::target`].
-pub(crate) fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(crate::layout::root());
-    if let Some(target) = crate::layout::target_elsewhere() {
-        command.env("CARGO_TARGET_DIR", target);
-    }
-    command
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

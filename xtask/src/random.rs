@@ -1,8 +1,9 @@
 //! `random`: random programs, recorded in random ways, against the truth. What differs stays in
 //! `target/random`.
 
+use crate::cargo;
 use crate::layout;
-use crate::process::{self, Result, cargo};
+use crate::process::{self, Result};
 
 /// `random [--programs N] [--seed S]`.
 pub(crate) fn run(arguments: &[&str]) -> Result {
@@ -11,7 +12,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result {
     if !arguments.chunks(2).all(known) {
         return Err("random [--programs N] [--seed S]".to_owned());
     }
-    let mut command = cargo();
+    let mut command = cargo::command();
     command.args(["run", "--release", "--quiet", "--package", "random_programs", "--"]);
     process::run(command.arg(layout::target().join("random")).args(arguments))
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::check::Extent;
+use crate::extent::Extent;
 use crate::layout;
 use crate::process::{self, Result};
 use crate::ptt;

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use crate::cargo;
 use crate::fixtures::{self, Recording};
 use crate::layout;
-use crate::process::{self, Result, cargo};
+use crate::process::{self, Result};
 use crate::stages::seconds;
 
 /// Runs that take a second each under the emulator, and their command line behind the program.
@@ -57,7 +58,7 @@ fn round(dir: &Path, recordings: &[Recording], seed: u64) -> Result {
         process::capture(encode.arg(format!("--seed={seed}")))?;
     }
     let test = |arguments: &[&str]| {
-        let mut test = cargo();
+        let mut test = cargo::command();
         test.args(["test", "--quiet", "--package", "truth_tests", "--test", "recordings", "--", "--exact"]);
         test.args(TESTS.iter().flat_map(|test| RUNS.map(|(log, _)| format!("{test}::{log}"))));
         test.args(arguments).env("FUNC_LATENCY_FIXTURES", dir);

@@ -2,11 +2,13 @@
 
 use model::{AuxOwner, FunctionId};
 
-use crate::report::{CallId, CallRow, Caller, Status};
+use crate::call_row::{CallId, CallRow};
+use crate::place::Caller;
 use crate::request::{LatencyRange, Role};
 use crate::running::{Activation, EndedCall, WaitingCall};
 use crate::session::Session;
 use crate::stack::{Frame, FrameKind};
+use crate::status::Status;
 use crate::thread::{Ending, Thread};
 use crate::tree::Node;
 

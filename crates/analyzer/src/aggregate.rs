@@ -3,14 +3,16 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
+use crate::call_row::{CallRow, SliceKind};
 use crate::children::ChildKey;
 use crate::figures::{CallerSums, FigureSums, Figures, SliceSpans};
 use crate::open_calls::OpenSums;
-use crate::report::{CallCounts, CallRow, CallerReport, FunctionReport, SliceKind, Sliced, Status, Tails};
+use crate::report::{CallCounts, CallerReport, FunctionReport, Sliced, Tails};
 use crate::request::{LatencyRange, Request};
 use crate::row_children::{Gathered, RowChildren};
 use crate::row_reasons::RowReasons;
 use crate::sparse::Sparse;
+use crate::status::Status;
 use crate::total::{OffCpuKnown, RunningTotal};
 
 /// The calls of all wanted functions so far. `C`: what their children are known by until the end, when they
@@ -175,7 +177,7 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         }
         let sums = figures.callers.entry((row.caller, row.site)).or_default();
         let inside = sums.count(row, children);
-        if inside.known(OffCpuKnown(true)).exceeds(row) {
+        if !row.has_room_for(&inside.known(OffCpuKnown(true))) {
             self.overfull.get_or_insert(*row);
         }
     }

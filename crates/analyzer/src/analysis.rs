@@ -8,8 +8,9 @@ use model::{
 };
 use rustc_hash::FxHashMap;
 
+use crate::call_row::RowSink;
 use crate::digest::{DigestedRun, RunDigester};
-use crate::report::{Report, RowSink, TraceSummary};
+use crate::report::{Report, TraceSummary};
 use crate::request::{Request, Surroundings};
 use crate::session::Session;
 use crate::thread::Thread;

@@ -14,7 +14,7 @@ mod record;
 
 use std::collections::BTreeMap;
 
-use crate::report::Place;
+use crate::place::Place;
 
 pub use record::BranchRecorder;
 

@@ -4,9 +4,9 @@ use model::{Avma, FunctionKind, Site, Target};
 
 use crate::frames::{Frames, Notice};
 use crate::landing::Landing;
-use crate::report::Status;
 use crate::session::Session;
 use crate::stack::{CHAIN_MAX, Frame, FrameKind};
+use crate::status::Status;
 
 pub(crate) trait Branches<'a>: Landing<'a> {
     #[inline(always)]

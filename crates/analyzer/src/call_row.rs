@@ -5,8 +5,9 @@ use std::fmt;
 use model::{AuxOffset, Cpu, FunctionId, Ns, Pid, Tid};
 
 use crate::off_cpu_causes::Reason;
-use crate::report::{Caller, Cut, Place, Status};
-use crate::total::RunningTotal;
+use crate::place::{Caller, Place};
+use crate::status::{Cut, Status};
+use crate::total::{RunningTotal, Total};
 
 /// Name of a call: stable over runs, workers and other options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,6 +69,14 @@ pub struct CallRow {
     pub aux_offset: Option<AuxOffset>,
     /// What probes measured; `None`: it was traced.
     pub probed: Option<ProbedRow>,
+}
+
+impl CallRow {
+    /// It has room for what took this time inside of it, on and off the CPU.
+    pub(crate) fn has_room_for(&self, inside: &Total) -> bool {
+        let off_cpu = inside.off_cpu_ns.zip(self.off_cpu_ns);
+        inside.sum_ns <= self.latency_ns && off_cpu.is_none_or(|(inside, all)| inside <= all)
+    }
 }
 
 /// What probes measured of a call: `latency_ns` is that without what they added.

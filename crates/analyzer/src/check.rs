@@ -19,14 +19,15 @@ use model::{
 use rustc_hash::FxHashMap;
 
 use crate::analysis::Analysis;
+use crate::call_row::{CallRow, RowSink};
 use crate::children::ChildKey;
+use crate::children::ChildRow;
 use crate::histogram::Bucket;
-use crate::report::{
-    CallRow, CallerReport, CauseLoss, ChildKind, ChildRow, CutCause, ErrorBound, FunctionReport, Loss,
-    Report, RowSink, Status, ThreadLoss,
-};
+use crate::place::ChildKind;
+use crate::report::{CallerReport, CauseLoss, ErrorBound, FunctionReport, Loss, Report, ThreadLoss};
 use crate::request::{Request, Surroundings};
 use crate::stats::{Quantiles, Stats};
+use crate::status::{CutCause, Status};
 use crate::total::Total;
 use crate::tree::TreeSink;
 
@@ -395,7 +396,7 @@ impl Found {
         for (number, row) in f.rows.iter().enumerate() {
             let mut inside = Total::default();
             f.row_children.of(number).iter().for_each(|child| inside.add(child.total));
-            if inside.exceeds(row) {
+            if !row.has_room_for(&inside) {
                 let what = format!("the children of this row took longer than itself: {inside:?} in {row:?}");
                 self.add(Some(f.id), Some(Place::of(row)), what);
             }

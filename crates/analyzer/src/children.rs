@@ -7,8 +7,25 @@ use model::{FunctionId, SpaceId};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::maybe_ip::MaybeIp;
-use crate::report::{ChildKind, ChildRow, Place};
+use crate::place::{ChildKind, Place};
 use crate::total::{OffCpuKnown, RunningTotal, Total, error_of_part};
+
+/// What one child took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChildRow {
+    /// What it is.
+    pub kind: ChildKind,
+    /// The function that ran; `UNKNOWN` for system calls and interrupts.
+    pub function: FunctionId,
+    /// The instruction that called; `None` for signals, interrupts, `*self` and code without an object.
+    pub site: Option<Place>,
+    /// Time; the mean is `sum_ns / count`.  For `*self`, `count` is the number of calls.
+    pub total: Total,
+    /// The true time is at most so far from `total.sum_ns`.
+    pub error_ns: u64,
+    /// On-CPU time as a share of one core; `None`: not known.
+    pub cpu_percent: Option<f64>,
+}
 
 /// Which child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -7,7 +7,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::call_site::{call_before, is_behind_call};
 use crate::children::{Child, ChildKey};
-use crate::report::Place;
+use crate::place::Place;
 use crate::request::Surroundings;
 
 /// Addresses that each of the caches remembers; a full cache is emptied.

@@ -5,10 +5,12 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
+use crate::call_row::{CallRow, SliceKind};
 use crate::children::{ChildKey, ChildSums};
 use crate::durations::Durations;
 use crate::histogram::{Bucket, histogram};
-use crate::report::{CallRow, Caller, ErrorBound, Place, SliceKind, Sliced, Tails};
+use crate::place::{Caller, Place};
+use crate::report::{ErrorBound, Sliced, Tails};
 use crate::stats::{Quantiles, Stats};
 use crate::total::{OffCpuKnown, RunningTotal, Total};
 

@@ -9,9 +9,9 @@ use model::{Avma, FunctionAt, FunctionKind, Site, Target};
 
 use crate::frames::{Frames, Notice};
 use crate::landing::Landing;
-use crate::report::Status;
 use crate::session::Session;
 use crate::stack::{Frame, FrameKind};
+use crate::status::Status;
 
 pub(crate) trait Filter<'a>: Landing<'a> {
     fn function_outside(&self, session: &mut Session<'a>, to: Option<Avma>) -> FunctionAt {

@@ -11,9 +11,9 @@
 use model::{Avma, EventTime, FunctionId, Target};
 
 use crate::control::{Control, KernelEntry};
-use crate::report::Status;
 use crate::session::Session;
 use crate::stack::{Frame, FrameKind};
+use crate::status::Status;
 
 /// What the rules say of frames that neither begin nor end by that.
 pub(crate) enum Notice<'e> {

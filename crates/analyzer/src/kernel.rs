@@ -13,9 +13,9 @@ use crate::control::{KernelEntry, Left};
 use crate::filter::Filter;
 use crate::frames::{Frames, Notice};
 use crate::maybe_ip::MaybeIp;
-use crate::report::Status;
 use crate::session::Session;
 use crate::stack::{Frame, FrameKind, StartDoubt};
+use crate::status::Status;
 
 pub(crate) trait Kernel<'a>: Filter<'a> {
     fn leave_to_kernel(&mut self, syscall: bool, from: Site) {

@@ -9,9 +9,9 @@
 use model::{Avma, Target};
 
 use crate::frames::{Frames, Notice};
-use crate::report::Status;
 use crate::session::Session;
 use crate::stack::{Frame, FrameKind};
+use crate::status::Status;
 
 /// Candidates that are looked at: the innermost.
 const CANDIDATES_MAX: usize = 1 << 12;

@@ -26,7 +26,7 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-use crate::report::ChildKind;
+use crate::place::ChildKind;
 use crate::tree::{CallTree, Node, Step};
 
 pub use compare::{Comparison, Difference, Row};

@@ -60,6 +60,7 @@ mod off_cpu;
 mod off_cpu_causes;
 mod open_calls;
 mod passed;
+mod place;
 mod probed;
 pub mod report;
 pub mod request;
@@ -73,6 +74,7 @@ mod session;
 mod sparse;
 mod stack;
 pub mod stats;
+mod status;
 mod thread;
 mod total;
 mod traced_causes;
@@ -82,8 +84,9 @@ mod undecided;
 mod window;
 
 pub use analysis::Analysis;
+pub use call_row::{CallId, CallRow, ProbedRow, RowSink, SliceKind};
 pub use check::{CheckedAnalysis, Violation, check};
-pub use children::ChildKey;
+pub use children::{ChildKey, ChildRow};
 pub use digest::RunDigester;
 pub use durations::SortedDurations;
 pub use histogram::Bucket;
@@ -92,15 +95,16 @@ pub use off_cpu_causes::{
     OffCpuCauses, Reason, ReasonRow, StackNames, ToldBy, Waker, WakerRow, WakerStackRow,
 };
 pub use open_calls::{OpenCaller, OpenCalls};
+pub use place::{Caller, ChildKind, Place};
 pub use probed::ProbedAnalysis;
 pub use report::{
-    CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
-    CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Place, ProbedRow, Report, RowSink,
-    SliceKind, Sliced, Status, Tails, ThreadLoss, TraceSummary, Untimed,
+    CallCounts, CallerReport, CauseLoss, CpuLoss, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Report,
+    Sliced, Tails, ThreadLoss, TraceSummary, Untimed,
 };
 pub use request::{Ancestor, LatencyRange, Request, StartWindow, Surroundings, scheduler};
 pub use row_children::{RowChild, RowChildren};
 pub use row_reasons::{RowReason, RowReasons};
 pub use stats::{Quantiles, Spread, Stats};
+pub use status::{Cut, CutCause, Status};
 pub use total::Total;
 pub use tree::{CallTree, FoundPaths, Node, Paths, Step, TreeSink, Trees, off_cpu_spans};

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use model::{SpaceId, TraceEvent};
 
 use crate::frames::Frames;
-use crate::report::Status;
 use crate::session::Session;
+use crate::status::Status;
 use crate::thread::Thread;
 use crate::undecided::{Undecided, Verdict};
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use model::{Cpu, Gap, GapCause, ObjectId, Tid};
 
-use crate::report::{CauseLoss, CpuLoss, Cut, CutCause, GapPlace, Loss, ThreadLoss, Untimed};
+use crate::report::{CauseLoss, CpuLoss, GapPlace, Loss, ThreadLoss, Untimed};
+use crate::status::{Cut, CutCause};
 
 /// A cause in the order of tables, and the object whose code is missing, if that is the cause.
 type Cause = (u8, Option<ObjectId>);

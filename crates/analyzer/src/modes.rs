@@ -15,9 +15,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use rustc_hash::FxHashMap;
 
+use crate::call_row::{CallId, CallRow};
 use crate::children::ChildKey;
 use crate::ledger::LeftOut;
-use crate::report::{CallId, CallRow, ChildKind};
+use crate::place::ChildKind;
 use crate::stats::Stats;
 use crate::tree::{CallTree, Node, TreeSink, Trees};
 

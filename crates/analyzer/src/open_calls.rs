@@ -13,8 +13,10 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
+use crate::call_row::CallRow;
+use crate::children::ChildRow;
 use crate::children::{ChildKey, ChildSums};
-use crate::report::{CallRow, Caller, ChildRow, Place};
+use crate::place::{Caller, Place};
 use crate::total::{OffCpuKnown, RunningTotal, Total};
 
 /// What was seen of a function's calls that were open at the start or the end, or cut; without those inside
@@ -97,7 +99,7 @@ impl<C: Copy + Eq + Hash> OpenSums<C> {
         self.observed.add(part);
         self.callers.entry(caller).or_default().add(part);
         let inside = self.children.merge(children.iter().copied());
-        if inside.known(OffCpuKnown(true)).exceeds(row) {
+        if !row.has_room_for(&inside.known(OffCpuKnown(true))) {
             self.overfull.get_or_insert(*row);
         }
         Some(part)

@@ -24,16 +24,16 @@ use rustc_hash::FxHashMap;
 
 use crate::aggregate::Aggregate;
 use crate::analysis::percent_of_a_core;
+use crate::call_row::{CallId, CallRow, ProbedRow, SliceKind};
 use crate::children::{ChildKey, ChildSums};
 use crate::code_map::CodeMap;
 use crate::loss::Ledger;
 use crate::off_cpu_causes::{CauseSums, Intervals, Reason, StackNames, ToldBy};
-use crate::report::{
-    CallId, CallRow, Caller, ChildKind, Cut, CutCause, Limits, Place, ProbedRow, Report, SliceKind, Status,
-    ThreadLoss, TraceSummary,
-};
+use crate::place::{Caller, ChildKind, Place};
+use crate::report::{Limits, Report, ThreadLoss, TraceSummary};
 use crate::request::{Request, Surroundings};
 use crate::row_reasons::RowReasons;
+use crate::status::{Cut, CutCause, Status};
 use crate::total::{OffCpuKnown, RunningTotal};
 use crate::window::ThreadWindow;
 use price::{Cleared, Prices};

@@ -1,11 +1,13 @@
 //! What the analysis found out.  Functions are ids and sites are places; names are asked of `image`.
 
-use model::{AuxOffset, Cpu, FunctionId, GapCause, NoOffCpu, NoTimes, Ns, ObjectId, Svma, Tid};
+use model::{AuxOffset, Cpu, FunctionId, GapCause, NoOffCpu, NoTimes, Ns, ObjectId, Tid};
 
-pub use crate::call_row::{CallId, CallRow, ProbedRow, RowSink, SliceKind};
+use crate::call_row::{CallRow, SliceKind};
+use crate::children::ChildRow;
 use crate::histogram::Bucket;
 use crate::off_cpu_causes::OffCpuCauses;
 use crate::open_calls::OpenCalls;
+use crate::place::{Caller, Place};
 use crate::row_children::RowChildren;
 use crate::row_reasons::RowReasons;
 use crate::stats::{Quantiles, Stats};
@@ -312,83 +314,6 @@ pub struct Tails {
     pub at_most: Quantiles,
 }
 
-/// An instruction, the same in every process and run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
-    /// Object.
-    pub object: ObjectId,
-    /// Linked address.
-    pub svma: Svma,
-}
-
-/// What took time inside a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ChildKind {
-    /// A called function.
-    Call,
-    /// A function that was jumped to.
-    Tail,
-    /// The function itself, called.
-    Recursion,
-    /// A system call.
-    Syscall,
-    /// A signal handler, with the kernel's part.
-    Signal,
-    /// Interrupts and faults, all in one.
-    Interrupt,
-    /// The rest: `*self`.
-    Own,
-}
-
-impl ChildKind {
-    /// Short name for tables and JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Call => "call",
-            Self::Tail => "tail",
-            Self::Recursion => "recursion",
-            Self::Syscall => "syscall",
-            Self::Signal => "signal",
-            Self::Interrupt => "interrupt",
-            Self::Own => "self",
-        }
-    }
-}
-
-/// What one child took.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ChildRow {
-    /// What it is.
-    pub kind: ChildKind,
-    /// The function that ran; `UNKNOWN` for system calls and interrupts.
-    pub function: FunctionId,
-    /// The instruction that called; `None` for signals, interrupts, `*self` and code without an object.
-    pub site: Option<Place>,
-    /// Time; the mean is `sum_ns / count`.  For `*self`, `count` is the number of calls.
-    pub total: Total,
-    /// The true time is at most so far from `total.sum_ns`.
-    pub error_ns: u64,
-    /// On-CPU time as a share of one core; `None`: not known.
-    pub cpu_percent: Option<f64>,
-}
-
-/// Who entered a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Caller {
-    /// An instruction of a function: a call, or a jump if `tail`.
-    Function {
-        /// The function that the instruction belongs to.
-        function: FunctionId,
-        /// It jumped.
-        tail: bool,
-    },
-    /// The kernel: `[signal]`.
-    Signal,
-    /// Not known: the entry was not seen, or what it returned to was not.
-    Unknown,
-}
-
 /// The counted calls from one site.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallerReport {
@@ -406,79 +331,6 @@ pub struct CallerReport {
     pub histogram: Vec<Bucket>,
     /// Where the time of these calls went.
     pub children: Vec<ChildRow>,
-}
-
-/// How much of a call was seen, in order of precedence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Status {
-    /// Seen running with no known entry.
-    OpenStart,
-    /// Its entry was seen, then a gap (or a stack switch) fell inside.
-    Cut,
-    /// In progress when tracing ended.
-    OpenEnd,
-    /// Control landed in an outer frame.
-    Unwound,
-    /// It returned.
-    Complete,
-}
-
-impl Status {
-    /// Name in rows and JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::OpenStart => "open_start",
-            Self::Cut => "cut",
-            Self::OpenEnd => "open_end",
-            Self::Unwound => "unwound",
-            Self::Complete => "complete",
-        }
-    }
-
-    /// The call enters the figures.
-    #[must_use]
-    pub const fn counted(self) -> bool {
-        matches!(self, Self::Complete | Self::Unwound)
-    }
-}
-
-/// What cut a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CutCause {
-    /// A gap.
-    Gap(GapCause),
-    /// Control landed where no open frame explains it.
-    StackSwitch,
-    /// The stack became deeper than the analysis follows.
-    StackTooDeep,
-    /// It was gone when its thread was seen next: unwound, or on a stack that was switched away from.
-    Unseen,
-    /// It was unwound, and nobody knows when.
-    UnwoundUnseen,
-}
-
-impl CutCause {
-    /// Name in rows and JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Gap(cause) => cause.name(),
-            Self::StackSwitch => "stack switch",
-            Self::StackTooDeep => "stack too deep",
-            Self::Unseen => "end not seen",
-            Self::UnwoundUnseen => "unwound out of sight",
-        }
-    }
-}
-
-/// What cut a call, and where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut {
-    /// What.
-    pub cause: CutCause,
-    /// The CPU that the thread was on then, if the switch records say.
-    pub cpu: Option<Cpu>,
 }
 
 /// Which calls the figures and the children of a function are of, where its window had slices of both kinds.

@@ -87,7 +87,7 @@ impl Gathered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::ChildKind;
+    use crate::place::ChildKind;
     use model::FunctionId;
 
     #[test]

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::OffCpuSplit;
 
 use crate::by_row::ByRow;
+use crate::call_row::{CallId, CallRow};
 use crate::off_cpu_causes::Reason;
-use crate::report::{CallId, CallRow};
 
 /// One of the things that a call waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use model::{AuxOffset, Cpu, EventTime};
 
+use crate::call_row::CallRow;
 use crate::children::{Child, RunningSums};
 use crate::passed::Passed;
-use crate::report::CallRow;
 use crate::total::RunningTotal;
 use crate::tree::CallTree;
 

@@ -6,10 +6,11 @@ use model::{AuxOffset, AuxOwner, FunctionSet, Pid, SpaceId, Tid};
 use rustc_hash::FxHashMap;
 
 use crate::aggregate::Aggregate;
+use crate::call_row::RowSink;
 use crate::children::{Child, ChildPlaces};
 use crate::code_map::CodeMap;
 use crate::loss::Ledger;
-use crate::report::{Limits, RowSink};
+use crate::report::Limits;
 use crate::request::{Ancestor, Request, Roles, Surroundings};
 use crate::running::{Activation, EndedCall};
 use crate::total::OffCpuKnown;

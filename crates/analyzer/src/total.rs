@@ -4,8 +4,6 @@
 //! numbers, without asking each time ([`RunningTotal`]), and what leaves this crate says what is known
 //! ([`Total`]).
 
-use crate::report::CallRow;
-
 /// A number of occurrences and their time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Total {
@@ -49,12 +47,6 @@ impl Total {
             sum_ns: self.sum_ns.saturating_sub(inside.sum_ns),
             off_cpu_ns: off_cpu_ns.map(|(ns, inside)| ns.saturating_sub(inside)),
         }
-    }
-
-    /// More time than a call took, on or off the CPU.
-    pub(crate) fn exceeds(&self, row: &CallRow) -> bool {
-        let off_cpu = self.off_cpu_ns.zip(row.off_cpu_ns);
-        self.sum_ns > row.latency_ns || off_cpu.is_some_and(|(inside, of_row)| inside > of_row)
     }
 }
 

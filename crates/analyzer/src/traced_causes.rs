@@ -13,8 +13,9 @@ use std::collections::BTreeMap;
 use model::{Avma, FunctionId, Ns, OffCpuInterval, OffCpuSplit, Pid, Schedule, Tid};
 use rustc_hash::FxHashMap;
 
+use crate::call_row::{CallId, CallRow};
 use crate::off_cpu_causes::{CauseSums, Reason, StackNames, ToldBy, by_reason, longest, reason};
-use crate::report::{CallId, CallRow, FunctionReport};
+use crate::report::FunctionReport;
 use crate::request::{Request, Surroundings};
 use crate::row_reasons::RowReasons;
 use crate::sparse::Sparse;

@@ -19,8 +19,10 @@ mod paths;
 use model::schedule::OffCpu;
 use model::{AuxOffset, FunctionId, Ns, Schedule, Tid};
 
+use crate::call_row::CallRow;
 use crate::children::ChildKey;
-use crate::report::{CallRow, ChildKind, Place, Status};
+use crate::place::{ChildKind, Place};
+use crate::status::Status;
 use crate::total::{Total, error_of_part};
 pub(crate) use merge::Merged;
 

@@ -45,9 +45,9 @@ pub use error::BpfError;
 pub use offers::Offers;
 pub use probe_points::{CodeError, CodePart, Ends, FunctionCode, ProbePoint, ProbePoints};
 pub use removal::{Removal, Removed};
-pub use run::{Group, Hits, Placing, Run};
+pub use run::{Group, Hits, Placing, Run, Summary};
 pub use sched::{SchedBy, SchedSession};
-pub use session::{INTERVAL, Room, Session, Summary};
+pub use session::{INTERVAL, Room, Session};
 pub use stacks::StackSeen;
 pub use waker_stack::WakerStack;
 

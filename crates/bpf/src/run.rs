@@ -20,12 +20,32 @@ use crate::error::BpfError;
 use crate::programs::{MODE, Programs};
 use crate::records::{Records, Taken, read_threads};
 use crate::removal::Removal;
-use crate::session::Summary;
 use crate::stacks::{StackSeen, Stacks};
 use crate::wire::Mode;
 
 /// How long a program that was hit before the window's end may take to end.
 const QUIET: Duration = Duration::from_millis(50);
+
+/// What is said of a run as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// From when to when entries were probed.
+    pub window: (Ns, Ns),
+    /// What of the window was probed how.
+    pub slices: Vec<ProbedSlice>,
+    /// What is to be added to times to get real time.
+    pub realtime_offset_ns: i64,
+    /// Entries that were deeper on the stack than is followed.
+    pub too_deep: u64,
+    /// Entries of threads for which there was no room.
+    pub no_room: u64,
+    /// Times off the CPU whose records had no room: reasons and wakers do not have them.
+    pub lost_intervals: u64,
+    /// Switches of the threads that the kernel did not tell: what they were off the CPU is lacking there.
+    pub missed_switches: u64,
+    /// Returns from where no call was known to be: the thread has switched its stack.
+    pub odd_returns: u64,
+}
 
 /// Functions with their numbers, whose probes share links, so that they are removed together.
 pub type Group = Vec<(usize, ProbedFunction)>;

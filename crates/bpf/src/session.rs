@@ -6,40 +6,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags};
-use model::{Ns, ProbeSink, ProbedSlice};
+use model::ProbeSink;
 
 use crate::attach::{Part, ProbedFunction};
 use crate::error::BpfError;
 use crate::probe_points::{Ends, ProbePoints};
 use crate::programs::{Programs, Sizes};
 use crate::removal::Removal;
-use crate::run::Run;
+use crate::run::{Run, Summary};
 use crate::waker_stack::WakerStack;
 use crate::wire;
 
 /// How often the ring is emptied.
 pub const INTERVAL: Duration = Duration::from_millis(5);
-
-/// What is said of a run as a whole.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
-    /// From when to when entries were probed.
-    pub window: (Ns, Ns),
-    /// What of the window was probed how.
-    pub slices: Vec<ProbedSlice>,
-    /// What is to be added to times to get real time.
-    pub realtime_offset_ns: i64,
-    /// Entries that were deeper on the stack than is followed.
-    pub too_deep: u64,
-    /// Entries of threads for which there was no room.
-    pub no_room: u64,
-    /// Times off the CPU whose records had no room: reasons and wakers do not have them.
-    pub lost_intervals: u64,
-    /// Switches of the threads that the kernel did not tell: what they were off the CPU is lacking there.
-    pub missed_switches: u64,
-    /// Returns from where no call was known to be: the thread has switched its stack.
-    pub odd_returns: u64,
-}
 
 /// How much room there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

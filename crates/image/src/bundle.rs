@@ -11,11 +11,11 @@ use crate::elf::Elf;
 use crate::image::Image;
 use crate::jitdump;
 use crate::kernel::{self, kcore, places};
-use crate::object_file::{Loaded, ObjectFile, basename};
+use crate::object_file::{Loaded, ObjectFile};
+use crate::object_key::{VDSO, basename};
 use crate::options::inside_root;
 use crate::perf_map;
 use crate::space::Mapping;
-use crate::vdso;
 
 /// Files for another machine.
 #[derive(Debug, Default)]
@@ -183,7 +183,7 @@ fn debug_files<'a>(
 fn object_path(object: &ObjectFile) -> Option<PathBuf> {
     match &object.key.build_id {
         Some(id) => by_build_id(&id.to_string(), if object.key.is_vdso() { "/vdso" } else { "/elf" }),
-        None if object.key.is_vdso() => Some(Path::new(vdso::NAME).join("vdso")),
+        None if object.key.is_vdso() => Some(Path::new(VDSO).join("vdso")),
         None => below_root(Path::new(&object.key.name)),
     }
 }

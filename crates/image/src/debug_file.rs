@@ -10,7 +10,7 @@ use crate::build_id_dirs::{self, Part};
 use crate::contents::Contents;
 use crate::debuglink;
 use crate::elf::Elf;
-use crate::locate::{Located, open_first};
+use crate::located::{Located, open_first};
 use crate::options::ImageOptions;
 
 /// A file that has only symbols and DWARF of an object.
@@ -33,7 +33,11 @@ pub(crate) fn find(elf: &Elf<'_>, name: &str, place: &Place, options: &ImageOpti
         let places = build_id_dirs::places(&id, Part::Debug, options).into_iter().map(Place::here);
         Some(DebugFile::of(open_first(places, &id)?))
     });
-    by_id.or_else(|| debuglink::find(elf, name, place, options))
+    let by_link = || {
+        let (place, contents) = debuglink::find(elf, name, place, options)?;
+        Some(DebugFile { place, contents })
+    };
+    by_id.or_else(by_link)
 }
 
 /// The file with the DWARF that several debug files share (`dwz -m`): the one in `.gnu_debugaltlink` of

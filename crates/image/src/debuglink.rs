@@ -6,13 +6,18 @@ use std::path::{Path, PathBuf};
 
 use files::Place;
 
-use crate::debug_file::DebugFile;
+use crate::contents::Contents;
 use crate::elf::Elf;
-use crate::locate::{open, same_build_id};
+use crate::located::{open, same_build_id};
 use crate::options::ImageOptions;
 
 /// The debug file that an object links to: `name` as the recording has it, `object` on this machine.
-pub(crate) fn find(elf: &Elf<'_>, name: &str, object: &Place, options: &ImageOptions) -> Option<DebugFile> {
+pub(crate) fn find(
+    elf: &Elf<'_>,
+    name: &str,
+    object: &Place,
+    options: &ImageOptions,
+) -> Option<(Place, Contents)> {
     let (link, crc) = elf.debug_link()?;
     // A name with directories would lead out of where we look.
     let link = Path::new(link).file_name()?;
@@ -21,7 +26,7 @@ pub(crate) fn find(elf: &Elf<'_>, name: &str, object: &Place, options: &ImageOpt
     places.into_iter().filter(|path| path != object.path()).find_map(|path| {
         let place = object.other(path);
         let contents = open(&place, None).ok().flatten()?;
-        belongs(elf, &contents, crc).then_some(DebugFile { place, contents })
+        belongs(elf, &contents, crc).then_some((place, contents))
     })
 }
 

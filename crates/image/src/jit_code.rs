@@ -8,8 +8,8 @@ use model::{Pid, Sideband, SidebandRecord};
 
 use crate::jitdump::{self, Dump};
 use crate::locate;
+use crate::object_key::{MappedObject, is_jitdump};
 use crate::options::ImageOptions;
-use crate::space::MappedObject;
 
 /// All dumps that could be read.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ impl Dumps {
         for record in sideband {
             let Sideband::Mmap(mmap) = &record.body else { continue };
             let known = || list.iter().any(|known| known.pid == mmap.pid && known.name == mmap.path);
-            if !jitdump::is_name(&mmap.path) || known() {
+            if !is_jitdump(&mmap.path) || known() {
                 continue;
             }
             let dump = places(&mmap.path, mmap.pid, options)

@@ -17,7 +17,6 @@ use rustc_hash::FxHashMap;
 
 use crate::contents::Contents;
 use crate::named_code::NamedCode;
-use crate::object_file::basename;
 
 const MAGIC: u32 = 0x4a69_5444;
 const VERSION: u32 = 1;
@@ -60,12 +59,6 @@ pub(crate) struct Placement {
     pub(crate) start: Avma,
     pub(crate) len: u64,
     pub(crate) file_offset: FileOffset,
-}
-
-/// The name is that of a dump: `jit-PID.dump`.
-pub(crate) fn is_name(name: &str) -> bool {
-    let pid = basename(name).strip_prefix("jit-").and_then(|rest| rest.strip_suffix(".dump"));
-    pid.is_some_and(|pid| !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit()))
 }
 
 impl Dump {
@@ -245,14 +238,6 @@ mod tests {
         for (flags, clock) in [(0, Some(&CLOCK)), (ARCH_TIMESTAMP, None)] {
             let code = parse(&dump(flags), clock, MAX_PLACEMENTS).unwrap();
             assert!(code.placements.iter().all(|p| p.time.is_none()));
-        }
-    }
-
-    #[test]
-    fn names_of_dumps() {
-        assert!(is_name("/tmp/x/jit-12.dump"));
-        for name in ["/tmp/jit-.dump", "/tmp/jit-1x.dump", "/tmp/jit-1.dump (deleted)", "jit-1"] {
-            assert!(!is_name(name), "{name}");
         }
     }
 

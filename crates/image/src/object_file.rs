@@ -15,11 +15,12 @@ use crate::error::{Assumption, ObjectError};
 use crate::functions::{Function, Functions};
 use crate::jitdump::{Code, Dump};
 use crate::lines::Lines;
-use crate::locate::{Located, locate};
+use crate::locate::locate;
+use crate::located::Located;
 use crate::named_code::NamedCode;
+use crate::object_key::{MappedObject, ObjectKey, basename};
 use crate::options::ImageOptions;
 use crate::perf_map::PerfMap;
-use crate::space::{MappedObject, ObjectKey};
 use crate::strings::Strings;
 use crate::symbols::{self, Names};
 
@@ -159,15 +160,6 @@ impl Loaded {
     }
 }
 
-/// The last part of a path; all of a name that is no path.
-#[must_use]
-pub fn basename(name: &str) -> &str {
-    if name.starts_with("//") {
-        return name;
-    }
-    name.rsplit('/').next().filter(|last| !last.is_empty()).unwrap_or(name)
-}
-
 /// Parses the file: code, names, functions.
 pub(crate) fn read(located: Located, key: &ObjectKey, options: &ImageOptions) -> Result<Loaded, ObjectError> {
     let Located { place, contents, assumption } = located;
@@ -258,12 +250,5 @@ mod tests {
         for name in ["libc.so.6", "ld", "ld-wrapper", "build.so"] {
             assert!(!is_loader(name), "{name}");
         }
-    }
-
-    #[test]
-    fn names_without_directories() {
-        assert_eq!(basename("/usr/lib/libc.so.6"), "libc.so.6");
-        assert_eq!(basename("[vdso]"), "[vdso]");
-        assert_eq!(basename("//anon"), "//anon");
     }
 }

@@ -5,7 +5,6 @@ use std::path::{Component, Path, PathBuf};
 use model::TscClock;
 
 use crate::host_files::HostFiles;
-use crate::kernel::KernelOptions;
 
 /// Where to look.  The image asks no environment: whoever loads it says where this machine keeps what.
 ///
@@ -36,6 +35,15 @@ pub struct ImageOptions {
     pub kernel: KernelOptions,
     /// The recording's clock: tells when code that a program wrote at run time (jitdump) was where.
     pub clock: Option<TscClock>,
+}
+
+/// Where to take the kernel's code from; by default, where it is found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelOptions {
+    /// A copy of `/proc/kcore`, or a directory with that and `kallsyms`.
+    pub kcore: Option<PathBuf>,
+    /// `vmlinux`.
+    pub vmlinux: Option<PathBuf>,
 }
 
 /// The vDSO that the running kernel maps into every process.

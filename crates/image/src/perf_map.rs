@@ -20,8 +20,8 @@ use model::{FileOffset, Mmap, Pid, Sideband, SidebandRecord};
 
 use crate::jit_code;
 use crate::named_code::NamedCode;
+use crate::object_key::MappedObject;
 use crate::options::ImageOptions;
-use crate::space::MappedObject;
 
 /// What follows behind this many bytes of a map is left out.
 const MAX_BYTES: u64 = 48 << 20;
@@ -44,12 +44,6 @@ pub(crate) struct PerfMap {
     pub(crate) named: NamedCode,
     /// Lines that have no function, or one too many.
     left_out: u64,
-}
-
-/// The name is that of a map: `/tmp/perf-PID.map`.
-pub(crate) fn is_name(name: &str) -> bool {
-    let pid = name.strip_prefix("/tmp/perf-").and_then(|rest| rest.strip_suffix(".map"));
-    pid.is_some_and(|pid| !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit()))
 }
 
 fn name_of(pid: Pid) -> String {
@@ -262,14 +256,6 @@ mod tests {
         assert_eq!(pid_in_its_namespace("Name:\tjava\nNSpid:\t4711\t12\t1\nNSsid:\t9\n"), Some(Pid(1)));
         assert_eq!(pid_in_its_namespace("Name:\tjava\nNSpid:\t4711\n"), Some(Pid(4711)));
         assert_eq!(pid_in_its_namespace("Name:\tjava\n"), None, "older kernels");
-    }
-
-    #[test]
-    fn names_of_maps() {
-        assert!(is_name("/tmp/perf-12.map"));
-        for name in ["/tmp/perf-.map", "/tmp/perf-1x.map", "/var/perf-1.map", "/tmp/perf-1"] {
-            assert!(!is_name(name), "{name}");
-        }
     }
 
     proptest! {

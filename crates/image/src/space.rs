@@ -11,8 +11,8 @@ use model::{Avma, BuildId, FileOffset, Inode, Mmap, Ns, ObjectId, Pid, Sideband,
 use rustc_hash::FxHashMap;
 
 use crate::host_files::HostFiles;
+use crate::object_key::{MappedObject, ObjectKey, is_jitdump};
 use crate::one_per_path::OnePerPath;
-use crate::{jitdump, perf_map, vdso};
 
 /// Mappings that all lists together may hold beyond one list per process; 32 bytes each.  A process that
 /// changes its code more often keeps its last list, and the loss is reported.
@@ -38,50 +38,6 @@ impl Mapping {
     /// Where in the file the byte at `ip` is.
     pub(crate) fn offset_of(&self, ip: Avma) -> FileOffset {
         self.file_offset.plus(ip.minus(self.start))
-    }
-}
-
-/// What identifies an object: the name that the kernel gave, and the build id; without that, the inode.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct ObjectKey {
-    /// Without ` (deleted)`.
-    pub(crate) name: String,
-    pub(crate) build_id: Option<BuildId>,
-    /// If there is no build id, and inodes tell files apart.
-    pub(crate) inode: Option<Inode>,
-    /// The file was gone or replaced when it was mapped.
-    pub(crate) deleted: bool,
-}
-
-/// An object, and a process that has mapped it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MappedObject {
-    pub(crate) key: ObjectKey,
-    pub(crate) pid: Pid,
-}
-
-impl ObjectKey {
-    /// It is memory without a file: `[vdso]`, `[heap]`, `//anon`, also by the name of its perf map.
-    pub(crate) fn has_no_file(&self) -> bool {
-        const PREFIXES: [&str; 7] =
-            ["[", "//", "/memfd:", "/dev/zero", "/SYSV", "anon_inode:", "/anon_hugepage"];
-        let is_memory = PREFIXES.iter().any(|prefix| self.name.starts_with(prefix));
-        self.name.is_empty() || is_memory || perf_map::is_name(&self.name)
-    }
-
-    /// Code that a program wrote at run time and dumped.
-    pub(crate) fn is_jitdump(&self) -> bool {
-        jitdump::is_name(&self.name)
-    }
-
-    /// Memory whose code nobody can know: nothing is lost where other code takes its place.
-    fn is_anonymous(&self) -> bool {
-        self.has_no_file() && !self.is_vdso()
-    }
-
-    /// Code of the kernel, mapped into every process.
-    pub(crate) fn is_vdso(&self) -> bool {
-        self.name == vdso::NAME
     }
 }
 
@@ -297,7 +253,7 @@ impl Build {
         let told = |inode: &Inode| self.host_files.as_ref().is_some_and(|host| host.can_tell(*inode));
         let inode = || mmap.inode.filter(told).or_else(|| self.inodes.get(name));
         // A dump of run-time code is known by its name.
-        let has_inode = build_id.is_none() && !jitdump::is_name(name);
+        let has_inode = build_id.is_none() && !is_jitdump(name);
         let inode = has_inode.then(inode).flatten();
         let key = ObjectKey { name: name.to_string(), build_id, inode, deleted };
         let next = ObjectId(u32::try_from(self.objects.len()).unwrap_or(u32::MAX));

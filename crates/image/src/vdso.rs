@@ -12,19 +12,16 @@ use crate::build_id_dirs::{self, Part};
 use crate::contents::Contents;
 use crate::elf::Elf;
 use crate::error::{Assumption, ObjectError};
-use crate::locate::{Located, open, open_first, same_build_id};
+use crate::located::{Located, open, open_first, same_build_id};
+use crate::object_key::{ObjectKey, VDSO};
 use crate::options::{HostVdso, ImageOptions};
-use crate::space::ObjectKey;
-
-/// The name of its mapping, and of its directory in perf's cache.
-pub(crate) const NAME: &str = "[vdso]";
 
 pub(crate) fn locate(key: &ObjectKey, options: &ImageOptions) -> Result<Located, ObjectError> {
     let by_id =
         key.build_id.as_ref().and_then(|id| open_first(places(id, options).into_iter().map(Place::here), id));
     // A directory that the user gives may have it without a build id.
     let named = options.symfs.as_ref().filter(|_| key.build_id.is_none()).and_then(|root| {
-        let place = Place::here(root.join(NAME).join("vdso"));
+        let place = Place::here(root.join(VDSO).join("vdso"));
         let contents = open(&place, None).ok().flatten()?;
         Some(Located { place, contents, assumption: None })
     });
@@ -35,7 +32,7 @@ pub(crate) fn locate(key: &ObjectKey, options: &ImageOptions) -> Result<Located,
 /// `DIR/[vdso]/BUILDID/vdso`, then by build id as any object.
 fn places(id: &BuildId, options: &ImageOptions) -> Vec<PathBuf> {
     let roots = options.symfs.iter().chain(&options.build_id_cache);
-    let by_name = roots.map(|root| root.join(NAME).join(id.to_string()).join("vdso"));
+    let by_name = roots.map(|root| root.join(VDSO).join(id.to_string()).join("vdso"));
     by_name.chain(build_id_dirs::places(id, Part::Code, options)).collect()
 }
 
@@ -52,7 +49,7 @@ fn of_host(host: &HostVdso, recording: Option<&BuildId>) -> Option<Located> {
         None => return None,
     };
     Some(Located {
-        place: Place::here(NAME),
+        place: Place::here(VDSO),
         contents: Contents::Owned(host.bytes.clone().into()),
         assumption: assumption.map(Assumption::uncertain),
     })

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::address::{Avma, FileOffset, Svma};
 use crate::clock::Ns;
-use crate::sideband::Pid;
+use crate::ids::Pid;
 
 /// An address space for as long as its code does not change: two mappings of different code at one
 /// address have different ids, and so has a process after `execve`.  Mapping more code does not change it.

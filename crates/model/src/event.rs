@@ -7,8 +7,8 @@ use crate::clock::EventTime;
 use crate::code::{FunctionId, SpaceId};
 use crate::function_set::FunctionSet;
 use crate::gap::Gap;
+use crate::ids::{Pid, Tid};
 use crate::recording::AuxOwner;
-use crate::sideband::{Pid, Tid};
 
 /// An instruction that control left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,6 +13,7 @@ pub mod code;
 pub mod event;
 pub mod function_set;
 pub mod gap;
+pub mod ids;
 pub mod ip_filter;
 pub mod probe_cost;
 pub mod probed;
@@ -34,6 +35,7 @@ pub use event::{
 };
 pub use function_set::FunctionSet;
 pub use gap::{Gap, GapCause};
+pub use ids::{Cpu, Pid, Tid};
 pub use ip_filter::IpFilter;
 pub use probe_cost::{CallProbes, ProbeCost, ProbeTime};
 pub use probed::{
@@ -46,5 +48,5 @@ pub use recording::{
 };
 pub use sched::{SchedBody, SchedEvent, SchedTask, Waiting, Waking};
 pub use schedule::Schedule;
-pub use sideband::{BuildId, Cpu, Inode, Mmap, Pid, Sideband, SidebandRecord, Tid};
+pub use sideband::{BuildId, Inode, Mmap, Sideband, SidebandRecord};
 pub use unknown::{NoOffCpu, NoTimes};

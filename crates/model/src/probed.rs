@@ -2,7 +2,7 @@
 
 use crate::address::Avma;
 use crate::clock::Ns;
-use crate::sideband::{Cpu, Pid, Tid};
+use crate::ids::{Cpu, Pid, Tid};
 
 /// One call that was paired by its stack pointer.  Times are those of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::address::{AuxOffset, Avma};
 use crate::clock::{Ns, Tsc, TscClock};
-use crate::sideband::{Cpu, Pid, SidebandRecord, Tid};
+use crate::ids::{Cpu, Pid, Tid};
+use crate::sideband::SidebandRecord;
 use crate::unknown::NoTimes;
 
 /// Whose trace a buffer holds.

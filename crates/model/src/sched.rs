@@ -10,8 +10,8 @@
 //! names.
 
 use crate::address::Avma;
+use crate::ids::{Cpu, Pid, Tid};
 use crate::probed::WakerSeen;
-use crate::sideband::{Cpu, Pid, Tid};
 
 /// An event of the scheduler, as eBPF programs see it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,8 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::Ns;
+use crate::ids::{Cpu, Pid, Tid};
 use crate::sched::Waking;
-use crate::sideband::{Cpu, Pid, Sideband, SidebandRecord, Tid};
+use crate::sideband::{Sideband, SidebandRecord};
 
 mod off_cpu;
 mod timetable;

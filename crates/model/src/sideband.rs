@@ -2,19 +2,8 @@
 
 use crate::address::{Avma, FileOffset};
 use crate::clock::Ns;
+use crate::ids::{Cpu, Pid, Tid};
 use crate::sched::{Waiting, Waking};
-
-/// Process id (the kernel's tgid).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Pid(pub i32);
-
-/// Thread id.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Tid(pub i32);
-
-/// Logical CPU number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Cpu(pub u32);
 
 /// GNU build id: up to 20 bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

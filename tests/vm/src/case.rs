@@ -1,5 +1,7 @@
 //! What a live case is.
 
+use std::path::{Path, PathBuf};
+
 use model::Cpu;
 
 use crate::paths::Vm;
@@ -83,6 +85,22 @@ impl Word {
 }
 
 impl Case {
+    /// What it has recorded.
+    #[must_use]
+    pub fn data(&self, vm: &Vm) -> PathBuf {
+        match self.recorder {
+            Recorder::Perf => vm.of_case(self.name, "data"),
+            Recorder::FuncLatency => vm.of_case(self.name, "recording").join("perf.data"),
+        }
+    }
+
+    /// Where perf writes in the machine: in memory. To wait for a write to a shared directory would be two
+    /// more context switches, which it records, and writes: where writing takes long enough, without end.
+    #[must_use]
+    pub fn perf_output(&self) -> PathBuf {
+        Path::new("/tmp").join(format!("{}.data", self.name))
+    }
+
     /// The only CPU that is traced, where there are more.
     #[must_use]
     pub fn traced_cpu(&self) -> Option<Cpu> {
@@ -106,10 +124,10 @@ impl Case {
     /// The words of its command; `pid` is the target's, if it runs already.
     #[must_use]
     pub fn command(&self, vm: &Vm, pid: Option<u32>) -> Vec<String> {
-        let place = |path: &std::path::Path| path.display().to_string();
+        let place = |path: &Path| path.display().to_string();
         let mut words = match self.recorder {
             Recorder::Perf => {
-                let data = place(&vm.perf_output(self));
+                let data = place(&self.perf_output());
                 ["perf", "record", "-B", "-N", "-o", &data].map(str::to_owned).to_vec()
             }
             Recorder::FuncLatency => {

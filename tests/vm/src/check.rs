@@ -45,7 +45,7 @@ pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
         let said = fs::read_to_string(vm.of_case(case.name, "err")).unwrap_or_default();
         bail!("the command ended with {end}\n{said}");
     }
-    let data = vm.data(case);
+    let data = case.data(vm);
     if case.target == ["edges"] {
         edges::share_pages(&vm.programs().join("edges"))?;
     }

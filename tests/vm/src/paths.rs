@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::case::{Case, Recorder};
-
 /// `target/vm`.
 #[derive(Clone, Debug)]
 pub struct Vm(PathBuf);
@@ -37,22 +35,6 @@ impl Vm {
     #[must_use]
     pub fn selection(&self) -> PathBuf {
         self.0.join("selection")
-    }
-
-    /// What a case has recorded.
-    #[must_use]
-    pub fn data(&self, case: &Case) -> PathBuf {
-        match case.recorder {
-            Recorder::Perf => self.of_case(case.name, "data"),
-            Recorder::FuncLatency => self.of_case(case.name, "recording").join("perf.data"),
-        }
-    }
-
-    /// Where perf writes in the machine: in memory. To wait for a write to a shared directory would be two
-    /// more context switches, which it records, and writes: where writing takes long enough, without end.
-    #[must_use]
-    pub fn perf_output(&self, case: &Case) -> PathBuf {
-        Path::new("/tmp").join(format!("{}.data", case.name))
     }
 
     /// A file of a case: `log`, the module's; `switches`, the scheduler's; `out`, what the target has

@@ -6,8 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::cargo;
 use crate::layout;
-use crate::process::{self, Result, cargo};
+use crate::process::{self, Result};
 use crate::stages::Outcome;
 
 /// Recordings of every run of the tests, and the function that is reported on: much code, an IP filter, C++.
@@ -27,7 +28,7 @@ const BASELINE: &str = "xtask/src/bench/instructions.txt";
 /// Builds what [`run`] needs, as `cargo test` does.
 pub(super) fn build() -> Result {
     let arguments = ["build", "--profile", "test", "--package", "func_latency", "--all-features", "--quiet"];
-    process::run(cargo().args(arguments))
+    process::run(cargo::command().args(arguments))
 }
 
 /// Counts in the program that the tests are of, and fails where there are many more than in [`BASELINE`];

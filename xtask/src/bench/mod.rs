@@ -12,9 +12,10 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::check;
+use crate::cargo;
+use crate::extent;
 use crate::fixtures::{self, Logs, Recording};
-use crate::process::{self, Result, cargo};
+use crate::process::{self, Result};
 use crate::stages::Outcome;
 use crate::{civil, layout, setup};
 use cases::{CASES, Case, Extent};
@@ -77,12 +78,12 @@ fn select(names: &[&str], quick: bool) -> Result<Vec<&'static Case>> {
 /// in DIR.
 fn make(cases: &[&Case]) -> Result<PathBuf> {
     if let Some(directory) = std::env::var_os("FUNC_LATENCY_FIXTURES") {
-        let mut command = cargo();
+        let mut command = cargo::command();
         command.args(["build", "--release", "--quiet"]).args(BUILD);
         process::run(&mut command).map_err(process::perhaps_no_network)?;
         return Ok(PathBuf::from(directory));
     }
-    setup::run(check::Extent::Quick)?;
+    setup::run(extent::Extent::Quick)?;
     let recording = |case: &&Case| Recording {
         name: case.name,
         log: case.log,

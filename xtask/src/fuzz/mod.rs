@@ -10,8 +10,9 @@ mod seeds;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::cargo;
 use crate::layout;
-use crate::process::{self, Result, cargo};
+use crate::process::{self, Result};
 
 /// The targets; each has a corpus of the same name.
 const TARGETS: [&str; 8] = ["packets", "flow", "perfdata", "elf", "lines", "files", "command", "wires"];
@@ -95,11 +96,12 @@ fn parse<'a>(arguments: &[&'a str]) -> Result<(Vec<&'a str>, Time)> {
 
 /// cargo-fuzz, if it is missing.
 fn install() -> Result {
-    let version = cargo().args(["fuzz", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let version =
+        cargo::command().args(["fuzz", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if version.is_ok_and(|status| status.success()) {
         return Ok(());
     }
-    let mut install = cargo();
+    let mut install = cargo::command();
     install.args(["install", "--locked", "--version", VERSION, "cargo-fuzz"]);
     process::run(&mut install).map_err(process::perhaps_no_network)
 }
@@ -108,7 +110,7 @@ fn run_target(target: &str, duration: Duration) -> Result {
     // What libFuzzer finds new is not for the repository.
     let found = layout::target().join("fuzz").join("corpus").join(target);
     std::fs::create_dir_all(&found).map_err(|e| format!("{}: {e}", found.display()))?;
-    let mut command: Command = cargo();
+    let mut command: Command = cargo::command();
     command.args(["fuzz", "run", "--fuzz-dir", "fuzz", "--sanitizer", "none", "--target-dir"]);
     command.arg(layout::target().join("fuzz").join("build"));
     command.arg(target).arg(found).arg(format!("fuzz/corpus/{target}")).arg("--");

@@ -11,8 +11,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::cargo;
 use crate::layout;
-use crate::process::{self, Result, cargo};
+use crate::process::{self, Result};
 
 /// As the recordings name the program, wherever it really ran.
 const PROGRAM: &str = "/usr/bin/tiny";
@@ -65,7 +66,7 @@ pub(super) fn make() -> Result {
     let program = compile(&scratch.join("tiny"), &[], &source)?;
     write(&layout::root().join("fuzz/program/tiny"), &read(&program)?)?;
     objects(&scratch, &program, &source)?;
-    process::run(cargo().args(["build", "--release", "--quiet", "--package", "tracegen"]))?;
+    process::run(cargo::command().args(["build", "--release", "--quiet", "--package", "tracegen"]))?;
     let tracegen = layout::target().join("release").join("tracegen");
     let log = scratch.join("log");
     process::run(Command::new(&tracegen).arg("log").arg(&log).arg("--").arg(&program).args(["1", "2"]))?;
@@ -88,7 +89,7 @@ pub(super) fn make() -> Result {
     }
     write(&seed("packets", "rare"), &RARE_PACKETS.concat())?;
     kernel(&scratch)?;
-    let mut others = cargo();
+    let mut others = cargo::command();
     others.args(["run", "--quiet", "--package", "any_input", "--bin", "fuzz_seeds"]);
     process::run(others.arg(layout::root().join("fuzz/corpus")))
 }

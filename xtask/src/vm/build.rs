@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::kernel::Kernel;
+use crate::cargo;
 use crate::layout;
-use crate::process::{self, Result, cargo};
+use crate::process::{self, Result};
 
 /// Ours, as `cargo test` builds them.
 const BINARIES: [&str; 2] = ["func_latency", "vm_tests"];
@@ -15,7 +16,7 @@ const BINARIES: [&str; 2] = ["func_latency", "vm_tests"];
 pub(super) fn all(kernel: &Kernel, directory: &Path) -> Result {
     module(kernel, directory)?;
     programs(&directory.join("programs"))?;
-    let mut build = cargo();
+    let mut build = cargo::command();
     // As `cargo test` does, or libraries would be built once more with other features.
     build.args(["build", "--profile", "test", "--quiet", "--locked", "--workspace", "--all-features"]);
     process::run(build.args(BINARIES.iter().flat_map(|binary| ["--bin", binary])))

@@ -7,7 +7,8 @@ use model::{
 use rustc_hash::FxHashMap;
 
 use super::{BranchPath, STEPS_MAX, Step, To};
-use crate::report::{CallRow, Place};
+use crate::call_row::CallRow;
+use crate::place::Place;
 
 /// Keeps the branches of calls; all branches must be decoded.
 pub struct BranchRecorder<'a> {

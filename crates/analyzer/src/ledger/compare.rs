@@ -10,7 +10,7 @@ use std::hash::Hash;
 use super::totals::{Bounded, Totals};
 use super::variance::item;
 use super::{Ledger, Side, Spent};
-use crate::report::ChildKind;
+use crate::place::ChildKind;
 
 /// A difference of means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,8 +6,10 @@ use model::{Ns, Schedule, Tid};
 use rustc_hash::FxHashMap;
 
 use super::{Groups, Ledger, LeftOut, Parts, Side};
+use crate::call_row::{CallId, CallRow};
 use crate::children::ChildKey;
-use crate::report::{CallId, CallRow, ChildKind, ErrorBound, FunctionReport};
+use crate::place::ChildKind;
+use crate::report::{ErrorBound, FunctionReport};
 use crate::row_children::RowChild;
 use crate::total::Total;
 use crate::tree::{CallTree, Node, Step, TreeSink, Trees};

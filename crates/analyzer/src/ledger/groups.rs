@@ -7,9 +7,11 @@
 use std::collections::BTreeMap;
 
 use super::LeftOut;
-use crate::report::{CallId, CallRow, Caller, Place, Status};
+use crate::call_row::{CallId, CallRow};
+use crate::place::{Caller, Place};
 use crate::request::LatencyRange;
 use crate::stats::{mean, nearest_rank};
+use crate::status::Status;
 use crate::tree::NESTED_MAX;
 
 /// Which calls are the slow ones.

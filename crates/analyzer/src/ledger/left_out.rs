@@ -1,6 +1,7 @@
 //! Calls that are not compared.
 
-use crate::report::{CallRow, Status};
+use crate::call_row::CallRow;
+use crate::status::Status;
 use crate::tree::NESTED_MAX;
 
 /// Calls that are not compared, by what is the matter with them.

@@ -2,7 +2,7 @@
 
 use model::{OffCpuSplit, Schedule, Tid};
 
-use crate::report::ChildKind;
+use crate::place::ChildKind;
 use crate::tree::{Step, off_cpu_spans};
 
 /// What time was spent on.

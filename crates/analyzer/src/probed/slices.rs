@@ -12,8 +12,8 @@
 
 use model::{Ns, ProbedSlice};
 
+use crate::call_row::SliceKind;
 use crate::figures::SliceSpans;
-use crate::report::SliceKind;
 
 /// The slices so far.
 #[derive(Debug, Default)]

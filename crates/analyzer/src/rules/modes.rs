@@ -2,8 +2,8 @@
 
 use super::script::{analyse_trees, callee_text};
 use crate::Request;
+use crate::call_row::CallRow;
 use crate::modes::{DEPTHS, ModesOfCalls};
-use crate::report::CallRow;
 use crate::tree::{CallTree, TreeSink, Trees};
 
 /// Each way as `first call: latencies: callees`.

@@ -6,7 +6,7 @@ use model::{FunctionId, Tid};
 
 use super::merge::Merged;
 use super::{CallTree, Node, TreeSink, Trees};
-use crate::report::CallRow;
+use crate::call_row::CallRow;
 
 /// The trees of all calls in one another.
 #[derive(Debug)]

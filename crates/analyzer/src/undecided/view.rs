@@ -7,9 +7,9 @@ use model::{Avma, EventTime, FunctionId, Target, Transfer};
 use super::Verdict;
 use crate::control::Control;
 use crate::frames::Frames;
-use crate::report::Status;
 use crate::session::Session;
 use crate::stack::{Frame, FrameKind, Stack};
+use crate::status::Status;
 
 /// How well an event fits a hypothesis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -16,17 +16,18 @@ mod lists;
 mod object;
 pub(crate) mod places;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use model::{Avma, BuildId, FileOffset, Mmap, ObjectId, Sideband, SidebandRecord};
 
 use crate::contents::Contents;
 use crate::elf::Elf;
 use crate::error::ObjectError;
-use crate::locate::{self, Located};
+use crate::located::{self, Located};
 use crate::object_file::{self, Loaded, ObjectFile};
-use crate::options::ImageOptions;
-use crate::space::{Mapping, ObjectKey};
+use crate::object_key::ObjectKey;
+use crate::options::{ImageOptions, KernelOptions};
+use crate::space::Mapping;
 pub use kallsyms::KernelSymbols;
 use kallsyms::Symbol;
 pub(crate) use lists::Lists;
@@ -40,15 +41,6 @@ const LINKED_AT: u64 = 0xffff_ffff_8100_0000;
 const MAX_TEXT: u64 = 96 << 20;
 /// The name of the kernel without its modules.
 pub(crate) const CORE: &str = "[kernel.kallsyms]";
-
-/// Where to take the kernel's code from; by default, where it is found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KernelOptions {
-    /// A copy of `/proc/kcore`, or a directory with that and `kallsyms`.
-    pub kcore: Option<PathBuf>,
-    /// `vmlinux`.
-    pub vmlinux: Option<PathBuf>,
-}
 
 /// A stretch of kernel text of the recording.
 #[derive(Clone, Debug)]
@@ -184,7 +176,7 @@ impl KernelText {
         };
         let place = files::Place::here(path);
         let missing = || ObjectError::Missing { name: key.name.clone(), tried: vec![path.into()] };
-        let contents = locate::open(&place, key.build_id.as_ref())?.ok_or_else(missing)?;
+        let contents = located::open(&place, key.build_id.as_ref())?.ok_or_else(missing)?;
         let linked_text = Elf::parse(&contents).ok().and_then(|elf| elf.address_of("_text"));
         let located = Located { place, contents, assumption: None };
         let loaded = object_file::read(located, &key, options)?;

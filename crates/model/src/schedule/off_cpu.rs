@@ -1,9 +1,9 @@
 //! When a thread was off its CPU, and why: switch records say when, the scheduler's own events why.
 
 use crate::clock::Ns;
+use crate::ids::Tid;
 use crate::probed::{OffCpuInterval, OffCpuSplit};
 use crate::sched::{Waiting, Waking};
-use crate::sideband::Tid;
 
 use super::ThreadLife;
 
@@ -97,10 +97,11 @@ impl ThreadLife {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::Pid;
     use crate::probed::WakerSeen;
     use crate::schedule::Schedule;
     use crate::schedule::tests::{record, switch};
-    use crate::sideband::{Pid, Sideband, SidebandRecord};
+    use crate::sideband::{Sideband, SidebandRecord};
 
     /// The scheduler's own events explain the switch records, by a clock that is a little off.
     #[test]

@@ -11,7 +11,7 @@
 //! ```
 
 use crate::clock::Ns;
-use crate::sideband::{Pid, Tid};
+use crate::ids::{Pid, Tid};
 
 /// A thread on a CPU, from `from` until `to` (exclusive; [`Ns::MAX`] if it was never seen to leave).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

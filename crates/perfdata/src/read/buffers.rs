@@ -7,10 +7,8 @@ use model::{AuxBuffer, AuxOffset, AuxOwner, AuxPiece, AuxRecord, Cpu, Damage, Ns
 use super::bytes::Cursor;
 use super::records::Record;
 use super::sample_id::SampleId;
-use super::snapshots;
+use super::snapshots::{self, PAYLOAD_ALIGN};
 
-/// perf pads payloads with zeros to this many bytes.
-pub(super) const PAYLOAD_ALIGN: u64 = 8;
 /// Where the stream of a buffer ends at the latest: at 1 GB/s that takes 292 years. What a decoder adds to
 /// an offset (the size of a segment, what it reads ahead) does not wrap then.
 const STREAM_END_MAX: u64 = 1 << 63;

@@ -20,7 +20,8 @@
 use memchr::memmem::Finder;
 use model::{AuxOffset, AuxPiece, AuxRecord};
 
-use super::buffers::PAYLOAD_ALIGN;
+/// perf pads payloads with zeros to this many bytes.
+pub(super) const PAYLOAD_ALIGN: u64 = 8;
 
 /// Ends every PSB, whatever its alignment (SDM vol. 3, "PSB packet").
 const PSB: [u8; 16] = [2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82];

@@ -1,12 +1,39 @@
-//! As much of an assembler as a made-up kernel needs. It knows each block that it writes, so that nobody has
-//! to decode the bytes to walk them.
+//! The assembler of the made-up kernel. It knows each block that it writes: a walk of the code decodes no bytes.
 
 use std::collections::HashMap;
 
 use model::Avma;
 
-use super::text::{Choice, Mark};
 use crate::block::{Block, Terminator};
+
+/// How a branch at the end of a block is decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) enum Choice {
+    /// The code alone decides.
+    #[default]
+    None,
+    /// A conditional jump is taken with this probability.
+    Taken(f64),
+    /// A conditional jump is taken if the thread is to leave its CPU.
+    TakenToReschedule,
+    /// To one of the working functions from this one on.
+    Work(usize),
+    /// To the system call's function.
+    SystemCall,
+}
+
+/// What happens before a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// The record of the switch-out is written.
+    SwitchOut,
+    /// The next instruction switches tracing off.
+    TraceOff,
+    /// The last instruction has switched tracing on.
+    TraceOn,
+    /// The record of the switch-in is written.
+    SwitchIn,
+}
 
 /// Functions begin at multiples of this, as compilers align them.
 const ALIGNMENT: usize = 16;
@@ -58,9 +85,9 @@ pub(crate) struct Assembled {
     pub(crate) choices: Vec<Choice>,
     pub(crate) marks: Vec<Option<Mark>>,
     pub(crate) functions: Vec<Function>,
-    /// As they run.
+    /// The code as it runs.
     pub(crate) bytes: Vec<u8>,
-    /// As the linker made them.
+    /// The code as the linker made it.
     pub(crate) linked_bytes: Vec<u8>,
 }
 

@@ -17,11 +17,12 @@ use model::Avma;
 use crate::block::{Block, Terminator};
 use crate::rng::Rng;
 use assemble::Assembled;
-use text::{Choice, WORKERS, worker};
+use assemble::Choice;
+use text::{WORKERS, worker};
 
+pub(crate) use assemble::Mark;
 pub(crate) use elf::{build_id, kallsyms, kcore, vmlinux};
 pub(crate) use stay::{Entry, Plan, Stay};
-pub(crate) use text::Mark;
 
 /// Where the kernel is linked (`__START_KERNEL` in arch/x86/kernel/vmlinux.lds.S).
 const LINKED_AT: u64 = 0xffff_ffff_8100_0000;

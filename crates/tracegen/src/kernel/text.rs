@@ -9,37 +9,8 @@
 //! ```
 //! What real kernels do in between is made up: functions with loops, calls, jump tables and tail calls.
 
-use super::assemble::{Assembled, Assembler};
+use super::assemble::{Assembled, Assembler, Choice, Mark};
 use crate::rng::Rng;
-
-/// How a branch at the end of a block is decided.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) enum Choice {
-    /// The code alone decides.
-    #[default]
-    None,
-    /// A conditional jump is taken with this probability.
-    Taken(f64),
-    /// ... if the thread is to leave its CPU.
-    TakenToReschedule,
-    /// To one of the working functions from this one on.
-    Work(usize),
-    /// To the system call's function.
-    SystemCall,
-}
-
-/// What happens before a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mark {
-    /// The record of the switch-out is written.
-    SwitchOut,
-    /// The next instruction switches tracing off.
-    TraceOff,
-    /// The last instruction has switched tracing on.
-    TraceOn,
-    /// The record of the switch-in is written.
-    SwitchIn,
-}
 
 /// Working functions.
 pub(super) const WORKERS: usize = 24;

@@ -38,7 +38,7 @@ pub(super) fn run_case(vm: &Vm, case: &Case) -> Result<String> {
     }
     let end = end?;
     if case.recorder == Recorder::Perf {
-        move_file(&vm.perf_output(case), &vm.data(case))?;
+        move_file(&case.perf_output(), &case.data(vm))?;
     }
     Ok(end.to_string())
 }

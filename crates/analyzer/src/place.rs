@@ -1,0 +1,63 @@
+//! Instructions, callers and children, as rows and reports name them.
+
+use model::{FunctionId, ObjectId, Svma};
+
+/// An instruction, the same in every process and run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// Object.
+    pub object: ObjectId,
+    /// Linked address.
+    pub svma: Svma,
+}
+
+/// What took time inside a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ChildKind {
+    /// A called function.
+    Call,
+    /// A function that was jumped to.
+    Tail,
+    /// The function itself, called.
+    Recursion,
+    /// A system call.
+    Syscall,
+    /// A signal handler, with the kernel's part.
+    Signal,
+    /// Interrupts and faults, all in one.
+    Interrupt,
+    /// The rest: `*self`.
+    Own,
+}
+
+impl ChildKind {
+    /// Short name for tables and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::Tail => "tail",
+            Self::Recursion => "recursion",
+            Self::Syscall => "syscall",
+            Self::Signal => "signal",
+            Self::Interrupt => "interrupt",
+            Self::Own => "self",
+        }
+    }
+}
+
+/// Who entered a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Caller {
+    /// An instruction of a function: a call, or a jump if `tail`.
+    Function {
+        /// The function that the instruction belongs to.
+        function: FunctionId,
+        /// It jumped.
+        tail: bool,
+    },
+    /// The kernel: `[signal]`.
+    Signal,
+    /// Not known: the entry was not seen, or what it returned to was not.
+    Unknown,
+}
