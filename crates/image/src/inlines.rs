@@ -105,7 +105,7 @@ const SEARCHES_MAX: usize = 32;
 /// A unit's part of `.debug_info`; all of it if the header does not say.
 fn bytes_of<'a>(unit: &UnitHeader<Reader<'a>>, dwarf: &Dwarf<Reader<'a>>) -> &'a [u8] {
     let debug_info = dwarf.debug_info.reader().slice();
-    let start = unit.offset().as_debug_info_offset().map(|offset| offset.0);
+    let start = unit.offset().to_debug_info_offset(unit).map(|offset| offset.0);
     let bytes = start.and_then(|start| debug_info.get(start..)?.get(..unit.length_including_self()));
     bytes.unwrap_or(debug_info)
 }
@@ -137,7 +137,7 @@ impl Spellings {
     fn hits(&self, unit: &UnitHeader<Reader<'_>>, dwarf: &Dwarf<Reader<'_>>) -> Hits {
         let Self::Known { word, places } = self else { return Hits::Anywhere };
         // Of the section as a whole no offset is one of the unit.
-        if unit.offset().as_debug_info_offset().is_none() {
+        if unit.offset().to_debug_info_offset(unit).is_none() {
             return Hits::Anywhere;
         }
         let bytes = bytes_of(unit, dwarf);
@@ -311,8 +311,8 @@ impl<'a> Unit<'a> {
         let mut str_offsets_base =
             DebugStrOffsetsBase::default_for_encoding_and_file(header.encoding(), dwarf.file_type);
         let mut entries = header.entries(&abbreviations);
-        let (_, root) = entries.next_dfs().ok()??;
-        let base = root.attr_value(gimli::DW_AT_str_offsets_base).ok()?;
+        let root = entries.next_dfs().ok()??;
+        let base = root.attr_value(gimli::DW_AT_str_offsets_base);
         if let Some(AttributeValue::DebugStrOffsetsBase(base)) = base {
             str_offsets_base = base;
         }
@@ -349,7 +349,7 @@ type Attributes<'a> = [(gimli::DwAt, AttributeValue<Reader<'a>>)];
 /// The entries of a unit in their order, up to the first damage.
 struct Walk<'u, 'a> {
     unit: &'u Unit<'a>,
-    rest: EntriesRaw<'u, 'u, Reader<'a>>,
+    rest: EntriesRaw<'u, Reader<'a>>,
 }
 
 impl<'a> Unit<'a> {
@@ -386,7 +386,7 @@ struct Entry<'u, 'a> {
     /// Its part of the unit.
     bytes: Range<usize>,
     abbreviation: &'u Abbreviation,
-    attributes: EntriesRaw<'u, 'u, Reader<'a>>,
+    attributes: EntriesRaw<'u, Reader<'a>>,
 }
 
 impl<'a> Entry<'_, 'a> {

@@ -175,7 +175,7 @@ fn unit_of(parsed: &Parsed<'_>, svma: Svma) -> Option<(usize, usize)> {
     let program =
         unit.line_program.as_ref().map_or(0, |program| program.header().raw_program_buf().slice().len());
     let entries = unit.header.length_including_self();
-    let offset = unit.header.offset().as_debug_info_offset()?.0;
+    let offset = unit.header.offset().to_debug_info_offset(&unit.header)?.0;
     Some((offset, entries.saturating_add(program.saturating_mul(BYTES_PER_LINE_BYTE))))
 }
 

@@ -138,7 +138,8 @@ struct Frame<'f, 'a> {
 impl Frame<'_, '_> {
     fn caller(&self, row: &UnwindTableRow<usize>) -> Option<Caller> {
         // What a table does not mention a function preserves; of the return address it always says something.
-        if row.register(Register(RETURN_ADDRESS)) == RegisterRule::Undefined {
+        let rule = |register| row.register(register).unwrap_or(RegisterRule::Undefined);
+        if rule(Register(RETURN_ADDRESS)) == RegisterRule::Undefined {
             return Some(Caller::None);
         }
         let cfa = match row.cfa() {
@@ -149,9 +150,9 @@ impl Frame<'_, '_> {
         };
         let mut of_caller = *self.registers;
         for (register, value) in (0..).map(Register).zip(&mut of_caller.0) {
-            *value = self.register(register, *value, cfa, row.register(register))?;
+            *value = self.register(register, *value, cfa, rule(register))?;
         }
-        if row.register(Register(STACK_POINTER)) == RegisterRule::Undefined {
+        if rule(Register(STACK_POINTER)) == RegisterRule::Undefined {
             of_caller.0[usize::from(STACK_POINTER)] = cfa;
         }
         Some(Caller::Frame(of_caller))
