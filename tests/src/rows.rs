@@ -16,7 +16,7 @@ pub(crate) const LEAVING_NS: u64 = 2_000;
 /// How far off the estimate of a stay in the scheduler may be.
 const SCHEDULER_NS: u64 = 200;
 
-/// Calls behind a guess that tell which row is its own: in a loop all are alike, and only its end tells.
+/// Calls after a guess that tell which row is its own: in a loop all are alike, and only its end tells.
 const FORESIGHT: usize = 1 << 12;
 
 /// What of the rows must be the same.
@@ -24,7 +24,7 @@ const FORESIGHT: usize = 1 << 12;
 pub enum Compare {
     /// All rows.
     All,
-    /// Those whose entry was seen, without their depth: what was open before a loss, or ran on behind it, is
+    /// Those whose entry was seen, without their depth: what was open before a loss, or ran on after it, is
     /// known to the oracle only.
     Entered,
 }
@@ -72,7 +72,7 @@ pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, 
     text
 }
 
-/// Threads that were at the first instruction of the function when tracing of them began: behind an IP filter
+/// Threads that were at the first instruction of the function when tracing of them began: after an IP filter
 /// that looks as if they had just come there.
 fn already_at_entry(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls) -> Vec<Tid> {
     let looks_entered = |found: &&Row| {
@@ -87,7 +87,7 @@ fn already_at_entry(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls)
 
 /// The rows of both in order, without those of which one of them says that it is guessing. Such a one may
 /// have none in the other: it is known by its start, and where that may be the next call's as well, by what
-/// is the same behind it.
+/// is the same after it.
 #[derive(Clone, Copy)]
 struct Pairs<'r, 'a> {
     ours: &'r [&'a CallRow],
@@ -100,9 +100,9 @@ impl<'r, 'a> Pairs<'r, 'a> {
         Self { ours, truth, foresees: true }
     }
 
-    /// Of the two ways to go on behind a guess that may have a row in the other, the one behind which more is
+    /// Of the two ways to go on after a guess that may have a row in the other, the one after which more is
     /// the same.
-    fn behind_guess(self, alone: Self, both: Option<Self>) -> Self {
+    fn after_guess(self, alone: Self, both: Option<Self>) -> Self {
         match both {
             Some(both) if !self.foresees || both.alike() >= alone.alike() => both,
             _ => alone,
@@ -133,9 +133,9 @@ impl<'a> Iterator for Pairs<'_, 'a> {
             let without_both = Self { ours: without_mine.ours, ..without_true };
             let both = is_one.then_some(without_both);
             if mine.is_some_and(|mine| mine.undecided) {
-                *self = self.behind_guess(without_mine, both);
+                *self = self.after_guess(without_mine, both);
             } else if true_row.is_some_and(|row| row.unsure) {
-                *self = self.behind_guess(without_true, both);
+                *self = self.after_guess(without_true, both);
             } else {
                 *self = without_both;
                 return (mine.is_some() || true_row.is_some()).then_some((mine, true_row));
@@ -190,7 +190,7 @@ fn difference(opened: &Opened<'_>, ours: &CallRow, truth: &Row, compare: Compare
 }
 
 /// Switch records have exact times; where the scheduler was entered and left is an estimate. A switch that
-/// may have been before the call's start, or behind it, or likewise its end, can be in its time or not.
+/// may have been before the call's start, or after it, or likewise its end, can be in its time or not.
 pub(crate) fn off_cpu_error(opened: &Opened<'_>, row: &CallRow) -> u64 {
     let of_scheduler = if opened.scheduler().is_some() { SCHEDULER_NS } else { 0 };
     let (start, error) = (row.start_ns.0, row.error_ns);

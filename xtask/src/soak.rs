@@ -12,7 +12,7 @@ use crate::layout;
 use crate::process::{self, Result};
 use crate::stages::seconds;
 
-/// Runs that take a second each under the emulator, and their command line behind the program.
+/// Runs that take a second each under the emulator, and their command line after the program.
 const RUNS: [(&str, &str); 2] = [("demo", "300"), ("calls", "120")];
 
 /// The modules of the tests on recordings that hold them against the truth.

@@ -138,7 +138,7 @@ pub(crate) trait Branches<'a>: Landing<'a> {
             // or a landing in a frame that is older than the recording, or on another stack.
             let is_far = |session: &mut Session<'a>| {
                 session.map.in_other_object(from.function, to.function)
-                    || session.map.is_behind_call(self.control().space, to.ip)
+                    || session.map.is_after_call(self.control().space, to.ip)
             };
             if session.map.kind(to.function) != FunctionKind::Symbol {
                 return;

@@ -49,7 +49,7 @@ fn modrm_len(code: &[u8]) -> Option<u64> {
 const LENGTHS: [u64; 7] = [5, 6, 3, 7, 4, 2, CALL_LEN_MAX];
 
 /// A call ends where `code(len)` are the bytes `len` in front of.
-pub(crate) fn is_behind_call<'c>(code: impl Fn(u64) -> Option<&'c [u8]>) -> bool {
+pub(crate) fn is_after_call<'c>(code: impl Fn(u64) -> Option<&'c [u8]>) -> bool {
     LENGTHS.into_iter().any(|len| code(len).and_then(call_len) == Some(len))
 }
 

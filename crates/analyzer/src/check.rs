@@ -201,7 +201,7 @@ impl Found {
             self.add(None, place, format!("the time is outside of its bounds: {time:?}"));
         }
         if time.point < last.point || time.lo < last.lo {
-            self.add(None, place, format!("time runs backwards: {time:?} behind {last:?}"));
+            self.add(None, place, format!("time runs backwards: {time:?} after {last:?}"));
         }
         if let TraceEvent::Gap(gap) = event
             && (!bounds(gap.to) || gap.to.point < gap.from.point)

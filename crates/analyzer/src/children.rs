@@ -105,7 +105,7 @@ impl RunningSums {
     }
 }
 
-/// Of those that stand one behind the other makes one.
+/// Of those that stand one after the other makes one.
 pub(crate) fn merge_same<K: PartialEq>(children: &mut Vec<(K, RunningTotal)>) {
     children.dedup_by(|(key, total), (kept, sum)| {
         let is_same = key == kept;

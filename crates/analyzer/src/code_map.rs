@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use model::{Avma, FunctionAt, FunctionId, FunctionKind, SpaceId};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use crate::call_site::{call_before, is_behind_call};
+use crate::call_site::{call_before, is_after_call};
 use crate::children::{Child, ChildKey};
 use crate::place::Place;
 use crate::request::Surroundings;
@@ -59,7 +59,7 @@ pub(crate) struct CodeMap<'a> {
     functions: Cache<FunctionAt>,
     places: Cache<Option<Place>>,
     sites: Cache<Option<Avma>>,
-    behind_calls: Cache<bool>,
+    after_calls: Cache<bool>,
 }
 
 impl<'a> CodeMap<'a> {
@@ -70,7 +70,7 @@ impl<'a> CodeMap<'a> {
             functions: Cache::default(),
             places: Cache::default(),
             sites: Cache::default(),
-            behind_calls: Cache::default(),
+            after_calls: Cache::default(),
         }
     }
 
@@ -139,10 +139,10 @@ impl<'a> CodeMap<'a> {
     }
 
     /// A call may return to `ip`.
-    pub(crate) fn is_behind_call(&mut self, space: SpaceId, ip: Avma) -> bool {
+    pub(crate) fn is_after_call(&mut self, space: SpaceId, ip: Avma) -> bool {
         let code = self.around.code;
-        self.behind_calls.get((space, ip), || {
-            is_behind_call(|len: u64| code.code(space, Avma(ip.0.checked_sub(len)?)).ok())
+        self.after_calls.get((space, ip), || {
+            is_after_call(|len: u64| code.code(space, Avma(ip.0.checked_sub(len)?)).ok())
         })
     }
 
@@ -153,7 +153,7 @@ impl<'a> CodeMap<'a> {
     }
 
     /// The system call in front of `ip` is a restorer's.
-    pub(crate) fn is_behind_restorer(&self, space: SpaceId, ip: Avma) -> bool {
+    pub(crate) fn is_after_restorer(&self, space: SpaceId, ip: Avma) -> bool {
         RESTORERS.iter().any(|restorer| {
             let start = ip.0.checked_sub(restorer.len() as u64);
             let code = start.and_then(|start| self.around.code.code(space, Avma(start)).ok());
@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    /// Whether an address is behind a call was looked up in the code each time.
+    /// Whether an address is after a call was looked up in the code each time.
     #[test]
     fn no_address_is_asked_for_twice() {
         let (asked, schedule) = (Asked::default(), Schedule::default());
@@ -230,7 +230,7 @@ mod tests {
         });
         let mut counts = || {
             let (space, ip) = (SpaceId(3), Avma(0x1005));
-            assert!(map.is_behind_call(space, ip));
+            assert!(map.is_after_call(space, ip));
             assert_eq!(map.call_before(space, ip, Some(Avma(0x1005))), Some(Avma(0x1000)));
             assert_eq!(map.function_at(space, ip), FunctionAt::UNKNOWN);
             assert_eq!(map.place(space, Some(ip)), Some(Place { object: ObjectId(1), svma: Svma(0x1005) }));

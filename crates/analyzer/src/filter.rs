@@ -96,7 +96,7 @@ pub(crate) trait Filter<'a>: Landing<'a> {
             return true;
         }
         let is_own = self.top().is_some_and(|top| top.function == to.function);
-        // Behind a call that waits there is rather that one's return than the way back into the same
+        // After a call that waits there is rather that one's return than the way back into the same
         // function.
         let is_back = is_own && self.hidden_caller(to.ip).is_none();
         if is_back {

@@ -1,7 +1,7 @@
 //! The nodes of one thread's trees, gathered as its frames end.
 //!
 //! Only at its end is known what a frame was (a hidden callee is named by where it returns to, a PLT stub
-//! makes room for what it jumps to), so nodes are kept in the order of their *ends*, each behind its subtree:
+//! makes room for what it jumps to), so nodes are kept in the order of their *ends*, each after its subtree:
 //!
 //! ```text
 //!   stack     main   f        g                 first: where its subtree begins

@@ -11,7 +11,7 @@ use crate::thread::Thread;
 
 impl<'a> Thread<'a> {
     /// Two events that are a call of code outside and nothing else, as nearly all calls out of the filter
-    /// are: control comes back behind it, and all that the call can matter to is the frame on top. So it
+    /// are: control comes back after it, and all that the call can matter to is the frame on top. So it
     /// needs no frame. False if there may be more to them.
     #[inline]
     pub(crate) fn calls_outside(

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   End Async at X     Start at X       an interrupt, a fault, a switch
-//!   End Syscall at S   Start behind S   a system call (or at S: it is restarted)
+//!   End Syscall at S   Start after S   a system call (or at S: it is restarted)
 //!   End at X           Start at entry   a signal handler; below it a mark remembers X
 //!   (handler returns; End Syscall in the restorer is rt_sigreturn)   Start at X: the mark ends
 //! ```
@@ -39,12 +39,12 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
         if entry.goes_on_at(to.ip) {
             return self.notice(session, Notice::KernelStay(&entry));
         }
-        let is_sigreturn = || session.map.is_behind_restorer(entry.space, entry.from.next_ip());
+        let is_sigreturn = || session.map.is_after_restorer(entry.space, entry.from.next_ip());
         let is_restorer =
             |top: &Frame| top.kind == FrameKind::Found && (top.entry.is_known() || is_sigreturn());
         if entry.syscall && self.top().is_some_and(is_restorer) {
             self.close_to(session, 0, Status::Unwound);
-            return self.behind_unknown_handler(session, to);
+            return self.after_unknown_handler(session, to);
         }
         if entry.syscall && entry.space != self.control().space {
             // The process executes another program: nothing of the old one goes on.
@@ -68,7 +68,7 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
             return;
         }
         if !mark.site.is_known() {
-            return self.behind_unknown_handler(session, to);
+            return self.after_unknown_handler(session, to);
         }
         if self.enters_handler(session, to) {
             // The next signal was pending.
@@ -85,7 +85,7 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
     /// A handler that was entered out of sight has returned: whom it interrupted is not known either, and
     /// that may go on at the first instruction of a function. Only what is known as a handler is one: the
     /// next signal was pending.
-    fn behind_unknown_handler(&mut self, session: &mut Session<'a>, to: Target) {
+    fn after_unknown_handler(&mut self, session: &mut Session<'a>, to: Target) {
         if to.at_entry && self.control().is_handler(to.function) {
             self.push_handler(session, FrameKind::InterruptedSyscall, MaybeIp::UNKNOWN, self.clocks(), to);
         } else {
@@ -97,8 +97,8 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
     fn signal(&mut self, session: &mut Session<'a>, entry: KernelEntry, to: Target) {
         if entry.syscall {
             self.notice(session, Notice::KernelStay(&entry));
-            let behind = entry.from.next_ip();
-            self.push_handler(session, FrameKind::InterruptedSyscall, behind.into(), self.clocks(), to);
+            let after = entry.from.next_ip();
+            self.push_handler(session, FrameKind::InterruptedSyscall, after.into(), self.clocks(), to);
         } else {
             self.push_handler(session, FrameKind::Interrupted, entry.from.ip.into(), entry.since, to);
         }

@@ -165,7 +165,7 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
         path
     }
 
-    /// All paths, each behind that of its caller.
+    /// All paths, each after that of its caller.
     #[must_use]
     pub fn paths(&self) -> &[Path<K>] {
         &self.paths

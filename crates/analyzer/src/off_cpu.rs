@@ -6,11 +6,11 @@
 //! ```
 //! Without sideband, a stay in the kernel's scheduler is an interval, if the IP filter has that:
 //! ```text
-//!   events     ... End    Start at __schedule .. End    Start behind a call .. End    Start ...
+//!   events     ... End    Start at __schedule .. End    Start after a call .. End    Start ...
 //!   off CPU                     |----------------------------------------------|
 //! ```
 //! A switch lies in an untraced stretch, so an interval counts when tracing starts again. Event times are
-//! estimates and switch times are exact: an estimate that falls inside an interval belongs before or behind
+//! estimates and switch times are exact: an estimate that falls inside an interval belongs before or after
 //! it, where its bounds leave more room.
 
 use model::schedule::OffCpu;
@@ -58,7 +58,7 @@ impl<'a> OffCpuClock<'a> {
         }
     }
 
-    /// Events that are not certain to lie behind this time change nothing, if tracing does not start behind
+    /// Events that are not certain to lie after this time change nothing, if tracing does not start after
     /// an interval.
     pub(crate) fn stands_still_until(&self, time: Ns) -> bool {
         time < self.next_in || self.next_in == Ns::MAX
@@ -87,9 +87,9 @@ impl<'a> OffCpuClock<'a> {
     pub(crate) fn start(&mut self, time: EventTime) {
         self.count_scheduler();
         while let Some(&OffCpu { from, to: Some(to), .. }) = self.intervals.first() {
-            let has_room_behind = to <= time.hi && from.since(time.lo) <= time.hi.since(to);
-            let is_behind = to <= time.point || from < time.point && has_room_behind;
-            if !is_behind {
+            let has_room_after = to <= time.hi && from.since(time.lo) <= time.hi.since(to);
+            let is_after = to <= time.point || from < time.point && has_room_after;
+            if !is_after {
                 break;
             }
             self.count();
@@ -112,7 +112,7 @@ impl<'a> OffCpuClock<'a> {
             return true;
         }
         let Some(final_one) = self.intervals.last().copied() else { return false };
-        // A dying thread leaves its CPU behind its EXIT: it was not off the CPU while it lived.
+        // A dying thread leaves its CPU after its EXIT: it was not off the CPU while it lived.
         if final_one.to.is_some() || final_one.from < last.lo || final_one.from >= end {
             return false;
         }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_estimate_inside_an_interval_is_behind_it() {
+    fn an_estimate_inside_an_interval_is_after_it() {
         let intervals = [off(10, Some(20)), off(30, Some(45))];
         let mut clock = OffCpuClock::new(&intervals);
         // The start is known to +-5 only: before the switch-in by estimate, but it cannot have been.

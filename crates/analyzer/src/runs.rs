@@ -5,7 +5,7 @@
 //!   ... ret | call a   call b   ret   ret   call c   ret | start ...      one run: a and c, which the frame below called
 //!   ... ret | call a   [call b   ret   call b   ret] gap ...              a does not end: the run is a's
 //! ```
-//! In a run is nothing but calls, returns, jumps to first instructions, and stays in the kernel behind which
+//! In a run is nothing but calls, returns, jumps to first instructions, and stays in the kernel after which
 //! the call that made them goes on. So what it means does not depend on what was before, nor can it end any
 //! frame that is older: it can be analysed on its own.
 
@@ -62,7 +62,7 @@ struct Search<'e> {
     /// What the frame has called last that was there before all that is open.
     run: Range<usize>,
     found: Vec<Range<usize>>,
-    /// Events at which open calls go on behind a stay in the kernel.
+    /// Events at which open calls go on after a stay in the kernel.
     starts: Vec<usize>,
 }
 

@@ -41,7 +41,7 @@ pub(crate) enum FrameKind {
     Found,
     /// The kernel's frame below a signal handler; `site` is the instruction that was interrupted.
     Interrupted,
-    /// As above, in a system call: `site` is behind its instruction, which may also be executed again.
+    /// As above, in a system call: `site` is after its instruction, which may also be executed again.
     InterruptedSyscall,
 }
 
@@ -152,7 +152,7 @@ impl Frame {
     /// It is neither caller nor child; what happens in it happens in its caller.
     #[inline]
     pub(crate) fn is_part_of_caller(&self) -> bool {
-        // Out of the IP filter a stub stands for all that ran behind it.
+        // Out of the IP filter a stub stands for all that it led to.
         self.kind == FrameKind::Inner || self.is_stub() && !self.hidden && self.kind != FrameKind::Found
     }
 

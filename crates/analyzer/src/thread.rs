@@ -26,7 +26,7 @@ use crate::window::ThreadWindow;
 pub(crate) struct Thread<'a> {
     pub(crate) tid: Tid,
     pub(crate) stack: Stack,
-    /// Time and AUX packet of the current event; the time behind it, if it is a gap.
+    /// Time and AUX packet of the current event; the time after it, if it is a gap.
     pub(crate) now: EventTime,
     pub(crate) at: AuxOffset,
     pub(crate) off_cpu: OffCpuClock<'a>,
@@ -75,9 +75,9 @@ impl<'a> Thread<'a> {
     /// The next events, all in one space.
     pub(crate) fn events(&mut self, session: &mut Session<'a>, space: SpaceId, mut events: &[TraceEvent]) {
         let has_ip_filter = session.around.has_ip_filter;
-        while let [event, behind @ ..] = events {
-            events = behind;
-            match behind {
+        while let [event, after @ ..] = events {
+            events = after;
+            match after {
                 [next, rest @ ..] if has_ip_filter && self.calls_outside(session, space, event, next) => {
                     events = rest;
                 }
@@ -88,7 +88,7 @@ impl<'a> Thread<'a> {
 
     #[inline]
     fn event(&mut self, session: &mut Session<'a>, space: SpaceId, event: &TraceEvent) {
-        // Behind its death there is nothing of a thread, even where the estimate is before the next one's
+        // After its death there is nothing of a thread, even where the estimate is before the next one's
         // birth.
         while let Some((&(died, reborn), later)) = self.window.dead.split_first()
             && (event.time().point >= reborn || event.time().lo > died)

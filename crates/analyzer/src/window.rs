@@ -139,7 +139,7 @@ mod tests {
         window.leaves_filter(Ns(200));
         window.gap(&gap(260, 300)); // 60 outside before it
         window.gap(&gap(290, 320));
-        window.is_in_filter(Ns(330)); // 10 behind it
+        window.is_in_filter(Ns(330)); // 10 after it
         window.leaves_filter(Ns(900)); // 100 to the end
         let thread = window.finish(Tid(1));
         assert_eq!((thread.window_ns, thread.observed_ns, thread.lost_ns), (1000, 940, 60));

@@ -1,7 +1,7 @@
 //! What a probe costs here: measured on functions of our own that do nothing.
 //!
 //! It depends on the instruction.  The kernel carries out a `push`, a `nop` or a jump itself; another
-//! instruction it has the program carry out, and traps again behind it.  A `ret` is always such a one.  And
+//! instruction it has the program carry out, and traps again after it.  A `ret` is always such a one.  And
 //! it depends on what ran before: a probe in a loop that does nothing else finds all of the kernel's code in
 //! the caches, one in a server does not.  So calls are made under loads of several kinds ([`Load`]), and a
 //! cost is a range.

@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn jumps_that_leave_and_jumps_to_the_entry() {
-        // nop; je out; jg entry; jmp to the nop behind; nop; jmp out
+        // nop; je out; jg entry; jmp to the nop after; nop; jmp out
         let code = [0x90, 0x0f, 0x84, 0, 1, 0, 0, 0x7f, 0xf7, 0xeb, 1, 0x90, 0xe9, 0, 1, 0, 0];
         assert_eq!(
             points(&code),
@@ -403,7 +403,7 @@ mod tests {
         let middle = CodeError::MiddleOfInstruction { from: Svma(0x1000), to: Svma(0x1003) };
         assert_eq!(points(&[0xeb, 1, 0xb8, 0, 0, 0, 0, 0xc3]), Err(middle));
         assert_eq!(points(&[0xf0, 0xff, 0x07, 0xc3]), Err(CodeError::LockedEntry)); // lock incl (%rdi)
-        // je behind the lock of lock cmpxchg
+        // je after the lock of lock cmpxchg
         assert!(points(&[0x74, 1, 0xf0, 0x0f, 0xb1, 0x0f, 0xc3]).is_ok());
     }
 

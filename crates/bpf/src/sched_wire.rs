@@ -64,7 +64,7 @@ pub(crate) fn event(bytes: &[u8]) -> Option<SchedEvent> {
 
 fn task(bytes: &[u8], at: usize) -> SchedTask {
     let mut name = [0; 16];
-    // What is behind the zero was there before.
+    // What is after the zero was there before.
     let text = bytes.get(at + 8..at + 24).unwrap_or_default().iter().take_while(|byte| **byte != 0);
     name.iter_mut().zip(text).for_each(|(to, from)| *to = *from);
     SchedTask { tid: Tid(word(bytes, at) as i32), name, priority: word(bytes, at + 4) as i32 }

@@ -88,7 +88,7 @@ impl Session {
         Run::new(&self.programs, self.functions.len(), self.follows_scheduler)
     }
 
-    /// Takes calls of all functions for `window`, or until `is_over`; its probes are being removed behind it.
+    /// Takes calls of all functions for `window`, or until `is_over`; its probes are being removed after it.
     ///
     /// # Errors
     /// A probe cannot be placed, or the ring cannot be read.

@@ -61,11 +61,11 @@ impl Functions {
 
     /// The piece that an address is in, if it is a function's.
     pub(crate) fn piece(&self, svma: u64) -> Option<Piece> {
-        let behind = self.starts.partition_point(|start| *start <= svma);
-        let piece = behind.checked_sub(1)?;
+        let after = self.starts.partition_point(|start| *start <= svma);
+        let piece = after.checked_sub(1)?;
         let (start, owner) = (*self.starts.get(piece)?, *self.owners.get(piece)?);
         let function = self.get(owner)?;
-        let end = self.starts.get(behind).copied().unwrap_or(u64::MAX);
+        let end = self.starts.get(after).copied().unwrap_or(u64::MAX);
         Some(Piece { start, end, owner, entry: function.has_entry.then_some(function.entry) })
     }
 

@@ -168,7 +168,7 @@ impl Image {
         Some(Problem { object: Some(id), what, kind: ProblemKind::Unusable })
     }
 
-    /// Objects that can change stacks behind our back: they import `swapcontext` or `makecontext`, or are
+    /// Objects that can change stacks unseen: they import `swapcontext` or `makecontext`, or are
     /// written in Go.
     #[must_use]
     pub fn stack_switchers(&self) -> Vec<ObjectId> {
@@ -385,7 +385,7 @@ impl CodeSource for Image {
         let loaded = self.loaded(mapping.object).filter(|loaded| loaded.without_code.is_none());
         let loaded = loaded.ok_or(NoCode::MissingObject(mapping.object))?;
         let start = usize::try_from(mapping.offset_of(ip).0).map_err(|_| NoCode::Unmapped)?;
-        // A page behind the end of the file is mapped, but has no code.
+        // A page after the end of the file is mapped, but has no code.
         let tail = loaded.contents.get(start..).filter(|t| !t.is_empty()).ok_or(NoCode::Unmapped)?;
         let len = usize::try_from(mapping.end.minus(ip)).unwrap_or(usize::MAX);
         Ok(tail.get(..len).unwrap_or(tail))

@@ -23,7 +23,7 @@ use crate::named_code::NamedCode;
 use crate::object_key::MappedObject;
 use crate::options::ImageOptions;
 
-/// What follows behind this many bytes of a map is left out.
+/// What follows after this many bytes of a map is left out.
 const MAX_BYTES: u64 = 48 << 20;
 /// More functions than this of one map are left out.
 const MAX_FUNCTIONS: usize = 1 << 19;
@@ -104,7 +104,7 @@ impl PerfMap {
         let Self { place, left_out, .. } = self;
         (*left_out > 0).then(|| {
             format!(
-                "{}: {left_out} of its lines are left out; they are not of the form START SIZE NAME, or behind the first \
+                "{}: {left_out} of its lines are left out; they are not of the form START SIZE NAME, or after the first \
                  {MAX_FUNCTIONS} functions or {} MB",
                 place.path().display(),
                 MAX_BYTES >> 20

@@ -8,7 +8,7 @@ use crate::object_key::basename;
 /// A function as a user names it.
 ///
 /// `text` is a symbol, a demangled name with or without parameters, the unique beginning of one, a glob
-/// (`*`, `?`, `[..]`), an address (`0x...`, `object+0x...`), or any of these behind `OBJECT:`.
+/// (`*`, `?`, `[..]`), an address (`0x...`, `object+0x...`), or any of these after `OBJECT:`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     /// The function.

@@ -102,7 +102,7 @@ impl Spaces {
     }
 }
 
-/// The number of the first one behind that of `time`: what ran before the first record of the process had the
+/// The number of the first one after that of `time`: what ran before the first record of the process had the
 /// code that it tells of.
 fn later(epochs: &[(Ns, SpaceId)], time: Ns) -> usize {
     epochs.partition_point(|(from, _)| *from <= time).max(1)

@@ -20,9 +20,9 @@ impl Image {
             Some(self.function_id(mapping.object, piece.owner)).filter(|id| *id != FunctionId::UNKNOWN)?;
         let even = even_around(&loaded.segments, offset);
         let before = (svma - piece.start).min(offset.minus(even.start)).min(ip.minus(mapping.start));
-        let behind = (piece.end - svma).min(even.end.minus(offset)).min(mapping.end.minus(ip));
+        let after = (piece.end - svma).min(even.end.minus(offset)).min(mapping.end.minus(ip));
         let entry = piece.entry.map(|entry| ip.plus(entry.wrapping_sub(svma)));
-        Some(FunctionStretch { addresses: Avma(ip.0 - before)..ip.plus(behind), id, entry })
+        Some(FunctionStretch { addresses: Avma(ip.0 - before)..ip.plus(after), id, entry })
     }
 }
 

@@ -63,7 +63,7 @@ impl WithWord {
         Self { at }
     }
 
-    /// The name at `offset`, or the version behind it, has the word.  A name may be the end of a longer one.
+    /// The name at `offset`, or the version after it, has the word.  A name may be the end of a longer one.
     pub(crate) fn has(&self, offset: u32) -> bool {
         let offset = offset as usize;
         let (Some((first, _)), Some((_, last))) = (self.at.first(), self.at.last()) else { return false };

@@ -274,7 +274,7 @@ mod tests {
             }
         };
         assert_eq!(caller(0x500, 0x7000, 0), Some((0x7008, 0x100, 0xb0b)), "before the push");
-        assert_eq!(caller(0x501, 0x7000, 0), Some((0x7010, 0x101, 0x100)), "behind it");
+        assert_eq!(caller(0x501, 0x7000, 0), Some((0x7010, 0x101, 0x100)), "after it");
         assert_eq!(caller(0x600, 0x7000, 0), Some((0, 0, 0)), "a thread begins");
         assert_eq!(caller(0x700, 0x7000, 0x7010), None, "0x101 is no address of this stack");
         assert_eq!(caller(0x500, 0x7200, 0), None, "what was kept of the stack ends before");

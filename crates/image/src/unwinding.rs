@@ -103,7 +103,7 @@ impl<'i> Unwinding<'i> {
     pub fn walk(&self, space: SpaceId, registers: UnwindRegisters, stack: ReadStack<'_>) -> StackWalk {
         let mut frames = Vec::new();
         let mut registers = registers;
-        // Behind a call stands the next instruction, which may be another function's.
+        // After a call stands the next instruction, which may be another function's.
         let mut back = 0;
         let end = loop {
             let here = Avma(registers.instruction());

@@ -321,7 +321,7 @@ fn a_jitdump_counts_more_than_a_perf_map() {
         image.function_name(image.function_at(space, Avma(BASE + offset)).id)
     };
     assert_eq!(name(100, 0x100), "dumped");
-    assert_eq!(name(100, 0x102), "listed", "behind the code of the dump");
+    assert_eq!(name(100, 0x102), "listed", "after the code of the dump");
     let code = image.code(image.space(PID, Ns(100)), Avma(BASE + 0x100));
     assert_eq!(code, Ok(&[0x90, 0xc3][..]));
 }

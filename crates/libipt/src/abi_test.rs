@@ -86,7 +86,7 @@ fn constants(add: &mut dyn FnMut(&str, u64)) {
 #[test]
 fn layouts_are_those_of_the_header() {
     let expected = expected();
-    // The flags of an event stand behind its type.
+    // The flags of an event stand after its type.
     let mut source = "#include <intel-pt.h>\n#include <stddef.h>\n#include <stdio.h>\n\
         static unsigned bits(struct pt_event e) { return ((unsigned *) &e)[1]; }\nint main(void) {\n"
         .to_owned();

@@ -26,13 +26,13 @@ use loss::Lost;
 /// Branches without a packet; more is an endless loop that a wrong address led into.
 const MAX_DIRECT: u32 = 1 << 12;
 
-/// Losses of the kernel that a run can go on behind; for each, the bytes before are decoded once more.
+/// Losses of the kernel that a run can go on after; for each, the bytes before are decoded once more.
 const MAX_PAUSES: usize = 16;
 
 /// Decodes one segment.
 pub(crate) fn decode_segment(context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput {
     let mut flow = Flow::new(context, segment);
-    let next = psb::behind(context, segment);
+    let next = psb::after(context, segment);
     let mut runs = runs(segment).into_iter().peekable();
     while let Some(mut run) = runs.next() {
         while let Some(next) = runs.peek() {
@@ -53,8 +53,8 @@ pub(crate) fn decode_segment(context: &Context<'_>, segment: &Segment<'_>) -> Se
     SegmentOutput { stretches: flow.stretches, overflows: flow.overflows, ..SegmentOutput::default() }
 }
 
-/// Nothing of the packets is missing behind a run at whose end the kernel lost data: they are whole, and
-/// tracing is off. libipt is asked for that first, because it can go on behind it only in one run.
+/// Nothing of the packets is missing after a run at whose end the kernel lost data: they are whole, and
+/// tracing is off. libipt is asked for that first, because it can go on after it only in one run.
 fn is_pause(context: &Context<'_>, segment: &Segment<'_>, run: &Run<'_>) -> bool {
     if run.cut != Some(GapCause::Truncated) || run.pauses.len() >= MAX_PAUSES {
         return false;
@@ -78,7 +78,7 @@ struct Left {
 enum State {
     /// Tracing is off.
     Off,
-    /// Behind a PSB that says where execution is; the segment before has seen it start, or nobody has.
+    /// After a PSB that says where execution is; the segment before has seen it start, or nobody has.
     Synchronised {
         seen: bool,
     },
@@ -96,7 +96,7 @@ struct Flow<'a> {
     on_cpu: OnCpu,
     space: SpaceId,
     state: State,
-    /// The PSB behind the segment was reached.
+    /// The PSB after the segment was reached.
     at_goal: bool,
     /// How far the run's packets were read.
     read_to: AuxOffset,
@@ -135,7 +135,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Decodes bytes that follow one another; `goal`: where the PSB behind them says that execution is.
+    /// Decodes bytes that follow one another; `goal`: where the PSB after them says that execution is.
     fn run(&mut self, run: &Run<'_>, goal: Option<Avma>) {
         let memory = Memory::new(self.context.code, self.space);
         let Some(mut decoder) = InsnDecoder::new(config(self.context.recording), &run.bytes, memory) else {

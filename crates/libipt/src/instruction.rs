@@ -26,12 +26,12 @@ pub(crate) fn end_kind(insn: &Insn) -> Option<EndKind> {
     }
 }
 
-/// The address behind an instruction.
+/// The address after an instruction.
 pub(crate) fn next_ip(insn: &Insn) -> Avma {
     Avma(insn.ip).plus(insn.size.into())
 }
 
-/// libipt does not say which calls and jumps are indirect: `FF /2` to `/5` are, behind legacy prefixes and
+/// libipt does not say which calls and jumps are indirect: `FF /2` to `/5` are, after legacy prefixes and
 /// REX (SDM volume 2, "CALL", "JMP").
 fn is_indirect(insn: &Insn) -> bool {
     let opcode = insn.raw.iter().take(insn.size.into()).find(|byte| !is_prefix(**byte));

@@ -1,4 +1,4 @@
-//! libipt, Intel's reference decoder, behind the interface of ours: a second opinion on every recording.
+//! libipt, Intel's reference decoder, with the interface of ours: a second opinion on every recording.
 //!
 //! ```text
 //! Segment (decoder) --runs--> bytes without holes --sys: pt_insn_*--> instructions, events of libipt
@@ -69,7 +69,7 @@ impl SegmentDecoder for Libipt {
         flow::decode_segment(context, segment)
     }
 
-    /// From PSB to PSB: the trace unit's stack for compressed returns is empty behind each (SDM, "RET
+    /// From PSB to PSB: the trace unit's stack for compressed returns is empty after each (SDM, "RET
     /// Compression"), and libipt's only where it starts. Nor does it go on after an error before a PSB.
     fn segment_bytes(&self, _: u64) -> u64 {
         1

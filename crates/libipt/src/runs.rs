@@ -9,7 +9,7 @@ use model::{AuxOffset, GapCause};
 pub(crate) struct Run<'a> {
     pub(crate) start: AuxOffset,
     pub(crate) bytes: Cow<'a, [u8]>,
-    /// Why the stream does not go on behind it; `None` at the segment's end.
+    /// Why the stream does not go on after it; `None` at the segment's end.
     pub(crate) cut: Option<GapCause>,
     /// Where the kernel lost data, but nothing of the packets: tracing was off.
     pub(crate) pauses: Vec<AuxOffset>,
@@ -20,7 +20,7 @@ impl Run<'_> {
         self.start.plus(self.bytes.len() as u64)
     }
 
-    /// Goes on with the run behind it, if that follows.
+    /// Goes on with the run after it, if that follows.
     pub(crate) fn join(&mut self, next: &Run<'_>) -> bool {
         let end = self.end();
         if next.start == end {
@@ -65,7 +65,7 @@ pub(crate) fn runs<'a>(segment: &Segment<'a>) -> Vec<Run<'a>> {
     runs
 }
 
-/// The bytes behind the segment's end: the next segment's PSB+, and perhaps more.
+/// The bytes after the segment's end: the next segment's PSB+, and perhaps more.
 pub(crate) fn tail(segment: &Segment<'_>) -> Vec<u8> {
     clipped(segment, segment.end, AuxOffset(u64::MAX)).flat_map(|(_, bytes)| bytes).copied().collect()
 }

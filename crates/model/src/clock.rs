@@ -95,7 +95,7 @@ impl TscClock {
         })
     }
 
-    /// The same conversion for TSC values from `origin` to `span` ticks behind it; `None` if that does not
+    /// The same conversion for TSC values from `origin` to `span` ticks after it; `None` if that does not
     /// fit 64 bits.
     #[must_use]
     pub fn behind(self, origin: Tsc, span: u64) -> Option<ClockBehind> {
@@ -142,7 +142,7 @@ pub struct ClockBehind {
 }
 
 impl ClockBehind {
-    /// [`TscClock::to_ns`] of the TSC that is so many ticks behind the origin, not more than its span.
+    /// [`TscClock::to_ns`] of the TSC that is so many ticks after the origin, not more than its span.
     #[must_use]
     #[inline]
     pub fn to_ns(&self, ticks: u64) -> Ns {
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn behind_an_origin_times_are_the_same() {
+    fn after_an_origin_times_are_the_same() {
         let clocks = [
             TscClock { shift: 31, mult: 715_827_883, zero: 18_446_744_041_015_200_657 },
             TscClock { shift: 10, mult: 341, zero: 17 },
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_an_origin_times_have_no_ends() {
+    fn after_an_origin_times_have_no_ends() {
         let negative = TscClock { shift: 31, mult: 715_827_883, zero: 1 << 63 };
         assert!(negative.behind(Tsc(5), 1).is_none());
         let large = TscClock { shift: 0, mult: u32::MAX, zero: 17 };

@@ -22,7 +22,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// The address behind the instruction: where a call returns to.
+    /// The address after the instruction: where a call returns to.
     #[inline]
     #[must_use]
     pub const fn next_ip(&self) -> Avma {

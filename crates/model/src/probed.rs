@@ -185,7 +185,7 @@ pub trait ProbeSink {
     /// A slice of the window begins (see [`ProbedSlice`]): before the records of calls that begin in it.
     /// Told again while it has not ended, it begins later than was told.
     fn slice_begins(&mut self, start: Ns, children: bool);
-    /// It has ended: before the records of calls that begin behind it.
+    /// It has ended: before the records of calls that begin after it.
     fn slice_ends(&mut self, end: Ns);
     /// A call has ended, or was open when the probes were removed.
     fn call(&mut self, call: &ProbedCall);

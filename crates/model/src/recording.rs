@@ -44,20 +44,20 @@ pub struct AuxRecord {
 impl AuxRecord {
     /// The buffer was full: data after this record was lost until tracing was enabled again.
     pub const TRUNCATED: u64 = 1;
-    /// Snapshot mode: older data was overwritten, and tracing stopped behind this.
+    /// Snapshot mode: older data was overwritten, and tracing stopped after this.
     pub const OVERWRITE: u64 = 2;
     /// There are gaps inside.
     pub const PARTIAL: u64 = 4;
     /// Collided with another user of the trace unit.
     pub const COLLISION: u64 = 8;
 
-    /// Just behind the last byte.
+    /// Just after the last byte.
     #[must_use]
     pub fn end(&self) -> AuxOffset {
         self.offset.plus(self.size)
     }
 
-    /// Data was lost behind (or inside) this record.
+    /// Data was lost after (or inside) this record.
     #[must_use]
     pub fn lost_data(&self) -> bool {
         self.flags & (Self::TRUNCATED | Self::OVERWRITE | Self::PARTIAL | Self::COLLISION) != 0

@@ -35,7 +35,7 @@ pub struct ThreadLife {
     /// EXIT.
     pub died: Option<Ns>,
     /// The number was given to another thread: times from a death until the next birth. What is before `died`
-    /// and behind `born` but in none of these is the life of one or the other.
+    /// and after `born` but in none of these is the life of one or the other.
     pub dead: Vec<(Ns, Ns)>,
     /// Off-CPU intervals by time; empty if there are no switch records.
     pub off_cpu: Vec<OffCpu>,

@@ -121,7 +121,7 @@ pub enum Sideband {
         /// Thread.
         tid: Tid,
     },
-    /// The events of this thread were opened while it ran: ID_INDEX names them behind the recording's first
+    /// The events of this thread were opened while it ran: ID_INDEX names them after the recording's first
     /// time.
     AttachedLate {
         /// Thread.

@@ -155,7 +155,7 @@ fn decode_tip<const IP_BYTES: u8, const STORED: usize>(
     Some((Common::Tip(ip), 1 + STORED))
 }
 
-/// The address of such a packet, and the bytes behind it.
+/// The address of such a packet, and the bytes after it.
 #[inline(always)]
 pub(crate) fn decode_address<'a, const IP_BYTES: u8, const STORED: usize>(
     bytes: &'a [u8],

@@ -24,7 +24,7 @@ const TIP_PGD: u8 = 0x01;
 const MODE_LEN: usize = 2;
 
 /// The packet at the start of `bytes`, of which there are as many as any packet has, if it is one of those,
-/// and the bytes behind it.
+/// and the bytes after it.
 #[inline(always)]
 #[must_use]
 pub fn decode_filtered<'a>(bytes: &'a [u8], last_ip: &mut LastIp) -> Option<(Filtered, &'a [u8])> {
@@ -77,8 +77,8 @@ fn decode_tip<const OPCODE: u8>(bytes: &[u8], last_ip: &mut LastIp) -> Option<(u
         3 => decode_address::<3, 6>(bytes, last_ip),
         _ => return None,
     };
-    let (ip, behind) = stored?;
-    Some((ip, bytes.len() - behind.len()))
+    let (ip, after) = stored?;
+    Some((ip, bytes.len() - after.len()))
 }
 
 #[inline(always)]
@@ -121,8 +121,7 @@ mod tests {
         for (first, bytes, last_ip) in any_two_bytes() {
             let decoded = |bytes: &[u8]| {
                 let mut ip = last_ip;
-                decode_filtered(bytes, &mut ip)
-                    .map(|(packet, behind)| (packet, bytes.len() - behind.len(), ip))
+                decode_filtered(bytes, &mut ip).map(|(packet, after)| (packet, bytes.len() - after.len(), ip))
             };
             let mut bytes = [bytes; 2].concat();
             bytes[2] = 0x51;

@@ -3,10 +3,10 @@
 /// A PSB: `02 82` eight times.
 pub const PSB: [u8; 16] = [2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82];
 
-/// The offset of the first PSB in `bytes` at or behind `from`.
+/// The offset of the first PSB in `bytes` at or after `from`.
 ///
 /// No packet's payload can hold a PSB (SDM "PSB Packet"), but packets before one may end in `02 82`: a CYC of
-/// 63 cycles and a TNT `NNNNNT`, for one. Nothing behind a PSB starts with these bytes, so the last sixteen
+/// 63 cycles and a TNT `NNNNNT`, for one. Nothing after a PSB starts with these bytes, so the last sixteen
 /// of a run are it.
 #[must_use]
 pub fn find_psb(bytes: &[u8], from: usize) -> Option<usize> {

@@ -95,21 +95,21 @@ struct Drained {
 
 /// After which passes to enable what the kernel has disabled because the buffer was full.
 ///
-/// It disables an event a little later than it says that the buffer was full: so once more behind the next
+/// It disables an event a little later than it says that the buffer was full: so once more after the next
 /// pass. And if the event had left its CPU by then, it does so at that event's next wake-up, whenever that
 /// is, with an AUX record like any other (`pending_disable`, perf_pending_disable in kernel/events/core.c):
-/// so behind each pass that has read trace, from the first time on that the buffer was full. To enable what
+/// so after each pass that has read trace, from the first time on that the buffer was full. To enable what
 /// is enabled does no harm.
 #[derive(Debug, Default)]
 struct Enables {
     /// The buffer has been full.
     has_been_full: bool,
-    /// They were due behind the last pass.
+    /// They were due after the last pass.
     last: bool,
 }
 
 impl Enables {
-    /// Behind a pass that has found the buffer full, and has read some trace.
+    /// After a pass that has found the buffer full, and has read some trace.
     fn are_due(&mut self, full: bool, read: bool) -> bool {
         self.has_been_full |= full;
         let now = full || self.has_been_full && read;
@@ -325,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_that_was_full_once_is_enabled_behind_all_that_is_read() {
+    fn a_buffer_that_was_full_once_is_enabled_after_all_that_is_read() {
         let mut enables = Enables::default();
         let passes =
             [(false, true), (true, true), (false, false), (false, false), (false, true), (false, false)];

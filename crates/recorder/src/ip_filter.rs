@@ -3,7 +3,7 @@
 //! The kernel takes `filter 0xSTART/0xSIZE@FILE`, opens FILE, and compares its inode with that of whatever
 //! the target maps.  What a path says is not enough for that: the target may live in another file system (a
 //! container), its file may have been replaced, and on overlayfs the inode that is mapped is that of the
-//! layer below.  So a file is named by a path behind which there is certainly the inode that is mapped, or
+//! layer below.  So a file is named by a path at which there is certainly the inode that is mapped, or
 //! not at all.  In which of its mappings the kernel looks for a range: [`crate::filter_mapping`].
 
 use std::fs;
@@ -93,7 +93,7 @@ fn writable(path: &Path) -> bool {
     !bytes.is_empty() && !bytes.iter().any(|byte| byte.is_ascii_whitespace() || *byte == b',')
 }
 
-/// Behind the path there is the inode that is mapped.
+/// At the path there is the inode that is mapped.
 fn is_mapped(path: &Path, line: &MapsLine) -> bool {
     match file_system(path) {
         // Whatever it shows, what is mapped is a file of a layer.

@@ -58,8 +58,8 @@ impl Losses {
     pub(crate) fn notice(&mut self, records: &[u8]) -> Noticed {
         let mut noticed = Noticed::default();
         let mut rest = records;
-        while let Some((kind, body, behind)) = next(rest) {
-            rest = behind;
+        while let Some((kind, body, after)) = next(rest) {
+            rest = after;
             match kind {
                 AUX => {
                     let flags = word(body, 2);
@@ -86,11 +86,11 @@ impl Losses {
 fn next(records: &[u8]) -> Option<(u32, &[u8], &[u8])> {
     let kind = u32::from_le_bytes(records.get(..4)?.try_into().ok()?);
     let size = usize::from(u16::from_le_bytes(records.get(6..HEADER_BYTES)?.try_into().ok()?));
-    let (record, behind) = records.split_at_checked(size.max(HEADER_BYTES))?;
-    Some((kind, record.get(HEADER_BYTES..)?, behind))
+    let (record, after) = records.split_at_checked(size.max(HEADER_BYTES))?;
+    Some((kind, record.get(HEADER_BYTES..)?, after))
 }
 
-/// The `index`-th word; 0 behind the end.
+/// The `index`-th word; 0 after the end.
 fn word(body: &[u8], index: usize) -> u64 {
     let bytes = body.get(8 * index..8 * index + 8).and_then(|bytes| bytes.try_into().ok());
     bytes.map_or(0, u64::from_le_bytes)

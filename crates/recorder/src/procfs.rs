@@ -19,7 +19,7 @@ pub struct Proc {
 pub struct MapsLine {
     /// First address.
     pub start: u64,
-    /// Just behind the last one.
+    /// Just after the last one.
     pub end: u64,
     /// PROT_* bits.
     pub protection: u32,
@@ -275,8 +275,8 @@ fn numbers(directory: &Path) -> io::Result<Vec<i32>> {
 pub(crate) fn parse_maps_line(line: &str) -> Option<MapsLine> {
     let mut rest = line;
     let mut word = || {
-        let (word, behind) = rest.split_once(' ').unwrap_or((rest, ""));
-        rest = behind;
+        let (word, after) = rest.split_once(' ').unwrap_or((rest, ""));
+        rest = after;
         word
     };
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();

@@ -186,7 +186,7 @@ mod tests {
         let (last, now) = (pair(1_000_000, 5_000), pair(1_002_000, 6_000));
         let at = |monotonic_ns| between(last, now, monotonic_ns).0;
         assert_eq!([at(5_000), at(5_500), at(6_000)], [1_000_000, 1_001_000, 1_002_000]);
-        // A little before and behind, the same.
+        // A little before and after, the same.
         assert_eq!([at(4_999), at(6_001)], [999_998, 1_002_002]);
         assert_eq!(between(last, last, 5_007), Ns(1_000_007));
         assert_eq!(between(pair(3, 5_000), now, 0), Ns(0));

@@ -132,7 +132,7 @@ impl Session {
     /// Opens the events of everything that is asked for.
     ///
     /// # Errors
-    /// It cannot be; nothing is left behind.
+    /// It cannot be; nothing is left over.
     pub fn open(request: Request, pmu: Pmu) -> Result<Self, RecordError> {
         let began = Instant::now();
         let proc = Proc::host();

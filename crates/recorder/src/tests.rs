@@ -201,7 +201,7 @@ fn newborn_threads_get_a_buffer_of_their_own() {
 /// A thread that ended before it had events may have created one that has none, either: it was listed no
 /// more.
 #[test]
-fn behind_a_thread_that_has_gone_they_are_listed_again() {
+fn after_a_thread_that_has_gone_they_are_listed_again() {
     let dead = std::thread::spawn(own_tid).join().unwrap();
     let (first, last) = (own_tid(), Tid(std::process::id() as i32));
     let mut lists = [vec![first], vec![first, dead], vec![first, last]].into_iter();

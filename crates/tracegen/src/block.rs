@@ -8,7 +8,7 @@ use model::Avma;
 /// What the last instruction of a block does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Terminator {
-    /// Nothing: control goes on behind it.
+    /// Nothing: control goes on after it.
     FallThrough,
     /// Conditional jump (also `loop`, `jrcxz`).
     Conditional,
@@ -37,7 +37,7 @@ pub struct Block {
     pub start: Avma,
     /// Last instruction.
     pub last: Avma,
-    /// Behind the last instruction.
+    /// After the last instruction.
     pub end: Avma,
     /// Where a direct branch goes.
     pub target: Avma,
@@ -61,7 +61,7 @@ impl Block {
         self.target == self.end
     }
 
-    /// Whether a signal handler that began behind this block, and let it go on at `resume`, came because the
+    /// Whether a signal handler that began after this block, and let it go on at `resume`, came because the
     /// instruction there faulted; otherwise the block was executed to its end.
     ///
     /// The emulator logs a block when it begins, and delivers what comes from outside only between two.

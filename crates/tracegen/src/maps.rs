@@ -36,7 +36,7 @@ pub struct Mapping {
     pub path: String,
     /// Thread and word of its log, if it came while the program ran.
     pub(crate) mapped_at: Option<(Tid, usize)>,
-    /// Blocks with a number from here on were translated behind it.
+    /// Blocks with a number from here on were translated after it.
     first_block: u32,
     /// What to add to QEMU's addresses.
     pub(crate) moved_by: u64,

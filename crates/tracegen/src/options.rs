@@ -74,7 +74,7 @@ pub struct Options {
     /// No TSC and no TMA packets, though the recording's attribute says that there are.
     #[arg(long)]
     pub no_tsc_packets: bool,
-    /// No TMA packets behind TSC: nothing relates MTC to the TSC.
+    /// No TMA packets after TSC: nothing relates MTC to the TSC.
     #[arg(long)]
     pub no_tma: bool,
     /// TSC packets (with their TMA) state a time that is MIN to MAX core cycles before their place in the
@@ -89,7 +89,7 @@ pub struct Options {
     #[arg(long, value_name = "US", default_value_t = 0.0)]
     pub late_cbr_us: f64,
     /// Mean time of deep sleep in one of four stays in the kernel: no CYC and no MTC while it lasts, TSC
-    /// behind it; 0: none.
+    /// after it; 0: none.
     #[arg(long, value_name = "US", default_value_t = 0.0)]
     pub sleep_us: f64,
     /// IP filter on a function, repeatable: SYMBOL of the program, or FILE:SYMBOL.

@@ -61,7 +61,7 @@ pub struct PacketCounts {
     pub tnt: u64,
     /// TIP.
     pub tip: u64,
-    /// ... of which stand behind bits of later branches.
+    /// ... of which stand after bits of later branches.
     pub deferred_tip: u64,
     /// FUP.
     pub fup: u64,
@@ -461,7 +461,7 @@ impl TraceUnit {
     }
 
     /// Lets a TIP wait (SDM, "Deferred TIPs"): the TNT before it collects bits until it is full or another
-    /// packet about the flow comes; then it is sent, the TIPs behind it. False: it does not wait.
+    /// packet about the flow comes; then it is sent, the TIPs after it. False: it does not wait.
     fn defer(&mut self, to: Avma) -> bool {
         let waits = !self.tnt.is_empty() && self.dice.happens(self.config.defer_tip);
         if waits {

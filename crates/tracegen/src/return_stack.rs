@@ -1,6 +1,6 @@
 //! The stack that return compression compares with.
 //!
-//! A return is compressed to one TNT bit when it goes behind the call that was traced last and has not
+//! A return is compressed to one TNT bit when it goes after the call that was traced last and has not
 //! returned (SDM "Indirect Transfer Compression for Returns (RET)"). 64 deep, the oldest falls off; PSB and
 //! OVF clear it; the end of tracing does not.
 

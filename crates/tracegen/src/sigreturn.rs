@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_handler_that_never_returns_it_is_the_one_that_leads_where_the_code_must_go() {
+    fn after_a_handler_that_never_returns_it_is_the_one_that_leads_where_the_code_must_go() {
         let steps = [Y, Handler, Y, Handler, RESTORER, RETURNS, Y, RESTORER, RETURNS, X];
         let found = |next| goes_on_at(steps.iter().copied(), next);
         assert_eq!((found(None), found(Some(Avma(0x100)))), (None, Some(Avma(0x100))));

@@ -230,7 +230,7 @@ impl Slice<'_, '_> {
     }
 
     /// A signal handler comes next: perhaps an instruction of the block before has faulted, and what is
-    /// behind it has not run.
+    /// after it has not run.
     fn may_fault(&self) -> bool {
         match self.thread.log.entry(self.thread.at) {
             Some((Entry::Block(id), _)) => self.world.program.blocks[id as usize].signal_handler,
@@ -326,7 +326,7 @@ impl Slice<'_, '_> {
         self.leave_kernel(block.start, block.signal_handler);
     }
 
-    /// Where the thread goes on after the signal handler that begins now, behind this block.
+    /// Where the thread goes on after the signal handler that begins now, after this block.
     fn after_signal(&self, previous: &Block) -> Option<Avma> {
         let is_direct = matches!(previous.terminator, Terminator::Call | Terminator::Jump);
         let next = is_direct.then_some(previous.target);

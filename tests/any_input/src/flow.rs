@@ -19,7 +19,7 @@ impl Recorded {
     const NO_CYC: u8 = 4;
     const NO_MTC: u8 = 8;
     const PER_CPU: u8 = 0x10;
-    /// The input's second byte, times 16: behind so many bytes the kernel lost data.
+    /// The input's second byte, times 16: after so many bytes the kernel lost data.
     const TRUNCATED: u8 = 0x20;
     /// Not in small segments, but in one.
     const WHOLE: u8 = 0x40;

@@ -120,7 +120,7 @@ fn a_truncated_file_gives_what_is_whole_and_says_where_it_ends() {
     assert!(without_loss < cuts / 20, "{without_loss} of {cuts} cuts lost nothing");
 }
 
-/// The ranges of a recording: what stands before and behind the records, the records, the trace.
+/// The ranges of a recording: what stands before and after the records, the records, the trace.
 #[derive(Default)]
 struct Parts {
     header: Vec<Range<usize>>,

@@ -75,7 +75,7 @@ fn check(name: &str, symbol: &str, count: usize, most_attempts: u64) {
         assert_eq!(Some(&call.tree), kept.trees.get(&row.id), "{name}: {row:?}");
         attempts += call.attempts - 1;
         bytes += call.bytes;
-        // The PSB before the call, the PSB before that, and the PSB behind the call.
+        // The PSB before the call, the PSB before that, and the PSB after the call.
         if let Some(own) = bytes_of(row, &all).filter(|_| has_thread_buffers && call.attempts == 1) {
             assert!(call.bytes <= own + 3 * PSB_BYTES, "{name}: {} bytes: {row:?}", call.bytes);
         }

@@ -103,7 +103,7 @@ fn copies_of_the_kernel_give_the_same_report() {
     assert!(reports[0] != reports[1], "without its code the kernel is skipped");
 }
 
-/// What is left is true: behind missing code the trace is lost up to the next PSB, and nothing is made up.
+/// What is left is true: after missing code the trace is lost up to the next PSB, and nothing is made up.
 #[test]
 fn a_missing_library_cuts_only_what_touches_it() {
     let Some(fixture) = fixture("demo") else { return };

@@ -8,7 +8,7 @@ use truth_tests::{fixtures_of, skip};
 /// Offset, size, name of the type, time (0: none).
 type Record = (u64, usize, String, u64);
 
-/// perf counts from behind the header of what it reads from a pipe.
+/// perf counts from after the header of what it reads from a pipe.
 const PIPE_HEADER_BYTES: u64 = 16;
 
 fn ours(path: &Path) -> Vec<Record> {

@@ -24,7 +24,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 
-/// The records between these places, each with the trace behind it.
+/// The records between these places, each with the trace after it.
 fn records(whole: &[u8], mut at: usize, end: usize) -> Vec<(&[u8], &[u8])> {
     let mut records = vec![];
     while at < end {
@@ -184,7 +184,7 @@ fn compare(name: &str, whole: &Threads, seen: &Threads) -> usize {
         let whole = transfers(whole.0.get(tid).map_or(&[], Vec::as_slice));
         let mut rest = whole.iter();
         for (transfer, time) in transfers(events) {
-            // A start behind a gap is where decoding went on, which may be anywhere.
+            // A start after a gap is where decoding went on, which may be anywhere.
             let is_start = matches!(transfer, Transfer::Start { .. });
             let same = |(other, at): &&(Transfer, EventTime)| {
                 *other == transfer && at.lo <= time.hi && time.lo <= at.hi

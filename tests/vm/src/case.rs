@@ -41,7 +41,7 @@ pub enum Start {
     ByRecorder,
     /// Before, and it waits with its work until it is traced.
     Waits,
-    /// Before and behind: it is told to end.
+    /// Before and after: it is told to end.
     Runs,
 }
 

@@ -165,7 +165,7 @@ fn same_events(opened: &Opened<'_>, truth: &File, is_of_target: &dyn Fn(Tid) -> 
     Ok((events, sink.gaps))
 }
 
-/// perf's own decoder finds the same branches. Not behind damage: it goes on in front of the next PSB, on
+/// perf's own decoder finds the same branches. Not after damage: it goes on in front of the next PSB, on
 /// luck.
 fn perf_agrees(data: &Path, truth: &File, has_samples: bool) -> Result<()> {
     let mut perf = Command::new("perf");

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 /// PERF_RECORD_AUXTRACE_INFO.
 const AUXTRACE_INFO: u32 = 70;
 
-/// `INTEL_PT_TSC_CTC_N` and `_D` of perf's `intel-pt.h`: the fields behind the record's header and type.
+/// `INTEL_PT_TSC_CTC_N` and `_D` of perf's `intel-pt.h`: the fields after the record's header and type.
 const RATIO_OFFSET: u64 = 16 + 12 * 8;
 
 /// In the file's header: where its records are, offset and size.

@@ -127,8 +127,8 @@ fn logged(truth: &File, schedule: &Schedule, kind: Kind) -> Logged {
         let end = life.and_then(|life| life.died).unwrap_or_else(|| truth.ns(thread.last));
         for (at, loss) in events.iter().enumerate().filter(|(_, event)| event.kind == kind) {
             let before = events.get(..at).unwrap_or_default().iter().rfind(|event| !event.is_lost());
-            let behind = events.get(at + 1..).unwrap_or_default().iter().find(|event| !event.is_lost());
-            let to = behind.map_or(end, |event| truth.ns(event.tsc));
+            let after = events.get(at + 1..).unwrap_or_default().iter().find(|event| !event.is_lost());
+            let to = after.map_or(end, |event| truth.ns(event.tsc));
             sum.count += 1;
             sum.least_ns += on_cpu_ns(life, truth.ns(loss.tsc), to);
             sum.most_ns += on_cpu_ns(life, truth.ns(before.unwrap_or(loss).tsc), to);

@@ -1,7 +1,7 @@
 //! When the recorded threads were off their CPU, held against what the scheduler itself has traced (ftrace's
 //! `sched_switch`, in perf's clock): the report's off-CPU time is that of the recording's switch records.
 //!
-//! perf writes its record of a switch behind the scheduler's event, and before the thread's next one. So each
+//! perf writes its record of a switch after the scheduler's event, and before the thread's next one. So each
 //! record has its event, one after the other, however long the emulator sleeps in between.
 
 use std::collections::BTreeMap;
@@ -92,8 +92,8 @@ pub(crate) fn same_as_traced(opened: &Opened<'_>, truth: &File, Trace(traced): &
 
 /// The number of the event that the record tells of: the thread's last one before it.
 fn event_of(traced: &[Switch], record: Switch) -> Option<usize> {
-    let behind = traced.partition_point(|event| event.at.0 <= record.at.0 + ROUNDING_NS);
-    let number = behind.checked_sub(1)?;
+    let after = traced.partition_point(|event| event.at.0 <= record.at.0 + ROUNDING_NS);
+    let number = after.checked_sub(1)?;
     let is_it = |event: &&Switch| event.out == record.out && (record.out || event.cpu == record.cpu);
     traced.get(number).filter(is_it).map(|_| number)
 }

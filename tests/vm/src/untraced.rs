@@ -44,7 +44,7 @@ impl OneCpu<'_> {
         for tid in self.truth.threads().iter().map(|thread| thread.tid) {
             let stays = self.switches.stays_off(tid, self.cpu);
             let gaps: Vec<&Gap> = gaps.0.iter().filter(|(of, _)| *of == tid).map(|(_, gap)| gap).collect();
-            // The scheduler's trace begins before the recording, and ends behind it.
+            // The scheduler's trace begins before the recording, and ends after it.
             let end = gaps.last().map_or(Ns::MAX, |gap| gap.to.point);
             let is_of = |gap: &Gap, stay: &Stay| is_of(gap, Stay { to: stay.to.min(end), ..*stay });
             let during = stays.iter().filter(|stay| gaps.iter().any(|gap| is_of(gap, stay))).count();
@@ -114,7 +114,7 @@ impl EventSink for Gaps {
     }
 }
 
-/// Records are written behind the scheduler's events: the gap begins in the stay, and ends behind it. The
+/// Records are written after the scheduler's events: the gap begins in the stay, and ends after it. The
 /// last one ends with the thread, or the recording, and the stay a little later.
 fn is_of(gap: &Gap, stay: Stay) -> bool {
     let begins = stay.from.0.saturating_sub(ROUNDING_NS)..=stay.to.0.saturating_add(ROUNDING_NS);

@@ -46,7 +46,7 @@ struct OwnTime {
 }
 
 /// What a call is longer on the CPU because it was preempted: the switches, and what is not in the caches
-/// behind them.
+/// after them.
 const SWITCHES_NS: i64 = 100_000;
 
 impl OwnTime {

@@ -35,7 +35,7 @@ fn a_signal_handler_inside_a_call_does_not_end_its_branches() {
 /// A handler that the kernel enters instead of returning from a system call: the trace does not tell the two
 /// apart.
 #[test]
-fn a_signal_handler_behind_a_system_call_does_not_end_the_branches() {
+fn a_signal_handler_after_a_system_call_does_not_end_the_branches() {
     let script = "
         0 start main+4
         100 call main+10 f

@@ -13,7 +13,7 @@ fn split(blocked_ns: u64, runnable_ns: u64) -> OffCpuSplit {
     OffCpuSplit { blocked_ns, runnable_ns, preempted_ns: 0 }
 }
 
-/// What was before the call, and behind it, is not its own.
+/// What was before the call, and after it, is not its own.
 #[test]
 fn the_calls_own_time_by_what_it_waited_for_and_who_woke_it() {
     let causes = causes(

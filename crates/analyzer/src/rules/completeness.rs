@@ -227,7 +227,7 @@ fn a_thread_number_that_is_used_again_is_another_thread() {
 }
 
 #[test]
-fn what_is_surely_behind_a_death_is_of_the_next_thread_with_the_number() {
+fn what_is_surely_after_a_death_is_of_the_next_thread_with_the_number() {
     // The estimate is before the FORK, within its bounds; the one that died can have no part in it.
     let script = "
         born 0

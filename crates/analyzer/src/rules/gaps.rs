@@ -21,7 +21,7 @@ fn ledger(table: &[CauseLoss]) -> Vec<String> {
 
 #[test]
 fn a_gap_over_the_entry_hides_it() {
-    // In one the call is seen running behind the gap; in the other nothing of it is left.
+    // In one the call is seen running after the gap; in the other nothing of it is left.
     let script = "
         0 start main+4
         90 gap 110

@@ -87,7 +87,7 @@ fn in_recursion_a_return_does_not_tell_which_of_two_calls_was_landed_in() {
 }
 
 #[test]
-fn nor_does_it_behind_a_loss_in_recursion() {
+fn nor_does_it_after_a_loss_in_recursion() {
     let script = "
         born 0
         0 start main+4

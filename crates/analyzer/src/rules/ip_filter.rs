@@ -150,7 +150,7 @@ fn a_call_that_returns_from_its_own_part_outside_ends_if_its_caller_is_in_sight(
 }
 
 #[test]
-fn control_behind_a_call_that_waits_there_is_not_back_from_an_own_part() {
+fn control_after_a_call_that_waits_there_is_not_back_from_an_own_part() {
     let script = "
         filter
         code call k+10 f
@@ -273,7 +273,7 @@ fn a_call_unwound_out_of_sight_for_good_is_open() {
 }
 
 #[test]
-fn behind_a_loss_an_entry_may_be_a_resume() {
+fn after_a_loss_an_entry_may_be_a_resume() {
     // The kernel may have been lost, which had interrupted f there.
     let script = "
         filter
@@ -301,7 +301,7 @@ fn a_resume_at_the_entry_after_an_interrupt_is_no_entry() {
 }
 
 #[test]
-fn a_target_behind_a_hidden_stub_is_called_by_the_call_site() {
+fn a_target_of_a_hidden_stub_is_called_by_the_call_site() {
     let script = "
         filter
         code call k+10 f
@@ -314,7 +314,7 @@ fn a_target_behind_a_hidden_stub_is_called_by_the_call_site() {
 }
 
 #[test]
-fn what_runs_behind_a_hidden_stub_is_a_child() {
+fn what_a_hidden_stub_leads_to_is_a_child() {
     let script = "
         filter
         code call k+10 f
@@ -326,7 +326,7 @@ fn what_runs_behind_a_hidden_stub_is_a_child() {
 }
 
 #[test]
-fn what_is_called_by_code_behind_a_hidden_stub_is_not_called_by_the_call_site() {
+fn what_is_called_by_code_that_a_hidden_stub_leads_to_is_not_called_by_the_call_site() {
     // qsort, for one, through the PLT, and its callback.
     let script = "
         filter
@@ -361,7 +361,7 @@ fn what_a_hidden_handler_calls_is_not_called_by_the_kernel() {
 }
 
 #[test]
-fn a_call_interrupted_at_its_entry_goes_on_behind_what_a_hidden_handler_called() {
+fn a_call_interrupted_at_its_entry_goes_on_after_what_a_hidden_handler_called() {
     let script = "
         filter
         code call k+10 f

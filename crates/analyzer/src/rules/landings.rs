@@ -310,7 +310,7 @@ fn a_landing_that_waits_for_too_many_others_is_a_guess() {
         let script = open.to_owned() + &(0..count).map(landing).collect::<String>();
         analyse(&script, Request::default()).limits.undecided_landings
     };
-    // The first ones wait for too many, the last ones for what comes behind the recording's end.
+    // The first ones wait for too many, the last ones for what comes after the recording's end.
     assert_eq!((landings(1), landings(5), landings(8)), (1, 5, 8));
 }
 

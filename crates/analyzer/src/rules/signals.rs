@@ -28,7 +28,7 @@ fn system_calls_are_a_row_per_site_and_interrupts_one_row_in_all() {
 }
 
 #[test]
-fn off_the_cpu_in_a_system_call_is_so_though_nothing_behind_is_certain_to_be_later() {
+fn off_the_cpu_in_a_system_call_is_so_though_nothing_after_is_certain_to_be_later() {
     let script = "
         off 112 118
         0 start main+4
@@ -352,7 +352,7 @@ fn a_handler_that_was_entered_out_of_sight_returns_to_no_new_handler() {
 }
 
 #[test]
-fn behind_a_handler_that_was_entered_out_of_sight_a_known_handler_is_entered() {
+fn after_a_handler_that_was_entered_out_of_sight_a_known_handler_is_entered() {
     let script = "
         0 start main+4
         2 async main+10
@@ -372,7 +372,7 @@ fn behind_a_handler_that_was_entered_out_of_sight_a_known_handler_is_entered() {
 }
 
 #[test]
-fn what_handlers_behind_one_that_was_entered_out_of_sight_return_to_is_no_handler() {
+fn what_handlers_after_one_that_was_entered_out_of_sight_return_to_is_no_handler() {
     // f is known as a handler, and entered when the first has returned; g is where the first had come.
     let script = "
         0 start main+4

@@ -51,7 +51,7 @@ impl Merged {
         nodes
     }
 
-    /// Appends the trees, each node behind its subtree.
+    /// Appends the trees, each node after its subtree.
     pub(crate) fn by_end(self, into: &mut Vec<Node>) {
         self.lay_out(into, |room, size| {
             let at = *room;

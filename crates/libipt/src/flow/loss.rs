@@ -17,7 +17,7 @@ pub(super) struct Lost {
     skips: bool,
     /// up to this PSB.
     pub(super) psb: Option<AuxOffset>,
-    /// libipt goes on behind that PSB.
+    /// libipt goes on after that PSB.
     pub(super) synchronised: bool,
     /// Who ran before, if another thread runs now.
     pub(super) before: Option<Running>,

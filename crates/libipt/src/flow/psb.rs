@@ -1,4 +1,4 @@
-//! PSBs: where libipt starts, and what the one behind a segment says.
+//! PSBs: where libipt starts, and what the one after a segment says.
 
 use decoder::{Context, Segment};
 use model::{Avma, GapCause, Ns, SpaceId};
@@ -11,7 +11,7 @@ use crate::runs::{Run, tail};
 use crate::sys::{InsnDecoder, Status};
 use crate::when::Clock;
 
-/// What the PSB+ behind a segment says.
+/// What the PSB+ after a segment says.
 pub(super) struct NextPsb {
     /// Where execution is; `None`: tracing is off.
     pub(super) ip: Option<Avma>,
@@ -19,8 +19,8 @@ pub(super) struct NextPsb {
     pub(super) time: Option<Ns>,
 }
 
-/// Reads the PSB+ behind a segment; `None` if there is none that is whole.
-pub(super) fn behind(context: &Context<'_>, segment: &Segment<'_>) -> Option<NextPsb> {
+/// Reads the PSB+ after a segment; `None` if there is none that is whole.
+pub(super) fn after(context: &Context<'_>, segment: &Segment<'_>) -> Option<NextPsb> {
     if segment.last {
         return None;
     }
@@ -57,7 +57,7 @@ fn padding(run: &Run<'_>) -> usize {
 }
 
 impl Flow<'_> {
-    /// libipt stands behind a PSB+.
+    /// libipt stands after a PSB+.
     pub(super) fn synchronise(&mut self, decoder: &mut InsnDecoder<'_>, run: &Run<'_>, status: Status) {
         let psb = run.start.plus(decoder.sync_offset());
         let skipped = usize::try_from(decoder.sync_offset()).unwrap_or(usize::MAX);
@@ -93,7 +93,7 @@ impl Flow<'_> {
         }
     }
 
-    /// The segment is over: holds the state against what the PSB behind it says.
+    /// The segment is over: holds the state against what the PSB after it says.
     pub(super) fn finish(&mut self, next: Option<&NextPsb>) {
         let Some(next) = next else {
             return self.finish_stream();

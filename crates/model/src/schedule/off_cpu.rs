@@ -66,7 +66,7 @@ impl ThreadLife {
     /// Why it was off its CPU each time, in the order of `off_cpu`.
     ///
     /// The scheduler's event of a switch comes a little before the record of it. The two may have been taken
-    /// by different clocks, so that it may also seem to come a little behind, while the thread is off its
+    /// by different clocks, so that it may also seem to come a little after, while the thread is off its
     /// CPU: it cannot have left that then.
     #[must_use]
     pub fn why_off_cpu(&self, tid: Tid) -> Vec<OffCpuInterval> {
@@ -134,7 +134,7 @@ mod tests {
             wakes(14_500, 9),
             switch(16_000, 0, 7, false),
             SidebandRecord { tid: Some(Tid(7)), ..record(20_000, 0, preempted) },
-            leaves(20_400, None), // taken by a clock that is 0.4 us behind
+            leaves(20_400, None), // taken by a clock that is 0.4 us late
             wakes(21_000, 8),     // does not sleep
             switch(23_000, 0, 7, false),
             switch(30_000, 0, 7, true),

@@ -129,7 +129,7 @@ fn clock(shift: u64, mult: u64, zero: u64) -> Option<TscClock> {
     Some(TscClock { shift, mult, zero })
 }
 
-/// What our recorder writes behind perf's six words of TIME_CONV; see [`crate::write::ClockSample`].
+/// What our recorder writes after perf's six words of TIME_CONV; see [`crate::write::ClockSample`].
 pub(super) fn clock_sample(body: &[u8]) -> Option<[u64; 3]> {
     const PERF_WORDS: usize = 6;
     let mut c = Cursor::new(body.get(8 * PERF_WORDS..)?);
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn older_and_damaged_words() {
         let short = info(&REAL[..9]);
-        // The text behind is taken for words; none of it may be believed to be more than it is.
+        // The text that follows is taken for words; none of it may be believed to be more than it is.
         assert!(short.pt_config(&event(0)).branch);
         assert_eq!(TraceInfo::read(0, &1u64.to_le_bytes()), None);
         let mut words = REAL;

@@ -117,8 +117,8 @@ impl<'a, 'l> Collector<'a, 'l> {
 
     fn file(&mut self, bytes: &'a [u8], header: &FileHeader) {
         self.attrs(bytes, header);
-        if let Some(behind) = header.data.end().filter(|_| header.data.size != 0) {
-            self.tracing_data(bytes, header, behind);
+        if let Some(after) = header.data.end().filter(|_| header.data.size != 0) {
+            self.tracing_data(bytes, header, after);
         }
         let file_end = bytes.len() as u64;
         let data = header.data;
@@ -180,13 +180,13 @@ impl<'a, 'l> Collector<'a, 'l> {
         self.events.add(event, std::iter::from_fn(move || ids.u64()));
     }
 
-    /// A section for each feature bit, described behind the records.
+    /// A section for each feature bit, described after the records.
     fn feature_sections(&mut self, bytes: &[u8], header: &FileHeader, start: u64) {
         let table = usize::try_from(start).ok().and_then(|start| bytes.get(start..));
         let mut table = Cursor::new(table.unwrap_or_default());
         for number in header.feature_bits() {
             let Some(section) = Section::read(&mut table) else {
-                return self.damaged(bytes.len() as u64, "the file is cut behind the records");
+                return self.damaged(bytes.len() as u64, "the file is cut after the records");
             };
             let read = section.of(bytes).and_then(|contents| self.features.read(number, contents));
             if read.is_none() {

@@ -94,12 +94,12 @@ fn split(
 ) -> Result<usize, String> {
     let mut rest = bytes;
     while let Some(header) = records::Header::read(rest)? {
-        let Some((whole, behind)) = rest.split_at_checked(header.size) else { break };
+        let Some((whole, after)) = rest.split_at_checked(header.size) else { break };
         if header.has_payload() {
             return Err(format!("a record of type {} cannot be compressed", header.kind));
         }
         each(&header.record(offset, whole))?;
-        rest = behind;
+        rest = after;
     }
     Ok(bytes.len() - rest.len())
 }

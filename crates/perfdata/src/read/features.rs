@@ -1,4 +1,4 @@
-//! Features: what perf noted of the machine and of its own command line.  Sections behind the records in
+//! Features: what perf noted of the machine and of its own command line.  Sections after the records in
 //! the file layout, FEATURE records in the pipe layout, with the same contents.
 
 use std::collections::HashMap;
@@ -125,7 +125,7 @@ impl Features {
         }
     }
 
-    /// Takes what our recorder writes behind perf's words of TIME_CONV: one instant in perf's clock,
+    /// Takes what our recorder writes after perf's words of TIME_CONV: one instant in perf's clock,
     /// CLOCK_MONOTONIC and real time. Of several the first counts: clocks drift apart.
     pub(super) fn add_clock_sample(&mut self, sample: [u64; 3]) {
         let [time_ns, monotonic_ns, real_ns] = sample;

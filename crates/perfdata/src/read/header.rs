@@ -78,7 +78,7 @@ pub(super) struct FileHeader {
     pub(super) attrs: Section,
     /// Size 0 if perf was killed: it is filled in at the end.
     pub(super) data: Section,
-    /// Bitmap of the features behind the records.
+    /// Bitmap of the features after the records.
     pub(super) features: [u64; 4],
 }
 
@@ -94,7 +94,7 @@ impl FileHeader {
 }
 
 impl Layout {
-    /// Reads the header behind the magic; `None` if the file ends inside it.
+    /// Reads the header after the magic; `None` if the file ends inside it.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let mut cursor = Cursor::new(bytes.get(8..)?);
         let size = cursor.u64()?;

@@ -50,14 +50,14 @@ pub(super) struct Record<'a> {
     pub(super) misc: u16,
     /// Without the header.
     pub(super) body: &'a [u8],
-    /// What stands behind the record without being counted in its size; shorter than the record says if
+    /// What stands after the record without being counted in its size; shorter than the record says if
     /// the file was cut there.
     pub(super) payload: &'a [u8],
     pub(super) payload_offset: u64,
 }
 
 impl Record<'_> {
-    /// Bytes, with the header and without what stands behind.
+    /// Bytes, with the header and without what follows.
     pub(super) fn size(&self) -> usize {
         HEADER_SIZE + self.body.len()
     }
@@ -90,7 +90,7 @@ impl Header {
         Ok(Some(Self { kind, misc, size }))
     }
 
-    /// Something stands behind the record.
+    /// Something stands after the record.
     pub(super) fn has_payload(&self) -> bool {
         matches!(self.kind, AUXTRACE | HEADER_TRACING_DATA)
     }
@@ -114,7 +114,7 @@ pub(super) struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// The records from `start` to `end`, which must not be behind the end of `bytes`.
+    /// The records from `start` to `end`, which must not be after the end of `bytes`.
     pub(super) fn new(bytes: &'a [u8], start: u64, end: u64, may_be_cut: bool) -> Self {
         Self { bytes, position: start, end, may_be_cut, damage: None }
     }

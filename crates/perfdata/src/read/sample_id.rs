@@ -131,12 +131,12 @@ pub(super) fn of_sample(
     if has(PERIOD) {
         c.u64()?;
     }
-    // What is further behind is of no use unless all before it can be stepped over.
+    // What is further on is of no use unless all before it can be stepped over.
     let raw = if has(RAW) { raw(&mut c, has(READ), has(CALLCHAIN), read_format) } else { None };
     Some((said.or_synthesised(), raw))
 }
 
-/// The bytes of PERF_SAMPLE_RAW, which stand behind the counters and the call chain.
+/// The bytes of PERF_SAMPLE_RAW, which stand after the counters and the call chain.
 fn raw<'a>(c: &mut Cursor<'a>, has_counters: bool, has_callchain: bool, read_format: u64) -> Option<Raw<'a>> {
     if has_counters {
         skip_counters(c, read_format)?;
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tracepoint_says_stands_behind_counters_and_call_chain() {
+    fn what_a_tracepoint_says_stands_after_counters_and_call_chain() {
         let raw_at = |before: &[u64], sample_type: u64, read_format: u64| {
             let body = [words(before), vec![3, 0, 0, 0, 7, 8, 9, 0]].concat();
             let raw = of_sample(&body, sample_type | RAW, read_format).unwrap().1?;

@@ -81,11 +81,11 @@ fn ends_at_head(last: AuxPiece<'_>, said: AuxRecord) -> bool {
 struct Common {
     /// So many of its first bytes end the one before,
     old: usize,
-    /// behind which that has so many zeros of padding.
+    /// after which that has so many zeros of padding.
     padding: usize,
 }
 
-/// The padding of a snapshot behind which the next one goes on in the ring.
+/// The padding of a snapshot after which the next one goes on in the ring.
 fn goes_on(last: AuxPiece<'_>, next: AuxPiece<'_>) -> Option<usize> {
     let padding = last.offset.plus(last.bytes.len() as u64).0.checked_sub(next.offset.0)?;
     usize::try_from(padding).ok().filter(|&padding| padding <= most_padding(last.bytes))

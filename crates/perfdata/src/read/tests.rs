@@ -121,7 +121,7 @@ fn buffers_of_threads_whatever_cpu_their_records_came_from() {
 
 /// func_latency opens newborn threads so; perf never does.
 #[test]
-fn a_thread_whose_events_come_behind_a_time_was_attached_late() {
+fn a_thread_whose_events_come_after_a_time_was_attached_late() {
     let mut f = Fixture::new(128);
     f.info("");
     f.id_index(&[(fixture::PT_ID, 0, None, Some(41))]);

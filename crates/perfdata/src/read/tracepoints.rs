@@ -20,7 +20,7 @@ const TASK_REPORT: u64 = 0xff;
 /// In the text about events: the clock that the samples were taken by was joined to perf's to within so many
 /// ns.
 pub(crate) const APART_NS: &str = "# clock joined to within ns: ";
-/// `common_flags`: in an interrupt, or in what is put off to behind one (`TRACE_FLAG_HARDIRQ`,
+/// `common_flags`: in an interrupt, or in what is put off until after one (`TRACE_FLAG_HARDIRQ`,
 /// `TRACE_FLAG_SOFTIRQ`).
 const IN_INTERRUPT: u64 = 0x08 | 0x10;
 /// The last of `PERF_CONTEXT_*`: what is from here on in a call chain is no address but says whose the next
@@ -151,11 +151,11 @@ impl WakingFormat {
     }
 }
 
-/// The part of a call chain that is behind such a mark, innermost first.
+/// The part of a call chain that is after such a mark, innermost first.
 fn part_of(chain: &[u8], context: u64) -> Vec<Avma> {
     let addresses = chain.chunks_exact(8).map(|word| Field { offset: 0, size: 8 }.of(word).unwrap_or(0));
-    let behind = addresses.skip_while(|address| *address != context).skip(1);
-    behind.take_while(|address| *address < CONTEXTS).map(Avma).collect()
+    let after = addresses.skip_while(|address| *address != context).skip(1);
+    after.take_while(|address| *address < CONTEXTS).map(Avma).collect()
 }
 
 impl Field {
@@ -179,7 +179,7 @@ fn apart_ns(header_event: &str) -> Option<u64> {
     header_event.lines().find_map(|line| line.strip_prefix(APART_NS))?.trim().parse().ok()
 }
 
-/// The formats that we use, the text about events in front of them, and the symbols behind them all.
+/// The formats that we use, the text about events in front of them, and the symbols after them all.
 fn tracing_data(bytes: &[u8]) -> Option<(Formats, &[u8], &[u8])> {
     let mut c = Cursor::new(bytes);
     c.take(10).filter(|magic| *magic == b"\x17\x08\x44tracing")?;
@@ -374,7 +374,7 @@ mod tests {
         }
     }
 
-    /// What stands behind the formats may be missing: perf writes nothing there.
+    /// What stands after the formats may be missing: perf writes nothing there.
     #[test]
     fn damaged_descriptions_say_nothing() {
         let whole = whole();

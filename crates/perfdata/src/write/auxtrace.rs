@@ -16,7 +16,7 @@ pub(super) const HEADER_FEATURE: u32 = 80;
 /// PERF_AUXTRACE_INTEL_PT.
 const AUXTRACE_TYPE_INTEL_PT: u32 = 1;
 
-/// Size of an AUXTRACE record, without the payload behind it.
+/// Size of an AUXTRACE record, without the payload after it.
 pub(super) const AUXTRACE_SIZE: u64 = 48;
 
 /// Bits of the `intel_pt` PMU's `config` (/sys/bus/event_source/devices/intel_pt/format).
@@ -114,7 +114,7 @@ pub struct ClockSample {
     pub realtime_ns: u64,
 }
 
-/// TIME_CONV; behind what perf reads of it, what perf's clock is in others.
+/// TIME_CONV; after what perf reads of it, what perf's clock is in others.
 #[must_use]
 pub fn time_conv(clock: TscClock, sample: Option<&ClockSample>) -> Vec<u8> {
     let mut body = vec![];

@@ -12,7 +12,7 @@ pub const PERF_COUNT_SW_DUMMY: u64 = 9;
 /// Size of an attr in our files: PERF_ATTR_SIZE_VER7.  perf 6.1 refuses attrs larger than it knows.
 pub const ATTR_SIZE: usize = 128;
 
-/// In `sample_type` of all our events: what stands behind every sideband record is then the same
+/// In `sample_type` of all our events: what stands after every sideband record is then the same
 /// ([`super::SampleId`]), and the CPU is always known.
 pub(super) const SAMPLE_TYPE: u64 =
     sample::IP | sample::TID | sample::TIME | sample::CPU | sample::IDENTIFIER;

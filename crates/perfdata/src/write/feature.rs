@@ -1,4 +1,4 @@
-//! Feature sections: what stands behind the records and describes machine and recording.
+//! Feature sections: what stands after the records and describes machine and recording.
 
 use model::BuildId;
 

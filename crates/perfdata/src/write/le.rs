@@ -5,7 +5,7 @@ pub(super) trait Append {
     fn u16(&mut self, value: u16);
     fn u32(&mut self, value: u32);
     fn u64(&mut self, value: u64);
-    /// The bytes, at least one zero behind them, zeros up to a multiple of `alignment`.
+    /// The bytes, at least one zero after them, zeros up to a multiple of `alignment`.
     fn padded_str(&mut self, text: &str, alignment: usize);
     /// A string of the header's feature sections (`do_write_string` in tools/perf/util/header.c).
     fn feature_str(&mut self, text: &str);

@@ -173,7 +173,7 @@ fn checked(result: i64) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Where a program that has been executed begins: behind its dynamic loader.
+/// Where a program that has been executed begins: after its dynamic loader.
 fn entry_of(pid: Pid) -> io::Result<u64> {
     let auxv = fs::read(format!("/proc/{}/auxv", pid.0))?;
     let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);

@@ -127,7 +127,7 @@ impl Ring {
     pub(crate) fn take_records(&mut self, to: &mut Vec<u8>) {
         let (head, tail) =
             (self.data_head().load(Ordering::Acquire), self.data_tail().load(Ordering::Relaxed));
-        // SAFETY: records_bytes bytes are mapped behind the first page, for as long as `self` lives.
+        // SAFETY: records_bytes bytes are mapped after the first page, for as long as `self` lives.
         let start = unsafe { self.records.as_ptr().add(PAGE_BYTES) };
         for piece in pieces(start, self.records_bytes, tail, head) {
             to.extend_from_slice(piece);

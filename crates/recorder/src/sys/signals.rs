@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn work_has_its_result_and_the_signals_are_held_back_behind_it() {
+    fn work_has_its_result_and_the_signals_are_held_back_after_it() {
         let interrupts = Interrupts::hold().unwrap();
         assert_eq!(interrupts.let_kill_during(|| 7), 7);
         raise(libc::SIGTERM);

@@ -101,7 +101,7 @@ pub(super) struct Assembler {
 }
 
 impl Assembler {
-    /// The block that instructions are added to; a new one behind a branch.
+    /// The block that instructions are added to; a new one after a branch.
     fn open(&mut self) -> &mut Draft {
         if self.drafts.last().is_none_or(|draft| draft.branch.is_some()) {
             self.cut();
@@ -178,7 +178,7 @@ impl Assembler {
         self.branch(Branch::Direct(Terminator::Jump, &[0xe9], label.to_owned()), Choice::None);
     }
 
-    /// A static key that was switched on: a jump over what the file has behind a `nop`.
+    /// A static key that was switched on: a jump over what the file has after a `nop`.
     pub(super) fn patched_jump(&mut self, label: &str) {
         self.jump(label);
         self.open_last().patched = true;

@@ -84,7 +84,7 @@ pub struct ThreadLog {
 }
 
 impl ThreadLog {
-    /// The entry at a word, and the word behind it; `None` at the end.
+    /// The entry at a word, and the word after it; `None` at the end.
     #[inline]
     #[must_use]
     pub fn entry(&self, at: usize) -> Option<(Entry, usize)> {
@@ -131,7 +131,7 @@ pub struct BlockRecord {
     pub start: u64,
     /// Last instruction.
     pub last: u64,
-    /// Behind the last instruction.
+    /// After the last instruction.
     pub end: u64,
     /// How many instructions.
     pub instructions: u32,
@@ -167,7 +167,7 @@ impl BlockRecord {
 pub struct LateMapping {
     /// The thread that mapped it, and the word in its log that follows the system call.
     pub at: (Tid, usize),
-    /// Blocks with a number from here on were translated behind it.
+    /// Blocks with a number from here on were translated after it.
     pub first_block: u32,
     /// QEMU's address.
     pub start: u64,

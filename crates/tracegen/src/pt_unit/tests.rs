@@ -45,7 +45,7 @@ fn unit(change: impl FnOnce(&mut UnitConfig)) -> TraceUnit {
 /// The packets as text, addresses whole; padding left out.
 fn packets(unit: &mut TraceUnit) -> Vec<String> {
     let (_, bytes) = unit.take();
-    let mut last_ip = LastIp::default(); // every script starts behind a PSB
+    let mut last_ip = LastIp::default(); // every script starts after a PSB
     let (mut out, mut at) = (vec![], 0);
     while at < bytes.len() {
         let (packet, len) = decode(&bytes[at..], Context::Flow).unwrap();
@@ -98,7 +98,7 @@ fn long_tnt_holds_47() {
 }
 
 #[test]
-fn deferred_tips_stand_behind_the_tnt_that_spans_them() {
+fn deferred_tips_stand_after_the_tnt_that_spans_them() {
     let mut u = unit(|config| config.defer_tip = 1.0);
     u.enter(Avma(0x1000), T);
     u.indirect(Avma(0x2000), T); // no bits to wait for
@@ -137,7 +137,7 @@ fn a_return_forces_out_what_was_deferred() {
 }
 
 #[test]
-fn returns_are_compressed_only_behind_their_call() {
+fn returns_are_compressed_only_after_their_call() {
     let mut u = unit(|_| ());
     u.enter(Avma(0x1000), T);
     u.call(Avma(0x1005));
@@ -314,10 +314,10 @@ fn a_tnt_has_the_time_of_its_first_branch_and_mtc_forces_it_out() {
     let at = Time::from_tsc(T.tsc().0.next_multiple_of(1000) + 10);
     u.trace_on(false, at);
     u.take();
-    let behind = |tsc: u64| Time::from_tsc(at.tsc().0 + tsc);
-    u.conditional(true, behind(100));
-    u.conditional(false, behind(300));
-    u.timer(behind(1100));
+    let after = |tsc: u64| Time::from_tsc(at.tsc().0 + tsc);
+    u.conditional(true, after(100));
+    u.conditional(false, after(300));
+    u.timer(after(1100));
     let mtc = (at.tsc().0 / 1000 + 1) as u8;
     check(&mut u, &["CYC 100", "TN", "CYC 890", &format!("MTC {mtc}")]);
 }
@@ -328,9 +328,9 @@ fn sleep_stops_the_clocks_and_tsc_follows() {
     let at = Time::from_tsc(T.tsc().0.next_multiple_of(1000) + 10);
     u.trace_on(false, at);
     u.take();
-    let behind = |tsc: u64| Time::from_tsc(at.tsc().0 + tsc);
-    u.sleep(behind(100), behind(5400));
-    u.indirect(Avma(0x4000), behind(5600));
+    let after = |tsc: u64| Time::from_tsc(at.tsc().0 + tsc);
+    u.sleep(after(100), after(5400));
+    u.indirect(Avma(0x4000), after(5600));
     let mtc = (at.tsc().0 / 1000 + 5) as u8;
     let expect = ["CYC 100", &format!("MTC {mtc}"), "TSC", "TMA", "CBR 30", "CYC 200", "TIP 4000"];
     check(&mut u, &expect);

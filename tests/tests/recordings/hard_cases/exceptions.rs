@@ -29,7 +29,7 @@ fn an_exception_that_is_caught_inside_leaves_the_call_complete() {
 }
 
 #[test]
-fn a_frame_whose_clean_up_runs_ends_behind_it() {
+fn a_frame_whose_clean_up_runs_ends_after_it() {
     check(LOG, &["has_cleanup", "clean_up", "catch_cleanup"]);
 }
 

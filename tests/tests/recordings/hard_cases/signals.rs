@@ -35,7 +35,7 @@ fn a_system_call_of_the_function_is_a_child() {
 }
 
 #[test]
-fn a_handler_behind_a_system_call_is_a_child_beside_it() {
+fn a_handler_after_a_system_call_is_a_child_beside_it() {
     check(LOG, &["kills_itself", "on_usr1"]);
 }
 

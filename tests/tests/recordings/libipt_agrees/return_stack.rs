@@ -35,13 +35,13 @@ impl<'a> LibiptStack<'a> {
     /// Follows a transfer that really was, by the packet at `at`.  False if libipt cannot have followed it.
     pub(crate) fn follows(&mut self, transfer: &Transfer, at: AuxOffset) -> bool {
         let Transfer::Branch { kind, from, to } = transfer else { return true };
-        let behind = from.ip.plus(from.len.into());
+        let after = from.ip.plus(from.len.into());
         match kind {
-            BranchKind::Call if to.ip == behind => true, // pushes nothing
-            BranchKind::Call => self.push(behind),
+            BranchKind::Call if to.ip == after => true, // pushes nothing
+            BranchKind::Call => self.push(after),
             BranchKind::IndirectCall => {
                 self.uses_tip(at);
-                self.push(behind)
+                self.push(after)
             }
             BranchKind::IndirectJump => {
                 self.uses_tip(at);
@@ -52,15 +52,15 @@ impl<'a> LibiptStack<'a> {
         }
     }
 
-    fn push(&mut self, behind: Avma) -> bool {
+    fn push(&mut self, after: Avma) -> bool {
         if self.stack.len() == DEPTH {
             self.stack.pop_front();
         }
-        self.stack.push_back(behind);
+        self.stack.push_back(after);
         true
     }
 
-    /// The branch is the one that the TIP there is for; those behind it may be of TNT bits that the TIP came
+    /// The branch is the one that the TIP there is for; those after it may be of TNT bits that the TIP came
     /// late for.
     fn uses_tip(&mut self, at: AuxOffset) -> bool {
         let is_tip = self.used != Some(at) && matches!(self.stream.packet(at), Some(Packet::Tip(_)));

@@ -2,7 +2,7 @@
 //!
 //! They must be the same, but for the deviations of `docs/testing.md`, each of which is predicted here, from
 //! our events and the packets: where one is predicted libipt must be wrong, and where none is it must agree.
-//! Behind a wrong way the two are held together again from the end of the next PSB+ on, where libipt starts
+//! After a wrong way the two are held together again from the end of the next PSB+ on, where libipt starts
 //! anew.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -142,8 +142,8 @@ impl Sides<'_> {
     }
 
     fn is_wrong(&self, at: AuxOffset) -> bool {
-        let behind = self.wrong.partition_point(|(from, _)| *from <= at);
-        behind.checked_sub(1).is_some_and(|i| at <= self.wrong[i].1)
+        let after = self.wrong.partition_point(|(from, _)| *from <= at);
+        after.checked_sub(1).is_some_and(|i| at <= self.wrong[i].1)
     }
 
     fn skip_wrong_ways(&mut self, index: usize) {
@@ -162,7 +162,7 @@ impl Sides<'_> {
         }
         if self.psb_end.is_none_or(|end| end < at) {
             self.stack.clear();
-            self.psb_end = Some(self.stream.psb_end_behind(at).unwrap_or(AuxOffset(u64::MAX)));
+            self.psb_end = Some(self.stream.psb_end_after(at).unwrap_or(AuxOffset(u64::MAX)));
         }
         self.skip_wrong_ways(index);
         let wrong_way = self.predict(event, at, all);
@@ -175,7 +175,7 @@ impl Sides<'_> {
                 (pair.ours, pair.theirs) = (&pair.ours[1..], &pair.theirs[1..]);
             }
             (false, true) => {
-                let end = self.stream.psb_end_behind(at).unwrap_or(AuxOffset(u64::MAX));
+                let end = self.stream.psb_end_after(at).unwrap_or(AuxOffset(u64::MAX));
                 self.wrong.push((at, end));
             }
             (false, false) if leads_into_overflow(pair) => {

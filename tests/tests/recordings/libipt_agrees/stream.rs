@@ -40,8 +40,8 @@ impl Stream {
         self.zeroed.binary_search(&at).is_ok()
     }
 
-    /// Where the first PSB+ ends that ends behind `at`.
-    pub(crate) fn psb_end_behind(&self, at: AuxOffset) -> Option<AuxOffset> {
+    /// Where the first PSB+ ends that ends after `at`.
+    pub(crate) fn psb_end_after(&self, at: AuxOffset) -> Option<AuxOffset> {
         self.psbs.get(self.psbs.partition_point(|(_, end)| *end <= at)).map(|(_, end)| *end)
     }
 

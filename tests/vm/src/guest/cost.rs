@@ -136,7 +136,7 @@ struct Recorded {
     start_up_ms: f64,
     /// The size of its file.
     bytes: u64,
-    /// From the window's begin to the command's end: what is left in the buffer is drained behind the window.
+    /// From the window's begin to the command's end: what is left in the buffer is drained after the window.
     written_in: Duration,
 }
 

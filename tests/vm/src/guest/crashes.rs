@@ -42,7 +42,7 @@ pub(super) fn killed(vm: &Vm) -> Result<String> {
         recorder.wait()?;
         runs_on(&mut target)?;
         if fs::metadata(&data).is_ok_and(|meta| meta.len() > 0) {
-            opens(vm, &data).with_context(|| format!("killed behind {:?}", KILLS_APART * number))?;
+            opens(vm, &data).with_context(|| format!("killed after {:?}", KILLS_APART * number))?;
             keep(vm, "killed", number, &data)?;
             opened += 1;
         }

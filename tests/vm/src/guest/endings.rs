@@ -88,7 +88,7 @@ fn calls_of_started(vm: &Vm, seconds: &str) -> Result<u64> {
         return Ok(0);
     }
     ensure!(ended.status.success(), "{}: {}", ended.status, ended.said);
-    // The program has printed its counts to the same stdout, and behind them stands the report.
+    // The program has printed its counts to the same stdout, and after them stands the report.
     ensure!(ended.report.contains("count handle"), "the program was not asked to end: {}", ended.report);
     let report = ended.report.find('{').and_then(|at| ended.report.get(at..)).unwrap_or_default();
     complete(&serde_json::from_str(report)?).context("a report without handle")

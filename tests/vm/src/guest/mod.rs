@@ -32,7 +32,7 @@ pub struct Trial {
     run: fn(&Vm) -> Result<String>,
 }
 
-/// All of them, in the order in which they run, behind the cases.
+/// All of them, in the order in which they run, after the cases.
 pub const TRIALS: [Trial; 16] = [
     Trial { name: "cost", run: cost::cost },
     Trial { name: "killed", run: crashes::killed },

@@ -1,4 +1,4 @@
-//! What the command says where it cannot record: exit code, setting, value and fix; and nothing stays behind.
+//! What the command says where it cannot record: exit code, setting, value and fix; and nothing is left over.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;

@@ -256,7 +256,7 @@ impl Code {
     }
 
     /// A call may return to `ip`.
-    pub(super) fn is_behind_call(&self, ip: Avma) -> bool {
+    pub(super) fn is_after_call(&self, ip: Avma) -> bool {
         self.len_of_call_before(ip).is_some()
     }
 

@@ -69,7 +69,7 @@ impl Stack<'_> {
         }
     }
 
-    /// Before a loss the thread was interrupted where it goes on behind it: nobody sees whether that is
+    /// Before a loss the thread was interrupted where it goes on after it: nobody sees whether that is
     /// another call.
     fn may_resume(&mut self, event: &Event) -> bool {
         let interrupted = (event.kind == Kind::Async).then_some((event.from, self.losses));
@@ -280,7 +280,7 @@ impl Stack<'_> {
             // Into the middle of a function that is not known to run: shared code of one object, or a
             // landing in a call older than the recording, most likely where a call returns to.
             let from = self.code.function(event.from);
-            let far = !self.code.same_object(from, function) || self.code.is_behind_call(event.to);
+            let far = !self.code.same_object(from, function) || self.code.is_after_call(event.to);
             if far && matches!(what, What::Symbol | What::Range) {
                 self.land_outside(event.to);
             } else {

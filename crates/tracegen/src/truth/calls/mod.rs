@@ -9,7 +9,7 @@
 //! * A direct jump back into the middle of the function that tail-called ends what it called.
 //! * A call to a place inside the calling function is part of it; a return to a first address is a jump.
 //! * The functions of a stripped object are those of its unwind tables.
-//! * PLT stubs, and the lazy binder behind them, are not callers: the call site in front is.
+//! * PLT stubs, and the lazy binder that they lead to, are not callers: the call site in front is.
 //! * A child runs from its first instruction (or the kernel entry) to its return.
 //! * A return or indirect jump to where nobody returns to lands in an outer frame: all frames above it are
 //!   unwound.  Where that function is active more than once, it is the activation that the returns after the

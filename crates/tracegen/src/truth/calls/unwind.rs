@@ -217,7 +217,7 @@ mod tests {
             [1, b'z', b'P', b'L', b'R', 0, 1, 0x78, 16, 7, 0x9b, 0, 0, 0, 0, 0x1b, 0x1b, 0x0c, 7, 8, 0x90, 1];
         let mut table = entry(0, &cie);
         let entries: [(u64, u32, &[u8]); 4] = [
-            (0x500, 0x20, &[0x44, 0x0e, 16]), // pushes behind its first instruction
+            (0x500, 0x20, &[0x44, 0x0e, 16]), // pushes after its first instruction
             (0x400, 0x10, &[0x0e, 48, 0x86, 2, 0x44, 0x0e, 8]), // has pushed before
             (0x600, 0, &[]),
             (0x700, 8, &[0x0c, 6, 16]), // by frame pointer

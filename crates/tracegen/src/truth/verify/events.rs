@@ -16,7 +16,7 @@ use crate::truth::File;
 /// Events before and after the first difference that are shown.
 const CONTEXT: usize = 6;
 
-/// Events behind a hole that tell where it ends.
+/// Events after a hole that tell where it ends.
 const FORESIGHT: usize = 256;
 
 /// Compares, thread by thread, as the events come.
@@ -130,7 +130,7 @@ struct Thread<'a> {
     verdict: ThreadVerdict,
     last: EventTime,
     kernel: KernelText,
-    /// Behind a gap that the truth does not have, and nothing has matched again.
+    /// After a gap that the truth does not have, and nothing has matched again.
     in_hole: bool,
     /// The last events that matched, and then the first that do not.
     context: VecDeque<TraceEvent>,
@@ -194,8 +194,8 @@ impl EventSink for EventVerifier<'_> {
             id(from).is_some() && id(from) == id(to)
         };
         for (i, event) in events.iter().enumerate().filter(|(_, event)| self.kernel.counts(event)) {
-            let behind = events.get(i + 1..).unwrap_or_default();
-            thread.check(self.truth, event, behind, &same, &mut self.verdict);
+            let after = events.get(i + 1..).unwrap_or_default();
+            thread.check(self.truth, event, after, &same, &mut self.verdict);
         }
     }
 }
@@ -205,7 +205,7 @@ impl Thread<'_> {
         &mut self,
         truth: &File,
         event: &TraceEvent,
-        behind: &[TraceEvent],
+        after: &[TraceEvent],
         same_function: &dyn Fn(Avma, Avma) -> bool,
         all: &mut Verdict,
     ) {
@@ -214,7 +214,7 @@ impl Thread<'_> {
             return;
         }
         self.check_order(event);
-        if self.is_hole(event) || self.in_hole && !self.ends_hole(truth, event, behind) {
+        if self.is_hole(event) || self.in_hole && !self.ends_hole(truth, event, after) {
             return;
         }
         let continued = self.continued_gap(event);
@@ -263,17 +263,16 @@ impl Thread<'_> {
     }
 
     /// Leaves out what the truth has in a hole, up to an event that fits, in its bounds: of several
-    /// (recursion) the one behind which most fits.
-    fn ends_hole(&mut self, truth: &File, event: &TraceEvent, behind: &[TraceEvent]) -> bool {
+    /// (recursion) the one after which most fits.
+    fn ends_hole(&mut self, truth: &File, event: &TraceEvent, after: &[TraceEvent]) -> bool {
         let time = event.time();
         let around = self.expected.clone().take_while(|item| truth.ns(item.tsc) <= time.hi);
         let fitting = around
             .enumerate()
             .filter(|(_, item)| fits(item, event) && truth.ns(item.tsc) >= time.lo)
             .map(|(skipped, _)| skipped);
-        let Some(skipped) = fitting.min_by_key(|&skipped| Reverse(self.agreement(skipped + 1, behind)))
-        else {
-            // How tracing starts again behind the hole the truth does not know; all but jumps it must.
+        let Some(skipped) = fitting.min_by_key(|&skipped| Reverse(self.agreement(skipped + 1, after))) else {
+            // How tracing starts again after the hole the truth does not know; all but jumps it must.
             let starts =
                 matches!(event, TraceEvent::Branch(b) if matches!(b.transfer, Transfer::Start { .. }));
             return !starts && !is_jump(event);
@@ -284,7 +283,7 @@ impl Thread<'_> {
         true
     }
 
-    /// How many events, jumps apart, fit what the truth has behind the next `skipped`.
+    /// How many events, jumps apart, fit what the truth has after the next `skipped`.
     fn agreement(&self, skipped: usize, events: &[TraceEvent]) -> usize {
         let expected = self.expected.clone().skip(skipped).filter(|item| !item.is_jump());
         let counts = |event: &&TraceEvent| !is_jump(event) && self.kernel.counts(event);

@@ -31,7 +31,7 @@ pub struct Agreement {
     pub error_lines: u64,
     /// Lines that were not understood.
     pub unknown_lines: u64,
-    /// Lines that perf's clock puts behind the context switch, so to the next thread on the CPU.
+    /// Lines that perf's clock puts after the context switch, so to the next thread on the CPU.
     pub late: u64,
     /// Events that are the same on both sides.
     pub matched: u64,
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_perf_puts_behind_the_switch_is_of_the_thread_that_left() {
+    fn what_perf_puts_after_the_switch_is_of_the_thread_that_left() {
         let check = |text: &str, late, agrees| {
             let agreement = compare(&two_threads(), text.as_bytes(), Branches::All).unwrap();
             assert_eq!((agreement.late, agreement.agrees()), (late, agrees), "{text}\n{agreement}");
