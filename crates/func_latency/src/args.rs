@@ -1,6 +1,7 @@
 //! The command line as it was typed.  [`crate::config`] makes sense of it.
 
 mod explain;
+mod rows_shown;
 mod trees;
 
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use crate::filter::{Ancestor, ByteSize, CandidateNumber, NsRange, TidRange, Time
 use crate::render::json;
 
 pub use explain::{DiffArgs, ExplainArgs, ModesArgs};
+pub use rows_shown::RowsArgs;
 pub use trees::{ExportArgs, ExportFormat, GraphArgs, ShowArgs, Weight};
 
 const AFTER_HELP: &str = "\
@@ -137,6 +139,9 @@ pub struct QueryArgs {
     /// Show file:line of call sites
     #[arg(long)]
     pub srcline: bool,
+    /// Which rows of a table.
+    #[command(flatten)]
+    pub table_rows: RowsArgs,
     /// One row for every call site instead of one for every callee
     #[arg(short = 'U', long, alias = "unfold_gathered_line")]
     pub unfold: bool,

@@ -16,6 +16,7 @@ use crate::args::{
 use crate::exit::{Exit, failure};
 use crate::filter::{Ancestor, NsRange, TidSet, TimeWindow};
 use crate::output::{Asked, check_apart, check_writable};
+use crate::render::row_limit::RowLimit;
 
 /// Which calls, of which recording.
 #[derive(Clone, Debug)]
@@ -59,6 +60,8 @@ pub struct ReportConfig {
     pub srcline: bool,
     /// One row for every call site.
     pub unfold: bool,
+    /// Which rows of the text's tables are printed.
+    pub table_rows: RowLimit,
     /// Form of the report.
     pub format: Format,
     /// Draw a timeline.
@@ -142,6 +145,7 @@ impl ReportConfig {
             calls: CallsConfig::new(input, query.calls)?,
             srcline: query.srcline,
             unfold: query.unfold,
+            table_rows: query.table_rows.limit(),
             format: query.format,
             timeline: timeline(query.timeline, query.tu, query.no_color, query.format)?,
             explain: query.explain,

@@ -194,3 +194,18 @@ fn a_decoder_that_was_left_out_says_how_to_get_it() {
 fn an_unknown_decoder_is_wrong_usage() {
     check_failure(&["report", "x.data", "-f", "f", "--decoder", "perf"], 2, "[possible values: own, libipt]");
 }
+
+/// Options that choose rows of tables say what they take.
+#[test]
+fn rows_of_tables_are_numbers_and_shares() {
+    let report = ["report", REAL_RECORDING, "-f", "main"];
+    let cases: [(&[&str], &str); 4] = [
+        (&["--top", "0"], "number would be zero for non-zero type"),
+        (&["--top", "few"], "invalid digit found in string"),
+        (&["--min-share", "101"], "`101` is not between 0 and 100 percent (example: 1.5)"),
+        (&["--all", "--top", "3"], "the argument '--all' cannot be used with '--top <N>'"),
+    ];
+    for (words, says) in cases {
+        check_failure(&[&report, words].concat(), 2, says);
+    }
+}

@@ -12,6 +12,7 @@ mod json_loss;
 pub mod ledger;
 pub mod modes;
 pub mod names;
+pub mod row_limit;
 pub mod rows;
 pub mod table;
 pub mod text;
@@ -23,6 +24,7 @@ use analyzer::Report;
 use model::ClockOffsets;
 
 pub use names::Names;
+use row_limit::RowLimit;
 
 /// A report, and what else there is to say about the recording.
 #[derive(Clone, Copy)]
@@ -52,6 +54,8 @@ pub struct View<'a> {
     pub srcline: bool,
     /// One row for every call site.
     pub unfold: bool,
+    /// Which rows of the text's tables are printed.
+    pub table_rows: RowLimit,
 }
 
 /// [`View::decoder`] of calls that probes have timed.

@@ -3,6 +3,7 @@
 mod callers;
 mod children;
 mod counts;
+mod figures;
 mod function;
 mod loss;
 mod off_cpu;
