@@ -7,6 +7,7 @@
 mod golden;
 mod machine;
 mod report;
+mod summary;
 mod text;
 #[path = "../unknown/mod.rs"]
 mod unknown;

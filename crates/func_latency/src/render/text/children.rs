@@ -29,13 +29,31 @@ impl Folded {
     }
 
     /// The sum of its times.
-    fn sum_ns(&self) -> u64 {
+    pub(super) fn sum_ns(&self) -> u64 {
         self.row.total.sum_ns
+    }
+
+    /// The most by which the sum may differ from the true one.
+    pub(super) fn error_ns(&self) -> u64 {
+        self.row.error_ns
+    }
+
+    /// The part of the sum that was off the CPU, if it is known.
+    pub(super) fn off_cpu_ns(&self) -> Option<u64> {
+        self.row.total.off_cpu_ns
+    }
+
+    pub(super) fn kind(&self) -> ChildKind {
+        self.row.kind
+    }
+
+    pub(super) fn name(&self, view: &View<'_>) -> String {
+        shown_name(view, &self.row)
     }
 
     /// The cells below [`titles`].
     pub(super) fn cells(&self, view: &View<'_>) -> Vec<String> {
-        let mut cells = vec![shown_name(view, &self.row)];
+        let mut cells = vec![self.name(view)];
         if view.unfold {
             cells.push(self.row.site.map(|site| view.names.site(site)).unwrap_or_default());
         }

@@ -24,7 +24,7 @@ pub(super) struct Figures<'r> {
 pub(super) struct OffCpuFigures<'r> {
     stats: &'r Stats,
     /// Calls that were off the CPU at all.
-    calls: u64,
+    pub(super) calls: u64,
 }
 
 impl<'r> OffCpuFigures<'r> {
@@ -38,9 +38,9 @@ impl<'r> OffCpuFigures<'r> {
 pub(super) struct Figure {
     name: &'static str,
     /// With fewer calls it is the same as another one.
-    least_calls: u64,
+    pub(super) least_calls: u64,
     of_spread: fn(&Spread) -> u64,
-    pub(super) of: fn(&Quantiles) -> Option<u64>,
+    of: fn(&Quantiles) -> Option<u64>,
 }
 
 const MIN: Figure = Figure { name: "min", least_calls: 1, of_spread: |s| s.min_ns, of: |q| q.min_ns };
@@ -56,10 +56,11 @@ pub(super) const MAX: Figure =
 const FIGURES: [Figure; 6] = [MIN, P50, P90, P99, P999, MAX];
 
 impl Figures<'_> {
-    /// Rounded to what is known, and as they were measured, with how far off they may be.
+    /// Writes them rounded to what is known, and as they were measured, with how far off they may be; nothing
+    /// where no call has ended.
     pub(super) fn write(&self, out: &mut dyn Write, width: usize) -> io::Result<()> {
         let Some(spread) = &self.latency.spread else {
-            return writeln!(out, "  no call was seen from entry to return");
+            return Ok(());
         };
         let right = |title| (title, Align::Right);
         let mut titles = vec![("", Align::Left), right("latency"), right("in ns"), right("+- ns")];
@@ -103,6 +104,20 @@ impl Figures<'_> {
     fn within(&self, spread: &Spread, figure: &Figure) -> (u64, u64) {
         let ns = (figure.of_spread)(spread);
         (ns, self.error.of(ns, figure.of))
+    }
+
+    /// A figure for a sentence: between its bounds, where these are not close.
+    pub(super) fn brief(&self, figure: &Figure) -> Option<String> {
+        let spread = self.latency.spread.as_ref()?;
+        if let Some(tails) = self.tails.filter(|_| self.is_changed(spread, figure)) {
+            return Some(with_open_calls(figure, tails));
+        }
+        let (ns, error_ns) = self.within(spread, figure);
+        if error_ns <= ns / 10 || error_ns >= ns {
+            return Some(duration_within(ns, error_ns));
+        }
+        let bound = |of: &Quantiles| (figure.of)(of).unwrap_or(ns);
+        Some(format!("{} to {}", duration(bound(&self.error.low)), duration(bound(&self.error.high))))
     }
 
     /// Open calls may move a figure by more than its error. The longest of all calls they always may.

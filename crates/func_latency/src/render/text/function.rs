@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use analyzer::{CallCounts, CallRow, FunctionReport};
 
 use super::figures::{Figures, OffCpuFigures};
-use super::{callers, children, off_cpu, open_calls, rule, slices, uncertain};
+use super::{callers, children, off_cpu, open_calls, rule, slices, summary, uncertain};
 use crate::render::names::{caller_name, file_name};
 use crate::render::table::{Align, Table};
 use crate::render::units::{counted, duration, grouped, mean_duration, percent, share};
@@ -22,17 +22,18 @@ pub(super) fn write(
     if function.calls == CallCounts::default() {
         return no_call(out, inlined);
     }
-    if function.latency.count > 0 {
-        uncertain::histogram(out, function.error.shorter, function.latency.count)?;
-        histogram::write(out, &function.histogram)?;
-        writeln!(out)?;
-    }
     let figures = Figures {
         latency: &function.latency,
         error: &function.error,
         tails: Some(&function.tails).filter(|tails| tails.calls > 0),
         off_cpu: OffCpuFigures::of(function.off_cpu.as_ref(), &function.histogram),
     };
+    summary::write(out, view, function, &figures, width)?;
+    if function.latency.count > 0 {
+        uncertain::histogram(out, function.error.shorter, function.latency.count)?;
+        histogram::write(out, &function.histogram)?;
+        writeln!(out)?;
+    }
     figures.write(out, width)?;
     if function.latency.count > 0 {
         error_line(out, view, function)?;

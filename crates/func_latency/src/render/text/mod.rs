@@ -9,6 +9,7 @@ mod loss;
 mod off_cpu;
 pub(super) mod open_calls;
 mod slices;
+mod summary;
 mod uncertain;
 
 use std::io::{self, Write};
