@@ -2,6 +2,7 @@
 
 mod explain;
 mod rows_shown;
+mod top;
 mod trees;
 
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use crate::render::json;
 
 pub use explain::{DiffArgs, ExplainArgs, ModesArgs};
 pub use rows_shown::RowsArgs;
+pub use top::{TopArgs, TopBy};
 pub use trees::{ExportArgs, ExportFormat, GraphArgs, ShowArgs, Weight};
 
 const AFTER_HELP: &str = "\
@@ -41,6 +43,9 @@ pub enum Command {
     Record(Box<RecordArgs>),
     /// Report the calls of a function from a recording
     Report(Box<ReportArgs>),
+    /// List the functions that are in a recording, to choose from
+    #[command(visible_alias = "list")]
+    Top(Box<TopArgs>),
     /// Open one call: its tree
     Show(Box<ShowArgs>),
     /// Write the calls for other tools: flame graphs, pprof, Firefox Profiler, Perfetto, rows

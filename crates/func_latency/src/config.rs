@@ -194,7 +194,8 @@ fn first_that_needs(needs: &[(&'static str, bool)]) -> Option<&'static str> {
 }
 
 /// What is said where a function must be named.
-pub(crate) const NO_FUNCTION: &str = "which function? Name it with -f FUNC";
+pub(crate) const NO_FUNCTION: &str =
+    "which function? Name it with -f FUNC; `func_latency top` lists those that a recording has";
 
 impl CallsConfig {
     pub(crate) fn new(input: PathBuf, calls: CallsArgs) -> Result<Self> {

@@ -14,6 +14,7 @@
 //! report_command  recording -> image, decoder, analyzer -> render::{text, timeline, json, rows, html}
 //!     target      -f, -b, -I, -a: names to functions
 //!     inside      what the calls of a page are like inside: a second pass
+//! top_command     the functions of a recording -> render::top
 //! explain_command  slow and typical calls -> analyzer::{ledger, branch_path} -> render::explain
 //! modes_command   the ways that calls go -> render::modes
 //! diff_command    the calls of two recordings -> analyzer::ledger -> render::diff
@@ -73,6 +74,8 @@ mod show_command;
 mod stripped;
 mod target;
 mod threads;
+mod top_command;
+mod top_config;
 mod tree_commands;
 pub mod tree_config;
 #[cfg(feature = "bpf")]
@@ -91,6 +94,7 @@ use args::{Command, CommandLine};
 use config::{BundleConfig, DumpConfig, ReportConfig};
 use exit::Exit;
 use explain_config::{DiffConfig, ExplainConfig, ModesConfig};
+use top_config::TopConfig;
 use tree_config::{ExportConfig, GraphConfig, ShowConfig};
 
 /// Runs the command with the process's arguments.
@@ -132,7 +136,11 @@ pub fn run_words<W: Into<OsString> + Clone>(words: impl IntoIterator<Item = W>) 
 
 fn dispatch(command_line: CommandLine) -> Result<Exit> {
     match command_line.command {
-        Some(Command::Report(args)) => report_command::run(&ReportConfig::new(*args)?),
+        Some(Command::Report(args)) => match TopConfig::of_report(&args) {
+            Some(of_all) => top_command::run(of_all?),
+            None => report_command::run(&ReportConfig::new(*args)?),
+        },
+        Some(Command::Top(args)) => top_command::run(TopConfig::new(*args)?),
         Some(Command::Explain(args)) => explain_command::run(&ExplainConfig::new(*args)?),
         Some(Command::Modes(args)) => modes_command::run(&ModesConfig::new(*args)?),
         Some(Command::Diff(args)) => diff_command::run(&DiffConfig::new(*args)?),

@@ -93,7 +93,8 @@ fn help_and_version_go_to_stdout() {
 
 #[test]
 fn wrong_usage_is_2() {
-    check_failure(&["report", "x.data"], 2, "-f FUNC");
+    check_failure(&["report", "x.data", "-l"], 2, "-f FUNC");
+    check_failure(&["report", "x.data"], 4, "cannot open x.data"); // it lists functions
     check_failure(&["report", "x.data", "-f", "f", "--no-such-option"], 2, "--no-such-option");
     check_failure(&["report", "x.data", "-f", "f", "--rows", "calls.txt"], 2, ".jsonl or .csv");
     check_failure(&["report", "x.data", "-f", "f", "-T", "5-3"], 2, "empty range");

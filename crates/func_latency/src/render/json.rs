@@ -124,12 +124,19 @@ struct Ranks {
 }
 
 #[derive(Serialize)]
-struct Calls {
+pub(super) struct Calls {
     complete: u64,
     unwound: u64,
     open_start: u64,
     open_end: u64,
     cut: u64,
+}
+
+impl From<CallCounts> for Calls {
+    fn from(calls: CallCounts) -> Self {
+        let CallCounts { complete, unwound, open_start, open_end, cut } = calls;
+        Self { complete, unwound, open_start, open_end, cut }
+    }
 }
 
 #[derive(Serialize)]
@@ -271,11 +278,10 @@ fn longest_open(view: &View<'_>, report: &FunctionReport) -> Vec<Row> {
 }
 
 fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<u64>) -> Function {
-    let CallCounts { complete, unwound, open_start, open_end, cut } = report.calls;
     Function {
         name: view.names.function(report.id),
         object: view.names.object_of(report.id),
-        calls: Calls { complete, unwound, open_start, open_end, cut },
+        calls: report.calls.into(),
         latency_ns: view.timed(latency(&report.latency, &report.error)),
         reason: view.report.trace.no_times.map(NoTimes::reason),
         off_cpu_ns: report.off_cpu.as_ref().map(figures),

@@ -17,6 +17,7 @@ pub mod rows;
 pub mod table;
 pub mod text;
 pub mod timeline;
+pub mod top;
 pub mod tree;
 pub mod units;
 

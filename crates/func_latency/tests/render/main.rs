@@ -9,5 +9,6 @@ mod machine;
 mod report;
 mod summary;
 mod text;
+mod top;
 #[path = "../unknown/mod.rs"]
 mod unknown;
