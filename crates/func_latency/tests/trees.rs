@@ -154,7 +154,7 @@ fn a_call_as_json_has_every_node_with_its_depth() {
     let mut out = Vec::new();
     tree::write_json(&mut out, &view).unwrap();
     let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
-    assert_eq!((&json["schema"], &json["id"]), (&"func_latency_call/1".into(), &"7-12".into()));
+    assert_eq!((&json["schema"], &json["id"]), (&"func_latency_call/2".into(), &"7-12".into()));
     let nodes = json["nodes"].as_array().unwrap();
     let depths: Vec<u64> = nodes.iter().map(|node| node["depth"].as_u64().unwrap()).collect();
     assert_eq!(depths, [0, 1, 2, 3, 2, 1]);

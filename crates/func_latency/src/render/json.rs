@@ -1,7 +1,7 @@
-//! The report as JSON: schema `func_latency/2`.
+//! The report as JSON: schema `func_latency/3`.
 //!
-//! Keys stand in the order of these structs. Ids and addresses are strings, because not every reader's
-//! numbers hold 64 bits. What is not known is null as a whole, never 0. New keys may be added; readers ignore
+//! Keys stand in the order of these structs. Ids of calls and addresses are strings, because not every
+//! reader's numbers hold 64 bits; those of processes, threads and CPUs are numbers. What is not known is null as a whole, never 0. New keys may be added; readers ignore
 //! those that they do not know.
 
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ use super::rows::Row;
 use super::{Names, View};
 
 /// Name and version of the contract.
-pub const SCHEMA: &str = "func_latency/2";
+pub const SCHEMA: &str = "func_latency/3";
 
 #[derive(Serialize)]
 struct Document<'a> {

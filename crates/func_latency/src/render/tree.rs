@@ -15,7 +15,7 @@ use crate::one_call::OpenedCall;
 use crate::tree_config::TreeLimits;
 
 /// Name and version of the contract.
-pub const SCHEMA: &str = "func_latency_call/1";
+pub const SCHEMA: &str = "func_latency_call/2";
 
 /// A call, and what is shown of it.
 #[derive(Clone, Copy)]
@@ -147,7 +147,7 @@ pub fn write_json(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
         "schema": SCHEMA,
         "id": view.id.to_string(),
         "function": view.names.function(row.function),
-        "tid": row.tid.0.to_string(),
+        "tid": row.tid.0,
         "caller": caller_name(view.names, row.caller),
         "site": site(row.site),
         "start_ns": row.start_ns.0,
