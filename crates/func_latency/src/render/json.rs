@@ -1,8 +1,8 @@
-//! The report as JSON: schema `func_latency/3`.
+//! The report as JSON: schema `func_latency/3`, described in `docs/report.schema.json`.
 //!
 //! Keys stand in the order of these structs. Ids of calls and addresses are strings, because not every
-//! reader's numbers hold 64 bits; those of processes, threads and CPUs are numbers. What is not known is null as a whole, never 0. New keys may be added; readers ignore
-//! those that they do not know.
+//! reader's numbers hold 64 bits; those of processes, threads and CPUs are numbers. What is not known is null
+//! as a whole, never 0. New keys may be added; readers ignore those that they do not know.
 
 use std::io::{self, Write};
 
