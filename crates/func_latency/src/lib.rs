@@ -23,6 +23,7 @@
 //!     calls       what the commands that follow calls share: recording, request, decoding
 //!     threads     those of a recording, and those of -T
 //! bundle_command  recording and image -> a directory for another machine
+//! generated_command  completions and man pages, from args
 //! dump        packets, branches, sideband, one per line
 //! output      files that results go to: none is an input, each is whole or not there
 //! remedy      what to do about a loss
@@ -49,6 +50,7 @@ mod explain_config;
 mod explain_open;
 pub mod export;
 pub mod filter;
+mod generated_command;
 mod host;
 pub mod inside;
 mod ip_ranges;
@@ -88,7 +90,6 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Parser;
 
 use args::{Command, CommandLine};
 use config::{BundleConfig, DumpConfig, ReportConfig};
@@ -106,7 +107,7 @@ pub fn run() -> ExitCode {
 /// Runs the command with these arguments, of which the first is the program's name.
 #[must_use]
 pub fn run_words<W: Into<OsString> + Clone>(words: impl IntoIterator<Item = W>) -> Exit {
-    let command_line = match CommandLine::try_parse_from(words) {
+    let command_line = match args::parse(words) {
         Ok(command_line) => command_line,
         Err(error) => {
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
@@ -151,6 +152,8 @@ fn dispatch(command_line: CommandLine) -> Result<Exit> {
         Some(Command::Dump(args)) => dump::run(&DumpConfig::new(args)?),
         Some(Command::Record(args)) => record_command::record(*args),
         Some(Command::Doctor) => doctor_command::run(),
+        Some(Command::Completions(args)) => generated_command::completions(&args),
+        Some(Command::Man(args)) => generated_command::man(&args),
         None => record_command::run(command_line.record),
     }
 }

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 
 use clap::Args;
 
+use super::headings::REPORT;
 use crate::filter::Percent;
 use crate::render::row_limit::RowLimit;
 
@@ -11,13 +12,13 @@ use crate::render::row_limit::RowLimit;
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct RowsArgs {
     /// Rows of each table of the text, longest first; JSON has all [default: 20]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = REPORT)]
     pub top: Option<NonZeroU32>,
     /// Leave out rows of the text's tables that have less than this share of the table's time
-    #[arg(long, value_name = "PCT")]
+    #[arg(long, value_name = "PCT", help_heading = REPORT)]
     pub min_share: Option<Percent>,
     /// All rows of all tables
-    #[arg(long, conflicts_with_all = ["top", "min_share"])]
+    #[arg(long, conflicts_with_all = ["top", "min_share"], help_heading = REPORT)]
     pub all: bool,
 }
 
