@@ -209,4 +209,10 @@ fn rows_of_tables_are_numbers_and_shares() {
     for (words, says) in cases {
         check_failure(&[&report, words].concat(), 2, says);
     }
+    let show = ["show", "7-1", "-f", "main"];
+    for (words, says) in &cases[..2] {
+        check_failure(&[&show, *words].concat(), 2, says);
+    }
+    let both = "the argument '--top <N>' cannot be used with '--all'";
+    check_failure(&[&show[..], &["--top", "3", "--all"]].concat(), 2, both);
 }

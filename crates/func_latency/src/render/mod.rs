@@ -19,6 +19,7 @@ pub mod text;
 pub mod timeline;
 pub mod top;
 pub mod tree;
+mod tree_lines;
 pub mod units;
 
 use analyzer::Report;
