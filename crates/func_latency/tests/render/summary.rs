@@ -99,9 +99,26 @@ fn what_is_not_certain_is_not_said() {
     let unknown =
         changed(|function| function.children.iter_mut().for_each(|row| row.error_ns = row.total.sum_ns));
     assert_eq!(unknown, [SLOW, "No call was off the CPU."]);
+    let sliced = changed(|function| function.calls.complete = 300);
+    assert_eq!(sliced[0], "200 of 300 calls, p50 199 ns, p99 1.00 ms.");
     let undecided = changed(|function| function.undecided = 3);
     assert_eq!(undecided[0], format!("{SLOW} 3 of them may have ended at another time."));
     assert_eq!(sentences(&whole_report())[1..], ["99.0 % of the time in [syscall]."]);
+}
+
+/// It said "p50 20.1 ms to 20.1 ms".
+#[test]
+fn bounds_that_are_printed_alike_are_one_figure() {
+    let tails = |low_ns, high_ns| {
+        let first = changed(|function| {
+            let at_least = Quantiles { p99_ns: Some(low_ns), ..function.error.low };
+            function.tails =
+                Tails { calls: 1, at_least, at_most: Quantiles { p99_ns: Some(high_ns), ..at_least } };
+        });
+        first[0].clone()
+    };
+    assert_eq!(tails(1_900_100, 1_900_900), "200 calls, p50 199 ns, p99 1.90 ms.");
+    assert_eq!(tails(1_900_100, 1_990_900), "200 calls, p50 199 ns, p99 1.90 ms to 1.99 ms.");
 }
 
 /// Of calls that have not ended a figure may be anything from there on.

@@ -168,10 +168,11 @@ fn exactly(figure: String, error: String, is_number: bool) -> [String; 2] {
 
 /// Between what a figure is if calls of unknown length are counted, too.
 fn with_open_calls(figure: &Figure, tails: &Tails) -> String {
-    match ((figure.of)(&tails.at_least), (figure.of)(&tails.at_most)) {
-        (Some(low), Some(high)) if low == high => duration(low),
-        (Some(low), Some(high)) => format!("{} to {}", duration(low), duration(high)),
-        (Some(low), None) => format!("{} or more", duration(low)),
+    let [low, high] = [&tails.at_least, &tails.at_most].map(|tail| (figure.of)(tail).map(duration));
+    match (low, high) {
+        (Some(low), Some(high)) if low == high => low,
+        (Some(low), Some(high)) => format!("{low} to {high}"),
+        (Some(low), None) => format!("{low} or more"),
         (None, _) => String::new(),
     }
 }

@@ -42,8 +42,11 @@ pub(super) fn write(
 /// `6,711 calls, p50 270 ns, p99 3.24 us.`
 fn calls(view: &View<'_>, function: &FunctionReport, figures: &Figures<'_>) -> String {
     let count = function.latency.count;
+    let all = function.calls.complete.saturating_add(function.calls.unwound);
     let mut text = match count {
         0 => "No call was seen from entry to return".to_owned(),
+        // Of probed calls only some may have figures.
+        _ if count < all => format!("{} of {}", grouped(count), counted(all, "call")),
         _ => counted(count, "call"),
     };
     let named: &[(&str, &Figure)] = match count {
