@@ -43,6 +43,11 @@ fn text_unfolded_with_lines() {
     check_text("unfolded-srcline.txt", &report(), true, true, 140);
 }
 
+#[test]
+fn text_unfolded() {
+    check_text("unfolded.txt", &report(), false, true, 100);
+}
+
 /// It said "0 ns +- 0" of each call.
 #[test]
 fn text_without_times_has_counts_alone() {

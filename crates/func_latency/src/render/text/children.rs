@@ -54,16 +54,19 @@ impl Folded {
     /// The cells below [`titles`].
     pub(super) fn cells(&self, view: &View<'_>) -> Vec<String> {
         let mut cells = vec![self.name(view)];
-        if view.unfold {
+        if has_site_column(view) {
             cells.push(self.row.site.map(|site| view.names.site(site)).unwrap_or_default());
         }
         cells
     }
 
-    /// Source lines, which stand below the row.
+    /// Source lines, which stand below the row, with the site if each has a row.
     pub(super) fn notes(&self, view: &View<'_>) -> Vec<String> {
-        let first = self.sites.first().filter(|_| view.srcline);
-        first.and_then(|first| line(view, *first, self.sites.len() - 1)).into_iter().collect()
+        let Some(first) = self.sites.first().filter(|_| view.srcline) else { return Vec::new() };
+        let site = view.unfold.then(|| view.names.site(*first));
+        let line = line(view, *first, self.sites.len() - 1);
+        let parts: Vec<String> = [site, line].into_iter().flatten().collect();
+        if parts.is_empty() { parts } else { vec![parts.join(" ")] }
     }
 }
 
@@ -75,10 +78,15 @@ pub(super) fn rows(view: &View<'_>, children: &[ChildRow]) -> Vec<Folded> {
 /// Titles of the columns that say which child a row is of.
 pub(super) fn titles(view: &View<'_>) -> Vec<(&'static str, Align)> {
     let mut titles = vec![("name", Align::Left)];
-    if view.unfold {
+    if has_site_column(view) {
         titles.push(("site", Align::Left));
     }
     titles
+}
+
+/// The site stands below the row, if its line does.
+fn has_site_column(view: &View<'_>) -> bool {
+    view.unfold && !view.srcline
 }
 
 pub(super) fn write(

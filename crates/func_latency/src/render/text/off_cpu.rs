@@ -8,7 +8,7 @@ use model::OffCpuSplit;
 use super::rule;
 use crate::render::names::{Names, reason_name, waker_name};
 use crate::render::row_limit::RowLimit;
-use crate::render::table::{Align, Table, bar};
+use crate::render::table::{Align, Table, bar, wrapped};
 use crate::render::units::{duration, grouped, percent, share};
 
 /// Places of each waker, if not all are printed.
@@ -16,7 +16,7 @@ const STACKS_LISTED: usize = 3;
 const BAR: usize = 20;
 
 /// What a recording without them does not have, and how to make one that does.
-const WITHOUT_EVENTS: &str = "  what they waited for and who woke them: not in the recording, which needs eBPF (func_latency doctor), \
+const WITHOUT_EVENTS: &str = "what they waited for and who woke them: not in the recording, which needs eBPF (func_latency doctor), \
                               or perf's -e sched:sched_switch -e sched:sched_waking";
 
 /// Whose causes they are.
@@ -48,7 +48,8 @@ pub(super) fn write(
     if causes.told_by == ToldBy::SwitchRecords {
         let (blocked, preempted) = (part(blocked_ns), part(preempted_ns));
         writeln!(out, "Off-CPU time of [{name}]: {blocked} blocked or runnable, {preempted} preempted")?;
-        return writeln!(out, "{WITHOUT_EVENTS}");
+        return wrapped(WITHOUT_EVENTS, width.saturating_sub(2))
+            .try_for_each(|line| writeln!(out, "  {line}"));
     }
     writeln!(
         out,
@@ -150,6 +151,11 @@ mod tests {
         // An empty line and a rule come first.
         let lines: Vec<&str> = text.lines().skip(2).collect();
         let head = "Off-CPU time of [f]: 3.00 us (75.0 %) blocked or runnable, 1.00 us (25.0 %) preempted";
-        assert_eq!(lines, [head, WITHOUT_EVENTS]);
+        let hint = [
+            "  what they waited for and who woke them: not in the",
+            "  recording, which needs eBPF (func_latency doctor), or",
+            "  perf's -e sched:sched_switch -e sched:sched_waking",
+        ];
+        assert_eq!(lines, [&[head][..], &hint].concat());
     }
 }
