@@ -21,6 +21,7 @@ pub mod top;
 pub mod tree;
 mod tree_lines;
 pub mod units;
+mod wrappers;
 
 use analyzer::Report;
 use model::ClockOffsets;

@@ -1,10 +1,11 @@
 //! The functions of a recording, by time or calls.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::io::{self, Write};
 
 use analyzer::{CallCounts, ChildKind, ChildRow, FunctionReport, Report};
-use model::NoTimes;
+use model::{FunctionId, NoTimes};
 use serde::Serialize;
 
 use super::Names;
@@ -13,6 +14,7 @@ use super::names::file_name;
 use super::row_limit::RowLimit;
 use super::table::{Align, Table};
 use super::units::{counted, duration, duration_within, grouped, percent_within, share};
+use super::wrappers::Wrappers;
 use crate::args::TopBy;
 
 /// Name and version of the contract.
@@ -42,6 +44,8 @@ struct Row<'a> {
     total: Time,
     /// The part of that in no callee.
     own: Time,
+    /// The functions that only call it, the outermost first.
+    wrappers: Vec<FunctionId>,
 }
 
 /// A sum of times, and the most by which it may differ from the true one.
@@ -67,7 +71,6 @@ impl Time {
 
 impl<'a> Row<'a> {
     fn new(function: &'a FunctionReport) -> Self {
-        let CallCounts { complete, unwound, open_start, open_end, cut } = function.calls;
         let open = &function.open;
         let own = |rows: &[ChildRow]| {
             let row = rows.iter().find(|row| row.kind == ChildKind::Own);
@@ -75,11 +78,12 @@ impl<'a> Row<'a> {
         };
         Self {
             function,
-            calls: [complete, unwound, open_start, open_end, cut].into_iter().fold(0, u64::saturating_add),
+            calls: calls(function),
             // The error is of nested calls, too: more than that of the outermost.
             total: Time { ns: function.outermost.sum_ns, error_ns: function.error.sum_ns }
                 .plus(Time { ns: open.observed.sum_ns, error_ns: error_of_open(function) }),
             own: own(&function.children).plus(own(&open.children)),
+            wrappers: Vec::new(),
         }
     }
 
@@ -90,6 +94,12 @@ impl<'a> Row<'a> {
             TopBy::Calls => self.calls,
         }
     }
+}
+
+/// All calls, whole or not.
+fn calls(function: &FunctionReport) -> u64 {
+    let CallCounts { complete, unwound, open_start, open_end, cut } = function.calls;
+    [complete, unwound, open_start, open_end, cut].into_iter().fold(0, u64::saturating_add)
 }
 
 /// The most by which the observed part of open calls may differ from the true one.
@@ -114,6 +124,17 @@ impl View<'_> {
         rows
     }
 
+    /// The same, where wrappers stand at what they lead to; but for all rows, and without times.
+    fn unwrapped_rows(&self) -> Vec<Row<'_>> {
+        let rows = self.rows();
+        if self.table_rows == RowLimit::ALL || !self.has_times() {
+            return rows;
+        }
+        let wrappers = Wrappers::among(&self.report.functions, calls);
+        let rows = rows.into_iter().filter(|row| !wrappers.has(row.function.id));
+        rows.map(|row| Row { wrappers: wrappers.around(row.function.id), ..row }).collect()
+    }
+
     /// By calls, where no time is known.
     fn by(&self) -> TopBy {
         if self.has_times() { self.by } else { TopBy::Calls }
@@ -135,8 +156,8 @@ impl View<'_> {
     }
 
     /// The name, as `-f` takes it.
-    fn name(&self, row: &Row<'_>) -> String {
-        let name = self.names.function(row.function.id);
+    fn name(&self, function: FunctionId) -> String {
+        let name = self.names.function(function);
         let place = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
         place.filter(|place| place.contains("+0x")).map_or(name.clone(), str::to_owned)
     }
@@ -151,7 +172,7 @@ impl View<'_> {
 /// # Errors
 /// What `out` says.
 pub fn write_text(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<()> {
-    let (rows, observed_ns) = (view.rows(), view.observed_ns());
+    let (all, rows, observed_ns) = (view.rows(), view.unwrapped_rows(), view.observed_ns());
     let trace = &view.report.trace;
     writeln!(
         out,
@@ -159,21 +180,16 @@ pub fn write_text(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Res
         view.input,
         duration(trace.span_ns),
         counted(trace.threads, "thread"),
-        counted(rows.len() as u64, "function")
+        counted(all.len() as u64, "function")
     )?;
     let whole = match view.by() {
         TopBy::Time | TopBy::Own => observed_ns,
-        TopBy::Calls => rows.iter().map(|row| row.calls).fold(0, u64::saturating_add),
+        TopBy::Calls => all.iter().map(|row| row.calls).fold(0, u64::saturating_add),
     };
     let (listed, _) = view.table_rows.split(&rows, |row| row.weight(view.by()), whole);
     if view.has_times() { timed(view, listed, observed_ns) } else { untimed(view, listed) }
         .write(out, width)?;
-    if let Some(rest) = rows.get(listed.len()..).filter(|rest| !rest.is_empty()) {
-        let own = rest.iter().map(|row| row.own).fold(Time::default(), Time::plus);
-        let own = format!(", {} % of the time in themselves", own.percent(observed_ns));
-        let own = if view.has_times() { own } else { String::new() };
-        writeln!(out, "  ... {}{own}; --all prints them", counted(rest.len() as u64, "more function"))?;
-    }
+    left_out(out, view, &all, listed)?;
     if view.has_times() {
         writeln!(
             out,
@@ -181,6 +197,21 @@ pub fn write_text(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Res
         )?;
     }
     writeln!(out, "choose one: func_latency report -i {} -f 'FUNC'", view.input)
+}
+
+/// Says how many functions are not there, and how much time is in them.
+fn left_out(out: &mut dyn Write, view: &View<'_>, all: &[Row<'_>], listed: &[Row<'_>]) -> io::Result<()> {
+    let named = |row: &Row<'_>| [&row.wrappers[..], &[row.function.id]].concat();
+    let listed: HashSet<FunctionId> = listed.iter().flat_map(named).collect();
+    let rest = || all.iter().filter(|row| !listed.contains(&row.function.id));
+    let functions = match rest().count() {
+        0 => return Ok(()),
+        count => counted(count as u64, "more function"),
+    };
+    let own = rest().map(|row| row.own).fold(Time::default(), Time::plus);
+    let own = format!(", {} % of the time in themselves", own.percent(view.observed_ns()));
+    let own = if view.has_times() { own } else { String::new() };
+    writeln!(out, "  ... {functions}{own}; --all prints them")
 }
 
 fn timed(view: &View<'_>, rows: &[Row<'_>], observed_ns: u64) -> Table {
@@ -195,15 +226,18 @@ fn timed(view: &View<'_>, rows: &[Row<'_>], observed_ns: u64) -> Table {
         right("%"),
     ]);
     for row in rows {
-        table.row(vec![
-            view.name(row),
+        let cells = vec![
+            view.name(row.function.id),
             view.object(row).map_or_else(String::new, |path| file_name(&path).to_owned()),
             grouped(row.calls),
             row.total.text(),
             row.total.percent(observed_ns),
             row.own.text(),
             row.own.percent(observed_ns),
-        ]);
+        ];
+        let wrappers: Vec<String> = row.wrappers.iter().map(|id| view.name(*id)).collect();
+        let note = (!wrappers.is_empty()).then(|| format!("through {}", wrappers.join(", ")));
+        table.row_with_notes(cells, note.as_slice());
     }
     table
 }
@@ -214,7 +248,7 @@ fn untimed(view: &View<'_>, rows: &[Row<'_>]) -> Table {
         Table::new(&[("function", Align::Left), ("object", Align::Left), ("calls", Align::Right)]);
     for row in rows {
         let object = view.object(row).map_or_else(String::new, |path| file_name(&path).to_owned());
-        table.row(vec![view.name(row), object, grouped(row.calls)]);
+        table.row(vec![view.name(row.function.id), object, grouped(row.calls)]);
     }
     table
 }
@@ -250,7 +284,7 @@ pub fn write_json(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
     let observed_ns = view.observed_ns();
     let timed = view.has_times();
     let entry = |row: &Row<'_>| Entry {
-        name: view.name(row),
+        name: view.name(row.function.id),
         object: view.object(row),
         calls: row.function.calls.into(),
         total: timed.then_some(row.total),
