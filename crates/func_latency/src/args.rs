@@ -1,17 +1,28 @@
 //! The command line as it was typed.  [`crate::config`] makes sense of it.
 
+mod command;
 mod explain;
+mod generated;
+mod headings;
+mod record;
+mod rows_shown;
+mod top;
 mod trees;
 
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use recorder::CpuList;
 
-use crate::filter::{Ancestor, ByteSize, CandidateNumber, NsRange, TidRange, TimeWindow};
+use crate::filter::{Ancestor, CandidateNumber, NsRange, TidRange, TimeWindow};
 use crate::render::json;
 
+pub use command::{command, completed, parse};
 pub use explain::{DiffArgs, ExplainArgs, ModesArgs};
+pub use generated::{CompletionsArgs, ManArgs, Shell};
+use headings::{CALLS, CHECKS, DECODING, FILES, REPORT, TARGET};
+pub use record::RecordArgs;
+pub use rows_shown::RowsArgs;
+pub use top::{TopArgs, TopBy};
 pub use trees::{ExportArgs, ExportFormat, GraphArgs, ShowArgs, Weight};
 
 const AFTER_HELP: &str = "\
@@ -39,6 +50,9 @@ pub enum Command {
     Record(Box<RecordArgs>),
     /// Report the calls of a function from a recording
     Report(Box<ReportArgs>),
+    /// List the functions that are in a recording, to choose from
+    #[command(visible_alias = "list")]
+    Top(Box<TopArgs>),
     /// Open one call: its tree
     Show(Box<ShowArgs>),
     /// Write the calls for other tools: flame graphs, pprof, Firefox Profiler, Perfetto, rows
@@ -57,6 +71,10 @@ pub enum Command {
     Bundle(BundleArgs),
     /// Say what this machine lets us record, and what to do about what it does not
     Doctor,
+    /// Write a shell's completions to stdout
+    Completions(CompletionsArgs),
+    /// Write man pages into a directory
+    Man(ManArgs),
 }
 
 /// `func_latency report`.
@@ -87,22 +105,28 @@ pub struct InputArgs {
 pub struct CallsArgs {
     /// Function: demangled name, unique prefix, glob or address; repeat it for several
     #[arg(short = 'f', long = "func", value_name = "FUNC")]
+    #[arg(help_heading = TARGET)]
     pub functions: Vec<String>,
     /// Take the N-th of the functions that an ambiguous -f lists
     #[arg(short = 'I', long = "func_idx", value_name = "#N")]
+    #[arg(help_heading = TARGET)]
     pub candidate: Option<CandidateNumber>,
     /// Object that holds FUNC; normally found from the recording. A file is also used for an object of its
     /// name that is not here
     #[arg(short = 'b', long = "binary", value_name = "OBJECT")]
+    #[arg(help_heading = TARGET)]
     pub object: Option<String>,
     /// Only these processes
     #[arg(short = 'p', long = "pid", value_name = "PIDS", value_delimiter = ',')]
+    #[arg(help_heading = TARGET)]
     pub pids: Vec<i32>,
     /// Only these threads: 1,3-5
     #[arg(short = 'T', long = "tid", value_name = "TIDS", value_delimiter = ',')]
+    #[arg(help_heading = TARGET)]
     pub tids: Vec<TidRange>,
     /// Look for the objects below this directory, not at their own places
     #[arg(long, value_name = "DIR")]
+    #[arg(help_heading = DECODING)]
     pub symfs: Option<PathBuf>,
     /// Where the kernel's code is.
     #[command(flatten)]
@@ -110,18 +134,23 @@ pub struct CallsArgs {
     /// Decoding threads [default: number of cores]
     #[arg(short = 'w', long = "workers", alias = "worker_num", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(help_heading = DECODING)]
     pub workers: Option<u16>,
     /// Who decodes the trace
     #[arg(long, value_enum, default_value_t, value_name = "DECODER")]
+    #[arg(help_heading = DECODING)]
     pub decoder: DecoderChoice,
     /// Only calls below this function, if given below a call of it of that latency (ns)
     #[arg(short, long, value_name = "FUNC[#min,max]")]
+    #[arg(help_heading = TARGET)]
     pub ancestor: Option<Ancestor>,
     /// Only calls of this latency (ns, both included; either may be left out)
     #[arg(long, alias = "latency_interval", value_name = "min,max")]
+    #[arg(help_heading = CALLS)]
     pub li: Option<NsRange>,
     /// Only calls that start from start + min to start + max (ns of perf's clock)
     #[arg(long, alias = "time_interval", value_name = "start,min,max")]
+    #[arg(help_heading = CALLS)]
     pub ti: Option<TimeWindow>,
     /// Say on stderr what is done and how long it takes
     #[arg(short, long)]
@@ -136,43 +165,58 @@ pub struct QueryArgs {
     pub calls: CallsArgs,
     /// Show file:line of call sites
     #[arg(long)]
+    #[arg(help_heading = REPORT)]
     pub srcline: bool,
+    /// Which rows of a table.
+    #[command(flatten)]
+    pub table_rows: RowsArgs,
     /// One row for every call site instead of one for every callee
     #[arg(short = 'U', long, alias = "unfold_gathered_line")]
+    #[arg(help_heading = REPORT)]
     pub unfold: bool,
     /// Form of the report.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help = form("report", json::SCHEMA))]
+    #[arg(help_heading = REPORT)]
     pub format: Format,
     /// Draw latency over time, by thread: a dot for each call, and the slowest calls one by one
     #[arg(short = 'l', long)]
+    #[arg(help_heading = REPORT)]
     pub timeline: bool,
     /// In the timeline, draw N calls of a thread as their least, median and most
     #[arg(long, alias = "timeline_unit", value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(help_heading = REPORT)]
     pub tu: u32,
     /// No colours, on a terminal either (as with NO_COLOR in the environment)
     #[arg(long)]
+    #[arg(help_heading = REPORT)]
     pub no_color: bool,
     /// After the report, say why the slowest calls of its function (from p99 on) were slow; see `explain`
     #[arg(long)]
+    #[arg(help_heading = REPORT)]
     pub explain: bool,
     /// Write one row for every call; the extension says in which form
     #[arg(long, value_name = "FILE.{jsonl,csv}")]
+    #[arg(help_heading = FILES)]
     pub rows: Option<PathBuf>,
     /// Write a page for the browser with every call in it: plot, brush, filters, call trees; one file that
     /// needs no network
     #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = FILES)]
     pub html: Option<PathBuf>,
     /// Fail (exit code 1) when more than this share of the threads' time was lost, and say why and what
     /// helps; gaps without a known time are only warned of, but 0 allows no gap at all, and no damaged file
     #[arg(long, value_name = "PCT")]
+    #[arg(help_heading = CHECKS)]
     pub max_loss: Option<f64>,
     /// Check the report against itself: times run forward, calls nest, sums add up (exit code 5 if not)
     #[arg(long)]
+    #[arg(help_heading = CHECKS)]
     pub check: bool,
     /// Write a flame graph of exact times, flamegraph-KIND.svg in the directory of -D: of the calls, or
     /// without -f of all
     #[arg(short = 'F', long, value_enum, value_name = "KIND")]
+    #[arg(help_heading = FILES)]
     pub flamegraph: Option<Weight>,
 }
 
@@ -182,9 +226,11 @@ pub struct KernelArgs {
     /// Kernel code as it ran: a copy of /proc/kcore, or a directory with it and kallsyms (perf record
     /// --kcore)
     #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = DECODING)]
     pub kcore: Option<PathBuf>,
     /// Kernel code as it was linked; code that the kernel patched does not fit and is skipped
     #[arg(long, value_name = "FILE", conflicts_with = "kcore")]
+    #[arg(help_heading = DECODING)]
     pub vmlinux: Option<PathBuf>,
 }
 
@@ -276,92 +322,6 @@ pub struct DumpArgs {
     /// Who decodes the trace
     #[arg(long, value_enum, default_value_t, value_name = "DECODER")]
     pub decoder: DecoderChoice,
-}
-
-/// Options of recording; those of PT_PERF are all known.
-#[derive(Debug, Default, Args)]
-pub struct RecordArgs {
-    /// Which calls, and how to show them.
-    #[command(flatten)]
-    pub query: QueryArgs,
-    /// How long to record, in seconds [default: 1; of a program that is started: until it ends]
-    #[arg(short, long, value_name = "SECS")]
-    pub duration: Option<f64>,
-    /// Trace only the function (and the ancestor), by the hardware's IP filter
-    #[arg(short, long = "ip_filter")]
-    pub ip_filter: bool,
-    /// One buffer for each thread
-    #[arg(short = 't', long = "per_thread")]
-    pub per_thread: bool,
-    /// Off-CPU time: always on; with this a recording that does not tell of it is warned of
-    #[arg(short, long = "offcpu")]
-    pub off_cpu: bool,
-    /// Decode in parallel (always on)
-    #[arg(short = 's', long = "parallel_script")]
-    pub parallel_script: bool,
-    /// Trace on these CPUs only: 0-47; without -p and -T: whoever runs there
-    #[arg(short = 'C', long = "cpu", value_name = "CPUS", conflicts_with = "per_thread")]
-    pub cpus: Option<CpuList>,
-    /// Child processes and theirs, too: those that there are, and those that come to be
-    #[arg(long)]
-    pub follow: bool,
-    /// Leave out why calls are off the CPU: what they wait for, and who wakes them (taken by eBPF, where that
-    /// is permitted)
-    #[arg(long)]
-    pub no_sched: bool,
-    /// Of those who wake calls, record from where in their own code, too (by frame pointers)
-    #[arg(long, conflicts_with = "no_sched")]
-    pub waker_stacks: bool,
-    /// Size of each buffer of trace: 64M [default: by number of buffers and free memory]
-    #[arg(short = 'm', long = "aux_size", value_name = "SIZE")]
-    pub aux_size: Option<ByteSize>,
-    /// Say what would be recorded: which functions and ranges, which buffers, at which rate (0.1 s are
-    /// tried), and stop
-    #[arg(long, conflicts_with_all = ["history", "bundle"])]
-    pub preview: bool,
-    /// Copy the recording and the files that it needs into this directory, too
-    #[arg(long, value_name = "DIR")]
-    pub bundle: Option<PathBuf>,
-    /// Latency by code block: not in this version; taken, so that old command lines run, and left out with a
-    /// note
-    #[arg(short = 'c', long = "code_block")]
-    pub code_block: bool,
-    /// 1: record only; 2: report the recording in the directory of -D
-    #[arg(long, value_name = "1|2")]
-    #[arg(value_parser = clap::value_parser!(u8).range(1..=2))]
-    pub history: Option<u8>,
-    /// Directory of perf.data [default: here]
-    #[arg(short = 'D', long = "result_dir", value_name = "DIR")]
-    pub directory: Option<PathBuf>,
-    /// Path of perf (not needed)
-    #[arg(short = 'P', long, value_name = "FILE", hide = true)]
-    pub perf: Option<PathBuf>,
-    /// Settings of the trace unit: cyc=1,mtc_period=3 (see docs/recording.md)
-    #[arg(long = "pt_config", alias = "pt-config", value_name = "TERMS")]
-    pub pt_config: Option<String>,
-    /// What times the calls [default: pt where there is a trace unit, else uprobe]
-    #[arg(long, value_enum, value_name = "BACKEND")]
-    pub backend: Option<BackendChoice>,
-    /// Refuse probes that would cost more than this share of the CPU time that the program takes without
-    /// (100: as much again) [default: 20]; of a program that is started (-- CMD) the cost is not known, and
-    /// nothing is refused
-    #[arg(long = "max-overhead", value_name = "PCT")]
-    pub max_overhead: Option<f64>,
-    /// Probes for the children: as many as this at functions that the code calls directly
-    #[arg(long = "max-probes", value_name = "N", default_value_t = 100)]
-    pub max_probes: usize,
-    /// With uprobes, see ends by rewritten return addresses: any function, and tail calls to their end, but
-    /// an exception through it ends the program, and calls nested deeper than 64 have no end [default: where
-    /// no exception can pass through it]
-    #[arg(long)]
-    pub uretprobe: bool,
-    /// With uprobes, see ends by probes at `ret` and at jumps out of the function, also where return
-    /// addresses could be rewritten
-    #[arg(long, conflicts_with = "uretprobe")]
-    pub no_uretprobe: bool,
-    /// Program to run and trace
-    #[arg(last = true, value_name = "CMD")]
-    pub program: Vec<String>,
 }
 
 #[cfg(test)]

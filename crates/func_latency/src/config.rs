@@ -16,6 +16,7 @@ use crate::args::{
 use crate::exit::{Exit, failure};
 use crate::filter::{Ancestor, NsRange, TidSet, TimeWindow};
 use crate::output::{Asked, check_apart, check_writable};
+use crate::render::row_limit::RowLimit;
 
 /// Which calls, of which recording.
 #[derive(Clone, Debug)]
@@ -59,6 +60,8 @@ pub struct ReportConfig {
     pub srcline: bool,
     /// One row for every call site.
     pub unfold: bool,
+    /// Which rows of the text's tables are printed.
+    pub table_rows: RowLimit,
     /// Form of the report.
     pub format: Format,
     /// Draw a timeline.
@@ -142,6 +145,7 @@ impl ReportConfig {
             calls: CallsConfig::new(input, query.calls)?,
             srcline: query.srcline,
             unfold: query.unfold,
+            table_rows: query.table_rows.limit(),
             format: query.format,
             timeline: timeline(query.timeline, query.tu, query.no_color, query.format)?,
             explain: query.explain,
@@ -190,7 +194,8 @@ fn first_that_needs(needs: &[(&'static str, bool)]) -> Option<&'static str> {
 }
 
 /// What is said where a function must be named.
-pub(crate) const NO_FUNCTION: &str = "which function? Name it with -f FUNC";
+pub(crate) const NO_FUNCTION: &str =
+    "which function? Name it with -f FUNC; `func_latency top` lists those that a recording has";
 
 impl CallsConfig {
     pub(crate) fn new(input: PathBuf, calls: CallsArgs) -> Result<Self> {

@@ -16,6 +16,7 @@ use crate::recording;
 use crate::render::explain::open_calls::{OpenExplanation, write_json, write_text};
 use crate::render::image_names::ImageNames;
 use crate::render::names::file_name;
+use crate::render::row_limit::RowLimit;
 use crate::render::{Names, View};
 use crate::report_command::text_width;
 
@@ -49,6 +50,7 @@ pub(crate) fn explain(
         problems: &opened.problems,
         srcline: false,
         unfold: false,
+        table_rows: RowLimit::ALL,
     };
     let mut out = BufWriter::new(stdout().lock());
     let written = match format {

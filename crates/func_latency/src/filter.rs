@@ -83,6 +83,19 @@ impl FromStr for CallNumber {
     }
 }
 
+/// A share in percent, from 0 to 100.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Percent(pub f64);
+
+impl FromStr for Percent {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let percent = text.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
+        percent.map(Self).ok_or_else(|| format!("`{text}` is not between 0 and 100 percent (example: 1.5)"))
+    }
+}
+
 /// `min,max` in ns, both included; either may be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NsRange {
@@ -268,6 +281,14 @@ mod tests {
         assert_eq!(",5".parse(), Ok(NsRange { min: 0, max: 5 }));
         for wrong in ["", "5", "7,5", "a,b", "1,2,3"] {
             assert!(wrong.parse::<NsRange>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn percents() {
+        assert_eq!(["0", "1.5", "100"].map(str::parse), [0.0, 1.5, 100.0].map(|share| Ok(Percent(share))));
+        for wrong in ["", "-1", "100.1", "nan", "inf", "5%"] {
+            assert!(wrong.parse::<Percent>().is_err(), "{wrong}");
         }
     }
 

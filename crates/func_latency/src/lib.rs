@@ -14,6 +14,7 @@
 //! report_command  recording -> image, decoder, analyzer -> render::{text, timeline, json, rows, html}
 //!     target      -f, -b, -I, -a: names to functions
 //!     inside      what the calls of a page are like inside: a second pass
+//! top_command     the functions of a recording -> render::top
 //! explain_command  slow and typical calls -> analyzer::{ledger, branch_path} -> render::explain
 //! modes_command   the ways that calls go -> render::modes
 //! diff_command    the calls of two recordings -> analyzer::ledger -> render::diff
@@ -22,6 +23,7 @@
 //!     calls       what the commands that follow calls share: recording, request, decoding
 //!     threads     those of a recording, and those of -T
 //! bundle_command  recording and image -> a directory for another machine
+//! generated_command  completions and man pages, from args
 //! dump        packets, branches, sideband, one per line
 //! output      files that results go to: none is an input, each is whole or not there
 //! remedy      what to do about a loss
@@ -48,6 +50,7 @@ mod explain_config;
 mod explain_open;
 pub mod export;
 pub mod filter;
+mod generated_command;
 mod host;
 pub mod inside;
 mod ip_ranges;
@@ -73,6 +76,8 @@ mod show_command;
 mod stripped;
 mod target;
 mod threads;
+mod top_command;
+mod top_config;
 mod tree_commands;
 pub mod tree_config;
 #[cfg(feature = "bpf")]
@@ -85,12 +90,12 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Parser;
 
 use args::{Command, CommandLine};
 use config::{BundleConfig, DumpConfig, ReportConfig};
 use exit::Exit;
 use explain_config::{DiffConfig, ExplainConfig, ModesConfig};
+use top_config::TopConfig;
 use tree_config::{ExportConfig, GraphConfig, ShowConfig};
 
 /// Runs the command with the process's arguments.
@@ -102,7 +107,7 @@ pub fn run() -> ExitCode {
 /// Runs the command with these arguments, of which the first is the program's name.
 #[must_use]
 pub fn run_words<W: Into<OsString> + Clone>(words: impl IntoIterator<Item = W>) -> Exit {
-    let command_line = match CommandLine::try_parse_from(words) {
+    let command_line = match args::parse(words) {
         Ok(command_line) => command_line,
         Err(error) => {
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
@@ -132,7 +137,11 @@ pub fn run_words<W: Into<OsString> + Clone>(words: impl IntoIterator<Item = W>) 
 
 fn dispatch(command_line: CommandLine) -> Result<Exit> {
     match command_line.command {
-        Some(Command::Report(args)) => report_command::run(&ReportConfig::new(*args)?),
+        Some(Command::Report(args)) => match TopConfig::of_report(&args) {
+            Some(of_all) => top_command::run(of_all?),
+            None => report_command::run(&ReportConfig::new(*args)?),
+        },
+        Some(Command::Top(args)) => top_command::run(TopConfig::new(*args)?),
         Some(Command::Explain(args)) => explain_command::run(&ExplainConfig::new(*args)?),
         Some(Command::Modes(args)) => modes_command::run(&ModesConfig::new(*args)?),
         Some(Command::Diff(args)) => diff_command::run(&DiffConfig::new(*args)?),
@@ -143,6 +152,8 @@ fn dispatch(command_line: CommandLine) -> Result<Exit> {
         Some(Command::Dump(args)) => dump::run(&DumpConfig::new(args)?),
         Some(Command::Record(args)) => record_command::record(*args),
         Some(Command::Doctor) => doctor_command::run(),
+        Some(Command::Completions(args)) => generated_command::completions(&args),
+        Some(Command::Man(args)) => generated_command::man(&args),
         None => record_command::run(command_line.record),
     }
 }

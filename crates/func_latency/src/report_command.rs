@@ -100,6 +100,7 @@ fn report(
         problems,
         srcline: config.srcline,
         unfold: config.unfold,
+        table_rows: config.table_rows,
     };
     let inside = match &config.html {
         Some(_) => inside(opened, &report)?,

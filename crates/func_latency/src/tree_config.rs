@@ -34,6 +34,8 @@ pub struct TreeLimits {
     pub depth: usize,
     /// Nodes that took less are left out.
     pub min_ns: u64,
+    /// The most lines of the text; `None`: one for each call.
+    pub lines: Option<usize>,
 }
 
 impl ShowConfig {
@@ -50,7 +52,11 @@ impl ShowConfig {
             calls: CallsConfig::new(input, args.calls)?,
             id: args.id.0,
             rows: args.rows.map(rows_file).transpose()?,
-            limits: TreeLimits { depth: args.depth.unwrap_or(usize::MAX), min_ns: args.min },
+            limits: TreeLimits {
+                depth: args.depth.unwrap_or(usize::MAX),
+                min_ns: args.min,
+                lines: (!args.all).then_some(args.top.get() as usize),
+            },
             srcline: args.srcline,
             format: args.format,
         })

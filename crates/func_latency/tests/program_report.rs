@@ -48,7 +48,7 @@ fn two_calls_from_two_sites() {
     let (json, stderr) = check(&directory, &["report", "-f", "f", "--format", "json", "--check"], 0);
     assert_eq!(stderr, "");
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(json["schema"], "func_latency/2");
+    assert_eq!(json["schema"], "func_latency/3");
     let f = &json["functions"][0];
     assert_eq!((&f["name"], &f["calls"]["complete"]), (&"f".into(), &2.into()));
     let sites: Vec<_> =
@@ -80,10 +80,10 @@ fn rows_have_the_columns_in_their_order() {
     assert_eq!(
         lines[0],
         "id,tid,cpu,start_ns,latency_ns,error_ns,off_cpu_ns,status,caller,site,function,aux_buffer,aux_offset,cut_by,\
-         undecided,ended_by_jump,pid,thread,waited_for,measured_ns,measured_off_cpu_ns,began"
+         undecided,ended_by_jump,pid,thread,waited_for,measured_ns,measured_off_cpu_ns,began,end_ns"
     );
     assert!(lines[1].starts_with("77-0,77,3,") && lines[1].contains(",complete,outer,program+0x1000,f,0,0x"));
-    assert!(lines[1].ends_with(",,false,false,77,program,,,,"), "{rows}");
+    assert!(lines[1].ends_with(",,false,false,77,program,,,,,1000141"), "{rows}");
     let (_, stderr) =
         check(&directory, &["report", "perf.data", "-f", "f", "--rows", "no/such/dir/calls.csv"], 3);
     assert!(stderr.contains("cannot write no/such/dir/calls.csv: No such file"), "{stderr}");
@@ -621,8 +621,8 @@ fn help_names_the_schema_that_is_written() {
     let directory = recorded("schemas");
     std::fs::copy(directory.join("perf.data"), directory.join("other.data")).unwrap();
     for (words, schema) in [
-        (&["report"][..], "func_latency/2"),
-        (&["show", "77-1"], "func_latency_call/1"),
+        (&["report"][..], "func_latency/3"),
+        (&["show", "77-1"], "func_latency_call/2"),
         (&["explain"], "func_latency_explain/1"),
         (&["modes"], "func_latency_modes/1"),
         (&["diff", "perf.data", "other.data"], "func_latency_diff/1"),

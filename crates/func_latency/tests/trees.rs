@@ -106,9 +106,13 @@ fn check(actual: &[u8], expect: &str) {
 }
 
 fn show(limits: TreeLimits) -> Vec<u8> {
-    let (call, schedule) = (opened(), schedule());
+    show_call(&opened(), limits)
+}
+
+fn show_call(call: &OpenedCall, limits: TreeLimits) -> Vec<u8> {
+    let schedule = schedule();
     let id = CallId { tid: Tid(7), number: 12 };
-    let view = tree::View { id, call: &call, names: &FakeNames, schedule: &schedule, limits };
+    let view = tree::View { id, call, names: &FakeNames, schedule: &schedule, limits };
     let mut out = Vec::new();
     tree::write_text(&mut out, &view).unwrap();
     out
@@ -130,7 +134,7 @@ thread 7, start 1,000 ns, 500 ns (500 ns +- 9), off-CPU 100 ns, complete
 
   off the CPU (ns since start, for)
     +105  100";
-    check(&show(TreeLimits { depth: usize::MAX, min_ns: 0 }), whole);
+    check(&show(TreeLimits { depth: usize::MAX, min_ns: 0, lines: None }), whole);
     let limited = "
 call 7-12 of [f], called from main at prog+0x10
 thread 7, start 1,000 ns, 500 ns (500 ns +- 9), off-CPU 100 ns, complete
@@ -142,19 +146,63 @@ thread 7, start 1,000 ns, 500 ns (500 ns +- 9), off-CPU 100 ns, complete
 
   off the CPU (ns since start, for)
     +105  100";
-    check(&show(TreeLimits { depth: 1, min_ns: 51 }), limited);
+    check(&show(TreeLimits { depth: 1, min_ns: 51, lines: None }), limited);
+}
+
+/// A call of a million others was a million lines.
+#[test]
+fn calls_that_are_alike_are_one_line_where_there_are_too_many() {
+    // `f` calls `g` 40 times, which sleeps twice, and calls `h` once.
+    let g = |number: u64| {
+        let start = 1000 + 10 * number;
+        [node(3, start, 10, 4, 3), node(0, start + 1, 2, 2, 1), node(0, start + 5, 3, 2, 1)]
+    };
+    let mut nodes = vec![node(2, 1000, 500, 160, 122)];
+    nodes.extend((0..40).flat_map(g));
+    nodes.push(node(4, 1450, 3, 0, 1));
+    let mut call = opened();
+    call.tree = CallTree::new(nodes);
+    let show = |lines| show_call(&call, TreeLimits { depth: usize::MAX, min_ns: 0, lines });
+    let all_paths = "
+call 7-12 of [f], called from main at prog+0x10
+thread 7, start 1,000 ns, 500 ns (500 ns +- 9), off-CPU 100 ns, complete
+
+  call           since start  total   self  off-CPU
+  f                       +0    500  < 510      160  prog.c:7
+    g                     +0    400  < 770      160  40 calls
+      [syscall]           +1  < 930  < 930      160  80 calls, prog.c:7
+    h;x                 +450   < 64   < 64           unwound, prog.c:7
+  122 calls, those that are alike in one line; --all prints each
+
+  off the CPU (ns since start, for)
+    +105  100";
+    check(&show(Some(4)), all_paths);
+    let heaviest = "
+call 7-12 of [f], called from main at prog+0x10
+thread 7, start 1,000 ns, 500 ns (500 ns +- 9), off-CPU 100 ns, complete
+
+  call  since start  total   self  off-CPU
+  f              +0    500  < 510      160  prog.c:7
+    g            +0    400  < 770      160  40 calls
+  122 calls, those that are alike in one line; 81 are on lines that are left out, the heaviest of < 930 ns
+  --top N prints more lines, --all each call, --min NS and --depth N fewer
+
+  off the CPU (ns since start, for)
+    +105  100";
+    check(&show(Some(2)), heaviest);
+    assert_eq!(String::from_utf8(show(None)).unwrap().lines().count(), 4 + 122 + 3);
 }
 
 #[test]
 fn a_call_as_json_has_every_node_with_its_depth() {
     let (call, schedule) = (opened(), schedule());
     let id = CallId { tid: Tid(7), number: 12 };
-    let limits = TreeLimits { depth: usize::MAX, min_ns: 0 };
+    let limits = TreeLimits { depth: usize::MAX, min_ns: 0, lines: None };
     let view = tree::View { id, call: &call, names: &FakeNames, schedule: &schedule, limits };
     let mut out = Vec::new();
     tree::write_json(&mut out, &view).unwrap();
     let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
-    assert_eq!((&json["schema"], &json["id"]), (&"func_latency_call/1".into(), &"7-12".into()));
+    assert_eq!((&json["schema"], &json["id"]), (&"func_latency_call/2".into(), &"7-12".into()));
     let nodes = json["nodes"].as_array().unwrap();
     let depths: Vec<u64> = nodes.iter().map(|node| node["depth"].as_u64().unwrap()).collect();
     assert_eq!(depths, [0, 1, 2, 3, 2, 1]);

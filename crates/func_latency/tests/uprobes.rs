@@ -457,10 +457,7 @@ fn a_sleeping_call_is_blocked_for_as_long_as_it_sleeps() {
             (&row["waited_for"], &row["thread"]),
             (&"clock_nanosleep".into(), &"uprobes-truth".into())
         );
-        assert_eq!(
-            (row["pid"].to_string(), &row["aux_offset"]),
-            (row["tid"].as_str().unwrap().to_owned(), &Value::Null)
-        );
+        assert_eq!((&row["pid"], &row["aux_offset"]), (&row["tid"], &Value::Null));
     }
     // The page has the calls, and what each of them waited for.
     let page = std::fs::read_to_string(page).unwrap();
@@ -569,7 +566,7 @@ fn in_a_pid_namespace_of_its_own_a_thread_is_one() {
     let pid = String::from_utf8(output.stdout).unwrap().trim().to_owned();
     let rows = read("rows.jsonl");
     let row: Value = serde_json::from_str(rows.lines().next().unwrap()).unwrap();
-    assert_eq!((row["tid"].as_str().unwrap(), row["pid"].to_string()), (pid.as_str(), pid.clone()));
+    assert_eq!([row["tid"].to_string(), row["pid"].to_string()], [pid.clone(), pid.clone()]);
     assert!(pid.parse::<u32>().unwrap() < 100, "{pid}");
 }
 

@@ -93,6 +93,12 @@ impl Image {
         (0..u32::try_from(self.objects.len()).unwrap_or(u32::MAX)).map(ObjectId)
     }
 
+    /// All functions: those with a symbol, and code between symbols; no stubs of the procedure linkage table.
+    pub fn functions(&self) -> impl Iterator<Item = FunctionId> + '_ {
+        let numbered = (0..).map(FunctionId).zip(&self.kinds).skip(1);
+        numbered.filter(|(_, kind)| **kind != FunctionKind::Plt).map(|(id, _)| id)
+    }
+
     pub(crate) fn object_file(&self, id: ObjectId) -> Option<&ObjectFile> {
         self.objects.get(id.0 as usize)
     }

@@ -32,7 +32,7 @@ const VALUES: [&str; 14] = [
 ];
 
 /// What it is asked, on `any.data`.
-const COMMANDS: [&[&str]; 24] = [
+const COMMANDS: [&[&str]; 27] = [
     &["report", "-i", "any.data", "--check"],
     &["report", "-i", "any.data", "--check", "--format", "json"],
     &["report", "-i", "any.data", "--check", "-l"],
@@ -57,6 +57,9 @@ const COMMANDS: [&[&str]; 24] = [
     &["dump", "-i", "any.data", "--branches"],
     &["dump", "-i", "any.data", "--sideband"],
     &["bundle", "-i", "any.data", "-o", "there"],
+    &["top", "-i", "any.data"],
+    &["top", "-i", "any.data", "--by", "calls", "--format", "json"],
+    &["report", "-i", "any.data", "--min-share", "5"],
 ];
 
 /// It ends with an exit code, and not with that of a report that contradicts itself.

@@ -25,5 +25,6 @@ mod short_calls;
 mod snapshots;
 mod stripped_objects;
 mod three_gigabytes;
+mod top;
 mod trees;
 mod workers_do_not_matter;

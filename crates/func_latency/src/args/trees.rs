@@ -1,5 +1,6 @@
 //! Commands that look inside of calls: `show`, `export`, `graph`.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -53,6 +54,13 @@ pub struct ShowArgs {
     /// Only what took so long, at least
     #[arg(long, value_name = "NS", default_value_t = 0)]
     pub min: u64,
+    /// Lines of the text: where there are more calls, those that are alike are in one, and the heaviest are
+    /// printed; JSON has every call
+    #[arg(long, value_name = "N", default_value = "100")]
+    pub top: NonZeroU32,
+    /// A line for every call
+    #[arg(long, conflicts_with = "top")]
+    pub all: bool,
     /// Show file:line of call sites
     #[arg(long)]
     pub srcline: bool,

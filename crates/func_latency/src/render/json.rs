@@ -1,8 +1,8 @@
-//! The report as JSON: schema `func_latency/2`.
+//! The report as JSON: schema `func_latency/3`, described in `docs/report.schema.json`.
 //!
-//! Keys stand in the order of these structs. Ids and addresses are strings, because not every reader's
-//! numbers hold 64 bits. What is not known is null as a whole, never 0. New keys may be added; readers ignore
-//! those that they do not know.
+//! Keys stand in the order of these structs. Ids of calls and addresses are strings, because not every
+//! reader's numbers hold 64 bits; those of processes, threads and CPUs are numbers. What is not known is null
+//! as a whole, never 0. New keys may be added; readers ignore those that they do not know.
 
 use std::io::{self, Write};
 
@@ -20,7 +20,7 @@ use super::rows::Row;
 use super::{Names, View};
 
 /// Name and version of the contract.
-pub const SCHEMA: &str = "func_latency/2";
+pub const SCHEMA: &str = "func_latency/3";
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -124,12 +124,19 @@ struct Ranks {
 }
 
 #[derive(Serialize)]
-struct Calls {
+pub(super) struct Calls {
     complete: u64,
     unwound: u64,
     open_start: u64,
     open_end: u64,
     cut: u64,
+}
+
+impl From<CallCounts> for Calls {
+    fn from(calls: CallCounts) -> Self {
+        let CallCounts { complete, unwound, open_start, open_end, cut } = calls;
+        Self { complete, unwound, open_start, open_end, cut }
+    }
 }
 
 #[derive(Serialize)]
@@ -271,11 +278,10 @@ fn longest_open(view: &View<'_>, report: &FunctionReport) -> Vec<Row> {
 }
 
 fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<u64>) -> Function {
-    let CallCounts { complete, unwound, open_start, open_end, cut } = report.calls;
     Function {
         name: view.names.function(report.id),
         object: view.names.object_of(report.id),
-        calls: Calls { complete, unwound, open_start, open_end, cut },
+        calls: report.calls.into(),
         latency_ns: view.timed(latency(&report.latency, &report.error)),
         reason: view.report.trace.no_times.map(NoTimes::reason),
         off_cpu_ns: report.off_cpu.as_ref().map(figures),

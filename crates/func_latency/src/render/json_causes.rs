@@ -41,8 +41,8 @@ struct ReasonEntry {
 struct WakerEntry {
     name: String,
     /// Null: an interrupt.
-    pid: Option<String>,
-    tid: Option<String>,
+    pid: Option<i32>,
+    tid: Option<i32>,
     count: u64,
     blocked_ns: u64,
     /// Where in its own code it was, if that was recorded.
@@ -96,7 +96,7 @@ fn reason(row: &ReasonRow) -> ReasonEntry {
 fn waker(row: &WakerRow, names: &dyn Names) -> WakerEntry {
     let (pid, tid) = match &row.waker {
         Waker::Interrupt => (None, None),
-        Waker::Thread { pid, tid, .. } => (Some(pid.0.to_string()), Some(tid.0.to_string())),
+        Waker::Thread { pid, tid, .. } => (Some(pid.0), Some(tid.0)),
     };
     let stack = |row: &WakerStackRow| WakerStackEntry {
         functions: row.functions.iter().map(|id| names.function(*id)).collect(),

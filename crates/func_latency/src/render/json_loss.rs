@@ -41,7 +41,8 @@ struct Cause {
 /// The first gap.
 #[derive(Serialize)]
 struct GapPlace {
-    tid: String,
+    /// Null: of no thread that is known.
+    tid: Option<i32>,
     time_ns: Option<u64>,
     /// Null: probes have no trace.
     aux_offset: Option<String>,
@@ -49,7 +50,7 @@ struct GapPlace {
 
 #[derive(Serialize)]
 struct Thread {
-    tid: String,
+    tid: i32,
     window_ns: Option<u64>,
     observed_ns: Option<u64>,
     lost_ns: Option<u64>,
@@ -70,7 +71,7 @@ impl<'a> Loss<'a> {
     pub(super) fn new(view: &View<'a>) -> Self {
         let (loss, limits) = (&view.report.loss, &view.report.limits);
         let thread = |t: &ThreadLoss| Thread {
-            tid: t.tid.0.to_string(),
+            tid: t.tid.0,
             window_ns: view.timed(t.window_ns),
             observed_ns: view.timed(t.observed_ns),
             lost_ns: view.timed(t.lost_ns),
@@ -107,7 +108,7 @@ fn causes(view: &View<'_>, table: &[CauseLoss]) -> Vec<Cause> {
         lost_ns: view.timed(c.lost_ns),
         calls: c.calls,
         first: GapPlace {
-            tid: c.first.tid.0.to_string(),
+            tid: Some(c.first.tid.0).filter(|tid| *tid > 0),
             time_ns: view.timed(c.first.time.0),
             aux_offset: (!view.is_probed()).then(|| c.first.at.to_string()),
         },

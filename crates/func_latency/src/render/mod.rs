@@ -12,17 +12,22 @@ mod json_loss;
 pub mod ledger;
 pub mod modes;
 pub mod names;
+pub mod row_limit;
 pub mod rows;
 pub mod table;
 pub mod text;
 pub mod timeline;
+pub mod top;
 pub mod tree;
+mod tree_lines;
 pub mod units;
+mod wrappers;
 
 use analyzer::Report;
 use model::ClockOffsets;
 
 pub use names::Names;
+use row_limit::RowLimit;
 
 /// A report, and what else there is to say about the recording.
 #[derive(Clone, Copy)]
@@ -52,6 +57,8 @@ pub struct View<'a> {
     pub srcline: bool,
     /// One row for every call site.
     pub unfold: bool,
+    /// Which rows of the text's tables are printed.
+    pub table_rows: RowLimit,
 }
 
 /// [`View::decoder`] of calls that probes have timed.

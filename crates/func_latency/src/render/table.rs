@@ -11,6 +11,8 @@ pub enum Align {
     Left,
     /// Numbers.
     Right,
+    /// Bars, in the last column: where the line has no room for them, they are left out.
+    Bar,
 }
 
 /// A table that is as wide as its cells need.
@@ -20,8 +22,21 @@ pub enum Align {
 #[derive(Debug)]
 pub struct Table {
     titles: Vec<(&'static str, Align)>,
-    rows: Vec<Vec<String>>,
+    rows: Vec<Row>,
 }
+
+#[derive(Debug)]
+struct Row {
+    cells: Vec<String>,
+    /// Lines below the cells.
+    notes: Vec<String>,
+}
+
+/// The least columns that names get.
+const NAMES_AT_LEAST: usize = 20;
+
+/// How far a note is indented.
+const NOTE_INDENT: usize = 6;
 
 impl Table {
     /// A table with these columns.
@@ -32,7 +47,13 @@ impl Table {
 
     /// Adds a row, whose cells may be names: what acts in them is escaped.
     pub fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells.iter().map(|cell| printable(cell)).collect());
+        self.row_with_notes(cells, &[]);
+    }
+
+    /// Adds a row with lines below it: what there may be no room for in a column.
+    pub fn row_with_notes(&mut self, cells: Vec<String>, notes: &[String]) {
+        let printables = |texts: &[String]| texts.iter().map(|text| printable(text)).collect();
+        self.rows.push(Row { cells: printables(&cells), notes: printables(notes) });
     }
 
     /// Writes the table, indented by two, into `width` columns if it can.
@@ -43,8 +64,8 @@ impl Table {
         let widths = self.widths(width);
         let titles: Vec<&str> = self.titles.iter().map(|(title, _)| *title).collect();
         self.line(out, &widths, &titles)?;
-        for row in &self.rows {
-            let mut cells: Vec<&str> = row.iter().map(String::as_str).collect();
+        for Row { cells, notes } in &self.rows {
+            let mut cells: Vec<&str> = cells.iter().map(String::as_str).collect();
             if let (Some(name), Some(&limit)) = (cells.first_mut(), widths.first()) {
                 if chars(name) > limit {
                     writeln!(out, "  {name}")?;
@@ -52,21 +73,31 @@ impl Table {
                 }
             }
             self.line(out, &widths, &cells)?;
+            for note in notes {
+                wrapped(note, width.saturating_sub(NOTE_INDENT))
+                    .try_for_each(|line| writeln!(out, "{:NOTE_INDENT$}{line}", ""))?;
+            }
         }
         Ok(())
     }
 
-    /// Width of each column; the first is limited to what the others leave.
+    /// Width of each column that is written; the first is limited to what the others leave.
     fn widths(&self, width: usize) -> Vec<usize> {
-        let cell = |row: &Vec<String>, i: usize| row.get(i).map_or(0, |cell| chars(cell));
+        let cell = |row: &Row, i: usize| row.cells.get(i).map_or(0, |cell| chars(cell));
         let mut widths: Vec<usize> = (0..self.titles.len())
             .map(|i| {
                 let title = self.titles.get(i).map_or(0, |(title, _)| chars(title));
                 self.rows.iter().map(|row| cell(row, i)).max().unwrap_or(0).max(title)
             })
             .collect();
-        let others: usize = widths.iter().skip(1).map(|w| w + 2).sum();
-        let limit = width.saturating_sub(others + 2).max(20);
+        let left_of = |widths: &[usize]| {
+            width.saturating_sub(2 + widths.iter().skip(1).map(|column| column + 2).sum::<usize>())
+        };
+        let names = widths.first().copied().unwrap_or_default().min(NAMES_AT_LEAST);
+        if self.titles.last().is_some_and(|(_, align)| *align == Align::Bar) && left_of(&widths) < names {
+            widths.pop();
+        }
+        let limit = left_of(&widths).max(NAMES_AT_LEAST);
         if let Some(first) = widths.first_mut().filter(|first| **first > limit) {
             // What does not fit has a line of its own and needs no room here.
             *first = self.rows.iter().map(|row| cell(row, 0)).filter(|w| *w <= limit).max().unwrap_or(0);
@@ -81,12 +112,24 @@ impl Table {
             let padding = " ".repeat(width.saturating_sub(chars(cell)));
             line.push_str("  ");
             match align {
-                Align::Left => line.extend([*cell, &padding]),
+                Align::Left | Align::Bar => line.extend([*cell, &padding]),
                 Align::Right => line.extend([&padding, *cell]),
             }
         }
         writeln!(out, "{}", line.trim_end())
     }
+}
+
+/// Lines of words, each of at most `width` columns if its words are.
+pub(super) fn wrapped(text: &str, width: usize) -> impl Iterator<Item = String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut().filter(|line| chars(line) + 1 + chars(word) <= width) {
+            Some(line) => line.extend([" ", word]),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines.into_iter()
 }
 
 fn chars(text: &str) -> usize {
@@ -119,6 +162,31 @@ mod tests {
             22
 ";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    /// Rows with source lines were 225 columns wide.
+    #[test]
+    fn notes_and_bars_keep_to_the_width() {
+        let mut table = Table::new(&[("name", Align::Left), ("total", Align::Right), ("share", Align::Bar)]);
+        let line = "a.c:1 inlined at b.c:22 inlined at c.c:333 +2";
+        table.row_with_notes(vec!["getCellInfo".into(), "1".into(), bar(1, 1, 10)], &[line.into()]);
+        let text = |width| {
+            let mut out = Vec::new();
+            table.write(&mut out, width).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let narrow = "  name         total
+  getCellInfo      1
+      a.c:1 inlined at b.c:22
+      inlined at c.c:333 +2
+";
+        assert_eq!(text(30), narrow);
+        let wide = "  name         total  share
+  getCellInfo      1  |**********|
+      a.c:1 inlined at b.c:22 inlined at
+      c.c:333 +2
+";
+        assert_eq!(text(40), wide);
     }
 
     #[test]

@@ -10,12 +10,13 @@ use serde_json::{Value, json};
 use super::Names;
 use super::names::{callee_name, caller_name};
 use super::table::{Align, Table};
-use super::units::{duration, duration_within, grouped, ns_within};
+use super::tree_lines::{Heaviest, LeftOut, Line};
+use super::units::{counted, duration, duration_within, grouped, ns_within};
 use crate::one_call::OpenedCall;
 use crate::tree_config::TreeLimits;
 
 /// Name and version of the contract.
-pub const SCHEMA: &str = "func_latency_call/1";
+pub const SCHEMA: &str = "func_latency_call/2";
 
 /// A call, and what is shown of it.
 #[derive(Clone, Copy)]
@@ -34,7 +35,7 @@ pub struct View<'a> {
 
 impl View<'_> {
     fn steps(&self) -> impl Iterator<Item = Step<'_>> {
-        let TreeLimits { depth, min_ns } = self.limits;
+        let TreeLimits { depth, min_ns, .. } = self.limits;
         let is_shown = move |step: &Step<'_>| step.depth <= depth && step.node.total.sum_ns >= min_ns;
         // What took long enough is in something that did.
         self.call.tree.walk().filter(move |step| step.depth == 0 || is_shown(step))
@@ -75,6 +76,33 @@ pub fn write_text(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
         row.status.name(),
         row.cut_by.map(|cut| format!(" by {}", cut.cause.name())).unwrap_or_default(),
     )?;
+    let calls: Vec<Line<'_>> = view.steps().map(Line::of).collect();
+    let most = view.limits.lines.unwrap_or(usize::MAX);
+    if calls.len() <= most {
+        table(view, &calls).write(out, usize::MAX)?;
+    } else {
+        let Heaviest { lines, left_out } = Heaviest::of(&calls, most);
+        table(view, &lines).write(out, usize::MAX)?;
+        write!(out, "  {}, those that are alike in one line; ", counted(calls.len() as u64, "call"))?;
+        match left_out {
+            None => writeln!(out, "--all prints each")?,
+            Some(LeftOut { calls, heaviest }) => writeln!(
+                out,
+                "{} are on lines that are left out, the heaviest of {}\n  \
+                 --top N prints more lines, --all each call, --min NS and --depth N fewer",
+                grouped(calls),
+                duration_within(heaviest.total.sum_ns, heaviest.error_ns)
+            )?,
+        }
+    }
+    let left_out = view.call.tree.nodes().len() - calls.len();
+    if left_out > 0 {
+        writeln!(out, "  {} more, deeper or shorter than asked for", grouped(left_out as u64))?;
+    }
+    off_cpu(out, view, most)
+}
+
+fn table(view: &View<'_>, lines: &[Line<'_>]) -> Table {
     let mut table = Table::new(&[
         ("call", Align::Left),
         ("since start", Align::Right),
@@ -83,43 +111,44 @@ pub fn write_text(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
         ("off-CPU", Align::Right),
         ("", Align::Left),
     ]);
-    let mut shown = 0;
-    for step in view.steps() {
-        shown += 1;
-        let Step { node, depth, own, own_error_ns } = step;
-        let since = node.start.since(row.start_ns);
+    for line in lines {
+        let since = line.first.start.since(view.call.row.start_ns);
         let mut notes = Vec::new();
-        if node.total.count > 1 {
-            notes.push(format!("{} calls", grouped(node.total.count)));
+        if line.total.count > 1 {
+            notes.push(format!("{} calls", grouped(line.total.count)));
         }
-        if node.status != Status::Complete {
-            notes.push(node.status.name().to_owned());
+        let status = line.status.map_or("ends differ", Status::name);
+        if line.status != Some(Status::Complete) {
+            notes.push(status.to_owned());
         }
-        notes.extend(node.site.and_then(|site| view.names.line(site)));
+        notes.extend(line.first.site.and_then(|site| view.names.line(site)));
         table.row(vec![
-            indented(depth, view.name(node)),
+            indented(line.depth, view.name(line.first)),
             format!("+{}", grouped(since)),
-            ns_within(node.total.sum_ns, node.error_ns),
-            ns_within(own.sum_ns, own_error_ns),
-            node.total.off_cpu_ns.filter(|ns| *ns > 0).map(grouped).unwrap_or_default(),
+            ns_within(line.total.sum_ns, line.error_ns),
+            ns_within(line.own.sum_ns, line.own_error_ns),
+            line.total.off_cpu_ns.filter(|ns| *ns > 0).map(grouped).unwrap_or_default(),
             notes.join(", "),
         ]);
     }
-    table.write(out, usize::MAX)?;
-    let left_out = view.call.tree.nodes().len() - shown;
-    if left_out > 0 {
-        writeln!(out, "  {} more, deeper or shorter than asked for", grouped(left_out as u64))?;
-    }
-    for (span, number) in view.off_cpu().zip(0..) {
+    table
+}
+
+/// When the thread was off the CPU in the call.
+fn off_cpu(out: &mut dyn Write, view: &View<'_>, most: usize) -> io::Result<()> {
+    for (span, number) in view.off_cpu().take(most).zip(0..) {
         if number == 0 {
             writeln!(out, "\n  off the CPU (ns since start, for)")?;
         }
-        let since = span.from.since(row.start_ns);
+        let since = span.from.since(view.call.row.start_ns);
         let for_ns = span.to.map_or(0, |to| to.since(span.from));
         let how = if span.preempted { ", preempted" } else { "" };
         writeln!(out, "    +{}  {}{how}", grouped(since), grouped(for_ns))?;
     }
-    Ok(())
+    match view.off_cpu().skip(most).count() {
+        0 => Ok(()),
+        more => writeln!(out, "    ... {} more; --all prints them", grouped(more as u64)),
+    }
 }
 
 /// A name, farther to the right the deeper it is; at some depth the number of the level has to do.
@@ -147,7 +176,7 @@ pub fn write_json(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
         "schema": SCHEMA,
         "id": view.id.to_string(),
         "function": view.names.function(row.function),
-        "tid": row.tid.0.to_string(),
+        "tid": row.tid.0,
         "caller": caller_name(view.names, row.caller),
         "site": site(row.site),
         "start_ns": row.start_ns.0,

@@ -144,6 +144,7 @@ pub(super) fn write(
         problems: &limits(code, chosen, costs, missed_switches),
         srcline: config.srcline,
         unfold: config.unfold,
+        table_rows: config.table_rows,
     };
     rows.and(write_report(config, &view, &[]))?;
     if config.explain {

@@ -14,6 +14,7 @@ use analyzer::{
     ProbedRow, Report, RowChild, RowChildren, RowReasons, SliceKind, Sliced, Stats, Status, Total,
     TraceSummary,
 };
+use func_latency::render::row_limit::RowLimit;
 use func_latency::render::{Names, View};
 use model::{AuxOffset, ClockOffsets, Cpu, FunctionId, Ns, ObjectId, Pid, Svma, Tid};
 
@@ -240,5 +241,6 @@ pub(crate) fn view(report: &Report) -> View<'_> {
         problems: &[],
         srcline: false,
         unfold: false,
+        table_rows: RowLimit::default(),
     }
 }

@@ -41,7 +41,7 @@ impl Rows {
 fn row(line: &Value) -> (String, Row) {
     let number = |key: &str| line[key].as_u64().unwrap();
     let row = Row {
-        tid: line["tid"].as_str().unwrap().parse().unwrap(),
+        tid: line["tid"].as_i64().unwrap() as i32,
         start_ns: number("start_ns"),
         latency_ns: number("measured_ns"),
         off_cpu_ns: number("measured_off_cpu_ns"),

@@ -34,7 +34,7 @@ pub(super) fn doctor(vm: &Vm) -> Result<String> {
     let (missing, code) = missing?;
     ensure!(missing.contains("not ok  kernel driver: "), "it does not miss the PMU: {missing}");
     // Probes do without, if the kernel of the machine has what they need.
-    let can_probe = missing.starts_with("calls can be timed here, by probes");
+    let can_probe = missing.starts_with("works here by uprobes");
     ensure!(code == Some(if can_probe { 0 } else { 3 }), "{code:?}: {missing}");
     Ok("a machine that can record, a user who may not, a kernel without the PMU".to_owned())
 }

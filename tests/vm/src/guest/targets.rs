@@ -87,7 +87,7 @@ pub(super) fn threads_with_calls(rows: &Path) -> Result<BTreeSet<String>> {
     for line in fs::read_to_string(rows)?.lines() {
         let row: Value = serde_json::from_str(line)?;
         if row["status"] == "complete" {
-            threads.insert(row["tid"].as_str().context("a row without a thread")?.to_owned());
+            threads.insert(row["tid"].as_i64().context("a row without a thread")?.to_string());
         }
     }
     Ok(threads)

@@ -19,7 +19,7 @@ use sorted_lines::SortedLines;
 #[derive(Debug, Serialize)]
 pub struct Row {
     id: String,
-    tid: String,
+    tid: i32,
     cpu: Option<u32>,
     start_ns: u64,
     latency_ns: u64,
@@ -47,6 +47,8 @@ pub struct Row {
     measured_off_cpu_ns: Option<u64>,
     /// In which kind of slice a probed call began.
     began: Option<&'static str>,
+    /// `None`: it was not seen to end.
+    end_ns: Option<u64>,
 }
 
 impl Row {
@@ -55,7 +57,7 @@ impl Row {
     pub fn new(names: &dyn Names, call: &CallRow, waited_for: Option<&Reason>) -> Self {
         Self {
             id: call.id.to_string(),
-            tid: call.tid.0.to_string(),
+            tid: call.tid.0,
             cpu: call.cpu.map(|cpu| cpu.0),
             start_ns: call.start_ns.0,
             latency_ns: call.latency_ns,
@@ -79,6 +81,7 @@ impl Row {
                 .filter(|_| call.off_cpu_ns.is_some())
                 .map(|probed| probed.measured_off_cpu_ns),
             began: call.probed.map(|probed| probed.began.name()),
+            end_ns: call.status.counted().then(|| call.start_ns.0.saturating_add(call.latency_ns)),
         }
     }
 }
@@ -204,7 +207,7 @@ fn write_row(mut out: &mut dyn Write, form: RowsForm, row: &Row) -> io::Result<(
 const LINE_BYTES: usize = 512;
 
 /// The header is written by hand, so that a file without calls has it, too.
-const COLUMNS: [&str; 22] = [
+const COLUMNS: [&str; 23] = [
     "id",
     "tid",
     "cpu",
@@ -227,6 +230,7 @@ const COLUMNS: [&str; 22] = [
     "measured_ns",
     "measured_off_cpu_ns",
     "began",
+    "end_ns",
 ];
 
 fn io_error(error: csv::Error) -> io::Error {

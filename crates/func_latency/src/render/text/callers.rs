@@ -5,7 +5,9 @@ use std::io::{self, Write};
 
 use analyzer::{Caller, CallerReport, ChildRow, FunctionReport};
 
-use super::{children, function, rule, uncertain};
+use super::figures::{Figures, OffCpuFigures};
+use super::{children, rule, uncertain};
+use crate::printable::printable;
 use crate::render::names::caller_name;
 use crate::render::table::{Align, Table, bar};
 use crate::render::units::{
@@ -13,8 +15,8 @@ use crate::render::units::{
 };
 use crate::render::{View, histogram};
 
-/// Callers that get their own histogram and children; the table lists all.
-const DETAILED: usize = 10;
+/// Callers that get their own histogram and children, if not all do.
+const DETAILED: usize = 3;
 const BAR: usize = 20;
 
 /// The calls from one caller: from one site, or from all sites of a function.
@@ -64,25 +66,27 @@ impl Group<'_> {
         if title.starts_with('[') { title } else { format!("[{title}]") }
     }
 
-    /// Name, with the site if there is one, and its line.
+    /// Name, with the site if there is one.
     pub(super) fn title(&self, view: &View<'_>) -> String {
         let name = caller_name(view.names, self.caller);
         let jumped =
             if matches!(self.caller, Caller::Function { tail: true, .. }) { " (tail call)" } else { "" };
-        let mut title = format!("{name}{jumped}");
-        match (self.sites.as_slice(), view.unfold || view.srcline) {
-            ([CallerReport { site: Some(site), .. }], true) => {
-                if view.unfold {
-                    title = format!("{title} at {}", view.names.site(*site));
-                }
-                if let Some(line) = view.names.line(*site) {
-                    title = format!("{title} ({line})");
-                }
+        match self.sites.as_slice() {
+            [CallerReport { site: Some(site), .. }] if view.unfold => {
+                format!("{name}{jumped} at {}", view.names.site(*site))
             }
-            ([_], _) => (),
-            (sites, _) => title = format!("{title} ({} sites)", sites.len()),
+            [_] => format!("{name}{jumped}"),
+            sites => format!("{name}{jumped} ({} sites)", sites.len()),
         }
-        title
+    }
+
+    /// The source line of its site, if there is one site; stands below its row.
+    pub(super) fn notes(&self, view: &View<'_>) -> Vec<String> {
+        let site = match self.sites.as_slice() {
+            [CallerReport { site, .. }] if view.srcline => *site,
+            _ => None,
+        };
+        site.and_then(|site| children::line(view, site, 0)).into_iter().collect()
     }
 }
 
@@ -99,16 +103,17 @@ pub(super) fn write(
     }
     rule(out, '-', width)?;
     writeln!(out, "Callers of [{name}]")?;
-    table(out, view, &groups, width)?;
+    let listed = table(out, view, &groups, width)?;
     if groups.len() == 1 {
         return Ok(()); // it would only repeat the whole
     }
-    for group in groups.iter().take(DETAILED) {
+    let detailed = view.table_rows.details(DETAILED).min(listed);
+    for group in groups.iter().take(detailed) {
         section(out, view, group, name, width)?;
     }
-    if let Some(rest) = groups.get(DETAILED..).filter(|rest| !rest.is_empty()) {
+    if let Some(rest) = groups.get(detailed..).filter(|rest| !rest.is_empty()) {
         let count = counted(rest.len() as u64, "more caller");
-        writeln!(out, "\n  {count} without a section here; --format json has all of them")?;
+        writeln!(out, "\n  {count} without a section here; --all prints them")?;
     }
     Ok(())
 }
@@ -128,7 +133,8 @@ pub(super) fn groups(callers: &[CallerReport], unfold: bool) -> Vec<Group<'_>> {
     groups
 }
 
-fn table(out: &mut dyn Write, view: &View<'_>, groups: &[Group<'_>], width: usize) -> io::Result<()> {
+/// Writes the table and returns the number of its rows.
+fn table(out: &mut dyn Write, view: &View<'_>, groups: &[Group<'_>], width: usize) -> io::Result<usize> {
     let off_cpu = view.report.trace.no_off_cpu.is_none();
     let whole = groups.iter().map(Group::sum_ns).fold(0, u64::saturating_add);
     let most = groups.iter().map(Group::sum_ns).max().unwrap_or(0);
@@ -136,8 +142,9 @@ fn table(out: &mut dyn Write, view: &View<'_>, groups: &[Group<'_>], width: usiz
     if off_cpu {
         titles.extend([("off-CPU avg", Align::Right), ("CPU %", Align::Right)]);
     }
-    titles.extend([("total", Align::Right), ("share %", Align::Right), ("of the total", Align::Left)]);
+    titles.extend([("total", Align::Right), ("share %", Align::Right), ("of the total", Align::Bar)]);
     let mut table = Table::new(&titles);
+    let (groups, left_out) = view.table_rows.split(groups, Group::sum_ns, whole);
     for group in groups {
         let mut cells = vec![group.title(view), group.average(), grouped(group.calls())];
         cells.extend(group.off_cpu_average());
@@ -147,9 +154,11 @@ fn table(out: &mut dyn Write, view: &View<'_>, groups: &[Group<'_>], width: usiz
             percent(share(group.sum_ns(), whole)),
             bar(group.sum_ns(), most, BAR),
         ]);
-        table.row(cells);
+        table.row_with_notes(cells, &group.notes(view));
     }
-    table.write(out, width)
+    table.write(out, width)?;
+    left_out.write(out, "the time")?;
+    Ok(groups.len())
 }
 
 fn section(
@@ -161,15 +170,17 @@ fn section(
 ) -> io::Result<()> {
     rule(out, '=', width)?;
     writeln!(out, "Latency of [{name}]\n  called from {}", group.bracketed(view))?;
+    for note in group.notes(view) {
+        writeln!(out, "      {}", printable(&note))?;
+    }
     let buckets = histogram::merged(group.sites.iter().map(|s| s.histogram.as_slice()));
     uncertain::histogram(out, group.sites.iter().map(|s| s.error.shorter).sum(), group.calls())?;
     histogram::write(out, &buckets)?;
     writeln!(out)?;
     match group.sites.as_slice() {
         [site] => {
-            let off_cpu = function::OffCpuFigures::of(site.off_cpu.as_ref(), &buckets);
-            let figures =
-                function::Figures { latency: &site.latency, error: &site.error, tails: None, off_cpu };
+            let off_cpu = OffCpuFigures::of(site.off_cpu.as_ref(), &buckets);
+            let figures = Figures { latency: &site.latency, error: &site.error, tails: None, off_cpu };
             figures.write(out, width)?;
         }
         sites => several_sites(out, sites, group)?,

@@ -28,17 +28,45 @@ impl Folded {
         self.row.total.count
     }
 
+    /// The sum of its times.
+    pub(super) fn sum_ns(&self) -> u64 {
+        self.row.total.sum_ns
+    }
+
+    /// The most by which the sum may differ from the true one.
+    pub(super) fn error_ns(&self) -> u64 {
+        self.row.error_ns
+    }
+
+    /// The part of the sum that was off the CPU, if it is known.
+    pub(super) fn off_cpu_ns(&self) -> Option<u64> {
+        self.row.total.off_cpu_ns
+    }
+
+    pub(super) fn kind(&self) -> ChildKind {
+        self.row.kind
+    }
+
+    pub(super) fn name(&self, view: &View<'_>) -> String {
+        shown_name(view, &self.row)
+    }
+
     /// The cells below [`titles`].
     pub(super) fn cells(&self, view: &View<'_>) -> Vec<String> {
-        let Self { row, sites } = self;
-        let mut cells = vec![shown_name(view, row)];
-        if view.unfold {
-            cells.push(row.site.map(|site| view.names.site(site)).unwrap_or_default());
-        }
-        if view.srcline {
-            cells.push(lines(view, sites));
+        let mut cells = vec![self.name(view)];
+        if has_site_column(view) {
+            cells.push(self.row.site.map(|site| view.names.site(site)).unwrap_or_default());
         }
         cells
+    }
+
+    /// Source lines, which stand below the row, with the site if each has a row.
+    pub(super) fn notes(&self, view: &View<'_>) -> Vec<String> {
+        let Some(first) = self.sites.first().filter(|_| view.srcline) else { return Vec::new() };
+        let site = view.unfold.then(|| view.names.site(*first));
+        let line = line(view, *first, self.sites.len() - 1);
+        let parts: Vec<String> = [site, line].into_iter().flatten().collect();
+        if parts.is_empty() { parts } else { vec![parts.join(" ")] }
     }
 }
 
@@ -50,13 +78,15 @@ pub(super) fn rows(view: &View<'_>, children: &[ChildRow]) -> Vec<Folded> {
 /// Titles of the columns that say which child a row is of.
 pub(super) fn titles(view: &View<'_>) -> Vec<(&'static str, Align)> {
     let mut titles = vec![("name", Align::Left)];
-    if view.unfold {
+    if has_site_column(view) {
         titles.push(("site", Align::Left));
     }
-    if view.srcline {
-        titles.push(("line", Align::Left));
-    }
     titles
+}
+
+/// The site stands below the row, if its line does.
+fn has_site_column(view: &View<'_>) -> bool {
+    view.unfold && !view.srcline
 }
 
 pub(super) fn write(
@@ -67,16 +97,17 @@ pub(super) fn write(
 ) -> io::Result<()> {
     let rows = rows(view, children);
     let off_cpu = view.report.trace.no_off_cpu.is_none();
-    let whole = rows.iter().fold(0_u64, |sum, f| sum.saturating_add(f.row.total.sum_ns));
-    let most = rows.iter().map(|f| f.row.total.sum_ns).max().unwrap_or(0);
+    let whole = rows.iter().map(Folded::sum_ns).fold(0, u64::saturating_add);
+    let most = rows.iter().map(Folded::sum_ns).max().unwrap_or(0);
     let mut titles = titles(view);
     titles.extend([("average", Align::Right), ("count", Align::Right)]);
     if off_cpu {
         titles.extend([("off-CPU avg", Align::Right), ("CPU %", Align::Right)]);
     }
-    titles.extend([("total", Align::Right), ("share %", Align::Right), ("of the total", Align::Left)]);
+    titles.extend([("total", Align::Right), ("share %", Align::Right), ("of the total", Align::Bar)]);
     let mut table = Table::new(&titles);
-    for folded in &rows {
+    let (rows, left_out) = view.table_rows.split(&rows, Folded::sum_ns, whole);
+    for folded in rows {
         let (row, total) = (&folded.row, folded.row.total);
         let mut cells = folded.cells(view);
         let cpu_error = |cpu_percent: f64| cpu_percent * row.error_ns as f64 / total.sum_ns.max(1) as f64;
@@ -88,9 +119,10 @@ pub(super) fn write(
             percent_within(share(total.sum_ns, whole), share(row.error_ns, whole)),
             bar(total.sum_ns, most, BAR),
         ]);
-        table.row(cells);
+        table.row_with_notes(cells, &folded.notes(view));
     }
-    table.write(out, width)
+    table.write(out, width)?;
+    left_out.write(out, "the time")
 }
 
 fn average(row: &ChildRow) -> String {
@@ -115,14 +147,10 @@ fn shown_name(view: &View<'_>, row: &ChildRow) -> String {
     }
 }
 
-/// The first site's line, and how many more there are.
-fn lines(view: &View<'_>, sites: &[Place]) -> String {
-    let Some(first) = sites.first() else { return String::new() };
-    let line = view.names.line(*first).unwrap_or_else(|| "??".to_owned());
-    match sites.len() - 1 {
-        0 => line,
-        more => format!("{line} +{more}"),
-    }
+/// The line of a row's first site, if it is known, and the number of its other sites.
+pub(super) fn line(view: &View<'_>, first: Place, others: usize) -> Option<String> {
+    let line = view.names.line(first)?;
+    Some(if others == 0 { line } else { format!("{line} +{others}") })
 }
 
 fn single(children: &[ChildRow]) -> Vec<Folded> {

@@ -6,7 +6,9 @@ use std::io::{self, Write};
 use analyzer::{CallCounts, FunctionReport};
 use model::NoTimes;
 
-use super::{callers, children, function, rule};
+use super::callers::{self, Group};
+use super::children::{self, Folded};
+use super::{function, rule};
 use crate::render::View;
 use crate::render::table::{Align, Table};
 use crate::render::units::grouped;
@@ -30,24 +32,32 @@ pub(super) fn write(
         writeln!(out, "Children of [{name}]")?;
         let mut rows = children::rows(view, &function.children);
         rows.sort_by_key(|row| Reverse(row.count()));
+        let whole = rows.iter().map(Folded::count).fold(0, u64::saturating_add);
         let mut titles = children::titles(view);
         titles.push(("count", Align::Right));
         let mut table = Table::new(&titles);
-        for row in &rows {
+        let (rows, left_out) = view.table_rows.split(&rows, Folded::count, whole);
+        for row in rows {
             let mut cells = row.cells(view);
             cells.push(grouped(row.count()));
-            table.row(cells);
+            table.row_with_notes(cells, &row.notes(view));
         }
         table.write(out, width)?;
+        left_out.write(out, "the calls")?;
     }
     if !function.callers.is_empty() {
         rule(out, '-', width)?;
         writeln!(out, "Callers of [{name}]")?;
         let mut groups = callers::groups(&function.callers, view.unfold);
         groups.sort_by_key(|group| Reverse(group.calls()));
+        let whole = groups.iter().map(Group::calls).fold(0, u64::saturating_add);
         let mut table = Table::new(&[("called from", Align::Left), ("count", Align::Right)]);
-        groups.iter().for_each(|group| table.row(vec![group.title(view), grouped(group.calls())]));
+        let (groups, left_out) = view.table_rows.split(&groups, Group::calls, whole);
+        for group in groups {
+            table.row_with_notes(vec![group.title(view), grouped(group.calls())], &group.notes(view));
+        }
         table.write(out, width)?;
+        left_out.write(out, "the calls")?;
     }
     Ok(())
 }

@@ -2,14 +2,13 @@
 
 use std::io::{self, Write};
 
-use analyzer::{Bucket, CallCounts, CallRow, ErrorBound, FunctionReport, Quantiles, Spread, Stats, Tails};
+use analyzer::{CallCounts, CallRow, FunctionReport};
 
-use super::{callers, children, off_cpu, open_calls, rule, slices, uncertain};
+use super::figures::{Figures, OffCpuFigures};
+use super::{callers, children, off_cpu, open_calls, rule, slices, summary, uncertain};
 use crate::render::names::{caller_name, file_name};
 use crate::render::table::{Align, Table};
-use crate::render::units::{
-    counted, duration, duration_within, grouped, mean_duration, mean_duration_within, percent, share,
-};
+use crate::render::units::{counted, duration, grouped, mean_duration, percent, share};
 use crate::render::{View, histogram};
 
 pub(super) fn write(
@@ -23,20 +22,20 @@ pub(super) fn write(
     if function.calls == CallCounts::default() {
         return no_call(out, inlined);
     }
-    if function.latency.count > 0 {
-        uncertain::histogram(out, function.error.shorter, function.latency.count)?;
-        histogram::write(out, &function.histogram)?;
-        writeln!(out)?;
-    }
     let figures = Figures {
         latency: &function.latency,
         error: &function.error,
         tails: Some(&function.tails).filter(|tails| tails.calls > 0),
         off_cpu: OffCpuFigures::of(function.off_cpu.as_ref(), &function.histogram),
     };
+    summary::write(out, view, function, &figures, width)?;
+    if function.latency.count > 0 {
+        uncertain::histogram(out, function.error.shorter, function.latency.count)?;
+        histogram::write(out, &function.histogram)?;
+        writeln!(out)?;
+    }
     figures.write(out, width)?;
     if function.latency.count > 0 {
-        tails_note(out, &function.tails)?;
         error_line(out, view, function)?;
         cpu_line(out, view, function)?;
     }
@@ -51,7 +50,12 @@ pub(super) fn write(
         children::write(out, view, &function.children, width)?;
     }
     if let Some(causes) = &function.off_cpu_causes {
-        let about = off_cpu::About { name: &name, names: view.names, sched_apart_ns: view.sched_apart_ns };
+        let about = off_cpu::About {
+            name: &name,
+            names: view.names,
+            sched_apart_ns: view.sched_apart_ns,
+            rows: view.table_rows,
+        };
         off_cpu::write(out, causes, &about, width)?;
     }
     callers::write(out, view, function, &name, width)?;
@@ -72,129 +76,6 @@ pub(super) fn title(
     rule(out, '=', width)?;
     writeln!(out, "{what} of [{name}] ({})", file_name(&object))?;
     Ok(name)
-}
-
-/// The figures of a set of calls: average, extremes, percentiles.
-pub(super) struct Figures<'r> {
-    pub(super) latency: &'r Stats,
-    pub(super) error: &'r ErrorBound,
-    /// What they may be with the calls that were not seen to end, if there are some.
-    pub(super) tails: Option<&'r Tails>,
-    /// Off-CPU time, if it is known.
-    pub(super) off_cpu: Option<OffCpuFigures<'r>>,
-}
-
-/// Off-CPU time of a set of calls.
-#[derive(Clone, Copy)]
-pub(super) struct OffCpuFigures<'r> {
-    stats: &'r Stats,
-    /// Calls that were off the CPU at all.
-    calls: u64,
-}
-
-impl<'r> OffCpuFigures<'r> {
-    pub(super) fn of(stats: Option<&'r Stats>, histogram: &[Bucket]) -> Option<Self> {
-        let calls = histogram.iter().filter_map(|bucket| bucket.off_cpu_count).sum();
-        stats.map(|stats| Self { stats, calls })
-    }
-}
-
-/// One of the figures, in each of the places that have it.
-type Figure = (&'static str, fn(&Spread) -> u64, fn(&Quantiles) -> Option<u64>);
-
-const FIGURES: [Figure; 6] = [
-    ("min", |s| s.min_ns, |q| q.min_ns),
-    ("p50", |s| s.p50_ns, |q| q.p50_ns),
-    ("p90", |s| s.p90_ns, |q| q.p90_ns),
-    ("p99", |s| s.p99_ns, |q| q.p99_ns),
-    ("p99.9", |s| s.p999_ns, |q| q.p999_ns),
-    ("max", |s| s.max_ns, |q| q.max_ns),
-];
-
-impl Figures<'_> {
-    /// Rounded to what is known, and as they were measured, with how far off they may be.
-    pub(super) fn write(&self, out: &mut dyn Write, width: usize) -> io::Result<()> {
-        let Some(spread) = &self.latency.spread else {
-            return writeln!(out, "  no call was seen from entry to return");
-        };
-        let right = |title| (title, Align::Right);
-        let mut titles = vec![("", Align::Left), right("latency"), right("in ns"), right("+- ns")];
-        if self.tails.is_some() {
-            titles.push(right("with open calls"));
-        }
-        let off_spread = self.off_cpu.and_then(|off_cpu| off_cpu.stats.spread.as_ref());
-        if off_spread.is_some() {
-            titles.extend([right("off-CPU"), right("in ns")]);
-        }
-        let mut table = Table::new(&titles);
-        let mut average = self.average(spread);
-        if let Some(off_cpu) = off_spread {
-            average.extend([mean_duration(off_cpu.mean_ns), exact_mean(off_cpu.mean_ns)]);
-        }
-        table.row(average);
-        for (title, of_spread, of) in FIGURES {
-            let ns = of_spread(spread);
-            let error_ns = self.error.of(ns, of);
-            let mut cells = vec![title.to_owned(), duration_within(ns, error_ns)];
-            cells.extend(exactly(grouped(ns), grouped(error_ns), error_ns < ns || error_ns == 0));
-            cells.extend(self.tails.map(|tails| between(of(&tails.at_least), of(&tails.at_most))));
-            if let Some(off_cpu) = off_spread {
-                let ns = of_spread(off_cpu);
-                cells.extend([duration(ns), grouped(ns)]);
-            }
-            table.row(cells);
-        }
-        table.write(out, width)?;
-        self.totals(out)
-    }
-
-    fn average(&self, spread: &Spread) -> Vec<String> {
-        let error_ns = self.error.sum_ns as f64 / self.latency.count as f64;
-        let rounded = mean_duration_within(spread.mean_ns, error_ns);
-        let mut cells = vec!["average".to_owned(), rounded];
-        let is_number = error_ns.round() < spread.mean_ns.round() || error_ns < 1.0;
-        cells.extend(exactly(exact_mean(spread.mean_ns), exact_mean(error_ns), is_number));
-        cells.extend(self.tails.map(|_| String::new()));
-        cells
-    }
-
-    fn totals(&self, out: &mut dyn Write) -> io::Result<()> {
-        let latency = self.latency;
-        let total = duration_within(latency.sum_ns, self.error.sum_ns);
-        write!(out, "  count: {}, total: {total}", grouped(latency.count))?;
-        match self.off_cpu {
-            Some(OffCpuFigures { stats, calls }) => writeln!(
-                out,
-                ", off-CPU: {} ({} % of calls), total {}",
-                grouped(calls),
-                percent(share(calls, latency.count)),
-                duration(stats.sum_ns)
-            ),
-            None => writeln!(out),
-        }
-    }
-}
-
-/// A figure and its error; where it is less than that, nothing is known of it but that it is below what
-/// stands before these.
-fn exactly(figure: String, error: String, is_number: bool) -> [String; 2] {
-    if is_number { [figure, error] } else { [String::new(), String::new()] }
-}
-
-/// Between what a figure is if calls of unknown length are counted, too.
-fn between(at_least: Option<u64>, at_most: Option<u64>) -> String {
-    match (at_least, at_most) {
-        (Some(low), Some(high)) if low == high => duration(low),
-        (Some(low), Some(high)) => format!("{} to {}", duration(low), duration(high)),
-        (Some(low), None) => format!("{} or more", duration(low)),
-        (None, _) => String::new(),
-    }
-}
-
-/// `1,234.5`.
-fn exact_mean(mean_ns: f64) -> String {
-    let tenths = (mean_ns * 10.0).round() as u64; // saturates
-    format!("{}.{}", grouped(tenths / 10), tenths % 10)
 }
 
 /// Figures without their error would look exact.
@@ -218,19 +99,6 @@ fn error_line(out: &mut dyn Write, view: &View<'_>, function: &FunctionReport) -
         )?;
     }
     Ok(())
-}
-
-/// What the column says.
-fn tails_note(out: &mut dyn Write, tails: &Tails) -> io::Result<()> {
-    if tails.calls == 0 {
-        return Ok(());
-    }
-    let calls = counted(tails.calls, "call");
-    writeln!(
-        out,
-        "  with open calls: the figure with the {calls} not seen to end, if each took its \"at least\" up to if each was\n  \
-         the longest of all; \"or more\": unknown, above the longest that was seen to end"
-    )
 }
 
 fn cpu_line(out: &mut dyn Write, view: &View<'_>, function: &FunctionReport) -> io::Result<()> {

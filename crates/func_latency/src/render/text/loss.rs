@@ -9,7 +9,7 @@ use crate::render::View;
 use crate::render::table::{Align, Table};
 use crate::render::units::{counted, duration, grouped, size};
 
-/// Threads and CPUs that are listed.
+/// Threads and CPUs that are listed, if not all are.
 const LISTED: usize = 10;
 
 pub(super) fn write(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<()> {
@@ -82,7 +82,7 @@ fn by_thread(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<(
     writeln!(out)?;
     lossy.sort_by_key(|thread| (std::cmp::Reverse(thread.lost_ns), thread.tid));
     let mut table = Table::new(&columns("thread", &[("observed", Align::Right), ("mostly", Align::Left)]));
-    for thread in lossy.iter().take(LISTED) {
+    for thread in lossy.iter().take(view.table_rows.details(LISTED)) {
         let mut cells = vec![thread.tid.0.to_string()];
         cells.extend(sums(view, &thread.by_cause));
         let observed = view.timed(thread.observed_ns).map_or_else(not_known, duration);
@@ -90,7 +90,7 @@ fn by_thread(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<(
         table.row(cells);
     }
     table.write(out, width)?;
-    more(out, lossy.len(), "thread")
+    more(out, view, lossy.len(), "thread")
 }
 
 /// The same by CPU, if the recording says which.
@@ -101,14 +101,14 @@ fn by_cpu(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<()> 
     }
     writeln!(out)?;
     let mut table = Table::new(&columns("CPU", &[("mostly", Align::Left)]));
-    for loss in cpus.iter().take(LISTED) {
+    for loss in cpus.iter().take(view.table_rows.details(LISTED)) {
         let mut cells = vec![loss.cpu.map_or_else(|| "[unknown]".to_owned(), |cpu| cpu.0.to_string())];
         cells.extend(sums(view, &loss.by_cause));
         cells.push(mostly(&loss.by_cause));
         table.row(cells);
     }
     table.write(out, width)?;
-    more(out, cpus.len(), "CPU")
+    more(out, view, cpus.len(), "CPU")
 }
 
 /// The columns of a table: of what the rows are, [`sums`], and more.
@@ -143,10 +143,10 @@ fn mostly(by_cause: &[CauseLoss]) -> String {
     CauseLoss::largest(by_cause).map_or_else(String::new, |loss| loss.cause.name().to_owned())
 }
 
-fn more(out: &mut dyn Write, all: usize, what: &str) -> io::Result<()> {
-    match all.saturating_sub(LISTED) {
+fn more(out: &mut dyn Write, view: &View<'_>, all: usize, what: &str) -> io::Result<()> {
+    match all.saturating_sub(view.table_rows.details(LISTED)) {
         0 => Ok(()),
-        rest => writeln!(out, "  {} more; --format json has all of them", counted(rest as u64, what)),
+        rest => writeln!(out, "  {}; --all prints them", counted(rest as u64, &format!("more {what}"))),
     }
 }
 

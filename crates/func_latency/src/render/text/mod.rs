@@ -3,11 +3,13 @@
 mod callers;
 mod children;
 mod counts;
+mod figures;
 mod function;
 mod loss;
 mod off_cpu;
 pub(super) mod open_calls;
 mod slices;
+mod summary;
 mod uncertain;
 
 use std::io::{self, Write};

@@ -7,17 +7,16 @@ use model::OffCpuSplit;
 
 use super::rule;
 use crate::render::names::{Names, reason_name, waker_name};
-use crate::render::table::{Align, Table, bar};
+use crate::render::row_limit::RowLimit;
+use crate::render::table::{Align, Table, bar, wrapped};
 use crate::render::units::{duration, grouped, percent, share};
 
-/// Rows of each table.
-const LISTED: usize = 10;
-/// Places of each waker.
+/// Places of each waker, if not all are printed.
 const STACKS_LISTED: usize = 3;
 const BAR: usize = 20;
 
 /// What a recording without them does not have, and how to make one that does.
-const WITHOUT_EVENTS: &str = "  what they waited for and who woke them: not in the recording, which needs eBPF (func_latency doctor), \
+const WITHOUT_EVENTS: &str = "what they waited for and who woke them: not in the recording, which needs eBPF (func_latency doctor), \
                               or perf's -e sched:sched_switch -e sched:sched_waking";
 
 /// Whose causes they are.
@@ -28,6 +27,8 @@ pub(super) struct About<'a> {
     pub(super) names: &'a dyn Names,
     /// As [`crate::render::View::sched_apart_ns`].
     pub(super) sched_apart_ns: Option<u64>,
+    /// Which rows are printed.
+    pub(super) rows: RowLimit,
 }
 
 pub(super) fn write(
@@ -36,7 +37,7 @@ pub(super) fn write(
     about: &About<'_>,
     width: usize,
 ) -> io::Result<()> {
-    let About { name, names, sched_apart_ns } = about;
+    let About { name, sched_apart_ns, .. } = about;
     let whole = causes.split.total_ns();
     if whole == 0 {
         return Ok(());
@@ -47,7 +48,8 @@ pub(super) fn write(
     if causes.told_by == ToldBy::SwitchRecords {
         let (blocked, preempted) = (part(blocked_ns), part(preempted_ns));
         writeln!(out, "Off-CPU time of [{name}]: {blocked} blocked or runnable, {preempted} preempted")?;
-        return writeln!(out, "{WITHOUT_EVENTS}");
+        return wrapped(WITHOUT_EVENTS, width.saturating_sub(2))
+            .try_for_each(|line| writeln!(out, "  {line}"));
     }
     writeln!(
         out,
@@ -63,11 +65,12 @@ pub(super) fn write(
             "  wake-ups were timed by another clock, joined to within {apart}: each may be off by that"
         )?;
     }
-    reasons(out, causes, whole, width)?;
-    wakers(out, causes, *names, blocked_ns, width)
+    reasons(out, causes, about.rows, width)?;
+    wakers(out, causes, about, width)
 }
 
-fn reasons(out: &mut dyn Write, causes: &OffCpuCauses, whole: u64, width: usize) -> io::Result<()> {
+fn reasons(out: &mut dyn Write, causes: &OffCpuCauses, rows: RowLimit, width: usize) -> io::Result<()> {
+    let whole = causes.split.total_ns();
     let right = |title| (title, Align::Right);
     let mut table = Table::new(&[
         ("waiting in", Align::Left),
@@ -76,10 +79,11 @@ fn reasons(out: &mut dyn Write, causes: &OffCpuCauses, whole: u64, width: usize)
         right("runnable"),
         right("preempted"),
         right("share %"),
-        ("of off-CPU time", Align::Left),
+        ("of off-CPU time", Align::Bar),
     ]);
     let most = causes.reasons.first().map_or(0, |row| row.split.total_ns());
-    for row in causes.reasons.iter().take(LISTED) {
+    let (rows, left_out) = rows.split(&causes.reasons, |row| row.split.total_ns(), whole);
+    for row in rows {
         let all = row.split.total_ns();
         table.row(vec![
             reason_name(&row.reason),
@@ -91,16 +95,13 @@ fn reasons(out: &mut dyn Write, causes: &OffCpuCauses, whole: u64, width: usize)
             bar(all, most, BAR),
         ]);
     }
-    table.write(out, width)
+    table.write(out, width)?;
+    left_out.write(out, "the off-CPU time")
 }
 
-fn wakers(
-    out: &mut dyn Write,
-    causes: &OffCpuCauses,
-    names: &dyn Names,
-    blocked_ns: u64,
-    width: usize,
-) -> io::Result<()> {
+fn wakers(out: &mut dyn Write, causes: &OffCpuCauses, about: &About<'_>, width: usize) -> io::Result<()> {
+    let About { names, rows, .. } = about;
+    let blocked_ns = causes.split.blocked_ns;
     if causes.wakers.is_empty() {
         return Ok(());
     }
@@ -112,17 +113,19 @@ fn wakers(
         right("blocked until then"),
         right("share %"),
     ]);
-    for row in causes.wakers.iter().take(LISTED) {
+    let (shown, left_out) = rows.split(&causes.wakers, |row| row.blocked_ns, blocked_ns);
+    for row in shown {
         let mut line = |name: String, count, ns| {
             table.row(vec![name, grouped(count), duration(ns), percent(share(ns, blocked_ns))]);
         };
         line(waker_name(&row.waker), row.count, row.blocked_ns);
-        for stack in row.stacks.iter().take(STACKS_LISTED) {
+        for stack in row.stacks.iter().take(rows.details(STACKS_LISTED)) {
             let functions: Vec<String> = stack.functions.iter().map(|id| names.function(*id)).collect();
             line(format!("  from {}", functions.join(" < ")), stack.count, stack.blocked_ns);
         }
     }
-    table.write(out, width)
+    table.write(out, width)?;
+    left_out.write(out, "the blocked time")
 }
 
 #[cfg(test)]
@@ -137,12 +140,22 @@ mod tests {
         let causes = OffCpuCauses { told_by: ToldBy::SwitchRecords, split, ..OffCpuCauses::default() };
         let mut out = Vec::new();
         let image = image::Image::load(&[], &crate::host::live_options(None));
-        let about = About { name: "f", names: &ImageNames::new(&image, false), sched_apart_ns: Some(1) };
+        let about = About {
+            name: "f",
+            names: &ImageNames::new(&image, false),
+            sched_apart_ns: Some(1),
+            rows: RowLimit::ALL,
+        };
         write(&mut out, &causes, &about, 60).unwrap();
         let text = String::from_utf8(out).unwrap();
         // An empty line and a rule come first.
         let lines: Vec<&str> = text.lines().skip(2).collect();
         let head = "Off-CPU time of [f]: 3.00 us (75.0 %) blocked or runnable, 1.00 us (25.0 %) preempted";
-        assert_eq!(lines, [head, WITHOUT_EVENTS]);
+        let hint = [
+            "  what they waited for and who woke them: not in the",
+            "  recording, which needs eBPF (func_latency doctor), or",
+            "  perf's -e sched:sched_switch -e sched:sched_waking",
+        ];
+        assert_eq!(lines, [&[head][..], &hint].concat());
     }
 }

@@ -66,13 +66,15 @@ fn callers(
         ("calls", Align::Right),
         ("observed", Align::Right),
         ("share %", Align::Right),
-        ("of the observed part", Align::Left),
+        ("of the observed part", Align::Bar),
     ]);
     let mut rows: Vec<_> = by_caller.into_iter().collect();
     rows.sort_by_key(|(_, observed)| std::cmp::Reverse(observed.sum_ns)); // stable: ties by caller and site
     let most = rows.first().map_or(0, |(_, observed)| observed.sum_ns);
     let mut table = Table::new(&titles);
-    for ((caller, site), observed) in rows {
+    let (rows, left_out) =
+        view.table_rows.split(&rows, |(_, observed)| observed.sum_ns, open.observed.sum_ns);
+    for &((caller, site), observed) in rows {
         let mut cells = vec![caller_name(view.names, caller)];
         if view.unfold {
             cells.push(site.map(|site| view.names.site(site)).unwrap_or_default());
@@ -85,5 +87,6 @@ fn callers(
         ]);
         table.row(cells);
     }
-    table.write(out, width)
+    table.write(out, width)?;
+    left_out.write(out, "the observed part")
 }

@@ -1,29 +1,22 @@
-//! The report's text, JSON and rows, held against `tests/goldens`. `UPDATE_GOLDENS=1` writes them anew: read
-//! the diff.
-
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod golden;
-mod unknown;
+//! A report that is made up, with some of everything.
 
 use analyzer::histogram::histogram;
 use analyzer::{
     CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
     CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, OffCpuCauses, OpenCaller, OpenCalls, Place,
-    Quantiles, Reason, ReasonRow, Report, RowChildren, RowReasons, RowSink, SortedDurations, Stats, Status,
-    Tails, ThreadLoss, ToldBy, Total, TraceSummary, Untimed, Waker, WakerRow, WakerStackRow,
+    Quantiles, Reason, ReasonRow, Report, RowChildren, RowReasons, SortedDurations, Stats, Status, Tails,
+    ThreadLoss, ToldBy, Total, TraceSummary, Untimed, Waker, WakerRow, WakerStackRow,
 };
-use func_latency::config::{RowsFile, RowsForm};
-use func_latency::render::rows::{self, RowsWriter};
-use func_latency::render::{Names, View, json, text};
-use golden::check_golden;
+use func_latency::render::row_limit::RowLimit;
+use func_latency::render::{Names, View};
 use model::{
     AuxOffset, ClockOffsets, Cpu, FunctionId, GapCause, NoOffCpu, NoTimes, Ns, ObjectId, OffCpuSplit, Pid,
     Svma, Tid,
 };
-use unknown::without_switches;
 
-const FUNCTIONS: [&str; 6] = [
+use super::unknown::without_switches;
+
+pub(crate) const FUNCTIONS: [&str; 6] = [
     "[unknown]",
     "row_search_mvcc",
     "btr_pcur_open_with_no_init_func",
@@ -32,8 +25,8 @@ const FUNCTIONS: [&str; 6] = [
     "on_alarm",
 ];
 
-struct FakeNames {
-    lines: bool,
+pub(crate) struct FakeNames {
+    pub(crate) lines: bool,
 }
 
 impl Names for FakeNames {
@@ -58,11 +51,18 @@ impl Names for FakeNames {
     }
 }
 
-fn place(svma: u64) -> Option<Place> {
+pub(crate) fn place(svma: u64) -> Option<Place> {
     Some(Place { object: ObjectId(0), svma: Svma(svma) })
 }
 
-fn child(kind: ChildKind, function: u32, svma: u64, count: u64, sum_ns: u64, off_cpu_ns: u64) -> ChildRow {
+pub(crate) fn child(
+    kind: ChildKind,
+    function: u32,
+    svma: u64,
+    count: u64,
+    sum_ns: u64,
+    off_cpu_ns: u64,
+) -> ChildRow {
     ChildRow {
         kind,
         function: FunctionId(function),
@@ -73,16 +73,16 @@ fn child(kind: ChildKind, function: u32, svma: u64, count: u64, sum_ns: u64, off
     }
 }
 
-fn durations(values: &[u64]) -> SortedDurations {
+pub(crate) fn durations(values: &[u64]) -> SortedDurations {
     values.iter().copied().collect()
 }
 
-fn stats(values: &[u64]) -> Stats {
+pub(crate) fn stats(values: &[u64]) -> Stats {
     Stats::of(&durations(values))
 }
 
 /// Of calls that are off by 7 ns at most, and the last by 16.
-fn error(latency: &[u64]) -> ErrorBound {
+pub(crate) fn error(latency: &[u64]) -> ErrorBound {
     let errors = |i| if i + 1 == latency.len() { 16 } else { 7 };
     let calls = || latency.iter().enumerate().map(|(i, ns)| (*ns, errors(i)));
     let quantiles = |of: fn((u64, u64)) -> u64| Quantiles::of(&calls().map(of).collect(), 0);
@@ -95,7 +95,7 @@ fn error(latency: &[u64]) -> ErrorBound {
     }
 }
 
-fn caller(
+pub(crate) fn caller(
     caller: Caller,
     svma: u64,
     latency: &[u64],
@@ -113,7 +113,7 @@ fn caller(
     }
 }
 
-fn row(number: u64, status: Status, latency_ns: u64, off_cpu_ns: u64, from: Caller) -> CallRow {
+pub(crate) fn row(number: u64, status: Status, latency_ns: u64, off_cpu_ns: u64, from: Caller) -> CallRow {
     let known = from != Caller::Unknown;
     CallRow {
         id: CallId { tid: Tid(42), number },
@@ -140,7 +140,7 @@ fn row(number: u64, status: Status, latency_ns: u64, off_cpu_ns: u64, from: Call
     }
 }
 
-fn function() -> FunctionReport {
+pub(crate) fn function() -> FunctionReport {
     let read = Caller::Function { function: FunctionId(3), tail: false };
     let long = Caller::Function { function: FunctionId(4), tail: true };
     let children = [
@@ -194,7 +194,7 @@ fn function() -> FunctionReport {
 }
 
 /// An event loop that a gap has cut, and a call that was waiting at the end.
-fn open_calls(caller: Caller) -> OpenCalls {
+pub(crate) fn open_calls(caller: Caller) -> OpenCalls {
     let total = |count, sum_ns, off_cpu_ns| Total { count, sum_ns, off_cpu_ns };
     let site = Some(Place { object: ObjectId(0), svma: Svma(0x10) });
     OpenCalls {
@@ -213,7 +213,7 @@ fn open_calls(caller: Caller) -> OpenCalls {
     }
 }
 
-fn causes() -> OffCpuCauses {
+pub(crate) fn causes() -> OffCpuCauses {
     let split = |blocked_ns, runnable_ns, preempted_ns| OffCpuSplit { blocked_ns, runnable_ns, preempted_ns };
     let reason = |reason, count, split| ReasonRow { reason, count, split };
     let thread = Waker::Thread { pid: Pid(70), tid: Tid(77), name: "flusher".to_owned() };
@@ -233,7 +233,7 @@ fn causes() -> OffCpuCauses {
     }
 }
 
-fn empty_function() -> FunctionReport {
+pub(crate) fn empty_function() -> FunctionReport {
     FunctionReport {
         id: FunctionId(2),
         calls: CallCounts::default(),
@@ -260,7 +260,7 @@ fn empty_function() -> FunctionReport {
     }
 }
 
-fn report() -> Report {
+pub(crate) fn report() -> Report {
     let cause = |cause, count, bytes, lost_ns, calls, tid| CauseLoss {
         cause,
         count,
@@ -319,7 +319,7 @@ fn report() -> Report {
     }
 }
 
-fn whole_report() -> Report {
+pub(crate) fn whole_report() -> Report {
     let mut report = report();
     report.loss = Loss { coverage: 1.0, ..Loss::default() };
     report.limits = Limits::default();
@@ -328,289 +328,28 @@ fn whole_report() -> Report {
 }
 
 /// A report of counts.
-fn without_times() -> Report {
+pub(crate) fn without_times() -> Report {
     let mut report = without_switches(report());
     report.trace.no_times = Some(NoTimes::NoTscPackets);
     report.trace.no_off_cpu = Some(NoOffCpu::NoTimes);
     report
 }
 
-fn check_text(name: &str, report: &Report, srcline: bool, unfold: bool, width: usize) {
-    let problems = ["/usr/lib/libz.so.1 is missing (looked for /usr/lib/libz.so.1)".to_owned()];
-    let only = ["that start from 5 to 9 ns (--ti)".to_owned(), "of 100 ns or more (--li)".to_owned()];
-    let view = View {
-        clock_offsets: ClockOffsets::default(),
-        sched_apart_ns: Some(321),
-        report,
-        names: &FakeNames { lines: srcline },
-        input: "perf.data",
-        aux_bytes: 52_100_000,
-        decoder: "func_latency",
-        inlined: &[Some(17), Some(0)],
-        only: if unfold { &only } else { &[] },
-        problems: if report.loss.coverage < 1.0 { &problems } else { &[] },
-        srcline,
-        unfold,
-    };
-    let mut out = vec![];
-    text::write(&mut out, &view, width).unwrap();
-    check_golden(name, &out);
-}
-
-#[test]
-fn text_folded() {
-    check_text("folded.txt", &report(), false, false, 120);
-}
-
-#[test]
-fn text_unfolded_with_lines() {
-    check_text("unfolded-srcline.txt", &report(), true, true, 140);
-}
-
-/// It said "0 ns +- 0" of each call.
-#[test]
-fn text_without_times_has_counts_alone() {
-    check_text("no-times.txt", &without_times(), false, false, 120);
-    let mut out = vec![];
-    text::write(&mut out, &json_view(&without_times()), 120).unwrap();
-    let text = String::from_utf8(out).unwrap();
-    for time in [" us", "0 ns", "average", "total", "CPU %"] {
-        assert!(!text.contains(time), "{time}: {text}");
-    }
-}
-
-#[test]
-fn text_folded_with_lines_without_loss_and_switches() {
-    check_text("whole-srcline.txt", &whole_report(), true, false, 100);
-}
-
-/// "exact, ns" stood over latencies whose error bound was greater than they.
-#[test]
-fn no_latency_is_called_exact() {
-    let view = View {
-        clock_offsets: ClockOffsets::default(),
-        sched_apart_ns: None,
-        report: &report(),
-        names: &FakeNames { lines: false },
-        input: "perf.data",
-        aux_bytes: 0,
-        decoder: "func_latency",
-        inlined: &[],
-        only: &[],
-        problems: &[],
-        srcline: false,
-        unfold: false,
-    };
-    let mut out = vec![];
-    text::write(&mut out, &view, 120).unwrap();
-    let text = String::from_utf8(out).unwrap();
-    assert!(!text.contains("exact"), "{text}");
-    let error = "error of one latency: at most 8.50 ns on average, 16 ns for the least certain call";
-    // Nor without how far off it may be.
-    assert!(text.contains("\n  p50       150 ns        150      7"), "{text}");
-    assert!(text.contains(error), "{text}");
-}
-
-/// "CPU percent: 0.0 %" stood under a `main` that had run for the whole recording. One uncertain call took
-/// the digits of the least of all ("min: < 770 ns" beside "average: < 380 ns"), and the table of callers had
-/// averages as if they were exact.
-#[test]
-fn callers_have_the_digits_of_their_own_error() {
-    let mut report = whole_report();
-    for site in &mut report.functions[0].callers {
-        if site.latency.spread.as_ref().is_some_and(|spread| spread.max_ns == 1_300_000) {
-            let above = Some(2_100_000);
-            site.error = ErrorBound { sum_ns: 800_000, max_ns: 800_000, ..site.error };
-            site.error.high = Quantiles { min_ns: above, max_ns: above, ..site.error.high };
-        }
-    }
-    let view = View {
-        clock_offsets: ClockOffsets::default(),
-        sched_apart_ns: None,
-        report: &report,
-        names: &FakeNames { lines: false },
-        input: "perf.data",
-        aux_bytes: 0,
-        decoder: "func_latency",
-        inlined: &[],
-        only: &[],
-        problems: &[],
-        srcline: false,
-        unfold: false,
-    };
-    let mut out = vec![];
-    text::write(&mut out, &view, 120).unwrap();
-    let text = String::from_utf8(out).unwrap();
-    assert!(text.contains("count: 4, average: 300 us, min: 40 ns, max: 1.3 ms ("), "{text}");
-    assert!(text.contains("ha_innobase::index_read (2 sites)   300 us  "), "{text}");
-}
-
-/// Tables of children had averages of 30 ns under calls of which only "< 2 us" was known.
-#[test]
-fn errors_as_large_as_the_figures_stand_at_histogram_and_children() {
-    let mut report = whole_report();
-    let text = |report: &Report| {
-        let view = View {
-            clock_offsets: ClockOffsets::default(),
-            sched_apart_ns: None,
-            report,
-            names: &FakeNames { lines: false },
-            input: "perf.data",
-            aux_bytes: 0,
-            decoder: "func_latency",
-            inlined: &[],
-            only: &[],
-            problems: &[],
-            srcline: false,
-            unfold: false,
-        };
-        let mut out = vec![];
-        text::write(&mut out, &view, 120).unwrap();
-        String::from_utf8(out).unwrap()
-    };
-    let buckets = "which bucket is theirs is not certain";
-    let certain = text(&report);
-    // Average, total and share.
-    let bounds_of_syscall = |text: &str| {
-        let row = text.lines().find(|line| line.starts_with("  [syscall] ")).unwrap();
-        row.matches("< ").count()
-    };
-    assert_eq!((bounds_of_syscall(&certain), certain.contains(buckets)), (0, false), "{certain}");
-    let function = &mut report.functions[0];
-    function.error.shorter = 4;
-    function.error.sum_ns = function.latency.sum_ns;
-    for child in function.children.iter_mut().filter(|child| child.kind == ChildKind::Syscall) {
-        child.error_ns = child.total.sum_ns;
-    }
-    // One caller of four is as uncertain; the others are not.
-    let caller = &mut function.callers[1];
-    caller.error.shorter = 1;
-    caller.error.sum_ns = 8_000;
-    let text = text(&report);
-    let note = format!(
-        "  4 calls (66.7 %) took less than their own error: {buckets}\n            ns                 : count"
-    );
-    assert!(text.contains(&note), "{text}");
-    assert_eq!(text.matches(buckets).count(), 2, "{text}");
-    assert_eq!(bounds_of_syscall(&text), 3, "{text}");
-}
-
-#[test]
-fn no_counted_call_no_cpu_percent() {
-    let mut report = whole_report();
-    let function = &mut report.functions[0];
-    *function =
-        FunctionReport { calls: CallCounts { open_end: 1, ..CallCounts::default() }, ..empty_function() };
-    let view = View {
-        clock_offsets: ClockOffsets::default(),
-        sched_apart_ns: None,
-        report: &report,
-        names: &FakeNames { lines: false },
-        input: "perf.data",
-        aux_bytes: 0,
-        decoder: "func_latency",
-        inlined: &[],
-        only: &[],
-        problems: &[],
-        srcline: false,
-        unfold: false,
-    };
-    let mut out = vec![];
-    text::write(&mut out, &view, 120).unwrap();
-    let text = String::from_utf8(out).unwrap();
-    assert!(text.contains("1 open at end") && !text.contains("CPU percent"), "{text}");
-}
-
-#[test]
-fn json_report() {
-    check_json("report.json", &report());
-}
-
-/// Unknown was 0 in sums and counts, and CPU percent was that of all time, asleep or not.
-#[test]
-fn json_without_switch_records_has_null() {
-    check_json("report-no-switches.json", &without_switches(report()));
-}
-
-/// Each latency was 0.
-#[test]
-fn json_without_times_has_null_and_a_reason() {
-    check_json("report-no-times.json", &without_times());
-}
-
-fn check_json(name: &str, report: &Report) {
-    let mut out = vec![];
-    let problems = &["/usr/lib/libz.so.1 is missing".to_owned()];
-    json::write(&mut out, &View { problems, ..json_view(report) }).unwrap();
-    check_golden(name, &out);
-}
-
-fn json_view(report: &Report) -> View<'_> {
+/// A view of the report, without source lines.
+pub(crate) fn view(report: &Report) -> View<'_> {
     View {
         clock_offsets: ClockOffsets::default(),
         sched_apart_ns: None,
         report,
-        names: &FakeNames { lines: true },
+        names: &FakeNames { lines: false },
         input: "perf.data",
-        aux_bytes: 52_100_000,
+        aux_bytes: 0,
         decoder: "func_latency",
-        inlined: &[Some(17)],
+        inlined: &[],
         only: &[],
         problems: &[],
-        srcline: true,
+        srcline: false,
         unfold: false,
+        table_rows: RowLimit::default(),
     }
-}
-
-#[test]
-fn rows_in_both_forms() {
-    let mut report = report();
-    // A name that CSV must quote.
-    report.functions[0].rows[1].caller = Caller::Function { function: FunctionId(4), tail: true };
-    for (name, form) in [("rows.jsonl", RowsForm::JsonLines), ("rows.csv", RowsForm::Csv)] {
-        let mut out = vec![];
-        rows::write(&mut out, form, &report, &FakeNames { lines: false }).unwrap();
-        check_golden(name, &out);
-    }
-}
-
-/// It was 0.
-#[test]
-fn rows_without_switch_records_say_no_off_cpu_time() {
-    let report = without_switches(report());
-    let count = report.functions[0].rows.len();
-    let written = |form| {
-        let mut out = vec![];
-        rows::write(&mut out, form, &report, &FakeNames { lines: false }).unwrap();
-        String::from_utf8(out).unwrap()
-    };
-    let lines = written(RowsForm::JsonLines);
-    assert_eq!(lines.matches("\"off_cpu_ns\":null,").count(), count, "{lines}");
-    let csv = written(RowsForm::Csv);
-    let cells: Vec<_> = csv.lines().skip(1).map(|line| line.split(',').nth(6)).collect();
-    assert_eq!(cells, vec![Some(""); count], "{csv}");
-}
-
-/// However few of them there is room for, and whatever the order in which the calls ended.
-#[test]
-fn rows_that_wait_on_disk_are_the_same() {
-    let mut report = report();
-    let function = report.functions[0].clone();
-    report.functions.push(FunctionReport { rows: function.rows[1..].to_vec(), ..function });
-    let directory = tempfile::tempdir().unwrap();
-    let names = FakeNames { lines: false };
-    for (name, form) in [("rows.jsonl", RowsForm::JsonLines), ("rows.csv", RowsForm::Csv)] {
-        let mut in_memory = vec![];
-        rows::write(&mut in_memory, form, &report, &names).unwrap();
-        let target = RowsFile { path: directory.path().join(name), form };
-        for bound in [0, 700, 1 << 20] {
-            let mut writer = RowsWriter::with_bound(&target, &names, bound);
-            for (number, function) in report.functions.iter().enumerate().rev() {
-                function.rows.iter().rev().for_each(|row| writer.row(number, row, None));
-            }
-            writer.finish().unwrap();
-            assert_eq!(std::fs::read(&target.path).unwrap(), in_memory, "{name}, {bound}");
-        }
-    }
-    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 2); // nothing else has stayed
 }

@@ -1,0 +1,26 @@
+//! The groups that `--help` shows options in.
+
+/// Functions, processes, threads.
+pub(super) const TARGET: &str = "What to look at";
+/// Calls of them.
+pub(super) const CALLS: &str = "Which calls";
+/// Code and decoder.
+pub(super) const DECODING: &str = "Decoding";
+/// The report on stdout.
+pub(super) const REPORT: &str = "Report";
+/// What is written besides.
+pub(super) const FILES: &str = "Files to write";
+/// What makes a report fail.
+pub(super) const CHECKS: &str = "Checks";
+/// How a recording is made.
+pub(super) const RECORDING: &str = "Recording";
+/// How probes time calls.
+pub(super) const PROBES: &str = "Probes (where there is no Intel PT)";
+/// Without effect, or older names of what there is.
+pub(super) const OLD: &str = "Taken, so that command lines of PT_PERF run";
+
+/// What a recording needs; options without a heading, too.
+pub(super) const OF_RECORDINGS: [&str; 2] = [TARGET, RECORDING];
+
+/// What has no effect on a recording.
+pub(super) const OF_REPORTS: [&str; 5] = [CALLS, DECODING, REPORT, FILES, CHECKS];

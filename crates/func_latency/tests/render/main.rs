@@ -1,0 +1,14 @@
+//! The report's text, JSON and rows, held against `tests/goldens`. `UPDATE_GOLDENS=1` writes them anew: read
+//! the diff.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[path = "../golden/mod.rs"]
+mod golden;
+mod machine;
+mod report;
+mod summary;
+mod text;
+mod top;
+#[path = "../unknown/mod.rs"]
+mod unknown;
