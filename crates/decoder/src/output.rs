@@ -84,6 +84,7 @@ impl Output {
     }
 
     /// The events that follow are those of `running`, unless another one is said to run.
+    #[inline]
     pub(crate) fn is_of(&self, running: Running, space: SpaceId) -> bool {
         self.stretches.last().is_some_and(|(last, _)| last.is_of(running, space))
     }
@@ -117,6 +118,7 @@ impl Output {
     }
 
     /// What bounds the calls that are open: all of them are kept.
+    #[inline(always)]
     fn push_border(&mut self, record: Record, effects: &Effects) {
         if !self.recent.is_empty() {
             self.prune(0, effects);
@@ -130,12 +132,17 @@ impl Output {
     /// The branches of an effect that began when `work` instructions had passed.
     #[inline(always)]
     pub(crate) fn effect(&mut self, step: &Step, work: u32, edges: Edges, effects: &Effects) {
-        if self.recent.len() >= RECENT {
-            self.prune(1, effects);
+        if self.recent.len() == self.recent.capacity() {
+            self.make_room(effects);
         }
         let Edges { first: edge, has_first_bit, quiet, call } = edges;
         let what = if has_first_bit { What::Tnt } else { What::Effect };
         self.recent.push(Record { at: step.at, what, quiet, edge, call, lo: step.lo, slot: step.slot, work });
+    }
+
+    #[cold]
+    fn make_room(&mut self, effects: &Effects) {
+        self.prune(1, effects);
     }
 
     /// Prunes all recent records but the last `left`: the last one of a stretch is kept in any case.

@@ -11,7 +11,7 @@ impl Clock {
     /// Ends the interval since the last anchor at the anchor `right`.
     pub(super) fn end_interval(&mut self, right: Anchor) {
         let cbr = self.ratio.next_interval();
-        let all = std::mem::take(&mut self.since);
+        let all = self.timeline.restart();
         let Some(left) = self.anchor else {
             self.anchor = Some(right);
             self.timeline.close(Rule::Before(right));
