@@ -35,6 +35,9 @@ enum Other {
 /// Records that are pruned at a time: few enough to be in the processor's first cache then.
 const RECENT: usize = 256;
 
+/// There is room for so many records before they are moved: 1 MB, of which only what is used is ever touched.
+const FIRST_KEPT: usize = 1 << 15;
+
 /// Room for fewer events is not worth keeping.
 pub(crate) const ROOM_EVENTS_MIN: usize = 1 << 10;
 
@@ -73,7 +76,7 @@ impl Output {
     pub(crate) fn new(keeps_all: bool) -> Self {
         Self {
             stretches: vec![],
-            kept: vec![],
+            kept: Vec::with_capacity(FIRST_KEPT),
             recent: Vec::with_capacity(RECENT),
             others: vec![],
             psb_ends: vec![],

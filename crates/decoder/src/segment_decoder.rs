@@ -126,7 +126,7 @@ impl SegmentDecoder for OwnDecoder {
             graph: BlockGraph::new(),
             effects: Effects::new(self.memo_entries),
             output: Output::new(context.asks_about.is_none()),
-            timeline: TimelineRoom::default(),
+            timeline: TimelineRoom::new(),
         };
         let worker = thread::current().id();
         let mut known = self.lock().remove(&worker).unwrap_or_else(anew);

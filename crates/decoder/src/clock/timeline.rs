@@ -80,6 +80,18 @@ pub(crate) struct TimelineRoom {
     parts: Vec<Part>,
 }
 
+impl TimelineRoom {
+    /// Room for most segments: 2 MB, of which only what is used is ever touched.
+    pub(crate) fn new() -> Self {
+        let (marks, runs, parts) = (1 << 16, 1 << 14, 1 << 12);
+        Self {
+            marks: Vec::with_capacity(marks),
+            runs: Vec::with_capacity(runs),
+            parts: Vec::with_capacity(parts),
+        }
+    }
+}
+
 /// The part and the run, by number, of the slots from `first` on, up to `end`.
 #[derive(Clone, Default)]
 pub(super) struct Near {
