@@ -21,20 +21,18 @@ mod crystal;
 mod interval;
 mod progress;
 mod settle;
-mod ticker;
 mod ticks;
 mod timeline;
 mod times;
 
 use model::{Ns, PtConfig, Tsc, TscClock};
-use packet::Packet;
+use packet::{Packet, Tnt};
 
 use anchor::Anchor;
 use core::{CoreRatio, Measured, Range};
 pub(crate) use crystal::CrystalRatio;
 use crystal::{Crystal, Mtc};
 use interval::{Doubt, Span};
-pub(crate) use ticker::Ticker;
 pub(crate) use timeline::TimelineRoom;
 use timeline::{Rule, Timeline};
 pub(crate) use times::Times;
@@ -57,6 +55,17 @@ impl Slot {
 pub(crate) struct Now {
     pub(crate) lo: Tsc,
     pub(crate) point: Tsc,
+}
+
+/// Up to fewer cycles after the anchor with this number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lasts {
+    anchors: u32,
+    cycles: u64,
+}
+
+impl Lasts {
+    pub(crate) const NEVER: Self = Self { anchors: 0, cycles: 0 };
 }
 
 /// Trace may be that much later than the last timed record.
@@ -83,17 +92,18 @@ pub(crate) struct Clock {
     latest: Tsc,
 
     anchor: Option<Anchor>,
+    /// Another number whenever the anchor or the length of a cycle has changed, wrapping.
+    anchors: u32,
     /// The last TSC packet, and the first slot after it.
     packet: Option<(Tsc, Slot)>,
     /// The TSC packet that a TMA after it refers to.
     aligned: Option<Tsc>,
-    since: Span,
     crystal: Crystal,
     ratio: CoreRatio,
     /// The length of a cycle, as far as it is known without what follows.
     cycle: Option<Range>,
-    /// Some cycles of the next CYC lie before the anchor.
-    cyc_straddles: bool,
+    /// All cycles of the next CYC lie after the anchor; never where CYC packets count nothing.
+    cyc_counts: bool,
     /// A CYC came since the last flow packet: the span is complete up to here.
     cyc_fresh: bool,
 
@@ -123,13 +133,13 @@ impl Clock {
             earliest: Tsc(0),
             latest: Tsc(u64::MAX),
             anchor: None,
+            anchors: 0,
             packet: None,
             aligned: None,
-            since: Span::default(),
             crystal: Crystal::new(pt.mtc_period, crystal),
             ratio: CoreRatio::new(pt.max_nonturbo_ratio),
             cycle: None,
-            cyc_straddles: true,
+            cyc_counts: false,
             cyc_fresh: false,
             timeline: Timeline::new(conversion, unseen_cycles, room),
             measured: None,
@@ -148,11 +158,6 @@ impl Clock {
         self.recorded = Some((start, end));
         self.earliest = self.conversion.to_tsc(Ns(start.0.saturating_sub(START_ROOM_NS)));
         self.latest = self.conversion.to_tsc(Ns(end.0.saturating_add(END_ROOM_NS)));
-    }
-
-    /// There are CYC packets.
-    pub(crate) fn has_cyc(&self) -> bool {
-        self.has_cyc
     }
 
     /// There is a time.
@@ -175,7 +180,19 @@ impl Clock {
     #[inline]
     pub(crate) fn slot(&mut self, work: u32) -> Slot {
         self.cyc_fresh = false;
-        self.timeline.push(self.since, work)
+        self.timeline.push(work)
+    }
+
+    /// A slot for a TNT at hand, at whose first branch `work` instructions had passed.
+    #[inline(always)]
+    pub(crate) fn tnt(&mut self, work: u32, tnt: Tnt) {
+        if self.has_cyc {
+            self.slot(work);
+        } else {
+            self.timeline.count(1);
+            self.slot(work);
+            self.timeline.count(u64::from(tnt.len()).saturating_sub(1));
+        }
     }
 
     /// As [`Self::slot`], for the packet that gives the TSC at the same time.
@@ -208,22 +225,32 @@ impl Clock {
         let anchor = self.anchor?;
         let cycle = self.cycle.map_or(0, Range::middle);
         let lo = anchor.lo + self.least_since_anchor();
-        let point = anchor.best + ticks::of(self.since.most, cycle);
+        let point = anchor.best + ticks::of(self.timeline.since().most, cycle);
         Some(Now { lo: ticks::floor(lo), point: ticks::floor(point) })
     }
 
-    /// Cycles since the anchor for fewer of which both times of [`Self::now`] lie from those of `first` to
-    /// those of `last`, as far as that is easily said.
-    pub(crate) fn stays_until(&self, first: Now, last: Now) -> u64 {
-        let Some(anchor) = self.anchor else { return 0 };
+    /// As long as both times of [`Self::now`] lie from those of `first` to those of `last`, as far as that is
+    /// easily said.
+    pub(crate) fn lasts(&self, first: Now, last: Now) -> Lasts {
+        Lasts { anchors: self.anchors, cycles: self.cycles_until(first, last).unwrap_or(0) }
+    }
+
+    /// It lasts yet.
+    #[inline]
+    pub(crate) fn is_in(&self, Lasts { anchors, cycles }: Lasts) -> bool {
+        anchors == self.anchors && self.timeline.most() < cycles
+    }
+
+    fn cycles_until(&self, first: Now, last: Now) -> Option<u64> {
+        let anchor = self.anchor?;
         if ticks::floor(anchor.lo) < first.lo || ticks::floor(anchor.best) < first.point {
-            return 0;
+            return None;
         }
         // The point is never before `lo`.
         let Tsc(latest) = last.lo.min(last.point);
         let room = Anchor::exact(Tsc(latest)).lo.saturating_sub(anchor.best);
         let cycle = self.cycle.map_or(0, Range::middle);
-        u64::try_from(room).unwrap_or(u64::MAX) / cycle.max(1)
+        Some(u64::try_from(room).unwrap_or(u64::MAX) / cycle.max(1))
     }
 
     /// The earliest that it can be now.
@@ -239,18 +266,19 @@ impl Clock {
     /// At least so many ticks since the last anchor.
     fn least_since_anchor(&self) -> u128 {
         let Some(cycle) = self.cycle.filter(|_| self.has_cyc) else { return 0 };
-        ticks::of(self.since.least().saturating_sub(self.unseen_cycles), cycle.low)
+        ticks::of(self.timeline.since().least().saturating_sub(self.unseen_cycles), cycle.low)
     }
 
     /// It is not later than this.
     fn most_now(&self) -> Option<u128> {
         let cycle = self.cycle.filter(|_| self.has_cyc)?;
         let anchor = self.anchor?.bounded(Some(cycle));
-        interval::after(anchor, self.since, Some(cycle), self.unseen_cycles).hi
+        interval::after(anchor, self.timeline.since(), Some(cycle), self.unseen_cycles).hi
     }
 
     /// What the length of a cycle follows from has changed.
     fn update_cycle(&mut self) {
+        self.anchors = self.anchors.wrapping_add(1);
         let cbr = self.ratio.length(self.ratio.interval());
         self.cycle = core::length(cbr, [self.measured.as_ref(), None, None]);
         if let Some(anchor) = self.anchor.as_mut().filter(|anchor| anchor.is_tsc()) {
@@ -258,51 +286,48 @@ impl Clock {
         }
     }
 
-    #[inline]
+    /// A CYC packet.
+    #[inline(always)]
     pub(crate) fn cyc(&mut self, cycles: u64) {
         self.cyc_fresh = true;
-        if self.cyc_straddles {
+        if self.cyc_counts {
+            self.timeline.count(cycles);
+        } else {
             self.straddling(cycles);
         }
-        if self.has_cyc {
-            self.since.add_cycles(cycles);
-        }
-    }
-
-    /// For where nothing comes but CYC of up to two bytes, MTC and flow packets, half a megabyte and `room`
-    /// slots at most; none if the next CYC is not like any other.
-    #[inline]
-    pub(crate) fn ticker<const HAS_CYC: bool>(&mut self, room: usize) -> Option<Ticker<'_, HAS_CYC>> {
-        Ticker::new(self, room)
     }
 
     /// `branches` have passed: what the estimate goes by without CYC.
     #[inline]
     pub(crate) fn progress(&mut self, branches: u64) {
         if !self.has_cyc {
-            self.since.add_cycles(branches);
+            self.timeline.count(branches);
         }
     }
 
-    /// Some of these cycles, nobody knows how many, lie before the anchor.
+    /// An unknown part of these cycles lies before the anchor.
     #[cold]
     fn straddling(&mut self, cycles: u64) {
-        self.cyc_straddles = false;
+        self.cyc_counts = self.has_cyc;
         if self.has_cyc {
-            self.since.doubt.add_cycles(cycles);
+            let mut doubt = self.timeline.since().doubt;
+            doubt.add_cycles(cycles);
+            self.timeline.set_doubt(doubt);
+            self.timeline.count(cycles);
         }
     }
 
     /// Tracing was off up to here, or packets were lost: any time may have passed.
     #[inline]
     pub(crate) fn discontinuity(&mut self) {
-        self.since.doubt.breaks = self.since.doubt.breaks.saturating_add(1);
+        let doubt = self.timeline.since().doubt;
+        self.timeline.set_doubt(Doubt { breaks: doubt.breaks.saturating_add(1), ..doubt });
     }
 
     /// Packets were lost up to here: the next CYC may count cycles that others have counted.
     pub(crate) fn lost(&mut self) {
         self.discontinuity();
-        self.cyc_straddles = true;
+        self.cyc_counts = false;
     }
 
     /// What a packet that is no flow says about the time.
@@ -350,7 +375,7 @@ impl Clock {
         } else {
             self.set_anchor(here);
         }
-        self.cyc_straddles = !self.cyc_fresh;
+        self.cyc_counts = self.has_cyc && self.cyc_fresh;
         self.packet = Some((tsc, self.timeline.next()));
         self.aligned = Some(tsc);
     }
@@ -370,7 +395,7 @@ impl Clock {
         self.timeline.bind(first, self.conversion.to_ns(from), self.ns_up(here.bounded(self.lag_cycle()).hi));
         self.crystal.forget();
         self.anchor = Some(here);
-        self.since = Span::default();
+        self.timeline.restart();
         self.update_cycle();
     }
 
@@ -403,7 +428,7 @@ impl Clock {
             return self.contradicts_crystal();
         }
         self.set_anchor(anchor);
-        self.cyc_straddles = false;
+        self.cyc_counts = self.has_cyc;
     }
 
     /// What cycles or another anchor say cannot be, by the crystal's counter: up to the next TMA it says
@@ -421,7 +446,8 @@ impl Clock {
         let Some((anchor, cycle)) = self.anchor.zip(self.cycle).filter(|_| self.has_cyc) else {
             return false;
         };
-        let awake = Span { doubt: Doubt { breaks: 0, ..self.since.doubt }, ..self.since };
+        let since = self.timeline.since();
+        let awake = Span { doubt: Doubt { breaks: 0, ..since.doubt }, ..since };
         let by_cycles = interval::after(anchor.bounded(Some(cycle)), awake, Some(cycle), self.unseen_cycles);
         let (lo, Some(hi)) = (by_cycles.lo, by_cycles.hi) else { return false };
         lo <= on_time.hi && on_time.lo <= hi && hi - lo < late.hi - on_time.hi

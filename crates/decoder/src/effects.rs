@@ -14,7 +14,7 @@
 mod memo;
 mod path;
 
-use std::cell::Cell;
+use std::num::NonZeroU8;
 
 use model::{Avma, BranchKind, FunctionId, GapCause, NoCode, SpaceId, Target, Transfer};
 use packet::Tnt;
@@ -137,7 +137,7 @@ pub(crate) struct Effect {
     /// The first of its branches that are transfers.  With [`End::Lost`], the number of its failure.
     edges: EdgeId,
     /// The number of the bits that are left ([`Tnt::number`]).
-    rest: u8,
+    rest: NonZeroU8,
     pub(crate) end: End,
     /// How many branches it has that are transfers, if they are [quiet](path::quiet); else 0.
     pub(crate) quiet: u8,
@@ -173,7 +173,7 @@ impl Effect {
     /// The bits that it was asked about and has not used.
     #[inline]
     pub(crate) fn rest(&self) -> Tnt {
-        Tnt::of_number(self.rest.into())
+        Tnt::of_number(self.rest.get().into())
     }
 }
 
@@ -228,9 +228,9 @@ pub(crate) struct Effects {
     open: Vec<BlockId>,
     /// With so many edges it is time to drop those that no effect has any more.
     enough_edges: usize,
-    /// How often an effect was asked for: counted where those that were found are at hand.
-    pub(crate) lookups: Cell<u64>,
-    /// ... and nobody remembered it.
+    /// Packets that asked for effects.
+    pub(crate) packets: u64,
+    /// Effects that were not remembered.
     pub(crate) misses: u64,
 }
 
@@ -257,7 +257,7 @@ impl Effects {
             memo: Memo::new(entries),
             open: vec![],
             enough_edges: entries.min(EDGES_MIN),
-            lookups: Cell::new(0),
+            packets: 0,
             misses: 0,
         }
     }
@@ -281,12 +281,6 @@ impl Effects {
     #[inline]
     pub(crate) fn remembered(&self) -> Option<Remembered<'_>> {
         self.memo.all()
-    }
-
-    /// So many lookups have found what they asked for.
-    #[inline]
-    pub(crate) fn looked_up(&self, count: u32) {
-        self.lookups.set(self.lookups.get() + u64::from(count));
     }
 
     /// The edges of an effect from its first one on, and those of others after its last.
@@ -313,9 +307,12 @@ impl Effects {
         self.return_sites.get(call.0 as usize).filter(|site| site.side == side)
     }
 
-    /// Pushes the calls of an effect that have not returned: mostly one, if any.
-    #[inline]
-    pub(crate) fn push_calls(&self, effect: &Effect, stack: &mut ReturnStack) {
+    /// Pushes the calls of an effect that have not returned, mostly one, or pops the one that it returned to.
+    #[inline(always)]
+    pub(crate) fn change_stack(&self, effect: &Effect, stack: &mut ReturnStack) {
+        if effect.returns() {
+            stack.pop();
+        }
         let (EdgeId(mut next), mut left) = (effect.edges, effect.calls);
         while left > 0
             && let Some(&call) = self.calls.get(next as usize)

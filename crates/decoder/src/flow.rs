@@ -8,12 +8,12 @@
 
 mod ahead;
 mod attributed;
-mod common;
 mod deferred;
 mod events;
-mod filtered;
+mod fast_path;
 mod guest;
 mod kernel;
+mod last_flow;
 mod loss;
 mod overflow_ip;
 mod packets;
@@ -21,11 +21,11 @@ mod sync;
 mod tail;
 
 use attributed::Attributed;
-use common::LastFlow;
 use events::{Fup, FupUse};
+use last_flow::LastFlow;
 use loss::Lost;
 use model::{AuxOffset, Avma, GapCause, IpFilter, Ns, PtConfig, SpaceId};
-use packet::{LastIp, Packet, PacketError, Tnt};
+use packet::{IpPayload, LastIp, Packet, PacketError, Tnt};
 
 use crate::Context;
 use crate::block::BlockId;
@@ -36,7 +36,7 @@ use crate::reader::{Item, Reader};
 use crate::return_stack::ReturnStack;
 use crate::segment::Segment;
 use crate::segment_decoder::{Known, SegmentOutput};
-use crate::walk::{Step, Walk};
+use crate::walk::{Here, Step, Walk};
 
 /// The longest segment that is decoded: its events are in memory until it ends. Far above the longest PSB
 /// period that processors have, so what is longer has lost its PSBs.
@@ -150,14 +150,13 @@ impl<'a> Flow<'a> {
                 graph: &mut known.graph,
                 effects: &mut known.effects,
                 space: SpaceId::default(),
-                block: BlockId::NONE,
+                here: Here { block: BlockId::NONE, work: 0 },
                 stack: ReturnStack::new(),
                 filter: IpFilter::parse(&recording.ip_filter),
                 own_calls: false,
                 unknown_callers: None,
                 tnt: Tnt::default(),
                 first_bit: None,
-                work: 0,
                 passed: vec![],
                 output: &mut known.output,
             },
@@ -190,7 +189,7 @@ impl<'a> Flow<'a> {
             }
         }
         loop {
-            self.common();
+            self.fast_path();
             let offset = self.reader.offset();
             if !matches!(self.state, State::Guest) {
                 self.end_stay(offset);
@@ -259,12 +258,25 @@ impl<'a> Flow<'a> {
         match packet {
             Packet::Tnt(tnt) => self.tnt(at, tnt),
             Packet::Cyc(cycles) => self.cyc(cycles),
-            Packet::Tip(ip) => self.tip(at, ip),
+            Packet::Tip(payload) => {
+                let ip = self.expand(payload);
+                self.tip(at, ip);
+            }
             Packet::Mtc(ctc) => self.mtc(ctc),
             Packet::Pad => (),
-            Packet::TipPge(ip) => self.pge(at, ip),
-            Packet::TipPgd(ip) => self.pgd(at, ip),
-            Packet::Fup(ip) => self.fup(at, ip),
+            Packet::TipPge(payload) => {
+                let ip = self.expand(payload);
+                self.pge(at, ip);
+            }
+            Packet::TipPgd(payload) => {
+                let ip = self.expand(payload);
+                self.pgd(at, ip);
+            }
+            Packet::Fup(payload) => {
+                let ip = self.expand(payload);
+                self.fup(at, ip);
+            }
+            Packet::ModeExec { long, .. } => self.mode_exec(long),
             Packet::Psb => {
                 self.tail = at >= self.segment.end && !self.segment.last;
                 self.psb(at);
@@ -281,7 +293,7 @@ impl<'a> Flow<'a> {
             Packet::Tsc(_) => {
                 if self.psb.is_some() && matches!(self.state, State::On) {
                     // What ran before the PSB ran before this.
-                    let slot = self.clock.slot_before_anchor(self.walk.work);
+                    let slot = self.clock.slot_before_anchor(self.walk.here.work);
                     self.psb_step = Some(self.step_to(slot, at));
                 }
                 self.clock.packet(&packet, self.psb.is_some());
@@ -292,19 +304,21 @@ impl<'a> Flow<'a> {
             Packet::Tma { .. } | Packet::Cbr(_) => self.clock.packet(&packet, self.psb.is_some()),
             _ => {
                 self.clock.packet(&packet, self.psb.is_some());
-                if let Packet::ModeExec { long, .. } = packet {
-                    self.long_mode = long;
-                }
                 self.event(packet);
             }
         }
         true
     }
 
+    /// The address of a packet, if it has one.
+    fn expand(&mut self, payload: IpPayload) -> Option<Avma> {
+        self.last_ip.expand(payload).map(Avma)
+    }
+
     /// A slot for the flow packet at hand, and the step from the last one to it.
     #[inline]
     fn step(&mut self, at: AuxOffset) -> Step {
-        let slot = self.clock.slot(self.walk.work);
+        let slot = self.clock.slot(self.walk.here.work);
         self.step_to(slot, at)
     }
 
@@ -337,7 +351,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn cyc(&mut self, cycles: u64) {
         self.clock.cyc(cycles);
         self.last.after_tnt = false;
@@ -346,7 +360,7 @@ impl<'a> Flow<'a> {
 
     fn mtc(&mut self, ctc: u8) {
         if std::mem::take(&mut self.last.open_tnt) {
-            self.clock.slot(self.walk.work); // MTC forces TNT out: its branches happened before
+            self.clock.slot(self.walk.here.work); // MTC forces TNT out: its branches happened before
         }
         self.clock.mtc(ctc);
         self.last.after_tnt = false;
@@ -360,8 +374,9 @@ impl<'a> Flow<'a> {
         self.end_stay(self.reader.offset().min(self.segment.end));
         // Any time may pass after the last packet before what it stands for is over.
         self.clock.discontinuity();
-        self.clock.slot(self.walk.work);
+        self.clock.slot(self.walk.here.work);
         self.clock.finish(recording_end);
+        self.walk.effects.packets += u64::from(self.clock.next_slot().0);
         let output = SegmentOutput {
             overflows: std::mem::take(&mut self.walk.output.overflows),
             clock_errors: self.clock.errors,

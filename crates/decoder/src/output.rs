@@ -35,6 +35,9 @@ enum Other {
 /// Records that are pruned at a time: few enough to be in the processor's first cache then.
 const RECENT: usize = 256;
 
+/// There is room for so many records before they are moved: 1 MB, of which only what is used is ever touched.
+const FIRST_KEPT: usize = 1 << 15;
+
 /// Room for fewer events is not worth keeping.
 pub(crate) const ROOM_EVENTS_MIN: usize = 1 << 10;
 
@@ -73,7 +76,7 @@ impl Output {
     pub(crate) fn new(keeps_all: bool) -> Self {
         Self {
             stretches: vec![],
-            kept: vec![],
+            kept: Vec::with_capacity(FIRST_KEPT),
             recent: Vec::with_capacity(RECENT),
             others: vec![],
             psb_ends: vec![],
@@ -84,6 +87,7 @@ impl Output {
     }
 
     /// The events that follow are those of `running`, unless another one is said to run.
+    #[inline]
     pub(crate) fn is_of(&self, running: Running, space: SpaceId) -> bool {
         self.stretches.last().is_some_and(|(last, _)| last.is_of(running, space))
     }
@@ -117,6 +121,7 @@ impl Output {
     }
 
     /// What bounds the calls that are open: all of them are kept.
+    #[inline(always)]
     fn push_border(&mut self, record: Record, effects: &Effects) {
         if !self.recent.is_empty() {
             self.prune(0, effects);
@@ -130,12 +135,17 @@ impl Output {
     /// The branches of an effect that began when `work` instructions had passed.
     #[inline(always)]
     pub(crate) fn effect(&mut self, step: &Step, work: u32, edges: Edges, effects: &Effects) {
-        if self.recent.len() >= RECENT {
-            self.prune(1, effects);
+        if self.recent.len() == self.recent.capacity() {
+            self.make_room(effects);
         }
         let Edges { first: edge, has_first_bit, quiet, call } = edges;
         let what = if has_first_bit { What::Tnt } else { What::Effect };
         self.recent.push(Record { at: step.at, what, quiet, edge, call, lo: step.lo, slot: step.slot, work });
+    }
+
+    #[cold]
+    fn make_room(&mut self, effects: &Effects) {
+        self.prune(1, effects);
     }
 
     /// Prunes all recent records but the last `left`: the last one of a stretch is kept in any case.

@@ -86,7 +86,7 @@ impl Pruner {
 
     /// Adds a record that is no branch, or none of the kind that calls and returns have: all that is open is
     /// kept.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn border(&mut self, record: Record, kept: &mut Vec<Record>, effects: &Effects) {
         self.keep_pending(kept, effects);
         self.open.clear();

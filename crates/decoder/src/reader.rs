@@ -64,9 +64,10 @@ impl<'a> Reader<'a> {
         if is_plain && starts > 0 { rest.get(..len).unwrap_or_default() } else { &[] }
     }
 
-    /// Moves on to where only `rest` of [`Self::run`]'s `run` is left.
-    pub(crate) fn passed(&mut self, run: &[u8], rest: &[u8]) {
-        self.at += run.len() - rest.len();
+    /// Moves on by bytes of [`Self::run`].
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, len: usize) {
+        self.at += len;
     }
 
     /// The next packet; `None` at the end.

@@ -109,9 +109,9 @@ impl SegmentDecoder for OwnDecoder {
     fn diagnosis(&self) -> Option<String> {
         let known = self.lock();
         let sum = |of: fn(&Effects) -> u64| known.values().map(|known| of(&known.effects)).sum::<u64>();
-        let (lookups, misses) = (sum(|effects| effects.lookups.get()), sum(|effects| effects.misses));
-        let share = 100.0 * lookups.saturating_sub(misses) as f64 / lookups.max(1) as f64;
-        Some(format!("memo: {share:.1} % of {lookups} lookups found, {misses} effects worked out"))
+        let (packets, misses) = (sum(|effects| effects.packets), sum(|effects| effects.misses));
+        let share = 100.0 * packets.saturating_sub(misses) as f64 / packets.max(1) as f64;
+        Some(format!("memo: {misses} effects worked out for {packets} packets, {share:.1} % hits"))
     }
 
     fn give_back(&self, events: Vec<TraceEvent>) {
@@ -126,7 +126,7 @@ impl SegmentDecoder for OwnDecoder {
             graph: BlockGraph::new(),
             effects: Effects::new(self.memo_entries),
             output: Output::new(context.asks_about.is_none()),
-            timeline: TimelineRoom::default(),
+            timeline: TimelineRoom::new(),
         };
         let worker = thread::current().id();
         let mut known = self.lock().remove(&worker).unwrap_or_else(anew);

@@ -48,6 +48,7 @@ impl Stretch {
     }
 
     /// The same thread in the same address space, and it has not been away.
+    #[inline]
     #[must_use]
     pub fn is_of(&self, running: Running, space: SpaceId) -> bool {
         (self.tid, self.space, self.arrived) == (running.tid, space, running.from)

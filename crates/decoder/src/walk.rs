@@ -34,14 +34,22 @@ pub(crate) struct Step {
     pub(crate) at: AuxOffset,
 }
 
-/// Where execution is, and all that moving it takes.
+/// Where execution is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Here {
+    /// The block whose first instruction is next.
+    pub(crate) block: BlockId,
+    /// Instructions passed so far, wrapping: what the times between two packets are shared out by.
+    pub(crate) work: u32,
+}
+
+/// Execution, and all that moving it takes.
 pub(crate) struct Walk<'a> {
     pub(crate) context: &'a Context<'a>,
     pub(crate) graph: &'a mut BlockGraph,
     pub(crate) effects: &'a mut Effects,
     pub(crate) space: SpaceId,
-    /// The block whose first instruction is next.
-    pub(crate) block: BlockId,
+    pub(crate) here: Here,
     pub(crate) stack: ReturnStack,
     /// Kernel code was skipped: the stack has what the running thread called, and not what the trace unit
     /// has.
@@ -54,8 +62,6 @@ pub(crate) struct Walk<'a> {
     pub(crate) tnt: Tnt,
     /// Instructions passed at the first branch of the TNT that is being followed, once it is reached.
     pub(crate) first_bit: Option<u32>,
-    /// Instructions passed so far, wrapping: what the times between two packets are shared out by.
-    pub(crate) work: u32,
     /// Branches that were passed and not emitted yet, each with the instructions passed at it.
     pub(crate) passed: Vec<(u32, Transfer)>,
     pub(crate) output: &'a mut Output,
@@ -66,7 +72,7 @@ type Walked<T> = Result<T, GapCause>;
 impl Walk<'_> {
     /// Sets the position; nothing is emitted.
     pub(crate) fn jump_to(&mut self, ip: Avma) -> Walked<()> {
-        self.block = self.block_at(ip)?;
+        self.here.block = self.block_at(ip)?;
         Ok(())
     }
 
@@ -77,7 +83,12 @@ impl Walk<'_> {
 
     /// The instruction that comes next.
     pub(crate) fn position(&self) -> Target {
-        self.graph.block(self.block).start
+        self.graph.block(self.here.block).start
+    }
+
+    /// A block of kernel code.
+    pub(crate) fn is_kernel(&self, block: BlockId) -> bool {
+        self.graph.block(block).start.ip.is_kernel()
     }
 
     /// There is code at `ip`, and an instruction.
@@ -97,7 +108,7 @@ impl Walk<'_> {
     #[cold]
     fn endless(&mut self) -> GapCause {
         self.passed.clear();
-        self.desync(self.graph.block(self.block))
+        self.desync(self.graph.block(self.here.block))
     }
 
     pub(crate) fn target(&self, ip: Avma) -> Target {
@@ -110,7 +121,7 @@ impl Walk<'_> {
 
     /// Emits a transfer of the present time.
     pub(crate) fn emit(&mut self, step: Step, transfer: Transfer) {
-        self.output.transfer(&step, self.work, transfer, self.effects);
+        self.output.transfer(&step, self.here.work, transfer, self.effects);
     }
 
     /// Emits a gap.
@@ -121,7 +132,7 @@ impl Walk<'_> {
     /// Passes a branch, which is still to be emitted.
     fn pass(&mut self, kind: BranchKind, from: Site, to: Target) {
         if self.context.is_transfer(kind, from.function, to.function) {
-            self.passed.push((self.work, Transfer::Branch { kind, from, to }));
+            self.passed.push((self.here.work, Transfer::Branch { kind, from, to }));
         }
     }
 
@@ -137,7 +148,7 @@ impl Walk<'_> {
         match self.block_at(ip) {
             Ok(id) => {
                 self.pass(kind, from, self.graph.block(id).start);
-                self.block = id;
+                self.here.block = id;
                 Ok(())
             }
             Err(cause) => {
@@ -157,30 +168,30 @@ impl Walk<'_> {
     /// Passes one branch that needs no packet; false if the block ends otherwise.
     #[inline]
     fn direct(&mut self) -> Walked<bool> {
-        let block = self.graph.block(self.block);
+        let block = self.graph.block(self.here.block);
         let (kind, to, last) = match block.terminator {
             Terminator::Jump { to } => (BranchKind::Jump, to, block.last),
             Terminator::Call { to, push } => {
                 let last = block.last;
                 if push {
-                    self.stack.push(self.block);
+                    self.stack.push(self.here.block);
                 }
                 (BranchKind::Call, to, last)
             }
             Terminator::Continue => {
                 let ip = block.last.next_ip();
-                self.work = self.work.wrapping_add(block.instructions);
-                let next = self.graph.next(self.context, self.space, self.block);
-                self.block = next.map_err(|why| no_code(why, ip))?;
+                self.here.work = self.here.work.wrapping_add(block.instructions);
+                let next = self.graph.next(self.context, self.space, self.here.block);
+                self.here.block = next.map_err(|why| no_code(why, ip))?;
                 return Ok(true);
             }
             _ => return Ok(false),
         };
-        self.work = self.work.wrapping_add(block.instructions);
-        match self.graph.taken(self.context, self.space, self.block, to) {
+        self.here.work = self.here.work.wrapping_add(block.instructions);
+        match self.graph.taken(self.context, self.space, self.here.block, to) {
             Ok(id) => {
                 self.pass(kind, last, self.graph.block(id).start);
-                self.block = id;
+                self.here.block = id;
             }
             Err(_) => self.branch_to(kind, last, to)?,
         }
@@ -197,7 +208,7 @@ impl Walk<'_> {
     /// [`Self::walk_to`] without emitting the branches.
     fn pass_to(&mut self, ip: Avma) -> Walked<()> {
         for _ in 0..MAX_DIRECT {
-            let block = *self.graph.block(self.block);
+            let block = *self.graph.block(self.here.block);
             if block.contains(ip) {
                 return if block.start.ip == ip { Ok(()) } else { self.jump_to(ip) };
             }
@@ -211,54 +222,94 @@ impl Walk<'_> {
     /// The effect at `block` of what is asked.
     #[inline]
     fn effect(&mut self, block: BlockId, asked: Asked) -> Effect {
-        *self.effects.lookups.get_mut() += 1;
         if let Some(effect) = self.effects.find(block, asked) {
             return *effect;
         }
         self.work_out(block, asked)
     }
 
-    /// The same, if nobody remembers it.
+    /// Works out an effect that is not remembered.
     #[cold]
     fn work_out(&mut self, block: BlockId, asked: Asked) -> Effect {
         let Self { context, graph, effects, space, .. } = self;
         *Program { context, graph, effects, space: *space }.work_out(block, asked)
     }
 
-    /// Does what an effect says; `has_first_bit`: with the first bit of the TNT that is being followed.
-    fn apply(&mut self, step: &Step, effect: Effect, has_first_bit: bool) -> Walked<()> {
-        if effect.returns() {
-            self.stack.pop();
-        }
-        let begin = self.work;
-        self.work = begin.wrapping_add(effect.work);
-        self.block = effect.next;
-        let side = match effect.end {
-            End::Return => Some(Side::User(self.space)),
-            End::KernelReturn => Some(Side::Kernel),
-            _ => None,
+    /// Goes on from `here` by the remembered effect of what a packet says. None if nothing is remembered, or
+    /// if more than that has to be asked. `has_first_bit`: with the first bit of the TNT that is being
+    /// followed.
+    ///
+    /// `here` is the caller's own: so it stays in registers from one packet to the next.
+    #[inline(always)]
+    pub(crate) fn follow_known(
+        &mut self,
+        here: &mut Here,
+        asked: Asked,
+        has_first_bit: bool,
+        step: impl FnOnce() -> Step,
+    ) -> Option<&Effect> {
+        let Self { effects, stack, output, .. } = self;
+        let effects: &Effects = effects;
+        let effect = effects.find(here.block, asked)?;
+        let (next, call) = match effect.end {
+            End::Used => (effect.next, BlockId::NONE),
+            End::Return => {
+                let call = stack.top();
+                let next = effects.return_site_from(Side::User(self.space), call)?.block;
+                stack.pop();
+                (next, call)
+            }
+            _ => return None,
         };
-        let call = side.and_then(|_| self.stack.pop());
-        let site = side.zip(call).and_then(|(side, call)| self.return_site(side, call));
         if let Some(first) = effect.edges() {
-            let call = call.filter(|_| site.is_some()).unwrap_or(BlockId::NONE);
-            // One that does not return comes down to nothing that is quiet.
-            let quiet = if side.is_some() && site.is_none() { 0 } else { effect.quiet };
-            self.output.effect(step, begin, Edges { first, has_first_bit, quiet, call }, self.effects);
-            self.effects.push_calls(&effect, &mut self.stack);
+            let edges = Edges { first, has_first_bit, quiet: effect.quiet, call };
+            output.effect(&step(), here.work, edges, effects);
         }
-        match (side, site) {
-            (None, _) => Ok(()),
-            (Some(_), Some(site)) => {
-                self.block = site.block;
-                Ok(())
+        effects.change_stack(effect, stack);
+        *here = Here { block: next, work: here.work.wrapping_add(effect.work) };
+        Some(effect)
+    }
+
+    /// Goes on by any effect that is not lost.
+    fn follow_effect(&mut self, step: &Step, effect: Effect, has_first_bit: bool) -> Walked<()> {
+        let side = match effect.end {
+            End::Return => Side::User(self.space),
+            End::KernelReturn => Side::Kernel,
+            _ => {
+                self.pass_effect(&effect, effect.next, BlockId::NONE, has_first_bit, step);
+                return Ok(());
             }
-            (Some(side), None) => {
-                let is_after_first = has_first_bit && !effect.ends_with_first_bit();
-                let slot = if is_after_first { step.slot.next() } else { step.slot };
-                self.return_astray(Step { slot, ..*step }, side, call)
-            }
+        };
+        let call = self.stack.pop();
+        if let Some((call, site)) = call.and_then(|call| Some((call, self.return_site(side, call)?))) {
+            self.pass_effect(&effect, site.block, call, has_first_bit, step);
+            return Ok(());
         }
+        // One that does not return comes down to nothing that is quiet.
+        let mut effect = effect;
+        effect.quiet = 0;
+        self.pass_effect(&effect, effect.next, BlockId::NONE, has_first_bit, step);
+        let is_after_first = has_first_bit && !effect.ends_with_first_bit();
+        let slot = if is_after_first { step.slot.next() } else { step.slot };
+        self.return_astray(Step { slot, ..*step }, side, call)
+    }
+
+    /// Emits an effect's branches and goes to `next`. `call`: what its last branch returned to, if only the
+    /// stack knows that.
+    fn pass_effect(
+        &mut self,
+        effect: &Effect,
+        next: BlockId,
+        call: BlockId,
+        has_first_bit: bool,
+        step: &Step,
+    ) {
+        if let Some(first) = effect.edges() {
+            let edges = Edges { first, has_first_bit, quiet: effect.quiet, call };
+            self.output.effect(step, self.here.work, edges, self.effects);
+        }
+        self.effects.change_stack(effect, &mut self.stack);
+        self.here = Here { block: next, work: self.here.work.wrapping_add(effect.work) };
     }
 
     /// Where `call`, from the stack, returns to, if it was made on `side`, which returns.
@@ -278,7 +329,7 @@ impl Walk<'_> {
     /// A compressed return that goes to no call of its side whose code there is.
     #[cold]
     fn return_astray(&mut self, step: Step, side: Side, call: Option<BlockId>) -> Walked<()> {
-        let from = self.graph.block(self.block).last;
+        let from = self.graph.block(self.here.block).last;
         let ip = call.map(|call| self.graph.return_address(call));
         match ip.filter(|ip| ip.is_kernel() == (side == Side::Kernel)) {
             Some(ip) => self.emit_branch_to(step, BranchKind::Return, from, ip),
@@ -292,9 +343,9 @@ impl Walk<'_> {
     fn lost(&mut self, mut step: Step, effect: Effect, bits: u8) -> GapCause {
         self.tnt.drop_oldest(bits);
         let is_first = self.first_bit.is_none() && bits > 0;
-        let begin = self.work;
-        self.work = begin.wrapping_add(effect.work);
-        self.block = effect.next;
+        let begin = self.here.work;
+        self.here.work = begin.wrapping_add(effect.work);
+        self.here.block = effect.next;
         if is_first {
             self.first_bit = Some(begin.wrapping_add(effect.first_work));
         }
@@ -302,7 +353,7 @@ impl Walk<'_> {
             self.stack.pop();
         }
         let Some(failure) = self.effects.failure(&effect) else {
-            return self.desync(self.graph.block(self.block));
+            return self.desync(self.graph.block(self.here.block));
         };
         failure.calls.iter().for_each(|&call| self.stack.push(call));
         if failure.endless {
@@ -318,7 +369,7 @@ impl Walk<'_> {
             if is_first && bits > u8::from(has_bit) {
                 step.slot = step.slot.next();
             }
-            self.pass(kind, self.graph.block(self.block).last, to);
+            self.pass(kind, self.graph.block(self.here.block).last, to);
             self.emit_passed(step);
         }
         cause
@@ -329,19 +380,19 @@ impl Walk<'_> {
     /// A TNT packet's time is that of its first branch (SDM, "Cycle Packet Semantics"); simulators write the
     /// time of its last. By either, no branch is earlier than the flow packet before or later than the one
     /// after, and the first not later than the packet's time.
-    pub(crate) fn follow_tnt(&mut self, mut step: Step) -> Walked<()> {
+    pub(crate) fn follow_bits(&mut self, mut step: Step) -> Walked<()> {
         while !self.tnt.is_empty() {
-            let effect = self.effect(self.block, Asked::bits(self.tnt));
+            let effect = self.effect(self.here.block, Asked::bits(self.tnt));
             let bits = effect.used(self.tnt);
             if effect.end == End::Lost {
                 return Err(self.lost(step, effect, bits));
             }
             let has_first = bits > 0 && self.first_bit.is_none();
             if has_first {
-                self.first_bit = Some(self.work.wrapping_add(effect.first_work));
+                self.first_bit = Some(self.here.work.wrapping_add(effect.first_work));
             }
             self.tnt.drop_oldest(bits);
-            self.apply(&step, effect, has_first)?;
+            self.follow_effect(&step, effect, has_first)?;
             if has_first {
                 step.slot = step.slot.next();
             }
@@ -354,11 +405,11 @@ impl Walk<'_> {
 
     /// Follows a TIP; true if it was a far transfer, which only ends the trace of the present code.
     pub(crate) fn follow_tip(&mut self, step: Step, ip: Avma) -> Walked<bool> {
-        let effect = self.effect(self.block, Asked::Address(ip));
+        let effect = self.effect(self.here.block, Asked::Address(ip));
         if effect.end == End::Lost {
             return Err(self.lost(step, effect, 0));
         }
-        self.apply(&step, effect, false)?;
+        self.follow_effect(&step, effect, false)?;
         match effect.end {
             end @ (End::Far | End::Vsyscall) => {
                 self.end_far(step, end, ip);
@@ -371,9 +422,9 @@ impl Walk<'_> {
     /// Emits the end of the present code by a TIP to `ip`.
     #[cold]
     fn end_far(&mut self, step: Step, end: End, ip: Avma) {
-        let block = self.graph.block(self.block);
+        let block = self.graph.block(self.here.block);
         if end == End::Vsyscall && block.terminator == Terminator::IndirectCall {
-            self.stack.push(self.block);
+            self.stack.push(self.here.block);
         }
         let kind = match (end, block.branch_kind()) {
             (End::Vsyscall, Some(kind)) => EndKind::Branch(kind),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::event::{ControlFlowEvent, EventData};
-use crate::ip::{IpPayload, LastIp};
+use crate::ip::IpPayload;
 use crate::psb::PSB;
 use crate::tnt::Tnt;
 use crate::{MAX_PACKET_LEN, Packet};
@@ -87,84 +87,6 @@ pub fn decode(bytes: &[u8], context: Context) -> Result<(Packet, usize), PacketE
         _ if first & 3 == 3 => decode_cyc(bytes).map(|(cycles, len)| (Packet::Cyc(cycles), len)),
         _ => decode_ip(bytes, first),
     }
-}
-
-/// A flow packet of those that most of a trace is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Common {
-    /// A TNT of one byte.
-    Tnt(Tnt),
-    /// The address of a TIP with two or four bytes of it, or six with a sign.
-    Tip(u64),
-}
-
-/// The cycles of the CYC at the start of `bytes`, and its length, if there is one of one or two bytes.
-#[inline(always)]
-#[must_use]
-pub fn decode_common_cyc(bytes: &[u8]) -> Option<(u64, usize)> {
-    let [first, second, ..] = *bytes.first_chunk::<2>()?;
-    let low = u64::from(first >> 3);
-    match first & 7 {
-        3 => Some((low, 1)),
-        7 if second & 1 == 0 => Some((low | u64::from(second >> 1) << 5, 2)),
-        _ => None,
-    }
-}
-
-/// Bytes of an MTC packet.
-pub const MTC_LEN: usize = 2;
-
-/// The payload of the MTC packet at the start of `bytes`, if there is one.
-#[inline(always)]
-#[must_use]
-pub fn decode_mtc(bytes: &[u8]) -> Option<u8> {
-    match *bytes.first_chunk::<MTC_LEN>()? {
-        [0x59, payload] => Some(payload),
-        _ => None,
-    }
-}
-
-/// The packet at the start of `bytes` if it is a flow packet of those that most of a trace is, and its
-/// length. `None`: it is another one, or the bytes are too few to tell. To decode a TIP twice gives the same
-/// address twice.
-///
-/// Each kind knows its length: where the next packet starts waits for no table.
-#[inline(always)]
-#[must_use]
-pub fn decode_common(bytes: &[u8], last_ip: &mut LastIp) -> Option<(Common, usize)> {
-    let &first = bytes.first()?;
-    if first & 1 == 0 {
-        let tnt = Tnt::below_stop_bit(u64::from(first >> 1))?;
-        return Some((Common::Tnt(tnt), 1));
-    }
-    match first {
-        0x2d => decode_tip::<1, 2>(bytes, last_ip),
-        0x4d => decode_tip::<2, 4>(bytes, last_ip),
-        0x6d => decode_tip::<3, 6>(bytes, last_ip),
-        _ => None,
-    }
-}
-
-/// A TIP with this `IPBytes` field, and so many bytes of address.
-#[inline(always)]
-fn decode_tip<const IP_BYTES: u8, const STORED: usize>(
-    bytes: &[u8],
-    last_ip: &mut LastIp,
-) -> Option<(Common, usize)> {
-    let (ip, _) = decode_address::<IP_BYTES, STORED>(bytes, last_ip)?;
-    Some((Common::Tip(ip), 1 + STORED))
-}
-
-/// The address of such a packet, and the bytes after it.
-#[inline(always)]
-pub(crate) fn decode_address<'a, const IP_BYTES: u8, const STORED: usize>(
-    bytes: &'a [u8],
-    last_ip: &mut LastIp,
-) -> Option<(u64, &'a [u8])> {
-    let ([_, stored @ ..], _) = bytes.split_first_chunk::<9>()?;
-    let value = u64::from_le_bytes(*stored) & IpPayload::stored_bits(IP_BYTES);
-    let ip = last_ip.expand(IpPayload { ip_bytes: IP_BYTES, value })?;
-    Some((ip, &bytes[1 + STORED..]))
 }
 
 /// The CYC packet at the start of `bytes`: cycles and length.
@@ -320,7 +242,7 @@ fn decode_event(bytes: &[u8], second: u8) -> Result<(Packet, usize), PacketError
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use crate::encode;
     use proptest::prelude::*;
@@ -436,46 +358,6 @@ pub(crate) mod tests {
                 }
             }
         }
-    }
-
-    /// Any two bytes, some that begin with them, and the last address before.
-    pub(crate) fn any_two_bytes() -> impl Iterator<Item = (u16, [u8; MAX_PACKET_LEN], LastIp)> {
-        let mut last_ip = LastIp::default();
-        last_ip.expand(IpPayload { ip_bytes: 6, value: 0x1122_3344_5566_7788 });
-        (0..=u16::MAX).map(move |first| {
-            let mut bytes = [0x5a; MAX_PACKET_LEN];
-            bytes[..2].copy_from_slice(&first.to_le_bytes());
-            (first, bytes, last_ip)
-        })
-    }
-
-    #[test]
-    fn common_packets_are_what_all_others_are() {
-        for (first, bytes, mut last_ip) in any_two_bytes() {
-            let mut expected_ip = last_ip;
-            let common = decode_common(&bytes, &mut last_ip);
-            let decoded = decode(&bytes, Context::Flow);
-            let expected = match decoded {
-                Ok((Packet::Tnt(tnt), len @ 1)) => Some((Common::Tnt(tnt), len)),
-                Ok((Packet::Tip(payload @ IpPayload { ip_bytes: 1..=3, .. }), len)) => {
-                    expected_ip.expand(payload).map(|ip| (Common::Tip(ip), len))
-                }
-                _ => None,
-            };
-            assert_eq!((common, last_ip), (expected, expected_ip), "{first:x}");
-            let expected = match decoded {
-                Ok((Packet::Cyc(cycles), len @ 1..=2)) => Some((cycles, len)),
-                _ => None,
-            };
-            assert_eq!(decode_common_cyc(&bytes), expected, "{first:x}");
-            let expected = match decoded {
-                Ok((Packet::Mtc(payload), MTC_LEN)) => Some(payload),
-                _ => None,
-            };
-            assert_eq!(decode_mtc(&bytes), expected, "{first:x}");
-        }
-        assert_eq!(decode_common(&[0x2d, 0x5a], &mut LastIp::default()), None);
-        assert_eq!(decode_common_cyc(&[0x07]), None);
     }
 
     #[test]

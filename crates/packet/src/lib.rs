@@ -13,21 +13,19 @@
 //! This crate allocates nothing and keeps no state but [`LastIp`], the IP compression of TIP, TIP.PGE,
 //! TIP.PGD and FUP.  What packets mean together is `decoder`'s business.
 
+mod common;
 mod decode;
 mod display;
 mod encode;
 mod event;
-mod filtered;
 mod ip;
 mod psb;
 mod tnt;
 
-pub use decode::{
-    Common, Context, MTC_LEN, PacketError, decode, decode_common, decode_common_cyc, decode_mtc,
-};
+pub use common::{Common, decode_common, decode_cyc, decode_flow};
+pub use decode::{Context, PacketError, decode};
 pub use encode::encode;
 pub use event::{ControlFlowEvent, EventData};
-pub use filtered::{Filtered, decode_end, decode_filtered, decode_start};
 pub use ip::{IpPayload, LastIp};
 pub use psb::{PSB, find_psb};
 pub use tnt::Tnt;

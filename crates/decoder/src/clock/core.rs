@@ -220,11 +220,11 @@ impl Span {
     /// The length of a cycle in the interval that this span fills; `None` if time passed that was not
     /// counted, or too few cycles.
     pub(super) fn cycle(&self, left: Anchor, right: Anchor, unseen: u64) -> Option<Cycle> {
-        let (shortest, longest) = left.lengths_to(right);
-        let is_vague = (longest - shortest).saturating_mul(MEASURABLE.into()) >= longest;
         if self.doubt.breaks != 0 || self.least() <= unseen.saturating_mul(MEASURABLE) {
             return None;
         }
+        let (shortest, longest) = left.lengths_to(right);
+        let is_vague = (longest - shortest).saturating_mul(MEASURABLE.into()) >= longest;
         let per_cycle = |ticks: u128, cycles: u64| u64::try_from(ticks / u128::from(cycles.max(1))).ok();
         let low = per_cycle(shortest, self.most.saturating_add(unseen))?;
         let high = per_cycle(longest, self.least() - unseen)?.saturating_add(1);

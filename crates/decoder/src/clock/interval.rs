@@ -49,14 +49,8 @@ impl Doubt {
 
 impl Span {
     #[inline]
-    pub(super) fn add_cycles(&mut self, cycles: u64) {
-        self.most = self.most.saturating_add(cycles).min(MAX_CYCLES);
-    }
-
-    /// So many cycles have passed by now.
-    #[inline]
-    pub(super) fn reaches(&mut self, most: u64) {
-        self.most = most.min(MAX_CYCLES);
+    pub(super) fn of(most: u64, doubt: Doubt) -> Self {
+        Self { most: most.min(MAX_CYCLES), doubt }
     }
 
     /// At least this many core cycles.

@@ -11,7 +11,7 @@ impl Clock {
     /// Ends the interval since the last anchor at the anchor `right`.
     pub(super) fn end_interval(&mut self, right: Anchor) {
         let cbr = self.ratio.next_interval();
-        let all = std::mem::take(&mut self.since);
+        let all = self.timeline.restart();
         let Some(left) = self.anchor else {
             self.anchor = Some(right);
             self.timeline.close(Rule::Before(right));
@@ -61,12 +61,12 @@ impl Clock {
         let mut all_narrow = true;
         for interval in self.timeline.waiting() {
             let cbr = self.ratio.length(interval.cbr);
-            let around = core::length(cbr, [self.measured.as_ref(), None, after.as_ref()]);
+            let around = || core::length(cbr, [self.measured.as_ref(), None, after.as_ref()]);
             // Longer than its cycles take by all that is known around it: the core stood still somewhere, and
             // did not say so. Only measurements on both sides bear witness of that: CBR may be late, the core
             // slower than it says, and as fast again where it was measured.
             interval.stalls =
-                interval.measured.zip(around).is_some_and(|(own, around)| own.is_longer(around));
+                interval.measured.is_some_and(|own| around().is_some_and(|around| own.is_longer(around)));
             let is_witnessed = self.measured.is_some() && after.is_some();
             let own = interval.measured.filter(|_| !(interval.stalls && is_witnessed));
             let measured = [self.measured.as_ref(), own.as_ref(), after.as_ref()];

@@ -80,6 +80,18 @@ pub(crate) struct TimelineRoom {
     parts: Vec<Part>,
 }
 
+impl TimelineRoom {
+    /// Room for most segments: 2 MB, of which only what is used is ever touched.
+    pub(crate) fn new() -> Self {
+        let (marks, runs, parts) = (1 << 16, 1 << 14, 1 << 12);
+        Self {
+            marks: Vec::with_capacity(marks),
+            runs: Vec::with_capacity(runs),
+            parts: Vec::with_capacity(parts),
+        }
+    }
+}
+
 /// The part and the run, by number, of the slots from `first` on, up to `end`.
 #[derive(Clone, Default)]
 pub(super) struct Near {
@@ -100,12 +112,13 @@ pub(super) struct Timeline {
     conversion: TscClock,
     /// See [`super::Clock`].
     unseen_cycles: u64,
-    /// Those of the slots, and room for more.
-    pub(super) marks: Vec<Mark>,
-    pub(super) slots: u32,
+    /// Those of the slots.
+    marks: Vec<Mark>,
     runs: Vec<Run>,
     /// The last of them.
     run: Run,
+    /// Cycles (or branches) of the last run, up to here.
+    in_run: u32,
     parts: Vec<Part>,
     /// The first slot that is in no part yet.
     open: Slot,
@@ -115,12 +128,14 @@ pub(super) struct Timeline {
 
 impl Timeline {
     pub(super) fn new(conversion: TscClock, unseen_cycles: u64, room: TimelineRoom) -> Self {
-        let TimelineRoom { marks, mut runs, mut parts } = room;
+        let TimelineRoom { mut marks, mut runs, mut parts } = room;
+        marks.clear();
         runs.clear();
         parts.clear();
         let run = Run { first: Slot(0), most: 0, doubt: Doubt::default() };
         runs.push(run);
-        Self { conversion, unseen_cycles, marks, slots: 0, runs, run, parts, open: Slot(0), waiting: 0 }
+        let (in_run, open, waiting) = (0, Slot(0), 0);
+        Self { conversion, unseen_cycles, marks, runs, run, in_run, parts, open, waiting }
     }
 
     pub(super) fn into_room(self) -> TimelineRoom {
@@ -131,61 +146,74 @@ impl Timeline {
     /// The slot that is next.
     #[inline]
     pub(super) fn next(&self) -> Slot {
-        Slot(self.slots)
+        Slot(self.marks.len() as u32)
     }
 
-    /// A slot, when so much has passed since the last anchor.
+    /// Cycles (or branches) since the last anchor.
+    #[inline(always)]
+    pub(super) fn most(&self) -> u64 {
+        self.run.most.saturating_add(self.in_run.into())
+    }
+
+    /// What has passed since the last anchor.
     #[inline]
-    pub(super) fn push(&mut self, since: Span, work: u32) -> Slot {
+    pub(super) fn since(&self) -> Span {
+        Span::of(self.most(), self.run.doubt)
+    }
+
+    /// Counts cycles (or branches).
+    #[inline(always)]
+    pub(super) fn count(&mut self, cycles: u64) {
+        match u32::try_from(cycles).ok().and_then(|cycles| self.in_run.checked_add(cycles)) {
+            Some(in_run) => self.in_run = in_run,
+            None => self.rebase(cycles),
+        }
+    }
+
+    /// Another run begins, as no more cycles fit a mark.
+    #[cold]
+    fn rebase(&mut self, cycles: u64) {
+        self.begin_run(self.most().saturating_add(cycles), self.run.doubt);
+        self.in_run = 0;
+    }
+
+    /// Here is an anchor: what has passed since the last one.
+    pub(super) fn restart(&mut self) -> Span {
+        let since = self.since();
+        self.begin_run(0, Doubt::default());
+        self.in_run = 0;
+        since
+    }
+
+    /// What is not certain of the slots that follow is something else than of those before.
+    #[inline(always)]
+    pub(super) fn set_doubt(&mut self, doubt: Doubt) {
+        self.begin_run(self.run.most, doubt);
+    }
+
+    /// A slot, which `work` instructions had passed at.
+    #[inline(always)]
+    pub(super) fn push(&mut self, work: u32) -> Slot {
         let slot = self.next();
-        let most = self.in_run(since, u32::MAX.into()) as u32;
-        self.make_room(1);
-        self.marks[self.slots as usize] = Mark { most, work };
-        self.slots += 1;
+        if self.marks.len() == self.marks.capacity() {
+            self.make_room();
+        }
+        self.marks.push(Mark { most: self.in_run, work });
         slot
     }
 
-    /// The next `count` slots have room.
-    #[inline]
-    pub(super) fn make_room(&mut self, count: usize) {
-        let needed = self.slots as usize + count;
-        if self.marks.len() < needed {
-            self.marks.resize(needed, Mark { most: 0, work: 0 });
-        }
+    #[cold]
+    fn make_room(&mut self) {
+        self.marks.reserve(1);
     }
 
     /// What the slots keep.
     pub(super) fn marks(&self) -> &[Mark] {
-        &self.marks[..self.slots as usize]
-    }
-
-    /// What of the cycles since the last anchor is of the present run; if that were more than `limit`,
-    /// another one begins.
-    #[inline]
-    pub(super) fn in_run(&mut self, since: Span, limit: u64) -> u64 {
-        let in_run = since.most.wrapping_sub(self.run.most);
-        if in_run <= limit && since.doubt == self.run.doubt {
-            return in_run;
-        }
-        let most = if in_run <= limit { self.run.most } else { since.most };
-        self.begin_run(most, since.doubt);
-        since.most - most
-    }
-
-    /// How many cycles since the last anchor so many of the present run are.
-    #[inline]
-    pub(super) fn since_run(&self, in_run: u64) -> u64 {
-        self.run.most.saturating_add(in_run)
-    }
-
-    /// What is not certain of the slots that follow is something else than of those before.
-    #[inline]
-    pub(super) fn changes_doubt(&mut self, doubt: Doubt) {
-        self.begin_run(self.run.most, doubt);
+        &self.marks
     }
 
     /// The slots that follow are another run.
-    #[inline(never)]
+    #[inline(always)]
     fn begin_run(&mut self, most: u64, doubt: Doubt) {
         self.run = Run { first: self.next(), most, doubt };
         match &mut self.runs[..] {
@@ -195,8 +223,13 @@ impl Timeline {
             [.., before, last] if before.first >= self.open && last.goes_on(before, doubt) => {
                 *last = self.run
             }
-            _ => self.runs.push(self.run),
+            _ => self.add_run(),
         }
+    }
+
+    #[cold]
+    fn add_run(&mut self) {
+        self.runs.push(self.run);
     }
 
     /// What `slot` stands for happened when `work` instructions had passed.
@@ -334,7 +367,7 @@ mod tests {
         let mut timeline = Timeline::new(clock, 2, TimelineRoom::default());
         let mut parts = vec![];
         for slots in [1, 0, 0, 0, 2, 0, 1] {
-            (0..slots).for_each(|_| _ = timeline.push(Span::default(), 0));
+            (0..slots).for_each(|_| _ = timeline.push(0));
             timeline.close(Rule::Before(Anchor::exact(Tsc(parts.len() as u64))));
             timeline.settle();
             parts.push(timeline.parts.len());

@@ -6,6 +6,8 @@
 //! processor's table of pages. An effect stands at the place that its key says, or else near that, in the
 //! same two lines.
 
+use std::num::NonZeroU8;
+
 use model::Avma;
 
 use super::{Asked, EdgeId, Effect, End};
@@ -58,7 +60,7 @@ impl Entry {
             work: 0,
             first_work: 0,
             edges: EdgeId::NONE,
-            rest: 1,
+            rest: NonZeroU8::MIN,
             end: End::Lost,
             quiet: 0,
             calls: 0,

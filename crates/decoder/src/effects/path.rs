@@ -1,5 +1,7 @@
 //! Working out one effect: from a block on, by direct branches and what the packet says.
 
+use std::num::NonZeroU8;
+
 use model::{Avma, BranchKind, GapCause, NoCode, Site, SpaceId, Target, Transfer};
 use packet::Tnt;
 
@@ -135,7 +137,7 @@ impl<'a> Path<'a> {
         effects.open = open;
         let first_work = first_work.unwrap_or(work);
         // Of what was asked it is a part, which fits.
-        let rest = rest.number() as u8;
+        let rest = NonZeroU8::new(rest.number() as u8).unwrap_or(NonZeroU8::MIN);
         // What returns to a call before it leaves none of its own.
         let calls = if returns { -1 } else { calls };
         Effect { next, work, first_work, edges, rest, end, quiet, calls }

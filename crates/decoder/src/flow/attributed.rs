@@ -3,7 +3,7 @@
 use model::{Ns, SpaceId, Tsc};
 
 use super::Flow;
-use crate::clock::Now;
+use crate::clock::{Lasts, Now};
 use crate::owner::Running;
 
 /// Who runs, and in which address space, whenever both times of now lie from those of `first` to those of
@@ -12,8 +12,10 @@ use crate::owner::Running;
 pub(super) struct Attributed {
     pub(super) running: Running,
     pub(super) space: SpaceId,
-    pub(super) first: Now,
-    pub(super) last: Now,
+    first: Now,
+    last: Now,
+    /// Certainly as long as this lasts.
+    lasts: Lasts,
 }
 
 impl Attributed {
@@ -23,10 +25,10 @@ impl Attributed {
         space: SpaceId(0),
         first: Now { lo: Tsc(1), point: Tsc(1) },
         last: Now { lo: Tsc(0), point: Tsc(0) },
+        lasts: Lasts::NEVER,
     };
 
-    #[inline]
-    pub(super) fn holds(&self, now: Now) -> bool {
+    fn holds(&self, now: Now) -> bool {
         let Self { first, last, .. } = self;
         first.lo <= now.lo && now.lo <= last.lo && first.point <= now.point && now.point <= last.point
     }
@@ -34,16 +36,24 @@ impl Attributed {
 
 impl Flow<'_> {
     /// Finds out who runs now, and in which address space.
-    #[inline]
+    #[inline(always)]
     pub(super) fn attribute(&mut self) {
-        let now = self.clock.now();
-        if !now.is_some_and(|now| self.attributed.holds(now)) {
-            self.attributed = self.attributed_from(now);
+        if !self.clock.is_in(self.attributed.lasts) {
+            self.attribute_anew();
         }
         (self.running, self.walk.space) = (self.attributed.running, self.attributed.space);
     }
 
     #[cold]
+    fn attribute_anew(&mut self) {
+        let now = self.clock.now();
+        if !now.is_some_and(|now| self.attributed.holds(now)) {
+            self.attributed = self.attributed_from(now);
+        }
+        let Attributed { first, last, .. } = self.attributed;
+        self.attributed.lasts = self.clock.lasts(first, last);
+    }
+
     fn attributed_from(&self, now: Option<Now>) -> Attributed {
         let running = match now {
             Some(_) => self.owner.at(self.clock.now_lo()),
@@ -59,7 +69,7 @@ impl Flow<'_> {
         // may be another one any time.
         let lo = if running.is_known() { before(running.to) } else { first.lo };
         let point = before(self.context.code.space_until(running.pid, self.space_time(running)));
-        Attributed { running, space, first, last: Now { lo, point } }
+        Attributed { running, space, first, last: Now { lo, point }, lasts: Lasts::NEVER }
     }
 
     /// The address space of a thread that runs now.

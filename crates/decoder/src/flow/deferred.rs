@@ -60,8 +60,8 @@ impl Flow<'_> {
         let Some(bits) = self.bits_after(ip) else { return };
         self.recover(step, ip);
         if matches!(self.state, State::On) {
-            (self.walk.tnt, self.walk.first_bit) = (bits, Some(self.walk.work));
-            let walked = self.walk.follow_tnt(step);
+            (self.walk.tnt, self.walk.first_bit) = (bits, Some(self.walk.here.work));
+            let walked = self.walk.follow_bits(step);
             self.check(walked, step.at);
         }
     }

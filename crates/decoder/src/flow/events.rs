@@ -61,6 +61,23 @@ impl Fup {
 }
 
 impl Flow<'_> {
+    /// A MODE.Exec packet: the code after it is 64-bit code or not. After an event's FUP it belongs to the
+    /// event's TIP; otherwise to what comes next, FUP or TIP.
+    pub(super) fn mode_exec(&mut self, long: bool) {
+        self.long_mode = long;
+        if self.psb.is_some() {
+            return; // PSB+ says how things are, not what happens
+        }
+        match &mut self.state {
+            State::Lost(lost) => lost.fup_is_late = true,
+            State::On | State::Kernel => (),
+            State::Unsynced | State::Off | State::Guest => return,
+        }
+        if self.fup.is_none() {
+            self.fup_use = FupUse::Bound;
+        }
+    }
+
     /// A packet that is neither flow nor time.
     pub(super) fn event(&mut self, packet: Packet) {
         if let Packet::Pip { non_root, .. } = packet {
@@ -79,8 +96,6 @@ impl Flow<'_> {
             }
             // Where tracing is off, MODE.TSX has no FUP.
             Packet::ModeTsx { aborted: false, .. } if tracing => self.fup_use = FupUse::Bound,
-            // After an event's FUP, MODE.Exec belongs to its TIP; otherwise to what comes next, FUP or TIP.
-            Packet::ModeExec { .. } if tracing && self.fup.is_none() => self.fup_use = FupUse::Bound,
             Packet::Cfe { ip: false, event, vector } if tracing => {
                 if let Some(cause) = cause_of(event, vector) {
                     self.fup_use = FupUse::Interruption(Interruption::Event(cause));

@@ -41,7 +41,7 @@ impl Flow<'_> {
     /// The packet at `at` has ended a stay in a virtual machine, if it was in one.
     pub(super) fn end_stay(&mut self, at: AuxOffset) {
         let Some(stay) = self.stay.take() else { return };
-        let to = Moment::At(self.clock.slot(self.walk.work));
+        let to = Moment::At(self.clock.slot(self.walk.here.work));
         self.walk.thread(Running::UNKNOWN, self.walk.space, self.clock.now_lo());
         let bytes = at.0.saturating_sub(stay.at.0);
         self.walk.gap(stay.from, to, bytes, stay.at, GapCause::Guest);

@@ -50,12 +50,6 @@ struct Left {
 }
 
 impl Away {
-    /// Where this thread's user code is reached, there is nothing to do, as long as the stack has what the
-    /// trace unit has.
-    pub(super) fn is_nobody_but(&self, tid: Tid) -> bool {
-        self.left.is_empty() && self.last == Some(tid)
-    }
-
     /// An IP filter was entered in kernel code without text, and not left.
     pub(super) fn in_filter(&self) -> bool {
         self.filtered.is_some()
@@ -65,7 +59,7 @@ impl Away {
 impl Flow<'_> {
     /// Kernel code is being followed.
     pub(super) fn in_kernel(&self) -> bool {
-        matches!(self.state, State::On) && self.walk.position().ip.is_kernel()
+        matches!(self.state, State::On) && self.walk.is_kernel(self.walk.here.block)
     }
 
     /// A far transfer or an interrupt went to `ip`.
@@ -88,11 +82,13 @@ impl Flow<'_> {
     }
 
     /// User code has been reached: the stack for compressed returns becomes what its returns need.
+    #[inline(always)]
     pub(super) fn reach_user(&mut self) {
+        let Away { left, last, mixed, .. } = &mut self.away;
         let tid = self.running.tid;
-        let left = self.away.left.remove(&tid);
+        let left = if left.is_empty() { None } else { left.remove(&tid) };
         if !self.walk.own_calls {
-            self.away.mixed |= self.away.last.replace(tid).is_some_and(|last| last != tid);
+            *mixed |= last.replace(tid).is_some_and(|last| last != tid);
             return;
         }
         let stayed = |left: &Left| self.owner.stayed(tid, left.came, self.running.from);

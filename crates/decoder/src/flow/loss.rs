@@ -207,7 +207,7 @@ impl Flow<'_> {
     pub(super) fn resolved(&mut self) {
         let State::Lost(lost) = &mut self.state else { return };
         if lost.is_of_packets() && !lost.skips && lost.resolved.is_none() && self.psb.is_none() {
-            let slot = self.clock.slot(self.walk.work);
+            let slot = self.clock.slot(self.walk.here.work);
             lost.resolved =
                 Some(Resolved { slot, not_before: self.clock.now_lo(), at: self.reader.offset() });
         }
@@ -266,7 +266,7 @@ impl Flow<'_> {
         }
         let from = match self.state {
             State::On => Moment::After(self.last.slot),
-            _ => Moment::At(self.clock.slot(self.walk.work)),
+            _ => Moment::At(self.clock.slot(self.walk.here.work)),
         };
         let overflowed = cause == GapCause::Overflow;
         let since = self.clock.now_lo();

@@ -1,7 +1,7 @@
 //! What a flow packet means in each state.
 
 use model::{AsyncCause, AuxOffset, Avma, GapCause, Ns};
-use packet::{IpPayload, Tnt};
+use packet::Tnt;
 
 use super::events::{Fup, FupUse, Interruption};
 use super::loss::Lost;
@@ -10,7 +10,6 @@ use crate::output::Moment;
 use crate::walk::{Step, Trial};
 
 impl Flow<'_> {
-    #[inline]
     pub(super) fn tnt(&mut self, at: AuxOffset, tnt: Tnt) {
         self.fup = None;
         self.fup_use = FupUse::default();
@@ -27,56 +26,56 @@ impl Flow<'_> {
 
     /// A TNT in code that is followed.
     fn follow_tnt(&mut self, at: AuxOffset, tnt: Tnt) {
-        self.clock.progress(1);
         let step = self.last.step(self.clock.next_slot(), at);
         self.last.tnt(step.slot);
-        let before = self.walk.work;
+        let begin = self.walk.here.work;
         let (walked, first_bit) = if self.walk.tnt.is_empty() {
             (self.walk.tnt, self.walk.first_bit) = (tnt, None);
-            (self.walk.follow_tnt(step), self.walk.first_bit)
+            (self.walk.follow_bits(step), self.walk.first_bit)
         } else {
             (Err(GapCause::Desync { ip: self.walk.position().ip }), None)
         };
-        // Its slot is made after its first bit, as if that had been followed if it was not, and not written
-        // twice.
-        self.clock.slot(first_bit.unwrap_or(before));
-        self.clock.progress(u64::from(tnt.len()).saturating_sub(1));
+        // The slot is made after the first bit, as if that had been followed if it was not.
+        self.clock.tnt(first_bit.unwrap_or(begin), tnt);
         self.check(walked, at);
     }
 
-    /// Follows the bits that are left of a TNT whose first one was followed, and its slot made.
+    /// The last bits of a TNT at `at`, of which the first one has been followed.
     pub(super) fn follow_rest(&mut self, at: AuxOffset) {
-        let walked = self.walk.follow_tnt(self.last.rest_of_tnt(at));
+        let walked = self.walk.follow_bits(self.last.rest_of_tnt(at));
         self.check(walked, at);
+        self.bits_after_tnt();
     }
 
     /// A TIP in code that is followed, without a FUP before it.
     fn follow_tip(&mut self, at: AuxOffset, ip: Avma) {
-        let deferred = self.last.after_tnt || !self.walk.tnt.is_empty();
-        let step =
-            if deferred { self.last.among_tnt(at) } else { self.last.step(self.clock.next_slot(), at) };
+        self.clock.progress(1);
+        let is_deferred = self.last.after_tnt || !self.walk.tnt.is_empty();
+        let next = self.clock.next_slot();
+        let step = if is_deferred { self.last.among_tnt(at) } else { self.last.step(next, at) };
         let walked = if self.doubts_return(ip) {
             Err(GapCause::Desync { ip: self.walk.position().ip })
         } else {
             self.walk.follow_tip(step, ip)
         };
-        if !deferred {
+        if is_deferred {
+            self.clock.passed();
+        } else {
             self.last.tip(step.slot);
-            self.clock.slot(self.walk.work);
+            self.clock.slot(self.walk.here.work);
         }
         self.arrived(step, ip, walked);
     }
 
-    pub(super) fn tip(&mut self, at: AuxOffset, payload: IpPayload) {
-        let ip = self.last_ip.expand(payload).map(Avma);
+    pub(super) fn tip(&mut self, at: AuxOffset, ip: Option<Avma>) {
         let fup = self.fup.take().and_then(|fup| fup.of_tip(ip));
         self.fup_use = FupUse::default();
         match (self.state, ip) {
             (State::On, Some(ip)) => {
-                self.clock.progress(1);
                 let Some(Fup { ip: from, interruption, .. }) = fup else {
                     return self.follow_tip(at, ip);
                 };
+                self.clock.progress(1);
                 // FUP forces TNT and all deferred TIPs out (SDM, "Deferred TIPs"): the TIP after one has not
                 // waited.
                 let step = self.step(at);
@@ -88,7 +87,7 @@ impl Flow<'_> {
                         self.walk.follow_abort(step, from, ip, self.errata.bdm64).map(|()| false)
                     }
                 };
-                self.clock.reached(step.slot, self.walk.work);
+                self.clock.reached(step.slot, self.walk.here.work);
                 self.arrived(step, ip, walked);
             }
             (State::On, None) => {
@@ -115,8 +114,8 @@ impl Flow<'_> {
         match walked {
             Ok(true) => self.far(step, ip),
             Ok(false) => {
-                self.walk.first_bit.get_or_insert(self.walk.work);
-                let walked = self.walk.follow_tnt(step);
+                self.walk.first_bit.get_or_insert(self.walk.here.work);
+                let walked = self.walk.follow_bits(step);
                 self.check(walked, step.at);
             }
             Err(cause) if self.in_kernel() => {
@@ -132,74 +131,66 @@ impl Flow<'_> {
         }
     }
 
-    pub(super) fn pge(&mut self, at: AuxOffset, payload: IpPayload) {
+    /// A TIP.PGE.
+    #[inline(always)]
+    pub(super) fn pge(&mut self, at: AuxOffset, ip: Option<Avma>) {
         self.fup = None;
         self.fup_use = FupUse::default();
         self.forced_out();
-        if let Some(ip) = self.last_ip.expand(payload).map(Avma) {
+        if let Some(ip) = ip {
             self.start(at, ip);
         }
     }
 
     /// Tracing starts at `ip`.
-    pub(super) fn start(&mut self, at: AuxOffset, ip: Avma) {
+    #[inline(always)]
+    fn start(&mut self, at: AuxOffset, ip: Avma) {
         if matches!(self.state, State::On) {
-            // The end of the last stretch is missing.
-            let before = self.walk.position().ip;
-            self.lose(GapCause::Desync { ip: before }, at, false);
+            self.end_is_missing(at);
         }
         self.clock.discontinuity();
         let step = self.step(at);
-        if self.goes_on(step, ip) {
-            return;
+        if !self.goes_on(step, ip) {
+            self.start_anew(step, ip);
         }
+    }
+
+    /// Tracing starts where it has not ended.
+    #[cold]
+    fn end_is_missing(&mut self, at: AuxOffset) {
+        let ip = self.walk.position().ip;
+        self.lose(GapCause::Desync { ip }, at, false);
+    }
+
+    /// Tracing starts where [`Self::goes_on`] does not tell all.
+    #[cold]
+    fn start_anew(&mut self, step: Step, ip: Avma) {
         self.arrive(step, ip, true);
         if matches!(self.state, State::Kernel) && self.context.recording.pt.has_ip_filter {
             self.skipped_start(step, ip);
         }
     }
 
-    pub(super) fn pgd(&mut self, at: AuxOffset, payload: IpPayload) {
-        let ip = self.last_ip.expand(payload).map(Avma);
+    /// A TIP.PGD.
+    #[inline(always)]
+    pub(super) fn pgd(&mut self, at: AuxOffset, ip: Option<Avma>) {
         let fup = self.fup.take();
         self.fup_use = FupUse::default();
-        self.end(at, ip, fup);
+        if matches!(self.state, State::On) {
+            self.clock.progress(1);
+            let step = self.step(at);
+            self.clock.discontinuity();
+            self.end_code(step, ip, fup);
+            self.state = State::Off;
+        } else {
+            self.end_of_other(at, ip);
+        }
     }
 
-    /// Tracing ends, by a branch to `ip`, or after a FUP.
-    pub(super) fn end(&mut self, at: AuxOffset, ip: Option<Avma>, fup: Option<Fup>) {
+    /// Tracing ends where no code is followed.
+    #[cold]
+    fn end_of_other(&mut self, at: AuxOffset, ip: Option<Avma>) {
         match self.state {
-            State::On => {
-                self.clock.progress(1);
-                let step = self.step(at);
-                self.clock.discontinuity();
-                let in_kernel = self.in_kernel();
-                let desync =
-                    (!self.walk.tnt.is_empty()).then(|| GapCause::Desync { ip: self.walk.position().ip });
-                let walked = match (desync, fup) {
-                    (Some(cause), _) => Err(cause),
-                    (None, Some(fup)) => self.interrupted(step, fup, ip),
-                    (None, None) if ip.is_none() && !in_kernel => self.ended_without_address(step),
-                    (None, None) => self.walk.follow_end(step, ip),
-                };
-                self.clock.reached(step.slot, self.walk.work);
-                if self.walk.own_calls && !in_kernel && walked.is_ok() {
-                    self.leave_user();
-                }
-                if in_kernel {
-                    // The kernel writes its switch records around those to the trace unit's registers.
-                    walked.unwrap_or_else(|cause| self.skip_kernel(cause));
-                } else if let Err(cause) = walked {
-                    self.lose(cause, at, true);
-                    self.close_gap(step, self.running);
-                } else if self.running.to != Ns::MAX && self.running.to < self.clock.now_lo() {
-                    // The switch records say that the thread had left before: whose code this was is not
-                    // sure.
-                    let moment = Moment::At(step.slot);
-                    self.walk.gap(moment, moment, 0, at, GapCause::UnknownThread);
-                }
-                self.state = State::Off;
-            }
             // After OVF it is APL11, or after a FUP that SKD010 has lost.
             State::Lost(lost) if lost.cause != self.truncation_cause() => {
                 self.still_lost(false);
@@ -208,7 +199,7 @@ impl Flow<'_> {
                 self.state = State::Off;
                 self.forget_calls_before(lost);
             }
-            State::Lost(_) => (),
+            State::Lost(_) | State::On => (),
             State::Kernel | State::Guest | State::Off | State::Unsynced => {
                 if self.away.in_filter() {
                     let step = self.step(at);
@@ -218,6 +209,54 @@ impl Flow<'_> {
                 self.state = State::Off;
             }
         }
+    }
+
+    /// Tracing ends in code that is followed.
+    #[inline(always)]
+    fn end_code(&mut self, step: Step, ip: Option<Avma>, fup: Option<Fup>) {
+        let block = self.walk.here.block;
+        let is_known = fup.is_none()
+            && self.walk.tnt.is_empty()
+            && ip.is_some_and(|ip| self.walk.follow_end_of_block(step, ip));
+        if !is_known && !self.follow_other_end(step, ip, fup) {
+            return;
+        }
+        if !self.walk.own_calls && self.running.to == Ns::MAX || self.walk.is_kernel(block) {
+            return;
+        }
+        if self.walk.own_calls {
+            self.leave_user();
+        }
+        if self.running.to != Ns::MAX && self.running.to < self.clock.now_lo() {
+            // The switch records say that the thread had left before: whose code this was is not sure.
+            let moment = Moment::At(step.slot);
+            self.walk.gap(moment, moment, 0, step.at, GapCause::UnknownThread);
+        }
+    }
+
+    /// [`Self::end_code`] otherwise than by a branch at the end of the block. False if the code is lost.
+    #[cold]
+    fn follow_other_end(&mut self, step: Step, ip: Option<Avma>, fup: Option<Fup>) -> bool {
+        let in_kernel = self.in_kernel();
+        let walked = if !self.walk.tnt.is_empty() {
+            Err(GapCause::Desync { ip: self.walk.position().ip })
+        } else if let Some(fup) = fup {
+            self.interrupted(step, fup, ip)
+        } else if ip.is_none() && !in_kernel {
+            self.ended_without_address(step)
+        } else {
+            self.walk.follow_end(step, ip)
+        };
+        self.clock.reached(step.slot, self.walk.here.work);
+        let Err(cause) = walked else { return true };
+        if in_kernel {
+            // The kernel writes its switch records around those to the trace unit's registers.
+            self.skip_kernel(cause);
+        } else {
+            self.lose(cause, step.at, true);
+            self.close_gap(step, self.running);
+        }
+        false
     }
 
     /// Tracing ends without FUP and address. Where no IP filter can have ended it, that is a far transfer; if
@@ -247,8 +286,7 @@ impl Flow<'_> {
         self.walk.follow_async(step, cause, fup.ip, to)
     }
 
-    pub(super) fn fup(&mut self, at: AuxOffset, payload: IpPayload) {
-        let ip = self.last_ip.expand(payload).map(Avma);
+    pub(super) fn fup(&mut self, at: AuxOffset, ip: Option<Avma>) {
         if let Some(psb_ip) = &mut self.psb {
             if !self.reader.tracing_starts_after_psb_plus() {
                 *psb_ip = ip;

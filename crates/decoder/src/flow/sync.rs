@@ -153,6 +153,7 @@ impl Flow<'_> {
 
     /// Execution is at `ip` now, tracing was off, and there is nothing else to say of it: as
     /// [`Self::arrive`]; false if there is.
+    #[inline(always)]
     pub(super) fn goes_on(&mut self, step: Step, ip: Avma) -> bool {
         if !matches!(self.state, State::Off) || ip.is_kernel() || self.guest || !self.long_mode {
             return false;
@@ -176,7 +177,7 @@ impl Flow<'_> {
     }
 
     /// The events that follow are those of who runs.
-    #[inline]
+    #[inline(always)]
     pub(super) fn thread(&mut self) {
         let (running, space) = (self.running, self.walk.space);
         if !self.walk.output.is_of(running, space) {

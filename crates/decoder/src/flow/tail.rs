@@ -1,7 +1,7 @@
 //! After the segment's end: packets that only the clock reads.
 
 use model::AuxOffset;
-use packet::{Filtered, LastIp, MAX_PACKET_LEN, Packet};
+use packet::{Common, LastIp, MAX_PACKET_LEN, Packet};
 
 use super::Flow;
 use crate::clock::Slot;
@@ -44,31 +44,24 @@ impl Flow<'_> {
         self.clock.discontinuity();
     }
 
-    /// Reads past the packets that most of a trace is, until `end` is settled; not up to where packets were
-    /// lost.
+    /// Reads past packets of a common form, until `end` is settled; not up to where packets were lost.
     fn pass_common(&mut self, end: Slot, lost: AuxOffset) {
-        let run = self.reader.run(AuxOffset(lost.0.saturating_sub(MAX_PACKET_LEN as u64)));
-        let mut rest = run;
-        let last_ip = &mut LastIp::default(); // nobody asks for addresses here
+        let mut rest = self.reader.run(AuxOffset(lost.0.saturating_sub(MAX_PACKET_LEN as u64)));
+        let last_ip = &mut LastIp::default(); // the clock needs no addresses
         let mut is_settled = self.clock.is_settled(end);
-        while !is_settled {
-            if let Some((_, len)) = packet::decode_common(rest, last_ip) {
-                self.clock.passed();
-                rest = &rest[len..];
-                continue;
-            }
-            let Some((packet, after)) = packet::decode_filtered(rest, last_ip) else { break };
+        while !is_settled && let Some((packet, len)) = packet::decode_common(rest, last_ip) {
+            self.reader.advance(len);
+            rest = &rest[len..];
             match packet {
-                Filtered::Cyc(cycles) => self.clock.cyc(cycles),
-                Filtered::Mtc(ctc) => {
-                    self.clock.mtc(ctc);
+                Common::Tnt(_) | Common::Tip(_) => self.clock.passed(),
+                Common::TipPge(_) | Common::TipPgd(_) => self.tracing_changes(),
+                Common::Cyc(cycles) => self.clock.cyc(cycles),
+                Common::Mtc(counter) => {
+                    self.clock.mtc(counter);
                     is_settled = self.clock.is_settled(end);
                 }
-                Filtered::TipPge(_) | Filtered::TipPgd(_) => self.tracing_changes(),
-                Filtered::Mode64 => (),
+                Common::Mode64 => (),
             }
-            rest = after;
         }
-        self.reader.passed(run, rest);
     }
 }

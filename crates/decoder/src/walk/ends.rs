@@ -5,7 +5,7 @@ use model::{AsyncCause, Avma, BranchKind, EndKind, Site, Transfer};
 
 use super::{Step, Walk, Walked};
 use crate::block::{Block, BlockId, Terminator};
-use crate::effects::{Asked, End, MAX_DIRECT, stopped_at};
+use crate::effects::{Asked, End, MAX_DIRECT, Program, stopped_at};
 
 impl Walk<'_> {
     /// An event interrupted execution before the instruction at `ip`.
@@ -19,7 +19,7 @@ impl Walk<'_> {
         match self.walk_to(step, ip) {
             Ok(()) => self.end(step, EndKind::Async(cause), self.site(ip), to),
             Err(_) if self.is_after_far(ip) => {
-                let from = self.graph.block(self.block).last;
+                let from = self.graph.block(self.here.block).last;
                 self.end(step, EndKind::Syscall, from, to);
             }
             Err(cause) => return Err(cause),
@@ -31,7 +31,7 @@ impl Walk<'_> {
     /// software interrupt (SDM, "Packet Generation under Different Enable Conditions": FUP(CLIP), FUP(NLIP),
     /// TIP), and of any on Goldmont.
     fn is_after_far(&self, ip: Avma) -> bool {
-        let block = self.graph.block(self.block);
+        let block = self.graph.block(self.here.block);
         block.terminator == Terminator::Far && block.last.next_ip() == ip
     }
 
@@ -63,16 +63,10 @@ impl Walk<'_> {
     /// Without IP filter that is a far transfer. With one, it may be any branch, also a direct one or a
     /// conditional one (which then has no TNT bit, and may have no address), or running on past the end of
     /// the range; the address tells.
-    #[inline]
     pub(crate) fn follow_end(&mut self, step: Step, ip: Option<Avma>) -> Walked<()> {
-        match ip {
-            Some(ip) if self.follow_border(step, self.block, Asked::End(ip)) => Ok(()),
-            _ => self.walk_to_end(step, ip),
+        if ip.is_some_and(|ip| self.follow_end_of_block(step, ip)) {
+            return Ok(());
         }
-    }
-
-    /// Follows a TIP.PGD where more is between than the end of a block, or the address does not tell.
-    fn walk_to_end(&mut self, step: Step, ip: Option<Avma>) -> Walked<()> {
         let walked = self.pass_to_end(ip);
         self.emit_passed(step);
         let (kind, from, to) = walked?;
@@ -80,10 +74,16 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// [`Self::follow_end`] where the block's last branch goes to `ip`; false if more is between.
+    #[inline(always)]
+    pub(crate) fn follow_end_of_block(&mut self, step: Step, ip: Avma) -> bool {
+        self.follow_border(step, self.here.block, Asked::End(ip))
+    }
+
     /// How, from where and where to tracing ends, once direct branches to there were passed.
     fn pass_to_end(&mut self, ip: Option<Avma>) -> Walked<(EndKind, Site, Option<Avma>)> {
         for steps in 0..MAX_DIRECT {
-            let block = *self.graph.block(self.block);
+            let block = *self.graph.block(self.here.block);
             if let Some(ip) = ip.filter(|&ip| block.contains(ip) && (ip != block.start.ip || steps > 0)) {
                 let from = block.before(self.context.code, self.space, ip);
                 return Ok((EndKind::FallThrough, from.unwrap_or(block.last), Some(ip)));
@@ -125,7 +125,7 @@ impl Walk<'_> {
     }
 
     /// Tracing starts at `ip`, in code that there is; false if there is none.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn follow_start(&mut self, step: Step, ip: Avma) -> bool {
         self.follow_border(step, BlockId(self.space.0), Asked::Start(ip))
     }
@@ -134,13 +134,17 @@ impl Walk<'_> {
     /// none.
     #[inline(always)]
     fn follow_border(&mut self, step: Step, block: BlockId, asked: Asked) -> bool {
-        let effect = self.effect(block, asked);
+        let Self { context, graph, effects, space, stack, output, here, .. } = self;
+        let effect = match effects.find(block, asked) {
+            Some(effect) => effect,
+            None => Program { context, graph, effects, space: *space }.work_out(block, asked),
+        };
         let Some(first) = effect.edges().filter(|_| effect.end != End::Lost) else { return false };
         if effect.returns() {
-            self.stack.pop();
+            stack.pop();
         }
-        self.block = effect.next;
-        self.output.border(first, step.slot, self.work, step.at, self.effects);
+        here.block = effect.next;
+        output.border(first, step.slot, here.work, step.at, effects);
         true
     }
 

@@ -36,7 +36,7 @@ pub(crate) enum TrialState {
 impl<'w, 'a> Trial<'w, 'a> {
     /// A trial from where `walk` is, with the calls that it knows.
     pub(crate) fn of(walk: &'w mut Walk<'a>) -> Self {
-        Self { block: walk.block, stack: walk.stack.clone(), tnt: Tnt::default(), choices: vec![], walk }
+        Self { block: walk.here.block, stack: walk.stack.clone(), tnt: Tnt::default(), choices: vec![], walk }
     }
 
     /// A trial from `ip` on, where `bits` come first and no call is known; none where there is no code.
