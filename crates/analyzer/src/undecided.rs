@@ -19,7 +19,7 @@ use crate::control::Control;
 use crate::session::Session;
 use crate::stack::Stack;
 use crate::transfers::Transfers;
-use view::{Fit, Floor, Group, View};
+use view::{End, Fit, Floor, Group, View};
 
 /// Groups that several landings in a row may leave; with more the first landing is decided.
 const GROUPS_MAX: usize = 32;
@@ -69,11 +69,11 @@ struct Next {
 }
 
 impl Next {
-    fn add(&mut self, group: Group) {
-        self.looked_at += group.len();
-        match self.groups.iter_mut().find(|known| known.is_like(&group)) {
-            Some(known) => known.floors.extend(group.floors),
-            None => self.groups.push(group),
+    fn add(&mut self, end: &End<'_, '_>) {
+        self.looked_at += end.depth();
+        match self.groups.iter_mut().find(|group| end.is_in(group)) {
+            Some(group) => group.floors.push(end.floor()),
+            None => self.groups.push(end.group()),
         }
     }
 
@@ -154,12 +154,16 @@ fn follow(session: &mut Session<'_>, stack: &Stack, group: &mut Group, transfer:
         let (len, own) = view.finish();
         return group.go_on(len, own);
     }
-    for floor in &group.floors {
-        let mut view = View::new(stack, group, floor.kept, transfer);
+    // The frames that are kept tell all but which one control has landed in.
+    for floors in group.floors.chunk_by(|a, b| a.kept == b.kept) {
+        let Some(first) = floors.first() else { continue };
+        let mut view = View::new(stack, group, first.kept, transfer);
         view.transfer(session, transfer);
         next.looked_at += view.looked_at();
         next.verdict = next.verdict.or(view.verdict());
-        view.groups(floor.landed, |group| next.add(group));
+        for floor in floors {
+            view.ends(floor.landed, |end| next.add(end));
+        }
     }
     group.fit = None;
 }

@@ -38,13 +38,13 @@ impl Fit {
 /// A hypothesis: control has landed in frame `landed`, and the outermost `kept` frames are open now.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Floor {
-    pub(super) landed: usize,
     pub(super) kept: usize,
+    pub(super) landed: usize,
 }
 
 /// Hypotheses with the same frames above their floors.
 pub(super) struct Group {
-    /// Never empty.
+    /// Never empty, [sorted](Self::sort).
     pub(super) floors: Vec<Floor>,
     /// The last frame of each floor is neither hidden nor a mark; or that of none is known to be so.
     is_plain: bool,
@@ -63,22 +63,12 @@ impl Group {
         Self { floors, is_plain: true, above: Vec::new(), runs: Vec::new(), control, fit: None }
     }
 
-    /// The rules cannot tell them apart but by their floors.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
-        let are_alike = |(a, b): (&Frame, &Frame)| a.is_like(b);
-        let is_away = |group: &Self| group.control.away.is_some();
-        (self.fit, self.is_plain, self.len(), is_away(self))
-            == (other.fit, other.is_plain, other.len(), is_away(other))
-            && self.runs == other.runs
-            && self.above.iter().zip(&other.above).all(are_alike)
-    }
-
     /// Number of frames above.
     pub(super) fn len(&self) -> usize {
         self.above.len()
     }
 
-    /// Innermost first, each once.
+    /// Those that keep most first, each once.
     pub(super) fn sort(&mut self) {
         self.floors.sort_unstable_by(|a, b| b.cmp(a));
         self.floors.dedup();
@@ -152,33 +142,74 @@ impl<'v> View<'v> {
         (self.shared.len(), self.now)
     }
 
-    /// Gives the groups that the hypothesis is in now: more than one if it has landed again.
-    pub(super) fn groups(self, landed: usize, mut add: impl FnMut(Group)) {
-        let Changed { above, runs, control, fit } = &self.now;
-        let mut group = |len: usize, fit| {
-            let kept = len.min(self.kept);
-            let all = self.shared.iter().chain(above).take(len - kept).copied();
-            let last = kept.checked_sub(1).and_then(|i| self.stack.get(i));
-            let has = |&&(frame, _): &&(usize, FunctionId)| kept == self.kept && frame + kept <= len;
-            add(Group {
-                floors: vec![Floor { landed, kept }],
-                is_plain: last.is_some_and(Frame::is_plain),
-                above: all.collect(),
-                runs: runs.iter().filter(has).copied().collect(),
-                control: control.clone(),
-                fit,
-            });
-        };
-        match (fit, self.landings.is_empty()) {
-            (None, _) => (),
-            (_, true) => group(self.depth(), *fit),
-            (_, false) => self.landings.iter().for_each(|frame| group(frame + 1, Some(Fit::Lands))),
+    /// Gives where the hypothesis is now: in more than one place if it has landed again.
+    pub(super) fn ends(&self, landed: usize, mut add: impl FnMut(&End<'_, 'v>)) {
+        let Some(fit) = self.now.fit else { return };
+        let mut end = |len: usize, fit| add(&End { view: self, landed, kept: len.min(self.kept), len, fit });
+        match self.landings.as_slice() {
+            [] => end(self.depth(), fit),
+            landings => landings.iter().for_each(|frame| end(frame + 1, Fit::Lands)),
         }
     }
 
     /// The hypothesis is wrong.
     fn is_wrong(&mut self) {
         self.now.fit = None;
+    }
+}
+
+/// A place where a hypothesis is after an event.
+pub(super) struct End<'e, 'v> {
+    view: &'e View<'v>,
+    landed: usize,
+    kept: usize,
+    /// Number of its frames.
+    len: usize,
+    fit: Fit,
+}
+
+impl End<'_, '_> {
+    pub(super) fn floor(&self) -> Floor {
+        Floor { landed: self.landed, kept: self.kept }
+    }
+
+    /// Number of frames above the floor.
+    pub(super) fn depth(&self) -> usize {
+        self.len - self.kept
+    }
+
+    /// The rules cannot tell it apart from those of the group but by the floor.
+    pub(super) fn is_in(&self, group: &Group) -> bool {
+        let control = &self.view.now.control;
+        (Some(self.fit), self.is_plain(), self.depth(), control.away.is_some())
+            == (group.fit, group.is_plain, group.len(), group.control.away.is_some())
+            && self.runs().eq(&group.runs)
+            && self.above().zip(&group.above).all(|(a, b)| a.is_like(b))
+    }
+
+    pub(super) fn group(&self) -> Group {
+        Group {
+            floors: vec![self.floor()],
+            is_plain: self.is_plain(),
+            above: self.above().copied().collect(),
+            runs: self.runs().copied().collect(),
+            control: self.view.now.control.clone(),
+            fit: Some(self.fit),
+        }
+    }
+
+    fn is_plain(&self) -> bool {
+        let last = self.kept.checked_sub(1).and_then(|i| self.view.stack.get(i));
+        last.is_some_and(Frame::is_plain)
+    }
+
+    fn above(&self) -> impl Iterator<Item = &Frame> {
+        self.view.shared.iter().chain(&self.view.now.above).take(self.depth())
+    }
+
+    fn runs(&self) -> impl Iterator<Item = &(usize, FunctionId)> {
+        let Self { view, kept, len, .. } = self;
+        view.now.runs.iter().filter(move |(frame, _)| *kept == view.kept && frame + kept <= *len)
     }
 }
 
