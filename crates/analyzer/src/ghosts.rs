@@ -3,8 +3,9 @@
 //! Nothing after a gap is guessed, but when a function is then found running that was running before, it is
 //! taken for the same call, so that one call is not counted as `cut` and again as `open_start`.
 //!
-//! On one stack a call that is found running says that those above it have ended. Calls on stacks that were
-//! switched away from (fibers) end without a word, and come back one by one in any order.
+//! On one stack a call that is found running says that those of its function above it have ended. Of other
+//! functions it says nothing: which of them are noted depends on the request, and no call may. Calls on
+//! stacks that were switched away from (fibers) end without a word, and come back one by one in any order.
 
 use model::{Avma, FunctionId};
 use rustc_hash::FxHashMap;
@@ -12,11 +13,11 @@ use rustc_hash::FxHashMap;
 use crate::maybe_ip::MaybeIp;
 use crate::stack::DEPTH_MAX;
 
-/// The reported calls of one thread.
+/// The reported calls of one thread, by function.
 #[derive(Debug, Default)]
 pub(crate) struct Ghosts {
-    /// Cut by gaps, outermost first.
-    here: Vec<(FunctionId, MaybeIp)>,
+    /// Where those that gaps have cut return to, outermost first.
+    here: FxHashMap<FunctionId, Vec<MaybeIp>>,
     /// How many are on other stacks. Many may never come back: a list would be searched in vain again and
     /// again.
     elsewhere: FxHashMap<FunctionId, u64>,
@@ -25,8 +26,12 @@ pub(crate) struct Ghosts {
 impl Ghosts {
     /// Calls, outermost first, that were cut above those that were cut before.
     pub(crate) fn add(&mut self, calls: impl Iterator<Item = (FunctionId, MaybeIp)>) {
-        let room = DEPTH_MAX.saturating_sub(self.here.len());
-        self.here.extend(calls.take(room));
+        for (function, ret) in calls {
+            let here = self.here.entry(function).or_default();
+            if here.len() < DEPTH_MAX {
+                here.push(ret);
+            }
+        }
     }
 
     /// Calls that were cut because control went to another stack.
@@ -38,19 +43,21 @@ impl Ghosts {
 
     /// `function` is found running: true if it is a call that was reported.
     pub(crate) fn found(&mut self, function: FunctionId) -> bool {
-        if let Some(at) = self.here.iter().rposition(|ghost| ghost.0 == function) {
-            self.here.truncate(at);
+        if self.here.get_mut(&function).is_some_and(|here| here.pop().is_some()) {
             return true;
         }
         let waiting = self.elsewhere.get_mut(&function).filter(|waiting| **waiting > 0);
         waiting.map(|waiting| *waiting -= 1).is_some()
     }
 
-    /// Control returned to `ret` from a frame whose entry was not seen: whoever returns there has ended.
+    /// Control returned to `ret` from a frame whose entry was not seen: a call that returns there has ended.
     pub(crate) fn returned(&mut self, ret: Avma) {
-        if let Some(at) = self.here.iter().rposition(|ghost| ghost.1.get() == Some(ret)) {
-            self.here.truncate(at);
-        }
+        self.here.retain(|_, here| {
+            if let Some(at) = here.iter().rposition(|ghost| ghost.get() == Some(ret)) {
+                here.truncate(at);
+            }
+            !here.is_empty()
+        });
     }
 }
 
@@ -67,12 +74,14 @@ mod tests {
     }
 
     #[test]
-    fn a_return_to_its_caller_ends_a_cut_call_and_those_above() {
+    fn a_return_to_its_caller_ends_a_cut_call_and_those_of_its_function_above() {
         let mut ghosts = Ghosts::default();
         let (f, g) = (FunctionId(1), FunctionId(2));
-        ghosts.add([(f, Avma(0x10).into()), (g, Avma(0x20).into()), (f, Avma(0x30).into())].into_iter());
-        ghosts.returned(Avma(0x20));
-        assert!(!ghosts.found(g) && ghosts.found(f) && !ghosts.found(f));
+        let calls = [(f, 0x10), (g, 0x20), (f, 0x30), (f, 0x40)].map(|(of, ret)| (of, Avma(ret).into()));
+        ghosts.add(calls.into_iter());
+        ghosts.returned(Avma(0x30));
+        assert!(ghosts.found(f) && !ghosts.found(f), "the one that returns to 10");
+        assert!(ghosts.found(g), "whether it is noted depends on the request");
     }
 
     #[test]

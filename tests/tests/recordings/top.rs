@@ -27,7 +27,7 @@ fn own_ns(function: &Value) -> u64 {
 
 #[test]
 fn functions_have_the_calls_and_times_of_their_reports() {
-    for name in ["sq1", "calls", "causes", "calls-cpu2"] {
+    for name in ["sq1", "calls", "causes", "calls-cpu2", "calls-cpu2-ovf"] {
         let Some(Fixture { data, .. }) = fixture(name) else { return };
         for by in ["time", "calls"] {
             let list = json(&data, &["top", "--by", by]);

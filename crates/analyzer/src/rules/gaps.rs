@@ -1,6 +1,6 @@
 //! Where in a call a gap falls, and what the ledger of losses has of it.
 
-use super::script::{analyse, check, row_text};
+use super::script::{analyse, check, check_request, id, row_text};
 use crate::{CauseLoss, Report, Request};
 
 /// The calls of `f`, with what cut them.
@@ -111,6 +111,24 @@ fn an_overflow_in_the_middle_of_a_child_cuts_its_caller_and_counts_as_loss() {
     let thread = &report.loss.threads[0];
     assert_eq!((thread.window_ns, thread.observed_ns, thread.lost_ns), (1000, 970, 30));
     assert_eq!(report.loss.overflows, 1);
+}
+
+/// That `g` goes on says that `f` has ended, but only where `g` was asked for, too.
+#[test]
+fn a_call_that_is_found_running_is_the_same_whatever_else_is_asked_for() {
+    let script = "
+        0 start main+4
+        100 call main+10 g
+        110 call g+10 f
+        120 gap 130
+        130 resume g+20
+        140 gap 150
+        150 resume f+8
+        160 ret f+40 g+15";
+    let rows = "110 >=10 cut g+10";
+    check(script, rows);
+    let both = Request { functions: vec![id("f"), id("g")], ..Request::default() };
+    check_request(script, both, rows);
 }
 
 #[test]
