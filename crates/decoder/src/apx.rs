@@ -11,8 +11,7 @@
 
 use iced_x86::{Decoder, DecoderError, DecoderOptions};
 
-use crate::block::Terminator;
-use crate::instruction::{Undecoded, terminator_of};
+use crate::terminator::{Terminator, Undecoded, terminator_of};
 
 /// Bytes of the longest instruction.
 const MAX_LEN: usize = 15;

@@ -2,7 +2,8 @@
 
 use model::{Avma, BranchKind, CodeSource, EndKind, FunctionAt, NoCode, Site, SpaceId, Target};
 
-use crate::instruction::{Instructions, Undecoded};
+use crate::instruction::Instructions;
+use crate::terminator::{Terminator, Undecoded};
 
 /// Index in the block graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,31 +12,6 @@ pub(crate) struct BlockId(pub(crate) u32);
 impl BlockId {
     /// A link that was not followed yet.
     pub(crate) const NONE: Self = Self(u32::MAX);
-}
-
-/// How a block ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Terminator {
-    /// Conditional jump: a TNT bit decides.
-    Conditional { taken: Avma },
-    /// Direct jump.
-    Jump { to: Avma },
-    /// Direct call.  `push`: it is not to the next instruction.
-    Call { to: Avma, push: bool },
-    /// Indirect jump: a TIP tells.
-    IndirectJump,
-    /// Indirect call.
-    IndirectCall,
-    /// Near return: a TNT bit if compressed, else a TIP.
-    Return,
-    /// System call, software interrupt, `iret`: a TIP or TIP.PGD tells.
-    Far,
-    /// No branch: the block was cut because it was long.
-    Continue,
-    /// The next instruction is not there, or not all of it.
-    Undecodable(NoCode),
-    /// The next instruction is one that the disassembler does not know.
-    Unknown,
 }
 
 /// Straight code and the branch at its end.

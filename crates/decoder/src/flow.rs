@@ -11,6 +11,7 @@ mod attributed;
 mod deferred;
 mod events;
 mod fast_path;
+mod fup;
 mod guest;
 mod kernel;
 mod last_flow;
@@ -21,7 +22,7 @@ mod sync;
 mod tail;
 
 use attributed::Attributed;
-use events::{Fup, FupUse};
+use fup::{Fup, FupUse};
 use last_flow::LastFlow;
 use loss::Lost;
 use model::{AuxOffset, Avma, GapCause, IpFilter, Ns, PtConfig, SpaceId};
@@ -35,8 +36,10 @@ use crate::owner::{Owner, Running};
 use crate::reader::{Item, Reader};
 use crate::return_stack::ReturnStack;
 use crate::segment::Segment;
-use crate::segment_decoder::{Known, SegmentOutput};
-use crate::walk::{Here, Step, Walk};
+use crate::segment_output::SegmentOutput;
+use crate::step::Step;
+use crate::walk::{Here, Walk};
+use crate::worker_cache::WorkerCache;
 
 /// The longest segment that is decoded: its events are in memory until it ends. Far above the longest PSB
 /// period that processors have, so what is longer has lost its PSBs.
@@ -62,7 +65,7 @@ enum State {
 pub(crate) fn decode_segment(
     context: &Context<'_>,
     crystal: Option<CrystalRatio>,
-    known: &mut Known,
+    known: &mut WorkerCache,
     segment: &Segment<'_>,
 ) -> SegmentOutput {
     let room = std::mem::take(&mut known.timeline);
@@ -119,7 +122,7 @@ impl<'a> Flow<'a> {
     fn new(
         context: &'a Context<'a>,
         crystal: Option<CrystalRatio>,
-        known: &'a mut Known,
+        known: &'a mut WorkerCache,
         room: TimelineRoom,
         segment: &'a Segment<'a>,
     ) -> Self {

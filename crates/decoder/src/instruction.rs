@@ -3,11 +3,11 @@
 #[cfg(test)]
 mod second_opinion;
 
-use iced_x86::{Code, Decoder, DecoderError, DecoderOptions, FlowControl, Instruction};
+use iced_x86::{Decoder, DecoderError, DecoderOptions, Instruction};
 use model::Avma;
 
 use crate::apx;
-use crate::block::Terminator;
+use crate::terminator::{Terminator, Undecoded, terminator_of};
 
 /// An instruction that was decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,15 +16,6 @@ pub(crate) struct Decoded {
     pub(crate) len: u8,
     /// `None` if it falls through.
     pub(crate) terminator: Option<Terminator>,
-}
-
-/// Why an instruction was not decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Undecoded {
-    /// Bytes of it are missing.
-    Missing,
-    /// The disassembler does not know it.
-    Unknown,
 }
 
 /// The instructions of straight code.
@@ -64,41 +55,4 @@ impl<'a> Instructions<'a> {
         self.decoder.set_ip(ip.wrapping_add(u64::from(len)));
         Ok(Decoded { ip: Avma(ip), len, terminator })
     }
-}
-
-/// `None` for an instruction that falls through.
-pub(crate) fn terminator_of(instruction: &Instruction) -> Option<Terminator> {
-    Some(match instruction.flow_control() {
-        FlowControl::Next => return None,
-        FlowControl::ConditionalBranch => {
-            Terminator::Conditional { taken: Avma(instruction.near_branch_target()) }
-        }
-        FlowControl::UnconditionalBranch if instruction.is_jmp_short_or_near() => {
-            Terminator::Jump { to: Avma(instruction.near_branch_target()) }
-        }
-        FlowControl::Call if instruction.is_call_near() => {
-            let to = Avma(instruction.near_branch_target());
-            Terminator::Call { to, push: to.0 != instruction.next_ip() }
-        }
-        FlowControl::IndirectBranch if instruction.is_jmp_near_indirect() => Terminator::IndirectJump,
-        FlowControl::IndirectCall if instruction.is_call_near_indirect() => Terminator::IndirectCall,
-        FlowControl::Return if is_near_return(instruction.code()) => Terminator::Return,
-        // XBEGIN continues after itself; an abort is an asynchronous event (MODE.TSX, FUP, TIP).
-        FlowControl::XbeginXabortXend => return None,
-        // To their own code they fall through: a VM exit is an asynchronous event.
-        FlowControl::Call if is_hypercall(instruction.code()) => return None,
-        _ => Terminator::Far,
-    })
-}
-
-fn is_hypercall(code: Code) -> bool {
-    use Code::{Tdcall, Vmcall, Vmgexit, Vmgexit_F2, Vmmcall};
-    matches!(code, Vmcall | Vmmcall | Vmgexit | Vmgexit_F2 | Tdcall)
-}
-
-fn is_near_return(code: Code) -> bool {
-    matches!(
-        code,
-        Code::Retnq | Code::Retnq_imm16 | Code::Retnd | Code::Retnd_imm16 | Code::Retnw | Code::Retnw_imm16
-    )
 }

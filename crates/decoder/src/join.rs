@@ -8,13 +8,11 @@
 
 use std::collections::BTreeMap;
 
-use model::{AuxBuffer, AuxOwner, AuxPiece, EventSink, EventTime, Ns, Tid, Tsc};
-use packet::Packet;
+use model::{AuxBuffer, AuxOwner, AuxPiece, EventSink, EventTime, Ns, Tid};
 
 use crate::part::Part;
-use crate::reader;
-use crate::search::extent;
-use crate::segment::{Segment, Stream};
+use crate::pieces::{extent, start_time};
+use crate::segment::{Stream, Timed};
 use crate::segment_decoder::SegmentDecoder;
 use crate::stretch::Stretch;
 use crate::untraced::Stays;
@@ -51,13 +49,6 @@ pub(crate) fn run(
         }
     });
     join.stats
-}
-
-/// A segment, and the time before which none of its stretches is given out.
-#[derive(Clone)]
-pub(crate) struct Timed<'a> {
-    pub(crate) start: Ns,
-    pub(crate) segment: Segment<'a>,
 }
 
 /// Segments that must be merged by time.
@@ -130,18 +121,6 @@ fn groups<'a>(context: &Context<'a>, part: Option<&Part>, segment_bytes: u64) ->
         }
     }
     Groups { threads, cpus: wanted(of_cpus) }
-}
-
-/// The TSC in the first PSB+; 0 if there is none.
-pub(crate) fn start_time(context: &Context<'_>, pieces: &[AuxPiece<'_>]) -> Ns {
-    first_time(context, pieces).unwrap_or(Ns(0))
-}
-
-/// The TSC in the first PSB+.
-pub(crate) fn first_time(context: &Context<'_>, pieces: &[AuxPiece<'_>]) -> Option<Ns> {
-    let packets = reader::packets(pieces).take(64);
-    let tsc = packets.filter_map(|(_, p)| if let Ok(Packet::Tsc(tsc)) = p { Some(tsc) } else { None }).next();
-    tsc.map(|low| context.conversion().to_ns(Tsc::of_packet(low, context.reference())))
 }
 
 struct Join<'a> {

@@ -28,6 +28,7 @@ mod no_times;
 mod output;
 mod owner;
 mod part;
+mod pieces;
 mod prune;
 mod reader;
 mod record;
@@ -35,11 +36,15 @@ mod return_stack;
 mod search;
 mod segment;
 mod segment_decoder;
+mod segment_output;
+mod step;
 mod stretch;
+mod terminator;
 #[cfg(test)]
 mod tests;
 mod untraced;
 mod walk;
+mod worker_cache;
 mod workers;
 
 use model::{
@@ -52,7 +57,8 @@ pub use owner::{LostPart, Owner, Running};
 pub use part::{Around, Part};
 pub use reader::packets;
 pub use segment::Segment;
-pub use segment_decoder::{OwnDecoder, SegmentDecoder, SegmentOutput};
+pub use segment_decoder::{OwnDecoder, SegmentDecoder};
+pub use segment_output::SegmentOutput;
 pub use stretch::Stretch;
 
 /// What to decode, and how.

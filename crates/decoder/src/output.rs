@@ -12,8 +12,8 @@ use crate::effects::{Edge, EdgeId, Effects, ReturnSite, Role};
 use crate::owner::Running;
 use crate::prune::Pruner;
 use crate::record::{Edges, Record, What};
+use crate::step::Step;
 use crate::stretch::Stretch;
-use crate::walk::Step;
 
 /// One end of a gap.
 #[derive(Clone, Copy, Debug)]

@@ -16,7 +16,8 @@ use std::ops::Range;
 
 use model::{AuxOffset, AuxOwner, AuxPiece, Cpu, Ns, Tid};
 
-use crate::join::{Timed, start_time};
+use crate::pieces::start_time;
+use crate::segment::Timed;
 use crate::{Context, search};
 
 /// What one thread did in a time, and some of what was around.

@@ -12,8 +12,7 @@ use std::ops::Range;
 use model::{AuxOffset, AuxPiece, Ns};
 
 use crate::Context;
-use crate::join::first_time;
-use crate::segment::clip;
+use crate::pieces::{clip, extent, first_time};
 
 /// Nearer than this nothing is looked for.
 const NEAR_BYTES: u64 = 1 << 16;
@@ -62,12 +61,6 @@ pub(crate) fn stretch(
     let cut = |at| first_psb(pieces, at, stream.end);
     let start = if begin == stream.start { begin } else { cut(begin).unwrap_or(stream.start) };
     start..cut(end).unwrap_or(stream.end)
-}
-
-/// From the first byte to after the last.
-pub(crate) fn extent(pieces: &[AuxPiece<'_>]) -> Option<Range<AuxOffset>> {
-    let (first, last) = (pieces.first()?, pieces.last()?);
-    Some(first.offset..last.offset.plus(last.bytes.len() as u64))
 }
 
 /// The first PSB at or after `from`, and before `until`.

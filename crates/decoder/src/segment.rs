@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use model::{AuxBuffer, AuxOffset, AuxPiece, AuxRecord};
+use model::{AuxBuffer, AuxOffset, AuxPiece, AuxRecord, Ns};
 
-use crate::search::extent;
+use crate::pieces::{clip, extent, parts};
 
 /// A part of one buffer.
 #[derive(Clone, Debug)]
@@ -70,6 +70,13 @@ impl<'a> Segment<'a> {
         let own = |p: &AuxPiece<'_>| (p.bytes.len() as u64).min(self.end.0.saturating_sub(p.offset.0));
         self.pieces.iter().map(own).sum()
     }
+}
+
+/// A segment, and the time before which none of its stretches is given out.
+#[derive(Clone)]
+pub(crate) struct Timed<'a> {
+    pub(crate) start: Ns,
+    pub(crate) segment: Segment<'a>,
 }
 
 /// The stream of a buffer.  Its segments are found as they are asked for: of a long recording there are many.
@@ -174,25 +181,6 @@ fn in_order<'a>(pieces: &[AuxPiece<'a>]) -> Vec<AuxPiece<'a>> {
         end = offset.plus(bytes.len() as u64);
     }
     ordered
-}
-
-/// The parts of `pieces` in `[from, to)`.
-pub(crate) fn clip<'a>(pieces: &[AuxPiece<'a>], from: AuxOffset, to: AuxOffset) -> Vec<AuxPiece<'a>> {
-    parts(pieces, from, to).collect()
-}
-
-fn parts<'a>(pieces: &[AuxPiece<'a>], from: AuxOffset, to: AuxOffset) -> impl Iterator<Item = AuxPiece<'a>> {
-    let first = pieces.partition_point(|p| p.offset.0 + p.bytes.len() as u64 <= from.0);
-    pieces.iter().skip(first).take_while(move |p| p.offset < to).filter_map(move |p| {
-        let skip = usize::try_from(from.0.saturating_sub(p.offset.0)).ok()?;
-        let end = usize::try_from(to.minus(p.offset)).unwrap_or(usize::MAX).min(p.bytes.len());
-        let bytes = p.bytes.get(skip..end)?;
-        Some(AuxPiece {
-            offset: p.offset.plus(skip as u64),
-            bytes,
-            file_offset: p.file_offset.saturating_add(skip as u64),
-        })
-    })
 }
 
 #[cfg(test)]

@@ -16,20 +16,8 @@ use crate::flow::decode_segment;
 use crate::graph::BlockGraph;
 use crate::output::{Output, ROOM_EVENTS_MIN};
 use crate::segment::Segment;
-use crate::stretch::Stretch;
-
-/// What a segment's decoding gave.
-#[derive(Debug, Default)]
-pub struct SegmentOutput {
-    /// In the order of execution on the buffer.
-    pub stretches: Vec<Stretch>,
-    /// Overflow packets.
-    pub overflows: u64,
-    /// Times at which packets contradicted each other.
-    pub clock_errors: u64,
-    /// Times at which kernel code contradicted the trace.
-    pub kernel_desyncs: u64,
-}
+use crate::segment_output::SegmentOutput;
+use crate::worker_cache::WorkerCache;
 
 /// Decodes segments, several at once.
 ///
@@ -61,18 +49,10 @@ pub struct OwnDecoder {
     memo_entries: usize,
     /// What each worker knows of the code, which it finds out for itself: so nobody waits, and it stays in
     /// the caches of a CPU.
-    known: Mutex<FxHashMap<ThreadId, Known>>,
+    known: Mutex<FxHashMap<ThreadId, WorkerCache>>,
     /// Room for events, with those that have served.
     rooms: Mutex<Vec<Vec<TraceEvent>>>,
     crystal: OnceLock<Option<CrystalRatio>>,
-}
-
-/// What is known of the code, and of what packets do in it; and room that each segment uses anew.
-pub(crate) struct Known {
-    pub(crate) graph: BlockGraph,
-    pub(crate) effects: Effects,
-    pub(crate) output: Output,
-    pub(crate) timeline: TimelineRoom,
 }
 
 /// Rooms that are kept: as many as there are segments that wait to be given out, but not with any number of
@@ -96,7 +76,7 @@ impl OwnDecoder {
         Self { memo_entries, known: Mutex::default(), rooms: Mutex::default(), crystal: OnceLock::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, FxHashMap<ThreadId, Known>> {
+    fn lock(&self) -> MutexGuard<'_, FxHashMap<ThreadId, WorkerCache>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -122,7 +102,7 @@ impl SegmentDecoder for OwnDecoder {
     }
 
     fn decode(&self, context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput {
-        let anew = || Known {
+        let anew = || WorkerCache {
             graph: BlockGraph::new(),
             effects: Effects::new(self.memo_entries),
             output: Output::new(context.asks_about.is_none()),

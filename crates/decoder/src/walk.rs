@@ -8,8 +8,7 @@ use model::{AuxOffset, Avma, BranchKind, EndKind, GapCause, IpFilter, Ns, Site, 
 use packet::Tnt;
 
 use crate::Context;
-use crate::block::{Block, BlockId, Terminator};
-use crate::clock::Slot;
+use crate::block::{Block, BlockId};
 use crate::effects::{
     Asked, Effect, Effects, End, MAX_DIRECT, Program, ReturnSite, Side, no_code, stopped_at,
 };
@@ -18,21 +17,9 @@ use crate::output::{Moment, Output};
 use crate::owner::Running;
 use crate::record::Edges;
 use crate::return_stack::ReturnStack;
+use crate::step::Step;
+use crate::terminator::Terminator;
 pub(crate) use trial::{Choices, Trial, TrialState};
-
-/// The flow packet that is being followed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
-    /// The last slot that what is followed now happened after: of the flow packet before.
-    pub(crate) lo: Slot,
-    /// The last slot that what the packet itself stands for happened not before: `slot`, unless the packet
-    /// may have waited.
-    pub(crate) own: Slot,
-    /// The first slot that it did not happen after: the packet's own.
-    pub(crate) slot: Slot,
-    /// Where it is.
-    pub(crate) at: AuxOffset,
-}
 
 /// Where execution is.
 #[derive(Clone, Copy, Debug)]

@@ -22,7 +22,8 @@ use model::Ns;
 
 use crate::Context;
 use crate::segment::Segment;
-use crate::segment_decoder::{SegmentDecoder, SegmentOutput};
+use crate::segment_decoder::SegmentDecoder;
+use crate::segment_output::SegmentOutput;
 use crate::stretch::Stretch;
 
 /// Segments that are decoded or wait to be taken, per worker: while one decodes two, any other one finds

@@ -11,7 +11,7 @@
 
 use model::Tsc;
 
-use super::core::Range;
+use super::range::Range;
 use super::ticks::{self, FRACTION};
 
 /// A TSC packet says what the TSC was at most this many core cycles before the packet's place in the stream.

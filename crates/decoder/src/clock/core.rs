@@ -7,62 +7,13 @@
 //! come.
 
 use super::anchor::Anchor;
-use super::interval::Span;
+use super::range::Range;
+use super::span::Span;
 use super::ticks::FRACTION;
-
-/// CBR counts multiples of the bus clock, whose own frequency is not exactly the nominal one, and spread: the
-/// true ratio may be off by this part (1/128).
-const CBR_TOLERANCE_SHIFT: u32 = 7;
 
 /// Cycles must outnumber those that CYC packets may have left out by this factor, and the time what the
 /// anchors leave open, or they measure nothing: what is as vague as that agrees with any CBR.
 const MEASURABLE: u64 = 32;
-
-/// The length of a core cycle in TSC ticks, with [`FRACTION`]: from shortest to longest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Range {
-    pub(super) low: u64,
-    pub(super) high: u64,
-}
-
-impl Range {
-    #[inline]
-    pub(super) fn middle(self) -> u64 {
-        self.low + (self.high - self.low) / 2
-    }
-
-    pub(super) fn hull(self, other: Self) -> Self {
-        Self { low: self.low.min(other.low), high: self.high.max(other.high) }
-    }
-
-    fn overlaps(self, other: Self) -> bool {
-        self.low <= other.high && other.low <= self.high
-    }
-
-    /// What both say; `None` if they contradict each other.
-    fn intersection(self, other: Self) -> Option<Self> {
-        let (low, high) = (self.low.max(other.low), self.high.min(other.high));
-        (low <= high).then_some(Self { low, high })
-    }
-
-    /// The core may also run at half of the frequency.
-    pub(super) fn or_twice_as_long(self) -> Self {
-        Self { high: self.high.saturating_mul(2), ..self }
-    }
-
-    /// The core may also run at twice the frequency.
-    pub(super) fn or_half_as_long(self) -> Self {
-        Self { low: self.low / 2, ..self }
-    }
-
-    /// With what CBR's bus clock may be off.
-    fn with_tolerance(self) -> Self {
-        Self {
-            low: self.low - (self.low >> CBR_TOLERANCE_SHIFT),
-            high: self.high.saturating_add(self.high >> CBR_TOLERANCE_SHIFT),
-        }
-    }
-}
 
 /// What CBR packets say of a time: multiples of the bus clock, the least and the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

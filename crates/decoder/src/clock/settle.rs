@@ -3,8 +3,10 @@
 
 use super::Clock;
 use super::anchor::{Anchor, Kind};
-use super::core::{self, Measured, Multiples, Range};
-use super::interval::{Interval, Span};
+use super::core::{self, Measured, Multiples};
+use super::interval::Interval;
+use super::range::Range;
+use super::span::Span;
 use super::timeline::Rule;
 
 impl Clock {

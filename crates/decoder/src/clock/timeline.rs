@@ -7,8 +7,9 @@ use model::{EventTime, Ns, TscClock};
 
 use super::Slot;
 use super::anchor::Anchor;
-use super::core::Range;
-use super::interval::{self, Doubt, Interval, Lines, Regular, Span};
+use super::interval::{self, Interval, Lines, Regular};
+use super::range::Range;
+use super::span::{Doubt, Span};
 use super::ticks;
 
 /// When the slots of a part were.

@@ -7,9 +7,10 @@ use packet::Tnt;
 
 use super::{Edge, EdgeId, Effect, Effects, End, Failure, Reached, ReturnSite, Role};
 use crate::Context;
-use crate::block::{Block, BlockId, Terminator};
+use crate::block::{Block, BlockId};
 use crate::graph::BlockGraph;
 use crate::return_stack::DEPTH;
+use crate::terminator::Terminator;
 
 /// Direct branches between two packets; more is an endless loop that a wrong address led into.
 pub(crate) const MAX_DIRECT: u32 = 1 << 12;

@@ -14,7 +14,8 @@ use packet::{LastIp, Packet, Tnt};
 use super::loss::is_missing_code;
 use super::{Flow, State};
 use crate::reader::{Item, Reader};
-use crate::walk::{Choices, Step, Trial, TrialState};
+use crate::step::Step;
+use crate::walk::{Choices, Trial, TrialState};
 
 /// Packets that a hypothesis is held against.
 const MAX_PACKETS: usize = 1 << 4;

@@ -7,7 +7,7 @@
 use model::{AuxOffset, Avma};
 use packet::{Common, MAX_PACKET_LEN};
 
-use super::events::FupUse;
+use super::fup::FupUse;
 use super::{Flow, State};
 use crate::effects::Asked;
 

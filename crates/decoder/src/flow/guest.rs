@@ -11,7 +11,7 @@ use model::{AuxOffset, GapCause};
 use super::{Flow, State};
 use crate::output::Moment;
 use crate::owner::Running;
-use crate::walk::Step;
+use crate::step::Step;
 
 /// A stay in a virtual machine, or the part of it since the last PSB.
 #[derive(Clone, Copy, Debug)]

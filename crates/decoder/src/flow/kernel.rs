@@ -26,7 +26,7 @@ use packet::Tnt;
 use super::loss::{Lost, is_missing_code};
 use super::{Flow, State};
 use crate::return_stack::ReturnStack;
-use crate::walk::Step;
+use crate::step::Step;
 
 /// What is kept while kernel code runs.
 #[derive(Default)]

@@ -3,7 +3,7 @@
 use model::AuxOffset;
 
 use crate::clock::Slot;
-use crate::walk::Step;
+use crate::step::Step;
 
 /// The last flow packet, and what has come after it.
 #[derive(Clone, Copy, Debug)]

@@ -2,12 +2,12 @@
 
 use model::{AuxOffset, Avma, GapCause, Ns};
 
-use super::events::FupUse;
+use super::fup::FupUse;
 use super::{Flow, State};
 use crate::clock::Slot;
 use crate::output::Moment;
 use crate::owner::{LostPart, Running};
-use crate::walk::Step;
+use crate::step::Step;
 
 /// From a place in the stream on execution is not known.
 #[derive(Clone, Copy, Debug)]

@@ -3,11 +3,12 @@
 use model::{AsyncCause, AuxOffset, Avma, GapCause, Ns};
 use packet::Tnt;
 
-use super::events::{Fup, FupUse, Interruption};
+use super::fup::{Fup, FupUse, Interruption};
 use super::loss::Lost;
 use super::{Flow, State};
 use crate::output::Moment;
-use crate::walk::{Step, Trial};
+use crate::step::Step;
+use crate::walk::Trial;
 
 impl Flow<'_> {
     pub(super) fn tnt(&mut self, at: AuxOffset, tnt: Tnt) {

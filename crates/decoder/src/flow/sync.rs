@@ -2,9 +2,9 @@
 
 use model::{AuxOffset, Avma, GapCause, Transfer};
 
-use super::events::FupUse;
+use super::fup::FupUse;
 use super::{Flow, State};
-use crate::walk::Step;
+use crate::step::Step;
 
 impl Flow<'_> {
     pub(super) fn psb(&mut self, at: AuxOffset) {

@@ -84,7 +84,7 @@ mod tests {
     use model::{FunctionId, Site, Target};
 
     use super::*;
-    use crate::block::Terminator;
+    use crate::terminator::Terminator;
 
     fn block(space: u32, ip: u64) -> Block {
         let (ip, function) = (Avma(ip), FunctionId::UNKNOWN);

@@ -10,7 +10,7 @@ use model::Avma;
 use object::{Object as _, ObjectSection as _};
 
 use super::{Decoded, Instructions};
-use crate::block::Terminator;
+use crate::terminator::Terminator;
 
 /// What both disassemblers say of an instruction: its length, and where control goes after it.
 type Opinion = (u8, Option<Terminator>);

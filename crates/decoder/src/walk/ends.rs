@@ -3,9 +3,11 @@
 
 use model::{AsyncCause, Avma, BranchKind, EndKind, Site, Transfer};
 
-use super::{Step, Walk, Walked};
-use crate::block::{Block, BlockId, Terminator};
+use super::{Walk, Walked};
+use crate::block::{Block, BlockId};
 use crate::effects::{Asked, End, MAX_DIRECT, Program, stopped_at};
+use crate::step::Step;
+use crate::terminator::Terminator;
 
 impl Walk<'_> {
     /// An event interrupted execution before the instruction at `ip`.

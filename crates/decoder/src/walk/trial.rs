@@ -4,9 +4,10 @@ use model::{Avma, GapCause};
 use packet::Tnt;
 
 use super::{Walk, Walked};
-use crate::block::{Block, BlockId, Terminator};
+use crate::block::{Block, BlockId};
 use crate::effects::{MAX_DIRECT, no_code, stopped_at};
 use crate::return_stack::ReturnStack;
+use crate::terminator::Terminator;
 
 /// A hypothetical position of execution: what it follows makes no event.
 pub(crate) struct Trial<'w, 'a> {

@@ -1,0 +1,19 @@
+//! The flow packet that is being followed, as far as times hang on it.
+
+use model::AuxOffset;
+
+use crate::clock::Slot;
+
+/// The flow packet that is being followed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    /// The last slot that what is followed now happened after: of the flow packet before.
+    pub(crate) lo: Slot,
+    /// The last slot that what the packet itself stands for happened not before: `slot`, unless the packet
+    /// may have waited.
+    pub(crate) own: Slot,
+    /// The first slot that it did not happen after: the packet's own.
+    pub(crate) slot: Slot,
+    /// Where it is.
+    pub(crate) at: AuxOffset,
+}
