@@ -117,10 +117,10 @@ fn chosen(image: &Image, config: &CallsConfig, text: &str) -> Result<Vec<Functio
         Ok(found) => return Ok(found),
         Err(error) => error,
     };
-    if let (FindError::Ambiguous { candidates, .. }, Some(index)) = (&error, config.candidate) {
-        if let Some(chosen) = candidates.get(index) {
-            return Ok(vec![chosen.clone()]);
-        }
+    if let (FindError::Ambiguous { candidates, .. }, Some(index)) = (&error, config.candidate)
+        && let Some(chosen) = candidates.get(index)
+    {
+        return Ok(vec![chosen.clone()]);
     }
     let (message, choices) = explain(image, config, &error);
     Err(wrong_choice(message, choices))

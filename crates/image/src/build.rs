@@ -239,10 +239,10 @@ impl Build<'_> {
             while open.last().is_some_and(|(outer, _)| *outer <= *at) {
                 open.pop();
             }
-            if let Some((_, outer)) = open.last() {
-                if *at < to {
-                    self.pieces.push((*at, *outer));
-                }
+            if let Some((_, outer)) = open.last()
+                && *at < to
+            {
+                self.pieces.push((*at, *outer));
             }
         }
         if *at < to {

@@ -22,10 +22,10 @@ impl<'a> Functions<'a> {
     pub(crate) fn target(&self, space: SpaceId, ip: Avma) -> Target {
         let mut kept = self.kept.borrow_mut();
         let slot = usize::try_from(ip.0 % KEPT as u64).ok().and_then(|index| kept.get_mut(index));
-        if let Some(Some((of, target))) = slot.as_deref() {
-            if (*of, target.ip) == (space, ip) {
-                return *target;
-            }
+        if let Some(Some((of, target))) = slot.as_deref()
+            && (*of, target.ip) == (space, ip)
+        {
+            return *target;
         }
         let function = self.lookup.function_at(space, ip);
         let target = Target { ip, function: function.id, at_entry: function.at_entry };

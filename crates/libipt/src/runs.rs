@@ -43,10 +43,10 @@ pub(crate) fn runs<'a>(segment: &Segment<'a>) -> Vec<Run<'a>> {
     let stop = segment.end.min(segment.start().plus(MAX_BYTES));
     for (start, mut bytes) in clipped(segment, segment.start(), stop) {
         let mut at = start;
-        if let Some(last) = runs.last_mut() {
-            if last.end() != at {
-                last.cut = last.cut.or(Some(GapCause::DamagedPacket));
-            }
+        if let Some(last) = runs.last_mut()
+            && last.end() != at
+        {
+            last.cut = last.cut.or(Some(GapCause::DamagedPacket));
         }
         while let Some(cut) = truncations.next_if(|cut| *cut <= at.plus(bytes.len() as u64)) {
             let inside = usize::try_from(cut.0.saturating_sub(at.0)).unwrap_or(usize::MAX);

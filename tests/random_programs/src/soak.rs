@@ -106,7 +106,7 @@ fn check_seed(seed: u64, runs: Runs, plugin: &Path, dir: &Path) -> Totals {
         Ok(run) => {
             for number in 0..MODES {
                 let mode = Mode::new(&mut dice, &program);
-                let workers = seed % WORKERS_EVERY == 0;
+                let workers = seed.is_multiple_of(WORKERS_EVERY);
                 let checked = check::recording(&run, &mode, dir, &format!("mode{number}"), &symbols, workers);
                 let checked = checked.unwrap_or_else(|error| Checked::failed(&error));
                 if !checked.wrong.is_empty() {

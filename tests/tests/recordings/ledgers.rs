@@ -39,7 +39,7 @@ fn ledger(schedule: &Schedule, calls: &[(CallRow, CallTree)]) -> Ledger<ChildKey
 }
 
 fn side(number: u64) -> Side {
-    if number % 2 == 0 { Side::These } else { Side::Base }
+    if number.is_multiple_of(2) { Side::These } else { Side::Base }
 }
 
 /// A stay of a thread in the kernel.

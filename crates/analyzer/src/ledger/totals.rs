@@ -56,11 +56,11 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
             let (Some(part), Some(error)) = (parts.get(at).copied(), errors.get_mut(at)) else { continue };
             error.enclose(path.kind, sums.error_ns);
             let of_stays = error.of_stays();
-            if let Some(caller) = path.caller {
-                if let (Some(parts), Some(errors)) = (parts.get_mut(caller), errors.get_mut(caller)) {
-                    parts.add(part);
-                    errors.add(of_stays);
-                }
+            if let Some(caller) = path.caller
+                && let (Some(parts), Some(errors)) = (parts.get_mut(caller), errors.get_mut(caller))
+            {
+                parts.add(part);
+                errors.add(of_stays);
             }
             if path.caller.is_none_or(|caller| caller == 0) {
                 own.error_ns = own.error_ns.saturating_add(sums.error_ns);

@@ -86,7 +86,7 @@ impl FunctionLookup for Program {
             return FunctionAt::UNKNOWN;
         }
         let id = FunctionId(slot as u32);
-        FunctionAt { id, at_entry: ip.0 % SLOT == 0 && self.kind(id) == FunctionKind::Symbol }
+        FunctionAt { id, at_entry: ip.0.is_multiple_of(SLOT) && self.kind(id) == FunctionKind::Symbol }
     }
 
     fn place(&self, space: SpaceId, ip: Avma) -> Option<(ObjectId, Svma)> {

@@ -66,11 +66,11 @@ impl Table {
         self.line(out, &widths, &titles)?;
         for Row { cells, notes } in &self.rows {
             let mut cells: Vec<&str> = cells.iter().map(String::as_str).collect();
-            if let (Some(name), Some(&limit)) = (cells.first_mut(), widths.first()) {
-                if chars(name) > limit {
-                    writeln!(out, "  {name}")?;
-                    *name = "";
-                }
+            if let (Some(name), Some(&limit)) = (cells.first_mut(), widths.first())
+                && chars(name) > limit
+            {
+                writeln!(out, "  {name}")?;
+                *name = "";
             }
             self.line(out, &widths, &cells)?;
             for note in notes {

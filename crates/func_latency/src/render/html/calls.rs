@@ -176,7 +176,7 @@ pub(super) const fn status_number(status: Status) -> u64 {
 /// One in so many, without a rhythm: calls may have one, too.
 const fn is_sampled(number: u64, one_in: u64) -> bool {
     const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
-    (number.wrapping_mul(GOLDEN_RATIO) >> 32) % one_in == 0
+    (number.wrapping_mul(GOLDEN_RATIO) >> 32).is_multiple_of(one_in)
 }
 
 /// 0 if no call was seen from entry to end.
