@@ -41,7 +41,8 @@ pub(crate) enum FrameKind {
     Found,
     /// The kernel's frame below a signal handler; `site` is the instruction that was interrupted.
     Interrupted,
-    /// As above, in a system call: `site` is after its instruction, which may also be executed again.
+    /// The kernel's frame below a handler that came in a system call: `site` is after its instruction, which
+    /// may also be executed again.
     InterruptedSyscall,
 }
 

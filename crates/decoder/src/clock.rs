@@ -232,8 +232,8 @@ impl Clock {
         Some(Now { lo: ticks::floor(lo), point: ticks::floor(point) })
     }
 
-    /// As long as both times of [`Self::now`] lie from those of `first` to those of `last`, as far as that is
-    /// easily said.
+    /// The stretch in which both times of [`Self::now`] lie from those of `first` to those of `last`, as far as
+    /// that is easily said.
     pub(crate) fn lasts(&self, first: Now, last: Now) -> Lasts {
         Lasts { anchors: self.anchors, cycles: self.cycles_until(first, last).unwrap_or(0) }
     }

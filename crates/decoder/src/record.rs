@@ -32,7 +32,7 @@ pub(crate) struct Record {
 pub(crate) enum What {
     /// The branches of an effect.
     Effect,
-    /// ... with the first bit of a TNT packet: those after it are of the next slot.
+    /// The branches of an effect with the first bit of a TNT packet: those after it are of the next slot.
     Tnt,
     /// Something else, whose number is in the place of the edge's.
     Other,

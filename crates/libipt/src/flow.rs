@@ -78,7 +78,7 @@ struct Left {
 enum State {
     /// Tracing is off.
     Off,
-    /// After a PSB that says where execution is; the segment before has seen it start, or nobody has.
+    /// After a PSB that says where execution is; the segment before has seen it start, or none has.
     Synchronised {
         seen: bool,
     },

@@ -95,7 +95,7 @@ impl TscClock {
         })
     }
 
-    /// The same conversion for TSC values from `origin` to `span` ticks after it; `None` if that does not
+    /// This conversion for TSC values from `origin` to `span` ticks after it; `None` if that does not
     /// fit 64 bits.
     #[must_use]
     pub fn behind(self, origin: Tsc, span: u64) -> Option<ClockBehind> {

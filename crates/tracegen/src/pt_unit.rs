@@ -61,7 +61,7 @@ pub struct PacketCounts {
     pub tnt: u64,
     /// TIP.
     pub tip: u64,
-    /// ... of which stand after bits of later branches.
+    /// TIPs that stand after bits of later branches.
     pub deferred_tip: u64,
     /// FUP.
     pub fup: u64,

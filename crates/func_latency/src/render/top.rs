@@ -124,7 +124,7 @@ impl View<'_> {
         rows
     }
 
-    /// The same, where wrappers stand at what they lead to; but for all rows, and without times.
+    /// [`Self::rows`], with wrappers at what they lead to; unchanged where all are printed, or without times.
     fn unwrapped_rows(&self) -> Vec<Row<'_>> {
         let rows = self.rows();
         if self.table_rows == RowLimit::ALL || !self.has_times() {

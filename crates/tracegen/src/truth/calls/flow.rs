@@ -69,8 +69,8 @@ impl Stack<'_> {
         }
     }
 
-    /// Before a loss the thread was interrupted where it goes on after it: nobody sees whether that is
-    /// another call.
+    /// Before a loss the thread was interrupted where it goes on after it: whether that is
+    /// another call is not seen.
     fn may_resume(&mut self, event: &Event) -> bool {
         let interrupted = (event.kind == Kind::Async).then_some((event.from, self.losses));
         let before = std::mem::replace(&mut self.interrupted, interrupted);
