@@ -161,7 +161,7 @@ impl EventSink for Analysis<'_> {
         };
         let mut next = 0;
         for run in *runs {
-            let DigestedRun { events: Range { start, end }, .. } = run;
+            let Range { start, end } = run.events();
             self.events(pid, tid, space, events.get(next..start).unwrap_or_default());
             next = start;
             let (session, thread) = self.thread(tid);

@@ -2,13 +2,12 @@
 //! order.
 //!
 //! ```text
-//!   worker    events --runs--> of each run: a thread of its own, with one frame that stands for whoever called
+//!   worker    events --runs--> of each run: a thread of its own, with one frame that stands for the caller
 //!                              -> figures of the wanted calls, children of that frame
 //!   in order  the run's frame is the one on top: both are added, and the events are not looked at
 //!             or they cannot be (a landing is undecided, a wanted function is open already, ...): event by event
 //! ```
-//! It is the same code that analyses either way, so nothing depends on which it was, nor on the number of
-//! workers.
+//! Both ways run the same rules, so no figure depends on which it was, nor on the number of workers.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -18,18 +17,21 @@ use model::{AuxOffset, Digest, Digester, EventTime, FunctionId, SpaceId, Tid, Tr
 use crate::aggregate::Aggregate;
 use crate::children::{Child, RunningSums};
 use crate::code_map::CodeMap;
+use crate::control::{Control, Left};
 use crate::entered::Open;
 use crate::frames::Frames;
 use crate::off_cpu::{OffCpuClock, may_be_off_cpu};
+use crate::passed::{OuterSites, Passed};
 use crate::place::ChildKind;
 use crate::report::Limits;
 use crate::request::{Request, Roles, Surroundings};
 use crate::running::Activation;
-use crate::runs::{Run, runs};
+use crate::runs::{Caller, Run, runs};
 use crate::session::Session;
 use crate::sparse::Sparse;
 use crate::stack::{DEPTH_MAX, FrameKind};
 use crate::thread::Thread;
+use crate::window::ThreadWindow;
 
 /// A shorter run costs more than it saves.
 const EVENTS_MIN: usize = 16;
@@ -54,16 +56,28 @@ pub struct RunDigester<'a> {
 
 /// A run, and what came of it.
 pub(crate) struct DigestedRun {
-    pub(crate) events: Range<usize>,
+    run: Run,
+    /// Time of its first event.
+    first: EventTime,
     /// Time and packet of its last event.
     last: (EventTime, AuxOffset),
-    /// See [`Run::starts`].
-    starts: bool,
     /// By wanted function.
     open: Sparse<Open>,
     calls: Aggregate<Child>,
     /// Of the frame that made the calls; none of them is known to be of its own function.
     children: RunningSums,
+    /// Sites of calls by code outside that returned there, and those that entered wanted functions.
+    passed: Passed,
+    outer_sites: OuterSites,
+    /// Time outside of the IP filter.
+    outside_ns: u64,
+}
+
+impl DigestedRun {
+    /// Places of the run's events.
+    pub(crate) fn events(&self) -> Range<usize> {
+        self.run.events.clone()
+    }
 }
 
 impl<'a> RunDigester<'a> {
@@ -107,10 +121,8 @@ impl RunDigester<'_> {
 
 impl Digester for RunDigester<'_> {
     fn digest(&self, tid: Tid, space: SpaceId, events: &[TraceEvent]) -> Option<Digest> {
-        // With an IP filter where tracing starts may say more than that the kernel is left.
-        let has_ip_filter = self.around.has_ip_filter;
         let off_cpu = self.around.schedule.thread(tid).map_or(&[][..], |life| &life.off_cpu);
-        let may_stay = |left, back| !has_ip_filter && !may_be_off_cpu(off_cpu, left, back);
+        let may_stay = |left, back| !may_be_off_cpu(off_cpu, left, back);
         let runs = runs(events, self.events_min, &may_stay);
         if runs.is_empty() {
             return None;
@@ -119,26 +131,30 @@ impl Digester for RunDigester<'_> {
         let mut session = Session::with(request, roles, self.around, self.map());
         let mut thread = Thread::new(tid, &session);
         // Whether it was off the CPU or dead meanwhile, or is new, is asked when it is the run's turn.
-        (thread.off_cpu, thread.window.dead) = (OffCpuClock::new(&[]), &[]);
-        let of_run = |Run { events: run, starts }: Run| {
-            let calls = events.get(run.clone()).unwrap_or_default();
-            let digested = thread.digest(&mut session, space, calls)?;
-            Some(DigestedRun { events: run, starts, ..digested })
+        thread.off_cpu = OffCpuClock::new(&[]);
+        let digest = |run: Run| {
+            let calls = events.get(run.events.clone()).unwrap_or_default();
+            thread.digest(&mut session, space, run, calls)
         };
-        let digested: Vec<DigestedRun> = runs.into_iter().filter_map(of_run).collect();
+        let digested: Vec<DigestedRun> = runs.into_iter().filter_map(digest).collect();
         self.keep_map(session.map);
         Some(Box::new(digested))
     }
 }
 
 impl<'a> Thread<'a> {
-    /// Analyses a run of calls that anybody may have made.
+    /// Analyses a run of calls, whatever made them.
     fn digest(
         &mut self,
         session: &mut Session<'a>,
         space: SpaceId,
+        run: Run,
         events: &[TraceEvent],
     ) -> Option<DigestedRun> {
+        let left = (run.caller == Caller::OutOfSight).then_some(Left::OutOfFilter);
+        self.control = Control::default();
+        self.control.left = left;
+        self.window = ThreadWindow::of_run(session.around.has_ip_filter);
         let mut caller = self.frame(FunctionId::UNKNOWN, FrameKind::Found);
         // It gathers children as a wanted function's does, and is none.
         (caller.is_active, caller.gathers) = (true, true);
@@ -147,30 +163,47 @@ impl<'a> Thread<'a> {
         self.events(session, space, events);
         let caller = self.stack.activations.pop().filter(|_| self.stack.len() == 1);
         self.stack.clear();
-        let children = caller?.children;
         let calls = session.calls.take();
         let open = std::mem::take(&mut self.entered.open);
-        let is_plain = std::mem::take(&mut session.limits) == Limits::default() && !calls.is_overfull();
-        let last = (self.now, self.at);
-        is_plain.then_some(DigestedRun { events: 0..0, last, starts: false, open, calls, children })
+        let outer_sites = std::mem::take(&mut self.entered.outer_sites);
+        let is_within_limits = std::mem::take(&mut session.limits) == Limits::default();
+        let is_back = self.control.left.is_some() == left.is_some() && self.control.away.is_none();
+        let is_plain = is_within_limits && is_back && !calls.is_overfull() && !outer_sites.was_asked();
+        let Activation { children, passed, .. } = caller.filter(|_| is_plain)?;
+        let (first, last) = (events.first()?.time(), (self.now, self.at));
+        let outside_ns = self.window.outside_ns();
+        Some(DigestedRun { run, first, last, open, calls, children, passed, outer_sites, outside_ns })
     }
 
-    /// The frame on top can have made the calls of the run, and nothing that is known before changes what
-    /// they are.
+    /// Control is where the run's caller is, and nothing that is known before changes what the run's calls
+    /// are.
     pub(crate) fn takes(&self, run: &DigestedRun) -> bool {
-        let (last, _) = run.last;
-        let is_inside =
-            self.undecided.is_none() && self.control.left.is_none() && self.control.away.is_none();
+        let Run { events, caller, starts } = &run.run;
+        let ((last, _), is_outside) = (run.last, *caller == Caller::OutOfSight);
+        let is_there = match self.control.left {
+            None => !is_outside,
+            Some(Left::OutOfFilter) => is_outside,
+            Some(Left::Kernel(_)) => false,
+        };
+        let is_decided = self.undecided.is_none() && self.control.away.is_none();
         let lives =
             self.window.dead.first().is_none_or(|(died, reborn)| last.point < *reborn && last.lo <= *died);
-        let has_room = self.stack.len() + run.events.len() < DEPTH_MAX;
-        let may_call = self.stack.last().is_some_and(|top| !top.hidden && !top.kind.is_mark());
+        let has_room = self.stack.len() + events.len() < DEPTH_MAX;
+        let may_call = match self.stack.last() {
+            // A stub makes room for what it led to.
+            top if is_outside => top.is_none_or(|top| !top.kind.is_mark() && !(top.hidden && top.is_stub())),
+            top => top.is_some_and(|top| !top.hidden && !top.kind.is_mark()),
+        };
         let is_open = |wanted| self.entered.open.get(wanted).is_some_and(|open| open.depth > 0);
         let are_outermost = run.open.iter().all(|(wanted, run)| run.entered == 0 || !is_open(wanted));
-        let is_met = !(run.starts && self.control.is_new);
+        // What tracing starts for may be another thing, or prove that the caller was not left.
+        let has_past = self.control.is_new || self.control.interrupted_at.is_some();
+        let is_met = !(*starts && (has_past || !self.certainty.is_of_all()));
+        let is_in_window = self.window.passes(run.first.point, is_outside);
         // Nor was it off the CPU in a stay of the run: that would not be part of it.
         let stays_on_cpu = self.off_cpu.stands_still_until(last.lo);
-        is_inside && is_met && lives && has_room && may_call && are_outermost && stays_on_cpu
+        let is_same_thread = lives && stays_on_cpu && is_in_window;
+        is_there && is_decided && is_same_thread && is_met && has_room && may_call && are_outermost
     }
 
     /// Adds the calls of a run, instead of its events.
@@ -183,6 +216,11 @@ impl<'a> Thread<'a> {
             open.is_recursive |= of_run.is_recursive;
         }
         session.calls.merge_whole_calls(&run.calls);
+        self.window.add_outside(run.first.point, run.outside_ns, self.now.point);
+        match self.stack.activations.last_mut() {
+            Some(innermost) => innermost.passed.add_all(&run.passed),
+            None => self.entered.outer_sites.add_all(&run.outer_sites),
+        }
         let caller = self.stack.iter().rev().find(|frame| !frame.is_part_of_caller());
         let caller = caller.map(|frame| frame.function);
         if !self.stack.gathers() {

@@ -62,11 +62,14 @@ impl<'a> Thread<'a> {
         let group = self.stack.iter().skip(base).filter(|frame| frame.is_active).count();
         let below = self.stack.activations.len().saturating_sub(group);
         let (below, group) = self.stack.activations.split_at_mut(below);
-        match below.last_mut() {
-            Some(open) => open.passed.add(site),
-            None => group.iter().filter_map(|call| call.wanted).for_each(|wanted| {
+        let below = below.last_mut();
+        if below.as_ref().is_none_or(|below| below.is_floor()) {
+            for wanted in group.iter().filter_map(|call| call.wanted) {
                 self.entered.outer_sites.add(wanted, site);
-            }),
+            }
+        }
+        if let Some(open) = below {
+            open.passed.add(site);
         }
     }
 

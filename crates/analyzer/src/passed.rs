@@ -11,6 +11,8 @@
 //! the sites that made calls which came and went above an open one are kept with it: if its own is among
 //! these, or one that calls its function when no call of it is open, it is a guess that it was open so long.
 
+use std::cell::Cell;
+
 use rustc_hash::FxHashSet;
 
 use crate::maybe_ip::MaybeIp;
@@ -46,18 +48,33 @@ impl Passed {
 
 /// By wanted function: the sites out of sight whose calls of it were outermost, and have returned.
 #[derive(Debug, Default)]
-pub(crate) struct OuterSites(FxHashSet<(u32, MaybeIp)>);
+pub(crate) struct OuterSites {
+    sites: FxHashSet<(u32, MaybeIp)>,
+    /// A call depends on them.
+    was_asked: Cell<bool>,
+}
 
 impl OuterSites {
     const MAX: usize = 1 << 12;
 
     pub(crate) fn add(&mut self, wanted: u32, site: MaybeIp) {
-        if self.0.len() < Self::MAX {
-            self.0.insert((wanted, site));
+        if self.sites.len() < Self::MAX {
+            self.sites.insert((wanted, site));
         }
     }
 
+    /// These calls were outermost, too.
+    pub(crate) fn add_all(&mut self, other: &Self) {
+        other.sites.iter().for_each(|(wanted, site)| self.add(*wanted, *site));
+    }
+
     pub(crate) fn has(&self, wanted: u32, site: MaybeIp) -> bool {
-        self.0.len() >= Self::MAX || self.0.contains(&(wanted, site))
+        self.was_asked.set(true);
+        self.sites.len() >= Self::MAX || self.sites.contains(&(wanted, site))
+    }
+
+    /// [`Self::has`] was called: the answer depends on what was before.
+    pub(crate) fn was_asked(&self) -> bool {
+        self.was_asked.get()
     }
 }

@@ -34,6 +34,13 @@ pub(crate) struct Activation {
     pub(crate) waiting: Vec<WaitingCall>,
 }
 
+impl Activation {
+    /// It stands for what made a run of calls ([`crate::runs`]), which may be no call of a wanted function.
+    pub(crate) fn is_floor(&self) -> bool {
+        self.wanted.is_none() && !self.ancestor
+    }
+}
+
 /// A call that enters the figures if its ancestor's latency fits.
 #[derive(Debug)]
 pub(crate) struct WaitingCall {

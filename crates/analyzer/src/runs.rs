@@ -4,42 +4,57 @@
 //! ```text
 //!   ... ret | call a   call b   ret   ret   call c   ret | start ...      one run: a and c, which the frame below called
 //!   ... ret | call a   [call b   ret   call b   ret] gap ...              a does not end: the run is a's
+//!   ... out | in f   call out   [in g   out]   back   out   in f  out |   with an IP filter: two calls of f by
+//!                                                                         code outside, which g's caller is, too
 //! ```
-//! In a run is nothing but calls, returns, jumps to first instructions, and stays in the kernel after which
-//! the call that made them goes on. So what it means does not depend on what was before, nor can it end any
-//! frame that is older: it can be analysed on its own.
+//! In a run is nothing but calls, returns, jumps to first instructions, stays in the kernel and outside of
+//! an IP filter after which the call that made them goes on, and calls from outside that return there. So
+//! what it means does not depend on what was before, nor can it end any frame that is older: it can be
+//! analysed on its own.
 
 use std::ops::Range;
 
 use model::{Avma, BranchKind, EndKind, EventTime, Site, Target, TraceEvent, Transfer};
 
-/// What one frame calls.
+/// Where control is: the caller of what is called next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// A frame in sight.
+    InSight,
+    /// Code outside of the IP filter.
+    OutOfSight,
+}
+
+/// What one caller calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     /// Their places.
     pub(crate) events: Range<usize>,
+    pub(crate) caller: Caller,
     /// Tracing starts in it.
     pub(crate) starts: bool,
 }
 
-/// The runs of at least so many of a thread's events, none within another, in order; `may_stay`: a stay in
-/// the kernel from when to when may be in one.
+/// The runs of at least `events_min` of a thread's events, none within another, in order; `may_stay`: a stay
+/// in the kernel, or outside of the IP filter, from when to when may be in one.
 pub(crate) fn runs(
     events: &[TraceEvent],
     events_min: usize,
     may_stay: &dyn Fn(EventTime, EventTime) -> bool,
 ) -> Vec<Run> {
-    let mut search = Search { events, may_stay, open: vec![], run: 0..0, found: vec![], starts: vec![] };
+    let run = Found { events: 0..0, caller: Caller::InSight };
+    let mut search =
+        Search { events, may_stay, open: vec![], base: None, run, found: vec![], starts: vec![] };
     for (event, at) in events.iter().zip(0..) {
         search.event(event, at);
     }
-    search.interrupted();
+    search.interrupted(None);
     let Search { mut found, starts, .. } = search;
-    found.retain(|run| run.len() >= events_min);
-    found.sort_unstable_by_key(|run| run.start);
-    let with_starts = |run: Range<usize>| {
-        let first = starts.get(starts.partition_point(|start| *start < run.start));
-        Run { starts: first.is_some_and(|start| run.contains(start)), events: run }
+    found.retain(|run| run.events.len() >= events_min);
+    found.sort_unstable_by_key(|run| run.events.start);
+    let with_starts = |Found { events, caller }: Found| {
+        let first = starts.get(starts.partition_point(|start| *start < events.start));
+        Run { starts: first.is_some_and(|start| events.contains(start)), events, caller }
     };
     found.into_iter().map(with_starts).collect()
 }
@@ -48,21 +63,41 @@ pub(crate) fn runs(
 struct Open {
     /// Its event.
     at: usize,
-    ret: Avma,
+    end: ReturnsBy,
     /// How many runs were found before it.
     found: usize,
     /// What it has called last.
-    run: Range<usize>,
+    run: Found,
+}
+
+/// How a call returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReturnsBy {
+    /// By a branch to this address.
+    Branch(Avma),
+    /// Tracing starts at this address: it was a call of code outside.
+    Start(Avma),
+    /// Tracing ends: it was a call by code outside.
+    End,
+}
+
+/// A run that nothing is known of but what it is.
+#[derive(Clone)]
+struct Found {
+    events: Range<usize>,
+    caller: Caller,
 }
 
 struct Search<'e> {
     events: &'e [TraceEvent],
     may_stay: &'e dyn Fn(EventTime, EventTime) -> bool,
     open: Vec<Open>,
-    /// What the frame has called last that was there before all that is open.
-    run: Range<usize>,
-    found: Vec<Range<usize>>,
-    /// Events at which open calls go on after a stay in the kernel.
+    /// Where control is where nothing is open, if that is known.
+    base: Option<Caller>,
+    /// What was called last where nothing was open.
+    run: Found,
+    found: Vec<Found>,
+    /// Events at which open calls go on after a stay, or tracing starts for a call.
     starts: Vec<usize>,
 }
 
@@ -70,93 +105,145 @@ impl Search<'_> {
     fn event(&mut self, event: &TraceEvent, at: usize) {
         match event {
             TraceEvent::Branch(branch) if !branch.transfer.is_in_kernel() => match branch.transfer {
+                Transfer::Branch { .. } if self.caller() == Some(Caller::OutOfSight) => {
+                    self.interrupted(Some(Caller::InSight));
+                }
                 Transfer::Branch { kind, from, to } => self.branch(kind, from, to, at),
-                Transfer::End { kind, from, .. } => self.end(branch.time, kind, from, at),
+                Transfer::End { kind, from, to } => self.end(kind, from, to, at),
                 Transfer::Start { .. } if self.starts.last() == Some(&at) => (),
-                Transfer::Start { .. } => self.interrupted(),
+                Transfer::Start { to, after_gap } => self.start(to, after_gap, at),
             },
-            _ => self.interrupted(),
+            _ => self.interrupted(None),
+        }
+    }
+
+    /// Where control is.
+    fn caller(&self) -> Option<Caller> {
+        match self.open.last() {
+            Some(open) => Some(open.run.caller),
+            None => self.base,
         }
     }
 
     /// Control goes into the kernel, or out of sight.
     #[cold]
-    fn end(&mut self, left: EventTime, kind: EndKind, from: Site, at: usize) {
-        let goes_on_at = |ip| match kind {
-            EndKind::Syscall => ip == from.ip || ip == from.next_ip(),
-            EndKind::Async(_) => ip == from.ip,
-            _ => false,
+    fn end(&mut self, kind: EndKind, from: Site, to: Option<Avma>, at: usize) {
+        let is_in_sight = self.caller() != Some(Caller::OutOfSight);
+        match kind {
+            EndKind::Syscall | EndKind::Async(_) if is_in_sight && self.goes_on(kind, from, at + 1) => {
+                self.starts.push(at + 1);
+            }
+            EndKind::Syscall | EndKind::Async(_) | EndKind::Skipped => self.interrupted(None),
+            EndKind::Branch(BranchKind::Call | BranchKind::IndirectCall)
+                if is_in_sight && to != Some(from.next_ip()) =>
+            {
+                self.enter(at, ReturnsBy::Start(from.next_ip()), Caller::OutOfSight);
+            }
+            EndKind::Branch(BranchKind::Return) => self.returns(ReturnsBy::End, at, Caller::OutOfSight),
+            EndKind::Branch(_) | EndKind::FallThrough => self.interrupted(Some(Caller::OutOfSight)),
+        }
+    }
+
+    /// A call that is open goes on after a stay in the kernel, at the event at `next`.
+    fn goes_on(&self, kind: EndKind, from: Site, next: usize) -> bool {
+        let goes_on_at = |ip| ip == from.ip || kind == EndKind::Syscall && ip == from.next_ip();
+        let Some(TraceEvent::Branch(next_branch)) = self.events.get(next) else { return false };
+        let Transfer::Start { to, after_gap: false } = next_branch.transfer else { return false };
+        goes_on_at(to.ip) && !self.open.is_empty() && self.stays_until(next)
+    }
+
+    /// What is before the event at `back` may be a stay, or time spent outside.
+    fn stays_until(&self, back: usize) -> bool {
+        let Some([left, back]) = back.checked_sub(1).and_then(|left| self.events.get(left..=back)) else {
+            return false;
         };
-        if let Some(TraceEvent::Branch(next)) = self.events.get(at + 1)
-            && let Transfer::Start { to, after_gap: false } = next.transfer
-            && goes_on_at(to.ip)
-            && !self.open.is_empty()
-            && (self.may_stay)(left, next.time)
-        {
-            self.starts.push(at + 1);
+        (self.may_stay)(left.time(), back.time())
+    }
+
+    /// Control comes in.
+    fn start(&mut self, to: Target, after_gap: bool, at: usize) {
+        let comes_back = !after_gap && self.caller() == Some(Caller::OutOfSight) && self.stays_until(at);
+        if !comes_back {
+            return self.interrupted(Some(Caller::InSight));
+        }
+        self.starts.push(at);
+        if to.at_entry {
+            self.enter(at, ReturnsBy::End, Caller::InSight);
         } else {
-            self.interrupted();
+            self.returns(ReturnsBy::Start(to.ip), at, Caller::InSight);
         }
     }
 
     fn branch(&mut self, kind: BranchKind, from: Site, to: Target, at: usize) {
+        let goes_on = Some(Caller::InSight);
         match kind {
             BranchKind::Call | BranchKind::IndirectCall => {
                 let ret = from.next_ip();
                 // A part of its caller, or the program counter that is read.
                 if !to.at_entry || ret == to.ip {
-                    return self.interrupted();
+                    return self.interrupted(goes_on);
                 }
-                self.open.push(Open { at, ret, found: self.found.len(), run: 0..0 });
+                self.enter(at, ReturnsBy::Branch(ret), Caller::InSight);
             }
-            BranchKind::Return => match self.open.pop() {
-                Some(call) if call.ret == to.ip => self.returned(&call, at + 1),
-                Some(call) => {
-                    self.open.push(call);
-                    self.interrupted();
-                }
-                None => self.interrupted(),
-            },
-            BranchKind::Abort => self.interrupted(),
+            BranchKind::Return => self.returns(ReturnsBy::Branch(to.ip), at, Caller::InSight),
+            BranchKind::Abort => self.interrupted(goes_on),
             // Inside of a function.
             _ if from.function == to.function => (),
-            _ if !to.at_entry => self.interrupted(),
+            _ if !to.at_entry => self.interrupted(goes_on),
             // Another function calls from now on, in the place of the one that jumped.
             _ => {
-                let run = std::mem::take(self.last_run());
-                self.find(run);
+                let run = std::mem::take(&mut self.last_run().events);
+                self.find(Found { events: run, caller: Caller::InSight });
             }
         }
     }
 
-    /// What was found in the call is part of a longer one.
-    fn returned(&mut self, call: &Open, end: usize) {
+    /// A call begins, in which `caller` calls.
+    fn enter(&mut self, at: usize, end: ReturnsBy, caller: Caller) {
+        if self.open.is_empty() {
+            // Where it was not known where control is, this tells.
+            self.base = Some(if end == ReturnsBy::End { Caller::OutOfSight } else { Caller::InSight });
+        }
+        let run = Found { events: 0..0, caller };
+        self.open.push(Open { at, end, found: self.found.len(), run });
+    }
+
+    /// Control returns to `caller`, by the event at `at`, which the call on top has to end by. What was found
+    /// in that call is part of a longer run.
+    fn returns(&mut self, by: ReturnsBy, at: usize, caller: Caller) {
+        let Some(call) = self.open.pop_if(|call| call.end == by) else {
+            return self.interrupted(Some(caller));
+        };
         self.found.truncate(call.found);
         let last = self.last_run();
-        if last.start < last.end && last.end == call.at {
-            last.end = end;
+        if last.events.start < last.events.end && last.events.end == call.at {
+            last.events.end = at + 1;
         } else {
-            let before = std::mem::replace(last, call.at..end);
+            let run = Found { events: call.at..at + 1, caller };
+            let before = std::mem::replace(last, run);
             self.find(before);
         }
     }
 
     /// What the frame on top has called last.
-    fn last_run(&mut self) -> &mut Range<usize> {
+    fn last_run(&mut self) -> &mut Found {
         self.open.last_mut().map_or(&mut self.run, |open| &mut open.run)
     }
 
-    fn find(&mut self, run: Range<usize>) {
-        if !run.is_empty() {
+    fn find(&mut self, run: Found) {
+        if !run.events.is_empty() {
             self.found.push(run);
         }
     }
 
-    /// What is open now is not known to return, and what runs next may be anything.
-    fn interrupted(&mut self) {
-        let runs = std::mem::take(&mut self.open).into_iter().map(|open| open.run);
-        let all: Vec<_> = [std::mem::take(&mut self.run)].into_iter().chain(runs).collect();
-        all.into_iter().for_each(|run| self.find(run));
+    /// What is open now is not known to return, and what runs next may be anything; control is at `base`.
+    fn interrupted(&mut self, base: Option<Caller>) {
+        self.base = base;
+        let outermost = std::mem::take(&mut self.run.events);
+        self.find(Found { events: outermost, caller: self.run.caller });
+        for open in std::mem::take(&mut self.open) {
+            self.find(open.run);
+        }
     }
 }
 
@@ -168,7 +255,9 @@ mod tests {
 
     /// `+`: a call; `-`: the return from the last one; `!`: a return to elsewhere; `>`: a jump to a function;
     /// `~`: into the middle of one; `|`: tracing starts anew; `s` and `i`: a system call and an interrupt,
-    /// `.`: where they go on. The runs as they stand in the script, of two events and more.
+    /// `.`: where they go on; `c`: a call out of the IP filter, `b`: where it goes on; `(`: control comes in at a
+    /// first instruction, `)`: it returns out of the filter; `j`: it jumps out. The runs as they stand in the
+    /// script, of two events and more.
     fn found(script: &str) -> Vec<&str> {
         all(script, true).into_iter().filter_map(|run| script.get(run.events)).collect()
     }
@@ -186,15 +275,20 @@ mod tests {
                         calls.push(from.next_ip());
                         (BranchKind::Call, entry(true))
                     }
-                    b'-' => {
+                    b'c' => {
+                        calls.push(from.next_ip());
+                        (BranchKind::Call, entry(true))
+                    }
+                    b'-' | b'b' => {
                         (BranchKind::Return, Target { ip: calls.pop().unwrap_or_default(), ..entry(false) })
                     }
-                    b'!' => (BranchKind::Return, entry(false)),
-                    b'>' => (BranchKind::Jump, entry(true)),
+                    b'!' | b')' => (BranchKind::Return, entry(false)),
+                    b'>' | b'(' => (BranchKind::Jump, entry(true)),
                     _ => (BranchKind::IndirectJump, entry(false)),
                 };
                 let transfer = match word {
-                    b'|' => Transfer::Start { to, after_gap: false },
+                    b'|' | b'b' | b'(' => Transfer::Start { to, after_gap: false },
+                    b'c' | b')' | b'j' => Transfer::End { kind: EndKind::Branch(kind), from, to: None },
                     b'.' => Transfer::Start { to: Target { ip: interrupted, ..to }, after_gap: false },
                     b's' => Transfer::End { kind: EndKind::Syscall, from, to: None },
                     b'i' => Transfer::End { kind: EndKind::Async(AsyncCause::Unknown), from, to: None },
@@ -241,8 +335,27 @@ mod tests {
         assert_eq!(found("+-+s|+-+-"), ["+-", "+-+-"]);
         assert_eq!(found("+-s.+-"), ["+-", "+-"]);
         assert_eq!(found("+-+s+-|"), ["+-", "+-"]);
-        let run = |events, starts| Run { events, starts };
+        let run = |events, starts| Run { events, caller: Caller::InSight, starts };
         assert_eq!(all("+-!+i.s.-!+s.+-", true), [run(0..2, false), run(3..9, true), run(13..15, false)]);
         assert_eq!(all("+-!+i.+--", false), [run(0..2, false), run(6..8, false)]);
+    }
+
+    #[test]
+    fn what_a_frame_calls_outside_is_part_of_it() {
+        assert_eq!(found("+-cbcb+-!"), ["+-cbcb+-"]);
+        assert_eq!(found("+cb-c+-b"), ["+cb-"]);
+        assert_eq!(found("+-c|cb"), ["+-", "cb"]);
+    }
+
+    #[test]
+    fn what_code_outside_calls_is_a_run_of_its_own() {
+        let run = |events, caller| Run { events, caller, starts: true };
+        // Where control is before the first event is not known.
+        assert_eq!(found("()(+-)(cb)"), ["(+-)(cb)"]);
+        assert_eq!(all("()()", true), [run(2..4, Caller::OutOfSight)]);
+        assert_eq!(all("c(+-)(cb)b", true), [run(0..10, Caller::InSight)]);
+        assert_eq!(all("c(+-)(cb)|cb", true), [run(1..9, Caller::OutOfSight), run(10..12, Caller::InSight)]);
+        assert_eq!(found("c(+-j()"), ["+-", "()"]);
+        assert_eq!(all("c()()b", false), []);
     }
 }

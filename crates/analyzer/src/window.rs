@@ -40,6 +40,36 @@ impl<'a> ThreadWindow<'a> {
         Self { start, end, counted_until: start, observed_ns: 0, lost_ns: 0, dead, dead_ns: 0, outside }
     }
 
+    /// Of a run of calls: only the time outside of the IP filter counts.
+    pub(crate) fn of_run(has_ip_filter: bool) -> Self {
+        Self { outside: has_ip_filter.then_some((None, 0)), ..Self::new(None, (Ns(0), Ns(0)), false) }
+    }
+
+    /// The time outside so far.
+    pub(crate) fn outside_ns(&self) -> u64 {
+        self.outside.map_or(0, |(_, outside_ns)| outside_ns)
+    }
+
+    /// Nothing changes what is counted from `first` on, and with an IP filter the thread is on this side of
+    /// it.
+    pub(crate) fn passes(&self, first: Ns, is_outside: bool) -> bool {
+        let is_there = self.outside.is_none_or(|(since, _)| since.is_some() == is_outside);
+        self.counted_until <= first && is_there
+    }
+
+    /// The thread came and went from `first` to `last`, was outside for `outside_ns` in between, and is again
+    /// where it was.
+    pub(crate) fn add_outside(&mut self, first: Ns, outside_ns: u64, last: Ns) {
+        let was_outside = matches!(self.outside, Some((Some(_), _)));
+        self.is_in_filter(first);
+        if let Some((_, ns)) = &mut self.outside {
+            *ns += outside_ns;
+        }
+        if was_outside {
+            self.leaves_filter(last);
+        }
+    }
+
     /// Something was seen at `time`: the thread lived.
     pub(crate) fn seen(&mut self, time: Ns) {
         self.end = self.end.max(time);
