@@ -5,7 +5,7 @@ use std::path::Path;
 use analyzer::{CheckedAnalysis, Report, Request, Surroundings, TreeSink};
 use decoder::{Context, DecodeOptions, DecodeStats, OwnDecoder, SegmentDecoder};
 use image::{Image, ImageOptions, Query};
-use model::{Avma, Digester, EventSink, FunctionId, Recording, Schedule};
+use model::{Avma, DigestSink, Digester, EventSink, FunctionId, Recording, Schedule};
 use tracegen::truth::verify::KernelText;
 
 use crate::fixture::Kernel;
@@ -77,16 +77,16 @@ impl<'a> Opened<'a> {
         self.decode_with(Box::new(OwnDecoder::default()), options, sink)
     }
 
-    /// The same, with somebody who works on the events ahead of the sink.
-    pub fn decode_digested(
+    /// Decodes all of it, and `digester` works on the events ahead of the sink.
+    pub fn decode_digested<G: Digester>(
         &self,
-        digester: &dyn Digester,
+        digester: &G,
         options: &DecodeOptions,
-        sink: &mut dyn EventSink,
+        sink: &mut dyn DigestSink<G::Digest>,
     ) -> DecodeStats {
         let context = Context::new(&self.recording, &self.schedule, &self.image, options.all_branches);
-        let context = Context { digester: Some(digester), ..context };
-        decoder::decode_with(Box::new(OwnDecoder::default()), &context, options, &|_| (), sink).stats
+        let decoder = Box::new(OwnDecoder::default());
+        decoder::decode_digested(decoder, &context, options, &|_| (), Some(digester), sink).stats
     }
 
     /// The same with any decoder.

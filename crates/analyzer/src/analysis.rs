@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use model::{
-    AuxOffset, AuxOwner, Digest, EventSink, EventTime, FunctionSet, Gap, GapCause, Ns, Pid, SpaceId, Tid,
+    AuxOffset, AuxOwner, DigestSink, EventSink, EventTime, FunctionSet, Gap, GapCause, Ns, Pid, SpaceId, Tid,
     TraceEvent,
 };
 use rustc_hash::FxHashMap;
 
 use crate::call_row::RowSink;
-use crate::digest::{DigestedRun, RunDigester};
+use crate::digest::{DigestedRuns, RunDigester};
 use crate::report::{Report, TraceSummary};
 use crate::request::{Request, Surroundings};
 use crate::session::Session;
@@ -148,35 +148,6 @@ impl EventSink for Analysis<'_> {
         }
     }
 
-    fn digested(
-        &mut self,
-        pid: Pid,
-        tid: Tid,
-        space: SpaceId,
-        events: &[TraceEvent],
-        (digest, changed): (Digest, usize),
-    ) {
-        let Ok(runs) = digest.downcast::<Vec<DigestedRun>>() else {
-            return self.events(pid, tid, space, events);
-        };
-        let mut next = 0;
-        for run in *runs {
-            let Range { start, end } = run.events();
-            self.events(pid, tid, space, events.get(next..start).unwrap_or_default());
-            next = start;
-            let (session, thread) = self.thread(tid);
-            if let Some(thread) = thread
-                && start >= changed
-                && thread.takes(&run)
-            {
-                thread.take(session, space, &run);
-                self.events += (end - start) as u64;
-                next = end;
-            }
-        }
-        self.events(pid, tid, space, events.get(next..).unwrap_or_default());
-    }
-
     fn events(&mut self, _pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
         let (session, thread) = self.thread(tid);
         match thread {
@@ -192,5 +163,33 @@ impl EventSink for Analysis<'_> {
             None => return,
         }
         self.events += events.len() as u64;
+    }
+}
+
+impl DigestSink<DigestedRuns> for Analysis<'_> {
+    fn digested(
+        &mut self,
+        pid: Pid,
+        tid: Tid,
+        space: SpaceId,
+        events: &[TraceEvent],
+        (DigestedRuns(runs), changed): (DigestedRuns, usize),
+    ) {
+        let mut next = 0;
+        for run in runs {
+            let Range { start, end } = run.events();
+            self.events(pid, tid, space, events.get(next..start).unwrap_or_default());
+            next = start;
+            let (session, thread) = self.thread(tid);
+            if let Some(thread) = thread
+                && start >= changed
+                && thread.takes(&run)
+            {
+                thread.take(session, space, &run);
+                self.events += (end - start) as u64;
+                next = end;
+            }
+        }
+        self.events(pid, tid, space, events.get(next..).unwrap_or_default());
     }
 }

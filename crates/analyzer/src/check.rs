@@ -2,9 +2,11 @@
 //!
 //! ```text
 //!   events  -> CheckedAnalysis   time is inside its bounds and never runs backwards in a thread
-//!                 -> Analysis
-//!   report  -> check             calls nest; children and *self are the whole; callers are the function; histogram,
-//!                                counts and rows agree; the same of open calls; observed + lost is the window, and causes are what was lost
+//!                 -> Analysis    with rows, each event in its turn
+//!                 -> Analysis    as the report that is not checked: what the workers digest is added up
+//!   report  -> check             calls nest; children and *self are the whole; callers are the function;
+//!                                histogram, counts and rows agree; open calls likewise; observed + lost is
+//!                                the window, and causes are what was lost; the second report is the first
 //! ```
 //! Tests analyse in no other way, and so does `report --check`. Nothing here is on the way of an unchecked
 //! analysis.
@@ -13,23 +15,19 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use model::{
-    AuxOffset, AuxOwner, EventSink, EventTime, FunctionId, FunctionSet, Ns, Pid, SpaceId, Tid, TraceEvent,
-};
-use rustc_hash::FxHashMap;
+use model::{AuxOffset, EventTime, FunctionId, Ns, Tid, TraceEvent};
 
-use crate::analysis::Analysis;
-use crate::call_row::{CallRow, RowSink};
+use crate::call_row::CallRow;
 use crate::children::ChildKey;
 use crate::children::ChildRow;
 use crate::histogram::Bucket;
 use crate::place::ChildKind;
 use crate::report::{CallerReport, CauseLoss, ErrorBound, FunctionReport, Loss, Report, ThreadLoss};
-use crate::request::{Request, Surroundings};
+use crate::row_children::RowChildren;
+use crate::row_reasons::RowReasons;
 use crate::stats::{Quantiles, Stats};
 use crate::status::{CutCause, Status};
 use crate::total::Total;
-use crate::tree::TreeSink;
 
 /// Violations that are kept; one defect may show at every event.
 const VIOLATIONS_MAX: usize = 100;
@@ -75,80 +73,6 @@ impl fmt::Display for Violation {
     }
 }
 
-/// An [`Analysis`] that is checked.
-pub struct CheckedAnalysis<'a> {
-    analysis: Analysis<'a>,
-    last: FxHashMap<Tid, EventTime>,
-    found: Found,
-}
-
-impl<'a> CheckedAnalysis<'a> {
-    /// As [`Analysis::new`]; rows and their children are kept, because it is they that show whether calls
-    /// nest.
-    #[must_use]
-    pub fn new(request: &Request, around: Surroundings<'a>) -> Self {
-        let request = with_rows(request);
-        Self {
-            analysis: Analysis::new(&request, around),
-            last: FxHashMap::default(),
-            found: Found::default(),
-        }
-    }
-
-    /// As [`Analysis::with_trees`].
-    #[must_use]
-    pub fn with_trees(
-        request: &Request,
-        around: Surroundings<'a>,
-        sink: &'a mut (dyn TreeSink + 'a),
-    ) -> Self {
-        let request = with_rows(request);
-        Self { analysis: Analysis::with_trees(&request, around, sink), ..Self::new(&request, around) }
-    }
-
-    /// As [`Analysis::giving_rows_to`].
-    #[must_use]
-    pub fn giving_rows_to(self, sink: &'a mut (dyn RowSink + 'a)) -> Self {
-        Self { analysis: self.analysis.giving_rows_to(sink), ..self }
-    }
-
-    /// As [`Analysis::finish`], and what is wrong; nothing, unless this program has a defect.
-    #[must_use]
-    pub fn finish(self) -> (Report, Vec<Violation>) {
-        let Self { analysis, mut found, .. } = self;
-        let report = analysis.finish();
-        found.0.extend(check(&report));
-        (report, found.0)
-    }
-}
-
-/// What is checked is in them.
-fn with_rows(request: &Request) -> Request {
-    Request { rows: true, row_children: true, ..request.clone() }
-}
-
-impl EventSink for CheckedAnalysis<'_> {
-    fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
-        let last = self.last.entry(tid).or_default();
-        for event in events {
-            self.found.time_of(tid, last, event);
-        }
-        self.analysis.events(pid, tid, space, events);
-    }
-
-    fn asks_about(&self) -> Option<FunctionSet> {
-        self.analysis.asks_about()
-    }
-
-    fn overflows(&mut self, owner: AuxOwner, count: u64) {
-        self.analysis.overflows(owner, count);
-    }
-
-    fn left_out(&mut self, tid: Tid, transfers: u64) {
-        self.analysis.left_out(tid, transfers);
-    }
-}
-
 /// All that does not hold in a report that has its rows and their children.
 #[must_use]
 pub fn check(report: &Report) -> Vec<Violation> {
@@ -174,7 +98,7 @@ impl Sum {
 }
 
 #[derive(Default)]
-struct Found(Vec<Violation>);
+pub(crate) struct Found(pub(crate) Vec<Violation>);
 
 impl Found {
     fn add(&mut self, function: Option<FunctionId>, place: Option<Place>, what: String) {
@@ -190,7 +114,7 @@ impl Found {
         }
     }
 
-    fn time_of(&mut self, tid: Tid, last: &mut EventTime, event: &TraceEvent) {
+    pub(crate) fn time_of(&mut self, tid: Tid, last: &mut EventTime, event: &TraceEvent) {
         let (time, at) = match event {
             TraceEvent::Branch(branch) => (branch.time, branch.at),
             TraceEvent::Gap(gap) => (gap.from, gap.at),
@@ -209,6 +133,35 @@ impl Found {
             self.add(None, place, format!("the gap ends before it begins: {gap:?}"));
         }
         *last = time;
+    }
+
+    /// `unchecked`, a report without rows, has the figures of `report`.
+    pub(crate) fn differences(&mut self, unchecked: &Report, report: &Report) {
+        self.same_text(None, None, (&unchecked.trace, &unchecked.loss), (&report.trace, &report.loss));
+        for (is, function) in unchecked.functions.iter().zip(&report.functions) {
+            let must = FunctionReport {
+                rows: vec![],
+                row_children: RowChildren::default(),
+                row_reasons: RowReasons::default(),
+                ..function.clone()
+            };
+            self.same_text(Some(function.id), function.rows.first().map(Place::of), is, &must);
+        }
+    }
+
+    fn same_text<T: PartialEq + fmt::Debug>(
+        &mut self,
+        function: Option<FunctionId>,
+        place: Option<Place>,
+        is: T,
+        must: T,
+    ) {
+        if is != must {
+            let (is, must) = (format!("{is:#?}"), format!("{must:#?}"));
+            let first = is.lines().zip(must.lines()).find(|(is, must)| is != must).unwrap_or_default();
+            let (is, must) = (first.0.trim(), first.1.trim());
+            self.add(function, place, format!("the report without rows has `{is}`, not `{must}`"));
+        }
     }
 
     fn loss(&mut self, loss: &Loss) {

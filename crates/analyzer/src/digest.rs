@@ -12,7 +12,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use model::{AuxOffset, Digest, Digester, EventTime, FunctionId, SpaceId, Tid, TraceEvent};
+use model::{AuxOffset, Digester, EventTime, FunctionId, SpaceId, Tid, TraceEvent};
 
 use crate::aggregate::Aggregate;
 use crate::children::{Child, RunningSums};
@@ -53,6 +53,9 @@ pub struct RunDigester<'a> {
     /// Of a run.
     events_min: usize,
 }
+
+/// The runs of a stretch of events, in order.
+pub struct DigestedRuns(pub(crate) Vec<DigestedRun>);
 
 /// A run, and what came of it.
 pub(crate) struct DigestedRun {
@@ -120,7 +123,9 @@ impl RunDigester<'_> {
 }
 
 impl Digester for RunDigester<'_> {
-    fn digest(&self, tid: Tid, space: SpaceId, events: &[TraceEvent]) -> Option<Digest> {
+    type Digest = DigestedRuns;
+
+    fn digest(&self, tid: Tid, space: SpaceId, events: &[TraceEvent]) -> Option<DigestedRuns> {
         let off_cpu = self.around.schedule.thread(tid).map_or(&[][..], |life| &life.off_cpu);
         let may_stay = |left, back| !may_be_off_cpu(off_cpu, left, back);
         let runs = runs(events, self.events_min, &may_stay);
@@ -138,7 +143,7 @@ impl Digester for RunDigester<'_> {
         };
         let digested: Vec<DigestedRun> = runs.into_iter().filter_map(digest).collect();
         self.keep_map(session.map);
-        Some(Box::new(digested))
+        Some(DigestedRuns(digested))
     }
 }
 
@@ -191,8 +196,9 @@ impl<'a> Thread<'a> {
         let has_room = self.stack.len() + events.len() < DEPTH_MAX;
         let may_call = match self.stack.last() {
             // A stub makes room for what it led to.
-            top if is_outside => top.is_none_or(|top| !top.kind.is_mark() && !(top.hidden && top.is_stub())),
-            top => top.is_some_and(|top| !top.hidden && !top.kind.is_mark()),
+            Some(top) if is_outside => !(top.kind.is_mark() || top.hidden && top.is_stub()),
+            Some(top) => top.is_plain(),
+            None => is_outside,
         };
         let is_open = |wanted| self.entered.open.get(wanted).is_some_and(|open| open.depth > 0);
         let are_outermost = run.open.iter().all(|(wanted, run)| run.entered == 0 || !is_open(wanted));

@@ -2,10 +2,10 @@
 //! made.
 //!
 //! ```text
-//!   ... ret | call a   call b   ret   ret   call c   ret | start ...      one run: a and c, which the frame below called
-//!   ... ret | call a   [call b   ret   call b   ret] gap ...              a does not end: the run is a's
-//!   ... out | in f   call out   [in g   out]   back   out   in f  out |   with an IP filter: two calls of f by
-//!                                                                         code outside, which g's caller is, too
+//!   ret | call a  call b  ret  ret  call c  ret | start   one run: a and c, which the frame below called
+//!   ret | call a  [call b  ret  call b  ret] gap          a does not end: the run is a's
+//!   out | in f  call out  in g  out  back  out |          with an IP filter: f and g are called by code
+//!       | in f  out | gap                                 outside, g by what f called there
 //! ```
 //! In a run is nothing but calls, returns, jumps to first instructions, stays in the kernel and outside of
 //! an IP filter after which the call that made them goes on, and calls from outside that return there. So
@@ -210,6 +210,7 @@ impl Search<'_> {
 
     /// Control returns to `caller`, by the event at `at`, which the call on top has to end by. What was found
     /// in that call is part of a longer run.
+    #[inline]
     fn returns(&mut self, by: ReturnsBy, at: usize, caller: Caller) {
         let Some(call) = self.open.pop_if(|call| call.end == by) else {
             return self.interrupted(Some(caller));
@@ -255,9 +256,9 @@ mod tests {
 
     /// `+`: a call; `-`: the return from the last one; `!`: a return to elsewhere; `>`: a jump to a function;
     /// `~`: into the middle of one; `|`: tracing starts anew; `s` and `i`: a system call and an interrupt,
-    /// `.`: where they go on; `c`: a call out of the IP filter, `b`: where it goes on; `(`: control comes in at a
-    /// first instruction, `)`: it returns out of the filter; `j`: it jumps out. The runs as they stand in the
-    /// script, of two events and more.
+    /// `.`: where they go on; `c`: a call out of the IP filter, `b`: where it goes on; `(`: control comes in at
+    /// a first instruction, `)`: it returns out of the filter; `j`: it jumps out. The runs as they stand in
+    /// the script, of two events and more.
     fn found(script: &str) -> Vec<&str> {
         all(script, true).into_iter().filter_map(|run| script.get(run.events)).collect()
     }

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{AuxBuffer, AuxOwner, AuxPiece, EventSink, EventTime, Ns, Tid};
+use model::{AuxBuffer, AuxOwner, AuxPiece, DigestSink, Digester, EventTime, Ns, Tid};
 
 use crate::part::Part;
 use crate::pieces::{extent, start_time};
@@ -23,12 +23,13 @@ use crate::{Context, DecodeOptions, DecodeStats};
 /// this.
 const MIN_SEGMENT_BYTES: u64 = 1 << 14;
 
-pub(crate) fn run(
+pub(crate) fn run<G: Digester>(
     context: &Context<'_>,
     decoder: &dyn SegmentDecoder,
     options: &DecodeOptions,
     progress: &dyn Fn(u64),
-    sink: &mut dyn EventSink,
+    digester: Option<&G>,
+    sink: &mut dyn DigestSink<G::Digest>,
 ) -> DecodeStats {
     let (stats, last) = (DecodeStats::default(), BTreeMap::new());
     let buffers = &context.recording.buffers;
@@ -42,7 +43,9 @@ pub(crate) fn run(
             Item { place: Place { group: number, start, buffer, bytes }, segment }
         })
     });
-    with_outputs(context, decoder, options.workers, segments, |outputs| {
+    // One worker that decodes alone has no other one to spare work.
+    let digester = digester.filter(|_| options.workers > 1);
+    with_outputs(context, decoder, digester, options.workers, segments, |outputs| {
         for (number, _) in groups() {
             let stays = if number < threads.len() { Stays::none() } else { Stays::on_untraced_cpus(context) };
             join.group(number, stays, outputs);
@@ -123,28 +126,28 @@ fn groups<'a>(context: &Context<'a>, part: Option<&Part>, segment_bytes: u64) ->
     Groups { threads, cpus: wanted(of_cpus) }
 }
 
-struct Join<'a> {
+struct Join<'a, D> {
     stats: DecodeStats,
     /// The last time given out, per thread.
     last: BTreeMap<Tid, EventTime>,
     buffers: &'a [AuxBuffer<'a>],
     decoder: &'a dyn SegmentDecoder,
     progress: &'a dyn Fn(u64),
-    sink: &'a mut dyn EventSink,
+    sink: &'a mut dyn DigestSink<D>,
 }
 
 /// Stretches that wait to be given out, by start; then by buffer and number, so that a buffer's stretches
-/// keep their order.
-type Waiting = BTreeMap<(Ns, usize, u64), Stretch>;
+/// keep their order. Each with what was made of its events.
+type Waiting<D> = BTreeMap<(Ns, usize, u64), (Stretch, Option<D>)>;
 
-impl Join<'_> {
+impl<D> Join<'_, D> {
     /// Joins the segments of a group; what there is to do before the next one's output is needed is done
     /// before it is waited for.
     fn group<'s>(
         &mut self,
         group: usize,
         mut stays: Stays,
-        outputs: &mut Outputs<'_, 's, impl Iterator<Item = Item<'s>>>,
+        outputs: &mut Outputs<'_, 's, impl Iterator<Item = Item<'s>>, impl Digester<Digest = D>>,
     ) {
         let mut waiting = Waiting::new();
         let mut last_start: BTreeMap<usize, Ns> = BTreeMap::new();
@@ -152,7 +155,8 @@ impl Join<'_> {
         while let Some(place) = outputs.place().filter(|place| place.group == group) {
             wait(&mut waiting, stays.that_begin_before(place.start));
             self.feed_until(&mut waiting, place.start);
-            let output = outputs.take();
+            let (output, digests) = outputs.take();
+            let mut digests = digests.into_iter();
             self.stats.segments += 1;
             self.overflows(place.buffer, output.overflows);
             self.stats.clock_errors += output.clock_errors;
@@ -161,7 +165,7 @@ impl Join<'_> {
             for stretch in output.stretches {
                 let latest = last_start.entry(place.buffer).or_insert(Ns(0));
                 *latest = stretch.start.max(place.start).max(*latest);
-                waiting.insert((*latest, place.buffer, number), stretch);
+                waiting.insert((*latest, place.buffer, number), (stretch, digests.next().flatten()));
                 number += 1;
             }
             (self.progress)(self.stats.bytes);
@@ -180,18 +184,18 @@ impl Join<'_> {
     }
 
     /// Gives out all stretches that start before `watermark` (all of them at the end).
-    fn feed_until(&mut self, waiting: &mut Waiting, watermark: Ns) {
+    fn feed_until(&mut self, waiting: &mut Waiting<D>, watermark: Ns) {
         while let Some(entry) = waiting.first_entry() {
             if entry.key().0 >= watermark && watermark != Ns::MAX {
                 return;
             }
-            let mut stretch = entry.remove();
+            let (mut stretch, digest) = entry.remove();
             let changed = stretch.continue_from(self.last.entry(stretch.tid).or_default());
             self.stats.events += stretch.events.len() as u64 + stretch.left_out;
             if stretch.left_out > 0 {
                 self.sink.left_out(stretch.tid, stretch.left_out);
             }
-            let Stretch { pid, tid, space, events, digest, .. } = stretch;
+            let Stretch { pid, tid, space, events, .. } = stretch;
             match digest {
                 Some(digest) => self.sink.digested(pid, tid, space, &events, (digest, changed)),
                 None => self.sink.events(pid, tid, space, &events),
@@ -202,9 +206,9 @@ impl Join<'_> {
 }
 
 /// After all buffers, in the order of their starts.
-fn wait(waiting: &mut Waiting, stays: impl Iterator<Item = (u64, Stretch)>) {
+fn wait<D>(waiting: &mut Waiting<D>, stays: impl Iterator<Item = (u64, Stretch)>) {
     waiting.extend(stays.map(|(number, mut stay)| {
         stay.keep_forward();
-        ((stay.start, usize::MAX, number), stay)
+        ((stay.start, usize::MAX, number), (stay, None))
     }));
 }

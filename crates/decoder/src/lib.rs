@@ -24,6 +24,7 @@ mod flow;
 mod graph;
 mod instruction;
 mod join;
+mod no_digester;
 mod no_times;
 mod output;
 mod owner;
@@ -48,10 +49,11 @@ mod worker_cache;
 mod workers;
 
 use model::{
-    Avma, BranchKind, CodeSource, Digester, EventSink, FunctionAt, FunctionId, FunctionLookup, FunctionSet,
-    Ns, Recording, Schedule, SpaceId, Target, Tsc, TscClock,
+    Avma, BranchKind, CodeSource, DigestSink, Digester, EventSink, FunctionAt, FunctionId, FunctionLookup,
+    FunctionSet, Ns, Recording, Schedule, SpaceId, Target, Tsc, TscClock,
 };
 
+use no_digester::NoDigester;
 pub use no_times::no_times;
 pub use owner::{LostPart, Owner, Running};
 pub use part::{Around, Part};
@@ -122,8 +124,6 @@ pub struct Context<'a> {
     pub all_branches: bool,
     /// The functions that the sink asks about, see [`EventSink::asks_about`].
     pub asks_about: Option<&'a FunctionSet>,
-    /// Who works on the sink's events ahead of it, on the workers.
-    pub digester: Option<&'a dyn Digester>,
 }
 
 impl<'a> Context<'a> {
@@ -135,15 +135,7 @@ impl<'a> Context<'a> {
         image: &'a (impl CodeSource + FunctionLookup),
         all_branches: bool,
     ) -> Self {
-        Self {
-            recording,
-            schedule,
-            code: image,
-            functions: image,
-            all_branches,
-            asks_about: None,
-            digester: None,
-        }
+        Self { recording, schedule, code: image, functions: image, all_branches, asks_about: None }
     }
 
     /// The instruction at `ip`, which control reached.
@@ -199,12 +191,12 @@ pub fn decode(
     sink: &mut dyn EventSink,
 ) -> DecodeStats {
     let all_branches = options.all_branches;
-    let context =
-        Context { recording, schedule, code, functions, all_branches, asks_about: None, digester: None };
+    let context = Context { recording, schedule, code, functions, all_branches, asks_about: None };
     decode_with(Box::new(OwnDecoder::default()), &context, options, progress, sink).stats
 }
 
-/// The same with any decoder of segments, which is used up: what it remembers is about this sink's questions.
+/// [`decode`] with any decoder of segments, which is used up: what it remembers is about this sink's
+/// questions.
 pub fn decode_with(
     decoder: Box<dyn SegmentDecoder>,
     context: &Context<'_>,
@@ -212,8 +204,20 @@ pub fn decode_with(
     progress: &dyn Fn(u64),
     sink: &mut dyn EventSink,
 ) -> Decoded {
+    decode_digested(decoder, context, options, progress, None::<&NoDigester>, &mut { sink })
+}
+
+/// [`decode_with`], and `digester` works on the events ahead of the sink, where there is more than one worker.
+pub fn decode_digested<G: Digester>(
+    decoder: Box<dyn SegmentDecoder>,
+    context: &Context<'_>,
+    options: &DecodeOptions,
+    progress: &dyn Fn(u64),
+    digester: Option<&G>,
+    sink: &mut dyn DigestSink<G::Digest>,
+) -> Decoded {
     let asks_about = sink.asks_about().filter(|_| !context.all_branches);
     let context = Context { asks_about: asks_about.as_ref(), ..*context };
-    let stats = join::run(&context, &*decoder, options, progress, sink);
+    let stats = join::run(&context, &*decoder, options, progress, digester, sink);
     Decoded { stats, diagnosis: decoder.diagnosis() }
 }

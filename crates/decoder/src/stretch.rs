@@ -1,6 +1,6 @@
 //! Consecutive events of one thread in one address space.
 
-use model::{AuxOffset, Digest, Digester, EventTime, GapCause, Ns, Pid, SpaceId, Tid, TraceEvent};
+use model::{AuxOffset, EventTime, GapCause, Ns, Pid, SpaceId, Tid, TraceEvent};
 
 use crate::owner::Running;
 
@@ -21,8 +21,6 @@ pub struct Stretch {
     pub(crate) in_order: bool,
     /// Transfers that nobody asked about.
     pub(crate) left_out: u64,
-    /// What the sink's helper has made of the events.
-    pub(crate) digest: Option<Digest>,
 }
 
 impl Stretch {
@@ -33,18 +31,7 @@ impl Stretch {
         // The trace may know less well than the switch records: on its CPU before this one the thread was
         // earlier.
         let start = start.max(arrived);
-        Self {
-            pid,
-            tid,
-            space,
-            start,
-            arrived,
-            left,
-            events: vec![],
-            in_order: false,
-            left_out: 0,
-            digest: None,
-        }
+        Self { pid, tid, space, start, arrived, left, events: vec![], in_order: false, left_out: 0 }
     }
 
     /// The same thread in the same address space, and it has not been away.
@@ -108,11 +95,6 @@ impl Stretch {
         }
         let mut last = EventTime::default();
         self.events.iter_mut().for_each(|event| keep_forward(&mut last, event));
-    }
-
-    /// Has the events looked at by who helps the sink.
-    pub(crate) fn digest_with(&mut self, digester: &dyn Digester) {
-        self.digest = digester.digest(self.tid, self.space, &self.events);
     }
 
     /// Nor from the thread's stretch before it to this one: `last` is the last time that was given out. In

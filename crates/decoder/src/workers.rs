@@ -18,7 +18,7 @@ use std::sync::mpsc::{self, TryRecvError};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use model::Ns;
+use model::{Digester, Ns};
 
 use crate::Context;
 use crate::segment::Segment;
@@ -48,21 +48,23 @@ pub(crate) struct Place {
     pub(crate) bytes: u64,
 }
 
-/// A segment that somebody has begun, and where its output goes.
-type Job<'s> = (Segment<'s>, mpsc::SyncSender<SegmentOutput>);
+/// What a segment's decoding gave, and what was made of each stretch's events.
+type Output<D> = (SegmentOutput, Vec<Option<D>>);
 
-/// Calls `take` with the outputs of `segments`, which so many workers decode meanwhile.
-pub(crate) fn with_outputs<'s, S: Iterator<Item = Item<'s>> + Send>(
+/// A segment that a worker has begun, and where its output goes.
+type Job<'s, D> = (Segment<'s>, mpsc::SyncSender<Output<D>>);
+
+/// Calls `take` with the outputs of `segments`, which `workers` threads decode and digest meanwhile.
+pub(crate) fn with_outputs<'s, S: Iterator<Item = Item<'s>> + Send, G: Digester>(
     context: &Context<'_>,
     decoder: &dyn SegmentDecoder,
+    digester: Option<&G>,
     workers: usize,
     segments: S,
-    take: impl FnOnce(&mut Outputs<'_, 's, S>),
+    take: impl FnOnce(&mut Outputs<'_, 's, S, G>),
 ) {
-    // One that decodes alone has nobody to spare work.
-    let context = Context { digester: context.digester.filter(|_| workers > 1), ..*context };
     let queue = Queue { segments, ahead: VecDeque::new(), most: workers * AHEAD_PER_WORKER };
-    let work = Work { context, decoder, queue: Mutex::new(queue), room: Condvar::new() };
+    let work = Work { context, decoder, digester, queue: Mutex::new(queue), room: Condvar::new() };
     thread::scope(|scope| {
         for _ in 1..workers {
             // If there are no threads to be had, others do its work.
@@ -73,13 +75,13 @@ pub(crate) fn with_outputs<'s, S: Iterator<Item = Item<'s>> + Send>(
 }
 
 /// The outputs of segments, in their order.
-pub(crate) struct Outputs<'w, 's, S> {
-    work: &'w Work<'w, S>,
-    /// That whose turn it is, if nobody else has begun it.
-    begun: Option<Job<'s>>,
+pub(crate) struct Outputs<'w, 's, S, G: Digester> {
+    work: &'w Work<'w, S, G>,
+    /// The segment whose turn it is, if no other worker has begun it.
+    begun: Option<Job<'s, G::Digest>>,
 }
 
-impl<'s, S: Iterator<Item = Item<'s>>> Outputs<'_, 's, S> {
+impl<'s, S: Iterator<Item = Item<'s>>, G: Digester> Outputs<'_, 's, S, G> {
     /// Whose turn it is; `None`: all are taken.
     pub(crate) fn place(&mut self) -> Option<Place> {
         let mut queue = self.work.queue();
@@ -90,14 +92,14 @@ impl<'s, S: Iterator<Item = Item<'s>>> Outputs<'_, 's, S> {
     }
 
     /// The output of the segment whose turn it is; nothing where there is none.
-    pub(crate) fn take(&mut self) -> SegmentOutput {
+    pub(crate) fn take(&mut self) -> Output<G::Digest> {
         let mut begun = self.begun.take();
         loop {
             if let Some(job) = begun {
                 self.work.decode(job);
             }
             let mut queue = self.work.queue();
-            let Some((_, given)) = queue.ahead.front() else { return SegmentOutput::default() };
+            let Some((_, given)) = queue.ahead.front() else { return Default::default() };
             let output = given.try_recv();
             begun = if matches!(output, Err(TryRecvError::Empty)) { queue.begin() } else { None };
             if begun.is_none() {
@@ -111,7 +113,7 @@ impl<'s, S: Iterator<Item = Item<'s>>> Outputs<'_, 's, S> {
     }
 }
 
-impl<S> Drop for Outputs<'_, '_, S> {
+impl<S, G: Digester> Drop for Outputs<'_, '_, S, G> {
     /// Whatever happens to who takes them, the threads end.
     fn drop(&mut self) {
         self.work.queue().most = 0;
@@ -120,25 +122,26 @@ impl<S> Drop for Outputs<'_, '_, S> {
 }
 
 /// What all workers share.
-struct Work<'a, S> {
-    context: Context<'a>,
+struct Work<'a, S, G: Digester> {
+    context: &'a Context<'a>,
     decoder: &'a dyn SegmentDecoder,
-    queue: Mutex<Queue<S>>,
+    digester: Option<&'a G>,
+    queue: Mutex<Queue<S, G::Digest>>,
     /// One that is ahead was taken, or no more will be.
     room: Condvar,
 }
 
-/// Segments that are still to come, and those that somebody has begun.
-struct Queue<S> {
+/// Segments that are still to come, and those that a worker has begun.
+struct Queue<S, D> {
     segments: S,
-    ahead: VecDeque<(Place, mpsc::Receiver<SegmentOutput>)>,
+    ahead: VecDeque<(Place, mpsc::Receiver<Output<D>>)>,
     /// So many at most; 0: nobody takes them any more.
     most: usize,
 }
 
-impl<'s, S: Iterator<Item = Item<'s>>> Queue<S> {
+impl<'s, S: Iterator<Item = Item<'s>>, D> Queue<S, D> {
     /// The next segment, if there is one and not enough are ahead.
-    fn begin(&mut self) -> Option<Job<'s>> {
+    fn begin(&mut self) -> Option<Job<'s, D>> {
         if self.ahead.len() >= self.most {
             return None;
         }
@@ -149,22 +152,24 @@ impl<'s, S: Iterator<Item = Item<'s>>> Queue<S> {
     }
 }
 
-impl<S> Work<'_, S> {
-    fn queue(&self) -> MutexGuard<'_, Queue<S>> {
+impl<S, G: Digester> Work<'_, S, G> {
+    fn queue(&self) -> MutexGuard<'_, Queue<S, G::Digest>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn decode(&self, (segment, give): Job<'_>) {
-        let mut output = self.decoder.decode(&self.context, &segment);
+    fn decode(&self, (segment, give): Job<'_, G::Digest>) {
+        let mut output = self.decoder.decode(self.context, &segment);
         output.stretches.iter_mut().for_each(Stretch::keep_forward);
-        if let Some(digester) = self.context.digester {
-            output.stretches.iter_mut().for_each(|stretch| stretch.digest_with(digester));
-        }
-        let _ = give.send(output); // or nobody waits for it any more
+        let digest =
+            |digester: &G, stretch: &Stretch| digester.digest(stretch.tid, stretch.space, &stretch.events);
+        let digests = self.digester.map_or_else(Vec::new, |digester| {
+            output.stretches.iter().map(|stretch| digest(digester, stretch)).collect()
+        });
+        let _ = give.send((output, digests)); // or the outputs are not taken any more
     }
 }
 
-impl<'s, S: Iterator<Item = Item<'s>>> Work<'_, S> {
+impl<'s, S: Iterator<Item = Item<'s>>, G: Digester> Work<'_, S, G> {
     /// Decodes until there is nothing left.
     fn run(&self) {
         while let Some(job) = self.next() {
@@ -173,8 +178,8 @@ impl<'s, S: Iterator<Item = Item<'s>>> Work<'_, S> {
     }
 
     /// Waits for a segment to begin; none: there will be no other one.
-    fn next(&self) -> Option<Job<'s>> {
-        let is_full = |queue: &mut Queue<S>| queue.most > 0 && queue.ahead.len() >= queue.most;
+    fn next(&self) -> Option<Job<'s, G::Digest>> {
+        let is_full = |queue: &mut Queue<S, G::Digest>| queue.most > 0 && queue.ahead.len() >= queue.most;
         let queue = self.room.wait_while(self.queue(), is_full);
         queue.unwrap_or_else(PoisonError::into_inner).begin()
     }

@@ -3,11 +3,14 @@
 
 use std::path::PathBuf;
 
-use analyzer::{Analysis, Ancestor, LatencyRange, Report, Request, StartWindow, Surroundings, TreeSink};
+use analyzer::{
+    Analysis, Ancestor, DigestedRuns, LatencyRange, Report, Request, RunDigester, StartWindow, Surroundings,
+    TreeSink,
+};
 use anyhow::Result;
-use decoder::{DecodeOptions, Decoded};
+use decoder::{DecodeOptions, Decoded, SegmentDecoder};
 use image::{Image, ImageOptions, Problem, ProblemKind};
-use model::{Digester, EventSink, FunctionId, IpFilter, Pid, Recording, Schedule, Tid};
+use model::{DigestSink, EventSink, FunctionId, IpFilter, Pid, Recording, Schedule, Tid};
 
 use crate::args::Weight;
 use crate::config::CallsConfig;
@@ -206,13 +209,18 @@ impl<'a> Opened<'a> {
         }
     }
 
-    /// Decodes all of it for an analysis, whose work the decoder's workers share.
+    /// Decodes all of it for an analysis, of which the decoder's workers do a part: what they digest.
     ///
     /// # Errors
-    /// The decoder is not there.
-    pub(crate) fn analyse(&self, analysis: &mut Analysis<'_>) -> Result<()> {
-        let digester = analysis.digester();
-        self.decode_with(digester.as_ref().map(|digester| digester as &dyn Digester), analysis)
+    /// The decoder is not there, or a file was cut meanwhile.
+    pub(crate) fn analyse(
+        &self,
+        digester: Option<RunDigester<'_>>,
+        analysis: &mut dyn DigestSink<DigestedRuns>,
+    ) -> Result<()> {
+        self.decode_by(|decoder, context, options, progress| {
+            decoder::decode_digested(decoder, context, options, progress, digester.as_ref(), analysis)
+        })
     }
 
     /// Decodes all of it.
@@ -220,17 +228,25 @@ impl<'a> Opened<'a> {
     /// # Errors
     /// The decoder is not there, or a file was cut meanwhile.
     pub(crate) fn decode(&self, sink: &mut dyn EventSink) -> Result<()> {
-        self.decode_with(None, sink)
+        self.decode_by(|decoder, context, options, progress| {
+            decoder::decode_with(decoder, context, options, progress, sink)
+        })
     }
 
-    fn decode_with(&self, digester: Option<&dyn Digester>, sink: &mut dyn EventSink) -> Result<()> {
+    fn decode_by(
+        &self,
+        decode: impl FnOnce(
+            Box<dyn SegmentDecoder>,
+            &decoder::Context<'_>,
+            &DecodeOptions,
+            &dyn Fn(u64),
+        ) -> Decoded,
+    ) -> Result<()> {
         let Self { config, recording, schedule, image, .. } = *self;
         let options = DecodeOptions { workers: config.workers, ..DecodeOptions::default() };
         let progress = Progress::new("decoding", recording::aux_bytes(recording));
-        let report = |done| progress.at(done);
-        let context =
-            decoder::Context { digester, ..decoder::Context::new(recording, schedule, image, false) };
-        let decoded = decoder::decode_with(config.decoder.decoder()?, &context, &options, &report, sink);
+        let context = decoder::Context::new(recording, schedule, image, false);
+        let decoded = decode(config.decoder.decoder()?, &context, &options, &|done| progress.at(done));
         drop(progress);
         self.tell(decoded);
         recording::check_uncut()
@@ -263,7 +279,7 @@ impl<'a> Opened<'a> {
     /// The decoder is not there.
     pub(crate) fn report(&self, request: &Request) -> Result<Report> {
         let mut analysis = Analysis::new(request, self.surroundings());
-        self.analyse(&mut analysis)?;
+        self.analyse(analysis.digester(), &mut analysis)?;
         Ok(analysis.finish())
     }
 

@@ -152,7 +152,7 @@ fn analyse(
         if let Some(rows) = rows {
             analysis = analysis.giving_rows_to(rows);
         }
-        opened.decode(&mut analysis)?;
+        opened.analyse(analysis.digester(), &mut analysis)?;
         return Ok(analysis.finish());
     }
     let mut analysis = match paths {
@@ -162,7 +162,7 @@ fn analyse(
     if let Some(rows) = rows {
         analysis = analysis.giving_rows_to(rows);
     }
-    opened.analyse(&mut analysis)?;
+    opened.analyse(analysis.digester(), &mut analysis)?;
     Ok((analysis.finish(), Vec::new()))
 }
 

@@ -1,6 +1,6 @@
 //! What the decoder says: control transfers and gaps, per thread, in the order of execution.
 
-use std::any::Any;
+use std::convert::Infallible;
 
 use crate::address::{AuxOffset, Avma};
 use crate::clock::EventTime;
@@ -199,13 +199,27 @@ impl TraceEvent {
     }
 }
 
-/// What a [`Digester`] made of a stretch; only the sink that it works for knows what it is.
-pub type Digest = Box<dyn Any + Send>;
-
 /// Does work on a thread's events before it is their turn: on any worker, in any order.
 pub trait Digester: Sync {
-    /// Looks at consecutive events of a thread, without knowing what was before.  `None`: that helps nobody.
-    fn digest(&self, tid: Tid, space: SpaceId, events: &[TraceEvent]) -> Option<Digest>;
+    /// What it makes of consecutive events.
+    type Digest: Send;
+
+    /// Looks at consecutive events of a thread, without knowing what was before.  `None`: that is of no help.
+    fn digest(&self, tid: Tid, space: SpaceId, events: &[TraceEvent]) -> Option<Self::Digest>;
+}
+
+/// A sink that a [`Digester`] works for.
+pub trait DigestSink<D>: EventSink {
+    /// [`EventSink::events`] with what was made of them, and how many of them, from the first on, have other
+    /// times since: they would have been before what came before.
+    fn digested(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent], digest: (D, usize));
+}
+
+/// Any sink does without a digester.
+impl<S: EventSink> DigestSink<Infallible> for S {
+    fn digested(&mut self, _: Pid, _: Tid, _: SpaceId, _: &[TraceEvent], (none, _): (Infallible, usize)) {
+        match none {}
+    }
 }
 
 /// Receives what the decoder says.
@@ -216,20 +230,6 @@ pub trait EventSink {
     /// number of workers.  All addresses of `events` are in `space`.  Jumps inside one function are left
     /// out unless all branches were asked for.
     fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]);
-
-    /// [`Self::events`] that were digested before. The first `changed` of them have other times since: they
-    /// were earlier than what came before.
-    fn digested(
-        &mut self,
-        pid: Pid,
-        tid: Tid,
-        space: SpaceId,
-        events: &[TraceEvent],
-        (digest, changed): (Digest, usize),
-    ) {
-        let _ = (digest, changed);
-        self.events(pid, tid, space, events);
-    }
 
     /// The functions that it asks about: calls that returned, and that none of them had to do with, may be
     /// left out. `None`: everything counts.
@@ -246,5 +246,23 @@ pub trait EventSink {
     /// So many transfers of a thread were left out, among the events that come next or came last.
     fn left_out(&mut self, tid: Tid, transfers: u64) {
         let _ = (tid, transfers);
+    }
+}
+
+impl<S: EventSink + ?Sized> EventSink for &mut S {
+    fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
+        (**self).events(pid, tid, space, events);
+    }
+
+    fn asks_about(&self) -> Option<FunctionSet> {
+        (**self).asks_about()
+    }
+
+    fn overflows(&mut self, owner: AuxOwner, count: u64) {
+        (**self).overflows(owner, count);
+    }
+
+    fn left_out(&mut self, tid: Tid, transfers: u64) {
+        (**self).left_out(tid, transfers);
     }
 }

@@ -30,7 +30,7 @@ pub use code::{
     SpaceId,
 };
 pub use event::{
-    AsyncCause, BranchEvent, BranchKind, Digest, Digester, EndKind, EventSink, Site, Target, TraceEvent,
+    AsyncCause, BranchEvent, BranchKind, DigestSink, Digester, EndKind, EventSink, Site, Target, TraceEvent,
     Transfer,
 };
 pub use function_set::FunctionSet;

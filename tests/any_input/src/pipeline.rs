@@ -6,9 +6,9 @@ use analyzer::{
     Analysis, CallRow, CallTree, CheckedAnalysis, ChildKey, Ledger, Report, Request, Step, Surroundings,
     TreeSink, Trees, Violation,
 };
-use decoder::{Context, DecodeOptions, DecodeStats, OwnDecoder, decode, decode_with};
+use decoder::{Context, DecodeOptions, DecodeStats, OwnDecoder, decode, decode_digested};
 use image::Image;
-use model::{AuxOwner, Digester, EventSink, FunctionId, Pid, Recording, Schedule, SpaceId, Tid, TraceEvent};
+use model::{AuxOwner, EventSink, FunctionId, Pid, Recording, Schedule, SpaceId, Tid, TraceEvent};
 
 /// Decodes and analyses a recording with one worker and with two, of which the second looks at the trees of
 /// calls, too.
@@ -45,10 +45,10 @@ fn report(
     segment_bytes: u64,
 ) -> Report {
     let digester = analysis.digester();
-    let digester = digester.as_ref().map(|digester| digester as &dyn Digester);
-    let context = Context { digester, ..Context::new(recording, schedule, image, false) };
+    let context = Context::new(recording, schedule, image, false);
     let options = DecodeOptions { workers, segment_bytes, ..DecodeOptions::default() };
-    decode_with(Box::<OwnDecoder>::default(), &context, &options, &|_| (), &mut analysis);
+    let decoder = Box::<OwnDecoder>::default();
+    decode_digested(decoder, &context, &options, &|_| (), digester.as_ref(), &mut analysis);
     analysis.finish()
 }
 

@@ -4,7 +4,6 @@ use analyzer::{Analysis, Request, Surroundings};
 use anyhow::Result;
 use decoder::{Context, DecodeOptions, OwnDecoder};
 use image::Query;
-use model::Digester;
 
 use crate::Counts;
 use crate::opened::Opened;
@@ -24,10 +23,10 @@ pub(crate) fn report(
     let mut analysis = Analysis::new(&request, Surroundings::of(recording, schedule, image));
     let options = DecodeOptions { workers, ..DecodeOptions::default() };
     let digester = analysis.digester().map(|digester| Watched(digester, parallel.clone()));
-    let digester = digester.as_ref().map(|digester| digester as &dyn Digester);
-    let context = Context { digester, ..Context::new(recording, schedule, image, false) };
+    let context = Context::new(recording, schedule, image, false);
     let decoder = Box::new(Watched(OwnDecoder::default(), parallel.clone()));
-    decoder::decode_with(decoder, &context, &options, &|_| (), &mut analysis);
+    let digester = digester.as_ref();
+    decoder::decode_digested(decoder, &context, &options, &|_| (), digester, &mut analysis);
     let calls = analysis.finish().functions.iter().map(|function| function.latency.count).sum();
     Ok(vec![("calls", calls)])
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{self, ThreadId};
 
 use decoder::{Context, OwnDecoder, Segment, SegmentDecoder, SegmentOutput};
-use model::{Digest, Digester, SpaceId, Tid, TraceEvent};
+use model::{Digester, SpaceId, Tid, TraceEvent};
 
 use crate::stopwatch::on_cpu_ns;
 
@@ -64,7 +64,9 @@ impl SegmentDecoder for Watched<OwnDecoder> {
 
 /// Each follows what was decoded, on the same thread: what was done between is a part of it, too.
 impl<T: Digester> Digester for Watched<T> {
-    fn digest(&self, tid: Tid, space: SpaceId, events: &[TraceEvent]) -> Option<Digest> {
+    type Digest = T::Digest;
+
+    fn digest(&self, tid: Tid, space: SpaceId, events: &[TraceEvent]) -> Option<T::Digest> {
         let digest = self.0.digest(tid, space, events);
         self.1.goes_on();
         digest

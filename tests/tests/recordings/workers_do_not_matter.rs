@@ -4,12 +4,14 @@
 use std::path::Path;
 use std::process::Command;
 
-use analyzer::{Analysis, CheckedAnalysis, Place, Request, Surroundings};
+use analyzer::{Analysis, CheckedAnalysis, DigestedRuns, Place, Request, Surroundings};
 use decoder::{DecodeOptions, OwnDecoder};
 use func_latency::config::{RowsFile, RowsForm};
 use func_latency::render::Names;
 use func_latency::render::rows::{self, RowsWriter};
-use model::{AuxOwner, Digest, EventSink, FunctionId, FunctionSet, ObjectId, Pid, SpaceId, Tid, TraceEvent};
+use model::{
+    AuxOwner, DigestSink, EventSink, FunctionId, FunctionSet, ObjectId, Pid, SpaceId, Tid, TraceEvent,
+};
 use truth_tests::{Opened, fixture, pipeline};
 
 const WORKERS: [usize; 4] = [1, 2, 3, 8];
@@ -144,14 +146,16 @@ impl EventSink for Ahead<'_> {
     fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
         self.analysis.events(pid, tid, space, events);
     }
+}
 
+impl DigestSink<DigestedRuns> for Ahead<'_> {
     fn digested(
         &mut self,
         pid: Pid,
         tid: Tid,
         space: SpaceId,
         events: &[TraceEvent],
-        digest: (Digest, usize),
+        digest: (DigestedRuns, usize),
     ) {
         self.digested += 1;
         self.analysis.digested(pid, tid, space, events, digest);

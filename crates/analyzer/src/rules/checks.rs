@@ -4,6 +4,7 @@
 use model::{AuxOffset, Cpu, Tid};
 
 use super::script::{analyse, analyse_and_check};
+use crate::check::Found;
 use crate::{Cut, CutCause, Report, Request, Status, check};
 
 const SOUND: &str = "
@@ -157,6 +158,29 @@ fn cut_calls_that_no_gap_cut_are_found() {
     finds("thread 7 at 300 ns, AUX offset 0xb: a call is cut by something, and only a cut one", |r| {
         r.functions[0].rows[3].cut_by = None;
     });
+}
+
+#[test]
+fn a_report_without_rows_that_has_other_figures_is_found() {
+    let report = sound();
+    let mut unchecked = sound();
+    let function = &mut unchecked.functions[0];
+    (function.rows, function.row_children, function.row_reasons) = Default::default();
+    let differences = |unchecked: &Report| {
+        let mut found = Found::default();
+        found.differences(unchecked, &report);
+        found.0.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(differences(&unchecked), [""; 0]);
+    unchecked.functions[0].children[0].total.sum_ns += 1;
+    unchecked.loss.lost_ns += 1;
+    assert_eq!(
+        differences(&unchecked),
+        [
+            "the report without rows has `lost_ns: 91,`, not `lost_ns: 90,`",
+            "thread 7 at 100 ns, AUX offset 0x1: the report without rows has `sum_ns: 51,`, not `sum_ns: 50,`",
+        ]
+    );
 }
 
 #[test]

@@ -25,10 +25,10 @@
 use std::fmt::Write as _;
 
 use model::{
-    AsyncCause, AuxOffset, AuxOwner, Avma, BranchEvent, BranchKind, CodeSource, Cpu, Digester, EndKind,
-    EventSink, EventTime, FunctionAt, FunctionId, FunctionKind, FunctionLookup, Gap, GapCause, NoCode, Ns,
-    ObjectId, Pid, Schedule, Sideband, SidebandRecord, Site, SpaceId, Svma, Target, Tid, TraceEvent,
-    Transfer, Waiting, WakerSeen, Waking,
+    AsyncCause, AuxOffset, AuxOwner, Avma, BranchEvent, BranchKind, CodeSource, Cpu, DigestSink, Digester,
+    EndKind, EventSink, EventTime, FunctionAt, FunctionId, FunctionKind, FunctionLookup, Gap, GapCause,
+    NoCode, Ns, ObjectId, Pid, Schedule, Sideband, SidebandRecord, Site, SpaceId, Svma, Target, Tid,
+    TraceEvent, Transfer, Waiting, WakerSeen, Waking,
 };
 
 use crate::branch_path::{self, BranchRecorder, To};

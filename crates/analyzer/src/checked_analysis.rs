@@ -1,0 +1,127 @@
+//! An analysis that is checked ([`crate::check`]) from its events to its report.
+
+use model::{AuxOwner, DigestSink, EventSink, EventTime, FunctionSet, Pid, SpaceId, Tid, TraceEvent};
+use rustc_hash::FxHashMap;
+
+use crate::analysis::Analysis;
+use crate::call_row::RowSink;
+use crate::check::{Found, Violation, check};
+use crate::digest::{DigestedRuns, RunDigester};
+use crate::report::Report;
+use crate::request::{Request, Surroundings};
+use crate::tree::TreeSink;
+
+/// An [`Analysis`] that is checked.
+pub struct CheckedAnalysis<'a> {
+    /// With rows and their children, which show whether calls nest.
+    analysis: Analysis<'a>,
+    /// That of a report that is not checked: [`CheckedAnalysis::digester`].
+    unchecked: Option<Analysis<'a>>,
+    request: Request,
+    around: Surroundings<'a>,
+    last: FxHashMap<Tid, EventTime>,
+    found: Found,
+}
+
+impl<'a> CheckedAnalysis<'a> {
+    /// As [`Analysis::new`]; rows and their children are kept.
+    #[must_use]
+    pub fn new(request: &Request, around: Surroundings<'a>) -> Self {
+        let request = Request { rows: true, row_children: true, ..request.clone() };
+        let analysis = Analysis::new(&request, around);
+        Self {
+            analysis,
+            unchecked: None,
+            request,
+            around,
+            last: FxHashMap::default(),
+            found: Found::default(),
+        }
+    }
+
+    /// As [`Analysis::with_trees`].
+    #[must_use]
+    pub fn with_trees(
+        request: &Request,
+        around: Surroundings<'a>,
+        sink: &'a mut (dyn TreeSink + 'a),
+    ) -> Self {
+        let checked = Self::new(request, around);
+        Self { analysis: Analysis::with_trees(&checked.request, around, sink), ..checked }
+    }
+
+    /// As [`Analysis::giving_rows_to`].
+    #[must_use]
+    pub fn giving_rows_to(self, sink: &'a mut (dyn RowSink + 'a)) -> Self {
+        Self { analysis: self.analysis.giving_rows_to(sink), ..self }
+    }
+
+    /// As [`Analysis::digester`]: what the workers digest enters a second report, which must be the first
+    /// one without its rows.
+    #[must_use]
+    pub fn digester(&mut self) -> Option<RunDigester<'a>> {
+        let request = Request { rows: false, row_children: false, ..self.request.clone() };
+        self.unchecked.insert(Analysis::new(&request, self.around)).digester()
+    }
+
+    /// As [`Analysis::finish`], and what is wrong; nothing, unless this program has a defect.
+    #[must_use]
+    pub fn finish(self) -> (Report, Vec<Violation>) {
+        let Self { analysis, unchecked, mut found, .. } = self;
+        let report = analysis.finish();
+        found.0.extend(check(&report));
+        if let Some(unchecked) = unchecked {
+            found.differences(&unchecked.finish(), &report);
+        }
+        (report, found.0)
+    }
+
+    fn in_turn(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
+        let last = self.last.entry(tid).or_default();
+        for event in events {
+            self.found.time_of(tid, last, event);
+        }
+        self.analysis.events(pid, tid, space, events);
+    }
+
+    fn both(&mut self) -> impl Iterator<Item = &mut Analysis<'a>> {
+        [&mut self.analysis].into_iter().chain(&mut self.unchecked)
+    }
+}
+
+impl EventSink for CheckedAnalysis<'_> {
+    fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
+        self.in_turn(pid, tid, space, events);
+        if let Some(unchecked) = &mut self.unchecked {
+            unchecked.events(pid, tid, space, events);
+        }
+    }
+
+    fn asks_about(&self) -> Option<FunctionSet> {
+        self.analysis.asks_about()
+    }
+
+    fn overflows(&mut self, owner: AuxOwner, count: u64) {
+        self.both().for_each(|analysis| analysis.overflows(owner, count));
+    }
+
+    fn left_out(&mut self, tid: Tid, transfers: u64) {
+        self.both().for_each(|analysis| analysis.left_out(tid, transfers));
+    }
+}
+
+impl DigestSink<DigestedRuns> for CheckedAnalysis<'_> {
+    fn digested(
+        &mut self,
+        pid: Pid,
+        tid: Tid,
+        space: SpaceId,
+        events: &[TraceEvent],
+        digest: (DigestedRuns, usize),
+    ) {
+        self.in_turn(pid, tid, space, events);
+        if let Some(unchecked) = &mut self.unchecked {
+            unchecked.digested(pid, tid, space, events, digest);
+        }
+    }
+}
