@@ -42,38 +42,49 @@ impl<'a> Thread<'a> {
 
     /// The next event while a landing is undecided.
     pub(crate) fn look_ahead(&mut self, session: &mut Session<'a>, space: SpaceId, event: &TraceEvent) {
-        self.work_off(session, VecDeque::from([(space, *event)]));
+        let held = self.hold(session, space, event);
+        self.work_off(session, held);
     }
 
     /// No more events will come: decides all that is undecided.
     pub(crate) fn decide_rest(&mut self, session: &mut Session<'a>) {
         while let Some(undecided) = self.undecided.take() {
             let held = self.decide(session, *undecided, Verdict::Decided);
-            self.work_off(session, held.into());
+            self.work_off(session, held);
         }
     }
 
-    /// Acts on events, or holds them back as long as a landing is undecided.
-    fn work_off(&mut self, session: &mut Session<'a>, mut queue: VecDeque<(SpaceId, TraceEvent)>) {
+    /// Acts on events that were held back, in a row: one of them may be a landing that holds back the others.
+    fn work_off(&mut self, session: &mut Session<'a>, held: Vec<(SpaceId, TraceEvent)>) {
+        let mut queue = VecDeque::from(held);
         while let Some((space, event)) = queue.pop_front() {
-            let Some(mut undecided) = self.undecided.take() else {
-                self.step(session, space, &event);
-                continue;
-            };
-            let mut verdict = undecided.look(session, &self.stack, space, &event);
-            undecided.events.push((space, event));
-            session.held_events += 1;
-            if undecided.events.len() >= LOOK_AHEAD_MAX || session.held_events >= HELD_MAX {
-                verdict = Verdict::NoMore;
+            for held in self.hold(session, space, &event).into_iter().rev() {
+                queue.push_front(held);
             }
-            match verdict {
-                Verdict::Wait => self.undecided = Some(undecided),
-                Verdict::Decided | Verdict::NoMore => {
-                    for held in self.decide(session, *undecided, verdict).into_iter().rev() {
-                        queue.push_front(held);
-                    }
-                }
-            }
+        }
+    }
+
+    /// Acts on an event, or holds it back while a landing is undecided.  Returns what was held back once it is
+    /// decided.
+    fn hold(
+        &mut self,
+        session: &mut Session<'a>,
+        space: SpaceId,
+        event: &TraceEvent,
+    ) -> Vec<(SpaceId, TraceEvent)> {
+        let Some(undecided) = &mut self.undecided else {
+            self.step(session, space, event);
+            return Vec::new();
+        };
+        let mut verdict = undecided.look(session, &self.stack, space, event);
+        undecided.events.push((space, *event));
+        session.held_events += 1;
+        if undecided.events.len() >= LOOK_AHEAD_MAX || session.held_events >= HELD_MAX {
+            verdict = Verdict::NoMore;
+        }
+        match self.undecided.take_if(|_| verdict != Verdict::Wait) {
+            Some(undecided) => self.decide(session, *undecided, verdict),
+            None => Vec::new(),
         }
     }
 

@@ -17,7 +17,7 @@ use model::{EventTime, SpaceId, TraceEvent, Transfer};
 
 use crate::control::Control;
 use crate::session::Session;
-use crate::stack::Stack;
+use crate::stack::{Frame, Stack};
 use crate::transfers::Transfers;
 use view::{End, Fit, Floor, Group, View};
 
@@ -44,6 +44,8 @@ pub(crate) struct Undecided {
     /// Landings after the first.
     landings: u32,
     looked_at: usize,
+    /// Room for the frames that an event enters.
+    room: Vec<Frame>,
     /// The events after the landing.
     pub(crate) events: Vec<(SpaceId, TraceEvent)>,
 }
@@ -66,6 +68,8 @@ struct Next {
     looked_at: usize,
     /// Nothing more will be told.
     verdict: Option<Verdict>,
+    /// See [`Undecided::room`].
+    room: Vec<Frame>,
 }
 
 impl Next {
@@ -90,7 +94,8 @@ impl Undecided {
     /// Control is, since `now`, in one of `candidates`; `is_guess`: or in none of them.
     pub(crate) fn new(now: EventTime, control: Control, candidates: Vec<usize>, is_guess: bool) -> Self {
         let groups = vec![Group::landed(candidates, control)];
-        Self { now, groups, is_guess, landings: 0, looked_at: 0, events: Vec::new() }
+        let (room, events) = (Vec::new(), Vec::new());
+        Self { now, groups, is_guess, landings: 0, looked_at: 0, room, events }
     }
 
     /// The innermost candidate that is left.
@@ -120,11 +125,12 @@ impl Undecided {
     ) -> Verdict {
         let TraceEvent::Branch(branch) = event else { return Verdict::Decided };
         let size = (self.groups.len(), floors(&self.groups).count());
-        let mut next = Next::default();
+        let mut next = Next { room: std::mem::take(&mut self.room), ..Next::default() };
         for group in &mut self.groups {
             group.control.space = space;
             follow(session, stack, group, &branch.transfer, &mut next);
         }
+        self.room = std::mem::take(&mut next.room);
         let fits = self.groups.iter().chain(&next.groups).filter_map(|group| group.fit);
         let Some(best) = fits.max() else { return Verdict::NoMore };
         let stays = |group: &Group| group.fit.is_some_and(|fit| fit >= best.least());
@@ -147,17 +153,21 @@ impl Undecided {
 /// floor.
 fn follow(session: &mut Session<'_>, stack: &Stack, group: &mut Group, transfer: &Transfer, next: &mut Next) {
     let Some(first) = group.floors.first() else { return };
-    let mut view = View::new(stack, group, first.kept, transfer);
+    let mut view = View::new(stack, group, first.kept, transfer, std::mem::take(&mut next.room));
     view.transfer(session, transfer);
-    if view.looked_at() == 0 {
-        next.verdict = next.verdict.or(view.verdict());
-        let (len, own) = view.finish();
-        return group.go_on(len, own);
+    let (is_for_all, verdict) = (view.looked_at() == 0, view.verdict());
+    let (len, mut own) = view.finish();
+    if is_for_all {
+        next.verdict = next.verdict.or(verdict);
+        next.room = group.go_on(len, own);
+        return;
     }
+    own.above.clear();
+    next.room = own.above;
     // The frames that are kept tell all but which one control has landed in.
     for floors in group.floors.chunk_by(|a, b| a.kept == b.kept) {
         let Some(first) = floors.first() else { continue };
-        let mut view = View::new(stack, group, first.kept, transfer);
+        let mut view = View::new(stack, group, first.kept, transfer, Vec::new());
         view.transfer(session, transfer);
         next.looked_at += view.looked_at();
         next.verdict = next.verdict.or(view.verdict());

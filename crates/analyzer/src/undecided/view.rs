@@ -74,18 +74,21 @@ impl Group {
         self.floors.dedup();
     }
 
-    /// An event has left `len` of the frames above, and has changed the rest.
-    pub(super) fn go_on(&mut self, len: usize, Changed { above, runs, control, fit }: Changed) {
+    /// An event has left `len` of the frames above, and has changed the rest.  Returns the room of what it has
+    /// entered.
+    pub(super) fn go_on(&mut self, len: usize, changed: Changed) -> Vec<Frame> {
+        let Changed { mut above, runs, control, fit } = changed;
         self.above.truncate(len);
-        self.above.extend(above);
+        self.above.append(&mut above);
         (self.runs, self.control, self.fit) = (runs, control, fit);
+        above
     }
 }
 
 /// What an event has changed above a floor.
 pub(super) struct Changed {
     /// What it has entered.
-    above: Vec<Frame>,
+    pub(super) above: Vec<Frame>,
     runs: Vec<(usize, FunctionId)>,
     control: Control,
     fit: Option<Fit>,
@@ -110,7 +113,14 @@ pub(super) struct View<'v> {
 }
 
 impl<'v> View<'v> {
-    pub(super) fn new(stack: &'v Stack, group: &'v Group, kept: usize, transfer: &Transfer) -> Self {
+    /// Before an event; `room` is empty.
+    pub(super) fn new(
+        stack: &'v Stack,
+        group: &'v Group,
+        kept: usize,
+        transfer: &Transfer,
+        room: Vec<Frame>,
+    ) -> Self {
         let to = match transfer {
             Transfer::Branch { to, .. } | Transfer::Start { to, .. } => Some(to.ip),
             Transfer::End { to, .. } => *to,
@@ -121,7 +131,7 @@ impl<'v> View<'v> {
             kept,
             is_plain: group.is_plain,
             shared: &group.above,
-            now: Changed { above: Vec::new(), runs, control, fit: Some(Fit::GoesOn) },
+            now: Changed { above: room, runs, control, fit: Some(Fit::GoesOn) },
             to,
             landings: Vec::new(),
             verdict: None,
