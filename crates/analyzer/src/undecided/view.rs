@@ -74,8 +74,8 @@ impl Group {
         self.floors.dedup();
     }
 
-    /// An event has left `len` of the frames above, and has changed the rest.  Returns the room of what it has
-    /// entered.
+    /// An event has left `len` of the frames above, and has changed the rest.  Returns the room of what it
+    /// has entered.
     pub(super) fn go_on(&mut self, len: usize, changed: Changed) -> Vec<Frame> {
         let Changed { mut above, runs, control, fit } = changed;
         self.above.truncate(len);
