@@ -24,7 +24,7 @@ pub struct CheckedAnalysis<'a> {
 }
 
 impl<'a> CheckedAnalysis<'a> {
-    /// As [`Analysis::new`]; rows and their children are kept.
+    /// [`Analysis::new`], which keeps rows and their children.
     #[must_use]
     pub fn new(request: &Request, around: Surroundings<'a>) -> Self {
         let request = Request { rows: true, row_children: true, ..request.clone() };
@@ -39,7 +39,7 @@ impl<'a> CheckedAnalysis<'a> {
         }
     }
 
-    /// As [`Analysis::with_trees`].
+    /// [`Analysis::with_trees`], of the first analysis.
     #[must_use]
     pub fn with_trees(
         request: &Request,
@@ -50,21 +50,21 @@ impl<'a> CheckedAnalysis<'a> {
         Self { analysis: Analysis::with_trees(&checked.request, around, sink), ..checked }
     }
 
-    /// As [`Analysis::giving_rows_to`].
+    /// [`Analysis::giving_rows_to`], of the first analysis.
     #[must_use]
     pub fn giving_rows_to(self, sink: &'a mut (dyn RowSink + 'a)) -> Self {
         Self { analysis: self.analysis.giving_rows_to(sink), ..self }
     }
 
-    /// As [`Analysis::digester`]: what the workers digest enters a second report, which must be the first
-    /// one without its rows.
+    /// [`Analysis::digester`], of a second analysis: what the workers digest enters that one's report, which
+    /// must be the first one's without rows.
     #[must_use]
     pub fn digester(&mut self) -> Option<RunDigester<'a>> {
         let request = Request { rows: false, row_children: false, ..self.request.clone() };
         self.unchecked.insert(Analysis::new(&request, self.around)).digester()
     }
 
-    /// As [`Analysis::finish`], and what is wrong; nothing, unless this program has a defect.
+    /// [`Analysis::finish`], and what is wrong; nothing, unless this program has a defect.
     #[must_use]
     pub fn finish(self) -> (Report, Vec<Violation>) {
         let Self { analysis, unchecked, mut found, .. } = self;
