@@ -12,6 +12,8 @@ mod figures;
 mod gaps;
 mod guesses;
 mod ip_filter;
+mod ip_filter_jumps;
+mod ip_filter_left;
 mod landings;
 mod ledger;
 mod modes;
