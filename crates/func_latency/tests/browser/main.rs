@@ -517,12 +517,12 @@ fn the_trees_of_a_recording_differ_where_the_cause_was_planted() {
 fn trees_are_those_of_the_slowest_and_of_typical_calls() {
     let report = made_up::report(20_000);
     let rows = &report.functions[0].rows;
-    let picks = Picks::of(&report.functions[0]);
+    let picks = Picks::of(&report.functions[0], |_| true);
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by_key(|at| (rows[*at].status.counted(), std::cmp::Reverse(rows[*at].latency_ns), *at));
-    let picked: Vec<usize> = order.iter().copied().filter(|at| picks.has(*at)).collect();
+    let picked: Vec<usize> = order.iter().copied().filter(|at| picks.rows().contains(at)).collect();
     assert_eq!(picked[..1_500], order[..1_500]);
-    let typical: Vec<usize> = picks.typical.values().copied().collect();
+    let typical: Vec<usize> = picks.typical().values().copied().collect();
     assert!(picked[1_500..].iter().all(|at| typical.contains(at)), "the others are typical ones");
     for at in typical {
         assert_eq!(rows[at].id, typical_call(&report, &rows[at]).id, "it is typical beside itself");

@@ -22,7 +22,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::View;
-use crate::inside::{Inside, Picks};
+use crate::inside::{Inside, typical};
 use crate::output;
 use crate::printable::with_printable;
 
@@ -95,10 +95,11 @@ fn write_printable(out: &mut dyn Write, view: &View<'_>, inside: &[Inside]) -> i
     let mut functions = Vec::new();
     for (number, function) in view.report.functions.iter().enumerate() {
         let inside = inside.get(number);
-        let picks = Picks::of(function);
+        let typical =
+            inside.map_or_else(|| typical(&function.rows, &|_| true), |inside| inside.typical.clone());
         let (ways, of_ways) = ways::pack(view, function, inside)?;
         let (trees, of_trees) = trees::pack(view, inside)?;
-        let (function, of_calls) = calls::pack(view, function, &picks, calls::CHILDREN_MAX)?;
+        let (function, of_calls) = calls::pack(view, function, &typical, calls::CHILDREN_MAX)?;
         functions.push(Function { calls: function, ways, trees });
         packed.push([of_calls, of_ways, of_trees]);
     }
