@@ -24,7 +24,7 @@ use crate::render::timeline::{self, TimelineStyle};
 use crate::render::units::{counted, duration};
 use crate::render::{Names, View, html, json, text};
 use crate::target::{self, Wanted};
-use crate::{explain_command, messages, recording, remedy, tree_commands};
+use crate::{explain_command, messages, open_page, recording, remedy, tree_commands};
 
 /// Columns of the text where there is no terminal that has some.
 const WIDTH: usize = 120;
@@ -218,6 +218,9 @@ impl TreesWanted {
 pub(crate) fn write_report(config: &ReportConfig, view: &View<'_>, inside: &[Inside]) -> Result<()> {
     let page = config.html.as_ref().map_or(Ok(()), |path| html::write_file(path, view, inside));
     let text = write_text(config, view).context("cannot write to stdout");
+    if let Some(path) = config.html.as_ref().filter(|_| config.open && page.is_ok()) {
+        open_page::open(path);
+    }
     // A reader that has gone is no reason to keep quiet of the page.
     page.and(text)
 }
