@@ -102,6 +102,9 @@ impl Opened {
     /// Both calls' trees are there side by side, to the nanosecond where that is known, with what is in one
     /// of them only.
     pub(crate) fn the_trees_are(&mut self, report: &Report, call: &CallRow, twin: &CallRow) {
+        self.choose_in("[data-tree=sort]", "order");
+        self.choose_in("[data-tree=least]", "0");
+        self.browser.value("document.querySelector('.tree tr[data-name=lookup] .fold').click()");
         let rows = self.rows("details .tree");
         let number = |row: &CallRow| report.functions[0].rows.iter().position(|r| r.id == row.id).unwrap();
         let children = &report.functions[0].row_children;
@@ -141,8 +144,20 @@ impl Opened {
         assert!(strips.contains(&format!("off at +100 ns for {}", duration(asleep))), "{strips}");
     }
 
-    pub(crate) fn narrow(&mut self) {
-        self.browser.resize((420, 900));
+    /// Opens the page again with a fragment, as from a link.
+    pub(crate) fn open_at(&mut self, fragment: &str) {
+        self.browser.call("Page.navigate", serde_json::json!({ "url": "about:blank" }));
+        self.browser.open_at(&self.page, fragment, WINDOW);
+    }
+
+    /// The fragment of the page's address.
+    pub(crate) fn fragment(&mut self) -> String {
+        self.browser.value("location.hash").as_str().unwrap().to_owned()
+    }
+
+    /// Makes the window narrow: nothing may scroll sideways.
+    pub(crate) fn narrow(&mut self, width: u32) {
+        self.browser.resize((width, 900));
         let widths = "[document.documentElement.scrollWidth, innerWidth]";
         let widths = self.browser.value(widths);
         assert!(widths[0].as_f64() <= widths[1].as_f64(), "it scrolls sideways: {widths}");
@@ -154,7 +169,12 @@ impl Opened {
 
     /// Gives a control a value, as a user does.
     pub(crate) fn choose(&mut self, id: &str, value: &str) {
-        let control = format!("document.getElementById('{id}')");
+        self.choose_in(&format!("#{id}"), value);
+    }
+
+    /// Gives the control that a selector finds a value.
+    pub(crate) fn choose_in(&mut self, selector: &str, value: &str) {
+        let control = format!("document.querySelector('{selector}')");
         let change = "dispatchEvent(new Event('change', { bubbles: true }))";
         self.browser.value(&format!("{control}.value = '{value}'; {control}.{change}"));
     }

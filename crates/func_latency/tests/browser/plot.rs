@@ -34,7 +34,7 @@ fn slow_calls_are_brushed_explained_and_opened() {
     assert!(factor("has fsync").contains("|100.0 %|0.0 %|only here"), "{factors:?}");
     assert!(factor("was off its CPU").contains("|100.0 %|0.0 %|only here"), "{factors:?}");
     assert!(factor("thread 1003").contains("|100.0 %|"), "{factors:?}");
-    // ... by whom these were called, whatever that is called, and the way that they went.
+    // ... the functions that called these, whatever their names are, and the way that they went.
     let reload = "reload(\"'\\u{202e}daoler\\u{7}&lt;)";
     let chain = factor(&format!("called through {reload} › ha_innobase::index_read"));
     assert!(chain.ends_with("|0.0 %|only here"), "{factors:?}");
@@ -71,7 +71,7 @@ fn slow_calls_are_brushed_explained_and_opened() {
     assert!(opened.browser.text("#details").contains(&next));
     opened.the_trees_are(&report, &slowest, typical_call(&report, &slowest));
     opened.screenshot("opened.png");
-    opened.narrow();
+    opened.narrow(420);
     opened.screenshot("narrow.png");
     opened.widen();
 

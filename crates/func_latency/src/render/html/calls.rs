@@ -32,7 +32,11 @@ pub(super) struct Function {
     /// One in so many of the calls up to `p99_ns` has its children in the page; those above and those that
     /// did not end all have.
     children_of_one_in: usize,
+    /// Of the calls that were seen from entry to end; 0: none was.
+    p50_ns: u64,
     p99_ns: u64,
+    max_ns: u64,
+    total_ns: u64,
     /// Which calls enter the figures, where children were probed in parts of the window: those that began so.
     figures_of: Option<&'static str>,
 }
@@ -126,7 +130,10 @@ pub(super) fn pack(
         children: function.row_children.keys.iter().map(|key| Child::of(names, key)).collect(),
         causes: causes.0.into_keys().collect(),
         children_of_one_in: one_in,
+        p50_ns: function.latency.spread.map_or(0, |spread| spread.p50_ns),
         p99_ns: p99_ns(function),
+        max_ns: function.latency.spread.map_or(0, |spread| spread.max_ns),
+        total_ns: function.latency.sum_ns,
         figures_of: function.sliced.map(|sliced| slice_name(sliced.figures_of)),
     };
     Ok((packed, columns.finish()?))

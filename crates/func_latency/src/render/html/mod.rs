@@ -32,7 +32,7 @@ const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/style.css");
 
 /// One script in the order in which its parts need each other.
-const SCRIPT: [&str; 11] = [
+const SCRIPT: [&str; 16] = [
     include_str!("page/units.js"),
     include_str!("page/calls.js"),
     include_str!("page/trees.js"),
@@ -40,8 +40,13 @@ const SCRIPT: [&str; 11] = [
     include_str!("page/axes.js"),
     include_str!("page/plot.js"),
     include_str!("page/tables.js"),
-    include_str!("page/beside.js"),
+    include_str!("page/tree_view.js"),
+    include_str!("page/tree_table.js"),
+    include_str!("page/flame.js"),
+    include_str!("page/waits.js"),
     include_str!("page/details.js"),
+    include_str!("page/functions.js"),
+    include_str!("page/link.js"),
     include_str!("page/input.js"),
     include_str!("page/main.js"),
 ];
