@@ -155,6 +155,13 @@ impl Opened {
         self.browser.value("location.hash").as_str().unwrap().to_owned()
     }
 
+    /// All columns of the tree are in view.
+    pub(crate) fn tree_has_room(&mut self) -> bool {
+        let widths =
+            "document.querySelector('.tree').scrollWidth <= document.querySelector('.scroll').clientWidth";
+        self.browser.value(widths) == true
+    }
+
     /// Makes the window narrow: nothing may scroll sideways.
     pub(crate) fn narrow(&mut self, width: u32) {
         self.browser.resize((width, 900));

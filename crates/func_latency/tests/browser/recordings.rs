@@ -57,5 +57,7 @@ fn the_trees_of_a_recording_differ_where_the_cause_was_planted() {
         "{rows:?}"
     );
     opened.screenshot("opened.png");
+    opened.narrow(800);
+    assert!(opened.tree_has_room(), "of 800 pixels");
     opened.finish();
 }

@@ -37,9 +37,9 @@ function table(columns, rows) {
 
 /** A name in parts between which a line may end, where a word is too long for a line of its own. */
 function breakable(name) {
-  const LONG = 24;
+  const LONG = 18;
   return name.split(/(?<=\s)/).flatMap((word) => {
-    const breaks = word.length > LONG ? word.split(/(?<=::|[.,(]|[A-Za-z0-9]_)(?=[^_\s])/) : [word];
+    const breaks = word.length > LONG ? word.split(/(?<=::|[.,(]|[A-Za-z0-9]_)(?=[^_\s])|(?<=[a-z])(?=[A-Z])/) : [word];
     return breaks.flatMap((part, i) => (i ? [element("wbr"), part] : [part]));
   });
 }

@@ -30,6 +30,7 @@ function calleeCell(view, node, depth, change) {
   }
   if (depth > INDENTED_MAX) cell.append(`(${depth}) `);
   const { name, line, site } = view.trees.callees[callee - 1];
+  cell.title = name;
   const statuses = sides.map((side) => (side?.status ? STATUSES[side.status] : null)).filter(Boolean);
   cell.append(name);
   if (depth > 0 && (line ?? site)) cell.append(element("small", {}, line ?? site));
