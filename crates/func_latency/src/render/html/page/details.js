@@ -45,11 +45,20 @@ function rowOf(calls, i, beginNs) {
   ];
 }
 
+/** Callers of callers: the nearest, and all of them on demand. */
+function chainCell(names) {
+  const CALLERS_SHOWN = 4;
+  const all = names.join(" › ");
+  if (names.length <= CALLERS_SHOWN) return all || "not known";
+  const nearest = `… › ${names.slice(-CALLERS_SHOWN).join(" › ")}`;
+  return element("details", {}, element("summary", {}, nearest), all);
+}
+
 /** What is known of it from inside, and of what it waited for. */
 function insideOf({ ways }, i) {
   const rows = [];
   if (ways.known) {
-    rows.push(["called through", ways.nameOfChain(ways.chain[i]) || "not known"]);
+    rows.push(["called through", chainCell(ways.namesOfChain(ways.chain[i]))]);
     rows.push(["went", ways.nameOfWay(ways.way[i])]);
   }
   if (ways.reasons.length) {

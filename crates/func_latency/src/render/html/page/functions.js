@@ -30,7 +30,9 @@ const FUNCTIONS_SHOWN = 12;
 function search() {
   const text = byId("search").value.trim();
   const inTree = searchOpened(text);
-  for (const row of document.querySelectorAll("#cards tbody tr")) row.classList.toggle("found", isFound(row.cells[0].textContent, text));
+  for (const row of document.querySelectorAll("#cards tbody tr")) {
+    row.classList.toggle("found", isFound(row.cells[0].textContent, text));
+  }
   if (text === "") return byId("found").replaceChildren();
   const inFunctions = meta.functions.filter(({ name }) => isFound(name, text)).length;
   const inCards = document.querySelectorAll("#cards tr.found").length;

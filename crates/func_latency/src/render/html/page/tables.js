@@ -21,7 +21,9 @@ function table(columns, rows) {
   );
   let longest = 0;
   const isName = ([, className]) => className === NAME || className === "word";
-  const content = (cell, column) => (isName(column) && typeof cell === "string" ? breakable(cell) : [cell]);
+  const long = ([, className]) => (className === NAME ? 18 : 36);
+  const content = (cell, column) =>
+    isName(column) && typeof cell === "string" ? breakable(cell, long(column)) : [cell];
   const body = rows.map((row) => {
     const { cells, ...properties } = Array.isArray(row) ? { cells: row } : row;
     const cell = (it, i) =>
@@ -35,11 +37,10 @@ function table(columns, rows) {
   return made;
 }
 
-/** A name in parts between which a line may end, where a word is too long for a line of its own. */
-function breakable(name) {
-  const LONG = 18;
+/** A name in parts between which a line may end, where a word is too `long` for a line of its own. */
+function breakable(name, long) {
   return name.split(/(?<=\s)/).flatMap((word) => {
-    const breaks = word.length > LONG ? word.split(/(?<=::|[.,(]|[A-Za-z0-9]_)(?=[^_\s])|(?<=[a-z])(?=[A-Z])/) : [word];
+    const breaks = word.length > long ? word.split(/(?<=::|[.,(]|[A-Za-z0-9]_)(?=[^_\s])|(?<=[a-z])(?=[A-Z])/) : [word];
     return breaks.flatMap((part, i) => (i ? [element("wbr"), part] : [part]));
   });
 }

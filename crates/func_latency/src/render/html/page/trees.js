@@ -23,9 +23,14 @@ class Ways {
 
   /** `main › run › parse`: who called whom, the nearest last. */
   nameOfChain(chain) {
+    return this.namesOfChain(chain).join(" › ");
+  }
+
+  /** The functions of a chain, the nearest to the call last. */
+  namesOfChain(chain) {
     const names = [];
     for (let at = chain; at > 0; at = this.chains[at - 1].nearer) names.push(this.chains[at - 1].name);
-    return names.join(" › ");
+    return names;
   }
 
   /** What a call waited for, as pairs of a text and ns. */
