@@ -82,6 +82,7 @@ mod traced_causes;
 mod transfers;
 pub mod tree;
 mod undecided;
+mod waits;
 mod window;
 
 pub use analysis::Analysis;
@@ -110,3 +111,4 @@ pub use stats::{Quantiles, Spread, Stats};
 pub use status::{Cut, CutCause, Status};
 pub use total::Total;
 pub use tree::{CallTree, FoundPaths, Node, Paths, Step, TreeSink, Trees, off_cpu_spans};
+pub use waits::{Wait, Waits};

@@ -280,7 +280,8 @@ pub(crate) fn reason(interval: &OffCpuInterval, names: &dyn StackNames) -> Reaso
     function.map_or(Reason::Unknown, |name| Reason::Kernel(name.to_owned()))
 }
 
-fn waker(seen: &WakerSeen, names: &dyn StackNames) -> Waker {
+/// The thread or interrupt that woke a thread.
+pub(crate) fn waker(seen: &WakerSeen, names: &dyn StackNames) -> Waker {
     let mut named = seen.stack.iter().filter_map(|address| names.kernel(*address)).peekable();
     let is_interrupt = match named.peek() {
         None => seen.is_perhaps_interrupted,

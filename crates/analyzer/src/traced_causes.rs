@@ -38,16 +38,13 @@ struct OfFunction {
 }
 
 /// Functions, as far as the recording names them.
-struct Recorded<'a>(Surroundings<'a>);
-
-impl StackNames for Recorded<'_> {
+impl StackNames for Surroundings<'_> {
     fn kernel(&self, address: Avma) -> Option<&str> {
-        self.0.functions.kernel_function(address)
+        self.functions.kernel_function(address)
     }
 
     fn user(&self, pid: Pid, time: Ns, address: Avma) -> FunctionId {
-        let Surroundings { code, functions, .. } = self.0;
-        functions.function_at(code.space(pid, time), address).id
+        self.functions.function_at(self.code.space(pid, time), address).id
     }
 }
 
@@ -74,7 +71,7 @@ impl<'a> TracedCauses<'a> {
             return;
         }
         let schedule = self.around.schedule;
-        let names = &Recorded(self.around);
+        let names = &self.around;
         let Some(function) = self.functions.meet(wanted) else { return };
         let intervals = self.threads.entry(row.tid).or_insert_with(|| intervals(schedule, row.tid));
         let inside = || inside(intervals, (from_ns, to_ns));
@@ -94,7 +91,7 @@ impl<'a> TracedCauses<'a> {
         if from_ns == to_ns || !schedule.has_switches() {
             return None;
         }
-        let names = &Recorded(self.around);
+        let names = &self.around;
         let intervals = self.threads.entry(tid).or_insert_with(|| intervals(schedule, tid));
         let times =
             inside(intervals, (from_ns, to_ns)).map(|Interval { why, .. }| (reason(why, names), why.split()));

@@ -38,7 +38,7 @@ pub trait TreeSink {
     fn call(&mut self, call: &CallRow, tree: &CallTree);
 
     /// A call that was given as cut was found running after a gap. `call` is what was seen of it since: a row
-    /// that the report does not have. Only of outermost calls ([`Trees::Outermost`], [`Trees::Merged`]).
+    /// that the report does not have. Only of outermost calls.
     fn resumed(&mut self, call: &CallRow, tree: &CallTree) {
         let _ = (call, tree);
     }
@@ -95,7 +95,7 @@ impl Trees {
 
     /// ... of what was seen after a gap ([`TreeSink::resumed`]).
     pub(crate) fn has_resumed(&self, depth: u32) -> bool {
-        matches!(self, Self::Outermost | Self::Merged) && depth == 0
+        matches!(self, Self::Every | Self::Outermost | Self::Merged) && depth == 0
     }
 }
 

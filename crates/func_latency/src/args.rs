@@ -204,6 +204,10 @@ pub struct QueryArgs {
     #[arg(long, value_name = "FILE")]
     #[arg(help_heading = FILES)]
     pub html: Option<PathBuf>,
+    /// Open the page of --html in the browser; over ssh, say how to get it to where there is one
+    #[arg(long, requires = "html")]
+    #[arg(help_heading = FILES)]
+    pub open: bool,
     /// Fail (exit code 1) when more than this share of the threads' time was lost, and say why and what
     /// helps; gaps without a known time are only warned of, but 0 allows no gap at all, and no damaged file
     #[arg(long, value_name = "PCT")]

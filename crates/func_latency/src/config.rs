@@ -72,6 +72,8 @@ pub struct ReportConfig {
     pub rows: Option<RowsFile>,
     /// Where the page goes.
     pub html: Option<PathBuf>,
+    /// Show the page in a browser.
+    pub open: bool,
     /// A flame graph, and where it goes.
     pub flamegraph: Option<(Weight, PathBuf)>,
     /// Fail above this share of lost time, percent.
@@ -151,6 +153,7 @@ impl ReportConfig {
             explain: query.explain,
             rows: query.rows.map(rows_file).transpose()?,
             html: query.html,
+            open: query.open,
             flamegraph: query.flamegraph.map(flamegraph),
             max_loss_percent: query.max_loss,
             check: query.check,

@@ -19,6 +19,7 @@ use crate::render::names::file_name;
 use crate::render::row_limit::RowLimit;
 use crate::render::{Names, View};
 use crate::report_command::text_width;
+use crate::shell::quoted;
 
 /// Callees that are looked at for one whose slow calls can be explained.
 const CALLEES_MAX: usize = 8;
@@ -108,10 +109,4 @@ fn name_to_ask(image: &Image, names: &dyn Names, function: FunctionId) -> String
         found.is_ok_and(|found| matches!(found.as_slice(), [only] if only.id == function))
     };
     [Some(&name), with_object.as_ref()].into_iter().flatten().find(is_it).unwrap_or(&name).clone()
-}
-
-/// A word for a shell.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:,@%+=".contains(c);
-    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }

@@ -3,7 +3,9 @@
 use std::io::{BufWriter, IsTerminal, Write, stdout};
 use std::time::Instant;
 
-use analyzer::{Analysis, CallCounts, CauseLoss, CheckedAnalysis, Paths, Report, Request, Violation};
+use analyzer::{
+    Analysis, CallCounts, CauseLoss, CheckedAnalysis, Paths, Report, Request, TreeSink, Violation, Waits,
+};
 use anyhow::{Context, Result};
 use image::Image;
 use model::Recording;
@@ -22,7 +24,7 @@ use crate::render::timeline::{self, TimelineStyle};
 use crate::render::units::{counted, duration};
 use crate::render::{Names, View, html, json, text};
 use crate::target::{self, Wanted};
-use crate::{explain_command, messages, recording, remedy, tree_commands};
+use crate::{explain_command, messages, open_page, recording, remedy, tree_commands};
 
 /// Columns of the text where there is no terminal that has some.
 const WIDTH: usize = 120;
@@ -65,8 +67,8 @@ fn report(
         Some(target) if !calls.functions.is_empty() => Some(RowsWriter::new(target, &names)),
         _ => None,
     };
-    let mut paths = config.flamegraph.as_ref().map(|_| tree_commands::paths_of(calls));
-    let (mut report, violations) = analyse(config, opened, &request, paths.as_mut(), rows.as_mut())?;
+    let mut wants = TreesWanted::of(config, &request);
+    let (mut report, violations) = analyse(config, opened, &request, wants.sink(), rows.as_mut())?;
     explain_missing_code(&report, image, problems);
     verbose(config, started, "decoded and analysed");
     if let Some(why) = report.trace.no_off_cpu.filter(|_| config.off_cpu) {
@@ -74,7 +76,7 @@ fn report(
     }
     let wanted = leave_out_uncalled(&mut report, opened.wanted.clone());
 
-    if let (Some(paths), Some((weight, target))) = (paths, &config.flamegraph) {
+    if let (Some(paths), Some((weight, target))) = (wants.take_paths(), &config.flamegraph) {
         let found = paths.finish();
         export::observed_part(&found, &names).into_iter().for_each(messages::note);
         flamegraph::write_file(target, &found, *weight, &names)?;
@@ -102,10 +104,7 @@ fn report(
         unfold: config.unfold,
         table_rows: config.table_rows,
     };
-    let inside = match &config.html {
-        Some(_) => inside(opened, &report)?,
-        None => Vec::new(),
-    };
+    let inside = wants.inside(&report, opened);
     write_report(config, &view, &inside)?;
     verbose(config, started, "written");
     for violation in &violations {
@@ -140,13 +139,13 @@ fn analyse(
     config: &ReportConfig,
     opened: &Opened<'_>,
     request: &Request,
-    paths: Option<&mut Paths>,
+    trees: Option<&mut dyn TreeSink>,
     rows: Option<&mut RowsWriter<'_>>,
 ) -> Result<(Report, Vec<Violation>)> {
     let around = opened.surroundings();
     if config.check {
-        let mut analysis = match paths {
-            Some(paths) => CheckedAnalysis::with_trees(request, around, paths),
+        let mut analysis = match trees {
+            Some(trees) => CheckedAnalysis::with_trees(request, around, trees),
             None => CheckedAnalysis::new(request, around),
         };
         if let Some(rows) = rows {
@@ -155,8 +154,8 @@ fn analyse(
         opened.analyse(analysis.digester(), &mut analysis)?;
         return Ok(analysis.finish());
     }
-    let mut analysis = match paths {
-        Some(paths) => Analysis::with_trees(request, around, paths),
+    let mut analysis = match trees {
+        Some(trees) => Analysis::with_trees(request, around, trees),
         None => Analysis::new(request, around),
     };
     if let Some(rows) = rows {
@@ -166,11 +165,52 @@ fn analyse(
     Ok((analysis.finish(), Vec::new()))
 }
 
-/// What the calls of each function of the report are like inside.
-fn inside(opened: &Opened<'_>, report: &Report) -> Result<Vec<Inside>> {
-    let mut calls = InsideOfCalls::new(report, opened.schedule);
-    opened.trees(&mut calls)?;
-    Ok(calls.finish())
+/// What takes the trees of calls, in the one pass over the recording.
+enum TreesWanted {
+    /// Nothing: then most of the trace is only passed by.
+    Nothing,
+    /// A flame graph.
+    Paths(Paths),
+    /// The page, and a flame graph that is asked for with it.
+    Page(InsideOfCalls),
+}
+
+impl TreesWanted {
+    fn of(config: &ReportConfig, request: &Request) -> Self {
+        let paths = config.flamegraph.as_ref().map(|_| tree_commands::paths_of(&config.calls));
+        match paths {
+            paths if config.html.is_some() && !request.functions.is_empty() => {
+                Self::Page(InsideOfCalls::new(&request.functions).with_paths(paths))
+            }
+            Some(paths) => Self::Paths(paths),
+            None => Self::Nothing,
+        }
+    }
+
+    fn sink(&mut self) -> Option<&mut dyn TreeSink> {
+        match self {
+            Self::Nothing => None,
+            Self::Paths(paths) => Some(paths),
+            Self::Page(inside) => Some(inside),
+        }
+    }
+
+    fn take_paths(&mut self) -> Option<Paths> {
+        match self {
+            Self::Nothing => None,
+            Self::Paths(paths) => Some(std::mem::replace(paths, Paths::of_calls())),
+            Self::Page(inside) => inside.take_paths(),
+        }
+    }
+
+    /// What the calls of each function of the report are like inside, if that is for a page.
+    fn inside(self, report: &Report, opened: &Opened<'_>) -> Vec<Inside> {
+        let around = opened.surroundings();
+        match self {
+            Self::Nothing | Self::Paths(_) => Vec::new(),
+            Self::Page(inside) => inside.finish(report, &mut Waits::new(opened.schedule, &around)),
+        }
+    }
 }
 
 /// The page, if it was asked for, with what calls are like inside, and the report on stdout, which does not
@@ -178,6 +218,9 @@ fn inside(opened: &Opened<'_>, report: &Report) -> Result<Vec<Inside>> {
 pub(crate) fn write_report(config: &ReportConfig, view: &View<'_>, inside: &[Inside]) -> Result<()> {
     let page = config.html.as_ref().map_or(Ok(()), |path| html::write_file(path, view, inside));
     let text = write_text(config, view).context("cannot write to stdout");
+    if let Some(path) = config.html.as_ref().filter(|_| config.open && page.is_ok()) {
+        open_page::open(path);
+    }
     // A reader that has gone is no reason to keep quiet of the page.
     page.and(text)
 }

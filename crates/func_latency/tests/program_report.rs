@@ -547,21 +547,6 @@ fn a_timeline_of_both_calls() {
     assert!(with_json.is_empty() && says.contains("--format json"), "{says}");
 }
 
-/// The same page from every number of workers, with both calls.
-#[test]
-fn a_page_of_both_calls() {
-    let directory = recorded("page");
-    let page = |workers: &str| {
-        check(&directory, &["report", "-f", "f", "--html", "calls.html", "--check", "-w", workers], 0);
-        std::fs::read_to_string(directory.join("calls.html")).unwrap()
-    };
-    let one = page("1");
-    assert!(one.contains("\"name\":\"f\"") && one.contains("\"calls\":2") && one.contains("id=\"calls-0\""));
-    assert!(one.starts_with("<!DOCTYPE html>") && one.ends_with("</html>\n"));
-    assert_eq!(one, page("4"));
-    check(&directory, &["report", "-f", "f", "--html", "no/such/dir/calls.html"], 3);
-}
-
 /// On a terminal it is as wide as that, and in colours unless somebody does not want them.
 #[test]
 fn a_timeline_on_a_terminal() {

@@ -1,8 +1,8 @@
 //! What a page says of calls from inside is what the rows and trees of the recording say.
 
-use analyzer::{Caller, FunctionReport};
+use analyzer::{Caller, FunctionReport, Surroundings, Waits};
 use decoder::DecodeOptions;
-use func_latency::inside::{Inside, InsideOfCalls, Picks, PrunedTree, Way, What};
+use func_latency::inside::{Inside, InsideOfCalls, Picks, PrunedTree, Way, What, typical};
 use truth_tests::{Opened, fixture, pipeline};
 
 fn check(name: &str, function: &str) {
@@ -10,37 +10,45 @@ fn check(name: &str, function: &str) {
     let file = pipeline::open(&fixture.data).unwrap();
     let opened = Opened::new(&file).unwrap();
     let functions = [opened.function(function).unwrap()];
-    let options = DecodeOptions::default();
-    let report = opened.analyse(&functions, &options);
-    let mut calls = InsideOfCalls::new(&report, &opened.schedule);
-    let again = opened.analyse_trees(&functions, &options, &mut calls);
-    assert_eq!(again.functions[0].rows, report.functions[0].rows, "{name}");
-    let inside = calls.finish().remove(0);
+    let seen = |workers: usize| {
+        let options = DecodeOptions { workers, ..DecodeOptions::default() };
+        let mut calls = InsideOfCalls::new(&functions);
+        let report = opened.analyse_trees(&functions, &options, &mut calls);
+        let around = Surroundings::of(&opened.recording, &opened.schedule, &opened.image);
+        let inside = calls.finish(&report, &mut Waits::new(&opened.schedule, &around)).remove(0);
+        (report, inside)
+    };
+    let (report, inside) = seen(1);
+    let without_trees = opened.analyse(&functions, &DecodeOptions::default());
+    assert_eq!(report.functions[0], without_trees.functions[0], "{name}: the report is the same");
+    let (_, again) = seen(4);
+    assert_eq!((&again.trees, &again.typical), (&inside.trees, &inside.typical), "{name}");
     check_trees(name, &report.functions[0], &inside);
     check_ways(name, &report.functions[0], &inside);
 }
 
 /// Those that are picked have one, and no time of a call is lost in it.
 fn check_trees(name: &str, function: &FunctionReport, inside: &Inside) {
-    let picks = Picks::of(function);
+    let picks = Picks::of(function, |_| true);
+    assert_eq!(inside.typical, typical(&function.rows, &|_| true), "{name}: all calls have room");
     let p999_ns = function.latency.spread.unwrap().p999_ns;
     for (at, row) in function.rows.iter().enumerate() {
         let is_single = !row.status.counted() || row.latency_ns > p999_ns;
-        assert!(picks.has(at) || !is_single, "{name}: {}", row.id);
+        assert!(picks.rows().contains(&at) || !is_single, "{name}: {}", row.id);
         let Some(tree) = inside.trees.get(&at) else {
-            assert!(!picks.has(at), "{name}: {} has no tree", row.id);
+            assert!(!picks.rows().contains(&at), "{name}: {} has no tree", row.id);
             continue;
         };
-        assert!(picks.has(at), "{name}: {}", row.id);
+        assert!(picks.rows().contains(&at), "{name}: {}", row.id);
         let root = tree.nodes[0];
         assert_eq!((root.total.sum_ns, root.total.off_cpu_ns), (row.latency_ns, row.off_cpu_ns), "{name}");
         assert_eq!(own_ns(tree), row.latency_ns, "{name}: {}", row.id);
-        let spans: u64 = tree.off_cpu.longest.iter().map(|(_, ns, _)| ns).sum();
+        let spans: u64 = tree.waits.longest.iter().map(|wait| wait.to.since(wait.from)).sum();
         if row.status.counted() {
-            assert_eq!(Some(spans + tree.off_cpu.more_ns), row.off_cpu_ns, "{name}: {}", row.id);
+            assert_eq!(Some(spans + tree.waits.more_ns), row.off_cpu_ns, "{name}: {}", row.id);
         }
     }
-    for (caller, at) in &picks.typical {
+    for (caller, at) in picks.typical() {
         let row = &function.rows[*at];
         assert_eq!((row.caller, row.site), *caller, "{name}");
         assert!(inside.trees.contains_key(at), "{name}: {} is typical", row.id);
@@ -66,7 +74,7 @@ fn check_ways(name: &str, function: &FunctionReport, inside: &Inside) {
         if let Way::Mode(mode) = inside.way(at) {
             counts[mode] += 1;
         }
-        let mut chain = inside.chains.of(at);
+        let mut chain = inside.chain(at);
         let mut nearest = None;
         while chain > 0 {
             let link = inside.chains.all()[chain - 1];

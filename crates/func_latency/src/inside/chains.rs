@@ -24,30 +24,22 @@ pub struct Chain {
 }
 
 /// The chains of all calls of a function.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chains {
     all: Vec<Chain>,
     numbers: HashMap<Chain, usize>,
-    by_row: Vec<usize>,
     /// The callers of the call before, and their chain: most calls come from where the last one came from.
     last: (Vec<FunctionId>, usize),
 }
 
 impl Chains {
-    /// Of so many rows, of which nothing is known yet.
-    #[must_use]
-    pub fn of_rows(rows: usize) -> Self {
-        Self { all: Vec::new(), numbers: HashMap::new(), by_row: vec![0; rows], last: (Vec::new(), 0) }
-    }
-
-    /// The call of this row was below these functions, the nearest first; one that called itself counts once.
-    pub fn add(&mut self, row: usize, callers: &[FunctionId]) {
+    /// Adds the callers of one more call, the nearest first; a caller that called itself counts once. Returns
+    /// the number of their chain.
+    pub fn add(&mut self, callers: &[FunctionId]) -> usize {
         if self.last.0 != callers {
             self.last = (callers.to_vec(), self.number(callers));
         }
-        if let Some(place) = self.by_row.get_mut(row) {
-            *place = self.last.1;
-        }
+        self.last.1
     }
 
     /// The number of the chain of these callers, which is new or not.
@@ -78,12 +70,6 @@ impl Chains {
     pub fn all(&self) -> &[Chain] {
         &self.all
     }
-
-    /// The number of a row's chain; 0: nothing is known.
-    #[must_use]
-    pub fn of(&self, row: usize) -> usize {
-        self.by_row.get(row).copied().unwrap_or(0)
-    }
 }
 
 #[cfg(test)]
@@ -92,23 +78,21 @@ mod tests {
 
     #[test]
     fn chains_share_what_they_have_in_common() {
-        let mut chains = Chains::of_rows(4);
-        for (row, callers) in [&[5, 1][..], &[5, 5, 2], &[], &[5, 1]].into_iter().enumerate() {
-            let callers: Vec<FunctionId> = callers.iter().copied().map(FunctionId).collect();
-            chains.add(row, &callers);
-        }
+        let mut chains = Chains::default();
+        let callers = [&[5, 1][..], &[5, 5, 2], &[], &[5, 1]];
+        let numbers =
+            callers.map(|callers| chains.add(&callers.iter().copied().map(FunctionId).collect::<Vec<_>>()));
         let links: Vec<(usize, u32)> = chains.all().iter().map(|c| (c.nearer, c.function.0)).collect();
         assert_eq!(links, [(0, 5), (1, 1), (1, 2)]);
-        assert_eq!([0, 1, 2, 3].map(|row| chains.of(row)), [2, 3, 0, 2]);
+        assert_eq!(numbers, [2, 3, 0, 2]);
     }
 
     #[test]
     fn there_are_so_many_and_no_more() {
-        let mut chains = Chains::of_rows(CHAINS_MAX + 2);
-        for row in 0..CHAINS_MAX + 2 {
-            chains.add(row, &[FunctionId(7), FunctionId(row as u32 + 100)]);
-        }
+        let mut chains = Chains::default();
+        let mut add = |caller: usize| chains.add(&[FunctionId(7), FunctionId(caller as u32 + 100)]);
+        let last = (0..CHAINS_MAX + 2).map(&mut add).last();
+        assert_eq!(last, Some(1), "the part that is there");
         assert_eq!(chains.all().len(), CHAINS_MAX);
-        assert_eq!(chains.of(CHAINS_MAX + 1), 1, "the part that is there");
     }
 }

@@ -1,39 +1,45 @@
-//! What the calls of a page are like inside: the way that each went, who was around it, and the trees of
-//! those that matter.
+//! What the calls of a page are like inside: the way that each went, the functions around it, and the trees
+//! of those that matter.
 //!
 //! ```text
+//!   all calls -> modes    which way each went
+//!             -> chains   who called, and who called those
+//!             -> kept     the trees that may matter, the shortest nodes left out
 //!   rows      -> picks    which calls have a tree in the page, and which is typical of its caller
-//!   all calls -> chains   who called, and who called those
-//!             -> trees    merged, the shortest left out, with the times off the CPU
 //! ```
-//! Which calls matter only the rows say, so this is a second pass over the recording, with nothing left out.
-//! It goes over all of it: the way that a call went is wanted of each.
+//! Which calls matter only the rows say, at the end. So more trees are kept than the page has, and the
+//! recording is decoded once.
 
 mod chains;
+mod kept;
 mod picks;
 mod trees;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use analyzer::modes::{Modes, ModesOfCalls, Ways};
-use analyzer::{CallId, CallRow, CallTree, FunctionReport, Report, TreeSink, Trees, off_cpu_spans};
+use analyzer::{CallId, CallRow, CallTree, FunctionReport, Paths, Report, TreeSink, Trees, Waits};
 use model::{FunctionId, Ns, Schedule, Tid};
 
+use kept::KeptTrees;
+
 pub use chains::{Chain, Chains};
-pub use picks::{CallerKey, Picks};
-pub use trees::{PrunedNode, PrunedTree, Spans, What};
+pub use picks::{CallerKey, Picks, TypicalCalls, typical};
+pub use trees::{LongestWaits, PrunedNode, PrunedTree, What};
 
 /// What one function's calls are like inside.
 #[derive(Clone, Debug)]
 pub struct Inside {
     /// The ways that calls went.
     pub modes: Modes,
-    /// By row: the way of the call; `None`: it is not known.
-    ways: Vec<Option<Ways>>,
     /// Who called.
     pub chains: Chains,
+    /// By row: the call's ways (`None`: not known), and the number of its chain (0: not known).
+    by_row: Vec<(Option<Ways>, usize)>,
     /// By row, of those that have one.
     pub trees: BTreeMap<usize, PrunedTree>,
+    /// The typical call of each caller; it has a tree.
+    pub typical: TypicalCalls,
     /// What the threads of the rows are called, as far as that is known.
     pub thread_names: BTreeMap<Tid, String>,
 }
@@ -53,54 +59,110 @@ impl Inside {
     /// The way of the call in this row.
     #[must_use]
     pub fn way(&self, row: usize) -> Way {
-        match self.ways.get(row).copied().flatten() {
+        match self.by_row.get(row).and_then(|(ways, _)| *ways) {
             None => Way::NotKnown,
             Some(ways) => self.modes.of(&ways).map_or(Way::Other, Way::Mode),
         }
     }
+
+    /// The number of the chain of callers of the call in this row; 0: nothing is known.
+    #[must_use]
+    pub fn chain(&self, row: usize) -> usize {
+        self.by_row.get(row).map_or(0, |(_, chain)| *chain)
+    }
 }
 
-/// Takes the trees of all calls of a report that has rows.
-pub struct InsideOfCalls<'a> {
-    schedule: &'a Schedule,
-    functions: Vec<OfFunction<'a>>,
+/// Takes the trees of all calls of some functions while their report is made.
+#[derive(Debug, Default)]
+pub struct InsideOfCalls {
+    functions: Vec<OfFunction>,
+    /// A flame graph that is made of the same trees.
+    paths: Option<Paths>,
 }
 
 /// What is gathered of one function's calls.
-struct OfFunction<'a> {
-    report: &'a FunctionReport,
-    /// Where the row of each call is, by id.
-    rows: Vec<(CallId, usize)>,
-    picks: Picks,
+#[derive(Debug)]
+struct OfFunction {
+    id: FunctionId,
     modes: ModesOfCalls,
-    ways: Vec<Option<Ways>>,
     chains: Chains,
-    trees: BTreeMap<usize, PrunedTree>,
+    /// Each call with its ways and its chain.
+    calls: Vec<(CallId, (Option<Ways>, usize))>,
+    kept: KeptTrees,
 }
 
-impl<'a> InsideOfCalls<'a> {
-    /// Of the calls in the rows of `report`; `schedule` says when their threads were off the CPU.
+impl InsideOfCalls {
+    /// Of the calls of these functions.
     #[must_use]
-    pub fn new(report: &'a Report, schedule: &'a Schedule) -> Self {
-        Self { schedule, functions: report.functions.iter().map(OfFunction::new).collect() }
-    }
-
-    /// What was found, in the order of the report's functions.
-    #[must_use]
-    pub fn finish(self) -> Vec<Inside> {
-        let inside = |of: OfFunction<'_>| Inside {
-            thread_names: thread_names(self.schedule, &of.report.rows),
-            modes: of.modes.finish(),
-            ways: of.ways,
-            chains: of.chains,
-            trees: of.trees,
+    pub fn new(functions: &[FunctionId]) -> Self {
+        let of = |id: &FunctionId| OfFunction {
+            id: *id,
+            modes: ModesOfCalls::default(),
+            chains: Chains::default(),
+            calls: Vec::new(),
+            kept: KeptTrees::default(),
         };
-        self.functions.into_iter().map(inside).collect()
+        Self { functions: functions.iter().map(of).collect(), paths: None }
     }
 
-    fn of(&mut self, function: FunctionId) -> Option<&mut OfFunction<'a>> {
-        self.functions.iter_mut().find(|of| of.report.id == function)
+    /// Gives the trees of outermost calls to `paths`, too.
+    #[must_use]
+    pub fn with_paths(self, paths: Option<Paths>) -> Self {
+        Self { paths, ..self }
     }
+
+    /// The paths of [`Self::with_paths`], with all that was seen.
+    pub fn take_paths(&mut self) -> Option<Paths> {
+        self.paths.take()
+    }
+
+    /// What was found, in the order of the report's functions. The report has rows.
+    #[must_use]
+    pub fn finish(mut self, report: &Report, waits: &mut Waits<'_>) -> Vec<Inside> {
+        let mut finish = |function: &FunctionReport| {
+            let at = self.functions.iter().position(|of| of.id == function.id)?;
+            Some(self.functions.swap_remove(at).finish(function, waits))
+        };
+        report.functions.iter().filter_map(&mut finish).collect()
+    }
+
+    fn of(&mut self, function: FunctionId) -> Option<&mut OfFunction> {
+        self.functions.iter_mut().find(|of| of.id == function)
+    }
+}
+
+impl OfFunction {
+    fn finish(mut self, function: &FunctionReport, waits: &mut Waits<'_>) -> Inside {
+        let rows = &function.rows;
+        self.calls.sort_unstable_by_key(|(id, _)| *id);
+        let known = |row: &CallRow| {
+            let at = self.calls.binary_search_by_key(&row.id, |(id, _)| *id).ok()?;
+            self.calls.get(at).map(|(_, known)| *known)
+        };
+        let by_row = rows.iter().map(|row| known(row).unwrap_or_default()).collect();
+        let picks = Picks::of(function, |at| rows.get(at).is_some_and(|row| self.kept.has(row.id)));
+        let mut tree = |at: &usize| {
+            let row = rows.get(*at)?;
+            let tree = self.kept.take(row.id)?.pruned(picks.nodes_max());
+            Some((*at, PrunedTree { waits: waits_of(row, waits), ..tree }))
+        };
+        Inside {
+            modes: self.modes.finish(),
+            chains: self.chains,
+            by_row,
+            trees: picks.rows().iter().filter_map(&mut tree).collect(),
+            typical: picks.typical().clone(),
+            thread_names: thread_names(waits.schedule(), rows),
+        }
+    }
+}
+
+fn waits_of(call: &CallRow, waits: &mut Waits<'_>) -> LongestWaits {
+    if call.off_cpu_ns.is_none_or(|ns| ns == 0) {
+        return LongestWaits::default();
+    }
+    let end = Ns(call.start_ns.0.saturating_add(call.latency_ns));
+    LongestWaits::of(waits.between(call.tid, call.start_ns, end))
 }
 
 fn thread_names(schedule: &Schedule, rows: &[CallRow]) -> BTreeMap<Tid, String> {
@@ -109,28 +171,7 @@ fn thread_names(schedule: &Schedule, rows: &[CallRow]) -> BTreeMap<Tid, String> 
     tids.into_iter().filter_map(name).filter(|(_, name)| !name.is_empty()).collect()
 }
 
-impl<'a> OfFunction<'a> {
-    fn new(report: &'a FunctionReport) -> Self {
-        let mut rows: Vec<(CallId, usize)> = report.rows.iter().map(|row| row.id).zip(0..).collect();
-        rows.sort_unstable();
-        Self {
-            report,
-            picks: Picks::of(report),
-            modes: ModesOfCalls::default(),
-            ways: vec![None; rows.len()],
-            chains: Chains::of_rows(rows.len()),
-            trees: BTreeMap::new(),
-            rows,
-        }
-    }
-
-    fn row_of(&self, id: CallId) -> Option<usize> {
-        let at = self.rows.binary_search_by_key(&id, |(id, _)| *id).ok()?;
-        self.rows.get(at).map(|(_, row)| *row)
-    }
-}
-
-impl TreeSink for InsideOfCalls<'_> {
+impl TreeSink for InsideOfCalls {
     fn wanted(&self) -> Trees {
         Trees::Every
     }
@@ -140,20 +181,19 @@ impl TreeSink for InsideOfCalls<'_> {
     }
 
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
-        let schedule = self.schedule;
-        let Some(of) = self.of(call.function) else { return };
-        let Some(row) = of.row_of(call.id) else { return };
-        let ways = of.modes.add(call, tree);
-        if let Some(place) = of.ways.get_mut(row) {
-            *place = ways;
+        if let Some(paths) = self.paths.as_mut().filter(|_| call.depth == 0) {
+            paths.call(call, tree);
         }
-        of.chains.add(row, tree.callers());
-        if of.picks.has(row) {
-            let end = Ns(call.start_ns.0.saturating_add(call.latency_ns));
-            let off = off_cpu_spans(schedule, call.tid, call.start_ns, end)
-                .filter(|_| call.off_cpu_ns.is_some_and(|ns| ns > 0));
-            let spans = Spans::of(call.start_ns, off);
-            of.trees.insert(row, PrunedTree::of(tree, of.picks.nodes_max(), spans));
+        let Some(of) = self.of(call.function) else { return };
+        let ways = of.modes.add(call, tree);
+        let chain = of.chains.add(tree.callers());
+        of.calls.push((call.id, (ways, chain)));
+        of.kept.add(call, tree);
+    }
+
+    fn resumed(&mut self, call: &CallRow, tree: &CallTree) {
+        if let Some(paths) = &mut self.paths {
+            paths.resumed(call, tree);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which calls have their tree in the page: those that it draws singly, the slowest, and the typical call of
+//! Which calls have their tree in the page: those that it draws singly, the slowest, and a typical call of
 //! each caller.
 
 use std::cmp::Reverse;
@@ -9,32 +9,39 @@ use analyzer::{CallRow, Caller, FunctionReport, Place};
 /// Who called, and where.
 pub type CallerKey = (Caller, Option<Place>);
 
-/// So many calls have a tree, the typical ones not counted.
-const CALLS_MAX: usize = 1_500;
+/// By caller: the row of its typical call.
+pub type TypicalCalls = BTreeMap<CallerKey, usize>;
 
-/// So many nodes are in all trees of a function together.
+/// Calls that have a tree, the typical ones not counted.
+pub(super) const CALLS_MAX: usize = 1_500;
+
+/// Nodes of all trees of a function together.
 const NODES_MAX: usize = 600_000;
 
-/// One tree has no more nodes than these: more is not read.
+/// Nodes of one tree: more is not read.
 const NODES_OF_ONE_MAX: usize = 2_000;
+
+/// Nodes that each of `trees` trees has room for.
+pub(super) fn nodes_of_each(trees: usize) -> usize {
+    (NODES_MAX / trees.max(1)).clamp(1, NODES_OF_ONE_MAX)
+}
 
 /// Calls by their rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Picks {
     rows: BTreeSet<usize>,
-    /// The call of the median latency among those of each caller that were seen from entry to end.
-    pub typical: BTreeMap<CallerKey, usize>,
+    typical: TypicalCalls,
 }
 
 impl Picks {
-    /// Of a function whose report has rows.
+    /// Of a function whose report has rows; `has_tree` says of which rows there is a tree to pick.
     #[must_use]
-    pub fn of(function: &FunctionReport) -> Self {
+    pub fn of(function: &FunctionReport, has_tree: impl Fn(usize) -> bool) -> Self {
         let rows = &function.rows;
-        let typical = typical(rows);
+        let typical = typical(rows, &has_tree);
         let p999_ns = function.latency.spread.map_or(u64::MAX, |spread| spread.p999_ns);
         let is_single = |row: &CallRow| !row.status.counted() || row.latency_ns > p999_ns;
-        let mut order: Vec<usize> = (0..rows.len()).collect();
+        let mut order: Vec<usize> = (0..rows.len()).filter(|at| has_tree(*at)).collect();
         let rank = |at: &usize| rows.get(*at).map(|row| (!is_single(row), Reverse(row.latency_ns), *at));
         if order.len() > CALLS_MAX {
             order.select_nth_unstable_by_key(CALLS_MAX, rank);
@@ -43,35 +50,38 @@ impl Picks {
         Self { rows: order.into_iter().chain(typical.values().copied()).collect(), typical }
     }
 
-    /// This one has a tree.
+    /// The rows that have a tree.
     #[must_use]
-    pub fn has(&self, row: usize) -> bool {
-        self.rows.contains(&row)
+    pub fn rows(&self) -> &BTreeSet<usize> {
+        &self.rows
     }
 
-    /// It is the typical one of its caller.
+    /// The typical call of each caller.
     #[must_use]
-    pub fn is_typical(&self, row: usize) -> bool {
-        self.has(row) && self.typical.values().any(|at| *at == row)
+    pub fn typical(&self) -> &TypicalCalls {
+        &self.typical
     }
 
-    /// How many nodes each tree has room for.
+    /// Nodes that each tree has room for.
     #[must_use]
     pub fn nodes_max(&self) -> usize {
-        (NODES_MAX / self.rows.len().max(1)).clamp(1, NODES_OF_ONE_MAX)
+        nodes_of_each(self.rows.len())
     }
 }
 
-/// By nearest rank; of equal ones, the first.
-fn typical(rows: &[CallRow]) -> BTreeMap<CallerKey, usize> {
+/// The call of the median latency of each caller, by nearest rank; of equal ones, the first. Where that call
+/// has no tree: the nearest by rank that has one.
+#[must_use]
+pub fn typical(rows: &[CallRow], has_tree: &impl Fn(usize) -> bool) -> TypicalCalls {
     let mut of_callers: BTreeMap<CallerKey, Vec<(u64, usize)>> = BTreeMap::new();
     for (row, at) in rows.iter().zip(0..).filter(|(row, _)| row.status.counted()) {
         of_callers.entry((row.caller, row.site)).or_default().push((row.latency_ns, at));
     }
-    let median = |mut calls: Vec<(u64, usize)>| {
+    let nearest = |mut calls: Vec<(u64, usize)>| {
+        calls.sort_unstable();
         let middle = calls.len().div_ceil(2) - 1;
-        let (_, (_, at), _) = calls.select_nth_unstable(middle);
-        *at
+        let known = calls.iter().enumerate().filter(|(_, (_, at))| has_tree(*at));
+        known.min_by_key(|(rank, _)| rank.abs_diff(middle)).map(|(_, (_, at))| *at)
     };
-    of_callers.into_iter().map(|(key, calls)| (key, median(calls))).collect()
+    of_callers.into_iter().filter_map(|(key, calls)| Some((key, nearest(calls)?))).collect()
 }

@@ -13,12 +13,11 @@
 
 use std::cmp::Reverse;
 
-use analyzer::{CallTree, ChildKey, Node, Status, Total};
+use analyzer::{CallTree, ChildKey, Status, Total, Wait};
 use model::Ns;
-use model::schedule::OffCpu;
 
-/// So many times off the CPU are known one by one, the longest.
-const SPANS_MAX: usize = 100;
+/// Times off the CPU that are known one by one, the longest.
+const WAITS_MAX: usize = 100;
 
 /// A node of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +30,7 @@ pub struct PrunedNode {
     pub since_ns: u64,
     /// How often, how long, and of that off the CPU.  Of what was left out, that of the topmost nodes.
     pub total: Total,
-    /// The most by which that time may differ from the true one: [`Node::error_ns`].
+    /// The most by which that time may differ from the true one: [`analyzer::Node::error_ns`].
     pub error_ns: u64,
 }
 
@@ -44,72 +43,114 @@ pub enum What {
     More(usize),
 }
 
-/// When a call was off its CPU.
+impl What {
+    /// Nodes that it stands for.
+    fn nodes(self) -> usize {
+        match self {
+            Self::Calls(..) => 1,
+            Self::More(nodes) => nodes,
+        }
+    }
+}
+
+/// When and why a call was off its CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Spans {
-    /// Each one's begin after the call's, how long it was, and whether the CPU was taken away.
-    pub longest: Vec<(u64, u64, bool)>,
+pub struct LongestWaits {
+    /// In their order.
+    pub longest: Vec<Wait>,
     /// How many others there are.
     pub more: usize,
-    /// ... and how long these are together.
+    /// How long the others are together.
     pub more_ns: u64,
 }
 
 /// A tree, and when the call was off its CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrunedTree {
+    /// When the call began.
+    pub begin: Ns,
     /// In the order of entry; what was left out of a node is its last.
     pub nodes: Vec<PrunedNode>,
     /// Times off the CPU.
-    pub off_cpu: Spans,
+    pub waits: LongestWaits,
 }
 
 impl PrunedTree {
-    /// The tree with at most `nodes_max` nodes, those of what was left out not counted.
+    /// The tree with at most `nodes_max` nodes, those of what was left out not counted; without its waits.
     #[must_use]
-    pub fn of(tree: &CallTree, nodes_max: usize, off_cpu: Spans) -> Self {
+    pub fn of(tree: &CallTree, nodes_max: usize) -> Self {
         let merged = tree.merged();
         let begin = merged.roots().next().map_or(Ns(0), |root| root.start);
-        let mut pruned = Self { nodes: Vec::new(), off_cpu };
-        pruned.add(merged.nodes(), begin, &is_long(merged.nodes(), nodes_max));
-        pruned
+        let nodes = merged.walk().map(|step| PrunedNode {
+            depth: step.depth,
+            what: What::Calls(step.node.key(), step.node.status),
+            since_ns: step.node.start.since(begin),
+            total: step.node.total,
+            error_ns: step.node.error_ns,
+        });
+        let whole = Self { begin, nodes: nodes.collect(), waits: LongestWaits::default() };
+        whole.pruned(nodes_max)
     }
 
-    fn add(&mut self, nodes: &[Node], begin: Ns, is_long: &[bool]) {
-        // Nodes that are open: where their subtrees end, and what was left out of them.
-        let mut open: Vec<(usize, LeftOut)> = Vec::new();
-        let mut at = 0;
-        while let Some(node) = nodes.get(at) {
-            while let Some(&(_, left_out)) = open.last().filter(|(end, ..)| *end <= at) {
-                open.pop();
-                self.leave_out(open.len() + 1, left_out);
-            }
-            let size = node.size.max(1);
-            if is_long.get(at).copied().unwrap_or(false) {
-                self.nodes.push(PrunedNode {
-                    depth: open.len(),
-                    what: What::Calls(node.key(), node.status),
-                    since_ns: node.start.since(begin),
-                    total: node.total,
-                    error_ns: node.error_ns,
-                });
-                open.push((at + size, LeftOut::default()));
-                at += 1;
-            } else {
-                if let Some((_, left_out)) = open.last_mut() {
-                    left_out.add(node);
-                }
-                at += size;
-            }
+    /// Leaves out all but the longest nodes. Pruned in steps, a tree is the same as pruned at once.
+    #[must_use]
+    pub fn pruned(mut self, nodes_max: usize) -> Self {
+        if let Some(is_long) = is_long(&self.nodes, nodes_max) {
+            self.nodes = pruned(&self.nodes, &is_long);
         }
-        while let Some((_, left_out)) = open.pop() {
-            self.leave_out(open.len() + 1, left_out);
+        self
+    }
+}
+
+/// The nodes without those that are not long.
+fn pruned(nodes: &[PrunedNode], is_long: &[bool]) -> Vec<PrunedNode> {
+    let mut pruned = Pruned::default();
+    // The depth of a node that was left out, while what is below it comes.
+    let mut left_out = None;
+    for (node, is_long) in nodes.iter().zip(is_long) {
+        if left_out.is_some_and(|depth| node.depth > depth) {
+            pruned.leave_out(LeftOut { nodes: node.what.nodes(), ..LeftOut::default() });
+            continue;
+        }
+        pruned.close(node.depth);
+        left_out = (!is_long).then_some(node.depth);
+        if *is_long {
+            pruned.nodes.push(*node);
+            pruned.open.push(LeftOut::default());
+        } else {
+            let PrunedNode { total, error_ns, .. } = *node;
+            pruned.leave_out(LeftOut { nodes: node.what.nodes(), total, error_ns });
+        }
+    }
+    pruned.close(0);
+    pruned.nodes
+}
+
+/// What is left of a tree so far.
+#[derive(Default)]
+struct Pruned {
+    nodes: Vec<PrunedNode>,
+    /// By depth of the nodes that are open: what was left out of each.
+    open: Vec<LeftOut>,
+}
+
+impl Pruned {
+    /// Ends the nodes of this depth and below.
+    fn close(&mut self, depth: usize) {
+        while self.open.len() > depth {
+            let Some(LeftOut { nodes, total, error_ns }) = self.open.pop() else { return };
+            if nodes > 0 {
+                let depth = self.open.len() + 1;
+                self.nodes.push(PrunedNode { depth, what: What::More(nodes), since_ns: 0, total, error_ns });
+            }
         }
     }
 
-    fn leave_out(&mut self, depth: usize, LeftOut { nodes, total, error_ns }: LeftOut) {
-        if nodes > 0 {
-            self.nodes.push(PrunedNode { depth, what: What::More(nodes), since_ns: 0, total, error_ns });
+    fn leave_out(&mut self, part: LeftOut) {
+        if let Some(all) = self.open.last_mut() {
+            all.nodes += part.nodes;
+            all.total.add(part.total);
+            all.error_ns = all.error_ns.saturating_add(part.error_ns);
         }
     }
 }
@@ -123,49 +164,42 @@ struct LeftOut {
     error_ns: u64,
 }
 
-impl LeftOut {
-    fn add(&mut self, top: &Node) {
-        self.nodes += top.size.max(1);
-        self.total.add(top.total);
-        self.error_ns = self.error_ns.saturating_add(top.error_ns);
+/// Which nodes are among the longest; `None`: all. No node is longer than the one that it is in, which comes
+/// first.
+fn is_long(nodes: &[PrunedNode], nodes_max: usize) -> Option<Vec<bool>> {
+    let mut order: Vec<(Reverse<u64>, usize)> = (nodes.iter().enumerate())
+        .filter(|(_, node)| matches!(node.what, What::Calls(..)))
+        .map(|(at, node)| (Reverse(node.total.sum_ns), at))
+        .collect();
+    if order.len() <= nodes_max {
+        return None;
     }
-}
-
-/// Which nodes are among the longest.  No node is longer than the one that it is in, which comes first.
-fn is_long(nodes: &[Node], nodes_max: usize) -> Vec<bool> {
-    let mut is_long = vec![nodes.len() <= nodes_max; nodes.len()];
-    if nodes.len() > nodes_max {
-        let mut order: Vec<usize> = (0..nodes.len()).collect();
-        order.sort_unstable_by_key(|at| (Reverse(nodes.get(*at).map(|node| node.total.sum_ns)), *at));
-        for at in order.into_iter().take(nodes_max) {
-            if let Some(is) = is_long.get_mut(at) {
-                *is = true;
-            }
+    order.sort_unstable();
+    let mut is_long = vec![false; nodes.len()];
+    for (_, at) in order.into_iter().take(nodes_max) {
+        if let Some(is) = is_long.get_mut(at) {
+            *is = true;
         }
     }
-    is_long
+    Some(is_long)
 }
 
-impl Spans {
-    /// Of a call that began then.
-    pub fn of(begin: Ns, spans: impl Iterator<Item = OffCpu>) -> Self {
-        let mut all: Vec<(u64, u64, bool)> = spans
-            .map(|span| {
-                let ns = span.to.map_or(0, |to| to.since(span.from));
-                (span.from.since(begin), ns, span.preempted)
-            })
-            .collect();
-        all.sort_by_key(|(_, ns, _)| Reverse(*ns));
-        let rest = all.split_off(all.len().min(SPANS_MAX));
-        all.sort_unstable();
-        Self { longest: all, more: rest.len(), more_ns: rest.iter().map(|(_, ns, _)| ns).sum() }
+impl LongestWaits {
+    /// Of all waits of a call.
+    #[must_use]
+    pub fn of(mut all: Vec<Wait>) -> Self {
+        let ns = |wait: &Wait| wait.to.since(wait.from);
+        all.sort_by_key(|wait| Reverse(ns(wait)));
+        let rest = all.split_off(all.len().min(WAITS_MAX));
+        all.sort_by_key(|wait| wait.from);
+        Self { longest: all, more: rest.len(), more_ns: rest.iter().map(ns).sum() }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use analyzer::ChildKind;
+    use analyzer::{ChildKind, Node, Reason};
     use model::FunctionId;
 
     /// `(function, start, total, size)`.
@@ -214,9 +248,9 @@ mod tests {
             "    4 +1100: x1 5 +- 4",
             "  5 +1800: x1 6 +- 5",
         ];
-        let pruned = PrunedTree::of(&tree, 100, Spans::default());
+        let pruned = PrunedTree::of(&tree, 100);
         assert_eq!(text(&pruned), [&whole[..], &["  6 +1810: x1 4 +- 6"]].concat());
-        let pruned = PrunedTree::of(&tree, 3, Spans::default());
+        let pruned = PrunedTree::of(&tree, 3);
         let more = ["    ... 1 more: x1 5 +- 4", "  ... 2 more: x2 10 +- 11"];
         assert_eq!(text(&pruned), [&whole[..3], &more].concat());
     }
@@ -224,22 +258,44 @@ mod tests {
     #[test]
     fn a_whole_subtree_is_left_out_as_one() {
         let tree = tree(&[(1, 0, 100, 4), (2, 10, 8, 3), (3, 11, 6, 2), (4, 12, 3, 1)]);
-        let pruned = PrunedTree::of(&tree, 1, Spans::default());
+        let pruned = PrunedTree::of(&tree, 1);
         assert_eq!(text(&pruned), ["1 +0: x1 100 +- 1", "  ... 3 more: x1 8 +- 2"]);
     }
 
+    /// Trees are pruned while calls are met, and again when it is known how many have one.
     #[test]
-    fn the_longest_times_off_the_cpu_are_known_one_by_one() {
-        let off = |at: u64, ns: u64| OffCpu {
+    fn pruning_in_steps_is_pruning_at_once() {
+        // `(depth, total)`: two levels of four below the root, with equal times.
+        let mut nodes = vec![(1, 0, 1_000, 21)];
+        for outer in 0..4 {
+            nodes.push((2 + outer, 10 * u64::from(outer), 200, 5));
+            nodes.extend(
+                (0..4).map(|inner| (10 + inner, 10 * u64::from(outer) + 1, 40 + u64::from(inner % 2), 1)),
+            );
+        }
+        let tree = tree(&nodes);
+        for first in 1..=21 {
+            for second in 1..=first {
+                let steps = PrunedTree::of(&tree, first).pruned(second);
+                assert_eq!(steps, PrunedTree::of(&tree, second), "{first}, {second}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_longest_waits_are_known_one_by_one() {
+        let wait = |at: u64, ns: u64| Wait {
             from: Ns(1000 + at),
-            to: Some(Ns(1000 + at + ns)),
-            preempted: at == 0,
-            woken: None,
+            to: Ns(1000 + at + ns),
+            is_preempted: at == 0,
+            reason: Reason::Unknown,
+            waker: None,
         };
-        let spans = Spans::of(Ns(1000), (0..102).map(|i| off(i * 10, i % 5 + 1)));
-        assert_eq!((spans.longest.len(), spans.more, spans.more_ns), (SPANS_MAX, 2, 2));
-        let all: u64 = spans.longest.iter().map(|(_, ns, _)| ns).sum();
+        let waits = LongestWaits::of((0..102).map(|i| wait(i * 10, i % 5 + 1)).collect());
+        assert_eq!((waits.longest.len(), waits.more, waits.more_ns), (WAITS_MAX, 2, 2));
+        let all: u64 = waits.longest.iter().map(|wait| wait.to.since(wait.from)).sum();
         assert_eq!(all + 2, (0..102).map(|i| i % 5 + 1).sum::<u64>());
-        assert_eq!(spans.longest[0], (0, 1, true));
+        assert_eq!(waits.longest[0], wait(0, 1));
+        assert!(waits.longest.is_sorted_by_key(|wait| wait.from));
     }
 }

@@ -132,8 +132,13 @@ impl Browser {
 
     /// Opens a file from disk in a window of this size.
     pub(crate) fn open(&mut self, page: &Path, size: (u32, u32)) {
+        self.open_at(page, "", size);
+    }
+
+    /// Opens a file from disk with a fragment, which is empty or begins with `#`.
+    pub(crate) fn open_at(&mut self, page: &Path, fragment: &str, size: (u32, u32)) {
         self.resize(size);
-        self.call("Page.navigate", json!({ "url": format!("file://{}", page.display()) }));
+        self.call("Page.navigate", json!({ "url": format!("file://{}{fragment}", page.display()) }));
         self.wait_for("document.getElementById('page')?.ariaBusy === 'false'");
     }
 
@@ -147,6 +152,12 @@ impl Browser {
     /// Moves the pointer there.
     pub(crate) fn hover(&mut self, at: (f64, f64)) {
         self.mouse("mouseMoved", at, 0);
+        self.next_frame();
+    }
+
+    /// Moves the pointer through places faster than the page is drawn.
+    pub(crate) fn dart(&mut self, places: &[(f64, f64)]) {
+        places.iter().for_each(|at| self.mouse("mouseMoved", *at, 0));
         self.next_frame();
     }
 
@@ -186,6 +197,13 @@ impl Browser {
         let params = json!({ "format": "png", "captureBeyondViewport": true });
         let picture = self.call("Page.captureScreenshot", params);
         std::fs::write(path, BASE64_STANDARD.decode(picture["data"].as_str().unwrap()).unwrap()).unwrap();
+    }
+
+    /// Makes `light` or `dark` what the user's system prefers.
+    pub(crate) fn prefer(&mut self, scheme: &str) {
+        let feature = json!({ "name": "prefers-color-scheme", "value": scheme });
+        self.call("Emulation.setEmulatedMedia", json!({ "features": [feature] }));
+        self.next_frame();
     }
 
     /// Writes the page as it is printed.

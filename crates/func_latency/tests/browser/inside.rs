@@ -1,9 +1,13 @@
 //! What is inside of the made-up calls: their trees, who called them, and when their threads were off the
 //! CPU.
 
-use analyzer::{CallRow, CallTree, ChildKind, Node, Place, Report, Status, Total, TreeSink};
+use analyzer::{
+    CallRow, CallTree, ChildKind, Node, Place, Report, StackNames, Status, Total, TreeSink, Waits,
+};
 use func_latency::inside::{Inside, InsideOfCalls};
-use model::{Cpu, FunctionId, Ns, Pid, Schedule, Sideband, SidebandRecord, Svma, Tid};
+use model::{
+    Avma, Cpu, FunctionId, Ns, Pid, Schedule, Sideband, SidebandRecord, Svma, Tid, Waiting, WakerSeen, Waking,
+};
 
 const MAIN_LOOP: FunctionId = FunctionId(8);
 /// Its name is hostile.
@@ -19,13 +23,27 @@ pub(crate) const SLOW_NAME: &str = "</script>\"'\u{202e}x";
 /// The lookup of a call goes to three pages; what waits in `fsync` was called through `reload`.
 pub(crate) fn inside(report: &Report) -> Vec<Inside> {
     let schedule = schedule(report);
-    let mut calls = InsideOfCalls::new(report, &schedule);
+    let functions: Vec<FunctionId> = report.functions.iter().map(|function| function.id).collect();
+    let mut calls = InsideOfCalls::new(&functions);
     for function in &report.functions {
         for (at, row) in function.rows.iter().enumerate() {
             calls.call(row, &tree(report, at, row));
         }
     }
-    calls.finish()
+    calls.finish(report, &mut Waits::new(&schedule, &NoNames))
+}
+
+/// Stacks are of nothing.
+struct NoNames;
+
+impl StackNames for NoNames {
+    fn kernel(&self, _: Avma) -> Option<&str> {
+        None
+    }
+
+    fn user(&self, _: Pid, _: Ns, _: Avma) -> FunctionId {
+        FunctionId::UNKNOWN
+    }
 }
 
 /// Its children one after the other; those of a name and site are the row's.
@@ -72,7 +90,12 @@ fn tree(report: &Report, at: usize, row: &CallRow) -> CallTree {
     CallTree::new(nodes).called_by(vec![caller, if waits { RELOAD } else { MAIN_LOOP }])
 }
 
-/// Off the CPU for as long as the rows say, from 100 ns after the call's begin on.
+/// What woke the slow thread; its name is hostile.
+pub(crate) const WAKER_NAME: &str = "<b>\u{202e}waker";
+const WAKER: Tid = Tid(2001);
+
+/// Off the CPU for as long as the rows say, from 100 ns after the call's begin on: in `fsync`, until it is
+/// woken.
 fn schedule(report: &Report) -> Schedule {
     let record = |time: Option<Ns>, tid, body| SidebandRecord {
         time,
@@ -82,15 +105,32 @@ fn schedule(report: &Report) -> Schedule {
         file_offset: 0,
         body,
     };
-    let slow = Tid(1003);
-    let name = Sideband::Comm { pid: Pid(1000), tid: slow, name: SLOW_NAME.into(), exec: false };
-    let mut records = vec![record(None, slow, name)];
+    let name = |tid, name: &str| {
+        record(None, tid, Sideband::Comm { pid: Pid(1000), tid, name: name.into(), exec: false })
+    };
+    let mut records = vec![name(Tid(1003), SLOW_NAME), name(WAKER, WAKER_NAME)];
     for row in &report.functions[0].rows {
         let Some(off_cpu_ns @ 1..) = row.off_cpu_ns else { continue };
         let from = row.start_ns.0 + 100;
-        for (time, out) in [(from, true), (from + off_cpu_ns, false)] {
-            records.push(record(Some(Ns(time)), row.tid, Sideband::Switch { out, preempted: false }));
-        }
+        let waiting = Some(Box::new(Waiting { syscall: Some(74), stack: vec![] }));
+        let leaves = Sideband::SchedSwitch { prev: row.tid, preempted: false, next: Tid(0), waiting };
+        let waker = WakerSeen {
+            pid: Pid(1000),
+            tid: WAKER,
+            name: String::new(),
+            stack: vec![],
+            user_stack: vec![],
+            is_perhaps_interrupted: false,
+        };
+        let wakes = Sideband::SchedWaking(Box::new(Waking { tid: row.tid, waker }));
+        let switch = |out| Sideband::Switch { out, preempted: false };
+        let bodies = [
+            (from, row.tid, leaves),
+            (from, row.tid, switch(true)),
+            (from + off_cpu_ns / 2, WAKER, wakes),
+            (from + off_cpu_ns, row.tid, switch(false)),
+        ];
+        records.extend(bodies.map(|(time, tid, body)| record(Some(Ns(time)), tid, body)));
     }
     records.sort_by_key(|record| record.time);
     Schedule::new(&records)

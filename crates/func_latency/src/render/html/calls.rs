@@ -1,14 +1,14 @@
 //! A function's calls as a page has them: tables of threads, callers, children and causes, and columns of
 //! their numbers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use analyzer::{CallRow, FunctionReport, SliceKind, Status};
 use serde::Serialize;
 
 use super::columns::{Columns, zigzag};
-use crate::inside::{CallerKey, Picks};
+use crate::inside::{CallerKey, TypicalCalls};
 use crate::render::names::{callee_name, caller_name, slice_name};
 use crate::render::{Names, View};
 
@@ -32,7 +32,11 @@ pub(super) struct Function {
     /// One in so many of the calls up to `p99_ns` has its children in the page; those above and those that
     /// did not end all have.
     children_of_one_in: usize,
+    /// Of the calls that were seen from entry to end; 0: none was.
+    p50_ns: u64,
     p99_ns: u64,
+    max_ns: u64,
+    total_ns: u64,
     /// Which calls enter the figures, where children were probed in parts of the window: those that began so.
     figures_of: Option<&'static str>,
 }
@@ -91,7 +95,7 @@ impl<K: Ord> Numbers<K> {
 pub(super) fn pack(
     view: &View<'_>,
     function: &FunctionReport,
-    picks: &Picks,
+    typical: &TypicalCalls,
     children_max: usize,
 ) -> io::Result<(Function, String)> {
     let rows = &function.rows;
@@ -113,7 +117,7 @@ pub(super) fn pack(
     columns.put(rows.iter().map(flags))?;
     columns.put(rows.iter().map(|row| callers.number(&(row.caller, row.site))))?;
     columns.put(rows.iter().map(|row| causes.number(&cause(row))))?;
-    let one_in = put_children(&mut columns, function, picks, children_max)?;
+    let one_in = put_children(&mut columns, function, typical, children_max)?;
 
     let names = view.names;
     let packed = Function {
@@ -122,11 +126,14 @@ pub(super) fn pack(
         calls: rows.len(),
         p999_ns: function.latency.spread.map(|spread| spread.p999_ns),
         threads: threads.keys().map(|tid| tid.0.to_string()).collect(),
-        callers: callers.keys().map(|key| Caller::of(names, *key, picks)).collect(),
+        callers: callers.keys().map(|key| Caller::of(names, *key, typical)).collect(),
         children: function.row_children.keys.iter().map(|key| Child::of(names, key)).collect(),
         causes: causes.0.into_keys().collect(),
         children_of_one_in: one_in,
+        p50_ns: function.latency.spread.map_or(0, |spread| spread.p50_ns),
         p99_ns: p99_ns(function),
+        max_ns: function.latency.spread.map_or(0, |spread| spread.max_ns),
+        total_ns: function.latency.sum_ns,
         figures_of: function.sliced.map(|sliced| slice_name(sliced.figures_of)),
     };
     Ok((packed, columns.finish()?))
@@ -189,18 +196,19 @@ fn p99_ns(function: &FunctionReport) -> u64 {
 fn put_children(
     columns: &mut Columns,
     function: &FunctionReport,
-    picks: &Picks,
+    typical: &TypicalCalls,
     children_max: usize,
 ) -> io::Result<usize> {
     let rows = &function.rows;
     let all: usize = (0..rows.len()).map(|number| function.row_children.of(number).len()).sum();
     let one_in = all.div_ceil(children_max.max(1)).max(1);
     let slow_ns = p99_ns(function);
+    let typical: BTreeSet<usize> = typical.values().copied().collect();
     let is_in = |number: usize, row: &CallRow| {
         is_sampled(number as u64, one_in as u64)
             || !row.status.counted()
             || row.latency_ns > slow_ns
-            || picks.is_typical(number)
+            || typical.contains(&number)
     };
     let shown =
         || rows.iter().enumerate().filter(|(number, row)| is_in(*number, row)).map(|(number, _)| number);
@@ -218,10 +226,10 @@ fn put_children(
 }
 
 impl Caller {
-    fn of(names: &dyn Names, key: CallerKey, picks: &Picks) -> Self {
+    fn of(names: &dyn Names, key: CallerKey, typical: &TypicalCalls) -> Self {
         let (caller, site) = key;
         Self {
-            typical: picks.typical.get(&key).copied(),
+            typical: typical.get(&key).copied(),
             name: caller_name(names, caller),
             tail: matches!(caller, analyzer::Caller::Function { tail: true, .. }),
             site: site.map(|site| names.site(site)),

@@ -22,7 +22,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::View;
-use crate::inside::{Inside, Picks};
+use crate::inside::{Inside, typical};
 use crate::output;
 use crate::printable::with_printable;
 
@@ -32,7 +32,7 @@ const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/style.css");
 
 /// One script in the order in which its parts need each other.
-const SCRIPT: [&str; 11] = [
+const SCRIPT: [&str; 16] = [
     include_str!("page/units.js"),
     include_str!("page/calls.js"),
     include_str!("page/trees.js"),
@@ -40,8 +40,13 @@ const SCRIPT: [&str; 11] = [
     include_str!("page/axes.js"),
     include_str!("page/plot.js"),
     include_str!("page/tables.js"),
-    include_str!("page/beside.js"),
+    include_str!("page/tree_view.js"),
+    include_str!("page/tree_table.js"),
+    include_str!("page/flame.js"),
+    include_str!("page/waits.js"),
     include_str!("page/details.js"),
+    include_str!("page/functions.js"),
+    include_str!("page/link.js"),
     include_str!("page/input.js"),
     include_str!("page/main.js"),
 ];
@@ -95,10 +100,11 @@ fn write_printable(out: &mut dyn Write, view: &View<'_>, inside: &[Inside]) -> i
     let mut functions = Vec::new();
     for (number, function) in view.report.functions.iter().enumerate() {
         let inside = inside.get(number);
-        let picks = Picks::of(function);
+        let typical =
+            inside.map_or_else(|| typical(&function.rows, &|_| true), |inside| inside.typical.clone());
         let (ways, of_ways) = ways::pack(view, function, inside)?;
         let (trees, of_trees) = trees::pack(view, inside)?;
-        let (function, of_calls) = calls::pack(view, function, &picks, calls::CHILDREN_MAX)?;
+        let (function, of_calls) = calls::pack(view, function, &typical, calls::CHILDREN_MAX)?;
         functions.push(Function { calls: function, ways, trees });
         packed.push([of_calls, of_ways, of_trees]);
     }

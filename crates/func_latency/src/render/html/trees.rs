@@ -2,13 +2,15 @@
 
 use std::io;
 
-use analyzer::{ChildKey, Status};
+use analyzer::{ChildKey, Reason, Status, Wait, Waker};
 use serde::Serialize;
 
 use super::calls::{Child, Numbers};
 use super::columns::Columns;
 use crate::inside::{Inside, PrunedNode, PrunedTree, What};
+use crate::printable::printable;
 use crate::render::View;
+use crate::render::names::{reason_name, waker_name};
 
 /// How many trees there are, and what the numbers of their nodes mean.
 #[derive(Serialize)]
@@ -16,6 +18,10 @@ pub(super) struct Trees {
     trees: usize,
     /// What nodes are.  Number 0 is what was left out, 1 is the first of these.
     callees: Vec<Child>,
+    /// What the calls waited for off the CPU.
+    reasons: Vec<String>,
+    /// Who woke them.  Number 0 is not known, 1 is the first of these.
+    wakers: Vec<String>,
 }
 
 /// The table and the columns of a function; `None`: calls were not seen from inside.
@@ -42,9 +48,9 @@ pub(super) fn pack(view: &View<'_>, inside: Option<&Inside>) -> io::Result<(Opti
     columns.put(nodes().map(|node| node.error_ns))?;
     columns.put_known(nodes().map(|node| node.total.off_cpu_ns))?;
     columns.put(nodes().map(has_ended))?;
-    put_off_cpu(&mut columns, inside.trees.values())?;
+    let (reasons, wakers) = put_waits(&mut columns, inside.trees.values())?;
     let callees = callees.keys().map(|key| Child::of(view.names, key)).collect();
-    Ok((Some(Trees { trees: inside.trees.len(), callees }), columns.finish()?))
+    Ok((Some(Trees { trees: inside.trees.len(), callees, reasons, wakers }), columns.finish()?))
 }
 
 /// Calls; of what was left out, nodes.
@@ -63,16 +69,26 @@ fn has_ended(node: &PrunedNode) -> u64 {
     }
 }
 
-/// How many times each call was off the CPU, when and how long (the lowest bit: the CPU was taken away), and
-/// the rest.
-fn put_off_cpu<'t>(
+/// Columns: how many waits of each call are known one by one, when each was, how long (the lowest bit: the
+/// CPU was taken away), for what and who ended it; then the number and time of the others. Returns what the
+/// calls waited for, and who woke them.
+fn put_waits<'t>(
     columns: &mut Columns,
     trees: impl Iterator<Item = &'t PrunedTree> + Clone,
-) -> io::Result<()> {
-    let spans = || trees.clone().flat_map(|tree| &tree.off_cpu.longest);
-    columns.put(trees.clone().map(|tree| tree.off_cpu.longest.len() as u64))?;
-    columns.put(spans().map(|(since_ns, ..)| *since_ns))?;
-    columns.put(spans().map(|(_, ns, is_preempted)| ns << 1 | u64::from(*is_preempted)))?;
-    columns.put(trees.clone().map(|tree| tree.off_cpu.more as u64))?;
-    columns.put(trees.map(|tree| tree.off_cpu.more_ns))
+) -> io::Result<(Vec<String>, Vec<String>)> {
+    let waits = || trees.clone().flat_map(|tree| &tree.waits.longest);
+    let reasons: Numbers<&Reason> = Numbers::of(waits().map(|wait| &wait.reason));
+    let wakers: Numbers<&Waker> = Numbers::of(waits().filter_map(|wait| wait.waker.as_ref()));
+    let since =
+        |tree: &'t PrunedTree| tree.waits.longest.iter().map(move |wait: &Wait| wait.from.since(tree.begin));
+    let ns = |wait: &Wait| wait.to.since(wait.from) << 1 | u64::from(wait.is_preempted);
+    columns.put(trees.clone().map(|tree| tree.waits.longest.len() as u64))?;
+    columns.put(trees.clone().flat_map(since))?;
+    columns.put(waits().map(ns))?;
+    columns.put(waits().map(|wait| reasons.number(&&wait.reason)))?;
+    columns.put(waits().map(|wait| wait.waker.as_ref().map_or(0, |waker| wakers.number(&waker) + 1)))?;
+    columns.put(trees.clone().map(|tree| tree.waits.more as u64))?;
+    columns.put(trees.map(|tree| tree.waits.more_ns))?;
+    let reasons = reasons.keys().map(|reason| printable(&reason_name(reason))).collect();
+    Ok((reasons, wakers.keys().map(|waker| printable(&waker_name(waker))).collect()))
 }

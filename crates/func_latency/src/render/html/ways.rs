@@ -50,7 +50,7 @@ pub(super) fn pack(
     let rows = 0..function.rows.len();
     let mut columns = Columns::new();
     columns.put(rows.clone().map(|row| inside.map_or(0, |inside| number(inside.way(row)))))?;
-    columns.put(rows.map(|row| inside.map_or(0, |inside| inside.chains.of(row) as u64)))?;
+    columns.put(rows.map(|row| inside.map_or(0, |inside| inside.chain(row) as u64)))?;
     put_reasons(&mut columns, &function.row_reasons, function.rows.len())?;
     let chains = inside.map_or(&[][..], |inside| inside.chains.all());
     let ways = Ways {

@@ -129,6 +129,16 @@ class Calls {
     return `${this.table.threads[this.thread[i]]}-${this.number[i]}`;
   }
 
+  /** The index of the call with an id; -1: there is none. */
+  indexOf(id) {
+    const [tid, number] = id.split("-");
+    const thread = this.table.threads.indexOf(tid);
+    for (let i = 0; i < this.count; i++) {
+      if (this.thread[i] === thread && this.number[i] === Number(number)) return i;
+    }
+    return -1;
+  }
+
   /** Drawn one by one, however many calls there are. */
   isSingle(i) {
     return !this.isCounted(i) || this.latency[i] > (this.table.p999_ns ?? Infinity);

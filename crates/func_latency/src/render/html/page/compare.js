@@ -15,11 +15,15 @@ const QUANTILES = [
 
 // The loops here run over all calls while the pointer moves: they read typed arrays, and make no objects.
 
-/** The calls that the filters let through: all are others until some are brushed. */
-function filtered({ count, thread, caller, flags }, filter) {
+/** The calls in view that the filters let through: all are others until some are brushed. */
+function filtered(calls, filter, view) {
+  const { count, thread, caller, flags, log } = calls;
   const side = new Uint8Array(count).fill(HIDDEN);
-  for (let i = 0; i < count; i++) {
+  const end = calls.firstFrom(view.toTime + 1);
+  for (let i = calls.firstFrom(view.fromTime); i < end; i++) {
     const isIn =
+      log[i] >= view.fromLog &&
+      log[i] <= view.toLog &&
       (filter.thread === null || thread[i] === filter.thread) &&
       (filter.caller === null || caller[i] === filter.caller) &&
       (filter.statuses === null || filter.statuses.includes(flags[i] & 7));
@@ -57,6 +61,9 @@ class Tally {
     Object.assign(this, { withChildren: 0, latencyWithChildren: 0 });
     this.childNs = new Float64Array(this.groups.all.length);
     this.childCalls = new Float64Array(this.groups.all.length);
+    // What was seen of the others.
+    Object.assign(this, { openWithChildren: 0, openLatency: 0 });
+    this.openChildNs = new Float64Array(this.groups.all.length);
   }
 
   /** Of the calls on one side. */
@@ -93,7 +100,13 @@ class Tally {
     const { p99_ns, children_of_one_in } = this.table;
     const lastCall = new Int32Array(all.length).fill(-1);
     for (let i = 0; i < count; i++) {
-      if (side[i] !== wanted || !hasChildren[i] || (flags[i] & 7) > UNWOUND) continue;
+      if (side[i] !== wanted || !hasChildren[i]) continue;
+      if ((flags[i] & 7) > UNWOUND) {
+        this.openWithChildren++;
+        this.openLatency += latency[i];
+        for (let c = childrenFrom[i]; c < childrenFrom[i + 1]; c++) this.openChildNs[ofKey[childKey[c]]] += childNs[c];
+        continue;
+      }
       // An ordinary call may stand for several.
       const weight = latency[i] > p99_ns ? 1 : children_of_one_in;
       this.withChildren += weight;

@@ -45,11 +45,20 @@ function rowOf(calls, i, beginNs) {
   ];
 }
 
+/** Callers of callers: the nearest, and all of them on demand. */
+function chainCell(names) {
+  const CALLERS_SHOWN = 4;
+  const all = names.join(" › ");
+  if (names.length <= CALLERS_SHOWN) return all || "not known";
+  const nearest = `… › ${names.slice(-CALLERS_SHOWN).join(" › ")}`;
+  return element("details", {}, element("summary", {}, nearest), all);
+}
+
 /** What is known of it from inside, and of what it waited for. */
 function insideOf({ ways }, i) {
   const rows = [];
   if (ways.known) {
-    rows.push(["called through", ways.nameOfChain(ways.chain[i]) || "not known"]);
+    rows.push(["called through", chainCell(ways.namesOfChain(ways.chain[i]))]);
     rows.push(["went", ways.nameOfWay(ways.way[i])]);
   }
   if (ways.reasons.length) {
@@ -88,12 +97,43 @@ function inside(calls, i, twin) {
   const longest = Math.max(calls.latency[i], twin === null ? 0 : calls.latency[twin], 1);
   const strips = [strip(calls, trees, i, `call ${calls.id(i)}`, longest)];
   if (twin !== null) strips.push(strip(calls, trees, twin, `typical ${calls.id(twin)}`, longest));
-  return [...strips, treesBeside(trees, i, twin), command("Each call by itself, and what was left out: ")];
+  const waits = waitsTable(trees, i);
+  return [
+    element("div", { className: "strips-and-waits" }, element("div", {}, ...strips), waits),
+    ...callView(new TreeView(trees, i, twin)),
+    command("Each call by itself, and what was left out: "),
+  ];
+}
+
+/** The flame graph of a call, and its tree. */
+function callView(view) {
+  const flame = new Flame(view, (node) => {
+    tree.change(() => view.reveal(node));
+    tree.focusOn(node);
+  });
+  const tree = treeSection(view, () => {
+    flame.draw();
+    keepLink();
+  });
+  Object.assign(OPENED, { view, flame, tree });
+  return [flame.graph, tree.section];
+}
+
+/** The call that is opened: its tree, which is searched, too. */
+const OPENED = { view: null, flame: null, tree: null };
+
+/** How many nodes of the opened call have a name with `text` in it. */
+function searchOpened(text) {
+  if (OPENED.view === null) return 0;
+  let count = 0;
+  OPENED.tree.change(() => (count = OPENED.view.search(text)));
+  return count;
 }
 
 function showDetails(calls, i, beginNs, close) {
   const section = document.getElementById("details");
   section.hidden = i === null;
+  Object.assign(OPENED, { view: null, flame: null, tree: null });
   if (i === null) return section.replaceChildren();
   const twin = typicalCall(calls, i);
   const rows = rowOf(calls, i, beginNs);
@@ -114,8 +154,8 @@ function showDetails(calls, i, beginNs, close) {
       element("button", { type: "button", className: "close", onclick: close, title: "close (Esc)" }, "Close"),
     ),
     twin === null
-      ? note("It is the typical call of its caller (the one with the median latency), or none was seen to end.")
-      : note("Beside it the typical call of the same caller: the one with the median latency."),
+      ? note("It is the typical call of its caller (the one of the median latency), or none was seen to end.")
+      : note("Beside it the typical call of the same caller: of those with a tree here, the nearest to the median latency."),
     table(titles, facts),
     ...inside(calls, i, twin),
   );

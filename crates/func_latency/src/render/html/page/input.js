@@ -30,8 +30,9 @@ function listenToPointer() {
     return [event.clientX - box.left, event.clientY - box.top];
   };
   const brushTo = oncePerFrame((from, to) => setBrush(plot.brushBetween(from, to)));
-  const hover = oncePerFrame((x, y) => {
-    state.hovered = plot.nearest(state.calls, state.visible, x, y);
+  // Leaving goes the same way as moving: what moved before does not come after it.
+  const hover = oncePerFrame((at) => {
+    state.hovered = state.told = at && plot.nearest(state.calls, state.visible, ...at);
     drawMarks();
   });
   const isDrag = (to) => Math.hypot(to[0] - from[0], to[1] - from[1]) > DRAG;
@@ -45,7 +46,7 @@ function listenToPointer() {
   area.addEventListener("pointermove", (event) => {
     const to = place(event);
     if (from !== null && isDrag(to)) brushTo(from, to);
-    else if (from === null) hover(...to);
+    else if (from === null) hover(to);
   });
   area.addEventListener("pointerup", (event) => {
     if (from === null) return;
@@ -55,10 +56,9 @@ function listenToPointer() {
     from = null;
   });
   area.addEventListener("pointercancel", () => (from = null));
-  area.addEventListener("pointerleave", () => {
-    state.hovered = null;
-    drawMarks();
-  });
+  area.addEventListener("pointerleave", () => hover(null));
+  addEventListener("scroll", () => hover(null), { passive: true });
+  byId("plot").addEventListener("blur", () => hover(null));
 }
 
 /** The next visible call in time of those that are drawn one by one, or of all, if there are none. */
@@ -87,7 +87,10 @@ const PLOT_KEYS = {
   ArrowLeft: () => (state.cursor = nextInTime(-1)),
   ArrowUp: () => (state.cursor = nextInLatency(1)),
   ArrowDown: () => (state.cursor = nextInLatency(-1)),
-  Enter: () => pick(state.cursor),
+  Enter: () => {
+    pick(state.cursor);
+    return null;
+  },
 };
 
 const PAGE_KEYS = {
@@ -95,6 +98,7 @@ const PAGE_KEYS = {
   z: () => zoom(),
   0: () => showWhole(),
   t: () => switchTheme(),
+  "/": () => byId("search").focus(),
 };
 
 function listenToKeys() {
@@ -102,12 +106,13 @@ function listenToKeys() {
     const act = PLOT_KEYS[event.key];
     if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    act();
+    state.told = act() ?? null;
     drawMarks();
   });
   document.addEventListener("keydown", (event) => {
     const isTyping = /^(INPUT|SELECT)$/.test(event.target.tagName);
     if (!PAGE_KEYS[event.key] || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
     PAGE_KEYS[event.key]();
   });
 }
@@ -133,6 +138,8 @@ function listenToControls() {
   byId("function").addEventListener("change", () => showFunction(Number(byId("function").value)));
   for (const id of ["filter-thread", "filter-caller", "filter-status"]) byId(id).addEventListener("change", refilter);
   for (const id of Object.keys(BRUSH_INPUTS)) byId(id).addEventListener("change", () => brushFromInput(id));
+  byId("search").addEventListener("input", oncePerFrame(searchAndKeep));
+  addEventListener("hashchange", openLink);
   addEventListener("resize", oncePerFrame(redraw));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   matchMedia("print").addEventListener("change", redraw); // paper is light

@@ -20,6 +20,8 @@ const state = {
   hovered: null,
   cursor: null,
   picked: null,
+  /** The call that the tip is about. */
+  told: null,
 };
 
 /** All that is seen from entry to end and not: by the values of the filter for status. */
@@ -30,27 +32,33 @@ const STATUS_FILTERS = [
   ...STATUSES.map((name, status) => [name, [status]]),
 ];
 
+/** All calls of the function, with some room around them. */
 function wholeView(calls) {
-  const logs = calls.order.length ? [calls.log[calls.order[0]], calls.log[calls.order[calls.count - 1]]] : [0, 1];
-  const [from, to] = logs[1] - logs[0] < 0.3 ? [logs[0] - 0.15, logs[1] + 0.15] : logs;
-  const edge = (to - from) * 0.04;
+  const { count, start, order, log, latency } = calls;
+  if (count === 0) return { fromTime: 0, toTime: Math.max(meta.span_ns, 1), fromLog: 0, toLog: 1 };
+  const [from, to] = [log[order[0]], log[order[count - 1]]];
+  const room = to - from < 0.3 ? 0.15 : (to - from) * 0.04;
+  const [first, last] = [start[0], start[count - 1]];
+  const span = last > first ? last - first : Math.max(latency[order[count - 1]], 1);
   return {
-    fromTime: 0,
-    toTime: Math.max(meta.span_ns, calls.start[calls.count - 1] ?? 0, 1),
-    fromLog: from - edge,
-    toLog: to + edge,
+    fromTime: Math.max(Math.floor(first - span * 0.02), 0),
+    toTime: Math.ceil(last + span * 0.02),
+    fromLog: from - room,
+    toLog: to + room,
   };
 }
 
-async function showFunction(number) {
+/** Shows a function as it opens, or as a link says. */
+async function showFunction(number, link = new URLSearchParams()) {
   byId("page").ariaBusy = "true";
   const table = meta.functions[number];
+  byId("function").value = String(number);
   byId("title").textContent = table.name;
   const packed = ["calls", "ways", "trees"].map((name) => byId(`${name}-${number}`).textContent);
   const bytes = await Promise.all(packed.map(unpack));
   if (Number(byId("function").value) !== number) return; // another one has been chosen meanwhile
   const calls = new Calls(table, bytes);
-  Object.assign(state, { calls, view: wholeView(calls), hovered: null, cursor: null, picked: null });
+  Object.assign(state, { calls, view: wholeView(calls), hovered: null, cursor: null, told: null });
   fillFilters(calls);
   const ended = calls.order.filter((i) => calls.isCounted(i));
   const object = table.object?.split("/").at(-1) ?? "no object";
@@ -69,9 +77,13 @@ async function showFunction(number) {
   if (!meta.off_cpu_known) parts.push("off-CPU time is not known");
   byId("subtitle").textContent = parts.join(" · ");
   filter();
-  state.brush = ended.length >= 100 ? slowest(10) : null;
+  state.brush = state.firstBrush = ended.length >= 100 ? slowest(10) : null;
+  const picked = link.size > 0 ? followLink(link) : null;
   redraw();
+  pick(picked);
+  showFunctions();
   byId("page").ariaBusy = "false";
+  keepLink();
 }
 
 function fillFilters(calls) {
@@ -96,11 +108,12 @@ function slowest(perMille) {
   return { ...WHOLE, fromLatency: calls.latency[first] };
 }
 
-/** The filters decide what is visible. */
+/** The filters and the view decide what is visible. */
 function filter() {
   const value = (id) => (byId(id).value === "" ? null : Number(byId(id).value));
   const [, statuses] = STATUS_FILTERS[value("filter-status")];
-  state.visible = filtered(state.calls, { thread: value("filter-thread"), caller: value("filter-caller"), statuses });
+  const wanted = { thread: value("filter-thread"), caller: value("filter-caller"), statuses };
+  state.visible = filtered(state.calls, wanted, state.view);
   state.all = Tally.of(state.calls, state.visible, OTHERS);
 }
 
@@ -162,6 +175,7 @@ function rebrush() {
   showSlowest(calls, state.side, brushed, pick);
   showBrush();
   drawMarks();
+  keepLink();
   Object.assign(byId("page").dataset, {
     brushed: both[BRUSHED].count,
     others: both[OTHERS].count,
@@ -185,7 +199,7 @@ function drawMarks() {
     [state.hovered, 1.5],
   ].filter(([i]) => i !== null);
   plot.drawOverlay(state.calls, state.brush, marks);
-  showTip(state.hovered ?? state.cursor);
+  showTip(state.told);
 }
 
 function showTip(i) {
@@ -219,12 +233,15 @@ function setBrush(brush) {
 
 function pick(i) {
   state.picked = i;
+  state.told = null;
   showDetails(state.calls, i, beginNs, () => pick(null));
   drawMarks();
+  search();
+  keepLink();
   if (i !== null) byId("details").scrollIntoView({ block: "nearest" });
 }
 
-/** The view becomes the brush. */
+/** The view becomes the brush; all that is in view is compared with nothing then. */
 function zoom() {
   const { brush, view } = state;
   if (brush === null) return;
@@ -236,13 +253,13 @@ function zoom() {
     toLog: Math.min(log(brush.toLatency) + 0.01, view.toLog),
   };
   if (zoomed.toTime <= zoomed.fromTime || zoomed.toLog <= zoomed.fromLog) return;
-  state.view = zoomed;
-  redraw();
+  Object.assign(state, { view: zoomed, brush: null });
+  refilter();
 }
 
 function showWhole() {
   state.view = wholeView(state.calls);
-  redraw();
+  refilter();
 }
 
 function switchTheme() {
@@ -258,7 +275,7 @@ byId("function-label").hidden = meta.functions.length < 2;
 byId("problems").hidden = meta.problems.length === 0;
 byId("problems").replaceChildren(...meta.problems.map((problem) => element("li", {}, problem)));
 document.title = `func_latency: ${meta.functions.map((f) => f.name).join(", ")}`;
-await showFunction(0);
+await openLink();
 listenToPointer();
 listenToKeys();
 listenToControls();

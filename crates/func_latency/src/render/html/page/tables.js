@@ -19,12 +19,30 @@ function table(columns, rows) {
     {},
     ...columns.map(([title, className]) => element("th", { className, scope: "col" }, title)),
   );
+  let longest = 0;
+  const isName = ([, className]) => className === NAME || className === "word";
+  const long = ([, className]) => (className === NAME ? 18 : 36);
+  const content = (cell, column) =>
+    isName(column) && typeof cell === "string" ? breakable(cell, long(column)) : [cell];
   const body = rows.map((row) => {
     const { cells, ...properties } = Array.isArray(row) ? { cells: row } : row;
-    const cell = (content, i) => element(i ? "td" : "th", { className: columns[i][1], scope: i ? "" : "row" }, content);
-    return element("tr", properties, ...cells.map(cell));
+    const cell = (it, i) =>
+      element(i ? "td" : "th", { className: columns[i][1], scope: i ? "" : "row" }, ...content(it, columns[i]));
+    const made = element("tr", properties, ...cells.map(cell));
+    longest = Math.max(longest, made.cells[0]?.textContent.length ?? 0);
+    return made;
   });
-  return element("table", {}, element("thead", {}, head), element("tbody", {}, ...body));
+  const made = element("table", {}, element("thead", {}, head), element("tbody", {}, ...body));
+  made.style.setProperty("--name", `${Math.min(longest, 14)}ch`);
+  return made;
+}
+
+/** A name in parts between which a line may end, where a word is too `long` for a line of its own. */
+function breakable(name, long) {
+  return name.split(/(?<=\s)/).flatMap((word) => {
+    const breaks = word.length > long ? word.split(/(?<=::|[.,(]|[A-Za-z0-9]_)(?=[^_\s])|(?<=[a-z])(?=[A-Z])/) : [word];
+    return breaks.flatMap((part, i) => (i ? [element("wbr"), part] : [part]));
+  });
 }
 
 /** Two bars, one above the other: the brushed share and that of the others. */
@@ -96,22 +114,26 @@ function showFactors(calls, both, brushed) {
     ["others", NUMBER],
     ["", NUMBER],
   ];
-  card("factors", title, table(columns, rows), more(found.length));
+  card("factors", title, table(columns, rows), moreOf(found.length));
 }
 
-function more(count, shown = ROWS_SHOWN) {
+function moreOf(count, shown = ROWS_SHOWN) {
   return count > shown ? note(`and ${grouped(count - shown)} more`) : null;
 }
 
+/** Of which calls a table of children is, as names of a tally's sums. */
+const ENDED_CHILDREN = { count: "withChildren", latency: "latencyWithChildren", childNs: "childNs", total: "average latency" };
+const OPEN_CHILDREN = { count: "openWithChildren", latency: "openLatency", childNs: "openChildNs", total: "average time seen" };
+
 /** Mean time of each child on both sides; the differences add up to that of the average latencies. */
-function childRows(groups, both, brushed) {
+function childRows(groups, both, brushed, of) {
   const row = (name, sumOf) => {
-    const means = both.map((tally) => (tally.withChildren ? sumOf(tally) / tally.withChildren : 0));
+    const means = both.map((tally) => (tally[of.count] ? sumOf(tally) / tally[of.count] : 0));
     return { name, means, more: brushed ? means[BRUSHED] - means[OTHERS] : means[OTHERS] };
   };
-  const total = row("average latency", (tally) => tally.latencyWithChildren);
-  const own = (tally) => tally.childNs.reduce((rest, ns) => rest - ns, tally.latencyWithChildren);
-  const rows = [...groups.map(({ name }, i) => row(name, (tally) => tally.childNs[i])), row("*self", own)];
+  const total = row(of.total, (tally) => tally[of.latency]);
+  const own = (tally) => tally[of.childNs].reduce((rest, ns) => rest - ns, tally[of.latency]);
+  const rows = [...groups.map(({ name }, i) => row(name, (tally) => tally[of.childNs][i])), row("*self", own)];
   rows.sort((a, b) => Math.abs(b.more) - Math.abs(a.more));
   return { rows: rows.filter(({ means }) => means[OTHERS] + means[BRUSHED] > 0), total };
 }
@@ -125,14 +147,20 @@ function withRest(rows) {
   return [...rows.slice(0, ROWS_SHOWN), { name: `${rest.length} others`, means, more: sum((row) => row.more) }];
 }
 
-function showChildren(calls, both, brushed) {
-  const { rows, total } = childRows(calls.groups.all, both, brushed);
+/** Brushed calls beside the others, or all calls; `null`: there are none. */
+function childrenTable(calls, both, brushed, of) {
+  if (both.every((tally) => tally[of.count] === 0)) return null;
+  const { rows, total } = childRows(calls.groups.all, both, brushed, of);
   const titles = brushed ? ["brushed", "others", "difference"] : ["average"];
   const cells = ({ name, means, more }) =>
     brushed
       ? [name, duration(means[BRUSHED]), duration(means[OTHERS]), (more > 0 ? "+" : "") + duration(more)]
       : [name, duration(more)];
   const body = [...withRest(rows).map(cells), { cells: cells(total), className: "total" }];
+  return table([["child", NAME], ...titles.map((title) => [title, NUMBER])], body);
+}
+
+function showChildren(calls, both, brushed) {
   const oneIn = calls.table.children_of_one_in;
   const sampled =
     oneIn > 1
@@ -140,11 +168,14 @@ function showChildren(calls, both, brushed) {
           `Children of the slowest 1 % and of one in ${oneIn} of the other calls are in this page: these means are estimates.`,
         )
       : null;
+  const ofOpen = childrenTable(calls, both, brushed, OPEN_CHILDREN);
   card(
     "children",
     "Where the time of one call goes",
-    table([["child", NAME], ...titles.map((title) => [title, NUMBER])], body),
+    childrenTable(calls, both, brushed, ENDED_CHILDREN),
     sampled,
+    ofOpen && note("Of the calls that did not end in sight, as far as they were seen:"),
+    ofOpen,
   );
 }
 
@@ -176,7 +207,7 @@ function showGroup(id, title, names, both, what, brushed) {
         ? [row.name, shareBars(row.shares), percent(row.shares[BRUSHED]), percent(row.shares[OTHERS])]
         : [row.name, shareBars([row.shares[OTHERS], 0]), grouped(row.counts[OTHERS]), percent(row.shares[OTHERS])],
     );
-  card(id, title, table(columns, rows), more(all.length));
+  card(id, title, table(columns, rows), moreOf(all.length));
 }
 
 /** The slowest of the brushed calls, or of all; `pick` is told which was chosen. */

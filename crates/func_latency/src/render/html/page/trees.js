@@ -23,9 +23,14 @@ class Ways {
 
   /** `main › run › parse`: who called whom, the nearest last. */
   nameOfChain(chain) {
+    return this.namesOfChain(chain).join(" › ");
+  }
+
+  /** The functions of a chain, the nearest to the call last. */
+  namesOfChain(chain) {
     const names = [];
     for (let at = chain; at > 0; at = this.chains[at - 1].nearer) names.push(this.chains[at - 1].name);
-    return names.join(" › ");
+    return names;
   }
 
   /** What a call waited for, as pairs of a text and ns. */
@@ -50,9 +55,9 @@ const MORE = 0;
 
 /** The trees by call. */
 class Trees {
-  constructor({ trees, callees }, bytes) {
+  constructor({ trees, callees, reasons, wakers }, bytes) {
     const reader = new Reader(bytes);
-    this.callees = callees;
+    Object.assign(this, { callees, reasons, wakers });
     const calls = reader.column(new Float64Array(trees));
     for (let t = 1; t < trees; t++) calls[t] += calls[t - 1];
     this.places = new Map(Array.from(calls, (call, t) => [call, t]));
@@ -70,6 +75,8 @@ class Trees {
     const spans = this.spansFrom[trees];
     this.spanSince = reader.column(new Float64Array(spans));
     this.spanNs = reader.column(new Float64Array(spans)); // twice, and one more if the CPU was taken away
+    this.spanReason = reader.column(new Uint32Array(spans));
+    this.spanWaker = reader.column(new Uint32Array(spans)); // and one more; 0: not known
     this.moreSpans = reader.column(new Float64Array(trees));
     this.moreSpansNs = reader.column(new Float64Array(trees));
   }
@@ -108,13 +115,19 @@ class Trees {
     return open[0] ?? null;
   }
 
-  /** When a call was off its CPU: the longest times, and how many others there are. */
+  /** When and why a call was off its CPU: the longest times, and how many others there are. */
   offCpuOf(i) {
     const tree = this.places.get(i);
     const spans = [];
     for (let s = this.spansFrom[tree]; s < this.spansFrom[tree + 1]; s++) {
       const ns = Math.floor(this.spanNs[s] / 2);
-      spans.push({ since: this.spanSince[s], ns, isPreempted: this.spanNs[s] % 2 === 1 });
+      spans.push({
+        since: this.spanSince[s],
+        ns,
+        isPreempted: this.spanNs[s] % 2 === 1,
+        reason: this.reasons[this.spanReason[s]],
+        waker: this.wakers[this.spanWaker[s] - 1] ?? "",
+      });
     }
     return { spans, more: this.moreSpans[tree], moreNs: this.moreSpansNs[tree] };
   }
