@@ -60,7 +60,9 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
                 let stacks = folded::stacks(&paths()?.tree, names, config.weight);
                 write_file(path, |out| folded::write(out, &stacks))?;
             }
-            ExportFormat::Flamegraph => flamegraph::write_file(path, &paths()?, config.weight, names)?,
+            ExportFormat::Flamegraph => {
+                flamegraph::write_file(path, &paths()?, &opened.names(names), config.weight, names)?;
+            }
             ExportFormat::Pprof => {
                 let window = opened.surroundings().window;
                 let clocks = opened.recording.clock_offsets;

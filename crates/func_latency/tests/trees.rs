@@ -4,7 +4,8 @@
 
 use analyzer::{CallId, CallRow, CallTree, Caller, ChildKind, FoundPaths, Node, Place, Status, Total};
 use func_latency::args::Weight;
-use func_latency::export::{flamegraph, folded};
+use func_latency::export::flamegraph::{self, Subject};
+use func_latency::export::folded;
 use func_latency::one_call::OpenedCall;
 use func_latency::render::{Names, graph, tree};
 use func_latency::tree_config::{GraphStyle, TreeLimits};
@@ -244,10 +245,14 @@ fn a_flame_graph_has_all_time_and_is_the_same_on_every_run() {
     let draw = || {
         let mut out = Vec::new();
         let stacks = folded::stacks(&sample(), &FakeNames, Weight::Latency);
-        flamegraph::write(&mut out, &stacks, Weight::Latency, None).unwrap();
+        let functions = ["f".to_owned()];
+        let subject = Subject { functions: &functions, weight: Weight::Latency, note: None };
+        flamegraph::write(&mut out, &stacks, &subject).unwrap();
         String::from_utf8(out).unwrap()
     };
     let svg = draw();
+    let title = ">f: 500 ns of latency, off-CPU time included</text>";
+    assert!(svg.contains(title), "{svg}");
     assert!(svg.contains("<title>all (500 ns, 100%)</title>"), "{svg}");
     assert!(svg.contains("<title>g (300 ns, 60.00%)</title>"), "{svg}");
     assert_eq!(draw(), svg);
