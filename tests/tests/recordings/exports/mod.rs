@@ -1,6 +1,7 @@
 //! What is exported adds up to the report's totals, in the eyes of who reads it: `go tool pprof`, Perfetto's
 //! published schema, the Firefox Profiler and the rules of its format, DuckDB, and `inferno`.
 
+mod bounds;
 mod firefox;
 mod perfetto;
 mod pprof;
