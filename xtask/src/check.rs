@@ -19,6 +19,8 @@ struct Provided {
     python: Option<PathBuf>,
     /// The Firefox Profiler that reads exports.
     firefox_profiler: Option<PathBuf>,
+    /// The page of speedscope that reads exports.
+    speedscope: Option<PathBuf>,
     /// The directory of libipt's text tests.
     ptt: Option<PathBuf>,
 }
@@ -43,6 +45,9 @@ pub(crate) fn run(extent: Extent) -> Result {
         stages.run("python", || Ok(or_skipped(setup::python(), |path| provided.python = Some(path))));
         stages.run("profiler", || {
             Ok(or_skipped(setup::firefox_profiler(), |path| provided.firefox_profiler = Some(path)))
+        });
+        stages.run("speedscope", || {
+            Ok(or_skipped(setup::speedscope(), |path| provided.speedscope = Some(path)))
         });
         if extent == Extent::Full {
             stages.run("servers", || Ok(or_skipped(setup::servers(), |()| ())));
@@ -128,6 +133,9 @@ fn cargo_test(extent: Extent, provided: &Provided) -> Result {
     }
     if let Some(script) = &provided.firefox_profiler {
         command.env("FUNC_LATENCY_FIREFOX_PROFILER", script);
+    }
+    if let Some(page) = &provided.speedscope {
+        command.env("FUNC_LATENCY_SPEEDSCOPE", page);
     }
     if let Some(directory) = &provided.ptt {
         command.env("FUNC_LATENCY_PTT", directory).env("FUNC_LATENCY_REQUIRE_PTT", "1");

