@@ -194,6 +194,20 @@ thread 7, start 1,000 ns, 500 ns (500 ns +- 9), off-CPU 100 ns, complete
     assert_eq!(String::from_utf8(show(None)).unwrap().lines().count(), 4 + 122 + 3);
 }
 
+/// Of 2,496,644 calls 5,622,409 were left out: one node is many calls where more than memory has room for are
+/// in a call.
+#[test]
+fn calls_in_one_node_are_counted_one_by_one() {
+    let nodes = vec![node(2, 1000, 500, 160, 42)];
+    let g = |number: u64| node(3, 1000 + 10 * number, 10, 0, 1);
+    let tree = CallTree::new(nodes.into_iter().chain((0..41).map(g)).collect());
+    let call = OpenedCall { tree: tree.merged(), ..opened() };
+    let text = show_call(&call, TreeLimits { depth: usize::MAX, min_ns: 0, lines: Some(1) });
+    let says =
+        "  42 calls, those that are alike in one line; 41 are on lines that are left out, the heaviest of ";
+    assert!(String::from_utf8(text).unwrap().contains(says));
+}
+
 #[test]
 fn a_call_as_json_has_every_node_with_its_depth() {
     let (call, schedule) = (opened(), schedule());
