@@ -3,7 +3,7 @@
 //! ```text
 //!   cargo install --path crates/func_latency     target/package/installed/bin/func_latency
 //!     completions, man pages, of that            target/release/package
-//!     cargo-deb                                  target/package/func-latency_VERSION_amd64.deb, and a -dbgsym of it
+//!     cargo-deb                                  target/package/func-latency_VERSION_amd64.deb, and -dbgsym
 //!     apt-get install in a bare Debian 12        target/package/room
 //! ```
 
@@ -61,7 +61,7 @@ pub(crate) fn stage() -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// As a user would.
+/// Installs the command as a user would; its path.
 fn install(root: &Path) -> Result<PathBuf> {
     let mut install = cargo::command();
     install.args(["install", "--locked", "--quiet", "--force", "--path"]);

@@ -61,7 +61,7 @@ fn the_firefox_profilers_rules_hold() {
     }
 }
 
-/// The same by a schema that is written from the format's documentation.
+/// Holds profiles against a JSON Schema that is written from the format's documentation.
 #[test]
 fn firefox_profiles_fit_the_schema() {
     let Some(python) = Python::with("fastjsonschema") else { return };
