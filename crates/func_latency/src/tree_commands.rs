@@ -102,7 +102,8 @@ fn export_perfetto(opened: &Opened<'_>, config: &ExportConfig, names: &dyn Names
     let path = &config.output;
     let min_ns = shortest(opened, config.bound)?;
     let mut file = OutputFile::create(path)?;
-    let mut trace = perfetto::Trace::new(&mut file.out, names, opened.schedule, min_ns);
+    let are_several = opened.wanted.len() > 1;
+    let mut trace = perfetto::Trace::new(&mut file.out, names, opened.schedule, min_ns, are_several);
     let report = opened.trees(&mut trace)?;
     // Else what was written takes no place.
     check_seen(opened, &report)?;

@@ -31,7 +31,8 @@ pub struct Profile<'a> {
     start: Ns,
     left_out: LeftOut,
     spool: Spool,
-    threads: BTreeMap<Tid, Thread<'a>>,
+    /// By function, too: a call of one may be inside of a call of another, and time runs forward in each.
+    threads: BTreeMap<(Tid, FunctionId), Thread<'a>>,
     /// Functions with a call that was seen whole: what was seen of their open calls is not shown.
     with_whole: BTreeSet<FunctionId>,
     with_open: BTreeSet<FunctionId>,
@@ -89,9 +90,9 @@ impl<'a> Profile<'a> {
     pub fn write(mut self, out: &mut dyn Write) -> io::Result<()> {
         std::mem::replace(&mut self.error, Ok(()))?;
         out.write_all(b"{\"threads\":[")?;
-        for (number, (tid, thread)) in self.threads.iter().enumerate() {
+        for (number, (key, thread)) in self.threads.iter().enumerate() {
             out.write_all(if number == 0 { b"\n" } else { b",\n" })?;
-            self.write_thread(out, *tid, thread)?;
+            self.write_thread(out, *key, thread)?;
         }
         out.write_all(b"],\n\"libs\":[],\"pages\":[],\"profilerOverhead\":[],\"meta\":")?;
         serde_json::to_writer(&mut *out, &self.meta())?;
@@ -128,8 +129,13 @@ impl<'a> Profile<'a> {
     }
 
     /// Writes a thread: what is small as a whole, and its samples column by column.
-    fn write_thread(&self, out: &mut dyn Write, tid: Tid, thread: &Thread<'_>) -> io::Result<()> {
-        let mut tables = serde_json::to_vec(&self.tables(tid, thread))?;
+    fn write_thread(
+        &self,
+        out: &mut dyn Write,
+        key: (Tid, FunctionId),
+        thread: &Thread<'_>,
+    ) -> io::Result<()> {
+        let mut tables = serde_json::to_vec(&self.tables(key, thread))?;
         tables.pop(); // its brace
         out.write_all(&tables)?;
         let is_shown = |open: &Option<FunctionId>| open.is_none_or(|open| !self.with_whole.contains(&open));
@@ -150,10 +156,17 @@ impl<'a> Profile<'a> {
         self.schedule.thread(tid).map(|life| life.name.as_str()).filter(|name| !name.is_empty())
     }
 
-    /// A thread without its samples.
-    fn tables(&self, tid: Tid, thread: &Thread<'_>) -> Value {
-        let pid = self.schedule.thread(tid).map_or(tid.0, |life| life.pid.0);
+    /// A thread's name, with the function's where there are several.
+    fn title(&self, tid: Tid, function: FunctionId) -> String {
         let name = self.name(tid).unwrap_or("thread");
+        let is_only = self.threads.keys().all(|(_, other)| *other == function);
+        if is_only { name.to_owned() } else { format!("{name}: {}", self.names.function(function)) }
+    }
+
+    /// A thread without its samples.
+    fn tables(&self, (tid, function): (Tid, FunctionId), thread: &Thread<'_>) -> Value {
+        let pid = self.schedule.thread(tid).map_or(tid.0, |life| life.pid.0);
+        let name = self.title(tid, function);
         let Thread { labels, stacks, .. } = thread;
         let functions = labels.all().len();
         let numbers: Vec<usize> = (0..functions).collect();
@@ -305,7 +318,8 @@ impl TreeSink for Profile<'_> {
             Some(function) => self.with_open.insert(function),
         };
         if self.left_out.keeps(call, tree) && self.error.is_ok() {
-            let thread = self.threads.entry(call.tid).or_insert_with(|| Thread::new(self.names));
+            let key = (call.tid, call.function);
+            let thread = self.threads.entry(key).or_insert_with(|| Thread::new(self.names));
             self.error = thread.add(&mut self.spool, tree, call.start_ns, open_call);
         }
     }

@@ -9,11 +9,11 @@
 //!     off-CPU                 |-- -- -|
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use analyzer::{CallRow, CallTree, Node, TreeSink, Trees, off_cpu_spans};
-use model::{Ns, Pid, Schedule, Tid};
+use model::{FunctionId, Ns, Pid, Schedule, Tid};
 use prost::Message;
 
 use super::Labels;
@@ -113,18 +113,25 @@ const NEEDS_INCREMENTAL_STATE: u32 = 2;
 /// The one writer of the trace.
 const SEQUENCE: u32 = 1;
 
-/// The off-CPU track of a thread, beside the thread's own, which has its number.
+/// The off-CPU track, beside that of the calls. A thread's own track has its number.
 const OFF_CPU: u64 = 1 << 32;
 
 /// The track of what is said of the trace as a whole.
 const NOTES: u64 = 1 << 33;
 
+/// The first track of a function's calls in a thread, where there are several functions.
+const OF_FUNCTION: u64 = 1 << 34;
+
 /// Takes the trees of outermost calls, and writes them.
 pub struct Trace<'a> {
     out: &'a mut dyn Write,
+    names: &'a dyn Names,
     labels: Labels<'a>,
     schedule: &'a Schedule,
-    known: BTreeSet<Tid>,
+    known: BTreeSet<u64>,
+    /// Functions whose calls have tracks of their own, and their numbers, from 1: a call of one may be inside
+    /// of a call of another. `None`: there is one function, and its calls are on the threads' tracks.
+    functions: Option<BTreeMap<FunctionId, u64>>,
     named: usize,
     left_out: LeftOut,
     is_first: bool,
@@ -132,11 +139,26 @@ pub struct Trace<'a> {
 }
 
 impl<'a> Trace<'a> {
-    /// A trace without calls, of those that take `min_ns`.
-    pub fn new(out: &'a mut dyn Write, names: &'a dyn Names, schedule: &'a Schedule, min_ns: u64) -> Self {
-        let (labels, left_out) = (Labels::new(names), LeftOut::below(min_ns));
-        let known = BTreeSet::new();
-        Self { out, labels, schedule, known, named: 0, left_out, is_first: true, error: Ok(()) }
+    /// A trace without calls, of those that take `min_ns`; of several functions, if so.
+    pub fn new(
+        out: &'a mut dyn Write,
+        names: &'a dyn Names,
+        schedule: &'a Schedule,
+        min_ns: u64,
+        are_several: bool,
+    ) -> Self {
+        Self {
+            out,
+            names,
+            labels: Labels::new(names),
+            schedule,
+            known: BTreeSet::new(),
+            functions: are_several.then(BTreeMap::new),
+            named: 0,
+            left_out: LeftOut::below(min_ns),
+            is_first: true,
+            error: Ok(()),
+        }
     }
 
     /// Says in the trace what it does not have, as an event at its start; the same for people.
@@ -149,7 +171,7 @@ impl<'a> Trace<'a> {
             let LeftOut { min_ns, calls, outermost, outermost_ns, merged } = self.left_out;
             let name = Some("func_latency".to_owned());
             let track = TrackDescriptor { uuid: NOTES, name, ..TrackDescriptor::default() };
-            self.packet(TracePacket { track_descriptor: Some(track), ..TracePacket::default() });
+            self.describe(track);
             let figures = [
                 ("calls_left_out", calls),
                 ("all_shorter_than_ns", min_ns),
@@ -194,23 +216,41 @@ impl<'a> Trace<'a> {
         self.error = self.out.write_all(&packets.encode_to_vec());
     }
 
-    fn tracks(&mut self, tid: Tid) -> u64 {
-        let track = u64::try_from(tid.0).unwrap_or(0);
-        if self.known.insert(tid) {
+    /// The track of a function's calls in a thread.
+    fn track(&mut self, tid: Tid, function: FunctionId) -> u64 {
+        let thread = u64::try_from(tid.0).unwrap_or(0);
+        let number = self.functions.as_mut().map(|functions| {
+            let next = functions.len() as u64 + 1;
+            *functions.entry(function).or_insert(next)
+        });
+        let track = number.map_or(thread, |number| thread | (number * OF_FUNCTION));
+        if self.known.insert(thread) {
             let life = self.schedule.thread(tid);
             let pid = life.map_or(Pid(tid.0), |life| life.pid).0;
             let thread_name = life.map_or_else(String::new, |life| life.name.clone());
-            let thread = Some(ThreadDescriptor { pid, tid: tid.0, thread_name });
-            let own = TrackDescriptor { uuid: track, name: None, thread, parent_uuid: None };
-            let name = Some("off-CPU".to_owned());
-            let off_cpu =
-                TrackDescriptor { uuid: track | OFF_CPU, name, thread: None, parent_uuid: Some(track) };
-            let off_cpu = self.schedule.has_switches().then_some(off_cpu);
-            for descriptor in [Some(own), off_cpu].into_iter().flatten() {
-                self.packet(TracePacket { track_descriptor: Some(descriptor), ..TracePacket::default() });
+            let descriptor = Some(ThreadDescriptor { pid, tid: tid.0, thread_name });
+            self.describe(TrackDescriptor { uuid: thread, thread: descriptor, ..TrackDescriptor::default() });
+            if track == thread {
+                self.describe_off_cpu(track);
             }
         }
+        if self.known.insert(track) {
+            let name = Some(self.names.function(function));
+            self.describe(TrackDescriptor { uuid: track, name, parent_uuid: Some(thread), thread: None });
+            self.describe_off_cpu(track);
+        }
         track
+    }
+
+    fn describe_off_cpu(&mut self, parent: u64) {
+        if self.schedule.has_switches() {
+            let (name, parent_uuid) = (Some("off-CPU".to_owned()), Some(parent));
+            self.describe(TrackDescriptor { uuid: parent | OFF_CPU, name, parent_uuid, thread: None });
+        }
+    }
+
+    fn describe(&mut self, track: TrackDescriptor) {
+        self.packet(TracePacket { track_descriptor: Some(track), ..TracePacket::default() });
     }
 
     fn slice(&mut self, track_uuid: u64, at: Ns, kind: i32, name_iid: Option<u64>, new_name: Option<&str>) {
@@ -254,7 +294,7 @@ impl TreeSink for Trace<'_> {
         if !self.left_out.keeps(call, tree) {
             return;
         }
-        let track = self.tracks(call.tid);
+        let track = self.track(call.tid, call.function);
         let mut open: Vec<Ns> = Vec::new();
         for step in tree.walk() {
             for end in open.drain(step.depth.min(open.len())..).rev().collect::<Vec<_>>() {

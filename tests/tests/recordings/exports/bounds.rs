@@ -7,7 +7,7 @@ use serde_json::Value;
 use truth_tests::fixture;
 
 use super::perfetto::{Slices, read};
-use super::{command, text};
+use super::{cases, command, text};
 
 const FUNCTION: &str = "sqlite3VdbeExec";
 
@@ -69,5 +69,45 @@ fn calls_that_are_left_out_are_counted() {
         let ms: f64 = samples.as_array().unwrap().iter().map(|weight| weight.as_f64().unwrap()).sum();
         let outermost_ns: u64 = trace.calls().filter(|slice| slice.depth == 0).map(|slice| slice.ns).sum();
         assert_eq!((ms * 1e6).round() as u64, outermost_ns, "{bound:?}");
+    }
+}
+
+/// Calls of a function inside of another one's were drawn twice, and after them though they were before.
+#[test]
+fn each_of_several_functions_has_a_timeline_of_its_own() {
+    let Some(case) = cases().into_iter().find(|case| case.symbol == FUNCTION) else { return };
+    let both = ["-f", "main", "--all"];
+    let of_function = case.report.outermost.sum_ns;
+    let totals: Vec<u64> = read(&case.export("perfetto", &both)).totals().into_values().collect();
+    let of_main = *totals.iter().max().unwrap();
+    assert_eq!((totals.len(), totals.iter().sum::<u64>()), (2, of_main + of_function));
+    let profile: Value = serde_json::from_str(&text(&case.export("firefox", &both))).unwrap();
+    let mut totals = BTreeMap::new();
+    for thread in profile["threads"].as_array().unwrap() {
+        let column = |name: &str| -> Vec<f64> {
+            let column = thread["samples"][name].as_array().unwrap();
+            column.iter().map(|value| value.as_f64().unwrap()).collect()
+        };
+        assert!(column("time").is_sorted());
+        let ns = (column("weight").iter().sum::<f64>() * 1e6).round() as u64;
+        totals.insert(thread["name"].as_str().unwrap().to_owned(), ns);
+    }
+    let expect = [("sqbench: main", of_main), ("sqbench: sqlite3VdbeExec", of_function)];
+    assert_eq!(totals, expect.map(|(name, ns)| (name.to_owned(), ns)).into());
+}
+
+/// 46 ms of calls were 139 MB for Firefox and 189 MB for Perfetto.
+#[test]
+fn timelines_of_a_large_recording_are_small() {
+    let Some(fixture) = fixture("sq50") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    for format in ["firefox", "perfetto"] {
+        let path = directory.path().join(format);
+        let words = ["export", "-f", FUNCTION, "--format", format, "-i"];
+        let mut export = command();
+        let exported = export.args(words).arg(&fixture.data).arg("-o").arg(&path).status().unwrap();
+        assert!(exported.success());
+        let bytes = std::fs::metadata(&path).unwrap().len();
+        assert!((2_000_000..20_000_000).contains(&bytes), "{format}: {bytes} bytes");
     }
 }

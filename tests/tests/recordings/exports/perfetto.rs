@@ -98,7 +98,16 @@ pub(super) struct Slices {
 impl Slices {
     /// Those of calls.
     pub(super) fn calls(&self) -> impl Iterator<Item = &Slice> {
-        self.slices.iter().filter(|slice| slice.track >> 32 == 0)
+        self.slices.iter().filter(|slice| (slice.track >> 32) & 1 == 0)
+    }
+
+    /// What the outermost calls took, by track.
+    pub(super) fn totals(&self) -> BTreeMap<u64, u64> {
+        let mut totals = BTreeMap::new();
+        for slice in self.calls().filter(|slice| slice.depth == 0) {
+            *totals.entry(slice.track).or_default() += slice.ns;
+        }
+        totals
     }
 
     /// What the trace says that it has not.
