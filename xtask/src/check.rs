@@ -8,7 +8,7 @@ use crate::cargo;
 use crate::extent::Extent;
 use crate::process::{self, Result};
 use crate::stages::{Outcome, Stages};
-use crate::{bench, bpf, deny, fixtures, fuzz, layout, setup, tidy, vm};
+use crate::{bench, bpf, deny, fixtures, fuzz, layout, package, setup, tidy, vm};
 
 /// What tests can use that not every machine has.
 #[derive(Default)]
@@ -19,6 +19,8 @@ struct Provided {
     python: Option<PathBuf>,
     /// The Firefox Profiler that reads exports.
     firefox_profiler: Option<PathBuf>,
+    /// The page of speedscope that reads exports.
+    speedscope: Option<PathBuf>,
     /// The directory of libipt's text tests.
     ptt: Option<PathBuf>,
 }
@@ -44,6 +46,9 @@ pub(crate) fn run(extent: Extent) -> Result {
         stages.run("profiler", || {
             Ok(or_skipped(setup::firefox_profiler(), |path| provided.firefox_profiler = Some(path)))
         });
+        stages.run("speedscope", || {
+            Ok(or_skipped(setup::speedscope(), |path| provided.speedscope = Some(path)))
+        });
         if extent == Extent::Full {
             stages.run("servers", || Ok(or_skipped(setup::servers(), |()| ())));
             stages.run("ptt", || Ok(or_skipped(setup::ptt(), |path| provided.ptt = Some(path))));
@@ -53,6 +58,7 @@ pub(crate) fn run(extent: Extent) -> Result {
     }
     stages.run("vm", || vm::stage(&[]));
     if extent == Extent::Full {
+        stages.run("package", package::stage);
         stages.run("fuzz", || fuzz::full().map(done));
     }
     stages.finish()
@@ -128,6 +134,9 @@ fn cargo_test(extent: Extent, provided: &Provided) -> Result {
     }
     if let Some(script) = &provided.firefox_profiler {
         command.env("FUNC_LATENCY_FIREFOX_PROFILER", script);
+    }
+    if let Some(page) = &provided.speedscope {
+        command.env("FUNC_LATENCY_SPEEDSCOPE", page);
     }
     if let Some(directory) = &provided.ptt {
         command.env("FUNC_LATENCY_PTT", directory).env("FUNC_LATENCY_REQUIRE_PTT", "1");

@@ -19,6 +19,8 @@ use crate::{layout, mirror, setup};
 
 mod host;
 
+pub(crate) use host::{copy_settings, environment};
+
 /// Bytes of the long path, which has a space: longer than a socket's name may be.
 const LONG_PATH_BYTES: usize = 120;
 
@@ -53,7 +55,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result {
     }
     setup::clean_room()?;
     let directory = layout::target().join("clean-room");
-    let base = base(&directory)?;
+    let base = base(&directory, &["gcc", "libc6-dev"])?;
     if !process::capture(Command::new("git").arg("-C").arg(layout::root()).args(["status", "--porcelain"]))?
         .is_empty()
     {
@@ -112,17 +114,21 @@ fn long_path() -> String {
     format!("{start}{}", "x".repeat(LONG_PATH_BYTES - start.len()))
 }
 
-/// Debian as debootstrap makes it.
-fn base(directory: &Path) -> Result<PathBuf> {
+/// Debian as debootstrap makes it, with these packages.
+pub(crate) fn base(directory: &Path, packages: &[&str]) -> Result<PathBuf> {
     let (base, done) = (directory.join("base"), directory.join("base.done"));
     if done.exists() {
         return Ok(base);
     }
     remove(&base)?;
     fs::create_dir_all(directory).map_err(|e| format!("{}: {e}", directory.display()))?;
-    println!("clean-room: making a bare Debian 12 in {}, 460 MB; two minutes", base.display());
+    println!("clean-room: making a bare Debian 12 in {}, 210 to 460 MB; two minutes", base.display());
     let mut debootstrap = Command::new("debootstrap");
-    debootstrap.args(["--variant=minbase", "--include=gcc,libc6-dev", mirror::SUITE]).arg(&base);
+    debootstrap.arg("--variant=minbase");
+    if !packages.is_empty() {
+        debootstrap.arg(format!("--include={}", packages.join(",")));
+    }
+    debootstrap.arg(mirror::SUITE).arg(&base);
     process::capture(debootstrap.arg(mirror::mirror()?)).map_err(process::perhaps_no_network)?;
     fs::write(&done, "").map_err(|e| format!("{}: {e}", done.display()))?;
     Ok(base)
@@ -133,7 +139,7 @@ fn furnish(base: &Path, room: &Path, path: &str) -> Result {
     remove(room)?;
     process::capture(Command::new("cp").arg("-a").arg(base).arg(room))?;
     fs::create_dir_all(room.join("opt/rust")).map_err(|e| format!("{}: {e}", room.display()))?;
-    host::copy_settings(room)?;
+    copy_settings(room)?;
     let clone = room.join(path.trim_start_matches('/'));
     if let Some(parent) = clone.parent() {
         fs::create_dir_all(parent).map_err(|e| format!("{}: {e}", parent.display()))?;
@@ -149,7 +155,7 @@ fn enter(room: &Path, path: &str, step: &str) -> Result {
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-ec", ENTER, "enter"]);
     command.arg(room).arg(toolchain.trim()).arg(path).args(["cargo", "xtask", step]);
-    command.env_clear().envs(host::environment(room));
+    command.env_clear().envs(environment(room));
     command.env("PATH", "/opt/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     let start = format!("cargo xtask {step}");
     process::run(command.env("HOME", "/root").env("LANG", "C.UTF-8"))
@@ -157,7 +163,7 @@ fn enter(room: &Path, path: &str, step: &str) -> Result {
 }
 
 /// Removes what an earlier run has left.
-fn remove(directory: &Path) -> Result {
+pub(crate) fn remove(directory: &Path) -> Result {
     let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(|e| format!("mountinfo: {e}"))?;
     if is_mounted_below(&mounts, directory) {
         return Err(format!("something is mounted below {}: unmount it first", directory.display()));

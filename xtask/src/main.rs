@@ -16,6 +16,7 @@ mod layout;
 mod lib_tests;
 mod lock;
 mod mirror;
+mod package;
 mod process;
 mod ptt;
 mod random;
@@ -53,6 +54,7 @@ cargo xtask COMMAND
                                  one at 120 characters with a space (root)
       --path DIR                 at this path only
       --keep                     do not remove target/clean-room/room
+  package                        the Debian package with completions and man pages, installed in a bare Debian 12 (root)
   bpf                            compile the eBPF programs anew, with Debian 12's clang
   bench [NAME..]                 decoding speed and memory beside libipt and perf script, in one run
       --quick                    the cases that take under five minutes
@@ -93,6 +95,7 @@ fn dispatch(args: &[&str]) -> process::Result {
         ["servers", rest @ ..] => servers::run(rest),
         ["lib-tests"] => lib_tests::run(),
         ["clean-room", rest @ ..] => clean_room::run(rest),
+        ["package"] => package::run(),
         ["bpf"] => bpf::run(),
         ["bench", rest @ ..] => bench::run(rest),
         ["tidy"] => tidy::run(),

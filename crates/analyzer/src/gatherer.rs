@@ -14,7 +14,7 @@ use std::ops::Range;
 use model::{FunctionId, Ns};
 
 use crate::stack::{Frame, StartDoubt};
-use crate::tree::{CALLERS_MAX, CallTree, Merged, Node, Trees};
+use crate::tree::{CALLERS_MAX, CallTree, Merged, Node, ShortCalls, Trees};
 
 /// Nodes that are kept before those that are alike become one, where that is all that is asked for.
 const MERGED_MAX: usize = if cfg!(test) { 8 } else { 1 << 16 };
@@ -27,8 +27,11 @@ const SINGLE_MAX: usize = 1 << 22;
 pub(crate) struct Gatherer {
     /// By end; a node's subtree is in front of it.
     nodes: Vec<Node>,
-    /// Trees that are open: while there is none, nothing is kept.
-    open: u32,
+    /// The open trees, the innermost last, each with the calls that are too short to be nodes of it and are
+    /// in no tree above. While there is none, nothing is kept.
+    open: Vec<ShortCalls>,
+    /// What took less is no node.
+    min_ns: u64,
     /// All of the thread is one.
     is_whole: bool,
     /// So many nodes are kept before they are merged.
@@ -60,13 +63,14 @@ pub(crate) enum Part<N = Node> {
 }
 
 impl Gatherer {
-    pub(crate) fn new(wanted: Option<&Trees>) -> Self {
+    pub(crate) fn new(wanted: Option<&Trees>, min_ns: u64) -> Self {
         let is_whole = wanted == Some(&Trees::Threads);
         let limit = match wanted {
             Some(Trees::Merged | Trees::Threads) => MERGED_MAX,
             _ => SINGLE_MAX,
         };
-        Self { open: u32::from(is_whole), is_whole, limit, ..Self::default() }
+        let open = if is_whole { vec![ShortCalls::default()] } else { Vec::new() };
+        Self { open, min_ns, is_whole, limit, ..Self::default() }
     }
 
     /// What a frame found running does is shown, too: the children of no call have to add up.
@@ -119,19 +123,20 @@ impl Gatherer {
 
     /// A call whose tree is wanted is entered.
     pub(crate) fn open(&mut self) {
-        self.open += 1;
+        self.open.push(ShortCalls::default());
     }
 
     /// It has ended; call this after [`Self::leave`].
     pub(crate) fn close(&mut self) {
-        self.open = self.open.saturating_sub(1);
-        if self.open == 0 {
-            self.nodes.clear();
+        let left_out = self.open.pop();
+        match (self.open.last_mut(), left_out) {
+            (Some(around), Some(left_out)) => around.add_all(&left_out),
+            _ => self.nodes.clear(),
         }
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.open > 0
+        !self.open.is_empty()
     }
 
     /// How many nodes there are.
@@ -142,6 +147,11 @@ impl Gatherer {
     /// What begins at `first` has ended, and is no more on the stack.
     pub(crate) fn leave(&mut self, stack: &mut [Frame], first: usize, part: Part) {
         match part {
+            Part::Node(node) if node.total.sum_ns < self.min_ns => {
+                if let Some(left_out) = self.open.last_mut() {
+                    left_out.add(node.total.sum_ns);
+                }
+            }
             Part::Node(node) => {
                 let size = self.nodes.len().saturating_sub(first) + 1;
                 self.nodes.push(Node { size, ..node });
@@ -163,6 +173,7 @@ impl Gatherer {
     ) -> &CallTree {
         self.scratch.callers.clear();
         self.scratch.callers.extend(callers.take(CALLERS_MAX));
+        self.scratch.left_out = self.open.last().cloned().unwrap_or_default();
         let inside = self.nodes.get(first..).unwrap_or_default();
         let nodes = &mut self.scratch.nodes;
         nodes.clear();

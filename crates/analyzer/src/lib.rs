@@ -110,5 +110,5 @@ pub use row_reasons::{RowReason, RowReasons};
 pub use stats::{Quantiles, Spread, Stats};
 pub use status::{Cut, CutCause, Status};
 pub use total::Total;
-pub use tree::{CallTree, FoundPaths, Node, Paths, Step, TreeSink, Trees, off_cpu_spans};
+pub use tree::{CallTree, FoundPaths, Node, Paths, ShortCalls, Step, TreeSink, Trees, off_cpu_spans};
 pub use waits::{Wait, Waits};

@@ -33,6 +33,8 @@ pub(crate) struct Session<'a> {
     pub(crate) limits: Limits,
     /// Who takes trees, and which.
     pub(crate) trees: Option<(&'a mut (dyn TreeSink + 'a), Trees)>,
+    /// What took less is no node of a tree.
+    pub(crate) min_node_ns: u64,
     /// They come with the functions around their calls.
     pub(crate) with_callers: bool,
     /// Who takes rows.
@@ -71,6 +73,7 @@ impl<'a> Session<'a> {
             loss: Ledger::default(),
             limits: Limits::default(),
             trees: None,
+            min_node_ns: 0,
             with_callers: false,
             rows: None,
             places: ChildPlaces::default(),
@@ -82,8 +85,8 @@ impl<'a> Session<'a> {
 
     /// The same, with somebody who takes trees.
     pub(crate) fn with_trees(self, sink: &'a mut (dyn TreeSink + 'a)) -> Self {
-        let wanted = sink.wanted();
-        Self { with_callers: sink.wants_callers(), trees: Some((sink, wanted)), ..self }
+        let (wanted, min_node_ns, with_callers) = (sink.wanted(), sink.min_ns(), sink.wants_callers());
+        Self { with_callers, min_node_ns, trees: Some((sink, wanted)), ..self }
     }
 
     /// The sink wants the tree of this call; `resumed`: of a call that was reported before, and was found

@@ -68,7 +68,7 @@ impl<'a> Thread<'a> {
             window: ThreadWindow::new(life, around.window, around.has_ip_filter),
             entered: Entered::default(),
             cut_by: None,
-            trees: Gatherer::new(session.trees.as_ref().map(|(_, wanted)| wanted)),
+            trees: Gatherer::new(session.trees.as_ref().map(|(_, wanted)| wanted), session.min_node_ns),
         }
     }
 

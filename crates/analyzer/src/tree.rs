@@ -15,6 +15,7 @@
 
 mod merge;
 mod paths;
+mod short_calls;
 
 use model::schedule::OffCpu;
 use model::{AuxOffset, FunctionId, Ns, Schedule, Tid};
@@ -27,6 +28,7 @@ use crate::total::{Total, error_of_part};
 pub(crate) use merge::Merged;
 
 pub use paths::{FoundPaths, Paths};
+pub use short_calls::ShortCalls;
 
 /// Takes trees of calls as they end, from an [`Analysis`](crate::Analysis) that is made for it.
 pub trait TreeSink {
@@ -46,6 +48,12 @@ pub trait TreeSink {
     /// Each tree comes with the functions that were open around its call ([`CallTree::callers`]).
     fn wants_callers(&self) -> bool {
         false
+    }
+
+    /// Calls inside of a call that took less are no nodes of its tree: it counts them
+    /// ([`CallTree::left_out`]), and their time is their caller's own. The answer is always the same.
+    fn min_ns(&self) -> u64 {
+        0
     }
 
     /// A call of which there would be a tree, if it were not inside of [`NESTED_MAX`] others
@@ -140,6 +148,7 @@ impl Node {
 pub struct CallTree {
     pub(crate) nodes: Vec<Node>,
     pub(crate) callers: Vec<FunctionId>,
+    pub(crate) left_out: ShortCalls,
 }
 
 /// A node where a walk meets it.
@@ -160,7 +169,7 @@ impl CallTree {
     /// Of nodes in the order of their entry.
     #[must_use]
     pub fn new(nodes: Vec<Node>) -> Self {
-        Self { nodes, callers: Vec::new() }
+        Self { nodes, ..Self::default() }
     }
 
     /// The same below `callers`, the nearest first.
@@ -177,12 +186,18 @@ impl CallTree {
         &self.callers
     }
 
+    /// The calls inside that were too short to be nodes ([`TreeSink::min_ns`]).
+    #[must_use]
+    pub fn left_out(&self) -> &ShortCalls {
+        &self.left_out
+    }
+
     /// With calls that are alike (callee, site, callers) in one node, in the order of first entry.
     #[must_use]
     pub fn merged(&self) -> Self {
         let mut merged = Merged::default();
         merged.add(&self.nodes);
-        Self { nodes: merged.by_entry(), callers: self.callers.clone() }
+        Self { nodes: merged.by_entry(), callers: self.callers.clone(), left_out: self.left_out.clone() }
     }
 
     /// All nodes.

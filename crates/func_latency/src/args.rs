@@ -279,7 +279,7 @@ pub struct BundleArgs {
     /// Which file.
     #[command(flatten)]
     pub input: InputArgs,
-    /// Directory to write; there, report with -i DIR/perf.data --symfs DIR
+    /// Directory to write; there, report with -i DIR/perf.data --symfs DIR/objects
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
     /// Look for the objects below this directory, not at their own places

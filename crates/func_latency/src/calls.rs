@@ -18,6 +18,7 @@ use crate::exit::{Exit, failure};
 use crate::filter::{NsRange, TidSet};
 use crate::one_call::Place;
 use crate::progress::Progress;
+use crate::render::Names;
 use crate::render::units::{counted, size};
 use crate::target::{self, Remarks, Wanted};
 use crate::{host, messages, recording, threads};
@@ -140,6 +141,11 @@ impl<'a> Opened<'a> {
     /// There are more.
     pub(crate) fn one_function(&self, command: &str) -> Result<FunctionId> {
         Ok(one(command, &self.wanted)?.function.id)
+    }
+
+    /// The names of the functions of `-f`.
+    pub(crate) fn names(&self, names: &dyn Names) -> Vec<String> {
+        self.wanted.iter().map(|wanted| names.function(wanted.function.id)).collect()
     }
 
     /// Which calls are asked for; without rows.

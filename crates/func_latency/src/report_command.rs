@@ -79,7 +79,7 @@ fn report(
     if let (Some(paths), Some((weight, target))) = (wants.take_paths(), &config.flamegraph) {
         let found = paths.finish();
         export::observed_part(&found, &names).into_iter().for_each(messages::note);
-        flamegraph::write_file(target, &found, *weight, &names)?;
+        flamegraph::write_file(target, &found, &opened.names(&names), *weight, &names)?;
         messages::note(format!("flame graph: {}", target.display()));
     }
     if calls.functions.is_empty() {

@@ -9,12 +9,13 @@ use crate::args::ExportFormat;
 use crate::calls::{self, Opened};
 use crate::config::{CallsConfig, RowsFile, RowsForm};
 use crate::exit::{Exit, failure};
+use crate::export::bounds::{Bound, Latencies};
 use crate::export::{self, firefox, flamegraph, folded, perfetto, pprof};
-use crate::output::{OutputFile, cannot_write, check_writable, write_file};
+use crate::output::{self, OutputFile, cannot_write, check_writable, write_file};
 use crate::printable::Printable;
-use crate::render::graph;
 use crate::render::image_names::ImageNames;
 use crate::render::rows::RowsWriter;
+use crate::render::{Names, graph};
 use crate::tree_config::{ExportConfig, GraphConfig};
 use crate::{messages, report_command};
 
@@ -60,30 +61,17 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
                 let stacks = folded::stacks(&paths()?.tree, names, config.weight);
                 write_file(path, |out| folded::write(out, &stacks))?;
             }
-            ExportFormat::Flamegraph => flamegraph::write_file(path, &paths()?, config.weight, names)?,
+            ExportFormat::Flamegraph => {
+                flamegraph::write_file(path, &paths()?, &opened.names(names), config.weight, names)?;
+            }
             ExportFormat::Pprof => {
                 let window = opened.surroundings().window;
                 let clocks = opened.recording.clock_offsets;
                 let profile = pprof::profile(&paths()?, names, opened.image, window, clocks);
                 write_file(path, |out| out.write_all(&profile))?;
             }
-            ExportFormat::Firefox => {
-                let mut profile =
-                    firefox::Profile::new(names, opened.schedule, opened.surroundings().window.0);
-                let report = opened.trees(&mut profile)?;
-                check_seen(opened, &report)?;
-                profile.observed_part().into_iter().for_each(messages::note);
-                write_file(path, |out| profile.write(out))?;
-            }
-            ExportFormat::Perfetto => {
-                let mut file = OutputFile::create(path)?;
-                let mut trace = perfetto::Trace::new(&mut file.out, names, opened.schedule);
-                let report = opened.trees(&mut trace)?;
-                // Else what was written takes no place.
-                check_seen(opened, &report)?;
-                trace.finish().with_context(|| cannot_write(path))?;
-                file.finish()?;
-            }
+            ExportFormat::Firefox => export_firefox(opened, config, names)?,
+            ExportFormat::Perfetto => export_perfetto(opened, config, names)?,
             ExportFormat::Csv | ExportFormat::Jsonl => {
                 let is_csv = config.format == ExportFormat::Csv;
                 let form = if is_csv { RowsForm::Csv } else { RowsForm::JsonLines };
@@ -98,6 +86,42 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
         }
         Ok(Exit::Done)
     })
+}
+
+fn export_firefox(opened: &Opened<'_>, config: &ExportConfig, names: &dyn Names) -> Result<()> {
+    let path = &config.output;
+    let (start, scratch) = (opened.surroundings().window.0, output::directory(path).to_owned());
+    let min_ns = shortest(opened, config.bound)?;
+    let mut profile = firefox::Profile::new(names, opened.schedule, start, min_ns, scratch);
+    check_seen(opened, &opened.trees(&mut profile)?)?;
+    profile.notes().into_iter().for_each(messages::note);
+    write_file(path, |out| profile.write(out))
+}
+
+fn export_perfetto(opened: &Opened<'_>, config: &ExportConfig, names: &dyn Names) -> Result<()> {
+    let path = &config.output;
+    let min_ns = shortest(opened, config.bound)?;
+    let mut file = OutputFile::create(path)?;
+    let are_several = opened.wanted.len() > 1;
+    let mut trace = perfetto::Trace::new(&mut file.out, names, opened.schedule, min_ns, are_several);
+    let report = opened.trees(&mut trace)?;
+    // Else what was written takes no place.
+    check_seen(opened, &report)?;
+    let notes = trace.finish(opened.surroundings().window.0).with_context(|| cannot_write(path))?;
+    notes.into_iter().for_each(messages::note);
+    file.finish()
+}
+
+/// What the calls of a timeline take at least, ns: to know which are the longest, all are decoded once more.
+fn shortest(opened: &Opened<'_>, bound: Bound) -> Result<u64> {
+    match bound {
+        Bound::AtLeast(min_ns) => Ok(min_ns),
+        Bound::Longest(most) => {
+            let mut latencies = Latencies::default();
+            check_seen(opened, &opened.trees(&mut latencies)?)?;
+            Ok(latencies.reached_by(most))
+        }
+    }
 }
 
 pub(crate) fn graph(config: &GraphConfig) -> Result<Exit> {

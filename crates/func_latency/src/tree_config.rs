@@ -8,6 +8,7 @@ use anyhow::Result;
 use crate::args::{ExportArgs, ExportFormat, Format, GraphArgs, ShowArgs, Weight};
 use crate::config::{CallsConfig, NO_FUNCTION, RowsFile, input_path, rows_file};
 use crate::exit::{Exit, failure};
+use crate::export::bounds::Bound;
 use crate::output::{Asked, check_apart};
 
 /// What `show` does.
@@ -74,6 +75,8 @@ pub(crate) struct ExportConfig {
     pub(crate) output: PathBuf,
     /// Which time stacks have.
     pub(crate) weight: Weight,
+    /// Which calls a timeline has.
+    pub(crate) bound: Bound,
 }
 
 impl ExportConfig {
@@ -89,7 +92,8 @@ impl ExportConfig {
         }
         let calls = CallsConfig::new(input_path(args.input), args.calls)?;
         check_apart(&calls.inputs(), &[Asked { option: "-o", path: &args.output }])?;
-        Ok(Self { calls, format: args.format, output: args.output, weight: args.weight })
+        let ExportArgs { format, output, weight, bound, .. } = args;
+        Ok(Self { calls, format, output, weight, bound: bound.bound() })
     }
 }
 

@@ -48,6 +48,14 @@ fn help_of_reports_comes_in_groups() {
     assert_eq!(headings(&all), [&["Commands:", "Arguments:", "Options:"][..], &groups, &more].concat());
 }
 
+#[test]
+fn help_of_exports_says_how_large_timelines_get() {
+    let help = here(&["export", "--help"]);
+    check_golden("export-help.txt", help.as_bytes());
+    let timelines = help.split_once("\nTimelines:\n").unwrap().1;
+    assert!(["--top <N>", "--min <NS>", "--all"].iter().all(|option| timelines.contains(option)));
+}
+
 /// What bash completes.
 fn completed(words: &[&str]) -> Vec<String> {
     let script = "source <(\"$0\" completions bash); COMP_WORDS=(func_latency \"$@\"); COMP_CWORD=$#; \

@@ -20,7 +20,7 @@ const CERTIFICATES: &str = "/usr/local/share/ca-certificates";
 
 /// Settings of apt, cargo, pip, npm and name resolution, and the files that variables of [`environment`]
 /// name.
-pub(super) fn copy_settings(room: &Path) -> Result {
+pub(crate) fn copy_settings(room: &Path) -> Result {
     let apt = room.join("etc/apt");
     process::capture(Command::new("rm").arg("-rf").arg(&apt))?;
     process::capture(Command::new("cp").args(["-aL", "/etc/apt"]).arg(&apt))?;
@@ -51,7 +51,7 @@ fn copy(from: &Path, room: &Path, path: &Path) -> Result {
 
 /// Variables that a room has from this machine: proxies, certificates and registries; not those that name
 /// what the room lacks.
-pub(super) fn environment(room: &Path) -> Vec<(OsString, OsString)> {
+pub(crate) fn environment(room: &Path) -> Vec<(OsString, OsString)> {
     let is_there = |value: &OsString| match Path::new(value).strip_prefix("/") {
         Ok(path) => room.join(path).exists(),
         Err(_) => true,

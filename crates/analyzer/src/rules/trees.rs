@@ -7,12 +7,23 @@ use model::{AuxOffset, Tid};
 /// Keeps trees as text.
 struct Text {
     wanted: Trees,
+    min_ns: u64,
     lines: Vec<String>,
+}
+
+impl Text {
+    fn new(wanted: Trees) -> Self {
+        Self { wanted, min_ns: 0, lines: Vec::new() }
+    }
 }
 
 impl TreeSink for Text {
     fn wanted(&self) -> Trees {
         self.wanted.clone()
+    }
+
+    fn min_ns(&self) -> u64 {
+        self.min_ns
     }
 
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
@@ -21,6 +32,8 @@ impl TreeSink for Text {
         assert_eq!(of_root, (call.start_ns, call.latency_ns, call.off_cpu_ns, call.status));
         assert!(root.error_ns <= call.error_ns, "{root:?} {call:?}");
         self.lines.extend(tree_text(tree));
+        let left_out = tree.left_out().count();
+        self.lines.extend((left_out > 0).then(|| format!("{left_out} left out")));
     }
 
     fn thread(&mut self, tid: Tid, trees: &CallTree) {
@@ -61,7 +74,11 @@ fn callers_are_the_functions_that_were_open() {
 
 #[track_caller]
 fn check(script: &str, wanted: Trees, expect: &str) {
-    let mut text = Text { wanted, lines: Vec::new() };
+    check_text(script, Text::new(wanted), expect);
+}
+
+#[track_caller]
+fn check_text(script: &str, mut text: Text, expect: &str) {
     analyse_trees(script, Request::default(), &mut text);
     let expect: Vec<&str> = expect.lines().filter(|line| !line.trim().is_empty()).collect();
     let margin = expect.first().map_or(0, |line| line.len() - line.trim_start().len());
@@ -102,6 +119,38 @@ fn a_tree_has_every_call_and_the_kernels_part() {
       interrupt 170 +2
       call h at f+30 190 +5";
     check(NESTED, Trees::Outermost, tree);
+}
+
+/// What the calls that are left out took is their caller's own time. Those in a call whose tree is wanted,
+/// too, count in the trees around it.
+#[test]
+fn a_tree_without_short_calls_counts_them() {
+    let tree = "
+    call f at main+20 100 +100 self 50 off 3 self 0
+      call g at f+10 110 +50 self 30 off 3 self 0
+        call h at g+10 120 +20 off 3 self 3
+    5 left out";
+    check_text(NESTED, Text { min_ns: 10, ..Text::new(Trees::Outermost) }, tree);
+    let script = "
+        0 start main+4
+        100 call main+20 f
+        110 call f+10 f
+        120 call f+10 g
+        121 ret g+10 f+15
+        125 call f+20 f
+        126 ret f+40 f+25
+        150 ret f+40 f+15
+        160 call f+20 g
+        161 ret g+10 f+25
+        200 ret f+40 main+25";
+    let trees = "
+    call f at f+20 125 +1
+    call f at f+10 110 +40
+    2 left out
+    call f at main+20 100 +100 self 60
+      recursion f at f+10 110 +40
+    3 left out";
+    check_text(script, Text { min_ns: 10, ..Text::new(Trees::Every) }, trees);
 }
 
 #[test]
@@ -259,7 +308,7 @@ fn a_tree_waits_for_the_ancestor_that_decides() {
         218 ret g+10 f+15
         220 ret f+10 k+15
         290 ret k+40 main+25";
-    let mut text = Text { wanted: Trees::Outermost, lines: Vec::new() };
+    let mut text = Text::new(Trees::Outermost);
     analyse_trees(script, Request { ancestor, ..Request::default() }, &mut text);
     assert_eq!(text.lines, ["call f at k+10 210 +10 self 7", "  call g at f+10 215 +3"]);
 }

@@ -10,6 +10,8 @@ pub(super) const DECODING: &str = "Decoding";
 pub(super) const REPORT: &str = "Report";
 /// What is written besides.
 pub(super) const FILES: &str = "Files to write";
+/// How large what is written for viewers of timelines gets.
+pub(super) const TIMELINES: &str = "Timelines";
 /// What makes a report fail.
 pub(super) const CHECKS: &str = "Checks";
 /// How a recording is made.

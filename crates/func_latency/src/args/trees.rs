@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::headings::TIMELINES;
 use super::{AFTER_HELP, CallsArgs, Format, InputArgs, form};
+use crate::export::bounds::Bound;
 use crate::filter::CallNumber;
 use crate::render::tree;
 
@@ -88,16 +90,46 @@ pub struct ExportArgs {
     /// Which time folded and flamegraph show
     #[arg(long, value_enum, default_value_t, value_name = "KIND")]
     pub weight: Weight,
+    /// Which calls a timeline has.
+    #[command(flatten)]
+    pub bound: BoundArgs,
+}
+
+/// Which calls a timeline has.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct BoundArgs {
+    /// Calls that firefox and perfetto have, at most: the longest, from the power of two of ns on that fits.
+    /// How many others there are stands in the file and on stderr [default: 250,000]
+    #[arg(long, value_name = "N", help_heading = TIMELINES)]
+    pub top: Option<NonZeroU32>,
+    /// Calls that firefox and perfetto have: those that took this time, whatever their number
+    #[arg(long, value_name = "NS", conflicts_with = "top", help_heading = TIMELINES)]
+    pub min: Option<u64>,
+    /// Every call in firefox and perfetto
+    #[arg(long, conflicts_with_all = ["top", "min"], help_heading = TIMELINES)]
+    pub all: bool,
+}
+
+impl BoundArgs {
+    /// What they come to.
+    #[must_use]
+    pub fn bound(&self) -> Bound {
+        let Self { top, min, all } = *self;
+        match min.or(all.then_some(0)) {
+            Some(min_ns) => Bound::AtLeast(min_ns),
+            None => top.map_or(Bound::USUAL, |top| Bound::Longest(top.get().into())),
+        }
+    }
 }
 
 /// What `export` writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
-    /// Stacks and their own time in ns, one a line (flamegraph.pl, inferno, speedscope)
+    /// Stacks and their own time in ns, one a line (speedscope, flamegraph.pl, inferno)
     Folded,
     /// Flame graph, SVG
     Flamegraph,
-    /// go tool pprof: calls, latency, time on the CPU
+    /// go tool pprof, speedscope: calls, latency, time on the CPU
     Pprof,
     /// Firefox Profiler (profiler.firefox.com): each call's time, by thread
     Firefox,

@@ -3,15 +3,21 @@
 //! The processed format, version 55:
 //! <https://github.com/firefox-devtools/profiler/blob/main/src/types/profile.ts>. A "sample" here is no
 //! sample: there is one for each stretch in which the same function ran itself, and its weight is how long
-//! that was.
+//! that was. What a processed profile has as columns comes row by row, so samples are in a scratch file until
+//! all calls are known.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
+use std::ops::Range;
+use std::path::PathBuf;
 
 use analyzer::{CallRow, CallTree, TreeSink, Trees};
 use model::{FunctionId, Ns, Schedule, Tid};
+use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::bounds::LeftOut;
+use super::spool::{Sample, Samples, Spool};
 use super::{Labels, of_open_calls};
 use crate::render::Names;
 
@@ -23,90 +29,145 @@ pub struct Profile<'a> {
     names: &'a dyn Names,
     schedule: &'a Schedule,
     start: Ns,
-    threads: BTreeMap<Tid, Thread<'a>>,
+    left_out: LeftOut,
+    spool: Spool,
+    /// By function, too: a call of one may be inside of a call of another, and time runs forward in each.
+    threads: BTreeMap<(Tid, FunctionId), Thread<'a>>,
     /// Functions with a call that was seen whole: what was seen of their open calls is not shown.
     with_whole: BTreeSet<FunctionId>,
     with_open: BTreeSet<FunctionId>,
+    error: io::Result<()>,
 }
 
 /// A thread's tables.
 struct Thread<'a> {
     labels: Labels<'a>,
     /// Caller and function.
-    stacks: Vec<(Option<usize>, usize)>,
-    numbers: HashMap<(Option<usize>, usize), usize>,
-    samples: Vec<Sample>,
-}
-
-struct Sample {
-    stack: usize,
-    from: Ns,
-    ns: u64,
-    /// It is of an open call of this function.
-    open: Option<FunctionId>,
+    stacks: Vec<(Option<u32>, usize)>,
+    numbers: HashMap<(Option<u32>, usize), u32>,
+    samples: Samples,
+    /// How many there are, of open calls by function.
+    lengths: BTreeMap<Option<FunctionId>, u64>,
 }
 
 impl<'a> Profile<'a> {
-    /// A profile without calls, of a recording that starts then.
+    /// A profile without calls, of a recording that starts then; of calls that take `min_ns`. `scratch`: a
+    /// directory that has room for another file of this size.
     #[must_use]
-    pub fn new(names: &'a dyn Names, schedule: &'a Schedule, start: Ns) -> Self {
-        let (with_whole, with_open) = (BTreeSet::new(), BTreeSet::new());
-        Self { names, schedule, start, threads: BTreeMap::new(), with_whole, with_open }
+    pub fn new(
+        names: &'a dyn Names,
+        schedule: &'a Schedule,
+        start: Ns,
+        min_ns: u64,
+        scratch: PathBuf,
+    ) -> Self {
+        Self {
+            names,
+            schedule,
+            start,
+            left_out: LeftOut::below(min_ns),
+            spool: Spool::new(scratch),
+            threads: BTreeMap::new(),
+            with_whole: BTreeSet::new(),
+            with_open: BTreeSet::new(),
+            error: Ok(()),
+        }
     }
 
-    /// What is to be said of functions of which it shows the observed part; `None`: there are none.
+    /// What is to be said of what it shows, for people.
     #[must_use]
-    pub fn observed_part(&self) -> Option<String> {
+    pub fn notes(&self) -> Vec<String> {
         let open = self.with_open.difference(&self.with_whole);
         let open: Vec<String> = open.map(|function| self.names.function(*function)).collect();
-        (!open.is_empty()).then(|| of_open_calls(&open))
+        let observed_part = (!open.is_empty()).then(|| of_open_calls(&open));
+        observed_part.into_iter().chain(self.left_out.notes()).collect()
     }
 
     /// Writes it.
     ///
     /// # Errors
-    /// What `out` says.
-    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        let threads: Vec<Value> =
-            self.threads.iter().map(|(tid, thread)| self.thread(*tid, thread)).collect();
-        let profile = json!({
-            "meta": {
-                "preprocessedProfileVersion": VERSION,
-                "version": 24, // of the format before processing: not looked at
-                "product": "func_latency",
-                "profileName": self.observed_part(),
-                "interval": 1e-6,
-                "startTime": 0,
-                "processType": 0,
-                "stackwalk": 1,
-                "symbolicated": true,
-                "categories": [{ "name": "Other", "color": "grey", "subcategories": ["Other"] }],
-                "markerSchema": [],
-                "sampleUnits": { "time": "ms", "eventDelay": "ms", "threadCPUDelta": "µs" },
-            },
-            "libs": [],
-            "pages": [],
-            "profilerOverhead": [],
-            "threads": threads,
-        });
-        serde_json::to_writer(out, &profile).map_err(io::Error::from)
+    /// What `out` or the scratch file says.
+    pub fn write(mut self, out: &mut dyn Write) -> io::Result<()> {
+        std::mem::replace(&mut self.error, Ok(()))?;
+        out.write_all(b"{\"threads\":[")?;
+        for (number, (key, thread)) in self.threads.iter().enumerate() {
+            out.write_all(if number == 0 { b"\n" } else { b",\n" })?;
+            self.write_thread(out, *key, thread)?;
+        }
+        out.write_all(b"],\n\"libs\":[],\"pages\":[],\"profilerOverhead\":[],\"meta\":")?;
+        serde_json::to_writer(&mut *out, &self.meta())?;
+        out.write_all(b"}\n")
     }
 
-    fn ms(&self, time: Ns) -> f64 {
-        ms(time.since(self.start))
+    fn meta(&self) -> Value {
+        let LeftOut { min_ns, calls, outermost, outermost_ns, .. } = self.left_out;
+        let left_out = json!([{
+            "label": "Calls left out",
+            "entries": [
+                { "label": "calls", "format": "integer", "value": calls },
+                { "label": "all shorter than", "format": "nanoseconds", "value": min_ns },
+                { "label": "in no other call", "format": "integer", "value": outermost },
+                { "label": "time of these", "format": "nanoseconds", "value": outermost_ns },
+            ],
+        }]);
+        let notes = self.notes();
+        json!({
+            "preprocessedProfileVersion": VERSION,
+            "version": 24, // of the format before processing: not looked at
+            "product": "func_latency",
+            "profileName": (!notes.is_empty()).then(|| notes.join("; ")),
+            "interval": 1e-6,
+            "startTime": 0,
+            "processType": 0,
+            "stackwalk": 1,
+            "symbolicated": true,
+            "categories": [{ "name": "Other", "color": "grey", "subcategories": ["Other"] }],
+            "markerSchema": [],
+            "sampleUnits": { "time": "ms", "eventDelay": "ms", "threadCPUDelta": "µs" },
+            "extra": if calls > 0 { left_out } else { json!([]) },
+        })
+    }
+
+    /// Writes a thread: what is small as a whole, and its samples column by column.
+    fn write_thread(
+        &self,
+        out: &mut dyn Write,
+        key: (Tid, FunctionId),
+        thread: &Thread<'_>,
+    ) -> io::Result<()> {
+        let mut tables = serde_json::to_vec(&self.tables(key, thread))?;
+        tables.pop(); // its brace
+        out.write_all(&tables)?;
+        let is_shown = |open: &Option<FunctionId>| open.is_none_or(|open| !self.with_whole.contains(&open));
+        let lengths = thread.lengths.iter().filter(|(open, _)| is_shown(open));
+        let length = lengths.map(|(_, length)| length).sum::<u64>();
+        write!(out, ",\n\"samples\":{{\"length\":{length},\"weightType\":\"tracing-ms\"")?;
+        let each = |take: &mut dyn FnMut(Sample) -> io::Result<()>| {
+            let of_shown = |sample: Sample| if is_shown(&sample.open) { take(sample) } else { Ok(()) };
+            self.spool.each(&thread.samples, of_shown)
+        };
+        write_column(out, "stack", each, |sample| sample.stack)?;
+        write_column(out, "time", each, |sample| ms(sample.from.since(self.start)))?;
+        write_column(out, "weight", each, |sample| ms(sample.ns))?;
+        out.write_all(b"}}")
     }
 
     fn name(&self, tid: Tid) -> Option<&str> {
         self.schedule.thread(tid).map(|life| life.name.as_str()).filter(|name| !name.is_empty())
     }
 
-    fn thread(&self, tid: Tid, thread: &Thread<'_>) -> Value {
-        let life = self.schedule.thread(tid);
-        let pid = life.map_or(tid.0, |life| life.pid.0);
+    /// A thread's name, with the function's where there are several.
+    fn title(&self, tid: Tid, function: FunctionId) -> String {
         let name = self.name(tid).unwrap_or("thread");
-        let Thread { labels, stacks, samples, .. } = thread;
-        let is_shown = |sample: &&Sample| sample.open.is_none_or(|open| !self.with_whole.contains(&open));
-        let samples: Vec<&Sample> = samples.iter().filter(is_shown).collect();
+        let is_only = self.threads.keys().all(|(_, other)| *other == function);
+        if is_only { name.to_owned() } else { format!("{name}: {}", self.names.function(function)) }
+    }
+
+    /// A thread without its samples.
+    fn tables(&self, (tid, function): (Tid, FunctionId), thread: &Thread<'_>) -> Value {
+        let pid = self.schedule.thread(tid).map_or(tid.0, |life| life.pid.0);
+        let name = self.title(tid, function);
+        let Thread { labels, stacks, .. } = thread;
         let functions = labels.all().len();
         let numbers: Vec<usize> = (0..functions).collect();
         let none = vec![Value::Null; functions];
@@ -139,13 +200,6 @@ impl<'a> Profile<'a> {
                 "prefix": stacks.iter().map(|(caller, _)| caller).collect::<Vec<_>>(),
                 "frame": stacks.iter().map(|(_, function)| function).collect::<Vec<_>>(),
             },
-            "samples": {
-                "length": samples.len(),
-                "stack": samples.iter().map(|sample| sample.stack).collect::<Vec<_>>(),
-                "time": samples.iter().map(|sample| self.ms(sample.from)).collect::<Vec<_>>(),
-                "weight": samples.iter().map(|sample| ms(sample.ns)).collect::<Vec<_>>(),
-                "weightType": "tracing-ms",
-            },
             "markers": {
                 "length": 0, "category": [], "data": [], "endTime": [], "name": [], "phase": [], "startTime": [],
             },
@@ -155,14 +209,41 @@ impl<'a> Profile<'a> {
     }
 }
 
+/// Writes a column of a table, which is not its first.
+fn write_column<T: Serialize>(
+    out: &mut dyn Write,
+    name: &str,
+    each: impl Fn(&mut dyn FnMut(Sample) -> io::Result<()>) -> io::Result<()>,
+    value: impl Fn(Sample) -> T,
+) -> io::Result<()> {
+    write!(out, ",\n\"{name}\":")?;
+    let mut before = "[";
+    each(&mut |sample| {
+        out.write_all(before.as_bytes())?;
+        before = ",";
+        Ok(serde_json::to_writer(&mut *out, &value(sample))?)
+    })?;
+    out.write_all(if before == "[" { b"[]" } else { b"]" })
+}
+
 /// Milliseconds, which have room for each ns of 100 days.
 fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
 
-impl Thread<'_> {
-    fn stack(&mut self, caller: Option<usize>, function: usize) -> usize {
-        let next = self.stacks.len();
+impl<'a> Thread<'a> {
+    fn new(names: &'a dyn Names) -> Self {
+        Self {
+            labels: Labels::new(names),
+            stacks: Vec::new(),
+            numbers: HashMap::new(),
+            samples: Samples::default(),
+            lengths: BTreeMap::new(),
+        }
+    }
+
+    fn stack(&mut self, caller: Option<u32>, function: usize) -> u32 {
+        let next = self.stacks.len() as u32;
         let number = *self.numbers.entry((caller, function)).or_insert(next);
         if number == next {
             self.stacks.push((caller, function));
@@ -170,17 +251,60 @@ impl Thread<'_> {
         number
     }
 
-    /// What ran from `from` to `to` itself.
-    fn ran(&mut self, stack: usize, from: Ns, to: Ns, open: Option<FunctionId>) {
-        if from < to {
-            self.samples.push(Sample { stack, from, ns: to.since(from), open });
+    /// Adds what each function of a tree ran itself.
+    fn add(
+        &mut self,
+        spool: &mut Spool,
+        tree: &CallTree,
+        from: Ns,
+        of_open: Option<FunctionId>,
+    ) -> io::Result<()> {
+        let mut open: Vec<(u32, Ns)> = Vec::new(); // stacks, and their ends
+        let mut now = from;
+        for step in tree.walk() {
+            while open.len() > step.depth
+                && let Some((stack, end)) = open.pop()
+            {
+                self.ran(spool, stack, now..end, of_open)?;
+                now = end;
+            }
+            let caller = open.last().map(|(stack, _)| *stack);
+            if let Some(caller) = caller {
+                self.ran(spool, caller, now..step.node.start, of_open)?;
+            }
+            now = step.node.start;
+            let function = self.labels.of(step.node);
+            open.push((self.stack(caller, function), step.node.end()));
         }
+        while let Some((stack, end)) = open.pop() {
+            self.ran(spool, stack, now..end, of_open)?;
+            now = end;
+        }
+        Ok(())
+    }
+
+    fn ran(
+        &mut self,
+        spool: &mut Spool,
+        stack: u32,
+        Range { start: from, end }: Range<Ns>,
+        open: Option<FunctionId>,
+    ) -> io::Result<()> {
+        if from >= end {
+            return Ok(());
+        }
+        *self.lengths.entry(open).or_default() += 1;
+        spool.push(&mut self.samples, Sample { stack, open, from, ns: end.since(from) })
     }
 }
 
 impl TreeSink for Profile<'_> {
     fn wanted(&self) -> Trees {
         Trees::Outermost
+    }
+
+    fn min_ns(&self) -> u64 {
+        self.left_out.min_ns
     }
 
     fn resumed(&mut self, call: &CallRow, tree: &CallTree) {
@@ -193,34 +317,10 @@ impl TreeSink for Profile<'_> {
             None => self.with_whole.insert(call.function),
             Some(function) => self.with_open.insert(function),
         };
-        let names = self.names;
-        let anew = || Thread {
-            labels: Labels::new(names),
-            stacks: Vec::new(),
-            numbers: HashMap::new(),
-            samples: Vec::new(),
-        };
-        let thread = self.threads.entry(call.tid).or_insert_with(anew);
-        let mut open: Vec<(usize, Ns)> = Vec::new(); // stacks, and their ends
-        let mut now = call.start_ns;
-        for step in tree.walk() {
-            while open.len() > step.depth
-                && let Some((stack, end)) = open.pop()
-            {
-                thread.ran(stack, now, end, open_call);
-                now = end;
-            }
-            let caller = open.last().map(|(stack, _)| *stack);
-            if let Some(caller) = caller {
-                thread.ran(caller, now, step.node.start, open_call);
-            }
-            now = step.node.start;
-            let function = thread.labels.of(step.node);
-            open.push((thread.stack(caller, function), step.node.end()));
-        }
-        while let Some((stack, end)) = open.pop() {
-            thread.ran(stack, now, end, open_call);
-            now = end;
+        if self.left_out.keeps(call, tree) && self.error.is_ok() {
+            let key = (call.tid, call.function);
+            let thread = self.threads.entry(key).or_insert_with(|| Thread::new(self.names));
+            self.error = thread.add(&mut self.spool, tree, call.start_ns, open_call);
         }
     }
 }

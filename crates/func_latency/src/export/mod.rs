@@ -7,13 +7,15 @@
 //! Of the wanted functions' calls, those that count in the report and are in no other call of the same
 //! function: what the exports show adds up to the report's total of them. Of a function that has none, the
 //! observed part of its open calls, and it says so ([`observed_part`]). (Perfetto shows all calls, whole or
-//! not.)
+//! not.) The line of time has no calls that are too short to be seen on it ([`bounds`]).
 
+pub mod bounds;
 pub mod firefox;
 pub mod flamegraph;
 pub mod folded;
 pub mod perfetto;
 pub mod pprof;
+mod spool;
 
 use std::collections::HashMap;
 

@@ -9,14 +9,15 @@
 //!     off-CPU                 |-- -- -|
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use analyzer::{CallRow, CallTree, Node, TreeSink, Trees, off_cpu_spans};
-use model::{Ns, Pid, Schedule, Tid};
+use model::{FunctionId, Ns, Pid, Schedule, Tid};
 use prost::Message;
 
 use super::Labels;
+use super::bounds::LeftOut;
 use crate::render::Names;
 
 #[derive(Clone, PartialEq, Message)]
@@ -49,6 +50,19 @@ struct TrackEvent {
     name_iid: Option<u64>,
     #[prost(uint64, tag = "11")]
     track_uuid: u64,
+    #[prost(string, optional, tag = "23")]
+    name: Option<String>,
+    #[prost(message, repeated, tag = "4")]
+    debug_annotations: Vec<DebugAnnotation>,
+}
+
+/// A figure of an event.
+#[derive(Clone, PartialEq, Message)]
+struct DebugAnnotation {
+    #[prost(string, tag = "10")]
+    name: String,
+    #[prost(uint64, optional, tag = "3")]
+    uint_value: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -90,6 +104,7 @@ struct ThreadDescriptor {
 /// `TrackEvent.Type`.
 const SLICE_BEGIN: i32 = 1;
 const SLICE_END: i32 = 2;
+const INSTANT: i32 = 3;
 
 /// `TracePacket.SequenceFlags`.
 const INCREMENTAL_STATE_CLEARED: u32 = 1;
@@ -98,33 +113,87 @@ const NEEDS_INCREMENTAL_STATE: u32 = 2;
 /// The one writer of the trace.
 const SEQUENCE: u32 = 1;
 
-/// The off-CPU track of a thread, beside the thread's own, which has its number.
+/// The off-CPU track, beside that of the calls. A thread's own track has its number.
 const OFF_CPU: u64 = 1 << 32;
+
+/// The track of what is said of the trace as a whole.
+const NOTES: u64 = 1 << 33;
+
+/// The first track of a function's calls in a thread, where there are several functions.
+const OF_FUNCTION: u64 = 1 << 34;
 
 /// Takes the trees of outermost calls, and writes them.
 pub struct Trace<'a> {
     out: &'a mut dyn Write,
+    names: &'a dyn Names,
     labels: Labels<'a>,
     schedule: &'a Schedule,
-    known: BTreeSet<Tid>,
+    known: BTreeSet<u64>,
+    /// Functions whose calls have tracks of their own, and their numbers, from 1: a call of one may be inside
+    /// of a call of another. `None`: there is one function, and its calls are on the threads' tracks.
+    functions: Option<BTreeMap<FunctionId, u64>>,
     named: usize,
+    left_out: LeftOut,
     is_first: bool,
     error: io::Result<()>,
 }
 
 impl<'a> Trace<'a> {
-    /// A trace without calls.
-    pub fn new(out: &'a mut dyn Write, names: &'a dyn Names, schedule: &'a Schedule) -> Self {
-        let labels = Labels::new(names);
-        Self { out, labels, schedule, known: BTreeSet::new(), named: 0, is_first: true, error: Ok(()) }
+    /// A trace without calls, of those that take `min_ns`; of several functions, if so.
+    pub fn new(
+        out: &'a mut dyn Write,
+        names: &'a dyn Names,
+        schedule: &'a Schedule,
+        min_ns: u64,
+        are_several: bool,
+    ) -> Self {
+        Self {
+            out,
+            names,
+            labels: Labels::new(names),
+            schedule,
+            known: BTreeSet::new(),
+            functions: are_several.then(BTreeMap::new),
+            named: 0,
+            left_out: LeftOut::below(min_ns),
+            is_first: true,
+            error: Ok(()),
+        }
     }
 
-    /// Whether all could be written.
+    /// Says in the trace what it does not have, as an event at its start; the same for people.
     ///
     /// # Errors
     /// What `out` has said.
-    pub fn finish(self) -> io::Result<()> {
-        self.error
+    pub fn finish(mut self, start: Ns) -> io::Result<Vec<String>> {
+        let notes = self.left_out.notes();
+        if !notes.is_empty() {
+            let LeftOut { min_ns, calls, outermost, outermost_ns, merged } = self.left_out;
+            let name = Some("func_latency".to_owned());
+            let track = TrackDescriptor { uuid: NOTES, name, ..TrackDescriptor::default() };
+            self.describe(track);
+            let figures = [
+                ("calls_left_out", calls),
+                ("all_shorter_than_ns", min_ns),
+                ("in_no_other_call", outermost),
+                ("time_of_these_ns", outermost_ns),
+                ("merged_calls", merged),
+            ];
+            let annotation = |(name, value): (&str, u64)| DebugAnnotation {
+                name: name.to_owned(),
+                uint_value: Some(value),
+            };
+            let event = TrackEvent {
+                kind: INSTANT,
+                track_uuid: NOTES,
+                name: Some(notes.join("; ")),
+                debug_annotations: figures.map(annotation).into(),
+                ..TrackEvent::default()
+            };
+            let timestamp = Some(start.0);
+            self.packet(TracePacket { timestamp, track_event: Some(event), ..TracePacket::default() });
+        }
+        self.error.map(|()| notes)
     }
 
     fn packet(&mut self, packet: TracePacket) {
@@ -147,23 +216,41 @@ impl<'a> Trace<'a> {
         self.error = self.out.write_all(&packets.encode_to_vec());
     }
 
-    fn tracks(&mut self, tid: Tid) -> u64 {
-        let track = u64::try_from(tid.0).unwrap_or(0);
-        if self.known.insert(tid) {
+    /// The track of a function's calls in a thread.
+    fn track(&mut self, tid: Tid, function: FunctionId) -> u64 {
+        let thread = u64::try_from(tid.0).unwrap_or(0);
+        let number = self.functions.as_mut().map(|functions| {
+            let next = functions.len() as u64 + 1;
+            *functions.entry(function).or_insert(next)
+        });
+        let track = number.map_or(thread, |number| thread | (number * OF_FUNCTION));
+        if self.known.insert(thread) {
             let life = self.schedule.thread(tid);
             let pid = life.map_or(Pid(tid.0), |life| life.pid).0;
             let thread_name = life.map_or_else(String::new, |life| life.name.clone());
-            let thread = Some(ThreadDescriptor { pid, tid: tid.0, thread_name });
-            let own = TrackDescriptor { uuid: track, name: None, thread, parent_uuid: None };
-            let name = Some("off-CPU".to_owned());
-            let off_cpu =
-                TrackDescriptor { uuid: track | OFF_CPU, name, thread: None, parent_uuid: Some(track) };
-            let off_cpu = self.schedule.has_switches().then_some(off_cpu);
-            for descriptor in [Some(own), off_cpu].into_iter().flatten() {
-                self.packet(TracePacket { track_descriptor: Some(descriptor), ..TracePacket::default() });
+            let descriptor = Some(ThreadDescriptor { pid, tid: tid.0, thread_name });
+            self.describe(TrackDescriptor { uuid: thread, thread: descriptor, ..TrackDescriptor::default() });
+            if track == thread {
+                self.describe_off_cpu(track);
             }
         }
+        if self.known.insert(track) {
+            let name = Some(self.names.function(function));
+            self.describe(TrackDescriptor { uuid: track, name, parent_uuid: Some(thread), thread: None });
+            self.describe_off_cpu(track);
+        }
         track
+    }
+
+    fn describe_off_cpu(&mut self, parent: u64) {
+        if self.schedule.has_switches() {
+            let (name, parent_uuid) = (Some("off-CPU".to_owned()), Some(parent));
+            self.describe(TrackDescriptor { uuid: parent | OFF_CPU, name, parent_uuid, thread: None });
+        }
+    }
+
+    fn describe(&mut self, track: TrackDescriptor) {
+        self.packet(TracePacket { track_descriptor: Some(track), ..TracePacket::default() });
     }
 
     fn slice(&mut self, track_uuid: u64, at: Ns, kind: i32, name_iid: Option<u64>, new_name: Option<&str>) {
@@ -171,7 +258,7 @@ impl<'a> Trace<'a> {
         self.packet(TracePacket {
             timestamp: Some(at.0),
             interned_data: new_name.map(|name| InternedData { event_names: event_names(name) }),
-            track_event: Some(TrackEvent { kind, name_iid, track_uuid }),
+            track_event: Some(TrackEvent { kind, name_iid, track_uuid, ..TrackEvent::default() }),
             ..TracePacket::default()
         });
     }
@@ -195,12 +282,19 @@ impl TreeSink for Trace<'_> {
         Trees::Outermost
     }
 
+    fn min_ns(&self) -> u64 {
+        self.left_out.min_ns
+    }
+
     fn resumed(&mut self, call: &CallRow, tree: &CallTree) {
         self.call(call, tree);
     }
 
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
-        let track = self.tracks(call.tid);
+        if !self.left_out.keeps(call, tree) {
+            return;
+        }
+        let track = self.track(call.tid, call.function);
         let mut open: Vec<Ns> = Vec::new();
         for step in tree.walk() {
             for end in open.drain(step.depth.min(open.len())..).rev().collect::<Vec<_>>() {

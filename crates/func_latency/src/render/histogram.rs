@@ -6,26 +6,79 @@ use analyzer::Bucket;
 
 use super::table::bar;
 
+/// Columns of a line at most, wherever it goes.
+const WIDTH: usize = 80;
+
+/// Columns of a bar between its ends, at most; what is left for it may be less.
 const BAR: usize = 20;
 
-/// Writes a histogram; where off-CPU time is not known only the latency's half.
+/// Columns of a bar with its title: where there are fewer there is none.
+const LEAST_BAR: usize = "distribution".len();
+
+/// Columns of a histogram's numbers and bars.
+struct Columns {
+    low: usize,
+    high: usize,
+    count: usize,
+    off_cpu: usize,
+    /// With its ends.
+    bar: usize,
+}
+
+impl Columns {
+    fn of(buckets: &[Bucket]) -> Self {
+        let digits = |of: fn(&Bucket) -> u64| buckets.iter().map(of).max().unwrap_or(0).to_string().len();
+        let has_off_cpu = buckets.iter().any(|bucket| bucket.off_cpu_count.is_some());
+        let low = digits(|bucket| bucket.low_ns).max("ns".len());
+        let high = digits(last_ns);
+        let count = digits(|bucket| bucket.count).max("count".len());
+        let off_cpu = digits(|bucket| bucket.off_cpu_count.unwrap_or(0)).max("off-CPU".len());
+        let numbers = "  ".len() + low + " -> ".len() + high + " : ".len() + count;
+        let (halves, numbers) = if has_off_cpu { (2, numbers + off_cpu + 3) } else { (1, numbers + 1) };
+        let bar = (WIDTH.saturating_sub(numbers) / halves).min(BAR + 2);
+        Self { low, high, count, off_cpu, bar: if bar < LEAST_BAR { 0 } else { bar } }
+    }
+
+    fn bar(&self, count: u64, most: u64) -> String {
+        self.bar.checked_sub(2).map_or(String::new(), |inside| bar(count, most, inside))
+    }
+
+    fn title(&self, has_off_cpu: bool) -> String {
+        let Self { low, high, count, off_cpu, bar } = *self;
+        let distribution = if bar > 0 { "distribution" } else { "" };
+        let of_off_cpu = format!(" {:<off_cpu$} {distribution}", "off-CPU");
+        let of_off_cpu = if has_off_cpu { of_off_cpu.as_str() } else { "" };
+        let title = format!(
+            "  {:>low$}    {:<high$} : {:<count$} {distribution:<bar$}{of_off_cpu}",
+            "ns", "", "count"
+        );
+        title.trim_end().to_owned()
+    }
+}
+
+/// The largest duration of a bucket.
+fn last_ns(bucket: &Bucket) -> u64 {
+    if bucket.high_ns == u64::MAX { bucket.high_ns } else { bucket.high_ns.saturating_sub(1) }
+}
+
+/// Writes a histogram of at most 80 columns; where off-CPU time is not known only the latency's half.
 ///
 /// # Errors
 /// What `out` says.
 pub fn write(out: &mut dyn Write, buckets: &[Bucket]) -> io::Result<()> {
-    let off_cpu = buckets.iter().any(|b| b.off_cpu_count.is_some());
+    let columns = Columns::of(buckets);
+    let Columns { low, high, count, off_cpu, bar } = columns;
     let most = buckets.iter().map(|b| b.count).max().unwrap_or(0);
     let most_off = buckets.iter().filter_map(|b| b.off_cpu_count).max().unwrap_or(0);
-    let title = format!("  {:>12}    {:<12} : {:<11} {:22}", "ns", "", "count", "distribution");
-    let title_off = if off_cpu { format!(" {:<11} {}", "off-CPU", "distribution") } else { String::new() };
-    writeln!(out, "{}", format!("{title}{title_off}").trim_end())?;
+    writeln!(out, "{}", columns.title(buckets.iter().any(|b| b.off_cpu_count.is_some())))?;
     for b in buckets {
-        let last = if b.high_ns == u64::MAX { b.high_ns } else { b.high_ns.saturating_sub(1) };
-        write!(out, "  {:>12} -> {:<12} : {:<11} {}", b.low_ns, last, b.count, bar(b.count, most, BAR))?;
+        let of_count = columns.bar(b.count, most);
+        let mut line =
+            format!("  {:>low$} -> {:<high$} : {:<count$} {of_count:<bar$}", b.low_ns, last_ns(b), b.count);
         if let Some(count) = b.off_cpu_count {
-            write!(out, " {count:<11} {}", bar(count, most_off, BAR))?;
+            line.push_str(&format!(" {count:<off_cpu$} {}", columns.bar(count, most_off)));
         }
-        writeln!(out)?;
+        writeln!(out, "{}", line.trim_end())?;
     }
     Ok(())
 }
@@ -69,28 +122,49 @@ mod tests {
         analyzer::histogram::histogram(&latency, Some(&off_cpu))
     }
 
+    fn text(buckets: &[Bucket]) -> String {
+        let mut out = Vec::new();
+        write(&mut out, buckets).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
     #[test]
     fn both_halves() {
-        let mut out = Vec::new();
-        write(&mut out, &histogram([0, 40, 41, 100, 100, 100, 100, 5000], [0, 0, 4100])).unwrap();
+        let all = text(&histogram([0, 40, 41, 100, 100, 100, 100, 5000], [0, 0, 4100]));
+        let lines: Vec<&str> = all.lines().collect();
+        assert_eq!(lines.len(), 15);
+        let expect = [
+            "    ns         : count distribution           off-CPU distribution",
+            "    32 -> 63   : 2     |**********          | 0       |                    |",
+            "  4096 -> 8191 : 1     |*****               | 1       |********************|",
+        ];
+        assert_eq!([lines[0], lines[7], lines[14]], expect);
         let unknown = analyzer::histogram::histogram(&[1].into_iter().collect(), None);
-        write(&mut out, &unknown).unwrap();
-        let text = String::from_utf8(out).unwrap();
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 17);
         assert_eq!(
-            lines[0],
-            "            ns                 : count       distribution           off-CPU     distribution"
+            text(&unknown),
+            "  ns      : count distribution\n   1 -> 1 : 1     |********************|\n"
         );
-        assert_eq!(
-            lines[7],
-            "            32 -> 63           : 2           |**********          | 0           |                    |"
-        );
-        assert_eq!(
-            lines[14],
-            "          4096 -> 8191         : 1           |*****               | 1           |********************|"
-        );
-        assert_eq!(lines[16], "             1 -> 1            : 1           |********************|");
+    }
+
+    /// It had 102.
+    #[test]
+    fn no_line_has_more_than_80_columns() {
+        let bucket = |low_ns: u64, count: u64, off_cpu_count: Option<u64>| Bucket {
+            low_ns,
+            high_ns: low_ns << 1,
+            count,
+            off_cpu_count,
+        };
+        let a_minute = text(&[bucket(1 << 35, 1_000_000, Some(1_000_000)), bucket(1, 1, Some(1))]);
+        let half_a_day = text(&[bucket(1 << 45, 1_000_000_000, Some(1_000_000_000))]);
+        let years = text(&[bucket(1 << 62, 1_000_000_000, Some(1_000_000_000))]);
+        let widths = [&a_minute, &half_a_day, &years].map(|text| text.lines().map(str::len).max().unwrap());
+        assert_eq!(widths, [80, 59, 69]);
+        let expect = "
+               ns                : count   distribution     off-CPU distribution
+      34359738368 -> 68719476735 : 1000000 |**************| 1000000 |**************|
+                1 -> 1           : 1       |.             | 1       |.             |";
+        assert_eq!(format!("\n{}", a_minute.trim_end()), expect.replace("\n    ", "\n"));
     }
 
     #[test]

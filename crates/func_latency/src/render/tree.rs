@@ -83,7 +83,9 @@ pub fn write_text(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
     } else {
         let Heaviest { lines, left_out } = Heaviest::of(&calls, most);
         table(view, &lines).write(out, usize::MAX)?;
-        write!(out, "  {}, those that are alike in one line; ", counted(calls.len() as u64, "call"))?;
+        // One node is many calls where there were too many to keep apart.
+        let all = calls.iter().map(|line| line.total.count).sum();
+        write!(out, "  {}, those that are alike in one line; ", counted(all, "call"))?;
         match left_out {
             None => writeln!(out, "--all prints each")?,
             Some(LeftOut { calls, heaviest }) => writeln!(

@@ -115,9 +115,8 @@ fn errors_as_large_as_the_figures_stand_at_histogram_and_children() {
     caller.error.shorter = 1;
     caller.error.sum_ns = 8_000;
     let text = text_of(&report);
-    let note = format!(
-        "  4 calls (66.7 %) took less than their own error: {buckets}\n            ns                 : count"
-    );
+    let note =
+        format!("  4 calls (66.7 %) took less than their own error: {buckets}\n       ns            : count");
     assert!(text.contains(&note), "{text}");
     assert_eq!(text.matches(buckets).count(), 2, "{text}");
     assert_eq!(bounds_of_syscall(&text), 3, "{text}");

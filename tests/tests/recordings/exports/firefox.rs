@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::python::Python;
 use super::{cases, text};
 
 /// What the profiler's own checks demand: tables are as long as they say, and indices are inside of them.
@@ -57,6 +58,17 @@ fn the_firefox_profilers_rules_hold() {
             total_ms += column("weight").iter().sum::<f64>();
         }
         assert_eq!((total_ms * 1e6).round() as u64, case.report.outermost.sum_ns, "{}", case.name);
+    }
+}
+
+/// Holds profiles against a JSON Schema that is written from the format's documentation.
+#[test]
+fn firefox_profiles_fit_the_schema() {
+    let Some(python) = Python::with("fastjsonschema") else { return };
+    for case in cases() {
+        let profile = case.export("firefox", &["--top", "1000"]);
+        let [samples] = python.run("firefox_schema.py", &profile)[..] else { panic!("no number") };
+        assert!(samples > 0, "{}", case.name);
     }
 }
 

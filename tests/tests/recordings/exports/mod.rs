@@ -1,11 +1,13 @@
 //! What is exported adds up to the report's totals, in the eyes of who reads it: `go tool pprof`, Perfetto's
-//! published schema, the Firefox Profiler and the rules of its format, DuckDB, and `inferno`.
+//! published schema, the Firefox Profiler and the rules of its format, speedscope, DuckDB, and `inferno`.
 
+mod bounds;
 mod firefox;
 mod perfetto;
 mod pprof;
 mod python;
 mod rows;
+mod speedscope;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,6 +1,9 @@
 //! By Perfetto's published schema: the part of it that is used, written down here, and all of it, where
 //! Python has it.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use super::cases;
 use super::python::Python;
 
@@ -13,7 +16,14 @@ const VARINT: u64 = 0;
 const BYTES: u64 = 2;
 static EVENT_NAME: Fields = Fields(&[(1, VARINT, None), (2, BYTES, None)]);
 static INTERNED: Fields = Fields(&[(2, BYTES, Some(&EVENT_NAME))]);
-static TRACK_EVENT: Fields = Fields(&[(9, VARINT, None), (10, VARINT, None), (11, VARINT, None)]);
+static ANNOTATION: Fields = Fields(&[(3, VARINT, None), (10, BYTES, None)]);
+static TRACK_EVENT: Fields = Fields(&[
+    (4, BYTES, Some(&ANNOTATION)),
+    (9, VARINT, None),
+    (10, VARINT, None),
+    (11, VARINT, None),
+    (23, BYTES, None),
+]);
 static THREAD: Fields = Fields(&[(1, VARINT, None), (2, VARINT, None), (5, BYTES, None)]);
 static TRACK: Fields =
     Fields(&[(1, VARINT, None), (2, BYTES, None), (4, BYTES, Some(&THREAD)), (5, VARINT, None)]);
@@ -25,9 +35,13 @@ static PACKET: Fields = Fields(&[
     (13, VARINT, None),
     (60, BYTES, Some(&TRACK)),
 ]);
+static TRACE: Fields = Fields(&[(1, BYTES, Some(&PACKET))]);
+
+/// Fields of a message: number, value, content.
+type Found = Vec<(u64, u64, Vec<u8>)>;
 
 /// The fields of a message; panics at whatever the schema does not have.
-fn fields(mut bytes: &[u8], schema: &Fields) -> Vec<(u64, u64, Vec<u8>)> {
+fn fields(mut bytes: &[u8], schema: &Fields) -> Found {
     fn varint(bytes: &mut &[u8]) -> u64 {
         let (mut value, mut shift) = (0, 0);
         loop {
@@ -59,39 +73,90 @@ fn fields(mut bytes: &[u8], schema: &Fields) -> Vec<(u64, u64, Vec<u8>)> {
     found
 }
 
+fn number(fields: &Found, n: u64) -> Option<u64> {
+    fields.iter().find(|field| field.0 == n).map(|field| field.1)
+}
+
+fn contents(fields: &Found, n: u64) -> impl Iterator<Item = &[u8]> {
+    fields.iter().filter(move |field| field.0 == n).map(|field| field.2.as_slice())
+}
+
+/// A slice of a track.
+pub(super) struct Slice {
+    track: u64,
+    pub(super) ns: u64,
+    /// Slices that it is in.
+    pub(super) depth: usize,
+}
+
+/// All of a trace.
+pub(super) struct Slices {
+    slices: Vec<Slice>,
+    left_out: Option<BTreeMap<String, u64>>,
+}
+
+impl Slices {
+    /// Those of calls.
+    pub(super) fn calls(&self) -> impl Iterator<Item = &Slice> {
+        self.slices.iter().filter(|slice| (slice.track >> 32) & 1 == 0)
+    }
+
+    /// What the outermost calls took, by track.
+    pub(super) fn totals(&self) -> BTreeMap<u64, u64> {
+        let mut totals = BTreeMap::new();
+        for slice in self.calls().filter(|slice| slice.depth == 0) {
+            *totals.entry(slice.track).or_default() += slice.ns;
+        }
+        totals
+    }
+
+    /// What the trace says that it has not.
+    pub(super) fn left_out(&self) -> Option<&BTreeMap<String, u64>> {
+        self.left_out.as_ref()
+    }
+}
+
+/// Reads a trace, whose fields must be in the schema, and whose slices must nest.
+#[allow(clippy::panic, reason = "a test that cannot go on fails")]
+pub(super) fn read(path: &Path) -> Slices {
+    let mut open: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let mut last: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut read = Slices { slices: Vec::new(), left_out: None };
+    for (_, _, packet) in fields(&std::fs::read(path).unwrap(), &TRACE) {
+        let packet = fields(&packet, &PACKET);
+        let Some(event) = contents(&packet, 11).next() else { continue };
+        let event = fields(event, &TRACK_EVENT);
+        let (time, track) = (number(&packet, 8).unwrap(), number(&event, 11).unwrap());
+        let before = last.insert(track, time);
+        assert!(before.is_none_or(|before| before <= time), "time runs backwards");
+        let stack = open.entry(track).or_default();
+        match number(&event, 9) {
+            Some(1) => stack.push(time),
+            Some(2) => {
+                let ns = time - stack.pop().unwrap();
+                read.slices.push(Slice { track, ns, depth: stack.len() });
+            }
+            Some(3) => {
+                let figure = |figure: &[u8]| {
+                    let figure = fields(figure, &ANNOTATION);
+                    let name = contents(&figure, 10).next().unwrap().to_vec();
+                    (String::from_utf8(name).unwrap(), number(&figure, 3).unwrap())
+                };
+                read.left_out = Some(contents(&event, 4).map(figure).collect());
+            }
+            kind => panic!("{kind:?} is no slice"),
+        }
+    }
+    assert!(open.values().all(Vec::is_empty), "a slice does not end");
+    read
+}
+
 #[test]
 fn perfettos_schema_has_every_field_and_slices_nest() {
-    static TRACE: Fields = Fields(&[(1, BYTES, Some(&PACKET))]);
     for case in cases() {
-        let trace = std::fs::read(case.export("perfetto", &["--li", "0,"])).unwrap();
-        let mut open: std::collections::BTreeMap<u64, Vec<u64>> = std::collections::BTreeMap::new();
-        let (mut last, mut total) = (open.clone(), 0);
-        let mut calls = 0;
-        for (_, _, packet) in fields(&trace, &TRACE) {
-            let packet = fields(&packet, &PACKET);
-            let number = |fields: &[(u64, u64, Vec<u8>)], n| {
-                fields.iter().find(|field| field.0 == n).map(|field| field.1)
-            };
-            let Some((_, _, event)) = packet.iter().find(|field| field.0 == 11) else { continue };
-            let event = fields(event, &TRACK_EVENT);
-            let (time, track) = (number(&packet, 8).unwrap(), number(&event, 11).unwrap());
-            let before = last.entry(track).or_default();
-            assert!(before.last().is_none_or(|before| *before <= time), "{}: time runs backwards", case.name);
-            *before = vec![time];
-            let stack = open.entry(track).or_default();
-            match number(&event, 9) {
-                Some(1) => stack.push(time),
-                Some(2) => {
-                    let start = stack.pop().unwrap();
-                    if stack.is_empty() && track >> 32 == 0 {
-                        total += time - start;
-                        calls += 1;
-                    }
-                }
-                kind => panic!("{kind:?} is no slice"),
-            }
-        }
-        assert!(open.values().all(Vec::is_empty), "{}: a slice does not end", case.name);
+        let trace = read(&case.export("perfetto", &["--li", "0,"]));
+        let outermost = trace.calls().filter(|slice| slice.depth == 0);
+        let (calls, total) = outermost.fold((0, 0), |(calls, total), slice| (calls + 1, total + slice.ns));
         // Those that were not seen whole are there, too.
         assert!(
             calls >= case.report.outermost.count && total >= case.report.outermost.sum_ns,
@@ -111,11 +176,29 @@ fn perfettos_schema_has_every_field_and_slices_nest() {
 fn perfettos_own_schema_reads_its_trace() {
     let Some(python) = Python::with("perfetto") else { return };
     for case in cases() {
-        let trace = case.export("perfetto", &[]);
-        let [packets, unknown_bytes] = python.run("perfetto_schema.py", &trace)[..] else {
-            panic!("no two numbers")
+        let path = case.export("perfetto", &["--top", "1000"]);
+        let trace = read(&path);
+        let [unknown_bytes, slices, outermost, outermost_ns, left_out] =
+            python.run("perfetto_schema.py", &path)[..]
+        else {
+            panic!("no five numbers")
         };
-        assert!(packets > 2 * case.report.outermost.count, "{}", case.name);
         assert_eq!(unknown_bytes, 0, "{}: not in the schema", case.name);
+        let times: Vec<u64> = trace.calls().filter(|slice| slice.depth == 0).map(|slice| slice.ns).collect();
+        assert_eq!(
+            (slices, outermost, outermost_ns),
+            (trace.calls().count() as u64, times.len() as u64, times.iter().sum())
+        );
+        assert_eq!(
+            left_out,
+            trace.left_out().map_or(0, |left_out| left_out["calls_left_out"]),
+            "{}",
+            case.name
+        );
+        if case.name == "sq1" {
+            let lost = trace.left_out().unwrap();
+            let all = (outermost + lost["in_no_other_call"], outermost_ns + lost["time_of_these_ns"]);
+            assert_eq!(all, (case.report.outermost.count, case.report.outermost.sum_ns));
+        }
     }
 }
