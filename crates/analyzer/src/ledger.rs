@@ -17,6 +17,7 @@ mod descend;
 mod gather;
 mod groups;
 mod left_out;
+mod outlying;
 mod shift;
 mod spent;
 mod totals;
@@ -32,8 +33,9 @@ use crate::tree::{CallTree, Node, Step};
 pub use compare::{Comparison, Difference, Row};
 pub use descend::{Descent, End, Level};
 pub use gather::{AllCalls, Compared, LedgerOfCalls, OffCpuPart, ledger_of_rows};
-pub use groups::{ChoiceError, Groups, Outlying, Slow, Typical};
+pub use groups::{ChoiceError, Groups, Slow, Typical};
 pub use left_out::LeftOut;
+pub use outlying::Outlying;
 pub use shift::{Shift, Verdict};
 pub use spent::{Parts, Spent};
 

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use super::LeftOut;
+use super::{LeftOut, Outlying};
 use crate::call_row::{CallId, CallRow};
 use crate::place::{Caller, Place};
 use crate::request::LatencyRange;
-use crate::stats::{mean, nearest_rank};
+use crate::stats::nearest_rank;
 use crate::status::Status;
 use crate::tree::NESTED_MAX;
 
@@ -47,33 +47,6 @@ pub struct Groups {
     pub left_out: LeftOut,
     /// Whether the slow calls are slow.
     pub outlying: Outlying,
-}
-
-/// A test of whether calls are outliers: how far their latencies are from the median of their caller, against
-/// how far those of the others are. For all others alike, that is measured by the median of the absolute
-/// deviations (MAD), which is 1/1.4826 of the standard deviation where latencies are spread normally, and
-/// which a tail of any length leaves alone.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Outlying {
-    /// Median of how far the slow calls are above the median of their caller.
-    pub above_ns: f64,
-    /// So far above may be what is spread like the others: as many of their standard deviations as the
-    /// largest of `n` normal values is above the mean in less than one of 1,000 sets of them, `sqrt(2 ln(1000
-    /// n))`; and no less than the error bounds of a slow and of a typical latency.
-    pub reach_ns: f64,
-    /// The other calls that this was measured on.
-    pub others: u64,
-}
-
-/// So seldom are calls without a cause taken for outliers.
-const ONE_IN: f64 = 1000.0;
-
-impl Outlying {
-    /// They are.
-    #[must_use]
-    pub fn is_so(&self) -> bool {
-        self.above_ns > self.reach_ns
-    }
 }
 
 /// Why calls cannot be compared.
@@ -201,21 +174,8 @@ fn outlying(
     slow: &[CallRow],
     typical: &[CallRow],
 ) -> Outlying {
-    let of = |calls: &OfCaller<'_>, row: &CallRow| row.latency_ns as f64 - calls.median_ns as f64;
-    let above = callers.values().flat_map(|calls| calls.slow.iter().map(move |row| of(calls, row)));
-    let away = callers.values().flat_map(|calls| calls.others.iter().map(move |row| of(calls, row).abs()));
-    let others: u64 = callers.values().map(|calls| calls.others.len() as u64).sum();
-    let deviation_ns = 1.4826 * median(away.collect());
-    let deviations = (2.0 * (others.max(1) as f64 * ONE_IN).ln()).sqrt();
-    let error = |rows: &[CallRow]| mean(&rows.iter().map(|row| row.error_ns as f64).collect::<Vec<_>>());
-    Outlying {
-        above_ns: median(above.collect()),
-        reach_ns: (deviations * deviation_ns).max(error(slow) + error(typical)),
-        others,
-    }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
+    let excess = |calls: &OfCaller<'_>, row: &CallRow| row.latency_ns as f64 - calls.median_ns as f64;
+    let of_slow = callers.values().flat_map(|calls| calls.slow.iter().map(move |row| excess(calls, row)));
+    let of_others = callers.values().flat_map(|calls| calls.others.iter().map(move |row| excess(calls, row)));
+    Outlying::of(of_slow.collect(), of_others.collect(), slow, typical)
 }
