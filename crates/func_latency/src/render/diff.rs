@@ -11,6 +11,7 @@ use super::ledger::json::{Cause, Entry, NotCompared};
 use super::ledger::text::{self, Titles};
 use super::ledger::{self, LedgerView};
 use super::table::{Align, Table};
+use super::text::figures::{Figure, P90, P99};
 use super::units::{counted, duration_within, grouped};
 
 /// Name and version of the contract.
@@ -59,8 +60,8 @@ pub struct Difference<'a> {
 }
 
 /// What is shown of latencies, and the same of their bounds.
-type Figure = (fn(&Spread) -> u64, fn(&Quantiles) -> Option<u64>);
-const FIGURES: [Figure; 4] = [
+type FigureOf = (fn(&Spread) -> u64, fn(&Quantiles) -> Option<u64>);
+const FIGURES: [FigureOf; 4] = [
     (|spread| spread.p50_ns, |bound| bound.p50_ns),
     (|spread| spread.p90_ns, |bound| bound.p90_ns),
     (|spread| spread.p99_ns, |bound| bound.p99_ns),
@@ -88,7 +89,11 @@ pub fn write_text(out: &mut dyn Write, difference: &Difference<'_>, width: usize
         let Stats { count, sum_ns, .. } = recorded.stats();
         let mean = ledger::mean_within(sum_ns, recorded.calls.error.sum_ns, count);
         let figures = recorded.figures().map(Option::unwrap_or_default);
-        let figures = figures.map(|(ns, error_ns)| duration_within(ns, error_ns));
+        let [p50, p90, p99, max] = figures.map(|(ns, error_ns)| duration_within(ns, error_ns));
+        let of_enough = |text: String, figure: &Figure| {
+            if count < figure.least_calls { "-".to_owned() } else { text }
+        };
+        let figures = [p50, of_enough(p90, &P90), of_enough(p99, &P99), max];
         table.row([vec![name.to_owned(), grouped(count), mean], figures.to_vec()].concat());
     }
     table.write(out, width)?;

@@ -12,6 +12,7 @@ use super::ledger::json::NotCompared;
 use super::ledger::text::left_out;
 use super::names::{callee_name, file_name};
 use super::table::{Align, Table};
+use super::text::figures::P99;
 use super::units::{counted, duration, grouped, percent, share};
 
 /// Name and version of the contract.
@@ -114,8 +115,10 @@ pub fn write_text(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Res
 
 fn row(way: String, latency: &Stats, all: u64, first: String) -> Vec<String> {
     let figures = latency.spread.map_or([0; 4], |s| [s.min_ns, s.p50_ns, s.p99_ns, s.max_ns]);
+    let [min, p50, p99, max] = figures.map(duration);
+    let p99 = if latency.count < P99.least_calls { "-".to_owned() } else { p99 };
     let counts = [percent(share(latency.count, all)), grouped(latency.count)];
-    [vec![way], counts.to_vec(), figures.map(duration).to_vec(), vec![first]].concat()
+    [vec![way], counts.to_vec(), vec![min, p50, p99, max, first]].concat()
 }
 
 /// Latencies of the calls whose ways are not listed.
