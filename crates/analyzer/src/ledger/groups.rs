@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 
+use super::outlying::Spread;
 use super::{LeftOut, Outlying};
 use crate::call_row::{CallId, CallRow};
 use crate::place::{Caller, Place};
 use crate::request::LatencyRange;
-use crate::stats::nearest_rank;
+use crate::stats::{mean, nearest_rank};
 use crate::status::Status;
 use crate::tree::NESTED_MAX;
 
@@ -47,6 +48,7 @@ pub struct Groups {
     pub left_out: LeftOut,
     /// Whether the slow calls are slow.
     pub outlying: Outlying,
+    pub(super) spread: Spread,
 }
 
 /// Why calls cannot be compared.
@@ -72,7 +74,8 @@ pub enum ChoiceError {
     NoOthers,
 }
 
-type From = (Caller, Option<Place>);
+/// Where a call comes from.
+pub(super) type From = (Caller, Option<Place>);
 
 impl Groups {
     /// Divides the calls of a function.
@@ -110,8 +113,9 @@ impl Groups {
         if others.is_empty() {
             return Err(ChoiceError::NoOthers);
         }
-        let (typical, whose, outlying) = typical(&slow, &others);
-        Ok(Self { slow, typical, whose, left_out, outlying })
+        let (typical, spread) = typical(&slow, &others);
+        let outlying = Outlying::of(&spread, &slow.iter().collect::<Vec<_>>());
+        Ok(Self { slow, typical, whose: spread.whose, left_out, outlying, spread })
     }
 }
 
@@ -130,7 +134,7 @@ struct OfCaller<'r> {
     median_ns: u64,
 }
 
-fn typical(slow: &[CallRow], others: &[CallRow]) -> (Vec<CallRow>, Typical, Outlying) {
+fn typical(slow: &[CallRow], others: &[CallRow]) -> (Vec<CallRow>, Spread) {
     let by_caller = |row: &CallRow| Some((row.caller, row.site));
     let mut callers = divide(slow, others, by_caller);
     callers.retain(|_, calls| !calls.slow.is_empty());
@@ -154,8 +158,18 @@ fn typical(slow: &[CallRow], others: &[CallRow]) -> (Vec<CallRow>, Typical, Outl
     }
     typical.sort_by_key(|(far_ns, row)| (*far_ns, row.id));
     let typical: Vec<CallRow> = typical.into_iter().map(|(_, row)| row).collect();
-    let outlying = outlying(&callers, slow, &typical);
-    (typical, whose, outlying)
+    let errors: Vec<f64> = typical.iter().map(|row| row.error_ns as f64).collect();
+    let mut spread = Spread {
+        medians_ns: callers.iter().map(|(from, calls)| (*from, calls.median_ns)).collect(),
+        whose,
+        slow: slow.len(),
+        others_ns: Vec::new(),
+        typical_error_ns: mean(&errors),
+    };
+    let compared = callers.values().flat_map(|calls| &calls.others);
+    spread.others_ns = compared.map(|row| spread.excess_ns(row)).collect();
+    spread.others_ns.sort_by(f64::total_cmp);
+    (typical, spread)
 }
 
 fn divide<'r>(
@@ -167,15 +181,4 @@ fn divide<'r>(
     slow.iter().for_each(|row| callers.entry(from(row)).or_default().slow.push(row));
     others.iter().for_each(|row| callers.entry(from(row)).or_default().others.push(row));
     callers
-}
-
-fn outlying(
-    callers: &BTreeMap<Option<From>, OfCaller<'_>>,
-    slow: &[CallRow],
-    typical: &[CallRow],
-) -> Outlying {
-    let excess = |calls: &OfCaller<'_>, row: &CallRow| row.latency_ns as f64 - calls.median_ns as f64;
-    let of_slow = callers.values().flat_map(|calls| calls.slow.iter().map(move |row| excess(calls, row)));
-    let of_others = callers.values().flat_map(|calls| calls.others.iter().map(move |row| excess(calls, row)));
-    Outlying::of(of_slow.collect(), of_others.collect(), slow, typical)
 }

@@ -19,13 +19,18 @@
 //! - A scale that comes from few calls may be too small by chance: it is as good as the mean of `r =
 //!   ln(N/c)^2 / (1/c - 1/N)` exponential spacings (Rényi), which makes the tail a Lomax and the reach
 //!   `s r ((N/m)^(1/r) - 1)`: the above for many calls, far more for a handful.
-//! - The error bounds of a slow and of a typical latency come on top: what lies within them is no difference.
+//! - The error bounds of a slow and of a typical latency are subtracted from their difference before it
+//!   counts, and more than they are must be left: the reach is twice these bounds at least. (The spread of
+//!   the others has their errors in it, so that they do not come on top of chance.)
 
+use std::collections::BTreeMap;
+
+use super::groups::{From, Typical};
 use crate::call_row::CallRow;
 use crate::stats::mean;
 
 /// So seldom are calls without a cause taken for outliers, as far as the tail is exponential.
-const ONE_IN: f64 = 10_000.0;
+const ONE_IN: f64 = 2000.0;
 /// Where the scale is measured: what one in so many of the other calls is above.
 const UPPER: [usize; 4] = [4, 8, 16, 32];
 /// No spread is below the resolution of times.
@@ -37,7 +42,8 @@ const RESOLUTION_NS: f64 = 1.0;
 pub struct Outlying {
     /// Median of how far the slow calls are above the median of their caller.
     pub above_ns: f64,
-    /// How far chance takes as many calls; and the error bounds of a slow and of a typical latency.
+    /// How far chance takes as many calls, and no less than twice the error bounds of a slow and of a typical
+    /// latency.
     pub reach_ns: f64,
     /// The other calls that this was measured on.
     pub others: u64,
@@ -50,31 +56,63 @@ impl Outlying {
         self.above_ns > self.reach_ns
     }
 
-    /// `above` and `others` are the excesses over the median of the caller, of slow calls and of others.
-    pub(super) fn of(above: Vec<f64>, mut others: Vec<f64>, slow: &[CallRow], typical: &[CallRow]) -> Self {
-        others.sort_by(f64::total_cmp);
-        let error = |rows: &[CallRow]| mean(&rows.iter().map(|row| row.error_ns as f64).collect::<Vec<_>>());
+    /// That of some of the slow calls.
+    pub(super) fn of(spread: &Spread, slow: &[&CallRow]) -> Self {
+        let above = slow.iter().map(|row| spread.excess_ns(row)).collect();
+        let errors = slow.iter().map(|row| row.error_ns as f64).collect::<Vec<_>>();
+        let chance_ns = spread.chance_reaches(expected(slow.len() / 2 + 1));
         Self {
-            reach_ns: chance_reaches(above.len(), &others) + error(slow) + error(typical),
             above_ns: median(above),
-            others: others.len() as u64,
+            reach_ns: chance_ns.max(2.0 * (mean(&errors) + spread.typical_error_ns)),
+            others: spread.others_ns.len() as u64,
         }
     }
 }
 
-/// How far above the median chance takes the middle one of `slow` calls, beside `others`, which are sorted.
-fn chance_reaches(slow: usize, others: &[f64]) -> f64 {
-    let above_median = slow as f64 + others.len() as f64 / 2.0;
-    let times = above_median / expected(slow / 2 + 1);
-    let reach = |one_in: usize| {
-        let at = others.len().saturating_sub(1 + others.len() / one_in);
-        let upper_ns = others.get(at).copied().unwrap_or(0.0).max(RESOLUTION_NS);
-        let above = slow as f64 + others.len() as f64 / one_in as f64;
-        let scales = (above_median / above).ln();
-        let spacings = scales * scales / (above.recip() - above_median.recip());
-        upper_ns / scales * spacings * (times.powf(spacings.recip()) - 1.0)
-    };
-    UPPER.map(reach).into_iter().fold(f64::INFINITY, f64::min)
+/// How far calls are above the median of their caller.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Spread {
+    /// Medians of the calls that are not slow, by caller.
+    pub(super) medians_ns: BTreeMap<Option<From>, u64>,
+    /// All callers are one.
+    pub(super) whose: Typical,
+    /// The number of slow calls.
+    pub(super) slow: usize,
+    /// Excesses of all others, in ascending order.
+    pub(super) others_ns: Vec<f64>,
+    /// Mean of the error bounds of typical calls.
+    pub(super) typical_error_ns: f64,
+}
+
+impl Spread {
+    /// How far a call is above the median of its caller.
+    pub(super) fn excess_ns(&self, row: &CallRow) -> f64 {
+        let caller = (self.whose == Typical::SameCallers).then_some((row.caller, row.site));
+        let median_ns = self.medians_ns.get(&caller).copied().unwrap_or(0);
+        row.latency_ns as f64 - median_ns as f64
+    }
+
+    /// A call is farther above than the largest of as many calls is expected to be.
+    pub(super) fn is_far(&self, row: &CallRow) -> bool {
+        let error_ns = row.error_ns as f64 + self.typical_error_ns;
+        self.excess_ns(row) > self.chance_reaches(1.0).max(2.0 * error_ns)
+    }
+
+    /// How far above the median so many of all calls are expected.
+    fn chance_reaches(&self, expected: f64) -> f64 {
+        let (slow, others) = (self.slow as f64, self.others_ns.len());
+        let above_median = slow + others as f64 / 2.0;
+        let times = (above_median / expected).max(1.0);
+        let reach = |one_in: usize| {
+            let at = others.saturating_sub(1 + others / one_in);
+            let upper_ns = self.others_ns.get(at).copied().unwrap_or(0.0).max(RESOLUTION_NS);
+            let above = slow + others as f64 / one_in as f64;
+            let scales = (above_median / above).ln();
+            let spacings = scales * scales / (above.recip() - above_median.recip());
+            upper_ns / scales * spacings * (times.powf(spacings.recip()) - 1.0)
+        };
+        UPPER.map(reach).into_iter().fold(f64::INFINITY, f64::min)
+    }
 }
 
 /// How many calls may be expected so far up that `rank` are there by chance once in [`ONE_IN`] recordings.
@@ -94,24 +132,31 @@ mod tests {
     use super::*;
 
     /// Calls that are spread exponentially, half of them above the median.
-    fn exponential(calls: usize, scale_ns: f64) -> Vec<f64> {
+    fn exponential(slow: usize, calls: usize) -> Spread {
         let above = |i: usize| (i as f64 + 0.5) / calls as f64;
-        (0..calls).rev().map(|i| -(2.0 * above(i)).ln() * scale_ns).collect()
+        spread(slow, (0..calls).rev().map(|i| -(2.0 * above(i)).ln() * 100.0).collect())
+    }
+
+    fn spread(slow: usize, others_ns: Vec<f64>) -> Spread {
+        let medians_ns = BTreeMap::new();
+        Spread { medians_ns, whose: Typical::AllCallers, slow, others_ns, typical_error_ns: 0.0 }
     }
 
     #[test]
     fn one_slow_call_is_weaker_evidence_than_several() {
-        let reach = |calls: usize, slow| chance_reaches(slow, &exponential(calls, 100.0)).round();
-        assert_eq!([1, 4, 8, 20].map(|slow| reach(400, slow)), [1542.0, 829.0, 675.0, 630.0]);
+        let reach = |calls: usize, slow: usize| {
+            exponential(slow, calls).chance_reaches(expected(slow / 2 + 1)).round()
+        };
+        assert_eq!([1, 4, 8, 20].map(|slow| reach(400, slow)), [1362.0, 770.0, 639.0, 630.0]);
         // The more calls, the farther is the largest of them; the fewer, the less is known of the tail.
-        assert_eq!([40, 400, 4000, 40_000].map(|calls| reach(calls, 1)), [2083.0, 1542.0, 1693.0, 1913.0]);
-        assert_eq!([3, 6, 12].map(|calls| reach(calls, 1)), [360_082.0, 25_503.0, 7421.0]);
+        assert_eq!([40, 400, 4000, 40_000].map(|calls| reach(calls, 1)), [1688.0, 1362.0, 1530.0, 1752.0]);
+        assert_eq!([3, 6, 12].map(|calls| reach(calls, 1)), [107126.0, 13191.0, 4996.0]);
     }
 
     /// Where times are the same to the nanosecond, their resolution is the spread.
     #[test]
     fn calls_without_a_spread_reach_as_far_as_times_are_resolved() {
-        assert_eq!(chance_reaches(1, &[0.0; 400]).round(), 6.0);
-        assert_eq!(chance_reaches(1, &[]), f64::INFINITY);
+        assert_eq!(spread(1, vec![0.0; 400]).chance_reaches(expected(1)).round(), 5.0);
+        assert_eq!(spread(1, vec![]).chance_reaches(expected(1)), f64::INFINITY);
     }
 }
