@@ -1,6 +1,9 @@
 //! `explain`, `modes` and `diff` against planted causes: `fixtures/programs/causes.c` says what makes the
 //! slow calls of each function slow.
 
+mod planted;
+mod steady;
+
 use std::path::Path;
 use std::process::Command;
 
@@ -136,7 +139,7 @@ fn a_report_explains_its_slowest_calls() {
 fn marked(mark: &str) -> String {
     let mark = format!("/* cause: {mark} */");
     let at =
-        include_str!("../../../fixtures/programs/causes.c").lines().position(|line| line.ends_with(&mark));
+        include_str!("../../../../fixtures/programs/causes.c").lines().position(|line| line.ends_with(&mark));
     format!("causes.c:{}", at.unwrap() + 1)
 }
 
@@ -157,9 +160,7 @@ fn the_planted_line_is_where_branches_part_first() {
 #[test]
 fn without_a_cause_there_is_none() {
     let Some(Fixture { data, .. }) = fixture("causes") else { return };
-    for (function, percentile) in
-        [("no_cause", "p99"), ("no_cause", "p99.9"), ("no_cause", "p90"), ("disturbed", "p99")]
-    {
+    for (function, percentile) in steady::ASKED {
         let explained = explain(&data, function, &["--slow", percentile]);
         adds_up(function, &explained);
         assert_eq!(explained["cause"], Value::Null, "{function} {percentile}: {explained:#}");
