@@ -1,6 +1,6 @@
 //! Why calls were slow, which ways they go and what makes two recordings differ, as text and JSON.
 
-use analyzer::branch_path::{BranchPath, Step, To};
+use analyzer::branch_path::{BranchPath, Kept, OwnBranches, Step, To};
 use analyzer::ledger::{AllCalls, Groups, LedgerOfCalls, OffCpuPart, Shift, Side, Slow};
 use analyzer::modes::ModesOfCalls;
 use analyzer::{
@@ -73,7 +73,7 @@ fn calls(slow: &[(u64, Made)]) -> Vec<(CallRow, CallTree)> {
 /// Calls that take these branches.
 fn branches(slow: &CallRow, typical: &CallRow, slow_trips: usize) -> Branches {
     let at = |svma| Place { object: ObjectId(0), svma: Svma(svma) };
-    let jump = |from, to| Step { from: at(from), to: To::Place(at(to)), is_loop: to <= from };
+    let jump = |from, to| Step { from: at(from), to: To::Place(at(to)), is_jump: true, is_loop: to <= from };
     let path = |trips: usize| {
         let steps = [vec![jump(0x14, 0x20); 1], vec![jump(0x28, 0x20); trips]].concat();
         BranchPath { entry: at(0x10), steps: [steps, vec![jump(0x2c, 0x90)]].concat(), is_cut: false }
@@ -147,6 +147,31 @@ fn the_tail_of_calls_that_are_alike_has_no_cause() {
     check_golden("explain-no-cause.txt", text.as_bytes());
 }
 
+/// The usual way has calls whose loop goes round once more, and calls that take another branch.
+fn kinds_of_ways() -> Vec<Vec<modes::Kind>> {
+    let at = |svma| Place { object: ObjectId(0), svma: Svma(svma) };
+    let took = |jumps: &[(u64, u64)]| {
+        let mut branches = OwnBranches::entered(at(0x10));
+        for (from, to) in jumps {
+            let (from, place) = (at(*from), at(*to));
+            let is_loop = place <= from;
+            branches.took(Step { from, to: To::Place(place), is_jump: true, is_loop }, 0);
+        }
+        branches
+    };
+    let usual = took(&[(0x28, 0x20), (0x2c, 0x90)]);
+    let once_more = took(&[(0x28, 0x20), (0x28, 0x20), (0x2c, 0x90)]);
+    let other = took(&[(0x28, 0x20), (0x24, 0x80)]);
+    let rows: Vec<CallRow> = calls(&[]).iter().map(|(row, _)| *row).collect();
+    let branches = |number: u64| match number {
+        20 | 40 => &other,
+        number if number % 10 == 1 => &once_more,
+        _ => &usual,
+    };
+    let of_usual: Vec<_> = rows.iter().map(|row| (*row, branches(row.id.number))).collect();
+    vec![modes::Kind::of_calls(&of_usual), Vec::new()]
+}
+
 #[test]
 fn ways_of_a_handful_of_calls_have_no_p99() {
     let asks = Made { syscall_ns: 3000, ..TYPICAL };
@@ -156,9 +181,10 @@ fn ways_of_a_handful_of_calls_have_no_p99() {
     }
     let names = &FakeNames { lines: false };
     let view = modes::View { names, input: "perf.data", function: FunctionId(1), modes: &found.finish() };
+    let kinds = kinds_of_ways();
     let (mut text, mut json) = (vec![], vec![]);
-    modes::write_text(&mut text, &view, 100).unwrap();
-    modes::write_json(&mut json, &view).unwrap();
+    modes::write_text(&mut text, &view, &kinds, 100).unwrap();
+    modes::write_json(&mut json, &view, &kinds).unwrap();
     check_golden("modes.txt", &text);
     check_golden("modes.json", &json);
 }

@@ -210,6 +210,32 @@ fn calls_are_told_apart_by_the_way_that_they_go() {
     }
 }
 
+/// Calls that go the same way are told apart by the branches of the function's own code.
+#[test]
+fn calls_are_told_apart_by_their_loops_and_branches() {
+    let Some(Fixture { data, .. }) = fixture("causes") else { return };
+    for (function, mark, trips) in
+        [("one_more_trip", "trip", Some((4, 3))), ("another_branch", "branch", None), ("no_cause", "", None)]
+    {
+        let modes = run("modes", &data, function, &[]);
+        let kinds = modes["modes"][0]["kinds"].as_array().unwrap();
+        let calls: Vec<u64> = kinds.iter().map(|kind| kind["calls"].as_u64().unwrap()).collect();
+        let Some(other) = kinds.get(1) else {
+            assert_eq!((calls, mark), (vec![400], ""), "{function}");
+            continue;
+        };
+        assert_eq!(calls, [392, 8], "{function}: {modes:#}");
+        let jumps = other["other"].as_array().unwrap();
+        let is_marked = |jump: &&Value| jump["line"].as_str() == Some(&*marked(mark));
+        let jump = jumps.iter().find(is_marked).expect(function);
+        let found = jump["is_loop"]
+            .as_bool()
+            .unwrap()
+            .then(|| (jump["times"].as_u64(), jump["usual_times"].as_u64()));
+        assert_eq!(found, trips.map(|(times, usual)| (Some(times), Some(usual))), "{function}: {other:#}");
+    }
+}
+
 /// What `diff` says of B against A.
 fn diff(base: &Path, these: &Path, function: &str) -> Value {
     let mut process = Command::new(env!("CARGO_BIN_EXE_func_latency_under_test"));
