@@ -221,3 +221,24 @@ fn two_recordings_of_a_few_calls_have_no_percentiles() {
     check_golden("diff.txt", &text);
     check_golden("diff.json", &json);
 }
+
+/// It was said to exceed the spread, by less than 290 ns.
+#[test]
+fn a_difference_below_its_error_is_none() {
+    let mut ledger = Ledger::default();
+    let base = recorded(&mut ledger, Side::Base, &calls(&[]));
+    let longer = |number| made(number, Made { own_ns: 1003 + number * 7 % 40, ..TYPICAL });
+    let these = recorded(&mut ledger, Side::These, &(0..2000).map(longer).collect::<Vec<_>>());
+    let shift = Shift { p_value: 0.0007, smallest_p_value: 0.0001, blocks: (16, 16) };
+    let view = LedgerView::new(&ledger, ledger.compare().unwrap(), |_| Callee::default());
+    let difference = diff::Difference { function: "f", these: &these, base: &base, ledger: &view, shift };
+    let (mut text, mut json) = (vec![], vec![]);
+    diff::write_text(&mut text, &difference, 100).unwrap();
+    diff::write_json(&mut json, &difference).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let line =
+        "The difference of the means, < 18 ns, is within the errors of the times, so that it may be none:";
+    assert!(text.contains(line) && !text.contains("Most of it"), "{text}");
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!((&json["exceeds_spread"], &json["difference_ns"]), (&false.into(), &3.into()));
+}
