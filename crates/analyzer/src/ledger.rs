@@ -35,9 +35,9 @@ pub use clusters::{Cluster, Clusters};
 pub use compare::{Comparison, Difference, Row};
 pub use descend::{Descent, End, Level};
 pub use gather::{AllCalls, Compared, LedgerOfCalls, OffCpuPart, ledger_of_rows};
-pub use groups::{ChoiceError, Groups, Slow, Typical};
+pub use groups::{ChoiceError, Groups, Slow};
 pub use left_out::LeftOut;
-pub use outlying::Outlying;
+pub use outlying::{Outlying, Typical};
 pub use shift::{Shift, Verdict};
 pub use spent::{Parts, Spent};
 

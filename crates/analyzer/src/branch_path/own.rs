@@ -35,17 +35,17 @@ pub struct Times {
 /// What makes two calls of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Alike {
-    /// The same jumps, and loops as often.
+    /// They took equal jumps, and went round each loop equally often.
     Loops,
-    /// The same jumps.
+    /// They took equal jumps.
     Jumps,
-    /// Nothing more.
+    /// All calls are alike.
     All,
 }
 
-/// So many kinds ...
+/// Number of kinds that is called few.
 const FEW: usize = 8;
-/// ... must have so many of ten calls.
+/// Calls of ten that these must have.
 const NEARLY_ALL_OF_TEN: usize = 9;
 
 impl Kept for OwnBranches {

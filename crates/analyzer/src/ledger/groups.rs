@@ -6,10 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use super::outlying::Spread;
-use super::{LeftOut, Outlying};
+use super::outlying::{From, Spread};
+use super::{LeftOut, Outlying, Typical};
 use crate::call_row::{CallId, CallRow};
-use crate::place::{Caller, Place};
 use crate::request::LatencyRange;
 use crate::stats::{mean, nearest_rank};
 use crate::status::Status;
@@ -24,15 +23,6 @@ pub enum Slow {
     Latency(LatencyRange),
     /// This one.
     Call(CallId),
-}
-
-/// Which calls the slow ones are compared with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Typical {
-    /// Those of the same callers.
-    SameCallers,
-    /// Those of all callers: some slow calls have a caller without any others.
-    AllCallers,
 }
 
 /// Slow calls, and what they are compared with.
@@ -73,9 +63,6 @@ pub enum ChoiceError {
     #[error("all calls are among the slow ones: there is nothing to compare them with")]
     NoOthers,
 }
-
-/// Where a call comes from.
-pub(super) type From = (Caller, Option<Place>);
 
 impl Groups {
     /// Divides the calls of a function.

@@ -25,8 +25,8 @@
 
 use std::collections::BTreeMap;
 
-use super::groups::{From, Typical};
 use crate::call_row::CallRow;
+use crate::place::{Caller, Place};
 use crate::stats::mean;
 
 /// So seldom are calls without a cause taken for outliers, as far as the tail is exponential.
@@ -68,6 +68,18 @@ impl Outlying {
         }
     }
 }
+
+/// Which calls the slow ones are compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Typical {
+    /// Those of the same callers.
+    SameCallers,
+    /// Those of all callers: some slow calls have a caller without any others.
+    AllCallers,
+}
+
+/// Where a call comes from.
+pub(super) type From = (Caller, Option<Place>);
 
 /// How far calls are above the median of their caller.
 #[derive(Clone, Debug, PartialEq)]

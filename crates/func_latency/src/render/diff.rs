@@ -170,8 +170,8 @@ struct Document<'a> {
     base: Group<'a>,
     difference_ns: i64,
     difference_error_ns: u64,
-    /// The difference is larger than its error, and than the spread within each recording explains. Null: there
-    /// are too few calls to tell.
+    /// The difference is larger than its error and than the spread within each recording explains. Null:
+    /// there are too few calls to tell.
     exceeds_spread: Option<bool>,
     /// How likely blocks of calls that are shared out at random differ as much.
     p_value: f64,

@@ -8,8 +8,9 @@ use truth_tests::{Fixture, fixture};
 
 use super::explain;
 
-/// As in the program.
+/// Calls of each function, as in the program.
 const CALLS: u64 = 400;
+/// Calls of which one is slow, as in the program.
 const PERIOD: u64 = 20;
 
 /// What a cluster is named: its row, the end of the way down, and why there.
