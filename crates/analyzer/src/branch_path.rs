@@ -10,13 +10,15 @@
 //!
 //! Interrupts change nothing and are left out. A branch is known by its places, so that processes may differ.
 
+mod own;
 mod record;
 
 use std::collections::BTreeMap;
 
 use crate::place::Place;
 
-pub use record::BranchRecorder;
+pub use own::{OwnBranches, Times};
+pub use record::{BranchRecorder, Kept};
 
 /// Branches of one call that are kept.
 pub const STEPS_MAX: usize = 1 << 17;
@@ -28,7 +30,9 @@ pub struct Step {
     pub from: Place,
     /// Where control went.
     pub to: To,
-    /// It jumped back, within its function.
+    /// It is a jump, within its function.
+    pub is_jump: bool,
+    /// It jumped back.
     pub is_loop: bool,
 }
 
@@ -89,6 +93,19 @@ pub struct Trips {
     pub these: u64,
     /// How often others did: least and most.
     pub base: (u64, u64),
+}
+
+impl Kept for BranchPath {
+    fn entered(entry: Place) -> Self {
+        Self { entry, steps: Vec::new(), is_cut: false }
+    }
+
+    fn took(&mut self, step: Step, _depth: u64) {
+        self.is_cut |= self.steps.len() >= STEPS_MAX;
+        if !self.is_cut {
+            self.steps.push(step);
+        }
+    }
 }
 
 impl BranchPath {
@@ -165,6 +182,7 @@ mod tests {
         let step = |&(from, to): &(u64, u64)| Step {
             from: place(from),
             to: To::Place(place(to)),
+            is_jump: true,
             is_loop: to <= from,
         };
         BranchPath { entry: place(0), steps: steps.iter().map(step).collect(), is_cut: false }

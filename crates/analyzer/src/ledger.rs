@@ -12,11 +12,13 @@
 //! From that come the rows ([`Ledger::compare`]), which add up to the difference of the means, and the way
 //! down to the function that differs ([`Ledger::descend`]).
 
+mod clusters;
 mod compare;
 mod descend;
 mod gather;
 mod groups;
 mod left_out;
+mod outlying;
 mod shift;
 mod spent;
 mod totals;
@@ -29,11 +31,13 @@ use rustc_hash::FxHashMap;
 use crate::place::ChildKind;
 use crate::tree::{CallTree, Node, Step};
 
+pub use clusters::{Cluster, Clusters};
 pub use compare::{Comparison, Difference, Row};
 pub use descend::{Descent, End, Level};
 pub use gather::{AllCalls, Compared, LedgerOfCalls, OffCpuPart, ledger_of_rows};
-pub use groups::{ChoiceError, Groups, Outlying, Slow, Typical};
+pub use groups::{ChoiceError, Groups, Slow};
 pub use left_out::LeftOut;
+pub use outlying::{Outlying, Typical};
 pub use shift::{Shift, Verdict};
 pub use spent::{Parts, Spent};
 
@@ -73,7 +77,22 @@ pub struct Path<K> {
     base: Sums,
 }
 
+impl Sums {
+    fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.own.add(other.own);
+        self.error_ns = self.error_ns.saturating_add(other.error_ns);
+    }
+}
+
 impl<K> Path<K> {
+    const fn sums_mut(&mut self, side: Side) -> &mut Sums {
+        match side {
+            Side::These => &mut self.these,
+            Side::Base => &mut self.base,
+        }
+    }
+
     /// Those of one group.
     #[must_use]
     pub const fn sums(&self, side: Side) -> Sums {
@@ -106,7 +125,19 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
         side: Option<Side>,
         tree: &CallTree,
         spent: impl Fn(&Step<'_>) -> Parts,
+        key: impl FnMut(&Node) -> K,
+    ) {
+        self.add_each(side, tree, spent, key, |_, _| ());
+    }
+
+    /// Adds a call, and tells `each` what each node of a call in a group spent, with its path.
+    fn add_each(
+        &mut self,
+        side: Option<Side>,
+        tree: &CallTree,
+        spent: impl Fn(&Step<'_>) -> Parts,
         mut key: impl FnMut(&Node) -> K,
+        mut each: impl FnMut(usize, Sums),
     ) {
         let mut open: Vec<usize> = Vec::new(); // paths
         let mut child = 0; // the direct callee that the walk is in, or the function itself
@@ -123,15 +154,11 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
             }
             self.variance.spent(child, own);
             let is_inside = open.last() == Some(&path);
-            if let (Some(side), Some(path)) = (side, self.paths.get_mut(path)) {
-                let sums = match side {
-                    Side::These => &mut path.these,
-                    Side::Base => &mut path.base,
-                };
-                sums.count += step.node.total.count;
-                sums.own.add(own);
+            if let (Some(side), Some(path_sums)) = (side, self.paths.get_mut(path)) {
                 let error_ns = if is_inside { 0 } else { step.node.error_ns };
-                sums.error_ns = sums.error_ns.saturating_add(error_ns);
+                let sums = Sums { count: step.node.total.count, own, error_ns };
+                path_sums.sums_mut(side).add(sums);
+                each(path, sums);
             }
             open.push(path);
         }

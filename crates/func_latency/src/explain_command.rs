@@ -1,9 +1,12 @@
 //! `explain`: why the slow calls of a function were slow.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::{BufWriter, Write, stdout};
 
-use analyzer::ledger::{ChoiceError, Groups, LedgerOfCalls, Slow};
-use analyzer::{CallRow, ChildKey, LatencyRange, Ledger, Request};
+use analyzer::branch_path::BranchPath;
+use analyzer::ledger::{ChoiceError, Clusters, Groups, LedgerOfCalls, Slow};
+use analyzer::{CallId, CallRow, ChildKey, LatencyRange, Ledger, Request};
 #[cfg(feature = "bpf")]
 use analyzer::{Report, ledger::ledger_of_rows};
 use anyhow::{Context, Result};
@@ -17,9 +20,8 @@ use crate::explain_config::{ExplainConfig, SlowCalls};
 #[cfg(feature = "bpf")]
 use crate::messages;
 use crate::printable::{NamesFor, Printable};
-use crate::render::explain::{self as rendered, Branches, Explanation};
+use crate::render::explain::{self as rendered, Branches, Explanation, Part};
 use crate::render::image_names::ImageNames;
-use crate::render::ledger::LedgerView;
 use crate::render::units::grouped;
 use crate::report_command::text_width;
 use crate::{explain_open, one_call};
@@ -56,10 +58,11 @@ pub(crate) fn slowest_of_rows(report: &Report, image: &Image, input: &str) -> Re
     let explained = function.rows.iter().filter(|row| function.has_children_of(row));
     let explained: Vec<CallRow> = explained.copied().collect();
     let groups = Groups::choose(&explained, of_args(SlowCalls::USUAL)).map_err(no_groups)?;
-    let ledger = ledger_of_rows(&groups, function);
+    let (ledger, clusters) = ledger_of_rows(&groups, function);
     let no_off_cpu = report.trace.no_off_cpu;
-    let subject = Subject { image, input, function: function.id, slow: SlowCalls::USUAL, groups, no_off_cpu };
-    subject.write(&ledger, None, Format::Text)
+    let subject =
+        Subject { image, input, function: function.id, slow: SlowCalls::USUAL, groups: &groups, no_off_cpu };
+    subject.write(&ledger, &clusters, |_| Ok(None), Format::Text)
 }
 
 fn blank_line() -> Result<()> {
@@ -78,13 +81,31 @@ fn explain(opened: &Opened<'_>, slow: SlowCalls, format: Format) -> Result<()> {
 
     let mut ledger = LedgerOfCalls::new(&groups, opened.schedule);
     opened.trees(&mut ledger)?;
-    let compared = compared(&groups);
-    let paths =
-        compared.iter().map(|row| one_call::branches(opened.place(), row)).collect::<Result<Vec<_>>>()?;
+    let (ledger, clusters) = ledger.finish();
     let input = opened.config.input.display().to_string();
     let no_off_cpu = report.trace.no_off_cpu;
-    let subject = Subject { image: opened.image, input: &input, function, slow, groups, no_off_cpu };
-    subject.write(&ledger.finish(), Branches::of(&compared, &paths), format)
+    let subject = Subject { image: opened.image, input: &input, function, slow, groups: &groups, no_off_cpu };
+    let mut known = BTreeMap::new();
+    subject.write(&ledger, &clusters, |calls| branches(opened, calls, &groups.typical, &mut known), format)
+}
+
+/// The branches of one of these slow calls against those of typical ones; `known`: of calls that were opened
+/// before.
+fn branches(
+    opened: &Opened<'_>,
+    slow: &[CallRow],
+    typical: &[CallRow],
+    known: &mut BTreeMap<CallId, Option<BranchPath>>,
+) -> Result<Option<Branches>> {
+    let compared = compared(slow, typical);
+    for row in &compared {
+        if let Entry::Vacant(unknown) = known.entry(row.id) {
+            unknown.insert(one_call::branches(opened.place(), row)?);
+        }
+    }
+    let paths: Vec<Option<&BranchPath>> =
+        compared.iter().map(|row| known.get(&row.id).and_then(Option::as_ref)).collect();
+    Ok(Branches::of(&compared, &paths))
 }
 
 /// Which calls are explained.
@@ -93,23 +114,44 @@ struct Subject<'a> {
     input: &'a str,
     function: FunctionId,
     slow: SlowCalls,
-    groups: Groups,
+    groups: &'a Groups,
     no_off_cpu: Option<NoOffCpu>,
 }
 
 impl Subject<'_> {
-    fn write(&self, ledger: &Ledger<ChildKey>, parting: Option<Branches>, format: Format) -> Result<()> {
-        let Some(comparison) = ledger.compare() else { return Err(no_groups(ChoiceError::NoCalls)) };
+    /// `branches` opens one of some slow calls.
+    fn write(
+        &self,
+        ledger: &Ledger<ChildKey>,
+        clusters: &Clusters<ChildKey>,
+        mut branches: impl FnMut(&[CallRow]) -> Result<Option<Branches>>,
+        format: Format,
+    ) -> Result<()> {
         let names = NamesFor { names: &ImageNames::new(self.image, true), format };
+        let part = |calls: &[CallRow], outlying, ledger: &Ledger<ChildKey>, branches| {
+            let part = Part::new(&names, calls, outlying, ledger, branches);
+            part.ok_or_else(|| no_groups(ChoiceError::NoCalls))
+        };
+        let of_clusters = clusters.clusters.iter().enumerate().map(|(at, cluster)| {
+            let is_listed = at < rendered::CLUSTERS;
+            let branches = if is_listed { branches(&cluster.calls)? } else { None };
+            part(&cluster.calls, cluster.outlying, &cluster.ledger, branches)
+        });
+        let of_clusters: Vec<Part> = of_clusters.collect::<Result<_>>()?;
+        let of_most = match of_clusters.first() {
+            Some(cluster) => cluster.branches.clone(),
+            None => branches(&self.groups.slow)?,
+        };
         let explanation = Explanation {
             names: &names,
             input: self.input,
             function: self.function,
-            asked: &asked(self.slow, &self.groups),
-            groups: &self.groups,
-            ledger: &LedgerView::new(ledger, comparison, |path| rendered::callee(&names, ledger, path)),
+            asked: &asked(self.slow, self.groups),
+            groups: self.groups,
+            whole: &part(&self.groups.slow, self.groups.outlying, ledger, of_most)?,
+            clusters: &of_clusters,
+            others: &clusters.others,
             no_off_cpu: self.no_off_cpu,
-            parting,
         };
         write(format, &explanation).context("cannot write to stdout")
     }
@@ -117,12 +159,11 @@ impl Subject<'_> {
 
 /// A slow call, which is in the middle of the slow ones, and typical calls that are the nearest to the
 /// median, of the same caller if there are any.
-fn compared(groups: &Groups) -> Vec<CallRow> {
-    let Some(slow) = groups.slow.get(groups.slow.len() / 2) else { return Vec::new() };
+fn compared(slow: &[CallRow], typical: &[CallRow]) -> Vec<CallRow> {
+    let Some(slow) = slow.get(slow.len() / 2) else { return Vec::new() };
     let is_its = |row: &&CallRow| (row.caller, row.site) == (slow.caller, slow.site);
-    let of_caller: Vec<CallRow> = groups.typical.iter().filter(is_its).take(TWINS).copied().collect();
-    let twins =
-        if of_caller.is_empty() { groups.typical.iter().take(TWINS).copied().collect() } else { of_caller };
+    let of_caller: Vec<CallRow> = typical.iter().filter(is_its).take(TWINS).copied().collect();
+    let twins = if of_caller.is_empty() { typical.iter().take(TWINS).copied().collect() } else { of_caller };
     [vec![*slow], twins].concat()
 }
 

@@ -5,7 +5,7 @@
 //! (where control goes on after an exception, say). Whether it did shows: then the call is not as its row
 //! says, or not there at all, and more of what came before is decoded, in the end all of it.
 
-use analyzer::branch_path::{BranchPath, BranchRecorder};
+use analyzer::branch_path::{BranchPath, BranchRecorder, OwnBranches};
 use analyzer::{Analysis, CallRow, CallTree, Request, Status, Surroundings, TreeSink, Trees};
 use anyhow::Result;
 use decoder::{Around, Context, DecodeOptions, Part};
@@ -117,6 +117,17 @@ pub fn branches(place: Place<'_>, row: &CallRow) -> Result<Option<BranchPath>> {
         }
     }
     Ok(None)
+}
+
+/// The branches that each of some calls took in its function's own code, out of all of the recording; `None`:
+/// the call was not found.
+///
+/// # Errors
+/// The decoder is not there.
+pub(crate) fn own_branches(place: Place<'_>, rows: &[CallRow]) -> Result<Vec<Option<OwnBranches>>> {
+    let mut recorder = BranchRecorder::new(rows, place.image);
+    place.decode(None, true, &mut recorder)?;
+    Ok(recorder.finish())
 }
 
 /// What to decode for a call, attempt by attempt.

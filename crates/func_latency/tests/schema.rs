@@ -128,8 +128,8 @@ fn matches(pattern: &str, text: &str) -> bool {
 #[test]
 fn goldens_fit_the_schema() {
     let schema = Schema::open();
-    let documents = ["report", "report-no-switches", "report-no-times", "top", "top-no-times"];
-    for name in documents {
+    let reports = ["report", "report-no-switches", "report-no-times", "top", "top-no-times"];
+    for name in reports.into_iter().chain(["explain-clusters", "modes", "diff"]) {
         let document = serde_json::from_str(&read(&format!("tests/goldens/{name}.json"))).unwrap();
         assert_eq!(schema.check(&document), Ok(()), "{name}");
     }

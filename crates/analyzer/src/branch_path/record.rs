@@ -1,51 +1,68 @@
 //! The branches of some calls, out of the events of all threads.
 
+use std::collections::VecDeque;
+
 use model::{
-    Avma, BranchKind, EndKind, EventSink, FunctionLookup, ObjectId, Pid, SpaceId, Svma, Tid, TraceEvent,
-    Transfer,
+    AuxOffset, Avma, BranchKind, EndKind, EventSink, FunctionId, FunctionLookup, Ns, ObjectId, Pid, SpaceId,
+    Svma, Tid, TraceEvent, Transfer,
 };
 use rustc_hash::FxHashMap;
 
-use super::{BranchPath, STEPS_MAX, Step, To};
+use super::{Step, To};
 use crate::call_row::CallRow;
 use crate::place::Place;
 
+/// What is kept of a call's branches.
+pub trait Kept {
+    /// The call was entered there.
+    fn entered(entry: Place) -> Self;
+
+    /// It took a branch, inside of so many calls and signal handlers that are open in it.
+    fn took(&mut self, step: Step, depth: u64);
+}
+
 /// Keeps the branches of calls; all branches must be decoded.
-pub struct BranchRecorder<'a> {
+pub struct BranchRecorder<'a, K> {
     functions: &'a dyn FunctionLookup,
-    calls: Vec<Recorded>,
-    /// Indices of calls that were not entered yet, by thread.
-    waiting: FxHashMap<Tid, Vec<usize>>,
-    /// Those that were.
+    calls: Vec<Recorded<K>>,
+    /// Calls that were not entered yet: of those that begin with one packet, the outermost first.
+    waiting: FxHashMap<Entry, VecDeque<usize>>,
+    /// Calls that were, by thread; a thread without calls that are asked for has none.
     open: FxHashMap<Tid, Vec<usize>>,
     /// Where a thread was interrupted.
     interrupted: FxHashMap<Tid, Avma>,
 }
 
-struct Recorded {
+/// What a call is known by when it is entered.
+type Entry = (Tid, FunctionId, Ns, AuxOffset);
+
+struct Recorded<K> {
     row: CallRow,
-    path: Option<BranchPath>,
+    kept: Option<K>,
     /// Calls and signal handlers inside of it that are open.
     depth: u64,
 }
 
-impl<'a> BranchRecorder<'a> {
+impl<'a, K: Kept> BranchRecorder<'a, K> {
     /// For calls, of which nothing was seen yet.
     #[must_use]
     pub fn new(rows: &[CallRow], functions: &'a dyn FunctionLookup) -> Self {
-        let calls: Vec<Recorded> =
-            rows.iter().map(|row| Recorded { row: *row, path: None, depth: 0 }).collect();
-        let mut waiting: FxHashMap<Tid, Vec<usize>> = FxHashMap::default();
+        let calls = rows.iter().map(|row| Recorded { row: *row, kept: None, depth: 0 }).collect();
+        let mut waiting: FxHashMap<Entry, VecDeque<usize>> = FxHashMap::default();
         for (at, row) in rows.iter().enumerate() {
-            waiting.entry(row.tid).or_default().push(at);
+            if let Some(aux_offset) = row.aux_offset {
+                let entry = (row.tid, row.function, row.start_ns, aux_offset);
+                waiting.entry(entry).or_default().push_back(at);
+            }
         }
-        Self { functions, calls, waiting, open: FxHashMap::default(), interrupted: FxHashMap::default() }
+        let open = rows.iter().map(|row| (row.tid, Vec::new())).collect();
+        Self { functions, calls, waiting, open, interrupted: FxHashMap::default() }
     }
 
-    /// The branches of each call, in the order in which they were asked for; `None`: it was not found.
+    /// What was kept of each call, in the order in which they were asked for; `None`: it was not found.
     #[must_use]
-    pub fn finish(self) -> Vec<Option<BranchPath>> {
-        self.calls.into_iter().map(|call| call.path).collect()
+    pub fn finish(self) -> Vec<Option<K>> {
+        self.calls.into_iter().map(|call| call.kept).collect()
     }
 
     fn place(&self, space: SpaceId, ip: Avma) -> Place {
@@ -61,20 +78,11 @@ impl<'a> BranchRecorder<'a> {
             Transfer::Branch { to, .. } | Transfer::Start { to, .. } if to.at_entry => to,
             _ => return,
         };
-        let is_entered = |at: &usize| {
-            self.calls.get(*at).is_some_and(|Recorded { row, .. }| {
-                row.function == entered.function
-                    && row.start_ns == branch.time.point
-                    && row.aux_offset == Some(branch.at)
-            })
-        };
-        // Of calls of a function inside of itself several may begin with one packet: this is the first.
-        let Some(waiting) = self.waiting.get_mut(&tid) else { return };
-        let Some(next) = waiting.iter().position(is_entered) else { return };
-        let next = waiting.remove(next);
-        let entry = self.place(space, entered.ip);
+        let entry = (tid, entered.function, branch.time.point, branch.at);
+        let Some(next) = self.waiting.get_mut(&entry).and_then(VecDeque::pop_front) else { return };
+        let place = self.place(space, entered.ip);
         if let Some(call) = self.calls.get_mut(next) {
-            call.path = Some(BranchPath { entry, steps: Vec::new(), is_cut: false });
+            call.kept = Some(K::entered(place));
         }
         self.open.entry(tid).or_default().push(next);
     }
@@ -85,15 +93,17 @@ impl<'a> BranchRecorder<'a> {
             self.interrupted.remove(&tid);
             return None;
         }
-        let step = |from, to| Step { from, to, is_loop: false };
+        let step = |from, to| Step { from, to, is_jump: false, is_loop: false };
         match *transfer {
             Transfer::Branch { kind, from, to } => {
-                let is_jump =
+                let jumps =
                     matches!(kind, BranchKind::Jump | BranchKind::ConditionalJump | BranchKind::IndirectJump);
+                let is_jump = jumps && from.function == to.function;
                 Some(Step {
                     from: self.place(space, from.ip),
                     to: To::Place(self.place(space, to.ip)),
-                    is_loop: is_jump && from.function == to.function && to.ip <= from.ip,
+                    is_jump,
+                    is_loop: is_jump && to.ip <= from.ip,
                 })
             }
             Transfer::End { kind: EndKind::Async(_), from, .. } => {
@@ -116,16 +126,13 @@ impl<'a> BranchRecorder<'a> {
         let Some(open) = self.open.get_mut(&tid) else { return };
         let calls = &mut self.calls;
         open.retain(|at| {
-            let Some(Recorded { row, path: Some(path), depth }) = calls.get_mut(*at) else { return false };
+            let Some(Recorded { row, kept: Some(kept), depth }) = calls.get_mut(*at) else { return false };
             let inside_ns = event.time().point.since(row.start_ns);
             if inside_ns > row.latency_ns {
                 return false; // it was left in another way than by its return
             }
             if let Some(step) = step {
-                path.is_cut |= path.steps.len() >= STEPS_MAX;
-                if !path.is_cut {
-                    path.steps.push(step);
-                }
+                kept.took(step, *depth);
                 *depth += u64::from(matches!(step.to, To::Handler(_)));
             }
             match transfer {
@@ -143,9 +150,9 @@ impl<'a> BranchRecorder<'a> {
     }
 }
 
-impl EventSink for BranchRecorder<'_> {
+impl<K: Kept> EventSink for BranchRecorder<'_, K> {
     fn events(&mut self, _: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
-        if !self.waiting.contains_key(&tid) {
+        if !self.open.contains_key(&tid) {
             return;
         }
         for event in events.iter().filter(|event| !event.is_in_kernel()) {

@@ -26,7 +26,7 @@ pub struct Level {
 }
 
 /// Why the way ends where it does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
     /// The last one was called more often (or at all).
     MoreOften,

@@ -5,7 +5,8 @@ use std::hash::Hash;
 use model::{Ns, Schedule, Tid};
 use rustc_hash::FxHashMap;
 
-use super::{Groups, Ledger, LeftOut, Parts, Side};
+use super::clusters::SpentByCall;
+use super::{Clusters, Groups, Ledger, LeftOut, Parts, Side};
 use crate::call_row::{CallId, CallRow};
 use crate::children::ChildKey;
 use crate::place::ChildKind;
@@ -17,22 +18,26 @@ use crate::tree::{CallTree, Node, Step, TreeSink, Trees};
 /// Takes the trees of a function's calls into a ledger; the variance is that of all that were seen from entry
 /// to end.
 pub struct LedgerOfCalls<'a> {
+    groups: &'a Groups,
     sides: FxHashMap<CallId, Side>,
     schedule: &'a Schedule,
     ledger: Ledger<ChildKey>,
+    by_call: SpentByCall,
 }
 
 impl<'a> LedgerOfCalls<'a> {
     /// A ledger of these calls, with nothing in it yet.
     #[must_use]
-    pub fn new(groups: &Groups, schedule: &'a Schedule) -> Self {
-        Self { sides: sides(groups), schedule, ledger: Ledger::default() }
+    pub fn new(groups: &'a Groups, schedule: &'a Schedule) -> Self {
+        let (ledger, by_call) = (Ledger::default(), SpentByCall::new(groups));
+        Self { groups, sides: sides(groups), schedule, ledger, by_call }
     }
 
-    /// What was gathered.
+    /// What was gathered, of all slow calls and of those with one reason.
     #[must_use]
-    pub fn finish(self) -> Ledger<ChildKey> {
-        self.ledger
+    pub fn finish(self) -> (Ledger<ChildKey>, Clusters<ChildKey>) {
+        let clusters = self.ledger.clusters(self.groups, &self.by_call);
+        (self.ledger, clusters)
     }
 }
 
@@ -44,10 +49,10 @@ fn sides(groups: &Groups) -> FxHashMap<CallId, Side> {
 /// The ledger of calls of which only the direct callees are known, and what was waited for: those of each row
 /// of `function`.
 #[must_use]
-pub fn ledger_of_rows(groups: &Groups, function: &FunctionReport) -> Ledger<ChildKey> {
+pub fn ledger_of_rows(groups: &Groups, function: &FunctionReport) -> (Ledger<ChildKey>, Clusters<ChildKey>) {
     let sides = sides(groups);
     let FunctionReport { rows, row_children, row_reasons, .. } = function;
-    let mut ledger = Ledger::default();
+    let (mut ledger, mut by_call) = (Ledger::default(), SpentByCall::new(groups));
     let is_known = |row: &CallRow| row.status.counted() && function.has_children_of(row);
     for (at, row) in rows.iter().enumerate().filter(|(_, row)| is_known(row)) {
         let tree = shallow_tree(row, row_children.of(at), &row_children.keys);
@@ -60,9 +65,11 @@ pub fn ledger_of_rows(groups: &Groups, function: &FunctionReport) -> Ledger<Chil
             }
             parts
         };
-        ledger.add(sides.get(&row.id).copied(), &tree, spent, |node| node.key());
+        let side = sides.get(&row.id).copied();
+        by_call.add(&mut ledger, (row.id, side), &tree, spent, |node| node.key());
     }
-    ledger
+    let clusters = ledger.clusters(groups, &by_call);
+    (ledger, clusters)
 }
 
 impl TreeSink for LedgerOfCalls<'_> {
@@ -74,7 +81,7 @@ impl TreeSink for LedgerOfCalls<'_> {
         if call.status.counted() {
             let side = self.sides.get(&call.id).copied();
             let spent = |step: &Step<'_>| Parts::of(step, call.tid, self.schedule);
-            self.ledger.add(side, tree, spent, |node| node.key());
+            self.by_call.add(&mut self.ledger, (call.id, side), tree, spent, |node| node.key());
         }
     }
 }

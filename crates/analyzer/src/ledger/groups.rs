@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use super::LeftOut;
+use super::outlying::{From, Spread};
+use super::{LeftOut, Outlying, Typical};
 use crate::call_row::{CallId, CallRow};
-use crate::place::{Caller, Place};
 use crate::request::LatencyRange;
 use crate::stats::{mean, nearest_rank};
 use crate::status::Status;
@@ -25,15 +25,6 @@ pub enum Slow {
     Call(CallId),
 }
 
-/// Which calls the slow ones are compared with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Typical {
-    /// Those of the same callers.
-    SameCallers,
-    /// Those of all callers: some slow calls have a caller without any others.
-    AllCallers,
-}
-
 /// Slow calls, and what they are compared with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Groups {
@@ -47,33 +38,7 @@ pub struct Groups {
     pub left_out: LeftOut,
     /// Whether the slow calls are slow.
     pub outlying: Outlying,
-}
-
-/// A test of whether calls are outliers: how far their latencies are from the median of their caller, against
-/// how far those of the others are. For all others alike, that is measured by the median of the absolute
-/// deviations (MAD), which is 1/1.4826 of the standard deviation where latencies are spread normally, and
-/// which a tail of any length leaves alone.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Outlying {
-    /// Median of how far the slow calls are above the median of their caller.
-    pub above_ns: f64,
-    /// So far above may be what is spread like the others: as many of their standard deviations as the
-    /// largest of `n` normal values is above the mean in less than one of 1,000 sets of them, `sqrt(2 ln(1000
-    /// n))`; and no less than the error bounds of a slow and of a typical latency.
-    pub reach_ns: f64,
-    /// The other calls that this was measured on.
-    pub others: u64,
-}
-
-/// So seldom are calls without a cause taken for outliers.
-const ONE_IN: f64 = 1000.0;
-
-impl Outlying {
-    /// They are.
-    #[must_use]
-    pub fn is_so(&self) -> bool {
-        self.above_ns > self.reach_ns
-    }
+    pub(super) spread: Spread,
 }
 
 /// Why calls cannot be compared.
@@ -98,8 +63,6 @@ pub enum ChoiceError {
     #[error("all calls are among the slow ones: there is nothing to compare them with")]
     NoOthers,
 }
-
-type From = (Caller, Option<Place>);
 
 impl Groups {
     /// Divides the calls of a function.
@@ -137,8 +100,9 @@ impl Groups {
         if others.is_empty() {
             return Err(ChoiceError::NoOthers);
         }
-        let (typical, whose, outlying) = typical(&slow, &others);
-        Ok(Self { slow, typical, whose, left_out, outlying })
+        let (typical, spread) = typical(&slow, &others);
+        let outlying = Outlying::of(&spread, &slow.iter().collect::<Vec<_>>());
+        Ok(Self { slow, typical, whose: spread.whose, left_out, outlying, spread })
     }
 }
 
@@ -157,7 +121,7 @@ struct OfCaller<'r> {
     median_ns: u64,
 }
 
-fn typical(slow: &[CallRow], others: &[CallRow]) -> (Vec<CallRow>, Typical, Outlying) {
+fn typical(slow: &[CallRow], others: &[CallRow]) -> (Vec<CallRow>, Spread) {
     let by_caller = |row: &CallRow| Some((row.caller, row.site));
     let mut callers = divide(slow, others, by_caller);
     callers.retain(|_, calls| !calls.slow.is_empty());
@@ -181,8 +145,18 @@ fn typical(slow: &[CallRow], others: &[CallRow]) -> (Vec<CallRow>, Typical, Outl
     }
     typical.sort_by_key(|(far_ns, row)| (*far_ns, row.id));
     let typical: Vec<CallRow> = typical.into_iter().map(|(_, row)| row).collect();
-    let outlying = outlying(&callers, slow, &typical);
-    (typical, whose, outlying)
+    let errors: Vec<f64> = typical.iter().map(|row| row.error_ns as f64).collect();
+    let mut spread = Spread {
+        medians_ns: callers.iter().map(|(from, calls)| (*from, calls.median_ns)).collect(),
+        whose,
+        slow: slow.len(),
+        others_ns: Vec::new(),
+        typical_error_ns: mean(&errors),
+    };
+    let compared = callers.values().flat_map(|calls| &calls.others);
+    spread.others_ns = compared.map(|row| spread.excess_ns(row)).collect();
+    spread.others_ns.sort_by(f64::total_cmp);
+    (typical, spread)
 }
 
 fn divide<'r>(
@@ -194,28 +168,4 @@ fn divide<'r>(
     slow.iter().for_each(|row| callers.entry(from(row)).or_default().slow.push(row));
     others.iter().for_each(|row| callers.entry(from(row)).or_default().others.push(row));
     callers
-}
-
-fn outlying(
-    callers: &BTreeMap<Option<From>, OfCaller<'_>>,
-    slow: &[CallRow],
-    typical: &[CallRow],
-) -> Outlying {
-    let of = |calls: &OfCaller<'_>, row: &CallRow| row.latency_ns as f64 - calls.median_ns as f64;
-    let above = callers.values().flat_map(|calls| calls.slow.iter().map(move |row| of(calls, row)));
-    let away = callers.values().flat_map(|calls| calls.others.iter().map(move |row| of(calls, row).abs()));
-    let others: u64 = callers.values().map(|calls| calls.others.len() as u64).sum();
-    let deviation_ns = 1.4826 * median(away.collect());
-    let deviations = (2.0 * (others.max(1) as f64 * ONE_IN).ln()).sqrt();
-    let error = |rows: &[CallRow]| mean(&rows.iter().map(|row| row.error_ns as f64).collect::<Vec<_>>());
-    Outlying {
-        above_ns: median(above.collect()),
-        reach_ns: (deviations * deviation_ns).max(error(slow) + error(typical)),
-        others,
-    }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
 }

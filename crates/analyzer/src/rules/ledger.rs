@@ -11,7 +11,7 @@ use crate::modes::ModesOfCalls;
 use crate::tree::NESTED_MAX;
 use crate::{CallRow, ChildKey, FunctionReport, LatencyRange, Request, RowReasons};
 
-fn rows(script: &str) -> Vec<CallRow> {
+pub(super) fn rows(script: &str) -> Vec<CallRow> {
     analyse(script, Request { rows: true, ..Request::default() }).functions.remove(0).rows
 }
 
@@ -29,7 +29,7 @@ fn check(script: &str, slow_ns: u64, expect: &str) {
     let schedule = schedule(script);
     let mut ledger = LedgerOfCalls::new(&groups, &schedule);
     let _ = analyse_trees(script, Request::default(), &mut ledger);
-    let ledger = ledger.finish();
+    let (ledger, _) = ledger.finish();
     let comparison = ledger.compare().unwrap();
     let whose = if groups.whose == Typical::SameCallers { "" } else { " of all callers" };
     let (slow, typical) = comparison.calls;
@@ -61,7 +61,7 @@ fn check(script: &str, slow_ns: u64, expect: &str) {
 }
 
 /// Calls of `f` by `main`, with what each of them does.
-fn calls(bodies: &[&str]) -> String {
+pub(super) fn calls(bodies: &[&str]) -> String {
     let mut script = String::from("0 start main+4\n");
     for (i, body) in bodies.iter().enumerate() {
         let base = 1000 + 200 * i as u64;
@@ -311,7 +311,7 @@ fn what_rows_waited_for_is_told_apart() {
     let slow = Slow::Latency(LatencyRange { min_ns: 80, max_ns: u64::MAX });
     let groups = Groups::choose(&function.rows, slow).unwrap();
     let rows = |function: &FunctionReport| {
-        let comparison = ledger_of_rows(&groups, function).compare().unwrap();
+        let comparison = ledger_of_rows(&groups, function).0.compare().unwrap();
         comparison.rows.iter().map(|row| (row.path, row.spent, row.difference.ns)).collect::<Vec<_>>()
     };
     let (own, in_kernel) = ((0, Spent::Running, 38), (0, Spent::Kernel, 12));
@@ -327,7 +327,7 @@ fn ledger_of(script: &str) -> Ledger<ChildKey> {
     let schedule = schedule(script);
     let mut ledger = LedgerOfCalls::new(&groups, &schedule);
     let _ = analyse_trees(script, Request::default(), &mut ledger);
-    ledger.finish()
+    ledger.finish().0
 }
 
 /// `f` is off by 12, `g` in it by 45, the system call in that by 22; of the typical call only `f`, by 5.

@@ -6,6 +6,7 @@ mod any_events;
 mod branch_paths;
 mod causes;
 mod checks;
+mod clusters;
 mod completeness;
 mod entry_and_exit;
 mod figures;

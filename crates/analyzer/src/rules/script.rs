@@ -31,7 +31,7 @@ use model::{
     TraceEvent, Transfer, Waiting, WakerSeen, Waking,
 };
 
-use crate::branch_path::{self, BranchRecorder, To};
+use crate::branch_path::{self, BranchPath, BranchRecorder, To};
 use crate::{
     Analysis, CallRow, CallTree, Caller, CheckedAnalysis, ChildKind, ChildRow, FunctionReport, OpenCaller,
     OpenCalls, Place, Report, Request, Status, Step, Surroundings, TreeSink, Violation,
@@ -342,7 +342,7 @@ fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Repo
 pub(super) fn branch_paths(script: &str) -> Vec<Vec<String>> {
     let rows = analyse(script, Request::default()).functions.swap_remove(0).rows;
     let Parsed { program, events, .. } = parse(script, Request::default());
-    let mut recorder = BranchRecorder::new(&rows, &program);
+    let mut recorder: BranchRecorder<'_, BranchPath> = BranchRecorder::new(&rows, &program);
     for (tid, space, event) in &events {
         recorder.events(Pid(7), *tid, *space, &[*event]);
     }

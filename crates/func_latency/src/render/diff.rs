@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use analyzer::ledger::{Compared, Shift, Verdict};
+use analyzer::ledger::{Compared, Difference as LedgerDifference, Shift, Verdict};
 use analyzer::{Quantiles, Spread, Stats};
 use model::NoOffCpu;
 use serde::Serialize;
@@ -11,6 +11,7 @@ use super::ledger::json::{Cause, Entry, NotCompared};
 use super::ledger::text::{self, Titles};
 use super::ledger::{self, LedgerView};
 use super::table::{Align, Table};
+use super::text::figures::{Figure, P90, P99};
 use super::units::{counted, duration_within, grouped};
 
 /// Name and version of the contract.
@@ -58,9 +59,22 @@ pub struct Difference<'a> {
     pub shift: Shift,
 }
 
+impl Difference<'_> {
+    /// What chance has to do with it. A difference that is less than its error may be none: then it exceeds
+    /// nothing, however unlikely the same blocks are by chance.
+    fn verdict(&self) -> Verdict {
+        let LedgerDifference { ns, error_ns } = self.ledger.comparison.difference;
+        let is_less = ns.unsigned_abs() <= error_ns;
+        match self.shift.verdict() {
+            Verdict::Exceeds if is_less => Verdict::DoesNotExceed,
+            verdict => verdict,
+        }
+    }
+}
+
 /// What is shown of latencies, and the same of their bounds.
-type Figure = (fn(&Spread) -> u64, fn(&Quantiles) -> Option<u64>);
-const FIGURES: [Figure; 4] = [
+type FigureOf = (fn(&Spread) -> u64, fn(&Quantiles) -> Option<u64>);
+const FIGURES: [FigureOf; 4] = [
     (|spread| spread.p50_ns, |bound| bound.p50_ns),
     (|spread| spread.p90_ns, |bound| bound.p90_ns),
     (|spread| spread.p99_ns, |bound| bound.p99_ns),
@@ -73,7 +87,7 @@ const FIGURES: [Figure; 4] = [
 /// What `out` says.
 pub fn write_text(out: &mut dyn Write, difference: &Difference<'_>, width: usize) -> io::Result<()> {
     let width = width.clamp(80, 200);
-    let Difference { function, these, base, ledger, shift } = difference;
+    let Difference { function, these, base, ledger, .. } = difference;
     writeln!(out, "[{function}]: B, {}, against A, {}\n", these.input, base.input)?;
     let mut table = Table::new(&[
         ("", Align::Left),
@@ -88,7 +102,11 @@ pub fn write_text(out: &mut dyn Write, difference: &Difference<'_>, width: usize
         let Stats { count, sum_ns, .. } = recorded.stats();
         let mean = ledger::mean_within(sum_ns, recorded.calls.error.sum_ns, count);
         let figures = recorded.figures().map(Option::unwrap_or_default);
-        let figures = figures.map(|(ns, error_ns)| duration_within(ns, error_ns));
+        let [p50, p90, p99, max] = figures.map(|(ns, error_ns)| duration_within(ns, error_ns));
+        let of_enough = |text: String, figure: &Figure| {
+            if count < figure.least_calls { "-".to_owned() } else { text }
+        };
+        let figures = [p50, of_enough(p90, &P90), of_enough(p99, &P99), max];
         table.row([vec![name.to_owned(), grouped(count), mean], figures.to_vec()].concat());
     }
     table.write(out, width)?;
@@ -105,8 +123,8 @@ pub fn write_text(out: &mut dyn Write, difference: &Difference<'_>, width: usize
             )?;
         }
     }
-    write_shift(out, shift, &text::difference(ledger.comparison.difference))?;
-    let cause = text::cause(ledger).filter(|_| shift.verdict() == Verdict::Exceeds);
+    write_shift(out, difference)?;
+    let cause = text::cause(ledger).filter(|_| difference.verdict() == Verdict::Exceeds);
     if let Some((what, of)) = cause {
         writeln!(out, "Most of it: {what}\n  {of}")?;
     }
@@ -114,9 +132,14 @@ pub fn write_text(out: &mut dyn Write, difference: &Difference<'_>, width: usize
 }
 
 /// Whether the difference is chance.
-fn write_shift(out: &mut dyn Write, shift: &Shift, more: &str) -> io::Result<()> {
-    let verdict = shift.verdict();
+fn write_shift(out: &mut dyn Write, difference: &Difference<'_>) -> io::Result<()> {
+    let Difference { ledger, shift, .. } = difference;
+    let more = text::difference(ledger.comparison.difference);
+    let verdict = difference.verdict();
     let than = match verdict {
+        Verdict::DoesNotExceed if shift.verdict() == Verdict::Exceeds => {
+            "is within the errors of the times, so that it may be none"
+        }
         Verdict::Exceeds => "exceeds the spread within each recording",
         Verdict::DoesNotExceed => "does not exceed the spread within each recording",
         Verdict::TooFewCalls { .. } => "may be chance or not: there are too few calls to tell",
@@ -147,8 +170,8 @@ struct Document<'a> {
     base: Group<'a>,
     difference_ns: i64,
     difference_error_ns: u64,
-    /// The difference is larger than the spread within each recording explains. Null: there are too few calls
-    /// to tell.
+    /// The difference is larger than its error and than the spread within each recording explains. Null:
+    /// there are too few calls to tell.
     exceeds_spread: Option<bool>,
     /// How likely blocks of calls that are shared out at random differ as much.
     p_value: f64,
@@ -190,7 +213,7 @@ struct Group<'a> {
 /// What `out` says.
 pub fn write_json(out: &mut dyn Write, difference: &Difference<'_>) -> io::Result<()> {
     let Difference { function, these, base, ledger, shift } = *difference;
-    let (exceeds_spread, calls_needed) = match shift.verdict() {
+    let (exceeds_spread, calls_needed) = match difference.verdict() {
         Verdict::Exceeds => (Some(true), None),
         Verdict::DoesNotExceed => (Some(false), None),
         Verdict::TooFewCalls { needed } => (None, Some(needed)),

@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
+use analyzer::branch_path::{OwnBranches, Times};
 use analyzer::modes::{Mode, Modes};
-use analyzer::{ChildKey, Stats, histogram::histogram};
+use analyzer::{CallId, CallRow, ChildKey, Place, Stats, histogram::histogram};
 use model::FunctionId;
 use serde::Serialize;
 
@@ -12,6 +13,7 @@ use super::ledger::json::NotCompared;
 use super::ledger::text::left_out;
 use super::names::{callee_name, file_name};
 use super::table::{Align, Table};
+use super::text::figures::P99;
 use super::units::{counted, duration, grouped, percent, share};
 
 /// Name and version of the contract.
@@ -22,6 +24,10 @@ const LISTED: usize = 8;
 const LETTERS: [char; LISTED] = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
 /// Callees that a way is named after.
 const NAMED: usize = 3;
+/// Kinds of calls that are listed below a way.
+const KINDS: usize = 4;
+/// Jumps that a kind is named after.
+const JUMPS: usize = 2;
 const BAR: usize = 60;
 
 /// The ways that calls of a function go.
@@ -35,6 +41,60 @@ pub struct View<'a> {
     pub function: FunctionId,
     /// Their ways.
     pub modes: &'a Modes,
+}
+
+/// Calls that went the same way and took the same branches in the function's own code.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kind {
+    /// The first of them.
+    pub first: CallId,
+    /// In ascending order.
+    pub latencies_ns: Vec<u64>,
+    /// Jumps that the first took more or less often than the first of the way's largest kind.
+    pub other: Vec<Times>,
+}
+
+impl Kind {
+    /// Of the calls of one way, the largest first.
+    #[must_use]
+    pub fn of_calls(calls: &[(CallRow, &OwnBranches)]) -> Vec<Self> {
+        let branches: Vec<&OwnBranches> = calls.iter().map(|(_, branches)| *branches).collect();
+        let kinds = OwnBranches::kinds(&branches);
+        let usual = kinds.first().and_then(|kind| branches.get(*kind.first()?));
+        let kind = |kind: &Vec<usize>| {
+            let (row, branches) = calls.get(*kind.first()?)?;
+            let mut latencies_ns: Vec<u64> =
+                kind.iter().filter_map(|at| Some(calls.get(*at)?.0.latency_ns)).collect();
+            latencies_ns.sort_unstable();
+            Some(Self { first: row.id, latencies_ns, other: branches.other_than(usual?) })
+        };
+        kinds.iter().filter_map(kind).collect()
+    }
+
+    fn latency(&self) -> Stats {
+        Stats::of(&self.latencies_ns.iter().copied().collect())
+    }
+
+    /// What its calls do in the function's own code, in words.
+    fn label(&self, names: &dyn Names) -> String {
+        let line = |place: Place| {
+            let line = names.line(place).unwrap_or_else(|| names.site(place));
+            line.split_once(" inlined at ").map_or(line.clone(), |(line, _)| line.to_owned())
+        };
+        let text = |times: &Times| {
+            let Times { from, is_loop, these, base, .. } = *times;
+            match (is_loop, these) {
+                (true, _) => {
+                    format!("goes back at {} {} instead of {base}", line(from), counted(these, "time"))
+                }
+                (false, 0) => format!("does not jump at {}", line(from)),
+                (false, _) => format!("jumps at {}", line(from)),
+            }
+        };
+        let more = if self.other.len() > JUMPS { ", ..." } else { "" };
+        let texts: Vec<String> = self.other.iter().take(JUMPS).map(text).collect();
+        if texts.is_empty() { "the usual branches".to_owned() } else { format!("{}{more}", texts.join(", ")) }
+    }
 }
 
 impl View<'_> {
@@ -67,11 +127,11 @@ impl View<'_> {
     }
 }
 
-/// Writes the ways into lines of about `width` columns.
+/// Writes the ways into lines of about `width` columns; `kinds`: of each way, by branches.
 ///
 /// # Errors
 /// What `out` says.
-pub fn write_text(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<()> {
+pub fn write_text(out: &mut dyn Write, view: &View<'_>, kinds: &[Vec<Kind>], width: usize) -> io::Result<()> {
     let width = width.clamp(80, 200);
     let name = view.names.function(view.function);
     let object = view.names.object_of(view.function);
@@ -99,6 +159,11 @@ pub fn write_text(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Res
     for ((index, mode), letter) in view.modes.modes.iter().enumerate().zip(LETTERS) {
         let way = format!("{letter}: {}", view.label(index, mode));
         table.row(row(way, &mode.latency(), all, mode.first.to_string()));
+        let of_mode = kinds.get(index).filter(|kinds| kinds.len() > 1);
+        for kind in of_mode.into_iter().flatten().take(KINDS) {
+            let label = format!("   {}", kind.label(view.names));
+            table.row(row(label, &kind.latency(), all, kind.first.to_string()));
+        }
     }
     let rest = rest(view.modes);
     if !rest.is_empty() {
@@ -114,8 +179,10 @@ pub fn write_text(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Res
 
 fn row(way: String, latency: &Stats, all: u64, first: String) -> Vec<String> {
     let figures = latency.spread.map_or([0; 4], |s| [s.min_ns, s.p50_ns, s.p99_ns, s.max_ns]);
+    let [min, p50, p99, max] = figures.map(duration);
+    let p99 = if latency.count < P99.least_calls { "-".to_owned() } else { p99 };
     let counts = [percent(share(latency.count, all)), grouped(latency.count)];
-    [vec![way], counts.to_vec(), figures.map(duration).to_vec(), vec![first]].concat()
+    [vec![way], counts.to_vec(), vec![min, p50, p99, max, first]].concat()
 }
 
 /// Latencies of the calls whose ways are not listed.
@@ -182,15 +249,62 @@ struct Entry {
     p50_ns: Option<u64>,
     p99_ns: Option<u64>,
     max_ns: Option<u64>,
+    /// Calls that took the same branches in the function's own code; that of most calls first.
+    kinds: Vec<KindEntry>,
 }
 
-/// Writes the ways as one JSON document and a newline.
+#[derive(Serialize)]
+struct KindEntry {
+    calls: u64,
+    first: String,
+    sum_ns: u64,
+    min_ns: Option<u64>,
+    p50_ns: Option<u64>,
+    p99_ns: Option<u64>,
+    max_ns: Option<u64>,
+    /// Jumps that the first call took more or less often than the first one of the first kind.
+    other: Vec<Jump>,
+}
+
+#[derive(Serialize)]
+struct Jump {
+    site: String,
+    line: Option<String>,
+    to: String,
+    is_loop: bool,
+    times: u64,
+    usual_times: u64,
+}
+
+fn kind(names: &dyn Names, kind: &Kind) -> KindEntry {
+    let latency = kind.latency();
+    let jump = |times: &Times| Jump {
+        site: names.site(times.from),
+        line: names.line(times.from),
+        to: names.site(times.to),
+        is_loop: times.is_loop,
+        times: times.these,
+        usual_times: times.base,
+    };
+    KindEntry {
+        calls: latency.count,
+        first: kind.first.to_string(),
+        sum_ns: latency.sum_ns,
+        min_ns: latency.spread.map(|spread| spread.min_ns),
+        p50_ns: latency.spread.map(|spread| spread.p50_ns),
+        p99_ns: latency.spread.map(|spread| spread.p99_ns),
+        max_ns: latency.spread.map(|spread| spread.max_ns),
+        other: kind.other.iter().map(jump).collect(),
+    }
+}
+
+/// Writes the ways as one JSON document and a newline; `kinds`: of each way, by branches.
 ///
 /// # Errors
 /// What `out` says.
-pub fn write_json(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
+pub fn write_json(out: &mut dyn Write, view: &View<'_>, kinds: &[Vec<Kind>]) -> io::Result<()> {
     let calls = view.modes.calls();
-    let entry = |mode: &Mode| {
+    let entry = |(index, mode): (usize, &Mode)| {
         let latency = mode.latency();
         let (with, without) = view.differs(mode);
         Entry {
@@ -204,6 +318,7 @@ pub fn write_json(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
             p50_ns: latency.spread.map(|spread| spread.p50_ns),
             p99_ns: latency.spread.map(|spread| spread.p99_ns),
             max_ns: latency.spread.map(|spread| spread.max_ns),
+            kinds: kinds.get(index).into_iter().flatten().map(|of_mode| kind(view.names, of_mode)).collect(),
         }
     };
     let document = Document {
@@ -212,7 +327,7 @@ pub fn write_json(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
         object: view.names.object_of(view.function),
         calls,
         depth: view.depth(),
-        modes: view.modes.modes.iter().map(entry).collect(),
+        modes: view.modes.modes.iter().enumerate().map(entry).collect(),
         others: view.modes.others_ns.len(),
         not_counted: view.modes.left_out.into(),
     };

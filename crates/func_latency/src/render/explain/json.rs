@@ -3,14 +3,15 @@
 
 use std::io::{self, Write};
 
+use analyzer::CallRow;
 use analyzer::branch_path::{Parting, Trips};
 use analyzer::ledger::Typical;
 use model::NoOffCpu;
 use serde::Serialize;
 
-use super::{Branches, Explanation};
+use super::{Branches, Explanation, Part};
+use crate::render::ledger;
 use crate::render::ledger::json::{Cause, Entry, NotCompared};
-use crate::render::ledger::{self, LedgerView};
 
 /// Name and version of the contract.
 pub const SCHEMA: &str = "func_latency_explain/1";
@@ -38,6 +39,28 @@ struct Document<'a> {
     /// Null: the slow calls are no outliers.
     cause: Option<Cause<'a>>,
     /// Null: the branches of the calls were not found.
+    branches: Option<Parted>,
+    /// Slow calls that are slow for the same reason; that of most calls first.
+    clusters: Vec<Cluster<'a>>,
+    /// Slow calls in no cluster: no farther above the median than chance takes as many calls.
+    other_ids: Vec<String>,
+}
+
+/// Slow calls with one reason, against the typical calls of all slow ones.
+#[derive(Serialize)]
+struct Cluster<'a> {
+    slow: Group,
+    /// The slowest first.
+    slow_ids: Vec<String>,
+    difference_ns: i64,
+    difference_error_ns: u64,
+    outlying: Outlying,
+    rows: Vec<Entry<'a>>,
+    cause: Option<Cause<'a>>,
+    /// One call took the same branches as a typical one, and the code at the end of the cause's path takes
+    /// longer itself.
+    only_slower: bool,
+    /// Of one of these calls. Null: they were not looked for (in the largest clusters alone), or not found.
     branches: Option<Parted>,
 }
 
@@ -102,21 +125,15 @@ pub fn write(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<(
 }
 
 fn document<'a>(explanation: &Explanation<'a>) -> Document<'a> {
-    let Explanation { names, groups, ledger: LedgerView { comparison, .. }, .. } = *explanation;
-    let group = |calls: u64, sum_ns: u64, error_sum: u64| Group {
-        calls,
-        sum_ns,
-        error_sum,
-        mean_ns: sum_ns as f64 / calls as f64,
-    };
-    let outlying = groups.outlying;
+    let Explanation { names, groups, whole, .. } = *explanation;
+    let comparison = &whole.ledger.comparison;
     Document {
         schema: SCHEMA,
         function: names.function(explanation.function),
         object: names.object_of(explanation.function),
         asked: explanation.asked.to_owned(),
         slow: group(comparison.calls.0, comparison.sums_ns.0, comparison.errors_ns.0),
-        slow_ids: groups.slow.iter().map(|row| row.id.to_string()).collect(),
+        slow_ids: ids(&whole.calls),
         typical: group(comparison.calls.1, comparison.sums_ns.1, comparison.errors_ns.1),
         typical_of: match groups.whose {
             Typical::SameCallers => "same_callers",
@@ -125,17 +142,42 @@ fn document<'a>(explanation: &Explanation<'a>) -> Document<'a> {
         not_compared: groups.left_out.into(),
         difference_ns: comparison.difference.ns,
         difference_error_ns: comparison.difference.error_ns,
-        outlying: Outlying {
-            is_so: outlying.is_so(),
-            above_ns: outlying.above_ns,
-            reach_ns: outlying.reach_ns,
-            others: outlying.others,
-        },
-        rows: ledger::json::rows(explanation.ledger),
+        outlying: outlying(whole.outlying),
+        rows: ledger::json::rows(&whole.ledger),
         no_off_cpu: explanation.no_off_cpu.map(NoOffCpu::reason),
-        cause: ledger::json::cause(explanation.ledger).filter(|_| outlying.is_so()),
-        branches: explanation.parting.as_ref().map(|branches| parted(explanation, branches)),
+        cause: ledger::json::cause(&whole.ledger).filter(|_| whole.outlying.is_so()),
+        branches: whole.branches.as_ref().map(|branches| parted(explanation, branches)),
+        clusters: explanation.clusters.iter().map(|part| cluster(explanation, part)).collect(),
+        other_ids: ids(explanation.others),
     }
+}
+
+fn cluster<'a>(explanation: &Explanation<'a>, part: &'a Part) -> Cluster<'a> {
+    let comparison = &part.ledger.comparison;
+    Cluster {
+        slow: group(comparison.calls.0, comparison.sums_ns.0, comparison.errors_ns.0),
+        slow_ids: ids(&part.calls),
+        difference_ns: comparison.difference.ns,
+        difference_error_ns: comparison.difference.error_ns,
+        outlying: outlying(part.outlying),
+        rows: ledger::json::rows(&part.ledger),
+        cause: ledger::json::cause(&part.ledger),
+        only_slower: part.is_only_slower(),
+        branches: part.branches.as_ref().map(|branches| parted(explanation, branches)),
+    }
+}
+
+fn group(calls: u64, sum_ns: u64, error_sum: u64) -> Group {
+    Group { calls, sum_ns, error_sum, mean_ns: sum_ns as f64 / calls as f64 }
+}
+
+fn ids(calls: &[CallRow]) -> Vec<String> {
+    calls.iter().map(|row| row.id.to_string()).collect()
+}
+
+fn outlying(outlying: analyzer::ledger::Outlying) -> Outlying {
+    let analyzer::ledger::Outlying { above_ns, reach_ns, others } = outlying;
+    Outlying { is_so: outlying.is_so(), above_ns, reach_ns, others }
 }
 
 fn parted(explanation: &Explanation<'_>, branches: &Branches) -> Parted {

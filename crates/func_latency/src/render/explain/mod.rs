@@ -5,7 +5,7 @@ pub mod open_calls;
 pub mod text;
 
 use analyzer::branch_path::{BranchPath, Parting, To, Trips, Way};
-use analyzer::ledger::Groups;
+use analyzer::ledger::{End, Groups, Outlying, Spent};
 use analyzer::{CallRow, ChildKey, Ledger, Place};
 use model::{FunctionId, NoOffCpu};
 
@@ -14,7 +14,7 @@ use super::ledger::{Callee, LedgerView};
 use super::names::callee_name;
 
 /// What the ledger of slow and typical calls says.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub struct Explanation<'a> {
     /// What ids are called.
     pub names: &'a dyn Names,
@@ -26,12 +26,56 @@ pub struct Explanation<'a> {
     pub asked: &'a str,
     /// Which calls are compared.
     pub groups: &'a Groups,
-    /// What makes the difference.
-    pub ledger: &'a LedgerView,
+    /// All slow calls. Their branches are those of one call of the largest cluster, if there is one.
+    pub whole: &'a Part,
+    /// Slow calls that are slow for the same reason; that of most calls first.
+    pub clusters: &'a [Part],
+    /// Slow calls in no cluster.
+    pub others: &'a [CallRow],
     /// Why off-CPU time is not known; then it is inside of the time of the code that went off the CPU.
     pub no_off_cpu: Option<NoOffCpu>,
-    /// Where a slow call's branches part from those of typical ones; `None`: they were not found.
-    pub parting: Option<Branches>,
+}
+
+/// Clusters that are listed one by one in the text, and of which a call is opened.
+pub const CLUSTERS: usize = 4;
+
+/// Some slow calls against the typical ones.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// The slow calls, the slowest first.
+    pub calls: Vec<CallRow>,
+    /// Whether they are slow.
+    pub outlying: Outlying,
+    /// What makes the difference.
+    pub ledger: LedgerView,
+    /// Where a slow call's branches part from those of typical ones; `None`: they were not looked for, or
+    /// not found.
+    pub branches: Option<Branches>,
+}
+
+impl Part {
+    /// `None`: there is nothing to compare.
+    #[must_use]
+    pub fn new(
+        names: &dyn Names,
+        calls: &[CallRow],
+        outlying: Outlying,
+        ledger: &Ledger<ChildKey>,
+        branches: Option<Branches>,
+    ) -> Option<Self> {
+        let ledger = LedgerView::new(ledger, ledger.compare()?, |path| callee(names, ledger, path));
+        Some(Self { calls: calls.to_vec(), outlying, ledger, branches })
+    }
+
+    /// Code takes longer itself, and a call took the same branches as a typical one.
+    #[must_use]
+    pub fn is_only_slower(&self) -> bool {
+        let is_own = self.ledger.cause.as_ref().is_some_and(|cause| {
+            let row = self.ledger.comparison.rows.get(cause.row);
+            cause.descent.end == End::Own && row.is_some_and(|row| row.spent == Spent::Running)
+        });
+        is_own && self.branches.as_ref().is_some_and(|branches| branches.first.is_none() && !branches.is_cut)
+    }
 }
 
 /// The branches of a slow call against those of typical ones.
@@ -54,8 +98,8 @@ pub struct Branches {
 impl Branches {
     /// Compares the first of `paths` with the others; `rows`: whose they are.
     #[must_use]
-    pub fn of(rows: &[CallRow], paths: &[Option<BranchPath>]) -> Option<Self> {
-        let known = rows.iter().zip(paths).filter_map(|(row, path)| Some((row, path.as_ref()?)));
+    pub fn of(rows: &[CallRow], paths: &[Option<&BranchPath>]) -> Option<Self> {
+        let known = rows.iter().zip(paths).filter_map(|(row, path)| Some((row, (*path)?)));
         let (mut slow, mut others): (Vec<_>, Vec<_>) = known.partition(|(row, _)| rows.first() == Some(row));
         let (slow_row, slow) = slow.pop()?;
         // The first of equals is the nearest to the median.
@@ -73,7 +117,12 @@ impl Branches {
     }
 }
 
-impl Explanation<'_> {
+impl<'a> Explanation<'a> {
+    /// Clusters that the text lists.
+    fn listed(&self) -> &'a [Part] {
+        self.clusters.get(..CLUSTERS).unwrap_or(self.clusters)
+    }
+
     /// `file:line`, or else `object+0xoffset`.
     fn line_or_site(&self, place: Place) -> String {
         self.names.line(place).unwrap_or_else(|| self.names.site(place))

@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
+use analyzer::CallRow;
 use analyzer::branch_path::Trips;
 use analyzer::ledger::Typical;
 
-use super::{Branches, Explanation};
+use super::{Branches, CLUSTERS, Explanation, Part};
 use crate::render::ledger::text::{Titles, difference};
 use crate::render::ledger::{self, LedgerView, mean_within};
 use crate::render::names::file_name;
@@ -25,16 +26,47 @@ pub fn write(out: &mut dyn Write, explanation: &Explanation<'_>, width: usize) -
     let width = width.clamp(80, 200);
     head(out, explanation)?;
     verdict(out, explanation)?;
+    let [first, rest @ ..] = explanation.listed() else {
+        return part(out, explanation, explanation.whole, width);
+    };
+    if rest.is_empty() && explanation.others.is_empty() {
+        return part(out, explanation, first, width);
+    }
+    for (number, cluster) in (1..).zip(explanation.listed()) {
+        writeln!(out, "\n{}\n{number}. {}", "=".repeat(width), of_all(explanation, cluster))?;
+        writeln!(out, "   slowest: {}", slowest(&cluster.calls))?;
+        part(out, explanation, cluster, width)?;
+    }
+    Ok(())
+}
+
+/// The ledger of some slow calls, and the branches of one of them.
+fn part(out: &mut dyn Write, explanation: &Explanation<'_>, part: &Part, width: usize) -> io::Result<()> {
     let titles = Titles { these: "slow: times", base: "typical: times" };
-    ledger::text::write(out, explanation.ledger, titles, width)?;
-    match &explanation.parting {
+    ledger::text::write(out, &part.ledger, titles, width)?;
+    match &part.branches {
         Some(branches) => parting(out, explanation, branches, width),
         None => Ok(()),
     }
 }
 
+/// `10 of 21 slow calls, mean 340 us`
+fn of_all(explanation: &Explanation<'_>, part: &Part) -> String {
+    let comparison = &part.ledger.comparison;
+    let mean = mean_within(comparison.sums_ns.0, comparison.errors_ns.0, comparison.calls.0);
+    let all = counted(explanation.whole.calls.len() as u64, "slow call");
+    format!("{} of {all}, mean {mean}", grouped(comparison.calls.0))
+}
+
+fn slowest(calls: &[CallRow]) -> String {
+    let ids: Vec<String> = calls.iter().take(IDS).map(|row| row.id.to_string()).collect();
+    let more = if calls.len() > IDS { ", ..." } else { "" };
+    format!("{}{more}", ids.join(", "))
+}
+
 fn head(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<()> {
-    let Explanation { names, groups, ledger: LedgerView { comparison, .. }, .. } = explanation;
+    let Explanation { names, groups, whole: Part { ledger: LedgerView { comparison, .. }, .. }, .. } =
+        explanation;
     let name = names.function(explanation.function);
     let object = names.object_of(explanation.function);
     let object = object.map(|path| format!(" ({})", file_name(&path))).unwrap_or_default();
@@ -51,9 +83,7 @@ fn head(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<()> {
     writeln!(out, "  {slow} ({}), mean {slow_mean}", explanation.asked)?;
     writeln!(out, "  {typical} ({of}, among the half nearest to their median), mean {typical_mean}")?;
     writeln!(out, "  difference of the means: {} ns", difference(comparison.difference))?;
-    let ids: Vec<String> = groups.slow.iter().take(IDS).map(|row| row.id.to_string()).collect();
-    let more = if groups.slow.len() > IDS { ", ..." } else { "" };
-    writeln!(out, "  slowest: {}{more}", ids.join(", "))?;
+    writeln!(out, "  slowest: {}", slowest(&groups.slow))?;
     if let Some(left_out) = ledger::text::left_out(&groups.left_out) {
         writeln!(out, "  not compared: {left_out}")?;
     }
@@ -68,22 +98,55 @@ fn head(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<()> {
     }
 }
 
-/// The answer in a sentence or two.
+/// The answer in a sentence or two for each reason.
 fn verdict(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<()> {
-    let outlying = explanation.groups.outlying;
-    let reach = format!(
-        "{} above their callers' median, where {} spread like the other {} reach {}",
-        mean_duration(outlying.above_ns.max(0.0)),
-        if explanation.ledger.comparison.calls.0 == 1 { "a call" } else { "calls" },
-        grouped(outlying.others),
-        mean_duration(outlying.reach_ns)
-    );
-    if !outlying.is_so() {
-        writeln!(out, "\nNo cause: the slow calls are no outliers ({reach}).")?;
+    let Explanation { whole, clusters, others, .. } = *explanation;
+    if clusters.is_empty() && !whole.outlying.is_so() {
+        writeln!(out, "\nNo cause: the slow calls are no outliers ({}).", reach(whole))?;
         return writeln!(out, "The rows say where they differ from typical ones, which may be chance.");
     }
-    let Some((what, of)) = ledger::text::cause(explanation.ledger) else { return Ok(()) };
-    writeln!(out, "\nCause: {what}\n  {of}; the slow calls are outliers ({reach})")
+    if clusters.len() <= 1 && (others.is_empty() || clusters.is_empty()) {
+        return cause(out, "Cause", clusters.first().unwrap_or(whole));
+    }
+    for (number, cluster) in (1..).zip(explanation.listed()) {
+        cause(out, &format!("{number}. {}", of_all(explanation, cluster)), cluster)?;
+    }
+    let unlisted = clusters.get(CLUSTERS..).unwrap_or_default();
+    if !unlisted.is_empty() {
+        let calls: usize = unlisted.iter().map(|cluster| cluster.calls.len()).sum();
+        let causes = counted(unlisted.len() as u64, "more cause");
+        writeln!(out, "\n{} of {causes}; --format json has all", counted(calls as u64, "slow call"))?;
+    }
+    if !others.is_empty() {
+        let (are, outliers) = if others.len() == 1 { ("is", "no outlier") } else { ("are", "no outliers") };
+        writeln!(out, "\n{} {are} {outliers}: {}", counted(others.len() as u64, "other"), slowest(others))?;
+    }
+    Ok(())
+}
+
+/// What made these calls slow.
+fn cause(out: &mut dyn Write, title: &str, part: &Part) -> io::Result<()> {
+    let Some((what, of)) = ledger::text::cause(&part.ledger) else { return Ok(()) };
+    writeln!(out, "\n{title}: {what}\n  {of}; the slow calls are outliers ({})", reach(part))?;
+    if part.is_only_slower() {
+        writeln!(
+            out,
+            "  the same path, only slower: no branch of a slow call differs from a typical call's"
+        )?;
+    }
+    Ok(())
+}
+
+/// How far above the others they are.
+fn reach(part: &Part) -> String {
+    let outlying = part.outlying;
+    format!(
+        "{} above their callers' median, where {} spread like the other {} reach {}",
+        mean_duration(outlying.above_ns.max(0.0)),
+        if part.calls.len() == 1 { "a call" } else { "calls" },
+        grouped(outlying.others),
+        mean_duration(outlying.reach_ns)
+    )
 }
 
 fn parting(

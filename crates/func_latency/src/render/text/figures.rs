@@ -35,10 +35,10 @@ impl<'r> OffCpuFigures<'r> {
 }
 
 /// One of the figures, in each of the places that have it.
-pub(super) struct Figure {
+pub(in crate::render) struct Figure {
     name: &'static str,
     /// With fewer calls it is the same as another one.
-    pub(super) least_calls: u64,
+    pub(in crate::render) least_calls: u64,
     of_spread: fn(&Spread) -> u64,
     of: fn(&Quantiles) -> Option<u64>,
 }
@@ -46,8 +46,9 @@ pub(super) struct Figure {
 const MIN: Figure = Figure { name: "min", least_calls: 1, of_spread: |s| s.min_ns, of: |q| q.min_ns };
 pub(super) const P50: Figure =
     Figure { name: "p50", least_calls: 1, of_spread: |s| s.p50_ns, of: |q| q.p50_ns };
-const P90: Figure = Figure { name: "p90", least_calls: 10, of_spread: |s| s.p90_ns, of: |q| q.p90_ns };
-pub(super) const P99: Figure =
+pub(in crate::render) const P90: Figure =
+    Figure { name: "p90", least_calls: 10, of_spread: |s| s.p90_ns, of: |q| q.p90_ns };
+pub(in crate::render) const P99: Figure =
     Figure { name: "p99", least_calls: 100, of_spread: |s| s.p99_ns, of: |q| q.p99_ns };
 const P999: Figure = Figure { name: "p99.9", least_calls: 1000, of_spread: |s| s.p999_ns, of: |q| q.p999_ns };
 pub(super) const MAX: Figure =

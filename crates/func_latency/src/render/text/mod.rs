@@ -3,7 +3,7 @@
 mod callers;
 mod children;
 mod counts;
-mod figures;
+pub(super) mod figures;
 mod function;
 mod loss;
 mod off_cpu;

@@ -1,6 +1,9 @@
 //! `explain`, `modes` and `diff` against planted causes: `fixtures/programs/causes.c` says what makes the
 //! slow calls of each function slow.
 
+mod planted;
+mod steady;
+
 use std::path::Path;
 use std::process::Command;
 
@@ -136,7 +139,7 @@ fn a_report_explains_its_slowest_calls() {
 fn marked(mark: &str) -> String {
     let mark = format!("/* cause: {mark} */");
     let at =
-        include_str!("../../../fixtures/programs/causes.c").lines().position(|line| line.ends_with(&mark));
+        include_str!("../../../../fixtures/programs/causes.c").lines().position(|line| line.ends_with(&mark));
     format!("causes.c:{}", at.unwrap() + 1)
 }
 
@@ -157,9 +160,7 @@ fn the_planted_line_is_where_branches_part_first() {
 #[test]
 fn without_a_cause_there_is_none() {
     let Some(Fixture { data, .. }) = fixture("causes") else { return };
-    for (function, percentile) in
-        [("no_cause", "p99"), ("no_cause", "p99.9"), ("no_cause", "p90"), ("disturbed", "p99")]
-    {
+    for (function, percentile) in steady::ASKED {
         let explained = explain(&data, function, &["--slow", percentile]);
         adds_up(function, &explained);
         assert_eq!(explained["cause"], Value::Null, "{function} {percentile}: {explained:#}");
@@ -206,6 +207,32 @@ fn calls_are_told_apart_by_the_way_that_they_go() {
             .collect();
         let expect = if with.is_some() { vec![(392, None), (8, with)] } else { vec![(400, None)] };
         assert_eq!(found, expect, "{function}");
+    }
+}
+
+/// Calls that go the same way are told apart by the branches of the function's own code.
+#[test]
+fn calls_are_told_apart_by_their_loops_and_branches() {
+    let Some(Fixture { data, .. }) = fixture("causes") else { return };
+    for (function, mark, trips) in
+        [("one_more_trip", "trip", Some((4, 3))), ("another_branch", "branch", None), ("no_cause", "", None)]
+    {
+        let modes = run("modes", &data, function, &[]);
+        let kinds = modes["modes"][0]["kinds"].as_array().unwrap();
+        let calls: Vec<u64> = kinds.iter().map(|kind| kind["calls"].as_u64().unwrap()).collect();
+        let Some(other) = kinds.get(1) else {
+            assert_eq!((calls, mark), (vec![400], ""), "{function}");
+            continue;
+        };
+        assert_eq!(calls, [392, 8], "{function}: {modes:#}");
+        let jumps = other["other"].as_array().unwrap();
+        let is_marked = |jump: &&Value| jump["line"].as_str() == Some(&*marked(mark));
+        let jump = jumps.iter().find(is_marked).expect(function);
+        let found = jump["is_loop"]
+            .as_bool()
+            .unwrap()
+            .then(|| (jump["times"].as_u64(), jump["usual_times"].as_u64()));
+        assert_eq!(found, trips.map(|(times, usual)| (Some(times), Some(usual))), "{function}: {other:#}");
     }
 }
 
