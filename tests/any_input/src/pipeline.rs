@@ -1,6 +1,6 @@
 //! From a recording to a report, and what must hold on the way whatever is in it.
 
-use analyzer::branch_path::BranchRecorder;
+use analyzer::branch_path::{BranchPath, BranchRecorder};
 use analyzer::ledger::{Parts, Side};
 use analyzer::{
     Analysis, CallRow, CallTree, CheckedAnalysis, ChildKey, Ledger, Report, Request, Step, Surroundings,
@@ -133,7 +133,7 @@ impl TreeSink for Sums<'_> {
 fn check_branches(run: &Run, image: &Image) {
     let Some(rows) = run.report.functions.first().map(|function| &function.rows) else { return };
     let rows: Vec<CallRow> = rows.iter().take(8).copied().collect();
-    let mut recorder = BranchRecorder::new(&rows, image);
+    let mut recorder: BranchRecorder<'_, BranchPath> = BranchRecorder::new(&rows, image);
     for (pid, tid, space, event) in &run.seen {
         recorder.events(*pid, *tid, *space, &[*event]);
     }
