@@ -93,53 +93,110 @@ impl Stretch {
         if self.in_order {
             return;
         }
-        let mut last = EventTime::default();
+        let mut last = Reached::default();
         self.events.iter_mut().for_each(|event| keep_forward(&mut last, event));
     }
 
     /// Nor from the thread's stretch before it to this one: `last` is the last time that was given out. In
     /// itself it goes forward: after the first event that is late enough all are. Returns how many were not.
-    pub(crate) fn continue_from(&mut self, last: &mut EventTime) -> usize {
+    pub(crate) fn continue_from(&mut self, last: &mut Reached) -> usize {
         let mut changed = 0;
         for event in &mut self.events {
-            let time = event.time();
-            if time.lo >= last.lo && time.point >= last.point {
+            if last.is_before(event.time()) {
                 break;
             }
             keep_forward(last, event);
             changed += 1;
         }
         if let Some(end) = self.events.last() {
-            *last = end_of(end);
+            *last = Reached::by(end);
         }
         changed
     }
 }
 
-fn keep_forward(last: &mut EventTime, event: &mut TraceEvent) {
+/// When a thread's last event was: what comes next is not earlier.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Reached {
+    lo: Ns,
+    point: Ns,
+    /// The estimate of when a gap ended. What comes next is not before it, unless it is certain to be.
+    estimate: Ns,
+}
+
+impl Reached {
+    fn by(event: &TraceEvent) -> Self {
+        let (time, estimate) = match event {
+            TraceEvent::Branch(branch) => (branch.time, branch.time.point),
+            // Where the thread's own record of leaving says is not before the end of this one.
+            TraceEvent::Gap(gap) if gap.cause == GapCause::UntracedCpu => (gap.to, gap.to.point),
+            // What comes next may be earlier than the end of a gap is known.
+            TraceEvent::Gap(gap) => (gap.from, gap.to.point),
+        };
+        Self { lo: time.lo, point: time.point, estimate }
+    }
+
+    /// The earliest point of a time.
+    fn point_of(self, time: EventTime) -> Ns {
+        self.point.max(self.estimate.min(time.hi))
+    }
+
+    fn is_before(self, time: EventTime) -> bool {
+        time.lo >= self.lo && time.point >= self.point_of(time)
+    }
+
+    fn keep_before(self, time: &mut EventTime) {
+        time.lo = time.lo.max(self.lo);
+        time.point = time.point.max(self.point_of(*time)).max(time.lo);
+        time.hi = time.hi.max(time.point);
+    }
+}
+
+fn keep_forward(last: &mut Reached, event: &mut TraceEvent) {
     match event {
-        TraceEvent::Branch(branch) => not_before(*last, &mut branch.time),
+        TraceEvent::Branch(branch) => last.keep_before(&mut branch.time),
         TraceEvent::Gap(gap) => {
-            not_before(*last, &mut gap.from);
-            not_before(gap.from, &mut gap.to);
+            last.keep_before(&mut gap.from);
+            let EventTime { lo, point, .. } = gap.from;
+            Reached { lo, point, estimate: point }.keep_before(&mut gap.to);
         }
     }
-    *last = end_of(event);
+    *last = Reached::by(event);
 }
 
-fn not_before(last: EventTime, time: &mut EventTime) {
-    time.lo = time.lo.max(last.lo);
-    time.point = time.point.max(last.point).max(time.lo);
-    time.hi = time.hi.max(time.point);
-}
+#[cfg(test)]
+mod tests {
+    use model::{Avma, BranchEvent, FunctionId, Gap, Target, Transfer};
 
-/// What comes next is not earlier.
-fn end_of(event: &TraceEvent) -> EventTime {
-    match event {
-        TraceEvent::Branch(branch) => branch.time,
-        // Where the thread's own record of leaving says is not before the end of this one.
-        TraceEvent::Gap(gap) if gap.cause == GapCause::UntracedCpu => gap.to,
-        // What comes next may be earlier than the end of a gap is known.
-        TraceEvent::Gap(gap) => gap.from,
+    use super::*;
+
+    fn time(lo: u64, point: u64, hi: u64) -> EventTime {
+        EventTime { lo: Ns(lo), point: Ns(point), hi: Ns(hi) }
+    }
+
+    fn start(time: EventTime) -> TraceEvent {
+        let to = Target { ip: Avma(0), function: FunctionId::UNKNOWN, at_entry: false };
+        let transfer = Transfer::Start { to, after_gap: true };
+        TraceEvent::Branch(BranchEvent { time, at: AuxOffset(1), transfer })
+    }
+
+    fn gap(from: EventTime, to: EventTime) -> TraceEvent {
+        TraceEvent::Gap(Gap { from, to, bytes: 0, at: AuxOffset(0), cause: GapCause::Overflow })
+    }
+
+    fn kept(events: &[TraceEvent]) -> Vec<EventTime> {
+        let mut last = Reached::default();
+        let mut events = events.to_vec();
+        events.iter_mut().for_each(|event| keep_forward(&mut last, event));
+        events.iter().map(TraceEvent::time).collect()
+    }
+
+    #[test]
+    fn an_event_after_a_gap_is_not_before_the_estimate_of_its_end() {
+        let gap = gap(time(10, 11, 20), time(15, 19, 20));
+        assert_eq!(kept(&[gap, start(time(15, 18, 40))])[1], time(15, 19, 40));
+        // Unless it is certain to be, or the gap's end only looks later.
+        assert_eq!(kept(&[gap, start(time(12, 13, 16))])[1], time(12, 16, 16));
+        assert_eq!(kept(&[gap, start(time(5, 6, 7))])[1], time(10, 11, 11));
     }
 }
