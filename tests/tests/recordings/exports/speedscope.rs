@@ -10,9 +10,6 @@ use super::cases;
 /// What Debian's packages call the browser.
 const BROWSERS: [&str; 2] = ["chromium-headless-shell", "chromium"];
 
-/// Now and then the page is printed before its rows are drawn.
-const ATTEMPTS: usize = 8;
-
 /// speedscope's page, and the browser that opens it; `None`: one is not here.
 fn tools() -> Option<(PathBuf, PathBuf)> {
     let page = std::env::var_os("FUNC_LATENCY_SPEEDSCOPE").map(PathBuf::from);
@@ -25,12 +22,20 @@ fn tools() -> Option<(PathBuf, PathBuf)> {
     tools
 }
 
-/// The text of the page's elements, once speedscope has imported a file and lists its functions.
-fn texts((page, browser): &(PathBuf, PathBuf), file: &Path, name: &str) -> Vec<String> {
+/// The text of the page's elements, once speedscope has imported a file and lists `symbol`.
+fn texts((page, browser): &(PathBuf, PathBuf), file: &Path, name: &str, symbol: &str) -> Vec<String> {
     // Pages cannot read files beside them: its own command hands a profile over as a script.
     let script = file.with_extension("js");
     let content = BASE64_STANDARD.encode(std::fs::read(file).unwrap());
-    let call = format!("speedscope.loadFileFromBase64({name:?}, \"{content}\")");
+    // The browser's virtual time does not wait for the import: its budget would be used up before. So the
+    // script takes real time until the row is there.
+    let call = format!(
+        "speedscope.loadFileFromBase64({name:?}, \"{content}\");
+         const waits = setInterval(() => {{
+             if (document.body.textContent.includes({symbol:?})) return clearInterval(waits);
+             for (let i = 0; i < 2e7; i++);
+         }}, 100);"
+    );
     std::fs::write(&script, call).unwrap();
     let page = format!("file://{}#view=sandwich&localProfilePath={}", page.display(), script.display());
     let output = Command::new(browser)
@@ -53,11 +58,8 @@ fn speedscope_opens_folded_stacks_and_pprof() {
     for case in cases() {
         for format in ["folded", "pprof"] {
             let file = case.export(format, &[]);
-            let total_of_row = || {
-                let texts = texts(&tools, &file, &format!("export.{format}"));
-                texts.windows(3).find(|row| row[2] == case.symbol).map(|row| row[0].clone())
-            };
-            let total = (0..ATTEMPTS).find_map(|_| total_of_row());
+            let texts = texts(&tools, &file, &format!("export.{format}"), case.symbol);
+            let total = texts.windows(3).find(|row| row[2] == case.symbol).map(|row| row[0].clone());
             let total = total.unwrap_or_else(|| panic!("{}: {format}: no row of the function", case.name));
             // Of stacks that have no unit it prints every digit.
             let number = total.strip_suffix(" (100%)").unwrap_or_default();
