@@ -26,7 +26,7 @@ use crate::place::ChildKind;
 use crate::report::Limits;
 use crate::request::{Request, Roles, Surroundings};
 use crate::running::Activation;
-use crate::runs::{Caller, Run, runs};
+use crate::runs::{Run, Sight, runs};
 use crate::session::Session;
 use crate::sparse::Sparse;
 use crate::stack::{DEPTH_MAX, FrameKind};
@@ -156,7 +156,7 @@ impl<'a> Thread<'a> {
         run: Run,
         events: &[TraceEvent],
     ) -> Option<DigestedRun> {
-        let left = (run.caller == Caller::OutOfSight).then_some(Left::OutOfFilter);
+        let left = (run.caller == Sight::Out).then_some(Left::OutOfFilter);
         self.control = Control::default();
         self.control.left = left;
         self.window = ThreadWindow::of_run(session.around.has_ip_filter);
@@ -184,7 +184,7 @@ impl<'a> Thread<'a> {
     /// are.
     pub(crate) fn takes(&self, run: &DigestedRun) -> bool {
         let Run { events, caller, starts } = &run.run;
-        let ((last, _), is_outside) = (run.last, *caller == Caller::OutOfSight);
+        let ((last, _), is_outside) = (run.last, *caller == Sight::Out);
         let is_there = match self.control.left {
             None => !is_outside,
             Some(Left::OutOfFilter) => is_outside,

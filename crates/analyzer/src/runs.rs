@@ -16,13 +16,13 @@ use std::ops::Range;
 
 use model::{Avma, BranchKind, EndKind, EventTime, Site, Target, TraceEvent, Transfer};
 
-/// Where control is: the caller of what is called next.
+/// Where control is, and so what calls next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Caller {
-    /// A frame in sight.
-    InSight,
+pub(crate) enum Sight {
+    /// A frame that is traced.
+    In,
     /// Code outside of the IP filter.
-    OutOfSight,
+    Out,
 }
 
 /// What one caller calls.
@@ -30,9 +30,15 @@ pub(crate) enum Caller {
 pub(crate) struct Run {
     /// Their places.
     pub(crate) events: Range<usize>,
-    pub(crate) caller: Caller,
-    /// Tracing starts in it.
+    pub(crate) caller: Sight,
+    /// Tracing starts in it; known once all events were searched.
     pub(crate) starts: bool,
+}
+
+impl Run {
+    fn new(events: Range<usize>, caller: Sight) -> Self {
+        Self { events, caller, starts: false }
+    }
 }
 
 /// The runs of at least `events_min` of a thread's events, none within another, in order; `may_stay`: a stay
@@ -42,7 +48,7 @@ pub(crate) fn runs(
     events_min: usize,
     may_stay: &dyn Fn(EventTime, EventTime) -> bool,
 ) -> Vec<Run> {
-    let run = Found { events: 0..0, caller: Caller::InSight };
+    let run = Run::new(0..0, Sight::In);
     let mut search =
         Search { events, may_stay, open: vec![], base: None, run, found: vec![], starts: vec![] };
     for (event, at) in events.iter().zip(0..) {
@@ -52,11 +58,11 @@ pub(crate) fn runs(
     let Search { mut found, starts, .. } = search;
     found.retain(|run| run.events.len() >= events_min);
     found.sort_unstable_by_key(|run| run.events.start);
-    let with_starts = |Found { events, caller }: Found| {
-        let first = starts.get(starts.partition_point(|start| *start < events.start));
-        Run { starts: first.is_some_and(|start| events.contains(start)), events, caller }
-    };
-    found.into_iter().map(with_starts).collect()
+    for run in &mut found {
+        let first = starts.get(starts.partition_point(|start| *start < run.events.start));
+        run.starts = first.is_some_and(|start| run.events.contains(start));
+    }
+    found
 }
 
 /// A call that has not returned.
@@ -67,7 +73,7 @@ struct Open {
     /// How many runs were found before it.
     found: usize,
     /// What it has called last.
-    run: Found,
+    run: Run,
 }
 
 /// How a call returns.
@@ -81,22 +87,15 @@ enum ReturnsBy {
     End,
 }
 
-/// A run that nothing is known of but what it is.
-#[derive(Clone)]
-struct Found {
-    events: Range<usize>,
-    caller: Caller,
-}
-
 struct Search<'e> {
     events: &'e [TraceEvent],
     may_stay: &'e dyn Fn(EventTime, EventTime) -> bool,
     open: Vec<Open>,
     /// Where control is where nothing is open, if that is known.
-    base: Option<Caller>,
+    base: Option<Sight>,
     /// What was called last where nothing was open.
-    run: Found,
-    found: Vec<Found>,
+    run: Run,
+    found: Vec<Run>,
     /// Events at which open calls go on after a stay, or tracing starts for a call.
     starts: Vec<usize>,
 }
@@ -105,8 +104,8 @@ impl Search<'_> {
     fn event(&mut self, event: &TraceEvent, at: usize) {
         match event {
             TraceEvent::Branch(branch) if !branch.transfer.is_in_kernel() => match branch.transfer {
-                Transfer::Branch { .. } if self.caller() == Some(Caller::OutOfSight) => {
-                    self.interrupted(Some(Caller::InSight));
+                Transfer::Branch { .. } if self.caller() == Some(Sight::Out) => {
+                    self.interrupted(Some(Sight::In));
                 }
                 Transfer::Branch { kind, from, to } => self.branch(kind, from, to, at),
                 Transfer::End { kind, from, to } => self.end(kind, from, to, at),
@@ -118,7 +117,7 @@ impl Search<'_> {
     }
 
     /// Where control is.
-    fn caller(&self) -> Option<Caller> {
+    fn caller(&self) -> Option<Sight> {
         match self.open.last() {
             Some(open) => Some(open.run.caller),
             None => self.base,
@@ -128,7 +127,7 @@ impl Search<'_> {
     /// Control goes into the kernel, or out of sight.
     #[cold]
     fn end(&mut self, kind: EndKind, from: Site, to: Option<Avma>, at: usize) {
-        let is_in_sight = self.caller() != Some(Caller::OutOfSight);
+        let is_in_sight = self.caller() != Some(Sight::Out);
         match kind {
             EndKind::Syscall | EndKind::Async(_) if is_in_sight && self.goes_on(kind, from, at + 1) => {
                 self.starts.push(at + 1);
@@ -137,10 +136,10 @@ impl Search<'_> {
             EndKind::Branch(BranchKind::Call | BranchKind::IndirectCall)
                 if is_in_sight && to != Some(from.next_ip()) =>
             {
-                self.enter(at, ReturnsBy::Start(from.next_ip()), Caller::OutOfSight);
+                self.enter(at, ReturnsBy::Start(from.next_ip()), Sight::Out);
             }
-            EndKind::Branch(BranchKind::Return) => self.returns(ReturnsBy::End, at, Caller::OutOfSight),
-            EndKind::Branch(_) | EndKind::FallThrough => self.interrupted(Some(Caller::OutOfSight)),
+            EndKind::Branch(BranchKind::Return) => self.returns(ReturnsBy::End, at, Sight::Out),
+            EndKind::Branch(_) | EndKind::FallThrough => self.interrupted(Some(Sight::Out)),
         }
     }
 
@@ -162,20 +161,20 @@ impl Search<'_> {
 
     /// Control comes in.
     fn start(&mut self, to: Target, after_gap: bool, at: usize) {
-        let comes_back = !after_gap && self.caller() == Some(Caller::OutOfSight) && self.stays_until(at);
+        let comes_back = !after_gap && self.caller() == Some(Sight::Out) && self.stays_until(at);
         if !comes_back {
-            return self.interrupted(Some(Caller::InSight));
+            return self.interrupted(Some(Sight::In));
         }
         self.starts.push(at);
         if to.at_entry {
-            self.enter(at, ReturnsBy::End, Caller::InSight);
+            self.enter(at, ReturnsBy::End, Sight::In);
         } else {
-            self.returns(ReturnsBy::Start(to.ip), at, Caller::InSight);
+            self.returns(ReturnsBy::Start(to.ip), at, Sight::In);
         }
     }
 
     fn branch(&mut self, kind: BranchKind, from: Site, to: Target, at: usize) {
-        let goes_on = Some(Caller::InSight);
+        let goes_on = Some(Sight::In);
         match kind {
             BranchKind::Call | BranchKind::IndirectCall => {
                 let ret = from.next_ip();
@@ -183,9 +182,9 @@ impl Search<'_> {
                 if !to.at_entry || ret == to.ip {
                     return self.interrupted(goes_on);
                 }
-                self.enter(at, ReturnsBy::Branch(ret), Caller::InSight);
+                self.enter(at, ReturnsBy::Branch(ret), Sight::In);
             }
-            BranchKind::Return => self.returns(ReturnsBy::Branch(to.ip), at, Caller::InSight),
+            BranchKind::Return => self.returns(ReturnsBy::Branch(to.ip), at, Sight::In),
             BranchKind::Abort => self.interrupted(goes_on),
             // Inside of a function.
             _ if from.function == to.function => (),
@@ -193,25 +192,25 @@ impl Search<'_> {
             // Another function calls from now on, in the place of the one that jumped.
             _ => {
                 let run = std::mem::take(&mut self.last_run().events);
-                self.find(Found { events: run, caller: Caller::InSight });
+                self.find(Run::new(run, Sight::In));
             }
         }
     }
 
     /// A call begins, in which `caller` calls.
-    fn enter(&mut self, at: usize, end: ReturnsBy, caller: Caller) {
+    fn enter(&mut self, at: usize, end: ReturnsBy, caller: Sight) {
         if self.open.is_empty() {
             // Where it was not known where control is, this tells.
-            self.base = Some(if end == ReturnsBy::End { Caller::OutOfSight } else { Caller::InSight });
+            self.base = Some(if end == ReturnsBy::End { Sight::Out } else { Sight::In });
         }
-        let run = Found { events: 0..0, caller };
+        let run = Run::new(0..0, caller);
         self.open.push(Open { at, end, found: self.found.len(), run });
     }
 
     /// Control returns to `caller`, by the event at `at`, which the call on top has to end by. What was found
     /// in that call is part of a longer run.
     #[inline]
-    fn returns(&mut self, by: ReturnsBy, at: usize, caller: Caller) {
+    fn returns(&mut self, by: ReturnsBy, at: usize, caller: Sight) {
         let Some(call) = self.open.pop_if(|call| call.end == by) else {
             return self.interrupted(Some(caller));
         };
@@ -220,28 +219,28 @@ impl Search<'_> {
         if last.events.start < last.events.end && last.events.end == call.at {
             last.events.end = at + 1;
         } else {
-            let run = Found { events: call.at..at + 1, caller };
+            let run = Run::new(call.at..at + 1, caller);
             let before = std::mem::replace(last, run);
             self.find(before);
         }
     }
 
     /// What the frame on top has called last.
-    fn last_run(&mut self) -> &mut Found {
+    fn last_run(&mut self) -> &mut Run {
         self.open.last_mut().map_or(&mut self.run, |open| &mut open.run)
     }
 
-    fn find(&mut self, run: Found) {
+    fn find(&mut self, run: Run) {
         if !run.events.is_empty() {
             self.found.push(run);
         }
     }
 
     /// What is open now is not known to return, and what runs next may be anything; control is at `base`.
-    fn interrupted(&mut self, base: Option<Caller>) {
+    fn interrupted(&mut self, base: Option<Sight>) {
         self.base = base;
         let outermost = std::mem::take(&mut self.run.events);
-        self.find(Found { events: outermost, caller: self.run.caller });
+        self.find(Run::new(outermost, self.run.caller));
         for open in std::mem::take(&mut self.open) {
             self.find(open.run);
         }
@@ -336,7 +335,7 @@ mod tests {
         assert_eq!(found("+-+s|+-+-"), ["+-", "+-+-"]);
         assert_eq!(found("+-s.+-"), ["+-", "+-"]);
         assert_eq!(found("+-+s+-|"), ["+-", "+-"]);
-        let run = |events, starts| Run { events, caller: Caller::InSight, starts };
+        let run = |events, starts| Run { events, caller: Sight::In, starts };
         assert_eq!(all("+-!+i.s.-!+s.+-", true), [run(0..2, false), run(3..9, true), run(13..15, false)]);
         assert_eq!(all("+-!+i.+--", false), [run(0..2, false), run(6..8, false)]);
     }
@@ -353,9 +352,9 @@ mod tests {
         let run = |events, caller| Run { events, caller, starts: true };
         // Where control is before the first event is not known.
         assert_eq!(found("()(+-)(cb)"), ["(+-)(cb)"]);
-        assert_eq!(all("()()", true), [run(2..4, Caller::OutOfSight)]);
-        assert_eq!(all("c(+-)(cb)b", true), [run(0..10, Caller::InSight)]);
-        assert_eq!(all("c(+-)(cb)|cb", true), [run(1..9, Caller::OutOfSight), run(10..12, Caller::InSight)]);
+        assert_eq!(all("()()", true), [run(2..4, Sight::Out)]);
+        assert_eq!(all("c(+-)(cb)b", true), [run(0..10, Sight::In)]);
+        assert_eq!(all("c(+-)(cb)|cb", true), [run(1..9, Sight::Out), run(10..12, Sight::In)]);
         assert_eq!(found("c(+-j()"), ["+-", "()"]);
         assert_eq!(all("c()()b", false), []);
     }

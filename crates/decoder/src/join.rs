@@ -14,7 +14,7 @@ use crate::part::Part;
 use crate::pieces::{extent, start_time};
 use crate::segment::{Stream, Timed};
 use crate::segment_decoder::SegmentDecoder;
-use crate::stretch::{Reached, Stretch};
+use crate::stretch::{LastTime, Stretch};
 use crate::untraced::Stays;
 use crate::workers::{Item, Outputs, Place, with_outputs};
 use crate::{Context, DecodeOptions, DecodeStats};
@@ -129,7 +129,7 @@ fn groups<'a>(context: &Context<'a>, part: Option<&Part>, segment_bytes: u64) ->
 struct Join<'a, D> {
     stats: DecodeStats,
     /// The last time given out, per thread.
-    last: BTreeMap<Tid, Reached>,
+    last: BTreeMap<Tid, LastTime>,
     buffers: &'a [AuxBuffer<'a>],
     decoder: &'a dyn SegmentDecoder,
     progress: &'a dyn Fn(u64),

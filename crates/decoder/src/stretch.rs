@@ -93,13 +93,13 @@ impl Stretch {
         if self.in_order {
             return;
         }
-        let mut last = Reached::default();
+        let mut last = LastTime::default();
         self.events.iter_mut().for_each(|event| keep_forward(&mut last, event));
     }
 
     /// Nor from the thread's stretch before it to this one: `last` is the last time that was given out. In
     /// itself it goes forward: after the first event that is late enough all are. Returns how many were not.
-    pub(crate) fn continue_from(&mut self, last: &mut Reached) -> usize {
+    pub(crate) fn continue_from(&mut self, last: &mut LastTime) -> usize {
         let mut changed = 0;
         for event in &mut self.events {
             if last.is_before(event.time()) {
@@ -109,7 +109,7 @@ impl Stretch {
             changed += 1;
         }
         if let Some(end) = self.events.last() {
-            *last = Reached::by(end);
+            *last = LastTime::of(end);
         }
         changed
     }
@@ -117,15 +117,15 @@ impl Stretch {
 
 /// When a thread's last event was: what comes next is not earlier.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Reached {
+pub(crate) struct LastTime {
     lo: Ns,
     point: Ns,
     /// The estimate of when a gap ended. What comes next is not before it, unless it is certain to be.
     estimate: Ns,
 }
 
-impl Reached {
-    fn by(event: &TraceEvent) -> Self {
+impl LastTime {
+    fn of(event: &TraceEvent) -> Self {
         let (time, estimate) = match event {
             TraceEvent::Branch(branch) => (branch.time, branch.time.point),
             // Where the thread's own record of leaving says is not before the end of this one.
@@ -152,16 +152,16 @@ impl Reached {
     }
 }
 
-fn keep_forward(last: &mut Reached, event: &mut TraceEvent) {
+fn keep_forward(last: &mut LastTime, event: &mut TraceEvent) {
     match event {
         TraceEvent::Branch(branch) => last.keep_before(&mut branch.time),
         TraceEvent::Gap(gap) => {
             last.keep_before(&mut gap.from);
             let EventTime { lo, point, .. } = gap.from;
-            Reached { lo, point, estimate: point }.keep_before(&mut gap.to);
+            LastTime { lo, point, estimate: point }.keep_before(&mut gap.to);
         }
     }
-    *last = Reached::by(event);
+    *last = LastTime::of(event);
 }
 
 #[cfg(test)]
@@ -185,7 +185,7 @@ mod tests {
     }
 
     fn kept(events: &[TraceEvent]) -> Vec<EventTime> {
-        let mut last = Reached::default();
+        let mut last = LastTime::default();
         let mut events = events.to_vec();
         events.iter_mut().for_each(|event| keep_forward(&mut last, event));
         events.iter().map(TraceEvent::time).collect()

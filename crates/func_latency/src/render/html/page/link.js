@@ -1,4 +1,4 @@
-// What the page shows, as the fragment of its address: whoever opens that sees the same.
+// What the page shows, as the fragment of its address: the page opens at that with the same view.
 //
 //   #function=1&thread=1003&brush=0,2000000,1500,&call=1003-17&find=fsync&sort=order
 //
