@@ -77,6 +77,8 @@ mod shell;
 mod show_command;
 mod stripped;
 mod target;
+#[cfg(test)]
+mod test_rows;
 mod threads;
 mod top_command;
 mod top_config;

@@ -178,32 +178,12 @@ fn is_sampled(id: CallId, halved: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_rows::row;
     use analyzer::{Caller, ChildKind, Node, Status, Total};
-    use model::{FunctionId, Tid};
+    use model::FunctionId;
 
     fn call(number: u64, latency_ns: u64, status: Status) -> CallRow {
-        CallRow {
-            id: CallId { tid: Tid(7), number },
-            pid: None,
-            tid: Tid(7),
-            cpu: None,
-            start_ns: Ns(1_000 * number),
-            latency_ns,
-            error_ns: 0,
-            off_cpu_ns: None,
-            status,
-            cut_by: None,
-            caller: Caller::Unknown,
-            site: None,
-            function: FunctionId(1),
-            depth: 0,
-            ended_by_jump: false,
-            hidden: false,
-            undecided: false,
-            aux_buffer: None,
-            aux_offset: None,
-            probed: None,
-        }
+        CallRow { start_ns: Ns(1_000 * number), ..row(7, number, latency_ns, status) }
     }
 
     /// A call of so many different functions.
