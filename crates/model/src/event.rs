@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use crate::address::{AuxOffset, Avma};
 use crate::clock::EventTime;
 use crate::code::{FunctionId, SpaceId};
+use crate::counters::Counters;
 use crate::function_set::FunctionSet;
 use crate::gap::Gap;
 use crate::ids::{Pid, Tid};
@@ -230,6 +231,18 @@ pub trait EventSink {
     /// number of workers.  All addresses of `events` are in `space`.  Jumps inside one function are left
     /// out unless all branches were asked for.
     fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]);
+
+    /// The sink takes counters: [`Self::counted`] is called in the place of [`Self::events`], and no
+    /// [`Digester`] works ahead of it.
+    fn wants_counters(&self) -> bool {
+        false
+    }
+
+    /// [`Self::events`] with the thread's counters at each of `events`: as many of them.
+    fn counted(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent], counters: &[Counters]) {
+        let _ = counters;
+        self.events(pid, tid, space, events);
+    }
 
     /// The functions that it asks about: calls that returned, and that none of them had to do with, may be
     /// left out. `None`: everything counts.

@@ -10,6 +10,7 @@
 pub mod address;
 pub mod clock;
 pub mod code;
+pub mod counters;
 pub mod event;
 pub mod function_set;
 pub mod gap;
@@ -29,6 +30,7 @@ pub use code::{
     CodeSource, FunctionAt, FunctionId, FunctionKind, FunctionLookup, FunctionStretch, NoCode, ObjectId,
     SpaceId,
 };
+pub use counters::{Counters, Cycles, Executed};
 pub use event::{
     AsyncCause, BranchEvent, BranchKind, DigestSink, Digester, EndKind, EventSink, Site, Target, TraceEvent,
     Transfer,
