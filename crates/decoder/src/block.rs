@@ -123,6 +123,20 @@ impl Block {
         None
     }
 
+    /// How many of its instructions are before `ip`, which is one of them.
+    pub(crate) fn instructions_before(&self, code: &dyn CodeSource, ip: Avma) -> u32 {
+        let bytes = code.code(self.space, self.start.ip).unwrap_or_default();
+        let mut instructions = Instructions::at(self.start.ip, bytes);
+        let mut count = 0;
+        while count < self.instructions
+            && let Ok(decoded) = instructions.next()
+            && decoded.ip < ip
+        {
+            count += 1;
+        }
+        count
+    }
+
     /// `ip` is one of the block's instructions (or inside one).
     pub(crate) fn contains(&self, ip: Avma) -> bool {
         self.start.ip <= ip && ip <= self.last.ip

@@ -18,6 +18,7 @@
 mod anchor;
 mod core;
 mod crystal;
+mod cycles;
 mod interval;
 mod progress;
 mod range;
@@ -34,6 +35,7 @@ use anchor::Anchor;
 use core::{CoreRatio, Measured};
 pub(crate) use crystal::CrystalRatio;
 use crystal::{Crystal, Mtc};
+pub(crate) use cycles::SlotCycles;
 use range::Range;
 use span::{Doubt, Span};
 pub(crate) use timeline::TimelineRoom;
@@ -84,6 +86,8 @@ pub(crate) struct Clock {
     /// Cycles that may have passed without a CYC: those of the threshold, and what is left of a cycle at both
     /// ends.
     unseen_cycles: u64,
+    /// A CYC packet comes only when as many cycles have passed.
+    cyc_threshold: u64,
     conversion: TscClock,
     /// A TSC near the recording, to complete the packet's 56 bits.
     reference: Tsc,
@@ -125,11 +129,13 @@ impl Clock {
         reference: Tsc,
         room: TimelineRoom,
     ) -> Self {
-        let unseen_cycles = 2 + u64::from(pt.cyc_threshold);
+        let cyc_threshold = u64::from(pt.cyc_threshold);
+        let unseen_cycles = 2 + cyc_threshold;
         Self {
             has_tsc: pt.tsc,
             has_cyc: pt.cyc,
             unseen_cycles,
+            cyc_threshold,
             conversion,
             reference,
             recorded: None,

@@ -23,6 +23,7 @@ use crate::Context;
 use crate::block::BlockId;
 use crate::graph::{BlockGraph, FIRST_BLOCKS};
 use crate::return_stack::ReturnStack;
+use crate::work::{Instructions, Work};
 pub(crate) use memo::Remembered;
 use memo::{Key, Memo};
 use path::Path;
@@ -45,9 +46,9 @@ impl EdgeId {
 
 /// A branch between two blocks: what every one is asked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Edge {
-    /// Instructions passed, since the effect's beginning.
-    pub(crate) work: u32,
+pub(crate) struct Edge<W = Instructions> {
+    /// Work since the effect's beginning.
+    pub(crate) work: W,
     pub(crate) role: Role,
     /// [`Reached::address`], which of [`Role::ReturnToStack`] nobody knows.
     pub(crate) to: Avma,
@@ -62,7 +63,7 @@ pub(crate) struct Edge {
     pub(crate) is_last: bool,
 }
 
-impl Edge {
+impl<W> Edge<W> {
     /// What it leads to, if it is no [`Role::ReturnToStack`].
     #[inline]
     pub(crate) fn to(&self) -> Reached {
@@ -127,12 +128,12 @@ pub(crate) struct Failure {
 
 /// What a packet does at a block.  It is small, because memory is most of what looking one up costs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Effect {
+pub(crate) struct Effect<W = Instructions> {
     /// Where execution is after it; with a return that the stack knows, the block that returned.
     pub(crate) next: BlockId,
-    /// Instructions passed.
-    pub(crate) work: u32,
-    /// ... up to the branch of its first bit.
+    /// Work.
+    pub(crate) work: W,
+    /// Instructions up to the branch of its first bit.
     pub(crate) first_work: u32,
     /// The first of its branches that are transfers.  With [`End::Lost`], the number of its failure.
     edges: EdgeId,
@@ -146,7 +147,7 @@ pub(crate) struct Effect {
     pub(crate) calls: i8,
 }
 
-impl Effect {
+impl<W: Work> Effect<W> {
     /// The first of its branches that are transfers, if it has any; of one that is not lost.
     #[inline]
     pub(crate) fn edges(&self) -> Option<EdgeId> {
@@ -162,7 +163,7 @@ impl Effect {
     /// Its last branch is the one of its first bit, if it has used any.
     #[inline]
     pub(crate) fn ends_with_first_bit(&self) -> bool {
-        self.first_work == self.work
+        self.first_work == self.work.instructions()
     }
 
     /// How many of these bits it has used, of which it was asked about the oldest.
@@ -213,8 +214,8 @@ impl ReturnSite {
 }
 
 /// The effects that the memo remembers, and all edges that were met.
-pub(crate) struct Effects {
-    edges: Vec<Edge>,
+pub(crate) struct Effects<W = Instructions> {
+    edges: Vec<Edge<W>>,
     /// From an effect's first edge on: its calls that have not returned, oldest first. Apart, so that a walk
     /// needs nothing else.
     calls: Vec<BlockId>,
@@ -223,7 +224,7 @@ pub(crate) struct Effects {
     failures: Vec<Failure>,
     /// By call.
     return_sites: Vec<ReturnSite>,
-    memo: Memo,
+    memo: Memo<W>,
     /// Room for the calls of one that is being worked out.
     open: Vec<BlockId>,
     /// With so many edges it is time to drop those that no effect has any more.
@@ -244,7 +245,7 @@ const EDGES_MIN: usize = 1 << 16;
 /// There is room for so many before they are moved: 9 MB, of which only what is used is ever touched.
 const FIRST_EDGES: usize = 1 << 17;
 
-impl Effects {
+impl<W: Work> Effects<W> {
     /// With a memo of at most so many entries, and at least a line of them.
     pub(crate) fn new(entries: usize) -> Self {
         let first_edges = entries.min(FIRST_EDGES);
@@ -264,7 +265,7 @@ impl Effects {
 
     /// With these edges, and what calls return to, by call.
     #[cfg(test)]
-    pub(crate) fn of(edges: Vec<Edge>, sites: &[Reached]) -> Self {
+    pub(crate) fn of(edges: Vec<Edge<W>>, sites: &[Reached]) -> Self {
         let sites = sites.iter().map(|&Reached { address: ip, is_asked }| {
             let to = Target { ip, ..ReturnSite::UNKNOWN.to };
             ReturnSite { to, block: BlockId(0), is_asked, ..ReturnSite::UNKNOWN }
@@ -273,25 +274,25 @@ impl Effects {
     }
 
     /// What is remembered of it.
-    pub(crate) fn find(&self, block: BlockId, asked: Asked) -> Option<&Effect> {
+    pub(crate) fn find(&self, block: BlockId, asked: Asked) -> Option<&Effect<W>> {
         self.remembered()?.find(block, asked)
     }
 
     /// All that is remembered; there is room for something at least.
     #[inline]
-    pub(crate) fn remembered(&self) -> Option<Remembered<'_>> {
+    pub(crate) fn remembered(&self) -> Option<Remembered<'_, W>> {
         self.memo.all()
     }
 
     /// The edges of an effect from its first one on, and those of others after its last.
     #[inline]
-    pub(crate) fn edges(&self, first: EdgeId) -> &[Edge] {
+    pub(crate) fn edges(&self, first: EdgeId) -> &[Edge<W>] {
         self.edges.get(first.0 as usize..).unwrap_or_default()
     }
 
     /// An edge, and the transfer that it is.
     #[inline]
-    pub(crate) fn edge(&self, EdgeId(id): EdgeId) -> (&Edge, &Transfer) {
+    pub(crate) fn edge(&self, EdgeId(id): EdgeId) -> (&Edge<W>, &Transfer) {
         (&self.edges[id as usize], &self.transfers[id as usize])
     }
 
@@ -309,7 +310,7 @@ impl Effects {
 
     /// Pushes the calls of an effect that have not returned, mostly one, or pops the one that it returned to.
     #[inline(always)]
-    pub(crate) fn change_stack(&self, effect: &Effect, stack: &mut ReturnStack) {
+    pub(crate) fn change_stack(&self, effect: &Effect<W>, stack: &mut ReturnStack) {
         if effect.returns() {
             stack.pop();
         }
@@ -323,7 +324,7 @@ impl Effects {
     }
 
     /// Of one that ends with [`End::Lost`].
-    pub(crate) fn failure(&self, effect: &Effect) -> Option<&Failure> {
+    pub(crate) fn failure(&self, effect: &Effect<W>) -> Option<&Failure> {
         self.failures.get(effect.edges.0 as usize)
     }
 
@@ -397,16 +398,16 @@ impl Asked {
 }
 
 /// Code, and what packets do in it.
-pub(crate) struct Program<'a> {
+pub(crate) struct Program<'a, W> {
     pub(crate) context: &'a Context<'a>,
     pub(crate) graph: &'a mut BlockGraph,
-    pub(crate) effects: &'a mut Effects,
+    pub(crate) effects: &'a mut Effects<W>,
     pub(crate) space: SpaceId,
 }
 
-impl<'a> Program<'a> {
+impl<'a, W: Work> Program<'a, W> {
     /// Works out what nobody remembers.
-    pub(crate) fn work_out(self, block: BlockId, asked: Asked) -> &'a Effect {
+    pub(crate) fn work_out(self, block: BlockId, asked: Asked) -> &'a Effect<W> {
         let mut path = Path::new(self.context, self.graph, self.effects, self.space, block);
         let end = match asked {
             Asked::Bits(bits) => path.follow(bits),

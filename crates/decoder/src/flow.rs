@@ -39,6 +39,7 @@ use crate::segment::Segment;
 use crate::segment_output::SegmentOutput;
 use crate::step::Step;
 use crate::walk::{Here, Walk};
+use crate::work::Work;
 use crate::worker_cache::WorkerCache;
 
 /// The longest segment that is decoded: its events are in memory until it ends. Far above the longest PSB
@@ -62,10 +63,10 @@ enum State {
 }
 
 /// Decodes one segment.
-pub(crate) fn decode_segment(
+pub(crate) fn decode_segment<W: Work>(
     context: &Context<'_>,
     crystal: Option<CrystalRatio>,
-    known: &mut WorkerCache,
+    known: &mut WorkerCache<W>,
     segment: &Segment<'_>,
 ) -> SegmentOutput {
     let room = std::mem::take(&mut known.timeline);
@@ -76,7 +77,7 @@ pub(crate) fn decode_segment(
     output
 }
 
-struct Flow<'a> {
+struct Flow<'a, W> {
     context: &'a Context<'a>,
     segment: &'a Segment<'a>,
     reader: Reader<'a>,
@@ -91,7 +92,7 @@ struct Flow<'a> {
     owner: Owner<'a>,
     running: Running,
     attributed: Attributed,
-    walk: Walk<'a>,
+    walk: Walk<'a, W>,
     state: State,
     last_ip: LastIp,
     /// The last ones of these bits may wait for a TIP: see [`deferred`].
@@ -118,11 +119,11 @@ struct Flow<'a> {
     kernel_desyncs: u64,
 }
 
-impl<'a> Flow<'a> {
+impl<'a, W: Work> Flow<'a, W> {
     fn new(
         context: &'a Context<'a>,
         crystal: Option<CrystalRatio>,
-        known: &'a mut WorkerCache,
+        known: &'a mut WorkerCache<W>,
         room: TimelineRoom,
         segment: &'a Segment<'a>,
     ) -> Self {
@@ -153,7 +154,7 @@ impl<'a> Flow<'a> {
                 graph: &mut known.graph,
                 effects: &mut known.effects,
                 space: SpaceId::default(),
-                here: Here { block: BlockId::NONE, work: 0 },
+                here: Here { block: BlockId::NONE, work: W::NONE },
                 stack: ReturnStack::new(),
                 filter: IpFilter::parse(&recording.ip_filter),
                 own_calls: false,
@@ -282,11 +283,16 @@ impl<'a> Flow<'a> {
             Packet::ModeExec { long, .. } => self.mode_exec(long),
             Packet::Psb => {
                 self.tail = at >= self.segment.end && !self.segment.last;
+                if self.tail {
+                    let end = (self.clock.next_slot(), self.clock.counted_cycles());
+                    self.walk.output.bounds.end = Some(end);
+                }
                 self.psb(at);
             }
             Packet::PsbEnd => {
                 self.psb_end(at);
                 if self.tail {
+                    self.cycles_in_psb();
                     self.settle_clock();
                 }
                 return !self.tail;
@@ -296,7 +302,7 @@ impl<'a> Flow<'a> {
             Packet::Tsc(_) => {
                 if self.psb.is_some() && matches!(self.state, State::On) {
                     // What ran before the PSB ran before this.
-                    let slot = self.clock.slot_before_anchor(self.walk.here.work);
+                    let slot = self.clock.slot_before_anchor(self.walk.work());
                     self.psb_step = Some(self.step_to(slot, at));
                 }
                 self.clock.packet(&packet, self.psb.is_some());
@@ -321,7 +327,7 @@ impl<'a> Flow<'a> {
     /// A slot for the flow packet at hand, and the step from the last one to it.
     #[inline]
     fn step(&mut self, at: AuxOffset) -> Step {
-        let slot = self.clock.slot(self.walk.here.work);
+        let slot = self.clock.slot(self.walk.work());
         self.step_to(slot, at)
     }
 
@@ -363,7 +369,7 @@ impl<'a> Flow<'a> {
 
     fn mtc(&mut self, ctc: u8) {
         if std::mem::take(&mut self.last.open_tnt) {
-            self.clock.slot(self.walk.here.work); // MTC forces TNT out: its branches happened before
+            self.clock.slot(self.walk.work()); // MTC forces TNT out: its branches happened before
         }
         self.clock.mtc(ctc);
         self.last.after_tnt = false;
@@ -377,14 +383,14 @@ impl<'a> Flow<'a> {
         self.end_stay(self.reader.offset().min(self.segment.end));
         // Any time may pass after the last packet before what it stands for is over.
         self.clock.discontinuity();
-        self.clock.slot(self.walk.here.work);
+        self.clock.slot(self.walk.work());
         self.clock.finish(recording_end);
         self.walk.effects.packets += u64::from(self.clock.next_slot().0);
         let output = SegmentOutput {
             overflows: std::mem::take(&mut self.walk.output.overflows),
             clock_errors: self.clock.errors,
             kernel_desyncs: self.kernel_desyncs,
-            stretches: self.walk.output.finish(&self.clock, self.walk.effects),
+            stretches: self.walk.output.finish(&self.clock, self.walk.here.work, self.walk.effects),
         };
         (output, self.clock.into_room())
     }

@@ -8,13 +8,13 @@
 
 use std::collections::BTreeMap;
 
-use model::{AuxBuffer, AuxOwner, AuxPiece, DigestSink, Digester, Ns, Tid};
+use model::{AuxBuffer, AuxOwner, AuxPiece, Counters, DigestSink, Digester, Ns, Tid};
 
 use crate::part::Part;
 use crate::pieces::{extent, start_time};
 use crate::segment::{Stream, Timed};
 use crate::segment_decoder::SegmentDecoder;
-use crate::stretch::{LastTime, Stretch};
+use crate::stretch::{Counted, LastTime, Stretch};
 use crate::untraced::Stays;
 use crate::workers::{Item, Outputs, Place, with_outputs};
 use crate::{Context, DecodeOptions, DecodeStats};
@@ -32,8 +32,9 @@ pub(crate) fn run<G: Digester>(
     sink: &mut dyn DigestSink<G::Digest>,
 ) -> DecodeStats {
     let (stats, last) = (DecodeStats::default(), BTreeMap::new());
+    let counted = context.counts.then(BTreeMap::new);
     let buffers = &context.recording.buffers;
-    let mut join = Join { stats, last, buffers, decoder, progress, sink };
+    let mut join = Join { stats, last, counted, buffers, decoder, progress, sink };
     let segment_bytes = decoder.segment_bytes(options.segment_bytes);
     let Groups { threads, cpus } = groups(context, options.part.as_ref(), segment_bytes);
     let groups = || threads.iter().chain([&cpus]).enumerate();
@@ -130,6 +131,8 @@ struct Join<'a, D> {
     stats: DecodeStats,
     /// The last time given out, per thread.
     last: BTreeMap<Tid, LastTime>,
+    /// What each thread has executed up to there; none in a decode without counters.
+    counted: Option<BTreeMap<Tid, Counters>>,
     buffers: &'a [AuxBuffer<'a>],
     decoder: &'a dyn SegmentDecoder,
     progress: &'a dyn Fn(u64),
@@ -195,10 +198,19 @@ impl<D> Join<'_, D> {
             if stretch.left_out > 0 {
                 self.sink.left_out(stretch.tid, stretch.left_out);
             }
-            let Stretch { pid, tid, space, events, .. } = stretch;
-            match digest {
-                Some(digest) => self.sink.digested(pid, tid, space, &events, (digest, changed)),
-                None => self.sink.events(pid, tid, space, &events),
+            let Stretch { pid, tid, space, events, counted, .. } = stretch;
+            match (digest, &mut self.counted) {
+                (_, Some(threads)) => {
+                    let before = threads.entry(tid).or_default();
+                    // A stay on a CPU that is not traced has counted nothing.
+                    let Counted { mut at_events, in_all } = counted.unwrap_or_default();
+                    at_events.iter_mut().for_each(|counters| *counters = *before + *counters);
+                    at_events.resize(events.len(), *before);
+                    *before = *before + in_all;
+                    self.sink.counted(pid, tid, space, &events, &at_events);
+                }
+                (Some(digest), None) => self.sink.digested(pid, tid, space, &events, (digest, changed)),
+                (None, None) => self.sink.events(pid, tid, space, &events),
             }
             self.decoder.give_back(events);
         }

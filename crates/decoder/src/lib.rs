@@ -45,6 +45,7 @@ mod terminator;
 mod tests;
 mod untraced;
 mod walk;
+mod work;
 mod worker_cache;
 mod workers;
 
@@ -124,6 +125,8 @@ pub struct Context<'a> {
     pub all_branches: bool,
     /// The functions that the sink asks about, see [`EventSink::asks_about`].
     pub asks_about: Option<&'a FunctionSet>,
+    /// The sink takes counters, see [`EventSink::wants_counters`].
+    pub counts: bool,
 }
 
 impl<'a> Context<'a> {
@@ -135,7 +138,15 @@ impl<'a> Context<'a> {
         image: &'a (impl CodeSource + FunctionLookup),
         all_branches: bool,
     ) -> Self {
-        Self { recording, schedule, code: image, functions: image, all_branches, asks_about: None }
+        Self {
+            recording,
+            schedule,
+            code: image,
+            functions: image,
+            all_branches,
+            asks_about: None,
+            counts: false,
+        }
     }
 
     /// The instruction at `ip`, which control reached.
@@ -191,7 +202,8 @@ pub fn decode(
     sink: &mut dyn EventSink,
 ) -> DecodeStats {
     let all_branches = options.all_branches;
-    let context = Context { recording, schedule, code, functions, all_branches, asks_about: None };
+    let asks_about = None;
+    let context = Context { recording, schedule, code, functions, all_branches, asks_about, counts: false };
     decode_with(Box::new(OwnDecoder::default()), &context, options, progress, sink).stats
 }
 
@@ -217,7 +229,9 @@ pub fn decode_digested<G: Digester>(
     sink: &mut dyn DigestSink<G::Digest>,
 ) -> Decoded {
     let asks_about = sink.asks_about().filter(|_| !context.all_branches);
-    let context = Context { asks_about: asks_about.as_ref(), ..*context };
+    let counts = sink.wants_counters();
+    let context = Context { asks_about: asks_about.as_ref(), counts, ..*context };
+    let digester = digester.filter(|_| !counts);
     let stats = join::run(&context, &*decoder, options, progress, digester, sink);
     Decoded { stats, diagnosis: decoder.diagnosis() }
 }

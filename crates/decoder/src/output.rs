@@ -1,6 +1,8 @@
 //! What one segment's decoding gives: records until its clock is known, which then become stretches of
 //! events.
 
+mod counting;
+
 use model::{
     AuxOffset, Avma, BranchEvent, BranchKind, EventTime, FunctionId, Gap, GapCause, Ns, Site, SpaceId,
     Target, TraceEvent, Transfer,
@@ -14,6 +16,8 @@ use crate::prune::Pruner;
 use crate::record::{Edges, Record, What};
 use crate::step::Step;
 use crate::stretch::Stretch;
+use crate::work::Work;
+use counting::{Counting, Position};
 
 /// One end of a gap.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +28,16 @@ pub(crate) enum Moment {
     Exactly(Ns),
     /// The earlier of the two.
     NotAfter(Slot, Ns),
+}
+
+impl Moment {
+    /// The packet that it is not before.
+    fn slot(self) -> Option<Slot> {
+        match self {
+            Self::At(slot) | Self::After(slot) | Self::NotAfter(slot, _) => Some(slot),
+            Self::Exactly(_) => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,26 +66,49 @@ const NOTHING: TraceEvent = TraceEvent::Branch(BranchEvent {
     },
 });
 
+/// A stretch that was begun.
+struct Begun<W> {
+    stretch: Stretch,
+    /// Its first record that is kept.
+    first: usize,
+    /// Work done before it.
+    work: W,
+}
+
+/// Where a segment begins and ends for its counters.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bounds {
+    /// It begins inside of user code.
+    pub(crate) begins_in_code: bool,
+    /// The first slot after the PSB that ends it, and the cycles that were counted before that PSB; none: no
+    /// PSB ends it.
+    pub(crate) end: Option<(Slot, u64)>,
+    /// The first CYC packet from there on: what passed between the last CYC packet and what comes after the
+    /// PSB.
+    pub(crate) next_cyc: Option<u64>,
+}
+
 /// Collects what happens until the segment's clock is known.
-pub(crate) struct Output {
-    /// Each with its first record that is kept.
-    stretches: Vec<(Stretch, usize)>,
+pub(crate) struct Output<W> {
+    stretches: Vec<Begun<W>>,
     /// The records of all stretches but the last ones; with a pruner each is one branch at most.
-    kept: Vec<Record>,
+    kept: Vec<Record<W>>,
     /// The last records of the last stretch, which are still to be pruned: in batches, for which the pruner's
     /// state is in registers.
-    recent: Vec<Record>,
+    recent: Vec<Record<W>>,
     others: Vec<Other>,
     /// Offsets of the PSBEND packets, ascending.
     pub(crate) psb_ends: Vec<AuxOffset>,
     /// Drops what the sink does not ask about, if it does not ask about everything.
-    pruner: Option<Pruner>,
+    pruner: Option<Pruner<W>>,
     pub(crate) overflows: u64,
+    /// What the counters of a segment need to know.
+    pub(crate) bounds: Bounds,
     /// Room for the events of a long stretch, with others in it.
     pub(crate) room: Vec<TraceEvent>,
 }
 
-impl Output {
+impl<W: Work> Output<W> {
     /// Keeps everything, or only what the sink asks about.
     pub(crate) fn new(keeps_all: bool) -> Self {
         Self {
@@ -80,8 +117,9 @@ impl Output {
             recent: Vec::with_capacity(RECENT),
             others: vec![],
             psb_ends: vec![],
-            pruner: (!keeps_all).then(Pruner::default),
+            pruner: (!keeps_all).then(Pruner::new),
             overflows: 0,
+            bounds: Bounds::default(),
             room: vec![],
         }
     }
@@ -89,14 +127,22 @@ impl Output {
     /// The events that follow are those of `running`, unless another one is said to run.
     #[inline]
     pub(crate) fn is_of(&self, running: Running, space: SpaceId) -> bool {
-        self.stretches.last().is_some_and(|(last, _)| last.is_of(running, space))
+        self.stretches.last().is_some_and(|last| last.stretch.is_of(running, space))
     }
 
-    /// The events that follow are `running`'s.
-    pub(crate) fn thread(&mut self, running: Running, space: SpaceId, start: Ns, effects: &Effects) {
+    /// The events that follow are `running`'s, after `work`.
+    pub(crate) fn thread(
+        &mut self,
+        running: Running,
+        space: SpaceId,
+        start: Ns,
+        work: W,
+        effects: &Effects<W>,
+    ) {
         if !self.is_of(running, space) {
             self.end_stretch(effects);
-            self.stretches.push((Stretch::new(running, space, start), self.kept.len()));
+            let stretch = Stretch::new(running, space, start);
+            self.stretches.push(Begun { stretch, first: self.kept.len(), work });
         }
     }
 
@@ -105,12 +151,13 @@ impl Output {
         other: Other,
         lo: Slot,
         slot: Slot,
-        work: u32,
+        work: W,
         at: AuxOffset,
-        effects: &Effects,
+        effects: &Effects<W>,
     ) {
         if self.stretches.is_empty() {
-            self.stretches.push((Stretch::new(Running::UNKNOWN, SpaceId::default(), Ns(0)), 0));
+            let stretch = Stretch::new(Running::UNKNOWN, SpaceId::default(), Ns(0));
+            self.stretches.push(Begun { stretch, first: 0, work: W::NONE });
         }
         let edge = EdgeId(self.others.len() as u32);
         self.others.push(other);
@@ -122,7 +169,7 @@ impl Output {
 
     /// What bounds the calls that are open: all of them are kept.
     #[inline(always)]
-    fn push_border(&mut self, record: Record, effects: &Effects) {
+    fn push_border(&mut self, record: Record<W>, effects: &Effects<W>) {
         if !self.recent.is_empty() {
             self.prune(0, effects);
         }
@@ -134,7 +181,7 @@ impl Output {
 
     /// The branches of an effect that began when `work` instructions had passed.
     #[inline(always)]
-    pub(crate) fn effect(&mut self, step: &Step, work: u32, edges: Edges, effects: &Effects) {
+    pub(crate) fn effect(&mut self, step: &Step, work: W, edges: Edges, effects: &Effects<W>) {
         if self.recent.len() == self.recent.capacity() {
             self.make_room(effects);
         }
@@ -144,13 +191,13 @@ impl Output {
     }
 
     #[cold]
-    fn make_room(&mut self, effects: &Effects) {
+    fn make_room(&mut self, effects: &Effects<W>) {
         self.prune(1, effects);
     }
 
     /// Prunes all recent records but the last `left`: the last one of a stretch is kept in any case.
     #[inline(never)]
-    fn prune(&mut self, left: usize, effects: &Effects) {
+    fn prune(&mut self, left: usize, effects: &Effects<W>) {
         let count = self.recent.len().saturating_sub(left);
         match &mut self.pruner {
             Some(pruner) => pruner.add(&self.recent[..count], &mut self.kept, effects),
@@ -161,14 +208,14 @@ impl Output {
 
     /// Tracing starts or ends, at the packet of `slot`.
     #[inline(always)]
-    pub(crate) fn border(&mut self, edge: EdgeId, slot: Slot, work: u32, at: AuxOffset, effects: &Effects) {
+    pub(crate) fn border(&mut self, edge: EdgeId, slot: Slot, work: W, at: AuxOffset, effects: &Effects<W>) {
         let call = BlockId::NONE;
         let border = Record { at, what: What::Effect, quiet: 0, edge, call, lo: slot, slot, work };
         self.push_border(border, effects);
     }
 
     /// A transfer between the flow packets of two slots; the same slot twice if it is that packet's own.
-    pub(crate) fn transfer(&mut self, step: &Step, work: u32, transfer: Transfer, effects: &Effects) {
+    pub(crate) fn transfer(&mut self, step: &Step, work: W, transfer: Transfer, effects: &Effects<W>) {
         self.push_other(Other::Transfer(transfer), step.lo, step.slot, work, step.at, effects);
     }
 
@@ -177,21 +224,26 @@ impl Output {
         from: Moment,
         to: Moment,
         bytes: u64,
-        at: AuxOffset,
+        (at, work): (AuxOffset, W),
         cause: GapCause,
-        effects: &Effects,
+        effects: &Effects<W>,
     ) {
-        self.push_other(Other::Gap { from, to, bytes, cause }, Slot(0), Slot(0), 0, at, effects);
+        let slot = from.slot().unwrap_or_default();
+        self.push_other(Other::Gap { from, to, bytes, cause }, slot, slot, work, at, effects);
     }
 
-    /// The stretches, with the times that `clock` has settled.
-    pub(crate) fn finish(&mut self, clock: &Clock, effects: &Effects) -> Vec<Stretch> {
+    /// The stretches, with the times that `clock` has settled; `work` was done in all.
+    pub(crate) fn finish(&mut self, clock: &Clock, work: W, effects: &Effects<W>) -> Vec<Stretch> {
         self.end_stretch(effects);
         let mut stretches = std::mem::take(&mut self.stretches);
-        let mut ends: Vec<usize> = stretches.iter().map(|(_, first)| *first).skip(1).collect();
-        ends.push(self.kept.len());
+        let mut ends: Vec<_> = stretches.iter().map(|next| (next.first, next.work)).skip(1).collect();
+        ends.push((self.kept.len(), work));
+        let last = stretches.len();
         let mut times = clock.times();
-        for ((stretch, first), end) in stretches.iter_mut().zip(ends) {
+        let bounds = std::mem::take(&mut self.bounds);
+        let mut counting = W::COUNTS.then(|| Counting::new(clock, bounds));
+        for (number, (begun, (end, end_work))) in (1..).zip(stretches.iter_mut().zip(ends)) {
+            let Begun { stretch, first, work } = begun;
             let count = end.saturating_sub(*first);
             if count >= ROOM_EVENTS_MIN {
                 stretch.events = std::mem::take(&mut self.room);
@@ -200,20 +252,26 @@ impl Output {
             let kept = self.kept.get(*first..end).unwrap_or_default();
             stretch.in_order = self.events(&mut times, effects, kept, &mut stretch.events);
             stretch.bound_from_after(&self.psb_ends);
+            if let Some(counting) = &mut counting {
+                let positions = self.positions(effects, kept, *work);
+                let in_all = end_work.since(*work);
+                let is_last = number == last;
+                stretch.counted = Some(counting.stretch(&stretch.events, &positions, in_all, is_last));
+            }
         }
         self.kept.clear();
         self.others.clear();
         self.psb_ends.clear();
-        let stretches = stretches.into_iter().map(|(stretch, _)| stretch);
-        stretches.filter(|stretch| !stretch.events.is_empty()).collect()
+        let stretches = stretches.into_iter().map(|begun| begun.stretch);
+        stretches.filter(|stretch| !stretch.events.is_empty() || stretch.counted.is_some()).collect()
     }
 
     /// No other record of the last stretch follows.
-    fn end_stretch(&mut self, effects: &Effects) {
+    fn end_stretch(&mut self, effects: &Effects<W>) {
         self.prune(1, effects);
         let last = self.recent.pop();
         match (&mut self.pruner, self.stretches.last_mut()) {
-            (Some(pruner), Some((stretch, _))) => {
+            (Some(pruner), Some(Begun { stretch, .. })) => {
                 stretch.left_out = pruner.end_stretch(last, &mut self.kept, effects);
             }
             _ => self.kept.extend(last),
@@ -226,8 +284,8 @@ impl Output {
     fn events(
         &self,
         times: &mut Times<'_>,
-        effects: &Effects,
-        records: &[Record],
+        effects: &Effects<W>,
+        records: &[Record<W>],
         events: &mut Vec<TraceEvent>,
     ) -> bool {
         let is_pruned = self.pruner.is_some();
@@ -273,15 +331,43 @@ impl Output {
         in_order
     }
 
+    /// Where the events of these records are, as many as there are events; `begin`: work done before the
+    /// stretch.
+    fn positions(&self, effects: &Effects<W>, records: &[Record<W>], begin: W) -> Vec<Position> {
+        let mut positions = Vec::with_capacity(records.len());
+        for record in records {
+            let mut add = |slot: Slot, work: W| {
+                let (instructions, executed) = (work.instructions(), work.since(begin));
+                positions.push(Position { lo: record.lo, slot, instructions, executed });
+            };
+            if record.what == What::Other {
+                add(record.slot, record.work);
+                continue;
+            }
+            for edge in effects.edges(record.edge) {
+                if edge.role == Role::ReturnToStack && effects.return_site(record.call).is_none() {
+                    break; // it has not returned
+                }
+                add(slot_of(record, edge), record.work.plus(edge.work));
+                if edge.is_last || self.pruner.is_some() {
+                    break;
+                }
+            }
+        }
+        positions
+    }
+
     /// What is no branch of an effect.
     #[cold]
     #[inline(never)]
-    fn other(&self, times: &mut Times<'_>, record: &Record) -> TraceEvent {
+    fn other(&self, times: &mut Times<'_>, record: &Record<W>) -> TraceEvent {
         let &Record { at, edge, lo, slot, work, .. } = record;
         match self.others[edge.0 as usize] {
-            Other::Transfer(transfer) => {
-                TraceEvent::Branch(BranchEvent { time: times.between(lo, slot, work), at, transfer })
-            }
+            Other::Transfer(transfer) => TraceEvent::Branch(BranchEvent {
+                time: times.between(lo, slot, work.instructions()),
+                at,
+                transfer,
+            }),
             Other::Gap { from, to, bytes, cause } => gap(times, from, to, bytes, at, cause),
         }
     }
@@ -298,20 +384,26 @@ fn place(events: &mut Vec<TraceEvent>, number: usize) -> &mut TraceEvent {
 
 /// Makes an event where it stays, piece by piece, as what was just written costs a processor much to copy.
 #[inline(always)]
-fn branch(
+fn branch<W: Work>(
     times: &mut Times<'_>,
-    record: &Record,
-    (edge, transfer, site): (&Edge, &Transfer, Option<&ReturnSite>),
+    record: &Record<W>,
+    (edge, transfer, site): (&Edge<W>, &Transfer, Option<&ReturnSite>),
     event: &mut BranchEvent,
 ) {
     event.transfer = *transfer;
     if let (Some(site), Transfer::Branch { to, .. }) = (site, &mut event.transfer) {
         *to = site.to;
     }
-    let is_next = edge.is_after_first && record.what == What::Tnt;
-    let slot = if is_next { record.slot.next() } else { record.slot };
+    let slot = slot_of(record, edge);
     event.at = record.at;
-    event.time = times.between(record.lo, slot, record.work.wrapping_add(edge.work));
+    event.time = times.between(record.lo, slot, record.work.plus(edge.work).instructions());
+}
+
+/// The packet that a branch of a record was not after.
+#[inline(always)]
+fn slot_of<W>(record: &Record<W>, edge: &Edge<W>) -> Slot {
+    let is_next = edge.is_after_first && record.what == What::Tnt;
+    if is_next { record.slot.next() } else { record.slot }
 }
 
 fn gap(

@@ -21,6 +21,7 @@ use model::Avma;
 use crate::block::BlockId;
 use crate::effects::{Edge, EdgeId, Effects, Reached, ReturnSite, Role};
 use crate::record::Record;
+use crate::work::{Instructions, Work};
 
 /// A call that is open and kept.
 #[derive(Clone, Copy, Debug)]
@@ -33,24 +34,28 @@ struct Open {
 }
 
 /// Decides what of a thread's stretch is kept.
-#[derive(Default)]
-pub(crate) struct Pruner {
+pub(crate) struct Pruner<W = Instructions> {
     /// Branches of the present stretch that were dropped.
     dropped: u64,
     open: Vec<Open>,
     /// The calls after the last one of `open`, which are no children, and the jumps in them: dropped with the
     /// first of the calls when that returns. [`Record::call`] is the call itself, which is the first branch,
     /// or none: these are jumps.
-    pending: Vec<Record>,
+    pending: Vec<Record<W>>,
 }
 
-impl Pruner {
+impl<W: Work> Pruner<W> {
+    /// Nothing was met yet.
+    pub(crate) const fn new() -> Self {
+        Self { dropped: 0, open: vec![], pending: vec![] }
+    }
+
     /// Ends the stretch with `last`, which is kept: how many of its branches were dropped.
     pub(crate) fn end_stretch(
         &mut self,
-        last: Option<Record>,
-        kept: &mut Vec<Record>,
-        effects: &Effects,
+        last: Option<Record<W>>,
+        kept: &mut Vec<Record<W>>,
+        effects: &Effects<W>,
     ) -> u64 {
         if let Some(last) = last {
             self.branches(&last, true, kept, effects);
@@ -61,7 +66,7 @@ impl Pruner {
     }
 
     /// Adds records, after which others follow in the same stretch.
-    pub(crate) fn add(&mut self, records: &[Record], kept: &mut Vec<Record>, effects: &Effects) {
+    pub(crate) fn add(&mut self, records: &[Record<W>], kept: &mut Vec<Record<W>>, effects: &Effects<W>) {
         for record in records {
             if record.quiet == 0 || !self.quiet_effect(record, effects) {
                 self.branches(record, false, kept, effects);
@@ -72,7 +77,7 @@ impl Pruner {
     /// Decides all branches of an effect at once where they are dropped, or wait for a return; false if each
     /// has to be looked at.
     #[inline(always)]
-    fn quiet_effect(&mut self, record: &Record, effects: &Effects) -> bool {
+    fn quiet_effect(&mut self, record: &Record<W>, effects: &Effects<W>) -> bool {
         if record.call != BlockId::NONE {
             return self.drop_call(record.quiet, |pending| pending.call == record.call);
         }
@@ -87,7 +92,7 @@ impl Pruner {
     /// Adds a record that is no branch, or none of the kind that calls and returns have: all that is open is
     /// kept.
     #[inline(always)]
-    pub(crate) fn border(&mut self, record: Record, kept: &mut Vec<Record>, effects: &Effects) {
+    pub(crate) fn border(&mut self, record: Record<W>, kept: &mut Vec<Record<W>>, effects: &Effects<W>) {
         self.keep_pending(kept, effects);
         self.open.clear();
         kept.push(record);
@@ -101,7 +106,7 @@ impl Pruner {
 
     /// Looks at each branch of a record; `ends`: the last of them is the last one of the stretch.
     #[inline(always)]
-    fn branches(&mut self, record: &Record, ends: bool, kept: &mut Vec<Record>, effects: &Effects) {
+    fn branches(&mut self, record: &Record<W>, ends: bool, kept: &mut Vec<Record<W>>, effects: &Effects<W>) {
         let EdgeId(mut id) = record.edge;
         while let Some(edge) = effects.edges(EdgeId(id)).first() {
             let branch = || Record { edge: EdgeId(id), ..*record };
@@ -117,12 +122,12 @@ impl Pruner {
     #[inline(always)]
     fn branch(
         &mut self,
-        edge: &Edge,
+        edge: &Edge<W>,
         call: BlockId,
-        branch: impl FnOnce() -> Record,
+        branch: impl FnOnce() -> Record<W>,
         is_last: bool,
-        kept: &mut Vec<Record>,
-        effects: &Effects,
+        kept: &mut Vec<Record<W>>,
+        effects: &Effects<W>,
     ) {
         if edge.from_asked {
             self.asks(kept, effects);
@@ -143,7 +148,7 @@ impl Pruner {
                     let Some(site) = effects.return_site(call).map(ReturnSite::reached) else { return };
                     to = site;
                 }
-                let returns_here = |call: &Record| {
+                let returns_here = |call: &Record<W>| {
                     effects.edges(call.edge).first().is_some_and(|call| call.to == to.address)
                 };
                 if !is_last && self.drop_call(1, returns_here) {
@@ -178,7 +183,7 @@ impl Pruner {
     /// Drops the last of the pending calls, with all after it and its return, which is `branches` long, if it
     /// is the one that returns.
     #[inline(always)]
-    fn drop_call(&mut self, branches: u8, returns: impl FnOnce(&Record) -> bool) -> bool {
+    fn drop_call(&mut self, branches: u8, returns: impl FnOnce(&Record<W>) -> bool) -> bool {
         let mut dropped = u64::from(branches);
         for (number, one) in self.pending.iter().enumerate().rev() {
             dropped += u64::from(one.quiet);
@@ -197,7 +202,7 @@ impl Pruner {
 
     /// Keeps what is pending: a function in question may be involved.
     #[inline]
-    fn keep_pending(&mut self, kept: &mut Vec<Record>, effects: &Effects) {
+    fn keep_pending(&mut self, kept: &mut Vec<Record<W>>, effects: &Effects<W>) {
         if !self.pending.is_empty() {
             self.keep_all(kept, effects);
         }
@@ -205,7 +210,7 @@ impl Pruner {
 
     #[cold]
     #[inline(never)]
-    fn keep_all(&mut self, kept: &mut Vec<Record>, effects: &Effects) {
+    fn keep_all(&mut self, kept: &mut Vec<Record<W>>, effects: &Effects<W>) {
         for record in self.pending.drain(..) {
             let EdgeId(first) = record.edge;
             for (edge, id) in effects.edges(record.edge).iter().zip(first..).take(record.quiet.into()) {
@@ -218,7 +223,7 @@ impl Pruner {
     }
 
     /// The function that runs now is asked about.
-    fn asks(&mut self, kept: &mut Vec<Record>, effects: &Effects) {
+    fn asks(&mut self, kept: &mut Vec<Record<W>>, effects: &Effects<W>) {
         self.keep_pending(kept, effects);
         if let Some(top) = self.open.last_mut() {
             (top.is_asked, top.has_asked) = (true, true);
@@ -303,7 +308,7 @@ mod tests {
                 };
                 let to_asked = role != Role::ReturnToStack && is_asked(&running);
                 edges.push(Edge {
-                    work: 0,
+                    work: Instructions(0),
                     role,
                     to: Avma(address),
                     from: BlockId(from),
@@ -323,11 +328,11 @@ mod tests {
                 call,
                 lo: Slot(0),
                 slot: Slot(0),
-                work: 0,
+                work: Instructions(0),
             });
         }
         let effects_known = Effects::of(edges, &returned_into);
-        let (mut pruner, mut kept) = (Pruner::default(), vec![]);
+        let (mut pruner, mut kept) = (Pruner::new(), vec![]);
         for record in records.split_last().map_or(&records[..], |(_, all)| all) {
             match record.what {
                 What::Other => pruner.border(*record, &mut kept, &effects_known),

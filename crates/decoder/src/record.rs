@@ -5,10 +5,11 @@ use model::AuxOffset;
 use crate::block::BlockId;
 use crate::clock::Slot;
 use crate::effects::EdgeId;
+use crate::work::Instructions;
 
 /// What happened at a packet, in few bytes: there are many, and most are only passed over.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Record {
+pub(crate) struct Record<W = Instructions> {
     pub(crate) at: AuxOffset,
     pub(crate) what: What,
     /// So many branches of an effect come down to a return to `call`, or without one to a call or jumps, and
@@ -23,8 +24,8 @@ pub(crate) struct Record {
     pub(crate) lo: Slot,
     /// and not after that one's; the same slot twice if it is that packet's own.
     pub(crate) slot: Slot,
-    /// Instructions passed.
-    pub(crate) work: u32,
+    /// Work done before it.
+    pub(crate) work: W,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,6 +17,7 @@ use crate::graph::BlockGraph;
 use crate::output::{Output, ROOM_EVENTS_MIN};
 use crate::segment::Segment;
 use crate::segment_output::SegmentOutput;
+use crate::work::{Instructions, Tally, Work};
 use crate::worker_cache::WorkerCache;
 
 /// Decodes segments, several at once.
@@ -47,13 +48,17 @@ pub trait SegmentDecoder: Sync {
 /// Our own decoder.  What it remembers is about one recording and one sink, so a decode uses it up.
 pub struct OwnDecoder {
     memo_entries: usize,
-    /// What each worker knows of the code, which it finds out for itself: so nobody waits, and it stays in
-    /// the caches of a CPU.
-    known: Mutex<FxHashMap<ThreadId, WorkerCache>>,
+    plain: WorkerCaches<Instructions>,
+    /// In a decode with counters.
+    counting: WorkerCaches<Tally>,
     /// Room for events, with those that have served.
     rooms: Mutex<Vec<Vec<TraceEvent>>>,
     crystal: OnceLock<Option<CrystalRatio>>,
 }
+
+/// What each worker knows of the code, which it finds out for itself: so no worker waits, and it stays in the
+/// caches of a CPU.
+type WorkerCaches<W> = Mutex<FxHashMap<ThreadId, WorkerCache<W>>>;
 
 /// Rooms that are kept: as many as there are segments that wait to be given out, but not with any number of
 /// workers.
@@ -73,35 +78,25 @@ impl OwnDecoder {
     /// on it.
     #[must_use]
     pub fn with_memo(memo_entries: usize) -> Self {
-        Self { memo_entries, known: Mutex::default(), rooms: Mutex::default(), crystal: OnceLock::new() }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, FxHashMap<ThreadId, WorkerCache>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn rooms(&self) -> MutexGuard<'_, Vec<Vec<TraceEvent>>> {
-        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl SegmentDecoder for OwnDecoder {
-    fn diagnosis(&self) -> Option<String> {
-        let known = self.lock();
-        let sum = |of: fn(&Effects) -> u64| known.values().map(|known| of(&known.effects)).sum::<u64>();
-        let (packets, misses) = (sum(|effects| effects.packets), sum(|effects| effects.misses));
-        let share = 100.0 * packets.saturating_sub(misses) as f64 / packets.max(1) as f64;
-        Some(format!("memo: {misses} effects worked out for {packets} packets, {share:.1} % hits"))
-    }
-
-    fn give_back(&self, events: Vec<TraceEvent>) {
-        let mut rooms = self.rooms();
-        if events.capacity() >= ROOM_EVENTS_MIN && rooms.len() < ROOMS_MAX {
-            rooms.push(events);
+        Self {
+            memo_entries,
+            plain: Mutex::default(),
+            counting: Mutex::default(),
+            rooms: Mutex::default(),
+            crystal: OnceLock::new(),
         }
     }
 
-    fn decode(&self, context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput {
+    fn rooms(&self) -> MutexGuard<'_, Vec<Vec<TraceEvent>>> {
+        lock(&self.rooms)
+    }
+
+    fn decode_with<W: Work>(
+        &self,
+        caches: &WorkerCaches<W>,
+        context: &Context<'_>,
+        segment: &Segment<'_>,
+    ) -> SegmentOutput {
         let anew = || WorkerCache {
             graph: BlockGraph::new(),
             effects: Effects::new(self.memo_entries),
@@ -109,7 +104,7 @@ impl SegmentDecoder for OwnDecoder {
             timeline: TimelineRoom::new(),
         };
         let worker = thread::current().id();
-        let mut known = self.lock().remove(&worker).unwrap_or_else(anew);
+        let mut known = lock(caches).remove(&worker).unwrap_or_else(anew);
         let recording = context.recording;
         let measure = || CrystalRatio::measure(&recording.buffers, recording.pt.tsc_ctc_ratio);
         let crystal = *self.crystal.get_or_init(measure);
@@ -125,7 +120,42 @@ impl SegmentDecoder for OwnDecoder {
         if no_blocks || known.effects.is_full() {
             known.effects.clear();
         }
-        self.lock().insert(worker, known);
+        lock(caches).insert(worker, known);
         output
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Packets that asked for effects, and those whose effect was not remembered.
+fn asked<W: Work>(caches: &WorkerCaches<W>) -> (u64, u64) {
+    let known = lock(caches);
+    let sum = |of: fn(&Effects<W>) -> u64| known.values().map(|known| of(&known.effects)).sum::<u64>();
+    (sum(|effects| effects.packets), sum(|effects| effects.misses))
+}
+
+impl SegmentDecoder for OwnDecoder {
+    fn diagnosis(&self) -> Option<String> {
+        let (plain, counting) = (asked(&self.plain), asked(&self.counting));
+        let (packets, misses) = (plain.0 + counting.0, plain.1 + counting.1);
+        let share = 100.0 * packets.saturating_sub(misses) as f64 / packets.max(1) as f64;
+        Some(format!("memo: {misses} effects worked out for {packets} packets, {share:.1} % hits"))
+    }
+
+    fn give_back(&self, events: Vec<TraceEvent>) {
+        let mut rooms = self.rooms();
+        if events.capacity() >= ROOM_EVENTS_MIN && rooms.len() < ROOMS_MAX {
+            rooms.push(events);
+        }
+    }
+
+    fn decode(&self, context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput {
+        if context.counts {
+            self.decode_with(&self.counting, context, segment)
+        } else {
+            self.decode_with(&self.plain, context, segment)
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Consecutive events of one thread in one address space.
 
-use model::{AuxOffset, EventTime, GapCause, Ns, Pid, SpaceId, Tid, TraceEvent};
+use model::{AuxOffset, Counters, EventTime, GapCause, Ns, Pid, SpaceId, Tid, TraceEvent};
 
 use crate::owner::Running;
 
@@ -21,6 +21,17 @@ pub struct Stretch {
     pub(crate) in_order: bool,
     /// Transfers that nobody asked about.
     pub(crate) left_out: u64,
+    /// What was executed in it, if the decode has counters.
+    pub(crate) counted: Option<Counted>,
+}
+
+/// What was executed in a stretch.
+#[derive(Debug, Default)]
+pub(crate) struct Counted {
+    /// At each event, since the stretch began.
+    pub(crate) at_events: Vec<Counters>,
+    /// From its begin to its end.
+    pub(crate) in_all: Counters,
 }
 
 impl Stretch {
@@ -31,7 +42,18 @@ impl Stretch {
         // The trace may know less well than the switch records: on its CPU before this one the thread was
         // earlier.
         let start = start.max(arrived);
-        Self { pid, tid, space, start, arrived, left, events: vec![], in_order: false, left_out: 0 }
+        Self {
+            pid,
+            tid,
+            space,
+            start,
+            arrived,
+            left,
+            events: vec![],
+            in_order: false,
+            left_out: 0,
+            counted: None,
+        }
     }
 
     /// The same thread in the same address space, and it has not been away.

@@ -19,24 +19,25 @@ use crate::record::Edges;
 use crate::return_stack::ReturnStack;
 use crate::step::Step;
 use crate::terminator::Terminator;
+use crate::work::Work;
 pub(crate) use trial::{Choices, Trial, TrialState};
 
 /// Where execution is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Here {
+pub(crate) struct Here<W> {
     /// The block whose first instruction is next.
     pub(crate) block: BlockId,
-    /// Instructions passed so far, wrapping: what the times between two packets are shared out by.
-    pub(crate) work: u32,
+    /// Work done so far: its instructions share out the time between two packets.
+    pub(crate) work: W,
 }
 
 /// Execution, and all that moving it takes.
-pub(crate) struct Walk<'a> {
+pub(crate) struct Walk<'a, W> {
     pub(crate) context: &'a Context<'a>,
     pub(crate) graph: &'a mut BlockGraph,
-    pub(crate) effects: &'a mut Effects,
+    pub(crate) effects: &'a mut Effects<W>,
     pub(crate) space: SpaceId,
-    pub(crate) here: Here,
+    pub(crate) here: Here<W>,
     pub(crate) stack: ReturnStack,
     /// Kernel code was skipped: the stack has what the running thread called, and not what the trace unit
     /// has.
@@ -49,14 +50,14 @@ pub(crate) struct Walk<'a> {
     pub(crate) tnt: Tnt,
     /// Instructions passed at the first branch of the TNT that is being followed, once it is reached.
     pub(crate) first_bit: Option<u32>,
-    /// Branches that were passed and not emitted yet, each with the instructions passed at it.
-    pub(crate) passed: Vec<(u32, Transfer)>,
-    pub(crate) output: &'a mut Output,
+    /// Branches that were passed and not emitted yet, each with the work done at it.
+    pub(crate) passed: Vec<(W, Transfer)>,
+    pub(crate) output: &'a mut Output<W>,
 }
 
 type Walked<T> = Result<T, GapCause>;
 
-impl Walk<'_> {
+impl<W: Work> Walk<'_, W> {
     /// Sets the position; nothing is emitted.
     pub(crate) fn jump_to(&mut self, ip: Avma) -> Walked<()> {
         self.here.block = self.block_at(ip)?;
@@ -65,7 +66,13 @@ impl Walk<'_> {
 
     /// The events that follow are `running`'s, in this address space.
     pub(crate) fn thread(&mut self, running: Running, space: SpaceId, start: Ns) {
-        self.output.thread(running, space, start, self.effects);
+        self.output.thread(running, space, start, self.here.work, self.effects);
+    }
+
+    /// Instructions passed so far, wrapping.
+    #[inline(always)]
+    pub(crate) fn work(&self) -> u32 {
+        self.here.work.instructions()
     }
 
     /// The instruction that comes next.
@@ -113,7 +120,7 @@ impl Walk<'_> {
 
     /// Emits a gap.
     pub(crate) fn gap(&mut self, from: Moment, to: Moment, bytes: u64, at: AuxOffset, cause: GapCause) {
-        self.output.gap(from, to, bytes, at, cause, self.effects);
+        self.output.gap(from, to, bytes, (at, self.here.work), cause, self.effects);
     }
 
     /// Passes a branch, which is still to be emitted.
@@ -167,14 +174,14 @@ impl Walk<'_> {
             }
             Terminator::Continue => {
                 let ip = block.last.next_ip();
-                self.here.work = self.here.work.wrapping_add(block.instructions);
+                self.here.work = self.here.work.plus(W::of_block(block));
                 let next = self.graph.next(self.context, self.space, self.here.block);
                 self.here.block = next.map_err(|why| no_code(why, ip))?;
                 return Ok(true);
             }
             _ => return Ok(false),
         };
-        self.here.work = self.here.work.wrapping_add(block.instructions);
+        self.here.work = self.here.work.plus(W::of_block(block));
         match self.graph.taken(self.context, self.space, self.here.block, to) {
             Ok(id) => {
                 self.pass(kind, last, self.graph.block(id).start);
@@ -197,6 +204,7 @@ impl Walk<'_> {
         for _ in 0..MAX_DIRECT {
             let block = *self.graph.block(self.here.block);
             if block.contains(ip) {
+                self.pass_up_to(&block, ip);
                 return if block.start.ip == ip { Ok(()) } else { self.jump_to(ip) };
             }
             if !self.direct()? {
@@ -206,9 +214,14 @@ impl Walk<'_> {
         Err(self.endless())
     }
 
+    /// Passes the instructions of a block that are before `ip`.
+    fn pass_up_to(&mut self, block: &Block, ip: Avma) {
+        self.here.work = self.here.work.plus(W::of_interrupted_block(block, self.context.code, ip));
+    }
+
     /// The effect at `block` of what is asked.
     #[inline]
-    fn effect(&mut self, block: BlockId, asked: Asked) -> Effect {
+    fn effect(&mut self, block: BlockId, asked: Asked) -> Effect<W> {
         if let Some(effect) = self.effects.find(block, asked) {
             return *effect;
         }
@@ -217,7 +230,7 @@ impl Walk<'_> {
 
     /// Works out an effect that is not remembered.
     #[cold]
-    fn work_out(&mut self, block: BlockId, asked: Asked) -> Effect {
+    fn work_out(&mut self, block: BlockId, asked: Asked) -> Effect<W> {
         let Self { context, graph, effects, space, .. } = self;
         *Program { context, graph, effects, space: *space }.work_out(block, asked)
     }
@@ -230,13 +243,13 @@ impl Walk<'_> {
     #[inline(always)]
     pub(crate) fn follow_known(
         &mut self,
-        here: &mut Here,
+        here: &mut Here<W>,
         asked: Asked,
         has_first_bit: bool,
         step: impl FnOnce() -> Step,
-    ) -> Option<&Effect> {
+    ) -> Option<&Effect<W>> {
         let Self { effects, stack, output, .. } = self;
-        let effects: &Effects = effects;
+        let effects: &Effects<W> = effects;
         let effect = effects.find(here.block, asked)?;
         let (next, call) = match effect.end {
             End::Used => (effect.next, BlockId::NONE),
@@ -253,12 +266,12 @@ impl Walk<'_> {
             output.effect(&step(), here.work, edges, effects);
         }
         effects.change_stack(effect, stack);
-        *here = Here { block: next, work: here.work.wrapping_add(effect.work) };
+        *here = Here { block: next, work: here.work.plus(effect.work) };
         Some(effect)
     }
 
     /// Goes on by any effect that is not lost.
-    fn follow_effect(&mut self, step: &Step, effect: Effect, has_first_bit: bool) -> Walked<()> {
+    fn follow_effect(&mut self, step: &Step, effect: Effect<W>, has_first_bit: bool) -> Walked<()> {
         let side = match effect.end {
             End::Return => Side::User(self.space),
             End::KernelReturn => Side::Kernel,
@@ -285,7 +298,7 @@ impl Walk<'_> {
     /// stack knows that.
     fn pass_effect(
         &mut self,
-        effect: &Effect,
+        effect: &Effect<W>,
         next: BlockId,
         call: BlockId,
         has_first_bit: bool,
@@ -296,7 +309,7 @@ impl Walk<'_> {
             self.output.effect(step, self.here.work, edges, self.effects);
         }
         self.effects.change_stack(effect, &mut self.stack);
-        self.here = Here { block: next, work: self.here.work.wrapping_add(effect.work) };
+        self.here = Here { block: next, work: self.here.work.plus(effect.work) };
     }
 
     /// Where `call`, from the stack, returns to, if it was made on `side`, which returns.
@@ -327,14 +340,14 @@ impl Walk<'_> {
     /// Goes as far as an effect goes that ends where code and packet contradict each other, having used so
     /// many bits.
     #[cold]
-    fn lost(&mut self, mut step: Step, effect: Effect, bits: u8) -> GapCause {
+    fn lost(&mut self, mut step: Step, effect: Effect<W>, bits: u8) -> GapCause {
         self.tnt.drop_oldest(bits);
         let is_first = self.first_bit.is_none() && bits > 0;
         let begin = self.here.work;
-        self.here.work = begin.wrapping_add(effect.work);
+        self.here.work = begin.plus(effect.work);
         self.here.block = effect.next;
         if is_first {
-            self.first_bit = Some(begin.wrapping_add(effect.first_work));
+            self.first_bit = Some(begin.instructions().wrapping_add(effect.first_work));
         }
         if effect.returns() {
             self.stack.pop();
@@ -376,7 +389,7 @@ impl Walk<'_> {
             }
             let has_first = bits > 0 && self.first_bit.is_none();
             if has_first {
-                self.first_bit = Some(self.here.work.wrapping_add(effect.first_work));
+                self.first_bit = Some(self.here.work.instructions().wrapping_add(effect.first_work));
             }
             self.tnt.drop_oldest(bits);
             self.follow_effect(&step, effect, has_first)?;

@@ -1,9 +1,9 @@
 //! What a thread has executed up to an event.
 
-use std::ops::Sub;
+use std::ops::{Add, Sub};
 
-/// Counts of executed code: sums since the first event of a thread, so the difference of two events' counts is
-/// that of the code between them.
+/// Counts of executed code: sums since the first event of a thread, so the difference of two events' counts
+/// is that of the code between them.
 ///
 /// Instructions are those that retired: a repeated string instruction is one, and one that faults is one,
 /// however often it is begun. Code that the trace does not show (outside of an IP filter, the kernel where it
@@ -22,6 +22,34 @@ pub struct Executed {
     pub kernel_instructions: u64,
 }
 
+impl Executed {
+    /// The sum of both; `None`: it does not fit, as of numbers in a file that is wrong.
+    #[must_use]
+    pub fn checked_add(self, more: Self) -> Option<Self> {
+        Some(Self {
+            instructions: self.instructions.checked_add(more.instructions)?,
+            conditional_branches: self.conditional_branches.checked_add(more.conditional_branches)?,
+            indirect_branches: self.indirect_branches.checked_add(more.indirect_branches)?,
+            calls: self.calls.checked_add(more.calls)?,
+            kernel_instructions: self.kernel_instructions.checked_add(more.kernel_instructions)?,
+        })
+    }
+}
+
+impl Add for Executed {
+    type Output = Self;
+
+    fn add(self, more: Self) -> Self {
+        Self {
+            instructions: self.instructions + more.instructions,
+            conditional_branches: self.conditional_branches + more.conditional_branches,
+            indirect_branches: self.indirect_branches + more.indirect_branches,
+            calls: self.calls + more.calls,
+            kernel_instructions: self.kernel_instructions + more.kernel_instructions,
+        }
+    }
+}
+
 impl Sub for Executed {
     type Output = Self;
 
@@ -37,19 +65,24 @@ impl Sub for Executed {
     }
 }
 
-/// Core cycles that passed while user code of a thread was traced, since its first event: an interval
-/// `[lo, hi]` that the true number lies in, with an estimate inside.
+/// Core cycles that passed while user code of a thread was traced, since its first event.
 ///
 /// They come from CYC packets. The processor counts on while tracing is off (SDM, "Cycle Counter"); cycles
 /// from a TIP.PGD to the next TIP.PGE are left out, as are those of kernel code.
+///
+/// Two uncertainties are kept apart. An event lies between two packets: `[lo, hi]`. And with a threshold for
+/// CYC packets, how many cycles passed before tracing was switched off is known up to the threshold only: a
+/// sum of all that since the first event, which a difference of two events has the difference of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cycles {
-    /// Lower bound.
+    /// Cycles up to the packet before the event.
     pub lo: u64,
     /// Estimate.
     pub point: u64,
-    /// Upper bound.
+    /// Cycles up to the packet after the event.
     pub hi: u64,
+    /// How far the number of counted cycles may be off.
+    pub unsure: u64,
 }
 
 impl Cycles {
@@ -58,7 +91,21 @@ impl Cycles {
     pub fn since(self, earlier: Self) -> (u64, u64) {
         let count = self.point.saturating_sub(earlier.point);
         let (least, most) = (self.lo.saturating_sub(earlier.hi), self.hi.saturating_sub(earlier.lo));
-        (count, (count.saturating_sub(least)).max(most.saturating_sub(count)))
+        let between = count.saturating_sub(least).max(most.saturating_sub(count));
+        (count, between + self.unsure.saturating_sub(earlier.unsure))
+    }
+}
+
+impl Add for Cycles {
+    type Output = Self;
+
+    fn add(self, more: Self) -> Self {
+        Self {
+            lo: self.lo + more.lo,
+            point: self.point + more.point,
+            hi: self.hi + more.hi,
+            unsure: self.unsure + more.unsure,
+        }
     }
 }
 
@@ -71,14 +118,27 @@ pub struct Counters {
     pub cycles: Option<Cycles>,
 }
 
+impl Add for Counters {
+    type Output = Self;
+
+    fn add(self, more: Self) -> Self {
+        let cycles = match (self.cycles, more.cycles) {
+            (Some(cycles), Some(more)) => Some(cycles + more),
+            (known, None) | (None, known) => known,
+        };
+        Self { executed: self.executed + more.executed, cycles }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_error_of_a_difference_has_both_ends() {
-        let (from, to) = (Cycles { lo: 90, point: 100, hi: 102 }, Cycles { lo: 190, point: 200, hi: 230 });
-        assert_eq!(to.since(from), (100, 40));
+        let from = Cycles { lo: 90, point: 100, hi: 102, unsure: 7 };
+        let to = Cycles { lo: 190, point: 200, hi: 230, unsure: 10 };
+        assert_eq!(to.since(from), (100, 43));
         assert_eq!(from.since(from), (0, 12));
     }
 }

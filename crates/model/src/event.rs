@@ -267,6 +267,14 @@ impl<S: EventSink + ?Sized> EventSink for &mut S {
         (**self).events(pid, tid, space, events);
     }
 
+    fn wants_counters(&self) -> bool {
+        (**self).wants_counters()
+    }
+
+    fn counted(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent], counters: &[Counters]) {
+        (**self).counted(pid, tid, space, events, counters);
+    }
+
     fn asks_about(&self) -> Option<FunctionSet> {
         (**self).asks_about()
     }

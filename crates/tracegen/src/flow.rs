@@ -1,6 +1,6 @@
 //! From one block to the next: what the trace unit is told, and what the truth says.
 
-use model::Avma;
+use model::{Avma, Executed};
 
 use crate::block::{Block, Terminator};
 use crate::pt_unit::Output;
@@ -15,6 +15,7 @@ impl Slice<'_, '_> {
         if to.signal_handler && !called || !explains(from, to) {
             return false;
         }
+        self.count_branch(from, to);
         if self.world.filter.is_empty() {
             self.follow_traced(from, to);
             return true;
@@ -81,7 +82,7 @@ impl Slice<'_, '_> {
             self.event(kind(from.terminator), Flags::NONE, from.last, to.start);
         }
         if packet && self.buffer.begin_overflow(now, self.world.options.ovf_us, &mut self.world.rng) {
-            self.thread.truth.event(Kind::Overflow, Flags::NONE, now.tsc(), from.last, Avma(0));
+            self.truth(Kind::Overflow, Flags::NONE, from.last, Avma(0));
         }
     }
 
@@ -93,14 +94,58 @@ impl Slice<'_, '_> {
         if !traced_kernel && self.buffer.overflow_is_over(now) {
             let ip = ip.filter(|&ip| self.world.filter.contains(ip));
             self.buffer.unit.end_overflow(ip, now);
-            self.thread.truth.event(Kind::Resume, Flags::NONE, now.tsc(), Avma(0), ip.unwrap_or_default());
+            self.truth(Kind::Resume, Flags::NONE, Avma(0), ip.unwrap_or_default());
         }
     }
 
     /// Writes to the truth, marked lost if the trace does not have it.
     pub(crate) fn event(&mut self, kind: Kind, flags: Flags, from: Avma, to: Avma) {
         let lost = if self.buffer.unit.output() == Output::On { Flags::NONE } else { Flags::LOST };
-        self.thread.truth.event(kind, flags | lost, self.thread.now.tsc(), from, to);
+        self.truth(kind, flags | lost, from, to);
+    }
+
+    /// Writes to the truth, of the present time.
+    pub(crate) fn truth(&mut self, kind: Kind, flags: Flags, from: Avma, to: Avma) {
+        let Executed { instructions, .. } = self.thread.executed;
+        let instructions = instructions.saturating_sub(self.thread.unexecuted);
+        let counter = self.buffer.unit.cycles(self.thread.now);
+        let since = self.thread.counts_since;
+        let cycles = self.thread.cycles + since.map_or(0, |since| counter.saturating_sub(since));
+        // The counter goes back where tracing is switched on again.
+        let cycles = cycles.max(self.thread.truth.cycles());
+        let is_user_start =
+            matches!(kind, Kind::Enter | Kind::FilterIn | Kind::Resume) && to != Avma(0) && !to.is_kernel();
+        let is_end = matches!(kind, Kind::Syscall | Kind::Async) || flags.has(Flags::FILTER_OUT);
+        if is_user_start || is_end {
+            self.thread.cycles = cycles;
+            self.thread.counts_since = is_user_start.then_some(counter);
+        }
+        let truth = &mut self.thread.truth;
+        truth.set_executed(Executed { instructions, ..self.thread.executed }, cycles);
+        truth.event(kind, flags, self.thread.now.tsc(), from, to);
+    }
+
+    /// Counts the branch from the end of `from` to the start of `to`.
+    fn count_branch(&mut self, from: &Block, to: &Block) {
+        if from.start.is_kernel() || !self.world.filter.contains(from.start) {
+            return;
+        }
+        let executed = &mut self.thread.executed;
+        match from.terminator {
+            // The last instruction begins the next block: it has not run yet, or it is a string instruction
+            // that goes on.
+            Terminator::FallThrough if to.start == from.last && to.start != from.end => {
+                executed.instructions = executed.instructions.saturating_sub(1);
+            }
+            Terminator::Conditional => executed.conditional_branches += 1,
+            Terminator::Call => executed.calls += 1,
+            Terminator::IndirectCall => {
+                executed.indirect_branches += 1;
+                executed.calls += 1;
+            }
+            Terminator::IndirectJump => executed.indirect_branches += 1,
+            _ => (),
+        }
     }
 
     pub(crate) fn maybe_drop_returns(&mut self) {

@@ -66,7 +66,8 @@ impl PtClock {
         }
     }
 
-    fn cycles(&self, now: Time) -> u64 {
+    /// The cycle counter.
+    pub(crate) fn cycles(&self, now: Time) -> u64 {
         self.base_cycles + Time::cycles(now.since(self.base_time), u64::from(self.cbr))
     }
 

@@ -367,6 +367,11 @@ impl TraceUnit {
         self.clock.stop_mtc();
     }
 
+    /// The cycle counter.
+    pub(crate) fn cycles(&self, now: Time) -> u64 {
+        self.clock.cycles(now)
+    }
+
     /// Core:bus ratio.
     pub(crate) fn cbr(&self) -> u8 {
         self.clock.cbr()

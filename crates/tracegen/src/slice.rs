@@ -50,6 +50,7 @@ pub(crate) struct Slice<'a, 'p> {
 impl Slice<'_, '_> {
     /// Runs until the thread leaves, at the latest soon after `until`.
     pub(crate) fn run(&mut self, until: Time) -> Leave {
+        self.thread.counts_since = None; // from the kernel, perhaps of another CPU
         if let Some(ip) = self.thread.resume.take() {
             self.end_overflow(None);
             self.leave_kernel(ip, false);
@@ -84,6 +85,7 @@ impl Slice<'_, '_> {
     }
 
     fn syscall(&mut self, number: u32, ns: u64) -> Option<Leave> {
+        self.thread.unexecuted = 0;
         if let Some(previous) = self.previous_block() {
             if previous.terminator != Terminator::Syscall {
                 self.world.oddity("system call after another kind of block");
@@ -148,6 +150,7 @@ impl Slice<'_, '_> {
     fn block(&mut self, id: u32, until: Time) -> Option<Leave> {
         let program = self.world.program;
         let block = &program.blocks[id as usize];
+        self.thread.unexecuted = 0; // the block before has run to its end
         if self.thread.in_kernel {
             self.thread.in_kernel = false;
             self.end_overflow(None);
@@ -187,6 +190,9 @@ impl Slice<'_, '_> {
         self.thread.now = self.thread.now.plus(spent);
         self.thread.blocks += 1;
         self.thread.instructions += u64::from(block.instructions);
+        if !block.start.is_kernel() && self.world.filter.contains(block.start) {
+            self.thread.executed.instructions += u64::from(block.instructions);
+        }
         if self.buffer.unit.timer_due(self.thread.now) {
             self.buffer.unit.timer(self.thread.now);
         }
@@ -217,8 +223,10 @@ impl Slice<'_, '_> {
         }
         self.buffer.plan_overflow(self.thread.now, self.world.options.ovf_ms, &mut self.world.rng);
         if self.buffer.unit.output() == Output::Overflow {
-            let ip = if self.may_fault() { block.start } else { block.last };
-            self.end_overflow(Some(ip));
+            let at_start = self.may_fault();
+            self.thread.unexecuted = if at_start { block.instructions.into() } else { 1 };
+            self.end_overflow(Some(if at_start { block.start } else { block.last }));
+            self.thread.unexecuted = 0;
         }
         None
     }
@@ -226,7 +234,9 @@ impl Slice<'_, '_> {
     /// The next instruction when an interrupt comes during `block`: its first, or its last.
     fn interrupted(&mut self, block: &Block) -> Avma {
         let is_first = self.world.rng.bits() >> 13 & 1 == 0;
-        if is_first || self.may_fault() { block.start } else { block.last }
+        let at_start = is_first || self.may_fault();
+        self.thread.unexecuted = if at_start { block.instructions.into() } else { 1 };
+        if at_start { block.start } else { block.last }
     }
 
     /// A signal handler comes next: perhaps an instruction of the block before has faulted, and what is
@@ -284,7 +294,7 @@ impl Slice<'_, '_> {
             let drained = now.plus_us(self.world.rng.exponential(self.world.options.drain_us));
             self.world.drain(self.buffer, self.place, self.thread.tid, now, Some(drained));
             self.buffer.switch_off(drained);
-            self.thread.truth.event(Kind::Truncated, Flags::NONE, now.tsc(), ip, Avma(0));
+            self.truth(Kind::Truncated, Flags::NONE, ip, Avma(0));
             self.thread.stay = None;
             if self.world.filter.contains(ip) {
                 self.buffer.unit.enter(ip, now); // only to know what is lost
@@ -308,7 +318,13 @@ impl Slice<'_, '_> {
         let mut interrupted = previous.last;
         match self.after_signal(previous) {
             _ if !block.signal_handler => self.world.oddity("unexplained flow"),
-            Some(resume) if previous.faulted_at(resume) => interrupted = resume,
+            Some(resume) if previous.faulted_at(resume) => {
+                interrupted = resume;
+                match self.world.program.block_at(resume).filter(|rest| rest.last == previous.last) {
+                    Some(rest) => self.take_back(previous, rest.instructions),
+                    None => self.world.oddity("fault in a block that does not go on"),
+                }
+            }
             // The branch before the signal was executed; where it went is where the handler returns to.
             Some(resume) => {
                 let target = self.world.program.block_at(resume).unwrap_or(*block);
@@ -317,13 +333,22 @@ impl Slice<'_, '_> {
                     interrupted = resume;
                 }
             }
-            None => (),
+            // The handler does not come back: its signal came before the block's last instruction.
+            None => self.take_back(previous, 1),
         }
         self.enter_kernel(KernelEntry::Interrupt, interrupted, Flags::NONE);
         let us = 1.2 + self.world.rng.unit();
         self.pass_us(us);
         self.buffer.unit.timer(self.thread.now);
         self.leave_kernel(block.start, block.signal_handler);
+    }
+
+    /// The last `instructions` of a block have not run; they are a block of their own when they do.
+    fn take_back(&mut self, block: &Block, instructions: u32) {
+        if self.world.filter.contains(block.start) {
+            let executed = &mut self.thread.executed.instructions;
+            *executed = executed.saturating_sub(instructions.into());
+        }
     }
 
     /// Where the thread goes on after the signal handler that begins now, after this block.

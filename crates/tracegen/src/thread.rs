@@ -1,6 +1,6 @@
 //! A thread of the simulated program.
 
-use model::Tid;
+use model::{Executed, Tid};
 
 use crate::clock::Time;
 use crate::kernel::Stay;
@@ -38,6 +38,14 @@ pub(crate) struct Thread<'p> {
     pub(crate) next_tick: Option<Time>,
     pub(crate) blocks: u64,
     pub(crate) instructions: u64,
+    /// What was executed of user code in the filter.
+    pub(crate) executed: Executed,
+    /// Instructions of the block that ran last, which come after where it was interrupted.
+    pub(crate) unexecuted: u64,
+    /// Core cycles that passed in user code in the filter.
+    pub(crate) cycles: u64,
+    /// The trace unit's counter when such code began to run, if it runs.
+    pub(crate) counts_since: Option<u64>,
 }
 
 impl<'p> Thread<'p> {
@@ -60,6 +68,10 @@ impl<'p> Thread<'p> {
             next_tick: None,
             blocks: 0,
             instructions: 0,
+            executed: Executed::default(),
+            unexecuted: 0,
+            cycles: 0,
+            counts_since: None,
         }
     }
 }

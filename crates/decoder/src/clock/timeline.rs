@@ -78,6 +78,7 @@ fn last_begun<T>(all: &[T], first: impl Fn(&T) -> Slot, slot: Slot, near: usize)
 pub(crate) struct TimelineRoom {
     marks: Vec<Mark>,
     runs: Vec<Run>,
+    counted: Vec<(Slot, u64)>,
     parts: Vec<Part>,
 }
 
@@ -88,6 +89,7 @@ impl TimelineRoom {
         Self {
             marks: Vec::with_capacity(marks),
             runs: Vec::with_capacity(runs),
+            counted: Vec::with_capacity(parts),
             parts: Vec::with_capacity(parts),
         }
     }
@@ -109,6 +111,18 @@ pub(super) struct Near {
     regular: Option<Regular>,
 }
 
+/// Slots that count cycles from the same one.
+#[derive(Clone, Copy, Default)]
+pub(super) struct CyclesNear {
+    first: Slot,
+    end: Slot,
+    /// Cycles of the segment that they count from.
+    before: u64,
+    /// The anchor before them, and their run, by number.
+    anchor: usize,
+    run: usize,
+}
+
 pub(super) struct Timeline {
     conversion: TscClock,
     /// See [`super::Clock`].
@@ -118,6 +132,8 @@ pub(super) struct Timeline {
     runs: Vec<Run>,
     /// The last of them.
     run: Run,
+    /// The first slot after each anchor, and the cycles of the segment up to the anchor.
+    counted: Vec<(Slot, u64)>,
     /// Cycles (or branches) of the last run, up to here.
     in_run: u32,
     parts: Vec<Part>,
@@ -129,19 +145,21 @@ pub(super) struct Timeline {
 
 impl Timeline {
     pub(super) fn new(conversion: TscClock, unseen_cycles: u64, room: TimelineRoom) -> Self {
-        let TimelineRoom { mut marks, mut runs, mut parts } = room;
+        let TimelineRoom { mut marks, mut runs, mut counted, mut parts } = room;
         marks.clear();
         runs.clear();
         parts.clear();
         let run = Run { first: Slot(0), most: 0, doubt: Doubt::default() };
         runs.push(run);
         let (in_run, open, waiting) = (0, Slot(0), 0);
-        Self { conversion, unseen_cycles, marks, runs, run, in_run, parts, open, waiting }
+        counted.clear();
+        counted.push((Slot(0), 0));
+        Self { conversion, unseen_cycles, marks, runs, run, counted, in_run, parts, open, waiting }
     }
 
     pub(super) fn into_room(self) -> TimelineRoom {
-        let Self { marks, runs, parts, .. } = self;
-        TimelineRoom { marks, runs, parts }
+        let Self { marks, runs, counted, parts, .. } = self;
+        TimelineRoom { marks, runs, counted, parts }
     }
 
     /// The slot that is next.
@@ -178,9 +196,43 @@ impl Timeline {
         self.in_run = 0;
     }
 
+    /// Cycles (or branches) since the segment began.
+    pub(super) fn counted_cycles(&self) -> u64 {
+        self.counted.last().map_or(0, |(_, before)| before.saturating_add(self.most()))
+    }
+
+    /// Cycles from the beginning of the segment to a slot. `near`: slots that may have it, and then do.
+    #[inline]
+    pub(super) fn cycles_at(&self, slot: Slot, near: &mut CyclesNear) -> u64 {
+        let Some(mark) = self.marks.get(slot.0 as usize) else { return self.counted_cycles() };
+        if slot < near.first || slot >= near.end {
+            self.find_cycles(slot, near);
+        }
+        near.before.saturating_add(mark.most.into())
+    }
+
+    /// Finds the slots around one that count from the same cycle.
+    fn find_cycles(&self, slot: Slot, near: &mut CyclesNear) {
+        let anchor = last_begun(&self.counted, |(first, _)| *first, slot, near.anchor);
+        let run = last_begun(&self.runs, |run| run.first, slot, near.run);
+        let at_anchor =
+            |number: usize| self.counted.get(number).map_or((Slot(u32::MAX), 0), |anchor| *anchor);
+        let at_run =
+            |number: usize| self.runs.get(number).map_or((Slot(u32::MAX), 0), |run| (run.first, run.most));
+        let ((first, before), (run_first, in_runs)) = (at_anchor(anchor), at_run(run));
+        *near = CyclesNear {
+            first: first.max(run_first),
+            end: at_anchor(anchor + 1).0.min(at_run(run + 1).0),
+            before: before.saturating_add(in_runs),
+            anchor,
+            run,
+        };
+    }
+
     /// Here is an anchor: what has passed since the last one.
     pub(super) fn restart(&mut self) -> Span {
         let since = self.since();
+        self.counted.push((self.next(), self.counted_cycles()));
         self.begin_run(0, Doubt::default());
         self.in_run = 0;
         since
@@ -218,7 +270,7 @@ impl Timeline {
     fn begin_run(&mut self, most: u64, doubt: Doubt) {
         self.run = Run { first: self.next(), most, doubt };
         match &mut self.runs[..] {
-            // Nobody is in it.
+            // It has no slot.
             [.., last] if last.first == self.run.first => *last = self.run,
             // After an interval's first break and before its last it does not matter how many have been.
             [.., before, last] if before.first >= self.open && last.goes_on(before, doubt) => {

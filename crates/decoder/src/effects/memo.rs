@@ -12,6 +12,7 @@ use model::Avma;
 
 use super::{Asked, EdgeId, Effect, End};
 use crate::block::BlockId;
+use crate::work::{Instructions, Work};
 
 /// What an effect is of: a block, and what is asked there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,19 +46,19 @@ impl Key {
 /// Half a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
-struct Entry {
+struct Entry<W> {
     key: Key,
-    effect: Effect,
+    effect: Effect<W>,
 }
 
-const _: () = assert!(size_of::<Entry>() == 32);
+const _: () = assert!(size_of::<Entry<Instructions>>() == 32);
 
-impl Entry {
+impl<W: Work> Entry<W> {
     const FREE: Self = Self {
         key: Key::NONE,
         effect: Effect {
             next: BlockId::NONE,
-            work: 0,
+            work: W::NONE,
             first_work: 0,
             edges: EdgeId::NONE,
             rest: NonZeroU8::MIN,
@@ -74,17 +75,17 @@ const FIRST: usize = 1 << 12;
 /// An effect has so many places: two cache lines, which a processor fetches together.
 const PLACES: usize = 4;
 
-pub(super) struct Memo {
+pub(super) struct Memo<W = Instructions> {
     /// A power of two of them, and [`PLACES`] at least. There is room for all that there may ever be, of
     /// which only what is used is touched: it grows where it is.
-    entries: Vec<Entry>,
+    entries: Vec<Entry<W>>,
     /// So many were put there since it has grown.
     added: usize,
     /// It grows to so many; then what is new takes the place of something else.
     most: usize,
 }
 
-impl Memo {
+impl<W: Work> Memo<W> {
     /// A memo of at most so many entries, and at least [`PLACES`].
     pub(super) fn new(most: usize) -> Self {
         let most = 1 << most.max(PLACES).ilog2();
@@ -94,13 +95,13 @@ impl Memo {
     }
 
     #[inline]
-    pub(super) fn all(&self) -> Option<Remembered<'_>> {
+    pub(super) fn all(&self) -> Option<Remembered<'_, W>> {
         (!self.entries.is_empty()).then_some(Remembered { entries: &self.entries })
     }
 
     /// Remembers the effect of a key that was not found. What takes the place of something else counts, too:
     /// effects that take turns at their places would be worked out again and again.
-    pub(super) fn add(&mut self, key: Key, effect: Effect) -> &Effect {
+    pub(super) fn add(&mut self, key: Key, effect: Effect<W>) -> &Effect<W> {
         if 2 * self.added >= self.entries.len() && self.entries.len() < self.most {
             self.double();
         }
@@ -123,7 +124,7 @@ impl Memo {
     }
 
     /// At the first of its places that is free; if none is, it takes the first.
-    fn put(&mut self, entry: Entry) -> &Effect {
+    fn put(&mut self, entry: Entry<W>) -> &Effect<W> {
         let first = place(&self.entries, entry.key);
         let places: [_; PLACES] = std::array::from_fn(|other| first ^ other);
         let free = places.into_iter().find(|&place| self.entries[place].key == Key::NONE);
@@ -134,7 +135,7 @@ impl Memo {
     }
 
     /// All effects, in no order that means anything.
-    pub(super) fn effects(&mut self) -> impl Iterator<Item = &mut Effect> {
+    pub(super) fn effects(&mut self) -> impl Iterator<Item = &mut Effect<W>> {
         self.entries.iter_mut().filter(|entry| entry.key != Key::NONE).map(|entry| &mut entry.effect)
     }
 
@@ -148,15 +149,15 @@ impl Memo {
 
 /// What a memo has, for who asks again and again.
 #[derive(Clone, Copy)]
-pub(crate) struct Remembered<'a> {
+pub(crate) struct Remembered<'a, W> {
     /// One at least.
-    entries: &'a [Entry],
+    entries: &'a [Entry<W>],
 }
 
-impl<'a> Remembered<'a> {
+impl<'a, W: Work> Remembered<'a, W> {
     /// What is remembered of it.
     #[inline]
-    pub(crate) fn find(self, block: BlockId, asked: Asked) -> Option<&'a Effect> {
+    pub(crate) fn find(self, block: BlockId, asked: Asked) -> Option<&'a Effect<W>> {
         let key = Key::new(block, asked);
         let place = place(self.entries, key);
         let entry = self.entries.get(place)?;
@@ -166,7 +167,7 @@ impl<'a> Remembered<'a> {
     /// On its own, so that the registers are for what stands at its first place, as most does.
     #[cold]
     #[inline(never)]
-    fn find_near(self, key: Key, first: usize) -> Option<&'a Effect> {
+    fn find_near(self, key: Key, first: usize) -> Option<&'a Effect<W>> {
         let mut others = (1..PLACES).filter_map(|other| self.entries.get(first ^ other));
         others.find(|entry| entry.key == key).map(|entry| &entry.effect)
     }
@@ -174,7 +175,7 @@ impl<'a> Remembered<'a> {
 
 /// The first place of a key's effect.
 #[inline]
-fn place(entries: &[Entry], key: Key) -> usize {
+fn place<W>(entries: &[Entry<W>], key: Key) -> usize {
     (u64::from_ne_bytes(key.detail) ^ u64::from(key.block)) as usize & entries.len().wrapping_sub(1)
 }
 
@@ -194,25 +195,25 @@ mod tests {
 
     fn add(memo: &mut Memo, key: Key) {
         let Entry { effect, .. } = Entry::FREE;
-        memo.add(key, Effect { work: key.block, ..effect });
+        memo.add(key, Effect { work: Instructions(key.block), ..effect });
     }
 
     #[test]
     fn growing_loses_nothing() {
-        let mut memo = Memo::new(1 << 16);
+        let mut memo: Memo = Memo::new(1 << 16);
         let keys = keys(0..1 << 14);
         keys.iter().for_each(|key| add(&mut memo, *key));
         assert_eq!(memo.entries.len(), 1 << 15);
         for key in keys {
             let effect =
                 memo.all().unwrap().find(BlockId(key.block & 0x3fff_ffff), Asked::Address(Avma(0x1234)));
-            assert_eq!(effect.map(|effect| effect.work), Some(key.block));
+            assert_eq!(effect.map(|effect| effect.work), Some(Instructions(key.block)));
         }
     }
 
     #[test]
     fn those_of_one_place_are_beside_each_other() {
-        let mut memo = Memo::new(FIRST);
+        let mut memo: Memo = Memo::new(FIRST);
         let keys = keys((0..5).map(|number| number * FIRST as u32));
         keys.iter().for_each(|key| add(&mut memo, *key));
         assert_eq!(keys.iter().filter(|key| has(&memo, **key)).count(), PLACES);
@@ -220,7 +221,7 @@ mod tests {
 
     #[test]
     fn it_grows_for_those_that_take_turns() {
-        let mut memo = Memo::new(1 << 16);
+        let mut memo: Memo = Memo::new(1 << 16);
         let keys = keys((0..5).map(|number| number * FIRST as u32));
         for key in keys.iter().cycle().take(2 * FIRST) {
             if !has(&memo, *key) {

@@ -11,6 +11,7 @@ use crate::block::{Block, BlockId};
 use crate::graph::BlockGraph;
 use crate::return_stack::DEPTH;
 use crate::terminator::Terminator;
+use crate::work::Work;
 
 /// Direct branches between two packets; more is an endless loop that a wrong address led into.
 pub(crate) const MAX_DIRECT: u32 = 1 << 12;
@@ -39,29 +40,29 @@ pub(crate) fn stopped_at(block: &Block) -> GapCause {
 /// - a call, or none, and jumps after it.
 ///
 /// Else 0.
-pub(crate) fn quiet(edges: &[Edge]) -> u8 {
+pub(crate) fn quiet(edges: &[Edge<impl Work>]) -> u8 {
     let forward = match edges {
         [Edge { role: Role::Call, .. }, jumps @ ..] => jumps,
         jumps => jumps,
     };
     let returns = edges.last().is_some_and(|last| last.role == Role::ReturnToStack);
-    let is_quiet = |edge: &Edge| !edge.from_asked && !edge.to_asked && edge.role != Role::Landing;
+    let is_quiet = |edge: &Edge<_>| !edge.from_asked && !edge.to_asked && edge.role != Role::Landing;
     let comes_down = returns || forward.iter().all(|edge| edge.role == Role::Jump);
     let count = if comes_down && edges.iter().all(is_quiet) { edges.len() } else { 0 };
     u8::try_from(count).unwrap_or(0)
 }
 
 /// An effect that is being worked out.
-pub(super) struct Path<'a> {
+pub(super) struct Path<'a, W> {
     context: &'a Context<'a>,
     graph: &'a mut BlockGraph,
-    effects: &'a mut Effects,
+    effects: &'a mut Effects<W>,
     space: SpaceId,
     block: BlockId,
     /// Those that are left of the bits.
     rest: Tnt,
     returns: bool,
-    work: u32,
+    work: W,
     /// Instructions up to the branch of the first bit.
     first_work: Option<u32>,
     first_edge: usize,
@@ -84,11 +85,11 @@ impl From<GapCause> for Box<Failure> {
     }
 }
 
-impl<'a> Path<'a> {
+impl<'a, W: Work> Path<'a, W> {
     pub(super) fn new(
         context: &'a Context<'a>,
         graph: &'a mut BlockGraph,
-        effects: &'a mut Effects,
+        effects: &'a mut Effects<W>,
         space: SpaceId,
         block: BlockId,
     ) -> Self {
@@ -102,14 +103,14 @@ impl<'a> Path<'a> {
             block,
             rest: Tnt::default(),
             returns: false,
-            work: 0,
+            work: W::NONE,
             first_work: None,
             first_edge,
             calls,
         }
     }
 
-    pub(super) fn finish(self, end: Walked<End>) -> Effect {
+    pub(super) fn finish(self, end: Walked<End>) -> Effect<W> {
         let Self {
             effects, block: next, rest, returns, work, first_work, first_edge, calls: mut open, ..
         } = self;
@@ -136,7 +137,7 @@ impl<'a> Path<'a> {
         };
         open.clear();
         effects.open = open;
-        let first_work = first_work.unwrap_or(work);
+        let first_work = first_work.unwrap_or(work.instructions());
         // Of what was asked it is a part, which fits.
         let rest = NonZeroU8::new(rest.number() as u8).unwrap_or(NonZeroU8::MIN);
         // What returns to a call before it leaves none of its own.
@@ -230,7 +231,12 @@ impl<'a> Path<'a> {
 
     /// Passes the instructions of the block at hand.
     fn pass(&mut self) {
-        self.work = self.work.wrapping_add(self.here().instructions);
+        self.work = self.work.plus(W::of_block(self.here()));
+    }
+
+    /// Passes the instructions of the block at hand, with which tracing ends.
+    fn pass_last(&mut self) {
+        self.work = self.work.plus(W::of_last_block(self.here()));
     }
 
     /// Goes on to the block whose end needs a packet: to this end.
@@ -262,7 +268,7 @@ impl<'a> Path<'a> {
     /// The branch at hand has the next bit.
     fn bit(&mut self, branch: impl FnOnce(&mut Self, bool) -> Walked<()>) -> Walked<()> {
         let is_taken = self.rest.pop() == Some(true);
-        let work = self.work;
+        let work = self.work.instructions();
         let walked = branch(self, is_taken);
         self.first_work.get_or_insert(work);
         walked
@@ -324,6 +330,7 @@ impl<'a> Path<'a> {
     pub(super) fn end_trace(&mut self, ip: Avma) -> Walked<End> {
         let block = *self.here();
         let kind = block.leaves_for(ip).ok_or(stopped_at(&block))?;
+        self.pass_last();
         self.border(Transfer::End { kind, from: block.last, to: Some(ip) });
         self.returns = block.terminator == Terminator::Return;
         Ok(End::Used)
@@ -333,7 +340,7 @@ impl<'a> Path<'a> {
     fn border(&mut self, transfer: Transfer) {
         self.effects.transfers.push(transfer);
         self.effects.edges.push(Edge {
-            work: 0,
+            work: self.work,
             role: Role::Landing,
             to: Avma(0),
             from: self.block,
@@ -349,7 +356,10 @@ impl<'a> Path<'a> {
         let branch = self.advance()?;
         match branch {
             Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return => (),
-            Terminator::Far => return Ok(End::Far),
+            Terminator::Far => {
+                self.pass_last();
+                return Ok(End::Far);
+            }
             _ => return Err(stopped_at(self.here()).into()),
         }
         if self.here().last.ip.is_kernel() && !ip.is_kernel() {

@@ -5,6 +5,7 @@ use model::{Ns, SpaceId, Tsc};
 use super::Flow;
 use crate::clock::{Lasts, Now};
 use crate::owner::Running;
+use crate::work::Work;
 
 /// Who runs, and in which address space, whenever both times of now lie from those of `first` to those of
 /// `last`.
@@ -34,7 +35,7 @@ impl Attributed {
     }
 }
 
-impl Flow<'_> {
+impl<W: Work> Flow<'_, W> {
     /// Finds out who runs now, and in which address space.
     #[inline(always)]
     pub(super) fn attribute(&mut self) {

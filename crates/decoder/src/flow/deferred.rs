@@ -16,11 +16,12 @@ use super::{Flow, State};
 use crate::reader::{Item, Reader};
 use crate::step::Step;
 use crate::walk::{Choices, Trial, TrialState};
+use crate::work::Work;
 
 /// Packets that a hypothesis is held against.
 const MAX_PACKETS: usize = 1 << 4;
 
-impl Flow<'_> {
+impl<W: Work> Flow<'_, W> {
     /// No bit waits for a TIP from here on: what comes has forced them out.
     #[inline]
     pub(super) fn forced_out(&mut self) {
@@ -61,7 +62,7 @@ impl Flow<'_> {
         let Some(bits) = self.bits_after(ip) else { return };
         self.recover(step, ip);
         if matches!(self.state, State::On) {
-            (self.walk.tnt, self.walk.first_bit) = (bits, Some(self.walk.here.work));
+            (self.walk.tnt, self.walk.first_bit) = (bits, Some(self.walk.work()));
             let walked = self.walk.follow_bits(step);
             self.check(walked, step.at);
         }

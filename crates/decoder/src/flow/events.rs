@@ -15,8 +15,9 @@ use packet::{ControlFlowEvent, Packet};
 use super::fup::{FupUse, Interruption};
 use super::loss::Lost;
 use super::{Flow, State};
+use crate::work::Work;
 
-impl Flow<'_> {
+impl<W: Work> Flow<'_, W> {
     /// A MODE.Exec packet: the code after it is 64-bit code or not. After an event's FUP it belongs to the
     /// event's TIP; otherwise to what comes next, FUP or TIP.
     pub(super) fn mode_exec(&mut self, long: bool) {

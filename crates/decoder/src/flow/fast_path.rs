@@ -10,11 +10,12 @@ use packet::{Common, MAX_PACKET_LEN};
 use super::fup::FupUse;
 use super::{Flow, State};
 use crate::effects::Asked;
+use crate::work::Work;
 
 /// A CYC and the packet after it have no more bytes.
 const PAIR: usize = 2 + MAX_PACKET_LEN;
 
-impl Flow<'_> {
+impl<W: Work> Flow<'_, W> {
     /// Handles packets up to the first one that has another form, or may be cut.
     pub(super) fn fast_path(&mut self) {
         if self.tail {
@@ -80,7 +81,7 @@ impl Flow<'_> {
             let at = || AuxOffset(end.0 - left.len() as u64);
             match packet::decode_flow(left, last_ip) {
                 Some((Common::Tnt(tnt), len)) => {
-                    let begin = here.work;
+                    let begin = here.work.instructions();
                     let step = || last.step(clock.next_slot(), at());
                     let Some(first) = walk.follow_known(&mut here, Asked::bits(tnt), true, step) else {
                         break;
@@ -112,7 +113,7 @@ impl Flow<'_> {
                         clock.passed();
                     } else {
                         last.tip(clock.next_slot());
-                        clock.slot(here.work);
+                        clock.slot(here.work.instructions());
                     }
                     left = &left[len..];
                 }

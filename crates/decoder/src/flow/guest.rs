@@ -12,6 +12,7 @@ use super::{Flow, State};
 use crate::output::Moment;
 use crate::owner::Running;
 use crate::step::Step;
+use crate::work::Work;
 
 /// A stay in a virtual machine, or the part of it since the last PSB.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +21,7 @@ pub(super) struct Stay {
     at: AuxOffset,
 }
 
-impl Flow<'_> {
+impl<W: Work> Flow<'_, W> {
     /// PIP says whether a virtual machine runs from the next TIP on: its addresses are in a space that we do
     /// not know.
     pub(super) fn pip(&mut self, non_root: bool) {
@@ -41,7 +42,7 @@ impl Flow<'_> {
     /// The packet at `at` has ended a stay in a virtual machine, if it was in one.
     pub(super) fn end_stay(&mut self, at: AuxOffset) {
         let Some(stay) = self.stay.take() else { return };
-        let to = Moment::At(self.clock.slot(self.walk.here.work));
+        let to = Moment::At(self.clock.slot(self.walk.work()));
         self.walk.thread(Running::UNKNOWN, self.walk.space, self.clock.now_lo());
         let bytes = at.0.saturating_sub(stay.at.0);
         self.walk.gap(stay.from, to, bytes, stay.at, GapCause::Guest);

@@ -27,6 +27,7 @@ use super::loss::{Lost, is_missing_code};
 use super::{Flow, State};
 use crate::return_stack::ReturnStack;
 use crate::step::Step;
+use crate::work::Work;
 
 /// What is kept while kernel code runs.
 #[derive(Default)]
@@ -56,7 +57,7 @@ impl Away {
     }
 }
 
-impl Flow<'_> {
+impl<W: Work> Flow<'_, W> {
     /// Kernel code is being followed.
     pub(super) fn in_kernel(&self) -> bool {
         matches!(self.state, State::On) && self.walk.is_kernel(self.walk.here.block)

@@ -8,6 +8,7 @@ use crate::clock::Slot;
 use crate::output::Moment;
 use crate::owner::{LostPart, Running};
 use crate::step::Step;
+use crate::work::Work;
 
 /// From a place in the stream on execution is not known.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +78,7 @@ pub(super) const fn is_missing_code(cause: GapCause) -> bool {
     )
 }
 
-impl Flow<'_> {
+impl<W: Work> Flow<'_, W> {
     pub(super) fn overflow(&mut self, at: AuxOffset) {
         if matches!(self.state, State::Unsynced) && !self.segment.first && self.clock.is_set() {
             self.attribute(); // the PSB+ that says who runs ends here
@@ -207,7 +208,7 @@ impl Flow<'_> {
     pub(super) fn resolved(&mut self) {
         let State::Lost(lost) = &mut self.state else { return };
         if lost.is_of_packets() && !lost.skips && lost.resolved.is_none() && self.psb.is_none() {
-            let slot = self.clock.slot(self.walk.here.work);
+            let slot = self.clock.slot(self.walk.work());
             lost.resolved =
                 Some(Resolved { slot, not_before: self.clock.now_lo(), at: self.reader.offset() });
         }
@@ -266,7 +267,7 @@ impl Flow<'_> {
         }
         let from = match self.state {
             State::On => Moment::After(self.last.slot),
-            _ => Moment::At(self.clock.slot(self.walk.here.work)),
+            _ => Moment::At(self.clock.slot(self.walk.work())),
         };
         let overflowed = cause == GapCause::Overflow;
         let since = self.clock.now_lo();

@@ -15,6 +15,7 @@ use packet::{IpPayload, LastIp, Packet, Tnt};
 
 use super::Flow;
 use crate::reader::{Item, Reader};
+use crate::work::Work;
 
 /// `IPBytes` of an address of four bytes.
 const FOUR_BYTES: u8 = 2;
@@ -28,7 +29,7 @@ struct FirstIp<'a> {
     reader: Reader<'a>,
 }
 
-impl Flow<'_> {
+impl<W: Work> Flow<'_, W> {
     /// At an OVF: sets the last IP to 0 if the first address after it is compressed against that.
     pub(super) fn choose_last_ip(&mut self) {
         let Some(FirstIp { payload, tsc, reader }) = FirstIp::after(self.reader) else { return };

@@ -9,8 +9,9 @@ use super::{Flow, State};
 use crate::output::Moment;
 use crate::step::Step;
 use crate::walk::Trial;
+use crate::work::Work;
 
-impl Flow<'_> {
+impl<W: Work> Flow<'_, W> {
     pub(super) fn tnt(&mut self, at: AuxOffset, tnt: Tnt) {
         self.fup = None;
         self.fup_use = FupUse::default();
@@ -29,7 +30,7 @@ impl Flow<'_> {
     fn follow_tnt(&mut self, at: AuxOffset, tnt: Tnt) {
         let step = self.last.step(self.clock.next_slot(), at);
         self.last.tnt(step.slot);
-        let begin = self.walk.here.work;
+        let begin = self.walk.work();
         let (walked, first_bit) = if self.walk.tnt.is_empty() {
             (self.walk.tnt, self.walk.first_bit) = (tnt, None);
             (self.walk.follow_bits(step), self.walk.first_bit)
@@ -63,7 +64,7 @@ impl Flow<'_> {
             self.clock.passed();
         } else {
             self.last.tip(step.slot);
-            self.clock.slot(self.walk.here.work);
+            self.clock.slot(self.walk.work());
         }
         self.arrived(step, ip, walked);
     }
@@ -88,7 +89,7 @@ impl Flow<'_> {
                         self.walk.follow_abort(step, from, ip, self.errata.bdm64).map(|()| false)
                     }
                 };
-                self.clock.reached(step.slot, self.walk.here.work);
+                self.clock.reached(step.slot, self.walk.work());
                 self.arrived(step, ip, walked);
             }
             (State::On, None) => {
@@ -115,7 +116,7 @@ impl Flow<'_> {
         match walked {
             Ok(true) => self.far(step, ip),
             Ok(false) => {
-                self.walk.first_bit.get_or_insert(self.walk.here.work);
+                self.walk.first_bit.get_or_insert(self.walk.work());
                 let walked = self.walk.follow_bits(step);
                 self.check(walked, step.at);
             }
@@ -248,7 +249,7 @@ impl Flow<'_> {
         } else {
             self.walk.follow_end(step, ip)
         };
-        self.clock.reached(step.slot, self.walk.here.work);
+        self.clock.reached(step.slot, self.walk.work());
         let Err(cause) = walked else { return true };
         if in_kernel {
             // The kernel writes its switch records around those to the trace unit's registers.

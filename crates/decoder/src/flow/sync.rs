@@ -5,8 +5,9 @@ use model::{AuxOffset, Avma, GapCause, Transfer};
 use super::fup::FupUse;
 use super::{Flow, State};
 use crate::step::Step;
+use crate::work::Work;
 
-impl Flow<'_> {
+impl<W: Work> Flow<'_, W> {
     pub(super) fn psb(&mut self, at: AuxOffset) {
         self.fup = None;
         self.fup_use = FupUse::default();
@@ -90,7 +91,10 @@ impl Flow<'_> {
         }
         self.thread();
         match self.enter(ip) {
-            Ok(()) => self.state = State::On,
+            Ok(()) => {
+                self.state = State::On;
+                self.walk.output.bounds.begins_in_code = !ip.is_kernel();
+            }
             Err(cause) if ip.is_kernel() => {
                 self.skip_kernel(cause);
                 self.skipped_psb(ip);

@@ -6,8 +6,9 @@ use packet::{Common, LastIp, MAX_PACKET_LEN, Packet};
 use super::Flow;
 use crate::clock::Slot;
 use crate::reader::Item;
+use crate::work::Work;
 
-impl Flow<'_> {
+impl<W: Work> Flow<'_, W> {
     /// The next segment's PSB+ is complete. How long cycles were before it depends on what is measured after
     /// it, too, as CBR packets come late: reads on until that is known, or until packets were lost.
     pub(super) fn settle_clock(&mut self) {
@@ -33,9 +34,24 @@ impl Flow<'_> {
                 Packet::PsbEnd => in_psb = false,
                 Packet::TipPge(_) | Packet::TipPgd(_) => self.tracing_changes(),
                 Packet::Tnt(_) | Packet::Tip(_) | Packet::Fup(_) => self.clock.passed(),
+                Packet::Cyc(cycles) => self.tail_cyc(cycles),
                 _ => self.clock.packet(&packet, in_psb),
             }
         }
+    }
+
+    /// A CYC packet. The first one says how many cycles passed around the PSB at most.
+    fn tail_cyc(&mut self, cycles: u64) {
+        self.walk.output.bounds.next_cyc.get_or_insert(cycles);
+        self.clock.cyc(cycles);
+    }
+
+    /// The PSB+ is complete: a CYC packet may have stood in it.
+    pub(super) fn cycles_in_psb(&mut self) {
+        let bounds = &mut self.walk.output.bounds;
+        let before = bounds.end.map_or(0, |(_, cycles)| cycles);
+        let cycles = self.clock.counted_cycles().saturating_sub(before);
+        bounds.next_cyc = (cycles > 0).then_some(cycles);
     }
 
     /// Tracing starts or ends: any time may pass while it is off.
@@ -55,7 +71,7 @@ impl Flow<'_> {
             match packet {
                 Common::Tnt(_) | Common::Tip(_) => self.clock.passed(),
                 Common::TipPge(_) | Common::TipPgd(_) => self.tracing_changes(),
-                Common::Cyc(cycles) => self.clock.cyc(cycles),
+                Common::Cyc(cycles) => self.tail_cyc(cycles),
                 Common::Mtc(counter) => {
                     self.clock.mtc(counter);
                     is_settled = self.clock.is_settled(end);

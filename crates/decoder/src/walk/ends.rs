@@ -3,13 +3,14 @@
 
 use model::{AsyncCause, Avma, BranchKind, EndKind, Site, Transfer};
 
-use super::{Walk, Walked};
+use super::{Here, Walk, Walked};
 use crate::block::{Block, BlockId};
 use crate::effects::{Asked, End, MAX_DIRECT, Program, stopped_at};
 use crate::step::Step;
 use crate::terminator::Terminator;
+use crate::work::Work;
 
-impl Walk<'_> {
+impl<W: Work> Walk<'_, W> {
     /// An event interrupted execution before the instruction at `ip`.
     pub(crate) fn follow_async(
         &mut self,
@@ -21,8 +22,9 @@ impl Walk<'_> {
         match self.walk_to(step, ip) {
             Ok(()) => self.end(step, EndKind::Async(cause), self.site(ip), to),
             Err(_) if self.is_after_far(ip) => {
-                let from = self.graph.block(self.here.block).last;
-                self.end(step, EndKind::Syscall, from, to);
+                let block = *self.graph.block(self.here.block);
+                self.pass_block(&block);
+                self.end(step, EndKind::Syscall, block.last, to);
             }
             Err(cause) => return Err(cause),
         }
@@ -82,18 +84,25 @@ impl Walk<'_> {
         self.follow_border(step, self.here.block, Asked::End(ip))
     }
 
+    /// Passes all instructions of a block whose end is the end of the trace.
+    fn pass_block(&mut self, block: &Block) {
+        self.here.work = self.here.work.plus(W::of_last_block(block));
+    }
+
     /// How, from where and where to tracing ends, once direct branches to there were passed.
     fn pass_to_end(&mut self, ip: Option<Avma>) -> Walked<(EndKind, Site, Option<Avma>)> {
         for steps in 0..MAX_DIRECT {
             let block = *self.graph.block(self.here.block);
             if let Some(ip) = ip.filter(|&ip| block.contains(ip) && (ip != block.start.ip || steps > 0)) {
                 let from = block.before(self.context.code, self.space, ip);
+                self.pass_up_to(&block, ip);
                 return Ok((EndKind::FallThrough, from.unwrap_or(block.last), Some(ip)));
             }
             if let Some(kind) = ip.and_then(|ip| block.leaves_for(ip)) {
                 if block.terminator == Terminator::Return {
                     self.stack.pop();
                 }
+                self.pass_block(&block);
                 return Ok((kind, block.last, ip));
             }
             let to = match block.terminator {
@@ -107,6 +116,7 @@ impl Walk<'_> {
                     continue;
                 }
                 Terminator::Undecodable(_) | Terminator::Unknown if ip == Some(block.last.next_ip()) => {
+                    self.pass_block(&block);
                     return Ok((EndKind::FallThrough, block.last, ip));
                 }
                 Terminator::Undecodable(_) | Terminator::Unknown => return Err(stopped_at(&block)),
@@ -121,6 +131,7 @@ impl Walk<'_> {
                 Terminator::IndirectJump | Terminator::IndirectCall => None,
             };
             let kind = block.branch_kind().map_or(EndKind::Syscall, EndKind::Branch);
+            self.pass_block(&block);
             return Ok((kind, block.last, to));
         }
         Err(self.endless())
@@ -138,15 +149,15 @@ impl Walk<'_> {
     fn follow_border(&mut self, step: Step, block: BlockId, asked: Asked) -> bool {
         let Self { context, graph, effects, space, stack, output, here, .. } = self;
         let effect = match effects.find(block, asked) {
-            Some(effect) => effect,
-            None => Program { context, graph, effects, space: *space }.work_out(block, asked),
+            Some(effect) => *effect,
+            None => *Program { context, graph, effects, space: *space }.work_out(block, asked),
         };
         let Some(first) = effect.edges().filter(|_| effect.end != End::Lost) else { return false };
         if effect.returns() {
             stack.pop();
         }
-        here.block = effect.next;
         output.border(first, step.slot, here.work, step.at, effects);
+        *here = Here { block: effect.next, work: here.work.plus(effect.work) };
         true
     }
 

@@ -8,10 +8,11 @@ use crate::block::{Block, BlockId};
 use crate::effects::{MAX_DIRECT, no_code, stopped_at};
 use crate::return_stack::ReturnStack;
 use crate::terminator::Terminator;
+use crate::work::Work;
 
 /// A hypothetical position of execution: what it follows makes no event.
-pub(crate) struct Trial<'w, 'a> {
-    walk: &'w mut Walk<'a>,
+pub(crate) struct Trial<'w, 'a, W> {
+    walk: &'w mut Walk<'a, W>,
     block: BlockId,
     stack: ReturnStack,
     /// Bits that wait for a deferred TIP.
@@ -34,14 +35,14 @@ pub(crate) enum TrialState {
     Fails,
 }
 
-impl<'w, 'a> Trial<'w, 'a> {
+impl<'w, 'a, W: Work> Trial<'w, 'a, W> {
     /// A trial from where `walk` is, with the calls that it knows.
-    pub(crate) fn of(walk: &'w mut Walk<'a>) -> Self {
+    pub(crate) fn of(walk: &'w mut Walk<'a, W>) -> Self {
         Self { block: walk.here.block, stack: walk.stack.clone(), tnt: Tnt::default(), choices: vec![], walk }
     }
 
     /// A trial from `ip` on, where `bits` come first and no call is known; none where there is no code.
-    pub(crate) fn at(walk: &'w mut Walk<'a>, ip: Avma, bits: Tnt) -> Option<Self> {
+    pub(crate) fn at(walk: &'w mut Walk<'a, W>, ip: Avma, bits: Tnt) -> Option<Self> {
         let block = walk.block_at(ip).ok()?;
         Some(Self { walk, block, stack: ReturnStack::new(), tnt: bits, choices: vec![] })
     }

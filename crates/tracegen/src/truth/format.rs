@@ -1,12 +1,14 @@
 //! The ground truth file.
 //!
 //! ```text
-//! "PTGT0001", u32 time_shift, u32 time_mult, u64 time_zero, u32 threads, u32 0
+//! "PTGT0002", u32 time_shift, u32 time_mult, u64 time_zero, u32 threads, u32 0
 //! per thread: u32 tid, u32 0, u64 first tsc, u64 bytes, u64 events
 //! the threads' event bytes, in that order
 //!
 //! event: u8 kind | flags, varint (tsc - previous tsc),
-//!        zigzag varint (from - previous to), zigzag varint (to - from)
+//!        zigzag varint (from - previous to), zigzag varint (to - from),
+//!        varint each of what was executed in user code since the previous event:
+//!        instructions, conditional branches, indirect branches, calls, cycles
 //! ```
 //!
 //! The previous `to` of a thread's first event is 0.  All numbers are little endian.
@@ -16,9 +18,9 @@ use std::io::{self, BufWriter, Write};
 use std::ops::{BitOr, Range};
 use std::path::{Path, PathBuf};
 
-use model::{Avma, Ns, Tid, Tsc, TscClock};
+use model::{Avma, Executed, Ns, Tid, Tsc, TscClock};
 
-const MAGIC: &[u8; 8] = b"PTGT0001";
+const MAGIC: &[u8; 8] = b"PTGT0002";
 const HEADER_BYTES: usize = 32;
 const THREAD_BYTES: usize = 32;
 
@@ -177,6 +179,10 @@ pub struct Event {
     pub from: Avma,
     /// Where control went (0: unknown).
     pub to: Avma,
+    /// What the thread has executed of traced user code up to here.
+    pub executed: Executed,
+    /// Core cycles that passed in that code, by the trace unit's counter.
+    pub cycles: u64,
 }
 
 impl Event {
@@ -217,6 +223,11 @@ pub struct Writer {
     last: Tsc,
     last_to: Avma,
     paused: bool,
+    /// What the thread has executed of traced user code.
+    executed: Executed,
+    cycles: u64,
+    /// What the last event had of both.
+    written: (Executed, u64),
 }
 
 impl Writer {
@@ -237,6 +248,17 @@ impl Writer {
         self.paused
     }
 
+    /// What the next event has of what was executed, and in how many cycles.
+    pub fn set_executed(&mut self, executed: Executed, cycles: u64) {
+        (self.executed, self.cycles) = (executed, cycles);
+    }
+
+    /// The cycles that the last event had.
+    #[must_use]
+    pub const fn cycles(&self) -> u64 {
+        self.cycles
+    }
+
     /// Adds an event.  `tsc` must not be before the last event's; if it is, the last event's is taken.
     #[inline]
     pub fn event(&mut self, kind: Kind, flags: Flags, tsc: Tsc, from: Avma, to: Avma) {
@@ -252,6 +274,13 @@ impl Writer {
         put_varint(&mut self.bytes, tsc.0.saturating_sub(self.last.0));
         put_varint(&mut self.bytes, zigzag(from.minus(self.last_to)));
         put_varint(&mut self.bytes, zigzag(to.minus(from)));
+        let (executed, cycles) = self.written;
+        let more = self.executed - executed;
+        for count in [more.instructions, more.conditional_branches, more.indirect_branches, more.calls] {
+            put_varint(&mut self.bytes, count);
+        }
+        put_varint(&mut self.bytes, self.cycles.saturating_sub(cycles));
+        self.written = (executed + more, cycles.max(self.cycles));
         self.last = self.last.max(tsc);
         self.last_to = to;
     }
@@ -434,7 +463,8 @@ impl File {
     #[must_use]
     pub fn events(&self, thread: &Thread) -> Events<'_> {
         let bytes = self.data.get(thread.bytes.clone()).unwrap_or(&[]);
-        Events { bytes, last: thread.first, last_to: Avma(0), user_only: false }
+        let executed = Executed::default();
+        Events { bytes, last: thread.first, last_to: Avma(0), executed, cycles: 0, user_only: false }
     }
 }
 
@@ -454,6 +484,8 @@ pub struct Events<'a> {
     bytes: &'a [u8],
     last: Tsc,
     last_to: Avma,
+    executed: Executed,
+    cycles: u64,
     user_only: bool,
 }
 
@@ -471,9 +503,18 @@ impl Events<'_> {
         let tsc = Tsc(self.last.0.checked_add(self.varint()?)?);
         let from = self.last_to.plus(unzigzag(self.varint()?));
         let to = from.plus(unzigzag(self.varint()?));
-        self.last = tsc;
-        self.last_to = to;
-        Some(Event { kind, flags: Flags::from_byte(byte), tsc, from, to })
+        let more = Executed {
+            instructions: self.varint()?,
+            conditional_branches: self.varint()?,
+            indirect_branches: self.varint()?,
+            calls: self.varint()?,
+            kernel_instructions: 0,
+        };
+        let executed = self.executed.checked_add(more)?;
+        let cycles = self.cycles.checked_add(self.varint()?)?;
+        (self.last, self.last_to) = (tsc, to);
+        (self.executed, self.cycles) = (executed, cycles);
+        Some(Event { kind, flags: Flags::from_byte(byte), tsc, from, to, executed, cycles })
     }
 
     fn varint(&mut self) -> Option<u64> {
@@ -515,7 +556,8 @@ mod tests {
     const CLOCK: TscClock = TscClock { shift: 31, mult: 715_827_883, zero: 1_000 };
 
     fn event(kind: Kind, flags: Flags, tsc: u64, from: u64, to: u64) -> Event {
-        Event { kind, flags, tsc: Tsc(tsc), from: Avma(from), to: Avma(to) }
+        let executed = Executed { instructions: tsc / 2, calls: tsc / 9, ..Executed::default() };
+        Event { kind, flags, tsc: Tsc(tsc), from: Avma(from), to: Avma(to), executed, cycles: tsc }
     }
 
     fn saved(threads: &[(Tid, &Writer)]) -> Vec<u8> {
@@ -537,6 +579,7 @@ mod tests {
             .collect();
         let mut writer = Writer::new();
         for e in &events {
+            writer.set_executed(e.executed, e.cycles);
             writer.event(e.kind, e.flags, e.tsc, e.from, e.to);
             writer.set_paused(true);
             writer.event(Kind::Call, Flags::NONE, Tsc(0), Avma(1), Avma(2));

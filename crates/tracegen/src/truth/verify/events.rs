@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use model::{
-    Avma, BranchEvent, BranchKind, EndKind, EventSink, EventTime, FunctionLookup, Gap, GapCause, Ns, Pid,
-    SpaceId, Tid, TraceEvent, Transfer,
+    Avma, BranchEvent, BranchKind, Counters, EndKind, EventSink, EventTime, FunctionLookup, Gap, GapCause,
+    Ns, Pid, SpaceId, Tid, TraceEvent, Transfer,
 };
 
+use super::counters::{CounterCheck, CounterVerdict};
 use super::expected::{Expected, Item, KernelText, Shown};
 use super::histogram::Histogram;
 use crate::truth::File;
@@ -25,6 +26,7 @@ pub struct EventVerifier<'a> {
     functions: Option<&'a dyn FunctionLookup>,
     kernel: KernelText,
     threads: BTreeMap<Tid, Thread<'a>>,
+    wants_counters: bool,
     verdict: Verdict,
 }
 
@@ -70,6 +72,8 @@ pub struct ThreadVerdict {
     pub worst_violation_ns: u64,
     /// Events whose time is before the last one's, or whose point is outside of its bounds.
     pub disordered: u64,
+    /// How the counters agree, if they were asked for.
+    pub counters: CounterVerdict,
 }
 
 impl Verdict {
@@ -132,6 +136,7 @@ struct Thread<'a> {
     kernel: KernelText,
     /// After a gap that the truth does not have, and nothing has matched again.
     in_hole: bool,
+    counters: CounterCheck,
     /// The last events that matched, and then the first that do not.
     context: VecDeque<TraceEvent>,
     /// Events still to be shown after the difference.
@@ -153,13 +158,20 @@ impl<'a> EventVerifier<'a> {
                     last: EventTime::default(),
                     kernel,
                     in_hole: false,
+                    counters: CounterCheck::default(),
                     context: VecDeque::new(),
                     after: 0,
                 };
                 (t.tid, thread)
             })
             .collect();
-        Self { truth, functions, kernel, threads, verdict: Verdict::default() }
+        Self { truth, functions, kernel, threads, wants_counters: false, verdict: Verdict::default() }
+    }
+
+    /// Holds the counters at the events against the truth, too.
+    #[must_use]
+    pub fn with_counters(self) -> Self {
+        Self { wants_counters: true, ..self }
     }
 
     /// All events have come.
@@ -170,6 +182,7 @@ impl<'a> EventVerifier<'a> {
             let first = thread.expected.peek().copied();
             let left_over = thread.expected.by_ref().count() as u64;
             thread.verdict.left_over = left_over;
+            thread.verdict.counters = thread.counters.verdict;
             if let (Some(item), None) = (first, &thread.verdict.mismatch) {
                 let missing = show_item(self.truth, &item);
                 let text = format!("  the decoder lacks {left_over} events, the first: {missing}");
@@ -183,7 +196,15 @@ impl<'a> EventVerifier<'a> {
 }
 
 impl EventSink for EventVerifier<'_> {
-    fn events(&mut self, _pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
+    fn wants_counters(&self) -> bool {
+        self.wants_counters
+    }
+
+    fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
+        self.counted(pid, tid, space, events, &[]);
+    }
+
+    fn counted(&mut self, _: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent], counters: &[Counters]) {
         let Some(thread) = self.threads.get_mut(&tid) else {
             let mismatch = events.first().map(|e| format!("  no such thread; {}", show_event(e)));
             self.verdict.threads.push(ThreadVerdict { tid, mismatch, ..ThreadVerdict::default() });
@@ -195,7 +216,7 @@ impl EventSink for EventVerifier<'_> {
         };
         for (i, event) in events.iter().enumerate().filter(|(_, event)| self.kernel.counts(event)) {
             let after = events.get(i + 1..).unwrap_or_default();
-            thread.check(self.truth, event, after, &same, &mut self.verdict);
+            thread.check(self.truth, (event, counters.get(i).copied()), after, &same, &mut self.verdict);
         }
     }
 }
@@ -204,7 +225,7 @@ impl Thread<'_> {
     fn check(
         &mut self,
         truth: &File,
-        event: &TraceEvent,
+        (event, counters): (&TraceEvent, Option<Counters>),
         after: &[TraceEvent],
         same_function: &dyn Fn(Avma, Avma) -> bool,
         all: &mut Verdict,
@@ -223,6 +244,12 @@ impl Thread<'_> {
         if let Some((skipped, item)) = fitting.filter(|(_, item)| !is_later(item)) {
             all.inner_jumps += self.expected.by_ref().take(skipped).filter(Item::is_jump).count() as u64;
             self.matches(truth, &item, event, all);
+            match counters {
+                Some(counters) if matches!(event, TraceEvent::Branch(_)) => {
+                    self.counters.check(&item, counters, || show_event(event));
+                }
+                _ => self.counters.lose(),
+            }
             return;
         }
         if continued.is_some() {
@@ -259,6 +286,9 @@ impl Thread<'_> {
         let may_be = is_hole && self.kernel != KernelText::There;
         self.verdict.holes += u64::from(may_be);
         self.in_hole |= may_be;
+        if may_be {
+            self.counters.lose();
+        }
         may_be
     }
 

@@ -1,6 +1,6 @@
 //! What a right decoder says of a thread, from its truth.
 
-use model::{AsyncCause, Avma, BranchKind, EndKind, GapCause, TraceEvent, Tsc};
+use model::{AsyncCause, Avma, BranchKind, EndKind, Executed, GapCause, TraceEvent, Tsc};
 
 use crate::truth::{Event, Events, Kind};
 
@@ -42,6 +42,8 @@ pub(super) struct Item {
     pub(super) tsc: Tsc,
     pub(super) from: Avma,
     pub(super) to: Avma,
+    pub(super) executed: Executed,
+    pub(super) cycles: u64,
 }
 
 impl Item {
@@ -97,8 +99,8 @@ impl<'a> Shown<'a> {
     /// The one or two items of an event.
     fn items(&mut self, event: &Event) -> Option<Item> {
         let what = self.shown(event)?;
-        let Event { kind, tsc, from, to, .. } = *event;
-        let far = |what| Item { what, tsc, from, to };
+        let Event { kind, tsc, from, to, executed, cycles, .. } = *event;
+        let far = |what| Item { what, tsc, from, to, executed, cycles };
         let shown = matches!(what, Expected::Start { .. } | Expected::End(_));
         if shown && to != Avma(0) && self.kernel == KernelText::There && !event.left_filter() {
             match kind {
@@ -112,7 +114,7 @@ impl<'a> Shown<'a> {
                 _ => (),
             }
         }
-        Some(Item { what, tsc, from, to })
+        Some(far(what))
     }
 
     /// What is seen of kernel code that is skipped: where an IP filter was entered and left.

@@ -1,0 +1,64 @@
+//! How many core cycles were counted up to a slot, and between two.
+
+use super::progress::passed_since;
+use super::timeline::{CyclesNear, Timeline};
+use super::{Clock, Slot};
+
+impl Clock {
+    /// Cycles since the segment began, by the CYC packets up to here.
+    pub(crate) fn counted_cycles(&self) -> u64 {
+        self.timeline.counted_cycles()
+    }
+
+    /// The cycles of all slots; none if the recording has no CYC packets.
+    pub(crate) fn cycles(&self) -> Option<SlotCycles<'_>> {
+        self.has_cyc.then_some(SlotCycles {
+            timeline: &self.timeline,
+            threshold: self.cyc_threshold,
+            near: CyclesNear::default(),
+        })
+    }
+}
+
+/// Answers how many cycles had been counted at slots: the sum of all CYC packets of the segment up to there.
+pub(crate) struct SlotCycles<'a> {
+    timeline: &'a Timeline,
+    /// Fewer cycles may have passed since the last CYC packet.
+    threshold: u64,
+    near: CyclesNear,
+}
+
+impl SlotCycles<'_> {
+    /// Cycles at a slot.
+    #[inline]
+    pub(crate) fn at(&mut self, slot: Slot) -> u64 {
+        self.timeline.cycles_at(slot, &mut self.near)
+    }
+
+    /// Cycles with the first CYC packet after a slot.
+    pub(crate) fn after(&mut self, mut slot: Slot) -> u64 {
+        let before = self.at(slot);
+        let end = self.timeline.next();
+        while slot < end && self.at(slot) == before {
+            slot = slot.next();
+        }
+        self.at(slot)
+    }
+
+    /// Cycles at what happened after `lo` and not after `slot`, when `work` instructions had passed: the lower
+    /// bound, the estimate, the upper bound.
+    pub(crate) fn between(&mut self, lo: Slot, slot: Slot, work: u32) -> [u64; 3] {
+        let (first, last) = (self.at(lo), self.at(slot));
+        let most = last.saturating_add(self.threshold);
+        if lo == slot {
+            return [last, last, most];
+        }
+        let nearest = Slot(slot.0.saturating_sub(1).max(lo.0));
+        let (from, to) = (self.at(nearest), last);
+        let passed = |slot: Slot| self.timeline.marks().get(slot.0 as usize).map_or(work, |mark| mark.work);
+        let (start, end) = (passed(nearest), passed(slot));
+        let (done, all) = (passed_since(work, start), passed_since(end, start));
+        let share = if done >= all { to - from } else { (to - from).saturating_mul(done) / all };
+        [first, from + share, most]
+    }
+}

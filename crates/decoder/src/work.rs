@@ -1,0 +1,164 @@
+//! What executing code adds up to: instructions, and in a decode with counters the branches, too.
+//!
+//! Instructions share out the time between two packets, so every decode has them. All else costs room in each
+//! record and effect, so the decoder is compiled for both.
+
+use std::fmt::Debug;
+
+use model::{Avma, CodeSource, Executed};
+
+use crate::block::Block;
+use crate::terminator::Terminator;
+
+/// A sum over executed code, from the start of a segment or of an effect. Sums wrap: only differences within
+/// a segment are asked for.
+pub(crate) trait Work: Copy + Debug + Send + Sync + 'static {
+    /// The sum has all that [`Executed`] has.
+    const COUNTS: bool;
+
+    /// No work.
+    const NONE: Self;
+
+    /// The work of a block that runs from its first instruction to its last.
+    fn of_block(block: &Block) -> Self;
+
+    /// The work of a block with which tracing ends: counted, but no share of the time before its end is its
+    /// own, as a packet says when that was.
+    fn of_last_block(block: &Block) -> Self;
+
+    /// The work of the instructions of a block before `ip`, where it is interrupted: counted as
+    /// [`Self::of_last_block`].
+    fn of_interrupted_block(block: &Block, code: &dyn CodeSource, ip: Avma) -> Self;
+
+    /// The sum of both.
+    fn plus(self, other: Self) -> Self;
+
+    /// Instructions that share out the time.
+    fn instructions(self) -> u32;
+
+    /// The counts from `earlier` on.
+    fn since(self, earlier: Self) -> Executed;
+}
+
+/// Instructions only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Instructions(pub(crate) u32);
+
+impl Work for Instructions {
+    const COUNTS: bool = false;
+    const NONE: Self = Self(0);
+
+    #[inline]
+    fn of_block(block: &Block) -> Self {
+        Self(block.instructions)
+    }
+
+    #[inline]
+    fn of_last_block(_: &Block) -> Self {
+        Self::NONE
+    }
+
+    #[inline]
+    fn of_interrupted_block(_: &Block, _: &dyn CodeSource, _: Avma) -> Self {
+        Self::NONE
+    }
+
+    #[inline]
+    fn plus(self, other: Self) -> Self {
+        Self(self.0.wrapping_add(other.0))
+    }
+
+    #[inline]
+    fn instructions(self) -> u32 {
+        self.0
+    }
+
+    fn since(self, earlier: Self) -> Executed {
+        Executed { instructions: self.0.wrapping_sub(earlier.0).into(), ..Executed::default() }
+    }
+}
+
+/// Instructions and branches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// What shares out the time: of user and kernel code.
+    timed_instructions: u32,
+    instructions: u32,
+    kernel_instructions: u32,
+    conditional_branches: u32,
+    indirect_branches: u32,
+    calls: u32,
+}
+
+impl Work for Tally {
+    const COUNTS: bool = true;
+    const NONE: Self = Self {
+        timed_instructions: 0,
+        instructions: 0,
+        kernel_instructions: 0,
+        conditional_branches: 0,
+        indirect_branches: 0,
+        calls: 0,
+    };
+
+    fn of_block(block: &Block) -> Self {
+        Self { timed_instructions: block.instructions, ..Self::of_last_block(block) }
+    }
+
+    fn of_last_block(block: &Block) -> Self {
+        let straight = Self::straight(block, block.instructions);
+        if block.start.ip.is_kernel() {
+            return straight;
+        }
+        let is = |yes: bool| u32::from(yes);
+        let end = block.terminator;
+        Self {
+            conditional_branches: is(matches!(end, Terminator::Conditional { .. })),
+            indirect_branches: is(matches!(end, Terminator::IndirectJump | Terminator::IndirectCall)),
+            calls: is(matches!(end, Terminator::Call { .. } | Terminator::IndirectCall)),
+            ..straight
+        }
+    }
+
+    fn of_interrupted_block(block: &Block, code: &dyn CodeSource, ip: Avma) -> Self {
+        Self::straight(block, block.instructions_before(code, ip))
+    }
+
+    #[inline]
+    fn plus(self, other: Self) -> Self {
+        Self {
+            timed_instructions: self.timed_instructions.wrapping_add(other.timed_instructions),
+            instructions: self.instructions.wrapping_add(other.instructions),
+            kernel_instructions: self.kernel_instructions.wrapping_add(other.kernel_instructions),
+            conditional_branches: self.conditional_branches.wrapping_add(other.conditional_branches),
+            indirect_branches: self.indirect_branches.wrapping_add(other.indirect_branches),
+            calls: self.calls.wrapping_add(other.calls),
+        }
+    }
+
+    #[inline]
+    fn instructions(self) -> u32 {
+        self.timed_instructions
+    }
+
+    fn since(self, earlier: Self) -> Executed {
+        let count = |of: fn(Self) -> u32| u64::from(of(self).wrapping_sub(of(earlier)));
+        Executed {
+            instructions: count(|tally| tally.instructions),
+            conditional_branches: count(|tally| tally.conditional_branches),
+            indirect_branches: count(|tally| tally.indirect_branches),
+            calls: count(|tally| tally.calls),
+            kernel_instructions: count(|tally| tally.kernel_instructions),
+        }
+    }
+}
+
+impl Tally {
+    /// Instructions of a block without the branch at its end.
+    fn straight(block: &Block, instructions: u32) -> Self {
+        match block.start.ip.is_kernel() {
+            true => Self { kernel_instructions: instructions, ..Self::NONE },
+            false => Self { instructions, ..Self::NONE },
+        }
+    }
+}
