@@ -4,6 +4,7 @@ use model::{EventTime, FunctionId};
 
 use crate::children::Child;
 use crate::control::KernelEntry;
+use crate::counted::Counted;
 use crate::gatherer::{Gatherer, Part};
 use crate::maybe_ip::MaybeIp;
 use crate::place::ChildKind;
@@ -29,6 +30,23 @@ impl<'a> Thread<'a> {
             && let Some((child, total)) = child(&self.trees, frame, below, end, off_cpu_ns)
         {
             self.stack.add_child(&mut session.places, child, total);
+        }
+    }
+
+    /// What ran in the frame on top, where counters were asked for, up to its end.
+    pub(crate) fn count_top(&self) -> Option<Counted> {
+        self.counting.of_top(self.control.away.is_some())
+    }
+
+    /// Adds what ran in the frame on top, which ends, to what was executed in the call that it is a child of.
+    #[inline(never)]
+    pub(crate) fn count_child(&mut self, end: Ending) {
+        if self.stack.gathers_top()
+            && let Some((frame, below)) = self.stack.split_last()
+            && let Some((child, _)) = child(&self.trees, frame, below, end.time, end.off_cpu_ns)
+            && let Some(counted) = self.count_top()
+        {
+            self.stack.count_child(child, &counted);
         }
     }
 
@@ -94,6 +112,9 @@ impl<'a> Thread<'a> {
         if self.stack.gathers() {
             let child = Child { kind, function, space, site };
             self.stack.add_child(&mut session.places, child, total);
+            if self.counting.is_on() {
+                self.stack.count_child(child, &self.counting.since_left());
+            }
         }
         if is_gathered {
             let site = session.map.place(space, site.get());
