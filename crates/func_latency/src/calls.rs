@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use analyzer::{
-    Analysis, Ancestor, DigestedRuns, LatencyRange, Report, Request, RunDigester, StartWindow, Surroundings,
+    Analysis, Ancestor, CountersAsked, DigestedRuns, LatencyRange, Report, Request, RunDigester, StartWindow, Surroundings,
     TreeSink,
 };
 use anyhow::Result;
@@ -175,7 +175,13 @@ impl<'a> Opened<'a> {
             rows: false,
             row_children: false,
             stack_switches: !image.stack_switchers().is_empty(),
+            counters: None,
         })
+    }
+
+    /// What counters of this recording are known.
+    pub(crate) fn counters(&self) -> CountersAsked {
+        CountersAsked { kernel: self.recording.pt.kernel && self.image.has_kernel_text() }
     }
 
     /// The threads of `-p` and `-T`; empty: all.

@@ -96,6 +96,7 @@ fn opened() -> OpenedCall {
         aux_buffer: Some(0),
         aux_offset: Some(AuxOffset(0x40)),
         probed: None,
+        counted: None,
     };
     OpenedCall { row, tree: sample(), bytes: 4096, attempts: 1 }
 }
