@@ -14,6 +14,7 @@ use crate::status::Status;
 use crate::thread::{Ending, Thread};
 use crate::total::RunningTotal;
 use crate::tree::Node;
+use crate::work::Work;
 
 impl<'a> Thread<'a> {
     /// Adds the frame on top, which ends, to what the call did that it is a child of.
@@ -85,6 +86,7 @@ impl<'a> Thread<'a> {
             start: frame.start,
             total: total.known(session.off_cpu),
             error_ns: total.error_ns,
+            work: self.count_top().map(Work::from),
             size: 1,
         }
     }
@@ -121,7 +123,8 @@ impl<'a> Thread<'a> {
             let status = Status::Complete;
             let (start, error_ns) = (since.point, total.error_ns);
             let total = total.known(session.off_cpu);
-            let node = Node { kind, status, function, site, start, total, error_ns, size: 1 };
+            let work = self.counting.is_on().then(|| self.counting.since_left().into());
+            let node = Node { kind, status, function, site, start, total, error_ns, work, size: 1 };
             let first = self.trees.len();
             self.trees.leave(&mut self.stack, first, Part::Node(node));
         }

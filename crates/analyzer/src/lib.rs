@@ -89,6 +89,7 @@ pub mod tree;
 mod undecided;
 mod waits;
 mod window;
+mod work;
 
 pub use analysis::Analysis;
 pub use call_row::{CallId, CallRow, ProbedRow, RowSink, SliceKind};
@@ -120,3 +121,4 @@ pub use status::{Cut, CutCause, Status};
 pub use total::Total;
 pub use tree::{CallTree, FoundPaths, Node, Paths, ShortCalls, Step, TreeSink, Trees, off_cpu_spans};
 pub use waits::{Wait, Waits};
+pub use work::Work;
