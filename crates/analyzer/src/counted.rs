@@ -111,7 +111,7 @@ mod tests {
         let mut sum = first;
         sum.add(&second);
         assert_eq!(sum.executed, whole.executed);
-        assert_eq!(sum.cycles, Some(CycleCount { count: 54, error: 3 + 7 }));
+        assert_eq!(sum.cycles, Some(CycleCount { count: 54, error: 3 + 6 }));
         assert!(whole.has_room_for(&first) && !first.has_room_for(&whole));
     }
 

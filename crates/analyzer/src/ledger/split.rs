@@ -13,7 +13,7 @@
 use crate::work::Work;
 
 /// The parts of the running time that one side has more than the other.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split {
     /// More instructions, in ns of difference.
     pub more_instructions_ns: i64,

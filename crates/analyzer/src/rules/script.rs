@@ -459,7 +459,7 @@ pub(super) fn callee_text(kind: ChildKind, function: FunctionId, site: Option<Pl
 /// Each node, indented by its depth: what it is, `start +total`, and what is not usual.
 pub(super) fn tree_text(tree: &CallTree) -> Vec<String> {
     let error = |ns: u64| if ns == 0 { String::new() } else { format!(" error {ns}") };
-    let line = |Step { node, depth, own, own_error_ns }: Step<'_>| {
+    let line = |Step { node, depth, own, own_error_ns, .. }: Step<'_>| {
         let (callee, total) = (callee_text(node.kind, node.function, node.site), node.total);
         let mut text = format!("{:1$}{callee} {2} +{3}", "", 2 * depth, node.start.0, total.sum_ns);
         text += &error(node.error_ns);
