@@ -43,6 +43,7 @@ fn made(number: u64, call: Made) -> (CallRow, CallTree) {
         start: row.start_ns,
         total: Total { count: 1, sum_ns: latency_ns, off_cpu_ns: Some(0) },
         error_ns: row.error_ns,
+        work: None,
         size: 2 + usize::from(call.syscall_ns > 0),
     };
     let below = |kind, function, svma, count, sum_ns| Node {

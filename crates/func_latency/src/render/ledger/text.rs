@@ -4,13 +4,13 @@ use std::io::{self, Write};
 
 use analyzer::ledger::{Difference, End, LeftOut, Row, Spent};
 
-use super::{Cause, LedgerView, each, mean_within};
+use super::{Cause, LedgerView, each, mean_within, split};
 use crate::render::table::{Align, Table, bar};
 use crate::render::units::{counted, grouped, signed_percent_within, signed_within};
 
 const BAR: usize = 20;
 /// Rows that are listed one by one; of more, those that have least of the difference are one row.
-const ROWS: usize = 20;
+pub(super) const ROWS: usize = 20;
 
 /// Titles of the columns that say how often a call of each group called something.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,7 @@ pub struct Titles {
 /// What is different, and where, in a sentence; and how much of the difference that is.
 #[must_use]
 pub fn cause(view: &LedgerView) -> Option<(String, String)> {
-    let Cause { row, descent, callees } = view.cause.as_ref()?;
+    let Cause { row, descent, callees, .. } = view.cause.as_ref()?;
     let row = view.comparison.rows.get(*row)?;
     let (last, callee) = (descent.levels.last()?, callees.last()?);
     let name = &callee.name;
@@ -76,6 +76,7 @@ pub fn cause(view: &LedgerView) -> Option<(String, String)> {
 /// What `out` says.
 pub fn write(out: &mut dyn Write, view: &LedgerView, titles: Titles, width: usize) -> io::Result<()> {
     rows(out, view, width)?;
+    split::write(out, view, width)?;
     match &view.cause {
         Some(cause) => way(out, view, cause, titles, width),
         None => Ok(()),
@@ -161,7 +162,7 @@ fn way(
     titles: Titles,
     width: usize,
 ) -> io::Result<()> {
-    let Cause { row, descent, callees } = cause;
+    let Cause { row, descent, callees, .. } = cause;
     if descent.levels.len() < 2 {
         return Ok(());
     }
