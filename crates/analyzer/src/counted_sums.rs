@@ -21,6 +21,14 @@ pub struct CounterReport {
 }
 
 impl CounterReport {
+    /// Of calls that executed this.
+    #[must_use]
+    pub fn of_calls<'c>(calls: impl IntoIterator<Item = &'c Counted>, asked: CountersAsked) -> Self {
+        let mut sums: CountedSums<ChildKey> = CountedSums::default();
+        calls.into_iter().for_each(|call| sums.add(call, &FxHashMap::default()));
+        sums.report(asked)
+    }
+
     /// How a number is spread over the calls; `None`: it is not known, as the recording has no CYC packets or
     /// no kernel code.
     #[must_use]
