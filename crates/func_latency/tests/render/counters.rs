@@ -80,12 +80,12 @@ fn text_without_cyc_packets_says_unknown() {
 fn histograms_are_by_what_was_asked_for() {
     let report = with_counters(true);
     let text = text_of(&View { by: Some(Metric::Instructions), ..view(&report) });
-    let title = "  instructions          : count distribution\n            32 -> 63    : 1";
+    let title = "  instructions           : count distribution\n            32 -> 63     : 1";
     assert!(text.contains(title), "{text}");
     let by_ipc = text_of(&View { by: Some(Metric::MilliIpc), ..view(&report) });
     // The cycles of the first call are less than their error.
     assert!(by_ipc.contains("  IPC/1000         : count distribution\n       256 -> 511  : 1"), "{by_ipc}");
-    assert!(by_ipc.contains("IPC is not that of 1 call with no more cycles than their error"), "{by_ipc}");
+    assert!(by_ipc.contains("IPC: without 1 call, of which the cycles are no more than their error"), "{by_ipc}");
 }
 
 #[test]

@@ -146,12 +146,12 @@ fn notes(
         && ipc.count < function.latency.count
     {
         let without = counted(function.latency.count - ipc.count, "call");
-        writeln!(out, "  IPC is not that of {without} with no more cycles than their error")?;
+        writeln!(out, "  IPC: without {without}, of which the cycles are no more than their error")?;
     }
     let not_counted = function.tails.calls;
     if not_counted > 0 {
         let calls = counted(not_counted, "call");
-        writeln!(out, "  unknown of {calls} not seen from entry to end: open, or cut by a gap")?;
+        writeln!(out, "  unknown for {calls} not seen from entry to end: open, or cut by a gap")?;
     }
     if view.report.loss.threads.iter().any(|thread| thread.outside_ns.is_some()) {
         writeln!(
