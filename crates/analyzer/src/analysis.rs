@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use model::{
-    AuxOffset, AuxOwner, Counters, DigestSink, EventSink, EventTime, FunctionSet, Gap, GapCause, Ns, Pid, SpaceId, Tid,
-    TraceEvent,
+    AuxOffset, AuxOwner, Counters, DigestSink, EventSink, EventTime, FunctionSet, Gap, GapCause, Ns, Pid,
+    SpaceId, Tid, TraceEvent,
 };
 use rustc_hash::FxHashMap;
 
@@ -156,14 +156,7 @@ impl EventSink for Analysis<'_> {
         self.counted(pid, tid, space, events, &[]);
     }
 
-    fn counted(
-        &mut self,
-        _pid: Pid,
-        tid: Tid,
-        space: SpaceId,
-        events: &[TraceEvent],
-        counters: &[Counters],
-    ) {
+    fn counted(&mut self, _pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent], counters: &[Counters]) {
         let (session, thread) = self.thread(tid);
         match thread {
             Some(thread) if session.counts => thread.counted(session, space, events, counters),

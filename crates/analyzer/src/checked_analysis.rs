@@ -78,14 +78,7 @@ impl<'a> CheckedAnalysis<'a> {
         (report, found.0)
     }
 
-    fn in_turn(
-        &mut self,
-        pid: Pid,
-        tid: Tid,
-        space: SpaceId,
-        events: &[TraceEvent],
-        counters: &[Counters],
-    ) {
+    fn in_turn(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent], counters: &[Counters]) {
         let last = self.last.entry(tid).or_default();
         for event in events {
             self.found.time_of(tid, last, event);

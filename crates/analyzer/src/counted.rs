@@ -96,13 +96,15 @@ mod tests {
 
     fn at(instructions: u64, cycles: Option<(u64, u64, u64)>) -> Counters {
         let executed = Executed { instructions, calls: instructions / 10, ..Executed::default() };
-        Counters { executed, cycles: cycles.map(|(lo, point, hi)| Cycles { lo, point, hi }) }
+        Counters {
+            executed,
+            cycles: cycles.map(|(lo, point, hi)| Cycles { lo, point, hi, ..Cycles::default() }),
+        }
     }
 
     #[test]
     fn a_part_and_the_rest_are_the_whole() {
-        let events =
-            [at(10, Some((9, 10, 11))), at(50, Some((18, 20, 22))), at(100, Some((60, 64, 65)))];
+        let events = [at(10, Some((9, 10, 11))), at(50, Some((18, 20, 22))), at(100, Some((60, 64, 65)))];
         let [first, second, whole] =
             [(0, 1), (1, 2), (0, 2)].map(|(from, to)| Counted::between(&events[from], &events[to]));
         let rest = whole.without(&first);

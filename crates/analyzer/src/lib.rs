@@ -102,10 +102,10 @@ pub use digest::{DigestedRuns, RunDigester};
 pub use durations::SortedDurations;
 pub use histogram::Bucket;
 pub use ledger::Ledger;
+pub use metric::{CountBucket, CountSpread, Distribution, Figure, Metric};
 pub use off_cpu_causes::{
     OffCpuCauses, Reason, ReasonRow, StackNames, ToldBy, Waker, WakerRow, WakerStackRow,
 };
-pub use metric::{CountBucket, CountSpread, Distribution, Figure, Metric};
 pub use open_calls::{OpenCaller, OpenCalls};
 pub use place::{Caller, ChildKind, Place};
 pub use probed::ProbedAnalysis;

@@ -86,12 +86,7 @@ impl<'a> Thread<'a> {
     }
 
     /// Takes the innermost candidate that is left.  Returns the events that were held back.
-    fn decide(
-        &mut self,
-        session: &mut Session<'a>,
-        undecided: Undecided,
-        verdict: Verdict,
-    ) -> Vec<Held> {
+    fn decide(&mut self, session: &mut Session<'a>, undecided: Undecided, verdict: Verdict) -> Vec<Held> {
         session.held_events = session.held_events.saturating_sub(undecided.events.len());
         if let Some(landed) = undecided.innermost() {
             self.now = undecided.now;

@@ -60,7 +60,9 @@ impl Metric {
         let exactly = |value| Some(Within { value, low: value, high: value });
         match self {
             Self::Instructions => exactly(executed.instructions),
-            Self::Branches => exactly(executed.conditional_branches.saturating_add(executed.indirect_branches)),
+            Self::Branches => {
+                exactly(executed.conditional_branches.saturating_add(executed.indirect_branches))
+            }
             Self::ConditionalBranches => exactly(executed.conditional_branches),
             Self::IndirectBranches => exactly(executed.indirect_branches),
             Self::Calls => exactly(executed.calls),

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use analyzer::{
-    Analysis, Ancestor, CountersAsked, DigestedRuns, LatencyRange, Report, Request, RunDigester, StartWindow, Surroundings,
-    TreeSink,
+    Analysis, Ancestor, CountersAsked, DigestedRuns, LatencyRange, Report, Request, RunDigester, StartWindow,
+    Surroundings, TreeSink,
 };
 use anyhow::Result;
 use decoder::{DecodeOptions, Decoded, SegmentDecoder};

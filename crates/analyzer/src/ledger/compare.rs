@@ -7,9 +7,9 @@
 use std::cmp::Reverse;
 use std::hash::Hash;
 
+use super::split::Ran;
 use super::totals::{Bounded, Totals};
 use super::variance::item;
-use super::split::Ran;
 use super::{Ledger, Side, Spent, Split};
 use crate::place::ChildKind;
 use crate::work::Work;

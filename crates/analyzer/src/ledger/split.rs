@@ -132,10 +132,14 @@ impl Split {
         let cycles = these.cycles.zip(base.cycles).map(|(these, base)| (these.count, base.count));
         if is_most(self.slower_instructions_ns, errors.slower_instructions_ns) {
             let (taken, is_cycles) = cycles.map_or((sums_ns, false), |cycles| (cycles, true));
-            return Some(MostOf::SlowerInstructions { times: per(taken.0, taken.1, instructions), is_cycles });
+            return Some(MostOf::SlowerInstructions {
+                times: per(taken.0, taken.1, instructions),
+                is_cycles,
+            });
         }
         let (lower, error) = self.lower_frequency_ns.zip(errors.lower_frequency_ns)?;
-        is_most(lower, error).then(|| MostOf::LowerFrequency(per(sums_ns.0, sums_ns.1, cycles.unwrap_or_default())))
+        is_most(lower, error)
+            .then(|| MostOf::LowerFrequency(per(sums_ns.0, sums_ns.1, cycles.unwrap_or_default())))
     }
 
     /// Both sides executed as many instructions for a call, but for one in a hundred.
@@ -163,22 +167,25 @@ mod tests {
     }
 
     fn parts(these: Ran, base: Ran) -> (i64, i64, Option<i64>, Option<MostOf>) {
-        let difference_ns =
-            (these.sum_ns as f64 / these.calls as f64 - base.sum_ns as f64 / base.calls as f64).round() as i64;
+        let difference_ns = (these.sum_ns as f64 / these.calls as f64
+            - base.sum_ns as f64 / base.calls as f64)
+            .round() as i64;
         let split = Split::of(difference_ns, these, base).unwrap();
-        let sum = split.more_instructions_ns
-            + split.slower_instructions_ns
-            + split.lower_frequency_ns.unwrap_or(0);
+        let sum =
+            split.more_instructions_ns + split.slower_instructions_ns + split.lower_frequency_ns.unwrap_or(0);
         assert_eq!(sum, difference_ns, "the parts are the row");
-        let most =
-            split.most(difference_ns, (these.calls, base.calls), (these.sum_ns, base.sum_ns));
+        let most = split.most(difference_ns, (these.calls, base.calls), (these.sum_ns, base.sum_ns));
         (split.more_instructions_ns, split.slower_instructions_ns, split.lower_frequency_ns, most)
     }
 
     /// In the base a call has 1,000 instructions, 2,000 cycles and 1,000 ns.
     const BASE: (u64, u64, u64, Option<u64>) = (10, 10_000, 10_000, Some(20_000));
 
-    fn against(sum_ns: u64, instructions: u64, cycles: Option<u64>) -> (i64, i64, Option<i64>, Option<MostOf>) {
+    fn against(
+        sum_ns: u64,
+        instructions: u64,
+        cycles: Option<u64>,
+    ) -> (i64, i64, Option<i64>, Option<MostOf>) {
         let (calls, base_ns, base_instructions, base_cycles) = BASE;
         let base_cycles = base_cycles.filter(|_| cycles.is_some());
         parts(ran(1, sum_ns, instructions, cycles), ran(calls, base_ns, base_instructions, base_cycles))
@@ -186,10 +193,7 @@ mod tests {
 
     #[test]
     fn each_part_alone() {
-        assert_eq!(
-            against(3000, 3000, Some(6000)),
-            (2000, 0, Some(0), Some(MostOf::MoreInstructions(3.0)))
-        );
+        assert_eq!(against(3000, 3000, Some(6000)), (2000, 0, Some(0), Some(MostOf::MoreInstructions(3.0))));
         let slower = MostOf::SlowerInstructions { times: 2.2, is_cycles: true };
         assert_eq!(against(2200, 1000, Some(4400)), (0, 1200, Some(0), Some(slower)));
         assert_eq!(against(1900, 1000, Some(2000)), (0, 0, Some(900), Some(MostOf::LowerFrequency(1.9))));

@@ -27,9 +27,9 @@ use std::fmt::Write as _;
 
 use model::{
     AsyncCause, AuxOffset, AuxOwner, Avma, BranchEvent, BranchKind, CodeSource, Counters, Cpu, Cycles,
-    DigestSink, Digester, EndKind, EventSink, EventTime, Executed, FunctionAt, FunctionId, FunctionKind, FunctionLookup, Gap, GapCause,
-    NoCode, Ns, ObjectId, Pid, Schedule, Sideband, SidebandRecord, Site, SpaceId, Svma, Target, Tid,
-    TraceEvent, Transfer, Waiting, WakerSeen, Waking,
+    DigestSink, Digester, EndKind, EventSink, EventTime, Executed, FunctionAt, FunctionId, FunctionKind,
+    FunctionLookup, Gap, GapCause, NoCode, Ns, ObjectId, Pid, Schedule, Sideband, SidebandRecord, Site,
+    SpaceId, Svma, Target, Tid, TraceEvent, Transfer, Waiting, WakerSeen, Waking,
 };
 
 use crate::branch_path::{self, BranchPath, BranchRecorder, To};
@@ -321,7 +321,7 @@ fn counters_at(event: &TraceEvent, has_cyc: bool) -> Counters {
         calls: point.0,
         kernel_instructions: 3 * point.0,
     };
-    let cycles = has_cyc.then_some(Cycles { lo: lo.0, point: point.0, hi: hi.0 });
+    let cycles = has_cyc.then_some(Cycles { lo: lo.0, point: point.0, hi: hi.0, ..Cycles::default() });
     Counters { executed, cycles }
 }
 

@@ -1,8 +1,6 @@
 //! What calls executed, as text, JSON and rows.
 
-use analyzer::{
-    CallRow, ChildKind, Counted, CounterReport, CountersAsked, CycleCount, Metric, Report,
-};
+use analyzer::{CallRow, ChildKind, Counted, CounterReport, CountersAsked, CycleCount, Metric, Report};
 use func_latency::config::RowsForm;
 use func_latency::render::{View, json, rows, text};
 use model::Executed;
@@ -85,7 +83,10 @@ fn histograms_are_by_what_was_asked_for() {
     let by_ipc = text_of(&View { by: Some(Metric::MilliIpc), ..view(&report) });
     // The cycles of the first call are less than their error.
     assert!(by_ipc.contains("  IPC/1000         : count distribution\n       256 -> 511  : 1"), "{by_ipc}");
-    assert!(by_ipc.contains("IPC: without 1 call, of which the cycles are no more than their error"), "{by_ipc}");
+    assert!(
+        by_ipc.contains("IPC: without 1 call, of which the cycles are no more than their error"),
+        "{by_ipc}"
+    );
 }
 
 #[test]
@@ -106,12 +107,16 @@ fn rows_have_columns_for_them() {
     };
     let csv = written(RowsForm::Csv);
     let lines: Vec<&str> = csv.lines().collect();
-    let more = ",instructions,conditional_branches,indirect_branches,calls,kernel_instructions,cycles,cycles_error";
+    let more =
+        ",instructions,conditional_branches,indirect_branches,calls,kernel_instructions,cycles,cycles_error";
     assert!(lines[0].ends_with(more), "{csv}");
     assert!(lines[1].ends_with(",70000,14000,700,1400,,150000,12"), "{csv}");
     assert!(lines[2].ends_with(",,,,,,,"), "of a call that had not ended nothing is known: {csv}");
     let json = written(RowsForm::JsonLines);
     let lines: Vec<&str> = json.lines().collect();
-    assert!(lines[0].contains("\"kernel_instructions\":null,\"cycles\":150000,\"cycles_error\":12}"), "{json}");
+    assert!(
+        lines[0].contains("\"kernel_instructions\":null,\"cycles\":150000,\"cycles_error\":12}"),
+        "{json}"
+    );
     assert!(lines[1].contains("\"instructions\":null,"), "{json}");
 }

@@ -64,7 +64,11 @@ fn made(number: u64, call: Made) -> (CallRow, CallTree) {
 }
 
 /// A call whose own code has so many instructions and cycles; each callee has 400 of either.
-fn with_work((row, tree): (CallRow, CallTree), instructions: u64, cycles: Option<u64>) -> (CallRow, CallTree) {
+fn with_work(
+    (row, tree): (CallRow, CallTree),
+    instructions: u64,
+    cycles: Option<u64>,
+) -> (CallRow, CallTree) {
     let work = |instructions, cycles: Option<u64>| {
         let cycles = cycles.map(|count| CycleCount { count, error: 3 });
         Some(Work { instructions, cycles })

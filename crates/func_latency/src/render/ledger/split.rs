@@ -18,7 +18,11 @@ pub(super) fn write(out: &mut dyn Write, view: &LedgerView, width: usize) -> io:
         return Ok(());
     }
     rows.sort_by_key(|(row, ..)| std::cmp::Reverse(row.difference.ns.unsigned_abs()));
-    writeln!(out, "\n{}\nMore work or slower work: what running time became more by, in ns", "-".repeat(width))?;
+    writeln!(
+        out,
+        "\n{}\nMore work or slower work: what running time became more by, in ns",
+        "-".repeat(width)
+    )?;
     let right = |title| (title, Align::Right);
     let mut table = Table::new(&[
         ("where", Align::Left),
@@ -118,11 +122,10 @@ pub(super) struct Parts {
 
 impl From<&Split> for Parts {
     fn from(split: &Split) -> Self {
-        let SplitErrors { more_instructions_ns, slower_instructions_ns, lower_frequency_ns } = split.errors_ns;
+        let SplitErrors { more_instructions_ns, slower_instructions_ns, lower_frequency_ns } =
+            split.errors_ns;
         let (these, base) = split.work;
-        let cycles = |work: Work| {
-            work.cycles.map(|CycleCount { count, error }| (count, error)).unzip()
-        };
+        let cycles = |work: Work| work.cycles.map(|CycleCount { count, error }| (count, error)).unzip();
         let ((these_cycles, these_cycles_error), (base_cycles, base_cycles_error)) =
             (cycles(these), cycles(base));
         Self {

@@ -192,9 +192,10 @@ fn write_rows_of(
     function: &FunctionReport,
     names: &dyn Names,
 ) -> io::Result<()> {
-    let counters = function.counters.as_ref().map(|counters| CountersAsked {
-        kernel: counters.get(Metric::KernelInstructions).is_some(),
-    });
+    let counters = function
+        .counters
+        .as_ref()
+        .map(|counters| CountersAsked { kernel: counters.get(Metric::KernelInstructions).is_some() });
     let mut rows = function.rows.iter().enumerate();
     rows.try_for_each(|(number, call)| {
         let waited_for = function.row_reasons.longest_of(number);
@@ -216,12 +217,7 @@ fn write_header(out: &mut dyn Write, form: RowsForm, has_counters: bool) -> io::
 }
 
 /// Writes a row and the end of its line.
-fn write_row(
-    mut out: &mut dyn Write,
-    form: RowsForm,
-    row: &Row,
-    numbers: Option<Numbers>,
-) -> io::Result<()> {
+fn write_row(mut out: &mut dyn Write, form: RowsForm, row: &Row, numbers: Option<Numbers>) -> io::Result<()> {
     match form {
         RowsForm::JsonLines => {
             match numbers {

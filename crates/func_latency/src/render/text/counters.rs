@@ -64,9 +64,7 @@ pub(super) fn write(
         [name.to_owned(), latency].into_iter().chain(cells).collect()
     };
     table.row(row("mean", exact_mean(latency.mean_ns), &|metric, spread| mean(metric, spread)));
-    table.row(row("stddev", exact_mean(latency.stddev_ns), &|metric, spread| {
-        scaled(metric, spread.stddev)
-    }));
+    table.row(row("stddev", exact_mean(latency.stddev_ns), &|metric, spread| scaled(metric, spread.stddev)));
     for line in LINES.iter().filter(|line| line.least_calls <= function.latency.count) {
         let cell = |metric, spread: &CountSpread| figure(metric, (line.of)(spread));
         table.row(row(line.name, grouped((line.ns)(latency)), &cell));
@@ -138,7 +136,10 @@ fn notes(
     function: &FunctionReport,
     counters: &CounterReport,
 ) -> io::Result<()> {
-    writeln!(out, "  of user code, each REP instruction as one; counts are exact, cycles within their error")?;
+    writeln!(
+        out,
+        "  of user code, each REP instruction as one; counts are exact, cycles within their error"
+    )?;
     if counters.sum.cycles.is_none() {
         writeln!(out, "  cycles and IPC are unknown: the recording has no CYC packets (record with cyc=1)")?;
     }
@@ -192,12 +193,8 @@ pub(super) fn histogram<'r>(
     let Some(distributions) = distributions else {
         return writeln!(out, "  histogram by {}: unknown", metric.name());
     };
-    let bucket = |b: &CountBucket| Bucket {
-        low_ns: b.low,
-        high_ns: b.high,
-        count: b.count,
-        off_cpu_count: None,
-    };
+    let bucket =
+        |b: &CountBucket| Bucket { low_ns: b.low, high_ns: b.high, count: b.count, off_cpu_count: None };
     let each: Vec<Vec<Bucket>> =
         distributions.iter().map(|of| of.histogram.iter().map(bucket).collect()).collect();
     let unit = match metric {
