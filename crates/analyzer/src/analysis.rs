@@ -159,7 +159,9 @@ impl EventSink for Analysis<'_> {
     fn counted(&mut self, _pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent], counters: &[Counters]) {
         let (session, thread) = self.thread(tid);
         match thread {
-            Some(thread) if session.counts => thread.counted(session, space, events, counters),
+            Some(thread) if session.counts && counters.len() == events.len() => {
+                thread.counted(session, space, events, counters);
+            }
             Some(thread) => thread.events(session, space, events),
             // What no thread lost is still lost.
             None if tid.0 <= 0 => {
