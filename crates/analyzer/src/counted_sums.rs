@@ -48,8 +48,8 @@ pub(crate) struct CountedSums<C> {
 #[derive(Clone, Default)]
 struct MetricSums {
     values: Durations,
-    low: Durations,
-    high: Durations,
+    /// The least and the most that each may be; empty where numbers are exact.
+    bounds: (Durations, Durations),
     error_sum: u64,
 }
 
@@ -67,8 +67,10 @@ impl<C: Copy + Eq + Hash> CountedSums<C> {
             if let Some(within) = metric.of(call) {
                 let error = (within.value - within.low.min(within.value)).max(within.high - within.value);
                 sums.values.add(within.value);
-                sums.low.add(within.low);
-                sums.high.add(within.high);
+                if !metric.is_exact() {
+                    sums.bounds.0.add(within.low);
+                    sums.bounds.1.add(within.high);
+                }
                 sums.error_sum = sums.error_sum.saturating_add(error);
             }
         }
@@ -81,8 +83,8 @@ impl<C: Copy + Eq + Hash> CountedSums<C> {
         self.sum.add(&other.sum);
         for (sums, more) in self.values.iter_mut().zip(&other.values) {
             sums.values.merge(&more.values);
-            sums.low.merge(&more.low);
-            sums.high.merge(&more.high);
+            sums.bounds.0.merge(&more.bounds.0);
+            sums.bounds.1.merge(&more.bounds.1);
             sums.error_sum = sums.error_sum.saturating_add(more.error_sum);
         }
         for (child, counted) in &other.children {
@@ -97,11 +99,12 @@ impl<C: Copy + Eq + Hash> CountedSums<C> {
             _ => true,
         };
         let metrics = Metric::ALL.into_iter().zip(&self.values).filter(|(metric, _)| is_known(*metric));
-        let distribution = |sums: &MetricSums| {
-            let bounds = (&sums.low.sorted(), &sums.high.sorted());
-            Distribution::of(&sums.values.sorted(), bounds, sums.error_sum)
+        let distribution = |metric: Metric, sums: &MetricSums| {
+            let (values, bounds) = (sums.values.sorted(), &sums.bounds);
+            let bounds = (!metric.is_exact()).then(|| (bounds.0.sorted(), bounds.1.sorted()));
+            Distribution::of(&values, bounds.as_ref(), sums.error_sum)
         };
-        let metrics = metrics.map(|(metric, sums)| (metric, distribution(sums)));
+        let metrics = metrics.map(|(metric, sums)| (metric, distribution(metric, sums)));
         CounterReport { sum: self.sum, metrics: metrics.collect() }
     }
 

@@ -40,11 +40,10 @@ impl<'a> Thread<'a> {
     }
 
     /// Adds what ran in the frame on top, which ends, to what was executed in the call that it is a child of.
-    #[inline(never)]
-    pub(crate) fn count_child(&mut self, end: Ending) {
+    pub(crate) fn count_child(&mut self, end: EventTime, off_cpu_ns: u64) {
         if self.stack.gathers_top()
             && let Some((frame, below)) = self.stack.split_last()
-            && let Some((child, _)) = child(&self.trees, frame, below, end.time, end.off_cpu_ns)
+            && let Some((child, _)) = child(&self.trees, frame, below, end, off_cpu_ns)
             && let Some(counted) = self.count_top()
         {
             self.stack.count_child(child, &counted);

@@ -54,6 +54,11 @@ impl Metric {
         }
     }
 
+    /// Each call's number is exact.
+    pub(crate) const fn is_exact(self) -> bool {
+        !matches!(self, Self::Cycles | Self::MilliIpc)
+    }
+
     /// The number that a call has, with the most by which it may be too high and too low; `None`: not known.
     pub(crate) fn of(self, call: &Counted) -> Option<Within> {
         let executed = &call.executed;
@@ -147,16 +152,18 @@ pub struct CountBucket {
 }
 
 impl Distribution {
-    /// Of numbers, of their bounds, and of the sum of their errors.
+    /// Of numbers, of their least and their most unless they are exact, and of the sum of their errors.
     pub(crate) fn of(
         values: &SortedDurations,
-        (low, high): (&SortedDurations, &SortedDurations),
+        bounds: Option<&(SortedDurations, SortedDurations)>,
         error_sum: u64,
     ) -> Self {
         let Stats { count, sum_ns: sum, spread } = Stats::of(values);
-        let (low, high) = (Quantiles::of(low, 0), Quantiles::of(high, 0));
+        let bounds = bounds.map(|(low, high)| [low, high].map(|bound| Quantiles::of(bound, 0)));
         let figure = |value: u64, of: fn(&Quantiles) -> Option<u64>| {
-            let [low, high] = [&low, &high].map(|bounds| of(bounds).unwrap_or(value));
+            let [low, high] = bounds
+                .as_ref()
+                .map_or([value; 2], |bounds| bounds.each_ref().map(|bound| of(bound).unwrap_or(value)));
             Figure { value, error: value.saturating_sub(low).max(high.saturating_sub(value)) }
         };
         let spread = spread.map(|s| CountSpread {

@@ -271,17 +271,27 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// All that the end of the frame on top can matter to is the call that it is a child of: nearly always.
+    /// All that the end of the frame on top can matter to is the call that it is a child of, and that needs no
+    /// counters: nearly always.
     #[inline]
     fn is_plain_end(&self) -> bool {
+        !self.counting.is_on() && self.is_end_of_child()
+    }
+
+    /// All that the end of the frame on top can matter to is the call that it is a child of.
+    #[inline]
+    fn is_end_of_child(&self) -> bool {
         let Some(top @ 1..) = self.stack.len().checked_sub(1) else { return false };
-        let is_plain = self.control.away.is_none() && !self.trees.is_open() && !self.counting.is_on();
+        let is_plain = self.control.away.is_none() && !self.trees.is_open();
         self.certainty.is_of(top) && is_plain && self.stack.last().is_some_and(|top| !top.is_active)
     }
 
     /// A frame stays where it is while it ends, and is looked at by who needs it.
     #[inline(never)]
     fn close_with_care(&mut self, session: &mut Session<'a>, status: Status, by_jump: bool) {
+        if self.is_end_of_child() {
+            return self.close_child(session); // with its counters
+        }
         let below = self.stack.len().saturating_sub(1);
         let Some(frame) = self.stack.last_mut() else { return };
         frame.undecided |= self.certainty.end(below);
@@ -290,7 +300,7 @@ impl<'a> Thread<'a> {
         let has_tree = is_active && self.end_activation(session, end);
         self.add_as_child(session, end.time, end.off_cpu_ns);
         if self.counting.is_on() {
-            self.count_child(end);
+            self.count_child(end.time, end.off_cpu_ns);
         }
         if self.trees.is_open() {
             self.gather(session, end);
@@ -304,6 +314,15 @@ impl<'a> Thread<'a> {
         if self.stack.is_empty() && status != Status::Complete {
             self.trees.forget_base();
         }
+    }
+
+    /// Ends the frame on top, which matters to the call that it is a child of alone.
+    fn close_child(&mut self, session: &mut Session<'a>) {
+        let off_cpu_ns = self.off_cpu.total_ns();
+        self.add_as_child(session, self.now, off_cpu_ns);
+        self.count_child(self.now, off_cpu_ns);
+        self.stack.pop();
+        self.counting.close_frame();
     }
 
     /// How the frame on top ends.
