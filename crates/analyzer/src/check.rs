@@ -256,8 +256,8 @@ impl Found {
         self.row_children(f);
     }
 
-    /// Each counted call has its counters, if one has; those of rows, of callers, and of children with `*self`
-    /// are the whole.
+    /// Each counted call has its counters, if one has; those of rows, of callers, and of children with
+    /// `*self` are the whole.
     fn counters(&mut self, f: &FunctionReport) {
         let Some(counters) = &f.counters else { return };
         let all = Sum::of(f, |row| row.status.counted());

@@ -271,8 +271,8 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// All that the end of the frame on top can matter to is the call that it is a child of, and that needs no
-    /// counters: nearly always.
+    /// All that the end of the frame on top can matter to is the call that it is a child of, and that needs
+    /// no counters: nearly always.
     #[inline]
     fn is_plain_end(&self) -> bool {
         !self.counting.is_on() && self.is_end_of_child()

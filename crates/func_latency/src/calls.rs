@@ -184,8 +184,8 @@ impl<'a> Opened<'a> {
         CountersAsked { kernel: self.recording.pt.kernel && self.image.has_kernel_text() }
     }
 
-    /// The counters that tell more work from slower work; `None`: running time is not that of the code that is
-    /// counted, as time off the CPU or outside of an IP filter is in it, or the decoder does not count.
+    /// The counters that tell more work from slower work; `None`: running time is not that of the code that
+    /// is counted, as time off the CPU or outside of an IP filter is in it, or the decoder does not count.
     pub(crate) fn counters_of_work(&self) -> Option<CountersAsked> {
         let is_all_code = !self.recording.pt.has_ip_filter && self.surroundings().no_off_cpu().is_none();
         let does_count = self.config.decoder == DecoderChoice::Own;

@@ -138,7 +138,7 @@ pub fn write_text(out: &mut dyn Write, difference: &Difference<'_>, width: usize
 /// Whether the difference is chance.
 fn write_shift(out: &mut dyn Write, difference: &Difference<'_>) -> io::Result<()> {
     let Difference { ledger, shift, .. } = difference;
-    let more = text::difference(ledger.comparison.difference);
+    let more = ledger::difference(ledger.comparison.difference);
     let verdict = difference.verdict();
     let than = match verdict {
         Verdict::DoesNotExceed if shift.verdict() == Verdict::Exceeds => {

@@ -7,8 +7,8 @@ use analyzer::branch_path::Trips;
 use analyzer::ledger::Typical;
 
 use super::{Branches, CLUSTERS, Explanation, Part};
-use crate::render::ledger::text::{Titles, difference};
-use crate::render::ledger::{self, LedgerView, mean_within, split};
+use crate::render::ledger::text::Titles;
+use crate::render::ledger::{self, LedgerView, difference, mean_within, split};
 use crate::render::names::file_name;
 use crate::render::table::{Align, Table};
 use crate::render::units::{counted, grouped, mean_duration};

@@ -6,10 +6,13 @@ pub mod text;
 
 use std::hash::Hash;
 
-use analyzer::ledger::{Comparison, Descent, End, Level, MostOf, Row, Spent};
+use analyzer::ledger::{Comparison, Descent, Difference, End, Level, MostOf, Row, Spent};
 use analyzer::{ChildKind, Ledger};
 
-use super::units::mean_duration_within;
+use super::units::{mean_duration_within, signed_within};
+
+/// Rows that are listed one by one; of more, those that have least of the difference are one row.
+const ROWS: usize = 20;
 
 /// A callee, as it is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -116,6 +119,12 @@ fn each(level: &Level) -> (Option<String>, Option<String>) {
     let Level { counts, sums_ns, errors_ns, .. } = *level;
     let mean = |sum_ns, error_ns, count| (count > 0).then(|| mean_within(sum_ns, error_ns, count));
     (mean(sums_ns.0, errors_ns.0, counts.0), mean(sums_ns.1, errors_ns.1, counts.1))
+}
+
+/// In ns, with no digit below its error.
+#[must_use]
+pub fn difference(Difference { ns, error_ns }: Difference) -> String {
+    signed_within(ns, error_ns)
 }
 
 /// The mean of `count` durations, with no digit below its error.

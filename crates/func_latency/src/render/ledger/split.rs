@@ -6,8 +6,7 @@ use analyzer::ledger::{Difference, MostOf, Row, Split, SplitErrors};
 use analyzer::{CycleCount, Work};
 use serde::Serialize;
 
-use super::text::{ROWS, difference};
-use super::{LedgerView, Nature};
+use super::{LedgerView, Nature, ROWS, difference};
 use crate::render::table::{Align, Table};
 
 /// Writes the parts of each row that has some; nothing where there is none.

@@ -4,13 +4,11 @@ use std::io::{self, Write};
 
 use analyzer::ledger::{Difference, End, LeftOut, Row, Spent};
 
-use super::{Cause, LedgerView, each, mean_within, split};
+use super::{Cause, LedgerView, ROWS, difference, each, mean_within, split};
 use crate::render::table::{Align, Table, bar};
-use crate::render::units::{counted, grouped, signed_percent_within, signed_within};
+use crate::render::units::{counted, grouped, signed_percent_within};
 
 const BAR: usize = 20;
-/// Rows that are listed one by one; of more, those that have least of the difference are one row.
-pub(super) const ROWS: usize = 20;
 
 /// Titles of the columns that say how often a call of each group called something.
 #[derive(Clone, Copy, Debug)]
@@ -215,12 +213,6 @@ pub fn left_out(left_out: &LeftOut) -> Option<String> {
     let counts = counts.iter().filter(|(count, _)| *count > 0);
     let list: Vec<String> = counts.map(|(count, what)| format!("{} {what}", grouped(*count))).collect();
     (!list.is_empty()).then(|| list.join(", "))
-}
-
-/// In ns, with no digit below its error.
-#[must_use]
-pub fn difference(Difference { ns, error_ns }: Difference) -> String {
-    signed_within(ns, error_ns)
 }
 
 fn percent(share: f64) -> String {
