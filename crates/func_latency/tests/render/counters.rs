@@ -3,7 +3,7 @@
 use analyzer::{CallRow, ChildKind, Counted, CounterReport, CountersAsked, CycleCount, Metric, Report};
 use func_latency::config::RowsForm;
 use func_latency::render::{View, json, rows, text};
-use model::Executed;
+use model::{Executed, NoTimes};
 
 use super::golden::check_golden;
 use super::report::{FakeNames, report, view};
@@ -72,6 +72,18 @@ fn text_without_cyc_packets_says_unknown() {
     assert!(titles.contains("instructions") && !titles.contains("cycles"), "{titles}");
     let by_cycles = View { by: Some(Metric::Cycles), ..view(&report) };
     assert!(text_of(&by_cycles).contains("  histogram by cycles: unknown\n"));
+}
+
+#[test]
+fn without_times_there_are_counters_alone() {
+    let mut report = with_counters(true);
+    report.trace.no_times = Some(NoTimes::NoTscPackets);
+    let text = text_of(&view(&report));
+    let (_, counters) = text.split_once("Counters of [row_search_mvcc]\n").unwrap();
+    let titles = counters.lines().next().unwrap();
+    assert_eq!(titles.split_whitespace().next(), Some("instructions"), "{text}");
+    let median = counters.lines().find(|line| line.starts_with("  p50 ")).unwrap();
+    assert_eq!(median.split_whitespace().nth(1), Some("500"), "{text}");
 }
 
 #[test]

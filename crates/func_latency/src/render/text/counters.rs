@@ -54,14 +54,17 @@ pub(super) fn write(
     let right = |title| (title, Align::Right);
     let known: Vec<(Metric, &Distribution)> =
         COLUMNS.iter().filter_map(|metric| Some((*metric, counters.get(*metric)?))).collect();
-    let mut titles = vec![("", Align::Left), right("latency, ns")];
+    let has_times = view.report.trace.no_times.is_none();
+    let mut titles = vec![("", Align::Left)];
+    titles.extend(has_times.then_some(right("latency, ns")));
     titles.extend(known.iter().map(|(metric, _)| right(metric.name())));
     let mut table = Table::new(&titles);
     let row = |name: &str, latency: String, cell: &dyn Fn(Metric, &CountSpread) -> String| {
         let cells = known.iter().map(|(metric, distribution)| {
             distribution.spread.as_ref().map_or("unknown".to_owned(), |spread| cell(*metric, spread))
         });
-        [name.to_owned(), latency].into_iter().chain(cells).collect()
+        let latency = Some(latency).filter(|_| has_times);
+        std::iter::once(name.to_owned()).chain(latency).chain(cells).collect()
     };
     table.row(row("mean", exact_mean(latency.mean_ns), &|metric, spread| mean(metric, spread)));
     table.row(row("stddev", exact_mean(latency.stddev_ns), &|metric, spread| scaled(metric, spread.stddev)));
